@@ -70,7 +70,7 @@ def test_the_steps_of_a_memory_limit_lead_to_its_final_number(cluster):
 
 
 @given(clusters())
-def test_what_is_worth_a_write_and_the_fate_agree_with_the_plan(cluster):
+def test_resize_causes_and_outcomes_agree_with_the_plan(cluster):
     snapshot, statistics = cluster
     plans = decide_node_plans(snapshot, statistics, FULL, NOW, replacements=predict_replacement_pods)
     resized = {(resize.namespace, resize.pod) for plan in plans for resize in plan.resize}
@@ -137,7 +137,7 @@ def test_the_sums_of_a_node_add_up(cluster):
 
 
 @given(clusters(), st.sampled_from([Mode.OBSERVE, Mode.RESIZE, Mode.FULL]), st.booleans())
-def test_the_statements_that_hold_are_the_guidance(cluster, mode, with_stored):
+def test_effective_settings_make_the_effective_policy(cluster, mode, with_stored):
     snapshot, statistics = cluster
     policy = replace(FULL, mode=mode)
     owned = {(pod.namespace, pod.workload) for pod in snapshot.pods if pod.workload is not None}
@@ -176,7 +176,7 @@ def test_sources_are_named_nearest_first():
     ]
 
 
-def test_a_pod_that_settled_says_by_how_little_it_moves():
+def test_an_unchanged_pod_reports_how_little_its_sizes_move():
     pod = make_pod(containers=[make_container(cpu=204, memory_mib=100, memory_limit_mib=200)])
     table = make_table(make_statistic_for(pod, cpu_base=50, cpu_peak=200, memory_base_mib=64, memory_peak_mib=100))
     explanation = explain_pod(pod, make_snapshot([pod]), table, FULL, NOW)
@@ -191,7 +191,7 @@ def test_a_pod_that_settled_says_by_how_little_it_moves():
     assert steps.cpu.lower.source == "floor"
 
 
-def test_a_pod_that_was_killed_is_at_risk_and_not_settled():
+def test_a_killed_pod_is_at_risk():
     pod = make_pod(containers=[make_container(cpu=204, memory_mib=100, memory_limit_mib=200, restart_count=10)])
     table = make_table(make_statistic_for(pod, cpu_base=50, cpu_peak=200, memory_base_mib=64, memory_peak_mib=100))
     killed = OomKill(*(pod.namespace, pod.name, pod.uid, "app", pod.workload, "", "n1", NOW, 200 * MEBIBYTE, None))
@@ -203,7 +203,7 @@ def test_a_pod_that_was_killed_is_at_risk_and_not_settled():
     assert (risk.container, risk.restarts, risk.remedy) == ("app", 10, OomRemedy.RAISE_TEMPLATE_LIMIT)
 
 
-def test_a_kill_that_statistics_remember_is_told_while_they_are_fresh():
+def test_a_kill_in_fresh_statistics_is_reported():
     pod = make_pod(containers=[make_container(cpu=204, memory_mib=200, memory_limit_mib=400)])
     row = make_statistic_for(pod, memory_base_mib=64, memory_peak_mib=100, oom_memory_mib=200)
     [risk] = explain_pod(pod, make_snapshot([pod]), make_table(row), FULL, NOW).oom_kills
@@ -212,7 +212,7 @@ def test_a_kill_that_statistics_remember_is_told_while_they_are_fresh():
     assert explain_pod(pod, make_snapshot([pod]), make_table(stale), FULL, NOW).oom_kills == ()
 
 
-def test_a_pod_that_ended_tells_its_kill():
+def test_a_finished_pod_reports_its_kill():
     pod = make_pod(workload="CronJob/report", phase="Failed", owner_kind="Job", restart_policy="Never")
     killed = OomKill(*(pod.namespace, pod.name, pod.uid, "app", pod.workload, "", "n1", NOW, 200 * MEBIBYTE, None))
     snapshot = replace(make_snapshot([pod]), oom_kills=(replace(killed, runs_to_completion=True),))
@@ -221,7 +221,7 @@ def test_a_pod_that_ended_tells_its_kill():
     assert [risk.remedy for risk in explanation.oom_kills] == [OomRemedy.SIZE_TEMPLATE]
 
 
-def test_bounds_name_who_set_them():
+def test_bounds_name_their_source():
     pod = make_pod(annotations={"cruise.io/cpu-max": "120m"})
     snapshot = make_snapshot(
         [pod],
@@ -235,7 +235,7 @@ def test_bounds_name_who_set_them():
     assert (steps.memory.upper.value, steps.memory.upper.source) == (512 * MEBIBYTE, "limit-range")
 
 
-def test_on_a_full_node_the_ranking_names_who_goes_and_why_others_stay():
+def test_on_a_full_node_the_ranking_names_evicted_pods_and_why_others_stay():
     pods = [
         make_pod("spiky"),
         make_pod("calm"),
@@ -270,12 +270,12 @@ def test_on_a_full_node_the_ranking_names_who_goes_and_why_others_stay():
         (make_pod(annotations={"cruise.io/eviction-ranking": "never"}), ReasonDetail.RANKING_NEVER),
     ],
 )
-def test_that_a_pod_may_be_evicted_is_said_only_where_it_may(pod, expected):
+def test_a_pod_is_reported_as_evictable_only_if_it_is(pod, expected):
     explanation = explain_pod(pod, make_snapshot([pod]), make_table(make_statistic_for(pod)), FULL, NOW)
     assert explanation.not_evictable_reason == expected
 
 
-def test_a_held_pod_keeps_its_reason_and_what_is_known_of_it():
+def test_a_skipped_pod_has_its_reason_and_statistics():
     pod = make_pod()
     table = make_table(make_statistic_for(pod, updated_at=int(NOW.timestamp()) - 3600))
     explanation = explain_pod(pod, make_snapshot([pod]), table, FULL, NOW)
@@ -287,7 +287,7 @@ def test_a_held_pod_keeps_its_reason_and_what_is_known_of_it():
     assert held.statistic.cpu_base_millicores == 50
 
 
-def test_an_unreadable_annotation_leaves_no_guidance():
+def test_an_unreadable_annotation_leaves_no_effective_policy():
     pod = make_pod(annotations={"cruise.io/mode": "fulll"})
     explanation = explain_pod(pod, make_snapshot([pod]), make_table(make_statistic_for(pod)), FULL, NOW)
     assert explanation.effective_policy is None
@@ -295,7 +295,7 @@ def test_an_unreadable_annotation_leaves_no_guidance():
     assert "fulll" in explanation.skipped.detail
 
 
-def test_a_pending_pod_is_explained_by_what_admission_would_give_it():
+def test_a_pending_pod_is_explained_by_its_admission_size():
     running, pending = make_pod("web-1"), make_pod("web-2", node=None)
     table = make_table(make_statistic_for(running, cpu_peak=400), make_statistic_for(make_pod("", node=None)))
     explanation = explain_pod(pending, make_snapshot([running, pending]), table, FULL, NOW)

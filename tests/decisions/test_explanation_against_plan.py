@@ -97,7 +97,7 @@ def written_by(plans: Sequence[NodePlan]) -> Mapping[tuple[str, ...], ContainerT
 
 
 @given(situations(), st.data())
-def test_every_last_number_is_the_plans_and_every_step_leads_to_it(cluster, data):
+def test_every_final_size_is_the_plans_and_every_step_leads_to_it(cluster, data):
     check_against_plan(cluster.snapshot, cluster.statistics, data.draw(models(cluster.statistics)))
 
 

@@ -31,7 +31,7 @@ def costs(score) -> list[float]:
 
 
 @given(scores())
-def test_exactly_those_are_dominated_that_somebody_beats(rows):
+def test_exactly_the_beaten_policies_are_dominated(rows):
     found = find_dominated_policies(rows)
     for name, score in rows.items():
         beaten = any(
@@ -41,7 +41,7 @@ def test_exactly_those_are_dominated_that_somebody_beats(rows):
 
 
 @given(scores())
-def test_the_winner_named_beats_and_is_beaten_by_nobody_who_can_be_chosen(rows):
+def test_the_named_winner_is_not_dominated_itself(rows):
     found = find_dominated_policies(rows)
     for name, winner in found.items():
         assert is_dominating(costs(rows[winner]), costs(rows[name]))
@@ -50,19 +50,19 @@ def test_the_winner_named_beats_and_is_beaten_by_nobody_who_can_be_chosen(rows):
 
 
 @given(scores())
-def test_somebody_who_can_be_chosen_is_left(rows):
+def test_one_policy_that_can_be_chosen_remains(rows):
     assert set(rows) <= {"oracle"} or set(rows) - {"oracle"} - set(find_dominated_policies(rows))
 
 
 @given(scores(), st.randoms(use_true_random=False))
-def test_the_order_of_the_policies_does_not_matter_to_who_is_dominated(rows, draw):
+def test_the_order_of_policies_does_not_matter_for_dominance(rows, draw):
     names = list(rows)
     draw.shuffle(names)
     assert set(find_dominated_policies({name: rows[name] for name in names})) == set(find_dominated_policies(rows))
 
 
 @given(scores())
-def test_removing_the_dominated_dominates_nobody_else(rows):
+def test_removing_dominated_policies_changes_no_dominance(rows):
     found = find_dominated_policies(rows)
     assert find_dominated_policies({name: score for name, score in rows.items() if name not in found}) == {}
 
@@ -72,11 +72,11 @@ def test_no_row_beats_itself(row):
     assert not is_dominating(row, row)
 
 
-def test_equals_stay_both():
+def test_equal_policies_both_remain():
     assert find_dominated_policies({"cruise": make_score(), "cruise-risk": make_score()}) == {}
 
 
-def test_the_oracle_beats_nobody_but_may_be_beaten():
+def test_the_oracle_dominates_no_policy_but_may_be_dominated():
     worse = make_score(nodes_mean=100.0)
     assert find_dominated_policies({"oracle": make_score(), "cruise": worse}) == {}
     assert find_dominated_policies({"oracle": worse, "cruise": make_score()}) == {"oracle": "cruise"}
@@ -87,7 +87,7 @@ def test_without_memory_its_kills_and_its_slack_do_not_count():
     assert find_dominated_policies(rows) == {}
 
 
-def test_of_a_chain_the_end_is_named():
+def test_the_end_of_a_chain_is_named():
     rows = {name: make_score(nodes_mean=mean) for name, mean in (("vpa", 9.0), ("autopilot", 8.0), ("cruise", 7.0))}
     assert find_dominated_policies(rows) == {"vpa": "cruise", "autopilot": "cruise"}
 
@@ -101,7 +101,7 @@ def test_the_usual_figures():
     }
 
 
-def test_moves_of_consolidation_are_held_against_nobody():
+def test_moves_of_consolidation_do_not_count():
     rows = {
         "vpa": make_score("vpa", evictions=20.0, moves=0.0, nodes_mean=9.0),
         "cruise": make_score("cruise", evictions=700.0, moves=690.0, nodes_mean=8.0),
@@ -109,7 +109,7 @@ def test_moves_of_consolidation_are_held_against_nobody():
     assert find_dominated_policies(rows) == {"vpa": "cruise"}
 
 
-def test_a_policy_that_wastes_less_by_resizing_at_every_pass_dominates_nobody():
+def test_less_slack_by_resizes_at_every_pass_does_not_dominate():
     calm, restless = make_score(resizes=1.8), make_score(cpu=(0.2, 0.0, 0.0), resizes=90.0)
     assert find_dominated_policies({"cruise": calm, "cruise-seeds": restless}) == {}
 

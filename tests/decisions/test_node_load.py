@@ -70,13 +70,13 @@ def test_two_readings_in_a_row_decide(node: Node, readings: list[float | None], 
     assert list(decide(beside(node), {"n1": readings}).actions) == expected
 
 
-def test_a_taint_of_somebody_else_is_not_ours() -> None:
+def test_a_taint_of_another_client_is_not_cruises() -> None:
     foreign = replace(CALM, taints=(Taint("node.kubernetes.io/x", "true", TaintEffect.NO_SCHEDULE),))
     assert decide(beside(foreign), {"n1": [0.1, 0.1]}).actions == ()
     assert build_taint_removals([foreign]) == ()
 
 
-def test_a_hundred_overloaded_nodes_of_a_hundred_are_left_alone() -> None:
+def test_a_hundred_overloaded_nodes_of_a_hundred_are_not_tainted() -> None:
     nodes = named(CALM, 100)
     assert decide(nodes, {node.name: [3.0, 3.0] for node in nodes}) == NodeLoadDecision((), 100)
 
@@ -90,7 +90,7 @@ def test_of_fifty_overloaded_nodes_a_fifth_of_all_is_tainted_the_most_loaded_fir
 
 
 @pytest.mark.parametrize(("nodes", "most"), [(2, 1), (4, 1), (9, 1), (10, 2), (100, 20)])
-def test_at_least_one_node_may_bear_the_taint(nodes: int, most: int) -> None:
+def test_at_least_one_node_may_have_the_taint(nodes: int, most: int) -> None:
     one_more = {f"n{number:03d}": [2.0, 2.0] for number in range(min(most + 1, nodes // 2))}
     assert len(decide(named(CALM, nodes), one_more).actions) == most
 
@@ -104,7 +104,7 @@ def test_taints_that_are_there_count() -> None:
     assert decide(nodes, {"n005": [9.0, 9.0], "n000": [1.5, 1.5], "n001": [1.4, 1.4]}).actions == ()
 
 
-def test_taints_of_a_cruise_that_knew_no_bound_come_off_the_least_loaded_first() -> None:
+def test_surplus_taints_are_removed_from_the_least_loaded_nodes_first() -> None:
     nodes = named(TAINTED, 10)
     decided = decide(nodes, {node.name: [2.0, 1.1 + number / 100] for number, node in enumerate(nodes[:9])})
     assert decided.overloaded_at_once == 9
@@ -130,7 +130,7 @@ def test_where_cruise_taints_no_nodes_none_keeps_its_taint(mode: Mode) -> None:
     st.lists(st.tuples(st.booleans(), st.lists(st.none() | st.floats(0, 50), max_size=2)), min_size=1, max_size=40),
     st.sampled_from([Mode.RESIZE, Mode.FULL]),
 )
-def test_never_more_than_a_fifth_is_tainted_whatever_was(
+def test_never_more_than_a_fifth_of_nodes_is_tainted(
     drawn: Sequence[tuple[bool, Sequence[float | None]]], mode: Mode
 ) -> None:
     nodes = [replace(TAINTED if one else CALM, name=f"n{number:03d}") for number, (one, _) in enumerate(drawn)]
@@ -174,7 +174,7 @@ def test_no_machine_exports_fifty_times_its_cores() -> None:
         (2, "laptop", False),
     ],
 )
-def test_another_process_goes_on_where_the_workload_wants_pods(
+def test_another_process_takes_over_if_the_workload_has_replicas(
     replicas: int | None, process: str, follows: bool
 ) -> None:
     pod = make_pod("cruise-serve-a", namespace="cruise", workload=SERVE)

@@ -110,7 +110,7 @@ def held(pod: Pod, *more, **fields) -> ReasonCode:
     ("limit_mib", "last_mib", "lesson_mib"),
     [(256, 250, 256), (256, None, 256), (None, 250, 250), (None, 100, 240), (None, None, 240)],
 )
-def test_the_lesson_is_the_limit_or_the_last_observed_peak(limit_mib, last_mib, lesson_mib):
+def test_oom_memory_is_the_limit_or_the_last_observed_peak(limit_mib, last_mib, lesson_mib):
     pod = pod_of()
     peak = make_statistic_for(pod, memory_peak_mib=240)
     record = build_oom_record(kill_of(pod, limit_mib, last_mib), peak)
@@ -123,14 +123,14 @@ def test_the_lesson_is_the_limit_or_the_last_observed_peak(limit_mib, last_mib, 
     )
 
 
-def test_without_limit_or_statistics_the_last_working_set_teaches():
+def test_without_limit_or_statistics_oom_memory_is_the_last_working_set():
     bare = make_pod(workload=None)
     record = build_oom_record(kill_of(bare, None, 77), None)
     assert (record.oom_memory_bytes, record.workload) == (77 * MEBIBYTE, "")
     assert build_oom_record(kill_of(bare, None, None), None).oom_memory_bytes == 0
 
 
-def test_a_kill_far_below_the_limit_was_the_nodes_and_teaches_nothing():
+def test_a_kill_far_below_the_limit_has_no_oom_memory():
     pod = pod_of(900, 16 * 1024)
     seen = make_statistic_for(pod, memory_peak_mib=900)
     record = build_oom_record(kill_of(pod, 16 * 1024, 900), seen)
@@ -139,13 +139,13 @@ def test_a_kill_far_below_the_limit_was_the_nodes_and_teaches_nothing():
     assert decision == SkippedPod(pod.namespace, pod.name, ReasonCode.RECORDED_ONLY, ReasonDetail.NODE_OUT_OF_MEMORY)
 
 
-def test_a_kill_teaches_no_more_than_half_as_much_again_as_was_observed():
+def test_oom_memory_is_at_most_half_above_the_observed_use():
     pod = pod_of(300, 1024)
     record = build_oom_record(kill_of(pod, 1024, 400), make_statistic_for(pod, memory_peak_mib=300))
     assert record.oom_memory_bytes == 600 * MEBIBYTE
 
 
-def test_several_kills_teach_in_turn_whatever_the_order_that_they_are_told_in():
+def test_several_kills_are_recorded_in_order_of_time():
     """Half as much again as the peak, and then half as much again as that."""
     pod = pod_of(300, 1024)
     first = kill_of(pod, 1024, None)
@@ -169,9 +169,7 @@ def limits_in_template(limit_mib: int | None):
     ("template_mib", "limit_mib", "next_mib"),
     [(1024, 1024, 2048), (1024, 1536, 2048), (4096, 1024, 2048), (None, 1024, 2048), (None, 10_000, 16_384)],
 )
-def test_a_kill_lifts_a_limit_to_twice_the_templates_and_to_no_more_than_the_node_has(
-    template_mib, limit_mib, next_mib
-):
+def test_a_kill_raises_a_limit_to_twice_the_templates_within_the_node(template_mib, limit_mib, next_mib):
     pod = pod_of(limit_mib // 2, limit_mib)
     record = build_oom_record(kill_of(pod, limit_mib, limit_mib), None)
     target = grown(
@@ -180,7 +178,7 @@ def test_a_kill_lifts_a_limit_to_twice_the_templates_and_to_no_more_than_the_nod
     assert target.limits.memory_bytes == next_mib * MEBIBYTE
 
 
-def test_at_its_ceiling_a_killed_pod_is_left_for_a_person_to_decide():
+def test_a_killed_pod_at_its_ceiling_is_skipped():
     pod = pod_of(2048, 2048)
     record = build_oom_record(kill_of(pod, 2048, 2048), None)
     decision = react(pod, record, **limits_in_template(1024))
@@ -189,7 +187,7 @@ def test_at_its_ceiling_a_killed_pod_is_left_for_a_person_to_decide():
     )
 
 
-def test_what_was_raised_before_does_not_raise_the_ceiling():
+def test_an_earlier_raise_does_not_raise_the_ceiling():
     pod = replace(pod_of(2048, 2048), workload=make_ref("Rollout/web"))
     record = build_oom_record(kill_of(pod, 2048, 2048), None)
     noted = replace(pod, annotations={ORIGINAL_RESOURCES: '{"app":{"limits":{"memory":"1Gi"}}}'})
@@ -210,14 +208,14 @@ def test_a_larger_seven_day_maximum_counts_for_the_limit():
     assert (target.requests.memory_bytes, target.limits.memory_bytes) == (256 * MEBIBYTE, 800 * MEBIBYTE)
 
 
-def test_the_limit_is_never_under_what_is_used_now_and_never_falls():
+def test_the_limit_is_never_below_present_use_and_never_falls():
     assert grown(pod_of(), statistic={"memory_last_mib": 500}, policy=SEEDED).limits.memory_bytes == 600 * MEBIBYTE
     large = pod_of(limit_mib=2048)
     record = build_oom_record(kill_of(large, limit_mib=256), None)
     assert grown(large, record).limits.memory_bytes == 2048 * MEBIBYTE
 
 
-def test_growth_is_what_kube_scheduler_will_count_more():
+def test_growth_is_counted_as_kube_scheduler_does():
     pod = pod_of()
     decision = react(pod)
     assert isinstance(decision, ResizePod)
@@ -229,7 +227,7 @@ def test_growth_is_what_kube_scheduler_will_count_more():
     assert hidden.growth == Resources()
 
 
-def test_other_containers_are_left_as_they_are():
+def test_other_containers_are_unchanged():
     pod = make_pod(containers=[make_container(memory_mib=200, memory_limit_mib=256), make_container("b")])
     assert grown(pod).container == "app"
 
@@ -243,7 +241,7 @@ def test_a_limit_is_added_where_the_kubelet_can(version, limit_mib):
     assert target == ContainerTarget("app", ContainerRole.MAIN, make_amounts(100, 256), make_amounts(None, limit_mib))
 
 
-def test_no_limit_is_made_up_where_next_to_nothing_is_known():
+def test_no_limit_is_added_without_known_use():
     pod = pod_of(limit_mib=None, memory_mib=None)
     record = build_oom_record(kill_of(pod, None, None), None)
     nothing = {"memory_base_mib": 1, "memory_peak_mib": 1}
@@ -258,7 +256,7 @@ def test_a_node_short_of_cpu_may_still_have_memory():
 # ---- evict ----
 
 
-def test_without_room_the_pod_is_evicted():
+def test_without_capacity_the_pod_is_evicted():
     decision = react(pod_of(), free_capacity=make_resources(4000, 55))
     assert isinstance(decision, EvictPod)
     assert (decision.reason, decision.ranking) == (ReasonCode.OOM_KILLED, EvictionRanking.LOW)
@@ -272,7 +270,7 @@ def test_the_reaction_is_a_setting(reaction, kind):
     assert held(pod_of(), policy=replace(FULL, oom_reaction=OomReaction.RECORD)) is ReasonCode.RECORDED_ONLY
 
 
-def test_what_was_refused_is_not_asked_again():
+def test_a_rejected_resize_is_not_repeated():
     pod = pod_of()
     target = grown(pod)
     refused = RefusedResize(pod.uid, (target,), ReasonCode.RESIZE_INFEASIBLE, NOW)
@@ -292,7 +290,7 @@ def test_what_was_refused_is_not_asked_again():
         ({"annotations": {"cruise.io/mode": "resize"}}, ReasonCode.INSUFFICIENT_CAPACITY),
     ],
 )
-def test_who_may_not_be_evicted_is_held_without_room(fields, reason):
+def test_a_protected_pod_without_capacity_is_skipped(fields, reason):
     pod = pod_of(**fields)
     assert held(pod, free_capacity=Resources()) is reason
     assert grown(pod).requests.memory_bytes == 256 * MEBIBYTE
@@ -311,7 +309,7 @@ def test_the_cool_down_counts_from_the_last_reaction(minutes, expected):
         assert (decision.reason, decision.until) == (expected, NOW + timedelta(minutes=5 - minutes))
 
 
-def test_a_pod_that_is_gone_or_another_by_now_is_left():
+def test_a_former_or_recreated_pod_is_skipped():
     pod = pod_of()
     assert held(pod, last_seen=None) is ReasonCode.NOT_FOUND
     assert held(pod, last_seen=replace(pod, uid="another")) is ReasonCode.NOT_FOUND
@@ -332,11 +330,11 @@ def test_a_pod_that_is_gone_or_another_by_now_is_left():
         ({"terminating": True}, ReasonCode.TERMINATING),
     ],
 )
-def test_all_guards_of_a_node_pass_hold_here(fields, reason):
+def test_all_skip_reasons_of_a_node_pass_apply(fields, reason):
     assert held(pod_of(**fields)) is reason
 
 
-def test_statistics_guard_here_too():
+def test_unusable_statistics_skip_a_killed_pod_too():
     assert held(pod_of(), statistic={"updated_at": NOW_SECONDS - 3600}) is ReasonCode.STALE_STATISTICS
     assert held(pod_of(), statistic={"history_since": NOW_SECONDS - 60}) is ReasonCode.NEW_WORKLOAD
 
@@ -347,7 +345,7 @@ def test_an_autoscaler_on_memory_keeps_it():
     assert held(pod, autoscalers=[scaler]) is ReasonCode.MEMORY_NOT_MANAGED
 
 
-def test_bounds_hold_and_a_container_at_its_bounds_is_capped():
+def test_bounds_apply_and_a_container_at_its_maximum_is_skipped():
     asked = pod_of(annotations={"cruise.io/memory-max": "220Mi"})
     assert grown(asked).requests.memory_bytes == 220 * MEBIBYTE
     full = pod_of(memory_mib=220, limit_mib=512, annotations={"cruise.io/memory-max": "220Mi"})
@@ -362,7 +360,7 @@ def test_bounds_hold_and_a_container_at_its_bounds_is_capped():
     assert held(pod_of(), ranges=too_small) in (ReasonCode.LIMIT_RANGE, ReasonCode.AT_MAXIMUM)
 
 
-def test_the_class_of_the_pod_stays():
+def test_the_qos_class_of_the_pod_stays():
     pod = make_pod(containers=[make_container(cpu=100, cpu_limit=100, memory_mib=200, memory_limit_mib=256)])
     ranges = (LimitRangeItem(False, max_memory_ratio=1.0),)
     assert held(pod, ranges=ranges) is ReasonCode.QOS_CHANGE
@@ -380,7 +378,7 @@ def waiting(state: ResizePending) -> Pod:
 
 
 @pytest.mark.parametrize("state", list(ResizePending))
-def test_what_waits_is_taken_back_with_the_same_patch(state):
+def test_a_pending_resize_is_withdrawn_in_the_same_patch(state):
     # The kubelet takes a pod's resizes as one: the 3000m that it has no room for would hold the memory up.
     decision = react(waiting(state))
     assert isinstance(decision, ResizePod)
@@ -392,11 +390,11 @@ def test_what_waits_is_taken_back_with_the_same_patch(state):
     assert decision.growth == make_resources(0, more)
 
 
-def test_a_pod_whose_node_is_not_known_is_not_evicted_for_want_of_room():
+def test_a_pod_with_an_unknown_node_is_not_evicted_for_lack_of_capacity():
     assert held(make_pod(), node_known=False) is ReasonCode.NODE_NOT_READY
 
 
-def test_a_kill_of_long_ago_is_not_acted_on():
+def test_an_old_kill_causes_no_reaction():
     pod = make_pod()
     record = replace(build_oom_record(kill_of(pod), None), finished_at=NOW - timedelta(hours=1, seconds=1))
     assert held(pod, record) is ReasonCode.RECORDED_ONLY

@@ -23,7 +23,7 @@ def kill(pod, workload=WEB, namespace="shop"):
     return build_oom_record(OomKill(namespace, pod, f"uid-{pod}", "app", workload, "", "n1", NOW, 100, 50), None)
 
 
-def test_outcomes_of_the_pod_come_newest_first():
+def test_outcomes_are_sorted_newest_first():
     taint = Outcome(NOW, TaintNode("n1", ReasonCode.OVERLOADED), ActionResult.DONE, ReasonCode.OVERLOADED)
     outcomes = [outcome("web-1", 9), taint, outcome("web-2"), outcome("web-1", 3)]
     past = build_pod_history("shop", "web-1", "Deployment/web", "", outcomes, [], NO_PEAKS)

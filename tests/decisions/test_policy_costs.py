@@ -40,12 +40,12 @@ def test_memory_that_was_not_recorded_costs_nothing():
     assert (cost.memory_slack, cost.oom_kills) == (0, 0)
 
 
-def test_the_order_is_by_cost_and_leaves_out_who_knows_the_future():
+def test_policies_are_ranked_by_cost_without_those_that_know_the_future():
     policies = {"vpa": score(0.5), "cruise": score(0.2), "oracle": score(0.0), "clairvoyant": score(0.1)}
     assert rank_by_cost(policies, PRICES) == ["cruise", "vpa"]
 
 
-def test_a_price_that_turns_the_order_is_named_with_the_pair():
+def test_a_price_that_changes_the_ranking_is_reported_with_the_pair():
     # A tenth of a core costs 72 for 1,000 container-days, ten kills more cost 10.
     policies = {"careful": score(0.02), "bold": score(0.0, oom=10.0)}
     assert rank_by_cost(policies, PRICES) == ["bold", "careful"]
@@ -56,7 +56,7 @@ def test_a_price_that_turns_the_order_is_named_with_the_pair():
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 50)), min_size=2, max_size=5))
-def test_who_is_better_in_everything_never_loses_its_place(rows: list[tuple[float, float]]):
+def test_a_policy_that_is_better_in_everything_is_never_ranked_lower(rows: list[tuple[float, float]]):
     policies = {f"p{at}": score(cores, oom=kills) for at, (cores, kills) in enumerate(rows)}
     for change in find_rank_changes(policies, PRICES):
         for cheaper, dearer in change.swaps:

@@ -40,7 +40,7 @@ def sizes(found: PodRevert) -> tuple[StatedResources, StatedResources]:
     return target.requests, target.limits
 
 
-def test_requests_and_limits_go_back():
+def test_requests_and_limits_are_restored():
     found = reverted(pod(limits=amounts(None, 256)), amounts(500, 512), amounts(1000, 600))
     assert sizes(found) == (amounts(500, 512), amounts(1000, 600))
     assert (found.resize.reason, found.resize.growth, found.skipped, found.detail) == (
@@ -51,20 +51,20 @@ def test_requests_and_limits_go_back():
     )
 
 
-def test_a_limit_that_cruise_added_stays_and_is_told():
+def test_a_limit_that_cruise_added_stays_and_is_reported():
     found = reverted(pod(limits=amounts(None, 256)), amounts(100, 512))
     # It must not stay under the request.
     assert sizes(found) == (amounts(100, 512), amounts(None, 512))
     assert found.detail == ReasonDetail.MEMORY_LIMIT_STAYS.create("app")
 
 
-def test_a_request_that_cruise_added_stays_and_is_told():
+def test_a_request_that_cruise_added_stays_and_is_reported():
     found = reverted(pod(), StatedResources(50, None))
     assert sizes(found) == (amounts(50, 128), NOTHING_STATED)
     assert found.detail == ReasonDetail.MEMORY_REQUEST_STAYS.create("app")
 
 
-def test_what_nothing_can_restore_is_told_and_not_tried():
+def test_what_cannot_be_restored_is_reported_and_not_attempted():
     found = reverted(pod(limits=amounts(None, 256)), amounts(100, 128))
     assert found.skipped is ReasonCode.CANNOT_RESTORE
     assert found.detail == ReasonDetail.MEMORY_LIMIT_STAYS.create("app")
@@ -78,21 +78,21 @@ def test_old_kubelets_lower_no_memory_limit(kubelet, limit):
     assert bool(found.detail) is (limit == 1024)
 
 
-def test_what_would_restart_a_container_stays():
+def test_sizes_that_would_restart_a_container_stay():
     one = pod(container={"cpu_resize_restarts": True})
     found = reverted(one, amounts(500, 512))
     assert sizes(found) == (amounts(100, 512), NOTHING_STATED)
     assert found.detail == ReasonDetail.CPU_NEEDS_RESTART.create("app")
 
 
-def test_the_class_of_a_pod_never_changes():
+def test_the_qos_class_of_a_pod_never_changes():
     # The limits stay where they are, and equal the original requests.
     one = pod(amounts(100, 128), amounts(500, 512))
     found = reverted(one, amounts(500, 512))
     assert found.skipped is ReasonCode.QOS_CHANGE
 
 
-def test_what_servers_do_not_take_is_held():
+def test_reverts_that_the_server_would_reject_are_skipped():
     wanted = (amounts(500, 512), NOTHING_STATED)
     assert reverted(pod(), *wanted, node(ready=False)).skipped is ReasonCode.NODE_NOT_READY
     assert reverted(pod(), *wanted, node(kubelet_version=(1, 32))).skipped is ReasonCode.RESIZE_UNSUPPORTED
@@ -103,7 +103,7 @@ def test_what_servers_do_not_take_is_held():
     assert reverted(pod(), *wanted, limit_ranges=ranges).skipped is ReasonCode.LIMIT_RANGE
 
 
-def test_who_is_as_before_or_going_or_unknown_is_left():
+def test_unchanged_terminating_and_unknown_pods_are_not_reverted():
     pods = (
         pod(name="same"),
         pod(name="going", terminating=True),
@@ -119,7 +119,7 @@ def test_who_is_as_before_or_going_or_unknown_is_left():
     assert [one.resize.pod for one in found] == ["web"]
 
 
-def test_shrinks_come_first():
+def test_decreases_come_first():
     pods = (pod(name="a"), pod(amounts(900, 900), name="b"), pod(name="c"))
     originals = {one.uid: {"app": (amounts(500, 512), NOTHING_STATED)} for one in pods}
     found = decide_reverts(ClusterSnapshot(nodes=(node(),), pods=pods), originals)
@@ -130,7 +130,7 @@ def test_shrinks_come_first():
     ]
 
 
-def test_a_resize_that_waits_is_replaced_and_counts_by_what_is_granted():
+def test_a_pending_resize_is_replaced_and_counts_its_allocated_resources():
     waiting = ResizeState(ResizePending.DEFERRED)
     one = pod(amounts(3000, 128), resize=waiting, container={"allocated": amounts(100, 128)})
     found = reverted(one, amounts(500, 128))
@@ -157,7 +157,7 @@ def valid_sizes(draw) -> tuple[StatedResources, StatedResources]:
 
 
 @given(now=valid_sizes(), original=valid_sizes(), old=st.booleans())
-def test_whatever_was_a_revert_is_valid_and_deciding_again_changes_nothing(now, original, old):
+def test_every_revert_is_valid_and_idempotent(now, original, old):
     one = pod(*now)
     one = replace(one, qos=get_qos_class(one))
     snapshot = ClusterSnapshot(nodes=(node(kubelet_version=(1, 33) if old else (1, 34)),), pods=(one,))

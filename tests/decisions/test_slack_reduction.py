@@ -10,7 +10,7 @@ def of(cpu: float, memory: float | None):
     return make_score(cpu=(cpu, 0.0, 0.0), memory=None if memory is None else (memory, 0.0, 0.0))
 
 
-def test_vpa_stands_at_the_start_the_clairvoyant_at_the_end_and_others_between_or_beyond():
+def test_vpa_has_0_the_clairvoyant_1_and_others_any_value():
     found = compute_slack_reduction(
         {"as-requested": of(0.8, 0.9), "vpa": of(0.6, 0.7), "cruise": of(0.5, 0.4), "clairvoyant": of(0.2, 0.3)}
     )
@@ -21,7 +21,7 @@ def test_vpa_stands_at_the_start_the_clairvoyant_at_the_end_and_others_between_o
     assert found["as-requested"].cpu == pytest.approx(-0.5)
 
 
-def test_without_either_there_is_no_way():
+def test_without_either_there_is_no_reduction():
     assert compute_slack_reduction({"vpa": of(0.6, 0.7), "cruise": of(0.5, 0.4)}) == {}
     assert compute_slack_reduction({"clairvoyant": of(0.6, 0.7), "cruise": of(0.5, 0.4)}) == {}
 

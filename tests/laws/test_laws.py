@@ -59,5 +59,5 @@ def test_laws_hold(name: str, request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.parametrize(("name", "seed"), BROKEN_ONCE)
-async def test_laws_hold_where_they_did_not_once(name: str, seed: int) -> None:
+async def test_laws_hold_for_seeds_that_once_failed(name: str, seed: int) -> None:
     assert await broken(name, seed) == []

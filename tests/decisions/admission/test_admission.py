@@ -109,13 +109,13 @@ def test_requests_are_the_peaks_the_memory_limit_is_twice_the_maximum_and_no_cpu
         ({"memory_mib": 300, "max_mib": 149}, 300, 300),
     ],
 )
-def test_kills_and_the_request_are_floors_of_the_limit(values, memory_mib, limit_mib):
+def test_kills_and_the_request_are_minimums_of_the_limit(values, memory_mib, limit_mib):
     [target] = mutated(new_pod(), use(**values))
     assert target.requests.memory_bytes == memory_mib * MEBIBYTE
     assert target.limits.memory_bytes == limit_mib * MEBIBYTE
 
 
-def test_memory_is_rounded_up_and_idle_containers_get_the_floor():
+def test_memory_is_rounded_up_and_idle_containers_get_the_minimum():
     row = replace(use(cpu=3), memory_peak_bytes=5 * MEBIBYTE + 1, memory_7d_max_bytes=40 * MEBIBYTE + 1)
     [target] = mutated(new_pod(), row)
     assert (target.requests, target.limits) == (make_amounts(10, 16), make_amounts(None, 81))
@@ -136,7 +136,7 @@ def test_all_main_containers_and_sidecars_are_sized_and_init_containers_never():
     ]
 
 
-def test_an_unmanaged_resource_is_left_as_it_is():
+def test_an_unmanaged_resource_is_unchanged():
     pod = new_pod(make_container(cpu=100, memory_mib=128, cpu_limit=200, memory_limit_mib=300))
     [scaled] = mutated(pod, autoscalers=[make_autoscaler()])
     assert (scaled.requests, scaled.limits) == (make_amounts(100, 300), make_amounts(200, 600))
@@ -146,7 +146,7 @@ def test_an_unmanaged_resource_is_left_as_it_is():
     assert left(pod, autoscalers=both) is ReasonCode.MANAGED_BY_HPA
 
 
-def test_a_resize_that_would_restart_is_no_matter_at_creation():
+def test_a_restarting_resize_policy_does_not_matter_at_creation():
     pod = new_pod(make_container(cpu_resize_restarts=True, memory_resize_restarts=True))
     assert mutated(pod)[0].requests == make_amounts(400, 300)
 
@@ -178,7 +178,7 @@ def test_overrides_clamp_requests():
     assert mutated(high)[0].limits == make_amounts(None, 1024)
 
 
-def test_a_limit_range_wins_over_an_override():
+def test_a_limit_range_takes_precedence_over_an_override():
     pod = new_pod(annotations={"cruise.io/cpu-max": "50m"})
     ranges = (LimitRangeItem(False, make_amounts(100, 400), make_amounts(None, 500)),)
     [target] = mutated(pod, ranges=ranges)
@@ -205,12 +205,12 @@ def test_a_ratio_caps_the_limit():
         (LimitRangeItem(True, minimum=make_amounts(10, None)), None),
     ],
 )
-def test_a_cpu_limit_stays_only_where_a_limit_range_demands_one(item, limit):
+def test_a_cpu_limit_stays_only_if_a_limit_range_requires_one(item, limit):
     pod = new_pod(make_container(cpu_limit=300))
     assert mutated(pod, ranges=(item,))[0].limits.cpu_millicores == limit
 
 
-def test_a_pod_that_cannot_be_brought_inside_a_limit_range_is_left():
+def test_a_pod_that_cannot_comply_with_a_limit_range_is_unchanged():
     too_large = (LimitRangeItem(True, maximum=make_amounts(None, 299)),)
     assert left(new_pod(), use(memory_mib=300), ranges=too_large) is ReasonCode.LIMIT_RANGE
     needs_limit = (LimitRangeItem(True, maximum=make_amounts(5000, None)),)
@@ -260,7 +260,7 @@ def test_only_nodes_count_that_the_pod_could_run_on():
         Taint("spot", "yes", TaintEffect.PREFER_NO_SCHEDULE),
     ],
 )
-def test_what_keeps_pods_off_a_node_for_a_while_does_not_make_them_smaller(taint: Taint):
+def test_temporary_taints_do_not_make_pods_smaller(taint: Taint):
     nodes: tuple[Node, ...] = (make_node("big", cpu=16000, taints=(taint,)), make_node("small", cpu=2000))
     assert mutated(new_pod(), use(cpu=8000), nodes=nodes)[0].requests.cpu_millicores == 8000
 
@@ -278,7 +278,7 @@ def test_a_template_is_not_cut_to_the_nodes_of_today():
     assert seeds.requests == make_amounts(8000, 60 * 1024)
 
 
-def test_what_a_peak_adds_is_cut_to_the_largest_node_and_not_below_the_template():
+def test_a_peak_is_cut_to_the_largest_node_and_not_below_the_template():
     peak = use(cpu=8000, memory_mib=240 * 1024)
     template = new_pod(make_container(cpu=9000, memory_mib=200 * 1024))
     [larger] = mutated(template, peak, nodes=SMALL_NODES)
@@ -287,7 +287,7 @@ def test_what_a_peak_adds_is_cut_to_the_largest_node_and_not_below_the_template(
     assert smaller.requests == make_amounts(8000, 60 * 1024)
 
 
-def test_the_room_beyond_what_templates_ask_is_shared_out():
+def test_capacity_beyond_the_templates_is_shared():
     pod = new_pod(make_container(memory_mib=10), make_container("b", memory_mib=40))
     nodes = (make_node("n1", memory_mib=60),)
     targets = mutated(pod, use(memory_mib=80), use("b", memory_mib=40), nodes=nodes)
@@ -300,7 +300,7 @@ def test_the_room_beyond_what_templates_ask_is_shared_out():
     ) is (ReasonCode.NO_CHANGE_NEEDED)
 
 
-def test_what_rounding_leaves_of_the_room_is_shared_out_to_nobody_at_the_second_look():
+def test_capacity_left_by_rounding_is_not_shared_when_deciding_again():
     names = ("app", "b", "c", "d")
     pod = new_pod(*(make_container(name, memory_mib=1) for name in names))
     rows = [use(name, memory_mib=1000 if name == "app" else 31) for name in names]
@@ -315,7 +315,7 @@ def test_what_rounding_leaves_of_the_room_is_shared_out_to_nobody_at_the_second_
 
 
 @pytest.mark.parametrize("seen", NodeAutoscalerKind)
-def test_where_nodes_are_ordered_for_pods_no_peak_is_beyond_the_largest_node_that_was_seen(seen):
+def test_with_node_autoscaling_no_peak_exceeds_the_largest_known_node(seen):
     """No type is as large: for the peak alone the pod would wait for ever, and as it was sent it would run."""
     peak = use(cpu=8000, memory_mib=70 * 1024)
     sent = new_pod(make_container(memory_mib=10 * 1024))
@@ -326,7 +326,7 @@ def test_where_nodes_are_ordered_for_pods_no_peak_is_beyond_the_largest_node_tha
     assert template.requests == make_amounts(8000, 200 * 1024)
 
 
-def test_where_nodes_are_ordered_and_none_was_seen_that_could_run_a_pod_its_peak_adds_nothing():
+def test_with_node_autoscaling_and_no_known_node_a_peak_adds_nothing():
     picky = new_pod(
         make_container(cpu=500, memory_mib=1024), placement=SchedulingConstraints(node_selector=(("pool", "nightly"),))
     )
@@ -342,7 +342,7 @@ def test_where_nodes_are_ordered_and_none_was_seen_that_could_run_a_pod_its_peak
 
 
 @pytest.mark.parametrize("seen", [None, NodeAutoscalerKind.CLUSTER_AUTOSCALER])
-def test_what_daemon_sets_take_of_every_node_is_left_to_them(seen):
+def test_capacity_that_daemonsets_request_is_reserved(seen):
     daemons = (
         make_workload("DaemonSet/agent", requests={"a": make_amounts(300, 1024), "b": make_amounts(200, None)}),
         make_workload("DaemonSet/logs", "zoo", requests={"a": make_amounts(500, 2048)}),
@@ -388,7 +388,7 @@ def test_an_unmanaged_resource_is_not_scaled_to_the_node():
         ({"annotations": {"cruise.io/mode": "nonsense"}}, ReasonCode.UNREADABLE_ANNOTATION),
     ],
 )
-def test_who_is_created_as_it_is(fields, reason):
+def test_pods_that_are_created_unchanged(fields, reason):
     assert left(new_pod(**fields)) is reason
 
 
@@ -408,7 +408,7 @@ def test_statistics_must_be_there_fresh_and_old_enough():
     assert left(pod, make_statistic("web-1")) is ReasonCode.NO_STATISTICS
 
 
-def test_a_pod_that_would_become_guaranteed_is_left():
+def test_a_pod_that_would_become_guaranteed_is_unchanged():
     pod = new_pod(make_container(cpu=100, memory_mib=128, memory_limit_mib=256))
     ranges = (LimitRangeItem(False, max_cpu_ratio=1.0, max_memory_ratio=1.0),)
     assert left(pod, ranges=ranges) is ReasonCode.QOS_CHANGE
@@ -417,7 +417,7 @@ def test_a_pod_that_would_become_guaranteed_is_left():
 # ---- again ----
 
 
-def test_what_is_replaced_is_known_and_the_pods_own_annotations_stay():
+def test_replaced_resources_are_recorded_and_annotations_stay():
     pod = new_pod(make_container(cpu=100, memory_mib=128, cpu_limit=200), annotations={"cruise.io/mode": "full"})
     mutation = MutatePod(mutated(pod))
     assert get_original_resources(pod, mutation) == {"app": (make_amounts(100, 128), make_amounts(200, None))}
@@ -428,7 +428,7 @@ def test_what_is_replaced_is_known_and_the_pods_own_annotations_stay():
     assert created.containers[0].requests == make_amounts(400, 300)
 
 
-def test_deciding_again_leaves_the_pod():
+def test_deciding_again_does_not_change_the_pod():
     pod = new_pod(make_container(cpu=100, memory_mib=128, cpu_limit=200))
     created = compute_admitted_resources(pod, MutatePod(mutated(pod))).apply_to(
         pod, {"cruise.io/original-resources": "{}"}
@@ -437,9 +437,7 @@ def test_deciding_again_leaves_the_pod():
 
 
 @given(clusters(), st.sampled_from([Mode.INITIAL, Mode.FULL]))
-def test_admission_is_idempotent_keeps_the_class_and_makes_nothing_that_is_refused(
-    cluster: DrawnClusterValues, mode: Mode
-):
+def test_admission_is_idempotent_keeps_the_qos_class_and_is_never_rejected(cluster: DrawnClusterValues, mode: Mode):
     snapshot, table = cluster
     policy = Policy(mode=mode)
     rows = [replace(row, key=row.key._replace(pod="")) for row in map(table.row, range(len(table.keys)))]
@@ -496,7 +494,7 @@ def sizes_in_revision(pod: Pod, minutes: int | None, **more) -> ContainerTarget:
 
 
 @pytest.mark.parametrize("minutes", [None, 0, 29])
-def test_a_new_revision_gets_what_it_states_as_long_as_its_use_is_not_known(minutes):
+def test_a_new_revision_keeps_its_stated_requests_until_its_use_is_known(minutes):
     target = sizes_in_revision(NEW_TEMPLATE, minutes)
     assert (target.requests, target.limits) == (make_amounts(2000, 6144), make_amounts(None, 8192))
     seeds = sizes_in_revision(NEW_TEMPLATE, minutes, policy=replace(INITIAL, rules=SEED_RULES))
@@ -597,13 +595,13 @@ def test_a_memory_limit_ends_at_twice_the_templates_own_and_at_the_largest_node(
     assert seeds.limits == make_amounts(None, 20_000)
 
 
-def test_what_is_cut_from_a_request_does_not_stay_in_its_limit():
+def test_a_cut_of_a_request_applies_to_its_limit():
     # The peak of 17,000 MiB is cut to the 16,384 of the node, and the limit was never to be above those.
     [target] = mutated(new_pod(make_container(memory_mib=1000)), use(memory_mib=17_000))
     # None is added: it would be under known use, or above the node.
     assert (target.requests.memory_bytes, target.limits.memory_bytes) == (16_384 * MEBIBYTE, None)
 
 
-def test_where_larger_nodes_may_come_only_the_template_ends_a_memory_limit():
+def test_with_node_autoscaling_only_the_template_caps_a_memory_limit():
     pod = new_pod(make_container(memory_limit_mib=9000))
     assert mutated(pod, LEAK, node_autoscaler=NodeAutoscalerKind.KARPENTER)[0].limits == make_amounts(None, 18_000)

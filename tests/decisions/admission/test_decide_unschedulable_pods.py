@@ -70,20 +70,20 @@ def test_nothing_grows():
     assert resize.containers[0].requests == make_amounts(400, 100)
 
 
-def test_what_is_not_stated_stays_so():
+def test_an_unstated_request_stays_unstated():
     [resize], _ = decide(waiting(make_container(cpu=5000, memory_mib=None, settled=False)))
     assert resize.containers[0].requests == make_amounts(400, None)
 
 
 @pytest.mark.parametrize(("rules", "cpu"), [(DEFAULT_RULES, 8000), (SEED_RULES, 4000)])
-def test_a_peak_above_every_node_is_what_is_asked_for(rules, cpu):
+def test_a_peak_above_every_node_is_requested(rules, cpu):
     pod = waiting(make_container(cpu=9000, memory_mib=512, settled=False))
     [resize], _ = decide(pod, use(cpu=8000), policy=replace(RESIZE, rules=rules))
     assert resize.containers[0].requests.cpu_millicores == cpu
 
 
 @pytest.mark.parametrize(("waited", "cpu"), [(timedelta(minutes=10), 16_000), (timedelta(minutes=11), 4000)])
-def test_a_kind_of_node_that_does_not_come_again_counts_for_ten_minutes(waited, cpu):
+def test_a_removed_kind_of_node_counts_for_ten_minutes(waited, cpu):
     """Its workload peaked on nodes of 16 cores; they are not for sale any more, and its template asks for 2."""
     original = format_original_resources({"app": (make_amounts(2000, 512), make_amounts())})
     pod = waiting(
@@ -97,13 +97,13 @@ def test_a_kind_of_node_that_does_not_come_again_counts_for_ten_minutes(waited, 
     assert resize.containers[0].requests.cpu_millicores == cpu
 
 
-def test_a_pod_inside_its_dead_band_is_settled():
+def test_a_pod_within_the_update_threshold_needs_no_change():
     assert reasons(decide(waiting(make_container(cpu=408, memory_mib=310, settled=False)))) == [
         ReasonCode.NO_CHANGE_NEEDED
     ]
 
 
-def test_looks_only_at_pods_that_the_scheduler_gave_up():
+def test_only_unschedulable_pods_are_sized():
     for pod in (
         waiting(unschedulable_since=None),
         waiting(scheduling_gated=True),
@@ -113,7 +113,7 @@ def test_looks_only_at_pods_that_the_scheduler_gave_up():
         assert decide(pod) == ([], [])
 
 
-def test_who_is_left_alone_elsewhere_is_left_alone_here():
+def test_pods_skipped_elsewhere_are_skipped_here():
     stale = use(updated_at=0)
     assert reasons(decide(waiting(), stale)) == [ReasonCode.STALE_STATISTICS]
     assert reasons(decide(waiting(qos=QosClass.GUARANTEED))) == [ReasonCode.GUARANTEED]
@@ -129,7 +129,7 @@ def test_keeps_the_qos_class():
     assert reasons(decide(waiting(limited, other), *rows)) == [ReasonCode.QOS_CHANGE]
 
 
-def test_a_limit_falls_with_the_request_where_a_limit_range_asks_for_it_and_is_kept_elsewhere():
+def test_a_limit_falls_with_the_request_only_if_a_limit_range_requires_it():
     ranges = {"shop": (LimitRangeItem(is_for_pod=False, max_memory_ratio=4.0),)}
     pod = waiting(make_container(cpu=5000, memory_mib=512, memory_limit_mib=2000, settled=False))
     [resize], _ = decide(pod, limit_ranges=ranges)
@@ -140,14 +140,14 @@ def test_a_limit_falls_with_the_request_where_a_limit_range_asks_for_it_and_is_k
     assert reasons(decide(pod, limit_ranges=tight)) == [ReasonCode.LIMIT_RANGE]
 
 
-def test_a_refused_target_is_not_asked_for_again():
+def test_a_rejected_target_is_not_repeated():
     [resize], _ = decide(waiting())
     refused = {resize.uid: RefusedResize(resize.uid, resize.containers, ReasonCode.RESIZE_REFUSED, NOW)}
     assert reasons(decide(waiting(), refused=refused)) == [ReasonCode.RESIZE_REFUSED]
 
 
 @given(clusters())
-def test_a_shrunk_pod_is_settled_and_asks_for_less(cluster: DrawnClusterValues):
+def test_a_shrunk_pod_needs_no_change_and_requests_less(cluster: DrawnClusterValues):
     pods = [
         replace(pod, node=None, phase="Pending", unschedulable_since=LONG_AGO) if index % 2 else pod
         for index, pod in enumerate(cluster.snapshot.pods)

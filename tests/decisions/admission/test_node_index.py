@@ -72,7 +72,7 @@ def test_the_sizes_found_are_those_of_the_nodes_that_admit_the_pod(some, wanted)
         assert set(found) == {node.allocatable for node in some if could_hold(node, placement)}
 
 
-def test_the_work_is_by_terms_and_not_by_terms_times_nodes():
+def test_the_cost_of_a_lookup_does_not_depend_on_the_number_of_nodes():
     some = [make_node(f"n{number}", labels={"zone": f"z{number % 3}"}) for number in range(200)]
     term = NodeSelectorTerm((LabelRequirement("zone", SelectorOperator.IN, ("nowhere",)),))
     index = NodeIndex(some)
@@ -82,7 +82,7 @@ def test_the_work_is_by_terms_and_not_by_terms_times_nodes():
     assert index.evaluated == 20_000
 
 
-def test_labels_that_no_node_has_leave_nothing_behind():
+def test_labels_that_no_node_has_are_not_cached():
     index = NodeIndex([make_node()])
     for number in range(100):
         term = NodeSelectorTerm((LabelRequirement(f"key-{number}", SelectorOperator.EXISTS),))

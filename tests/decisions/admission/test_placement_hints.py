@@ -53,23 +53,23 @@ MUTATED = MutatePod(())
     ],
     ids=str,
 )
-def test_only_a_pod_of_that_owner_that_is_free_to_go_anywhere_is_expected(change):
+def test_a_hint_applies_only_to_unbound_pods_of_its_owner(change):
     assert find_placement_hint(POD, [ONE], NOW) is ONE
     assert find_placement_hint(replace(POD, **change), [ONE], NOW) is None
 
 
-def test_nobody_is_steered_after_its_time():
+def test_an_expired_hint_does_not_apply():
     assert find_placement_hint(POD, [replace(ONE, expires_at=NOW)], NOW) is None
 
 
-def test_a_pod_of_a_stateful_set_is_expected_by_its_name():
+def test_a_hint_for_a_stateful_set_applies_by_pod_name():
     one = replace(ONE, owner_kind="StatefulSet", pod="db-1")
     pod = replace(POD, owner_kind="StatefulSet", name="db-1")
     assert find_placement_hint(pod, [one], NOW) is one
     assert find_placement_hint(replace(pod, name="db-2"), [one], NOW) is None
 
 
-def test_a_steered_pod_says_for_whom_it_comes_and_is_nobody_the_second_time():
+def test_a_hinted_pod_names_the_replaced_pod_and_gets_no_second_hint():
     found = apply_placement_hint(POD, POD, MUTATED, ONE)
     assert found is not None
     assert found.annotations[PLACEMENT_HINT] == "uid-old n7"
@@ -81,7 +81,7 @@ def test_a_steered_pod_says_for_whom_it_comes_and_is_nobody_the_second_time():
 @pytest.mark.parametrize(
     "reason", [ReasonCode.MODE_OFF, ReasonCode.EXCLUDED_NAMESPACE, ReasonCode.UNREADABLE_ANNOTATION]
 )
-def test_who_is_to_be_left_alone_is_not_steered_either(reason):
+def test_a_skipped_pod_gets_no_hint(reason):
     assert apply_placement_hint(POD, POD, LeaveUnchanged(reason), ONE) is None
 
 
@@ -92,7 +92,7 @@ def test_who_is_to_be_left_alone_is_not_steered_either(reason):
         [MUTATED, LeaveUnchanged(ReasonCode.NO_CHANGE_NEEDED), LeaveUnchanged(ReasonCode.NO_STATISTICS)]
     ),
 )
-def test_planned_sizes_take_the_place_of_the_peaks_and_no_request_passes_its_limit(cpu, limit, decision):
+def test_planned_sizes_replace_the_peaks_and_no_request_exceeds_its_limit(cpu, limit, decision):
     created = replace(POD, containers=(make_container(cpu=cpu, cpu_limit=limit, memory_mib=100, memory_limit_mib=100),))
     found = apply_placement_hint(POD, created, decision, replace(ONE, containers=(TARGET,)))
     assert found is not None
@@ -109,21 +109,21 @@ def test_planned_sizes_take_the_place_of_the_peaks_and_no_request_passes_its_lim
     assert container.limits.cpu_millicores == (None if limit is None else max(limit, 300))
 
 
-def test_planned_sizes_that_a_limit_range_forbids_are_left_out_and_the_node_is_not():
+def test_planned_sizes_that_violate_a_limit_range_are_omitted_and_the_node_is_not():
     ranges = (LimitRangeItem(False, maximum=make_amounts(200, 10_000)),)
     found = apply_placement_hint(POD, POD, MUTATED, replace(ONE, containers=(TARGET,)), ranges)
     assert found is not None
     assert (found.containers, parse_placement_hint(found.annotations[PLACEMENT_HINT])[1]) == (POD.containers, "n7")
 
 
-def test_what_is_not_planned_stays():
+def test_unplanned_sizes_stay():
     target = replace(TARGET, requests=make_amounts(300), limits=NOTHING_STATED)
     found = apply_placement_hint(POD, POD, MUTATED, replace(ONE, containers=(target,)))
     assert found is not None
     assert found.containers[0].requests == make_amounts(300, 128)
 
 
-def test_taints_that_ask_to_keep_away_do_not_outweigh_the_node():
+def test_prefer_no_schedule_taints_do_not_outweigh_the_node():
     avoid, forbid = (Taint("a", "x", TaintEffect.PREFER_NO_SCHEDULE), Taint("b", "y", TaintEffect.NO_SCHEDULE))
     found = apply_placement_hint(POD, POD, MUTATED, ONE, taints=(avoid, avoid, forbid))
     assert found is not None

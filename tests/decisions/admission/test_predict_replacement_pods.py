@@ -54,18 +54,18 @@ def test_it_requests_the_peak():
         (999, None),
     ],
 )
-def test_what_leaves_frees_the_quota_that_its_replacement_is_sized_by(left_mib, found):
+def test_an_eviction_frees_quota_for_its_replacement(left_mib, found):
     assert requested(HAS_1000_MIB, PEAK, quota=ResourceQuota(make_amounts(None, left_mib))) == found
 
 
-def test_what_admission_leaves_is_created_as_its_template_states():
+def test_a_pod_that_admission_does_not_change_is_created_from_its_template():
     template = make_workload(requests={"app": make_amounts(2000)}, memory_limits={"app": 3000 << 20})
     shrunk = make_pod(containers=[make_container(cpu=300, memory_mib=300, memory_limit_mib=400)])
     assert requested(shrunk, workload=template) == make_amounts(2000, 300)
     assert requested(shrunk) == make_amounts(300, 300)
 
 
-def test_a_daemon_on_a_new_node_may_be_as_its_template_or_as_its_peak():
+def test_a_daemonset_pod_on_a_new_node_requests_its_template_or_its_peak():
     # By its peak it has less CPU and more memory; of a node that is yet to come there are no statistics.
     daemon = make_pod("agent-n1", workload="DaemonSet/agent", identity="n1", containers=[make_container(memory_mib=64)])
     template = make_workload("DaemonSet/agent", requests={"app": make_amounts(800, 64)})

@@ -52,7 +52,7 @@ def destinations(snapshot: ClusterSnapshot, room: Resources | None = None) -> Re
     )
 
 
-def test_each_place_is_taken_once_and_free_again_for_who_does_not_go():
+def test_each_destination_is_reserved_once_and_released_by_an_undone_eviction():
     pods = [web("a"), web("b"), web("c")]
     found = destinations(make_snapshot(pods, [named("n1"), named("n2"), named("n3")]))
     assert [found.evict(pod) for pod in pods] == [True, True, False]
@@ -76,7 +76,7 @@ def test_each_place_is_taken_once_and_free_again_for_who_does_not_go():
         ({"constraints": PodConstraints(claims=("data",))}, {}),
     ],
 )
-def test_a_node_that_kube_scheduler_refuses_is_no_place(fields, change):
+def test_a_node_that_kube_scheduler_rejects_is_no_destination(fields, change):
     there = web("there", "n2", constraints=PORT)
     going = web("going", **fields)
     claim = PersistentVolumeClaim("shop", "data", terms=(PINNED,))
@@ -90,7 +90,7 @@ def test_a_node_that_kube_scheduler_refuses_is_no_place(fields, change):
     assert destinations(make_snapshot([web("going")], [named("n1"), named("n2")])).evict(web("going"))
 
 
-def test_what_is_free_and_what_others_leave_both_count():
+def test_free_and_unneeded_capacity_both_count():
     pod = web("a")
     snapshot = make_snapshot([pod], [named("n1"), named("n2")])
     for free, unneeded, found in (
@@ -106,7 +106,7 @@ def test_what_is_free_and_what_others_leave_both_count():
         )
 
 
-def test_what_waits_already_goes_first_the_highest_priority_before_the_rest():
+def test_pending_pods_are_placed_first_by_priority():
     pod, waits = web("a"), web("waits", None)
     snapshot = make_snapshot([pod, waits], [named("n1"), named("n2")])
     assert not destinations(snapshot).evict(pod)
@@ -116,7 +116,7 @@ def test_what_waits_already_goes_first_the_highest_priority_before_the_rest():
     assert destinations(make_snapshot([pod, too_large], [named("n1"), named("n2")])).evict(pod)
 
 
-def test_its_own_node_is_no_place():
+def test_its_own_node_is_no_destination():
     # By the bases of its pods n1 has room; kube-scheduler would put the pod back where it was.
     pod, room = web("a"), make_resources(200, 256)
     snapshot = make_snapshot([pod], [named("n1"), named("n2")])
@@ -137,7 +137,7 @@ def test_its_own_node_is_no_place():
 @pytest.mark.parametrize(
     ("small", "at_most", "found"), [(100, 100, False), (90, 90, False), (300, 400, False), (300, 200, True)]
 )
-def test_what_waits_already_counts_as_small_as_it_will_be(small, at_most, found):
+def test_pending_pods_count_with_their_shrunk_size(small, at_most, found):
     # There is room for 100 m, and for `at_most` once others have shrunk. As it is nothing has 1,000 m.
     pod, waits = web("a"), web("waits", None, containers=[make_container(cpu=1000)])
     snapshot = make_snapshot([pod, waits], [named("n1"), named("n2")])
@@ -151,7 +151,7 @@ def test_what_waits_already_counts_as_small_as_it_will_be(small, at_most, found)
     )
 
 
-def test_a_node_that_shrinks_for_a_pod_that_waits_is_no_place():
+def test_a_node_that_shrinks_for_a_pending_pod_is_no_destination():
     # What waits for 400 m finds 100 m free; once others have shrunk, n2 may have 500 m, and it takes all but 100 m.
     pod, waits = web("a"), web("waits", None, containers=[make_container(cpu=400)])
     one = make_resources(100, 128)
@@ -182,7 +182,7 @@ def test_a_node_that_shrinks_for_a_pod_that_waits_is_no_place():
         ({"constraints": PodConstraints(claims=("unknown",))}, False),
     ],
 )
-def test_a_node_that_is_added_takes_all_but_what_is_bound_to_one_by_name(fields, found):
+def test_an_added_node_takes_all_pods_but_those_bound_to_a_node_by_name(fields, found):
     pod = web("a", **fields)
     claims = {("shop", "data"): PersistentVolumeClaim("shop", "data", terms=(PINNED,))}
     snapshot = replace(
@@ -194,14 +194,14 @@ def test_a_node_that_is_added_takes_all_but_what_is_bound_to_one_by_name(fields,
 
 
 @pytest.mark.parametrize(("key", "found"), [("gpu", False), ("node.kubernetes.io/not-ready", True)])
-def test_a_node_that_is_added_has_the_taints_that_last(key, found):
+def test_an_added_node_has_the_permanent_taints(key, found):
     pod = web("a")
     nodes = [named("n1", taints=(Taint(key, "", TaintEffect.NO_SCHEDULE),))]
     snapshot = replace(make_snapshot([pod], nodes), node_autoscaler=NodeAutoscalerKind.KARPENTER)
     assert destinations(snapshot).evict(pod) is found
 
 
-def test_what_the_api_server_would_not_create_does_not_go():
+def test_a_pod_whose_replacement_would_be_rejected_is_not_evicted():
     pod = web("a")
     snapshot = make_snapshot([pod], [named("n1"), named("n2")])
     room = SpareCapacity(make_resources(100, 128), make_resources(100, 128))
@@ -229,7 +229,7 @@ def test_a_nominated_pod_keeps_its_node_its_ports_and_its_rules():
     ],
 )
 @pytest.mark.parametrize("autoscaler", [None, NodeAutoscalerKind.KARPENTER])
-def test_what_cannot_be_judged_goes_nowhere(fields, autoscaler):
+def test_a_replacement_with_unsupported_constraints_has_no_destination(fields, autoscaler):
     going = web("a", **fields)
     snapshot = replace(make_snapshot([going], [named("n1"), named("n2")]), node_autoscaler=autoscaler)
     assert not destinations(snapshot).evict(going)

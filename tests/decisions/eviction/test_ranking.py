@@ -65,7 +65,7 @@ def names(pods: list[EvictionCandidate], leaving: EvictionDecision) -> list[str]
     return [pods[mark.index].name for mark in leaving.marked]
 
 
-def test_low_goes_before_medium_before_high() -> None:
+def test_low_is_evicted_before_medium_before_high() -> None:
     pods = [
         contender("high", ranking=EvictionRanking.HIGH),
         contender("low", ranking=EvictionRanking.LOW),
@@ -74,19 +74,19 @@ def test_low_goes_before_medium_before_high() -> None:
     assert [pods[i].name for i in rank_for_eviction(pods, ResourceName.CPU)] == ["low", "medium", "high"]
 
 
-def test_within_a_ranking_the_largest_headroom_of_that_resource_goes_first() -> None:
+def test_within_a_ranking_the_largest_headroom_is_evicted_first() -> None:
     pods = [contender("calm", headroom=(10, 90)), contender("spiky", headroom=(90, 10))]
     assert [pods[i].name for i in rank_for_eviction(pods, ResourceName.CPU)] == ["spiky", "calm"]
     assert [pods[i].name for i in rank_for_eviction(pods, ResourceName.MEMORY)] == ["calm", "spiky"]
 
 
-def test_only_what_cannot_fit_goes() -> None:
+def test_only_pods_that_do_not_fit_are_evicted() -> None:
     pods = [contender("a", headroom=(0, 50)), contender("b"), contender("c")]
     # 300 of base and 50 of headroom in 300: without `a` 200 are left, and no headroom.
     assert names(pods, decide_evictions(pods, Resources(1000, 300))) == ["a"]
 
 
-def test_a_pod_that_need_not_have_gone_is_spared() -> None:
+def test_an_unneeded_eviction_is_undone() -> None:
     # Memory marks `small` first (larger memory headroom), then `large`; with `large` gone, `small` fits again.
     pods = [
         contender("small", base=(10, 10), headroom=(0, 5)),
@@ -95,27 +95,27 @@ def test_a_pod_that_need_not_have_gone_is_spared() -> None:
     assert names(pods, decide_evictions(pods, Resources(1000, 100))) == ["large"]
 
 
-def test_nobody_goes_where_even_all_would_not_suffice() -> None:
+def test_no_pod_is_evicted_if_all_evictions_would_not_suffice() -> None:
     pods = [contender("stays", base=(0, 500), evictable_for=frozenset()), contender("could-go")]
     leaving = decide_evictions(pods, Resources(1000, 400))
     assert (leaving.marked, leaving.does_not_fit) == ((), frozenset({ResourceName.MEMORY}))
     assert decide_evictions(pods, Resources(1000, 400), TOGETHER).does_not_fit == BOTH
 
 
-def test_memory_is_settled_before_cpu() -> None:
+def test_memory_is_relieved_before_cpu() -> None:
     pods = [contender("cpu", base=(900, 10), headroom=(9, 0)), contender("memory", base=(10, 900), headroom=(0, 9))]
     leaving = decide_evictions(pods, Resources(500, 500))
     assert list(leaving.marked) == [MarkedForEviction(1, ResourceName.MEMORY), MarkedForEviction(0, ResourceName.CPU)]
 
 
-def test_a_resource_that_cannot_fit_keeps_nobody_from_going_for_the_other_one() -> None:
+def test_a_resource_that_cannot_fit_prevents_no_eviction_for_the_other() -> None:
     pods = [contender("stays", base=(0, 500), evictable_for=frozenset()), contender("goes", base=(900, 0))]
     leaving = decide_evictions(pods, Resources(500, 400))
     assert (names(pods, leaving), leaving.does_not_fit) == (["goes"], frozenset({ResourceName.MEMORY}))
     assert decide_evictions(pods, Resources(500, 400), TOGETHER).marked == ()
 
 
-def test_what_fits_once_others_went_for_cpu_is_not_called_unfit() -> None:
+def test_memory_that_fits_after_evictions_for_cpu_is_not_unfit() -> None:
     """For memory nobody may go before the pod of lower priority, which takes no CPU and may not go at all."""
     stays = contender("stays", base=(0, 100), evictable_for=frozenset())
     pods = [stays, contender("goes", base=(100, 100), priority=1000)]
@@ -124,24 +124,24 @@ def test_what_fits_once_others_went_for_cpu_is_not_called_unfit() -> None:
     assert (leaving.over_capacity, leaving.does_not_fit) == (frozenset(), frozenset())
 
 
-def test_only_what_is_to_be_mended_is() -> None:
+def test_only_the_given_resources_are_relieved() -> None:
     pods = [contender("a", base=(900, 900))]
     leaving = decide_evictions(pods, Resources(500, 1000), EvictionTerms(resources=frozenset({ResourceName.MEMORY})))
     assert leaving == EvictionDecision((), over_capacity=frozenset({ResourceName.CPU}))
 
 
-def test_within_a_ranking_the_lower_priority_goes_first() -> None:
+def test_within_a_ranking_the_lower_priority_is_evicted_first() -> None:
     pods = [contender("above", priority=1000, headroom=(0, 90)), contender("below", headroom=(0, 10))]
     assert names(pods, decide_evictions(pods, Resources(1000, 195))) == ["below"]
 
 
-def test_nobody_goes_before_a_pod_of_lower_priority_whatever_the_rankings() -> None:
+def test_no_pod_is_evicted_before_one_of_lower_priority() -> None:
     pods = [contender("low", priority=1000), contender("medium", ranking=EvictionRanking.MEDIUM)]
     assert names(pods, decide_evictions(pods, Resources(1000, 150))) == ["medium"]
     assert names(pods, decide_evictions(pods, Resources(1000, 50))) == ["medium", "low"]
 
 
-def test_nobody_goes_on_account_of_a_pod_of_lower_priority_that_stays() -> None:
+def test_no_pod_is_evicted_while_one_of_lower_priority_stays() -> None:
     # A small pod of a tenant claims 900 and may never go; three others of high priority are not to make room for it.
     tenant = contender("tenant", base=(0, 900), evictable_for=frozenset())
     pods = [tenant, *(contender(name, base=(0, 300), priority=1_000_000) for name in ("a", "b", "c"))]
@@ -170,7 +170,7 @@ class Places:
         self.taken.remove(index)
 
 
-def test_nobody_goes_that_has_nowhere_to_go() -> None:
+def test_no_pod_without_a_destination_is_evicted() -> None:
     pods = [contender(name, base=(0, 100)) for name in "abc"]
     leaving = decide_evictions(pods, Resources(1000, 150), EvictionTerms(destinations=Places(1)))
     assert (leaving.marked, leaving.does_not_fit) == ((), frozenset({ResourceName.MEMORY}))
@@ -180,7 +180,7 @@ def test_nobody_goes_that_has_nowhere_to_go() -> None:
 
 
 @given(contenders, rooms, st.integers(0, 4))
-def test_a_place_is_taken_for_each_that_goes_and_for_no_other(
+def test_a_destination_is_reserved_for_exactly_the_evicted_pods(
     pods: list[EvictionCandidate], room: Resources, places: int
 ) -> None:
     exits = Places(places)
@@ -199,7 +199,7 @@ def equal(pods: list[EvictionCandidate]) -> list[EvictionCandidate]:
 
 
 @given(contenders.map(equal), rooms)
-def test_what_stays_fits_and_no_eviction_is_in_vain(pods: list[EvictionCandidate], room: Resources) -> None:
+def test_remaining_pods_fit_and_every_eviction_is_needed(pods: list[EvictionCandidate], room: Resources) -> None:
     leaving = decide_evictions(pods, room, TOGETHER)
     if leaving.does_not_fit:
         assert leaving.marked == ()
@@ -216,7 +216,7 @@ def test_what_stays_fits_and_no_eviction_is_in_vain(pods: list[EvictionCandidate
 
 
 @given(contenders, rooms, st.randoms(use_true_random=False))
-def test_the_order_of_the_input_decides_nothing(
+def test_the_order_of_the_input_does_not_matter(
     pods: list[EvictionCandidate], room: Resources, chance: random.Random
 ) -> None:
     shuffled = list(pods)

@@ -16,7 +16,7 @@ amounts = st.builds(StatedResources, sizes, sizes)
 @given(
     st.builds(RequestBounds, amounts, amounts), st.builds(Resources, st.integers(0, 1 << 40), st.integers(0, 1 << 40))
 )
-def test_a_limit_range_that_says_nothing_is_none(own, floor):
+def test_an_empty_limit_range_has_no_effect(own, floor):
     guidance = EffectivePolicy(Mode.FULL, bounds=own)
     policy = Policy(minimum_request=floor)
     silent = compute_container_bounds(guidance, "app", (LimitRangeItem(is_for_pod=False),), policy)

@@ -19,7 +19,7 @@ budgets = st.builds(PodDisruptionBudget, st.sampled_from(["shop", "bank"]), st.j
 
 
 @given(st.lists(budgets, max_size=8), st.dictionaries(keys, values), st.sampled_from(["shop", "bank", "none"]))
-def test_all_that_select_a_pod_are_found_in_their_order(of_cluster, labels, namespace):
+def test_all_budgets_of_a_pod_are_found_in_order(of_cluster, labels, namespace):
     one = make_pod("web", namespace=namespace, labels=labels)
     found = [each for each in of_cluster if each.namespace == namespace and each.selector.matches(labels)]
     assert list(DisruptionBudgetIndex(of_cluster).find_for_pod(one)) == found
@@ -35,7 +35,7 @@ class Counting(LabelSelector):
         return super().matches(labels)
 
 
-def test_a_namespace_with_many_budgets_costs_each_pod_its_own_alone():
+def test_a_lookup_evaluates_only_the_budgets_of_the_pod():
     shared = LabelRequirement("tier", SelectorOperator.IN, ("web",))
     of_cluster = [
         PodDisruptionBudget(

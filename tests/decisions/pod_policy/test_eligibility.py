@@ -96,11 +96,11 @@ def managed_by(found: ResizablePod) -> set[ResourceName]:
         ({"annotations": {"cruise.io/mod": "full"}}, ReasonCode.UNREADABLE_ANNOTATION),
     ],
 )
-def test_reasons_to_leave_a_pod_alone(fields, expected):
+def test_reasons_to_skip_a_pod(fields, expected):
     assert reason(make_pod(**fields)) is expected
 
 
-def test_what_only_looks_like_a_reason_leaves_a_pod_touchable():
+def test_conditions_that_do_not_make_a_pod_unresizable():
     assert touchable(make_pod(annotations={"cruisekube.truefoundry.com/excluded": "false"})).manages_cpu
     assert touchable(make_pod(extended_requests=(("ephemeral-storage", 1 << 30), ("hugepages-2Mi", 1 << 21))))
     pod = make_pod(extended_requests=(("nvidia.com/gpu", 1),))
@@ -108,14 +108,14 @@ def test_what_only_looks_like_a_reason_leaves_a_pod_touchable():
     assert touchable(make_pod(namespace="kube-system"), policy=replace(FULL, excluded_namespaces=frozenset())).rows
 
 
-def test_pods_of_a_node_that_is_not_ready_are_left_and_those_of_a_cordoned_one_not():
+def test_pods_of_a_node_that_is_not_ready_are_skipped_and_those_of_a_cordoned_one_not():
     assert reason(make_pod(), nodes=[make_node(ready=False)]) is ReasonCode.NODE_NOT_READY
     assert touchable(make_pod(), nodes=[make_node(unschedulable=True)])
     # What is wrong with the pod itself is said first.
     assert reason(make_pod(phase="Failed"), nodes=[make_node(ready=False)]) is ReasonCode.COMPLETED
 
 
-def test_zero_use_of_memory_is_no_use_at_all():
+def test_zero_memory_is_no_usage():
     waiting = make_pod(containers=[make_container(), make_container("proxy", running=False)])
     known = make_statistic("web-1")
     assert (
@@ -158,7 +158,7 @@ def test_kubelets_before_1_33_resize_nothing(version, held):
         assert (found.reason, found.detail) == (ReasonCode.RESIZE_UNSUPPORTED, "kubelet 1.32")
 
 
-def test_an_unreadable_annotation_is_told_wherever_it_stands():
+def test_an_unreadable_annotation_is_reported_from_any_source():
     broken = {"cruise.io/cpu-min": "1.5Gx"}
     for place, more in (
         ("pod", {"pod": make_pod(annotations=broken)}),
@@ -172,7 +172,7 @@ def test_an_unreadable_annotation_is_told_wherever_it_stands():
         assert "1.5Gx" in found.detail
 
 
-def test_a_container_that_the_workload_does_not_have_is_told_wherever_it_is_named():
+def test_an_unknown_container_is_reported_from_any_source():
     misspelt = {"cruise.io/memory-min.ap": "2Gi"}
     for place, more in (
         ("pod", {"pod": make_pod(annotations=misspelt)}),
@@ -188,7 +188,7 @@ def test_a_container_that_the_workload_does_not_have_is_told_wherever_it_is_name
         assert found.detail == f"{place}: cruise.io/memory-min.ap: no such container; there is app"
 
 
-def test_what_a_namespace_states_for_a_container_is_about_the_pods_that_have_it():
+def test_a_namespace_setting_for_a_container_applies_to_pods_that_have_it():
     assert touchable(make_pod(), namespace_annotations={"shop": {"cruise.io/memory-min.istio-proxy": "128Mi"}})
 
 
@@ -218,7 +218,7 @@ def test_a_container_of_the_template_or_of_another_pod_of_the_workload_may_be_na
         ),
     ],
 )
-def test_a_bound_above_what_any_node_has_is_a_slip_of_the_unit(annotation, said):
+def test_a_bound_above_every_node_is_unreadable(annotation, said):
     nodes = [
         make_node(cpu=4000),
         make_node("n2", cpu=7900, memory_mib=31 << 10, cpu_capacity_millicores=8000, memory_capacity_bytes=32 << 30),
@@ -238,12 +238,12 @@ def test_a_bound_above_what_any_node_has_is_a_slip_of_the_unit(annotation, said)
         assert found.detail == f"{place}: cruise.io/{said}"
 
 
-def test_a_bound_as_large_as_the_largest_node_can_be_meant():
+def test_a_bound_as_large_as_the_largest_node_is_valid():
     node = make_node(cpu=7900, memory_mib=31 << 10, cpu_capacity_millicores=8000, memory_capacity_bytes=32 << 30)
     assert touchable(make_pod(annotations={"cruise.io/cpu-max": "8", "cruise.io/memory-max": "32Gi"}), nodes=[node])
 
 
-def test_where_nodes_are_added_a_bound_may_be_as_large_as_the_machines_that_can_be_ordered():
+def test_with_node_autoscaling_a_bound_may_be_as_large_as_the_largest_machine():
     autoscaled = {"node_autoscaler": NodeAutoscalerKind.KARPENTER}
     assert touchable(make_pod(annotations={"cruise.io/cpu-min": "96"}), **autoscaled)
     found = verdict(make_pod(annotations={"cruise.io/cpu-min": "500"}), **autoscaled)
@@ -251,7 +251,7 @@ def test_where_nodes_are_added_a_bound_may_be_as_large_as_the_machines_that_can_
     assert found.detail == 'pod: cruise.io/cpu-min: "500" is more than any node has (at most 448); did you mean 500m?'
 
 
-def test_an_init_container_cannot_be_given_a_size():
+def test_an_init_container_cannot_be_sized():
     init = make_container("migrate", role=ContainerRole.INIT)
     for annotation in ("memory-min.migrate", "cpu-max.migrate"):
         text = "100m" if annotation.startswith("cpu") else "1Gi"
@@ -267,7 +267,7 @@ def test_an_init_container_cannot_be_given_a_size():
     assert touchable(named, make_statistic("web-1"), make_statistic("web-1", container="proxy"))
 
 
-def test_a_minimum_above_another_places_maximum_is_unreadable():
+def test_a_minimum_above_another_sources_maximum_is_unreadable():
     for pod, namespace in (
         ({"cruise.io/memory-min": "2Gi"}, {"cruise.io/memory-max": "1Gi"}),
         ({"cruise.io/memory-min.app": "2Gi", "cruise.io/memory-max": "1Gi"}, {}),
@@ -308,7 +308,7 @@ def test_every_stated_mode_caps(cluster, namespace, workload, pod, holds):
     assert guidance.mode is holds
 
 
-def test_the_nearest_override_wins_and_a_stored_one_comes_last():
+def test_the_nearest_override_takes_precedence_and_a_stored_one_comes_last():
     pod = make_pod(annotations={"cruise.io/headroom-factor": "1.5"})
     stored = {("shop", make_ref("Deployment/web")): Overrides(ranking=EvictionRanking.HIGH, headroom_factor=3.0)}
     snapshot = make_snapshot(
@@ -354,7 +354,7 @@ def test_pods_of_a_workload_differ_only_by_their_own_annotations():
         (None, {CPU, MEMORY}, set()),
     ],
 )
-def test_what_an_override_or_an_autoscaler_takes_is_not_managed(resources, scaled, managed):
+def test_resources_of_an_override_or_autoscaler_are_not_managed(resources, scaled, managed):
     pod = make_pod(annotations={} if resources is None else {"cruise.io/resources": resources})
     autoscalers = [make_autoscaler("Deployment/web", "shop", *scaled)] if scaled else []
     found = verdict(pod, autoscalers=autoscalers)
@@ -368,7 +368,7 @@ def test_what_an_override_or_an_autoscaler_takes_is_not_managed(resources, scale
         assert found.reason is ReasonCode.MANAGED_BY_HPA
 
 
-def test_an_autoscaler_takes_nothing_from_others():
+def test_an_autoscaler_affects_no_other_pods():
     elsewhere = [make_autoscaler("Deployment/api"), make_autoscaler("Deployment/web", "other")]
     found = touchable(make_pod(), autoscalers=elsewhere)
     assert found.manages_cpu and found.manages_memory
@@ -429,7 +429,7 @@ def test_a_workload_that_was_just_created_is_new_whatever_its_statistics_say():
     assert touchable(make_pod(created_at=NOW), unknown, workloads=old).rows == (0,)
 
 
-def test_one_container_without_statistics_holds_the_pod_and_is_named():
+def test_one_container_without_statistics_skips_the_pod_and_is_named():
     pod = make_pod(containers=[make_container(), make_container("proxy"), make_container("logs")])
     found = verdict(pod, make_statistic_for(pod))
     assert isinstance(found, SkippedPod)
@@ -437,7 +437,7 @@ def test_one_container_without_statistics_holds_the_pod_and_is_named():
     assert reason(make_pod(), make_statistic("somebody-else")) is ReasonCode.NO_STATISTICS
 
 
-def test_missing_beats_stale_beats_new():
+def test_missing_takes_precedence_over_stale_over_new():
     pod = make_pod(containers=[make_container(), make_container("b"), make_container("c")])
     stale = make_statistic_for(pod, updated_at=NOW_SECONDS - 3600)
     new = make_statistic_for(pod, "b", history_since=NOW_SECONDS - 60)
@@ -496,14 +496,14 @@ def test_replicas_are_counted_where_the_workload_is_not_in_the_snapshot():
         ({"annotations": {"cruisekube.truefoundry.com/do-not-disrupt": "true"}}, "do-not-disrupt"),
     ],
 )
-def test_what_is_unmovable(fields, told):
+def test_pods_that_are_not_evictable(fields, told):
     pod = make_pod(**fields)
     why = eligibility_of(make_snapshot([pod])).evictability.explain_protection(pod)
     assert why is not None
     assert told in why
 
 
-def test_more_than_one_disruption_budget_makes_a_pod_unmovable():
+def test_a_pod_with_several_disruption_budgets_is_not_evictable():
     by_app = LabelSelector((LabelRequirement("app", SelectorOperator.IN, ("web",)),))
     pods = [make_pod("a", labels={"app": "web"}), make_pod("b", labels={"app": "api"}), make_pod("c", namespace="x")]
     budgets = [make_budget("all"), make_budget("web", selector=by_app), make_budget("x", "x")]
@@ -543,7 +543,7 @@ def test_an_unreadable_annotation_counts_at_admission_too():
 
 
 @pytest.mark.parametrize(("percent", "expected"), [(10, None), (11, ReasonCode.IMPLAUSIBLE_USAGE)])
-def test_a_pod_is_held_where_over_a_tenth_of_a_window_cannot_be_true(percent, expected):
+def test_a_pod_is_skipped_if_over_a_tenth_of_a_window_is_implausible(percent, expected):
     pod = make_pod(containers=[make_container("app"), make_container("proxy")])
     rows = [make_statistic_for(pod), make_statistic_for(pod, "proxy", rejected_percent=percent, updated_at=0)]
     fresh = [rows[0], replace(rows[1], updated_at=NOW_SECONDS)]
@@ -582,7 +582,7 @@ def test_a_pod_whose_template_states_other_resources_waits_for_its_own_samples()
     assert decided(old, new, rows=[make_statistic_for(old), make_statistic_for(new)]) == [None, None]
 
 
-def test_a_revision_that_has_run_for_long_enough_is_none_to_wait_for():
+def test_a_revision_that_has_run_for_long_enough_is_not_new():
     old, new = make_pod("web-1"), make_pod("web-2", containers=LARGER, created_at=YOUNG)
     key = WorkloadContainer("shop", "Deployment/web", "app")
 
@@ -614,7 +614,7 @@ def test_the_replacement_of_a_single_replica_waits_also_where_its_name_has_stati
     assert decided(new, revisions=same) == [None]
 
 
-def test_a_kill_says_enough_of_a_new_revision():
+def test_a_kill_suffices_for_a_new_revision():
     old, new = make_pod("web-1"), make_pod("web-2", containers=LARGER, created_at=YOUNG)
     found = eligibility_of(make_snapshot([old, new]), make_statistic_for(old), make_statistic(""))
     assert isinstance(found.check(new), SkippedPod)

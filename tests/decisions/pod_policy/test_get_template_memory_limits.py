@@ -15,7 +15,7 @@ from tests.builders import make_container_json, make_pod, make_snapshot, make_wo
 FORGED = '{"app":{"limits":{"memory":"64Gi"}}}'
 
 
-def test_the_workloads_template_says_so_whatever_the_annotation_says():
+def test_the_workloads_template_takes_precedence_over_the_annotation():
     workload = replace(make_workload(), memory_limits={"app": 256 * MEBIBYTE})
     pod = make_pod(annotations={ORIGINAL_RESOURCES: FORGED})
     assert get_template_memory_limits(pod, make_snapshot([pod], workloads=[workload])) == {"app": 256 * MEBIBYTE}
@@ -33,7 +33,7 @@ def test_the_workloads_template_says_so_whatever_the_annotation_says():
         (None, None),
     ],
 )
-def test_where_its_kind_is_not_read_the_annotation_does(noted, limits):
+def test_the_annotation_is_used_for_unread_kinds(noted, limits):
     pod = make_pod(workload="Rollout/web", annotations={} if noted is None else {ORIGINAL_RESOURCES: noted})
     assert get_template_memory_limits(pod, make_snapshot([pod], workloads=[])) == limits
 

@@ -97,7 +97,7 @@ UNANSWERED = [make_autoscaler("KafkaConnect/web")], [replace(VPA, target=Workloa
         make_pod("db-0", workload="StatefulSet/db"),
     ],
 )
-def test_until_a_scale_was_answered_every_pod_of_the_namespace_is_held_whole(pod, autoscalers, vertical):
+def test_until_a_scale_is_read_every_pod_of_the_namespace_is_skipped(pod, autoscalers, vertical):
     workloads = [make_workload(str(pod.workload))]
     world = snapshot(pod, autoscalers=autoscalers, vertical=vertical, workloads=workloads)
     detail = ReasonDetail.SCALE_NOT_READ.create("KafkaConnect/web")
@@ -111,7 +111,7 @@ def test_until_a_scale_was_answered_every_pod_of_the_namespace_is_held_whole(pod
     assert isinstance(verdict(pod, answered), ResizablePod)
 
 
-def test_a_scale_that_may_not_be_read_holds_the_resource_of_the_hpa_alone():
+def test_an_unreadable_scale_excludes_only_the_resource_of_the_hpa():
     target = "KafkaConnect/web"
     workers = make_pod("workers-1", workload="Deployment/workers", labels={"app": "workers"})
     world = snapshot(CONNECT, workers, autoscalers=[make_autoscaler(target)], unreadable=[target])
@@ -127,7 +127,7 @@ def test_a_scale_that_may_not_be_read_holds_the_resource_of_the_hpa_alone():
     )
 
 
-def test_a_target_whose_pods_name_it_concerns_no_others_where_its_scale_may_not_be_read():
+def test_an_unreadable_scale_of_a_known_controller_affects_no_other_pods():
     target = "CloneSet/web"
     own = make_pod("web-1", workload=target, owner_kind="CloneSet", owner_name="web")
     workers = make_pod("workers-1", workload="Deployment/workers")
@@ -138,7 +138,7 @@ def test_a_target_whose_pods_name_it_concerns_no_others_where_its_scale_may_not_
         assert (found.manages_cpu, found.manages_memory) == (managed, True)
 
 
-def test_what_cannot_be_the_targets_is_not_held_for_its_scale():
+def test_pods_that_cannot_belong_to_a_target_are_not_skipped_for_its_scale():
     other = make_pod("other-0", workload="KafkaConnect/other")
     elsewhere = make_pod("web-0", namespace="data")
     world = snapshot(other, elsewhere, autoscalers=[make_autoscaler("KafkaConnect/web")])
@@ -146,7 +146,7 @@ def test_what_cannot_be_the_targets_is_not_held_for_its_scale():
     assert AutoscalerIndex(world).find_for_pod(elsewhere) == NO_AUTOSCALER_CLAIMS
 
 
-def test_the_pods_of_a_namespace_or_of_an_owner_that_was_not_seen_yet_are_held():
+def test_pods_of_an_unseen_namespace_or_owner_are_skipped():
     pod = make_pod(workload="Deployment/web", owner_kind="ReplicaSet", owner_name="web-5d")
     known = snapshot(pod, workloads=[make_workload("Deployment/web")], namespaces=frozenset({"shop"}))
     assert isinstance(verdict(pod, known), ResizablePod)
@@ -165,7 +165,7 @@ def test_the_pods_of_a_namespace_or_of_an_owner_that_was_not_seen_yet_are_held()
 
 
 @pytest.mark.parametrize(("target", "pod"), [("KafkaConnect/web", CONNECT), ("DeploymentConfig/web", CONFIG)])
-def test_without_its_scale_every_pod_that_it_could_own_is_held(target: str, pod: Pod) -> None:
+def test_without_a_scale_every_pod_that_the_target_could_own_is_skipped(target: str, pod: Pod) -> None:
     both = make_autoscaler(target, "shop", ResourceName.CPU, ResourceName.MEMORY)
     world = snapshot(pod, autoscalers=[both], scales={target: None})
     assert verdict(pod, world) == SkippedPod(
@@ -206,20 +206,20 @@ MAY_BE_OWNED = {
 
 
 @pytest.mark.parametrize("case", NOT_OWNED)
-def test_what_is_surely_anothers_is_sized(case: str) -> None:
+def test_a_pod_that_certainly_belongs_to_another_target_is_sized(case: str) -> None:
     pod, workloads = NOT_OWNED[case]
     world = snapshot(pod, autoscalers=[make_autoscaler("KafkaConnect/web")], workloads=workloads, scales=NO_SCALE)
     assert AutoscalerIndex(world).find_for_pod(pod) == NO_AUTOSCALER_CLAIMS
 
 
 @pytest.mark.parametrize("case", MAY_BE_OWNED)
-def test_what_may_be_its_own_is_not(case: str) -> None:
+def test_a_pod_that_may_belong_to_the_target_is_not_sized(case: str) -> None:
     pod, workloads = MAY_BE_OWNED[case]
     world = snapshot(pod, autoscalers=[make_autoscaler("KafkaConnect/web")], workloads=workloads, scales=NO_SCALE)
     assert AutoscalerIndex(world).find_for_pod(pod).scaled == CPU
 
 
-def test_what_a_target_controls_is_its_own_at_any_height() -> None:
+def test_a_target_owns_the_pods_that_it_controls_at_any_level() -> None:
     pod = make_pod(workload="Deployment/web-connect", owner_kind="ReplicaSet", owner_name="web-connect-5d")
     owned = replace(make_workload("Deployment/web-connect"), controller=make_ref("KafkaConnect/web"))
     for target in ("ReplicaSet/web-connect-5d", "Deployment/web-connect", "KafkaConnect/web"):
@@ -239,7 +239,7 @@ def test_an_hpa_that_targets_no_utilisation_claims_nothing() -> None:
 
 
 @pytest.mark.parametrize("mode", ["", "Auto", "Recreate", "Initial", "InPlaceOrRecreate", "InPlace"])
-def test_a_pod_that_a_vpa_sizes_is_held_and_created_as_it_is_sent(mode: str) -> None:
+def test_a_pod_that_a_vpa_sizes_is_skipped_and_created_unchanged(mode: str) -> None:
     pod = make_pod()
     world = snapshot(pod, vertical=[replace(VPA, mode=mode)])
     detail = ReasonDetail.SIZED_BY_VPA.create("web")
@@ -261,11 +261,11 @@ def test_a_pod_that_a_vpa_sizes_is_held_and_created_as_it_is_sent(mode: str) -> 
         replace(VPA, namespace="data"),
     ],
 )
-def test_a_vpa_that_sizes_nothing_of_it_holds_nothing(harmless: VerticalPodAutoscaler) -> None:
+def test_a_vpa_that_does_not_size_a_pod_skips_nothing(harmless: VerticalPodAutoscaler) -> None:
     assert isinstance(verdict(make_pod(), snapshot(make_pod(), vertical=[harmless])), ResizablePod)
 
 
-def test_a_vpa_on_a_kind_that_is_not_read_holds_what_it_may_size() -> None:
+def test_a_vpa_on_an_unread_kind_skips_the_pods_that_it_may_size() -> None:
     vertical = replace(VPA, target=WorkloadRef("KafkaConnect", "web"))
     assert verdict(CONNECT, snapshot(CONNECT, vertical=[vertical], scales=NO_SCALE)) == SkippedPod(
         "shop", CONNECT.name, ReasonCode.MANAGED_BY_OTHER_AUTOSCALER, ReasonDetail.MAY_BE_SIZED_BY_VPA.create("web")
@@ -274,7 +274,7 @@ def test_a_vpa_on_a_kind_that_is_not_read_holds_what_it_may_size() -> None:
     assert isinstance(verdict(CONNECT, snapshot(CONNECT, vertical=[vertical], scales=known)), ResizablePod)
 
 
-def test_a_vpa_beside_an_hpa_holds_the_pod_whole() -> None:
+def test_a_vpa_next_to_an_hpa_skips_the_whole_pod() -> None:
     world = snapshot(make_pod(), autoscalers=[make_autoscaler()], vertical=[VPA])
     found = verdict(make_pod(), world)
     assert isinstance(found, SkippedPod)

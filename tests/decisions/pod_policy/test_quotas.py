@@ -44,7 +44,7 @@ def limits(decision):
     ("limit", "kept"),
     [(1000, 1000), (300, 400), (None, None)],
 )
-def test_where_cpu_limits_are_counted_a_stated_one_stays_and_is_never_under_the_request(limit, kept):
+def test_a_counted_cpu_limit_stays_and_is_never_below_the_request(limit, kept):
     assert limits(decide(COUNTS_CPU_LIMITS, cpu_limit=limit)) == make_amounts(kept, 600)
 
 
@@ -54,7 +54,7 @@ def test_a_limit_range_bounds_the_limit_that_stays():
     assert limits(decide(COUNTS_CPU_LIMITS, ranges=ranges, cpu_limit=900)) == make_amounts(700, 600)
 
 
-def test_deciding_again_on_what_stayed_leaves_it():
+def test_deciding_again_keeps_the_limit():
     decision = decide(COUNTS_CPU_LIMITS, cpu=400, memory_mib=300, cpu_limit=1000, memory_limit_mib=600)
     assert decision == LeaveUnchanged(ReasonCode.NO_CHANGE_NEEDED)
 
@@ -69,12 +69,12 @@ def test_deciding_again_on_what_stayed_leaves_it():
         (ResourceQuota(), False),
     ],
 )
-def test_sizes_for_which_nothing_is_left_are_not_given(quota, left_alone):
+def test_sizes_beyond_the_quota_are_not_applied(quota, left_alone):
     decision = decide(ResourceQuota(make_amounts(10_000, 10_000)), quota)
     assert (decision == LeaveUnchanged(ReasonCode.QUOTA_EXCEEDED)) == left_alone
 
 
-def test_a_pod_that_is_made_smaller_is_sized_whatever_is_left():
+def test_a_pod_that_shrinks_is_sized_regardless_of_the_quota():
     assert isinstance(decide(ResourceQuota(make_amounts(0, 0)), cpu=900, memory_mib=900), MutatePod)
 
 
@@ -89,6 +89,6 @@ def test_init_containers_and_sidecars_count_as_the_api_server_counts_them():
     assert not exceeds_quota(pod, [target], [ResourceQuota(make_amounts(1100, None))])
 
 
-def test_only_cpu_limits_have_to_be_stated():
+def test_only_cpu_limits_must_be_stated():
     assert applies_to_limits([ResourceQuota(), COUNTS_CPU_LIMITS], ResourceName.CPU)
     assert not applies_to_limits([ResourceQuota(make_amounts(5, 5), make_amounts(None, 5))], ResourceName.CPU)

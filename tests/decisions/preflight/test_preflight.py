@@ -175,7 +175,7 @@ SAYS_WHAT_TO_DO_ANYWAY = ("nothing runs", "HPA", "never an eviction", "two PDBs"
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_each_shortcoming_is_as_bad_as_the_mode_makes_it_and_has_its_fix(case):
+def test_each_problem_has_a_severity_by_mode_and_a_fix(case):
     facts, place, levels = CASES[case]
     for mode, level in zip((Mode.OBSERVE, Mode.INITIAL, Mode.RESIZE, Mode.FULL), levels, strict=True):
         found = item(check(mode, **facts), place)
@@ -224,12 +224,12 @@ def test_each_other_autoscaler_is_named_with_what_it_does():
     assert item(items, "objects: node autoscaler").finding.startswith("Karpenter: ")
 
 
-def test_a_taint_that_cruise_cannot_take_off_comes_with_the_command_that_does():
+def test_a_taint_that_cruise_cannot_remove_is_reported_with_the_command():
     found = item(check(Mode.OBSERVE, **in_cluster(nodes=[*NODES[:2], TAINTED])), "objects: taints")
     assert found.fix == "kubectl taint nodes n3 cruise.io/overloaded:NoSchedule-"
 
 
-def test_exporters_that_are_not_read_and_nodes_whose_load_is_disputed_are_told():
+def test_ignored_exporters_and_disputed_node_loads_are_reported():
     well = check(Mode.FULL, **usage(exporters=('job="kubelet"',)))
     assert item(well, "metrics: exporters") == CheckItem(
         "metrics", "exporters", CheckLevel.OK, 'containers are read from job="kubelet"'
@@ -241,7 +241,7 @@ def test_exporters_that_are_not_read_and_nodes_whose_load_is_disputed_are_told()
     assert "prometheus_node_load_matchers" in found.fix
 
 
-def test_what_came_by_helm_is_mended_by_helm():
+def test_an_installation_by_helm_is_fixed_by_helm():
     facts: dict[str, Any] = {
         "access": AccessFacts(
             "cruise-serve", list_required_access(Mode.FULL, "sizes")[-1:], restricted_by_policy=False
@@ -262,7 +262,7 @@ def test_what_came_by_helm_is_mended_by_helm():
     assert item(by_helm, "cluster: installed").finding.startswith("by Helm: release small in sizes")
 
 
-def test_a_risk_that_is_not_kept_is_a_warning_and_one_of_which_nothing_was_seen_is_no_item():
+def test_an_exceeded_risk_is_a_warning_and_an_unknown_one_no_item():
     risks = {
         ResourceName.CPU: ObservedRisk(0.07, 0.3, 1000, 60),
         ResourceName.MEMORY: ObservedRisk(0.01, 1.5, 1000, 40),

@@ -14,7 +14,7 @@ def test_kubelets_that_agree():
     assert "the kubelets of 2 of 2 nodes agree with the figures of 2 containers" in item.finding
 
 
-def test_a_container_of_which_a_kubelet_says_something_else_is_named():
+def test_a_container_that_contradicts_its_kubelet_is_named():
     found = CrossCheckResult(2, 1, {WEB, DB}, {WEB: MetricMismatch("n1", "cpu", 9e5, 1e3)})
     item = check_cross_check(found)
     assert item.level is CheckLevel.WARN
@@ -22,7 +22,7 @@ def test_a_container_of_which_a_kubelet_says_something_else_is_named():
     assert "prometheus_cadvisor_matchers" in item.fix
 
 
-def test_where_no_kubelet_may_be_read_that_is_no_fault():
+def test_an_unreadable_kubelet_is_no_problem():
     item = check_cross_check(CrossCheckResult(2, 2, unreadable_reason="this account may not `get nodes/metrics`"))
     assert item.level is CheckLevel.OK
     assert "not compared with kubelets: this account may not" in item.finding

@@ -50,7 +50,7 @@ def kill(pod, at=NOW, limit=256 * MEBIBYTE) -> OomKill:
 # ---- risks ----
 
 
-def test_a_container_with_room_to_spare_is_at_no_risk():
+def test_a_container_with_enough_memory_is_at_no_risk():
     pod = make_pod(containers=[make_container(**AMPLE, cpu_limit=2000, memory_limit_mib=1024)])
     assert kinds(scanned([pod], make_statistic_for(pod))) == []
 
@@ -63,7 +63,7 @@ def test_a_kill_in_the_status_comes_first_with_its_limit_and_time():
     assert (risk.observed, risk.killed_at, risk.restarts) == (256 * MEBIBYTE, NOW, 4)
 
 
-def test_a_kill_that_only_statistics_remember_counts_as_one():
+def test_a_kill_that_only_statistics_show_counts():
     pod = make_pod(containers=[make_container(**AMPLE)])
     findings = scanned([pod], make_statistic_for(pod, oom_memory_mib=300))
     assert kinds(findings) == [ContainerRiskKind.OOM_KILLED]
@@ -87,14 +87,14 @@ def kill_of_ended(pod, **more) -> OomKill:
     return replace(kill(pod, pod.created_at + timedelta(hours=1)), runs_to_completion=True, **more)
 
 
-def test_a_kill_of_a_pod_that_ended_is_a_risk_of_its_workload():
+def test_a_kill_of_a_finished_pod_is_a_risk_of_its_workload():
     pods = [ended("report-1", days=1), ended("report-2")]
     [risk] = scanned(pods, kills=[kill_of_ended(pod) for pod in pods]).risks
     assert (risk.kind, risk.workload, risk.container) == (ContainerRiskKind.OOM_KILLED, "CronJob/report", "app")
     assert (risk.worst_pod, risk.affected_pods, risk.total_pods, risk.observed) == ("report-2", 2, 2, 256 * MEBIBYTE)
 
 
-def test_a_kill_whose_pod_is_gone_from_the_list_is_a_risk_all_the_same():
+def test_a_kill_of_a_deleted_pod_is_a_risk():
     [risk] = scanned([], kills=[kill_of_ended(ended())]).risks
     assert (risk.workload, risk.worst_pod) == ("CronJob/report", "report-1")
 
@@ -113,7 +113,7 @@ def test_a_running_container_is_at_risk_for_seven_days_after_its_last_kill():
     assert kinds(scanned([pod], kills=[old])) == []
 
 
-def test_a_kill_that_is_remembered_of_a_workload_without_pods_is_a_risk():
+def test_a_kill_in_statistics_of_a_workload_without_pods_is_a_risk():
     row = make_statistic("", workload="CronJob/report", oom_memory_mib=300)
     known = make_workload("CronJob/report")
     [risk] = scanned([], row, workloads=[known]).risks
@@ -122,7 +122,7 @@ def test_a_kill_that_is_remembered_of_a_workload_without_pods_is_a_risk():
     assert scanned([], row, workloads=[]).risks == ()
 
 
-def test_a_killed_init_container_is_a_risk_that_only_its_owner_can_end():
+def test_a_killed_init_container_must_be_fixed_by_its_owner():
     migrate = make_container("migrate", role=ContainerRole.INIT, memory_limit_mib=64, restart_count=3)
     pod = make_pod(containers=[migrate, make_container(**AMPLE)])
     killed = replace(kill(pod), container="migrate", role=ContainerRole.INIT, restarts=3)
@@ -132,7 +132,7 @@ def test_a_killed_init_container_is_a_risk_that_only_its_owner_can_end():
 
 
 @pytest.mark.parametrize(("limit", "remedy"), [(255, None), (256, OomRemedy.RAISE_TEMPLATE_LIMIT)])
-def test_a_kill_at_the_ceiling_of_the_limit_is_for_the_owner_to_end(limit, remedy):
+def test_a_kill_at_the_ceiling_must_be_fixed_by_the_owner(limit, remedy):
     pod = make_pod(containers=[make_container(**AMPLE, memory_limit_mib=limit)])
     states = make_workload(memory_limits={"app": 128 * MEBIBYTE})
     [risk] = scanned([pod], kills=[kill(pod)], workloads=[states]).risks[:1]
@@ -143,7 +143,7 @@ def test_a_kill_at_the_ceiling_of_the_limit_is_for_the_owner_to_end(limit, remed
     assert risk.remedy is (remedy or OomRemedy.SIZE_TEMPLATE)
 
 
-def test_what_ends_the_kills_of_a_pod_is_said_by_what_created_it():
+def test_the_remedy_of_a_kill_depends_on_what_created_the_pod():
     bare = replace(kill_of_ended(ended()), workload=None)
     [risk] = scanned([], kills=[bare]).risks
     assert risk.remedy is OomRemedy.SIZE_MANIFEST
@@ -166,7 +166,7 @@ def test_memory_in_use_above_the_request_is_at_risk():
     assert (risk.observed, risk.allowed) == (64 * MEBIBYTE, 60 * MEBIBYTE)
 
 
-def test_a_request_below_use_is_no_risk_where_the_node_keeps_what_its_pods_use_together():
+def test_a_request_below_use_is_no_risk_if_the_nodes_pods_request_enough_together():
     low, high = (
         make_pod(name, containers=[make_container(cpu=500, memory_mib=mib)]) for name, mib in (("a", 60), ("b", 70))
     )
@@ -179,7 +179,7 @@ def test_a_request_below_use_is_no_risk_where_the_node_keeps_what_its_pods_use_t
     assert kinds(found) == [ContainerRiskKind.MEMORY_UNDER_REQUESTED]
 
 
-def test_cpu_below_use_on_a_full_node_is_no_risk_where_the_node_keeps_what_its_pods_use_together():
+def test_cpu_below_use_on_a_full_node_is_no_risk_if_its_pods_request_enough_together():
     pods = [
         make_pod(name, containers=[make_container(cpu=cpu, memory_mib=512)]) for name, cpu in (("a", 300), ("b", 900))
     ]
@@ -194,7 +194,7 @@ def test_demand_above_the_cpu_limit_is_throttled():
     assert (risk.kind, risk.observed, risk.allowed) == (ContainerRiskKind.CPU_THROTTLED, 900, 600)
 
 
-def test_cpu_in_use_above_the_request_starves_only_where_the_node_is_full():
+def test_cpu_use_above_the_request_starves_only_on_a_full_node():
     pod = make_pod(containers=[make_container(cpu=300, memory_mib=512)])
     row = make_statistic_for(pod, cpu_base=900, cpu_peak=950)
     assert kinds(scanned([pod], row)) == []
@@ -220,7 +220,7 @@ def test_risks_of_a_workload_are_one_finding_with_its_worst_pod():
     assert (risk.affected_pods, risk.total_pods, risk.worst_pod, risk.observed) == (3, 4, "web-1", 99 * MEBIBYTE)
 
 
-def test_stale_statistics_and_pods_that_are_over_say_nothing():
+def test_stale_statistics_and_finished_pods_show_no_risk():
     pod = make_pod(containers=[make_container(cpu=500, memory_mib=60)])
     stale = make_statistic_for(pod, memory_base_mib=64, updated_at=NOW_SECONDS - 3600)
     assert kinds(scanned([pod], stale)) == []
@@ -254,14 +254,14 @@ def test_waste_is_what_is_requested_beyond_the_plan():
     assert PRICES.compute_monthly_cost(row.reclaimable) == pytest.approx(730 * (0.8 * 0.01 + 1.0 * 0.001))
 
 
-def test_the_recommendation_does_not_wait_for_the_mode():
+def test_targets_do_not_depend_on_the_mode():
     pod = make_pod(containers=[make_container(cpu=1000)])
     for mode in (Mode.OBSERVE, Mode.FULL):
         findings = scanned([pod], make_statistic_for(pod), policy=Policy(mode=mode))
         assert findings.workloads[0].target.cpu_millicores == 200
 
 
-def test_what_is_held_is_recommended_as_it_is_and_says_why():
+def test_a_skipped_pod_keeps_its_sizes_and_has_a_reason():
     pod = make_pod(containers=[make_container(cpu=1000)])
     autoscaled = [make_autoscaler("Deployment/web")]
     findings = scanned([pod], make_statistic_for(pod), autoscalers=autoscaled)
@@ -284,7 +284,7 @@ def test_workloads_come_by_share_of_the_cluster_and_growth_is_negative():
     )
 
 
-def test_init_containers_set_a_floor_to_the_recommendation():
+def test_init_containers_set_a_minimum_of_the_target():
     pod = make_pod(
         containers=[
             make_container("setup", cpu=600, memory_mib=10, role=ContainerRole.INIT),
@@ -298,7 +298,7 @@ def test_init_containers_set_a_floor_to_the_recommendation():
 # ---- pending ----
 
 
-def test_a_pending_pod_says_which_nodes_lack_what():
+def test_a_pending_pod_reports_which_nodes_lack_what():
     running = [
         make_pod("full", node="n1", containers=[make_container(cpu=3900, memory_mib=100)]),
         make_pod("tight", node="n2", containers=[make_container(cpu=3900, memory_mib=16300)]),
@@ -326,7 +326,7 @@ def test_a_pending_pod_says_which_nodes_lack_what():
     assert second.schedulable_now == 1
 
 
-def test_a_cordon_keeps_off_those_that_do_not_tolerate_it():
+def test_a_cordon_excludes_pods_without_a_toleration():
     anywhere = SchedulingConstraints(tolerations=(Toleration(exists=True),))
     web = make_pod("web", node=None, containers=[make_container(cpu=500)], unschedulable_since=NOW, placement=anywhere)
     plain = replace(web, name="plain", placement=SchedulingConstraints())
@@ -335,7 +335,7 @@ def test_a_cordon_keeps_off_those_that_do_not_tolerate_it():
     assert {one.pod: one.schedulable_now for one in found} == {"web": 1, "plain": 0}
 
 
-def test_shrinking_neighbours_makes_room_without_an_eviction():
+def test_decreasing_other_pods_frees_capacity_without_an_eviction():
     idle = make_pod("idle", containers=[make_container(cpu=3800, memory_mib=1024)])
     waiting = make_pod("wait", node=None, workload="Job/batch", containers=[make_container(cpu=1000, memory_mib=64)])
     [pending] = scanned([idle, waiting], make_statistic_for(idle)).pending
@@ -344,7 +344,7 @@ def test_shrinking_neighbours_makes_room_without_an_eviction():
     assert pending.workload == "Job/batch"
 
 
-def test_no_room_is_promised_on_a_node_that_needs_an_eviction_first():
+def test_no_capacity_is_reported_on_a_node_that_needs_an_eviction():
     pods = [
         make_pod(name, containers=[make_container(cpu=500, memory_mib=100)], workload=f"Deployment/{name}")
         for name in ("a", "b")
@@ -355,7 +355,7 @@ def test_no_room_is_promised_on_a_node_that_needs_an_eviction_first():
     assert pending.schedulable_after_sizing == 0
 
 
-def test_extended_resources_count_what_others_hold():
+def test_extended_resources_of_other_pods_count():
     holder = make_pod("holder", extended_requests=(("nvidia.com/gpu", 1),))
     waiting = make_pod("wait", node=None, extended_requests=(("nvidia.com/gpu", 1),))
     one, two = (make_node(allocatable_extended={"nvidia.com/gpu": count}) for count in (1, 2))
@@ -363,7 +363,7 @@ def test_extended_resources_count_what_others_hold():
     assert scanned([holder, waiting], nodes=[two]).pending[0].schedulable_now == 1
 
 
-def test_a_toleration_opens_a_tainted_node():
+def test_a_toleration_allows_a_tainted_node():
     taint = Taint("gpu", "yes", TaintEffect.NO_SCHEDULE)
     waiting = make_pod(
         "wait", node=None, placement=SchedulingConstraints(tolerations=(Toleration("gpu", exists=True),))
@@ -397,7 +397,7 @@ def test_the_basis_counts_what_is_known():
     assert basis.updated_at == NOW
 
 
-def test_a_workloads_statistic_speaks_for_all_its_pods():
+def test_a_workloads_statistic_applies_to_all_its_pods():
     pods = [make_pod("a"), make_pod("b")]
     row = make_statistic(pod="", workload=str(make_ref("Deployment/web")))
     assert scanned(pods, row).basis.known == 2

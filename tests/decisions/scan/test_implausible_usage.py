@@ -32,6 +32,6 @@ def test_containers_are_counted_by_reason_with_the_worst_of_each():
     assert find_implausible_usage(make_table(ROWS[0])) == ()
 
 
-def test_an_explanation_says_how_much_was_refused_and_why():
+def test_an_explanation_reports_how_much_was_rejected_and_why():
     assert "refused" not in describe_statistic(ROWS[0], NOW)
     assert describe_statistic(ROWS[1], NOW).endswith(", 40 % of a window refused: several series of it disagree")

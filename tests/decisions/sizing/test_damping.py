@@ -59,22 +59,22 @@ def targets(made: NodePlan) -> list[int]:
     return [one.cpu_millicores for one in made.targets]
 
 
-def test_shares_that_shift_within_a_node_are_no_write():
+def test_shares_that_shift_within_a_node_cause_no_write():
     made = plan([1000, 1000, 1000], [1200, 900, 900])
     assert targets(made) == [1200, 900, 900]
     assert written(made) == {}
 
 
-def test_a_sum_within_its_band_stays():
+def test_a_sum_within_its_tolerance_stays():
     assert written(plan([1000, 1000, 1000], [870, 870, 870])) == {}
 
 
-def test_where_the_node_is_short_the_pod_that_lacks_most_grows_alone_and_at_once():
+def test_on_a_short_node_the_pod_with_the_largest_shortage_grows_alone_immediately():
     made = plan([1000, 1000, 1000], [1200, 1050, 950], peaks=[2000, 1050, 950], earlier=NO_EARLIER_PASSES)
     assert written(made) == {"a": (2000, ResizeCause.NODE_UNDER_PRESSURE)}
 
 
-def test_what_grows_gets_something_to_spare_up_to_its_peak():
+def test_growth_includes_a_margin_up_to_the_peak():
     assert written(plan([1000], [1200], earlier=NO_EARLIER_PASSES)) == {"a": (1200, ResizeCause.NODE_UNDER_PRESSURE)}
     assert written(plan([1000], [1200], peaks=[1220], earlier=NO_EARLIER_PASSES)) == {
         "a": (1220, ResizeCause.NODE_UNDER_PRESSURE)
@@ -82,7 +82,7 @@ def test_what_grows_gets_something_to_spare_up_to_its_peak():
 
 
 @pytest.mark.parametrize("used", [1020, 1030, 1049])
-def test_a_node_short_of_memory_grows_even_where_no_pod_lacks_the_least_change(used):
+def test_a_node_short_of_memory_grows_even_below_the_update_threshold(used):
     pods = [
         make_pod(name, containers=[make_container("app", cpu=100, memory_mib=1000)], workload=f"Deployment/{name}")
         for name in PODS
@@ -101,7 +101,7 @@ def test_a_node_short_of_memory_grows_even_where_no_pod_lacks_the_least_change(u
     ("above", "cut"),
     [({}, False), ({("n1", CPU): NOW}, False), ({("n1", MEMORY): LONG_AGO}, False), ({("n1", CPU): LONG_AGO}, True)],
 )
-def test_what_is_above_its_band_is_cut_late(above, cut):
+def test_an_over_requested_node_is_cut_late(above, cut):
     made = plan(
         [1000, 3000, 1000],
         [1000, 1000, 1000],
@@ -130,13 +130,13 @@ def test_no_pod_is_cut_soon_after_a_resize_of_that_resource_but_another_is():
         assert written(other)["b"] == (1000, ResizeCause.OVER_REQUESTED)
 
 
-def test_a_cooldown_follows_from_the_budget_of_writes_unless_it_is_stated():
+def test_the_cooldown_follows_from_the_resize_budget_unless_configured():
     assert Policy(resizes_per_container_day=12).effective_shrink_cooldown == timedelta(hours=1)
     assert Policy(resizes_per_container_day=12, shrink_cooldown=timedelta(0)).effective_shrink_cooldown == timedelta(0)
 
 
 @pytest.mark.parametrize(("of_b", "of_c", "cut"), [(6, 5, "a b"), (6, 12, "a"), (5, 13, "a b")])
-def test_a_pod_that_had_its_writes_of_a_day_is_not_cut_once_the_cluster_had_its_own(of_b, of_c, cut):
+def test_a_pod_with_its_daily_resizes_is_not_cut_once_the_cluster_has_used_its_budget(of_b, of_c, cut):
     writes = [PodWrite("uid-shop-b", LONG_AGO)] * of_b + [PodWrite("uid-shop-c", LONG_AGO)] * of_c
     old = [PodWrite("uid-shop-a", NOW - timedelta(days=1))] * 9
     earlier = EarlierPasses(
@@ -146,7 +146,7 @@ def test_a_pod_that_had_its_writes_of_a_day_is_not_cut_once_the_cluster_had_its_
     assert " ".join(sorted(written(made))) == cut
 
 
-def test_what_is_above_its_own_peak_goes_first_and_what_is_cut_keeps_something_to_spare():
+def test_requests_above_their_peak_are_cut_first_and_keep_a_margin():
     made = plan([3000, 2000], [1000, 500], peaks=[3000, 500])
     assert written(made) == {"b": (500, ResizeCause.OVER_REQUESTED)}
     made = plan([5000, 2000], [1000, 1000], peaks=[2000, 2000])
@@ -155,21 +155,21 @@ def test_what_is_above_its_own_peak_goes_first_and_what_is_cut_keeps_something_t
 
 
 @pytest.mark.parametrize(("since", "grows"), [(None, False), (NOW, False), (LONG_AGO, True)])
-def test_a_base_above_its_request_is_a_reason_where_it_lasts(since, grows):
+def test_a_lasting_under_request_causes_a_resize(since, grows):
     below = {} if since is None else {("uid-shop-a", "app", CPU): since}
     made = plan([500, 2000], [1000, 1000], earlier=EarlierPasses(over_requested_since={}, under_requested_since=below))
     assert made.under_requested == (("uid-shop-a", "app", CPU),)
     assert written(made) == ({"a": (1000, ResizeCause.UNDER_REQUESTED)} if grows else {})
 
 
-def test_a_container_without_a_request_gets_one_at_once():
+def test_a_container_without_a_request_gets_one_immediately():
     pod = make_pod("a", containers=[make_container("app", cpu=None, memory_mib=100)], node="n1")
     table = make_table(make_statistic_for(pod, cpu_base=50, cpu_peak=50, memory_base_mib=100, memory_peak_mib=100))
     [made] = decide_node_plans(make_snapshot([pod]), table, FULL, NOW, earlier=NO_EARLIER_PASSES)
     assert written(made) == {"a": (50, ResizeCause.UNDER_REQUESTED)}
 
 
-def test_others_leave_at_once_what_a_grow_needs():
+def test_capacity_for_growth_is_freed_immediately():
     below = {("uid-shop-a", "app", CPU): LONG_AGO}
     earlier = EarlierPasses(over_requested_since={}, under_requested_since=below, resized={("uid-shop-b", CPU): NOW})
     made = plan([1000, 2900], [2000, 1800], earlier=earlier, node_cpu=4000)
@@ -180,7 +180,7 @@ def test_others_leave_at_once_what_a_grow_needs():
     }
 
 
-def test_what_a_bound_forbids_is_cut_at_once():
+def test_requests_above_a_bound_are_cut_immediately():
     container = make_container("app", cpu=1000, memory_mib=100, memory_limit_mib=200)
     pod = make_pod("a", containers=[container], node="n1", annotations={"cruise.io/cpu-max": "990m"})
     table = make_table(make_statistic_for(pod, cpu_base=980, cpu_peak=985, memory_base_mib=100, memory_peak_mib=100))
@@ -189,13 +189,13 @@ def test_what_a_bound_forbids_is_cut_at_once():
     assert written(made) == {"a": (985, ResizeCause.OUT_OF_BOUNDS)}
 
 
-def test_a_cpu_limit_is_raised_at_once_whatever_the_node_has():
+def test_a_cpu_limit_is_raised_immediately():
     made = plan([1000], [1000], cpu_limit=1200, earlier=NO_EARLIER_PASSES)
     assert written(made) == {"a": (1000, ResizeCause.USAGE_NEAR_LIMIT)}
     assert made.resize[0].containers[0].limits.cpu_millicores == 16000
 
 
-def test_what_goes_on_is_remembered_from_when_it_began_and_forgotten_once_it_ends():
+def test_a_condition_is_recorded_since_its_start_until_it_ends():
     above = plan([3000], [1000], earlier=NO_EARLIER_PASSES)
     first = summarize_for_next_pass([above], [], {}, NO_EARLIER_PASSES, NOW)
     assert first.over_requested_since == {("n1", CPU): NOW}
@@ -205,7 +205,7 @@ def test_what_goes_on_is_remembered_from_when_it_began_and_forgotten_once_it_end
 
 
 @pytest.mark.parametrize("size", [3000, 500])
-def test_a_write_is_remembered_for_a_day_for_the_resource_that_it_changed(size):
+def test_a_resize_is_recorded_for_a_day_by_resource(size):
     [resize] = plan([size], [1000]).resize
     assert isinstance(resize, ResizePod)
     pod = make_pod("a", containers=[make_container("app", cpu=size, memory_mib=100, memory_limit_mib=200)], node="n1")
@@ -243,14 +243,14 @@ def plan_with_init(init, sizes, bases, others=()) -> NodePlan:
     return made
 
 
-def test_a_container_is_not_cut_where_an_init_container_makes_its_pod_count_as_much():
+def test_a_container_is_not_cut_if_an_init_container_requests_as_much():
     made = plan_with_init(2000, 2000, 200)
     assert targets(made) == [200]
     assert made.over_requested == set()
     assert written(made) == {}
 
 
-def test_what_init_containers_request_is_not_cut_from_other_pods_in_its_place():
+def test_requests_of_init_containers_are_not_cut_from_other_pods():
     made = plan_with_init(2000, 2000, 200, others=[(1000, 950)])
     assert written(made) == {}
     made = plan_with_init(2000, 2000, 200, others=[(3000, 1000)])
@@ -264,7 +264,7 @@ def test_a_container_above_its_init_container_is_cut_once():
     assert written(plan_with_init(1000, cpu, 200)) == {}
 
 
-def test_a_container_does_not_grow_for_its_node_beneath_an_init_container():
+def test_a_container_does_not_grow_below_an_init_containers_request():
     made = plan_with_init(2000, 200, 240, others=[(1000, 1000)])
     assert targets(made) == [240, 1000]
     assert written(made) == {}
@@ -273,7 +273,7 @@ def test_a_container_does_not_grow_for_its_node_beneath_an_init_container():
 
 
 @given(situations())
-def test_nothing_is_cut_below_its_target_and_nothing_above_a_band_in_haste(cluster):
+def test_no_request_is_cut_below_its_target_or_before_its_stabilization(cluster):
     plans = decide_node_plans(cluster.snapshot, cluster.statistics, FULL, NOW, earlier=NO_EARLIER_PASSES)
     for made in plans:
         wanted = {(one.pod, one.container): one for one in made.targets}
@@ -301,7 +301,7 @@ def test_nothing_is_cut_below_its_target_and_nothing_above_a_band_in_haste(clust
         LimitRangeItem(False, max_cpu_ratio=2.0),
     ],
 )
-def test_a_minimum_that_a_limit_range_states_makes_no_running_pod_grow(item):
+def test_a_limit_range_minimum_does_not_grow_running_pods(item):
     stated = {} if item.max_cpu_ratio is None else {"cpu_limit": 1000}
     for earlier in (
         NO_EARLIER_PASSES,
@@ -312,14 +312,14 @@ def test_a_minimum_that_a_limit_range_states_makes_no_running_pod_grow(item):
         assert made.under_requested == ()
 
 
-def test_what_is_written_anyway_is_raised_to_what_the_server_asks():
+def test_written_pods_are_raised_to_limit_range_minimums():
     limit_ranges = {"shop": (LimitRangeItem(False, minimum=make_amounts(500, None)),)}
     earlier = EarlierPasses(over_requested_since={}, under_requested_since={("uid-shop-a", "app", CPU): LONG_AGO})
     made = plan([100, 200], [300, 150], peaks=[300, 150], earlier=earlier, limit_ranges=limit_ranges)
     assert written(made) == {"a": (500, ResizeCause.UNDER_REQUESTED)}
 
 
-def test_nothing_is_evicted_for_what_a_limit_range_asks_later():
+def test_no_pod_is_evicted_for_an_added_limit_range():
     limit_ranges = {"shop": (LimitRangeItem(False, minimum=make_amounts(3000, None)),)}
     made = plan([200, 200], [150, 150], node_cpu=4000, limit_ranges=limit_ranges)
     assert made.fits

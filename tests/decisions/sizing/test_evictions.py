@@ -85,7 +85,7 @@ def four_singles() -> tuple[list[Pod], list[Statistic]]:
     return pods, [row for pod in pods for row in rows_of(pod, cpu=(1050, 1050))]
 
 
-def test_nobody_goes_where_there_is_nowhere_to_go():
+def test_no_pod_is_evicted_without_a_destination():
     pods, rows = four_singles()
     alone = [make_node(cpu=4000)]
     assert gone(plans_of(pods, rows, alone, SEEDS_IN_FULL)["n1"]) == ["a"]
@@ -94,20 +94,20 @@ def test_nobody_goes_where_there_is_nowhere_to_go():
     assert all(not resize.needs_capacity for resize in plan.resize)
 
 
-def test_one_goes_where_another_node_has_room_for_it():
+def test_a_pod_is_evicted_if_another_node_has_capacity_for_it():
     pods, rows = four_singles()
     plans = plans_of(pods, rows, [make_node(cpu=4000), make_node("n2", cpu=4000)])
     assert (gone(plans["n1"]), plans["n1"].fits) == (["a"], True)
 
 
-def test_none_goes_where_only_a_cordoned_node_has_room_though_it_tolerates_cordons():
+def test_a_cordoned_node_is_no_destination_even_if_tolerated():
     pods, rows = four_singles()
     tolerant = [replace(pod, placement=SchedulingConstraints(tolerations=(Toleration(exists=True),))) for pod in pods]
     plans = plans_of(tolerant, rows, [make_node(cpu=4000), make_node("n2", cpu=4000, unschedulable=True)])
     assert (gone(plans["n1"]), plans["n1"].reason) == ([], ReasonCode.OVERCOMMITTED)
 
 
-def test_a_place_is_given_once_over_all_nodes():
+def test_a_destination_is_reserved_once_over_all_nodes():
     # Two nodes are short alike, and the third has room for one more pod.
     pods, rows = four_singles()
     others = [replace(pod, name=f"{pod.name}2", uid=f"{pod.uid}2", node="n2") for pod in pods]
@@ -119,7 +119,7 @@ def test_a_place_is_given_once_over_all_nodes():
     assert plans["n2"].reason is ReasonCode.OVERCOMMITTED
 
 
-def test_no_other_pod_grows_into_the_place_of_a_replacement():
+def test_no_pod_grows_into_capacity_reserved_for_a_replacement():
     # n2 has 700 m beside the base of its pod, which alone would grow by 500 m; the replacement comes with 500 m.
     pods, rows = four_singles()
     rows = [row for pod in pods for row in rows_of(pod, cpu=(1050, 1050))][2:] + rows_of(pods[0], cpu=(400, 500))
@@ -131,7 +131,7 @@ def test_no_other_pod_grows_into_the_place_of_a_replacement():
     assert [(one.pod, one.containers[0].requests.cpu_millicores) for one in plans["n2"].resize] == [("there", 300)]
 
 
-def test_nothing_grows_into_a_place_that_only_a_second_eviction_would_free():
+def test_no_pod_grows_into_capacity_that_only_a_second_eviction_would_free():
     # One pod of n1 can only go to n2, which loses one itself. Budgets may let the first one go, and not the second.
     rows, zone = [], {"zone": "a"}
     pods = [single(name, 1050) for name in ("b", "c", "d")]
@@ -147,7 +147,7 @@ def test_nothing_grows_into_a_place_that_only_a_second_eviction_would_free():
     assert written["g"] == 1090
 
 
-def test_no_other_pod_grows_into_the_quota_of_a_replacement():
+def test_no_pod_grows_into_the_quota_of_a_replacement():
     # The quota has 1,200 m left. A replacement of 1,050 m is created while the pod that leaves may count still.
     pods, _ = four_singles()
     pods[1:] = [replace(pod, namespace="tools") for pod in pods[1:]]
@@ -161,14 +161,14 @@ def test_no_other_pod_grows_into_the_quota_of_a_replacement():
         assert written.containers[0].requests.cpu_millicores == size
 
 
-def test_a_pod_that_waits_already_has_the_room_first():
+def test_a_pending_pod_gets_free_capacity_first():
     pods, rows = four_singles()
     nodes = [make_node(cpu=4000), make_node("n2", cpu=1500)]
     waiting = single("waits", 1000, node=None, phase="Pending", ready=False)
     assert gone(plans_of([*pods, waiting], rows, nodes)["n1"]) == []
 
 
-def test_a_pod_that_shrinks_where_it_waits_has_the_room_first():
+def test_a_pending_pod_that_shrinks_gets_free_capacity_first():
     # It asks for more than any node has. This very pass brings it down to the 600 m of its peak.
     pods, rows = four_singles()
     nodes = [make_node(cpu=4000), make_node("n2", cpu=1500)]
@@ -178,7 +178,7 @@ def test_a_pod_that_shrinks_where_it_waits_has_the_room_first():
     assert gone(plans_of([*pods, waiting], [*rows, *rows_of(waiting, (300, 600))], nodes)["n1"]) == []
 
 
-def test_no_pod_goes_to_come_back_to_its_own_node():
+def test_no_pod_is_evicted_to_return_to_its_node():
     # Short of 50 m for a peak. By the bases there is room for the replacement of the smallest, on this node alone.
     small, large = single("small", 100), single("large", 3000, priority=1000)
     rows = [*rows_of(small), *rows_of(large, (3400, 3600))]
@@ -186,7 +186,7 @@ def test_no_pod_goes_to_come_back_to_its_own_node():
     assert (gone(plan), plan.reason) == ([], ReasonCode.OVERCOMMITTED)
 
 
-def test_the_place_holds_the_replacement_at_admission_size():
+def test_the_destination_holds_the_replacement_at_admission_size():
     # It asks for its peak of 2,000 m when it is created anew, though 1,050 m are its base.
     pods, _ = four_singles()
     rows = [row for pod in pods for row in rows_of(pod, cpu=(1050, 2000))]
@@ -194,13 +194,13 @@ def test_the_place_holds_the_replacement_at_admission_size():
     assert gone(plans_of(pods, rows, [make_node(cpu=4000), make_node("n2", cpu=4200)])["n1"]) == ["a", "b"]
 
 
-def test_where_nodes_are_added_there_is_always_somewhere_to_go():
+def test_with_node_autoscaling_there_is_always_a_destination():
     pods, rows = four_singles()
     plans = plans_of(pods, rows, [make_node(cpu=4000)], node_autoscaler=NodeAutoscalerKind.KARPENTER)
     assert gone(plans["n1"]) == ["a"]
 
 
-def test_no_node_larger_than_those_there_are_can_be_counted_on():
+def test_no_larger_node_than_the_present_ones_is_assumed():
     # Its template asks for 5,000 MiB, which a resize took from it: where no node has as much, none may be for sale.
     stated = {"app": (make_amounts(1000, 5000), make_amounts())}
     pods = [single("a", 1000, annotations={ORIGINAL_RESOURCES: format_original_resources(stated)}), single("b", 1000)]
@@ -211,7 +211,7 @@ def test_no_node_larger_than_those_there_are_can_be_counted_on():
     assert gone(plans_of(pods, rows, [make_node(memory_mib=3000), cordoned], node_autoscaler=ordered)["n1"]) == ["a"]
 
 
-def test_what_a_peak_adds_orders_no_node_larger_than_those_there_are():
+def test_a_peak_requires_no_larger_node_than_the_present_ones():
     # It peaks at 5,000 MiB, and is created anew with the 3,000 that a node has: it needs 1,900 of them.
     pods = [single(name, 1000) for name in ("a", "b")]
     rows = [*rows_of(pods[0], memory=(1900, 5000)), *rows_of(pods[1], memory=(1900, 2500))]
@@ -224,7 +224,7 @@ def test_what_a_peak_adds_orders_no_node_larger_than_those_there_are():
     assert gone(plans_of([*pods, agent], rows, [make_node(memory_mib=3000)], node_autoscaler=ordered)["n1"]) == []
 
 
-def test_a_node_that_is_added_has_its_daemons_as_well():
+def test_an_added_node_runs_its_daemonset_pods():
     pods = [single(name, 600) for name in ("a", "b")]
     rows = [*rows_of(pods[0], cpu=(600, 1100), memory=(600, 1100)), *rows_of(pods[1], memory=(600, 900))]
     size = make_container(cpu=100, memory_mib=3000)
@@ -237,7 +237,7 @@ def test_a_node_that_is_added_has_its_daemons_as_well():
     ) == ["a"]
 
 
-def test_a_node_that_is_added_has_its_daemons_as_they_would_be_created():
+def test_an_added_node_runs_daemonset_pods_as_they_would_be_created():
     # The daemon has 500 MiB and would grow to its peak of 3,200 MiB in the very pass that evicts a pod of 1,000 MiB.
     pods = [single("a", 100, 500)]
     daemon = make_pod(
@@ -252,7 +252,7 @@ def test_a_node_that_is_added_has_its_daemons_as_they_would_be_created():
     assert gone(plans_of([*pods, daemon], rows, nodes, node_autoscaler=ordered)["n1"]) == ["a"]
 
 
-def test_a_node_that_is_added_has_the_daemons_of_others_as_well():
+def test_an_added_node_runs_the_daemonset_pods_of_other_nodes():
     # A quota keeps the daemon of 3,200 MiB from being created on n1; on a node that is added it may not.
     pods = [single("a", 100, 500), single("b", 100, 500)]
     rows = [row for pod in pods for row in rows_of(pod, memory=(2100, 2100))]
@@ -265,7 +265,7 @@ def test_a_node_that_is_added_has_the_daemons_of_others_as_well():
     assert gone(plans_of([*pods, picky], rows, nodes, node_autoscaler=ordered)["n1"]) == ["a"]
 
 
-def test_a_lower_priority_stays_a_reason_though_it_is_not_sized_by_what_is_short():
+def test_a_pod_of_lower_priority_counts_even_if_the_resource_is_not_managed():
     above = single("above", 500, 900, priority=1000)
     below = single("below", 500, 900, annotations={"cruise.io/resources": "cpu"})
     rows = [*rows_of(above, memory=(1200, 1200)), *rows_of(below, memory=(900, 900))]
@@ -274,7 +274,7 @@ def test_a_lower_priority_stays_a_reason_though_it_is_not_sized_by_what_is_short
     assert gone(plans_of([above, replace(below, priority=1000)], rows, nodes)["n1"]) == ["above"]
 
 
-def test_a_lower_priority_goes_before_a_higher_one():
+def test_a_lower_priority_is_evicted_before_a_higher_one():
     # The first design goes by headroom alone.
     above, below = single("above", 500, 900, priority=1000), single("below", 500, 900)
     rows = [*rows_of(above, memory=(900, 1500)), *rows_of(below, memory=(900, 1000))]
@@ -283,7 +283,7 @@ def test_a_lower_priority_goes_before_a_higher_one():
     assert gone(plans_of([above, below], rows, nodes)["n1"]) == ["below"]
 
 
-def test_a_pod_of_lower_priority_that_is_left_alone_lets_no_higher_one_go():
+def test_a_skipped_pod_of_lower_priority_prevents_evictions_of_higher_ones():
     pod, pinned = (
         single("app", 500, 900, priority=10),
         single("pinned", 100, 900, annotations={"cruise.io/mode": "off"}),
@@ -293,7 +293,7 @@ def test_a_pod_of_lower_priority_that_is_left_alone_lets_no_higher_one_go():
     assert (gone(plan), plan.reason) == ([], ReasonCode.OVERCOMMITTED)
 
 
-def test_a_jobs_pod_goes_only_where_low_is_stated():
+def test_a_jobs_pod_is_evicted_only_if_ranked_low():
     job = replace(single("job", 100, 900), workload=None)
     job = replace(job, workload=make_pod(workload="Job/job").workload, owner_kind="Job")
     app = single("app", 100, 900)
@@ -307,7 +307,7 @@ def test_a_jobs_pod_goes_only_where_low_is_stated():
 
 @pytest.mark.parametrize("policy", ["Never", "OnFailure", "Always"])
 @pytest.mark.parametrize("owner", ["Workflow", "TaskRun", "SparkApplication", "PyTorchJob", "RayCluster", "Pod"])
-def test_a_pod_that_runs_to_completion_is_evicted_only_where_low_is_stated(owner: str, policy: str):
+def test_a_pod_that_runs_to_completion_is_evicted_only_if_ranked_low(owner: str, policy: str):
     work = make_pod("work", workload=f"{owner}/work", containers=[make_container(memory_mib=900)])
     app = single("app", 100, 900)
     rows = [*rows_of(work, memory=(1500, 1600)), *rows_of(app, memory=(900, 900))]
@@ -335,7 +335,7 @@ def test_the_last_ready_replica_stays_while_its_sibling_is_not_ready():
     assert gone(plans_of([ready, replace(sibling, ready=True)], rows, nodes)["n1"]) == ["web-1"]
 
 
-def test_a_candidate_whose_budget_allows_none_stands_back_for_the_next():
+def test_a_candidate_with_an_exhausted_budget_is_passed_over():
     guarded = single("guarded", 100, 900, labels={"app": "guarded"})
     others = [single(f"other-{number}", 100, 200) for number in range(6)]
     rows = rows_of(guarded, memory=(900, 1000))
@@ -357,7 +357,7 @@ def test_a_refused_eviction_marks_the_next_candidate_in_the_next_pass():
 # ---- each resource by itself ----
 
 
-def test_cpu_that_does_not_fit_holds_back_no_memory():
+def test_cpu_that_does_not_fit_does_not_prevent_growth_of_memory():
     # 3,600 m of base and a headroom of 500 m are more than 4,000 m; nobody demands more than there is at P75.
     pods = [single("a", 1000, 100), single("b", 1000, 100)]
     rows = [row for pod in pods for row in rows_of(pod, cpu=(1800, 2300), memory=(500, 500))]
@@ -369,7 +369,7 @@ def test_cpu_that_does_not_fit_holds_back_no_memory():
     assert [resize.growth.memory_bytes // MEBIBYTE for resize in plan.resize] == [400, 400]
 
 
-def test_pods_that_do_not_fit_with_headroom_grow_to_their_bases_and_share_what_is_left():
+def test_pods_that_do_not_fit_grow_to_their_bases_and_share_the_rest():
     # By the first design 2,000 m lay free beside two pods that starved, where neither may go.
     pods = [single(name, 1000, annotations={"cruise.io/eviction-ranking": "never"}) for name in ("a", "b")]
     rows = [row for pod in pods for row in rows_of(pod, cpu=(1800, 2300))]
@@ -392,14 +392,14 @@ def test_where_not_even_the_bases_fit_growth_ends_at_one_level():
     assert sizes == {"small": 300, "large": 1000, "larger": 1000, "idle": 700}
 
 
-def test_who_has_more_than_the_level_keeps_it():
+def test_requests_above_the_level_are_kept():
     pods = [single("small", 100), single("large", 1400)]
     rows = [row for pod, need in zip(pods, (900, 1800), strict=True) for row in rows_of(pod, cpu=(need, need))]
     plan = plans_of(pods, rows, [make_node(cpu=2000)])["n1"]
     assert {one.pod: one.cpu_millicores for one in plan.targets} == {"small": 600, "large": 1400}
 
 
-def test_memory_marks_for_eviction_at_the_second_look():
+def test_memory_causes_evictions_in_the_second_pass():
     pods = [single("a", 100, 900), single("b", 100, 900)]
     rows = [row for pod in pods for row in rows_of(pod, memory=(1100, 1100))]
     nodes = [make_node(memory_mib=2000), make_node("n2")]
@@ -417,7 +417,7 @@ def test_memory_marks_for_eviction_at_the_second_look():
     assert gone(plans_of(pods, rows, nodes, earlier=elsewhere)["n1"]) == []
 
 
-def test_cpu_marks_for_eviction_where_it_was_contended_a_pass_ago_as_well():
+def test_cpu_causes_evictions_if_it_was_contended_in_two_passes():
     pods = [single("a", 100), single("b", 100)]
     rows = [row for pod in pods for row in rows_of(pod, cpu=(1100, 1100))]
     nodes = [make_node(cpu=2000), make_node("n2")]
@@ -433,14 +433,14 @@ def test_cpu_marks_for_eviction_where_it_was_contended_a_pass_ago_as_well():
     assert gone(plans_of(pods, rows, nodes, earlier=elsewhere)["n1"]) == []
 
 
-def test_peaks_alone_are_no_contention_to_remember():
+def test_peaks_alone_are_no_eviction_pressure():
     pods = [single("a", 100), single("b", 100)]
     rows = [row for pod in pods for row in rows_of(pod, cpu=(700, 1900))]
     plan = plans_of(pods, rows, [make_node(cpu=2000)], earlier=NO_EARLIER_PASSES)["n1"]
     assert (plan.shortages, plan.eviction_pressure) == (frozenset({ResourceName.CPU}), frozenset())
 
 
-def test_what_pods_apart_use_counts_where_cpu_is_contended():
+def test_usage_of_fixed_pods_counts_for_cpu_contention():
     pods = [single("a", 1000), single("b", 1000)]
     apart = single("apart", 500, annotations={"cruise.io/mode": "off"})
     rows = [row for pod in pods for row in rows_of(pod, cpu=(1600, 2000))]

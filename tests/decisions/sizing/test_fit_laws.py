@@ -10,7 +10,7 @@ from tests.decisions.sizing.test_laws import FULL, WISHES_COUNT, applied, counte
 
 
 @given(situations(), st.data())
-def test_nodes_fit_and_hold_what_is_written_and_evict_whom_they_would_evict_anyway(cluster, data):
+def test_headroom_models_change_neither_fit_nor_evictions(cluster, data):
     snapshot, table = cluster
     model = data.draw(models(table))
     event(type(model).__name__)
@@ -32,7 +32,7 @@ def test_nodes_fit_and_hold_what_is_written_and_evict_whom_they_would_evict_anyw
 
 
 @given(situations(), st.data())
-def test_nodes_are_decided_apart_but_for_wishes_while_others_evict(cluster, data):
+def test_nodes_are_decided_independently(cluster, data):
     snapshot, table = cluster
     model = data.draw(models(table))
     policy = FULL

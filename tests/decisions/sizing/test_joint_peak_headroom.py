@@ -13,7 +13,7 @@ def spikes(*at):
 
 
 @pytest.mark.parametrize(("other", "headroom"), [(spikes(3), 200), (spikes(8), 100)])
-def test_pods_that_spike_together_take_room_for_both(other, headroom):
+def test_pods_that_peak_together_need_capacity_for_both(other, headroom):
     demand = make_demand([10, 10], [100, 100])
     assert make_joint_demand(JointPeakHeadroom(make_past_demand([spikes(3), other])), demand) == headroom
 
@@ -24,7 +24,7 @@ def test_the_hours_of_other_days_count_too():
     assert make_joint_demand(JointPeakHeadroom(past), demand) == 700
 
 
-def test_who_was_not_sampled_counts_with_the_peak_and_an_hour_without_samples_with_nothing():
+def test_a_missing_sample_counts_as_peak_and_a_missing_hour_as_nothing():
     demand = make_demand([10, 10], [100, 50])
     never = [np.nan] * 12
     assert make_joint_demand(JointPeakHeadroom(make_past_demand([spikes(3), never])), demand) == 150

@@ -213,7 +213,7 @@ def need_of(demands: Sequence[tuple[Resources, Resources]]) -> Resources:
 
 
 @given(situations())
-def test_a_node_that_held_its_pods_holds_them_after_the_plan(cluster):
+def test_a_node_that_fits_its_pods_fits_them_after_the_plan(cluster):
     snapshot, table = cluster
     plans = decide_node_plans(snapshot, table, FULL, NOW)
     after = applied(snapshot, plans)
@@ -229,7 +229,7 @@ def test_a_node_that_held_its_pods_holds_them_after_the_plan(cluster):
 
 
 @given(situations())
-def test_what_is_to_be_written_fits_what_is_available(cluster):
+def test_written_sizes_fit_the_available_capacity(cluster):
     snapshot, table = cluster
     for plan in decide_node_plans(snapshot, table, FULL, NOW):
         assert (plan.reason is None) == plan.fits
@@ -258,7 +258,7 @@ def test_what_is_to_be_written_fits_what_is_available(cluster):
 
 
 @given(situations())
-def test_evictions_are_enough_and_none_is_in_vain(cluster):
+def test_evictions_suffice_and_each_is_needed(cluster):
     snapshot, table = cluster
     priority = {(pod.namespace, pod.name): pod.priority for pod in snapshot.pods}
     for plan in decide_node_plans(snapshot, table, WISHES_COUNT, NOW):
@@ -277,7 +277,7 @@ def test_evictions_are_enough_and_none_is_in_vain(cluster):
 
 
 @given(situations())
-def test_nobody_goes_who_may_not(cluster):
+def test_no_protected_pod_is_evicted(cluster):
     snapshot, table = cluster
     by_name = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
     eligibility = Eligibility(snapshot, table, {}, FULL, NOW)
@@ -290,7 +290,7 @@ def test_nobody_goes_who_may_not(cluster):
 
 
 @given(situations())
-def test_nobody_goes_for_a_pod_of_lower_priority_nor_while_a_replica_is_missing(cluster):
+def test_no_pod_is_evicted_for_a_lower_priority_or_while_a_replica_is_missing(cluster):
     snapshot, table = cluster
     by_name = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
     lacking = {
@@ -312,7 +312,7 @@ def test_nobody_goes_for_a_pod_of_lower_priority_nor_while_a_replica_is_missing(
 
 
 @given(situations(), st.randoms(use_true_random=False))
-def test_the_order_of_the_input_decides_nothing(cluster, chance):
+def test_the_order_of_the_input_does_not_matter(cluster, chance):
     snapshot, table = cluster
 
     def shuffled(things):
@@ -338,7 +338,7 @@ def actions_of(plans: Sequence[NodePlan]) -> list[object]:
 
 
 @given(situations())
-def test_deciding_again_yields_nothing(cluster):
+def test_deciding_again_plans_nothing(cluster):
     event(f"settled after {settle(*cluster)} rounds")
 
 
@@ -364,7 +364,7 @@ def settle(snapshot: ClusterSnapshot, table: StatisticsTable) -> int:
     raise AssertionError("still not settled")
 
 
-def test_a_unit_too_many_is_taken_back_where_no_single_container_has_to_give_it():
+def test_a_unit_above_the_capacity_is_cut_even_if_no_single_container_must_give_it():
     """Two containers had a unit each to give for one that was wanted: half a unit of each was rounded to none."""
     sizes = {"proxy": (None, None), "app": (None, 256), "log": (104, None)}
     pod = make_pod("a", containers=[make_container(name, *size) for name, size in sizes.items()])
@@ -378,7 +378,7 @@ def test_a_unit_too_many_is_taken_back_where_no_single_container_has_to_give_it(
     assert counted_on(applied(snapshot, plans), "n1").cpu_millicores <= 31
 
 
-def test_sidecars_give_all_the_room_that_is_wanted_where_init_containers_outweigh_the_others():
+def test_sidecars_free_all_capacity_if_init_containers_outweigh_the_others():
     """What each container gave was a share of what the pod's sum fell by, and so it fell by less."""
     containers = [
         make_container("proxy", None, 128, role=ContainerRole.SIDECAR),
@@ -397,7 +397,7 @@ def test_sidecars_give_all_the_room_that_is_wanted_where_init_containers_outweig
 
 
 @given(situations())
-def test_every_bound_pod_has_exactly_one_fate(cluster):
+def test_every_bound_pod_has_exactly_one_outcome(cluster):
     snapshot, table = cluster
     for plan in decide_node_plans(snapshot, table, FULL, NOW):
         evicted = {(e.namespace, e.pod) for e in plan.evict}
@@ -442,7 +442,7 @@ def test_nothing_changes_without_good_statistics(cluster, what):
 
 
 @given(situations())
-def test_the_qos_class_never_changes_and_the_api_server_takes_every_resize(cluster):
+def test_the_qos_class_never_changes_and_the_api_server_accepts_every_resize(cluster):
     snapshot, table = cluster
     by_name = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
     nodes = {node.name: node for node in snapshot.nodes}
@@ -458,7 +458,7 @@ def test_the_qos_class_never_changes_and_the_api_server_takes_every_resize(clust
 
 
 @given(situations())
-def test_what_a_node_is_short_of_takes_nobody_below_its_base_and_raises_nobody_above_it_for_nothing(cluster):
+def test_a_shortage_cuts_no_request_below_its_base_and_raises_none_above(cluster):
     snapshot, table = cluster
     for plan in decide_node_plans(snapshot, table, WISHES_COUNT, NOW):
         need = plan.base + plan.headroom
@@ -484,7 +484,7 @@ def test_what_a_node_is_short_of_takes_nobody_below_its_base_and_raises_nobody_a
 
 
 @given(situations())
-def test_by_the_first_design_no_request_grows_on_an_oversubscribed_node(cluster):
+def test_under_the_first_rule_set_no_request_grows_on_an_overcommitted_node(cluster):
     snapshot, table = cluster
     by_name = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
     for plan in decide_node_plans(snapshot, table, SEEDS_IN_FULL, NOW):
@@ -501,7 +501,7 @@ def test_by_the_first_design_no_request_grows_on_an_oversubscribed_node(cluster)
 
 
 @given(situations())
-def test_what_is_not_managed_is_written_as_it_is(cluster):
+def test_an_unmanaged_resource_is_written_unchanged(cluster):
     snapshot, table = cluster
     for plan in decide_node_plans(snapshot, table, FULL, NOW):
         touchable = {(t.pod.namespace, t.pod.name): t for t in touchable_on(snapshot, table, plan.node)}
@@ -519,7 +519,7 @@ def test_what_is_not_managed_is_written_as_it_is(cluster):
 
 
 @given(situations())
-def test_what_is_written_is_inside_its_bounds_or_what_it_is_now(cluster):
+def test_written_sizes_are_within_bounds_or_unchanged(cluster):
     snapshot, table = cluster
     for plan in decide_node_plans(snapshot, table, WISHES_COUNT, NOW):
         touchable = {(t.pod.namespace, t.pod.name): t for t in touchable_on(snapshot, table, plan.node)}

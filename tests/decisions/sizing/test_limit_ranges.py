@@ -259,13 +259,13 @@ def test_the_request_rises_to_what_the_limit_needs(policy, ratio, since, expecte
     assert not decided.skipped
 
 
-def test_a_largest_limit_under_known_use_holds_the_pod():
+def test_a_maximum_limit_below_known_use_skips_the_pod():
     decided = plan([NIGHT], [Range(most=800).item(False)], Policy(mode=Mode.FULL, rules=TRACKING))
     assert [hold.reason for hold in decided.skipped] == [ReasonCode.LIMIT_RANGE]
     assert sizes(decided)[0][1] >= 900
 
 
-def test_limits_share_what_a_limit_range_of_type_pod_leaves():
+def test_limits_share_what_a_limit_range_of_type_pod_allows():
     pair = [
         Use(request=400, limit=500, base=200, peak=300, most=400, last=200, since=LONG),
         Use(request=200, limit=300, base=50, peak=100, most=100, last=60, since=LONG),
@@ -289,7 +289,7 @@ FREE = Use(request=128, limit=None, base=200, peak=300, most=400, last=210, sinc
         (MemoryLimitPolicy.ALWAYS, {"cruise.io/memory-limits": "always", "cruise.io/memory-limits.a": "existing"}, 0),
     ],
 )
-def test_a_container_without_a_limit_gets_one_where_that_is_asked_for(setting, annotations, limited):
+def test_a_container_without_a_limit_gets_one_if_required(setting, annotations, limited):
     policy = Policy(mode=Mode.FULL, rules=TRACKING, memory_limits=setting)
     decided = plan([FREE], (), policy, replace(pod_of([FREE]), annotations=annotations))
     assert sizes(decided) == [(300, limited)]
@@ -298,7 +298,7 @@ def test_a_container_without_a_limit_gets_one_where_that_is_asked_for(setting, a
     assert (created.containers[0].limits.memory_bytes is not None) is (setting is MemoryLimitPolicy.ALWAYS)
 
 
-def test_never_keeps_a_limit_until_a_request_has_to_pass_it():
+def test_never_keeps_a_limit_until_a_request_exceeds_it():
     never = Policy(mode=Mode.FULL, rules=TRACKING, memory_limits=MemoryLimitPolicy.NEVER)
     high = replace(NIGHT, limit=4000)
     assert sizes(plan([high], (), never)) == [(300, 4000)]

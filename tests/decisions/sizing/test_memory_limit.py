@@ -117,14 +117,14 @@ def risen(
     return int(limit)
 
 
-def test_in_passing_a_limit_rises_no_further_than_its_template_states():
+def test_without_cause_a_limit_rises_at_most_to_its_template():
     assert risen() == GIB
     assert risen(stated=GIB // 2) == GIB
     assert risen(stated=GIB // 2, seen=300 * MEBIBYTE) == 600 * MEBIBYTE
     assert risen(last=GIB) == GIB
 
 
-def test_what_goes_up_and_down_may_pass_its_template_and_what_only_grows_may_not():
+def test_varying_use_may_raise_a_limit_above_its_template_and_rising_use_may_not():
     assert risen(last=900 * MEBIBYTE) == GIB
     assert risen(last=899 * MEBIBYTE) == 1800 * MEBIBYTE
     assert risen(last=900 * MEBIBYTE, base=720 * MEBIBYTE) == GIB
@@ -132,7 +132,7 @@ def test_what_goes_up_and_down_may_pass_its_template_and_what_only_grows_may_not
     assert risen(last=2 * GIB, seen=3 * GIB) == 2 * GIB
 
 
-def test_where_the_request_passes_it_or_a_kill_was_seen_it_rises_to_twice_the_templates():
+def test_after_a_kill_or_for_a_request_it_rises_to_twice_the_templates():
     assert risen(request=GIB + MEBIBYTE) == 1800 * MEBIBYTE
     assert risen(killed=GIB) == 2 * GIB
     assert risen(killed=3 * GIB, stated=2 * GIB) == 2 * GIB
@@ -147,7 +147,7 @@ def test_without_a_limit_in_the_template_it_ends_at_the_node():
     assert risen(template=UNBOUNDED, seen=30 * GIB) == NODE_MEMORY
 
 
-def test_one_whose_template_is_not_known_stays():
+def test_a_limit_with_an_unknown_template_stays():
     assert risen(template=-1, killed=GIB, seen=3 * GIB) == GIB
 
 

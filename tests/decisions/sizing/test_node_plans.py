@@ -68,7 +68,7 @@ def requests(plan: NodePlan) -> dict[str, tuple[int, int]]:
 # ---- available ----
 
 
-def test_fixed_pods_and_overheads_are_taken_from_the_room():
+def test_fixed_pods_and_overheads_reduce_the_capacity():
     touchable = make_pod("touchable", overhead=make_resources(30, 20))
     bare = make_pod("bare", workload=None, overhead=make_resources(5, 5))  # 100 + 5, 128 + 5
     slow_shrink = make_pod(
@@ -93,7 +93,7 @@ def test_fixed_pods_and_overheads_are_taken_from_the_room():
     ]
 
 
-def test_an_init_container_is_a_floor_of_its_pods_base():
+def test_an_init_container_is_a_minimum_of_its_pods_base():
     setup = make_container("setup", cpu=1000, memory_mib=10, role=ContainerRole.INIT)
     pod = make_pod(containers=[setup, make_container()])
     plan = plan_of([pod], [use(pod, cpu=(100, 300))], node=make_node(cpu=1200))
@@ -120,7 +120,7 @@ def test_an_empty_node_and_no_node_at_all():
     assert nothing.fits
 
 
-def test_a_node_with_more_counted_than_it_has_is_oversubscribed():
+def test_a_node_with_more_requests_than_allocatable_is_overcommitted():
     bare, pod = make_pod("bare", workload=None, containers=[make_container(cpu=5000)]), make_pod("web")
     plan = plan_of([bare, pod], [use(pod, cpu=(300, 300))], policy=SEEDS_IN_FULL)
     assert plan.available.cpu_millicores == -1000
@@ -128,7 +128,7 @@ def test_a_node_with_more_counted_than_it_has_is_oversubscribed():
     assert plan.evict == ()
 
 
-def test_only_the_nodes_asked_for_are_decided():
+def test_only_the_given_nodes_are_decided():
     pods = [make_pod("a", node="n1"), make_pod("b", node="n2")]
     snapshot = make_snapshot(pods)
     plans = decide_node_plans(snapshot, make_table(*(use(p) for p in pods)), FULL, NOW, nodes=frozenset({"n2"}))
@@ -187,14 +187,14 @@ def test_single_replicas_are_medium(replicas, ranking):
         {"labels": {"twice": "covered"}},
     ],
 )
-def test_who_never_goes(fields):
+def test_pods_that_are_never_evicted(fields):
     pod = make_pod(**fields)
     covered = [make_budget("one"), make_budget("two")] if "labels" in fields else []
     plan = plan_of([pod], [use(pod, cpu=(900, 900))], node=make_node(cpu=500), budgets=covered)
     assert (plan.fits, plan.reason, plan.evict) == (False, ReasonCode.OVERCOMMITTED, ())
 
 
-def test_by_the_first_design_one_disruption_budget_forbids_nothing_here():
+def test_under_the_first_rule_set_one_disruption_budget_prevents_no_eviction():
     # Whether it allows the eviction is the API server's to say, at the moment of the eviction.
     pod = make_pod()
     plan = plan_of(
@@ -208,7 +208,7 @@ def test_by_the_first_design_one_disruption_budget_forbids_nothing_here():
     assert LabelSelector().matches(pod.labels)
 
 
-def test_memory_is_settled_first_and_the_reason_is_told():
+def test_memory_is_relieved_first_and_the_reason_is_reported():
     cpu_bound, memory_bound, calm = make_pod("cpu"), make_pod("memory"), make_pod("calm")
     plan = plan_of(
         [cpu_bound, memory_bound, calm],
@@ -223,7 +223,7 @@ def test_memory_is_settled_first_and_the_reason_is_told():
     assert [t.pod for t in plan.targets] == ["calm"]
 
 
-def test_a_pod_marked_early_is_spared_when_its_return_fits():
+def test_an_early_mark_is_undone_if_the_pod_fits_after_all():
     small, large = make_pod("small"), make_pod("large")
     plan = plan_of(
         [small, large],
@@ -234,7 +234,7 @@ def test_a_pod_marked_early_is_spared_when_its_return_fits():
     assert evicted(plan) == [("large", ResourceName.MEMORY)]
 
 
-def test_a_pod_goes_only_for_a_resource_that_cruise_manages():
+def test_a_pod_is_evicted_only_for_a_managed_resource():
     scaled = make_pod("scaled", containers=[make_container(cpu=600)], workload="Deployment/scaled")
     plan = plan_of(
         [scaled],
@@ -249,7 +249,7 @@ def test_a_pod_goes_only_for_a_resource_that_cruise_manages():
 # ---- oversubscribed ----
 
 
-def test_by_the_first_design_an_oversubscribed_node_grows_nothing_and_shrinks_what_may_shrink():
+def test_under_the_first_rule_set_an_overcommitted_node_only_shrinks():
     agent = make_pod("agent", workload="DaemonSet/agent", containers=[make_container(cpu=2000, memory_mib=2000)])
     hungry = make_pod("hungry", workload="DaemonSet/hungry", containers=[make_container(cpu=100, memory_mib=100)])
     idle = make_pod("idle", containers=[make_container(cpu=1000, memory_mib=1000)], workload="DaemonSet/idle")
@@ -271,7 +271,7 @@ def test_by_the_first_design_an_oversubscribed_node_grows_nothing_and_shrinks_wh
     assert all(resize.growth == Resources() for resize in plan.resize)
 
 
-def test_without_a_request_nothing_is_added_on_an_oversubscribed_node():
+def test_without_a_request_nothing_is_added_on_an_overcommitted_node():
     pod = make_pod(
         workload="DaemonSet/agent",
         containers=[make_container(cpu=None), make_container("b", cpu=None, memory_mib=None)],
@@ -288,7 +288,7 @@ def test_without_a_request_nothing_is_added_on_an_oversubscribed_node():
 # ---- order and growth ----
 
 
-def test_shrinks_come_before_grows():
+def test_decreases_come_before_increases():
     pods = [make_pod("a-grows"), make_pod("b-shrinks", containers=[make_container(cpu=900, memory_mib=900)])]
     plan = plan_of(pods, [use(pods[0], cpu=(500, 500)), use(pods[1])])
     assert [(resize.pod, resize.growth) for resize in plan.resize] == [
@@ -306,7 +306,7 @@ def test_growth_is_what_the_counted_sum_rises_by():
     assert {resize.pod: resize.growth.cpu_millicores for resize in plan.resize} == {"a": 0, "b": 200}
 
 
-def test_pods_in_their_dead_band_keep_what_they_have_and_others_grow_into_the_rest():
+def test_pods_within_the_update_threshold_keep_their_sizes_and_others_grow_into_the_rest():
     # `calm` stays at 508 for 500 wanted: 8m are no step. `eager` would get 500 of 1000, and 492 are left.
     calm = make_pod("calm", containers=[make_container(cpu=508, memory_mib=100, memory_limit_mib=200)])
     eager = make_pod("eager", containers=[make_container(cpu=300, memory_mib=100, memory_limit_mib=200)])
@@ -322,7 +322,7 @@ def test_pods_in_their_dead_band_keep_what_they_have_and_others_grow_into_the_re
     assert (settled.resize, settled.skipped) == ((), ())
 
 
-def test_a_grow_without_any_room_is_held():
+def test_growth_without_capacity_is_skipped():
     calm = make_pod("calm", containers=[make_container(cpu=109, memory_mib=100, memory_limit_mib=200)])
     eager = make_pod("eager", containers=[make_container(cpu=89, memory_mib=100, memory_limit_mib=200)])
     rows = [use(calm, cpu=(100, 100)), use(eager, cpu=(100, 100))]
@@ -332,7 +332,7 @@ def test_a_grow_without_any_room_is_held():
     assert [(hold.pod, hold.reason) for hold in plan.skipped] == [("eager", ReasonCode.WAITING_FOR_CAPACITY)]
 
 
-def test_a_grow_is_not_cut_to_less_than_the_least_that_may_be_written():
+def test_growth_is_not_cut_below_the_lower_bound():
     # Of the 20 MiB that `fresh` should get for the first time, 12 are there: fewer than the floor of 16.
     calm = make_pod("calm", containers=[make_container(memory_mib=88, memory_limit_mib=160)])
     fresh = make_pod("fresh", containers=[make_container(memory_mib=None)])
@@ -343,7 +343,7 @@ def test_a_grow_is_not_cut_to_less_than_the_least_that_may_be_written():
     assert [(hold.pod, hold.reason) for hold in plan.skipped] == [("fresh", ReasonCode.WAITING_FOR_CAPACITY)]
 
 
-def test_nothing_grows_on_account_of_a_shrink_that_is_held_back():
+def test_nothing_grows_into_the_capacity_of_a_skipped_decrease():
     shrinks = make_pod("shrinks", containers=[make_container(cpu=800, memory_mib=100, memory_limit_mib=200)])
     grows = make_pod("grows", containers=[make_container(cpu=200, memory_mib=100, memory_limit_mib=200)])
     rows = [use(shrinks, cpu=(500, 500)), use(grows, cpu=(450, 450))]
@@ -376,14 +376,14 @@ def test_a_pod_that_may_not_grow_still_shrinks():
     ("mode", "reason"),
     [(Mode.OFF, ReasonCode.MODE_OFF), (Mode.OBSERVE, ReasonCode.MODE_OBSERVE), (Mode.INITIAL, ReasonCode.MODE_INITIAL)],
 )
-def test_modes_below_resize_hold_every_pod(mode, reason):
+def test_modes_below_resize_skip_every_pod(mode, reason):
     pod = make_pod()
     plan = plan_of([pod], [use(pod)], policy=replace(FULL, mode=mode))
     assert [hold.reason for hold in plan.skipped] == [reason]
     assert (plan.resize, plan.targets, plan.available) == ((), (), make_resources(3900, 16384 - 128))
 
 
-def test_mode_resize_sizes_and_evicts_nobody():
+def test_mode_resize_resizes_and_does_not_evict():
     pods = [make_pod("a"), make_pod("b", containers=[make_container(cpu=900)])]
     rows = [use(pods[0], cpu=(900, 900)), use(pods[1], cpu=(200, 200))]
     plan = plan_of(pods, rows, node=make_node(cpu=1000), policy=replace(FULL, mode=Mode.RESIZE))
@@ -391,7 +391,7 @@ def test_mode_resize_sizes_and_evicts_nobody():
     assert requests(plan) == {"a/app": (800, 100), "b/app": (200, 100)}
 
 
-def test_a_refused_target_is_held_and_told():
+def test_a_rejected_target_is_skipped_and_reported():
     pod = make_pod()
     rows = [use(pod, cpu=(900, 900))]
     [resize] = plan_of([pod], rows).resize
@@ -402,7 +402,7 @@ def test_a_refused_target_is_held_and_told():
     assert [t.cpu_millicores for t in plan.targets] == [900]
 
 
-def test_every_pod_of_a_node_is_evicted_held_or_sized_and_one_of_these_only():
+def test_every_pod_of_a_node_is_either_evicted_skipped_or_sized():
     pods = [
         make_pod("evicted", containers=[make_container(memory_mib=100)]),
         make_pod("kept", annotations={"cruise.io/eviction-ranking": "high"}),

@@ -38,7 +38,7 @@ def test_a_step_of_five_minutes_stays_as_it_is():
     assert past.recent[ResourceName.CPU][0].tolist() == list(range(12))
 
 
-def test_hours_are_those_of_each_rows_number():
+def test_hours_belong_to_each_rows_number():
     hours = {one: np.array([[1.0, 2.0], [3.0, np.nan]]) for one in ResourceName}
     found = PastDemand.create(usage_of([[0.0] * 12], 300), np.full(3, -1), np.array([1, -1, 0]), hours).hours
     assert np.array_equal(

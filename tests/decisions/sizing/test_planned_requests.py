@@ -44,7 +44,7 @@ def test_evicted_pods_count_no_more():
     assert after == make_resources(600, 100)
 
 
-def test_an_init_container_stays_the_floor():
+def test_an_init_container_remains_the_minimum():
     pod = make_pod(
         containers=[make_container("setup", cpu=900, role=ContainerRole.INIT), make_container(cpu=2000, memory_mib=128)]
     )

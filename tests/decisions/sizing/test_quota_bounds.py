@@ -56,7 +56,7 @@ def sizes(found: NodePlan) -> dict[str, tuple[int, int]]:
     }
 
 
-def test_a_shrink_leaves_limits_that_a_quota_counts():
+def test_a_decrease_keeps_limits_that_a_quota_counts():
     pod = pod_of(cpu_limit=1000, memory_limit_mib=2000)
     [resize] = plan((pod, 300, 300), quotas=(COUNTS_LIMITS,)).resize
     assert resize.containers[0].requests == make_amounts(300, 300)
@@ -65,7 +65,7 @@ def test_a_shrink_leaves_limits_that_a_quota_counts():
     assert before.containers[0].limits.cpu_millicores == 64_000
 
 
-def test_only_what_a_quota_counts_stays():
+def test_only_limits_that_a_quota_counts_stay():
     pod = pod_of(cpu_limit=1000, memory_limit_mib=2000)
     [resize] = plan((pod, 300, 300), quotas=(ResourceQuota(limits_left=make_amounts(None, 9999)),)).resize
     assert resize.containers[0].limits == make_amounts(64_000, 2000)
@@ -80,7 +80,7 @@ def test_a_request_ends_at_a_limit_that_stays():
 
 
 @pytest.mark.parametrize(("left", "written"), [(1000, {"web-1": (2000, 1000)}), (999, {})])
-def test_a_grow_that_a_quota_would_refuse_is_not_planned(left, written):
+def test_growth_that_a_quota_would_reject_is_not_planned(left, written):
     found = plan((pod_of(), 2000, 1000), quotas=(ResourceQuota(make_amounts(left, None)),))
     assert sizes(found) == written
     assert [hold.reason for hold in found.skipped] == ([] if written else [ReasonCode.QUOTA_EXCEEDED])
@@ -96,7 +96,7 @@ def test_pods_that_grow_in_one_pass_share_what_is_left():
     ]
 
 
-def test_what_is_over_the_base_is_cut_where_only_bases_are_left():
+def test_growth_above_the_base_is_cut_if_the_quota_has_only_bases_left():
     pods = [pod_of(f"web-{number}") for number in range(2)]
     found = plan(*((pod, 1400, 1000, 1800) for pod in pods), quotas=(ResourceQuota(make_amounts(800, None)),))
     assert sizes(found) == {"web-0": (1400, 1000), "web-1": (1400, 1000)}
@@ -121,7 +121,7 @@ def of_two(app: int, mesh: int, *more: Container) -> Pod:
     ],
 )
 @pytest.mark.parametrize("floor", [0, 500])
-def test_a_container_that_shrinks_pays_for_no_other_before_it_has(left, written, floor):
+def test_a_decrease_frees_no_quota_until_it_is_actual(left, written, floor):
     setup = make_container("setup", cpu=floor, role=ContainerRole.INIT)
     pod = of_two(400, 100, *[setup][: floor > 0])
     quota = ResourceQuota(make_amounts(left, None))
@@ -133,7 +133,7 @@ def test_a_container_that_shrinks_pays_for_no_other_before_it_has(left, written,
     assert tuple(one.requests.cpu_millicores for one in resize.containers) == written
 
 
-def test_what_the_kubelet_has_yet_to_give_back_is_not_free():
+def test_requests_that_the_kubelet_still_counts_are_not_free():
     # It was to shrink to 100 m, and has 400 m still; what `mesh` may grow by is above the 500 m that both count.
     app = make_container(cpu=100, allocated=make_amounts(100, 128), actual=make_amounts(400, 128))
     pod = make_pod(containers=[app, make_container("mesh", cpu=100)])
@@ -146,13 +146,13 @@ def test_what_the_kubelet_has_yet_to_give_back_is_not_free():
         assert found.resize[0].containers[1].requests.cpu_millicores == written
 
 
-def test_growth_beneath_an_init_floor_is_free_where_nothing_shrinks():
+def test_growth_below_an_init_containers_request_uses_no_quota():
     setup = make_container("setup", cpu=1000, role=ContainerRole.INIT)
     pod = replace(pod_of(cpu=100), containers=(setup, make_container(cpu=100, memory_mib=1000)))
     assert sizes(plan((pod, 1000, 1000), quotas=(ResourceQuota(make_amounts(0, None)),))) == {"web-1": (1000, 1000)}
 
 
-def test_nobody_is_evicted_for_what_a_quota_would_refuse():
+def test_no_pod_is_evicted_for_growth_that_a_quota_would_reject():
     greedy, other = pod_of("greedy", memory_mib=1000), pod_of("other", memory_mib=1000, workload="Deployment/other")
     uses = ((greedy, 1000, 4000), (other, 1000, 1000))
     node = make_node(cpu=64_000, memory_mib=3000)
@@ -175,7 +175,7 @@ def test_nobody_is_evicted_for_what_a_quota_would_refuse():
         (QuotaScope("SomethingNew"), True),
     ],
 )
-def test_a_quota_counts_where_it_applies_or_may(scope, counted):
+def test_a_quota_counts_if_it_applies_or_might(scope, counted):
     pod = replace(pod_of(), priority_class="high", owner_kind="ReplicaSet")
     found = plan((pod, 2000, 1000), quotas=(ResourceQuota(make_amounts(0, None), scopes=(scope,)),))
     assert (sizes(found) == {}) is counted
@@ -190,7 +190,7 @@ def test_sidecars_and_init_containers_count_once():
     assert count_pod_limits(make_pod(containers=[mesh, app])).memory_bytes == 400 * MEBIBYTE
 
 
-def test_a_short_node_is_mended_by_pods_that_a_quota_lets_grow():
+def test_a_shortage_is_relieved_by_pods_that_a_quota_allows_to_grow():
     held, free = pod_of("held"), pod_of("free", namespace="bank")
     calm = Policy(mode=Mode.FULL)
     before = plan((held, 1000, 1000, 2600), (free, 950, 1000, 1150), quotas=(), policy=calm)

@@ -52,7 +52,7 @@ def table_of(*pods: Pod, rows, limit_ranges=None, **snapshot) -> DemandTable:
 # ---- bounds ----
 
 
-def test_without_overrides_or_ranges_only_the_floor_holds():
+def test_without_overrides_or_limit_ranges_only_the_floor_applies():
     assert whole(bounds_of()) == (10, -1, 16, -1, -1, -1)
     assert bounds_of().ratios == FREE
 
@@ -80,7 +80,7 @@ def test_a_containers_own_override_comes_before_the_pods():
     assert whole(bounds_of(guidance, container="other"))[:4] == (50, 500, 64, -1)
 
 
-def test_of_several_ranges_the_narrowest_holds_and_it_wins_over_an_override():
+def test_the_narrowest_limit_range_applies_and_takes_precedence_over_an_override():
     items = (
         LimitRangeItem(False, make_amounts(20, 32), make_amounts(2000, None), max_cpu_ratio=4.0),
         LimitRangeItem(
@@ -114,7 +114,7 @@ def test_the_factor_multiplies_the_headroom_and_rounds_up(factor, headroom):
     assert table.cpu.headroom.tolist() == [headroom]
 
 
-def test_what_is_not_managed_has_no_demand():
+def test_an_unmanaged_resource_has_no_demand():
     pod = make_pod()
     row = make_statistic_for(pod, cpu_base=100, cpu_peak=300)
     table = table_of(pod, rows=[row], autoscalers=[make_autoscaler()])
@@ -123,7 +123,7 @@ def test_what_is_not_managed_has_no_demand():
     assert table.memory.managed.tolist() == [True]
 
 
-def test_containers_stand_pod_by_pod_and_init_containers_do_not():
+def test_containers_are_grouped_by_pod_without_init_containers():
     first = make_pod(
         "a", containers=[make_container("setup", role=ContainerRole.INIT), make_container("b"), make_container("c")]
     )
@@ -148,14 +148,14 @@ def test_the_wanted_and_the_safe_memory_limit():
 
 
 @pytest.mark.parametrize(("most_used", "upper"), [(100, 300), (200, 300)])
-def test_no_request_lifts_a_limit_that_use_does_not_lift(most_used, upper):
+def test_no_request_raises_a_limit_that_use_does_not_raise(most_used, upper):
     """Use of 200 MiB wants a limit of 400, which an unknown template does not allow."""
     pod = make_pod(containers=[make_container(memory_limit_mib=300)])
     row = make_statistic_for(pod, memory_base_mib=90, memory_peak_mib=most_used, memory_7d_max_mib=most_used)
     assert table_of(pod, rows=[row]).memory.upper.tolist() == [upper * MEBIBYTE]
 
 
-def test_without_a_limit_or_for_a_smallest_request_that_is_stated_requests_go_further():
+def test_without_a_limit_or_for_a_configured_minimum_requests_rise_further():
     free, limited = make_pod("free"), make_pod("limited", containers=[make_container(memory_limit_mib=300)])
     of_namespace = {"shop": {"cruise.io/memory-min": "400Mi"}}
     assert table_of(free, rows=[make_statistic_for(free)]).memory.upper.tolist() == [UNBOUNDED]
@@ -163,7 +163,7 @@ def test_without_a_limit_or_for_a_smallest_request_that_is_stated_requests_go_fu
     assert (stated.lower.tolist(), stated.upper.tolist()) == ([400 * MEBIBYTE], [400 * MEBIBYTE])
 
 
-def test_bounds_are_the_namespaces():
+def test_bounds_belong_to_the_namespace():
     pods = [make_pod("a"), make_pod("b", namespace="team")]
     ranges = {"team": (LimitRangeItem(False, make_amounts(70, None)),)}
     table = table_of(*pods, rows=[make_statistic_for(pod) for pod in pods], limit_ranges=ranges)
@@ -178,7 +178,7 @@ def test_no_pods_make_an_empty_table():
 # ---- numbers ----
 
 
-def test_no_number_is_larger_than_what_adds_up():
+def test_numbers_are_capped_so_that_sums_do_not_overflow():
     pod = make_pod()
     row = replace(make_statistic_for(pod), cpu_base_millicores=2**62, cpu_peak_millicores=2**63 - 1)
     table = table_of(pod, rows=[replace(row, memory_last_bytes=2**63 - 1, oom_memory_bytes=2**63 - 1)])

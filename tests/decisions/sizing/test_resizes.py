@@ -166,7 +166,7 @@ def test_a_pod_never_becomes_guaranteed():
     assert only_resize(plan_of(other)).containers[0].limits == make_amounts(4000, 200)
 
 
-def test_guaranteed_is_judged_over_all_containers():
+def test_guaranteed_depends_on_all_containers():
     same = target(cpu_limit=100, memory_limit_mib=100)
     pod = make_pod(containers=[of()])
     assert would_become_guaranteed(pod, (same,))
@@ -177,7 +177,7 @@ def test_guaranteed_is_judged_over_all_containers():
     assert get_qos_class(replace_spec_resources(pod, (same,))) == "Guaranteed"
 
 
-def test_a_request_that_is_left_out_is_its_limit_and_counts_for_the_class():
+def test_a_missing_request_equals_its_limit_for_the_qos_class():
     # Only CPU is managed. Once its limit is at its request, the memory limit alone stands for memory.
     container = replace(make_container(cpu=300, memory_mib=None, cpu_limit=300), limits=make_amounts(300, 256))
     pod = make_pod(containers=[container], annotations={"cruise.io/resources": "cpu"})
@@ -185,7 +185,7 @@ def test_a_request_that_is_left_out_is_its_limit_and_counts_for_the_class():
     assert hold_of(plan_of(pod, limit_ranges={"shop": (item,)})) is ReasonCode.QOS_CHANGE
 
 
-def test_the_part_that_takes_no_room_adds_no_limit_that_would_become_the_request():
+def test_the_part_without_growth_adds_no_limit_that_would_become_the_request():
     pod = make_pod(containers=[make_container(cpu=900, memory_mib=None)])
     resize = only_resize(plan_of(pod))
     assert resize.containers == (target(),)
@@ -221,7 +221,7 @@ def test_a_deferred_resize_has_five_minutes():
 
 
 @pytest.mark.parametrize(("state", "minutes"), [(ResizePending.DEFERRED, 5), (ResizePending.INFEASIBLE, 0)])
-def test_what_waits_too_long_or_is_infeasible_is_withdrawn_to_what_was_granted(state, minutes):
+def test_a_deferred_or_infeasible_resize_is_withdrawn_to_the_allocated_resources(state, minutes):
     resize = only_resize(plan_of(waiting(state, minutes)))
     assert (resize.reason, resize.growth) == (ReasonCode.WITHDRAWN, NO_RESOURCES)
     assert resize.containers == (target(memory_limit_mib=1000),)
@@ -242,7 +242,7 @@ def test_a_withdrawn_request_stays_under_its_limit():
     assert only_resize(plan_of(unseen)).containers == (target(memory_limit_mib=100),)
 
 
-def test_a_withdrawal_that_the_server_refused_is_not_repeated():
+def test_a_rejected_withdrawal_is_not_repeated():
     pod = waiting(ResizePending.INFEASIBLE, 0)
     resize = only_resize(plan_of(pod))
     refused = {pod.uid: RefusedResize(pod.uid, resize.containers, ReasonCode.RESIZE_REFUSED, NOW)}
@@ -253,7 +253,7 @@ def test_a_withdrawal_that_the_server_refused_is_not_repeated():
     ("state", "reason"),
     [(ResizePending.DEFERRED, ReasonCode.RESIZE_DEFERRED), (ResizePending.INFEASIBLE, ReasonCode.RESIZE_INFEASIBLE)],
 )
-def test_nothing_is_left_to_withdraw_where_the_spec_is_what_was_granted(state, reason):
+def test_nothing_is_withdrawn_if_the_spec_equals_the_allocated_resources(state, reason):
     pod = make_pod(containers=[of()], resize=ResizeState(state, NOW - timedelta(hours=1)))
     assert hold_of(plan_of(pod, cpu=500)) is reason
 
@@ -284,7 +284,7 @@ def refusal(pod: Pod, reason: ReasonCode, minutes: float = 5, room: Resources | 
         (2000, 400, False),
     ],
 )
-def test_what_the_kubelet_had_no_room_for_is_asked_again_only_for_less(reason, cpu, memory_mib, held):
+def test_a_resize_without_capacity_is_repeated_only_with_less(reason, cpu, memory_mib, held):
     pod = make_pod(containers=[of()])
     plan = plan_of(pod, cpu, memory_mib, refused=refusal(pod, reason, cpu=900, memory_mib=500))
     assert bool(plan.resize) is not held
@@ -295,7 +295,7 @@ def test_what_the_kubelet_had_no_room_for_is_asked_again_only_for_less(reason, c
     ("cpu", "memory_mib", "held"),
     [(900, 500, True), (905, 510, True), (950, 500, False), (900, 530, False), (300, 100, False)],
 )
-def test_what_the_server_refused_is_not_asked_again_as_it_was(cpu, memory_mib, held):
+def test_a_rejected_resize_is_not_repeated_unchanged(cpu, memory_mib, held):
     pod = make_pod(containers=[of()])
     known = refusal(pod, ReasonCode.RESIZE_REFUSED, cpu=900, memory_mib=500, memory_limit_mib=1000)
     plan = plan_of(pod, cpu, memory_mib, limit_mib=500, refused=known)
@@ -312,7 +312,7 @@ def test_what_the_server_refused_is_not_asked_again_as_it_was(cpu, memory_mib, h
         (1, 4001, 16385, True),
     ],
 )
-def test_what_the_kubelet_put_off_is_asked_again_once_there_is_more_room(minutes, cpu, memory_mib, held):
+def test_a_deferred_resize_is_repeated_once_there_is_more_capacity(minutes, cpu, memory_mib, held):
     # Alone on its node, which once had `cpu` and `memory_mib` for it.
     pod = make_pod(containers=[of()])
     room = make_resources(cpu, memory_mib)
@@ -322,7 +322,7 @@ def test_what_the_kubelet_put_off_is_asked_again_once_there_is_more_room(minutes
     assert hold_of(plan_of(pod, 900, 500, refused=known, policy=SEEDS_IN_FULL)) is ReasonCode.RESIZE_REFUSED
 
 
-def test_what_the_node_cannot_do_is_asked_again_once_the_node_is_another():
+def test_an_infeasible_resize_is_repeated_once_the_node_changed():
     pod = make_pod(containers=[of()])
     same, other = make_resources(4000, 16384), make_resources(2000, 16384)
     hours = 60 * 10
@@ -332,14 +332,14 @@ def test_what_the_node_cannot_do_is_asked_again_once_the_node_is_another():
     assert plan_of(pod, 900, 500, refused=known).resize
 
 
-def test_a_refused_shrink_does_not_forbid_a_later_grow():
+def test_a_rejected_decrease_does_not_prevent_later_growth():
     pod = make_pod(containers=[of(cpu=500, memory_mib=500)])
     known = refusal(pod, ReasonCode.RESIZE_REFUSED, cpu=100, memory_mib=100)
     assert hold_of(plan_of(pod, refused=known)) is ReasonCode.RESIZE_REFUSED
     assert only_resize(plan_of(pod, 2000, 2000, refused=known)).growth.cpu_millicores == 1500
 
 
-def test_a_refusal_is_the_pods_alone():
+def test_a_rejection_applies_to_its_pod_alone():
     pod, other = make_pod(containers=[of()]), make_pod("web-2", containers=[of()])
     assert plan_of(pod, 900, 500, refused=refusal(other, ReasonCode.RESIZE_INFEASIBLE, cpu=900, memory_mib=500)).resize
 
@@ -373,7 +373,7 @@ def two(role=ContainerRole.MAIN) -> Pod:
         (LimitRangeItem(True, max_memory_ratio=1.5), True),
     ],
 )
-def test_what_the_server_would_refuse(item, broken):
+def test_sizes_that_the_server_would_reject(item, broken):
     assert violates_limit_range(two(), (target("b"), target()), (item,)) is broken
     assert violates_limit_range(two(ContainerRole.SIDECAR), (target("b"), target()), (item,)) is broken
 
@@ -393,7 +393,7 @@ def test_containers_that_are_not_resized_count_for_the_server_too():
     assert violates_limit_range(pod, (target(),), (LimitRangeItem(True, minimum=make_amounts(801, None)),))
 
 
-def test_a_pod_that_cannot_be_brought_inside_is_held():
+def test_a_pod_that_cannot_comply_is_skipped():
     pod = make_pod(containers=[of(cpu=500)])
     pod_range = LimitRangeItem(True, minimum=make_amounts(None, 300), maximum=make_amounts(None, 200))
     assert hold_of(plan_of(pod, limit_ranges={"shop": (pod_range,)})) is ReasonCode.LIMIT_RANGE

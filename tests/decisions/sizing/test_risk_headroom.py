@@ -19,7 +19,7 @@ def at(level, past):
     return RiskHeadroom(past, {one: ObservedRisk(0.07, level, 0, 0) for one in ResourceName})
 
 
-def test_headroom_goes_from_the_bases_to_the_last_hour_and_its_multiple_of_the_rises():
+def test_headroom_covers_the_last_hour_and_a_multiple_of_the_rises():
     demand = make_demand([100, 100], [300, 100])
     # The upper quartiles are 130 and 100, the maxima 150 and 190.
     past = make_past_demand([[100.0] * 8 + [130.0] * 3 + [150.0], [100.0] * 11 + [190.0]])
@@ -45,7 +45,7 @@ def test_memory_is_expected_to_stay_where_it_is():
     assert model.get_extras(MEMORY, np.array([0]), demand)[0, 0] == 100
 
 
-def test_it_ends_at_the_peaks_but_for_a_share_of_what_is_used():
+def test_it_is_at_most_the_peaks_plus_a_share_of_usage():
     demand, past = make_demand([100], [100]), make_past_demand([[100.0] * 11 + [200.0]])
     assert make_joint_demand(at(MOST_LEVEL, past), demand) == 100 + MOST_LEVEL * USAGE_SHARE * 100
 
@@ -56,7 +56,7 @@ def test_a_container_without_samples_is_expected_between_base_and_peak():
     assert make_joint_demand(at(1.0, never), demand) == 300 + USAGE_SHARE * 100
 
 
-def test_a_factor_of_the_headroom_is_one_of_the_rise():
+def test_the_headroom_factor_multiplies_the_rise():
     past = make_past_demand([[100.0] * 11 + [300.0]])
     plain, none = make_demand([100], [200]), make_demand([100], [0])
     without = type(plain)(**{name: getattr(plain, name) for name in plain.__slots__} | {"headroom": none.headroom})
@@ -70,7 +70,7 @@ def test_each_resource_has_its_own_risk():
 
 
 @given(pods(), levels, levels)
-def test_it_is_never_below_zero_and_grows_with_the_level(drawn, one, other):
+def test_it_is_never_negative_and_increases_with_the_level(drawn, one, other):
     demand, past = drawn
     less, more = (make_joint_demand(at(level, past), demand) for level in sorted((one, other)))
     assert 0 <= less <= more

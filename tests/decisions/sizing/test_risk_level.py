@@ -30,7 +30,7 @@ def in_force(rows, nodes, count, requests):
     return RequestsInForce(0, rows, nodes, count, {one: requests for one in ResourceName})
 
 
-def test_a_node_is_short_where_its_containers_together_passed_their_requests_at_some_time():
+def test_a_node_is_short_if_its_containers_together_exceeded_their_requests():
     samples = np.array([[100.0, 300.0], [100.0, 50.0], [100.0, 50.0]])
     found = in_force([0, 1, 2], [0, 0, 1], 2, [200, 149, 100]).flag_short_nodes(CPU, samples)
     assert found.tolist() == [True, False]
@@ -42,13 +42,13 @@ def test_a_container_without_samples_counts_on_neither_side():
     assert in_force([0, 1, -1], [0, 0, 0], 1, [99, 500, 500]).flag_short_nodes(CPU, samples).tolist() == [True]
 
 
-def test_a_node_of_which_nothing_was_sampled_says_nothing():
+def test_a_node_without_samples_does_not_count():
     samples = np.array([[100.0], [np.nan]])
     assert in_force([0, 1], [0, 2], 3, [99, 500]).flag_short_nodes(CPU, samples).tolist() == [True]
     assert in_force([], [], 3, []).flag_short_nodes(CPU, np.empty((0, 2))).tolist() == []
 
 
-def test_the_rarer_a_risk_the_higher_its_level_begins():
+def test_the_smaller_the_stated_risk_the_higher_the_initial_level():
     assert compute_initial_level(0.01) == 1.0
     asked = [0.5, 0.07, 0.02, 0.005, 1e-4, 1e-9]
     levels = [compute_initial_level(one) for one in asked]
@@ -86,7 +86,7 @@ def _heavy(random, hours):
 
 @pytest.mark.parametrize("asked", [0.07, 0.02])
 @pytest.mark.parametrize("demand", [_daily, _bursts, _drift, _heavy])
-def test_a_risk_is_spent_and_kept_whatever_demand_is_like_and_whatever_stands_between(demand, asked):
+def test_the_stated_risk_is_met_for_any_demand(demand, asked):
     """Requests follow the level late and in steps, as damping has it; what is learned from is what is in force."""
     random = np.random.default_rng(7)
     nodes, passes = 6, 288 * 21
@@ -110,13 +110,13 @@ def test_a_risk_is_spent_and_kept_whatever_demand_is_like_and_whatever_stands_be
     ("short", "found"),
     [(0, (True, True)), (34, (True, True)), (35, (True, False)), (70, (True, False)), (71, (False, False))],
 )
-def test_a_kept_risk_is_called_what_it_is(short, found):
+def test_an_observed_risk_is_compared_with_the_stated_one(short, found):
     kept = ObservedRisk(stated_risk=0.07, level=0.4, intervals=1000, intervals_short=short)
     assert kept.is_known
     assert (kept.is_within_stated_risk, kept.is_far_below_stated_risk) == found
 
 
-def test_of_few_intervals_nothing_is_known():
+def test_few_intervals_are_not_significant():
     assert not ObservedRisk(stated_risk=0.01, level=0.4, intervals=499, intervals_short=30).is_known
     assert ObservedRisk(stated_risk=0.01, level=0.4, intervals=0, intervals_short=0).observed == 0.0
 

@@ -95,7 +95,7 @@ def test_the_largest_headroom_is_shared_in_proportion():
     assert plan.base == make_resources(350, 364)
 
 
-def test_a_single_container_gets_its_whole_peak_and_all_calm_get_their_base():
+def test_a_single_container_gets_its_peak_and_constant_ones_their_base():
     pod = make_pod()
     assert sizes_of(plan_of([pod], [use(pod, cpu=(70, 170), memory=(64, 128))])) == {("web-1", "app"): (170, 128, 256)}
     assert sizes_of(plan_of([pod], [use(pod, cpu=(70, 70), memory=(64, 64))])) == {("web-1", "app"): (70, 64, 128)}
@@ -107,7 +107,7 @@ def test_a_peak_under_the_base_is_no_headroom():
     assert sizes_of(plan) == {("web-1", "app"): (200, 64, 128)}
 
 
-def test_a_peak_under_the_base_takes_nothing_from_the_headroom_of_others():
+def test_a_peak_below_the_base_does_not_reduce_the_headroom_of_others():
     fallen, calm = make_pod("fallen"), make_pod("calm")
     plan = plan_of([fallen, calm], [use(fallen, cpu=(200, 120)), use(calm, cpu=(100, 200))])
     assert [(t.pod, t.cpu_millicores) for t in plan.targets] == [("calm", 200), ("fallen", 200)]
@@ -159,7 +159,7 @@ def demanded_together(*rows: Statistic, cpu: int):
         (5000, {"a": 121, "b": 1210}),
     ],
 )
-def test_nobody_gets_more_than_its_own_peak_and_a_tenth_and_the_others_share_the_rest(together, expected):
+def test_no_container_gets_more_than_its_peak_and_a_tenth_and_others_share_the_rest(together, expected):
     a, b = make_pod("a"), make_pod("b")
     rows = [use(a, cpu=(10, 110)), use(b, cpu=(1000, 1100))]
     snapshot, table = make_snapshot([a, b], nodes=[make_node()]), make_table(*rows)
@@ -169,7 +169,7 @@ def test_nobody_gets_more_than_its_own_peak_and_a_tenth_and_the_others_share_the
         assert {t.pod: t.cpu_millicores for t in plan.targets} == expected
 
 
-def test_the_first_design_shares_in_proportion_whatever_the_peaks():
+def test_the_first_rule_set_shares_in_proportion_regardless_of_peaks():
     a, b = make_pod("a"), make_pod("b")
     rows = [use(a, cpu=(10, 110)), use(b, cpu=(1000, 1100))]
     snapshot, table = make_snapshot([a, b], nodes=[make_node()]), make_table(*rows)
@@ -178,7 +178,7 @@ def test_the_first_design_shares_in_proportion_whatever_the_peaks():
     assert {t.pod: t.cpu_millicores for t in plan.targets} == {"a": 160, "b": 1150}
 
 
-def test_what_asks_for_no_headroom_gets_its_base_whatever_the_node_needs():
+def test_a_container_without_headroom_gets_its_base():
     pods = [make_pod("a"), make_pod("b")]
     rows = [use(pod, cpu=(100, 200)) for pod in pods]
     snapshot = make_snapshot(
@@ -201,7 +201,7 @@ def test_the_factor_scales_the_headroom_before_it_is_shared():
     assert plan.headroom.cpu_millicores == 200
 
 
-def test_what_an_evicted_pod_would_have_had_is_not_shared():
+def test_headroom_of_an_evicted_pod_is_not_shared():
     spiky, calm = make_pod("spiky"), make_pod("calm")
     plan = plan_of(
         [spiky, calm],
@@ -223,12 +223,12 @@ def test_memory_is_rounded_up_to_whole_mebibytes():
     assert sizes_of(plan_of([pod], [odd])) == {("web-1", "app"): (33, 101, 200)}
 
 
-def test_rounding_forgives_the_arithmetic_before_it():
+def test_rounding_ignores_floating_point_errors():
     assert round_up(np.array([300.0000000004, 299.0001]), 1).tolist() == [300, 300]
     assert round_up(np.array([5.0 * MEBIBYTE, 5.0 * MEBIBYTE + 1]), MEBIBYTE).tolist() == [5 * MEBIBYTE, 6 * MEBIBYTE]
 
 
-def test_floors_hold_for_idle_containers():
+def test_minimums_apply_to_idle_containers():
     pod = make_pod()
     assert sizes_of(plan_of([pod], [use(pod, cpu=(0, 1), memory=(0, 1))])) == {("web-1", "app"): (10, 16, 16)}
 
@@ -272,7 +272,7 @@ def test_an_unmanaged_resource_keeps_its_request():
 # ---- trimming to the room ----
 
 
-def test_roundings_over_the_room_are_taken_back_from_the_largest_shares():
+def test_rounding_above_the_capacity_is_cut_from_the_largest_shares():
     pods = [make_pod(name) for name in "abc"]
     rows = [use(pod, memory=(100, 200), cpu=(10, 10)) for pod in pods]
     # Σ base 300 + H 100 = 400 fits exactly; each share is 33.33, rounded up 3 × 134 = 402.
@@ -290,7 +290,7 @@ def test_where_all_shares_are_used_up_the_base_is_rounded_down():
     assert [t.memory_bytes // MEBIBYTE for t in plan.targets] == [100, 101, 101]
 
 
-def test_trimming_leaves_requests_alone_that_an_autoscaler_needs():
+def test_trimming_does_not_change_requests_that_an_hpa_uses():
     scaled = make_pod("scaled", containers=[make_container(cpu=900, memory_mib=100)], workload="Deployment/scaled")
     pods = [make_pod(name) for name in "abc"]
     rows = [use(pod, cpu=(100, 200), memory=(64, 64)) for pod in pods]
@@ -309,7 +309,7 @@ def test_trimming_leaves_requests_alone_that_an_autoscaler_needs():
     }
 
 
-def test_trimming_passes_over_containers_whose_init_container_sets_the_sum():
+def test_trimming_skips_containers_below_an_init_containers_request():
     # `0-slow` needs 2000 MiB to start, whatever its container gets: to cut its share would free nothing.
     setup = make_container("setup", memory_mib=2000, role=ContainerRole.INIT)
     slow = make_pod("0-slow", containers=[setup, make_container()])
@@ -322,7 +322,7 @@ def test_trimming_passes_over_containers_whose_init_container_sets_the_sum():
     assert [t.memory_bytes // MEBIBYTE for t in plan.targets] == [101, 100, 101]
 
 
-def test_a_sidecar_beside_an_init_container_is_cut_since_its_pods_sum_falls():
+def test_a_sidecar_next_to_an_init_container_is_cut():
     # The sum is proxy + max(500, app): a cut of `app` frees nothing, a cut of `proxy` does.
     pod = make_pod(
         containers=[
@@ -418,7 +418,7 @@ def test_limit_range_caps_and_ratios_hold_for_limits():
 # ---- columns ----
 
 
-def test_init_floors_in_columns_are_those_of_the_domain():
+def test_init_container_minimums_in_columns_equal_those_of_the_domain():
     pod = make_pod(
         containers=[
             make_container("early", cpu=300, memory_mib=50, role=ContainerRole.INIT),
@@ -452,7 +452,7 @@ def test_numbers_beyond_any_machine_do_not_overflow():
     assert convert_to_int64([]).tolist() == []
 
 
-def test_absurd_requests_and_statistics_are_decided_all_the_same():
+def test_absurd_requests_and_statistics_are_decided():
     absurd = make_pod("absurd", containers=[make_container(cpu=2**63 - 1, memory_mib=None), make_container("b")])
     bound = make_pod("bound", containers=[make_container(cpu=2**63 - 1, memory_mib=2**42)], workload=None)
     sane = make_pod("sane")

@@ -88,7 +88,7 @@ EQUALS = tuple(important(f"pay-{number}", 3 * 1024, 0) for number in range(5))
         {"cruise.io/eviction-ranking": "high", "cruise.io/memory-min.app": "9Gi"},
     ],
 )
-def test_a_tenants_levers_have_no_pod_of_another_namespace_evicted(levers):
+def test_a_tenants_annotations_evict_no_pod_of_another_namespace(levers):
     # 15 of 16 GiB are the bases of five pods of high priority; the tenant's pod asks for 9 GiB, or 100 × 16 MiB.
     found = scene(tenant(levers), *NEIGHBOURS)
     plan = plan_of(*found)
@@ -100,12 +100,12 @@ def test_a_tenants_levers_have_no_pod_of_another_namespace_evicted(levers):
     assert sum(sizes.values()) <= 16 * 1024
 
 
-def test_the_first_design_had_three_of_them_evicted():
+def test_under_the_first_rule_set_three_of_them_are_evicted():
     plan = plan_of(*scene(tenant(LEVERS), *NEIGHBOURS), FIRST_DESIGN)
     assert [one.namespace for one in plan.evict] == ["payments"] * 3
 
 
-def test_what_is_free_is_granted():
+def test_free_capacity_is_granted():
     plan = plan_of(*scene(tenant(LEVERS), NEIGHBOURS[0]))
     assert memory_of(plan) == {"pay-0": 3 * 1024, "tenant": 9 * 1024}
     assert plan_of(*scene(tenant({"cruise.io/headroom-factor": "3"}), NEIGHBOURS[0])).evict == ()
@@ -114,7 +114,7 @@ def test_what_is_free_is_granted():
     )
 
 
-def test_the_smallest_wish_comes_first_and_the_last_gets_the_rest():
+def test_the_smallest_user_minimum_is_granted_first_and_the_last_gets_the_rest():
     wishes = {"greedy": "9Gi", "modest": "512Mi"}
     pods = []
     for name, least in wishes.items():
@@ -125,7 +125,7 @@ def test_the_smallest_wish_comes_first_and_the_last_gets_the_rest():
     assert {name: memory_of(plan)[name] for name in wishes} == {"modest": 512, "greedy": 512}
 
 
-def test_a_minimum_within_what_was_submitted_is_the_pods_own():
+def test_a_minimum_up_to_the_submitted_request_needs_no_grant():
     # 64 MiB of 16 MiB in use: the node is short by 16 MiB, and a neighbour goes as it would for any request.
     pods = [tenant({"cruise.io/memory-min": "64Mi"}, 16, 16), *NEIGHBOURS]
     assert memory_of(plan_of(*scene(*pods)))["tenant"] == 64
@@ -133,7 +133,7 @@ def test_a_minimum_within_what_was_submitted_is_the_pods_own():
     assert len(plan_of(*short).evict) == len(plan_of(*short, FIRST_DESIGN).evict) == 1
 
 
-def test_administrators_may_cost_neighbours_their_place():
+def test_administrators_minimums_may_evict_other_pods():
     pods = [tenant({}), *EQUALS]
     by_namespace = scene(*pods, namespace_annotations={"tenant": LEVERS})
     stored = {
@@ -147,7 +147,7 @@ def test_administrators_may_cost_neighbours_their_place():
     assert len(plan_of(*both).evict) == 3
 
 
-def test_a_record_on_the_pod_is_no_proof_of_what_was_submitted():
+def test_an_annotation_on_the_pod_does_not_prove_its_submitted_requests():
     forged = {**LEVERS, "cruise.io/original-resources": '{"app":{"requests":{"memory":"9Gi"}}}'}
     assert plan_of(*scene(tenant(forged), *NEIGHBOURS)).evict == ()
     # Nor is what runs now: it may be what was granted before.
@@ -159,7 +159,7 @@ def test_a_record_on_the_pod_is_no_proof_of_what_was_submitted():
     assert "tenant" in [one.pod for one in plan.resize if not one.needs_capacity]
 
 
-def test_a_template_beyond_the_quota_was_never_submitted():
+def test_a_template_beyond_the_quota_counts_up_to_the_quota():
     large = [make_workload("Deployment/tenant", "tenant", requests={"app": make_amounts(100, 9 * 1024)})]
     found, table = scene(tenant(LEVERS), *EQUALS)
     submitted = replace(found, workloads={(one.namespace, one.ref): one for one in large})
@@ -168,7 +168,7 @@ def test_a_template_beyond_the_quota_was_never_submitted():
     assert plan_of(replace(submitted, quotas={"tenant": (quota,)}), table).evict == ()
 
 
-def test_a_pod_that_ranks_itself_never_stays_but_counts_at_what_it_was_submitted_with():
+def test_a_pod_that_ranks_itself_never_stays_but_counts_at_its_submitted_requests():
     # It uses 3 GiB, submitted with 64 MiB: 15 + 3 GiB do not fit 16.
     pods = [tenant({"cruise.io/eviction-ranking": "never"}, 3 * 1024, 3 * 1024), *EQUALS]
     plan = plan_of(*scene(*pods))
@@ -179,13 +179,13 @@ def test_a_pod_that_ranks_itself_never_stays_but_counts_at_what_it_was_submitted
     assert memory_of(plan_of(*scene(*pods, memory_mib=20 * 1024)))["tenant"] == 3 * 1024
 
 
-def test_within_what_it_was_submitted_with_its_ranking_counts():
+def test_up_to_its_submitted_requests_its_ranking_counts():
     pods = [tenant({"cruise.io/eviction-ranking": "never"}, 64, 64), *EQUALS]
     plan = plan_of(*scene(*pods, memory_mib=15 * 1024 + 32))
     assert [one.namespace for one in plan.evict] == ["payments"]
 
 
-def test_room_for_a_neighbour_is_given_back_at_once_inside_the_dead_band_too():
+def test_grants_are_released_immediately_even_within_the_update_threshold():
     pod, row = tenant(LEVERS)
     held = replace(pod, containers=(make_container(memory_mib=9 * 1024),))
     neighbour, _ = important("pay", 6 * 1024)
@@ -196,7 +196,7 @@ def test_room_for_a_neighbour_is_given_back_at_once_inside_the_dead_band_too():
     assert {one.pod for one in plan.resize} == {"pay", "tenant"}
 
 
-def test_decided_again_nothing_changes():
+def test_deciding_again_changes_nothing():
     snapshot, table = scene(tenant(LEVERS), *NEIGHBOURS)
     written = {one.pod: one.containers for one in plan_of(snapshot, table).resize}
     pods = tuple(replace_spec_resources(pod, written.get(pod.name, ())) for pod in snapshot.pods)
@@ -204,7 +204,7 @@ def test_decided_again_nothing_changes():
     assert (again.evict, again.resize) == ((), ())
 
 
-def test_explain_says_what_is_not_granted_and_why():
+def test_explain_reports_what_is_not_granted_and_why():
     snapshot, table = scene(tenant(LEVERS), *NEIGHBOURS)
     pod = next(one for one in snapshot.pods if one.name == "tenant")
     [steps] = explain_pod(pod, snapshot, table, FULL, NOW).steps
@@ -219,7 +219,7 @@ def test_explain_says_what_is_not_granted_and_why():
 
 
 @pytest.mark.parametrize("now_mib", [128, 256])
-def test_no_wish_lifts_a_memory_limit_above_its_ceiling(now_mib):
+def test_no_user_minimum_raises_a_memory_limit_above_its_ceiling(now_mib):
     # With 256 MiB it was granted all that may be in the pass before: from there it is not to rise on.
     pod, row = tenant({"cruise.io/memory-min": "9Gi"})
     limited = replace(pod, containers=(make_container(memory_mib=now_mib // 2, memory_limit_mib=now_mib),))

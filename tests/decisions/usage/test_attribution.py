@@ -32,7 +32,7 @@ LONG = "a-deployment-whose-name-is-so-long-that-its-pods-are-cut"  # 56 characte
         ("backup-29384570-0-x2x4z", "CronJob/backup"),
     ],
 )
-def test_a_generated_name_tells_the_workload(pod, owner):
+def test_a_generated_name_identifies_the_workload(pod, owner):
     assert guess_former_owner(pod, "n1", WORKLOADS) == UsageOwner(owner)
 
 
@@ -40,7 +40,7 @@ def test_an_ordinal_is_an_identity():
     assert guess_former_owner("db-12", "n1", WORKLOADS) == UsageOwner("StatefulSet/db", "12")
 
 
-def test_a_daemon_sets_pod_is_told_only_with_its_node():
+def test_a_daemonset_pod_is_recognized_only_with_its_node():
     assert guess_former_owner("agent-x2x4z", "n7", WORKLOADS) == UsageOwner("DaemonSet/agent", "n7")
     assert guess_former_owner("agent-x2x4z", "", WORKLOADS) is None
 
@@ -58,16 +58,16 @@ def test_a_daemon_sets_pod_is_told_only_with_its_node():
         "",
     ],
 )
-def test_other_names_tell_nothing(pod):
+def test_other_names_identify_no_workload(pod):
     assert guess_former_owner(pod, "n1", WORKLOADS) is None
 
 
-def test_a_name_that_two_workloads_may_have_given_tells_nothing():
+def test_an_ambiguous_name_identifies_no_workload():
     twins = WORKLOADS | {("ReplicaSet", "agent")}
     assert guess_former_owner("agent-x2x4z", "n1", twins) is None
 
 
-def test_a_name_that_was_cut_is_told_by_its_start():
+def test_a_truncated_name_is_recognized_by_its_start():
     hashed = f"{LONG}-7d9f8b6c5d-"[:58]
     assert guess_former_owner(f"{hashed}x2x4z", "n1", WORKLOADS | {("Deployment", LONG)}) == UsageOwner(
         f"Deployment/{LONG}"
@@ -90,7 +90,7 @@ def test_a_pod_that_exists_belongs_to_its_own_workload_whatever_its_name():
     )
 
 
-def test_a_pod_that_is_gone_belongs_to_a_workload_of_its_namespace_even_one_without_pods():
+def test_a_former_pod_belongs_to_a_workload_of_its_namespace():
     ref = make_ref("Deployment/web")
     attribution = UsageAttribution.from_snapshot(make_snapshot(workloads=[make_workload(ref)]))
     assert attribution.get_peak_key(ContainerKey("shop", "web-7d9f8b6c5d-x2x4z", "app"), "") == PeakKey(

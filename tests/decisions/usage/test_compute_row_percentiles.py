@@ -29,7 +29,7 @@ def test_rows_without_columns_have_no_percentile():
     assert counts.tolist() == [0, 0]
 
 
-def test_the_largest_of_each_group_leaves_out_what_is_missing_and_what_is_nobodys():
+def test_group_maxima_ignore_missing_values_and_ungrouped_rows():
     values = np.array([3.0, np.nan, 5.0, 9.0, np.nan])
     groups = np.array([0, 0, 0, -1, 1])
     np.testing.assert_array_equal(compute_group_maxima(values, groups, 3), [5.0, np.nan, np.nan])

@@ -24,7 +24,7 @@ def block(cpu: list[float], memory: list[float]) -> SampleBlock:
     )
 
 
-def test_base_and_peak_are_what_was_seen():
+def test_base_and_peak_are_the_sampled_value():
     table = estimate_from_short_sample([block([120.2, 30.0], [2e8, 3e7])], SNAPSHOT, AT)
     assert [(key.pod, key.container, key.workload) for key in table.keys] == [
         ("web-1", "app", "Deployment/web"),
@@ -35,7 +35,7 @@ def test_base_and_peak_are_what_was_seen():
     assert table.history_since.tolist() == [0, 0]
 
 
-def test_what_cannot_be_true_or_was_not_seen_has_no_row():
+def test_implausible_and_missing_samples_make_no_row():
     table = estimate_from_short_sample([block([50_000.0, np.nan], [2e8, 3e7])], SNAPSHOT, AT)
     assert not table.keys
     assert not estimate_from_short_sample([], SNAPSHOT, AT).keys

@@ -128,7 +128,7 @@ def test_base_is_the_75th_percentile_of_ten_minutes_of_cpu_and_thirty_of_memory(
 
 
 @given(st.integers(0, MINUTES - 1))
-def test_the_turn_of_the_ring_changes_nothing(turn):
+def test_the_rotation_of_the_ring_buffer_changes_nothing(turn):
     containers = [
         Measured("a", [float(value) for value in range(60)], [1e6 * value for value in range(60)]),
         Measured("b", [float(value) for value in range(45)], [1e6 * value for value in range(45)]),
@@ -175,7 +175,7 @@ def test_peaks_are_the_largest_of_the_last_hour_and_the_hours_that_count():
     assert statistic.memory_7d_max_bytes == 8_000_000
 
 
-def test_what_an_oom_kill_taught_lifts_the_peak_but_is_no_measurement():
+def test_oom_memory_raises_the_peak_but_is_no_measurement():
     statistic = of_pod(Scene([Measured("a", [1.0] * 60, [1e6] * 60)], oom={WEB: 5_000_000}).estimate(), "a")
     assert (statistic.memory_peak_bytes, statistic.oom_memory_bytes) == (5_000_000, 5_000_000)
     assert (statistic.memory_7d_max_bytes, statistic.memory_base_bytes) == (1_000_000, 1_000_000)
@@ -225,7 +225,7 @@ def test_history_begins_with_the_first_sample(samples, first_hour, since):
     assert of_pod(scene.estimate(), "a").history_since == since
 
 
-def test_the_statistic_tells_its_newest_sample_and_what_is_not_known_of_pressure():
+def test_the_statistic_has_its_newest_sample_and_whether_pressure_is_known():
     late = Measured("late", [1.0] * 58 + [np.nan] * 2, [1e6] * 58 + [np.nan] * 2, psi_known=False)
     table = Scene([late, Measured("b", [1.0] * 60, [1e6] * 60)]).estimate()
     assert of_pod(table, "late").updated_at == AT - 120
@@ -235,7 +235,7 @@ def test_the_statistic_tells_its_newest_sample_and_what_is_not_known_of_pressure
     assert not of_workload(table).psi_known
 
 
-def test_a_container_of_which_one_resource_is_missing_grows_old():
+def test_a_container_missing_one_resource_becomes_stale():
     half = Measured("half", [1.0] * 58 + [np.nan] * 2, [1e6] * 60)
     assert of_pod(Scene([half]).estimate(), "half").updated_at == AT - 120
     assert of_pod(Scene([replace(half, cpu=[1.0] * 44 + [np.nan] * 16)]).estimate(), "half") is None
@@ -254,7 +254,7 @@ def test_a_container_whose_samples_ceased_has_no_row_of_its_own():
     assert of_workload(table).cpu_base_millicores == 1
 
 
-def test_a_bare_pod_speaks_for_no_other():
+def test_a_bare_pod_has_no_workload_statistic():
     bare = PeakKey("shop", "Pod/lonely", "app", "")
     table = Scene([Measured("lonely", [5.0] * 60, [1e6] * 60, bare)]).estimate()
     assert of_pod(table, "lonely").cpu_base_millicores == 5
@@ -282,7 +282,7 @@ def test_a_workload_between_two_runs_is_known_by_its_peaks():
     assert resting.updated_at == AT
 
 
-def test_a_workload_whose_live_pod_has_no_samples_is_not_at_rest():
+def test_a_workload_with_a_running_pod_without_samples_has_no_peak_based_row():
     table = Scene(
         [Measured("web-1", [50] * 60, [100] * 60), Measured("report-1", key=WEB._replace(workload="CronJob/report"))],
         {WEB._replace(workload="CronJob/report"): Earlier(cpu=700, memory=900, first_hour=AT // 3600 - 100)},

@@ -60,7 +60,7 @@ def refused(judgement: CheckedBlock) -> dict[str, list[int]]:
     return {key.pod: np.flatnonzero(row).tolist() for key, row in rows if row.any()}
 
 
-def test_a_container_that_alone_is_shown_above_its_whole_node_is_refused_alone():
+def test_a_container_above_its_whole_node_is_rejected_alone():
     """3,500 m is less than the four cores that it runs on, and was never used there."""
     [found] = together(block({"web": [100, 100, 3500, 3500, 100], "db": 900}), use=roots())
     assert refused(found) == {"web": [2, 3]}
@@ -73,32 +73,32 @@ def test_a_container_that_alone_is_shown_above_its_whole_node_is_refused_alone()
     }
 
 
-def test_where_several_together_are_above_their_node_all_of_it_is_in_doubt_whatever_they_were_read_with():
+def test_if_several_together_exceed_their_node_all_are_rejected():
     first, second = together(block({"web": 800}), block({"db": 700, "idle": NAN}), use=roots())
     assert refused(first) == {"web": [0, 1, 2, 3, 4]}
     assert refused(second) == {"db": [0, 1, 2, 3, 4]}
 
 
 @pytest.mark.parametrize("use", [1000.0, 1100.0])
-def test_what_its_node_used_in_all_a_container_may_have_used(use):
+def test_a_container_may_have_used_all_that_its_node_used(use):
     given = block({"web": use})
     assert together(given, use=roots())[0].block is given
 
 
-def test_a_scrape_that_came_late_is_no_reason_to_refuse_what_the_node_used_a_step_before():
+def test_a_late_scrape_does_not_reject_usage_of_the_step_before():
     given = block({"web": [1000, 1900, 100, 1000, 1000]})
     assert together(given, use=roots())[0].counts == {}
     given = block({"web": 1000})
     assert together(given, use=roots([1000, 400, 1600, 1000, 1000]))[0].counts == {}
 
 
-def test_what_is_not_known_of_a_node_refuses_nothing():
+def test_unknown_node_usage_rejects_nothing():
     given = block({"web": 3500}, 16.0 * GIBIBYTE)
     for use in (roots(NAN, NAN), roots(0.0, 0.0), roots(node="n2")):
         assert together(given, use=use)[0].counts == {}
 
 
-def test_only_containers_of_pods_that_run_there_are_summed_up():
+def test_only_containers_of_pods_on_the_node_are_summed():
     """Series of a pod that is gone linger for minutes, at what it used last."""
     given = block({"web": 600, "old": 800}, 5.0 * GIBIBYTE)
     running = pods(block({"web": 0}))
@@ -118,7 +118,7 @@ def test_memory_is_compared_with_what_the_node_held_within_a_step():
     np.testing.assert_array_equal(found.block.cpu_demand_millicores, given.cpu_demand_millicores)
 
 
-def test_a_block_that_tells_of_fewer_steps_is_compared_at_its_own_times():
+def test_a_block_with_fewer_steps_is_compared_at_its_own_times():
     given = block({"web": [100, 100, 100, 100, 5000]})
     short = replace(
         given,
@@ -132,7 +132,7 @@ def test_a_block_that_tells_of_fewer_steps_is_compared_at_its_own_times():
     assert found.examples[SampleRejection.ABOVE_NODE_USAGE].at == START + 300
 
 
-def test_a_node_is_looked_at_where_a_container_is_higher_than_it_ever_was():
+def test_a_node_is_checked_if_a_container_has_a_new_peak():
     given = block({"web": [100, 100, 100, 500, 100]}, 200.0 * MEBIBYTE)
     nothing = np.array([NAN])
     assert find_nodes_with_new_peaks(given, np.array([480.0]), np.array([200.0 * MEBIBYTE])) == set()

@@ -39,7 +39,7 @@ def mebibytes(values) -> list[int]:
     return [value // MEBIBYTE for value in values.tolist()]
 
 
-def test_one_kill_teaches_its_own_pod_alone():
+def test_one_kill_raises_its_own_pod_alone():
     lessons = summarize_oom_records([record()])
     assert lessons.by_pod == {ContainerKey("shop", "web-1", "app"): 600 * MEBIBYTE}
     assert lessons.by_key == {}
@@ -49,23 +49,23 @@ def test_one_kill_teaches_its_own_pod_alone():
     assert mebibytes(table.oom_memory_bytes) == [600, 0, 0]
 
 
-def test_a_second_kill_teaches_the_workload_the_larger_lesson():
+def test_a_second_kill_raises_the_workload_to_the_larger_oom_memory():
     assert summarize_oom_records([record(), record("web-2", 700)]).by_key == {WEB: 700 * MEBIBYTE}
     assert summarize_oom_records([record(), record(hours=2)]).by_key == {WEB: 600 * MEBIBYTE}
 
 
-def test_one_kill_of_a_pod_that_does_not_run_again_teaches_the_workload():
+def test_one_kill_of_a_pod_that_does_not_run_again_raises_the_workload():
     ended = replace(record("report-1", workload="CronJob/report"), applies_to_workload=True)
     lessons = summarize_oom_records([ended])
     assert lessons.by_key == {PeakKey("shop", "CronJob/report", "app", ""): 600 * MEBIBYTE}
     assert lessons.single == {}
 
 
-def test_a_kill_that_taught_nothing_does_not_count():
+def test_a_kill_without_oom_memory_does_not_count():
     assert summarize_oom_records([record(), record("web-2", 0)]).by_key == {}
 
 
-def test_an_identity_learns_from_its_own_kill_and_the_others_from_a_second_one():
+def test_a_kill_raises_its_identity_and_a_second_one_the_others():
     db = {"workload": "StatefulSet/db"}
     own = PeakKey("shop", "StatefulSet/db", "app", "0")
     first = record("db-0", identity="0", **db)
@@ -78,7 +78,7 @@ def test_an_identity_learns_from_its_own_kill_and_the_others_from_a_second_one()
     }
 
 
-def test_a_pod_that_uses_nearly_as_much_learns_from_the_first_kill():
+def test_the_first_kill_raises_pods_with_nearly_as_much_use():
     rows = [make_statistic(f"web-{number}", memory_base_mib=100, memory_peak_mib=900) for number in range(3)]
     rows = [replace(row, memory_last_bytes=last * MEBIBYTE) for row, last in zip(rows, (479, 480, 480), strict=True)]
     single = summarize_oom_records([record()]).single
@@ -86,7 +86,7 @@ def test_a_pod_that_uses_nearly_as_much_learns_from_the_first_kill():
     assert mebibytes(taught.oom_memory_bytes) == [0, 600, 0]
 
 
-def test_what_is_shared_reaches_the_rows_of_the_workload_and_the_identity():
+def test_a_shared_kill_raises_the_rows_of_workload_and_identity():
     rows = [
         make_statistic("db-0", workload="StatefulSet/db", identity="0"),
         make_statistic("", workload="StatefulSet/db", identity="0"),

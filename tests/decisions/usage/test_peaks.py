@@ -53,7 +53,7 @@ def test_each_hour_has_the_largest_sample_of_the_keys_containers():
     assert peaks.memory_bytes.tolist() == [10, 30, 5]
 
 
-def test_a_block_of_nobodys_containers_has_no_peaks():
+def test_a_block_of_unattributed_containers_has_no_peaks():
     assert list(compute_hourly_peaks(block([60], [[1]], [[1]]), np.array([-1]), []).keys) == []
 
 

@@ -46,7 +46,7 @@ def known(snapshot: ClusterSnapshot) -> UsageBounds:
     return UsageBounds.create(snapshot, START + 300, UsageBounds.create(snapshot, START))
 
 
-def test_a_victim_of_100_m_that_is_shown_at_7500_m_on_a_node_of_four_cores_keeps_its_true_samples():
+def test_implausible_samples_do_not_reject_the_plausible_ones():
     found = reject_implausible_samples(block([100, 100, 7500, 7500, 100]), known(cluster()))
     np.testing.assert_array_equal(found.block.cpu_demand_millicores, [[100, 100, NAN, NAN, 100]])
     assert found.block.rejected is not None
@@ -55,18 +55,18 @@ def test_a_victim_of_100_m_that_is_shown_at_7500_m_on_a_node_of_four_cores_keeps
     assert found.examples[SampleRejection.ABOVE_NODE_CAPACITY] == RejectedSample(APP, START + 180, "cpu", 7500, 4000)
 
 
-def test_use_that_is_possible_is_left_as_it_is():
+def test_plausible_usage_is_unchanged():
     given = block([100, 3900, NAN, 0, 4000], [8 * GIBIBYTE] * 5)
     assert reject_implausible_samples(given, known(cluster())).block is given
 
 
-def test_a_late_scrape_that_brings_two_steps_at_once_is_cut_to_what_the_limit_allows():
+def test_a_late_scrape_with_two_steps_is_capped_at_the_limit():
     found = reject_implausible_samples(block([1000, 700, 1330, 900, 1100]), known(cluster(limit_cpu=1000)))
     np.testing.assert_allclose(found.block.cpu_demand_millicores, [[1000, 700, 1100, 900, 1100]])
     assert (found.counts, found.block.rejected) == ({}, None)
 
 
-def test_more_than_two_steps_of_a_limit_in_one_are_refused_and_so_is_what_lasts():
+def test_more_than_two_steps_in_one_and_lasting_excess_are_rejected():
     bounds = known(cluster(limit_cpu=1000))
     found = reject_implausible_samples(block([100, 100, 2300, 100, 100]), bounds)
     np.testing.assert_array_equal(found.block.cpu_demand_millicores, [[100, 100, NAN, 100, 100]])
@@ -87,7 +87,7 @@ def test_demand_above_a_limit_is_pressure_where_the_use_is_below():
 
 
 @pytest.mark.parametrize(("limit", "over"), [(None, 9 * GIBIBYTE), (512, 600 * MEBIBYTE)])
-def test_memory_above_the_node_or_the_limit_is_refused(limit, over):
+def test_memory_above_the_node_or_the_limit_is_rejected(limit, over):
     found = reject_implausible_samples(
         block(memory=[400 * MEBIBYTE, over, 512 * MEBIBYTE]), known(cluster(limit_memory=limit))
     )
@@ -95,7 +95,7 @@ def test_memory_above_the_node_or_the_limit_is_refused(limit, over):
     assert found.counts == {SampleRejection.ABOVE_NODE_CAPACITY if limit is None else SampleRejection.ABOVE_LIMIT: 1}
 
 
-def test_a_working_set_a_little_above_its_limit_is_true():
+def test_a_working_set_slightly_above_its_limit_is_plausible():
     given = block(memory=[520 * MEBIBYTE])
     assert reject_implausible_samples(given, known(cluster(limit_memory=512))).block is given
 
@@ -112,7 +112,7 @@ def test_what_the_kubelet_has_not_lowered_yet_is_still_the_limit():
     assert reject_implausible_samples(block(memory=[GIBIBYTE]), known(resizing)).block.rejected is None
 
 
-def test_of_the_time_before_a_limit_was_seen_it_says_nothing():
+def test_a_limit_does_not_apply_before_it_was_seen():
     limited = cluster(limit_memory=512)
     assert (
         reject_implausible_samples(block(memory=[GIBIBYTE]), UsageBounds.create(limited, START + 300)).block.rejected
@@ -124,13 +124,13 @@ def test_of_the_time_before_a_limit_was_seen_it_says_nothing():
     assert found.block.rejected.tolist() == [[False, True]]
 
 
-def test_a_pod_that_came_since_has_had_its_limit_from_the_start():
+def test_a_new_pod_has_its_limit_from_the_start():
     limited = cluster(limit_memory=512, uid="uid-2")
     bounds = UsageBounds.create(limited, START + 300, UsageBounds.create(cluster(), START + 290))
     assert reject_implausible_samples(block(memory=[GIBIBYTE]), bounds).counts == {SampleRejection.ABOVE_LIMIT: 1}
 
 
-def test_a_pod_that_is_gone_is_bound_by_the_node_that_it_was_on_or_by_the_largest():
+def test_a_former_pod_is_bounded_by_its_node_or_the_largest():
     gone = ContainerKey("shop", "web-0", "app")
     bounds = known(cluster())
     for nodes in (("n1",), ("n0",), ("",), ()):
@@ -140,7 +140,7 @@ def test_a_pod_that_is_gone_is_bound_by_the_node_that_it_was_on_or_by_the_larges
     assert reject_implausible_samples(block([9000], key=gone), known(make_snapshot())).counts == {}
 
 
-def test_what_the_source_refused_is_counted_as_series_that_disagree():
+def test_samples_rejected_by_the_source_count_as_disagreement():
     refused = np.array([[False, True, True]])
     found = reject_implausible_samples(block([100, NAN, NAN], refused=refused), known(cluster()))
     assert found.counts == {SampleRejection.SERIES_DISAGREE: 2}
@@ -148,7 +148,7 @@ def test_what_the_source_refused_is_counted_as_series_that_disagree():
     assert found.reasons.tolist() == [4]
 
 
-def test_the_window_of_which_most_was_refused_counts():
+def test_the_window_with_the_most_rejections_counts():
     at, step = START, 60
     minutes = np.arange(60) * 60
     assert compute_rejected_percent(at - minutes[:1], at, step) == 10

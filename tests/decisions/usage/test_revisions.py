@@ -73,7 +73,7 @@ def test_a_revision_outlives_its_pods():
     assert is_new(revisions, pod("web-3", 500, 0), 30)
 
 
-def test_a_pod_that_waited_for_a_node_runs_since_it_was_seen_to():
+def test_a_pod_that_was_pending_runs_since_it_was_seen_running():
     old, waiting = pod("web-1", 400, 9000), pod("web-2", 2000, 60, node=None)
     revisions = learned(old, waiting)
     assert revisions.runs[KEY].keys() == set(get_stated_resources(old))
@@ -82,7 +82,7 @@ def test_a_pod_that_waited_for_a_node_runs_since_it_was_seen_to():
     assert revisions.runs[KEY][get_stated_resources(bound)[0]] == RevisionRun(AT + MINUTE, AT + MINUTE)
 
 
-def test_a_pod_states_what_it_was_created_with_whatever_it_was_resized_to():
+def test_a_pod_states_its_original_resources_after_resizes():
     old = pod("web-1", 400, 9000)
     kept = format_original_resources({"app": (make_amounts(400, 128), make_amounts())})
     annotated = pod("web-2", 70, 10, annotations={ORIGINAL_RESOURCES: kept})
@@ -98,13 +98,13 @@ def test_a_pod_states_what_it_was_created_with_whatever_it_was_resized_to():
 
 
 @pytest.mark.parametrize("text", ["", "no JSON", "[]", '{"app": 1}'])
-def test_an_annotation_that_cruise_did_not_write_keeps_nothing(text):
+def test_an_annotation_that_cruise_did_not_write_is_ignored(text):
     assert get_stated_resources(pod("web-1", 400, 0, annotations={ORIGINAL_RESOURCES: text})) == get_stated_resources(
         pod("web-1", 400, 0)
     )
 
 
-def test_limits_belong_to_a_revision_and_what_is_not_stated_does_too():
+def test_limits_and_missing_values_belong_to_a_revision():
     texts = {
         get_stated_resources(make_pod(containers=[container]))[0]
         for container in (
@@ -117,7 +117,7 @@ def test_limits_belong_to_a_revision_and_what_is_not_stated_does_too():
     assert len(texts) == 4
 
 
-def test_only_news_are_stored_and_sights_once_an_hour():
+def test_only_changes_are_stored_and_last_seen_once_an_hour():
     one = pod("web-1", 400, 9000)
     first = update_revisions(NO_REVISIONS, [one], {}, AT)
     assert first.changed.runs == first.revisions.runs
@@ -127,7 +127,7 @@ def test_only_news_are_stored_and_sights_once_an_hour():
     assert third.changed.runs == {KEY: {get_stated_resources(one)[0]: RevisionRun(AT - 9000 * MINUTE, AT + HOUR)}}
 
 
-def test_what_was_not_seen_for_long_is_forgotten():
+def test_a_revision_unseen_for_long_is_dropped():
     revisions = learned(pod("web-1", 400, 9000))
     late = AT + int(RETENTION.statistics.total_seconds())
     assert learned(known=revisions, at=late, refresh=True).runs == revisions.runs
@@ -138,7 +138,7 @@ def test_bare_pods_have_no_revisions():
     assert learned(make_pod(workload=None)).runs == {}
 
 
-def test_workloads_of_one_revision_are_not_told_apart():
+def test_workloads_with_one_revision_are_not_grouped():
     pods = [pod("web-1", 400, 9000), pod("web-2", 400, 1), make_pod("db-0", workload="StatefulSet/db")]
     assert find_mixed_revisions(pods, learned(*pods), AT, OWN_SAMPLES_SECONDS) is None
 
@@ -158,7 +158,7 @@ def test_pods_that_state_the_same_are_one_group():
     assert np.flatnonzero(mixed.new_containers).tolist() == [3]
 
 
-def test_a_picture_shows_the_revisions_of_pods_that_have_statistics():
+def test_a_snapshot_shows_the_revisions_of_pods_with_statistics():
     old, fresh = pod("web-1", 400, 9000), pod("web-2", 2000, 10)
     shown = get_revisions_in_use([old, fresh], make_table(make_statistic_for(old), make_statistic("")))
     assert is_new(shown, fresh, 30)
@@ -167,7 +167,7 @@ def test_a_picture_shows_the_revisions_of_pods_that_have_statistics():
     assert not is_new(get_revisions_in_use([old, fresh], make_table(make_statistic(""))), fresh, 30)
 
 
-def test_in_a_picture_pods_of_one_template_are_of_one_revision_whatever_they_were_resized_to():
+def test_in_a_snapshot_pods_of_one_template_have_one_revision():
     labels = {"pod-template-hash": "7d9f8b6c5d"}
     old, fresh = pod("web-1", 70, 9000, labels=labels), pod("web-2", 400, 1, labels=labels)
     shown = get_revisions_in_use([old, fresh], make_table(make_statistic_for(old)))

@@ -55,7 +55,7 @@ def rows(found: UsageBoundColumns) -> list[tuple[float, ...]]:
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def test_bounds_that_are_followed_are_those_that_are_read_anew():
+def test_updated_bounds_equal_recomputed_ones():
     random = np.random.default_rng(7)
     pods: dict[str, Pod] = {}
     bounds: UsageBounds | None = None
@@ -81,7 +81,7 @@ def test_bounds_that_are_followed_are_those_that_are_read_anew():
         before = now
 
 
-def test_where_nothing_changed_nothing_is_looked_at_again():
+def test_unchanged_pods_are_not_recomputed():
     pods = [make_pod(name, containers=[make_container("app", cpu_limit=200)]) for name in NAMES]
     shown = make_snapshot(pods, [make_node("n1")])
     second = UsageBounds.create(shown, 300, UsageBounds.create(shown, 0))

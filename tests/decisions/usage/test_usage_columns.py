@@ -14,12 +14,12 @@ def container(number):
     return ContainerKey("shop", f"web-{number}", "app")
 
 
-def test_nothing_refused_leaves_the_table_as_it_is():
+def test_without_rejections_the_table_is_unchanged():
     table = make_table(*PODS)
     assert add_rejections(table, make_table(), {}, KEYS) is table
 
 
-def test_a_row_says_how_much_of_a_window_was_refused_and_why_and_its_workload_the_mean():
+def test_a_row_has_the_rejected_share_and_reasons_and_its_workload_the_mean():
     table = add_rejections(make_table(*PODS, WORKLOAD), make_table(), {container(2): ALL}, KEYS)
     row = table.row(table.row_of_container[container(2)])
     assert (row.rejected_percent, row.rejections) == (100, (SampleRejection.SERIES_DISAGREE,))
@@ -28,7 +28,7 @@ def test_a_row_says_how_much_of_a_window_was_refused_and_why_and_its_workload_th
     assert (whole.rejected_percent, whole.rejections) == (25, (SampleRejection.SERIES_DISAGREE,))
 
 
-def test_a_container_without_a_row_keeps_its_earlier_one_or_gets_one_that_knows_nothing():
+def test_a_container_without_a_row_keeps_its_earlier_one_or_gets_an_empty_one():
     refused = {container(1): ALL, container(2): ALL}
     table = add_rejections(make_table(*PODS[2:]), make_table(PODS[0]), refused, KEYS)
     kept, made = (table.row(table.row_of_container[container(number)]) for number in (1, 2))
@@ -36,6 +36,6 @@ def test_a_container_without_a_row_keeps_its_earlier_one_or_gets_one_that_knows_
     assert (made.cpu_base_millicores, made.updated_at, made.rejected_percent) == (0, 0, 100)
 
 
-def test_what_was_refused_of_a_pod_that_is_gone_does_not_matter():
+def test_rejections_of_a_former_pod_are_ignored():
     table = add_rejections(make_table(*PODS), make_table(), {container(9): ALL}, KEYS)
     assert not table.rejected_percent.any()
