@@ -1,6 +1,6 @@
-"""The command line: one module a command, `program` joins them, `terminal` is where output goes.
+"""The command line: one module a command; `program` joins them, `terminal` writes output.
 
-What only one command needs is imported inside it, so that `cruise --help` answers at once.
+Imports that only one command needs are inside it, so that `cruise --help` is fast.
 """
 
 from cruise.cli.program import main

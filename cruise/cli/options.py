@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their values are read."""
+"""Options that several commands share, and their parsers."""
 
 import errno
 import os
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class OutputFormat(StrEnum):
-    """How a result is written."""
+    """The format of a result."""
 
     TABLE = "table"
     JSON = "json"
 
 
 class ReportFormat(StrEnum):
-    """How a report is written."""
+    """The format of a report."""
 
     TABLE = "table"
     JSON = "json"
@@ -38,7 +38,7 @@ class ReportFormat(StrEnum):
 
 
 class ModeName(StrEnum):
-    """As which mode is decided."""
+    """The mode to decide for."""
 
     OBSERVE = "observe"
     INITIAL = "initial"
@@ -47,15 +47,15 @@ class ModeName(StrEnum):
 
 
 class RulesName(StrEnum):
-    """By which rules is decided."""
+    """The rules to decide by."""
 
     DEFAULT = "default"
     SEEDS = "seeds"
 
 
-def create_optional_option(name: str, metavar: str | None, help: str, *others: str, **more: Any) -> Any:  # noqa: ANN401 - typer's own
-    """Return an option that may be left out, and whose default says nothing."""
-    return typer.Option(name, *others, metavar=metavar, help=help, show_default=False, **more)
+def create_optional_option(name: str, metavar: str | None, help: str, *others: str, **extra: Any) -> Any:  # noqa: ANN401 - typer's own
+    """Return an optional option without a displayed default."""
+    return typer.Option(name, *others, metavar=metavar, help=help, show_default=False, **extra)
 
 
 SnapshotOption = Annotated[
@@ -63,35 +63,35 @@ SnapshotOption = Annotated[
     typer.Option(
         "--snapshot",
         metavar="FILE",
-        help="What `kubectl get nodes,pods,… -A -o json` printed; .gz as well, - for standard input.",
+        help="The output of `kubectl get nodes,pods,… -A -o json`; also .gz, - for standard input.",
     ),
 ]
 UsageOption = Annotated[
-    str, typer.Option("--usage", metavar="FILE", help="A UsageStatistics file; .gz as well, - for standard input.")
+    str, typer.Option("--usage", metavar="FILE", help="A UsageStatistics file; also .gz, - for standard input.")
 ]
 NowOption = Annotated[
-    str | None, create_optional_option("--now", "TIME", "The time to decide at, e.g. 2026-01-01T12:00:00Z.")
+    str | None, create_optional_option("--now", "TIME", "The time of the decision, e.g. 2026-01-01T12:00:00Z.")
 ]
-ModeOption = Annotated[ModeName, typer.Option("--mode", help="Decide as this mode of the cluster.")]
+ModeOption = Annotated[ModeName, typer.Option("--mode", help="Decide for this mode of the cluster.")]
 RulesOption = Annotated[
     RulesName | None,
-    create_optional_option("--rules", None, "Instead of those set: seeds has the rules as first designed."),
+    create_optional_option("--rules", None, "The rules to use; seeds has those of the first design."),
 ]
-FormatOption = Annotated[OutputFormat, typer.Option("--format", "-f", help="A table for people or one JSON document.")]
+FormatOption = Annotated[OutputFormat, typer.Option("--format", "-f", help="A table or one JSON document.")]
 ConfigOption = Annotated[
-    Path | None, create_optional_option("--config", "FILE", "Settings in TOML; CRUISE_* variables win.")
+    Path | None, create_optional_option("--config", "FILE", "Settings in TOML; CRUISE_* variables take precedence.")
 ]
 
 
 def resolve_settings(config: Path | None) -> "Settings":
-    """Resolve the settings of this process. Raises BadInputError."""
+    """Load the settings of this process; BadInputError."""
     from cruise.settings import load_settings
 
     return load_settings(os.environ, config)
 
 
 def resolve_policy(config: Path | None, mode: ModeName, rules: RulesName | None = None) -> "Policy":
-    """Return the policy to decide by, as `mode`. Raises BadInputError."""
+    """Return the policy for `mode`; BadInputError."""
     from dataclasses import replace
 
     from cruise.domain.policy import Mode
@@ -100,7 +100,7 @@ def resolve_policy(config: Path | None, mode: ModeName, rules: RulesName | None 
 
 
 def apply_rule_set(policy: "Policy", name: RulesName | None) -> "Policy":
-    """Return the policy by other rules, where some are named."""
+    """Return the policy with the named rules, if any."""
     from dataclasses import replace
 
     from cruise.domain.policy import RULE_SETS
@@ -109,7 +109,7 @@ def apply_rule_set(policy: "Policy", name: RulesName | None) -> "Policy":
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """Read --now. Raises BadInputError for what is no time, or a time without its zone."""
+    """Parse --now; BadInputError for an invalid time or one without a time zone."""
     if text is None:
         return None
     try:
@@ -117,21 +117,21 @@ def parse_time(text: str | None) -> datetime | None:
     except ValueError as error:
         raise BadInputError(f'--now: "{text}" is not a time; write e.g. 2026-01-01T12:00:00Z') from error
     if found.tzinfo is None:
-        raise BadInputError(f'--now: "{text}" lacks its zone; write e.g. {found.isoformat()}Z')
+        raise BadInputError(f'--now: "{text}" has no time zone; write e.g. {found.isoformat()}Z')
     return found.astimezone(UTC)
 
 
 def suggest_similar(name: str, names: "Iterable[str]") -> str:
-    """Return the ending of a complaint about an unknown name: those that look like it, or nothing."""
+    """Return the end of an error about an unknown name: similar names, or nothing."""
     found = get_close_matches(name, list(names), n=3, cutoff=0.5)
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
-# Reports in files: the whole file or none of it.
+# Files: written as a whole or not at all.
 
 
 def save_report(path: Path, pieces: Iterable[bytes], option: str) -> None:
-    """Write a file that an option named; a device or a pipe takes it as it comes. Raises BadInputError, Unavailable."""
+    """Write the file of an option; a device or a pipe is written directly. BadInputError, Unavailable."""
     try:
         if path.exists() and not path.is_file():
             with path.open("wb") as device:
@@ -151,7 +151,7 @@ def save_report(path: Path, pieces: Iterable[bytes], option: str) -> None:
 
 
 def require_writable(path: Path, option: str) -> None:
-    """Raise BadInputError at once where a file could not be written after a long run."""
+    """Raise BadInputError if a file cannot be written, before a long run."""
     directory = path.resolve().parent
     if path.is_dir():
         raise BadInputError(f"{option}: {path} cannot be written: {os.strerror(errno.EISDIR)}")

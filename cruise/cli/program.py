@@ -1,4 +1,4 @@
-"""The `cruise` program: its commands, and how each failure ends it."""
+"""The `cruise` program and its kubectl plugin: commands, and exit codes of failures."""
 
 import io
 import os
@@ -22,31 +22,29 @@ from cruise.cli.commands.pause import pause, resume, revert
 from cruise.cli.commands.plan import plan
 from cruise.cli.commands.scan import scan
 from cruise.cli.commands.serve import serve
-from cruise.cli.terminal import OutputClosedError, discard_output, flush_output, print_error, print_remarks
+from cruise.cli.terminal import OutputClosedError, discard_output, flush_output, print_error, print_notes
 from cruise.errors import BadInputError, CruiseError
-
-# Commands whose repeatable options take several values at once: `--trace a b` is `--trace a --trace b`.
 
 if TYPE_CHECKING:
     from typer._click.core import Context
     from typer._click.shell_completion import CompletionItem
 
-_LAST = "cruise.several"
+_OPEN_OPTION = "cruise.multi-value-option"
 
 
 class MultiValueCommand(TyperCommand):
-    """Reads `--option a b` as `--option a --option b` for some options, and lists the policies in its help."""
+    """Parses `--option a b` as `--option a --option b` for some options, and lists the policies in its help."""
 
     multi_value_options = ("--trace", "--policy", "--max-delta")
 
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
         """Repeat the option before each of its values."""
         repeated, last = repeat_multi_value_options(args, self.multi_value_options)
-        ctx.meta[_LAST] = last
+        ctx.meta[_OPEN_OPTION] = last
         return super().parse_args(ctx, repeated)
 
     def get_help(self, ctx: "Context") -> str:
-        """Add the names of the policies, which are read only here: that takes a third of a second."""
+        """Add the names of the policies, whose import takes a third of a second."""
         from cruise.backtest.policies.policies import POLICIES
 
         for parameter in self.params:
@@ -55,8 +53,8 @@ class MultiValueCommand(TyperCommand):
         return super().get_help(ctx)
 
     def shell_complete(self, ctx: "Context", incomplete: str) -> "list[CompletionItem]":
-        """Complete a further value of an option as its first one."""
-        last = ctx.meta.get(_LAST)
+        """Complete further values of an option like its first one."""
+        last = ctx.meta.get(_OPEN_OPTION)
         if last is not None and not incomplete.startswith("-"):
             for parameter in self.params:
                 if last in parameter.opts:
@@ -64,19 +62,21 @@ class MultiValueCommand(TyperCommand):
         return super().shell_complete(ctx, incomplete)
 
 
-def repeat_multi_value_options(arguments: Sequence[str], several: Sequence[str]) -> tuple[list[str], str | None]:
-    """Return the arguments with each option before each of its values, and the option still open at their end."""
+def repeat_multi_value_options(
+    arguments: Sequence[str], multi_value_options: Sequence[str]
+) -> tuple[list[str], str | None]:
+    """Return the arguments with the option before each of its values, and the option that is still open at the end."""
     found: list[str] = []
     current: str | None = None
     has_value = False
-    for at, argument in enumerate(arguments):
+    for index, argument in enumerate(arguments):
         if argument == "--":
-            return found + list(arguments[at:]), None
-        if argument in several:
+            return found + list(arguments[index:]), None
+        if argument in multi_value_options:
             current, has_value = argument, False
         elif argument.startswith("-"):
             name = argument.partition("=")[0]
-            current, has_value = (name, True) if name in several and "=" in argument else (None, False)
+            current, has_value = (name, True) if name in multi_value_options and "=" in argument else (None, False)
         elif current is not None:
             if has_value:
                 found.append(current)
@@ -90,7 +90,7 @@ FAILURE, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
 app = typer.Typer(
     name=PROGRAM,
-    help="Continuous rightsizing of Kubernetes pods from their measured use, with the reason for every number.",
+    help="Continuous rightsizing of Kubernetes pods from their measured usage, with the reason for every number.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -127,33 +127,33 @@ def _root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Options of the program itself."""
+    """Options of the program."""
 
 
 def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     """Run one command; return 0, 1 for a failure, 2 for bad input, with one line on standard error."""
-    print_remarks(say=False)
+    print_notes(discard=True)
     try:
         code = app(args=arguments, prog_name=program, standalone_mode=False)
         flush_output()
-        print_remarks(say=True)
+        print_notes()
     except OutputClosedError:
         discard_output()
         return 0
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except (typer.TyperException, CruiseError, OSError, MemoryError) as error:
-        return _refused(error)
+        return _report_error(error)
     return code if isinstance(code, int) else 0
 
 
-def _refused(error: Exception) -> int:
-    """Say what the world refused, and return the exit code for it."""
+def _report_error(error: Exception) -> int:
+    """Print an error and return its exit code."""
     match error:
         case typer.TyperException():
-            # Without any argument the help was shown, and there is nothing to add.
+            # Without arguments the help was printed.
             if error.format_message():
-                print_error(_usage(error))
+                print_error(_format_usage_error(error))
             return error.exit_code
         case CruiseError():
             print_error(str(error))
@@ -166,24 +166,21 @@ def _refused(error: Exception) -> int:
     return FAILURE
 
 
-def _usage(error: typer.TyperException) -> str:
-    """Return a usage error in one line, with the place of the help."""
+def _format_usage_error(error: typer.TyperException) -> str:
+    """Return a usage error in one line, with the command's help."""
     message = error.format_message().replace("Value error, ", "").strip().rstrip(".")
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else PROGRAM
     return f"{message[:1].lower()}{message[1:]}; see {command} --help"
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-# `kubectl cruise`: the same commands as a plugin of kubectl, which choose a cluster as kubectl does.
+# `kubectl cruise`: the same commands as a kubectl plugin, with kubectl's options for the cluster.
 
 PLUGIN_PROGRAM = "kubectl cruise"
-BAD_INPUT_plugin = 2
-# kubectl's own options, and what they set here.
+
+# kubectl's options, and the environment variables that they set.
 _OPTIONS = {"--context": "CRUISE_KUBE_CONTEXT", "--kubeconfig": "CRUISE_KUBECONFIG"}
-# As kubectl reads the last line of completions: what was printed is all there is, or files may be meant.
+# The last line of completions for kubectl: no file completion, or file completion.
 _NO_FILES, _FILES = ":4", ":0"
 _COMPLETE = "_CRUISE_COMPLETE"
 
@@ -194,25 +191,25 @@ def run_plugin() -> int:
         arguments = apply_kubectl_options(sys.argv[1:], os.environ)
     except ValueError as error:
         print_error(str(error))
-        return BAD_INPUT_plugin
+        return BAD_INPUT
     return main(arguments, PLUGIN_PROGRAM)
 
 
 def apply_kubectl_options(arguments: Sequence[str], environment: MutableMapping[str, str]) -> list[str]:
-    """Take kubectl's options out of the arguments, wherever they stand, and set what they say.
+    """Remove kubectl's options from the arguments, and set the environment accordingly.
 
-    Raises ValueError for one without a value.
+    ValueError for an option without a value.
     """
     rest: list[str] = []
-    left = iter(arguments)
-    for argument in left:
+    remaining = iter(arguments)
+    for argument in remaining:
         name, equals, value = argument.partition("=")
         if argument == "--":
-            return [*rest, argument, *left]
+            return [*rest, argument, *remaining]
         if name not in _OPTIONS:
             rest.append(argument)
             continue
-        stated = value if equals else next(left, "")
+        stated = value if equals else next(remaining, "")
         if not stated:
             raise ValueError(f"option '{name}' needs a value; see {PLUGIN_PROGRAM} --help")
         environment[_OPTIONS[name]] = stated
@@ -220,14 +217,14 @@ def apply_kubectl_options(arguments: Sequence[str], environment: MutableMapping[
 
 
 def print_completions() -> int:
-    """Print what the last argument may become, as kubectl wants it of `kubectl_complete-cruise`."""
+    """Print the completions of the last argument, for `kubectl_complete-cruise`."""
     lines = list_completions(sys.argv[1:])
     print("\n".join([*lines, _NO_FILES if lines else _FILES]))
     return 0
 
 
 def list_completions(arguments: Sequence[str]) -> list[str]:
-    """Return what may stand in place of the last argument, each with its help behind a tab."""
+    """Return the completions of the last argument, each with its help after a tab."""
     try:
         *before, last = apply_kubectl_options(arguments, {})
     except ValueError:
@@ -238,10 +235,14 @@ def list_completions(arguments: Sequence[str]) -> list[str]:
         "_TYPER_COMPLETE_FISH_ACTION": "get-args",
         "_TYPER_COMPLETE_ARGS": f"{words} {shlex.quote(last) if last else ''}",
     }
-    said = io.StringIO()
+    output = io.StringIO()
     try:
-        with redirect_stdout(said):
+        with redirect_stdout(output):
             app(args=[], prog_name="cruise", complete_var=_COMPLETE)
     except SystemExit:
         pass
-    return [line for line in said.getvalue().splitlines() if line]
+    return [line for line in output.getvalue().splitlines() if line]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

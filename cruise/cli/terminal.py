@@ -1,4 +1,4 @@
-"""Standard output and standard error: documents, tables, progress, and the one line that says what went wrong."""
+"""Standard output and standard error: documents, tables, progress and errors."""
 
 import logging
 import os
@@ -19,28 +19,30 @@ if TYPE_CHECKING:
 
 
 class OutputClosedError(Exception):
-    """The reader of standard output has closed it, as `head` does; nothing is wrong."""
+    """The reader closed standard output, as `head` does; this is not an error."""
 
 
 class _EscapingConsole(Console):
-    """Shows control characters of what it prints: a line is broken at either end of a text, and nowhere inside."""
+    """Escapes control characters in text it prints; line breaks are kept only at the ends of a text."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render a part; all parts of tables and panels come through here as well."""
+        """Render a part, with all parts of tables and panels."""
         if isinstance(renderable, str):
             renderable = self.render_str(renderable)
-        return super().render(_harmless(renderable) if isinstance(renderable, Text) else renderable, options)
+        return super().render(
+            _escape_control_characters(renderable) if isinstance(renderable, Text) else renderable, options
+        )
 
     def on_broken_pipe(self) -> NoReturn:
-        """Leave the ending to the program."""
+        """Let the program handle it."""
         raise OutputClosedError
 
 
-def _harmless(text: Text) -> Text:
-    """Return the text with its control characters shown, each in the style of its place."""
-    written = text.plain
-    inside = range(len(written) - len(written.lstrip("\n")), len(written.rstrip("\n")))
-    found = [(at, shown) for at, shown in find_control_characters(written) if at in inside or written[at] != "\n"]
+def _escape_control_characters(text: Text) -> Text:
+    """Return the text with escaped control characters, in the style of their place."""
+    plain = text.plain
+    inside = range(len(plain) - len(plain.lstrip("\n")), len(plain.rstrip("\n")))
+    found = [(at, shown) for at, shown in find_control_characters(plain) if at in inside or plain[at] != "\n"]
     if not found:
         return text
     pieces = text.divide(sorted({edge for at, _ in found for edge in (at, at + 1)}))
@@ -57,29 +59,29 @@ def _harmless(text: Text) -> Text:
 
 
 def create_table_console() -> Console:
-    """Return where tables go: as wide as the terminal or COLUMNS, without colour for a file or with NO_COLOR."""
+    """Return the console for tables: as wide as the terminal or COLUMNS; without colour for files or with NO_COLOR."""
     _require_output()
     return _EscapingConsole(highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
 def create_file_console(file: TextIO, width: int) -> Console:
-    """Return where the tables of a file go."""
+    """Return the console for tables in a file."""
     return _EscapingConsole(file=file, width=width, highlight=False, markup=False, emoji=False, color_system=None)
 
 
 def print_report(parts: Iterable[RenderableType], console: Console) -> None:
-    """Print the parts of a report as they come; what is not to be wrapped stays one line. Raises OutputClosedError."""
+    """Print the parts of a report; texts with `no_wrap` stay on one line. OutputClosedError."""
     for part in parts:
         console.print(part, soft_wrap=isinstance(part, Text) and part.no_wrap is True)
 
 
 def write_json(pieces: Iterable[bytes]) -> None:
-    """Write a JSON document to standard output, so that a terminal may show it as well. Raises OutputClosedError."""
+    """Write a JSON document to standard output, escaped for terminals. OutputClosedError."""
     write_document(map(escape_json, pieces))
 
 
 def write_document(pieces: Iterable[bytes]) -> None:
-    """Write one document to standard output as it is. Raises OutputClosedError."""
+    """Write a document to standard output. OutputClosedError."""
     _require_output()
     try:
         for piece in pieces:
@@ -90,7 +92,7 @@ def write_document(pieces: Iterable[bytes]) -> None:
 
 
 def flush_output() -> None:
-    """Bring out what is still buffered. Raises OutputClosedError."""
+    """Flush standard output. OutputClosedError."""
     if sys.stdout is not None:
         try:
             sys.stdout.flush()
@@ -99,11 +101,11 @@ def flush_output() -> None:
 
 
 def discard_output() -> None:
-    """Drop what is still buffered, so that the interpreter does not try to write it once more at its end."""
+    """Discard buffered output, so that the interpreter does not write it at exit."""
     if sys.stdout is not None:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
 
 
 def print_result(
@@ -111,7 +113,7 @@ def print_result(
     document: Callable[[], Iterable[bytes]],
     parts: Callable[[Console], Iterable[RenderableType]],
 ) -> None:
-    """Write a result as one document, or as tables for people. Raises OutputClosedError."""
+    """Write a result as a JSON document or as tables. OutputClosedError."""
     if as_json:
         write_json(document())
     else:
@@ -120,61 +122,61 @@ def print_result(
 
 
 def print_error(message: str) -> None:
-    """Say in one line on standard error what went wrong."""
+    """Print an error in one line on standard error."""
     if sys.stderr is not None:
         print(f"cruise: {escape_text(' '.join(message.split()))}", file=sys.stderr, flush=True)
 
 
-_remarks: list[str] = []
+_notes: list[str] = []
 
 
-def add_remark(message: str) -> None:
-    """Say in one line on standard error what limits the result, once that is out; an error is all there is to say."""
-    if message not in _remarks:
-        _remarks.append(message)
+def add_note(message: str) -> None:
+    """Add a note about the result, printed on standard error after it, unless the command fails."""
+    if message not in _notes:
+        _notes.append(message)
 
 
-def print_remarks(*, say: bool) -> None:
-    """Say what was remarked, or drop it."""
-    for message in _remarks if say else ():
+def print_notes(*, discard: bool = False) -> None:
+    """Print the notes, or discard them."""
+    for message in () if discard else _notes:
         print_error(f"note: {message}")
-    _remarks.clear()
+    _notes.clear()
 
 
 def is_terminal() -> bool:
-    """Tell whether standard error is a terminal, where people look on."""
+    """Return whether standard error is a terminal."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
 @contextmanager
-def show_spinner(what: str, worth_telling: bool = True) -> Iterator[Callable[[str], None]]:
-    """Show on a terminal that something takes a while; yields what changes the text."""
-    if not worth_telling or not is_terminal():
+def show_spinner(text: str, visible: bool = True) -> Iterator[Callable[[str], None]]:
+    """Show a spinner on a terminal; yields a function that changes its text."""
+    if not visible or not is_terminal():
         yield lambda text: None
         return
     console = _EscapingConsole(stderr=True, highlight=False, markup=False)
-    with console.status(what) as status:
+    with console.status(text) as status:
         yield status.update
 
 
 @contextmanager
 def show_progress(
-    what: str, *columns: "ProgressColumn", total: float | None = None, visible: bool = True
+    text: str, *columns: "ProgressColumn", total: float | None = None, visible: bool = True
 ) -> Iterator[Callable[..., None]]:
-    """Show on a terminal how far a task is; yields what changes its fields, such as `completed`, as rich has them."""
+    """Show a progress bar on a terminal; yields a function that updates fields of the task, such as `completed`."""
     if not is_terminal():
         yield lambda **fields: None
         return
     from rich.progress import Progress
 
     with Progress(*columns, console=_EscapingConsole(stderr=True), transient=True) as shown:
-        added = shown.add_task(what, total=total, visible=visible)
+        added = shown.add_task(text, total=total, visible=visible)
         yield lambda **fields: shown.update(added, **fields)
 
 
 @contextmanager
 def redirect_logs() -> Iterator[None]:
-    """Keep the log of what a command does off standard output, which belongs to its result."""
+    """Disable logs while a command runs, because standard output belongs to its result."""
     import structlog
 
     disable_logs()
@@ -185,7 +187,7 @@ def redirect_logs() -> Iterator[None]:
 
 
 def disable_logs() -> None:
-    """Keep the log of this process off standard output from now on."""
+    """Disable the logs of this process."""
     import structlog
 
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))

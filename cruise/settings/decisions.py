@@ -148,7 +148,7 @@ class SizingOptions:
     deferred_resize_timeout: timedelta = create_setting(_PASS, _POLICY.deferred_resize_timeout)
     """How long a resize may stay Deferred before it is withdrawn."""
     admission_size: AdmissionSize | None = create_setting(ADMISSION_SIZE_CHOICE, _POLICY.admission_size)
-    """What new pods request: their workload's peaks, or what a node pass would give them. Unset: `node-pass` if a node
+    """What new pods request: their workload's peaks, or what a node pass would give them. Unset: `planned` if a node
     autoscaler runs, else `peak`."""
     headroom: str = create_setting(HEADROOM_CHOICE, _POLICY.headroom)
     """The model of the headroom that the pods of a node share: [models](../backtest.md#headroom-models)."""

@@ -1,4 +1,4 @@
-"""`cruise backtest`: what each policy would have made of recorded usage, on simulated nodes."""
+"""`cruise backtest`: replay recorded usage under each policy on simulated nodes."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from cruise.cli.commands.backtest_against import (
 )
 from cruise.cli.commands.backtest_options import (
     DAYS,
-    USUAL_RISK,
+    DEFAULT_RISK,
     AgainstOption,
     ArrivalsOption,
     ClusterOption,
@@ -65,8 +65,8 @@ if TYPE_CHECKING:
     from cruise.interfaces.backtest.report import BacktestReport, ReplayTerms
     from cruise.settings import Settings
 
-# The policies that decide by the rules that are set.
-_BY_RULES = frozenset({"cruise", "cruise-joint-peak", "cruise-risk"})
+# The policies that use the rules of the settings.
+_POLICIES_WITH_RULES = frozenset({"cruise", "cruise-joint-peak", "cruise-risk"})
 
 
 def backtest(
@@ -94,18 +94,17 @@ def backtest(
     html: HtmlOption = None,
     config: ConfigOption = None,
 ) -> int:
-    """Replay recorded usage under each policy, and compare what it wastes, kills and starves.
+    """Replay recorded usage under each policy, and compare slack, kills and starvation.
 
-    Simulated time drives the controller's own passes on a simulated
-    cluster, and beside it what other tools would do. Nothing is written
-    anywhere else, and no cluster is touched. docs/backtest.md has the
-    formulas. Each policy's slack and harm is summed up at the prices of the
-    settings price_*. What the nodes cost is shown where price_core_hour and
-    price_gibibyte_hour are set.
+    Simulated time drives the controller's own passes on a simulated cluster,
+    and models of other tools. Nothing else is written, and no cluster is
+    contacted. docs/backtest.md has the formulas. Slack and disturbances of
+    each policy are added up at the prices of the settings price_*. The cost
+    of nodes is shown if price_core_hour and price_gibibyte_hour are set.
 
     With --against this configuration (CRUISE_* variables, --config) is
     compared with the settings of FILE, so that a change of settings can be
-    judged on one's own history before it is made.
+    evaluated on your own history before it is made.
 
     Examples:
       cruise backtest --trace traces/bitbrains
@@ -131,12 +130,12 @@ def backtest(
 
     settings = resolve_settings(config)
     _check_source(trace, prometheus_url, {"--days": days, "--now": now, "--snapshot": snapshot})
-    policies = _policies(policy)
+    policies = _select_policies(policy)
     _check_used(policies, risk, rules, against)
-    risk = USUAL_RISK if risk is None else risk
-    options = _options(_node(node_cpu, node_memory), arrivals, seed, risk, rules, settings)
+    risk = DEFAULT_RISK if risk is None else risk
+    options = _build_options(_parse_node(node_cpu, node_memory), arrivals, seed, risk, rules, settings)
     with_page = html is not None or format is ReportFormat.HTML
-    watched = _watched(watch_node, with_page=with_page or against is not None)
+    watched = _check_watch_node(watch_node, with_page=with_page or against is not None)
     if html is not None:
         require_writable(html, "--html")
 
@@ -144,90 +143,88 @@ def backtest(
     from cruise.cli.work.replay import ReplayRequest
 
     if scheduler is not None and jobs is not None:
-        raise BadInputError("--jobs and --scheduler are both given: the workers of a Dask cluster are its own")
+        raise BadInputError("--jobs and --scheduler are both given; choose one")
     if scheduler is not None:
-        # A worker may stand in another directory.
+        # A worker may have another working directory.
         trace = [directory.absolute() for directory in trace or ()]
         snapshot = os.path.abspath(snapshot) if snapshot not in (None, "-") else snapshot
     if snapshot == "-" and (scheduler is not None or jobs not in (None, 1)):
-        raise BadInputError("--snapshot -: another process cannot read this standard input; name a file")
+        raise BadInputError("--snapshot -: other processes cannot read standard input; use a file")
     check_against_options(against, max_delta, whole_interval, markdown, format)
     bounds = parse_max_delta(max_delta or ())
     replay = ReplayRequest(
-        _sources(trace, prometheus_url, days or DAYS, now, snapshot, half, settings, options),
+        _build_sources(trace, prometheus_url, days or DAYS, now, snapshot, half, settings, options),
         [ReplayEntry(name, name, options) for name in policies],
         watched,
         with_time_lines=with_page,
     )
-    terms = _terms(options, half, settings)
+    terms = _build_terms(options, half, settings)
     if against is not None:
-        _check_alone(policy, html, watch_node)
+        _check_against_alone(policy, html, watch_node)
         two = build_entries(options, load_reference_options(options, against))
-        results = _replayed(replace(replay, entries=two, with_hourly_counts=True), jobs, scheduler)
+        results = _replay(replace(replay, entries=two, with_hourly_counts=True), jobs, scheduler)
         return print_comparison(
             build_comparison_report(results, terms, two, against, bounds, whole_interval), format, markdown
         )
-    report = BacktestReport(_replayed(replay, jobs, scheduler), terms)
+    report = BacktestReport(_replay(replay, jobs, scheduler), terms)
     if html is not None:
         from cruise.interfaces.backtest.html import render_backtest_html
 
         save_report(html, [render_backtest_html(report, watched)], "--html")
     _print(report, format, watched)
     if watched is not None and not any(is_shown(score) for one in report.results for score in one.policies.values()):
-        print_error(f"--watch-node: nothing ever ran on a node {watched}")
+        print_error(f"--watch-node: no pod ran on node {watched}")
         return 2
     return 0
 
 
 def _check_used(policies: list[str], risk: float | None, rules: RulesName | None, against: Path | None) -> None:
-    """Raise BadInputError for an option that none of the replays would use."""
+    """Raise BadInputError for an option that no replay uses."""
     if risk is not None and against is not None:
         raise BadInputError(
             "--risk is for policy cruise-risk, and --against compares policy cruise: set cpu_risk, memory_risk"
         )
     if risk is not None and "cruise-risk" not in policies:
         raise BadInputError(
-            "--risk is for policy cruise-risk, which is not replayed: add it to --policy, or leave --risk out"
+            "--risk is for policy cruise-risk, which is not replayed: add it to --policy, or remove --risk"
         )
-    if rules is not None and against is None and not _BY_RULES & set(policies):
+    if rules is not None and against is None and not _POLICIES_WITH_RULES & set(policies):
         raise BadInputError(
-            f"--rules is for policies of cruise ({', '.join(sorted(_BY_RULES))}), and none of them is replayed"
+            f"--rules is for policies of cruise ({', '.join(sorted(_POLICIES_WITH_RULES))}), and none of them is replayed"
         )
 
 
-def _check_alone(policy: list[str] | None, html: Path | None, watch_node: str | None) -> None:
-    """Raise BadInputError for options of a comparison of policies."""
+def _check_against_alone(policy: list[str] | None, html: Path | None, watch_node: str | None) -> None:
+    """Raise BadInputError for options that do not apply to --against."""
     for option, given in (("--policy", policy), ("--html", html), ("--watch-node", watch_node)):
         if given is not None:
-            raise BadInputError(
-                f"{option} compares policies, and --against two configurations of cruise: leave one out"
-            )
+            raise BadInputError(f"{option} compares policies, and --against two configurations: remove one of them")
 
 
-def _check_source(trace: list[Path] | None, prometheus_url: str | None, of_prometheus: dict[str, object]) -> None:
-    """Raise BadInputError unless there is exactly one source, with options of its own only."""
+def _check_source(trace: list[Path] | None, prometheus_url: str | None, prometheus_options: dict[str, object]) -> None:
+    """Raise BadInputError unless there is exactly one source, with its own options only."""
     if trace and prometheus_url is not None:
         raise BadInputError("--trace and --prometheus-url are both given; choose one source")
     if not trace and prometheus_url is None:
-        raise BadInputError("nothing to replay: give --trace DIR…, or --prometheus-url URL to read it from a server")
+        raise BadInputError("nothing to replay: add --trace DIR…, or --prometheus-url URL")
     if trace:
-        for option, value in of_prometheus.items():
+        for option, value in prometheus_options.items():
             if value is not None:
                 raise BadInputError(f"{option} needs --prometheus-url: a trace is replayed as it was recorded")
 
 
-def _policies(wanted: list[str] | None) -> list[str]:
-    """Return the policies to replay in the order of every table. Raises BadInputError for an unknown one."""
+def _select_policies(names: list[str] | None) -> list[str]:
+    """Return the policies to replay in the order of tables; BadInputError for an unknown one."""
     from cruise.backtest.policies.policies import POLICIES
 
-    for name in wanted or ():
+    for name in names or ():
         if name not in POLICIES:
             known = suggest_similar(name, POLICIES) or f"; there are {', '.join(POLICIES)}"
             raise BadInputError(f"--policy: no policy is called {name}{known}")
-    return [name for name in POLICIES if not wanted or name in wanted]
+    return [name for name in POLICIES if not names or name in names]
 
 
-def _node(cpu: str, memory: str) -> "Resources":
+def _parse_node(cpu: str, memory: str) -> "Resources":
     from cruise.domain.policy import parse_size
     from cruise.domain.resources import ResourceName, Resources
 
@@ -243,7 +240,7 @@ def _node(cpu: str, memory: str) -> "Resources":
     return Resources(*amounts)
 
 
-def _options(
+def _build_options(
     node: "Resources",
     arrivals: PodCreationTimeName,
     seed: int,
@@ -254,7 +251,7 @@ def _options(
     from cruise.backtest.replay.policy import PodCreationTime, ReplayOptions
 
     if not 0 < risk < 1:
-        raise BadInputError(f"--risk: {risk:g} is no share between 0 and 1; write e.g. 1e-3")
+        raise BadInputError(f"--risk: {risk:g} is not between 0 and 1; write e.g. 1e-3")
     return ReplayOptions(
         node=node,
         pass_seconds=int(settings.pass_interval.total_seconds()),
@@ -267,15 +264,15 @@ def _options(
     )
 
 
-def _watched(name: str | None, *, with_page: bool) -> str | None:
+def _check_watch_node(name: str | None, *, with_page: bool) -> str | None:
     if name is not None and not re.fullmatch(r"node-\d{3,}", name, re.ASCII):
-        raise BadInputError(f"--watch-node: no simulated node is called {name}; they are node-000, node-001, …")
+        raise BadInputError(f"--watch-node: no simulated node is called {name}; names are node-000, node-001, …")
     if name is not None and not with_page:
-        raise BadInputError("--watch-node is for the page, which has the time lines: add --html FILE, or --format html")
+        raise BadInputError("--watch-node is for the HTML page: add --html FILE, or --format html")
     return name
 
 
-def _sources(
+def _build_sources(
     traces: list[Path] | None,
     url: str | None,
     days: int,
@@ -285,7 +282,7 @@ def _sources(
     settings: "Settings",
     options: "ReplayOptions",
 ) -> "list[RecordingSource]":
-    """Return what is to be read: trace directories, or the days of a Prometheus."""
+    """Return the recordings: trace directories, or days of a Prometheus server."""
     from cruise.app.process import get_current_time
     from cruise.backtest.recordings.recording import RecordingHalf
     from cruise.backtest.tasks import PrometheusRecordingSource, TraceRecordingSource
@@ -298,8 +295,8 @@ def _sources(
     return [PrometheusRecordingSource(prometheus, days, end, options.pass_seconds, snapshot, part)]
 
 
-def _replayed(replay: "ReplayRequest", jobs: int | None, scheduler: str | None) -> "list[BacktestResult]":
-    """Replay here, or on a Dask cluster."""
+def _replay(replay: "ReplayRequest", jobs: int | None, scheduler: str | None) -> "list[BacktestResult]":
+    """Replay on this machine, or on a Dask cluster."""
     from cruise.backtest.tasks import CachedRecordingSource
     from cruise.cli.work.replay import replay_locally, replay_on_dask
     from cruise.runtime.cores import count_usable_cores
@@ -311,7 +308,7 @@ def _replayed(replay: "ReplayRequest", jobs: int | None, scheduler: str | None) 
     )
 
 
-def _terms(options: "ReplayOptions", half: RecordingHalfName | None, settings: "Settings") -> "ReplayTerms":
+def _build_terms(options: "ReplayOptions", half: RecordingHalfName | None, settings: "Settings") -> "ReplayTerms":
     from cruise.domain.backtest import CORE_HOUR, GIBIBYTE_HOUR, ObjectivePrices
     from cruise.interfaces.backtest.report import ReplayPrices, ReplayTerms
 
@@ -337,12 +334,12 @@ def _terms(options: "ReplayOptions", half: RecordingHalfName | None, settings: "
     )
 
 
-def _print(report: "BacktestReport", chosen: ReportFormat, watched: str | None) -> None:
+def _print(report: "BacktestReport", format: ReportFormat, watched: str | None) -> None:
     from cruise.interfaces.backtest.html import render_backtest_html
     from cruise.interfaces.backtest.report import render_backtest_csv, render_backtest_json, render_backtest_yaml
     from cruise.interfaces.backtest.table import render_backtest_table
 
-    match chosen:
+    match format:
         case ReportFormat.TABLE:
             console = create_table_console()
             print_report(render_backtest_table(report, console, watched), console)

@@ -1,4 +1,4 @@
-"""`cruise backtest --against FILE`: what difference this configuration makes, and whether it stays within bounds."""
+"""`cruise backtest --against FILE`: compare two configurations, and check bounds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cruise.interfaces.backtest.comparison import ComparisonReport
     from cruise.interfaces.backtest.report import ReplayTerms
 
-HERE, AGAINST = "cruise", "against"
+CURRENT, REFERENCE = "cruise", "against"
 
 
 def check_against_options(
@@ -26,7 +26,7 @@ def check_against_options(
     markdown: Path | None,
     chosen: ReportFormat,
 ) -> None:
-    """Raise BadInputError for options that need --against, or do not go with it."""
+    """Raise BadInputError for options that need --against, or do not apply to it."""
     if against is None:
         for option, given in (
             ("--max-delta", bounds),
@@ -34,15 +34,15 @@ def check_against_options(
             ("--markdown", markdown),
         ):
             if given is not None:
-                raise BadInputError(f"{option} needs --against FILE: a difference is between two configurations")
+                raise BadInputError(f"{option} needs --against FILE")
     elif chosen is ReportFormat.HTML:
-        raise BadInputError("--format html has no page for --against; choose another, or --markdown FILE")
+        raise BadInputError("--format html is not for --against; choose another, or --markdown FILE")
     if markdown is not None:
         require_writable(markdown, "--markdown")
 
 
 def parse_max_delta(given: Sequence[str]) -> "dict[ComparedMetric, float]":
-    """Read --max-delta. Raises BadInputError for what is no figure, or no number."""
+    """Parse --max-delta; BadInputError for an unknown metric or an invalid number."""
     from cruise.domain.backtest import RATIO_METRICS, ComparedMetric
 
     found = {}
@@ -52,22 +52,22 @@ def parse_max_delta(given: Sequence[str]) -> "dict[ComparedMetric, float]":
             raise BadInputError(f'--max-delta: "{text}" has no bound; write e.g. kills=0 or cpu-slack=1%')
         if name not in list(ComparedMetric):
             known = suggest_similar(name, ComparedMetric) or f"; there are {', '.join(ComparedMetric)}"
-            raise BadInputError(f"--max-delta: no figure is called {name}{known}")
-        figure = ComparedMetric(name)
-        found[figure] = _number(text, most, figure in RATIO_METRICS)
+            raise BadInputError(f"--max-delta: there is no metric {name}{known}")
+        metric = ComparedMetric(name)
+        found[metric] = _parse_bound(text, most, metric in RATIO_METRICS)
     return found
 
 
-def _number(text: str, most: str, share: bool) -> float:
+def _parse_bound(text: str, most: str, share: bool) -> float:
     percent = most.endswith("%")
     if percent and not share:
-        raise BadInputError(
-            f'--max-delta: "{text}": only shares are in percentage points; write a number, e.g. kills=0'
-        )
+        raise BadInputError(f'--max-delta: "{text}": only shares have percentage points; write a number, e.g. kills=0')
     try:
         found = float(most.removesuffix("%")) / (100 if percent else 1)
     except ValueError as error:
-        raise BadInputError(f'--max-delta: "{text}": {most or "nothing"} is no number; write e.g. kills=0') from error
+        raise BadInputError(
+            f'--max-delta: "{text}": {most or "nothing"} is not a number; write e.g. kills=0'
+        ) from error
     if not abs(found) < float("inf"):
         raise BadInputError(f'--max-delta: "{text}": a bound is a finite number')
     if share and abs(found) > 1:
@@ -76,42 +76,42 @@ def _number(text: str, most: str, share: bool) -> float:
 
 
 def load_reference_options(options: "ReplayOptions", file: Path) -> "ReplayOptions":
-    """Return the options of the other configuration: the file over the defaults, nothing of this environment."""
+    """Return the options of the other configuration: the file over the defaults, without this environment."""
     from cruise.settings import load_settings
 
-    other = load_settings({}, file)
-    return replace(options, policy=other.to_policy(), pass_seconds=int(other.pass_interval.total_seconds()))
+    settings = load_settings({}, file)
+    return replace(options, policy=settings.to_policy(), pass_seconds=int(settings.pass_interval.total_seconds()))
 
 
-def build_entries(here: "ReplayOptions", against: "ReplayOptions") -> "list[ReplayEntry]":
-    """Return the two rows; consolidation by requests is in no figure that is compared."""
+def build_entries(current: "ReplayOptions", reference: "ReplayOptions") -> "list[ReplayEntry]":
+    """Return the two replays; consolidation by requests is not compared."""
     from cruise.backtest.backtest import ReplayEntry
 
     return [
         ReplayEntry(name, "cruise", replace(options, with_both_consolidations=False))
-        for name, options in ((HERE, here), (AGAINST, against))
+        for name, options in ((CURRENT, current), (REFERENCE, reference))
     ]
 
 
 def build_comparison_report(
     results: "Sequence[BacktestResult]",
     terms: "ReplayTerms",
-    two: "Sequence[ReplayEntry]",
+    entries: "Sequence[ReplayEntry]",
     file: Path,
     bounds: "Mapping[ComparedMetric, float]",
     whole_interval: bool,
 ) -> "ComparisonReport":
-    """Compare the two rows of each result."""
+    """Compare the two replays of each recording."""
     from cruise.backtest.comparison import compare_configurations
     from cruise.interfaces.backtest.comparison import ComparisonReport
 
-    found = [compare_configurations(result, HERE, AGAINST, bounds, terms.seed) for result in results]
-    here, against = (entry.options.policy for entry in two)
-    return ComparisonReport(found, terms, here, against, str(file), whole_interval)
+    found = [compare_configurations(result, CURRENT, REFERENCE, bounds, terms.seed) for result in results]
+    current, reference = (entry.options.policy for entry in entries)
+    return ComparisonReport(found, terms, current, reference, str(file), whole_interval)
 
 
 def print_comparison(report: "ComparisonReport", chosen: ReportFormat, markdown: Path | None) -> int:
-    """Print the difference, complain about each bound that is broken, and return the exit code."""
+    """Print the comparison and an error for each exceeded bound, and return the exit code."""
     from cruise.interfaces.backtest.comparison import (
         render_comparison_csv,
         render_comparison_json,
@@ -132,7 +132,7 @@ def print_comparison(report: "ComparisonReport", chosen: ReportFormat, markdown:
         case _:
             console = create_table_console()
             print_report(render_comparison_table(report, console), console)
-    broken = report.find_exceeded_bounds()
-    for line in broken:
+    exceeded = report.find_exceeded_bounds()
+    for line in exceeded:
         print_error(line)
-    return 1 if broken else 0
+    return 1 if exceeded else 0

@@ -28,14 +28,14 @@ class PodCreationTimeName(StrEnum):
 
 
 class RecordingHalfName(StrEnum):
-    """Which half of the series is replayed."""
+    """The half of the series to replay."""
 
     TUNE = "tune"
     REPORT = "report"
 
 
 def complete_policy(incomplete: str) -> list[str]:
-    """Return the policies whose names begin so."""
+    """Return the policies whose names start with a text."""
     from cruise.backtest.policies.policies import POLICIES
 
     return [name for name in POLICIES if name.startswith(incomplete)]
@@ -50,25 +50,25 @@ PrometheusUrlOption = Annotated[
     _replayed("--prometheus-url", "URL", "Read the usage from this server instead, a bounded query at a time."),
 ]
 DaysOption = Annotated[
-    int | None, _replayed("--days", "N", f"How many days of it; {DAYS} by default.", min=1, max=_MOST_DAYS)
+    int | None, _replayed("--days", "N", f"How many days; {DAYS} by default.", min=1, max=_MOST_DAYS)
 ]
 EndOption = Annotated[
-    str | None, _replayed("--now", "TIME", "Where they end, e.g. 2026-01-01T12:00:00Z; now by default.")
+    str | None, _replayed("--now", "TIME", "The end of the days, e.g. 2026-01-01T12:00:00Z; now by default.")
 ]
 ClusterOption = Annotated[
     str | None,
-    _replayed("--snapshot", "FILE", "With it: the cluster, for owners and requests that Prometheus does not have."),
+    _replayed("--snapshot", "FILE", "The cluster, for owners and requests that Prometheus does not have."),
 ]
 HalfOption = Annotated[
     RecordingHalfName | None,
-    _replayed("--half", None, "Only every other series by name: one half to tune rules on, the other to report on."),
+    _replayed("--half", None, "Every other series by name: one half for tuning rules, the other for reporting."),
 ]
 PolicyOption = Annotated[
     list[str] | None,
     _cluster(
         "--policy",
         metavar="NAME…",
-        # The names follow when the help is shown: reading them takes a third of a second.
+        # The names are added when the help is printed: their import takes a third of a second.
         help="Policies to compare, all by default: ",
         show_default=False,
         autocompletion=complete_policy,
@@ -77,23 +77,23 @@ PolicyOption = Annotated[
 NodeCpuOption = Annotated[str, _cluster("--node-cpu", metavar="CPU", help="Of every node.")]
 NodeMemoryOption = Annotated[str, _cluster("--node-memory", metavar="MEMORY", help="Of every node.")]
 ArrivalsOption = Annotated[PodCreationTimeName, _cluster("--arrivals", help="When pods are created.")]
-USUAL_RISK = 1e-3
+DEFAULT_RISK = 1e-3
 RiskOption = Annotated[
     float | None,
     create_optional_option(
         "--risk",
         "P",
-        f"The share of a node's intervals in which it may run short, for cruise-risk; {USUAL_RISK:g} by default.",
+        f"The share of a node's intervals in which demand may exceed requests, for cruise-risk; {DEFAULT_RISK:g} by default.",
         rich_help_panel="The simulated cluster",
     ),
 ]
-SeedOption = Annotated[int, _cluster("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of every draw.")]
+SeedOption = Annotated[int, _cluster("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of random numbers.")]
 JobsOption = Annotated[
     int | None,
     _replayed_by(
         "--jobs",
         "N",
-        "Replay in so many processes, 1 by default; 0 is one for each core. The answer is the same.",
+        "Replay in N processes, 1 by default; 0: one for each core. Results are the same.",
         "-j",
         min=0,
         max=_MOST_JOBS,
@@ -111,30 +111,30 @@ MaxDeltaOption = Annotated[
     list[str] | None,
     _compared(
         "--max-delta",
-        "FIGURE=MOST…",
-        f"Exit 1 where a figure grows by more: {', '.join(ComparedMetric)}. Shares also as points, such as cpu-slack=1%.",
+        "METRIC=MAXIMUM…",
+        f"Exit 1 if a metric increases by more: {', '.join(ComparedMetric)}. Shares also in points, such as cpu-slack=1%.",
     ),
 ]
 WholeIntervalOption = Annotated[
     bool,
     typer.Option(
         "--whole-interval",
-        help="Have a bound hold for the whole interval of a difference, and not for its estimate alone.",
+        help="Check bounds against the whole interval of a difference, not only its estimate.",
         rich_help_panel=_AGAINST,
     ),
 ]
 MarkdownOption = Annotated[
-    Path | None, _compared("--markdown", "FILE", "Write the difference as Markdown as well, for a pull request.")
+    Path | None, _compared("--markdown", "FILE", "Also write the comparison as Markdown, for a pull request.")
 ]
 WatchNodeOption = Annotated[
     str | None,
     _report(
         "--watch-node",
         "NAME",
-        "The node whose time lines the page shows, with --html or --format html; node-000 by default.",
+        "The node whose time lines the HTML page shows; node-000 by default.",
     ),
 ]
 ReportFormatOption = Annotated[
-    ReportFormat, typer.Option("--format", "-f", help="On standard output.", rich_help_panel="The report")
+    ReportFormat, typer.Option("--format", "-f", help="The format on standard output.", rich_help_panel="The report")
 ]
-HtmlOption = Annotated[Path | None, _report("--html", "FILE", "Write the page with the pictures as well.")]
+HtmlOption = Annotated[Path | None, _report("--html", "FILE", "Also write an HTML page with charts.")]

@@ -1,4 +1,4 @@
-"""`cruise check`: whether cruise can work here, each red item with its fix."""
+"""`cruise check`, `cruise migrate`, `cruise certificates` and `cruise webhook`."""
 
 import asyncio
 from typing import TYPE_CHECKING, Annotated
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def check(
     mode: Annotated[
-        ModeName | None, create_optional_option("--mode", None, "Check for this mode; by default the one set.")
+        ModeName | None, create_optional_option("--mode", None, "Check for this mode; by default that of the settings.")
     ] = None,
     prometheus_url: Annotated[
         str | None, create_optional_option("--prometheus-url", "URL", "Check this server.")
@@ -35,8 +35,8 @@ def check(
 ) -> None:
     """Check what cruise depends on: API server, permissions, Prometheus, database, webhook, and conflicts with others.
 
-    Nothing is changed. The exit code is 1 if anything is red, that is,
-    keeps cruise from working in its mode.
+    Nothing is changed. The exit code is 1 if any item is red: it prevents
+    cruise from working in its mode.
 
     Examples:
       cruise check
@@ -62,16 +62,16 @@ def check(
     if prometheus_url is not None:
         settings = replace(settings, usage_source=UsageSourceChoice.PROMETHEUS)
     now = get_current_time()
-    with redirect_logs(), show_spinner("looking at cluster, Prometheus and database"):
-        found = asyncio.run(_look(settings, prometheus_url, now))
+    with redirect_logs(), show_spinner("checking cluster, Prometheus and database"):
+        facts = asyncio.run(_collect_facts(settings, prometheus_url, now))
     policy = settings.to_policy()
-    history = RiskHistory(found.store.risk_days if found.store is not None else ())
+    history = RiskHistory(facts.store.risk_days if facts.store is not None else ())
     risks = (
         history.get_observed(int(now.timestamp()), policy.get_risk)
         if HEADROOM_MODELS[policy.headroom].learns_risk_level
         else {}
     )
-    items = decide_preflight(found, settings.mode, now, risks)
+    items = decide_preflight(facts, settings.mode, now, risks)
     print_result(
         format is OutputFormat.JSON,
         lambda: [render_check_json(items, settings.mode, now)],
@@ -81,7 +81,7 @@ def check(
         raise typer.Exit(1)
 
 
-async def _look(settings: "Settings", prometheus_url: str | None, now: "datetime") -> "PreflightFacts":
+async def _collect_facts(settings: "Settings", prometheus_url: str | None, now: "datetime") -> "PreflightFacts":
     from cruise.adapters.kube.client import KubernetesClient
     from cruise.adapters.prometheus.settings import PrometheusSettings
     from cruise.app.check import collect_preflight_facts
@@ -93,18 +93,17 @@ async def _look(settings: "Settings", prometheus_url: str | None, now: "datetime
     return await collect_preflight_facts(settings, settings.to_kubernetes_settings(), find, now)
 
 
-# `cruise migrate`: the database's schema brought up to date by the role that owns it.
+# `cruise migrate`.
 
 if TYPE_CHECKING:
     from cruise.settings import Settings
 
 
 def migrate(format: FormatOption = OutputFormat.TABLE, config: ConfigOption = None) -> None:
-    """Bring the schema of database_url up to date, as a role that may; then end.
+    """Update the schema of database_url, with a database role that may change it, and exit.
 
-    Where `cruise serve` and `cruise webhook` have roles that may not, they
-    wait for this. A role that may make tables needs no such step: serve
-    brings the schema up to date when it starts.
+    If the roles of `cruise serve` and `cruise webhook` may not change the
+    schema, they wait for this. Otherwise serve updates it when it starts.
 
     Examples:
       CRUISE_DATABASE_URL=postgresql://cruise_owner@db/cruise cruise migrate
@@ -115,18 +114,18 @@ def migrate(format: FormatOption = OutputFormat.TABLE, config: ConfigOption = No
 
     settings = resolve_settings(config)
     if settings.database_url is None:
-        raise BadInputError("no database_url is set; the embedded database is brought up to date by `cruise serve`")
-    with redirect_logs(), show_spinner("bringing the schema up to date"):
-        before, after = asyncio.run(_migrated(settings))
-    words = f"schema {after}" + (": nothing to do" if before == after else f", before {before or 'none'}")
+        raise BadInputError("no database_url is set; `cruise serve` updates the embedded database")
+    with redirect_logs(), show_spinner("updating the schema"):
+        before, after = asyncio.run(_migrate(settings))
+    text = f"schema {after}" + (": nothing to do" if before == after else f", before {before or 'none'}")
     print_result(
         format is OutputFormat.JSON,
         lambda: [msgspec.json.encode({"before": before, "after": after})],
-        lambda console: [words],
+        lambda console: [text],
     )
 
 
-async def _migrated(settings: "Settings") -> tuple[str | None, str | None]:
+async def _migrate(settings: "Settings") -> tuple[str | None, str | None]:
     """Return the schema's revision before and after."""
     from cruise.adapters.store.postgres import probe_store
     from cruise.cli.inputs.store import get_data_dir, open_existing_store
@@ -138,19 +137,19 @@ async def _migrated(settings: "Settings") -> tuple[str | None, str | None]:
     return before.revision, after.revision
 
 
-# `cruise certificates`: the webhook's certificate, made and published by a process that listens nowhere.
+# `cruise certificates`.
 
 
 def certificates(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
     config: ConfigOption = None,
 ) -> None:
-    """Make, renew and publish the certificate of `cruise webhook`, without listening anywhere.
+    """Create, renew and publish the certificate of `cruise webhook`, without listening.
 
-    It is kept in the Secret cruise-webhook-tls, outside of a cluster in
-    tls_dir, and its authority is put into the MutatingWebhookConfiguration.
-    The webhook reads it as files of its tls_dir, and needs no right to
-    write. Logs go to standard error.
+    It is stored in the Secret cruise-webhook-tls, or outside a cluster in
+    tls_dir, and its CA is written to the MutatingWebhookConfiguration. The
+    webhook reads it from its tls_dir, and needs no right to write. Logs are
+    written to standard error.
 
     Examples:
       cruise certificates
@@ -167,19 +166,19 @@ def certificates(
     uvloop.run(run_as_service(run_certificate_keeper(settings)))
 
 
-# `cruise webhook`: the admission webhook, of which several may run.
+# `cruise webhook`.
 
 
 def webhook(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
     config: ConfigOption = None,
 ) -> None:
-    """Answer the API server's reviews of new pods: requests from what their workload used, over HTTPS.
+    """Answer the API server's reviews of new pods over HTTPS, and size pods from their workload's usage.
 
-    A pod is always admitted; in doubt it is left as it was sent. In mode
-    observe, the default, nothing is patched. With tls_dir its tls.crt and
-    tls.key are served, and read again when they change; without it a
-    certificate is made, published and renewed. Logs go to standard error.
+    Every pod is allowed; if uncertain, unchanged. In mode observe, the
+    default, no pod is patched. tls_dir has tls.crt and tls.key, which are
+    read again when they change; without it a certificate is created,
+    published and renewed. Logs are written to standard error.
 
     Examples:
       CRUISE_MODE=initial cruise webhook

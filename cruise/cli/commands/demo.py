@@ -10,16 +10,16 @@ def demo(
     seconds: Annotated[
         float | None,
         create_optional_option(
-            "--seconds", "S", "Stop after this time; without it Ctrl-C stops it.", envvar="DEMO_SECONDS", min=1
+            "--seconds", "S", "Stop after this time; default: until Ctrl-C.", envvar="DEMO_SECONDS", min=1
         ),
     ] = None,
     format: FormatOption = OutputFormat.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    """Show the whole controller at work: a simulated cluster with real, replayed usage, 300 times as fast as real time.
+    """Run the whole controller on a simulated cluster with real, replayed usage, 300 times as fast as real time.
 
-    Nothing outside this machine is contacted. The store is an embedded
-    Postgres in a directory of the demo's own.
+    Nothing outside this machine is contacted. The database is an embedded
+    Postgres in a directory for the demo.
 
     Examples:
       cruise demo                 until Ctrl-C, then the summary

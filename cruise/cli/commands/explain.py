@@ -1,4 +1,4 @@
-"""`cruise explain`: why a pod has, gets or keeps its numbers, from files or from the store."""
+"""`cruise explain`: the reason for each number of a pod, from files, the cluster or the database."""
 
 import asyncio
 from dataclasses import dataclass
@@ -43,23 +43,23 @@ def explain(
     ] = None,
     usage: Annotated[
         str | None,
-        create_optional_option("--usage", "FILE", "Statistics; without it, those of the store."),
+        create_optional_option("--usage", "FILE", "Statistics; default: those of the database."),
     ] = None,
     now: NowOption = None,
     mode: Annotated[
-        ModeName | None, create_optional_option("--mode", None, "Decide as this mode of the cluster; full by default.")
+        ModeName | None, create_optional_option("--mode", None, "Decide for this mode of the cluster; full by default.")
     ] = None,
     rules: RulesOption = None,
     format: FormatOption = OutputFormat.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    """Explain one pod: why each of its numbers, what was overridden where, and why it is held or evicted.
+    """Explain one pod: the reason for each number, its overrides, and why it is skipped or evicted.
 
-    Without --snapshot the cluster is the one that kubectl speaks to, or where
-    there is none, what the store alone knows is shown. Without --usage the
-    statistics and the past come from the store; for a live cluster that no
-    store knows, statistics come from the last day in its Prometheus. With
-    both files nothing is contacted.
+    Without --snapshot the cluster is kubectl's; without a cluster, the data
+    in the database is shown. Without --usage the statistics and the history
+    come from the database; for a live cluster without a database, statistics
+    come from the last day in its Prometheus. With both files nothing is
+    contacted.
 
     Examples:
       cruise explain shop/web-1 --snapshot cluster.json --usage usage.json
@@ -72,23 +72,23 @@ def explain(
     if not slash or not namespace or not name or "/" in name:
         raise BadInputError(f'"{pod}" is not NAMESPACE/POD; write e.g. shop/web-7d9f8b6c5d-x2x4z')
     if usage is not None and snapshot is None:
-        raise BadInputError("--usage needs --snapshot: statistics alone do not say what the pod requests")
+        raise BadInputError("--usage needs --snapshot, which has the pod's requests")
     at = parse_time(now)
     request = _ExplainRequest((namespace, name), at, mode, rules, format, config)
     if snapshot is not None:
-        _from_snapshot(request, snapshot, usage)
+        _explain_from_snapshot(request, snapshot, usage)
         return
     from cruise.cli.inputs.live_cluster import has_cluster_credentials
 
     if at is None and has_cluster_credentials(resolve_settings(config)):
-        _from_cluster(request)
+        _explain_from_cluster(request)
     else:
-        _from_store(request)
+        _explain_from_database(request)
 
 
 @dataclass(frozen=True, slots=True)
 class _ExplainRequest:
-    """Which pod, judged when, as which mode and by which rules, and how to answer."""
+    """The pod, the time, mode and rules of the decision, and the output format."""
 
     name: tuple[str, str]
     at: "datetime | None"
@@ -98,82 +98,84 @@ class _ExplainRequest:
     config: Path | None
 
 
-def _from_store(request: _ExplainRequest) -> None:
+def _explain_from_database(request: _ExplainRequest) -> None:
     for option, given in (("--mode", request.mode), ("--rules", request.rules)):
         if given is not None:
-            raise BadInputError(
-                f"{option} needs the cluster or --snapshot: the store alone has sizes, and decides nothing"
-            )
+            raise BadInputError(f"{option} needs the cluster or --snapshot: the database has no cluster to decide for")
     from cruise.app.process import get_current_time
     from cruise.cli.inputs.store import read_stored_pod_data
     from cruise.interfaces.explain.document import render_stored_json
     from cruise.interfaces.explain.text import render_stored_text
 
     name, at = request.name, request.at or get_current_time()
-    known = asyncio.run(read_stored_pod_data(resolve_settings(request.config), name, None, at))
-    if not known.own_statistics.keys and not known.past.outcomes and not known.past.oom_kills:
-        raise BadInputError(f"the store knows no pod {name[0]}/{name[1]}; give --snapshot to explain why")
+    stored_data = asyncio.run(read_stored_pod_data(resolve_settings(request.config), name, None, at))
+    if not stored_data.own_statistics.keys and not stored_data.history.outcomes and not stored_data.history.oom_kills:
+        raise BadInputError(f"the database has no pod {name[0]}/{name[1]}; add --snapshot to explain why")
     print_result(
         request.format is OutputFormat.JSON,
-        lambda: [render_stored_json(*name, known.own_statistics, known.past)],
-        lambda _: render_stored_text(*name, known.own_statistics, known.past, at),
+        lambda: [render_stored_json(*name, stored_data.own_statistics, stored_data.history)],
+        lambda _: render_stored_text(*name, stored_data.own_statistics, stored_data.history, at),
     )
 
 
-def _from_cluster(request: _ExplainRequest) -> None:
-    """Explain from the cluster as it is now, by the store's statistics or, where it has none, by Prometheus'."""
+def _explain_from_cluster(request: _ExplainRequest) -> None:
+    """Explain from the live cluster, with statistics of the database, or of Prometheus if it has none."""
     from cruise.app.process import get_current_time
     from cruise.cli.inputs.live_cluster import PrometheusRequirement, read_cluster
     from cruise.cli.inputs.store import has_existing_store, read_stored_pod_data
 
     settings = resolve_settings(request.config)
-    stored = has_existing_store(settings)
+    has_database = has_existing_store(settings)
     try:
-        live = read_cluster(settings, PrometheusRequirement.IF_FOUND if stored else PrometheusRequirement.REQUIRED)
+        live = read_cluster(
+            settings, PrometheusRequirement.IF_FOUND if has_database else PrometheusRequirement.REQUIRED
+        )
     except UnavailableError as error:
-        if not stored:
+        if not has_database:
             raise
         if request.mode is None and request.rules is None:
-            print_error(f"without the cluster, by the store alone: {error}")
-        _from_store(request)
+            print_error(f"without the cluster, from the database: {error}")
+        _explain_from_database(request)
         return
-    pod = _find(request.name, live.snapshot, "cluster")
-    known = asyncio.run(read_stored_pod_data(settings, request.name, pod, get_current_time())) if stored else None
-    if known is not None and (known.own_statistics.keys or live.prometheus is None):
-        _answer(request, pod, live.snapshot, known.statistics, get_current_time(), known)
+    pod = _find_pod(request.name, live.snapshot, "cluster")
+    stored_data = (
+        asyncio.run(read_stored_pod_data(settings, request.name, pod, get_current_time())) if has_database else None
+    )
+    if stored_data is not None and (stored_data.own_statistics.keys or live.prometheus is None):
+        _print_explanation(request, pod, live.snapshot, stored_data.statistics, get_current_time(), stored_data)
         return
     from cruise.cli.inputs.usage import read_prometheus_usage
 
     assert live.prometheus is not None
     statistics, at, _ = read_prometheus_usage(live.snapshot, live.prometheus, _HISTORY, None, settings.to_policy())
-    _answer(request, pod, live.snapshot, statistics, at, known)
+    _print_explanation(request, pod, live.snapshot, statistics, at, stored_data)
 
 
-def _from_snapshot(request: _ExplainRequest, snapshot: str, usage: str | None) -> None:
+def _explain_from_snapshot(request: _ExplainRequest, snapshot: str, usage: str | None) -> None:
     from cruise.cli.inputs.sources import load_snapshot_with_autoscaler, load_usage_of_snapshot
 
     cluster = load_snapshot_with_autoscaler(snapshot, resolve_settings(request.config).node_autoscaler)
-    found = _find(request.name, cluster, "snapshot")
+    found = _find_pod(request.name, cluster, "snapshot")
     if usage is not None:
         policy = resolve_policy(request.config, request.mode or ModeName.FULL, request.rules)
         statistics, at = load_usage_of_snapshot(usage, cluster, request.at, policy)
-        _answer(request, found, cluster, statistics, at, None)
+        _print_explanation(request, found, cluster, statistics, at, None)
         return
     from cruise.app.process import get_current_time
     from cruise.cli.inputs.store import read_stored_pod_data
 
     at = request.at or get_current_time()
-    known = asyncio.run(read_stored_pod_data(resolve_settings(request.config), request.name, found, at))
-    _answer(request, found, cluster, known.statistics, at, known)
+    stored_data = asyncio.run(read_stored_pod_data(resolve_settings(request.config), request.name, found, at))
+    _print_explanation(request, found, cluster, stored_data.statistics, at, stored_data)
 
 
-def _answer(
+def _print_explanation(
     request: _ExplainRequest,
     pod: "Pod",
     snapshot: "ClusterSnapshot",
     statistics: "StatisticsTable",
     at: "datetime",
-    known: "StoredPodData | None",
+    stored_data: "StoredPodData | None",
 ) -> None:
     from cruise.decisions.explanation import explain_pod
     from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM
@@ -187,21 +189,24 @@ def _answer(
         statistics,
         policy,
         at,
-        stored=known.overrides if known is not None else None,
-        refused=known.refused if known is not None else None,
-        headroom=known.headroom if known is not None and known.statistics is statistics else SHARED_MAX_HEADROOM,
+        stored=stored_data.overrides if stored_data is not None else None,
+        refused=stored_data.refused if stored_data is not None else None,
+        headroom=stored_data.headroom
+        if stored_data is not None and stored_data.statistics is statistics
+        else SHARED_MAX_HEADROOM,
     )
-    past = known.past if known is not None else None
+    history = stored_data.history if stored_data is not None else None
     print_result(
         request.format is OutputFormat.JSON,
-        lambda: [render_explanation_json(explanation, at, past)],
+        lambda: [render_explanation_json(explanation, at, history)],
         lambda _: chain(
-            render_explanation_text(explanation, policy, at), render_pod_history(past, at) if past is not None else ()
+            render_explanation_text(explanation, policy, at),
+            render_pod_history(history, at) if history is not None else (),
         ),
     )
 
 
-def _find(name: tuple[str, str], snapshot: "ClusterSnapshot", source: str) -> "Pod":
+def _find_pod(name: tuple[str, str], snapshot: "ClusterSnapshot", source: str) -> "Pod":
     for pod in snapshot.pods:
         if (pod.namespace, pod.name) == name:
             return pod

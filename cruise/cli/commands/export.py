@@ -1,4 +1,4 @@
-"""`cruise export`: the sizes of workloads for the place where their manifests are kept."""
+"""`cruise export`: the sizes of workloads for manifests in Git."""
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class ExportFormat(StrEnum):
-    """In which form sizes are written."""
+    """The format of exported sizes."""
 
     TABLE = "table"
     JSON = "json"
@@ -67,23 +67,23 @@ def export(
     now: NowOption = None,
     format: Annotated[
         ExportFormat | None,
-        create_optional_option("--format", None, "table, or with -o DIR all that goes into Git.", "-f"),
+        create_optional_option("--format", None, "table by default; with -o DIR all files for Git.", "-f"),
     ] = None,
     output: Annotated[
         Path | None,
-        create_optional_option("--output", "DIR", "Write files there instead; - for standard output.", "-o"),
+        create_optional_option("--output", "DIR", "Write files to this directory; - for standard output.", "-o"),
     ] = None,
     price_cpu_core_hour: CorePriceOption = None,
     price_gib_hour: GibPriceOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Write the sizes that workloads should have in Git: patches, Kustomize, Helm values, the text of a pull request.
+    """Write the sizes of workloads for Git: patches, Kustomize, Helm values, the text of a pull request.
 
     The sizes are those that cruise's webhook gives new pods. Nothing is
-    changed in the cluster: once the manifests state them, there is nothing
-    left for the webhook to do. Sources are as for `cruise scan`.
+    changed in the cluster; once the manifests state them, the webhook changes
+    nothing. Sources are as for `cruise scan`.
 
-    With -o DIR alone, DIR gets a folder for each namespace, with a patch for
+    With only -o DIR, DIR gets a folder for each namespace, with a patch for
     each workload, a Kustomize component (kustomization.yaml) of these patches
     and Helm values; and PULL_REQUEST.md, which has the evidence.
 
@@ -106,20 +106,18 @@ def export(
 
     prices = get_prices(price_cpu_core_hour, price_gib_hour)
     if (price_cpu_core_hour, price_gib_hour) != (None, None) and format in _WITHOUT_PRICES:
-        raise BadInputError(f"prices are for the estimate, and --format {format.value} has none; leave them out")
-    wanted = [_read_name(name) for name in workloads or ()]
+        raise BadInputError(f"prices are for the estimate, and --format {format.value} has none; remove them")
+    names = [_read_name(name) for name in workloads or ()]
     directory = None if output is None or str(output) == "-" else output
     if directory is not None and format in (ExportFormat.TABLE, ExportFormat.JSON):
-        raise BadInputError(
-            f"--format {format.value} is not for files: leave out --output, or redirect standard output"
-        )
+        raise BadInputError(f"--format {format.value} is not for files: remove --output, or redirect standard output")
     settings = resolve_settings(config)
     sources = ReportSources(snapshot, usage, prometheus_url, history, parse_time(now), HistoryLength.WEEK)
     with pause_garbage_collection():
-        cluster, statistics, at, rests_on = read_sources(sources, settings)
-        pods = _chosen(cluster, wanted, namespace or [])
+        cluster, statistics, at, source = read_sources(sources, settings)
+        pods = _select_pods(cluster, names, namespace or [])
         changes = size_templates(cluster, statistics, settings.to_policy(), at, pods)
-        report = ExportReport(changes, rests_on, prices)
+        report = ExportReport(changes, source, prices)
         if directory is not None:
             _save(report, format, directory)
         else:
@@ -133,12 +131,12 @@ def _read_name(text: str) -> tuple[str, str]:
     return namespace, name
 
 
-def _chosen(cluster: "ClusterSnapshot", workloads: list[tuple[str, str]], namespaces: list[str]) -> "list[Pod]":
-    """Return the pods of what was named, all where nothing was. Raises BadInputError for what is not there."""
+def _select_pods(cluster: "ClusterSnapshot", workloads: list[tuple[str, str]], namespaces: list[str]) -> "list[Pod]":
+    """Return the pods of the named workloads and namespaces, by default all; BadInputError for unknown ones."""
     known = {pod.namespace for pod in cluster.pods}
     for name in (*namespaces, *(namespace for namespace, _ in workloads)):
         if name not in known:
-            raise BadInputError(f"there is no pod in namespace {name}{suggest_similar(name, sorted(known))}")
+            raise BadInputError(f"there are no pods in namespace {name}{suggest_similar(name, sorted(known))}")
     names = {(pod.namespace, pod.workload.name) for pod in cluster.pods if pod.workload is not None}
     for one in workloads:
         if one not in names:
@@ -164,12 +162,12 @@ def _print(report: "ExportReport", format: ExportFormat) -> None:
         write_json([render_export_json(report)])
     else:
         if not report.changes.changed:
-            print_error("no template needs other resources")
-        write_document([_text(report, format).encode()])
+            print_error("no pod template needs a change")
+        write_document([_render_text(report, format).encode()])
 
 
-def _text(report: "ExportReport", format: ExportFormat) -> str:
-    """Return a form as one text. Raises BadInputError where it takes several files."""
+def _render_text(report: "ExportReport", format: ExportFormat) -> str:
+    """Return a format as one text; BadInputError if it needs several files."""
     from cruise.interfaces.export_patches import render_kustomize_text, render_patch_files, render_values_text
     from cruise.interfaces.export_report import render_pull_request
 
@@ -183,13 +181,13 @@ def _text(report: "ExportReport", format: ExportFormat) -> str:
         if len(namespaces) > 1:
             raise BadInputError(
                 f"a kustomization is for one namespace, and {len(namespaces)} have changes: "
-                f"give --namespace, e.g. {namespaces[0]}, or --output DIR"
+                f"add --namespace, e.g. {namespaces[0]}, or --output DIR"
             )
         return render_kustomize_text(changed) if changed else ""
     return "---\n".join(text for _, text in render_patch_files(changed))
 
 
-def _files(report: "ExportReport", format: ExportFormat | None) -> Iterator[tuple[str, str]]:
+def _render_files(report: "ExportReport", format: ExportFormat | None) -> Iterator[tuple[str, str]]:
     from cruise.interfaces.export_patches import render_kustomize_files, render_patch_files, render_values_files
     from cruise.interfaces.export_report import render_pull_request
 
@@ -206,9 +204,9 @@ def _files(report: "ExportReport", format: ExportFormat | None) -> Iterator[tupl
 
 def _save(report: "ExportReport", format: ExportFormat | None, directory: Path) -> None:
     if not report.changes.changed:
-        print_error("no template needs other resources; nothing was written")
+        print_error("no pod template needs a change; nothing was written")
         return
-    _write_all(_files(report, format), directory)
+    _write_all(_render_files(report, format), directory)
 
 
 def _write_all(files: Iterable[tuple[str, str]], directory: Path) -> None:
@@ -218,7 +216,7 @@ def _write_all(files: Iterable[tuple[str, str]], directory: Path) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BadInputError(f"--output: {path.parent} cannot be made: {error.strerror}") from error
+            raise BadInputError(f"--output: {path.parent} cannot be created: {error.strerror}") from error
         save_report(path, [text.encode()], "--output")
         count += 1
     print_error(f"wrote {count:,} file{'s' if count > 1 else ''} under {directory}")

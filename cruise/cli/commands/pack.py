@@ -1,4 +1,4 @@
-"""`cruise pack`: where pending pods could go, planned from files; nothing is contacted."""
+"""`cruise pack`: plan places for pending pods, from files."""
 
 import math
 from enum import StrEnum
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class PackingSizesName(StrEnum):
-    """Whether pods keep the sizes that they request."""
+    """Whether pods keep their requests."""
 
     FIXED = "fixed"
     RIGHTSIZED = "rightsized"
@@ -39,7 +39,7 @@ def pack(
     usage: Annotated[
         str | None,
         create_optional_option(
-            "--usage", "FILE", "A UsageStatistics file, to size pods by; .gz as well, - for standard input."
+            "--usage", "FILE", "A UsageStatistics file, for sizing pods; also .gz, - for standard input."
         ),
     ] = None,
     sizes: Annotated[
@@ -47,7 +47,7 @@ def pack(
         create_optional_option(
             "--sizes",
             None,
-            "Keep every size, or resize pods to their targets where that helps: rightsized with --usage, else fixed.",
+            "Keep every size, or resize pods to their targets if needed; default: rightsized with --usage, else fixed.",
         ),
     ] = None,
     time_limit: Annotated[
@@ -55,7 +55,7 @@ def pack(
         create_optional_option(
             "--time-limit",
             "S",
-            "Seconds to search for, 0 for what the quick method finds; by default packing_time_limit, 10 s.",
+            "Seconds to search, 0 for the quick method only; default: packing_time_limit, 10 s.",
         ),
     ] = None,
     work: Annotated[
@@ -63,17 +63,17 @@ def pack(
         create_optional_option(
             "--work",
             "UNITS",
-            "Search for an amount of work instead of a time, about 1e9 a second: repeats to the letter.",
+            "Search for an amount of work instead of a time, about 1e9 a second; results are reproducible.",
             min=1,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of every draw.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of random numbers.")] = 1,
     consolidate: Annotated[
-        bool, typer.Option("--consolidate", help="Then the fewest nodes in use, or those of the least price.")
+        bool, typer.Option("--consolidate", help="Then drain nodes, for the fewest or cheapest in use.")
     ] = False,
     max_evictions: Annotated[
         int | None,
-        create_optional_option("--max-evictions", "N", "With --consolidate: move at most so many pods.", min=0),
+        create_optional_option("--max-evictions", "N", "With --consolidate: move at most N pods.", min=0),
     ] = None,
     node_types: Annotated[
         str | None,
@@ -84,20 +84,20 @@ def pack(
     within_budgets: Annotated[
         bool,
         typer.Option(
-            "--within-budgets", help="Only what serve may evict in one go, and what further goes would add to that."
+            "--within-budgets", help="Plan only evictions that serve may do in one round, and show further rounds."
         ),
     ] = False,
     now: NowOption = None,
-    full: Annotated[bool, typer.Option("--full", help="Leave no pod, step or node out of the table.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Show all pods, steps and nodes.")] = False,
     format: FormatOption = OutputFormat.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    r"""Find places for pending pods: the most, the highest priority first.
+    r"""Plan places for pending pods: as many as possible, the highest priority first.
 
     Then as few evictions as possible. Nothing is contacted and nothing is
-    changed; decides as mode full would. The plan says what is proved:
-    optimal and already-optimal are, feasible and no-improvement say how
-    far they may be off. The snapshot is what this prints:
+    changed; decides for mode full. The status says what is proved: optimal
+    and already-optimal are; feasible and no-improvement have the distance
+    from the bound. The snapshot is the output of:
 
       kubectl get -A -o json \
       no,po,rs,deploy,sts,ds,job,cj,pdb,hpa,limits,quota,pv,pvc,sc,pc,ns,\
@@ -119,13 +119,12 @@ def pack(
     --within-budgets plans under max_evictions_per_node, _per_workload and
     _per_hour, as serve does: pods that are not ready count as evicted.
 
-    With --consolidate the plan empties as many nodes as it can, one after
-    the other, and never evicts more of a PodDisruptionBudget at once than
-    it allows. Where pods are pending it says which nodes to add for them.
-    A node is in use while a pod is there that is not of a DaemonSet.
-    Karpenter's nodepools and nodeclaims may be in the snapshot too: they
-    are added within their limits, of machines that were seen.
-    --node-types FILE has prices:
+    With --consolidate the plan drains as many nodes as possible, one after
+    the other, and never evicts more pods of a PodDisruptionBudget at a time
+    than it allows. If pods are pending it says which nodes to add for them.
+    A node is in use while it runs a pod that does not belong to a DaemonSet.
+    The snapshot may have Karpenter's nodepools and nodeclaims: nodes of known
+    machines are then added within their limits. --node-types FILE has prices:
 
       {"apiVersion":"cruise.io/v1","kind":"NodeTypes","items":[
        {"name":"m6.large","allocatable":{"cpu":"1930m","memory":"7Gi","pods":29},"price":0.096,"limit":10}]}
@@ -140,17 +139,17 @@ def pack(
     from cruise.runtime.packing.planning import PlanningInputs
 
     if sizes is PackingSizesName.RIGHTSIZED and usage is None:
-        raise BadInputError("--sizes rightsized needs --usage FILE: without measured use no size is known")
+        raise BadInputError("--sizes rightsized needs --usage FILE")
     if not consolidate and (max_evictions is not None or node_types is not None):
         given = "--max-evictions" if max_evictions is not None else "--node-types"
-        raise BadInputError(f"{given} is for --consolidate; add that")
+        raise BadInputError(f"{given} needs --consolidate")
     if consolidate and within_budgets:
-        raise BadInputError(
-            "--within-budgets is not for --consolidate, which goes on for hours; --max-evictions N bounds that"
-        )
+        raise BadInputError("--within-budgets is not for --consolidate, which takes hours; use --max-evictions N")
     if time_limit is not None and work is not None:
         raise BadInputError("--time-limit and --work both end the search; write one of them")
-    search = SearchSettings(_seconds(time_limit, config) if work is None else math.inf, work or math.inf, seed)
+    search = SearchSettings(
+        _get_search_seconds(time_limit, config) if work is None else math.inf, work or math.inf, seed
+    )
     policy, at = resolve_policy(config, ModeName.FULL), parse_time(now)
     if at is not None and usage is None:
         raise BadInputError("--now needs --usage FILE: it is the time at which the statistics are judged")
@@ -162,20 +161,20 @@ def pack(
             fleet = add_candidate_nodes(cluster, None if node_types is None else load_node_types(node_types))
             cluster = fleet.snapshot
         allowance = EvictionAllowance(total=max_evictions)
-        chosen = sizes or (PackingSizesName.FIXED if usage is None else PackingSizesName.RIGHTSIZED)
-        scene = PlanningInputs(cluster, policy, known, allowance, PackingSizes(chosen.value), fleet)
-        plan, seconds = plan_in_new_process(PackingRequest(scene, search, within_budgets))
+        sizes_name = sizes or (PackingSizesName.FIXED if usage is None else PackingSizesName.RIGHTSIZED)
+        inputs = PlanningInputs(cluster, policy, known, allowance, PackingSizes(sizes_name.value), fleet)
+        plan, seconds = plan_in_new_process(PackingRequest(inputs, search, within_budgets))
         shown = cluster if fleet is None else fleet.with_added_nodes(plan)
         _print(plan, seconds, shown, format, full, within_budgets)
 
 
-def _seconds(time_limit: float | None, config: Path | None) -> float:
-    """Return how long to search. Raises BadInputError."""
+def _get_search_seconds(time_limit: float | None, config: Path | None) -> float:
+    """Return how long to search; BadInputError."""
     if time_limit is None:
         return resolve_settings(config).packing_time_limit.total_seconds()
     if not time_limit >= 0:
         raise BadInputError(
-            f"--time-limit: {time_limit:g} is no number of seconds; write e.g. 10, or 0 for the quick method alone"
+            f"--time-limit: {time_limit:g} is not a number of seconds; write e.g. 10, or 0 for the quick method"
         )
     return time_limit
 
@@ -199,5 +198,5 @@ def _print(
             print_error(f"note: {describe_note(note)}")
         return
     console = create_table_console()
-    console.print("Decided as mode full; nothing was contacted.\n")
+    console.print("Decided for mode full; nothing was contacted.\n")
     print_report(render_pack_table(proposal, snapshot, pods, seconds, console, in_full), console)

@@ -1,4 +1,4 @@
-"""`cruise revert`: resize pods back to their original requests, without evictions."""
+"""`cruise pause`, `cruise resume` and `cruise revert`: stop writes, continue, and restore original requests."""
 
 import asyncio
 import sys
@@ -20,14 +20,12 @@ from cruise.cli.terminal import (
 )
 from cruise.errors import BadInputError
 
-# `cruise pause` and `cruise resume`: stop every write at once, and let writes go on.
+# `cruise pause` and `cruise resume`.
 
 if TYPE_CHECKING:
     from cruise.settings import Settings
 
-ServerOption = Annotated[
-    str | None, create_optional_option("--server", "URL", "The API of a cruise that runs elsewhere.")
-]
+ServerOption = Annotated[str | None, create_optional_option("--server", "URL", "The address of cruise's API.")]
 TokenOption = Annotated[
     Path | None, create_optional_option("--token-file", "FILE", "Its token; api_token_file if not given.")
 ]
@@ -39,11 +37,11 @@ def pause(
     format: FormatOption = OutputFormat.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    """Stop every write to the cluster at once; nothing is undone.
+    """Stop every write to the cluster immediately; nothing is undone.
 
-    The pause is kept in the store that the running cruise uses (database_url,
-    or data_dir on its machine), and outlives restarts. From elsewhere, give
-    --server and the token of its API.
+    The pause is stored in the database of the running cruise (database_url,
+    or data_dir on its machine), and survives restarts. From other machines,
+    use --server and the token of its API.
 
     Examples:
       cruise pause
@@ -61,9 +59,10 @@ def resume(
     format: FormatOption = OutputFormat.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    """Let writes to the cluster go on after `cruise pause`, from the next pass on.
+    """Continue writes to the cluster after `cruise pause`, from the next pass on.
 
-    What was decided meanwhile is not made up for: the next pass decides anew.
+    Decisions made during the pause are not carried out: the next pass decides
+    again.
 
     Examples:
       cruise resume
@@ -74,8 +73,8 @@ def resume(
 
 
 @dataclass(frozen=True, slots=True)
-class _StateBefore:
-    """How it was before, and where it was changed, in words."""
+class _PauseChange:
+    """The state before, and where it was changed, in words."""
 
     paused: bool
     location: str
@@ -84,14 +83,14 @@ class _StateBefore:
 def _set_paused(
     paused: bool, server: str | None, token_file: Path | None, format: OutputFormat, config: Path | None
 ) -> None:
-    """Pause or resume, and say what that means. Raises BadInputError, Unavailable."""
+    """Pause or resume, and print the result; BadInputError, Unavailable."""
     settings = resolve_settings(config)
     if server is not None:
-        before = _through_api(paused, server, token_file or settings.api_token_file)
+        before = _set_in_api(paused, server, token_file or settings.api_token_file)
     elif token_file is not None:
-        raise BadInputError("--token-file needs --server: the store needs no token")
+        raise BadInputError("--token-file needs --server: the database needs no token")
     else:
-        before = asyncio.run(_in_store(paused, settings))
+        before = asyncio.run(_set_in_database(paused, settings))
     if format is OutputFormat.JSON:
         import msgspec
 
@@ -100,32 +99,32 @@ def _set_paused(
         return
     from rich.text import Text
 
-    print_report([Text(line) for line in _words(paused, before)], create_table_console())
+    print_report([Text(line) for line in _describe_change(paused, before)], create_table_console())
 
 
-def _words(paused: bool, before: _StateBefore) -> list[str]:
+def _describe_change(paused: bool, before: _PauseChange) -> list[str]:
     if paused is before.paused:
-        return [f"Nothing changed: {'paused already' if paused else 'it was not paused'}, in {before.location}."]
+        return [f"Nothing changed: {'already paused' if paused else 'not paused'}, in {before.location}."]
     if paused:
         return [
             f"Paused, in {before.location}.",
-            "Every running cruise sees it within a second and begins nothing more; a request that the API server "
-            "has already is not called back. Passes go on and show what they would do.",
-            "`cruise resume` lets writes go on, `cruise revert` puts back the original requests.",
+            "Every running cruise stops within a second; requests that the API server has already received "
+            "are completed. Passes continue and show what they would do.",
+            "`cruise resume` continues writes, `cruise revert` restores the original requests.",
         ]
-    return [f"Resumed, in {before.location}.", "Writes go on with the next pass."]
+    return [f"Resumed, in {before.location}.", "Writes continue with the next pass."]
 
 
-def _through_api(paused: bool, server: str, token_file: Path | None) -> _StateBefore:
+def _set_in_api(paused: bool, server: str, token_file: Path | None) -> _PauseChange:
     from cruise.adapters.api_client import ApiClient
 
     client = ApiClient(server, token_file)
     before = client.is_paused()
     client.set_paused(paused)
-    return _StateBefore(before, client.address)
+    return _PauseChange(before, client.address)
 
 
-async def _in_store(paused: bool, settings: "Settings") -> _StateBefore:
+async def _set_in_database(paused: bool, settings: "Settings") -> _PauseChange:
     from cruise.app.process import get_current_time, get_local_caller
     from cruise.cli.inputs.store import describe_store, open_existing_store
     from cruise.domain.users import UserAction, UserActionKind
@@ -138,7 +137,7 @@ async def _in_store(paused: bool, settings: "Settings") -> _StateBefore:
             )
         )
         await store.set_paused(paused)
-    return _StateBefore(before, describe_store(settings))
+    return _PauseChange(before, describe_store(settings))
 
 
 if TYPE_CHECKING:
@@ -154,21 +153,21 @@ def revert(
     workload: Annotated[
         str | None,
         create_optional_option(
-            "--workload", "KIND/NAME", "Only pods of this workload, which is left in mode observe.", "-w"
+            "--workload", "KIND/NAME", "Only pods of this workload, which then has mode observe.", "-w"
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     format: FormatOption = OutputFormat.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    """Pause cruise, and resize running pods back to the requests and limits that they had before it; no pod is evicted.
+    """Pause cruise, and resize running pods back to their original requests and limits; no pod is evicted.
 
-    Original sizes are in an annotation of pods that were sized when they were
-    created, and in the store for pods that were resized since: it has to be
-    the store that the running cruise uses. cruise stays paused afterwards.
+    Original sizes are in an annotation of pods that were sized at creation,
+    and in the database for pods that were resized later: it must be the
+    database of the running cruise. cruise stays paused afterwards.
 
-    With --workload it goes on with the others: mode observe is stored for
-    that workload, until the override is removed in the dashboard or the API.
+    With --workload cruise is not paused: mode observe is stored for that
+    workload, until the override is removed in the dashboard or the API.
 
     Examples:
       cruise revert
@@ -180,60 +179,62 @@ def revert(
       kubectl -n cruise exec deploy/cruise-serve -- cruise revert --yes
     """
     if not yes and (sys.stdin is None or not sys.stdin.isatty()):
-        raise BadInputError("revert resizes running pods: give --yes where no terminal can confirm it")
-    of = _workload(workload, namespace)
+        raise BadInputError("revert resizes running pods: add --yes without a terminal for confirmation")
+    workload_ref = _parse_workload(workload, namespace)
     settings = resolve_settings(config)
     with redirect_logs():
-        if not yes and not _agreed(settings, namespace, of):
+        if not yes and not _confirm(settings, namespace, workload_ref):
             print_error("nothing was changed")
             raise typer.Exit(1)
-        done = _put_back(settings, namespace, of)
-    _print(done, of, format)
-    if any(outcome.result.value in ("failed", "refused") for outcome in done.outcomes):
+        result = _revert(settings, namespace, workload_ref)
+    _print(result, workload_ref, format)
+    if any(outcome.result.value in ("failed", "refused") for outcome in result.outcomes):
         raise typer.Exit(1)
 
 
-def _workload(text: str | None, namespace: str | None) -> "WorkloadRef | None":
+def _parse_workload(text: str | None, namespace: str | None) -> "WorkloadRef | None":
     from cruise.domain.cluster import WorkloadRef
 
     if text is None:
         return None
     kind, _, name = text.partition("/")
     if not kind or not name:
-        raise BadInputError(f'--workload: "{text}" is no KIND/NAME such as Deployment/web')
+        raise BadInputError(f'--workload: "{text}" is not KIND/NAME; write e.g. Deployment/web')
     if namespace is None:
-        raise BadInputError("--workload needs --namespace: names of workloads are of one namespace")
+        raise BadInputError("--workload needs --namespace")
     return WorkloadRef(kind, name)
 
 
-def _agreed(settings: "Settings", namespace: str | None, workload: "WorkloadRef | None") -> bool:
+def _confirm(settings: "Settings", namespace: str | None, workload: "WorkloadRef | None") -> bool:
     from cruise.app.revert import count_resized_pods
     from cruise.cli.inputs.store import open_existing_store
 
     with show_spinner("reading the cluster"):
         count = asyncio.run(
             count_resized_pods(
-                settings.to_kubernetes_settings(), open_existing_store(settings, elsewhere=""), namespace, workload
+                settings.to_kubernetes_settings(), open_existing_store(settings, alternative=""), namespace, workload
             )
         )
     where = f"in namespace {namespace}" if namespace is not None else "in all namespaces"
     if workload is not None:
-        question = f"{workload} gets mode observe, and up to {count:,} of its pods their original sizes back. Go on?"
+        question = (
+            f"{workload} gets mode observe, and up to {count:,} of its pods get back their original sizes. Continue?"
+        )
     else:
-        question = f"cruise is paused, and up to {count:,} pods {where} get back their original sizes. Go on?"
+        question = f"cruise is paused, and up to {count:,} pods {where} get back their original sizes. Continue?"
     return typer.confirm(question, err=True)
 
 
-def _put_back(settings: "Settings", namespace: str | None, workload: "WorkloadRef | None") -> "RevertResult":
-    from cruise.app.revert import revert_under_pause as put_back
+def _revert(settings: "Settings", namespace: str | None, workload: "WorkloadRef | None") -> "RevertResult":
+    from cruise.app.revert import revert_under_pause
     from cruise.app.serve.connections import get_policy
     from cruise.cli.inputs.store import open_existing_store
 
-    with show_spinner("putting original sizes back"):
+    with show_spinner("restoring original sizes"):
         return asyncio.run(
-            put_back(
+            revert_under_pause(
                 settings.to_kubernetes_settings(),
-                open_existing_store(settings, elsewhere=""),
+                open_existing_store(settings, alternative=""),
                 get_policy(settings),
                 namespace,
                 workload,
@@ -241,12 +242,12 @@ def _put_back(settings: "Settings", namespace: str | None, workload: "WorkloadRe
         )
 
 
-def _print(done: "RevertResult", workload: "WorkloadRef | None", format: OutputFormat) -> None:
+def _print(result: "RevertResult", workload: "WorkloadRef | None", format: OutputFormat) -> None:
     from cruise.interfaces.revert_report import render_revert_json, render_revert_table
 
-    pods = {(pod.namespace, pod.name): pod for pod in done.before.pods}
+    pods = {(pod.namespace, pod.name): pod for pod in result.before.pods}
     print_result(
         format is OutputFormat.JSON,
-        lambda: [render_revert_json(done.at, done.was_paused, done.outcomes, pods, workload)],
-        lambda console: render_revert_table(done.was_paused, done.outcomes, pods, console, workload),
+        lambda: [render_revert_json(result.at, result.was_paused, result.outcomes, pods, workload)],
+        lambda console: render_revert_table(result.was_paused, result.outcomes, pods, console, workload),
     )

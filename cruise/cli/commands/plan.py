@@ -1,4 +1,4 @@
-"""`cruise plan`: node plans from files; nothing is contacted."""
+"""`cruise plan`: node plans from files."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,12 +41,12 @@ def plan(
     format: FormatOption = OutputFormat.TABLE,
     config: ConfigOption = None,
 ) -> None:
-    """Plan every node from files: what each container gets, which pods are evicted, what is left alone.
+    """Plan every node from files: the target of each container, evictions, and skipped pods.
 
-    Nothing is contacted and nothing is changed. A snapshot shows one moment: what a node is short of in it is taken to
-    have been short a pass before as well, which is when the controller begins to evict.
+    Nothing is contacted and nothing is changed. A snapshot shows one moment; the plan assumes that a shortage in it has
+    lasted for a pass, after which the controller evicts.
 
-    The snapshot is what this prints:
+    The snapshot is the output of:
 
       kubectl get no,po,rs,deploy,sts,ds,job,cj,pdb,hpa,limits,ns -A -o json
 
@@ -66,17 +66,17 @@ def plan(
     policy, at = resolve_policy(config, mode, rules), parse_time(now)
     with pause_garbage_collection():
         cluster = load_snapshot_with_autoscaler(snapshot, policy.node_autoscaler)
-        wanted = _wanted(node, cluster)
+        nodes = _select_nodes(node, cluster)
         statistics, at = load_usage_of_snapshot(usage, cluster, at, policy)
         with show_spinner(f"deciding {len(cluster.nodes):,} nodes", is_large_file(snapshot)):
-            # All of them, since a pod that goes may take the room that another one would need.
+            # All nodes, because an evicted pod may use capacity that another node's pod needs.
             plans = decide_node_plans(cluster, statistics, policy, at, replacements=predict_replacement_pods)
-        if wanted is not None:
-            plans = [one for one in plans if one.node in wanted]
+        if nodes is not None:
+            plans = [one for one in plans if one.node in nodes]
         if format is OutputFormat.JSON:
             write_json(render_plan_json(plans))
         else:
-            _print_table(plans, cluster, wanted is not None, at, policy.mode)
+            _print_table(plans, cluster, nodes is not None, at, policy.mode)
 
 
 def _print_table(
@@ -86,7 +86,7 @@ def _print_table(
     from cruise.interfaces.plan_table import render_node_plan, render_plan_table
 
     console = create_table_console()
-    console.print(f"Decided for {at:%Y-%m-%d %H:%M:%S} UTC as mode {mode.label}; nothing was contacted.\n")
+    console.print(f"Decided for {at:%Y-%m-%d %H:%M:%S} UTC, mode {mode.label}; nothing was contacted.\n")
     pods = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
     print_report(render_plan_table(plans, pods, console, in_full), console)
     if in_full:
@@ -95,8 +95,8 @@ def _print_table(
             print_report(render_node_plan(plan, pods, killed), console)
 
 
-def _wanted(names: list[str] | None, snapshot: "ClusterSnapshot") -> frozenset[str] | None:
-    """Return the nodes to plan, None for all. Raises BadInputError for one that is not there."""
+def _select_nodes(names: list[str] | None, snapshot: "ClusterSnapshot") -> frozenset[str] | None:
+    """Return the nodes to plan, None for all; BadInputError for an unknown one."""
     if not names:
         return None
     known = {node.name for node in snapshot.nodes}

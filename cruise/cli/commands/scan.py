@@ -1,4 +1,4 @@
-"""`cruise scan`: a read-only report of a cluster: what is at risk, what is wasted, what is pending."""
+"""`cruise scan`: a read-only report of containers at risk, reclaimable requests and pending pods."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from cruise.interfaces.scan.report import ScanReport
 
 _MANY_PODS = 2000
-_BY_SUFFIX = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".csv": "csv", ".html": "html", ".htm": "html"}
+_FORMATS_BY_SUFFIX = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".csv": "csv", ".html": "html", ".htm": "html"}
 
 
 def scan(
@@ -51,22 +51,22 @@ def scan(
     now: NowOption = None,
     format: Annotated[
         ReportFormat | None,
-        create_optional_option("--format", None, "table unless the name of --output says otherwise.", "-f"),
+        create_optional_option("--format", None, "By the file name of --output, else table.", "-f"),
     ] = None,
     output: Annotated[Path | None, create_optional_option("--output", "FILE", "Write to a file instead.", "-o")] = None,
     email_ready: Annotated[
-        bool, typer.Option("--email-ready", help="Write html that mail programs show: no script, no style sheet.")
+        bool, typer.Option("--email-ready", help="Write HTML for mail programs: no script, no style sheet.")
     ] = False,
     price_cpu_core_hour: CorePriceOption = None,
     price_gib_hour: GibPriceOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Report what is at risk, what is wasted and what is pending; nothing is changed.
+    """Report containers at risk, reclaimable requests and pending pods; nothing is changed.
 
-    The cluster is the one that kubectl speaks to (or kubeconfig names), read
-    by lists alone; its Prometheus is found by the labels of its Service. Without
-    one the kubelets are read twice, a minute apart, which is a glimpse. With
-    files nothing is contacted.
+    The cluster is kubectl's (or that of the setting kubeconfig), and only
+    lists are read; its Prometheus is found by the labels of its Service.
+    Without Prometheus the kubelets are read twice, a minute apart, which
+    gives a short sample. With files nothing is contacted.
 
     Examples:
       cruise scan
@@ -81,34 +81,38 @@ def scan(
 
       cruise scan --email-ready -o mail.html
     """
-    from cruise.decisions.scan.findings import find_findings as look_at
+    from cruise.decisions.scan.findings import find_findings
     from cruise.errors import pause_garbage_collection
     from cruise.interfaces.scan.report import ScanReport
 
-    prices, chosen = get_prices(price_cpu_core_hour, price_gib_hour), _format(format, output, email_ready)
+    prices, chosen = get_prices(price_cpu_core_hour, price_gib_hour), _choose_format(format, output, email_ready)
     settings = resolve_settings(config)
     sources = ReportSources(snapshot, usage, prometheus_url, history, parse_time(now), HistoryLength.DAY)
     with pause_garbage_collection():
-        cluster, statistics, at, rests_on = read_sources(sources, settings)
-        with show_spinner(f"looking at {len(cluster.pods):,} pods", len(cluster.pods) > _MANY_PODS):
-            report = ScanReport(look_at(cluster, statistics, settings.to_policy(), prices, at), rests_on)
+        cluster, statistics, at, source = read_sources(sources, settings)
+        with show_spinner(f"evaluating {len(cluster.pods):,} pods", len(cluster.pods) > _MANY_PODS):
+            report = ScanReport(find_findings(cluster, statistics, settings.to_policy(), prices, at), source)
         _write(report, chosen, output)
 
 
-def _format(chosen: ReportFormat | None, output: Path | None, email_ready: bool) -> ReportFormat | None:
-    """Return the format, None for a mail. Raises BadInputError where one is given that mail programs do not show."""
+def _choose_format(chosen: ReportFormat | None, output: Path | None, email_ready: bool) -> ReportFormat | None:
+    """Return the format, None for a mail; BadInputError for --email-ready with another format."""
     if email_ready:
         if chosen not in (None, ReportFormat.HTML):
-            raise BadInputError(f"--email-ready is html, and --format is {chosen.value}; leave out one of them")
+            raise BadInputError(f"--email-ready is html, and --format is {chosen.value}; remove one of them")
         return None
     if chosen is not None:
         return chosen
-    return ReportFormat(_BY_SUFFIX.get(output.suffix.lower(), "table")) if output is not None else ReportFormat.TABLE
+    return (
+        ReportFormat(_FORMATS_BY_SUFFIX.get(output.suffix.lower(), "table"))
+        if output is not None
+        else ReportFormat.TABLE
+    )
 
 
 def _write(report: "ScanReport", chosen: ReportFormat | None, output: Path | None) -> None:
     if output is not None:
-        save_report(output, [_document(report, chosen)], "--output")
+        save_report(output, [_render(report, chosen)], "--output")
     elif chosen is ReportFormat.TABLE:
         from cruise.interfaces.scan.table import render_scan_table
 
@@ -116,10 +120,10 @@ def _write(report: "ScanReport", chosen: ReportFormat | None, output: Path | Non
         print_report(render_scan_table(report, console), console)
     else:
         write = write_json if chosen is ReportFormat.JSON else write_document
-        write([_document(report, chosen)])
+        write([_render(report, chosen)])
 
 
-def _document(report: "ScanReport", chosen: ReportFormat | None) -> bytes:
+def _render(report: "ScanReport", chosen: ReportFormat | None) -> bytes:
     from cruise.interfaces.scan.html import render_scan_html, render_scan_mail
     from cruise.interfaces.scan.report import render_scan_csv, render_scan_json, render_scan_yaml
 
@@ -127,7 +131,7 @@ def _document(report: "ScanReport", chosen: ReportFormat | None) -> bytes:
         case None:
             return render_scan_mail(report)
         case ReportFormat.TABLE:
-            return _plain_table(report)
+            return _render_plain_table(report)
         case ReportFormat.JSON:
             return render_scan_json(report)
         case ReportFormat.YAML:
@@ -138,7 +142,7 @@ def _document(report: "ScanReport", chosen: ReportFormat | None) -> bytes:
             return render_scan_html(report)
 
 
-def _plain_table(report: "ScanReport") -> bytes:
+def _render_plain_table(report: "ScanReport") -> bytes:
     import io
 
     from cruise.interfaces.scan.table import render_scan_table

@@ -1,4 +1,4 @@
-"""`cruise serve`: the controller, for good or for one pass."""
+"""`cruise serve`: the controller, continuously or for one pass."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,22 +17,25 @@ _INTERRUPTED = 130
 
 def serve(
     once: Annotated[
-        bool, typer.Option("--once", help="Fill the statistics, make one pass, print what was done, and exit.")
+        bool, typer.Option("--once", help="Read statistics, run one pass, print the result, and exit.")
     ] = False,
     format: FormatOption = OutputFormat.TABLE,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more; CRUISE_LOG_LEVEL has the steps.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Log more; CRUISE_LOG_LEVEL has all levels.")
+    ] = False,
     config: ConfigOption = None,
 ) -> None:
-    """Run the controller: statistics, node passes, the reaction to kills, API, health and metrics.
+    """Run the controller: statistics, node passes, the reaction to OOM kills, API, health and metrics.
 
     Nothing is written to the cluster in mode observe, the default. From mode
-    resize on several may run, of which one leads by a Lease. prometheus_url is
-    needed, or the right to read the kubelets (usage_source); everything else has
-    a default. Logs go to standard error.
+    resize on, several replicas may run; a Lease elects the leader.
+    prometheus_url is required, or the right to read the kubelets
+    (usage_source); all other settings have defaults. Logs are written to
+    standard error.
 
-    --once leads for its one pass and does what the mode allows: it also writes
-    VerticalPodAutoscalers (publish_vpas) and notifies of refusals (notify_url).
-    Kills, and what people did meanwhile, only a serve that goes on tells of.
+    --once leads for its single pass and does what the mode allows: it also
+    writes VerticalPodAutoscalers (publish_vpas) and notifies of rejections
+    (notify_url), but not of OOM kills or users' actions.
 
     Examples:
       CRUISE_PROMETHEUS_URL=http://prometheus:9090 cruise serve
@@ -50,23 +53,23 @@ def serve(
     if format is OutputFormat.JSON and not once:
         raise BadInputError("--format json is for --once; without it there is no result to print")
     settings = resolve_settings(config)
-    # What one pass does is printed; its log is for --verbose.
-    usual = "warning" if once and settings.log_level == "info" else settings.log_level
-    configure_logging(settings.log_format, "debug" if verbose else usual)
+    # The result of one pass is printed; its log is for --verbose.
+    level = "warning" if once and settings.log_level == "info" else settings.log_level
+    configure_logging(settings.log_format, "debug" if verbose else level)
     if not once:
-        from cruise.app.serve.serve import run_serve as serving
+        from cruise.app.serve.serve import run_serve
 
-        uvloop.run(run_as_service(serving(settings)))
+        uvloop.run(run_as_service(run_serve(settings)))
         return
-    done = uvloop.run(_once(settings))
-    if done is None:
+    result = uvloop.run(_run_once(settings))
+    if result is None:
         raise typer.Exit(_INTERRUPTED)
-    _print(done, format)
-    if done.failed:
+    _print(result, format)
+    if result.failed:
         raise typer.Exit(1)
 
 
-async def _once(settings: "Settings") -> "SinglePassResult | None":
+async def _run_once(settings: "Settings") -> "SinglePassResult | None":
     from cruise.app.process import exit_if_busy, run_until_signal
     from cruise.app.serve.single_pass import run_single_pass
     from cruise.cli.inputs.usage import show_usage_progress
@@ -82,14 +85,19 @@ async def _once(settings: "Settings") -> "SinglePassResult | None":
     return found[0] if found else None
 
 
-def _print(done: "SinglePassResult", format: OutputFormat) -> None:
+def _print(result: "SinglePassResult", format: OutputFormat) -> None:
     if format is OutputFormat.JSON:
         from cruise.interfaces.single_pass import render_single_pass_json
 
         write_json(
             [
                 render_single_pass_json(
-                    done.node_pass, done.mode, done.paused, done.packing, done.packing_outcomes, done.notifications
+                    result.node_pass,
+                    result.mode,
+                    result.paused,
+                    result.packing,
+                    result.packing_outcomes,
+                    result.notifications,
                 )
             ]
         )
@@ -98,6 +106,12 @@ def _print(done: "SinglePassResult", format: OutputFormat) -> None:
 
     console = create_table_console()
     parts = render_single_pass_table(
-        done.node_pass, done.mode, done.paused, console, done.packing, done.packing_outcomes, done.notifications
+        result.node_pass,
+        result.mode,
+        result.paused,
+        console,
+        result.packing,
+        result.packing_outcomes,
+        result.notifications,
     )
     print_report(parts, console)

@@ -1,1 +1,1 @@
-"""What commands read before they decide: files, the live cluster, Prometheus, the store."""
+"""Inputs of commands: files, the live cluster, Prometheus, the database."""

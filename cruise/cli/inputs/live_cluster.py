@@ -1,4 +1,4 @@
-"""The cluster as it is now, read once for a command, with what it takes shown on standard error."""
+"""Read the live cluster once for a command, with progress on standard error."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -35,14 +35,14 @@ class PrometheusNotFound(BadInputError):
 
 @dataclass(frozen=True, slots=True)
 class LiveCluster:
-    """A cluster, and how its Prometheus is queried, None where it was not looked for, or kubelets stand in for it."""
+    """A cluster and the connection to its Prometheus, None if it was not searched or kubelets are read instead."""
 
     snapshot: ClusterSnapshot
     prometheus: "PrometheusSettings | None"
 
 
 def has_cluster_credentials(settings: "Settings") -> bool:
-    """Tell whether there are credentials for a cluster, whatever they are worth."""
+    """Return whether there are credentials for a cluster, valid or not."""
     if settings.kubeconfig is not None:
         return True
     try:
@@ -57,35 +57,37 @@ def read_cluster(
 ) -> LiveCluster:
     """Read the whole cluster, and find its Prometheus unless an address is set.
 
-    Raises BadInputError, Throttled, Unavailable; BadInputError also where Prometheus is needed and not found.
+    Raises BadInputError, Throttled, Unavailable; BadInputError also if Prometheus is required and not found.
     """
     return asyncio.run(_read(settings, prometheus, prometheus_url))
 
 
 async def _read(settings: "Settings", prometheus: PrometheusRequirement, prometheus_url: str | None) -> LiveCluster:
     async with connect_to_kubernetes(settings.to_kubernetes_settings()) as client:
-        # What is missing is better known before the long reading than after it.
-        found = await _found(client, settings, prometheus, prometheus_url)
+        # An error about Prometheus should come before the long read of the cluster.
+        prometheus_settings = await _find_prometheus(client, settings, prometheus, prometheus_url)
         snapshot = await read_snapshot_from_cluster(client)
-        seen = settings.node_autoscaler.resolve(snapshot.node_autoscaler)
-        return LiveCluster(replace(snapshot, node_autoscaler=seen), found)
+        node_autoscaler = settings.node_autoscaler.resolve(snapshot.node_autoscaler)
+        return LiveCluster(replace(snapshot, node_autoscaler=node_autoscaler), prometheus_settings)
 
 
-async def _found(
+async def _find_prometheus(
     client: KubernetesClient, settings: "Settings", prometheus: PrometheusRequirement, url: str | None
 ) -> "PrometheusSettings | None":
     from cruise.settings.value_types import UsageSourceChoice
 
-    either = prometheus is PrometheusRequirement.OR_KUBELETS and url is None
-    if prometheus is PrometheusRequirement.NOT_USED or (either and settings.usage_source is UsageSourceChoice.KUBELETS):
+    kubelets_allowed = prometheus is PrometheusRequirement.OR_KUBELETS and url is None
+    if prometheus is PrometheusRequirement.NOT_USED or (
+        kubelets_allowed and settings.usage_source is UsageSourceChoice.KUBELETS
+    ):
         return None
     try:
         return await find_prometheus_settings(client, settings, url)
     except PrometheusNotFound as error:
         if prometheus is PrometheusRequirement.IF_FOUND:
             return None
-        if either and settings.usage_source is UsageSourceChoice.AUTO:
-            await _refuse_unread_kubelets(client, settings, error)
+        if kubelets_allowed and settings.usage_source is UsageSourceChoice.AUTO:
+            await _require_kubelet_access(client, settings, error)
             return None
         raise
     except BadInputError:
@@ -94,26 +96,23 @@ async def _found(
         raise
 
 
-async def _refuse_unread_kubelets(client: KubernetesClient, settings: "Settings", error: PrometheusNotFound) -> None:
+async def _require_kubelet_access(client: KubernetesClient, settings: "Settings", error: PrometheusNotFound) -> None:
     from cruise.adapters.kube.access import check_access
     from cruise.app.usage_source import get_required_kubelet_access
 
     need = get_required_kubelet_access(settings)
     if not all(await check_access(client, [need])):
-        raise BadInputError(
-            f"{error}; the kubelets would do for a glimpse, but this account may not `{need}`"
-        ) from error
-    print_error(f"{error}; until then the kubelets give a glimpse")
+        raise BadInputError(f"{error}; the kubelets give a short sample, but this account may not `{need}`") from error
+    print_error(f"{error}; until then the kubelets give a short sample")
 
 
 async def find_prometheus_settings(
     client: KubernetesClient, settings: "Settings", prometheus_url: str | None = None
 ) -> "PrometheusSettings":
-    """Return how Prometheus is queried: at the address that is set, else found by the labels of its Service.
+    """Return the connection to Prometheus: the configured address, or a Service found by its labels.
 
-    It is looked for in the namespaces that the settings name, and in cruise's own.
-
-    Raises BadInputError where there is none, besides the client's errors.
+    The namespaces of the settings and cruise's own are searched. BadInputError if there is none, and the client's
+    errors.
     """
     if prometheus_url is not None or settings.prometheus_url is not None:
         return settings.to_prometheus_settings(prometheus_url)
@@ -124,50 +123,56 @@ async def find_prometheus_settings(
         )
     except RefusedError as error:
         raise PrometheusNotFound(
-            f"Services may not be listed, so Prometheus cannot be found: {hint} ({error})"
+            f"no right to list Services, so Prometheus cannot be found: {hint} ({error})"
         ) from error
     if finding.endpoint is None and finding.in_other_namespaces:
         one = finding.in_other_namespaces[0]
         raise BadInputError(
-            f"Service {one} is labelled as Prometheus, but anybody there could have done that: {hint}, "
+            f"Service {one} is labelled as Prometheus, but its namespace is not trusted: {hint}, "
             f"or add {one.partition('/')[0]} to prometheus_namespaces"
         )
     if finding.endpoint is None:
-        raise PrometheusNotFound(f"no Service of the cluster is labelled as Prometheus or its like: {hint}")
+        raise PrometheusNotFound(f"no Service of the cluster is labelled as Prometheus or a compatible server: {hint}")
     return build_prometheus_settings(finding.endpoint, settings, proxied=not client.in_cluster)
 
 
-def build_prometheus_settings(place: PrometheusEndpoint, settings: "Settings", proxied: bool) -> "PrometheusSettings":
-    """Return how a server is queried that was found, `proxied` by the API server or at its own address."""
-    # Credentials are for the address that they were set with. The API server takes its own, and hands on none.
-    known = replace(
-        settings.to_prometheus_settings(place.url), headers=place.headers, token_file=None, user=None, password=None
+def build_prometheus_settings(
+    endpoint: PrometheusEndpoint, settings: "Settings", proxied: bool
+) -> "PrometheusSettings":
+    """Return the connection to a server that was found, through the API server if `proxied`, or at its own address."""
+    # Credentials are only for the configured address. The API server needs its own, and forwards none.
+    direct = replace(
+        settings.to_prometheus_settings(endpoint.url),
+        headers=endpoint.headers,
+        token_file=None,
+        user=None,
+        password=None,
     )
     if not proxied:
-        return known
+        return direct
     return replace(
-        known,
-        ca_file=Path(place.ca_file) if place.ca_file is not None else None,
-        insecure_tls=place.insecure_tls,
-        client_certificate=place.client_certificate,
+        direct,
+        ca_file=Path(endpoint.ca_file) if endpoint.ca_file is not None else None,
+        insecure_tls=endpoint.insecure_tls,
+        client_certificate=endpoint.client_certificate,
         uses_get=True,
     )
 
 
 async def read_snapshot_from_cluster(client: KubernetesClient) -> ClusterSnapshot:
-    """Read the whole cluster through a client, and say on standard error what cannot be read."""
-    with redirect_logs(), _counting() as show:
-        seen = await read_cluster_once(client, show)
-    if seen.unreadable:
-        first, count = seen.unreadable[0], len(seen.unreadable)
+    """Read the whole cluster, and print on standard error which objects are unreadable."""
+    with redirect_logs(), _show_counts() as show:
+        result = await read_cluster_once(client, show)
+    if result.unreadable:
+        first, count = result.unreadable[0], len(result.unreadable)
         more = f", and {count - 1:,} more" if count > 1 else ""
-        print_error(f"left aside, as it cannot be read: {first.problem}{more}")
-    return seen.snapshot
+        print_error(f"skipped an unreadable object: {first.problem}{more}")
+    return result.snapshot
 
 
 @contextmanager
-def _counting() -> Iterator[Callable[[str, int], None]]:
-    """Show on a terminal how much was read."""
+def _show_counts() -> Iterator[Callable[[str, int], None]]:
+    """Show the number of objects read."""
     counts: dict[str, int] = {}
     with show_spinner("reading the cluster") as update:
 

@@ -1,4 +1,4 @@
-"""Cluster and usage for a report: from files, from the live cluster and its Prometheus, or from some of each."""
+"""Cluster and usage for a report, from files or from the live cluster and its Prometheus."""
 
 import math
 import os
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cruise.adapters import files
 from cruise.cli.options import create_optional_option
-from cruise.cli.terminal import add_remark, show_spinner
+from cruise.cli.terminal import add_note, show_spinner
 from cruise.decisions.oom import add_kills_in_pod_status
 from cruise.domain.backtest import CORE_HOUR, GIBIBYTE_HOUR
 from cruise.domain.cluster import ClusterSnapshot
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class HistoryLength(StrEnum):
-    """How much of the past is read from Prometheus."""
+    """How much history is read from Prometheus."""
 
     HOUR = "1h"
     DAY = "1d"
@@ -43,11 +43,11 @@ PrometheusUrlOption = Annotated[
 ]
 DayOption = Annotated[
     HistoryLength | None,
-    create_optional_option("--history", None, "How much of the past to read from it; 1d by default."),
+    create_optional_option("--history", None, "How much history to read from it; 1d by default."),
 ]
 WeekOption = Annotated[
     HistoryLength | None,
-    create_optional_option("--history", None, "How much of the past to read from it; 7d by default."),
+    create_optional_option("--history", None, "How much history to read from it; 7d by default."),
 ]
 CorePriceOption = Annotated[
     float | None,
@@ -61,7 +61,7 @@ GibPriceOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class ReportSources:
-    """What the options of a command name; None where one is not given. `usual_history` is then read."""
+    """The sources that options name; None if not given."""
 
     snapshot: str | None
     usage: str | None
@@ -72,7 +72,7 @@ class ReportSources:
 
 
 class ReportInputs(NamedTuple):
-    """What was read: cluster, statistics, the time that they are judged at, and where they come from in words."""
+    """Cluster, statistics, the time of evaluation, and the source of the statistics in words."""
 
     cluster: "ClusterSnapshot"
     statistics: "StatisticsTable"
@@ -81,21 +81,19 @@ class ReportInputs(NamedTuple):
 
 
 def read_sources(sources: ReportSources, settings: "Settings") -> ReportInputs:
-    """Read cluster and usage. Raises BadInputError, also for options that contradict each other."""
+    """Read cluster and usage; BadInputError, also for contradictory options."""
     if sources.usage is not None and sources.prometheus_url is not None:
         raise BadInputError("--usage and --prometheus-url are both given; choose one source")
     if sources.usage is not None and sources.history is not None:
-        raise BadInputError(
-            "--history is how much to read from Prometheus, and --usage is a file; leave out one of them"
-        )
+        raise BadInputError("--history is for Prometheus, and --usage is a file; remove one of them")
     if sources.now is not None and sources.snapshot is None:
-        raise BadInputError("--now needs --snapshot: a cluster that is read now is judged now")
-    cluster, prometheus = _cluster(sources, settings)
-    return ReportInputs(cluster, *_statistics(cluster, prometheus, sources, settings))
+        raise BadInputError("--now needs --snapshot: a live cluster is evaluated now")
+    cluster, prometheus = _read_cluster(sources, settings)
+    return ReportInputs(cluster, *_read_statistics(cluster, prometheus, sources, settings))
 
 
 def get_prices(cpu_core_hour: float | None, gib_hour: float | None) -> "ResourcePrices":
-    """Return the prices that the options state, or the usual ones. Raises BadInputError."""
+    """Return the prices of the options, or the defaults; BadInputError."""
     from cruise.decisions.scan.waste import ResourcePrices
 
     cpu_core_hour = CORE_HOUR if cpu_core_hour is None else cpu_core_hour
@@ -105,8 +103,8 @@ def get_prices(cpu_core_hour: float | None, gib_hour: float | None) -> "Resource
     return ResourcePrices(cpu_core_hour, gib_hour)
 
 
-def _cluster(sources: ReportSources, settings: "Settings") -> "tuple[ClusterSnapshot, PrometheusSettings | None]":
-    """Return the cluster, and how its Prometheus is queried where the usage comes from there."""
+def _read_cluster(sources: ReportSources, settings: "Settings") -> "tuple[ClusterSnapshot, PrometheusSettings | None]":
+    """Return the cluster, and the connection to Prometheus if usage is read from it."""
     usage, prometheus_url = sources.usage, sources.prometheus_url
     if sources.snapshot is None:
         from cruise.cli.inputs.live_cluster import PrometheusRequirement, read_cluster
@@ -117,29 +115,25 @@ def _cluster(sources: ReportSources, settings: "Settings") -> "tuple[ClusterSnap
             prometheus_url,
         )
         return live.snapshot, live.prometheus
-    pass
-
     cluster = load_snapshot_with_autoscaler(sources.snapshot, settings.node_autoscaler)
     if usage is not None:
         return cluster, None
     if prometheus_url is None and settings.prometheus_url is None:
-        raise BadInputError("no usage: give --usage FILE, or --prometheus-url URL to read it from a Prometheus server")
+        raise BadInputError("no usage: add --usage FILE, or --prometheus-url URL to read it from a Prometheus server")
     return cluster, settings.to_prometheus_settings(prometheus_url)
 
 
-def _statistics(
+def _read_statistics(
     snapshot: "ClusterSnapshot", prometheus: "PrometheusSettings | None", sources: ReportSources, settings: "Settings"
 ) -> "tuple[StatisticsTable, datetime, str]":
-    """Return the statistics, the time they are judged at, and where they come from in words."""
+    """Return the statistics, the time of evaluation, and the source in words."""
     usage = sources.usage
     if usage is not None:
-        pass
-
         statistics, at = load_usage_of_snapshot(usage, snapshot, sources.now, settings.to_policy())
         return statistics, at, f"the statistics in {usage if usage != '-' else 'standard input'}"
     if prometheus is None:
         if sources.history is not None:
-            raise BadInputError("--history is how much to read from Prometheus, and the cluster has none; leave it out")
+            raise BadInputError("--history is for Prometheus, and the cluster has none; remove it")
         from cruise.cli.inputs.usage import read_kubelet_usage
 
         return read_kubelet_usage(snapshot, settings)
@@ -150,13 +144,13 @@ def _statistics(
     )
 
 
-# The files that commands read.
+# Files.
 
 _LARGE_FILE_BYTES = 32 << 20
 
 
 def is_large_file(path: str) -> bool:
-    """Tell whether reading a file takes long enough to say so."""
+    """Return whether reading a file takes long enough to show progress."""
     try:
         return os.path.getsize(path) >= _LARGE_FILE_BYTES
     except OSError:
@@ -164,26 +158,26 @@ def is_large_file(path: str) -> bool:
 
 
 def load_snapshot_with_autoscaler(
-    path: str, node_autoscaling: NodeAutoscalerSetting = NodeAutoscalerSetting.DETECT
+    path: str, node_autoscaler: NodeAutoscalerSetting = NodeAutoscalerSetting.DETECT
 ) -> ClusterSnapshot:
-    """Read a snapshot file, and settle what adds and removes its nodes. Raises BadInputError.
+    """Read a snapshot file, and determine its node autoscaler; BadInputError.
 
-    Kinds of objects that it lacks are remarked.
+    A note names the kinds of objects that it lacks.
     """
     with show_spinner(f"reading {path}", is_large_file(path)):
         snapshot = files.load_snapshot(path)
     missing = describe_missing_kinds(snapshot, files.format_path(path))
     if missing:
-        add_remark(missing)
-    return replace(snapshot, node_autoscaler=node_autoscaling.resolve(snapshot.node_autoscaler))
+        add_note(missing)
+    return replace(snapshot, node_autoscaler=node_autoscaler.resolve(snapshot.node_autoscaler))
 
 
 def load_usage_of_snapshot(
     path: str, snapshot: ClusterSnapshot, now: datetime | None, policy: Policy
 ) -> tuple[StatisticsTable, datetime]:
-    """Read a usage file that belongs to a snapshot, and the time that it is judged at. Raises BadInputError.
+    """Read a usage file for a snapshot, and the time of evaluation; BadInputError.
 
-    The snapshot's out-of-memory kills count as well.
+    OOM kills in the snapshot's pod statuses also count.
     """
     with show_spinner(f"reading {path}", is_large_file(path)):
         statistics, at = files.load_usage(path, snapshot, now)

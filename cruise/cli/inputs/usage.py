@@ -1,4 +1,4 @@
-"""Statistics for one look at a cluster, read from a Prometheus server with a bar that shows how long it takes."""
+"""Usage statistics for one report, from Prometheus or from a short sample of the kubelets."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -36,44 +36,46 @@ if TYPE_CHECKING:
     from cruise.adapters.prometheus.settings import PrometheusSettings
 
 HOUR_SECONDS = 3600
-# A chunk that failed is read once more; what fails twice would make the report a half-truth.
+# A failed chunk is read again once; a second failure ends the command.
 _PASSES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedCluster:
-    """A cluster as it was recorded."""
+    """A recorded cluster as a source of snapshots."""
 
-    recorded: ClusterSnapshot
+    recording: ClusterSnapshot
 
     async def snapshot(self) -> ClusterSnapshot:
         """Return the recording."""
-        return self.recorded
+        return self.recording
 
 
 def read_prometheus_usage(
     snapshot: ClusterSnapshot, prometheus: "PrometheusSettings", history: str, now: datetime | None, policy: Policy
 ) -> tuple[StatisticsTable, datetime, str]:
-    """Read `history` of usage up to `now` (by default the clock); return statistics, time, and source in words.
+    """Read `history` of usage until `now` (default: the clock); return statistics, time and source in words.
 
-    Raises BadInputError for everything that keeps the server from answering in full.
+    BadInputError if the server does not answer completely.
     """
     at = now or get_current_time()
     try:
         with redirect_logs():
             table, cluster = asyncio.run(_read(snapshot, prometheus, parse_duration(history), at, policy))
     except (ThrottledError, UnavailableError) as error:
-        raise BadInputError(f"{error}; try again later, or give --usage") from error
+        raise BadInputError(f"{error}; try again later, or add --usage") from error
     if not cluster.distinguishes_clusters:
         print_error(f"{describe_cluster_series(cluster)}; {CLUSTER_FIX}")
     if not table.keys:
         raise BadInputError(
             f"Prometheus at {prometheus.url} has no usage of this cluster's containers in the last {history}: "
-            "see the label names and prometheus_matchers, and whether snapshot and server are of one cluster"
+            "check the label names and prometheus_matchers, and that snapshot and server belong to one cluster"
         )
-    of_cluster = f" with {cluster.matchers}" if cluster.matchers else ""
-    doubt = "" if cluster.distinguishes_clusters else ", which has series of other clusters that no label tells apart"
-    return table, at, f"{history} of usage from Prometheus at {prometheus.url}{of_cluster}{doubt}"
+    selection = f" with {cluster.matchers}" if cluster.matchers else ""
+    warning = (
+        "" if cluster.distinguishes_clusters else ", which also has other clusters' series without a distinct label"
+    )
+    return table, at, f"{history} of usage from Prometheus at {prometheus.url}{selection}{warning}"
 
 
 async def _read(
@@ -89,7 +91,7 @@ async def _read(
     source = PrometheusUsageSource(prometheus, now.timestamp)
     try:
         for partition in await source.partitions(snapshot):
-            # What was read before the start is nothing: so reading goes on from there, and not from a week ago.
+            # Reading starts here instead of a week ago.
             await store.record_usage(UsageUpdate(partition, PartitionProgress(start, start), _NO_PEAKS, None))
         with show_usage_progress() as show:
             for _ in range(_PASSES):
@@ -97,11 +99,11 @@ async def _read(
                 if not state.failures:
                     break
         if not state.failures:
-            lessons = build_oom_records(snapshot.oom_kills, table)
-            for lesson in lessons:
-                await store.record_oom(lesson)
-            # What a kill teaches depends on what was used; nothing is read again for it.
-            if lessons:
+            oom_records = build_oom_records(snapshot.oom_kills, table)
+            for record in oom_records:
+                await store.record_oom(record)
+            # The OOM memory depends on usage; this pass reads nothing again.
+            if oom_records:
                 table = await run_usage_pass(cluster, source, store, state, policy, now, reading)
             return table, source.cluster
     finally:
@@ -115,19 +117,19 @@ _NO_PEAKS = HourlyPeaks((), np.empty(0, np.int64), np.empty(0), np.empty(0))
 
 @contextmanager
 def show_usage_progress() -> Iterator[Callable[[UsageReadingProgress], None]]:
-    """Show on a terminal how far the reading of usage is."""
+    """Show the progress of reading usage on a terminal."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.completed:,.0f} of {task.total:,.0f} container-hours"),
         TimeRemainingColumn(),
     )
-    # How much there is to read is not known at first, and the columns have no words for that.
+    # Hidden until the total is known.
     with show_progress("reading usage", *columns, visible=False) as update:
         yield lambda read: update(completed=read.done_container_hours, total=read.total_container_hours, visible=True)
 
 
-# A glimpse of a cluster's usage, from its kubelets, for one report.
+# A short sample from the kubelets.
 
 if TYPE_CHECKING:
     from cruise.settings import Settings
@@ -136,13 +138,13 @@ _STEP_SECONDS = 60
 
 
 def read_kubelet_usage(snapshot: ClusterSnapshot, settings: "Settings") -> tuple[StatisticsTable, datetime, str]:
-    """Read every kubelet twice, a minute apart; return statistics, time, and source in words.
+    """Read every kubelet twice, a minute apart; return statistics, time and source in words.
 
-    Raises BadInputError where none can be read.
+    BadInputError if none can be read.
     """
     nodes = len(snapshot.nodes)
     try:
-        with redirect_logs(), show_spinner(f"reading {nodes:,} kubelets twice, a minute apart (a glimpse)"):
+        with redirect_logs(), show_spinner(f"reading {nodes:,} kubelets twice, a minute apart (short sample)"):
             table, at = asyncio.run(_read_from_kubelets(snapshot, settings))
     except (ThrottledError, UnavailableError) as error:
         fix = (
@@ -150,30 +152,28 @@ def read_kubelet_usage(snapshot: ClusterSnapshot, settings: "Settings") -> tuple
             if settings.kubelet_access is KubeletAccess.NODE_PROXY
             else "set kubelet_access=node-proxy outside of it, or "
         )
-        raise BadInputError(
-            f"{error}; nodes have to be reachable as from within the cluster: {fix}give --usage"
-        ) from error
+        raise BadInputError(f"{error}; nodes must be reachable as from within the cluster: {fix}add --usage") from error
     if not table.keys:
-        raise BadInputError("the kubelets tell of none of this cluster's containers; give --usage or --prometheus-url")
-    return table, at, "a glimpse: two readings of the kubelets, a minute apart, which show no peaks"
+        raise BadInputError("the kubelets report none of this cluster's containers; add --usage or --prometheus-url")
+    return table, at, "a short sample: two readings of the kubelets, a minute apart, without peaks"
 
 
 async def _read_from_kubelets(snapshot: ClusterSnapshot, settings: "Settings") -> tuple[StatisticsTable, datetime]:
     async with (
         connect_to_kubernetes(settings.to_kubernetes_settings()) as client,
-        aclosing(KubeletClient(settings.to_kubelet_settings(), client)) as asking,
+        aclosing(KubeletClient(settings.to_kubelet_settings(), client)) as kubelets,
     ):
-        source = KubeletUsageSource(settings.to_kubelet_settings(), asking.read_metrics)
+        source = KubeletUsageSource(settings.to_kubelet_settings(), kubelets.read_metrics)
         partitions = await source.partitions(snapshot)
-        # What is told at first was measured a little before.
-        begun = (int(get_current_seconds()) // _STEP_SECONDS - 2) * _STEP_SECONDS
+        # The first reading was measured a little earlier.
+        start = (int(get_current_seconds()) // _STEP_SECONDS - 2) * _STEP_SECONDS
         await read_kubelets_twice(source, get_current_seconds, READING_INTERVAL.total_seconds())
         at = int(get_current_seconds()) // _STEP_SECONDS * _STEP_SECONDS
-        blocks = [(await source.read(partition, begun, at, None))[0] for partition in partitions]
+        blocks = [(await source.read(partition, start, at, None))[0] for partition in partitions]
     if source.failures:
         first = next(iter(source.failures.values()))
-        print_error(f"left aside, {len(source.failures):,} of {len(snapshot.nodes):,} kubelets: {first}")
+        print_error(f"skipped {len(source.failures):,} of {len(snapshot.nodes):,} kubelets: {first}")
     table = estimate_from_short_sample(blocks, snapshot, at)
-    for lesson in build_oom_records(snapshot.oom_kills, table):
-        table = raise_oom_memory(table, lesson, shared=lesson.applies_to_workload)
+    for record in build_oom_records(snapshot.oom_kills, table):
+        table = raise_oom_memory(table, record, shared=record.applies_to_workload)
     return table, datetime.fromtimestamp(at, UTC)

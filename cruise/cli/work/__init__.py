@@ -1,1 +1,1 @@
-"""Work."""
+"""Long computations of commands: packing, replays and what-if runs."""

@@ -1,4 +1,4 @@
-"""The work of `cruise pack`: from files to a packing plan without objections."""
+"""Compute a packing plan in a solver process, and verify it."""
 
 import asyncio
 import math
@@ -44,7 +44,7 @@ _LARGE_CLUSTER_PODS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """How long to search (infinite for an amount of work instead), and with which seed."""
+    """How long to search (infinite with `work_units`), and the seed."""
 
     seconds: float
     work_units: float
@@ -53,7 +53,7 @@ class SearchSettings:
 
 @dataclass(frozen=True, slots=True)
 class PackingRequest:
-    """What a plan is asked for: of what, found how, and perhaps within eviction budgets."""
+    """What to plan, how long to search, and whether within eviction budgets."""
 
     inputs: PlanningInputs
     search: SearchSettings
@@ -61,83 +61,88 @@ class PackingRequest:
 
     @property
     def is_large(self) -> bool:
-        """Whether each step takes long enough to be shown."""
+        """Whether steps take long enough to show progress."""
         return len(self.inputs.snapshot.pods) >= _LARGE_CLUSTER_PODS
 
 
-def plan_in_new_process(wish: PackingRequest) -> tuple[PackingProposal, float]:
-    """Search in a process of its own, and show on a terminal how far it has got; return the seconds too.
-
-    Raises Unavailable.
-    """
-    scene = wish.inputs
-    if wish.within_budgets:
-        wish = replace(wish, inputs=replace(scene, allowance=get_full_eviction_allowance(scene)))
-    return asyncio.run(_in_a_process(wish))
+def plan_in_new_process(request: PackingRequest) -> tuple[PackingProposal, float]:
+    """Plan in a new solver process with progress on a terminal; return the seconds too. Unavailable."""
+    inputs = request.inputs
+    if request.within_budgets:
+        request = replace(request, inputs=replace(inputs, allowance=get_full_eviction_allowance(inputs)))
+    return asyncio.run(_plan_in_process(request))
 
 
-async def _in_a_process(wish: PackingRequest) -> tuple[PackingProposal, float]:
+async def _plan_in_process(request: PackingRequest) -> tuple[PackingProposal, float]:
     async with SolverProcess() as worker:
-        return await plan_with_process(worker, wish)
+        return await plan_with_process(worker, request)
 
 
-async def plan_with_process(worker: SolverProcess, wish: PackingRequest) -> tuple[PackingProposal, float]:
-    """Search in a process that is there: build, solve, propose, judge. Raises Unavailable."""
+async def plan_with_process(worker: SolverProcess, request: PackingRequest) -> tuple[PackingProposal, float]:
+    """Plan in an existing solver process: build, solve, order and verify. Unavailable."""
     change: NodeCountChange | None = None
-    later: RemainingRounds | None = None
-    scene = wish.inputs
+    remaining_rounds: RemainingRounds | None = None
+    inputs = request.inputs
 
-    async def search(turn: SearchRound) -> FoundPlan:
-        return await _found(wish, worker, turn)
+    async def search(search_round: SearchRound) -> FoundPlan:
+        return await _find_plan(request, worker, search_round)
 
-    async def again(there: PlanningInputs, seconds: float) -> PackingProposal | None:
-        after = replace(wish, inputs=there, search=replace(wish.search, seconds=seconds))
-        return (await _found(after, worker, SearchRound(there.snapshot))).plan
+    async def plan_again(later_inputs: PlanningInputs, seconds: float) -> PackingProposal | None:
+        later_request = replace(request, inputs=later_inputs, search=replace(request.search, seconds=seconds))
+        return (await _find_plan(later_request, worker, SearchRound(later_inputs.snapshot))).plan
 
-    if scene.fleet is None:
-        found = await search(SearchRound(scene.snapshot))
-        later = (
-            await plan_remaining_rounds(scene, found.plan, again, wish.search.seconds) if wish.within_budgets else None
+    if inputs.fleet is None:
+        found = await search(SearchRound(inputs.snapshot))
+        remaining_rounds = (
+            await plan_remaining_rounds(inputs, found.plan, plan_again, request.search.seconds)
+            if request.within_budgets
+            else None
         )
     else:
-        found, there = await find_fewest_nodes(search, scene.fleet)
-        if wish.is_large:
-            change = summarize_node_count_change(found.built, found.planned_packing, found.plan, there)
+        found, node_pricing = await find_fewest_nodes(search, inputs.fleet)
+        if request.is_large:
+            change = summarize_node_count_change(found.built, found.planned_packing, found.plan, node_pricing)
         else:
-            change = await build_node_count_change(search, found, there, wish.search.seconds)
-    with show_spinner("checking the plan", wish.is_large):
+            change = await build_node_count_change(search, found, node_pricing, request.search.seconds)
+    with show_spinner("checking the plan", request.is_large):
         plan = found.plan
         if PackingNote(PackingNoteCode.STILL_COMPILING) in plan.notes:
             plan = replace(plan, notes=(*plan.notes, PackingNote(PackingNoteCode.COMPILES_ONCE)))
-        plan = replace(plan, node_count_change=change, remaining_rounds=later)
-        return _judged(found.built, plan, scene.allowance), found.seconds
+        plan = replace(plan, node_count_change=change, remaining_rounds=remaining_rounds)
+        return _require_valid(found.built, plan, inputs.allowance), found.seconds
 
 
-async def _found(wish: PackingRequest, worker: SolverProcess, turn: SearchRound) -> FoundPlan:
-    """Plan in a share of what is left of the time."""
-    search = wish.search
-    until = (
-        search.seconds if turn.share == 1.0 else turn.used_seconds + (search.seconds - turn.used_seconds) * turn.share
+async def _find_plan(request: PackingRequest, worker: SolverProcess, search_round: SearchRound) -> FoundPlan:
+    """Plan within a share of the remaining time."""
+    search = request.search
+    deadline = (
+        search.seconds
+        if search_round.share == 1.0
+        else search_round.used_seconds + (search.seconds - search_round.used_seconds) * search_round.share
     )
 
     async def pack(problem: "PackingProblem", taken: float) -> tuple[Packing, float]:
-        left = until if until == math.inf else until - turn.used_seconds - taken
+        remaining = deadline if deadline == math.inf else deadline - search_round.used_seconds - taken
         with show_progress("starting the solver", *_COLUMNS) as show:
-            packing, seconds = await _packed(worker, problem, replace(search, seconds=left), show)
-        if turn.bound is not None:
-            packing = build_packing(problem, packing.pod_node, turn.bound, packing.notes)
+            packing, seconds = await _pack_with_progress(worker, problem, replace(search, seconds=remaining), show)
+        if search_round.bound is not None:
+            packing = build_packing(problem, packing.pod_node, search_round.bound, packing.notes)
         return packing, seconds
 
-    scene = replace(wish.inputs, snapshot=turn.snapshot, keep_domains=turn.in_zones)
-    came = await plan_packing(scene, pack, partial(show_spinner, worth_telling=wish.is_large))
-    plan = _in_order(came.built, came.packing, came.plan) if isinstance(came.plan, NoMoveOrder) else came.plan
-    return PlanningResult(came.built, came.packing, plan, turn.used_seconds + came.seconds)
+    inputs = replace(request.inputs, snapshot=search_round.snapshot, keep_domains=search_round.in_zones)
+    result = await plan_packing(inputs, pack, partial(show_spinner, visible=request.is_large))
+    plan = (
+        _build_fallback_plan(result.built, result.packing, result.plan)
+        if isinstance(result.plan, NoMoveOrder)
+        else result.plan
+    )
+    return PlanningResult(result.built, result.packing, plan, search_round.used_seconds + result.seconds)
 
 
-async def _packed(
+async def _pack_with_progress(
     worker: SolverProcess, problem: "PackingProblem", search: SearchSettings, show: "Callable[..., None]"
 ) -> tuple[Packing, float]:
-    """Pack, and show how far that is; return the seconds too."""
+    """Pack with progress on a terminal; return the seconds too."""
     last, best = 0.0, ""
 
     def on_progress(better: Packing, seconds: float) -> None:
@@ -146,25 +151,25 @@ async def _packed(
         update()
 
     def update() -> None:
-        show(description="; ".join(filter(None, (best, _preparation(worker)))))
+        show(description="; ".join(filter(None, (best, _describe_preparation(worker)))))
 
     async def count_kernels() -> None:
         while not worker.is_warm:
             await asyncio.sleep(1.0)
             update()
 
-    counting = asyncio.ensure_future(count_kernels())
+    counter = asyncio.ensure_future(count_kernels())
     try:
         packing = await worker.pack(
             problem, search.seconds, on_progress, work_units=search.work_units, seed=search.seed
         )
     finally:
-        counting.cancel()
+        counter.cancel()
     return packing, last
 
 
-def _preparation(worker: SolverProcess) -> str:
-    """Return what the solver still waits for, empty where it solves."""
+def _describe_preparation(worker: SolverProcess) -> str:
+    """Return what the solver waits for, or an empty text."""
     if worker.is_warm:
         return ""
     if worker.compiling and (cache := choose_cache_directory(os.environ)) is not None:
@@ -173,21 +178,21 @@ def _preparation(worker: SolverProcess) -> str:
     return "loading the solver"
 
 
-def _in_order(built: BuiltProblem, packing: Packing, refused: NoMoveOrder) -> PackingProposal:
-    """Return the plan of the quick method, or one that changes nothing, where a packing has no order."""
-    why = describe_condition(refused.reason)
-    note = PackingNote(PackingNoteCode.PLAN_DROPPED, why)
+def _build_fallback_plan(built: BuiltProblem, packing: Packing, no_order: NoMoveOrder) -> PackingProposal:
+    """Return the plan of the quick method, or one without changes, if a packing has no move order."""
+    reason = describe_condition(no_order.reason)
+    note = PackingNote(PackingNoteCode.PLAN_DROPPED, reason)
     problem = built.problem
     for pod_node in (pack_quickly(problem).pod_node, problem.pod_node):
         plan = build_proposal(built, build_alternative_packing(problem, packing, pod_node, (*packing.notes, note)))
         if not isinstance(plan, NoMoveOrder):
             return plan
-    raise UnavailableError(f"no plan can be carried out: {why}")
+    raise UnavailableError(f"no plan can be carried out: {reason}")
 
 
-def _judged(built: BuiltProblem, proposal: PackingProposal, allowance: EvictionAllowance) -> PackingProposal:
+def _require_valid(built: BuiltProblem, proposal: PackingProposal, allowance: EvictionAllowance) -> PackingProposal:
     objections = find_objections(proposal, built, allowance)
     if objections:
         more = f" (and {len(objections) - 1:,} more)" if len(objections) > 1 else ""
-        raise UnavailableError(f"the plan that was found is not sound, so it is not shown: {objections[0]}{more}")
+        raise UnavailableError(f"the plan is invalid and not shown: {objections[0]}{more}")
     return proposal

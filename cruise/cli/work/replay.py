@@ -1,4 +1,4 @@
-"""The work of `cruise backtest`: read, replay, and show how far it is."""
+"""Replay recordings for `cruise backtest`: in this process, in several, or on a Dask cluster."""
 
 import logging
 import multiprocessing
@@ -33,7 +33,7 @@ from cruise.cli.terminal import disable_logs, print_error, redirect_logs, show_p
 from cruise.domain.backtest import BacktestResult
 from cruise.errors import BadInputError, UnavailableError
 
-# A Dask cluster as the workers of `cruise backtest`: the task of a lost worker runs again on another.
+# Dask: the task of a lost worker runs again on another one.
 
 _CONNECT_SECONDS = 15
 _SCHEMES = ("tcp", "tls", "ws", "wss")
@@ -43,16 +43,16 @@ _SCHEMES = ("tcp", "tls", "ws", "wss")
 def open_dask_cluster(address: str) -> Iterator[Executor]:
     """Yield an executor of the cluster at an address such as tcp://scheduler:8786.
 
-    Raises BadInputError without the library, and where a worker has another version of cruise; Unavailable where nothing
-    answers, and where the cluster gives a task up.
+    BadInputError without the library, or if a worker has another version of cruise; Unavailable if no scheduler
+    answers, or if the cluster gives up a task.
     """
     _check_address(address)
     try:
         from distributed import Client
         from distributed.scheduler import KilledWorker
     except ImportError as error:
-        raise BadInputError(f'--scheduler needs the library of Dask ({error}): pip install "cruise[dask]"') from error
-    _quieten("distributed")
+        raise BadInputError(f'--scheduler needs Dask ({error}): pip install "cruise[dask]"') from error
+    _disable_library_logs("distributed")
     try:
         client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
@@ -66,9 +66,9 @@ def open_dask_cluster(address: str) -> Iterator[Executor]:
         try:
             yield client.get_executor(pure=False)
         except KilledWorker as error:
-            raise UnavailableError(f"--scheduler: one replay ended several workers and is given up: {error}") from error
+            raise UnavailableError(f"--scheduler: one replay crashed several workers: {error}") from error
         except CancelledError as error:
-            raise UnavailableError(f"--scheduler: the Dask scheduler at {address} has gone away") from error
+            raise UnavailableError(f"--scheduler: the connection to the Dask scheduler at {address} is lost") from error
 
 
 def prepare_worker() -> str:
@@ -85,15 +85,15 @@ def _check_address(address: str) -> None:
         known = None
     if not known:
         raise BadInputError(
-            f'--scheduler: "{address}" is no address of a Dask scheduler; write e.g. tcp://scheduler:8786'
+            f'--scheduler: "{address}" is not an address of a Dask scheduler; write e.g. tcp://scheduler:8786'
         )
 
 
-def _quieten(library: str) -> None:
-    """Keep what a library logs off standard error: what goes wrong is said once, here."""
+def _disable_library_logs(library: str) -> None:
+    """Disable a library's logs; errors are reported here."""
     for name in (library, *logging.root.manager.loggerDict):
         if name == library or name.startswith(f"{library}."):
-            # Each has a level of its own.
+            # Each logger has its own level.
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
@@ -105,29 +105,28 @@ def _check_workers(address: str, versions: Mapping[str, str]) -> None:
     for worker, version in versions.items():
         if version != __version__:
             raise BadInputError(
-                f"--scheduler: worker {worker} has cruise {version}, and this is {__version__}: use one"
+                f"--scheduler: worker {worker} has cruise {version}, this is {__version__}: use one version"
             )
 
 
-# The workers of `cruise backtest`: this process, or several of this machine.
+# Processes of this machine.
 
 
 @contextmanager
 def open_process_pool(jobs: int, tasks: int) -> Iterator[tuple[Executor, Sequence[float]]]:
-    """Yield an executor of some processes, and the shares done of as many tasks; the processes end with the context.
+    """Yield an executor of processes, and the progress of the tasks; the processes end with the context.
 
-    Raises Unavailable where one of them dies.
+    Unavailable if one of them dies.
     """
-    # Not forked: threads of this process may hold locks.
+    # Not fork: threads of this process may hold locks.
     context = multiprocessing.get_context("spawn")
     shares = RawArray("d", tasks)
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(shares,))
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_initialize_worker, initargs=(shares,))
     try:
         yield pool, shares
     except BrokenProcessPool as error:
         raise UnavailableError(
-            "a worker process died, most likely for lack of memory, and its replay with it; "
-            "fewer --jobs take less memory"
+            "a worker process died, most likely because of lack of memory; fewer --jobs need less memory"
         ) from error
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -135,15 +134,15 @@ def open_process_pool(jobs: int, tasks: int) -> Iterator[tuple[Executor, Sequenc
             process.terminate()
 
 
-def _begin(shares: ProgressShares) -> None:
-    """Prepare a worker: it ends without a word when it is interrupted, and when the process that began it is gone."""
+def _initialize_worker(shares: ProgressShares) -> None:
+    """Initialize a worker; it exits when it is interrupted, and when its parent exits."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     disable_logs()
     set_progress_shares(shares)
 
 
-def _end_with_parent() -> None:
+def _exit_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
@@ -152,7 +151,7 @@ def _end_with_parent() -> None:
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """What to replay, and how; time lines are for pictures alone, cells for differences."""
+    """What to replay; time lines are for charts, hourly counts for comparisons."""
 
     sources: Sequence[RecordingSource]
     entries: Sequence[ReplayEntry]
@@ -161,51 +160,51 @@ class ReplayRequest:
     with_hourly_counts: bool = False
 
 
-def replay_locally(wanted: ReplayRequest, jobs: int) -> list[BacktestResult]:
-    """Read all recordings, so that a bad one is refused before an hour of replays, and replay them.
+def replay_locally(request: ReplayRequest, jobs: int) -> list[BacktestResult]:
+    """Read all recordings first, so that an invalid one is found early, and replay them.
 
-    They are kept in files meanwhile, whose memory all processes share. Raises BadInputError, Unavailable.
+    They are kept in files, whose memory all processes share. BadInputError, Unavailable.
     """
     with TemporaryDirectory(prefix="cruise-backtest-") as directory, redirect_logs():
         if jobs == 1:
-            board = TaskProgress()
-            return _replay(wanted, InProcessExecutor(board), board, Path(directory))
-        tasks = len(wanted.sources) * (1 + 2 * len(wanted.entries))
+            progress = TaskProgress()
+            return _replay(request, InProcessExecutor(progress), progress, Path(directory))
+        tasks = len(request.sources) * (1 + 2 * len(request.entries))
         with open_process_pool(min(jobs, tasks), tasks) as (executor, shares):
-            return _replay(wanted, executor, TaskProgress(polled_progress=shares), Path(directory))
+            return _replay(request, executor, TaskProgress(polled_progress=shares), Path(directory))
 
 
-def replay_on_dask(wanted: ReplayRequest, address: str) -> list[BacktestResult]:
-    """Do the same on a Dask cluster, whose workers read the recordings themselves. Raises BadInputError, Unavailable."""
+def replay_on_dask(request: ReplayRequest, address: str) -> list[BacktestResult]:
+    """Replay on a Dask cluster, whose workers read the recordings. BadInputError, Unavailable."""
     with redirect_logs(), open_dask_cluster(address) as executor:
-        return _replay(wanted, executor, TaskProgress(), None)
+        return _replay(request, executor, TaskProgress(), None)
 
 
 def _replay(
-    wanted: ReplayRequest, executor: Executor, board: TaskProgress, kept_in: Path | None
+    request: ReplayRequest, executor: Executor, progress: TaskProgress, directory: Path | None
 ) -> list[BacktestResult]:
-    with show_replay_progress(len(wanted.sources), "recordings") as show:
-        board.start(show)
-        surveys = read_all_recordings(executor, wanted.sources, wanted.entries[0].options, kept_in, board)
-    for found in surveys:
+    with show_replay_progress(len(request.sources), "recordings") as show:
+        progress.start(show)
+        recordings = read_all_recordings(executor, request.sources, request.entries[0].options, directory, progress)
+    for found in recordings:
         for note in found.notes:
             print_error(note)
-    with show_replay_progress(compute_work(surveys, wanted.entries), "replays") as show:
-        board.start(show)
+    with show_replay_progress(compute_work(recordings, request.entries), "replays") as show:
+        progress.start(show)
         return replay_all(
             executor,
-            surveys,
-            wanted.entries,
-            board,
-            watched_node=wanted.watched_node,
-            with_time_lines=wanted.with_time_lines,
-            with_hourly_counts=wanted.with_hourly_counts,
+            recordings,
+            request.entries,
+            progress,
+            watched_node=request.watched_node,
+            with_time_lines=request.with_time_lines,
+            with_hourly_counts=request.with_hourly_counts,
         )
 
 
 @contextmanager
 def show_replay_progress(total: float, what: str) -> Iterator[ShowProgress]:
-    """Show on a terminal how far something is and how long it will take."""
+    """Show progress and remaining time on a terminal."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),

@@ -1,4 +1,4 @@
-"""The process of a rehearsal: two replays of the cluster's own history, told to the process that started it."""
+"""The process of a what-if run: two replays of the cluster's history, reported to its parent."""
 
 import json
 import os
@@ -27,38 +27,38 @@ from cruise.backtest.tasks import LoadedRecordingSource
 from cruise.domain.users import WhatIfComparison
 from cruise.errors import CruiseError
 
-_TODAY, _PROPOSED = "today", "proposed"
-# Rather this process than the controller, where memory runs out.
+_CURRENT, _PROPOSED = "current", "proposed"
+# The kernel kills this process before the controller.
 _OOM_SCORE = 900
 _NICENESS = 5
 
 
 def run_what_if_process() -> None:
-    """Take an order from standard input, write how far it is and what came of it to standard output, line by line."""
+    """Read an order from standard input, and write progress and result to standard output, one JSON document a line."""
     out = os.fdopen(os.dup(1), "w")
-    # What a library prints must not be taken for an answer.
+    # Output of libraries must not mix with results.
     os.dup2(2, 1)
     order = pickle.load(sys.stdin.buffer)
-    _give_way(order.memory_bytes)
+    _limit_process(order.memory_bytes)
     try:
-        _tell(
+        _write_line(
             out,
             {
                 "comparison": asdict(
-                    compare_policies(order, lambda what, done: _tell(out, {"what": what, "done": done}))
+                    compare_policies(order, lambda what, done: _write_line(out, {"what": what, "done": done}))
                 )
             },
         )
     except CruiseError as error:
-        _tell(out, {"error": str(error)})
+        _write_line(out, {"error": str(error)})
     except Exception as error:
-        # Want of memory shows in many ways; to say so takes some.
+        # Lack of memory has many symptoms; reporting needs some memory.
         resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        _tell(out, {"error": f"{error!r}, with at most {order.memory_bytes >> 20} MiB of memory"})
+        _write_line(out, {"error": f"{error!r}, with at most {order.memory_bytes >> 20} MiB of memory"})
 
 
 def compare_policies(order: WhatIfOrder, show: Callable[[str, float], None]) -> WhatIfComparison:
-    """Read the history once, and replay it under both. Raises BadInputError, Unavailable."""
+    """Read the history once, and replay it under both policies. BadInputError, Unavailable."""
     options = ReplayOptions(
         node=order.node,
         pass_seconds=order.pass_seconds,
@@ -67,7 +67,7 @@ def compare_policies(order: WhatIfOrder, show: Callable[[str, float], None]) -> 
         stored=order.current_overrides,
     )
     entries = [
-        ReplayEntry(_TODAY, "cruise", options),
+        ReplayEntry(_CURRENT, "cruise", options),
         ReplayEntry(
             _PROPOSED, "cruise", replace(options, policy=order.proposed_policy, stored=order.proposed_overrides)
         ),
@@ -82,28 +82,30 @@ def compare_policies(order: WhatIfOrder, show: Callable[[str, float], None]) -> 
         notes.append,
         order.pass_seconds,
     )
-    board = TaskProgress()
-    found = read_all_recordings(InProcessExecutor(board), [LoadedRecordingSource(recording)], options, None, board)
-    work = compute_work(found, entries)
-    board.start(lambda what, done: show("replaying it", 0.5 + done / work / 2))
-    [result] = replay_all(
-        InProcessExecutor(board), found, entries, board, with_time_lines=False, with_hourly_counts=True
+    progress = TaskProgress()
+    found = read_all_recordings(
+        InProcessExecutor(progress), [LoadedRecordingSource(recording)], options, None, progress
     )
-    difference = compare_configurations(result, _PROPOSED, _TODAY, {}, options.seed)
+    work = compute_work(found, entries)
+    progress.start(lambda what, done: show("replaying it", 0.5 + done / work / 2))
+    [result] = replay_all(
+        InProcessExecutor(progress), found, entries, progress, with_time_lines=False, with_hourly_counts=True
+    )
+    difference = compare_configurations(result, _PROPOSED, _CURRENT, {}, options.seed)
     return WhatIfComparison(result.days, result.containers, difference.metrics, tuple(notes))
 
 
-def _give_way(memory_bytes: int) -> None:
-    # Ctrl-C is for the process that started this one.
+def _limit_process(memory_bytes: int) -> None:
+    # The parent handles Ctrl-C.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICENESS)
     Path("/proc/self/oom_score_adj").write_text(f"{_OOM_SCORE}\n")
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, resource.RLIM_INFINITY))
 
 
-def _tell(out: TextIO, line: object) -> None:
+def _write_line(out: TextIO, line: object) -> None:
     try:
         print(json.dumps(line), file=out, flush=True)
     except BrokenPipeError:
-        # Nobody waits for the answer any more.
+        # The parent has closed the pipe.
         os._exit(1)

@@ -230,7 +230,7 @@ def test_another_node_can_be_watched(capsys, trace):
     watch = ["--watch-node", "node-777", "--format", "html"]
     assert main(["backtest", "--trace", trace, "--policy", "as-requested", *watch]) == 2
     out, err = capsys.readouterr()
-    assert err == "cruise: --watch-node: nothing ever ran on a node node-777\n"
+    assert err == "cruise: --watch-node: no pod ran on node node-777\n"
     assert "Nothing ever ran on a node node-777" in out
 
 
@@ -254,9 +254,9 @@ def test_another_node_can_be_watched(capsys, trace):
         (["--policy", "vpa", "oracle", "--rules", "seeds"], "--rules is for policies of cruise"),
         (["--watch-node", "node-002"], "--watch-node is for the page"),
         (["--watch-node", "node-002", "--format", "json"], "--watch-node is for the page"),
-        (["--risk", "0"], "--risk: 0 is no share between 0 and 1"),
-        (["--risk", "1"], "--risk: 1 is no share between 0 and 1"),
-        (["--risk", "nan"], "--risk: nan is no share between 0 and 1"),
+        (["--risk", "0"], "--risk: 0 is not between 0 and 1"),
+        (["--risk", "1"], "--risk: 1 is not between 0 and 1"),
+        (["--risk", "nan"], "--risk: nan is not between 0 and 1"),
         (["--risk", "low"], "invalid value for '--risk'"),
         (["--seed", "-1"], "invalid value for '--seed'"),
         (["--arrivals", "late"], "'late' is not one of"),
@@ -285,7 +285,7 @@ def test_wrong_options_are_one_line_and_exit_2(capsys, trace, options, expected)
 
 
 def test_a_source_is_needed(capsys):
-    assert refusal(capsys, "backtest").startswith("nothing to replay: give --trace DIR…, or --prometheus-url URL")
+    assert refusal(capsys, "backtest").startswith("nothing to replay: add --trace DIR…, or --prometheus-url URL")
     assert "option '--trace' requires an argument" in refusal(capsys, "backtest", "--trace")
     assert "unexpected extra argument" in refusal(capsys, "backtest", "traces/a")
 

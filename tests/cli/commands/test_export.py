@@ -254,7 +254,7 @@ def test_a_kustomization_of_one_namespace_fits_into_one_file(capsys, files):
     assert yaml.safe_load(patch["patch"])["metadata"]["name"] == "web"
     said = refusal(capsys, *files, "-f", "kustomize")
     assert said == (
-        "a kustomization is for one namespace, and 2 have changes: give --namespace, e.g. data, or --output DIR"
+        "a kustomization is for one namespace, and 2 have changes: add --namespace, e.g. data, or --output DIR"
     )
 
 
@@ -271,12 +271,12 @@ def test_the_table_fits_its_terminal(capsys, files, monkeypatch, columns):
     [
         (["web"], '"web" is not NAMESPACE/NAME; write e.g. shop/web'),
         (["shop/wep"], "there is no workload shop/wep with pods; did you mean web or kept?"),
-        (["-n", "shp"], "there is no pod in namespace shp; did you mean shop?"),
+        (["-n", "shp"], "there are no pods in namespace shp; did you mean shop?"),
         (
             ["-f", "table", "-o", "x"],
-            "--format table is not for files: leave out --output, or redirect standard output",
+            "--format table is not for files: remove --output, or redirect standard output",
         ),
-        (["-o", "/dev/null/x"], "--output: /dev/null/x/data cannot be made: Not a directory"),
+        (["-o", "/dev/null/x"], "--output: /dev/null/x/data cannot be created: Not a directory"),
         (["--price-cpu-core-hour", "inf"], "a price is a number, such as 0.0145"),
     ],
 )

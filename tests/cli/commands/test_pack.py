@@ -243,8 +243,8 @@ def test_rightsized_shrinks_before_anybody_moves(packed, tmp_path):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--time-limit", "-1"], "--time-limit: -1 is no number of seconds"),
-        (["--time-limit", "nan"], "--time-limit: nan is no number of seconds"),
+        (["--time-limit", "-1"], "--time-limit: -1 is not a number of seconds"),
+        (["--time-limit", "nan"], "--time-limit: nan is not a number of seconds"),
         (["--time-limit", "9", "--work", "1e9"], "--time-limit and --work both end the search; write one of them"),
         (["--time-limit", "soon"], "invalid value for '--time-limit'"),
         (["--sizes", "peak"], "'peak' is not one of"),

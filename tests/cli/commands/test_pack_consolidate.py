@@ -160,8 +160,8 @@ def test_the_table_says_what_is_proved_and_in_which_order_nodes_empty(tmp_path, 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--max-evictions", "3"), "--max-evictions is for --consolidate; add that"),
-        (("--node-types", "x.json"), "--node-types is for --consolidate; add that"),
+        (("--max-evictions", "3"), "--max-evictions needs --consolidate"),
+        (("--node-types", "x.json"), "--node-types needs --consolidate"),
     ],
 )
 def test_options_of_consolidation_need_it(tmp_path, capsys, options, said):

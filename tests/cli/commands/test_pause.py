@@ -94,11 +94,11 @@ def refused(capsys, *arguments: str, code: int = 2) -> str:
 def test_the_flag_is_set_in_the_store_and_said_to_be_this_machine_s(capsys, stored):
     assert main(["pause"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert f"Paused, in the embedded Postgres under {stored}, of a cruise that runs on this machine." in said
-    assert "sees it within a second and begins nothing more; a request that the API server has already" in said
+    assert f"Paused, in the embedded Postgres under {stored} on this machine." in said
+    assert "stops within a second; requests that the API server has already received" in said
     assert asyncio.run(paused_in(stored)) is True
     assert main(["pause"]) == 0
-    assert "Nothing changed: paused already" in capsys.readouterr().out
+    assert "Nothing changed: already paused" in capsys.readouterr().out
     assert main(["resume", "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["paused"], document["pausedBefore"]) == (False, True)
@@ -115,7 +115,7 @@ def test_the_flag_is_set_in_the_store_and_said_to_be_this_machine_s(capsys, stor
 def test_no_store_is_made_for_nobody(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("CRUISE_DATA_DIR", str(tmp_path / "nothing"))
     said = refused(capsys, "pause")
-    assert "no cruise keeps its records under" in said
+    assert "no database of cruise under" in said
     assert "database_url" in said and "--server" in said
     assert not (tmp_path / "nothing").exists()
 

@@ -49,7 +49,7 @@ def test_a_prometheus_that_is_asked_for_has_to_be_named(capsys, settings, once):
 @pytest.mark.parametrize("once", [[], ["--once"]])
 def test_a_kubeconfig_that_is_not_there(capsys, settings, once):
     settings.setenv("CRUISE_KUBECONFIG", "/nowhere/config")
-    assert "kubeconfig /nowhere/config is not there" in complaint(capsys, *once)
+    assert "kubeconfig /nowhere/config does not exist" in complaint(capsys, *once)
 
 
 def test_no_cluster_at_all(capsys):

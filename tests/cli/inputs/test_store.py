@@ -98,4 +98,4 @@ def test_the_document_has_the_past_too(capsys, snapshot):
 
 def test_a_pod_that_the_store_does_not_know_is_refused(capsys):
     assert main(["explain", "shop/stranger", *AT]) == 2
-    assert capsys.readouterr().err == ("cruise: the store knows no pod shop/stranger; give --snapshot to explain why\n")
+    assert capsys.readouterr().err == ("cruise: the database has no pod shop/stranger; add --snapshot to explain why\n")

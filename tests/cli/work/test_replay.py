@@ -87,7 +87,7 @@ def test_the_library_is_an_extra(monkeypatch, tmp_path):
 
 def test_workers_of_another_version_are_refused(cluster, monkeypatch, tmp_path):
     monkeypatch.setattr(replay, "__version__", "0.0.1")
-    with pytest.raises(BadInputError, match=r"worker tcp://.* has cruise .*, and this is 0.0.1"):
+    with pytest.raises(BadInputError, match=r"worker tcp://.* has cruise .*, this is 0.0.1"):
         replay_on_dask(wanted(Shared(tmp_path)), cluster)
 
 

@@ -58,14 +58,17 @@ def test_prometheus_is_found_by_its_service_and_asked_through_the_api_server(own
         report = own_stage.command(
             "scan", "--history", "1h", "--format", "json", prometheus_namespaces=stage.namespace, **found
         ).json
-    assert f"Service {stage.namespace}/prometheus-server is labelled as Prometheus, but anybody there" in said
+    assert (
+        f"Service {stage.namespace}/prometheus-server is labelled as Prometheus, but its namespace is not trusted"
+        in said
+    )
     assert own_stage.own(report["waste"]["workloads"])
     assert f"/namespaces/{stage.namespace}/services/http:prometheus-server:80/proxy" in report["restsOn"]
 
 
 def test_who_may_not_list_services_is_told_what_to_give(measured: MeasuredStage):
     said = list_refused(measured.command("scan", prometheus_url=""))
-    assert "Services may not be listed, so Prometheus cannot be found: give --prometheus-url URL" in said
+    assert "no right to list Services, so Prometheus cannot be found: give --prometheus-url URL" in said
 
 
 def test_who_may_read_nothing_is_told_which_rights_are_missing(measured: MeasuredStage):
@@ -103,7 +106,7 @@ def test_without_the_cluster_the_store_still_tells(own_stage: MeasuredStage):
     gone.write_text(own_stage.stage.plane.kubeconfig().read_text().replace("https://127.0.0.1", "https://127.0.0.2"))
     ended = own_stage.command("explain", f"{own_stage.stage.namespace}/{db}", kubeconfig=str(gone))
     assert ended.code == 0
-    assert "without the cluster, by the store alone: " in ended.err
+    assert "without the cluster, from the database: " in ended.err
     assert "resize  done" in ended.out
 
 

@@ -217,7 +217,7 @@ def test_scan_and_one_pass_do_without_prometheus(stage: LiveStage, endpoint: Kub
     assert "2 of 2 kubelets" in found["kubelets"]["finding"]
     table = stage.command("scan", mode="observe", **without)
     assert table.code == 0
-    assert "a glimpse: two readings of the kubelets" in table.out
+    assert "a short sample: two readings of the kubelets" in table.out
     once = stage.once("observe", **without)
     assert once["mode"] == "observe"
     with stage.serving("observe", usage_source="kubelets", pass_interval="20s", **without) as serving:

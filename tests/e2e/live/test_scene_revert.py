@@ -131,7 +131,9 @@ def answered(stage: LiveStage, answer: bytes) -> int:
     )
     os.close(ours)
     os.close(theirs)
-    assert "cruise is paused, and up to 0 pods in all namespaces get back their original sizes. Go on?" in done.stderr
+    assert (
+        "cruise is paused, and up to 0 pods in all namespaces get back their original sizes. Continue?" in done.stderr
+    )
     assert done.stderr.endswith("cruise: nothing was changed\n")
     return done.returncode
 
@@ -141,7 +143,7 @@ def test_wrong_inputs_change_nothing(stage: LiveStage):
     stage.create(app("Deployment", stage.namespace, "web", "700m", "1Gi"))
     stage.running(1)
     stage.mark()
-    assert "give --yes where no terminal can confirm it" in refused(stage, "revert")
+    assert "add --yes without a terminal for confirmation" in refused(stage, "revert")
     said = refused(stage, "revert", "--yes", "--namespace", "no-such-place")
     assert "the cluster has no pod in namespace no-such-place" in said
     elsewhere = refused(stage, "revert", "--yes", "--namespace", stage.namespace, "--workload", "Deployment/wab")
