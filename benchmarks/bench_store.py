@@ -14,7 +14,7 @@ from benchmarks.table import BenchmarkRow, peak_memory_mib
 from cruise.adapters.store.connection import Database
 from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
 from cruise.adapters.store.postgres import PostgresStore, open_store
-from cruise.domain.resources import Int64Array
+from cruise.domain.arrays import Int64Array
 from cruise.domain.usage import (
     ContainerKey,
     CounterTail,

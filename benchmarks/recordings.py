@@ -13,8 +13,9 @@ import numpy as np
 
 from cruise.backtest.recordings.recording import RecordedContainer, UsageRecording
 from cruise.backtest.recordings.traces import CONTAINER, MONDAY
+from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.resources import MEBIBYTE, Float32Array, Int64Array, Resources
+from cruise.domain.resources import MEBIBYTE, Resources
 from cruise.simulation.demand.trace import CPU_FILE, MEMORY_FILE, SERIES_COLUMNS, SERIES_FILE
 
 DAY = 86_400

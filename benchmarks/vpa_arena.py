@@ -28,7 +28,7 @@ from cruise.backtest.replay.policy import (
     ReplayOptions,
     ReplayPolicy,
 )
-from cruise.domain.resources import Float32Array, Int64Array
+from cruise.domain.arrays import Float32Array, Int64Array
 
 _LOOP_SECONDS = 60
 

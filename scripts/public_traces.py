@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from cruise.domain.resources import Float64Array
+from cruise.domain.arrays import Float64Array
 
 _CORE, _GIBIBYTE = 1000, 1 << 30
 _DAY = 86400

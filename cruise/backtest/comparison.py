@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from cruise.domain.arrays import Float64Array
 from cruise.domain.backtest import (
     BacktestResult,
     BoundCheck,
@@ -18,7 +19,6 @@ from cruise.domain.backtest import (
     PolicyScore,
     ReplayCount,
 )
-from cruise.domain.resources import Float64Array
 
 # Fewer blocks do not show how they vary.
 _MIN_BLOCKS = 3

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cruise.domain.actions import EvictPod, Outcome, ResizePod
-from cruise.domain.resources import Float64Array
+from cruise.domain.arrays import Float64Array
 from cruise.domain.usage import HourlyPeaks, OomRecord, PeakKey
 
 _HOURS_OF_DAY = 24

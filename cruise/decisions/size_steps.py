@@ -11,8 +11,9 @@ from cruise.decisions.sizing.recommendation import compute_max_requests
 from cruise.decisions.sizing.resizes import SizeDecision
 from cruise.domain.actions import ResizeCause
 from cruise.domain.annotations import EffectivePolicy
+from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import LimitRangeItem
-from cruise.domain.resources import UNBOUNDED, ResourceName, round_up_to_mebibytes
+from cruise.domain.resources import ResourceName, round_up_to_mebibytes
 from cruise.domain.usage import Statistic, StatisticsTable
 
 

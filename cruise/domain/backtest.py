@@ -3,8 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from cruise.domain.resources import Float64Array, Int64Array, Resources
+from cruise.domain.resources import Resources
+
+if TYPE_CHECKING:
+    # The command line imports the metrics, and starts without numpy.
+    from cruise.domain.arrays import Float64Array, Int64Array
 
 # Counts by hour and by group of workloads, from which uncertainty is estimated.
 
@@ -33,7 +38,7 @@ class ReplayCount(StrEnum):
 class HourlyCounts:
     """Counts of H hours, each a matrix (H, groups); one column holds the counts of the cluster as a whole."""
 
-    counts: Mapping[ReplayCount, Float64Array]
+    counts: Mapping[ReplayCount, "Float64Array"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +80,16 @@ class NodeTimeLine:
     """
 
     node: str
-    times: Int64Array
+    times: "Int64Array"
     allocatable: Resources
-    requested_cpu_millicores: Int64Array
-    requested_memory_bytes: Int64Array
-    peak_cpu_millicores: Int64Array
-    peak_memory_bytes: Int64Array
-    base_cpu_millicores: Int64Array | None = None
-    base_memory_bytes: Int64Array | None = None
-    headroom_cpu_millicores: Int64Array | None = None
-    headroom_memory_bytes: Int64Array | None = None
+    requested_cpu_millicores: "Int64Array"
+    requested_memory_bytes: "Int64Array"
+    peak_cpu_millicores: "Int64Array"
+    peak_memory_bytes: "Int64Array"
+    base_cpu_millicores: "Int64Array | None" = None
+    base_memory_bytes: "Int64Array | None" = None
+    headroom_cpu_millicores: "Int64Array | None" = None
+    headroom_memory_bytes: "Int64Array | None" = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
+from cruise.domain.arrays import Float64Array
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.records import RiskDay
-from cruise.domain.resources import Float64Array
 from cruise.domain.usage import ContainerKey, SampleBlock
 
 # Comparison of Prometheus with the kubelets.

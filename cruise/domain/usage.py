@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.original_resources import WorkloadRevisions
 from cruise.domain.records import HeadroomSharing
-from cruise.domain.resources import BoolArray, Float32Array, Float64Array, Int64Array
 
 
 class ContainerKey(NamedTuple):

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.policy import LARGEST_MACHINE
-from cruise.domain.resources import Float64Array, Int64Array
 from cruise.domain.usage import StatisticKey, StatisticsTable, index_containers, index_workloads
 from cruise.errors import BadInputError
 from cruise.kube_json.object_errors import explain_validation_error, to_single_line

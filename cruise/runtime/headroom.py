@@ -26,9 +26,10 @@ from cruise.decisions.sizing.risk_level import (
 from cruise.decisions.usage.peaks import get_peak_hours
 from cruise.decisions.usage.usage_columns import get_container_key
 from cruise.domain.actions import ActionResult, Outcome, ResizePod
+from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.policy import Policy
 from cruise.domain.records import RiskDay
-from cruise.domain.resources import Float32Array, Int64Array, ResourceName
+from cruise.domain.resources import ResourceName
 from cruise.domain.usage import ContainerKey, PeakKey, StatisticsTable
 from cruise.runtime.ports import StorePort
 from cruise.runtime.usage.peak_columns import PeakColumns, PeaksByHour

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.domain.resources import Float64Array, Int64Array
+from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.usage import HourlyPeaks, PeakKey, PeakSummary
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.cluster import ClusterSnapshot
-from cruise.domain.resources import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.usage import CounterTail, NodeLoadSample, NodeUsage, SampleBlock
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.cluster.state import MINUTE, convert_to_seconds

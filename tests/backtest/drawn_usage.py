@@ -6,8 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from cruise.backtest.recordings.recording import RecordedContainer, UsageRecording
+from cruise.domain.arrays import Float64Array
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.resources import MEBIBYTE, Float64Array, Resources
+from cruise.domain.resources import MEBIBYTE, Resources
 
 STEP = 300
 HOUR_STEPS = 3600 // STEP

@@ -20,9 +20,10 @@ from cruise.backtest.replay.policy import (
     ReplayPolicy,
 )
 from cruise.backtest.replay.replay import replay_policy
+from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.backtest import PolicyScore
 from cruise.domain.policy import Policy
-from cruise.domain.resources import Float32Array, Int64Array, ResourceName
+from cruise.domain.resources import ResourceName
 from tests.backtest.drawn_usage import DAY_STEPS, HOUR_STEPS, KINDS, NODE, STEP, made
 from tests.tiers import examples
 

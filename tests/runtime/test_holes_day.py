@@ -5,8 +5,9 @@ from datetime import timedelta
 import numpy as np
 
 from cruise.app.serve.controller import Controller
+from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.resources import MEBIBYTE, BoolArray, Float64Array, Int64Array
+from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import StatisticsTable
 from cruise.runtime.usage.usage_reader import UsageReadingSettings
 from cruise.simulation.cluster.state import SimulationSettings

@@ -6,8 +6,9 @@ import numpy as np
 
 from cruise.app.serve.controller import Controller
 from cruise.domain.actions import ReasonCode
+from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.policy import DEFAULT_RULES, SEED_RULES, Mode, Policy, RuleSet
-from cruise.domain.resources import MEBIBYTE, Float64Array, Int64Array
+from cruise.domain.resources import MEBIBYTE
 from cruise.runtime.oom import OomReactor
 from cruise.runtime.usage.usage_reader import UsageReadingSettings
 from cruise.simulation.cluster.state import SimulationSettings

@@ -8,18 +8,10 @@ from typing import Any
 import numpy as np
 
 from cruise.domain.actions import ContainerTarget, EvictPod, ReasonCode, ResizePod
+from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.cluster import Container, ContainerRole, Node, Pod, WorkloadRef
 from cruise.domain.policy import EvictionRanking
-from cruise.domain.resources import (
-    MEBIBYTE,
-    NO_RESOURCES,
-    NOTHING_STATED,
-    Float64Array,
-    Int64Array,
-    ResourceName,
-    Resources,
-    StatedResources,
-)
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, NOTHING_STATED, ResourceName, Resources, StatedResources
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.cluster.state import SimulationSettings
 from cruise.simulation.cluster.workloads import SimulatedWorkload

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from cruise.domain.resources import MEBIBYTE, BoolArray, Float64Array, Int64Array
+from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
+from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import SampleBlock
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.cluster.state import SimulationSettings

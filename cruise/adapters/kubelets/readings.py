@@ -12,7 +12,7 @@ import numpy as np
 from cruise.adapters.prometheus.counters import UsageAnswers
 from cruise.adapters.prometheus.queries import SeriesMatrix, SeriesName
 from cruise.adapters.prometheus.scrape_times import MIN_GAP_SECONDS, TOLERANCE_SECONDS
-from cruise.domain.resources import Float64Array, Int64Array
+from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.errors import BadInputError, UnavailableError
 
 # The few families that cruise reads of a kubelet's metrics, straight from the bytes of its answer. Of what cAdvisor tells of a node, more than nine tenths are other families, and the library reads every line of them, which takes 80 times as long at 110 pods. Here a family is found by its TYPE line, and ends where the next one is described.

@@ -18,9 +18,9 @@ from cruise.adapters.prometheus.node_load import compute_load_from_root_group, c
 from cruise.adapters.prometheus.scrape_times import MIN_GAP_SECONDS
 from cruise.adapters.prometheus.series_merging import NAME_FIELDS
 from cruise.adapters.prometheus.source import MAX_CORES, compute_node_usage, extend_times_backwards
+from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Node
 from cruise.domain.preflight import KubeletReport
-from cruise.domain.resources import Float64Array, Int64Array
 from cruise.domain.usage import NO_NODE_USAGE, ContainerKey, CounterTail, NodeLoadSample, NodeUsage, SampleBlock
 from cruise.errors import BadInputError, CruiseError, UnavailableError, raise_single_error
 

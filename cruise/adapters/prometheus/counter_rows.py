@@ -15,7 +15,7 @@ from cruise.adapters.prometheus.scrape_times import (
     find_scrapes,
 )
 from cruise.adapters.prometheus.series_merging import SeriesKey, reduce_by_container
-from cruise.domain.resources import BoolArray, Float64Array, Int64Array
+from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.usage import ContainerKey, CounterTail
 
 # What counters grew by in each step, from the values that scrapes saw.

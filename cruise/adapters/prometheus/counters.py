@@ -36,7 +36,7 @@ from cruise.adapters.prometheus.series_merging import (
     reduce_by_container,
     take_larger,
 )
-from cruise.domain.resources import BoolArray, Float64Array, Int64Array
+from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
 
 # Which steps of which containers are in doubt, since several series of one disagree.

@@ -16,7 +16,7 @@ import numpy as np
 
 from cruise.adapters.prometheus.client import PrometheusClient, QueryTooLargeError, check_completeness
 from cruise.adapters.prometheus.settings import PrometheusSettings, SeriesLabels
-from cruise.domain.resources import Float64Array
+from cruise.domain.arrays import Float64Array
 from cruise.errors import DECODE_ERRORS, BadInputError, UnavailableError
 
 # Rows become objects for a moment only. This many bytes at a time, these objects stay in the processor's cache;

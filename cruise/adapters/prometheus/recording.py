@@ -21,7 +21,7 @@ from cruise.adapters.prometheus.counters import join_tails
 from cruise.adapters.prometheus.series_selectors import SeriesListing, list_usage_series
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import MAX_CORES, UsagePiece, UsageQueries
-from cruise.domain.resources import Float32Array, Int64Array
+from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
 from cruise.errors import ThrottledError, UnavailableError, UnreachableError
 

@@ -22,8 +22,8 @@ import structlog
 from cruise.adapters.prometheus.client import PrometheusClient
 from cruise.adapters.prometheus.queries import MatrixDecoder, build_usage_selector, query_range_in_parts
 from cruise.adapters.prometheus.settings import PrometheusSettings
+from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Pod
-from cruise.domain.resources import BoolArray, Float64Array, Int64Array
 from cruise.domain.usage import ContainerKey
 from cruise.errors import CruiseError
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cruise.adapters.prometheus.queries import SeriesMatrix, SeriesName
+from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Pod
-from cruise.domain.resources import Int64Array
 from cruise.domain.usage import ContainerKey
 
 # Controllers that name their pods by letters drawn at random: no two clusters have the same.

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cruise.adapters.prometheus.queries import ALL_CORES, SeriesMatrix, SeriesName
-from cruise.domain.resources import MEBIBYTE, BoolArray, Float64Array, Int64Array
+from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
+from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import ContainerKey
 
 # Series into containers: what is of one container becomes one row. Control groups inside that of a container (Docker in Docker, systemd) are a part of its use, and may carry its labels: they are left out. Where each processor has a series of its own, the one of all of them is read, else their sum.

@@ -30,9 +30,9 @@ from cruise.adapters.prometheus.scrape_times import ScrapeTimes
 from cruise.adapters.prometheus.seen_pods import PARTITIONS, ObservedPods, build_pod_patterns, get_partition
 from cruise.adapters.prometheus.series_selectors import find_series_selectors
 from cruise.adapters.prometheus.settings import PrometheusSettings
+from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.preflight import ClusterSeriesFacts
-from cruise.domain.resources import BoolArray, Int64Array
 from cruise.domain.usage import NO_NODE_USAGE, ContainerKey, CounterTail, NodeLoadSample, NodeUsage, SampleBlock
 from cruise.errors import BadInputError, CruiseError, UnavailableError
 

@@ -21,8 +21,9 @@ from cruise.adapters.store.schema import (
     peak_key,
     risk_day,
 )
+from cruise.domain.arrays import Int64Array
 from cruise.domain.records import HeadroomSharing, HourlyClusterTotals, RiskDay
-from cruise.domain.resources import Int64Array, ResourceName, Resources
+from cruise.domain.resources import ResourceName, Resources
 from cruise.domain.usage import HourlyPeaks, PeakKey, PeakSummary
 from cruise.errors import pause_garbage_collection
 

@@ -22,7 +22,7 @@ from cruise.backtest.replay.policy import (
     ReplayOptions,
     ReplayPolicy,
 )
-from cruise.domain.resources import Float32Array, Int64Array
+from cruise.domain.arrays import Float32Array, Int64Array
 
 
 def get_provisioned_sizes(recording: UsageRecording) -> ContainerSizes:

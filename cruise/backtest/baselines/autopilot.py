@@ -50,7 +50,8 @@ from cruise.backtest.replay.policy import (
     ReplayOptions,
     ReplayPolicy,
 )
-from cruise.domain.resources import MEBIBYTE, BoolArray, Float32Array, Float64Array, Int64Array
+from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
+from cruise.domain.resources import MEBIBYTE
 
 CPU_HALF_LIFE_SECONDS = 12 * 3600
 PEAK_SECONDS = 72 * 3600

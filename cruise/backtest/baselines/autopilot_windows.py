@@ -14,7 +14,8 @@ from typing import Protocol
 
 import numpy as np
 
-from cruise.domain.resources import MEBIBYTE, Float32Array, Float64Array, Int64Array
+from cruise.domain.arrays import Float32Array, Float64Array, Int64Array
+from cruise.domain.resources import MEBIBYTE
 
 BUCKETS = 400
 BUCKET_RATIO = 1.03

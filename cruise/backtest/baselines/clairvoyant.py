@@ -23,7 +23,7 @@ from cruise.backtest.replay.policy import (
     ReplayPolicy,
 )
 from cruise.backtest.replay.replay import find_sampled_rows
-from cruise.domain.resources import BoolArray, Float32Array, Float64Array, Int64Array
+from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 
 _HOUR_SECONDS = 3600
 

@@ -49,7 +49,7 @@ from cruise.backtest.replay.policy import (
     ReplayOptions,
     ReplayPolicy,
 )
-from cruise.domain.resources import BoolArray, Float32Array, Float64Array, Int64Array
+from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 
 MIN_CPU_MILLICORES = 1.0
 MAX_CPU_MILLICORES = 10_000.0

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cruise.decisions.usage.attribution import compute_row_percentiles
-from cruise.domain.resources import BoolArray, Float32Array, Float64Array, Int64Array
+from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 
 CPU_WINDOW_SECONDS = 600
 MEMORY_WINDOW_SECONDS = 1800

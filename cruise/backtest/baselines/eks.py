@@ -36,7 +36,8 @@ from cruise.backtest.replay.policy import (
     ReplayOptions,
     ReplayPolicy,
 )
-from cruise.domain.resources import MEBIBYTE, BoolArray, Float32Array, Float64Array, Int64Array
+from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
+from cruise.domain.resources import MEBIBYTE
 
 _SPAN_SECONDS = 12 * 3600
 _MILLICORES = ExponentialBuckets.create(1e6, 1.0, 1.05)

@@ -47,7 +47,7 @@ from cruise.backtest.replay.policy import (
     ReplayOptions,
     ReplayPolicy,
 )
-from cruise.domain.resources import BoolArray, Float32Array, Float64Array, Int64Array
+from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 
 _RESIZE_TIMEOUT_SECONDS = 300
 _NOT_REQUESTED = -1

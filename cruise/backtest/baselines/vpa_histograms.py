@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from cruise.domain.resources import BoolArray, Float64Array, Int64Array
+from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 
 _LARGEST_EXPONENT = 100
 _BEFORE_ANY_SAMPLE = -62_135_596_800  # the zero of upstream's clock, January of the year 1

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cruise.backtest.baselines.vpa_histograms import DecayingHistograms, ExponentialBuckets
-from cruise.domain.resources import BoolArray, Float32Array, Float64Array, Int64Array, Resources
+from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
+from cruise.domain.resources import Resources
 
 _WINDOW_SECONDS = 86400
 _NEVER = np.int64(-(1 << 62))

@@ -44,10 +44,11 @@ from cruise.decisions.sizing.node_sizes import SizingResult, size_nodes
 from cruise.decisions.sizing.recommendation import compute_demand
 from cruise.decisions.sizing.risk_level import RequestsInForce
 from cruise.decisions.sizing.sharing import compute_average_sharing, summarize_node_headroom
+from cruise.domain.arrays import BoolArray, Float32Array, Int64Array
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.records import HeadroomSharing
-from cruise.domain.resources import BoolArray, Float32Array, Int64Array, ResourceName
+from cruise.domain.resources import ResourceName
 from cruise.runtime.admission import PodAdmitter
 from cruise.simulation.cluster.state import convert_to_datetime
 

@@ -16,10 +16,11 @@ from cruise.decisions.eviction.destinations import ReplacementPrediction
 from cruise.decisions.eviction.ranking import EvictionDestinations
 from cruise.decisions.oom import OomContext, build_oom_record, decide_oom_reaction
 from cruise.domain.actions import ActionResult, EvictPod, Outcome, ReasonCode, ResizePod
+from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import OomKill, Pod
 from cruise.domain.pod_resources import count_pod_requests, replace_spec_resources
 from cruise.domain.policy import Policy
-from cruise.domain.resources import NO_RESOURCES, BoolArray, Int64Array, Resources
+from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.usage import StatisticsTable
 from cruise.runtime.writing.evictions import BUDGET_WINDOW, EvictionBudgets
 from cruise.simulation.cluster.state import convert_to_datetime

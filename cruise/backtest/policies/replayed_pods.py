@@ -11,11 +11,12 @@ from cruise.backtest.replay.policy import ContainerSizes, ReplayClusterView
 from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
 from cruise.decisions.sizing.candidate_columns import ResizablePodColumns, build_resizable_pod_columns
 from cruise.domain.annotations import ORIGINAL_RESOURCES, RESOURCES, EffectivePolicy
+from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Container, Node, Pod, Workload, WorkloadRef
 from cruise.domain.original_resources import format_original_resources
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Policy
-from cruise.domain.resources import Int64Array, ResourceName, StatedResources
+from cruise.domain.resources import ResourceName, StatedResources
 from cruise.domain.usage import StatisticsTable
 from cruise.simulation.cluster.state import convert_to_datetime
 

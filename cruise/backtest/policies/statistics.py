@@ -19,8 +19,8 @@ from cruise.decisions.usage.estimation import (
 from cruise.decisions.usage.oom_records import SingleOomKill, raise_by_single_kills, summarize_single_kill
 from cruise.decisions.usage.peaks import PeaksByNumber, get_first_history_hour, get_peak_hours, group_peaks_by_hour
 from cruise.decisions.usage.usage_columns import NEVER, EstimationTime, RecentUsage
+from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.policy import Policy
-from cruise.domain.resources import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, PeakSummary, StatisticColumns, StatisticsTable
 from cruise.runtime.usage.peak_columns import PeakColumns
 from cruise.runtime.usage.sample_windows import UsageWindows

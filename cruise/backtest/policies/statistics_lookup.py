@@ -9,8 +9,9 @@ from cruise.backtest.recordings.recording import UsageRecording
 from cruise.backtest.replay.policy import ReplayClusterView
 from cruise.decisions.sizing.headroom import HEADROOM_MODELS, HeadroomModel, PastDemand
 from cruise.decisions.sizing.risk_level import RequestsInForce
+from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.policy import Policy
-from cruise.domain.resources import Float32Array, Int64Array, ResourceName
+from cruise.domain.resources import ResourceName
 from cruise.domain.usage import StatisticColumns, StatisticKey, StatisticsTable
 from cruise.runtime.headroom import RiskHistory
 

@@ -23,9 +23,10 @@ from cruise.backtest.recordings.recording import RecordedContainer, UsageRecordi
 from cruise.backtest.recordings.traces import PASS_SECONDS, STEP_HELP, is_step_compatible
 from cruise.decisions.preflight.usage import describe_cluster_series
 from cruise.domain.annotations import ORIGINAL_RESOURCES
+from cruise.domain.arrays import Float32Array
 from cruise.domain.cluster import ClusterSnapshot, ContainerRole, Pod, WorkloadRef
 from cruise.domain.original_resources import parse_original_resources
-from cruise.domain.resources import Float32Array, Resources
+from cruise.domain.resources import Resources
 from cruise.domain.usage import ContainerKey
 from cruise.errors import BadInputError
 

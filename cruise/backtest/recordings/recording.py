@@ -6,8 +6,9 @@ from enum import StrEnum
 
 import numpy as np
 
+from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.resources import Float32Array, Int64Array, Resources
+from cruise.domain.resources import Resources
 from cruise.errors import BadInputError
 
 # Recordings have requests only. A limit equal to the request would kill every container that exceeds it, also under

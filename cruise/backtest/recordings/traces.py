@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from cruise.backtest.recordings.recording import RecordedContainer, UsageRecording
+from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.resources import Float32Array, Int64Array
 from cruise.errors import BadInputError
 from cruise.simulation.demand.trace import (
     CPU_FILE,

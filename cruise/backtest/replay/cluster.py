@@ -9,8 +9,9 @@ from cruise.backtest.replay.pods import ABSENT_NODE, ReplayedPodState
 from cruise.backtest.replay.policy import ContainerSizes, ReplayDecision, ReplayedOomReaction, ReplayPolicy
 from cruise.backtest.replay.scoring import ChangeCounts
 from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_default_update_threshold
+from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.policy import Policy
-from cruise.domain.resources import BoolArray, Int64Array, ResourceName
+from cruise.domain.resources import ResourceName
 
 
 def limit_growth_to_capacity(

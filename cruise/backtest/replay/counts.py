@@ -8,8 +8,8 @@ from cruise.backtest.recordings.recording import UsageRecording
 from cruise.backtest.replay.pods import ReplayedPodState
 from cruise.backtest.replay.policy import ReplayDecision
 from cruise.backtest.replay.scoring import ChangeCounts, IntervalUsage, ReplayTotals, ResourceAccount
+from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.backtest import HOUR_SECONDS, HourlyCounts, NodeTimeLine, ReplayCount
-from cruise.domain.resources import Float64Array, Int64Array
 
 # Enough to tell workloads apart in a bootstrap, and few enough for a small result.
 MAX_GROUPS = 64

@@ -7,7 +7,8 @@ import numpy as np
 from cruise.backtest.replay.cluster import ReplayedCluster
 from cruise.backtest.replay.pods import ReplayedPodState
 from cruise.backtest.replay.policy import ConsolidationSizes, ReplayPolicy
-from cruise.domain.resources import Int64Array, Resources
+from cruise.domain.arrays import Int64Array
+from cruise.domain.resources import Resources
 
 DAY_SECONDS = 86400
 HOUR_SECONDS = 3600

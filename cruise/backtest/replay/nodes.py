@@ -5,7 +5,8 @@ from collections.abc import Collection
 import numpy as np
 
 from cruise.backtest.replay.policy import ReplayOptions
-from cruise.domain.resources import BoolArray, Float64Array, Int64Array, Resources
+from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
+from cruise.domain.resources import Resources
 from cruise.simulation.cluster.kube_scheduler import get_scored_requests, has_capacity, score_least_allocated
 
 

@@ -6,8 +6,8 @@ from cruise.backtest.replay.cluster import ReplayedCluster
 from cruise.backtest.replay.pods import ReplayedPodState
 from cruise.backtest.replay.policy import ReplayedOomKill, ReplayPolicy
 from cruise.backtest.replay.scoring import ChangeCounts, IntervalUsage
+from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.cluster import QosClass
-from cruise.domain.resources import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.simulation.cluster.containers import choose_oom_victims, compute_oom_score_adjustment
 
 

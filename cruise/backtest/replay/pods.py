@@ -7,7 +7,8 @@ import numpy as np
 from cruise.backtest.recordings.recording import UsageRecording
 from cruise.backtest.replay.nodes import ReplayedNodes
 from cruise.backtest.replay.policy import ContainerSizes, ReplayClusterView, ReplayOptions
-from cruise.domain.resources import Float32Array, Int64Array, Resources
+from cruise.domain.arrays import Float32Array, Int64Array
+from cruise.domain.resources import Resources
 
 PENDING_NODE = -1
 ABSENT_NODE = -2

@@ -6,9 +6,10 @@ from typing import Protocol
 
 import numpy as np
 
+from cruise.domain.arrays import BoolArray, Float32Array, Int64Array
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Policy
-from cruise.domain.resources import MEBIBYTE, BoolArray, Float32Array, Int64Array, Resources
+from cruise.domain.resources import MEBIBYTE, Resources
 
 
 @dataclass(frozen=True, slots=True)

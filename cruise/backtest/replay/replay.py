@@ -21,8 +21,8 @@ from cruise.backtest.replay.scoring import (
     compute_interval_usage,
     compute_policy_score,
 )
+from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.backtest import PolicyScore
-from cruise.domain.resources import Float32Array, Int64Array
 
 _ROWS_PER_CHUNK = 512
 

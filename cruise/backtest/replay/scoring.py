@@ -7,8 +7,8 @@ import numpy as np
 from cruise.backtest.recordings.recording import UsageRecording
 from cruise.backtest.replay.pods import PlacedContainers
 from cruise.backtest.replay.policy import ReplayOptions
+from cruise.domain.arrays import Float32Array, Float64Array, Int64Array
 from cruise.domain.backtest import ContainerScore, HourlyCounts, NodeTimeLine, PolicyScore, ResourceScore
-from cruise.domain.resources import Float32Array, Float64Array, Int64Array
 
 
 @dataclass(frozen=True, slots=True)

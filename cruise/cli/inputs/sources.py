@@ -7,21 +7,16 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from cruise.adapters import files
 from cruise.cli.options import create_optional_option
 from cruise.cli.terminal import add_note, show_spinner
-from cruise.decisions.oom import add_kills_in_pod_status
 from cruise.domain.backtest import CORE_HOUR, GIBIBYTE_HOUR
-from cruise.domain.cluster import ClusterSnapshot
-from cruise.domain.policy import NodeAutoscalerSetting, Policy
-from cruise.domain.usage import StatisticsTable
 from cruise.errors import BadInputError
-from cruise.interfaces.reasons import describe_missing_kinds
 
 if TYPE_CHECKING:
     from cruise.adapters.prometheus.settings import PrometheusSettings
     from cruise.decisions.scan.waste import ResourcePrices
     from cruise.domain.cluster import ClusterSnapshot
+    from cruise.domain.policy import NodeAutoscalerSetting, Policy
     from cruise.domain.usage import StatisticsTable
     from cruise.settings import Settings
 
@@ -157,13 +152,14 @@ def is_large_file(path: str) -> bool:
         return False
 
 
-def load_snapshot_with_autoscaler(
-    path: str, node_autoscaler: NodeAutoscalerSetting = NodeAutoscalerSetting.DETECT
-) -> ClusterSnapshot:
+def load_snapshot_with_autoscaler(path: str, node_autoscaler: "NodeAutoscalerSetting") -> "ClusterSnapshot":
     """Read a snapshot file, and determine its node autoscaler; BadInputError.
 
     A note names the kinds of objects that it lacks.
     """
+    from cruise.adapters import files
+    from cruise.interfaces.reasons import describe_missing_kinds
+
     with show_spinner(f"reading {path}", is_large_file(path)):
         snapshot = files.load_snapshot(path)
     missing = describe_missing_kinds(snapshot, files.format_path(path))
@@ -173,12 +169,15 @@ def load_snapshot_with_autoscaler(
 
 
 def load_usage_of_snapshot(
-    path: str, snapshot: ClusterSnapshot, now: datetime | None, policy: Policy
-) -> tuple[StatisticsTable, datetime]:
+    path: str, snapshot: "ClusterSnapshot", now: datetime | None, policy: "Policy"
+) -> "tuple[StatisticsTable, datetime]":
     """Read a usage file for a snapshot, and the time of evaluation; BadInputError.
 
     OOM kills in the snapshot's pod statuses also count.
     """
+    from cruise.adapters import files
+    from cruise.decisions.oom import add_kills_in_pod_status
+
     with show_spinner(f"reading {path}", is_large_file(path)):
         statistics, at = files.load_usage(path, snapshot, now)
     return add_kills_in_pod_status(statistics, snapshot, policy, at), at

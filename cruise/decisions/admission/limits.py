@@ -10,10 +10,11 @@ from cruise.decisions.pod_policy.limit_ranges import UNITS, PodLimitRanges
 from cruise.decisions.pod_policy.quotas import applies_to_limits
 from cruise.decisions.sizing.memory_limit import compute_admission_limit, compute_min_admission_limit
 from cruise.domain.actions import ContainerTarget
+from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import Container
 from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.policy import MemoryLimitPolicy, Policy
-from cruise.domain.resources import UNBOUNDED, ResourceName, StatedResources
+from cruise.domain.resources import ResourceName, StatedResources
 from cruise.domain.usage import Statistic
 
 _CPU, _MEMORY = ResourceName.CPU, ResourceName.MEMORY

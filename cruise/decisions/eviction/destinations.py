@@ -17,9 +17,10 @@ from cruise.decisions.scheduling.filters import (
 from cruise.decisions.scheduling.placements import PodKey, PodPlacements, get_pod_key, is_waiting_for_scheduling
 from cruise.decisions.scheduling.pod_affinity import SchedulerFilters
 from cruise.domain.annotations import HOSTNAME
+from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod, WorkloadRef
 from cruise.domain.pod_resources import accepts_pod_despite_cordon, count_pod_requests
-from cruise.domain.resources import NO_RESOURCES, Int64Array, Resources
+from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.scheduling import NodeSelectorTerm, get_permanent_taints
 
 # Predicts a pod's replacement as it would be created; None if the API server would reject it.

@@ -17,6 +17,7 @@ from cruise.decisions.packing.node_types import NodeFleet
 from cruise.decisions.packing.plan_replay import PlanReplay, PodNeed
 from cruise.decisions.packing.problem import BuiltProblem
 from cruise.decisions.scheduling.placements import PodKey
+from cruise.domain.arrays import BoolArray
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing_plan import (
@@ -29,7 +30,6 @@ from cruise.domain.packing_plan import (
 )
 from cruise.domain.policy import Policy
 from cruise.domain.reasons import PlanCondition, PlanStatusReason
-from cruise.domain.resources import BoolArray
 from cruise.packer.answer import Packing
 from cruise.packer.problem import find_nodes_in_use
 

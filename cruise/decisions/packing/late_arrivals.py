@@ -22,11 +22,11 @@ from cruise.decisions.scheduling.placements import (
     get_pod_key,
 )
 from cruise.decisions.scheduling.pod_affinity import SchedulerFilters
+from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import Pod
 from cruise.domain.packing_plan import PackingSizes, PlannedPlacement, PlannedPreemption, PlanStage
 from cruise.domain.pod_resources import accepts_pod_despite_cordon
 from cruise.domain.reasons import UnplacedPod
-from cruise.domain.resources import Int64Array
 from cruise.packer.problem import PackingProblem
 
 # A search ends after so many questions about a pod and a node; larger groups are not searched.

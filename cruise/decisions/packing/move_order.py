@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.domain.resources import Int64Array
+from cruise.domain.arrays import Int64Array
 from cruise.packer.problem import PackingProblem
 from cruise.packer.rules.by_class import RulesByClass, build_rules_by_class
 from cruise.packer.rules.domain_counts import RuleCounts

@@ -6,9 +6,9 @@ from enum import StrEnum
 import numpy as np
 
 from cruise.decisions.packing.resources import ATTACH_PREFIX
+from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Node, Pod
 from cruise.domain.pod_resources import may_be_planned_on_cordoned_node
-from cruise.domain.resources import BoolArray, Int64Array
 from cruise.domain.scheduling import (
     LabelRequirement,
     NodeSelectorTerm,

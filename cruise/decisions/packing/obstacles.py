@@ -15,9 +15,9 @@ from cruise.decisions.packing.node_masks import (
     get_resource_obstacle,
 )
 from cruise.decisions.packing.problem import BuiltProblem
+from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Pod
 from cruise.domain.reasons import BlockingPods, ReasonDetail, parse_detail_code
-from cruise.domain.resources import BoolArray, Int64Array
 from cruise.packer.problem import AttractionRule, compute_loads
 from cruise.packer.rules.by_class import build_rules_by_class
 from cruise.packer.rules.domain_counts import AttractionCheck, ExclusionCheck, RuleCounts, SpreadCheck, SpreadGuard

@@ -16,9 +16,10 @@ from cruise.decisions.sizing.container_sizes import PlannedContainerSize
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.decisions.sizing.resizes import would_become_guaranteed
 from cruise.domain.actions import ContainerTarget, ReasonCode, ResizePod
+from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod
 from cruise.domain.pod_resources import count_pod_requests, get_spec_targets, predict_actuated_pod
-from cruise.domain.resources import NO_RESOURCES, Int64Array, Resources, StatedResources
+from cruise.domain.resources import NO_RESOURCES, Resources, StatedResources
 
 # A pod that the node pass skips for one of these reasons keeps its size.
 _REASONS_TO_KEEP_SIZE = frozenset(

@@ -10,7 +10,7 @@ from cruise.decisions.packing.node_masks import NodeMasks, PlacementObstacle
 from cruise.decisions.packing.pod_groups import AllowedNodeMasks, PodGroup, PodGroups
 from cruise.decisions.packing.pod_rules import AntiAffinityRule, GroupEvictionLimit, PodRules
 from cruise.decisions.packing.resources import ExtraResources
-from cruise.domain.resources import BoolArray, Int64Array
+from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.packer.problem import (
     AttractionRule,
     EvictionLimit,

@@ -14,10 +14,10 @@ from cruise.decisions.packing.volumes import VolumeIndex, VolumeRequirements
 from cruise.decisions.pod_policy.evictability import is_node_bound_pod
 from cruise.decisions.scheduling.filters import explain_unsupported_constraints, explain_unsupported_volumes
 from cruise.decisions.scheduling.placements import LabelIndex, get_pod_key
+from cruise.domain.arrays import BoolArray
 from cruise.domain.cluster import DEFAULT_SCHEDULER, ClusterSnapshot, Pod
 from cruise.domain.pod_resources import may_be_planned_on_cordoned_node
 from cruise.domain.reasons import ReasonDetail, UnplacedPod, UnschedulableCode, UnschedulableReason
-from cruise.domain.resources import BoolArray
 from cruise.domain.scheduling import (
     LabelRequirement,
     LabelSelector,

@@ -8,10 +8,10 @@ import numpy as np
 
 from cruise.decisions.packing.node_masks import CLUSTER, NODE, NodeMasks, PlacementObstacle
 from cruise.decisions.packing.pod_groups import PodGroup, PodGroups
+from cruise.domain.arrays import UNBOUNDED, BoolArray, Int64Array
 from cruise.domain.cluster import Node, PodDisruptionBudget, WorkloadRef
 from cruise.domain.packing_plan import EvictionAllowance
 from cruise.domain.reasons import ReasonDetail
-from cruise.domain.resources import UNBOUNDED, BoolArray, Int64Array
 from cruise.domain.scheduling import (
     HostPort,
     LabelSelector,

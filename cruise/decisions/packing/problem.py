@@ -32,13 +32,14 @@ from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
 from cruise.decisions.scheduling.placements import find_leftover_attachments
 from cruise.decisions.sizing.recommendation import DemandTable, build_demand_table
 from cruise.domain.actions import RefusedResize
+from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing_plan import UNLIMITED, EvictionAllowance, PackingSizes
 from cruise.domain.pod_resources import count_pod_requests
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.reasons import UnplacedPod
-from cruise.domain.resources import Int64Array, ResourceName, Resources
+from cruise.domain.resources import ResourceName, Resources
 from cruise.domain.usage import StatisticsTable
 from cruise.packer.answer import PackingNote, PackingNoteCode
 from cruise.packer.problem import NodePrices, PackingObjective, PackingProblem

@@ -15,9 +15,9 @@ from cruise.decisions.scheduling.placements import (
     is_waiting_for_scheduling,
 )
 from cruise.decisions.scheduling.pod_affinity import SchedulerFilters
+from cruise.domain.arrays import UNBOUNDED, Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod
 from cruise.domain.pod_resources import count_pod_requests
-from cruise.domain.resources import UNBOUNDED, Int64Array
 from cruise.domain.scheduling import UNCONSTRAINED, AttachedVolume, StorageAndNamespaces
 
 # Each amount is in the whole unit of its resource.

@@ -16,10 +16,10 @@ from cruise.decisions.packing.obstacles import (
 from cruise.decisions.packing.problem import BuiltProblem
 from cruise.decisions.packing.resources import build_capacity_table
 from cruise.decisions.packing.volumes import VolumeIndex
+from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Node, Pod
 from cruise.domain.pod_resources import tolerates_cordon
 from cruise.domain.reasons import BlockingPods, UnplacedPod, UnschedulableCode, UnschedulableReason
-from cruise.domain.resources import BoolArray, Int64Array
 from cruise.domain.scheduling import Taint, TaintEffect
 from cruise.packer.answer import Packing
 from cruise.packer.problem import PackingObjective

@@ -15,6 +15,7 @@ from cruise.domain.annotations import (
     OverrideSource,
     UnreadableAnnotations,
 )
+from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import ClusterSnapshot, ContainerRole, LimitRangeItem, Pod, WorkloadRef
 from cruise.domain.original_resources import read_original_resources
 from cruise.domain.overrides import ResolvedOverrides, StatedSetting
@@ -26,7 +27,7 @@ from cruise.domain.policy import (
     RequestBounds,
     explain_too_large,
 )
-from cruise.domain.resources import NO_RESOURCES, UNBOUNDED, ResourceName, Resources
+from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 from cruise.domain.usage import StatisticsTable
 
 _NO_RATIOS = (math.inf, math.inf)

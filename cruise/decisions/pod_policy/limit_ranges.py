@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from cruise.decisions.pod_policy.eligibility import ResizablePod
 from cruise.domain.actions import ContainerTarget
+from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Pod
 from cruise.domain.pod_resources import replace_spec_resources
-from cruise.domain.resources import MEBIBYTE, UNBOUNDED, ResourceName, StatedResources
+from cruise.domain.resources import MEBIBYTE, ResourceName, StatedResources
 
 
 def violates_limit_range(pod: Pod, targets: Sequence[ContainerTarget], ranges: Sequence[LimitRangeItem]) -> bool:

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.decisions.sizing.planned_requests import estimate_requests_at_targets
+from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod
 from cruise.domain.pod_resources import count_pod_requests, tolerates_cordon
-from cruise.domain.resources import BoolArray, Int64Array, Resources
+from cruise.domain.resources import Resources
 from cruise.domain.scheduling import SchedulingConstraints
 
 

@@ -10,10 +10,11 @@ from cruise.decisions.pod_policy.eligibility import ResizablePod
 from cruise.decisions.pod_policy.limit_ranges import PodLimitRanges, collect_pod_limit_ranges
 from cruise.decisions.pod_policy.quotas import has_own_eviction_protection
 from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_thresholds
+from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, convert_to_int64
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, ResizePending
 from cruise.domain.pod_resources import count_container_requests
 from cruise.domain.policy import Policy
-from cruise.domain.resources import UNBOUNDED, BoolArray, Float64Array, Int64Array, ResourceName, convert_to_int64
+from cruise.domain.resources import ResourceName
 
 PerResource = Mapping[ResourceName, Int64Array]
 

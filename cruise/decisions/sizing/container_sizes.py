@@ -6,8 +6,9 @@ from typing import NamedTuple, overload
 import numpy as np
 
 from cruise.decisions.sizing.node_sizes import SizingResult
+from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import ContainerRole
-from cruise.domain.resources import Int64Array, ResourceName
+from cruise.domain.resources import ResourceName
 from cruise.domain.usage import ContainerKey
 
 

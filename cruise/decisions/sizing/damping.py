@@ -17,8 +17,9 @@ from cruise.decisions.sizing.fitting import NodeFit
 from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.decisions.sizing.recommendation import PEAK_MARGIN_SHARE, ROUNDING_UNIT, ResourceDemand
 from cruise.domain.actions import ResizeCause
+from cruise.domain.arrays import BoolArray, Float64Array, Int64Array, round_up
 from cruise.domain.policy import Policy
-from cruise.domain.resources import BoolArray, Float64Array, Int64Array, ResourceName, round_up
+from cruise.domain.resources import ResourceName
 
 Sizes = Mapping[ResourceName, Int64Array]
 

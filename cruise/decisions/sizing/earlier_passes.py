@@ -9,8 +9,9 @@ from cruise.decisions.eviction.ranking import EarlierPasses
 from cruise.decisions.sizing.damping import WriteDamping, get_tolerances, is_within_write_budget
 from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.decisions.sizing.node_sizes import SizingResult
+from cruise.domain.arrays import BoolArray
 from cruise.domain.policy import Policy
-from cruise.domain.resources import BoolArray, ResourceName
+from cruise.domain.resources import ResourceName
 
 
 def build_write_damping(

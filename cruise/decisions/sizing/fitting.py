@@ -20,11 +20,12 @@ from cruise.decisions.eviction.ranking import (
 from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
 from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.domain.actions import EvictPod, ReasonCode
+from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Pod
 from cruise.domain.pod_resources import count_pod_requests
 from cruise.domain.policy import EvictionRanking, RuleSet
 from cruise.domain.reasons import ReasonDetail
-from cruise.domain.resources import BoolArray, Int64Array, ResourceName, Resources
+from cruise.domain.resources import ResourceName, Resources
 
 # Share of a node's CPU above which the P75 demand of its pods counts as contention: with 1.0 in its place, containers
 # of the recorded traces starve half as much again.

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from cruise.decisions.sizing.recommendation import ResourceDemand
 from cruise.decisions.sizing.risk_level import ObservedRisk
 from cruise.decisions.usage.usage_columns import RecentUsage
-from cruise.domain.resources import Float32Array, Float64Array, Int64Array, ResourceName
+from cruise.domain.arrays import Float32Array, Float64Array, Int64Array
+from cruise.domain.resources import ResourceName
 
 Risks = Mapping[ResourceName, ObservedRisk]
 # The last hour counts by its largest samples of 5 minutes, earlier days by the largest samples of a clock hour.

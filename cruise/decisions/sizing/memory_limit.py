@@ -12,17 +12,10 @@ from typing import overload
 import numpy as np
 
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds
+from cruise.domain.arrays import UNBOUNDED, BoolArray, Int64Array, cap_to_bounds, round_up_integers
 from cruise.domain.cluster import Node
 from cruise.domain.policy import Policy
-from cruise.domain.resources import (
-    MEBIBYTE,
-    UNBOUNDED,
-    BoolArray,
-    Int64Array,
-    cap_to_bounds,
-    round_up_integers,
-    round_up_to_mebibytes,
-)
+from cruise.domain.resources import MEBIBYTE, round_up_to_mebibytes
 from cruise.domain.usage import OomRecord, Statistic, StatisticColumns
 
 # Kubernetes 1.34 is the first version whose kubelet lowers, and adds, memory limits in place.

@@ -10,9 +10,10 @@ from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
 from cruise.decisions.sizing.candidate_columns import PerResource
 from cruise.decisions.sizing.recommendation import DemandTable
 from cruise.domain.actions import SkippedPod
+from cruise.domain.arrays import Float64Array, Int64Array, convert_to_int64
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod
 from cruise.domain.pod_resources import count_pod_requests
-from cruise.domain.resources import Float64Array, Int64Array, ResourceName, Resources, convert_to_int64
+from cruise.domain.resources import ResourceName, Resources
 
 
 class NodePodColumns:

@@ -38,10 +38,11 @@ from cruise.decisions.sizing.resizes import ResizeRefusals, SizeDecision, is_ref
 from cruise.decisions.sizing.sharing import HeadroomShares
 from cruise.decisions.sizing.user_minimums import count_at_submitted_requests
 from cruise.domain.actions import EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
+from cruise.domain.arrays import Int64Array, convert_to_int64
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Policy
-from cruise.domain.resources import NO_RESOURCES, Int64Array, ResourceName, Resources, convert_to_int64
+from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 from cruise.domain.usage import StatisticsTable
 
 _SKIP_REASONS = {

@@ -42,7 +42,8 @@ from cruise.decisions.sizing.sharing import (
     trim_to_capacity,
 )
 from cruise.decisions.sizing.user_minimums import UserMinimumGrants, grant_user_minimums, release_user_minimums
-from cruise.domain.resources import BoolArray, Int64Array, ResourceName, convert_to_int64
+from cruise.domain.arrays import BoolArray, Int64Array, convert_to_int64
+from cruise.domain.resources import ResourceName
 
 _NO_BOUND = np.iinfo(np.int64).max
 

@@ -21,10 +21,11 @@ from cruise.decisions.sizing.recommendation import (
     ResourceDemand,
     apply_min_limits,
 )
+from cruise.domain.arrays import BoolArray, Int64Array, round_up_integers
 from cruise.domain.cluster import ResizePending
 from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.pod_resources import count_container_requests
-from cruise.domain.resources import BoolArray, Int64Array, ResourceName, Resources, round_up_integers
+from cruise.domain.resources import ResourceName, Resources
 
 QuotasByNamespace = Mapping[str, Sequence[ResourceQuota]]
 

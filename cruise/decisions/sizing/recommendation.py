@@ -15,19 +15,11 @@ from cruise.decisions.sizing.memory_limit import (
     compute_limit_ceilings,
     compute_limit_demand,
 )
+from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, cap_to_bounds, round_up_integers
 from cruise.domain.cluster import LimitRangeItem
 from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.policy import Policy
-from cruise.domain.resources import (
-    MEBIBYTE,
-    UNBOUNDED,
-    BoolArray,
-    Float64Array,
-    Int64Array,
-    ResourceName,
-    cap_to_bounds,
-    round_up_integers,
-)
+from cruise.domain.resources import MEBIBYTE, ResourceName
 from cruise.domain.usage import StatisticColumns, StatisticsTable
 
 ROUNDING_UNIT = {ResourceName.CPU: 1, ResourceName.MEMORY: MEBIBYTE}

@@ -13,18 +13,11 @@ from cruise.decisions.pod_policy.limit_ranges import forbids_resize
 from cruise.decisions.sizing.recommendation import DemandTable
 from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_threshold
 from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize, ResizePod, SkippedPod
+from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Container, LimitRangeItem, Pod, QosClass, ResizePending
 from cruise.domain.pod_resources import compute_qos_class, replace_container_resources
 from cruise.domain.policy import Policy
-from cruise.domain.resources import (
-    NO_RESOURCES,
-    NOTHING_STATED,
-    BoolArray,
-    Int64Array,
-    ResourceName,
-    Resources,
-    StatedResources,
-)
+from cruise.domain.resources import NO_RESOURCES, NOTHING_STATED, ResourceName, Resources, StatedResources
 from cruise.domain.usage import StatisticsTable
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.records import RiskDay
-from cruise.domain.resources import BoolArray, Float64Array, Int64Array, ResourceName
+from cruise.domain.resources import ResourceName
 
 # From the usage of the last hour to three times the rises, which exceeds the peaks on every recorded trace.
 LEAST_LEVEL, MOST_LEVEL = 0.0, 3.0

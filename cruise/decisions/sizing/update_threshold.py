@@ -6,9 +6,10 @@ from typing import Any, overload
 
 from cruise.decisions.pod_policy.eligibility import ResizablePod
 from cruise.domain.actions import ContainerTarget
+from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Container, Pod
 from cruise.domain.policy import Policy
-from cruise.domain.resources import BoolArray, Int64Array, ResourceName, Resources
+from cruise.domain.resources import ResourceName, Resources
 
 
 @dataclass(frozen=True, slots=True)

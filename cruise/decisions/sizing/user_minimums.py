@@ -14,7 +14,8 @@ from cruise.decisions.sizing.memory_limit import MemoryLimitCeilings
 from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.decisions.sizing.recommendation import ROUNDING_UNIT, ResourceDemand
 from cruise.decisions.sizing.resizes import SizeDecision, SizeDecisions
-from cruise.domain.resources import BoolArray, Int64Array, ResourceName, round_up_integers
+from cruise.domain.arrays import BoolArray, Int64Array, round_up_integers
+from cruise.domain.resources import ResourceName
 
 SizesByResource = Mapping[ResourceName, Int64Array]
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Pod
-from cruise.domain.resources import Float64Array, Int64Array
 from cruise.domain.usage import ContainerKey, PeakKey
 
 # The characters of generated suffixes in Kubernetes (k8s.io/apimachinery, util/rand).

@@ -14,7 +14,7 @@ from cruise.decisions.usage.usage_columns import (
     RevisionGroups,
     RunningContainers,
 )
-from cruise.domain.resources import BoolArray, Float64Array, Int64Array
+from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.usage import PeakKey, StatisticColumns, StatisticKey, StatisticsTable
 
 CPU_BASE_SECONDS = 600

@@ -11,8 +11,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from cruise.decisions.usage.plausibility import ADJACENT_STEPS, BIT_OF, CheckedBlock, RejectedSample
 from cruise.decisions.usage.usage_bounds import PodKey
+from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.cluster import ContainerRole, Pod
-from cruise.domain.resources import MEBIBYTE, BoolArray, Float64Array, Int64Array
+from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import NodeUsage, SampleBlock, SampleRejection
 
 TOLERANCE = 1.1

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import ClusterSnapshot, OomKill, Pod, WorkloadRef
-from cruise.domain.resources import Int64Array
 from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, StatisticColumns, StatisticsTable
 
 NEAR_SHARE = 0.8

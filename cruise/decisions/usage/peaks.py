@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from cruise.decisions.usage.attribution import compute_group_maxima
 from cruise.decisions.usage.usage_columns import NEVER, EstimationTime, KnownPeaks, RecentUsage
-from cruise.domain.resources import Float64Array, Int64Array
+from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.usage import HourlyPeaks, PeakKey, SampleBlock
 
 HOUR_SECONDS = 3600

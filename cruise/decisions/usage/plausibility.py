@@ -12,7 +12,8 @@ import numpy as np
 
 from cruise.decisions.usage.estimation import CPU_BASE_SECONDS, MEMORY_BASE_SECONDS
 from cruise.decisions.usage.usage_bounds import UsageBoundColumns, UsageBounds
-from cruise.domain.resources import MEBIBYTE, BoolArray, Float32Array, Float64Array, Int64Array
+from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
+from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import ContainerKey, SampleBlock, SampleRejection
 
 # Limits are enforced per period and charged per page and core: usage may exceed them slightly.

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from cruise.decisions.usage.usage_columns import NEVER
+from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod
-from cruise.domain.resources import NOTHING_STATED, Float64Array, Int64Array
+from cruise.domain.resources import NOTHING_STATED
 from cruise.domain.usage import ContainerKey
 
 PodKey = tuple[str, str]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cruise.domain.resources import BoolArray, Float32Array, Float64Array, Int64Array
+from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.usage import ContainerKey, PeakKey, Statistic, StatisticKey, StatisticsTable
 
 # The time of the first sample of what was never seen.

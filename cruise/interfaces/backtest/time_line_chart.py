@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from cruise.domain.arrays import Int64Array
 from cruise.domain.backtest import NodeTimeLine
-from cruise.domain.resources import Int64Array
 from cruise.interfaces.backtest.pareto_chart import AxisScale, choose_round_step, create_linear_scale
 from cruise.interfaces.text import format_cores, format_gibibytes
 

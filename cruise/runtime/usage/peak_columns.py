@@ -6,7 +6,8 @@ import numpy as np
 
 from cruise.decisions.usage.peaks import PeaksByNumber
 from cruise.decisions.usage.usage_columns import NEVER, KnownPeaks
-from cruise.domain.resources import Float32Array, Int64Array, ResourceName
+from cruise.domain.arrays import Float32Array, Int64Array
+from cruise.domain.resources import ResourceName
 from cruise.domain.usage import HourlyPeaks, PeakKey, PeakSummary
 from cruise.runtime.ports import StorePort
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cruise.decisions.usage.usage_columns import RecentUsage
-from cruise.domain.resources import BoolArray, Float32Array, Float64Array, Int64Array
+from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.usage import ContainerKey, SampleBlock
 
 WINDOW_SECONDS = 3600

@@ -19,8 +19,8 @@ from cruise.decisions.usage.plausibility import (
     reject_implausible_samples,
 )
 from cruise.decisions.usage.usage_bounds import UsageBounds
+from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.records import HeadroomSharing
-from cruise.domain.resources import BoolArray, Int64Array
 from cruise.domain.usage import (
     ContainerKey,
     CounterTail,

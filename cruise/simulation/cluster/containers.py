@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.cluster import QosClass
-from cruise.domain.resources import BoolArray, Float64Array, Int64Array, StatedResources
+from cruise.domain.resources import StatedResources
 from cruise.simulation.demand.demand import DemandSource
 
 NEVER = np.iinfo(np.int64).max

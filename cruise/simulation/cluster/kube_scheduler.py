@@ -3,8 +3,9 @@
 import numpy as np
 
 from cruise.domain.annotations import PLACEMENT_HINT, parse_placement_hint
+from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Node, Pod
-from cruise.domain.resources import BoolArray, Int64Array, Resources
+from cruise.domain.resources import Resources
 from cruise.domain.scheduling import UNSCHEDULABLE_TAINT, SchedulingConstraints
 from cruise.simulation.cluster.state import DEFAULT_SCORED, PodKey, PodRecord, SimulatedClusterState
 

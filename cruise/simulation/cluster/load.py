@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.domain.resources import Float64Array, Int64Array
+from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.simulation.cluster.containers import (
     SimulatedDemand,
     choose_oom_victims,

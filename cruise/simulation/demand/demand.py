@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.domain.resources import Float64Array, Int64Array
+from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.simulation.demand.trace import Trace
 
 

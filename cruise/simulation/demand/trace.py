@@ -18,8 +18,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.policy import LARGEST_MACHINE
-from cruise.domain.resources import Float64Array, Int64Array, ResourceName, Resources
+from cruise.domain.resources import ResourceName, Resources
 from cruise.errors import DECODE_ERRORS, BadInputError
 
 SERIES_FILE = "series.csv"

@@ -6,8 +6,9 @@ import numpy as np
 
 from cruise.backtest.recordings.recording import RecordedContainer, UsageRecording
 from cruise.backtest.replay.policy import ContainerSizes, ReplayClusterView
+from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.resources import Float64Array, Int64Array, Resources
+from cruise.domain.resources import Resources
 
 GIBIBYTE = 1 << 30
 

@@ -10,7 +10,8 @@ from cruise.backtest.replay.policy import (
     ReplayedOomReaction,
     ReplayOptions,
 )
-from cruise.domain.resources import Float64Array, Resources
+from cruise.domain.arrays import Float64Array
+from cruise.domain.resources import Resources
 from tests.backtest.baselines.recordings import GIBIBYTE, get_sizes, make_recording, make_view
 
 HOUR = 12

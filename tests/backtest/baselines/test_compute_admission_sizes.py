@@ -3,7 +3,7 @@ import numpy as np
 from cruise.backtest.baselines.cruisekube import compute_admission_sizes, compute_resized
 from cruise.backtest.baselines.cruisekube_statistics import CruiseKubeStatistics
 from cruise.backtest.replay.policy import ContainerSizes
-from cruise.domain.resources import BoolArray, Float64Array
+from cruise.domain.arrays import BoolArray, Float64Array
 from tests.backtest.baselines.recordings import get_sizes
 
 MEGABYTE = 1_000_000

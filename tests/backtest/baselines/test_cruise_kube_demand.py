@@ -12,7 +12,7 @@ from cruise.backtest.baselines.cruisekube_statistics import (
     rank_cruisekube_evictions,
     share_cruisekube_headroom,
 )
-from cruise.domain.resources import BoolArray, Int64Array
+from cruise.domain.arrays import BoolArray, Int64Array
 from tests.tiers import examples
 
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.backtest.baselines.cruisekube_statistics import CruiseKubeStatistics, CruiseKubeUsageHistory, ReplicaCounts
-from cruise.domain.resources import Float32Array, Float64Array, Int64Array
+from cruise.domain.arrays import Float32Array, Float64Array, Int64Array
 from tests.tiers import examples
 
 DAY = 86400

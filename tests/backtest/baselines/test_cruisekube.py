@@ -15,7 +15,8 @@ from cruise.backtest.replay.policy import (
     ReplayOptions,
 )
 from cruise.backtest.replay.replay import replay_policy
-from cruise.domain.resources import Int64Array, Resources
+from cruise.domain.arrays import Int64Array
+from cruise.domain.resources import Resources
 from tests.backtest.baselines.recordings import GIBIBYTE, get_sizes, make_recording, make_view
 
 MEGABYTE = 1_000_000

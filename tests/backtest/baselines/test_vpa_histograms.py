@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.backtest.baselines.vpa_histograms import DecayingHistograms, ExponentialBuckets
-from cruise.domain.resources import Float64Array, Int64Array
+from cruise.domain.arrays import Float64Array, Int64Array
 
 HOUR = 3600
 DAY = 86400

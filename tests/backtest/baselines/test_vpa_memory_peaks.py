@@ -5,7 +5,7 @@ import pytest
 
 from cruise.backtest.baselines.vpa_histograms import DecayingHistograms, ExponentialBuckets
 from cruise.backtest.baselines.vpa_recommender import VpaMemoryPeaks
-from cruise.domain.resources import Float64Array, Int64Array
+from cruise.domain.arrays import Float64Array, Int64Array
 
 MIB = 1 << 20
 DAY = 86400

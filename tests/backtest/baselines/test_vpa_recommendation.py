@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from cruise.backtest.baselines.vpa_histograms import DecayingHistograms, ExponentialBuckets
 from cruise.backtest.baselines.vpa_recommender import VpaUsageRecommender
-from cruise.domain.resources import Float64Array, Resources
+from cruise.domain.arrays import Float64Array
+from cruise.domain.resources import Resources
 
 DAY = 86400
 MIB = 1 << 20

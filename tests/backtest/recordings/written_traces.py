@@ -3,7 +3,7 @@
 import gzip
 from pathlib import Path
 
-from cruise.domain.resources import Float64Array
+from cruise.domain.arrays import Float64Array
 
 
 def write_trace(directory: Path, cpu_millicores: Float64Array, about: str, step_seconds: int = 300) -> Path:

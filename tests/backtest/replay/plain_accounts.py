@@ -8,7 +8,7 @@ import numpy as np
 
 from cruise.backtest.recordings.recording import UsageRecording
 from cruise.backtest.replay.policy import ReplayClusterView, ReplayOptions
-from cruise.domain.resources import Float32Array
+from cruise.domain.arrays import Float32Array
 
 
 @dataclass

@@ -16,7 +16,8 @@ from cruise.backtest.replay.policy import (
     ReplayedOomReaction,
     ReplayPolicy,
 )
-from cruise.domain.resources import MEBIBYTE, Float32Array, Int64Array
+from cruise.domain.arrays import Float32Array, Int64Array
+from cruise.domain.resources import MEBIBYTE
 
 NOTHING = ReplayDecision(NO_CONTAINERS, ContainerSizes(NO_CONTAINERS, NO_CONTAINERS, NO_CONTAINERS), NO_CONTAINERS)
 

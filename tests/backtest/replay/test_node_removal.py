@@ -12,7 +12,8 @@ from cruise.backtest.replay.policy import (
     ReplayOptions,
 )
 from cruise.backtest.replay.replay import replay_policy
-from cruise.domain.resources import MEBIBYTE, Int64Array, Resources
+from cruise.domain.arrays import Int64Array
+from cruise.domain.resources import MEBIBYTE, Resources
 from tests.backtest.baselines.recordings import make_recording
 from tests.backtest.replay.policies import FixedSizesPolicy, get_placements, sizes
 

@@ -1,9 +1,9 @@
 """What volumes ask of a packing."""
 
 from cruise.decisions.packing.problem import build_packing_problem
+from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.reasons import ReasonDetail, UnschedulableCode, UnschedulableReason
-from cruise.domain.resources import UNBOUNDED
 from cruise.domain.scheduling import (
     LabelRequirement,
     NodeSelectorTerm,

@@ -19,9 +19,10 @@ from cruise.decisions.sizing.memory_limit import (
     compute_min_admission_limit,
     detect_memory_leaks,
 )
+from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import OomKill
 from cruise.domain.policy import SEED_RULES, Policy
-from cruise.domain.resources import MEBIBYTE, UNBOUNDED
+from cruise.domain.resources import MEBIBYTE
 from tests.builders import NOW, NOW_SECONDS, make_node, make_ref, make_statistic, make_table
 
 sizes = st.integers(1, 4 << 30)

@@ -12,9 +12,10 @@ from cruise.decisions.pod_policy.container_bounds import ContainerBounds, comput
 from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
 from cruise.decisions.sizing.recommendation import DemandTable, build_demand_table
 from cruise.domain.annotations import EffectivePolicy
+from cruise.domain.arrays import UNBOUNDED, cap_to_bounds, convert_to_int64, round_up, round_up_integers
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, Pod
 from cruise.domain.policy import Mode, Policy, RequestBounds
-from cruise.domain.resources import MEBIBYTE, UNBOUNDED, cap_to_bounds, convert_to_int64, round_up, round_up_integers
+from cruise.domain.resources import MEBIBYTE
 from tests.builders import (
     NOW,
     make_amounts,

@@ -12,11 +12,12 @@ from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.decisions.sizing.recommendation import build_demand_table
 from cruise.decisions.sizing.sharing import compute_average_sharing
 from cruise.domain.actions import ReasonCode
+from cruise.domain.arrays import UNBOUNDED, convert_to_int64, round_up
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, Node, Pod
 from cruise.domain.pod_resources import compute_init_container_minimum
 from cruise.domain.policy import SEED_RULES, MemoryLimitPolicy, Mode, Policy
 from cruise.domain.records import HeadroomSharing
-from cruise.domain.resources import MEBIBYTE, UNBOUNDED, ResourceName, Resources, convert_to_int64, round_up
+from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
 from cruise.domain.usage import Statistic
 from tests.builders import (
     NOW,

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from cruise.domain.resources import Float64Array, Resources
+from cruise.domain.arrays import Float64Array
+from cruise.domain.resources import Resources
 from cruise.simulation.demand.demand import ContainerProfile, TraceMember, TraceUsage
 from cruise.simulation.demand.trace import Trace, TraceSeries
 
