@@ -1,1 +1,1 @@
-"""The benchmarks: one module each, run apart, and the clusters and servers that they measure."""
+"""The benchmarks, one module each, and the clusters and servers that they measure."""

@@ -1,4 +1,4 @@
-"""Runs every benchmark in a process of its own, one after the other, and prints one table."""
+"""Runs every benchmark in a separate process, one after the other, and prints one table."""
 
 import argparse
 import importlib
@@ -16,13 +16,13 @@ from benchmarks.table import BenchmarkOutcome, BenchmarkRow, peak_memory_mib, re
 
 
 def discover() -> dict[str, str]:
-    """Each module's NAME to the module's own name, sorted by module."""
+    """Return the module of each benchmark's NAME, sorted by module."""
     modules = sorted(f"benchmarks.{path.stem}" for path in Path(__file__).parent.glob("bench_*.py"))
     return {importlib.import_module(module).NAME: module for module in modules}
 
 
 def run_module(module_name: str, result: Path) -> None:
-    """The child's part: run one benchmark here and leave its outcome in `result`."""
+    """Run one benchmark in this process and write its outcome to `result`."""
     module: ModuleType = importlib.import_module(module_name)
     rows: list[BenchmarkRow] = module.run()
     document = {"rows": [asdict(row) for row in rows], "peak_memory_mib": peak_memory_mib()}
@@ -30,10 +30,10 @@ def run_module(module_name: str, result: Path) -> None:
 
 
 def run_apart(module_name: str) -> BenchmarkOutcome:
-    """Run one benchmark in a fresh interpreter, so that neither memory nor caches of another count."""
+    """Run one benchmark in a new interpreter, without the memory and caches of others."""
     with tempfile.TemporaryDirectory() as directory:
         result = Path(directory) / "outcome.json"
-        # The child's own output goes to stderr: stdout belongs to the table or the document.
+        # The child writes to stderr: stdout is for the table or the document.
         child = subprocess.run(
             [sys.executable, "-m", "benchmarks", "--run-module", module_name, "--result", str(result)],
             stdin=subprocess.DEVNULL,
@@ -58,7 +58,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 when every benchmark ran, 1 when one failed, 2 for an unknown name."""
+    """Return 0 if every benchmark ran, 1 if one failed, 2 for an unknown name."""
     options = parse(arguments)
     if options.run_module:
         run_module(options.run_module, options.result)
@@ -79,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.json:
         print(json.dumps({name: asdict(outcome) for name, outcome in outcomes.items()}))
     else:
-        # A table in a log file or a pipe keeps its columns whole.
+        # Wide enough for a table in a log file or a pipe.
         console = Console() if sys.stdout.isatty() else Console(width=160)
         console.print(render(outcomes))
     return 1 if any(outcome.failure for outcome in outcomes.values()) else 0

@@ -1,4 +1,4 @@
-"""A server in a process of its own, so that neither its memory nor its work count as what is measured."""
+"""Runs a server in a separate process, so that its memory and work are not measured."""
 
 import multiprocessing
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 @contextmanager
 def serve_in_process(serve: Callable[[T, Connection], None], what: T) -> Iterator[str]:
-    """Run `serve`, which sends its address through the pipe and ends at what comes back; yields the address."""
+    """Run `serve`, which sends its address through the pipe and ends when it receives a message; yield the address."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=serve, args=(what, theirs), daemon=True)

@@ -1,6 +1,6 @@
-"""A stand-in for an API server with very many objects, in a process of its own: lists by page, watches that are quiet.
+"""Stands in for an API server with very many objects, in a separate process: paged lists, and watches without events.
 
-It speaks plain HTTP and checks nobody's rights.
+It serves plain HTTP without authorization.
 """
 
 import time
@@ -35,13 +35,13 @@ class _Peek(msgspec.Struct):
 
 @contextmanager
 def running_api_stub(snapshot: Path) -> Iterator[str]:
-    """Serve the objects of a snapshot file; yields the address."""
+    """Serve the objects of a snapshot file; yield the address."""
     with serve_in_process(_serve, snapshot) as address:
         yield address
 
 
 def kubeconfig(address: str) -> str:
-    """A kubeconfig that leads to the stand-in."""
+    """Return a kubeconfig for the stand-in."""
     document = {
         "apiVersion": "v1",
         "kind": "Config",

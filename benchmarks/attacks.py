@@ -1,6 +1,6 @@
-"""What an attacker sends to the webhook: each takes a port, attacks for some seconds, and says what came back.
+"""Attacks on the webhook: each sends requests to a port for some seconds and returns what it received.
 
-`python -m benchmarks.attacks NAME PORT SECONDS` is one.
+`python -m benchmarks.attacks NAME PORT SECONDS` runs one.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class _Client:
         await self.writer.drain()
 
     async def answer(self) -> tuple[str, bytes]:
-        """Return status and body, `closed` where the server hung up."""
+        """Return status and body; `closed` if the server closed the connection."""
         try:
             head = await self.reader.readuntil(b"\r\n\r\n")
             length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
@@ -55,7 +55,7 @@ async def _connect(port: int) -> _Client:
 
 
 def _hostile(change: Callable[[Json, random.Random], None]) -> Attack:
-    """Send the review of a pod that was changed, over and over, a new one each time."""
+    """Send the review of a changed pod repeatedly, with another change each time."""
 
     async def attack(port: int, seconds: float) -> str:
         generator, until = random.Random(1), time.perf_counter() + seconds
@@ -118,7 +118,7 @@ def _resource(pod: Json, generator: random.Random) -> None:
 
 
 async def _sent(port: int, beginning: bytes, piece: bytes, total: int) -> str:
-    """Send pieces until so much was sent, or the server ends it."""
+    """Send pieces up to a total size, or until the server closes the connection."""
     client, sent = await _connect(port), len(beginning)
     try:
         await client.send(beginning)

@@ -1,8 +1,8 @@
-"""How far the replica of VPA is from VPA itself, driven over the same recordings.
+"""Compares the replica of VPA with VPA itself on the same recordings.
 
     python -m benchmarks.bench_arena DIR…
 
-prints the table of docs/backtest.md for trace directories. BENCH_TRACE names one for `make bench`; without it a made-up
+prints the table of docs/backtest.md for trace directories. BENCH_TRACE names one for `make bench`; by default a generated
 recording of two days is replayed. Needs Go, and some minutes for the first build.
 """
 
@@ -29,7 +29,7 @@ TRACE_VARIABLE = "BENCH_TRACE"
 
 @dataclass(frozen=True, slots=True)
 class ArenaResult:
-    """One recording: the shares of equal decisions and targets, and what the replica and VPA itself make of it."""
+    """One recording: the shares of equal decisions and targets, and the scores of the replica and of VPA."""
 
     trace: str
     equal_decisions: float
@@ -41,7 +41,7 @@ class ArenaResult:
 
 
 def run() -> list[BenchmarkRow]:
-    """Shares of equal decisions and targets, and figures of VPA beside the replica's."""
+    """Measure the shares of equal decisions and targets, and the scores of VPA and the replica."""
     named = os.environ.get(TRACE_VARIABLE)
     recording = load(Path(named)) if named else make_recording(40, 2, step_seconds=300)
     found = compare(recording)
@@ -58,7 +58,7 @@ def run() -> list[BenchmarkRow]:
 
 
 def load(directory: Path, days: float | None = None) -> UsageRecording:
-    """Read a trace directory: all of it, or the first days."""
+    """Read a trace directory, or its first days."""
     recording = load_trace(directory, OPTIONS.pass_seconds)
     if days is None:
         return recording
@@ -69,7 +69,7 @@ def load(directory: Path, days: float | None = None) -> UsageRecording:
 
 
 def compare(recording: UsageRecording) -> ArenaResult:
-    """Replay the replica with VPA as its shadow, then VPA itself."""
+    """Replay the replica with VPA observing, then VPA itself."""
     with running_vpa() as program:
         shadowed = ShadowedPolicy(recording, OPTIONS, program)
         replica = replay_policy(recording, shadowed, OPTIONS)
@@ -94,7 +94,7 @@ def replay_real(recording: UsageRecording, *, min_replicas: int = 1, zero_bytes:
 
 
 def _figures(found: ArenaResult) -> Iterator[tuple[str, float, float]]:
-    """Yield what is compared: its name, VPA's figure, the replica's."""
+    """Yield each compared figure: its name, VPA's value, the replica's."""
     real, replica = found.real, found.replica
     yield "CPU slack", real.cpu.relative_slack, replica.cpu.relative_slack
     if real.memory is not None and replica.memory is not None:
@@ -117,7 +117,7 @@ def markdown(found: ArenaResult) -> str:
 
 
 def variant(trace: str, score: PolicyScore, what: str) -> str:
-    """Say in a line what VPA does with another setting."""
+    """Return a line about VPA with another setting."""
     memory = "" if score.memory is None else f", memory slack {format_percent(score.memory.relative_slack)} %"
     return (
         f"{trace}, {what}: CPU slack {format_percent(score.cpu.relative_slack)} %{memory}, "
@@ -126,7 +126,7 @@ def variant(trace: str, score: PolicyScore, what: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Print the table, and what other settings change."""
+    """Print the table, and the effect of other settings."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_arena")
     parser.add_argument("traces", metavar="DIR", nargs="+", type=Path)
     parser.add_argument("--days", type=float, help="only the first days of each")

@@ -1,9 +1,8 @@
-"""Attacks on the webhook's port: what comes back, what memory it takes, and how usual reviews fare meanwhile.
+"""Attacks on the webhook: the answers, the memory, and the latency of normal reviews meanwhile.
 
-The server is that of the webhook's benchmark, on one core. Usual reviews come from the other one, 100 a second whatever
-becomes of them, and count from when they were due; an attacker of the lowest priority takes what is left of that core.
-How late the client itself was is told beside it: that is the machine's doing, not the server's. With
-`CRUISE_BENCH_BEFORE` naming another checkout, its server is attacked as well.
+The server is that of the webhook benchmark, on one core. On the other core a client sends 100 normal reviews a second at
+a constant rate, and an attacker runs with the lowest priority. Latencies count from the scheduled time; the client's own
+delay is reported separately. `CRUISE_BENCH_BEFORE` names another checkout whose server is attacked too.
 """
 
 import json
@@ -35,10 +34,10 @@ _QUIET = "no attack"
 
 @dataclass(frozen=True, slots=True)
 class AttackOutcome:
-    """One attack: what came back, the memory that it took, and of usual reviews the 99th percentile and failures.
+    """One attack: its answers, its memory, and the 99th percentile and failures of normal reviews.
 
-    `late_ms` is the 99th percentile of how late reviews were sent, `taken_ms_a_second` how long the server stood still
-    since other processes had its core.
+    `late_ms` is the 99th percentile of the client's delay, `taken_ms_a_second` the time that other processes took from
+    the server's core.
     """
 
     answer: str
@@ -50,7 +49,7 @@ class AttackOutcome:
 
 
 def run() -> list[BenchmarkRow]:
-    """The outcome of each attack, of another checkout too where one is named."""
+    """Measure each attack, also on another checkout if one is named."""
     before = os.environ.get("CRUISE_BENCH_BEFORE")
     earlier = outcomes(Path(before)) if before else {}
     rows = []
@@ -69,7 +68,7 @@ def run() -> list[BenchmarkRow]:
 
 
 def outcomes(checkout: Path) -> dict[str, AttackOutcome]:
-    """Attack the server of a checkout in every way, each time a new one."""
+    """Make each attack on a new server of a checkout."""
     os.sched_setaffinity(0, {CLIENT_CORE})
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory) / "reviews.txt"
@@ -83,7 +82,7 @@ def outcomes(checkout: Path) -> dict[str, AttackOutcome]:
 
 def _outcome(name: str, port: int, pid: int, place: Path) -> AttackOutcome:
     command = [sys.executable, "-m", "benchmarks.steady_reviews", str(port), str(place), str(RATE)]
-    # Each kind of pod is decided once before, as on a cluster that has run for a while.
+    # Each kind of pod was decided before, as on a running cluster.
     subprocess.run([*command, "2"], check=True, stdout=subprocess.DEVNULL)
     server = WebhookProcess(port, pid)
     waited = server.waited_seconds()
@@ -107,7 +106,7 @@ def _p99_ms(seconds: Sequence[float]) -> float:
 
 @contextmanager
 def _watching(pid: int) -> Iterator[list[float]]:
-    """Note every few milliseconds what memory a process takes, in MiB."""
+    """Record the memory of a process every few milliseconds, in MiB."""
     seen, over = [_resident_mib(pid)], threading.Event()
 
     def look() -> None:

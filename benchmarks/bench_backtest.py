@@ -1,6 +1,6 @@
-"""Replays: a month of 200 series, two weeks of 5,000 containers at one minute, and how both grow with what is replayed.
+"""Replays: a month of 200 series, two weeks of 5,000 containers at one minute, and the growth of time with their size.
 
-BENCH_TRACE names a trace directory; the first is then of its series, twice each, instead of made-up ones.
+If BENCH_TRACE names a trace directory, the month replays its series, twice each, instead of generated ones.
 """
 
 import multiprocessing
@@ -21,7 +21,7 @@ from cruise.backtest.recordings.traces import load_trace
 from cruise.backtest.replay.policy import ReplayOptions
 
 NAME = "backtest"
-# What is measured is one replay.
+# Only one replay is measured.
 ONE_REPLAY = ReplayOptions(with_both_consolidations=False)
 TRACE_VARIABLE = "BENCH_TRACE"
 POLICIES = ("cruise", "vpa")
@@ -33,7 +33,7 @@ PARTS = {"a quarter": 0.25, "half": 0.5, "all": 1.0}
 
 @dataclass(frozen=True, slots=True)
 class RecordingSize:
-    """How much is replayed; of a trace, if one is named, the first `days`."""
+    """The size of a recording, or the first `days` of a trace."""
 
     containers: int
     days: float
@@ -46,7 +46,7 @@ class RecordingSize:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredReplay:
-    """What one replay took in a process of its own, on one core."""
+    """The time and memory of one replay in a separate process, on one core."""
 
     series: int
     seconds: float
@@ -58,12 +58,12 @@ GROWING = RecordingSize(5000, 1, 60)
 
 
 def run() -> list[BenchmarkRow]:
-    """CPU seconds of one core, and the peak memory of a process that makes or loads the recording and replays it."""
+    """Measure CPU seconds on one core, and the peak memory of a process that generates or loads the recording and replays it."""
     return [row for policy in POLICIES for row in (*_month(policy), *_large(policy), *_growth(policy))]
 
 
 def _month(policy: str) -> list[BenchmarkRow]:
-    """A month as a whole, and what the quarters of it tell of growth with days."""
+    """Measure a month, and parts of it to show the growth with days."""
     named = os.environ.get(TRACE_VARIABLE)
     month = RecordingSize(200, 30, 300, Path(named) if named else None)
     rows, quarter = [], 0.0
@@ -90,7 +90,7 @@ def _large(policy: str) -> list[BenchmarkRow]:
 
 
 def _growth(policy: str) -> list[BenchmarkRow]:
-    """Growth with containers."""
+    """Measure the growth with containers."""
     rows, quarter = [], 0.0
     for part, share in PARTS.items():
         size = replace(GROWING, containers=round(GROWING.containers * share))
@@ -105,7 +105,7 @@ def _grown(measured: str, took: MeasuredReplay, linear: float) -> BenchmarkRow:
 
 
 def measure(policy: str, size: RecordingSize) -> MeasuredReplay:
-    """Replay in a fresh process, whose memory is nobody else's."""
+    """Replay in a new process."""
     print(f"bench: {NAME}: {policy}, {size}", file=sys.stderr)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max_workers=1, mp_context=context) as process:
@@ -118,7 +118,7 @@ def _replay(policy: str, size: RecordingSize) -> MeasuredReplay:
         recording = make_recording(size.containers, size.days, size.step_seconds)
     else:
         recording = measure_twice(load_trace(size.trace), size.days)
-    # Compilation and imports are paid once, by whatever comes first.
+    # Compile and import before the measurement.
     backtest_policies(make_recording(10, 0.25, size.step_seconds), [policy], ONE_REPLAY)
     started = time.process_time()
     score = backtest_policies(recording, [policy], ONE_REPLAY).policies[policy]
@@ -129,7 +129,7 @@ def _replay(policy: str, size: RecordingSize) -> MeasuredReplay:
 
 
 def measure_twice(recording: UsageRecording, days: float) -> UsageRecording:
-    """Return the first days of every series, and of a second of each, of workloads of their own."""
+    """Return the first days of every series, each twice, as series of separate workloads."""
     rows = int(days * 86400 / recording.step_seconds)
     return replace(
         recording,

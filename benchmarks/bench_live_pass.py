@@ -1,4 +1,4 @@
-"""A whole node pass over a real API server: 1,000 nodes, 30,000 pods that are all to be resized, a real Postgres."""
+"""A node pass on a real API server and Postgres: 1,000 nodes, 30,000 pods that are all resized."""
 
 import asyncio
 import sys
@@ -29,7 +29,7 @@ _POLICY = Policy(mode=Mode.RESIZE, new_workload_age=timedelta(0))
 
 
 def run() -> list[BenchmarkRow]:
-    """Wall seconds from the first list to the last patch answered, and CPU seconds of this process."""
+    """Measure wall seconds from the first list to the last patch's response, and CPU seconds of this process."""
     try:
         with quiet_control_plane() as plane, tempfile.TemporaryDirectory(dir="/tmp") as directory:
             Path(directory).chmod(0o755)

@@ -1,4 +1,4 @@
-"""Packing paper-style clusters within a second: cruise beside the paper's own algorithm, on instances drawn anew."""
+"""Packing clusters like the paper's within a second: cruise compared with the paper's algorithm on new instances."""
 
 import time
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from cruise.packer.warm_up import warm_up_kernels
 NAME = "packing"
 LIMIT_SECONDS = 1.0
 SEEDS = range(101, 106)
-# A model of 8 vCPU ran the paper's; here it gets every core of a small machine.
+# The paper used a machine with 8 vCPU; here it has all cores of a small machine.
 PAPER_WORKERS = 2
 PROVED_SHARE, COUNTS_SHARE, MEAN_SECONDS = 0.90, 0.96, 0.4
 RIGHTSIZED = (InstanceShape(16, 8, 1, 95), InstanceShape(16, 8, 4, 100), InstanceShape(32, 8, 4, 100))
@@ -32,7 +32,7 @@ DENSER = 0.14
 
 @dataclass(frozen=True, slots=True)
 class PackingRun:
-    """What came out for one instance."""
+    """The result for one instance."""
 
     proved: bool
     counts_proved: bool
@@ -42,12 +42,12 @@ class PackingRun:
 
     @property
     def failed(self) -> bool:
-        """Neither better than now nor proved to be as good as can be."""
+        """Neither an improvement nor proved optimal."""
         return not self.better and not self.proved
 
 
 def run() -> list[BenchmarkRow]:
-    """Measure both on every shape and seed, one at a time."""
+    """Measure both on every shape and seed, one after the other."""
     warm_up_kernels()
     run_paper(draw_pending(PAPER_RANGE[0], 1), LIMIT_SECONDS)
     ours: dict[InstanceShape, list[PackingRun]] = {}
@@ -62,7 +62,7 @@ def run() -> list[BenchmarkRow]:
 
 
 def run_cruise(instance: PackingInstance, limit: float) -> PackingRun:
-    """One solve by cruise, judged as all packings are."""
+    """Solve by cruise, and check the packing."""
     problem = problem_of(instance)
     begun = time.monotonic()
     packing = pack(problem, SolveBudget(deadline_seconds=begun + limit), lambda _: None)
@@ -75,7 +75,7 @@ def run_cruise(instance: PackingInstance, limit: float) -> PackingRun:
 
 
 def run_paper(instance: PackingInstance, limit: float) -> PackingRun:
-    """One solve by the paper's algorithm."""
+    """Solve by the paper's algorithm."""
     begun = time.monotonic()
     answer = solve_as_paper(instance, limit, PAPER_WORKERS)
     taken = time.monotonic() - begun
@@ -84,7 +84,7 @@ def run_paper(instance: PackingInstance, limit: float) -> PackingRun:
 
 
 def _density_rows(shape: InstanceShape) -> list[BenchmarkRow]:
-    """How many more pods the same nodes hold where headroom is kept once a node, every node's rule checked."""
+    """Return how many more pods fit on the same nodes if headroom is shared per node; every node is checked."""
     instances = [draw_rightsized(shape, seed) for seed in SEEDS]
     shared = [run_cruise(instance, LIMIT_SECONDS) for instance in instances]
     peaks = [run_cruise(with_peaks(instance), LIMIT_SECONDS) for instance in instances]

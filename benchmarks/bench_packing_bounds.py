@@ -1,4 +1,4 @@
-"""How far from the best large plans may be: what more could be placed, and how few evictions could do."""
+"""The gap between large plans and their bounds: pods that might be placed, and evictions that might be avoided."""
 
 import math
 import os
@@ -21,7 +21,7 @@ from cruise.runtime.cores import count_usable_cores
 
 NAME = "packing-bounds"
 SEED = 1
-# A machine that others use gives a second of its processors in several: BENCH_STRETCH says in how many.
+# On a shared machine a processor second takes longer: BENCH_STRETCH is the factor.
 STRETCH = float(os.environ.get("BENCH_STRETCH", "1"))
 LIMIT_SECONDS = {200: 10.0, 500: 10.0, 1000: 10.0, 5000: 60.0}
 CLUSTERS: tuple[GroupOfPods | FullCluster, ...] = (
@@ -33,7 +33,7 @@ CLUSTERS: tuple[GroupOfPods | FullCluster, ...] = (
 
 
 def run() -> list[BenchmarkRow]:
-    """Measure each cluster once, the kernels warm, and name the worst."""
+    """Measure each cluster once, with compiled kernels, and report the worst."""
     warm_up_kernels()
     drawn = [
         one

@@ -1,4 +1,4 @@
-"""The paper's clusters through `cruise pack`'s own path: built from objects, solved, put into a plan, judged."""
+"""The paper's clusters through the code of `cruise pack`: built from objects, solved, planned and verified."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ from cruise.runtime.packing.solver_client import SolverProcess
 
 NAME = "packing-command"
 SEEDS = range(11, 16)
-# A machine that others use gives a second of its processor in several: BENCH_STRETCH says in how many.
+# On a shared machine a processor second takes longer: BENCH_STRETCH is the factor.
 STRETCH = float(os.environ.get("BENCH_STRETCH", "1"))
 SHORT_SECONDS, LONG_SECONDS = 1.0, 10.0
 PROVED_SHORT, PROVED_LONG = 0.97, 0.99
@@ -29,7 +29,7 @@ PROVED_SHORT, PROVED_LONG = 0.97, 0.99
 
 @dataclass(frozen=True, slots=True)
 class PackCommandRun:
-    """What the command says of a cluster, and the seconds that it takes besides solving."""
+    """The command's result for a cluster, and its seconds without solving."""
 
     status: PackingStatus
     seconds: float
@@ -37,7 +37,7 @@ class PackCommandRun:
 
 
 def run() -> list[BenchmarkRow]:
-    """Every shape and seed, one at a time; what a second proves is not asked again."""
+    """Measure every shape and seed, one after the other; instances proved within a second are not repeated."""
     short, longer = asyncio.run(_run())
     rows = _rows(f"{SHORT_SECONDS:g} s", short, PROVED_SHORT) + _rows(f"{LONG_SECONDS:g} s", longer, PROVED_LONG)
     besides = max(result.besides for result in short)
@@ -66,7 +66,7 @@ async def _plan(worker: SolverProcess, snapshot: ClusterSnapshot, seconds: float
 
 
 def snapshot_of(instance: PackingInstance) -> ClusterSnapshot:
-    """An instance as the objects of a cluster: a ReplicaSet for each class."""
+    """Return an instance as the objects of a cluster: a ReplicaSet for each class."""
     nodes = tuple(
         Node(f"node-{n}", Resources(int(cpu), int(memory)), labels={"kubernetes.io/hostname": f"node-{n}"})
         for n, (cpu, memory) in enumerate(instance.capacities.tolist())

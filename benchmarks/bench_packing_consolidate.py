@@ -1,7 +1,7 @@
-"""How many nodes half-empty clusters of five makes and a real one's trace need, by how many moves, and what is proved.
+"""Consolidation of half-empty clusters of five kinds and of a real trace: nodes needed, moves and proofs.
 
-Of each full cluster a share of the pods runs, drawn at random, as after a day's peak. A PodDisruptionBudget that
-allows one eviction allows the next one later, so limits are shut or none.
+A random share of the pods of each full cluster runs, as after a day's peak. A PodDisruptionBudget that allows one
+eviction allows the next one later, so eviction limits are 0 or absent.
 """
 
 import time
@@ -26,12 +26,12 @@ SEED = 1
 LIMIT_SECONDS = 10.0
 SHARES = (0.5, 0.8)
 MAKES = tuple(make for make in ClusterDrawing if make is not ClusterDrawing.OPENB)
-# Pods that may not move keep most nodes: the packer is tried where all may.
+# Pods that must not move keep most nodes, so the packer is measured with pods that all may.
 SCENES = ((True, 0.5), (True, 0.8), (False, 0.5))
 
 
 def run() -> list[BenchmarkRow]:
-    """Measure each cluster once, the kernels warm."""
+    """Measure each cluster once, with compiled kernels."""
     warm_up_kernels()
     clusters = [(str(make), draw_full(FullCluster(make, 200, 30, 2, DrawnBudgets.USUAL), SEED)) for make in MAKES]
     if OPENB.exists():
@@ -49,9 +49,9 @@ def run() -> list[BenchmarkRow]:
 
 
 def thinned(problem: PackingProblem, share: float, free: bool, seed: int) -> PackingProblem:
-    """Return a problem of the fewest nodes in which a share of the pods that ran does so still, and none waits.
+    """Return a consolidation problem in which a share of the running pods still runs, and no pod is pending.
 
-    Where they are `free` all of them may move, within no limits.
+    If they are `free`, all of them may move, without eviction limits.
     """
     runs = problem.pod_node >= 0
     stays = runs & (np.random.default_rng(seed).random(problem.pod_count) < share)

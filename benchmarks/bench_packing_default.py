@@ -1,4 +1,4 @@
-"""Packing paper-style clusters: cruise beside the default scheduler with preemption, the yardstick of the paper."""
+"""Packing clusters like the paper's: cruise compared with the default scheduler with preemption, the paper's baseline."""
 
 import time
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ SEEDS = range(101, 104)
 
 @dataclass(frozen=True, slots=True)
 class ComparedPair:
-    """Both from the same state: pods placed a priority from the highest, and evictions (moves among them)."""
+    """The results of both from the same state: pods placed per priority from the highest, and evictions including moves."""
 
     shape: InstanceShape
     ours: tuple[int, ...]
@@ -32,14 +32,14 @@ class ComparedPair:
 
 
 def run() -> list[BenchmarkRow]:
-    """Compare on every shape and seed, one at a time."""
+    """Compare on every shape and seed, one after the other."""
     warm_up_kernels()
     pairs = [compare(shape, seed) for shape in PAPER_RANGE for seed in SEEDS]
     return rows_of(pairs)
 
 
 def compare(shape: InstanceShape, seed: int) -> ComparedPair:
-    """Let both go on from where the scheduler without preemption left pods pending."""
+    """Run both from the state in which the scheduler without preemption leaves pods pending."""
     problem = problem_of(draw_pending(shape, seed))
     default = schedule(problem, np.arange(problem.pod_count, dtype=np.int64), preemption=True, seed=seed)
     begun = time.monotonic()
@@ -58,7 +58,7 @@ def compare(shape: InstanceShape, seed: int) -> ComparedPair:
 
 
 def rows_of(pairs: list[ComparedPair]) -> list[BenchmarkRow]:
-    """What all pairs add up to."""
+    """The totals of all pairs."""
     count = len(pairs)
     better = sum(pair.ours > pair.theirs for pair in pairs)
     equal = sum(pair.ours == pair.theirs for pair in pairs)

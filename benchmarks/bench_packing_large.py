@@ -1,4 +1,4 @@
-"""Packing large clusters that are nearly full: what is placed, what that moves, how long it takes and what it holds."""
+"""Packing large, nearly full clusters: pods placed, moves, time and memory."""
 
 import time
 
@@ -29,7 +29,7 @@ CROWDS = (
 
 
 def run() -> list[BenchmarkRow]:
-    """Measure each cluster once, the kernels warm."""
+    """Measure each cluster once, with compiled kernels."""
     warm_up_kernels()
     return [row for crowd in CROWDS for row in _rows(crowd)]
 
@@ -52,7 +52,7 @@ def _rows(crowd: GroupOfPods) -> list[BenchmarkRow]:
     faults = find_rule_violations(problem, packing.pod_node)
     assert not faults, faults
     left = int((packing.pod_node < 0).sum())
-    # What the bound leaves open: pods that may be placeable, though none of them was.
+    # Pods that might be placed according to the bound.
     possible = max(sum(packing.bound[:-1]) - (problem.pod_count - pending), 0)
     wall, processor = settled[0] if settled else (taken, time.process_time() - spent)
     return [

@@ -1,4 +1,4 @@
-"""Packing paper-style clusters within ten seconds: what a second leaves unproved, and whether the paper finds more."""
+"""Packing clusters like the paper's within ten seconds: instances that a second does not prove."""
 
 from benchmarks.bench_packing import PAPER_WORKERS, SEEDS, PackingRun, run_cruise, run_paper
 from benchmarks.packing_instances import PAPER_RANGE, draw_pending
@@ -11,7 +11,7 @@ PROVED_SHARE = 0.95
 
 
 def run() -> list[BenchmarkRow]:
-    """Every shape and seed, one at a time; what a second proves is not asked again."""
+    """Measure every shape and seed, one after the other; instances proved within a second are not repeated."""
     warm_up_kernels()
     short: list[PackingRun] = []
     longer: list[PackingRun] = []

@@ -1,7 +1,7 @@
-"""A real cluster's arrivals with GPUs: what cruise and what the default scheduler's preemption make of those left over.
+"""The arrivals of a real cluster with GPUs: pending pods placed by cruise and by the default scheduler's preemption.
 
-All pods of the openb trace arrive in their order and stay; the default scheduler without preemption places them until
-some stay pending. From there both go on: the scheduler by preempting, cruise by its plan.
+All pods of the openb trace arrive in order and stay; the default scheduler without preemption places them until some
+remain pending. Both start from that state: the scheduler with preemption, cruise with a plan.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ LIMITS_SECONDS = (1.0, 10.0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DefaultScheduler:
-    """What the default scheduler does with preemption, and how long it thinks."""
+    """The result of the default scheduler with preemption, and its time."""
 
     schedule: Schedule
     seconds: float
@@ -37,7 +37,7 @@ class DefaultScheduler:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CruisePacking:
-    """What cruise does: the packing and its plan, the seconds of each, and what the solver's process took at most."""
+    """The result of cruise: packing and plan, the seconds of each, and the solver process's peak memory."""
 
     limit_seconds: float
     packing: Packing
@@ -58,7 +58,7 @@ def run() -> list[BenchmarkRow]:
 
 
 def fill(trace: Openb, arrivals: int | None = None) -> BuiltProblem:
-    """Let the first pods arrive one after the other, whatever their priority; what stays pending is the problem."""
+    """Let the first pods arrive in order; the problem is to place those that remain pending."""
     coming = trace.arrivals[:arrivals]
     empty = build_packing_problem(trace.snapshot({pod.name: None for pod in coming}))
     alike = replace(empty.problem, priorities=np.zeros_like(empty.problem.priorities))
@@ -69,7 +69,7 @@ def fill(trace: Openb, arrivals: int | None = None) -> BuiltProblem:
 
 
 def preempt(built: BuiltProblem) -> DefaultScheduler:
-    """Let the default scheduler go on, with preemption."""
+    """Run the default scheduler with preemption."""
     begun = time.monotonic()
     done = schedule(built.problem, _ages(built), preemption=True)
     return DefaultScheduler(done, time.monotonic() - begun)
@@ -82,7 +82,7 @@ async def _pack_all(built: BuiltProblem) -> list[CruisePacking]:
 
 
 async def pack_within(worker: SolverProcess, built: BuiltProblem, limit_seconds: float) -> CruisePacking:
-    """Pack, put the packing into a plan, and have that judged."""
+    """Solve, make a plan of the packing, and verify it."""
     begun = time.monotonic()
     packing = await worker.pack(built.problem, limit_seconds)
     solved = time.monotonic()
@@ -96,7 +96,7 @@ async def pack_within(worker: SolverProcess, built: BuiltProblem, limit_seconds:
 
 
 def _ages(built: BuiltProblem) -> IntArray:
-    """Each pod's place in the order of arrival."""
+    """Return each pod's place in the order of arrival."""
     came = sorted(range(len(built.pods)), key=lambda pod: (built.pods[pod].created_at, built.pods[pod].name))
     ages = np.empty(len(came), dtype=np.int64)
     ages[came] = np.arange(len(came))
@@ -105,7 +105,7 @@ def _ages(built: BuiltProblem) -> IntArray:
 
 def _peak_mib(process_id: int | None) -> float | None:
     if process_id is None:
-        # It did not stop in time, and was stopped.
+        # It exceeded its time and was stopped.
         return None
     lines = Path(f"/proc/{process_id}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))

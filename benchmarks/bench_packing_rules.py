@@ -1,4 +1,4 @@
-"""Clusters full of rules between pods: how many packings are proved, and in which time, kind by kind."""
+"""Clusters with many rules between pods: proved packings and time, by kind."""
 
 import time
 
@@ -11,16 +11,16 @@ from cruise.packer.warm_up import warm_up_kernels
 
 NAME = "packing-rules"
 SEEDS = (1, 2)
-# So many seconds of an idle core, counted as work, so that other programs on the machine change nothing.
+# A limit of work instead of time, so that other programs on the machine do not matter.
 LIMIT_SECONDS, WORK_A_SECOND = 10.0, 1e9
 PROVED_SHARE = 0.80
-# Priorities, and the share of all room that pods ask for.
+# Priorities, and the share of all capacity that pods request.
 FULL = ((1, 97), (4, 97), (2, 102))
 NODES = (16, 32)
 
 
 def run() -> list[BenchmarkRow]:
-    """Measure every kind, one cluster at a time."""
+    """Measure every kind, one cluster after the other."""
     warm_up_kernels()
     return [row for nodes in NODES for row in _rows(nodes)]
 
@@ -36,7 +36,7 @@ def _rows(nodes: int) -> list[BenchmarkRow]:
 
 
 def _solve(ruled: RuledCluster, seed: int) -> tuple[bool, float]:
-    """Whether the packing is proved, and the processor time that it took."""
+    """Return whether the packing is proved, and its processor time."""
     problem = draw_ruled(ruled, seed)
     begun = time.process_time()
     packing = pack(problem, SolveBudget(work_units=LIMIT_SECONDS * WORK_A_SECOND), lambda _: None)

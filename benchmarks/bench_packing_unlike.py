@@ -1,4 +1,4 @@
-"""Full clusters of every make, by the packer and by the simple way: pods that stay or lose their place, and moves."""
+"""Full clusters of every kind, by the packer and by a simple heuristic: pods without a node, and moves."""
 
 import itertools
 import sys
@@ -22,7 +22,7 @@ SEED = 1
 Shape = tuple[int, int, int, DrawnBudgets, int]
 # The same for both.
 LIMIT_SECONDS = 5.0
-# For every make what fits by construction; for one make after the other two of: a little more than fits, a tenth less,
+# For every kind a cluster that fits by construction; for kinds in turn two of: a little more than fits, a tenth less,
 # many small pods, many nodes.
 EVERY: tuple[Shape, ...] = (
     (200, 30, 1, DrawnBudgets.USUAL, 100),
@@ -39,19 +39,19 @@ IN_TURN: tuple[Shape, ...] = (
 
 
 def run() -> list[BenchmarkRow]:
-    """Measure each cluster once, the kernels warm; the worst of all comes last."""
+    """Measure each cluster once, with compiled kernels; the worst one is last."""
     return measure(NAME, draw_cluster(EVERY, IN_TURN, 2), LIMIT_SECONDS)
 
 
 def draw_cluster(every: Sequence[Shape], in_turn: Sequence[Shape], share: int) -> list[FullCluster]:
-    """Every make in each of the first shapes, and in so many of the others in turn: no make is left out."""
+    """Return every kind in each of the first shapes, and kinds in turn in the others."""
     makes = [make for make in ClusterDrawing if make is not ClusterDrawing.OPENB or OPENB.exists()]
     turns = itertools.cycle(in_turn)
     return [FullCluster(make, *shape) for make in makes for shape in (*every, *itertools.islice(turns, share))]
 
 
 def measure(name: str, clusters: Sequence[FullCluster], limit_seconds: float) -> list[BenchmarkRow]:
-    """The rows of each cluster, and the worst of all."""
+    """Return the rows of each cluster, and the worst one."""
     warm_up_kernels()
     place_by_ejections(draw_full(FullCluster(ClusterDrawing.BIMODAL, 10), SEED))
     found = []
@@ -83,9 +83,9 @@ def measure(name: str, clusters: Sequence[FullCluster], limit_seconds: float) ->
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Plan:
-    """What one way found: how many are placed of each priority from the highest, how many moved, and what it took.
+    """The result of one solver: pods placed per priority from the highest, moves, time and memory.
 
-    `seconds` are of the processor, `memory_mib` is above what the problem holds.
+    `seconds` are processor time, `memory_mib` is without the problem itself.
     """
 
     placed: tuple[int, ...]
@@ -96,7 +96,7 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Both:
-    """The plans of both ways for one cluster."""
+    """The plans of both solvers for one cluster."""
 
     full: FullCluster
     problem: PackingProblem
@@ -104,7 +104,7 @@ class _Both:
     theirs: _Plan
 
     def left(self, plan: _Plan) -> int:
-        """How many pods a plan leaves without a place."""
+        """Return the number of pods without a node."""
         return self.problem.pod_count - sum(plan.placed)
 
     def __str__(self) -> str:
@@ -115,7 +115,7 @@ class _Both:
         )
 
     def rows(self, name: str) -> Iterator[BenchmarkRow]:
-        """What stays without a place, what moves, and the time."""
+        """Pods without a node, moves and time."""
         ours, theirs, waited = self.left(self.ours), self.left(self.theirs), int((self.problem.pod_node < 0).sum())
         fit = "; all fit" if self.full.percent <= 100 else ""
         beside = f"{theirs} by ejections alone, {waited} before{fit}"

@@ -1,4 +1,4 @@
-"""Full clusters of every make with 500 to 5,000 nodes, by the packer and by the simple way."""
+"""Full clusters of every kind with 500 to 5,000 nodes, by the packer and by a simple heuristic."""
 
 from benchmarks.bench_packing_unlike import Shape, draw_cluster, measure
 from benchmarks.table import BenchmarkRow
@@ -14,5 +14,5 @@ EVERY: tuple[Shape, ...] = (
 
 
 def run() -> list[BenchmarkRow]:
-    """Measure each cluster once, the kernels warm; the worst of all comes last."""
+    """Measure each cluster once, with compiled kernels; the worst one is last."""
     return measure(NAME, draw_cluster(EVERY, (), 0), LIMIT_SECONDS)

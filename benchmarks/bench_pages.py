@@ -1,4 +1,4 @@
-"""The dashboard and the API over 5,000 nodes and 20,000 workloads in a real store, and what readers cost a pass."""
+"""The dashboard and the API for 5,000 nodes and 20,000 workloads in a real database, and the cost of readers for a pass."""
 
 import asyncio
 import gc
@@ -43,7 +43,7 @@ _PASSES = 3
 
 
 class FixedCluster(SimulatedCluster):
-    """A cluster that shows one snapshot for ever; nothing is written to it in mode observe."""
+    """A cluster with a constant snapshot; mode observe writes nothing to it."""
 
     def __init__(self, snapshot: ClusterSnapshot, now: datetime) -> None:
         super().__init__((), (), now)
@@ -71,7 +71,7 @@ class View:
         return self.at
 
     def get_figures(self) -> ControllerFigures:
-        """Return what there is to tell of the passes."""
+        """Return the state of the passes."""
         return self.activity.figures(self.policy.mode, True, 0.0)
 
     def get_last_pass(self) -> NodePassResult | None:
@@ -87,14 +87,14 @@ class View:
         return self.table
 
     async def revert(self, namespace: str, workload: WorkloadRef) -> Sequence[Outcome]:
-        """Put nothing back."""
+        """Restore nothing."""
         return ()
 
     async def announce(self, intervention: UserAction) -> None:
-        """Tell nobody."""
+        """Send no notification."""
 
     async def pass_once(self) -> None:
-        """Make a node pass."""
+        """Run a node pass."""
         done = await run_node_pass(PassInput(self.cluster, self.store, self.policy, self.at))
         self.activity.statistics, self.activity.refreshed_at = self.table, self.at
         self.activity.add_pass(done, self.policy.max_age)
@@ -107,7 +107,7 @@ def run() -> list[BenchmarkRow]:
 
 
 def measure(nodes: int) -> list[BenchmarkRow]:
-    """Fill a store, make a pass, and read everything there is to read."""
+    """Fill a database, run a pass, and request every page and route."""
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         Path(directory).chmod(0o755)
         return asyncio.run(_measured(Path(directory), nodes))
@@ -139,7 +139,7 @@ async def _measured(directory: Path, nodes: int) -> list[BenchmarkRow]:
 
 
 async def _fill(view: View) -> None:
-    """Put into the store what a cluster of this size has after some weeks."""
+    """Fill the database like a cluster of this size after some weeks."""
     pods = view.cluster._shown.pods
     await view.store.write_statistics(view.table)
     originals = [OriginalSizes(pod.uid, pod.namespace, pod.name, get_spec_targets(pod), view.at) for pod in pods]
@@ -164,7 +164,7 @@ async def _fill(view: View) -> None:
 
 
 async def _read(client: httpx.AsyncClient, path: str) -> tuple[float, float]:
-    """Seconds of the clock and of the processor until an answer is whole."""
+    """Return the wall and processor seconds of a response."""
     clock, processor = time.perf_counter(), time.process_time()
     answer = await client.get(path)
     assert answer.status_code == 200, (path, answer.text[:400])
@@ -223,7 +223,7 @@ async def _routes(client: httpx.AsyncClient, view: View) -> list[BenchmarkRow]:
 
 
 async def _passes_read(client: httpx.AsyncClient, view: View) -> list[BenchmarkRow]:
-    """The processor time of passes while somebody turns pages, less that of the pages, beside passes alone."""
+    """Return the processor time of passes while pages are read, without that of the pages, and of passes alone."""
     paths = ("/", "/workloads", "/nodes", "/actions", "/health")
     processor = time.process_time()
     for _ in range(_PASSES):
@@ -236,13 +236,13 @@ async def _passes_read(client: httpx.AsyncClient, view: View) -> list[BenchmarkR
     for _ in range(_PASSES):
         processor = time.process_time()
         passing = asyncio.ensure_future(view.pass_once())
-        # A person turns a page a second at most; here all pages are read while a pass lasts.
+        # A user reads at most a page a second; here all pages are read during a pass.
         for path in paths:
             await _read(client, path)
             begun += 1
         await passing
         whole += time.process_time() - processor - pages
-        # Adding the new pass up is for readers, and measured above.
+        # The summary of the new pass is for readers, and measured above.
         view.activity.node_pass = known
     reading = whole / _PASSES
     return [

@@ -1,4 +1,4 @@
-"""`cruise plan` on generated clusters of 50, 500 and 5,000 nodes: deciding alone, and the whole command."""
+"""`cruise plan` on generated clusters of 50, 500 and 5,000 nodes: the decision alone, and the whole command."""
 
 import gc
 import os
@@ -18,9 +18,9 @@ from cruise.domain.policy import Mode, Policy
 NAME = "plan"
 SIZES = (50, 500, 5000)
 LARGEST = SIZES[-1]
-# Promised for the largest cluster.
+# The limit for the largest cluster.
 DECIDING_SECONDS, COMMAND_SECONDS, COMMAND_MIB = 3.0, 15.0, 1536.0
-# The command in a process of its own, which tells its own peak: a parent's would count from the fork on.
+# The command runs in a separate process that reports its own peak memory.
 COMMAND = """
 import sys
 from cruise.cli import main
@@ -76,7 +76,7 @@ def _rows(nodes: int, containers: int, deciding: float, command: Command) -> lis
 
 
 def deciding_seconds(snapshot: Path, usage: Path) -> float:
-    """CPU seconds of deciding alone, with the collector off as in the command."""
+    """Return the CPU seconds of the decision, without garbage collection as in the command."""
     gc.disable()
     try:
         cluster = load_snapshot(str(snapshot))
@@ -91,7 +91,7 @@ def deciding_seconds(snapshot: Path, usage: Path) -> float:
 
 
 def run_command(snapshot: Path, usage: Path) -> Command:
-    """The whole command from start to end, its document thrown away."""
+    """Run the whole command, without its output."""
     arguments = ["plan", "--snapshot", str(snapshot), "--usage", str(usage), "--format", "json"]
     before, start = os.times(), time.perf_counter()
     done = subprocess.run(

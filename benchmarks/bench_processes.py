@@ -1,4 +1,4 @@
-"""The processes of cruise at 5,000 nodes and 150,000 pods: what `cruise serve` and `cruise webhook` hold in memory."""
+"""The memory of `cruise serve` and `cruise webhook` at 5,000 nodes and 150,000 pods."""
 
 import asyncio
 import ssl
@@ -30,7 +30,7 @@ _PATIENCE_SECONDS = 600.0
 
 
 def run() -> list[BenchmarkRow]:
-    """Resident memory once all is known, and the most that it ever was; seconds from the start until then."""
+    """Measure resident and peak memory once the caches are filled, and the seconds until then."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         place = Path(directory)
         place.chmod(0o755)
@@ -44,7 +44,7 @@ def run() -> list[BenchmarkRow]:
 
 
 async def _remember_an_hour(data_dir: Path, prometheus: str) -> None:
-    """Leave in the store what a process that ran until now would have left."""
+    """Fill the database like a process that ran until now."""
     at = int(time.clock_gettime(time.CLOCK_REALTIME)) // 60 * 60 - 60
     source = PrometheusUsageSource(PrometheusSettings(prometheus))
     async with open_store(None, data_dir, print) as store:
@@ -104,7 +104,7 @@ def _running(
 
 
 def _wait(done: Callable[[], bool], process: "subprocess.Popen[bytes]", log: Path) -> float:
-    """Wait, and return the seconds that it took."""
+    """Wait, and return the seconds."""
     started = time.monotonic()
     while not done():
         if process.poll() is not None or time.monotonic() - started > _PATIENCE_SECONDS:

@@ -1,8 +1,8 @@
-"""What statistics cost a real Prometheus: the samples that its engine counts for each container, beside CruiseKube's.
+"""The cost of statistics for a real Prometheus: the samples that its engine counts per container, compared with CruiseKube.
 
-The engine counts what a selector loads, and of a subquery what comes out of it, after its `max by (workload)`: so what
-CruiseKube's queries count for a container falls with the pods of its workload. There are 2.6 of them here, with which
-the queries come to what was measured; what they load inside is more, and not counted.
+The engine counts the samples of selectors, and of subqueries only their results, after `max by (workload)`: so the count
+per container of CruiseKube's queries decreases with the pods of its workload. There are 2.6 of them here, which gives the
+measured count; the samples loaded within subqueries are not counted.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from tests.prometheus_server import make_blocks, running_prometheus
 from tests.shown_cluster import ReadOnlyCluster
 
 NAME = "prometheus-cost"
-# A quarter past a minute before the hour: a first fill that begins then reads the longest history there is.
+# A first fill at this time reads the longest history.
 END = 1_767_269_640
 START = END - 8 * DAY
 QUARTER = 900
@@ -47,7 +47,7 @@ MEASURED_PASS = 31_100
 
 
 def run() -> list[BenchmarkRow]:
-    """Samples loaded a container, in the first fill and in 15 minutes of passes."""
+    """Measure the samples loaded per container, in the first fill and in 15 minutes of passes."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))
     with tempfile.TemporaryDirectory() as directory:
         blocks = Path(directory) / "blocks"
@@ -106,7 +106,7 @@ def _cost(address: str, query: Query) -> int:
 
 
 def _asked(address: str, path: str, form: dict[str, str | int]) -> tuple[bytes, int]:
-    """Ask with statistics: the answer, and the samples that the engine loaded for it."""
+    """Send a query with statistics; return the response and the samples that the engine loaded."""
     text = urllib.parse.urlencode({**form, "stats": "all"}).encode()
     with urllib.request.urlopen(address + path, text, timeout=300) as response:
         body = response.read()

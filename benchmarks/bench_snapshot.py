@@ -1,4 +1,4 @@
-"""How long clusters of three sizes take from file to domain, and how much memory: each in a process of its own."""
+"""Time and memory to load snapshots of three sizes, each in a separate process."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ NODE_COUNTS = (50, 500, 5000)
 
 
 def run() -> list[BenchmarkRow]:
-    """Seconds and memory by size, as kubectl prints and without white space; `ratio` shows that time grows linearly."""
+    """Measure seconds and memory by size, as kubectl prints and without white space; `ratio` shows linear growth."""
     rows: list[BenchmarkRow] = []
     seconds_of_smaller: dict[bool, float] = {}
     for nodes in NODE_COUNTS:
@@ -54,7 +54,7 @@ def _measure(cluster: GeneratedCluster, directory: Path, pretty: bool) -> tuple[
 
 
 def load_and_report(snapshot_path: str, usage_path: str) -> None:
-    """The child's part: load both files once and print what it took."""
+    """Load both files in this process and print the time and memory."""
     started = time.perf_counter()
     snapshot = load_snapshot(snapshot_path)
     loaded = time.perf_counter()

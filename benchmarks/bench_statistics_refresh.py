@@ -1,4 +1,4 @@
-"""A statistics refresh of 5,000 nodes: 225,000 containers from a stand-in for Prometheus, in passes of five minutes."""
+"""A usage pass for 5,000 nodes: 225,000 containers from a stand-in for Prometheus, every five minutes."""
 
 import asyncio
 import time
@@ -41,7 +41,7 @@ BUFFER_LIMIT_BYTES = 300e6
 
 
 def run() -> list[BenchmarkRow]:
-    """CPU seconds of this process a pass, from the snapshot to the stored statistics, and what the buffers take."""
+    """Measure CPU seconds per pass, from the snapshot to the stored statistics, and the memory of the buffers."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))
     cluster = generate_cluster(NODES)
     with running_stub(NODES) as address:
@@ -53,7 +53,7 @@ async def _measure(cluster: GeneratedCluster, address: str) -> list[BenchmarkRow
     source = PrometheusUsageSource(PrometheusSettings(address))
     await fill_last_hour(shown.shown, source, store, state, AT)
     cpu, wall = [], []
-    # The first pass lets the stand-in encode its answers.
+    # During the first pass the stand-in encodes its answers.
     for number in range(1, 4):
         now = datetime.fromtimestamp(AT + number * PASS_SECONDS + 30, UTC)
         started = time.process_time(), time.perf_counter()
@@ -101,7 +101,7 @@ def _identity(workload: GeneratedWorkload, pod: str, node: str) -> str:
 async def fill_last_hour(
     snapshot: ClusterSnapshot, source: PrometheusUsageSource, store: StorePort, state: UsageState, at: int
 ) -> None:
-    """Take in the hour until `at` as if it had been read, so that the passes are those of a process that runs."""
+    """Add the hour until `at`, so that the passes are those of a running process."""
     attribution = UsageAttribution.from_snapshot(snapshot)
     await state.catch_up(store, attribution, at, step_seconds=60, look_ahead_seconds=900)
     times = np.arange(at - HOUR + 60, at + 1, 60, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The store on the embedded Postgres, at the size of 5,000 nodes: 225,000 containers of 40,000 workloads."""
+"""The store on an embedded Postgres at the size of 5,000 nodes: 225,000 containers of 40,000 workloads."""
 
 import asyncio
 import tempfile
@@ -53,7 +53,7 @@ _MANY_PEAKS = (
 
 
 def run() -> list[BenchmarkRow]:
-    """Wall seconds of each operation, with the client's own work in them."""
+    """Measure the wall seconds of each operation, including the client."""
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         Path(directory).chmod(0o755)
         return asyncio.run(_measure(Path(directory)))
@@ -116,7 +116,7 @@ async def _record(store: PostgresStore, advances: list[UsageUpdate]) -> None:
 
 
 async def _on_server(data_dir: Path, *statements: str) -> None:
-    """Make rows on the server: to send millions of them would measure something else."""
+    """Create rows on the server, because sending millions of them would take too long."""
     database = Database(EmbeddedPostgres(data_dir).dsn)
     async with database.transaction() as connection:
         for statement in statements:
@@ -129,7 +129,7 @@ def _workload(number: int) -> str:
 
 
 def _pod(container: int) -> str:
-    # A generated name ends in what no two pods share.
+    # Generated names have unique suffixes.
     return f"service-{container % WORKLOADS:05d}-7d9f8b6c5-{container:06x}"
 
 
@@ -168,7 +168,7 @@ def _advance(partition: int, hour: int, rng: Generator) -> UsageUpdate:
     keys = [ContainerKey(f"team-{n % WORKLOADS % 200:03d}", _pod(n), "app") for n in numbers.tolist()]
     workloads = np.unique(numbers % WORKLOADS)
     shape = (len(numbers), STEPS)
-    # Working sets are whole pages and change little from minute to minute.
+    # Working sets are whole pages and change little per minute.
     pages = rng.lognormal(10, 1, (len(numbers), 1)) * (1 + 0.01 * rng.standard_normal(shape))
     counters = rng.random((2, len(numbers))) * 1e6
     series = [f"containerd://{rng.bytes(32).hex()}" for _ in keys]

@@ -1,4 +1,4 @@
-"""A cluster of 150,000 pods kept in memory: what it takes, and what a snapshot of it costs."""
+"""A watched cluster of 150,000 pods: its memory, and the cost of a snapshot."""
 
 import re
 import subprocess
@@ -22,7 +22,7 @@ from cruise.kube_json.wire.pod_json import PodObject
 
 NAME = "watch"
 NODES = 5_000
-# cruise gives every pod sizes of its own, in time.
+# After some time every pod has its own sizes.
 _SIZES = re.compile(rb'"(requests|allocatedResources)":\{"cpu":"\w+","memory":"\w+"\}')
 _numbers = count()
 _CHANGES = 2_000
@@ -38,7 +38,7 @@ write_snapshot(generate_cluster(int(sys.argv[1])), Path(sys.argv[2]), pretty=Fal
 
 
 def run() -> list[BenchmarkRow]:
-    """Memory is what this process has grown by; seconds are of CPU."""
+    """Measure the memory that this process adds, and CPU seconds."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         path = Path(directory) / "cluster.json"
         # Apart, so that none of its memory is used again here.
@@ -107,7 +107,7 @@ def _timed(work: Callable[[], ClusterSnapshot]) -> tuple[float, ClusterSnapshot]
 
 
 def resident_mib() -> float:
-    """Resident set of this process now."""
+    """Return the present resident set of this process."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024

@@ -1,8 +1,8 @@
-"""The webhook with its real decision over TLS 1.3 on one core, beside FastAPI and pydantic around the same decision.
+"""The webhook over TLS 1.3 on one core, compared with FastAPI and pydantic around the same decision.
 
-20,000 workloads on 1,000 nodes are known; each request is a 6 kB review of another workload's new pod. The first pod of
-a workload is decided on in full; later ones are recognised as equal to it, for as long as nothing has changed. Load
-comes from the other core: `wrk` keeps 16 connections busy, and an open loop asks at a constant rate.
+There are 20,000 workloads on 1,000 nodes; each request is a 6 kB review of another workload's new pod. The first pod of a
+workload needs a decision; later ones are recognized as equal while nothing changes. The load runs on the other core: `wrk`
+with 16 connections, and an open loop with a constant rate.
 """
 
 import json
@@ -55,7 +55,7 @@ end
 
 
 def run() -> list[BenchmarkRow]:
-    """Requests a second, latencies at a constant rate, and what deciding alone takes."""
+    """Measure requests a second, latencies at a constant rate, and the decision alone."""
     if shutil.which("wrk") is None:
         sys.exit("webhook: wrk is not installed (apt install wrk)")
     reviews = make_reviews()
@@ -66,7 +66,7 @@ def run() -> list[BenchmarkRow]:
 
 
 def _in_process(reviews: Sequence[bytes]) -> list[BenchmarkRow]:
-    """Microseconds from a review's bytes to the answer's, without HTTP and TLS."""
+    """Return the microseconds from a review's bytes to the response's, without HTTP and TLS."""
     reviewer = AdmissionReviewer()
     reviewer.set_state(*make_webhook_cluster())
     first = _seconds_of(reviewer, reviews)
@@ -88,7 +88,7 @@ def _seconds_of(reviewer: AdmissionReviewer, reviews: Sequence[bytes]) -> float:
 
 
 def _throughput(place: Path) -> list[BenchmarkRow]:
-    """Medians of interleaved rounds, so that whatever else the machine does hits both alike."""
+    """Return medians of interleaved rounds, so that other load on the machine affects both."""
     measured: dict[tuple[Kind, int], list[WebhookLoad]] = {}
     with running("cruise") as ours, running("fastapi") as theirs:
         first = _warmed_up(ours, place)
@@ -115,7 +115,7 @@ def _throughput(place: Path) -> list[BenchmarkRow]:
 
 
 def _warmed_up(server: "WebhookProcess", place: Path) -> float:
-    """Ask until every workload has had its first pod; return the requests a second of the first second."""
+    """Send reviews until every workload had its first pod; return the requests of the first second."""
     first = load(server, place, 16, 1).per_second
     for seconds in (SECONDS, 2 * SECONDS, 4 * SECONDS, 8 * SECONDS):
         if load(server, place, 16, seconds).per_second * seconds > 2 * WORKLOADS:
@@ -124,7 +124,7 @@ def _warmed_up(server: "WebhookProcess", place: Path) -> float:
 
 
 def _latency(place: Path) -> list[BenchmarkRow]:
-    """Percentiles of the medial round at the full rate, and of first pods at a rate that no cluster has ever seen."""
+    """Return percentiles of the median round at the full rate, and of first pods at an extreme rate."""
     with running("cruise") as server:
         first = _open_loop(server, place, FIRST_RATE)
         _warmed_up(server, place)
@@ -143,7 +143,7 @@ def _latency(place: Path) -> list[BenchmarkRow]:
 
 
 def _open_loop(server: "WebhookProcess", place: Path, rate: int) -> tuple[float, float, float, float]:
-    """Return 50th and 99th percentile and longest latency in ms, and how long both sides stood still in ms/s."""
+    """Return the 50th and 99th percentile and the maximum latency in ms, and the time lost to other processes in ms/s."""
     arguments = [str(server.port), str(place), str(rate), str(SECONDS), "16"]
     command = [sys.executable, "-m", "benchmarks.open_loop", *arguments]
     before = server.waited_seconds()
@@ -160,7 +160,7 @@ def _open_loop(server: "WebhookProcess", place: Path, rate: int) -> tuple[float,
 
 
 def load(server: "WebhookProcess", place: Path, connections: int, seconds: int, path: str = PATH) -> "WebhookLoad":
-    """Keep the connections busy; every request has to be answered with 200."""
+    """Run wrk; every response must have status 200."""
     script = place.with_suffix(".lua")
     script.write_text(_SCRIPT.format(place=place, path=path))
     shape = ["-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(script)]
@@ -176,7 +176,7 @@ def load(server: "WebhookProcess", place: Path, connections: int, seconds: int, 
 
 @dataclass(frozen=True, slots=True)
 class WebhookLoad:
-    """What one run of wrk brought."""
+    """The result of one run of wrk."""
 
     per_second: float
     cpu_microseconds: float
@@ -190,12 +190,12 @@ class WebhookProcess:
     pid: int
 
     def cpu_seconds(self) -> float:
-        """Processor time that it has taken so far."""
+        """The processor time so far."""
         words = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
     def waited_seconds(self) -> float:
-        """How long it could have run so far and another process did."""
+        """The time so far in which it was runnable while another process ran."""
         return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[1]) / 1e9
 
 

@@ -1,7 +1,7 @@
-"""The webhook beside VPA's admission controller: the same reviews over TLS, one core each, one run after the other.
+"""The webhook compared with VPA's admission controller: the same reviews over TLS, one core each, one after the other.
 
-`known` are pods of kinds that were asked about before, `first` are all of a revision of their own, and `resized` also
-request what none before did: cruise remembers answers and takes patches over, VPA makes each anew.
+`known` pods equal earlier ones, `first` pods have a new revision each, and `resized` pods also have new requests: cruise
+caches answers and reuses patches, VPA computes each.
 """
 
 import shutil
@@ -28,7 +28,7 @@ WANTED = {"known": 4.0, "first": 1.0, "resized": 1.0}
 
 
 def run() -> list[BenchmarkRow]:
-    """Requests a second of both, and their ratio."""
+    """Measure the requests a second of both, and their ratio."""
     if shutil.which("wrk") is None:
         sys.exit("webhook-rival: wrk is not installed (apt install wrk)")
     rows = []
@@ -52,7 +52,7 @@ def run() -> list[BenchmarkRow]:
 
 
 def _rates(theirs: WebhookProcess, kind: str, place: Path, review: bytes) -> tuple[float, float]:
-    """Medians of rounds that take turns, each with a new server of cruise, to which all kinds are new."""
+    """Return medians of alternating rounds, each with a new server of cruise without cached answers."""
     ours_, theirs_ = [], []
     for _ in range(ROUNDS):
         with running("cruise", WORKLOADS, NODES) as ours:
@@ -68,6 +68,6 @@ def _rates(theirs: WebhookProcess, kind: str, place: Path, review: bytes) -> tup
 
 
 def _check(server: WebhookProcess, path: str, review: bytes) -> None:
-    """See that a pod is sized: what is left alone takes no time."""
+    """Check that a pod is sized, because skipped pods take no time."""
     if b'"patch"' not in answer_to(server.port, path, review):
         raise RuntimeError(f"the pod is not patched at {path}")

@@ -1,7 +1,7 @@
-"""What cruise writes once it has settled: to the API server at each pass, and into its audit in a day, at 5,000 nodes.
+"""The writes of cruise after its first day: to the API server per pass, and to the audit per day, at 5,000 nodes.
 
-Writes are those of a replay's second day, on as many nodes as it took, in proportion. The audit is that of a hundred
-nodes for a day, with these writes and with a pod in a hundred held at every pass, by one of two budgets in turn.
+Writes are those of a replay's second day, scaled to the number of nodes. The audit is that of a hundred nodes for a day,
+with these writes and with one pod in a hundred skipped at every pass, alternately by one of two budgets.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _SIZE = "SELECT count(*), count(*) FILTER (WHERE result = 'skipped'), pg_total_r
 
 
 def run() -> list[BenchmarkRow]:
-    """Writes a pass, and rows and bytes a day."""
+    """Measure writes per pass, and rows and bytes per day."""
     resizes, evictions = _a_pass_and_node()
     rows = [
         BenchmarkRow(NAME, f"resizes a pass at {NODES:,} nodes, second day", resizes * NODES, ""),
@@ -55,7 +55,7 @@ def run() -> list[BenchmarkRow]:
 
 
 def _a_pass_and_node() -> tuple[float, float]:
-    """Return the resizes and the policy's own evictions of the second day, for each pass and node."""
+    """Return the resizes and own evictions of the second day, per pass and node."""
     whole = make_recording(CONTAINERS, 2, _STEP_SECONDS)
     two, one = _totals(whole), _totals(_first_day(whole))
     resizes, evictions, node_passes = (of_two - of_one for of_two, of_one in zip(two, one, strict=True))
@@ -63,7 +63,7 @@ def _a_pass_and_node() -> tuple[float, float]:
 
 
 def _totals(recording: UsageRecording) -> tuple[float, float, float]:
-    """Return how many resizes, own evictions and passes of nodes there were."""
+    """Return the numbers of resizes, own evictions and node passes."""
     options = ReplayOptions(with_both_consolidations=False)
     score = replay_policy(recording, POLICIES["cruise"](recording, options), options)
     days = score.container_days
@@ -87,7 +87,7 @@ def _first_day(recording: UsageRecording) -> UsageRecording:
 
 
 async def _audited(data_dir: Path, resizes_a_pass: int) -> tuple[int, int, int]:
-    """Return the rows of a day's audit, those of them that are holds, and its bytes."""
+    """Return the rows of a day's audit, those for skipped pods, and its bytes."""
     pods = AUDITED_NODES * PODS_PER_NODE
     begun = datetime(2026, 1, 5, tzinfo=UTC)
     async with open_store(None, data_dir, print) as store:

@@ -1,4 +1,4 @@
-"""The queries of CruiseKube's statistics pass for one namespace, by their published shape, to measure what they cost.
+"""The queries of CruiseKube's statistics pass for one namespace, in their published form, to measure their cost.
 
 Thirteen instant queries and two range queries: usage is joined with the pods' owners at every step of every subquery.
 """
@@ -20,7 +20,7 @@ class Query:
 
 
 def statistics_pass(namespace: str) -> list[Query]:
-    """All queries that a pass sends for a namespace, without the pressure's three."""
+    """Return all queries of a pass for a namespace, without the three for pressure."""
     owners = (
         f'max by ({OWNER}, namespace, pod, node) (kube_pod_info{{job="kube-state-metrics",namespace="{namespace}"}})'
     )

@@ -1,9 +1,9 @@
-"""A model of kube-scheduler as it comes, with preemption: what a packing plan is compared with.
+"""A model of kube-scheduler with default settings and preemption, to compare packing plans with.
 
-Pods leave the queue by priority, then age. Filters are resources and where a class may go. Scores are those of
-NodeResourcesFit (LeastAllocated), NodeResourcesBalancedAllocation and PodTopologySpread by its defaults (weight 2), in
-whole numbers, over the share of the nodes that the scheduler looks at. A pod that fits nowhere evicts pods of lower
-priority as the plugin DefaultPreemption chooses them; these are created anew and wait in turn.
+The queue is sorted by priority, then age. Filters are resources and allowed nodes. Scores are those of NodeResourcesFit
+(LeastAllocated), NodeResourcesBalancedAllocation and PodTopologySpread with its defaults (weight 2), in whole numbers, for
+the share of the nodes that the scheduler samples. A pod that fits nowhere preempts pods of lower priority like the plugin
+DefaultPreemption; their replacements are queued.
 """
 
 import heapq
@@ -24,21 +24,21 @@ MAX_SCORE = 100
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
-    """Where every pod ended up (-1 pending), and whoever was evicted, in that order; one pod may be so repeatedly."""
+    """The node of every pod (-1 pending), and the evicted pods in order; a pod may be evicted repeatedly."""
 
     pod_node: IntArray
     evicted: tuple[int, ...]
 
 
 def schedule(problem: PackingProblem, ages: IntArray, preemption: bool, seed: int = 1) -> Schedule:
-    """Let the scheduler work until nothing changes any more; the smaller of `ages` came first."""
+    """Run the scheduler until nothing changes; pods with smaller `ages` were created first."""
     assert not (problem.rules.exclusions or problem.rules.attractions or problem.rules.spreads)
     return _Scheduler(problem, ages, preemption, seed).run()
 
 
 @dataclass(frozen=True, slots=True)
 class _PreemptionVictims:
-    """What one node would lose for a pod, and how the scheduler judges that: the least is chosen."""
+    """The victims of a preemption on one node, and their rank: the least is chosen."""
 
     node: int
     pods: tuple[int, ...]
@@ -55,7 +55,7 @@ class _Scheduler:
         self.pods_on: list[set[int]] = [set() for _ in range(problem.node_count)]
         self.used = np.zeros_like(problem.capacities)
         self.of_class = np.zeros((problem.class_count, problem.node_count), dtype=np.int64)
-        # What pods below a priority take of each node, by the priority's place in `levels`.
+        # The requests on each node of the pods of each priority, by its place in `levels`.
         self.levels = np.unique(problem.priorities)
         self.by_level = np.zeros((len(self.levels), *problem.capacities.shape), dtype=np.int64)
         self.limits = [(set(limit.members.tolist()), limit.allowed) for limit in problem.rules.eviction_limits]
@@ -67,11 +67,11 @@ class _Scheduler:
             self._put(pod, int(self.where[pod]))
 
     def run(self) -> Schedule:
-        """Try every pending pod, those that were in vain again whenever an eviction made room."""
+        """Schedule every pending pod, and unschedulable ones again after each preemption."""
         queue = [self._place_in_queue(pod) for pod in np.flatnonzero(self.where < 0).tolist()]
         heapq.heapify(queue)
         waiting: list[tuple[int, int, int]] = []
-        # Equal pods fit nowhere either, as long as no room was made.
+        # Equal pods do not fit either until a preemption.
         hopeless: set[int] = set()
         while queue:
             entry = heapq.heappop(queue)
@@ -112,7 +112,7 @@ class _Scheduler:
         # `members` are classes.
         for limit, (members, _) in enumerate(self.limits):
             self.disrupted[limit] += int(self.problem.pod_class[pod]) in members
-        # Its replacement is younger than all others.
+        # Its replacement is the youngest pod.
         self.ages[pod] = self.ages.max() + 1
 
     def _count(self, pod: int, node: int, sign: int) -> None:
@@ -130,7 +130,7 @@ class _Scheduler:
     def _best_node(self, pod: int) -> int:
         need = self.compute_demand[pod]
         free = self.problem.capacities - self.used
-        # A resource that a pod does not ask for is not looked at, even where it is overdrawn.
+        # Resources that a pod does not request are not checked, even if a node lacks them.
         fits = np.flatnonzero(self._admitted(pod) & ((need == 0) | (free >= need)).all(axis=1))
         if not len(fits):
             return -1
@@ -140,7 +140,7 @@ class _Scheduler:
         return int(best[self.draws.randrange(len(best))])
 
     def _looked_at(self, fits: IntArray) -> IntArray:
-        """Return the first so many from where the last search ended, going round."""
+        """Return the nodes to score, from where the last search ended."""
         nodes = self.problem.node_count
         wanted = nodes
         if nodes > FEWEST_NODES_SCORED:
@@ -150,7 +150,7 @@ class _Scheduler:
         return ordered
 
     def _scores(self, pod: int, nodes: IntArray) -> IntArray:
-        # CPU and memory are the first two resources, the only ones scored by default.
+        # Only CPU and memory, the first two resources, are scored by default.
         room = np.maximum(self.problem.capacities[nodes, :2], 1)
         after = np.minimum(self.used[nodes, :2] + self.compute_demand[pod, :2], room)
         least = (((room - after) * MAX_SCORE) // room).sum(axis=1) // 2
@@ -185,7 +185,7 @@ class _Scheduler:
         return min((found for found in candidates if found is not None), key=lambda found: found.rank, default=None)
 
     def _victims(self, pod: int, node: int) -> _PreemptionVictims | None:
-        """Take all lower ones off a node, then give back whom there is room for, the most important first."""
+        """Remove all pods of lower priority from a node, then restore those that fit, the most important first."""
         lower = [other for other in self.pods_on[node] if self.priority[other] < self.priority[pod]]
         lower.sort(key=lambda other: (-int(self.priority[other]), int(self.ages[other]), other))
         need = self.compute_demand[pod]
@@ -196,7 +196,7 @@ class _Scheduler:
         broken = self._breaking(lower)
         victims: list[int] = []
         violations = 0
-        # Those whose disruption budget would be broken are given back first.
+        # Pods whose eviction would violate a disruption budget are restored first.
         for other in sorted(lower, key=lambda other: other not in broken):
             if (self.compute_demand[other] <= free).all():
                 free = free - self.compute_demand[other]
@@ -208,7 +208,7 @@ class _Scheduler:
         return _PreemptionVictims(node, tuple(sorted(victims)), self._rank(victims, violations, node))
 
     def _breaking(self, pods: list[int]) -> set[int]:
-        """Return those beyond what their disruption budgets still allow, counted in order."""
+        """Return the pods whose eviction would violate a disruption budget, counted in order."""
         left = [allowed - gone for (_, allowed), gone in zip(self.limits, self.disrupted, strict=True)]
         found = set()
         for pod in pods:
@@ -220,10 +220,10 @@ class _Scheduler:
         return found
 
     def _rank(self, victims: list[int], violations: int, node: int) -> tuple[int, ...]:
-        """Fewest broken budgets, lowest highest priority, lowest sum, fewest, youngest of the highest, first node."""
+        """Return the rank: violated budgets, highest priority, sum of priorities, number, age of the highest, node."""
         priorities = [int(self.priority[victim]) for victim in victims]
         highest = max(priorities)
         started = min(int(self.ages[v]) for v in victims if self.priority[v] == highest)
-        # The sum counts every victim, whatever its priority is.
+        # Positive for every victim.
         total = sum(priority + 2**31 for priority in priorities)
         return (violations, highest, total, len(victims), -started, node)

@@ -1,6 +1,6 @@
-"""The simple way to place pods on a nearly full cluster: a pod goes where one, two or up to six others make room.
+"""A simple heuristic to place pods on a nearly full cluster: evict one, two or up to six other pods to free capacity.
 
-It knows demands, eviction limits and what may move; nothing of priorities but the order, and no proof.
+It knows demands, eviction limits and movable pods; priorities only as the order of pods; and proves nothing.
 """
 
 from typing import NamedTuple
@@ -10,7 +10,7 @@ import numpy as np
 from cruise.packer.kernels.compilation import compile_kernel, read_monotonic_seconds
 from cruise.packer.problem import BoolArray, FloatArray, IntArray, PackingProblem
 
-# Nodes looked at for a pod, and for one of a chain; pods that go for another one.
+# The nodes tried for a pod, and for a pod of a chain; the most pods moved for another one.
 _NEAR, _CHAINS, _FEW = 400, 24, 6
 _BUCKETS = 128
 
@@ -39,7 +39,7 @@ class _Board(NamedTuple):
 
 
 def place_by_ejections(problem: PackingProblem, deadline_seconds: float = np.inf) -> IntArray:
-    """A node for every pod, -1 where none was found; what ran is never left without a place."""
+    """Return a node for every pod, -1 if none was found; running pods always keep a node."""
     pods = np.flatnonzero(problem.pod_node < 0)
     size = (problem.demands / problem.capacities.sum(axis=0)).sum(axis=1)
     classes = problem.pod_class[pods]
@@ -103,7 +103,7 @@ def _fits(b: _Board, c: int, n: int) -> bool:
 
 @compile_kernel
 def _lack(b: _Board, c: int, n: int, gone: int) -> float:
-    """What a node is short of for a class, once a pod of the class `gone` (-1: none) has left."""
+    """Return the capacity that a node lacks for a class, without a pod of the class `evicted` (-1: none)."""
     lack = 0.0
     for r in range(b.free.shape[1]):
         freed = b.demands[gone, r] if gone >= 0 else 0
@@ -150,7 +150,7 @@ def _link(b: _Board, p: int, n: int) -> None:
 
 @compile_kernel
 def _pods_on(b: _Board, n: int) -> IntArray:
-    """The pods of a node as they are now."""
+    """Return the present pods of a node."""
     count, q = 0, b.first[n]
     while q >= 0:
         count, q = count + 1, b.after[q]
@@ -187,7 +187,7 @@ def _eject(b: _Board, p: int, depth: int, looks: int) -> bool:
 
 @compile_kernel
 def _make_room(b: _Board, p: int, n: int, many: int) -> bool:
-    """Put a pod on a node, for which up to so many others find another place; nothing changes where that fails."""
+    """Place a pod on a node by moving up to so many other pods; return False, without a change, if that fails."""
     c = b.of[p]
     gone = np.empty(_FEW, np.int64)
     count = 0

@@ -1,4 +1,4 @@
-"""Large clusters, nearly full, as a default scheduler leaves them, with budgets for disruptions."""
+"""Random large clusters that are nearly full, placed by a default scheduler, with disruption budgets."""
 
 from dataclasses import dataclass
 
@@ -16,23 +16,23 @@ from cruise.packer.problem import (
 )
 
 MEBIBYTE = 1024 * 1024
-# A large cluster's scheduler looks at a part of the nodes, in turn.
+# The scheduler of a large cluster scores a part of the nodes, in turn.
 SCORED_NODES = 500
 _POD_SLOTS = 110
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOfPods:
-    """Nodes, pods a node, the share of all capacity that all pods ask for, and the share of unmovable apps."""
+    """The shape of a large cluster: nodes, pods per node, the requested share of all capacity, the share of unmovable apps."""
 
     nodes: int
     pods_per_node: int = 30
     usage_percent: float = 98.5
     unmovable_percent: int = 10
     priorities: int = 1
-    # Apart from each other: each app may run in one of the pools alone.
+    # Separate node pools: each app may run in one of them only.
     pools: int = 1
-    # With zones, every other app spreads over them, and as many keep their pods on nodes apart.
+    # With zones, every other app spreads over them, and as many have anti-affinity by node.
     zones: int = 0
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ class GroupOfPods:
 def draw_pod_group(
     crowd: GroupOfPods, seed: int, objective: PackingObjective = PackingObjective.OPERATOR
 ) -> PackingProblem:
-    """Apps of 1 to 20 replicas, 50 to 1000 m and 64 to 2048 MiB, each with a budget of max(1, replicas / 4)."""
+    """Draw apps of 1 to 20 replicas, 50 to 1000 m and 64 to 2048 MiB, each with a budget of max(1, replicas / 4)."""
     source = np.random.default_rng([seed, crowd.nodes])
     wanted = crowd.nodes * crowd.pods_per_node
     replicas = source.integers(1, 21, wanted)
@@ -60,7 +60,7 @@ def draw_pod_group(
     pod_class = np.repeat(np.arange(apps, dtype=np.int64), replicas)
     sites = np.arange(apps, dtype=np.int64) % crowd.pools
     admits = np.arange(crowd.nodes) % crowd.pools == np.arange(crowd.pools)[:, None]
-    # Each app's pods arrive together, the apps one after the other.
+    # The pods of an app arrive together, app by app.
     pod_node = add_pods(crowd, demands, capacities, pod_class, admits)
     limits = tuple(
         EvictionLimit(f"app-{c}", np.array([c], dtype=np.int64), max(1, int(replicas[c]) // 4)) for c in range(apps)
@@ -105,7 +105,7 @@ def _rules(crowd: GroupOfPods, sites: IntArray, admits: BoolArray, limits: tuple
 def add_pods(
     crowd: GroupOfPods, demands: IntArray, capacities: IntArray, pod_class: IntArray, admits: BoolArray
 ) -> IntArray:
-    """Each pod in turn to the node that is least allocated and best balanced of those looked at; -1 where none is."""
+    """Place each pod on the least allocated and best balanced node of those scored; -1 if none fits."""
     nodes = len(capacities)
     free = np.ascontiguousarray(capacities.T)
     shares = 1.0 / capacities[0].astype(np.float64)
@@ -133,7 +133,7 @@ def add_pods(
 
 
 def _open_nodes(crowd: GroupOfPods, c: int, held: IntArray, admits: BoolArray) -> BoolArray:
-    """Where the rules let one more pod of an app run, beside those that do."""
+    """Return a mask of the nodes on which the rules allow one more pod of an app."""
     open_nodes: BoolArray = admits[c % crowd.pools]
     if crowd.zones and c % 2 == 0:
         zones = np.bincount(held % crowd.zones, minlength=crowd.zones)

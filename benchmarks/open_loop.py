@@ -1,7 +1,7 @@
-"""Requests sent at a constant rate whatever becomes of them: `python -m benchmarks.open_loop` prints latencies.
+"""Sends requests at a constant rate: `python -m benchmarks.open_loop` prints latencies.
 
-The latency of a request counts from when it was due, not from when a connection was free to send it: a server that
-stalls is charged for all that had to wait meanwhile. Whatever this process itself is late is charged as well.
+The latency of a request counts from its scheduled time, not from when a connection was free: a stalled server delays all
+requests of that time. Delays of this process count too.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _LONG_TURN_SECONDS = 0.001
 
 
 class _Connection(asyncio.Protocol):
-    """One keep-alive connection with at most one request under way."""
+    """One keep-alive connection with at most one request in progress."""
 
     def __init__(self, idle: "deque[_Connection]", latencies: list[float]) -> None:
         self._idle = idle
@@ -35,7 +35,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are none by inheritance.
+        # uvloop's transports do not inherit from asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         self._idle.append(self)
 
@@ -58,7 +58,7 @@ class _Connection(asyncio.Protocol):
 
 
 def as_request(body: bytes) -> bytes:
-    """One POST, as it goes over the wire."""
+    """Return the bytes of one POST request."""
     head = f"POST /mutate?timeout=2s HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
     return f"{head}Content-Type: application/json\r\n\r\n".encode() + body
 
@@ -66,9 +66,9 @@ def as_request(body: bytes) -> bytes:
 async def latencies_at(
     port: int, bodies: Sequence[bytes], rate: float, seconds: float, connections: int
 ) -> tuple[list[float], float]:
-    """Return the latency in seconds of every request as they were answered, and how long this process stood still.
+    """Return the latency in seconds of every response, and the time that other processes took from this one.
 
-    It never waits, so what takes a turn longer than a millisecond is whoever else had its core.
+    This process never waits, so an iteration above a millisecond means that another process had its core.
     """
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
@@ -94,13 +94,13 @@ async def latencies_at(
         while waiting and idle:
             number, due = waiting.popleft()
             idle.popleft().send(requests[number % len(requests)], due)
-        # Timers are too coarse for this rate; the core is this process's own.
+        # Timers are too coarse for this rate; this process has its own core.
         await asyncio.sleep(0)
     return latencies, stood_still
 
 
 def main() -> None:
-    """Take port, file of bodies (one a line), rate, seconds and connections; print what was found as JSON."""
+    """Read port, file of bodies (one per line), rate, seconds and connections; print the results as JSON."""
     port, place, rate, seconds, connections = sys.argv[1:]
     os.sched_setaffinity(0, {CLIENT_CORE})
     bodies = Path(place).read_bytes().splitlines()

@@ -1,4 +1,4 @@
-"""The openb trace as a cluster: nodes and pods with GPUs, requests only, in the order of their arrival."""
+"""The openb trace as a cluster: nodes and pods with GPUs, without usage, in the order of arrival."""
 
 import csv
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ from pathlib import Path
 from cruise.domain.cluster import ClusterSnapshot, Container, Node, Pod, Workload, WorkloadRef
 from cruise.domain.resources import MEBIBYTE, Resources, StatedResources
 
-# Thousandths of GPUs: half of the trace's pods ask for a part of one.
+# Thousandths of GPUs: half of the trace's pods request a part of one.
 GPU = "openb.example/gpu-milli"
 MILLI = 1000
 NAMESPACE = "openb"
-# The trace has classes of service and no priorities.
+# The trace has QoS classes and no priorities.
 PRIORITIES = {"LS": 3000, "Guaranteed": 2000, "Burstable": 1000, "BE": 0}
 OPENB = Path(__file__).parents[2] / "shared" / "data" / "openb"
 _BEGUN = datetime(2023, 1, 1, tzinfo=UTC)
@@ -22,13 +22,13 @@ _NODES, _PODS = "openb_node_list_all_node.csv", "openb_pod_list_default.csv"
 
 @dataclass(frozen=True, slots=True)
 class Openb:
-    """A cluster without pods, and the pods that arrive, in that order; all of them are pending."""
+    """A cluster without pods, and the arriving pods in order, all pending."""
 
     nodes: tuple[Node, ...]
     arrivals: tuple[Pod, ...]
 
     def snapshot(self, where: dict[str, str | None]) -> ClusterSnapshot:
-        """The cluster with these pods, by name: each on its node, or pending (None)."""
+        """Return the cluster with these pods, by name: each on its node, or pending (None)."""
         pods = [
             replace(pod, node=where[pod.name], phase="Running" if where[pod.name] else "Pending")
             for pod in self.arrivals
@@ -68,7 +68,7 @@ def _node(row: dict[str, str]) -> Node:
 def _pod(row: dict[str, str]) -> Pod:
     gpu = int(row["num_gpu"]) * int(row["gpu_milli"] or 0)
     requests = StatedResources(int(row["cpu_milli"]), int(row["memory_mib"]) * MEBIBYTE)
-    # Pods that ask for the same have one owner, as the replicas of a workload do.
+    # Pods with equal requests have one owner, like the replicas of a workload.
     owner = f"{row['qos'].lower()}-{row['cpu_milli']}-{row['memory_mib']}-{gpu}"
     return Pod(
         namespace=NAMESPACE,

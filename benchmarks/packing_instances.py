@@ -1,4 +1,4 @@
-"""Instances as "Priority Matters" draws them, and where a default scheduler without preemption would have put them."""
+"""Random instances like those of "Priority Matters", placed by a default scheduler without preemption."""
 
 import random
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ BALANCE_WEIGHT, SPREAD_WEIGHT = 1.0, 2.0
 
 @dataclass(frozen=True, slots=True)
 class InstanceShape:
-    """Nodes, pods a node on average, number of priorities, and the share of the capacity that all pods ask for."""
+    """The shape of an instance: nodes, pods per node, priorities, and the share of the capacity that all pods request."""
 
     nodes: int
     pods_per_node: int
@@ -25,7 +25,7 @@ class InstanceShape:
         return f"{self.nodes}x{self.pods_per_node} p{self.priorities} {self.usage_percent}%"
 
 
-# The range of the paper: 4 to 32 nodes, 4 and 8 pods a node, 1 to 4 priorities, 90 to 105 %.
+# The paper's range: 4 to 32 nodes, 4 and 8 pods per node, 1 to 4 priorities, 90 to 105 %.
 PAPER_RANGE = (
     InstanceShape(4, 4, 1, 95),
     InstanceShape(4, 8, 4, 105),
@@ -53,7 +53,7 @@ def plain_instance(
     most: IntArray,
     capacities: IntArray,
 ) -> PackingInstance:
-    """An instance without headroom, all of whose classes may be preempted."""
+    """Return an instance without headroom whose classes may all be preempted."""
     return PackingInstance(
         demands=demands,
         headroom=np.zeros_like(demands),
@@ -69,7 +69,7 @@ def plain_instance(
 
 
 def draw_instance(shape: InstanceShape, seed: int) -> PackingInstance:
-    """ReplicaSets of 1 to 4 pods, 100 to 1000 m and MB each, on equal nodes, as far as the default scheduler gets."""
+    """Draw ReplicaSets of 1 to 4 pods, 100 to 1000 m and MB each, and place them on equal nodes by the default scheduler."""
     source = random.Random(f"{shape} {seed}")
     wanted = shape.nodes * shape.pods_per_node
     demands: list[tuple[int, int]] = []
@@ -78,9 +78,9 @@ def draw_instance(shape: InstanceShape, seed: int) -> PackingInstance:
     while (drawn := sum(counts)) < wanted:
         counts.append(min(source.randint(1, 4), wanted - drawn))
         demands.append((source.randint(100, 1000), source.randint(100, 1000) * MEGABYTE))
-        # A greater priority matters more.
+        # Larger priorities are higher.
         priorities.append(source.randint(1, shape.priorities))
-    # Rounded up twice, as the paper's generator does.
+    # Rounded up twice, like the paper's generator.
     totals = [sum(n * d[r] for n, d in zip(counts, demands, strict=True)) for r in range(2)]
     capacity = [_ceil(_ceil(total * 100, shape.usage_percent), shape.nodes) for total in totals]
     capacities = np.tile(np.array(capacity, dtype=np.int64), (shape.nodes, 1))
@@ -97,10 +97,10 @@ def draw_instance(shape: InstanceShape, seed: int) -> PackingInstance:
 
 
 def draw_rightsized(shape: InstanceShape, seed: int) -> PackingInstance:
-    """An instance whose pods share headroom: 10 to 100 % of what they use of the CPU, 5 to 50 % of memory.
+    """Draw an instance whose pods share headroom: 10 to 100 % of their CPU usage, 5 to 50 % of memory.
 
-    Nodes have room for what is shared among pods thrown together at random. As yet pods ask for their own peaks, so
-    the default scheduler leaves many of them pending.
+    Nodes have capacity for the shared headroom of random pods. The pods still request their own peaks, so the default
+    scheduler leaves many of them pending.
     """
     source = random.Random(f"rightsized {shape} {seed}")
     plain = draw_instance(shape, seed)
@@ -115,7 +115,7 @@ def draw_rightsized(shape: InstanceShape, seed: int) -> PackingInstance:
 
 
 def with_peaks(instance: PackingInstance) -> PackingInstance:
-    """The same pods and nodes where each pod keeps its peak for itself."""
+    """Return the same pods and nodes without shared headroom."""
     return replace(instance, demands=instance.demands + instance.headroom, headroom=np.zeros_like(instance.headroom))
 
 
@@ -124,7 +124,7 @@ def _ceil(value: int, divisor: int) -> int:
 
 
 def draw_pending(shape: InstanceShape, seed: int) -> PackingInstance:
-    """The first instance from a seed on that the default scheduler leaves pods of pending in."""
+    """Return the first instance from a seed on in which the default scheduler leaves pods pending."""
     for attempt in range(1000):
         instance = draw_instance(shape, seed * 1000 + attempt)
         if (instance.running.sum(axis=1) < instance.counts).any():
@@ -133,7 +133,7 @@ def draw_pending(shape: InstanceShape, seed: int) -> PackingInstance:
 
 
 def default_placement(demands: IntArray, counts: IntArray, capacities: IntArray) -> IntArray:
-    """Pods in their order of arrival, each where the least allocated, best balanced, least crowded node is."""
+    """Place pods in order of arrival, each on the least allocated, best balanced node with the fewest pods."""
     placed = np.zeros((len(demands), len(capacities)), dtype=np.int64)
     used = np.zeros_like(capacities)
     for c, demand in enumerate(demands):
@@ -153,7 +153,7 @@ def default_placement(demands: IntArray, counts: IntArray, capacities: IntArray)
 
 
 def problem_of(instance: PackingInstance) -> PackingProblem:
-    """An instance of copies as a problem of pods: those of a class that run, node by node, then those that wait."""
+    """Return an instance of copies as a problem of pods: the running pods of each class by node, then the pending ones."""
     classes, nodes = instance.class_count, instance.node_count
     where: list[int] = []
     of: list[int] = []

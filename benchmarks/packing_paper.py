@@ -1,4 +1,4 @@
-"""Algorithm 1 of "Priority Matters", written from its text: one boolean for a pod on a node, tier after tier."""
+"""Algorithm 1 of "Priority Matters", implemented from the paper: one boolean per pod and node, tier by tier."""
 
 import time
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from ortools.sat.python import cp_model
 
 from cruise.packer.columns.instance import PackingInstance
 
-# The share of the budget that is set aside for the tiers in equal parts; the rest goes to whoever needs it.
+# The share of the budget that is split equally between the tiers; the rest is for those that need it.
 RESERVED_SHARE = 0.6
 STAY_WEIGHT, MOVE_WEIGHT = 2, 1
 
 
 @dataclass(frozen=True, slots=True)
 class PaperAnswer:
-    """Pods placed for each priority from the highest, and which of the solver's runs ended with a proof."""
+    """The pods placed per priority from the highest, and which runs of the solver ended with a proof."""
 
     placed: tuple[int, ...]
     counts_proved: bool
@@ -54,7 +54,7 @@ class _Run:
         self.moves_proved: list[bool] = []
 
     def tier(self, priority: int) -> None:
-        """Place the most pods up to a priority, then leave the most of them where they are."""
+        """Maximize the pods placed up to a priority, then the pods that do not move."""
         fresh = [k for k, pod in enumerate(self.pods) if pod.priority == priority]
         self.active += fresh
         for k in fresh:
@@ -76,7 +76,7 @@ class _Run:
         self.moves_proved.append(self._maximise(kept))
 
     def placed(self) -> tuple[int, ...]:
-        """Pods of each priority that the last solution places; none of a priority that was never reached."""
+        """Return the pods of each priority that the last solution places."""
         return tuple(
             sum(1 for k, pod in enumerate(self.pods) if pod.priority == tier and self.values[k] is not None)
             if tier in self.reached
@@ -85,7 +85,7 @@ class _Run:
         )
 
     def _maximise(self, metric: cp_model.LinearExprT) -> bool:
-        """Maximise within the time that is free now; keep what was reached for all later stages."""
+        """Maximize within the remaining time; later stages must keep the result."""
         elapsed = time.monotonic() - self.begun
         free = self.limit - elapsed - max(self.still_reserved - self.reserve / 2, 0.0)
         self.model.clear_hints()

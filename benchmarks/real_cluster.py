@@ -1,6 +1,6 @@
-"""A thousand nodes and their pods at a real API server: objects with statuses, and nobody behind them.
+"""A thousand nodes and their pods on a real API server, without kubelets.
 
-No kubelet runs, so a resize stays asked for: its cost to the API server is measured, not its actuation.
+Resizes are never carried out: only their cost for the API server is measured.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ _CREATED = "2026-01-01T00:00:00Z"
 
 @contextmanager
 def quiet_control_plane() -> Iterator[ControlPlane]:
-    """A control plane whose controllers leave pods without kubelets alone: those that make a namespace usable."""
+    """Start a control plane with only the controllers that a namespace needs."""
     flags = ["--controllers=namespace-controller,serviceaccount-controller"]
     limits = ["--max-requests-inflight=2000", "--max-mutating-requests-inflight=1000"]
     with ControlPlane(audit_level="None", api_server_flags=limits, controller_manager_flags=flags) as plane:
@@ -35,7 +35,7 @@ def quiet_control_plane() -> Iterator[ControlPlane]:
 
 
 def fill(plane: ControlPlane, nodes: int, pods_per_node: int) -> None:
-    """Create nodes, Deployments with their ReplicaSets, and running pods, all of one size."""
+    """Create nodes, Deployments with their ReplicaSets, and running pods of one size."""
     api = plane.api()
     workloads = nodes * pods_per_node // PODS_PER_WORKLOAD
     _each(range(NAMESPACES), lambda number: api.create(_namespace(number)))
@@ -45,7 +45,7 @@ def fill(plane: ControlPlane, nodes: int, pods_per_node: int) -> None:
 
 
 def statistics(nodes: int, pods_per_node: int, now: datetime) -> StatisticsTable:
-    """Statistics of every pod and workload: a fifth of the CPU and half of the memory asked for are used."""
+    """Return statistics of every pod and workload: a fifth of the requested CPU and half of the memory are used."""
     rows = []
     for number in range(nodes * pods_per_node):
         rows.append(_statistic(number // PODS_PER_WORKLOAD, _pod_name(number), now))

@@ -1,7 +1,7 @@
-"""Made-up recordings of any size: the same arguments give the same bytes.
+"""Generates recordings of any size; the same arguments give the same bytes.
 
-Workloads have 1 to 12 replicas that share a level, a daily and a weekly rhythm, bursts, and the plateaus of their
-memory; each replica adds noise and bursts of its own. One container in ten comes late or leaves early.
+Workloads have 1 to 12 replicas that share a level, daily and weekly cycles, bursts and memory plateaus; each replica adds
+noise and bursts. One container in ten starts late or ends early.
 """
 
 import gzip
@@ -20,12 +20,12 @@ from cruise.simulation.demand.trace import CPU_FILE, MEMORY_FILE, SERIES_COLUMNS
 
 DAY = 86_400
 MOST_REPLICAS = 12
-# Memory comes in pages of this many bytes, which float32 holds exactly up to 64 GiB.
+# Memory is a multiple of this page size, which float32 represents exactly up to 64 GiB.
 PAGE = 4096
 
 
 def make_recording(containers: int, days: float, step_seconds: int = 60, seed: int = 0) -> UsageRecording:
-    """Return a recording of `containers` for `days`, in a few nanoseconds a sample."""
+    """Return a recording of `containers` for `days`, in a few nanoseconds per sample."""
     random = np.random.default_rng(seed)
     workload = _workloads(random, containers)
     rows = int(days * DAY) // step_seconds
@@ -49,7 +49,7 @@ def make_recording(containers: int, days: float, step_seconds: int = 60, seed: i
 
 
 def write_trace(recording: UsageRecording, directory: Path) -> None:
-    """Write a recording as the trace directory that it could have been read from."""
+    """Write a recording as a trace directory."""
     directory.mkdir(parents=True, exist_ok=True)
     lines = [",".join(SERIES_COLUMNS)]
     for one in recording.containers:
@@ -65,14 +65,14 @@ def write_trace(recording: UsageRecording, directory: Path) -> None:
             for row, values in enumerate(matrix):
                 at = recording.start - MONDAY + row * recording.step_seconds
                 cells = msgspec.json.encode(values.astype(np.float64).tolist())[1:-1]
-                # Whole numbers are written as such, and a sample that is not there as nothing.
+                # Whole numbers have no decimals, missing samples are empty.
                 cells = (cells + b",").replace(b".0,", b",").replace(b"null", b"")[:-1]
                 file.write(b"%d,%b\n" % (at, cells))
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What the containers are like, one entry each; what the replicas of a workload share is the same."""
+    """The parameters of the containers, one entry each; replicas of a workload share some of them."""
 
     cpu_level: Float32Array
     cpu_swing: Float32Array
@@ -107,12 +107,12 @@ class _Shape:
         )
 
     def fill(self, random: np.random.Generator, cpu: Float32Array, memory: Float32Array, step: int) -> None:
-        """Fill the matrices row by row; what goes on from one row to the next is a vector a thing."""
+        """Fill the matrices row by row; the state between rows is in vectors."""
         count, workloads = cpu.shape[1], int(self.workload[-1]) + 1
         noise, own_burst = np.zeros(count, np.float32), np.zeros(count, np.float32)
         common_burst, plateau = np.zeros(workloads, np.float32), np.zeros(workloads, np.float32)
         age_days = np.zeros(count, np.float32)
-        # Chances a step, and what is left of noise and bursts after one.
+        # Probabilities per step, and the decay of noise and bursts.
         kept, fading = np.float32(np.exp(-step / 600)), np.float32(np.exp(-step / 900))
         fresh = np.float32(0.35 * np.sqrt(1 - kept * kept))
         own_chance = (step / 3600 / (3 * self.burst_hours)).astype(np.float32)
@@ -149,9 +149,9 @@ def _workloads(random: np.random.Generator, containers: int) -> Int64Array:
 
 
 def _requests(random: np.random.Generator, cpu: Float32Array, memory: Float32Array) -> list[Resources]:
-    """Return what people would have asked for: more than is used, by a factor that they did not think about."""
+    """Return the requests that users would have set: usage times a random factor."""
     count = cpu.shape[1]
-    # A part of the rows tells what is usual.
+    # Some of the rows are enough for typical values.
     usual = np.percentile(cpu[:: max(1, len(cpu) // 500)], 95, axis=0)
     cores = np.ceil(usual * random.uniform(1.1, 4.0, count) / 50).astype(np.int64) * 50
     room = memory.max(axis=0).astype(np.float64) * random.uniform(1.05, 2.5, count)

@@ -1,4 +1,4 @@
-"""Clusters full of rules between pods, as the scheduler leaves them: app after app arrived, some pods are pending."""
+"""Random clusters with many rules between pods, placed app by app by a scheduler, with some pods pending."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,7 +25,7 @@ _SITES = 3
 
 
 class PodKind(StrEnum):
-    """Which rules most of the apps have."""
+    """The rules that most of the apps have."""
 
     SERVICES = "services"
     STATEFUL = "stateful"
@@ -34,7 +34,7 @@ class PodKind(StrEnum):
     MIXED = "mixed"
 
 
-# Of all apps, the shares with a spread over zones, one over nodes, anti-affinity by node, host ports and affinity.
+# The shares of apps with a zone spread, a node spread, anti-affinity by node, host ports and affinity.
 _SHARES: dict[PodKind, tuple[float, float, float, float, float]] = {
     PodKind.SERVICES: (0.6, 0.1, 0.2, 0.0, 0.0),
     PodKind.STATEFUL: (0.3, 0.0, 0.8, 0.0, 0.1),
@@ -46,7 +46,7 @@ _SHARES: dict[PodKind, tuple[float, float, float, float, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class RuledCluster:
-    """A cluster to draw: nodes in three zones, a quarter of them tainted, pods and the share of room they ask for."""
+    """The parameters of a cluster: nodes in three zones, a quarter of them tainted, pods and the share of capacity requested."""
 
     kind: PodKind
     nodes: int
@@ -59,7 +59,7 @@ class RuledCluster:
 
 
 def draw_ruled(ruled: RuledCluster, seed: int, objective: PackingObjective = PackingObjective.PAPER) -> PackingProblem:
-    """Apps of 1 to 6 pods of 100 to 1,000 m and MB; four of five have a disruption budget, one of ten is unmovable."""
+    """Draw apps of 1 to 6 pods of 100 to 1,000 m and MB; four of five have a disruption budget, one of ten must not move."""
     source = np.random.default_rng([seed, ruled.nodes, list(PodKind).index(ruled.kind), ruled.priorities])
     wanted = ruled.nodes * ruled.pods_per_node
     replicas = source.integers(1, 7, wanted)
@@ -71,7 +71,7 @@ def draw_ruled(ruled: RuledCluster, seed: int, objective: PackingObjective = Pac
     room = np.ceil(totals * 100 / ruled.usage_percent / ruled.nodes).astype(np.int64)
     nodes = np.arange(ruled.nodes)
     pool = nodes % _POOL_SHARE == 0
-    # Most go where no taint is, some to the tainted nodes alone, some tolerate them.
+    # Most run on untainted nodes only, some on tainted nodes only, some tolerate the taint.
     admits = np.stack([~pool, pool, np.ones_like(pool)])
     movable = source.random(apps) >= 0.1
     pod_class = np.repeat(np.arange(apps, dtype=np.int64), replicas)
@@ -113,7 +113,7 @@ def _draw_rules(
     spreads += [SpreadRule(HOST, c, own[c], 1, 0, admitted[c]) for c in np.flatnonzero(by_node & ~by_zone).tolist()]
     attractions = []
     for c in np.flatnonzero(drawn & ~apart).tolist():
-        # To its own pods in one zone, or to another app's on one node or in one zone.
+        # To its own pods in one zone, or to another app's pods on one node or in one zone.
         if c == 0 or source.random() < 0.4:
             attractions.append(AttractionRule((ZONE,), c, own[c]))
         else:
@@ -126,7 +126,7 @@ def _draw_rules(
 
 
 def _arrived(problem: PackingProblem) -> IntArray:
-    """Each pod in turn on the node that is least allocated of those that the rules leave."""
+    """Place each pod on the least allocated node that the rules allow."""
     pod_node = np.full(problem.pod_count, -1, dtype=np.int64)
     counts = RuleCounts(problem, build_rules_by_class(problem), pod_node)
     for pod, c in enumerate(problem.pod_class.tolist()):

@@ -1,7 +1,7 @@
 """Writes clusters of any size as `kubectl get … -A -o json` prints them, with a matching UsageStatistics file.
 
 Every node has 30 pods of 1.5 containers on average: four DaemonSets, the rest Deployments of all sizes and some
-StatefulSets. Pods have the bulk of real ones (environment, volumes, probes, statuses: 3 to 5 kB without white space).
+StatefulSets. Pods are as large as real ones (environment, volumes, probes, statuses: 3 to 5 kB without white space).
 The same seed writes the same bytes.
 """
 
@@ -70,7 +70,7 @@ class GeneratedCluster:
     container_count: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Count once what benchmarks report."""
+        """Count the objects once for reports."""
         pods = sum(len(workload.pods) for workload in self.workloads)
         containers = sum(len(workload.pods) * len(workload.shapes) for workload in self.workloads)
         object.__setattr__(self, "pod_count", pods)
@@ -78,7 +78,7 @@ class GeneratedCluster:
 
 
 def generate_cluster(node_count: int, seed: int = 1, pods_per_node: int = PODS_PER_NODE) -> GeneratedCluster:
-    """Lay out a cluster: every node has its DaemonSet pods, the others are dealt round."""
+    """Generate a cluster: every node has its DaemonSet pods, the other pods are distributed evenly."""
     draw = random.Random(seed)
     nodes = tuple(f"node-{index:05d}" for index in range(node_count))
     workloads = [_daemon_set(name, nodes, draw) for name in _DAEMON_SETS]
@@ -170,14 +170,14 @@ def _write_joined(items: Iterable[str], file: BinaryIO, opening: str, between: s
 
 
 class _Template:
-    """A JSON document with `@NAME@` placeholders, laid out once and filled many times."""
+    """A JSON document with `@NAME@` placeholders, formatted once and filled many times."""
 
     def __init__(self, document: Json, pretty: bool) -> None:
         if pretty:
             text = json.dumps(document, indent=4, sort_keys=True).replace("\n", "\n        ")
         else:
             text = json.dumps(document, separators=(",", ":"), sort_keys=True)
-        # A placeholder in hashes stands for a number.
+        # A placeholder in hash signs is a number.
         self._parts = _PLACEHOLDER.split(text.replace('"#@', "@").replace('@#"', "@"))
         self._names = self._parts[1::2]
 
@@ -401,7 +401,7 @@ def _controllers(workload: GeneratedWorkload) -> Iterator[Json]:
 
 
 def write_usage(cluster: GeneratedCluster, path: Path, pretty: bool = False) -> None:
-    """Write statistics of every container, around its workload's typical use."""
+    """Write statistics of every container, around its workload's typical usage."""
     with path.open("wb") as file:
         opening = '{"apiVersion":"cruise.io/v1","kind":"UsageStatistics","items":[\n'
         _write_joined(_usage_items(cluster, pretty), file, opening, ",\n", "\n]}\n")

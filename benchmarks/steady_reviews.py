@@ -1,7 +1,7 @@
-"""Usual reviews at a constant rate while somebody attacks: `python -m benchmarks.steady_reviews` prints latencies.
+"""Sends normal reviews at a constant rate during an attack: `python -m benchmarks.steady_reviews` prints latencies.
 
-Connections are there before the first review is due, as those of an API server are. One that the server ends is opened
-again, and what was asked on it counts as failed. Latencies count from when a review was due.
+Connections are open before the first review, like an API server's. A connection that the server closes is opened again,
+and its pending review counts as failed. Latencies count from the scheduled time.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _PATIENCE_SECONDS = 30.0
 
 @dataclass(slots=True)
 class ReceivedAnswers:
-    """Latencies of what was answered, how late reviews were sent, all in seconds, and how many had no answer."""
+    """The latencies of responses and the delays of sending, in seconds, and the number of reviews without a response."""
 
     latencies: list[float] = field(default_factory=list)
     late: list[float] = field(default_factory=list)
@@ -33,7 +33,7 @@ class ReceivedAnswers:
 
 
 async def reviews_at(port: int, bodies: Sequence[bytes], rate: float, seconds: float) -> ReceivedAnswers:
-    """Ask for some time."""
+    """Send reviews for some time."""
     told, due, context = ReceivedAnswers(), asyncio.Queue[tuple[float, bytes]](), create_trusting_context()
     opened = [await asyncio.open_connection("127.0.0.1", port, ssl=context) for _ in range(_CONNECTIONS)]
     async with asyncio.TaskGroup() as tasks:
@@ -80,7 +80,7 @@ async def _ask(
 
 
 def answer_to(port: int, path: str, body: bytes) -> bytes:
-    """Return the body of the answer to one request."""
+    """Return the body of the response to one request."""
     request = urllib.request.Request(
         f"https://127.0.0.1:{port}{path}", body, {"Content-Type": "application/json"}, method="POST"
     )
@@ -89,14 +89,14 @@ def answer_to(port: int, path: str, body: bytes) -> bytes:
 
 
 def create_trusting_context() -> ssl.SSLContext:
-    """A client's context that takes any certificate; without the system's own, which take 30 ms to read."""
+    """Return a client context that accepts any certificate, without the system's certificates, which take 30 ms to read."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 
 
 def main() -> None:
-    """Take port, file of bodies (one a line), rate and seconds; print what was found as JSON."""
+    """Read port, file of bodies (one per line), rate and seconds; print the results as JSON."""
     port, place, rate, seconds = sys.argv[1:]
     os.sched_setaffinity(0, {CLIENT_CORE})
     told = uvloop.run(reviews_at(int(port), Path(place).read_bytes().splitlines(), float(rate), float(seconds)))

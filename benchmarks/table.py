@@ -9,9 +9,9 @@ from rich.table import Table
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkRow:
-    """One measured figure, beside what it is compared with.
+    """One measured figure, and the figure that it is compared with.
 
-    `ratio` is value over the figure that `beside` names; None where nothing is compared.
+    `ratio` is the value over the figure that `beside` names; None without a comparison.
     """
 
     benchmark: str
@@ -25,7 +25,7 @@ class BenchmarkRow:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkOutcome:
-    """What one benchmark's own process left: its rows and its peak memory, or the reason why it has none."""
+    """The outcome of one benchmark's process: its rows and its peak memory, or the reason of its failure."""
 
     rows: tuple[BenchmarkRow, ...] = ()
     peak_memory_mib: float | None = None
@@ -33,20 +33,20 @@ class BenchmarkOutcome:
 
 
 def peak_memory_mib() -> float:
-    """Largest resident set of this process so far.
+    """Return the largest resident set of this process so far.
 
-    Read from VmHWM: getrusage's ru_maxrss starts at what the parent had when it forked.
+    From VmHWM: getrusage's ru_maxrss starts at the parent's memory at the fork.
     """
     return _status_mib("VmHWM")
 
 
 def forget_peak_memory() -> None:
-    """Let the kernel count this process's peak memory anew."""
+    """Reset the kernel's count of this process's peak memory."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
 def resident_memory_mib() -> float:
-    """Resident set of this process now."""
+    """Return the present resident set of this process."""
     return _status_mib("VmRSS")
 
 
@@ -58,7 +58,7 @@ def _status_mib(entry: str) -> float:
 
 
 def number(value: float) -> str:
-    """Four significant digits, with thousands separated."""
+    """Format a number with four significant digits and thousands separators."""
     if value == 0:
         return "0"
     if abs(value) >= 1000:
@@ -67,7 +67,7 @@ def number(value: float) -> str:
 
 
 def render(outcomes: Mapping[str, BenchmarkOutcome]) -> Table:
-    """One table for all benchmarks, in the mapping's order, with a section for each."""
+    """Return one table of all benchmarks, in the mapping's order, with a section for each."""
     table = Table(title="cruise: benchmarks", title_justify="left")
     for heading in ("benchmark", "measure"):
         table.add_column(heading)

@@ -1,7 +1,7 @@
-"""Clusters of several makes that are full by construction: each pod has a place in a packing that is known.
+"""Clusters of several kinds that are full by construction: a packing of all pods is known.
 
-Nodes are filled first, with pods of apps of one make; then the same pods arrive app by app at a default scheduler,
-which leaves some of them pending. Whatever waits has room in the packing that they were drawn from.
+Nodes are first filled with pods of apps of one kind; then the same pods arrive app by app at a default scheduler, which
+leaves some of them pending. The known packing has a node for each of them.
 """
 
 import csv
@@ -16,28 +16,28 @@ from benchmarks.openb_cluster import OPENB
 from cruise.packer.problem import EvictionLimit, FloatArray, IntArray, PackingObjective, PackingProblem, PlacementRules
 
 _CORES, _MEBIBYTES, _SLOTS, _GPUS = 16_000, 65_536, 256, 8
-# Of nodes with apps for GPUs, each third one has some.
+# Every third node has GPUs, if apps request them.
 _GPU_NODES = 3
-# A node is full once so many draws in a row fit it no more.
+# A node is full after so many draws in a row that do not fit.
 _TRIES = 40
 
 
 class ClusterDrawing(StrEnum):
-    """How the sizes of apps are drawn."""
+    """How to draw the sizes of apps."""
 
     LOG_NORMAL = "log-normal"
     BIMODAL = "bimodal"
     POWERS = "powers of two"
     OPENB = "openb"
     HUGE = "few huge"
-    # Written after the others: no constant of the packer was chosen by looking at it.
+    # Added after the others: no constant of the packer was tuned on it.
     TAIL = "heavy tail"
-    # As late, for what came after: much CPU goes with little memory, and GPUs are a third thing that is short.
+    # Added later too: much CPU with little memory, and GPUs as a third scarce resource.
     GPUS = "GPUs"
 
 
 class DrawnBudgets(StrEnum):
-    """What PodDisruptionBudgets allow."""
+    """How many evictions PodDisruptionBudgets allow."""
 
     LOOSE = "loose"
     USUAL = "usual"
@@ -53,7 +53,7 @@ class FullCluster:
     pods_per_node: int = 30
     priorities: int = 1
     budgets: DrawnBudgets = DrawnBudgets.USUAL
-    # Of the pods that fill it there are so many: up to 100 all have a place.
+    # The pods, as a percentage of those that fill the cluster: up to 100 all of them fit.
     percent: int = 100
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class FullCluster:
 
 
 def draw_full(full: FullCluster, seed: int, objective: PackingObjective = PackingObjective.PAPER) -> PackingProblem:
-    """Draw a cluster as its scheduler leaves it."""
+    """Draw a cluster, with pods placed by the scheduler."""
     source = np.random.default_rng([seed, full.nodes, list(ClusterDrawing).index(full.make)])
     sizes = _SIZES[full.make](source, full)
     resources = ("cpu", "memory", "gpus", "pods") if full.make is ClusterDrawing.GPUS else ("cpu", "memory", "pods")
@@ -94,7 +94,7 @@ def draw_full(full: FullCluster, seed: int, objective: PackingObjective = Packin
     )
     movable = source.random(apps) >= 0.1
     priorities = source.integers(0, full.priorities, apps).astype(np.int64)
-    # In operation what has the highest priority that waits gives way to nothing, nor does what is above.
+    # In operation, pods of the highest pending priority or above are not preempted.
     top = priorities[pod_class[pod_node < 0]].max(initial=-1)
     below = priorities <= top if objective is PackingObjective.PAPER else priorities < top
     return PackingProblem(
@@ -125,7 +125,7 @@ def _capacities(full: FullCluster) -> IntArray:
 
 
 def _filled(source: np.random.Generator, demands: IntArray, capacities: IntArray) -> IntArray:
-    """Fill nodes with pods of any of the apps until nothing more fits; the app of each pod."""
+    """Fill nodes with pods of random apps until nothing more fits; return the app of each pod."""
     classes: list[int] = []
     for capacity in capacities:
         left, tries = capacity, 0
@@ -145,7 +145,7 @@ def _apps(full: FullCluster) -> int:
 
 
 def _scaled(shares: FloatArray, full: FullCluster) -> IntArray:
-    """Sizes of a mean of one node through its pods."""
+    """Draw sizes with a mean of one node divided by its pods."""
     mean = np.array([_CORES, _MEBIBYTES]) / full.pods_per_node
     sizes = shares / shares.mean(axis=0) * mean
     found: IntArray = np.clip(sizes.round().astype(np.int64), [5, 16], [_CORES // 2, _MEBIBYTES // 2])
@@ -181,7 +181,7 @@ def _huge(source: np.random.Generator, full: FullCluster) -> IntArray:
 
 
 def _tail(source: np.random.Generator, full: FullCluster) -> IntArray:
-    """CPU and memory that go together and have no largest size, beside apps as small as those of daemons."""
+    """Draw correlated CPU and memory without an upper bound, and small apps like DaemonSets."""
     apps = _apps(full)
     wide = (1.0 + source.pareto(1.3, (apps, 1))) * np.exp(source.normal(0.0, 0.3, (apps, 2)))
     daemons = source.random((apps, 1)) < 0.3
@@ -189,7 +189,7 @@ def _tail(source: np.random.Generator, full: FullCluster) -> IntArray:
 
 
 def _gpus(source: np.random.Generator, full: FullCluster) -> IntArray:
-    """Sizes of opposed CPU and memory; an eighth of the apps takes some GPUs, and more of the rest with them."""
+    """Draw inversely correlated CPU and memory; an eighth of the apps request GPUs, and more of the other resources."""
     apps = _apps(full)
     leaning = source.normal(0.0, 0.9, (apps, 1))
     sizes = _scaled(np.exp(np.hstack([leaning, -leaning]) + source.normal(0.0, 0.4, (apps, 2))), full)

@@ -1,6 +1,6 @@
-"""A stand-in for a Prometheus with very many containers, in a process of its own: its answers are encoded in advance.
+"""Stands in for a Prometheus with very many containers, in a separate process, with answers encoded in advance.
 
-Every container uses 100 millicores under no pressure and keeps its memory; ids and names are as long as real ones.
+Every container uses 100 millicores without pressure and constant memory; ids and names are as long as real ones.
 """
 
 import re
@@ -14,14 +14,14 @@ from benchmarks.snapshot_generator import GeneratedCluster, generate_cluster
 from tests.http_server import HttpAnswer, ReceivedHttpRequest, answering
 
 STEP = 60
-# Counters begin here, so that they never start anew.
+# The initial value of counters, so that they never reset.
 BEGINNING = 1_700_000_000
 QUERY = re.compile(r"(container_\w+)\{.*pod=~\"(.*)\"\}\)?$")
 
 
 @contextmanager
 def running_stub(nodes: int) -> Iterator[str]:
-    """Run the stand-in for `generate_cluster(nodes)`; yields its address."""
+    """Run the stand-in for `generate_cluster(nodes)`; yield its address."""
     with serve_in_process(_serve, nodes) as address:
         yield address
 
@@ -34,7 +34,7 @@ def _serve(nodes: int, pipe: Connection) -> None:
 
 
 class StubAnswers:
-    """Answers by metric and selection, with gaps for times and counters that are filled in when they are given."""
+    """The answers by metric and selection, with placeholders for times and counters."""
 
     def __init__(self, cluster: GeneratedCluster) -> None:
         self._pods = [

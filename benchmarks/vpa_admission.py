@@ -1,4 +1,4 @@
-"""VPA's admission controller, built once from its Go module, beside a real API server with some VPAs and workloads."""
+"""VPA's admission controller, built once from its Go module, with a real API server that has some VPAs and workloads."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ def binary() -> Path:
 
 @contextmanager
 def vpa_admission(directory: Path, workloads: int) -> Iterator[WebhookProcess]:
-    """The controller on one core, with a VPA and a recommendation for each of the first workloads."""
+    """Run the controller on one core, with a VPA and a recommendation for each of the first workloads."""
     program, port = binary(), free_port()
     now = datetime.now(UTC)  # noqa: TID251 - certificates are checked by the real time
     pair, authority = make_key_pair(["localhost", "127.0.0.1"], now, timedelta(hours=1))

@@ -1,8 +1,7 @@
-"""VPA's real recommender, admission and updater as a policy of the replay: a Go program that is fed with the samples.
+"""VPA's real recommender, admission and updater as a replay policy: a Go program that receives the samples.
 
-The program is `benchmarks/vpa/arena_test.go`: code of ours that calls VPA's packages. Once an interval it gets the
-pods, the samples and the kills; it runs the recommender on them, and the updater's loops of the interval when it is
-asked to decide.
+The program `benchmarks/vpa/arena_test.go` calls VPA's packages. In each interval it receives the pods, samples and kills,
+runs the recommender, and runs the updater's loops of the interval for a decision.
 """
 
 import json
@@ -34,14 +33,14 @@ _LOOP_SECONDS = 60
 
 
 class VpaProgram:
-    """The Go program: one message in, one answer out."""
+    """The Go program, which answers one message at a time."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", answers: int) -> None:
         self._process = process
         self._answers = os.fdopen(answers, "rb")
 
     def ask(self, **message: object) -> Mapping[str, Any]:
-        """Send one message, and return the answer. Raises RuntimeError where the program has ended."""
+        """Send one message and return the answer. Raises RuntimeError if the program has ended."""
         stdin = self._process.stdin
         assert stdin is not None
         try:
@@ -58,7 +57,7 @@ class VpaProgram:
 
 @contextmanager
 def running_vpa() -> Iterator[VpaProgram]:
-    """Build the program where that is needed, and run it."""
+    """Build the program if needed, and run it."""
     sources = ("go.mod", "go.sum", "arena_test.go")
     program = built("vpa-arena", ("test", "-c", "-vet=off"), ".", sources)
     ours, theirs = os.pipe()
@@ -74,9 +73,9 @@ def running_vpa() -> Iterator[VpaProgram]:
 
 
 class RealVpa(ReplayPolicy):
-    """VPA itself; minReplicas 1 as the replica has it, and 2 as VPA's own default is.
+    """VPA itself, with minReplicas 1 like the replica, or 2, VPA's default.
 
-    `zero_bytes` passes recorded uses of 0 bytes on as they are. The replica takes them for one byte.
+    `zero_bytes` passes recorded usage of 0 bytes on; the replica counts it as one byte.
     """
 
     name = "vpa-real"
@@ -115,26 +114,26 @@ class RealVpa(ReplayPolicy):
         )
 
     def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
-        """Keep the samples until the view comes that says whose they are."""
+        """Store the samples until the next view, which tells which pods they belong to."""
         self._samples = at, cpu, memory
         for row in memory:
             seen = ~np.isnan(row)
             self._used[seen] = row[seen]
 
     def admit(self, containers: Int64Array, view: ReplayClusterView) -> ContainerSizes:
-        """Return what the admission controller writes into new pods."""
+        """Return the sizes set by the admission controller."""
         answer = self._program.ask(admit=containers.tolist())
         return self._sizes(answer["Sizes"])
 
     def decide(self, view: ReplayClusterView) -> ReplayDecision:
-        """Have the recommender take in the interval, then the updater decide."""
+        """Send the interval to the recommender, and return the updater's decision."""
         self._take_in(view)
         answer = self._program.ask(decide={"view": _view(view), "used": self._used.tolist()})
         resize = np.array(answer["Sizes"]["Container"] or [], dtype=np.int64)
         return ReplayDecision(resize, self._sizes(answer["Sizes"]), np.array(answer["Evict"] or [], dtype=np.int64))
 
     def react_to_oom_kill(self, kill: ReplayedOomKill, view: ReplayClusterView) -> ReplayedOomReaction:
-        """Remember the kill for the recommender and for the pod's status."""
+        """Record the kill for the recommender and for the pod's status."""
         self._kills.append((kill.container, kill.time, int(view.sizes.memory_bytes[kill.container])))
         return ReplayedOomReaction()
 
@@ -160,7 +159,7 @@ class RealVpa(ReplayPolicy):
 
 
 class ShadowedPolicy(ReplayPolicy):
-    """The replica decides, and VPA itself sees the same; what each decides and would create pods with is compared."""
+    """The replica decides and VPA observes; their decisions and admission sizes are compared."""
 
     name = "vpa"
 
@@ -174,16 +173,16 @@ class ShadowedPolicy(ReplayPolicy):
         self.equal_memory = 0
 
     def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
-        """Show both the samples."""
+        """Send the samples to both."""
         self._replica.observe(at, cpu, memory)
         self._real.observe(at, cpu, memory)
 
     def admit(self, containers: Int64Array, view: ReplayClusterView) -> ContainerSizes:
-        """Return what the replica says."""
+        """Return the replica's sizes."""
         return self._replica.admit(containers, view)
 
     def decide(self, view: ReplayClusterView) -> ReplayDecision:
-        """Compare the decisions, and the targets of all pods that run; do what the replica says."""
+        """Compare the decisions, and the targets of all running pods; return the replica's decision."""
         decision = self._replica.decide(view)
         self.passes += 1
         self.equal_decisions += _same(decision, self._real.decide(view))
@@ -196,7 +195,7 @@ class ShadowedPolicy(ReplayPolicy):
         return decision
 
     def react_to_oom_kill(self, kill: ReplayedOomKill, view: ReplayClusterView) -> ReplayedOomReaction:
-        """Tell both of the kill."""
+        """Report the kill to both."""
         self._real.react_to_oom_kill(kill, view)
         return self._replica.react_to_oom_kill(kill, view)
 
@@ -210,7 +209,7 @@ def _same(one: ReplayDecision, other: ReplayDecision) -> bool:
 
 
 def _pairs(row: Float32Array, least: int) -> list[tuple[int, int]]:
-    """Return containers and amounts in whole units, rounded up as quantities are; no pair where there is no sample."""
+    """Return the containers with samples, and their amounts rounded up to whole units."""
     seen = np.flatnonzero(row >= 0)
     amounts = np.maximum(np.ceil(row[seen].astype(np.float64)), least).astype(np.int64)
     return list(zip(seen.tolist(), amounts.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Programs of VPA's Go module, each built once into the cache."""
+"""Builds programs of VPA's Go module, each once, into the cache."""
 
 import fcntl
 import hashlib
@@ -14,7 +14,7 @@ _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cru
 
 
 def built(name: str, command: Sequence[str], package: str, sources: Sequence[str] = ("go.mod", "go.sum")) -> Path:
-    """Return a program, built at the lowest priority by a command of go where the cache lacks it: some minutes."""
+    """Return a program; if the cache lacks it, build it with the lowest priority, which takes some minutes."""
     content = b"\0".join((SOURCES / source).read_bytes() for source in sources)
     place = _CACHE / hashlib.sha256(content).hexdigest()[:20] / name
     _CACHE.mkdir(parents=True, exist_ok=True)
@@ -29,7 +29,7 @@ def built(name: str, command: Sequence[str], package: str, sources: Sequence[str
 
 
 def go(*arguments: str) -> str:
-    """Run go in the module's directory, and return what it prints."""
+    """Run go in the module's directory and return its output."""
     program = shutil.which("go")
     if program is None:
         raise RuntimeError("this benchmark builds programs of VPA, and needs Go 1.26 or newer")

@@ -1,9 +1,9 @@
-"""How often the intervals of `cruise backtest --against` hold what comes next, on traces, for pairs of settings.
+"""Tests how often the intervals of `cruise backtest --against` contain the following difference, for pairs of settings.
 
     python -m benchmarks.walk_forward DIR… [--jobs N]
 
-Every pair of SETTINGS is compared on every trace. From the first 30, 40 … 70 % of a trace an interval is made, and what
-came in as much time after is looked up in it. Figures that never differ are left out: they always hold.
+Every pair of SETTINGS is compared on every trace. An interval is computed from the first 30, 40 … 70 % of a trace and
+compared with the difference over as much time afterwards. Metrics that never differ are left out.
 """
 
 import argparse
@@ -35,7 +35,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 def evaluate_forecasts(
     result: BacktestResult, seed: int = 0
 ) -> tuple[Counter[ComparedMetric], Counter[ComparedMetric]]:
-    """Return how many forecasts of each figure held, and how many were made, over all pairs of rows."""
+    """Return the numbers of confirmed and of all forecasts of each metric, over all pairs of rows."""
     right: Counter[ComparedMetric] = Counter()
     made: Counter[ComparedMetric] = Counter()
     for here, against in combinations(result.policies, 2):
@@ -47,7 +47,7 @@ def evaluate_forecasts(
 
 
 def markdown(results: Sequence[BacktestResult]) -> str:
-    """Return a table with a row a trace and a column a figure."""
+    """Return a table with a row per trace and a column per metric."""
     lines = [f"| trace | days | {' | '.join(ComparedMetric)} | all |", f"|---|{'---:|' * (len(ComparedMetric) + 2)}"]
     for result in results:
         right, made = evaluate_forecasts(result)

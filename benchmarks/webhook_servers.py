@@ -1,8 +1,8 @@
-"""The servers that are compared, each a process of its own on one core.
+"""The compared servers, each in a separate process on one core.
 
 `python -m benchmarks.webhook_servers KIND [WORKLOADS NODES]`
 
-Prints its port once it listens, and serves until its standard input ends.
+It prints its port once it listens, and serves until its standard input ends.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ Kind = Literal["cruise", "fastapi"]
 
 
 class RecordedRequest(BaseModel):
-    """The part of a review's request that is read."""
+    """The part of a review's request that the server reads."""
 
     uid: str
     kind: dict[str, str]
@@ -45,7 +45,7 @@ class RecordedRequest(BaseModel):
 
 
 class RecordedReview(BaseModel):
-    """What is asked."""
+    """The request."""
 
     apiVersion: str
     kind: str
@@ -53,7 +53,7 @@ class RecordedReview(BaseModel):
 
 
 class RecordedResponse(BaseModel):
-    """What is answered."""
+    """The response."""
 
     uid: str
     allowed: bool = True
@@ -62,7 +62,7 @@ class RecordedResponse(BaseModel):
 
 
 class RecordedAnswer(BaseModel):
-    """The review that holds it."""
+    """The review of a request."""
 
     apiVersion: str = "admission.k8s.io/v1"
     kind: str = "AdmissionReview"
@@ -70,7 +70,7 @@ class RecordedAnswer(BaseModel):
 
 
 def fastapi_app(admitter: PodAdmitter, owners: OwnerIndex) -> FastAPI:
-    """The same decision, patch and trial, with FastAPI and pydantic around them and nothing remembered."""
+    """The same decision and patch with FastAPI and pydantic, without a cache."""
     app = FastAPI()
 
     @app.post("/mutate", response_model_exclude_none=True)
@@ -92,14 +92,14 @@ def fastapi_app(admitter: PodAdmitter, owners: OwnerIndex) -> FastAPI:
 
 
 def cruise_app(admitter: PodAdmitter, owners: OwnerIndex) -> AsgiApp:
-    """The webhook as `cruise webhook` serves it."""
+    """The webhook of `cruise webhook`."""
     reviewer = AdmissionReviewer()
     reviewer.set_state(admitter, owners)
     return create_health_app(lambda: [], lambda: b"", create_webhook_app(reviewer))
 
 
 def context() -> ssl.SSLContext:
-    """A context with a certificate for the loopback."""
+    """Return a context with a certificate for the loopback address."""
     made = create_server_context()
     now = datetime.now(UTC)  # noqa: TID251 - certificates are checked by the real time
     load_certificate(made, make_key_pair(["localhost", "127.0.0.1"], now, timedelta(hours=1))[0])
@@ -107,7 +107,7 @@ def context() -> ssl.SSLContext:
 
 
 async def serve(kind: Kind, *size: int) -> None:
-    """Serve until standard input ends, in a world of so many workloads and nodes."""
+    """Serve until standard input ends, for a cluster of so many workloads and nodes."""
     world = make_webhook_cluster(*size)
     app: Any = cruise_app(*world) if kind == "cruise" else fastapi_app(*world)
     gc.collect()

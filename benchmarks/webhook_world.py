@@ -1,4 +1,4 @@
-"""A cluster of 1,000 nodes and 20,000 workloads, and the review of a new pod of each of them."""
+"""A cluster of 1,000 nodes and 20,000 workloads, and the review of a new pod of each."""
 
 import json
 import random
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 
 def make_webhook_cluster(workloads: int = WORKLOADS, nodes: int = NODES) -> tuple[PodAdmitter, OwnerIndex]:
-    """What the webhook decides by."""
+    """The inputs of the webhook's decisions."""
     names = [(f"ns-{index % NAMESPACES}", f"web-{index}") for index in range(workloads)]
     table = make_table(
         *(
@@ -41,7 +41,7 @@ def make_webhook_cluster(workloads: int = WORKLOADS, nodes: int = NODES) -> tupl
 
 
 def make_reviews(count: int = WORKLOADS) -> list[bytes]:
-    """One review for each workload, in random order, as kube-apiserver writes them: about 6 kB."""
+    """Return one review per workload, in random order, like kube-apiserver's: about 6 kB."""
     generator = random.Random(1)
     reviews = [_encoded(_review(index, generator)) for index in range(count)]
     generator.shuffle(reviews)
@@ -49,9 +49,9 @@ def make_reviews(count: int = WORKLOADS) -> list[bytes]:
 
 
 def make_kinds(count: int, workloads: int, *, resized: bool = False) -> list[bytes]:
-    """Reviews of so many kinds of pods, each of them a revision of its own of one of the first workloads.
+    """Return reviews of so many kinds of pods, each a new revision of one of the first workloads.
 
-    Revisions differ in a label, and where they are `resized` in a request as well.
+    Revisions differ in a label, and with `resized` also in a request.
     """
     generator = random.Random(2)
     reviews = []
@@ -131,7 +131,7 @@ def _pod(name: str, namespace: str, suffix: str) -> Json:
             "managedFields": [managed],
         },
         "spec": {
-            # Each pod has a volume of its own for its token, mounted into every container.
+            # Each pod has a volume for its token, mounted into every container.
             "volumes": [{"name": f"kube-api-access-{suffix}", "projected": {"sources": sources, "defaultMode": 420}}],
             "containers": [_container("app", suffix, "500m", "512Mi"), _container("proxy", suffix, "100m", "64Mi")],
             "restartPolicy": "Always",
