@@ -21,7 +21,7 @@ Attack = Callable[[int, float], Awaitable[str]]
 Json = dict[str, Any]
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_AT_ONCE = 4
+_CONNECTIONS = 4
 _HEAD = b"POST /mutate HTTP/1.1\r\nHost: localhost\r\n"
 _MEBIBYTE = 1 << 20
 
@@ -83,7 +83,7 @@ def _hostile(change: Callable[[Json, random.Random], None]) -> Attack:
                 client = client if status == "200" and client.open else None
 
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(_AT_ONCE):
+            for _ in range(_CONNECTIONS):
                 tasks.create_task(send())
         [(most, _)] = answers.most_common(1)
         return f"{most}; longest {longest * 1000:,.0f} ms"

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from benchmarks.large_clusters import GroupOfPods, draw_pod_group
+from benchmarks.large_clusters import LargeClusterShape, draw_large_cluster
 from benchmarks.openb_cluster import OPENB
 from benchmarks.table import BenchmarkRow
 from benchmarks.unlike_clusters import ClusterDrawing, DrawnBudgets, FullCluster, draw_full
@@ -24,9 +24,9 @@ SEED = 1
 # On a shared machine a processor second takes longer: BENCH_STRETCH is the factor.
 STRETCH = float(os.environ.get("BENCH_STRETCH", "1"))
 LIMIT_SECONDS = {200: 10.0, 500: 10.0, 1000: 10.0, 5000: 60.0}
-CLUSTERS: tuple[GroupOfPods | FullCluster, ...] = (
-    *(GroupOfPods(nodes) for nodes in LIMIT_SECONDS),
-    *(GroupOfPods(nodes, usage_percent=101.0) for nodes in (200, 500, 1000)),
+CLUSTERS: tuple[LargeClusterShape | FullCluster, ...] = (
+    *(LargeClusterShape(nodes) for nodes in LIMIT_SECONDS),
+    *(LargeClusterShape(nodes, usage_percent=101.0) for nodes in (200, 500, 1000)),
     *(FullCluster(make, nodes, budgets=DrawnBudgets.USUAL) for make in ClusterDrawing for nodes in (200, 500, 1000)),
     FullCluster(ClusterDrawing.BIMODAL, 5000),
 )
@@ -38,7 +38,7 @@ def run() -> list[BenchmarkRow]:
     drawn = [
         one
         for one in CLUSTERS
-        if isinstance(one, GroupOfPods) or one.make is not ClusterDrawing.OPENB or OPENB.exists()
+        if isinstance(one, LargeClusterShape) or one.make is not ClusterDrawing.OPENB or OPENB.exists()
     ]
     rows = [row for one in drawn for row in _rows(one)]
     worst = max((row for row in rows if row.ratio is not None), key=lambda row: row.ratio or 0.0)
@@ -48,7 +48,7 @@ def run() -> list[BenchmarkRow]:
     ]
 
 
-def _rows(cluster: GroupOfPods | FullCluster) -> Iterator[BenchmarkRow]:
+def _rows(cluster: LargeClusterShape | FullCluster) -> Iterator[BenchmarkRow]:
     problem = _drawn(cluster)
     begun, spent = time.monotonic(), time.process_time()
     deadline, cores = begun + STRETCH * LIMIT_SECONDS[problem.node_count], count_usable_cores()
@@ -71,7 +71,7 @@ def _rows(cluster: GroupOfPods | FullCluster) -> Iterator[BenchmarkRow]:
     yield BenchmarkRow(NAME, f"{cluster}: time", taken, "s", f"{processor:.1f} s of the processor")
 
 
-def _drawn(cluster: GroupOfPods | FullCluster) -> PackingProblem:
-    if isinstance(cluster, GroupOfPods):
-        return draw_pod_group(cluster, SEED)
+def _drawn(cluster: LargeClusterShape | FullCluster) -> PackingProblem:
+    if isinstance(cluster, LargeClusterShape):
+        return draw_large_cluster(cluster, SEED)
     return draw_full(cluster, SEED, PackingObjective.OPERATOR)

@@ -33,15 +33,15 @@ class PackCommandRun:
 
     status: PackingStatus
     seconds: float
-    besides: float
+    without_solving: float
 
 
 def run() -> list[BenchmarkRow]:
     """Measure every shape and seed, one after the other; instances proved within a second are not repeated."""
     short, longer = asyncio.run(_run())
     rows = _rows(f"{SHORT_SECONDS:g} s", short, PROVED_SHORT) + _rows(f"{LONG_SECONDS:g} s", longer, PROVED_LONG)
-    besides = max(result.besides for result in short)
-    return [*rows, BenchmarkRow(NAME, "building, proposing and judging: longest", besides, "s")]
+    without_solving = max(result.without_solving for result in short)
+    return [*rows, BenchmarkRow(NAME, "building, proposing and judging: longest", without_solving, "s")]
 
 
 async def _run() -> tuple[list[PackCommandRun], list[PackCommandRun]]:
@@ -73,8 +73,8 @@ def snapshot_of(instance: PackingInstance) -> ClusterSnapshot:
     )
     pods: list[Pod] = []
     for c, (cpu, memory) in enumerate(instance.demands.tolist()):
-        homes: list[int] = np.repeat(np.arange(len(nodes)), instance.running[c]).tolist()
-        homes += [-1] * (int(instance.counts[c]) - len(homes))
+        pod_nodes: list[int] = np.repeat(np.arange(len(nodes)), instance.running[c]).tolist()
+        pod_nodes += [-1] * (int(instance.counts[c]) - len(pod_nodes))
         owner = WorkloadRef("ReplicaSet", f"app-{c}")
         pods += [
             Pod(
@@ -82,14 +82,14 @@ def snapshot_of(instance: PackingInstance) -> ClusterSnapshot:
                 name=f"app-{c}-{k}",
                 uid=f"{c}-{k}",
                 containers=(Container("main", requests=StatedResources(cpu, memory)),),
-                node=None if home < 0 else f"node-{home}",
-                phase="Pending" if home < 0 else "Running",
+                node=None if node < 0 else f"node-{node}",
+                phase="Pending" if node < 0 else "Running",
                 workload=owner,
                 owner_kind="ReplicaSet",
                 owner_name=owner.name,
                 priority=int(instance.priorities[c]),
             )
-            for k, home in enumerate(homes)
+            for k, node in enumerate(pod_nodes)
         ]
     workloads = {("paper", pod.workload): Workload("paper", pod.workload) for pod in pods if pod.workload}
     return ClusterSnapshot(nodes=nodes, pods=tuple(pods), workloads=workloads)

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from benchmarks.large_clusters import GroupOfPods, draw_pod_group
+from benchmarks.large_clusters import LargeClusterShape, draw_large_cluster
 from benchmarks.table import BenchmarkRow, forget_peak_memory, peak_memory_mib, resident_memory_mib
 from cruise.packer.answer import Packing
 from cruise.packer.budget import SolveBudget
@@ -16,67 +16,72 @@ from cruise.packer.warm_up import warm_up_kernels
 NAME = "packing-large"
 SEED = 1
 LIMIT_SECONDS = 10.0
-PROMISED_SECONDS, PROMISED_MEBIBYTES = 4.0, 256.0
-CROWDS = (
-    GroupOfPods(100),
-    GroupOfPods(500),
-    GroupOfPods(1000),
-    GroupOfPods(5000),
-    GroupOfPods(5000, usage_percent=97.0),
-    GroupOfPods(5000, usage_percent=99.2),
-    GroupOfPods(5000, zones=3, pools=4),
+LIMIT_ALL_PLACED_SECONDS, LIMIT_MEBIBYTES = 4.0, 256.0
+SHAPES = (
+    LargeClusterShape(100),
+    LargeClusterShape(500),
+    LargeClusterShape(1000),
+    LargeClusterShape(5000),
+    LargeClusterShape(5000, usage_percent=97.0),
+    LargeClusterShape(5000, usage_percent=99.2),
+    LargeClusterShape(5000, zones=3, pools=4),
 )
 
 
 def run() -> list[BenchmarkRow]:
     """Measure each cluster once, with compiled kernels."""
     warm_up_kernels()
-    return [row for crowd in CROWDS for row in _rows(crowd)]
+    return [row for shape in SHAPES for row in _rows(shape)]
 
 
-def _rows(crowd: GroupOfPods) -> list[BenchmarkRow]:
-    problem = draw_pod_group(crowd, SEED)
+def _rows(shape: LargeClusterShape) -> list[BenchmarkRow]:
+    problem = draw_large_cluster(shape, SEED)
     pending = int((problem.pod_node < 0).sum())
     forget_peak_memory()
     before = resident_memory_mib()
-    begun, spent = time.monotonic(), time.process_time()
-    settled: list[tuple[float, float]] = []
+    started, started_processor = time.monotonic(), time.process_time()
+    first_complete: list[tuple[float, float]] = []
 
     def listen(packing: Packing) -> None:
-        if not settled and (packing.pod_node >= 0).all():
-            settled.append((time.monotonic() - begun, time.process_time() - spent))
+        if not first_complete and (packing.pod_node >= 0).all():
+            first_complete.append((time.monotonic() - started, time.process_time() - started_processor))
 
-    packing = pack(problem, SolveBudget(deadline_seconds=begun + LIMIT_SECONDS), listen)
-    taken = time.monotonic() - begun
-    held = peak_memory_mib() - before
+    packing = pack(problem, SolveBudget(deadline_seconds=started + LIMIT_SECONDS), listen)
+    taken = time.monotonic() - started
+    memory_mib = peak_memory_mib() - before
     faults = find_rule_violations(problem, packing.pod_node)
     assert not faults, faults
-    left = int((packing.pod_node < 0).sum())
+    unplaced = int((packing.pod_node < 0).sum())
     # Pods that might be placed according to the bound.
     possible = max(sum(packing.bound[:-1]) - (problem.pod_count - pending), 0)
-    wall, processor = settled[0] if settled else (taken, time.process_time() - spent)
+    wall, processor = first_complete[0] if first_complete else (taken, time.process_time() - started_processor)
     return [
         BenchmarkRow(
             NAME,
-            f"{crowd}: placed",
-            pending - left,
+            f"{shape}: placed",
+            pending - unplaced,
             "pods",
             f"{pending} pending, at most {possible} by the bound",
-            (pending - left) / max(possible, 1),
+            (pending - unplaced) / max(possible, 1),
         ),
-        BenchmarkRow(
-            NAME, f"{crowd}: until all placed", wall, "s", f"{PROMISED_SECONDS:g} promised", wall / PROMISED_SECONDS
-        ),
-        BenchmarkRow(NAME, f"{crowd}: until all placed, processor", processor, "s"),
-        BenchmarkRow(NAME, f"{crowd}: until the answer", taken, "s", f"{LIMIT_SECONDS:g} s given"),
-        BenchmarkRow(NAME, f"{crowd}: moves", _moves(problem, packing), "pods", _evictions(problem, packing)),
         BenchmarkRow(
             NAME,
-            f"{crowd}: memory above the problem",
-            held,
+            f"{shape}: until all placed",
+            wall,
+            "s",
+            f"{LIMIT_ALL_PLACED_SECONDS:g} limit",
+            wall / LIMIT_ALL_PLACED_SECONDS,
+        ),
+        BenchmarkRow(NAME, f"{shape}: until all placed, processor", processor, "s"),
+        BenchmarkRow(NAME, f"{shape}: until the answer", taken, "s", f"{LIMIT_SECONDS:g} s given"),
+        BenchmarkRow(NAME, f"{shape}: moves", _moves(problem, packing), "pods", _evictions(problem, packing)),
+        BenchmarkRow(
+            NAME,
+            f"{shape}: memory above the problem",
+            memory_mib,
             "MiB",
-            f"{PROMISED_MEBIBYTES:g} promised",
-            held / PROMISED_MEBIBYTES,
+            f"{LIMIT_MEBIBYTES:g} limit",
+            memory_mib / LIMIT_MEBIBYTES,
         ),
     ]
 

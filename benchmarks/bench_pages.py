@@ -90,7 +90,7 @@ class View:
         """Restore nothing."""
         return ()
 
-    async def announce(self, intervention: UserAction) -> None:
+    async def announce(self, action: UserAction) -> None:
         """Send no notification."""
 
     async def pass_once(self) -> None:
@@ -185,7 +185,7 @@ async def _pages(client: httpx.AsyncClient, view: View, size: str) -> list[Bench
         ("workloads found", "/workloads?text=app-000"),
         ("one workload", f"/workloads/{here}"),
         ("its explanation and patch", f"/workloads/{here}/why/{pod.name}"),
-        ("the same once more", f"/workloads/{here}/why/{pod.name}"),
+        ("the same again", f"/workloads/{here}/why/{pod.name}"),
         ("nodes", "/nodes"),
         ("one node", f"/nodes/{pod.node}"),
         ("pending", "/pending"),
@@ -246,6 +246,6 @@ async def _passes_read(client: httpx.AsyncClient, view: View) -> list[BenchmarkR
         view.activity.node_pass = known
     reading = whole / _PASSES
     return [
-        BenchmarkRow(NAME, "a pass that observes, nobody reading", alone, "s CPU"),
-        BenchmarkRow(NAME, "the same while every page is read", reading, "s CPU", "nobody reading", reading / alone),
+        BenchmarkRow(NAME, "a pass that observes, no reader", alone, "s CPU"),
+        BenchmarkRow(NAME, "the same while every page is read", reading, "s CPU", "no reader", reading / alone),
     ]

@@ -60,10 +60,10 @@ def run() -> list[BenchmarkRow]:
 def _rows(nodes: int, containers: int, deciding: float, command: Command) -> list[BenchmarkRow]:
     promised, size = nodes == LARGEST, f"{nodes:,} nodes, {containers:,} containers"
 
-    def row(measure: str, value: float, unit: str, promise: float, memory: float | None = None) -> BenchmarkRow:
-        beside = f"{promise:g} {unit} promised" if promised else ""
+    def row(measure: str, value: float, unit: str, limit: float, memory: float | None = None) -> BenchmarkRow:
+        beside = f"{limit:g} {unit} promised" if promised else ""
         return BenchmarkRow(
-            NAME, f"{size}: {measure}", value, unit, beside, value / promise if promised else None, memory
+            NAME, f"{size}: {measure}", value, unit, beside, value / limit if promised else None, memory
         )
 
     return [

@@ -81,7 +81,7 @@ def _fill(cache: ClusterCache, path: Path, change: Callable[[bytes], bytes]) -> 
 
 def _change_pods(cache: ClusterCache, snapshot: ClusterSnapshot) -> None:
     decoder = StreamDecoder(PodObject)
-    shelf = cache.get_store(PODS)
+    pod_store = cache.get_store(PODS)
     for pod in snapshot.pods[:: len(snapshot.pods) // _CHANGES]:
         metadata = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid, "resourceVersion": "2"}
         containers = [{"name": one.name, "resources": {"requests": {"cpu": "1"}}} for one in pod.containers]
@@ -89,7 +89,7 @@ def _change_pods(cache: ClusterCache, snapshot: ClusterSnapshot) -> None:
         line = {"type": "MODIFIED", "object": {"kind": "Pod", "metadata": metadata, "spec": spec}}
         event = decoder.event(msgspec.json.encode(line))
         assert isinstance(event, ChangedEvent)
-        shelf.put(event.item, event.version)
+        pod_store.put(event.item, event.version)
 
 
 def _sized_apart(text: bytes) -> bytes:

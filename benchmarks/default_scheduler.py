@@ -17,8 +17,8 @@ from cruise.packer.problem import BoolArray, IntArray, PackingProblem
 
 SPREAD_WEIGHT = 2
 SPREAD_MAX_SKEW = 3
-FEWEST_NODES_SCORED = 100
-FEWEST_CANDIDATES, CANDIDATES_SHARE = 100, 0.10
+MIN_SCORED_NODES = 100
+MIN_CANDIDATES, CANDIDATES_SHARE = 100, 0.10
 MAX_SCORE = 100
 
 
@@ -49,7 +49,7 @@ class _Scheduler:
     def __init__(self, problem: PackingProblem, ages: IntArray, preemption: bool, seed: int) -> None:
         self.problem, self.preemption = problem, preemption
         self.ages = ages.copy()
-        self.where = problem.pod_node.copy()
+        self.pod_node = problem.pod_node.copy()
         self.compute_demand = problem.demands[problem.pod_class]
         self.priority = problem.priorities[problem.pod_class]
         self.pods_on: list[set[int]] = [set() for _ in range(problem.node_count)]
@@ -62,52 +62,52 @@ class _Scheduler:
         self.disrupted = [0] * len(self.limits)
         self.evicted: list[int] = []
         self.next_node = 0
-        self.draws = random.Random(seed)
-        for pod in np.flatnonzero(self.where >= 0).tolist():
-            self._put(pod, int(self.where[pod]))
+        self.rng = random.Random(seed)
+        for pod in np.flatnonzero(self.pod_node >= 0).tolist():
+            self._bind(pod, int(self.pod_node[pod]))
 
     def run(self) -> Schedule:
         """Schedule every pending pod, and unschedulable ones again after each preemption."""
-        queue = [self._place_in_queue(pod) for pod in np.flatnonzero(self.where < 0).tolist()]
+        queue = [self._get_queue_key(pod) for pod in np.flatnonzero(self.pod_node < 0).tolist()]
         heapq.heapify(queue)
-        waiting: list[tuple[int, int, int]] = []
+        unschedulable_pods: list[tuple[int, int, int]] = []
         # Equal pods do not fit either until a preemption.
-        hopeless: set[int] = set()
+        unschedulable: set[int] = set()
         while queue:
             entry = heapq.heappop(queue)
             pod = entry[-1]
             pod_class = int(self.problem.pod_class[pod])
-            node = -1 if pod_class in hopeless else self._best_node(pod)
-            victims = self._preempt(pod) if node < 0 and self.preemption and pod_class not in hopeless else None
+            node = -1 if pod_class in unschedulable else self._choose_node(pod)
+            victims = self._preempt(pod) if node < 0 and self.preemption and pod_class not in unschedulable else None
             if victims is not None:
                 for victim in victims.pods:
                     self._evict(victim)
-                    heapq.heappush(queue, self._place_in_queue(victim))
+                    heapq.heappush(queue, self._get_queue_key(victim))
                 node = victims.node
-                hopeless.clear()
-                for other in waiting:
+                unschedulable.clear()
+                for other in unschedulable_pods:
                     heapq.heappush(queue, other)
-                waiting.clear()
+                unschedulable_pods.clear()
             if node >= 0:
-                self._put(pod, node)
+                self._bind(pod, node)
             else:
-                hopeless.add(pod_class)
-                waiting.append(entry)
-        return Schedule(self.where, tuple(self.evicted))
+                unschedulable.add(pod_class)
+                unschedulable_pods.append(entry)
+        return Schedule(self.pod_node, tuple(self.evicted))
 
-    def _place_in_queue(self, pod: int) -> tuple[int, int, int]:
+    def _get_queue_key(self, pod: int) -> tuple[int, int, int]:
         return (-int(self.priority[pod]), int(self.ages[pod]), pod)
 
-    def _put(self, pod: int, node: int) -> None:
-        self.where[pod] = node
+    def _bind(self, pod: int, node: int) -> None:
+        self.pod_node[pod] = node
         self.pods_on[node].add(pod)
         self._count(pod, node, 1)
 
     def _evict(self, pod: int) -> None:
-        node = int(self.where[pod])
+        node = int(self.pod_node[pod])
         self.pods_on[node].remove(pod)
         self._count(pod, node, -1)
-        self.where[pod] = -1
+        self.pod_node[pod] = -1
         self.evicted.append(pod)
         # `members` are classes.
         for limit, (members, _) in enumerate(self.limits):
@@ -120,52 +120,52 @@ class _Scheduler:
         self.of_class[self.problem.pod_class[pod], node] += sign
         self.by_level[np.searchsorted(self.levels, self.priority[pod]), node] += sign * self.compute_demand[pod]
 
-    def _admitted(self, pod: int) -> BoolArray:
+    def _find_allowed_nodes(self, pod: int) -> BoolArray:
         pod_class = self.problem.pod_class[pod]
-        admitted: BoolArray = self.problem.allowed_nodes[self.problem.node_mask_of_class[pod_class]] & (
+        allowed_nodes: BoolArray = self.problem.allowed_nodes[self.problem.node_mask_of_class[pod_class]] & (
             self.of_class[pod_class] < self.problem.max_on_node[pod_class]
         )
-        return admitted
+        return allowed_nodes
 
-    def _best_node(self, pod: int) -> int:
+    def _choose_node(self, pod: int) -> int:
         need = self.compute_demand[pod]
         free = self.problem.capacities - self.used
         # Resources that a pod does not request are not checked, even if a node lacks them.
-        fits = np.flatnonzero(self._admitted(pod) & ((need == 0) | (free >= need)).all(axis=1))
+        fits = np.flatnonzero(self._find_allowed_nodes(pod) & ((need == 0) | (free >= need)).all(axis=1))
         if not len(fits):
             return -1
-        fits = self._looked_at(fits)
+        fits = self._sample_nodes(fits)
         scores = self._scores(pod, fits)
         best = fits[scores == scores.max()]
-        return int(best[self.draws.randrange(len(best))])
+        return int(best[self.rng.randrange(len(best))])
 
-    def _looked_at(self, fits: IntArray) -> IntArray:
+    def _sample_nodes(self, fits: IntArray) -> IntArray:
         """Return the nodes to score, from where the last search ended."""
         nodes = self.problem.node_count
         wanted = nodes
-        if nodes > FEWEST_NODES_SCORED:
-            wanted = max(FEWEST_NODES_SCORED, nodes * max(5, 50 - nodes // 125) // 100)
+        if nodes > MIN_SCORED_NODES:
+            wanted = max(MIN_SCORED_NODES, nodes * max(5, 50 - nodes // 125) // 100)
         ordered = np.concatenate([fits[fits >= self.next_node], fits[fits < self.next_node]])[:wanted]
         self.next_node = (int(ordered[-1]) + 1) % nodes if len(ordered) == wanted else self.next_node
         return ordered
 
     def _scores(self, pod: int, nodes: IntArray) -> IntArray:
         # Only CPU and memory, the first two resources, are scored by default.
-        room = np.maximum(self.problem.capacities[nodes, :2], 1)
-        after = np.minimum(self.used[nodes, :2] + self.compute_demand[pod, :2], room)
-        least = (((room - after) * MAX_SCORE) // room).sum(axis=1) // 2
-        share = after / room
+        capacity = np.maximum(self.problem.capacities[nodes, :2], 1)
+        after = np.minimum(self.used[nodes, :2] + self.compute_demand[pod, :2], capacity)
+        least = (((capacity - after) * MAX_SCORE) // capacity).sum(axis=1) // 2
+        share = after / capacity
         balanced = ((1 - np.abs(share[:, 0] - share[:, 1]) / 2) * MAX_SCORE).astype(np.int64)
         scores: IntArray = least + balanced + SPREAD_WEIGHT * self._spread(pod, nodes)
         return scores
 
     def _spread(self, pod: int, nodes: IntArray) -> IntArray:
         counts = self.of_class[self.problem.pod_class[pod], nodes]
-        crowd = np.round(counts * math.log(len(nodes) + 2) + SPREAD_MAX_SKEW - 1).astype(np.int64)
-        most, least = int(crowd.max()), int(crowd.min())
+        spread_scores = np.round(counts * math.log(len(nodes) + 2) + SPREAD_MAX_SKEW - 1).astype(np.int64)
+        most, least = int(spread_scores.max()), int(spread_scores.min())
         if most == 0:
             return np.full(len(nodes), MAX_SCORE, dtype=np.int64)
-        score: IntArray = MAX_SCORE * (most + least - crowd) // most
+        score: IntArray = MAX_SCORE * (most + least - spread_scores) // most
         return score
 
     def _preempt(self, pod: int) -> _PreemptionVictims | None:
@@ -174,40 +174,40 @@ class _Scheduler:
         need = self.compute_demand[pod]
         level = np.searchsorted(self.levels, self.priority[pod])
         free = self.problem.capacities - self.used + self.by_level[:level].sum(axis=0)
-        possible = np.flatnonzero(self._admitted(pod) & ((need == 0) | (free >= need)).all(axis=1)).tolist()
+        possible = np.flatnonzero(self._find_allowed_nodes(pod) & ((need == 0) | (free >= need)).all(axis=1)).tolist()
         if not possible:
             return None
         nodes = self.problem.node_count
-        wanted = min(nodes, max(FEWEST_CANDIDATES, int(nodes * CANDIDATES_SHARE)))
-        start = self.draws.randrange(nodes)
+        wanted = min(nodes, max(MIN_CANDIDATES, int(nodes * CANDIDATES_SHARE)))
+        start = self.rng.randrange(nodes)
         ordered = [node for node in possible if node >= start] + [node for node in possible if node < start]
         candidates = [self._victims(pod, node) for node in ordered[:wanted]]
         return min((found for found in candidates if found is not None), key=lambda found: found.rank, default=None)
 
     def _victims(self, pod: int, node: int) -> _PreemptionVictims | None:
         """Remove all pods of lower priority from a node, then restore those that fit, the most important first."""
-        lower = [other for other in self.pods_on[node] if self.priority[other] < self.priority[pod]]
-        lower.sort(key=lambda other: (-int(self.priority[other]), int(self.ages[other]), other))
+        lower_pods = [other for other in self.pods_on[node] if self.priority[other] < self.priority[pod]]
+        lower_pods.sort(key=lambda other: (-int(self.priority[other]), int(self.ages[other]), other))
         need = self.compute_demand[pod]
-        free = self.problem.capacities[node] - self.used[node] + self.compute_demand[lower].sum(axis=0)
+        free = self.problem.capacities[node] - self.used[node] + self.compute_demand[lower_pods].sum(axis=0)
         if not ((need == 0) | (free >= need)).all():
             return None
         free = free - need
-        broken = self._breaking(lower)
+        violating = self._find_budget_violations(lower_pods)
         victims: list[int] = []
         violations = 0
         # Pods whose eviction would violate a disruption budget are restored first.
-        for other in sorted(lower, key=lambda other: other not in broken):
+        for other in sorted(lower_pods, key=lambda other: other not in violating):
             if (self.compute_demand[other] <= free).all():
                 free = free - self.compute_demand[other]
             else:
                 victims.append(other)
-                violations += other in broken
+                violations += other in violating
         if not victims:
             return None
         return _PreemptionVictims(node, tuple(sorted(victims)), self._rank(victims, violations, node))
 
-    def _breaking(self, pods: list[int]) -> set[int]:
+    def _find_budget_violations(self, pods: list[int]) -> set[int]:
         """Return the pods whose eviction would violate a disruption budget, counted in order."""
         left = [allowed - gone for (_, allowed), gone in zip(self.limits, self.disrupted, strict=True)]
         found = set()

@@ -20,7 +20,7 @@ import uvloop
 
 CLIENT_CORE = 1
 _START_SECONDS = 0.5
-_PATIENCE_SECONDS = 20.0
+_TIMEOUT_SECONDS = 20.0
 _LONG_TURN_SECONDS = 0.001
 
 
@@ -86,7 +86,7 @@ async def latencies_at(
         now = time.perf_counter()
         stood_still += now - last if now - last > _LONG_TURN_SECONDS else 0.0
         last = now
-        if now > began + seconds + _PATIENCE_SECONDS:
+        if now > began + seconds + _TIMEOUT_SECONDS:
             raise RuntimeError(f"{total - len(latencies)} of {total} requests were not answered")
         while sent < total and began + sent / rate <= now:
             waiting.append((sent, began + sent / rate))

@@ -144,8 +144,8 @@ def default_placement(demands: IntArray, counts: IntArray, capacities: IntArray)
                 break
             share = after / capacities
             score = 100 * (1 - share).mean(axis=1) + BALANCE_WEIGHT * 100 * (1 - share.std(axis=1))
-            crowd = placed[c].max()
-            score += SPREAD_WEIGHT * (100 * (crowd - placed[c]) / crowd if crowd else 100)
+            most = placed[c].max()
+            score += SPREAD_WEIGHT * (100 * (most - placed[c]) / most if most else 100)
             node = int(np.argmax(np.where(open_nodes, score, -1.0)))
             placed[c, node] += 1
             used[node] = after[node]

@@ -61,7 +61,7 @@ class GeneratedWorkload:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedCluster:
-    """What is written: nodes by name, workloads by namespace and name."""
+    """A generated cluster: nodes by name, workloads by namespace and name."""
 
     nodes: tuple[str, ...]
     workloads: tuple[GeneratedWorkload, ...]

@@ -20,7 +20,7 @@ import uvloop
 from benchmarks.open_loop import CLIENT_CORE, as_request
 
 _CONNECTIONS = 16
-_PATIENCE_SECONDS = 30.0
+_TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ async def _ask(
     while True:
         at, request = await due.get()
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
                 connection = connection or await asyncio.open_connection("127.0.0.1", port, ssl=context)
                 reader, writer = connection
                 writer.write(request)
@@ -84,7 +84,7 @@ def answer_to(port: int, path: str, body: bytes) -> bytes:
     request = urllib.request.Request(
         f"https://127.0.0.1:{port}{path}", body, {"Content-Type": "application/json"}, method="POST"
     )
-    with urllib.request.urlopen(request, context=create_trusting_context(), timeout=_PATIENCE_SECONDS) as answered:
+    with urllib.request.urlopen(request, context=create_trusting_context(), timeout=_TIMEOUT_SECONDS) as answered:
         return bytes(answered.read())
 
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from benchmarks.large_clusters import GroupOfPods, add_pods
+from benchmarks.large_clusters import LargeClusterShape, place_pods
 from benchmarks.openb_cluster import OPENB
 from cruise.packer.problem import EvictionLimit, FloatArray, IntArray, PackingObjective, PackingProblem, PlacementRules
 
@@ -79,7 +79,7 @@ def draw_full(full: FullCluster, seed: int, objective: PackingObjective = Packin
     pod_class = pod_class[np.argsort(source.permutation(apps)[pod_class], kind="stable")]
     replicas = np.bincount(pod_class, minlength=apps)
     everywhere = np.ones((1, full.nodes), dtype=np.bool_)
-    pod_node = add_pods(GroupOfPods(full.nodes), demands, capacities, pod_class, everywhere)
+    pod_node = place_pods(LargeClusterShape(full.nodes), demands, capacities, pod_class, everywhere)
     shut = source.random(apps) < 1 / 3
     allowed = np.maximum(1, replicas // 4)
     limits = (

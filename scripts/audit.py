@@ -1,6 +1,6 @@
-"""Asks pip-audit for known vulnerabilities of what is pinned: `audit.py PIP_AUDIT FILE…`.
+"""Audits the pinned packages for known vulnerabilities with pip-audit: `audit.py PIP_AUDIT FILE…`.
 
-Ends with 0 where none is known, 1 where one is, and 3 where the database did not tell.
+Exits with 0 if none is known, 1 if one is, and 3 if the database did not answer.
 """
 
 import json
@@ -11,7 +11,7 @@ FOUND, UNKNOWN = 1, 3
 
 
 def audit(pip_audit: str, requirements: str) -> tuple[list[str], list[str], int]:
-    """Return the vulnerabilities known of a file's packages, what nothing was told of, and how many packages were."""
+    """Return the known vulnerabilities of a file's packages, the packages without an answer, and the number of packages."""
     command = [pip_audit, "--format", "json", "--progress-spinner", "off", "--disable-pip", "--require-hashes"]
     done = subprocess.run([*command, "--requirement", requirements], capture_output=True, text=True, check=False)
     try:
@@ -28,7 +28,7 @@ def audit(pip_audit: str, requirements: str) -> tuple[list[str], list[str], int]
 
 
 def main(pip_audit: str, *files: str) -> int:
-    """Audit file by file; one of which nothing at all was told ends it, as the next ones would go the same way."""
+    """Audit file by file; stop after a file without any answer, because the next ones would have none either."""
     code = 0
     for file in files:
         found, untold, audited = audit(pip_audit, file)

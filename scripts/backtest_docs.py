@@ -1,4 +1,4 @@
-"""Turn what `cruise backtest --format json` prints into the page of results."""
+"""Turns the output of `cruise backtest --format json` into the page of results."""
 
 import json
 import math
@@ -30,7 +30,7 @@ _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "\\|"}
 
 
 def results_markdown(document: Mapping[str, Any]) -> str:
-    """Return the page: what was replayed, and one table, trace by trace and policy by policy.
+    """Return the page: the recordings, and one table with a row per trace and policy.
 
     `document` is what `cruise backtest --format json` prints, for one trace or several. Raises KeyError for another.
     """

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compiles the packer's kernels where its process will look for them; says nothing where that is done.
+# Compiles the packer's kernels where its process looks for them; prints nothing if they are compiled.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec .venv/bin/python - <<'PYTHON'
@@ -13,7 +13,7 @@ from cruise.runtime.packing.solver_process import compile_kernels
 
 cache = choose_cache(os.environ)
 if cache is not None and not is_warm(cache):
-    # A terminal shows every second on one line, a log every ten seconds on a line of its own.
+    # A terminal shows every second on one line, a log every ten seconds on a new line.
     pause, end = (1, "\r") if sys.stdout.isatty() else (10, "\n")
     begun, done = time.monotonic(), False
     with ThreadPoolExecutor() as pool:

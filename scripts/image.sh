@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the image, its bill of materials and its provenance in dist/; `image.sh pin` pins what Debian has now.
+# Makes the image, its bill of materials and its provenance in dist/; `image.sh pin` pins Debian's present packages.
 # Debian 12 on amd64, with apt-get, dpkg-deb, git and bubblewrap; neither root nor a container engine.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes .venv with cruise in it: `install.sh runtime`, or `install.sh dev` for tests and checks as well.
-# A stamp keyed by what the environment is made from lets a second call return at once.
+# Makes .venv with cruise: `install.sh runtime`, or `install.sh dev` with the tools for tests and checks.
+# With a stamp keyed by its inputs, so that a second call returns immediately.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tier=${1:-runtime}
@@ -14,7 +14,7 @@ dev) requirements=(requirements-build.txt requirements-dev.txt) ;;
     ;;
 esac
 
-# The checkout's own path counts too: a virtual environment does not survive a move.
+# The checkout's path counts too: a virtual environment does not survive a move.
 fingerprint() {
     { pwd && cat pyproject.toml requirements-build.txt requirements.txt requirements-dev.txt scripts/install.sh; } |
         sha256sum | cut -d ' ' -f 1
@@ -24,7 +24,7 @@ stamped() {
     [[ -f .venv/stamp-$1 && $(<".venv/stamp-$1") == "$key" ]]
 }
 
-# The newest interpreter that runs; a name on PATH may be a stub for a version that is not there.
+# The newest interpreter that runs; a name on PATH may be a stub for a missing version.
 find_python() {
     local candidate
     for candidate in ${PYTHON:-python3.14 python3.13 python3.12 python3.11 python3}; do
@@ -41,7 +41,7 @@ as_root() {
     if [[ $(id -u) == 0 ]]; then "$@"; else sudo "$@"; fi
 }
 
-# Debian leaves venv and ensurepip out of the interpreter's own package.
+# Debian's package of the interpreter lacks venv and ensurepip.
 ensure_venv_module() {
     local python=$1 package
     if "$python" -c 'import ensurepip, venv' 2>/dev/null; then return; fi
@@ -52,7 +52,7 @@ ensure_venv_module() {
         "$package" >/dev/null
 }
 
-# Runs a command and says what it is for and how many seconds it took.
+# Runs a command, and prints its purpose and its seconds.
 step() {
     local begun=$SECONDS
     printf 'install: %s ... ' "$1"
@@ -64,7 +64,7 @@ pip_install() {
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-compile "$@"
 }
 
-# On all processors, where pip would use one. Some packages bring files for other versions of Python.
+# On all processors; pip would use one. Some packages have files for other versions of Python.
 compile_bytecode() {
     .venv/bin/python -m compileall -qq -j 0 .venv/lib || true
 }

@@ -1,4 +1,4 @@
-"""The plugin's archive and manifest for krew, in dist/: `python -m scripts.krew URL`, where the archive will be."""
+"""Makes the plugin's archive and manifest for krew in dist/: `python -m scripts.krew URL`, with the archive's URL."""
 
 import hashlib
 import io

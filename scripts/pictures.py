@@ -1,4 +1,4 @@
-"""Draw the pictures of the documentation from cruise's own decisions; `python -m scripts.pictures` writes them."""
+"""Draws the charts of the documentation from cruise's own decisions: `python -m scripts.pictures`."""
 
 import math
 import re
@@ -31,7 +31,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """One node of the example, with a part for each pod in each way of counting."""
+    """One node of the example, with a part per pod for each way of counting."""
 
     allocatable: int
     bars: Mapping[str, Sequence[_Part]]
@@ -68,7 +68,7 @@ def _short(pod: str) -> str:
 
 
 def node_picture() -> str:
-    """Draw one node: what its pods request today, what they would need apart, what they need together."""
+    """Draw one node: its pods' requests today, their targets without and with shared headroom."""
     node = _node()
     left, top, pitch, high = 20, 64, 84, 34
     most = max(node.allocatable, *(sum(part.millicores for part in bar) for bar in node.bars.values()))
@@ -113,7 +113,7 @@ _COLUMNS: Sequence[tuple[str, str, bool]] = (
 
 
 def policies_picture() -> str:
-    """Draw the backtest's results: a row a policy, a mark a trace."""
+    """Draw the backtest's results: a row per policy, a mark per trace."""
     results = list(_results((DOCS / "backtest-results.md").read_text(encoding="utf-8")))
     left, top, pitch, wide, gap = 110, 84, 40, 190, 40
     height = top + pitch * len(_SHOWN) + 30
@@ -142,7 +142,7 @@ def policies_picture() -> str:
 
 
 def writes_picture() -> str:
-    """Draw what waste costs in writes: a panel a trace, its policies by CPU slack and resizes, the fewer the lower."""
+    """Draw slack against resizes: a panel per trace, with its policies by CPU slack and resizes."""
     results = list(_results((DOCS / "backtest-results.md").read_text(encoding="utf-8")))
     traces = list(dict.fromkeys(trace for trace, *_ in results))
     left, top, wide, high, across, down = 44, 76, 205, 150, 255, 214
@@ -182,12 +182,12 @@ def _linear(x: float, wide: float) -> Callable[[float], float]:
 
 
 def _logarithmic(x: float, wide: float) -> Callable[[float], float]:
-    """Nothing has a place too: what is under one a day lies beside it."""
+    """Return a logarithmic scale that also has 0: values below one a day are linear."""
     return lambda value: x + wide * (0.08 + 0.92 * math.log10(value) / math.log10(200) if value >= 1 else 0.08 * value)
 
 
 def _results(page: str) -> Iterator[tuple[str, str, dict[str, float | None]]]:
-    """Yield the trace, the policy and the figures of every row of the first table of the page of results."""
+    """Yield the trace, the policy and the figures of every row of the first table on the page of results."""
     headings: list[str] = []
     for line in page.partition("## Cost")[0].splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]

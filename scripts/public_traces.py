@@ -1,11 +1,11 @@
-"""Writes trace directories, and a snapshot of a cluster, from public recordings that are not shipped here.
+"""Converts public recordings, which are not shipped here, to trace directories or to a snapshot of a cluster.
 
     python -m scripts.public_traces planetlab planetlab-workload-traces/20110303 ~/.cache/cruise/traces/planetlab
     python -m scripts.public_traces gentd26 clusterdata/cluster-trace-v2026-GenAI ~/.cache/cruise/traces/gentd26
     python -m scripts.public_traces nab NAB/data/realAWSCloudwatch ~/.cache/cruise/traces/nab
     python -m scripts.public_traces bytedance research-cluster-dataset/dataset ~/.cache/cruise/bytedance
 
-docs/public-traces.md says where each is to be had, what it is, and what was assumed.
+docs/public-traces.md describes each recording, its source and the assumptions.
 """
 
 import csv
@@ -26,27 +26,27 @@ from cruise.domain.arrays import Float64Array
 _CORE, _GIBIBYTE = 1000, 1 << 30
 _DAY = 86400
 _WEEK = 7 * _DAY
-# What the whole cluster of ByteDance is taken to have; its recording has shares only.
+# The assumed size of ByteDance's cluster; its recording has shares only.
 _BYTEDANCE_MILLICORES, _BYTEDANCE_BYTES = 8_000 * _CORE, (32 << 10) * _GIBIBYTE
 
 
 def convert_planetlab(source: Path, target: Path) -> None:
-    """Convert one day: a file a virtual machine, a line every five minutes with its CPU in percent."""
+    """Convert one day: a file per virtual machine, a line every five minutes with its CPU in percent."""
     files = sorted(path for path in source.iterdir() if path.is_file() and not path.name.startswith("."))
     if not files:
         raise SystemExit(f"{source}: no files; give one day's directory, such as 20110303")
     columns = {path.name: np.array(path.read_text().split(), dtype=np.float64) * (_CORE / 100) for path in files}
     length = max(len(column) for column in columns.values())
     cpu = {name: np.pad(column, (0, length - len(column)), constant_values=np.nan) for name, column in columns.items()}
-    # A machine is named by its host and its slice, and slices by their site and a name.
+    # A machine's name has its host and its slice; a slice's name has its site.
     workloads = {name: "-".join(name.split("_")[-2:]) for name in cpu}
     _write(target, 300, workloads, 0, {"cpu_millicores": cpu})
 
 
 def convert_gentd26(source: Path, target: Path) -> None:
-    """Convert the pods that were recorded for half of the time: memory, and how busy their GPU is in place of CPU.
+    """Convert the pods that were recorded for half of the time: memory, and GPU utilization in place of CPU.
 
-    A sample came every 57 s of a shifted and scaled clock; a step is taken as a minute.
+    Samples are 57 s apart on a shifted and scaled clock; a step counts as a minute.
     """
     busy = _read_tar(source / "pod_gpu_duty_cycle_anon.tar.gz")
     memory = _read_tar(source / "pod_memory_util_anon.tar.gz")
@@ -60,7 +60,7 @@ def convert_gentd26(source: Path, target: Path) -> None:
             for at, value in of[pod].items():
                 place = round((at - start) / 57)
                 if 0 <= place < length:
-                    # Scaling for privacy has left some values a little below nothing.
+                    # Scaling for privacy made some values slightly negative.
                     column[place] = max(value, 0.0) * unit
         found[name] = columns
     _write(target, 60, dict.fromkeys(pods, "diffusion"), 4 * _GIBIBYTE, found)
@@ -69,7 +69,7 @@ def convert_gentd26(source: Path, target: Path) -> None:
 def nab(source: Path, target: Path) -> None:
     """Convert the CPU of EC2 and RDS instances: percent every five minutes, two weeks each, in several months.
 
-    Each is moved by whole weeks, so that all begin in the same one and keep their hour and day of the week.
+    Each is moved by whole weeks, so that all begin in the same week and keep their hour and day.
     """
     paths = sorted(source.glob("*_cpu_utilization_*.csv"))
     if not paths:
@@ -94,7 +94,7 @@ def bytedance(source: Path, target: Path) -> None:
 
 
 def _read_nab(path: Path) -> dict[int, float]:
-    """Return the values by step, counted from the Monday before the first of them."""
+    """Return the values by step, counted from the Monday before the first one."""
     found: dict[int, float] = {}
     monday = 0
     for row in csv.DictReader(path.read_text().splitlines()):
@@ -150,7 +150,7 @@ def _bytedance_amounts(cpu: float, memory: float) -> dict[str, str]:
 
 
 def _read_tar(path: Path) -> dict[str, dict[float, float]]:
-    """Return each container's samples by time, from the one table in an archive."""
+    """Return each container's samples by time, from the only table in an archive."""
     found: dict[str, dict[float, float]] = {}
     with tarfile.open(path) as archive:
         member = next(one for one in archive if one.name.endswith(".csv") and not Path(one.name).name.startswith("."))
@@ -169,7 +169,7 @@ def _write(
     memory_request: int,
     resources: Mapping[str, Mapping[str, Float64Array]],
 ) -> None:
-    """Write a trace directory of series that were each provisioned with a core, and so much memory."""
+    """Write a trace directory of series that are provisioned with a core and so much memory."""
     target.mkdir(parents=True, exist_ok=True)
     with (target / "series.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -194,7 +194,7 @@ _CONVERTERS = {"planetlab": convert_planetlab, "gentd26": convert_gentd26, "nab"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Convert one recording: its kind, where it is, the directory to write."""
+    """Convert one recording; the arguments are its kind, its path and the directory to write."""
     if len(arguments) != 3 or arguments[0] not in _CONVERTERS:
         raise SystemExit(f"usage: python -m scripts.public_traces {'|'.join(_CONVERTERS)} SOURCE TARGET")
     kind, source, target = arguments

@@ -1,7 +1,7 @@
-"""Bills of materials, CycloneDX 1.6: of the application from what is installed and pinned, of an image besides.
+"""Bills of materials, CycloneDX 1.6: of the application from installed and pinned packages, and of an image.
 
-Components come from installed packages, with licences and what each depends on; hashes from the requirement files: they
-are those of all files that an installation accepts.
+Components with licences and dependencies come from installed packages; hashes come from the requirement files and are
+those of all files that an installation accepts.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def normal(name: str) -> str:
 
 
 def pins(requirements: Path) -> dict[tuple[str, str], list[str]]:
-    """Name and version to the SHA-256 of each file accepted, from a file with hashes."""
+    """Return the accepted SHA-256 hashes by name and version, from a requirement file."""
     found: dict[tuple[str, str], list[str]] = {}
     for line in requirements.read_text().splitlines():
         if pin := re.match(r"([a-z0-9.-]+)==([^ ]+)", line):
@@ -37,9 +37,9 @@ def pins(requirements: Path) -> dict[tuple[str, str], list[str]]:
 
 
 def bill_of_application(packages: Path, requirements: Path) -> Bill:
-    """Describe cruise with what `requirements` pins and is installed in `packages`. Exits where versions differ."""
+    """Describe cruise and the packages pinned in `requirements` and installed in `packages`. Exits if versions differ."""
     with tempfile.TemporaryDirectory() as scratch:
-        # cyclonedx-py asks an interpreter for its path only; this one names the directory alone.
+        # cyclonedx-py runs an interpreter for its path only; this one prints the directory.
         interpreter, out = Path(scratch) / "python", Path(scratch) / "bill.json"
         interpreter.write_text(f"#!{sys.executable}\nprint({json.dumps(json.dumps([str(packages)]))})\n")
         interpreter.chmod(0o755)
@@ -77,7 +77,7 @@ def bill_of_application(packages: Path, requirements: Path) -> Bill:
 
 
 def write(bill: Bill, path: Path) -> None:
-    """Write a bill that the schema accepts; anything else ends the program."""
+    """Write a bill; exit if the schema rejects it."""
     text = json.dumps(bill, indent=1, sort_keys=True) + "\n"
     if error := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
         sys.exit(f"sbom: not CycloneDX 1.6: {error}")

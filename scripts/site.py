@@ -1,7 +1,7 @@
-"""Build the documentation as a site: `python scripts/site.py DIRECTORY`. Nothing is fetched.
+"""Builds the documentation as a site, offline: `python scripts/site.py DIRECTORY`.
 
-Pages lie in the site as in the checkout, so that a link which works on GitHub works there too: README.md is the home
-page, and what pages link to beside pages is taken along.
+Paths in the site are those of the checkout, so that links work as on GitHub. README.md is the home page; other linked
+files are copied.
 """
 
 import re
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# Where pages are; others, of tests and of recorded data, are for those who read the sources.
+# The places of pages; those of tests and of recorded data are for readers of the sources.
 PLACES = ("*.md", "docs/**/*.md", "deploy/**/*.md")
-# What the configuration names beside pages.
+# Files that the configuration names.
 STYLE = (Path("cruise/interfaces/dashboard/static/icon.svg"), Path("docs/site.css"))
 _LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
@@ -25,13 +25,13 @@ def pages(root: Path = ROOT) -> list[Path]:
 
 
 def links_of(page: Path, root: Path = ROOT) -> Iterator[tuple[Path, str]]:
-    """Yield the links of a page to places in the checkout: the path from there, and the anchor or nothing."""
+    """Yield the links of a page to files of the checkout: the path in it, and the anchor or an empty string."""
     for target, anchor in _LINK.findall((root / page).read_text(encoding="utf-8")):
         yield Path((root / page).parent / target).resolve().relative_to(root), anchor
 
 
 def lay_out(stage: Path, root: Path = ROOT) -> None:
-    """Copy the pages and what they link to. Raises FileNotFoundError for a link that leads nowhere."""
+    """Copy the pages and the files that they link to. Raises FileNotFoundError for a broken link."""
     shutil.rmtree(stage, ignore_errors=True)
     listed = pages(root)
     linked = {target for page in listed for target, _ in links_of(page, root) if not (root / target).is_dir()}
@@ -43,13 +43,13 @@ def lay_out(stage: Path, root: Path = ROOT) -> None:
 
 
 def main(directory: Path, root: Path = ROOT) -> int:
-    """Build the site below a directory; return 0, or 1 where a link is broken."""
+    """Build the site in a directory; return 0, or 1 if a link is broken."""
     lay_out(directory, root)
     program = Path(sys.executable).with_name("zensical")
     command = [str(program), "build", "--strict", "--clean"]
     built = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
     if built.returncode != 0:
-        # Warnings, then a traceback that says no more than that there were some.
+        # Warnings, then a traceback without information.
         print(built.stdout + built.stderr.partition("Traceback")[0], file=sys.stderr)
         return 1
     return 0

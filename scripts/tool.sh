@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the tools of requirements-NAME.txt, pinned by hash, outside the checkout, so that nothing but their answers
-# comes in; prints where: `tool.sh lock`.
+# Installs the tools of requirements-NAME.txt, pinned by hash, outside the checkout, and prints the directory:
+# `tool.sh lock`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 name=$1

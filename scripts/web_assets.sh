@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Brings the scripts that pages load, pinned with hashes in web/package-lock.json, from npm to
-# cruise/interfaces/dashboard/vendor, from where wheel and image take them. `web_assets.sh test` brings what the browser's
-# tests need as well. Without Node one line says so: pages then show their figures as tables in place of charts.
+# Installs the scripts of the pages, pinned with hashes in web/package-lock.json, from npm to
+# cruise/interfaces/dashboard/vendor, which wheel and image include. `web_assets.sh test` also installs the packages of the
+# browser tests. Without Node it prints one line, and pages show tables in place of charts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 vendor=cruise/interfaces/dashboard/vendor

@@ -1,7 +1,6 @@
-"""Random small clusters with matching usage: every kind of workload, pod, node and rule that decisions go by.
+"""Random small clusters with matching usage: every kind of workload, pod, node and rule that decisions depend on.
 
-Each cluster has some of the features, so that rules meet each other and plans still exist. The same seed makes the same
-cluster.
+Each cluster has some of the features, so that rules interact and plans still exist. The same seed gives the same cluster.
 """
 
 import copy
@@ -43,7 +42,7 @@ _MIRROR = "kubernetes.io/config.mirror"
 
 @dataclass(frozen=True, slots=True)
 class RandomCluster:
-    """What a snapshot and its usage file list."""
+    """The objects of a snapshot and the items of its usage file."""
 
     items: list[Json]
     usage: list[Json]
@@ -56,7 +55,7 @@ def draw_cluster(seed: int) -> RandomCluster:
 
 @dataclass(slots=True)
 class _Room:
-    """What is left on a node, and its taints."""
+    """The free capacity of a node, and its taints."""
 
     cpu_millicores: int
     memory_bytes: int
@@ -75,14 +74,14 @@ class _Room:
 
 
 def requested(pod: Json) -> tuple[int, int]:
-    """Return the millicores and bytes that a pod's lasting containers request."""
+    """Return the millicores and bytes that a pod's main containers and sidecars request."""
     requests = [one["resources"]["requests"] for one in lasting_containers(pod)]
     cpu = sum(read_cpu(one.get("cpu", "0")) for one in requests)
     return cpu, sum(read_memory(one.get("memory", "0")) for one in requests)
 
 
 class _Drawing:
-    """One cluster while it is drawn."""
+    """Draws one cluster."""
 
     def __init__(self, source: random.Random) -> None:
         self.source = source
@@ -104,7 +103,7 @@ class _Drawing:
         order = [*self.pods]
         source.shuffle(order)
         if source.random() < 0.5:
-            # What matters less or is smaller came first, so that the others find no room.
+            # Pods of lower priority or smaller pods come first, so that the others do not fit.
             order.sort(key=source.choice([lambda pod: pod["spec"].get("priority", 0), requested]))
         waiting = source.choice([0.03, 0.15, 0.3])
         for pod in order:
@@ -130,9 +129,9 @@ class _Drawing:
             self._add_pod(template, kind, f"{name}-{ordinal}", ordinal)
 
     def _add_controllers(self, namespace: str, kind: str, name: str, copies: int) -> tuple[str, str]:
-        """Add a workload, and what is between it and its pods; return the pods' own controller."""
+        """Add a workload and its intermediate controller; return the pods' controller."""
         source, version = self.source, "batch/v1" if kind in ("Job", "CronJob") else "apps/v1"
-        # Half an hour is when a workload stops being new.
+        # A workload is new for half an hour.
         born = NOW - timedelta(minutes=source.choice([20, 30])) if source.random() < 0.1 else CREATED
         metadata = {"namespace": namespace, "annotations": self.drawing.annotations(0.2)}
         replicas = source.choice([copies, copies, copies, 1, 3])
@@ -160,7 +159,7 @@ class _Drawing:
         self.pods.append(pod)
 
     def _add_nodes(self) -> dict[str, _Room]:
-        """Add nodes that the pods nearly fill, or more than fill."""
+        """Add nodes with slightly more, or less, capacity than the pods request."""
         source = self.source
         share = len(self.names) * source.choice([0.8, 0.9, 0.95, 1.05])
         amounts = [requested(pod) for pod in self.pods]
@@ -200,7 +199,7 @@ class _Drawing:
         return item("v1", "Node", name, {"labels": labels}, spec=spec, status=status)
 
     def _place(self, pod: Json, rooms: dict[str, _Room], waiting: float) -> None:
-        """Bind a pod where there is room for it, rarely against a taint, or leave it pending."""
+        """Bind a pod to a node that it fits on, rarely against a taint, or leave it pending."""
         names = [pod.pop("pinned")] if "pinned" in pod else self.names
         tolerates = "tolerations" in pod["spec"] or self.has("misplaced", 0.3)
         open_nodes = [name for name in names if rooms[name].holds(pod) and (tolerates or not rooms[name].taints)]

@@ -37,16 +37,16 @@ _RESIZES: tuple[Json, ...] = (
     {"type": "PodResizeInProgress", "status": "True"},
     {"type": "PodResizeInProgress", "status": "True", "reason": "Error"},
 )
-_STATES = ("under way", "resize", "finished", "going", "windows", "pod level", "restarts", "killed", "unreported")
+_STATES = ("in progress", "resize", "finished", "going", "windows", "pod level", "restarts", "killed", "unreported")
 
 
 def stamp(at: datetime) -> str:
-    """Write a time as Kubernetes does."""
+    """Format a time as Kubernetes does."""
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def item(version: str, kind: str, name: str, metadata: Json | None = None, **fields: object) -> Json:
-    """Return an object of some name, created long ago."""
+    """Return an object with a name, created long ago."""
     named: Json = {"name": name, "uid": f"uid-{kind}-{name}", "creationTimestamp": stamp(CREATED)}
     return {"apiVersion": version, "kind": kind, "metadata": named | (metadata or {}), **fields}
 
@@ -58,12 +58,12 @@ def lasting_containers(pod: Json) -> list[Json]:
 
 
 def read_cpu(text: str) -> int:
-    """Read millicores as they are spelled here."""
+    """Parse millicores."""
     return int(text[:-1]) if text.endswith("m") else round(float(text) * 1000)
 
 
 def read_memory(text: str) -> int:
-    """Read bytes as they are spelled here."""
+    """Parse bytes."""
     return int(text[:-2]) * MEBIBYTE if text.endswith("Mi") else int(text)
 
 
@@ -74,11 +74,11 @@ class PodDrawing:
         self.source, self.features = source, features
 
     def has(self, feature: str, chance: float = 1.0) -> bool:
-        """Return whether a feature is drawn here."""
+        """Return whether to draw a feature."""
         return feature in self.features and self.source.random() < chance
 
     def annotations(self, chance: float) -> Json:
-        """Draw overrides, mostly readable ones."""
+        """Draw annotations, mostly valid ones."""
         return dict(self.source.choice(ANNOTATIONS)) if self.has("annotations", chance) else {}
 
     def spec(self, labels: Mapping[str, str]) -> Json:
@@ -99,7 +99,7 @@ class PodDrawing:
         return spec
 
     def running(self, pod: Json, node: str) -> None:
-        """Bind a pod to a node and let its kubelet report it, settled or in one of many states."""
+        """Bind a pod to a node with a status: running, or one of many other states."""
         source, spec = self.source, pod["spec"]
         state = source.choice(_STATES) if self.has("states", 0.4) else "no-change-needed"
         spec["nodeName"] = node
@@ -131,7 +131,7 @@ class PodDrawing:
         pod["status"] = status
 
     def pending(self, pod: Json) -> None:
-        """Leave a pod without a node: unschedulable, behind a gate, or not even looked at yet."""
+        """Leave a pod pending: unschedulable, gated, or not yet scheduled."""
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
         condition["lastTransitionTime"] = stamp(NOW - timedelta(minutes=self.source.choice([0, 5, 90])))
         pod["status"] = {"phase": "Pending", "conditions": [condition] if self.source.random() < 0.8 else []}
@@ -158,7 +158,7 @@ class PodDrawing:
         elif shape != "requests":
             cpu_limit = (cpu or 0) + source.randint(1, 1000) if shape == "both limits" else None
             limits = self._amounts(cpu_limit, (memory or 0) + source.randint(1, 1024))
-        # The API server takes a limit for the request where there is none.
+        # The API server defaults a missing request to the limit.
         requests = limits | requests
         if self.has("gpus", 0.3):
             requests[GPU] = limits[GPU] = str(source.randint(1, 2))
@@ -171,7 +171,7 @@ class PodDrawing:
         return container
 
     def _amounts(self, cpu_millicores: int | None, mebibytes: int | None) -> Json:
-        """Spell amounts in one of the ways that Kubernetes reads."""
+        """Format amounts in one of the forms that Kubernetes accepts."""
         found = {}
         if cpu_millicores is not None:
             found["cpu"] = self.source.choice([f"{cpu_millicores}m", f"{cpu_millicores / 1000:g}"])
@@ -183,7 +183,7 @@ class PodDrawing:
         resources = container["resources"]
         report: Json = {"name": container["name"], "restartCount": 0, "allocatedResources": resources["requests"]}
         report["resources"] = resources
-        if state == "under way" and "cpu" in resources["requests"]:
+        if state == "in progress" and "cpu" in resources["requests"]:
             earlier = resources["requests"] | {"cpu": f"{self.source.randint(1, 2000)}m"}
             report["resources"] = resources | {"requests": earlier}
             report["allocatedResources"] = self.source.choice([earlier, resources["requests"]])
@@ -194,7 +194,7 @@ class PodDrawing:
         return report
 
     def _placement(self, labels: Mapping[str, str]) -> Json:
-        """Draw what pods require of their node and of their neighbours."""
+        """Draw constraints on a pod's node and on the pods of the same node or zone."""
         source = self.source
         found: Json = {"nodeSelector": {DISK: source.choice(["ssd", "hdd"])}} if self.has("selectors", 0.3) else {}
         affinity: Json = {}

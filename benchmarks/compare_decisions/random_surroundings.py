@@ -1,4 +1,4 @@
-"""What stands around random workloads: namespaces, classes, budgets, autoscalers, limit ranges, quotas, claims."""
+"""Random objects around workloads: namespaces, classes, budgets, autoscalers, limit ranges, quotas, claims."""
 
 from collections.abc import Sequence
 
@@ -32,7 +32,7 @@ def draw_namespaces(drawing: PodDrawing, namespaces: Sequence[str]) -> list[Json
 
 
 def classes() -> list[Json]:
-    """Return the priority classes and storage classes that random pods and claims name."""
+    """Return the priority classes and storage classes of random pods and claims."""
     return [
         item("scheduling.k8s.io/v1", "PriorityClass", "low", value=0, globalDefault=True),
         item("scheduling.k8s.io/v1", "PriorityClass", "high", value=100),
@@ -45,7 +45,7 @@ def classes() -> list[Json]:
 
 
 def draw_guards(drawing: PodDrawing, namespace: str, kind: str, name: str) -> list[Json]:
-    """Draw a workload's disruption budget and autoscaler, where it has any."""
+    """Draw a workload's disruption budget and autoscaler, if any."""
     source, found, metadata = drawing.source, [], {"namespace": namespace}
     if drawing.has("budgets", 0.5):
         selector = source.choice([{"matchLabels": {"app": name}}] * 3 + [{}])
@@ -62,7 +62,7 @@ def draw_guards(drawing: PodDrawing, namespace: str, kind: str, name: str) -> li
 
 
 def draw_claim(drawing: PodDrawing, namespace: str, name: str) -> list[Json]:
-    """Draw a claim that is bound, with its volume, or waits, or is missing."""
+    """Draw a claim: bound with its volume, pending, or missing."""
     source = drawing.source
     state = source.choice(["bound", "bound", "bound", "waits", "at-once", "missing"])
     if state == "missing":

@@ -15,14 +15,14 @@ from benchmarks.compare_decisions.random_pods import (
     stamp,
 )
 
-# About what statistics may be old, and how long they must go back before memory limits fall: the ends, and beside them.
+# At and near the maximum age of statistics, and the history required to decrease memory limits.
 _AGES_SECONDS = (*[0] * 8, 60, 600, 899, 900, 901, 3600)
 _HISTORIES_HOURS = (*[800] * 9, 673, 672, 671, 24, 0)
 _STEADY_SHARE = 0.4
 
 
 def draw_usage(drawing: PodDrawing, pods: Sequence[Json], workload_of_app: Mapping[str, str]) -> list[Json]:
-    """Draw usage of every container, or where there are gaps of some pods, of some workloads, old or young.
+    """Draw usage of every container; with gaps, of some pods or workloads, also old or recent.
 
     `workload_of_app` has Kind/name by the pods' label `app`; what it lacks has no workload.
     """
@@ -32,7 +32,7 @@ def draw_usage(drawing: PodDrawing, pods: Sequence[Json], workload_of_app: Mappi
     for number, pod in enumerate(pods):
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
         workload = workload_of_app.get(pod["metadata"]["labels"]["app"])
-        # The first pod always has statistics: a file without any has no time.
+        # The first pod always has statistics, because an empty file has no time.
         speaks_for = source.choice(["own"] * 3 + ["none", "workload", "both"]) if gaps and number else "own"
         for container in lasting_containers(pod):
             amounts = _steady(source, container) if steady else _varying(source, container)
@@ -46,7 +46,7 @@ def draw_usage(drawing: PodDrawing, pods: Sequence[Json], workload_of_app: Mappi
 
 
 def _varying(source: random.Random, container: Json) -> Json:
-    """Draw use with peaks, mostly below what is requested."""
+    """Draw usage with peaks, mostly below the requests."""
     cpu, memory = _requests(container)
     cpu_base, memory_base = (cpu + 1) * source.uniform(0.05, 1.1), (memory + MEBIBYTE) * source.uniform(0.2, 1.1)
     cpu_peak, memory_peak = cpu_base * source.uniform(1, 4), memory_base * source.uniform(1, 1.6)
@@ -60,7 +60,7 @@ def _varying(source: random.Random, container: Json) -> Json:
 
 
 def _steady(source: random.Random, container: Json) -> Json:
-    """Draw use without peaks, that of one resource at or beside the edges of the dead band around its request."""
+    """Draw usage without peaks, of one resource at or near the update threshold around its request."""
     cpu, memory = _requests(container)
     sign, resource = source.choice([1, -1]), source.choice(["cpu", "memory", "neither"])
     if resource == "cpu":

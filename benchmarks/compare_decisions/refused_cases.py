@@ -1,4 +1,4 @@
-"""Everything that commands refuse: broken snapshots, usage, settings and traces, and options that make no sense."""
+"""Invalid inputs that commands reject: snapshots, usage, settings, traces and options."""
 
 import copy
 import gzip
@@ -157,7 +157,7 @@ _BROKEN_TRACES: tuple[tuple[str, str], ...] = (
 
 
 def write_refused(directory: Path) -> Iterator[list[str]]:
-    """Write what is broken, and yield the arguments of every command that refuses it."""
+    """Write invalid files, and yield the arguments of every command that rejects one."""
     files = _Files(directory)
     whole, usage = files.snapshot("whole", _OBJECTS), files.usage("whole", _usage_item())
     both = ["--snapshot", whole, "--usage", usage]
@@ -193,7 +193,7 @@ def write_refused(directory: Path) -> Iterator[list[str]]:
 
 
 class _Files:
-    """Writes the files that cases name."""
+    """Writes the files of the cases."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -233,7 +233,7 @@ def _usage_item() -> Json:
 
 
 def _changed(document: Json, place: str, value: object) -> Json:
-    """Return the document with another value at a place, as keys between dots; None takes it out."""
+    """Return the document with another value at a path of keys between dots; None removes it."""
     changed = copy.deepcopy(document)
     *path, last = [key.replace("\\", ".") for key in place.split(".")]
     at: Any = changed

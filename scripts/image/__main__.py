@@ -1,6 +1,6 @@
-"""Makes the image without a daemon or root: `python -m scripts.image make`, or `pin` for what Debian has now.
+"""Makes the image without a daemon or root: `python -m scripts.image make`; `pin` pins Debian's present packages.
 
-Leaves in dist/: image (an OCI layout), image.cdx.json (what is in it), image.provenance.json (what it was made from).
+Writes to dist/: image (an OCI layout), image.cdx.json (its bill of materials), image.provenance.json (its provenance).
 """
 
 import argparse
@@ -36,7 +36,7 @@ CHECKOUT = Path(__file__).parents[2]
 PINS = CHECKOUT / "deploy/image-packages.txt"
 REQUIREMENTS = CHECKOUT / "requirements.txt"
 FOR_THE_BUILD = "dash"  # initdb runs it once; it stays out of the image
-# What an image is made from besides its source: each is named in the provenance by its hash.
+# The materials of an image other than its source; the provenance has the hash of each.
 MATERIALS = (
     "deploy/image-packages.txt",
     "requirements.txt",
@@ -47,7 +47,7 @@ MATERIALS = (
 
 
 def git(*arguments: str) -> str:
-    """Return what git says of the checkout."""
+    """Return the output of git in the checkout."""
     done = subprocess.run(
         ["git", *arguments], cwd=CHECKOUT, env={**os.environ, "TZ": "UTC"}, capture_output=True, text=True, check=True
     )
@@ -82,7 +82,7 @@ def image_config(version: str, commit: str, created: str) -> dict[str, Any]:
 
 
 def bill_of_image(root: Path, packages: list[Package]) -> Bill:
-    """Describe cruise as it is in the image, with Debian's packages and their licences."""
+    """Return the bill of materials of the image, with Debian's packages and their licences."""
     bill = bill_of_application(root / PACKAGES, REQUIREMENTS)
     bill["metadata"]["component"]["type"] = "container"
     for package in packages:
@@ -104,7 +104,7 @@ def bill_of_image(root: Path, packages: list[Package]) -> Bill:
 
 
 def provenance(digest: str, commit: str, packages: list[Package]) -> dict[str, Any]:
-    """Return an in-toto statement with a SLSA provenance: what the image was made from. It is not signed."""
+    """Return an unsigned in-toto statement with the SLSA provenance of the image."""
     files = [
         {"uri": f"file:{name}", "digest": {"sha256": hashlib.sha256((CHECKOUT / name).read_bytes()).hexdigest()}}
         for name in MATERIALS
@@ -126,7 +126,7 @@ def provenance(digest: str, commit: str, packages: list[Package]) -> dict[str, A
 
 
 def make(uv: Path, wheels: Path, out: Path, cache: Path) -> None:
-    """Make the image of the commit that is checked out, from the wheel of it."""
+    """Make the image of the commit that is checked out, from its wheel."""
     commit, created = (
         git("rev-parse", "HEAD"),
         git("log", "-1", "--format=%cd", "--date=format-local:%Y-%m-%dT%H:%M:%SZ"),
@@ -154,7 +154,7 @@ def make(uv: Path, wheels: Path, out: Path, cache: Path) -> None:
     (root / "data").mkdir(mode=0o700)
     (root / "tmp").chmod(0o1777)
     paths = [path.relative_to(root) for path in root.rglob("*")]
-    # What is made here differs each time (kernels, initdb's identifier): a layer of its own, so that others do not.
+    # A separate layer for files that differ each time (kernels, initdb's identifier), so that the other layers do not.
     groups: dict[str, list[Path]] = {"debian": [], "packages": [], "made": [], "cruise": []}
     for path in paths:
         if path in debian:

@@ -1,7 +1,7 @@
 """Debian's packages of the image: pinned by version and SHA-256, fetched by apt, unpacked without being installed.
 
-No package's own scripts run, and dpkg never comes in. apt has verified the archive's signature when a hash is pinned;
-what is fetched later is held to that hash, from whichever mirror or snapshot it comes.
+Package scripts and dpkg do not run. apt verifies the archive's signature when a hash is pinned; files that are fetched
+later must match that hash, from any mirror or snapshot.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ class Package:
 
     @property
     def file_name(self) -> str:
-        """As apt names what it downloads."""
+        """The file name that apt downloads to."""
         return f"{self.name}_{self.version.replace(':', '%3a')}_{self.architecture}.deb"
 
     @property
@@ -34,7 +34,7 @@ class Package:
 
 
 def read_pins(path: Path) -> list[Package]:
-    """Read `NAME:ARCHITECTURE=VERSION sha256:HASH`, a package a line."""
+    """Read `NAME:ARCHITECTURE=VERSION sha256:HASH`, one package per line."""
     packages = []
     for line in path.read_text().splitlines():
         pinned, _, digest = line.partition(" sha256:")
@@ -45,7 +45,7 @@ def read_pins(path: Path) -> list[Package]:
 
 
 def download(what: str, into: Path) -> None:
-    """Fetch one package by apt's own sources; ends the program where they do not have it."""
+    """Download one package from apt's sources; exit if they do not have it."""
     command = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", what]
     done = subprocess.run(command, cwd=into, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -56,7 +56,7 @@ def download(what: str, into: Path) -> None:
 
 
 def fetch(packages: list[Package], cache: Path) -> list[Path]:
-    """Return the file of each package; one that is not what was pinned ends the program."""
+    """Return the file of each package; exit if one does not match its pinned hash."""
     cache.mkdir(parents=True, exist_ok=True)
     files = []
     for package in packages:
@@ -71,7 +71,7 @@ def fetch(packages: list[Package], cache: Path) -> list[Path]:
 
 
 def pin(path: Path, scratch: Path) -> None:
-    """Pin the versions that apt has now of the packages that the file names."""
+    """Pin apt's present versions of the packages in the file."""
     lines = []
     for package in read_pins(path):
         before = set(scratch.iterdir())
@@ -84,7 +84,7 @@ def pin(path: Path, scratch: Path) -> None:
 
 
 def unpack(file: Path, root: Path) -> None:
-    """Unpack a package's files, and note it where scanners of images without dpkg look."""
+    """Unpack a package's files, and register it for scanners of images without dpkg."""
     subprocess.run(["dpkg-deb", "--extract", file, root], check=True)
     control = subprocess.run(["dpkg-deb", "--field", file], capture_output=True, text=True, check=True).stdout
     status = root / "var/lib/dpkg/status.d" / file.name.split("_")[0]

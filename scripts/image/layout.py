@@ -1,4 +1,4 @@
-"""An OCI image layout, byte for byte the same from the same files: sorted, one time, numeric owners, no names."""
+"""Writes a reproducible OCI image layout: sorted files, one time, numeric owners, no user names."""
 
 import gzip
 import hashlib
@@ -17,7 +17,7 @@ OCI = "application/vnd.oci.image"
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A blob in the layout, and the digest of what it is when unpacked, which the configuration names."""
+    """A blob in the layout, and the digest of its unpacked content for the configuration."""
 
     descriptor: dict[str, Any]
     diff_id: str

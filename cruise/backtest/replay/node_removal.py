@@ -42,7 +42,7 @@ class NodeRemoval:
         self._pods = pods
         self._cluster = cluster
         self._policy = policy
-        self._judgement = consolidation
+        self._consolidation = consolidation
         self._not_before = start + WARM_UP_SECONDS
 
     def consolidate(self, time: int) -> None:
@@ -50,19 +50,19 @@ class NodeRemoval:
         if time < self._not_before:
             return
         self._not_before = time + HOUR_SECONDS
-        plan = _RemovalPlan(self._pods, self._cluster, self._policy, self._judgement, time)
+        plan = _RemovalPlan(self._pods, self._cluster, self._policy, self._consolidation, time)
         order = plan.get_least_requested()
         for first in range(min(MAX_CANDIDATES, len(order))):
             if plan.is_possible(order[first : first + 1]):
                 candidates = order[first : first + self._get_max_removed()]
                 self._drain(candidates[: plan.count_removable(candidates)], time)
-                if self._judgement is ConsolidationSizes.ADMITTED:
+                if self._consolidation is ConsolidationSizes.ADMITTED:
                     self._not_before = time + DAY_SECONDS
                 return
 
     def _get_max_removed(self) -> int:
         nodes = self._pods.nodes.node_count
-        return nodes if self._judgement is ConsolidationSizes.ADMITTED else max(1, int(DISRUPTED_SHARE * nodes))
+        return nodes if self._consolidation is ConsolidationSizes.ADMITTED else max(1, int(DISRUPTED_SHARE * nodes))
 
     def _drain(self, removed: Int64Array, time: int) -> None:
         """Remove nodes and evict their pods."""
@@ -84,7 +84,7 @@ class _RemovalPlan:
         self._pods = pods
         self._cluster = cluster
         self._policy = policy
-        self._judgement = consolidation
+        self._consolidation = consolidation
         self._view = pods.get_view(time)
         self._admitted_needs: dict[int, Resources] = {}
 
@@ -115,7 +115,7 @@ class _RemovalPlan:
         needs = {container: self._pods.get_need(container) for container in moving.tolist()}
         if not self._fit_on_others(needs.values(), removed):
             return False
-        if self._judgement is ConsolidationSizes.REQUESTS:
+        if self._consolidation is ConsolidationSizes.REQUESTS:
             return True
         unsized = np.array([container for container in needs if container not in self._admitted_needs], dtype=np.int64)
         if unsized.size:

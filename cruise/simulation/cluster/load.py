@@ -1,4 +1,4 @@
-"""One step of a simulated cluster's load: the shares of containers, their kills, and what is measured."""
+"""Computes one step of a simulated cluster's load: CPU shares, out-of-memory kills and recorded usage."""
 
 from collections import deque
 from collections.abc import Sequence

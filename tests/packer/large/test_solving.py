@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 
-from benchmarks.large_clusters import GroupOfPods, draw_pod_group
+from benchmarks.large_clusters import LargeClusterShape, draw_large_cluster
 from benchmarks.unlike_clusters import ClusterDrawing, FullCluster, draw_full
 from cruise.packer.answer import Packing, compute_figures
 from cruise.packer.budget import BudgetMeter
@@ -48,7 +48,7 @@ def test_every_rule_is_obeyed_and_nothing_gets_worse(problem):
 @pytest.mark.parametrize("objective", WITHOUT_FLEET)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_nearly_full_cluster_takes_all_that_wait(objective, seed):
-    problem = draw_pod_group(GroupOfPods(30), seed, objective)
+    problem = draw_large_cluster(LargeClusterShape(30), seed, objective)
     assert (problem.pod_node < 0).any()
     packing = solved(problem)
     assert (packing.pod_node >= 0).all()
@@ -56,7 +56,7 @@ def test_a_nearly_full_cluster_takes_all_that_wait(objective, seed):
 
 @pytest.mark.parametrize(("nodes", "seed"), [(60, 1), (100, 2)])
 def test_what_gave_way_to_higher_priorities_finds_a_place_where_all_have_room(nodes, seed):
-    problem = draw_pod_group(GroupOfPods(nodes, priorities=4), seed, PackingObjective.PAPER)
+    problem = draw_large_cluster(LargeClusterShape(nodes, priorities=4), seed, PackingObjective.PAPER)
     problem = replace(problem, preemptible=problem.movable)
     quick = pack_quickly(problem).pod_node
     assert (quick < 0).any()
@@ -82,7 +82,7 @@ def test_once_all_have_a_place_moves_that_need_not_be_are_undone(full, work, mos
 
 
 def test_one_eviction_fewer_is_allowed_and_kept_to():
-    problem = draw_pod_group(GroupOfPods(30), 1)
+    problem = draw_large_cluster(LargeClusterShape(30), 1)
     limits = tuple(replace(limit, allowed=0) for limit in problem.rules.eviction_limits)
     packing = solved(replace(problem, rules=replace(problem.rules, eviction_limits=limits)))
     ran = problem.pod_node >= 0
@@ -90,7 +90,7 @@ def test_one_eviction_fewer_is_allowed_and_kept_to():
 
 
 def test_nothing_is_evicted_where_what_waits_fits_once_it_is_sorted():
-    problem = draw_pod_group(GroupOfPods(10, usage_percent=80), 2)
+    problem = draw_large_cluster(LargeClusterShape(10, usage_percent=80), 2)
     last = problem.pod_class == problem.class_count - 1
     packing = solved(replace(problem, pod_node=np.where(last, -1, problem.pod_node)))
     assert packing.planned.get_key(PackingObjective.OPERATOR) == packing.bound
@@ -98,7 +98,7 @@ def test_nothing_is_evicted_where_what_waits_fits_once_it_is_sorted():
 
 def test_many_small_pods_leave_a_node_for_one_as_large_as_they_are():
     # Four nodes, half full of pods of size 1; one that waits takes all but a sixth of a node.
-    one = draw_pod_group(GroupOfPods(4), 1)
+    one = draw_large_cluster(LargeClusterShape(4), 1)
     problem = replace(
         one,
         capacities=np.full((4, 3), 60),
@@ -121,7 +121,7 @@ def test_many_small_pods_leave_a_node_for_one_as_large_as_they_are():
 
 def _each_keeps_one(waiting: int):
     """Six nodes of eight pods, none smaller than 30, that each have 1 free, and a pod that waits."""
-    one = draw_pod_group(GroupOfPods(6), 1)
+    one = draw_large_cluster(LargeClusterShape(6), 1)
     sizes = np.random.default_rng(1).integers(30, 60, 48)
     filled = sizes.reshape(6, 8).sum(axis=1) + 1
     arrays = {
@@ -161,7 +161,7 @@ def test_exchanges_that_gather_too_little_are_taken_back():
 
 
 def test_a_cluster_too_full_keeps_no_more_room_than_one_pod_takes():
-    problem = draw_pod_group(GroupOfPods(40, usage_percent=101), 1)
+    problem = draw_large_cluster(LargeClusterShape(40, usage_percent=101), 1)
     packing = place_by_ejection_and_gathering(
         problem, problem.pod_node, BudgetMeter(math.inf, math.inf), lambda _: None
     )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.large_clusters import GroupOfPods, draw_pod_group
+from benchmarks.large_clusters import LargeClusterShape, draw_large_cluster
 from cruise.packer.answer import compute_counting_bound, compute_figures
 from cruise.packer.budget import BudgetMeter, ThreadPool
 from cruise.packer.problem import EvictionLimit, PackingObjective, PackingProblem, PlacementRules, count_copies
@@ -55,7 +55,7 @@ def test_no_assignment_within_limits_of_evictions_surpasses_a_bound(seed, object
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_threads_change_no_bound(count):
-    problem = draw_pod_group(GroupOfPods(40), 1)
+    problem = draw_large_cluster(LargeClusterShape(40), 1)
     evicted = int((problem.pod_node < 0).sum()) * 4
     with ThreadPoolExecutor(count) as pool:
         one, several = RelaxedBounds(problem), RelaxedBounds(problem, ThreadPool(count, pool.map))
@@ -108,7 +108,7 @@ def test_what_may_leave_once_leaves_for_one_alone():
 
 
 def test_as_few_evictions_as_are_found_among_200_nodes_are_nearly_proved():
-    problem = draw_pod_group(GroupOfPods(200), 1)
+    problem = draw_large_cluster(LargeClusterShape(200), 1)
     placed = (problem.pod_count,)
     # A plan with 42 is known; counting alone gives 17.
     assert RelaxedBounds(problem).compute_min_evicted(placed, 42, BudgetMeter(math.inf, 4e9)) >= 40
