@@ -62,7 +62,7 @@ def test_a_plan_of_two_moves_from_one_node_is_not_begun_under_a_budget_of_one(st
     with stage.reviewing("full"):
         said = stage.once("full")["packing"]
         assert evictions(stage) == []
-        assert (said["plan"]["moves"], said["plan"]["phase"]) == ([], "shown")
+        assert (said["plan"]["moves"], said["plan"]["phase"]) == ([], "advisory")
         [left] = said["plan"]["unplaced"]
         assert not left["impossible"]
         # With a budget that carries it out it is begun, and finished.

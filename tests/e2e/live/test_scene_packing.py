@@ -81,7 +81,7 @@ def test_in_observe_the_rescue_is_shown_and_nothing_is_written(stage: LiveStage)
     said = stage.once("observe")
     plan = said["packing"]["plan"]
     assert plan is not None, said["packing"]
-    assert (plan["phase"], len(plan["placed"])) == ("shown", 1)
+    assert (plan["phase"], len(plan["placed"])) == ("advisory", 1)
     assert "observe" in plan["detail"]
     assert stage.writes() == []
     assert nodes_of(stage, "late")[0] is None

@@ -44,5 +44,5 @@ def test_a_pass_keeps_within_the_quota(stage: LiveStage):
     assert used()["limits.memory"] == before["limits.memory"]
     grows = stage.pod("grows")
     assert requests(grows).cpu == 100
-    assert list_skipped(said)[grows["metadata"]["name"]] == "quota"
+    assert list_skipped(said)[grows["metadata"]["name"]] == "quota-exceeded"
     assert [(verb, resource, code) for verb, resource, _, code in stage.deeds()] == [("patch", "pods/resize", 200)]
