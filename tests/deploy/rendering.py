@@ -14,7 +14,7 @@ from tests.controlplane.api import Json
 from tests.deploy.installing import CHART, DEPLOY, NAMESPACE
 from tests.helm.binary import helm
 
-HEADER = "# Rendered from deploy/chart by `make manifests`: a change is made there.\n\n"
+HEADER = "# Rendered from deploy/chart by `make manifests`: edit the chart.\n\n"
 SCHEMA = CHART / "values.schema.json"
 # Those of which the chart has a value of its own, since more depends on it, and those that its containers fix.
 NOT_IN_SETTINGS = {
