@@ -16,7 +16,7 @@ from cruise.adapters.prometheus.counter_rows import CounterReading, EarlierCount
 from cruise.adapters.prometheus.counters import compute_usage
 from cruise.adapters.prometheus.node_load import compute_load_from_root_group, count_cores
 from cruise.adapters.prometheus.scrape_times import MIN_GAP_SECONDS
-from cruise.adapters.prometheus.series_merging import NAME_FIELDS
+from cruise.adapters.prometheus.series_merging import ID_LENGTH
 from cruise.adapters.prometheus.source import MAX_CORES, compute_node_usage, extend_times_backwards
 from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Node
@@ -292,7 +292,7 @@ async def read_kubelet_report(ask: ReadMetrics, node: Node, clock: Callable[[], 
         # Each container is measured at a moment of its own, some seconds before.
         at=float(np.nanmedian(taken_at)) if not np.isnan(taken_at).all() else clock(),
         keys=[ContainerKey(name.namespace, name.pod, name.container) for name in names],
-        series=[name.id[-NAME_FIELDS:] for name in names],
+        series=[name.id[-ID_LENGTH:] for name in names],
         cpu_seconds=figures.cpu_seconds[rows],
         memory_bytes=figures.memory_bytes[rows],
     )

@@ -1,5 +1,5 @@
-"""Usage from a Prometheus server, or from Thanos, Mimir or VictoriaMetrics, which answer the same API.
+"""Usage from a Prometheus server, or from Thanos, Mimir or VictoriaMetrics, which have the same API.
 
-Counters come raw, one sample a minute, each asked for once; rates are computed here. `source` implements the port,
-`client` speaks HTTP, `matrix` decodes answers, `counters` turns them into usage, `partitions` bounds the queries.
+Counters are read raw, one sample a minute, each once; rates are computed here. `source` implements the port, `client`
+is HTTP, `queries` builds queries and decodes answers, `counters` computes usage.
 """

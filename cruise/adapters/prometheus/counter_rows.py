@@ -1,4 +1,4 @@
-"""Raw counters in rows, those of the read before in front: which values scrapes saw, and what follows from them."""
+"""Raw counters in rows, with those of the previous read in front: which values scrapes saw, and the growth."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,17 +18,15 @@ from cruise.adapters.prometheus.series_merging import SeriesKey, reduce_by_conta
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.usage import ContainerKey, CounterTail
 
-# What counters grew by in each step, from the values that scrapes saw.
-
-# Of a step: over a shorter time, what a scrape lasts counts.
+# In steps; over a shorter time, the duration of a scrape matters.
 MIN_SCRAPE_INTERVAL = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class GrowthSpreading:
-    """Over how many steps growth is spread, and over how many it is known that there was none.
+    """Over how many steps growth is spread (`span`), and over how many a counter is known to stand still (`rest`).
 
-    `falls_are_resets`: any lower value is one of a counter that began anew; else only one that is less than half.
+    `falls_are_resets`: any lower value means a reset; else only a value below half of the previous one.
     """
 
     span: int
@@ -41,28 +39,27 @@ def compute_growth_by_step(
     observed: BoolArray,
     ages: Float64Array,
     absent_at: Int64Array,
-    most_a_step: float,
+    max_per_step: float,
     spreading: GrowthSpreading,
 ) -> Float64Array:
-    """Return the growth of counters over each step, NaN where unknown; one row a series and one column a step.
+    """Return the growth of counters in each step, NaN if unknown; one row per series, one column per step.
 
-    Only `observed` values count, and what lies between two of them is spread evenly; `ages` tells by how many steps
-    their scrapes preceded their columns. `absent_at` has for each row the column of a scrape at which its container
-    ran and this series was not there yet, -1 where nothing is known of that: its first value is then what it has
-    counted since.
+    Only `observed` values count, and growth between two of them is spread evenly. `ages` are the steps by which scrapes
+    preceded their columns. `absent_at` is the column of a scrape at which the container ran without this series, -1 if
+    unknown: then the first value is the growth since.
     """
     width = counters.shape[1]
     places = np.arange(width)
     last = np.maximum.accumulate(np.where(observed, places, -1), axis=1)
     previous = np.column_stack((np.full(len(counters), -1), last[:, :-1]))
-    first = observed & (previous < 0) & (absent_at >= 0)[:, None]
-    apart = places - np.where(first, absent_at[:, None], previous)
-    between = apart - np.where(first, 0.0, ages - np.take_along_axis(ages, np.maximum(previous, 0), axis=1))
+    is_first = observed & (previous < 0) & (absent_at >= 0)[:, None]
+    apart = places - np.where(is_first, absent_at[:, None], previous)
+    between = apart - np.where(is_first, 0.0, ages - np.take_along_axis(ages, np.maximum(previous, 0), axis=1))
     earlier = np.where(previous >= 0, np.take_along_axis(counters, np.maximum(previous, 0), axis=1), np.nan)
     fell = counters < earlier
-    anew = first | (fell if spreading.falls_are_resets else fell & (2 * counters < earlier))
-    growth = np.where(anew, np.where(counters <= most_a_step * between, counters, np.nan), counters - earlier)
-    growth[fell & ~anew] = np.nan
+    restarted = is_first | (fell if spreading.falls_are_resets else fell & (2 * counters < earlier))
+    growth = np.where(restarted, np.where(counters <= max_per_step * between, counters, np.nan), counters - earlier)
+    growth[fell & ~restarted] = np.nan
     unknown = (
         ~observed | (between < MIN_SCRAPE_INTERVAL) | (apart > np.where(growth == 0, spreading.rest, spreading.span))
     )
@@ -73,16 +70,16 @@ def compute_growth_by_step(
     return spread
 
 
-# By how much all counters of a node have to grow faster or slower, for its scrapes to be looked at.
+# If all counters of a node grow faster or slower by this factor, its scrape times are read.
 JUMP_SECONDS = 1.05
 
 
 @dataclass(frozen=True, slots=True)
 class CounterReading:
-    """How counters are read: the step, the most cores that one container can use, and whether holes are filled.
+    """How counters are read: the step, the cores that one container can use, and whether holes are filled.
 
-    Where they are, several series of one container have to agree as well. Where they are not, every step counts as
-    scraped and stands for itself, as in the design that this one began with.
+    With `fills_holes`, several series of one container must also agree. Without it, every step counts as scraped and
+    stands for itself, as in CruiseKube.
     """
 
     step_seconds: int
@@ -90,19 +87,21 @@ class CounterReading:
     fills_holes: bool = True
 
     @property
-    def get_span(self) -> int:
+    def max_gap_steps(self) -> int:
         """How many steps may lie between two scrapes."""
         return max(1, MIN_GAP_SECONDS // self.step_seconds) if self.fills_holes else 1
 
     @property
-    def get_spreading(self) -> GrowthSpreading:
-        """How growth is spread: a target at rest is known to be so one step after the longest hole."""
-        return GrowthSpreading(self.get_span, self.get_span + self.fills_holes, falls_are_resets=not self.fills_holes)
+    def spreading(self) -> GrowthSpreading:
+        """How growth is spread; a target is known to stand still one step after the longest hole."""
+        return GrowthSpreading(
+            self.max_gap_steps, self.max_gap_steps + self.fills_holes, falls_are_resets=not self.fills_holes
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierCounters:
-    """The counters of the read before, ready to be looked up; `containers` gives each key as it is."""
+    """The counters of the previous read, indexed; `containers` maps each key to itself."""
 
     tail: CounterTail | None = None
     rows: Mapping[SeriesKey, int] = field(default_factory=dict)
@@ -117,7 +116,7 @@ class EarlierCounters:
         return EarlierCounters(tail, rows, {key: key for key in tail.keys})
 
     def latest(self, ids: Sequence[SeriesKey], waiting: bool) -> Float64Array:
-        """Return the CPU or waiting counter of each series, NaN for one that was not there."""
+        """Return the CPU or waiting counter of each series, NaN if it was missing."""
         if self.tail is None:
             return np.full(len(ids), np.nan)
         counters = self.tail.cpu_waiting_seconds if waiting else self.tail.cpu_seconds
@@ -127,7 +126,7 @@ class EarlierCounters:
     def find_missing(
         self, ids: Sequence[SeriesKey], containers: Mapping[ContainerKey, int], pods: str
     ) -> list[SeriesKey]:
-        """Return the series that were there before and are not among the `ids`, of the pods whose names match."""
+        """Return the earlier series of matching pods that are not among the `ids`."""
         present = set(ids)
         if len(present) == len(self.rows) and all(id_ in self.rows for id_ in ids):
             return []
@@ -137,11 +136,11 @@ class EarlierCounters:
 
 @dataclass(frozen=True, slots=True)
 class CounterRows:
-    """One row a series; the first `lead` columns are before the read, with the value of each series' last scrape.
+    """One row per series; the first `lead` columns precede the read, with the value of each series' last scrape.
 
-    `targets` has what is scraped together with a series, `last_moves` the column of its last move before the read,
-    counted from the read's first; a row without any has the largest number there is. What is not `dated` in front is
-    of a scrape that may have been any time before.
+    `targets` are what is scraped together with a series. `last_moves` is the column of its last change before the read,
+    relative to the read's first column; the largest integer if there is none. Without `has_scrape_times`, the value in
+    front is of a scrape at an unknown time.
     """
 
     ids: Sequence[SeriesKey]
@@ -159,22 +158,22 @@ class CounterRows:
         waiting: Float64Array,
         targets: Int64Array,
         before: EarlierCounters,
-        counting: CounterReading,
+        reading: CounterReading,
     ) -> "CounterRows":
-        """Put the counters of a read behind those of the read before; the last `ids` may be in the latter alone."""
+        """Join the counters of a read to those of the previous one; the last `ids` may be missing in this read."""
         tail, count = before.tail, len(ids)
         places = np.fromiter((before.rows.get(id_, -1) for id_ in ids), np.int64, count)
         known = np.flatnonzero(places >= 0)
         last_moves = np.full(count, np.iinfo(np.int64).max)
         ages = np.zeros(len(known), dtype=np.int64)
-        dated = np.ones(count, dtype=np.bool_)
-        if tail is not None and counting.fills_holes:
+        has_time = np.ones(count, dtype=np.bool_)
+        if tail is not None and reading.fills_holes:
             changed_at = tail.changed_at[places[known]]
-            ages = (tail.at - np.abs(changed_at)) // counting.step_seconds
-            dated[known] = (changed_at >= 0) | (ages > counting.get_span)
+            ages = (tail.at - np.abs(changed_at)) // reading.step_seconds
+            has_time[known] = (changed_at >= 0) | (ages > reading.max_gap_steps)
         last_moves[known] = -1 - ages
-        # What was at rest for longer was scraped up to the end.
-        ages[(ages > counting.get_span) | ~dated[known]] = 0
+        # A counter that stands still for longer was scraped up to the end.
+        ages[(ages > reading.max_gap_steps) | ~has_time[known]] = 0
         lead = 0 if tail is None else 1 + int(ages.max(initial=0))
         rows = [np.full((count, lead + cpu.shape[1]), np.nan) for _ in range(2)]
         for row, values in zip(rows, (cpu, waiting), strict=True):
@@ -182,34 +181,34 @@ class CounterRows:
         if tail is not None:
             rows[0][known, lead - 1 - ages] = tail.cpu_seconds[places[known]]
             rows[1][known, lead - 1 - ages] = tail.cpu_waiting_seconds[places[known]]
-        return CounterRows(ids, targets, rows[0], rows[1], lead, last_moves, dated)
+        return CounterRows(ids, targets, rows[0], rows[1], lead, last_moves, has_time)
 
-    def find_scrapes(self, memory: tuple[Int64Array, BoolArray], targets: int, counting: CounterReading) -> ScrapeSteps:
-        """Tell where targets were scraped; `memory` has the target of each memory series, and where it moved."""
+    def find_scrapes(self, memory: tuple[Int64Array, BoolArray], targets: int, reading: CounterReading) -> ScrapeSteps:
+        """Return where targets were scraped; `memory` has the target of each memory series, and where it changed."""
         lead, columns = self.lead, self.cpu.shape[1] - self.lead
-        if not counting.fills_holes:
+        if not reading.fills_holes:
             always, ages = np.ones((targets, columns), dtype=np.bool_), np.zeros((targets, lead + columns))
             return ScrapeSteps(always, np.tile(np.arange(columns), (targets, 1)), ages)
         cpu, waiting = self.cpu[:, lead:], self.waiting[:, lead:]
-        moves = find_changes(cpu, self._before(self.cpu)) | find_changes(waiting, self._before(self.waiting))
+        moves = find_changes(cpu, self._get_before(self.cpu)) | find_changes(waiting, self._get_before(self.waiting))
         last_moves = np.full(targets, np.iinfo(np.int64).min)
         known = self.last_moves < 0
         np.maximum.at(last_moves, self.targets[known], self.last_moves[known])
         last_moves[last_moves == np.iinfo(np.int64).min] = 0
-        families = [(self.targets, moves & ~self._behind()), memory]
-        return find_scrapes(families, last_moves, counting.get_span, lead)
+        families = [(self.targets, moves & ~self._find_backward_steps()), memory]
+        return find_scrapes(families, last_moves, reading.max_gap_steps, lead)
 
-    def find_observed(self, scrapes: ScrapeSteps, counting: CounterReading) -> BoolArray:
-        """Tell which values the scrapes saw."""
+    def find_observed(self, scrapes: ScrapeSteps, reading: CounterReading) -> BoolArray:
+        """Tell which values scrapes saw."""
         seen = ~np.isnan(self.cpu)
-        if counting.fills_holes:
-            seen[:, self.lead :] &= scrapes.scraped[self.targets] & ~self._behind()
+        if reading.fills_holes:
+            seen[:, self.lead :] &= scrapes.scraped[self.targets] & ~self._find_backward_steps()
             seen[~self.has_scrape_times, : self.lead] = False
         return seen
 
     def find_changing(self, growths: Sequence[Float64Array], scrapes: ScrapeSteps) -> BoolArray:
-        """Tell which targets' scrapes may not be a step apart: where one is missing, or all counters jump together."""
-        # The first step of a read without a tail is in doubt everywhere, and tells nothing.
+        """Tell which targets may have irregular scrapes: one is missing, or all counters jump together."""
+        # The first step of a read without a tail is unknown for all targets.
         scraped = np.logical_and.reduce(scrapes.scraped[:, 0 if self.lead else 1 :], axis=1)
         growth = np.concatenate(growths)
         earlier, later = growth[:, :-1], growth[:, 1:]
@@ -221,39 +220,39 @@ class CounterRows:
         return np.asarray(~scraped | together.any(axis=1), dtype=np.bool_)
 
     def get_newest(self, counters: Float64Array) -> Float64Array:
-        """Return each series' value before the read, NaN where there is none."""
+        """Return the value of each series before the read, NaN if there is none."""
         found: Float64Array = np.fmax.reduce(counters[:, : self.lead], axis=1, initial=np.nan)
         return found
 
-    def _before(self, counters: Float64Array) -> Float64Array:
-        # Nothing tells how old the first values are that a read without a tail finds.
+    def _get_before(self, counters: Float64Array) -> Float64Array:
+        # A read without a tail does not know the age of its first values.
         return self.get_newest(counters) if self.lead else counters[:, 0]
 
-    def _behind(self) -> BoolArray:
-        return find_backward_steps(self.cpu[:, self.lead :], self._before(self.cpu))
+    def _find_backward_steps(self) -> BoolArray:
+        return find_backward_steps(self.cpu[:, self.lead :], self._get_before(self.cpu))
 
     def compute_growth(
-        self, observed: BoolArray, scrapes: ScrapeSteps, owners: Int64Array, containers: int, counting: CounterReading
+        self, observed: BoolArray, scrapes: ScrapeSteps, owners: Int64Array, containers: int, reading: CounterReading
     ) -> tuple[Float64Array, Float64Array]:
-        """Return the seconds used and waited in each step, NaN where unknown."""
-        step, spreading, ages = counting.step_seconds, counting.get_spreading, scrapes.ages[self.targets]
+        """Return the seconds used and waited in each step, NaN if unknown."""
+        step, spreading, ages = reading.step_seconds, reading.spreading, scrapes.ages[self.targets]
         ran = reduce_by_container(np.logical_or, observed, owners, containers)
-        is_new = self._absent_at(observed, scrapes, ran, owners)
-        used = compute_growth_by_step(self.cpu, observed, ages, is_new, counting.cores * step, spreading)
+        absent_before = self._find_absent_scrape(observed, scrapes, ran, owners)
+        used = compute_growth_by_step(self.cpu, observed, ages, absent_before, reading.cores * step, spreading)
         with_pressure = observed & ~np.isnan(self.waiting)
-        # What was not read of a container that ran before did not begin to count only now.
-        absent_at = np.where(is_new >= 0, self._absent_at(with_pressure, scrapes, ran, owners), -1)
+        # A counter that was not read while its container ran did not start only now.
+        absent_at = np.where(absent_before >= 0, self._find_absent_scrape(with_pressure, scrapes, ran, owners), -1)
         return used, compute_growth_by_step(self.waiting, with_pressure, ages, absent_at, step, spreading)
 
-    def build_tail(self, observed: BoolArray, scrapes: ScrapeSteps, at: int, counting: CounterReading) -> CounterTail:
-        """Return what the next read continues from: the value of each series' last scrape, and when that was."""
+    def build_tail(self, observed: BoolArray, scrapes: ScrapeSteps, at: int, reading: CounterReading) -> CounterTail:
+        """Return the tail for the next read: the value and the time of each series' last scrape."""
         end = observed.shape[1] - 1
         present, known = ~np.isnan(self.cpu[:, -1]), observed.any(axis=1)
         last = end - np.where(known, observed[:, ::-1].argmax(axis=1), 0)
-        kept = present | (known & (end - last <= counting.get_span) & counting.fills_holes)
+        is_kept = present | (known & (end - last <= reading.max_gap_steps) & reading.fills_holes)
         changed = np.where(present, np.minimum(last, scrapes.last_move[self.targets, -1] + self.lead), last)
-        changed_at = (at - (end - changed) * counting.step_seconds) * np.where(known, 1, -1)
-        rows = np.flatnonzero(kept)
+        changed_at = (at - (end - changed) * reading.step_seconds) * np.where(known, 1, -1)
+        rows = np.flatnonzero(is_kept)
         return CounterTail(
             at=at,
             keys=[self.ids[row][0] for row in rows.tolist()],
@@ -263,8 +262,10 @@ class CounterRows:
             changed_at=changed_at[rows],
         )
 
-    def _absent_at(self, observed: BoolArray, scrapes: ScrapeSteps, ran: BoolArray, owners: Int64Array) -> Int64Array:
-        """Return for each new series the column of the scrape before it, where its container ran; else -1."""
+    def _find_absent_scrape(
+        self, observed: BoolArray, scrapes: ScrapeSteps, ran: BoolArray, owners: Int64Array
+    ) -> Int64Array:
+        """Return for each new series the column of the scrape before it, if its container ran; else -1."""
         absent_at = np.full(len(observed), -1)
         first = observed.argmax(axis=1)
         rows = np.flatnonzero(observed.any(axis=1) & (first >= max(1, self.lead)))
@@ -282,12 +283,12 @@ class CounterRows:
 def get_targets_of_missing(
     missing: Sequence[SeriesKey], ids: Sequence[SeriesKey], found: Int64Array, targets: ScrapeTargets
 ) -> Int64Array:
-    """Return what the missing series were scraped with: what others of their containers are, else nothing known."""
+    """Return the targets of missing series: those of their containers' other series, else new ones."""
     if not missing:
         return np.empty(0, dtype=np.int64)
-    of_container = {key: target for (key, _), target in zip(ids, found.tolist(), strict=True)}
-    alone = targets.numbers([key for key, _ in missing], [""] * len(missing))
+    target_of_container = {key: target for (key, _), target in zip(ids, found.tolist(), strict=True)}
+    own_targets = targets.numbers([key for key, _ in missing], [""] * len(missing))
     return np.array(
-        [of_container.get(key, target) for (key, _), target in zip(missing, alone.tolist(), strict=True)],
+        [target_of_container.get(key, target) for (key, _), target in zip(missing, own_targets.tolist(), strict=True)],
         dtype=np.int64,
     )

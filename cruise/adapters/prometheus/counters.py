@@ -1,19 +1,18 @@
 """From raw counters to usage: growth between scrapes, restarts, pressure.
 
-What a counter grew by between two scrapes is spread evenly over the steps between them, up to five minutes; further
-apart they say nothing of the steps between. `scrapes` tells which steps had one. The steps after the last scrape of a
-read are not known yet: the tail keeps when that scrape was, and the next read says what they were.
+The growth of a counter between two scrapes is spread evenly over the steps between them, up to five minutes; growth
+over a longer time is not used. The steps after the last scrape of a read are unknown until the next read: the tail has
+the time of that scrape.
 
-The meaning of a first value depends on what was there at the scrape before:
+The meaning of a first value depends on the scrape before:
 
-- the same series, more than twice as high: the counter was reset, and the value is what it has counted since;
-- another series of the same container: the container was restarted under a new id, and the value is what the new one
-  has counted since its start;
-- nothing: the counter may have run for days unseen, so the step has no usage.
+- the same series with more than twice the value: the counter was reset, and the value is the growth since;
+- another series of the same container: the container restarted under a new id, and the value is the growth since;
+- nothing: the counter may have run for days, so the step has no usage.
 
-In the first two cases a value that the cores could not have counted since that scrape is no usage either. Old and new
-id side by side are one container: of their demands at a step the larger counts, never the sum. A read without a tail
-cannot tell how old its very first values are, and takes none of them for a scrape.
+In the first two cases, a value that the cores could not have used since that scrape is no usage either. The old and the
+new id are one container: at a step, the larger of their demands counts, never the sum. A read without a tail does not
+know the age of its very first values, and takes none of them for a scrape.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -39,45 +38,46 @@ from cruise.adapters.prometheus.series_merging import (
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
 
-# Which steps of which containers are in doubt, since several series of one disagree.
-
 MergedSeries = tuple[Float64Array, BoolArray]
 
 
 class RejectedSteps:
-    """What one read doubts; nothing where samples need not be plausible: then the larger of two series counts."""
+    """Merges the series of a read, and collects the steps at which they disagree.
 
-    def __init__(self, before: EarlierCounters, counting: CounterReading) -> None:
+    If samples need not be plausible, the larger of two series counts, and no step is rejected.
+    """
+
+    def __init__(self, before: EarlierCounters, reading: CounterReading) -> None:
         self.before = before
-        self._counting = counting
+        self._reading = reading
 
     def check_cpu(self, ids: Sequence[SeriesKey], one: Float64Array, other: Float64Array) -> MergedSeries:
-        """Fold CPU counters."""
-        return self._of_counters(ids, one, other, waiting=False)
+        """Merge CPU counters."""
+        return self._merge_counters(ids, one, other, waiting=False)
 
     def check_cpu_pressure(self, ids: Sequence[SeriesKey], one: Float64Array, other: Float64Array) -> MergedSeries:
-        """Fold counters of the time that tasks waited."""
-        return self._of_counters(ids, one, other, waiting=True)
+        """Merge counters of the time that tasks waited."""
+        return self._merge_counters(ids, one, other, waiting=True)
 
     def check_memory(self, ids: Sequence[SeriesKey], one: Float64Array, other: Float64Array) -> MergedSeries:
-        """Fold working sets: the larger counts."""
+        """Merge working sets: the larger one counts."""
         larger, nothing = take_larger(ids, one, other)
-        return larger, find_gauge_disagreements(one, other) if self._counting.fills_holes else nothing
+        return larger, find_gauge_disagreements(one, other) if self._reading.fills_holes else nothing
 
-    def _of_counters(
+    def _merge_counters(
         self, ids: Sequence[SeriesKey], one: Float64Array, other: Float64Array, waiting: bool
     ) -> MergedSeries:
-        counting = self._counting
-        if not counting.fills_holes:
+        reading = self._reading
+        if not reading.fills_holes:
             return take_larger(ids, one, other)
-        most = counting.step_seconds * (1.0 if waiting else counting.cores)
-        return merge_counters(one, other, self.before.latest(ids, waiting), most)
+        max_per_step = reading.step_seconds * (1.0 if waiting else reading.cores)
+        return merge_counters(one, other, self.before.latest(ids, waiting), max_per_step)
 
     def find_unknown_starts(self, rows: CounterRows, owners: Int64Array, *use: Float64Array) -> None:
-        """Take out of the use of each series what it had counted before it was seen beside another that counts."""
-        if not self._counting.fills_holes:
+        """Remove what each series had counted before it was first seen next to another id."""
+        if not self._reading.fills_holes:
             return
-        found = find_overlapping_starts(self._counters(rows), owners)
+        found = find_overlapping_starts(self._join_newest(rows), owners)
         for row, column in zip(*np.nonzero(found), strict=True) if found is not None else ():
             for one in use:
                 one[row, : rows.lead + column + 1] = np.nan
@@ -87,31 +87,31 @@ class RejectedSteps:
         rows: CounterRows,
         owners: Int64Array,
         count: int,
-        of_series: Sequence[tuple[BoolArray | None, Int64Array]],
+        series_rejections: Sequence[tuple[BoolArray | None, Int64Array]],
     ) -> BoolArray | None:
-        """Return where containers are in doubt (containers, steps), None where none is.
+        """Return the rejected steps as (containers, steps), None if there are none.
 
-        `of_series` has what is known of the series of each family, with the containers that they are of.
+        `series_rejections` has those of the series of each family, and the containers of the series.
         """
-        if not self._counting.fills_holes:
+        if not self._reading.fills_holes:
             return None
         found = [
             reduce_by_container(np.logical_or, one, series_owners, count)
-            for one, series_owners in of_series
+            for one, series_owners in series_rejections
             if one is not None
         ]
-        twice = find_concurrent_ids(self._counters(rows), owners, max(count, int(owners.max(initial=-1)) + 1))
-        if twice is not None:
-            found.append(twice[:count])
+        concurrent = find_concurrent_ids(self._join_newest(rows), owners, max(count, int(owners.max(initial=-1)) + 1))
+        if concurrent is not None:
+            found.append(concurrent[:count])
         return np.logical_or.reduce(found) if found else None
 
-    def _counters(self, rows: CounterRows) -> Float64Array:
+    def _join_newest(self, rows: CounterRows) -> Float64Array:
         return np.column_stack((rows.get_newest(rows.cpu), rows.cpu[:, rows.lead :]))
 
 
-def drop_rejected_containers(tail: CounterTail, keys: Sequence[ContainerKey], doubtful: BoolArray) -> CounterTail:
-    """Return a tail without the containers that are in doubt at the end: nothing continues from them."""
-    dropped = {key for key, last in zip(keys, doubtful[:, -1].tolist(), strict=True) if last}
+def drop_rejected_containers(tail: CounterTail, keys: Sequence[ContainerKey], rejected: BoolArray) -> CounterTail:
+    """Return the tail without containers that are rejected at the end."""
+    dropped = {key for key, last in zip(keys, rejected[:, -1].tolist(), strict=True) if last}
     kept = [row for row, key in enumerate(tail.keys) if key not in dropped]
     return CounterTail(
         at=tail.at,
@@ -127,13 +127,13 @@ ScrapeAgesFunction = Callable[[Collection[str], int, int], Mapping[str, Float64A
 
 
 def get_no_scrape_ages(nodes: Collection[str], first: int, last: int) -> Mapping[str, Float64Array]:
-    """Know of no node when it was scraped."""
+    """Return no scrape times."""
     return {}
 
 
 @dataclass(frozen=True, slots=True)
 class UsageAnswers:
-    """The three families of the same containers over the same grid, of the pods whose names match `pods`."""
+    """The three families of the pods whose names match `pods`, over the same grid."""
 
     cpu_seconds: SeriesMatrix
     cpu_waiting_seconds: SeriesMatrix
@@ -145,28 +145,30 @@ def compute_usage(
     answers: UsageAnswers,
     times: Int64Array,
     before: EarlierCounters,
-    counting: CounterReading,
+    reading: CounterReading,
     pressured_nodes: set[str],
-    ages_of: ScrapeAgesFunction = get_no_scrape_ages,
-    lately: dict[ContainerKey, float] | None = None,
+    get_ages: ScrapeAgesFunction = get_no_scrape_ages,
+    recent_pressure: dict[ContainerKey, float] | None = None,
 ) -> tuple[SampleBlock, CounterTail]:
-    """Turn the answers into usage and the tail for the next read.
+    """Compute the usage, and the tail for the next read.
 
-    `pressured_nodes` are the nodes on which some pressure was ever seen, and is added to: zeros from another node are
-    the kernel's silence, not a measurement. `ages_of` is asked when nodes were scraped whose counters all jump, or
-    stand still: by how many seconds before each time of a span. The block begins before the `times` where a scrape
-    tells of steps that the read before could not know. `lately` has the share of time that containers of such nodes
-    waited, which is taken to be the same where it is not known, and is brought up to date.
+    `pressured_nodes` are the nodes that ever showed pressure, and is updated: on other nodes, zeros mean that the
+    kernel does not measure it. `get_ages` is called for nodes whose counters all jump or stand still, and returns by
+    how many seconds the last scrape preceded each time. The block starts before `times` if a scrape completes earlier
+    steps. `recent_pressure` has the share of time that containers of such nodes waited, which stands in for unknown
+    pressure, and is updated.
     """
-    doubts = RejectedSteps(before, counting)
-    ids, cpu, nodes, cpu_doubt = merge_series(answers.cpu_seconds, before.containers, doubts.check_cpu)
+    rejections = RejectedSteps(before, reading)
+    ids, cpu, nodes, cpu_rejected = merge_series(answers.cpu_seconds, before.containers, rejections.check_cpu)
     containers: dict[ContainerKey, int] = {}
     cpu_owners = number_containers(ids, containers)
-    waiting, reported, waiting_doubt = _pressure(answers.cpu_waiting_seconds, ids, len(times), doubts, pressured_nodes)
-    # A pod whose pressure is not read for once is on a node that reports it.
+    waiting, reported, waiting_rejected = _read_pressure(
+        answers.cpu_waiting_seconds, ids, len(times), rejections, pressured_nodes
+    )
+    # The node of a pod whose pressure is skipped in this read reports pressure.
     reported |= np.fromiter((node in pressured_nodes for node in nodes), np.bool_, len(nodes))
-    memory_ids, memory, memory_nodes, memory_doubt = merge_series(
-        answers.memory_bytes, before.containers, doubts.check_memory
+    memory_ids, memory, memory_nodes, memory_rejected = merge_series(
+        answers.memory_bytes, before.containers, rejections.check_memory
     )
     memory_owners = number_containers(memory_ids, containers)
     block_keys = list(containers)
@@ -175,38 +177,43 @@ def compute_usage(
     owners = np.concatenate((cpu_owners, number_containers(missing, containers)))
     targets = ScrapeTargets()
     found = targets.numbers([key for key, _ in ids], nodes)
-    of_rows = np.concatenate((found, get_targets_of_missing(missing, ids, found, targets)))
+    row_targets = np.concatenate((found, get_targets_of_missing(missing, ids, found, targets)))
     memory_targets = targets.numbers([key for key, _ in memory_ids], memory_nodes)
-    rows = CounterRows.create([*ids, *missing], cpu, waiting, of_rows, before, counting)
-    scrapes = rows.find_scrapes((memory_targets, find_changes(memory, memory[:, 0])), len(targets), counting)
-    observed = rows.find_observed(scrapes, counting)
-    used, waited = rows.compute_growth(observed, scrapes, owners, len(containers), counting)
-    step = counting.step_seconds
-    restless = targets.nodes(rows.find_changing((used, waited), scrapes)) if counting.fills_holes else {}
-    ages = ages_of(restless, int(times[0]) - rows.lead * step, int(times[-1])) if restless else {}
+    rows = CounterRows.create([*ids, *missing], cpu, waiting, row_targets, before, reading)
+    scrapes = rows.find_scrapes((memory_targets, find_changes(memory, memory[:, 0])), len(targets), reading)
+    observed = rows.find_observed(scrapes, reading)
+    used, waited = rows.compute_growth(observed, scrapes, owners, len(containers), reading)
+    step = reading.step_seconds
+    irregular = targets.nodes(rows.find_changing((used, waited), scrapes)) if reading.fills_holes else {}
+    ages = get_ages(irregular, int(times[0]) - rows.lead * step, int(times[-1])) if irregular else {}
     if ages:
-        scrapes = set_scrape_ages(scrapes, {restless[node]: known / step for node, known in ages.items()})
-        observed = rows.find_observed(scrapes, counting)
-        used, waited = rows.compute_growth(observed, scrapes, owners, len(containers), counting)
+        scrapes = set_scrape_ages(scrapes, {irregular[node]: known / step for node, known in ages.items()})
+        observed = rows.find_observed(scrapes, reading)
+        used, waited = rows.compute_growth(observed, scrapes, owners, len(containers), reading)
 
     count = len(block_keys)
     use = used / step * 1000
     pressure = np.clip(waited / step, 0.0, 1.0)
-    demand = use * (1 + _filled(pressure, rows, restless.values(), {} if lately is None else lately))
-    doubts.find_unknown_starts(rows, owners, use, demand)
+    demand = use * (
+        1 + _fill_unknown(pressure, rows, irregular.values(), {} if recent_pressure is None else recent_pressure)
+    )
+    rejections.find_unknown_starts(rows, owners, use, demand)
     use, demand = (reduce_by_container(np.fmax, one, owners, len(containers))[:count] for one in (use, demand))
     memory_of_containers = reduce_by_container(np.fmax, memory, memory_owners, count)
-    doubtful = doubts.get_for_containers(
-        rows, owners, count, [(cpu_doubt, cpu_owners), (waiting_doubt, cpu_owners), (memory_doubt, memory_owners)]
+    rejected = rejections.get_for_containers(
+        rows,
+        owners,
+        count,
+        [(cpu_rejected, cpu_owners), (waiting_rejected, cpu_owners), (memory_rejected, memory_owners)],
     )
-    if doubtful is not None:
+    if rejected is not None:
         for one in (use, demand):
-            one[:, rows.lead :][doubtful] = np.nan
-            one[doubtful.any(axis=1), : rows.lead] = np.nan
-        memory_of_containers[doubtful] = np.nan
-    # Steps before the read that it is the first to know of.
-    told = ~np.isnan(demand[:, : rows.lead]).all(axis=0)
-    earlier = rows.lead - int(told.argmax()) if told.any() else 0
+            one[:, rows.lead :][rejected] = np.nan
+            one[rejected.any(axis=1), : rows.lead] = np.nan
+        memory_of_containers[rejected] = np.nan
+    # Steps before the read that only this read could compute.
+    known = ~np.isnan(demand[:, : rows.lead]).all(axis=0)
+    earlier = rows.lead - int(known.argmax()) if known.any() else 0
     block = SampleBlock(
         keys=block_keys,
         times=np.concatenate((times[0] - step * np.arange(earlier, 0, -1), times)),
@@ -215,14 +222,14 @@ def compute_usage(
         psi_known=reduce_by_container(np.logical_or, reported[:, None], cpu_owners, count)[:, 0],
         nodes=get_node_by_container(memory_nodes, memory_owners, count),
         cpu_use_millicores=use[:, rows.lead - earlier :].astype(np.float32),
-        rejected=None if doubtful is None else np.column_stack((np.zeros((count, earlier), dtype=np.bool_), doubtful)),
+        rejected=None if rejected is None else np.column_stack((np.zeros((count, earlier), dtype=np.bool_), rejected)),
     )
-    tail = rows.build_tail(observed, scrapes, int(times[-1]), counting)
-    return block, tail if doubtful is None else drop_rejected_containers(tail, block.keys, doubtful)
+    tail = rows.build_tail(observed, scrapes, int(times[-1]), reading)
+    return block, tail if rejected is None else drop_rejected_containers(tail, block.keys, rejected)
 
 
 def join_tails(tails: Sequence[CounterTail], at: int) -> CounterTail:
-    """Return the tails of disjoint reads up to `at` as one."""
+    """Join the tails of disjoint reads up to `at`."""
     if len(tails) == 1:
         return tails[0]
     return CounterTail(
@@ -235,46 +242,48 @@ def join_tails(tails: Sequence[CounterTail], at: int) -> CounterTail:
     )
 
 
-def _filled(
-    pressure: Float64Array, rows: CounterRows, restless: Collection[int], lately: dict[ContainerKey, float]
+def _fill_unknown(
+    pressure: Float64Array, rows: CounterRows, irregular: Collection[int], recent_pressure: dict[ContainerKey, float]
 ) -> Float64Array:
-    """Return the pressure of series with what is not known of it, and note what is known of those on restless nodes."""
+    """Fill unknown pressure of series, and remember the known pressure on irregular nodes."""
     unknown, assumed = np.isnan(pressure), np.zeros(len(pressure))
-    if lately:
-        assumed = np.fromiter((lately.get(key, np.nan) for key, _ in rows.ids), np.float64, len(rows.ids))
-        # Not read now, or not the last time: then another of several servers may have shown the first value since.
+    if recent_pressure:
+        assumed = np.fromiter((recent_pressure.get(key, np.nan) for key, _ in rows.ids), np.float64, len(rows.ids))
+        # Not read now or not the last time; then another replica of the server may have shown the first value since.
         skipped = np.isnan(rows.waiting[:, rows.lead :]).all(axis=1)
         skipped |= np.isnan(rows.get_newest(rows.waiting)) & ~np.isnan(rows.get_newest(rows.cpu))
         assumed[~skipped] = np.nan
         unknown[~np.isnan(assumed)] = True
         assumed = np.nan_to_num(assumed)
-    known = np.flatnonzero(np.isin(rows.targets, list(restless)) & ~unknown.all(axis=1))
+    known = np.flatnonzero(np.isin(rows.targets, list(irregular)) & ~unknown.all(axis=1))
     if len(known):
         medians = np.nanmedian(np.where(unknown[known], np.nan, pressure[known]), axis=1)
-        lately.update(zip((rows.ids[row][0] for row in known.tolist()), medians.tolist(), strict=True))
+        recent_pressure.update(zip((rows.ids[row][0] for row in known.tolist()), medians.tolist(), strict=True))
     return np.where(unknown, assumed[:, None], pressure)
 
 
-def _pressure(
-    matrix: SeriesMatrix, ids: Sequence[SeriesKey], columns: int, doubts: RejectedSteps, pressured_nodes: set[str]
+def _read_pressure(
+    matrix: SeriesMatrix, ids: Sequence[SeriesKey], columns: int, rejections: RejectedSteps, pressured_nodes: set[str]
 ) -> tuple[Float64Array, BoolArray, BoolArray | None]:
-    """Return the waiting counters of the series `ids`, NaN where absent, and for which of them they mean something.
+    """Return the waiting counters of the series `ids` (NaN if missing), and for which of them they are meaningful.
 
-    Last comes where several series of one disagree, if any do.
+    The last value has the steps at which series disagree, if any do.
     """
     waiting = np.full((len(ids), columns), np.nan)
     reported = np.zeros(len(ids), dtype=np.bool_)
-    waiting_ids, values, nodes, disagree = merge_series(matrix, doubts.before.containers, doubts.check_cpu_pressure)
+    waiting_ids, values, nodes, disagree = merge_series(
+        matrix, rejections.before.containers, rejections.check_cpu_pressure
+    )
     counted: BoolArray = np.logical_or.reduce(values > 0, axis=1)
-    pressured_nodes.update(node for node, some in zip(nodes, counted, strict=True) if some and node)
+    pressured_nodes.update(node for node, has_pressure in zip(nodes, counted, strict=True) if has_pressure and node)
     row_of = {id_: row for row, id_ in enumerate(ids)}
-    places = np.fromiter((row_of.get(id_, -1) for id_ in waiting_ids), np.int64, len(waiting_ids))
+    indexes = np.fromiter((row_of.get(id_, -1) for id_ in waiting_ids), np.int64, len(waiting_ids))
     measured = counted | np.fromiter((node in pressured_nodes for node in nodes), np.bool_, len(nodes))
-    found = places >= 0
-    waiting[places[found]] = values[found]
-    reported[places[found]] = measured[found]
-    doubtful = None
+    found = indexes >= 0
+    waiting[indexes[found]] = values[found]
+    reported[indexes[found]] = measured[found]
+    rejected = None
     if disagree is not None:
-        doubtful = np.zeros(waiting.shape, dtype=np.bool_)
-        doubtful[places[found]] = disagree[found]
-    return waiting, reported, doubtful
+        rejected = np.zeros(waiting.shape, dtype=np.bool_)
+        rejected[indexes[found]] = disagree[found]
+    return waiting, reported, rejected

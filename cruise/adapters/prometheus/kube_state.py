@@ -1,7 +1,7 @@
-"""Owners and requests of pods that may be gone by now, from kube-state-metrics.
+"""Owners and requests of pods that may no longer exist, from kube-state-metrics.
 
-Owners are labels, so they are read from the index alone. Requests are values, read for every hour; the first value
-counts, what a pod was created with. Where the scraper kept its own labels, those of the metrics begin with `exported_`.
+Owners are labels, so they are read from the index. Requests are read for every hour; the first value counts, with which
+the pod was created. If the scraper kept its own labels, those of the metrics begin with `exported_`.
 """
 
 from collections import Counter
@@ -36,7 +36,7 @@ Owner = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class KubeStateMetrics:
-    """Owners as (kind, name): of pods by namespace and name, of ReplicaSets and Jobs by namespace, kind and name."""
+    """Owners as (kind, name): of pods by (namespace, name), of ReplicaSets and Jobs by (namespace, kind, name)."""
 
     owner_of_pod: dict[PodKey, Owner] = field(default_factory=dict)
     owner_of_controller: dict[OwnerKey, Owner] = field(default_factory=dict)
@@ -44,16 +44,16 @@ class KubeStateMetrics:
 
 
 def read_kube_state(settings: PrometheusSettings, client: PrometheusClient, start: int, end: int) -> KubeStateMetrics:
-    """Return what is known of the pods between two times, in Unix seconds; blocks. It may be nothing at all.
+    """Return the owners and requests of pods between two times in Unix seconds, which may be empty; blocks.
 
-    Raises BadInputError, Throttled, Unavailable.
+    Raises BadInputError, ThrottledError and UnavailableError.
     """
     return _KubeStateReader(settings, client).read(start, end)
 
 
 @dataclass(frozen=True, slots=True)
 class _OwnerSeries:
-    """The labels of a series that are of use here; `exported`: the scraper kept its own labels."""
+    """The labels of an owner series; `exported` if the scraper kept its own labels."""
 
     namespace: str
     pod: str
@@ -70,16 +70,16 @@ class _KubeStateReader:
         self._job = ""
 
     def read(self, start: int, end: int) -> KubeStateMetrics:
-        # Hours that every read agrees on.
+        # Full hours, so that every read uses the same times.
         for first in range(start // HOUR * HOUR, end, DAY):
             last = min(first + DAY - HOUR, end)
             self._job = self._find_job(first, last + HOUR)
-            self._owners(first, last + HOUR)
-            self._requests(first, last)
+            self._read_owners(first, last + HOUR)
+            self._read_requests(first, last)
         return self._found
 
     def _find_job(self, first: int, last: int) -> str:
-        """Return the matcher of the job that tells of the most pods: any pod may expose such series."""
+        """Return the matcher of the job that reports most pods, because any pod may expose such series."""
         settings = self._settings
         if settings.kube_state_matchers or not settings.plausible:
             return ""
@@ -92,19 +92,19 @@ class _KubeStateReader:
     def _selector(self, family: str, *matchers: str) -> str:
         return build_selector(family, *matchers, self._settings.matchers, self._settings.kube_state_matchers, self._job)
 
-    def _owners(self, first: int, last: int) -> None:
-        for one in self._lines("kube_pod_owner", first, last):
+    def _read_owners(self, first: int, last: int) -> None:
+        for one in self._read_owner_series("kube_pod_owner", first, last):
             if one.owner is not None:
                 self._found.owner_of_pod[one.namespace, one.pod] = one.owner
         for family, kind, label in (
             ("kube_replicaset_owner", "ReplicaSet", "replicaset"),
             ("kube_job_owner", "Job", "job_name"),
         ):
-            for one in self._lines(family, first, last, label):
+            for one in self._read_owner_series(family, first, last, label):
                 if one.owner is not None:
                     self._found.owner_of_controller[one.namespace, kind, one.controller] = one.owner
 
-    def _lines(
+    def _read_owner_series(
         self, family: str, first: int, last: int, controller: str = "", matchers: str = ""
     ) -> Iterator[_OwnerSeries]:
         labels = {"kind": "owner_kind", "owner": "owner_name", "controller": controller or "controller"}
@@ -115,48 +115,48 @@ class _KubeStateReader:
         for one in decode(
             retry_when_unavailable(partial(self._client.series, [series], first - LOOKBACK_SECONDS, last))
         ):
-            # Where there is no owner, the labels say so in angle brackets.
-            owned = one.kind and one.owner and not one.owner.startswith("<")
+            # Without an owner, the labels are <none>.
+            has_owner = one.kind and one.owner and not one.owner.startswith("<")
             yield _OwnerSeries(
                 one.exported_namespace or one.namespace,
                 one.exported_pod or one.pod,
                 bool(one.exported_pod),
                 one.controller,
-                (one.kind, one.owner) if owned else None,
+                (one.kind, one.owner) if has_owner else None,
             )
 
-    def _requests(self, first: int, last: int) -> None:
-        wanted = 'resource=~"cpu|memory"'
+    def _read_requests(self, first: int, last: int) -> None:
+        resource_matcher = 'resource=~"cpu|memory"'
         counts = {name: Counter[str]() for name in PARTITIONS}
         prefix = ""
-        for one in self._lines(REQUESTS, first, last, matchers=wanted):
+        for one in self._read_owner_series(REQUESTS, first, last, matchers=resource_matcher):
             prefix = "exported_" if one.exported else prefix
             counts[get_partition(one.pod)][one.pod] += 1
         listing = SeriesListing(series_of_pod=counts)
-        # The resource takes the place of the runtime's id: what distinguishes series of one container.
+        # The resource distinguishes the series of one container, in place of the runtime's id.
         labels = SeriesLabels(f"{prefix}namespace", f"{prefix}pod", f"{prefix}container", id="resource", node="")
         decoder = MatrixDecoder(labels, self._settings.accept_partial)
         points = listing.count_samples((last - first) // HOUR + 1, self._settings)
         for start in range(first, last + 1, points * HOUR):
             end = min(start + (points - 1) * HOUR, last // HOUR * HOUR)
             for piece in listing.split_into_pieces(points, self._settings):
-                series = self._selector(REQUESTS, wanted, f"{labels.pod}=~{quote_promql(piece)}")
+                series = self._selector(REQUESTS, resource_matcher, f"{labels.pod}=~{quote_promql(piece)}")
                 by = ", ".join((labels.namespace, labels.pod, labels.container, labels.id))
                 query = f"max by ({by}) ({series})"
-                self._keep(
+                self._add_requests(
                     retry_when_unavailable(
                         partial(query_range_in_parts, self._client, decoder, query, start, end, HOUR)
                     )
                 )
 
-    def _keep(self, matrix: SeriesMatrix) -> None:
-        seen: dict[ContainerKey, Resources] = {}
+    def _add_requests(self, matrix: SeriesMatrix) -> None:
+        requests: dict[ContainerKey, Resources] = {}
         for name, values in zip(matrix.series, matrix.values, strict=True):
             key = ContainerKey(name.namespace, name.pod, name.container)
-            known = values[~np.isnan(values)]
-            if key in self._found.requests or not len(known):
+            samples = values[~np.isnan(values)]
+            if key in self._found.requests or not len(samples):
                 continue
-            one = float(known[0])
-            asked = Resources(cpu_millicores=round(one * 1000)) if name.id == "cpu" else Resources(0, round(one))
-            seen[key] = seen.get(key, Resources()) + asked
-        self._found.requests.update(seen)
+            one = float(samples[0])
+            amount = Resources(cpu_millicores=round(one * 1000)) if name.id == "cpu" else Resources(0, round(one))
+            requests[key] = requests.get(key, Resources()) + amount
+        self._found.requests.update(requests)

@@ -1,14 +1,10 @@
-"""Node load: the load average where there is one, else the load from the node's own control group.
+"""Node load: the load average if there is one, else the load from the node's root control group.
 
-A few questions, each one sample or a few a node, and the later ones only for nodes that the first leaves open:
+A few queries of one or few samples per node; the later ones only for nodes that the first leave open:
 
-1. when the 1-minute load averages were taken, and what they are, by their node label or the host of `instance`; in
-   this order, so that a sample that comes in between counts at the next look and not twice;
-2. where they are known by addresses alone, as node-exporter's often are, the names that the same exporters report;
-   `node_exporters` says which of all these are believed;
-3. for nodes without a load average, the root control group (`id="/"`) from cAdvisor: the cores in use × (1 + the share
-   of time in which a task waited for one). Without pressure figures it is at most the node's cores, so that it can
-   calm a node but not call it overloaded. Some installations drop these series: then the node has no reading.
+1. the times of the 1-minute load averages, and then their values, by node label or the host of `instance`; in this order, a sample that arrives in between counts at the next read and not twice;
+2. if they are known only by address, as node-exporter's often are, the node names that the same exporters report; `choose_trusted_exporters` says which of them count;
+3. for nodes without a load average, the root control group (`id="/"`) from cAdvisor: cores in use × (1 + the share of time in which a task waited). Without pressure it is at most the node's cores, so that it can only show that a node is not overloaded. Some installations drop these series; then the node has no load.
 """
 
 from collections import defaultdict
@@ -31,11 +27,9 @@ from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.usage import NodeLoadSample
 
-# Which node exporters are believed: one for each node, of the jobs that report as many nodes as any. Any pod may expose load averages, of nodes that it names itself or of the one that it runs on.
-
-# Of the nodes of the job with the most: as good as that.
+# A job with this share of the largest one's nodes counts as equal.
 NEARLY_ALL_SHARE = 0.8
-# Load averages of one machine, scraped within a minute of each other, are closer than this, and than this share.
+# Load averages of one machine, scraped within a minute, differ by less than this or than this share.
 LOAD_TOLERANCE = 0.5
 LOAD_TOLERANCE_SHARE = 0.25
 
@@ -44,9 +38,10 @@ Instance = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class TrustedNodeExporters:
-    """The (job, instance) pairs whose readings count, and the nodes of which these say different things.
+    """The (job, instance) pairs whose values count, and the nodes for which they disagree.
 
-    `left_out` has one reading of each job of which some do not count.
+    Any pod may expose load averages. So one exporter per node counts, of the jobs that report nearly as many nodes as
+    the largest. `ignored` has one value of each job with instances that do not count.
     """
 
     instances: frozenset[Instance]
@@ -54,7 +49,7 @@ class TrustedNodeExporters:
     ignored: Sequence[NodeLoadValue] = ()
 
     def select(self, readings: Iterable[NodeLoadValue]) -> list[NodeLoadValue]:
-        """Return the readings that count."""
+        """Return the values that count."""
         return [
             one
             for one in readings
@@ -63,7 +58,7 @@ class TrustedNodeExporters:
 
 
 def choose_trusted_exporters(readings: Sequence[NodeLoadValue], nodes: Collection[str] = ()) -> TrustedNodeExporters:
-    """Tell which exporters are believed, from one look at all of them; `nodes` are those that there are, if known."""
+    """Choose the exporters that count; `nodes` are the nodes of the cluster, if known."""
     known = [one for one in readings if get_node_of_reading(one) and np.isfinite(one.value)]
     names: dict[Instance, set[str]] = defaultdict(set)
     for one in known:
@@ -73,24 +68,24 @@ def choose_trusted_exporters(readings: Sequence[NodeLoadValue], nodes: Collectio
         # One exporter runs on one node.
         if len(named) == 1 and (not nodes or named <= set(nodes)):
             jobs[job] |= named
-    most = max((len(named) for named in jobs.values()), default=0)
-    chosen = {job for job, named in jobs.items() if len(named) >= NEARLY_ALL_SHARE * most}
+    largest = max((len(named) for named in jobs.values()), default=0)
+    chosen = {job for job, named in jobs.items() if len(named) >= NEARLY_ALL_SHARE * largest}
     instances = frozenset(one for one, named in names.items() if len(named) == 1 and one[0] in chosen)
     loads: dict[str, list[float]] = defaultdict(list)
     for one in known:
         if (one.job, one.instance) in instances:
             loads[get_node_of_reading(one)].append(one.value)
-    disputed = frozenset(node for node, values in loads.items() if _apart(min(values), max(values)))
-    left_out = {one.job: one for one in known if (one.job, one.instance) not in instances}
-    return TrustedNodeExporters(instances, disputed, list(left_out.values()))
+    disputed = frozenset(node for node, values in loads.items() if _differ(min(values), max(values)))
+    ignored = {one.job: one for one in known if (one.job, one.instance) not in instances}
+    return TrustedNodeExporters(instances, disputed, list(ignored.values()))
 
 
 def get_node_of_reading(reading: NodeLoadValue) -> str:
-    """Return the node that a reading is about: by its label, else the host of its exporter."""
+    """Return the node of a value: by its label, else the host of its exporter."""
     return reading.node or reading.instance.rpartition(":")[0] or reading.instance
 
 
-def _apart(low: float, high: float) -> bool:
+def _differ(low: float, high: float) -> bool:
     return high - low > max(LOAD_TOLERANCE, LOAD_TOLERANCE_SHARE * high)
 
 
@@ -98,7 +93,7 @@ _NODE_NAME = "nodename"
 
 
 class NodeLoadReader:
-    """Reads the loads of nodes; blocks. `believed` says whose averages counted at the last reading."""
+    """Reads the load of nodes; blocks. `trusted_exporters` has the exporters that counted in the last read."""
 
     def __init__(self, settings: PrometheusSettings, client: PrometheusClient) -> None:
         self._settings = settings
@@ -109,72 +104,72 @@ class NodeLoadReader:
         self.trusted_exporters = choose_trusted_exporters(())
 
     def read(self, at: int, nodes: Mapping[str, float]) -> dict[str, NodeLoadSample]:
-        """Return the load of each node with a reading; `nodes` has their cores, without any all load averages count.
+        """Return the load of each node that has one; `nodes` has their cores, without any all load averages count.
 
-        Raises BadInputError, Throttled, Unavailable.
+        Raises BadInputError, ThrottledError and UnavailableError.
         """
-        taken = self._averages.loads(self._client.query(build_node_load_time_query(self._settings), at))
-        readings = self._averages.loads(self._client.query(build_node_load_query(self._settings), at)) if taken else []
+        times = self._averages.loads(self._client.query(build_node_load_time_query(self._settings), at))
+        readings = self._averages.loads(self._client.query(build_node_load_query(self._settings), at)) if times else []
         named = {get_node_of_reading(reading) for reading in readings}
         if nodes.keys() - named and named - nodes.keys():
-            names = self._names_of_instances(at)
-            readings, taken = _renamed(readings, names, nodes), _renamed(taken, names, nodes)
+            names = self._read_node_names(at)
+            readings, times = _add_node_names(readings, names, nodes), _add_node_names(times, names, nodes)
         self.trusted_exporters = choose_trusted_exporters(readings, nodes)
-        loads = _samples(self.trusted_exporters.select(readings), self.trusted_exporters.select(taken))
+        loads = _to_samples(self.trusted_exporters.select(readings), self.trusted_exporters.select(times))
         missing = nodes.keys() - loads.keys() - self.trusted_exporters.disputed
         if missing and self._settings.labels.id:
-            loads |= self._root_groups(at, {node: nodes[node] for node in missing})
+            loads |= self._read_root_groups(at, {node: nodes[node] for node in missing})
         return loads
 
-    def _names_of_instances(self, at: int) -> Mapping[Instance, str]:
-        """Return the name that each exporter reports; one of two names is none."""
+    def _read_node_names(self, at: int) -> Mapping[Instance, str]:
+        """Return the node name that each exporter reports, if it reports only one."""
         reported: dict[Instance, set[str]] = {}
         for one in self._names.loads(self._client.query(build_node_name_query(self._settings), at)):
             reported.setdefault((one.job, one.instance), set()).add(one.node)
         return {instance: next(iter(names)) for instance, names in reported.items() if len(names) == 1}
 
-    def _root_groups(self, at: int, nodes: Mapping[str, float]) -> dict[str, NodeLoadSample]:
+    def _read_root_groups(self, at: int, nodes: Mapping[str, float]) -> dict[str, NodeLoadSample]:
         metrics = self._settings.metrics
-        taken = self._ask_roots(build_root_group_time_query(self._settings, metrics.cpu), at)
-        if not taken.keys() & nodes.keys():
+        times = self._query_roots(build_root_group_time_query(self._settings, metrics.cpu), at)
+        if not times.keys() & nodes.keys():
             return {}
-        used = self._ask_roots(build_root_group_query(self._settings, metrics.cpu), at)
-        found = used.keys() & nodes.keys() & taken.keys()
+        used = self._query_roots(build_root_group_query(self._settings, metrics.cpu), at)
+        found = used.keys() & nodes.keys() & times.keys()
         if not found:
             return {}
-        waiting = self._ask_roots(build_root_group_query(self._settings, metrics.cpu_waiting), at)
+        waiting = self._query_roots(build_root_group_query(self._settings, metrics.cpu_waiting), at)
         loads = {node: compute_load_from_root_group(used[node], waiting.get(node), nodes[node]) for node in found}
-        return {node: NodeLoadSample(load, taken[node]) for node, load in loads.items()}
+        return {node: NodeLoadSample(load, times[node]) for node, load in loads.items()}
 
-    def _ask_roots(self, query: str, at: int) -> dict[str, float]:
+    def _query_roots(self, query: str, at: int) -> dict[str, float]:
         return _by_node(self._roots.loads(self._client.query(query, at)))
 
 
 def count_cores(snapshot: ClusterSnapshot) -> dict[str, float]:
-    """Return how many cores each node has; where that is unknown, how many pods may have."""
+    """Return the cores of each node; if they are unknown, those that pods may have."""
     return {
         node.name: (node.cpu_capacity_millicores or node.allocatable.cpu_millicores) / 1000 for node in snapshot.nodes
     }
 
 
 def compute_load_from_root_group(used: float, waiting: float | None, cores: float) -> float:
-    """Return a node's load from the cores that its root control group uses, and the share of time that tasks wait."""
-    # Scrapes are not on the dot, so a busy node seems to use a little more than it has.
+    """Return a node's load from the cores that its root control group uses and the share of time that tasks wait."""
+    # Scrape times are not exact, so a busy node may seem to use a little more than its cores.
     return used * (1 + min(1.0, waiting)) if waiting else min(used, cores)
 
 
-def _renamed(
+def _add_node_names(
     readings: Iterable[NodeLoadValue], names: Mapping[Instance, str], nodes: Collection[str]
 ) -> list[NodeLoadValue]:
-    """Give what is not known as a node the name that its exporter reports, if it does."""
+    """Set the node name that the exporter reports, for values of unknown nodes."""
     return [
         one if get_node_of_reading(one) in nodes else replace(one, node=names.get((one.job, one.instance), one.node))
         for one in readings
     ]
 
 
-def _samples(readings: Iterable[NodeLoadValue], taken: Iterable[NodeLoadValue]) -> dict[str, NodeLoadSample]:
-    times = _by_node(taken)
+def _to_samples(readings: Iterable[NodeLoadValue], read_at: Iterable[NodeLoadValue]) -> dict[str, NodeLoadSample]:
+    times = _by_node(read_at)
     return {node: NodeLoadSample(load, times[node]) for node, load in _by_node(readings).items() if node in times}
 
 

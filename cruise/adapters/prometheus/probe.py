@@ -1,4 +1,4 @@
-"""What a server holds of a cluster, found out with a dozen small queries: a sample of the containers, counts, times."""
+"""What a server has of a cluster, found with a dozen small queries for a sample of its containers."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,17 +25,17 @@ from cruise.domain.cluster import ClusterSnapshot, ContainerRole
 from cruise.domain.preflight import ClusterSeriesFacts, IgnoredExporter, UsageFacts
 from cruise.domain.usage import SampleBlock
 
-_MOST_LABELS = 12
+_MAX_LABELS = 12
 _RECENT_STEPS = 10
-_LOOK_BACK_SECONDS = tuple(int(days * 86_400) for days in (7, 3, 1, 0.25, 1 / 24))
+_HISTORY_SECONDS = tuple(int(days * 86_400) for days in (7, 3, 1, 0.25, 1 / 24))
 
 Containers = set[tuple[str, str, str]]
 
 
 def probe_prometheus(settings: PrometheusSettings, snapshot: ClusterSnapshot, at: datetime) -> UsageFacts:
-    """Look for the series of some running containers, and how good they are; blocks.
+    """Look for the series of some running containers, and check their quality; blocks.
 
-    Raises BadInputError, Throttled, Unavailable.
+    Raises BadInputError, ThrottledError and UnavailableError.
     """
     client = PrometheusClient(settings)
     try:
@@ -56,41 +56,45 @@ class _PrometheusProbe:
         self._pods = sample_pods(snapshot, datetime.fromtimestamp(at, UTC))
 
     def facts(self) -> UsageFacts:
-        wanted = {
+        sampled = {
             (pod.namespace, pod.name, container.name)
             for pod in self._pods
             for container in pod.containers
             if container.role is not ContainerRole.INIT
         }
         metrics, nodes = self._settings.metrics, count_cores(self._snapshot)
-        pins, cluster = self._find_exporters(), self._find_cluster()
-        # An empty answer to the first query also shows that a server answers at all.
-        cpu = self._containers(metrics.cpu) if wanted else set()
-        if not cpu & wanted:
-            labels = self._labels_of(metrics.cpu) if wanted else ()
-            with_memory = len(self._containers(metrics.memory) & wanted)
-            return UsageFacts(len(wanted), 0, with_memory, labels, nodes=len(nodes), cluster=cluster)
-        pressure = self._pressure(frozenset(nodes))
+        selectors, cluster = self._find_exporters(), self._find_cluster()
+        # An empty answer to the first query also shows that the server answers.
+        cpu = self._find_containers(metrics.cpu) if sampled else set()
+        if not cpu & sampled:
+            labels = self._list_labels(metrics.cpu) if sampled else ()
+            with_memory = len(self._find_containers(metrics.memory) & sampled)
+            return UsageFacts(len(sampled), 0, with_memory, labels, nodes=len(nodes), cluster=cluster)
+        pressure = self._read_pressure(frozenset(nodes))
         reader = NodeLoadReader(self._settings, self._client)
         read = reader.read(self._at, nodes)
         loads = {node: sample.load1 for node, sample in read.items() if node in nodes}
         labelled = self._settings.labels.node != "" and self._has_node_label(metrics.cpu)
         return UsageFacts(
-            queried=len(wanted),
-            with_cpu=len(cpu & wanted),
-            with_memory=len(self._containers(metrics.memory) & wanted),
+            queried=len(sampled),
+            with_cpu=len(cpu & sampled),
+            with_memory=len(self._find_containers(metrics.memory) & sampled),
             nodes_labelled=labelled,
-            samples_in_10_minutes=self._number(f"quantile(0.5, count_over_time({self._selector(metrics.cpu)}[10m]))"),
-            newest_at=self._newest(metrics.cpu),
-            history_days=self._history_days(metrics.cpu),
+            samples_in_10_minutes=self._query_number(
+                f"quantile(0.5, count_over_time({self._selector(metrics.cpu)}[10m]))"
+            ),
+            newest_at=self._find_newest(metrics.cpu),
+            history_days=self._find_history_days(metrics.cpu),
             nodes=len(nodes),
             pressured=sum(value > 0 for value in pressure.values()),
             nodes_without_series=sum(value == 0 for value in pressure.values()),
             loaded=len(loads),
             loads=loads,
-            exporters=tuple(str(one) for one in pins.exporters) if pins is not None else (),
-            ignored_exporters=tuple(IgnoredExporter(str(one), "/".join(min(one.containers))) for one in pins.ignored)
-            if pins
+            exporters=tuple(str(one) for one in selectors.exporters) if selectors is not None else (),
+            ignored_exporters=tuple(
+                IgnoredExporter(str(one), "/".join(min(one.containers))) for one in selectors.ignored
+            )
+            if selectors
             else (),
             ignored_load_exporters=tuple(
                 IgnoredExporter(
@@ -99,21 +103,21 @@ class _PrometheusProbe:
                 for one in reader.trusted_exporters.ignored
             ),
             disputed_nodes=tuple(sorted(reader.trusted_exporters.disputed)),
-            recent=self._recent(max(nodes.values(), default=MAX_CORES)),
+            recent=self._read_recent(max(nodes.values(), default=MAX_CORES)),
             cluster=cluster,
         )
 
     def _find_exporters(self) -> SeriesSelectors | None:
-        """Look up who reports containers, and read from there from now on, as a source does."""
+        """Find the exporters of containers, and use them in the following queries, as the source does."""
         if not self._settings.selects_exporters:
             return None
-        pins = find_series_selectors(self._settings, self._client, self._snapshot, self._at)
-        if pins is not None:
-            self._settings = replace(self._settings, series_selectors=pins.matchers)
-        return pins
+        selectors = find_series_selectors(self._settings, self._client, self._snapshot, self._at)
+        if selectors is not None:
+            self._settings = replace(self._settings, series_selectors=selectors.matchers)
+        return selectors
 
     def _find_cluster(self) -> ClusterSeriesFacts:
-        """Look up which series are another cluster's, and leave them out from now on, as a source does."""
+        """Find the series of this cluster, and use them in the following queries, as the source does."""
         if not (self._settings.plausible and self._pods):
             return ClusterSeriesFacts()
         seen = ObservedPods()
@@ -122,58 +126,58 @@ class _PrometheusProbe:
         self._settings = replace(self._settings, matchers=join_matchers(self._settings.matchers, found.matchers))
         return found
 
-    def _recent(self, cores: float) -> SampleBlock:
+    def _read_recent(self, cores: float) -> SampleBlock:
         step = self._settings.step_seconds
         times = self._at // step * step + step * np.arange(1 - _RECENT_STEPS, 1)
         names = "|".join(sorted({pod.name.replace(".", "[.]") for pod in self._pods}))
         block, _ = UsageQueries(self._settings, self._client).query(names, times, EarlierCounters(), cores)
         return block
 
-    def _selector(self, metric: str, sampled: bool = True) -> str:
-        names = "|".join(sorted({pod.name.replace(".", "[.]") for pod in self._pods})) if sampled else None
+    def _selector(self, metric: str, of_sample: bool = True) -> str:
+        names = "|".join(sorted({pod.name.replace(".", "[.]") for pod in self._pods})) if of_sample else None
         return build_usage_selector(self._settings, metric, names)
 
-    def _ask(self, query: str, before_seconds: int = 0) -> list[VectorRow]:
+    def _query(self, query: str, before_seconds: int = 0) -> list[VectorRow]:
         body = self._client.query(query, self._at - before_seconds)
         return [row for rows in self._rows(body) for row in rows]
 
-    def _containers(self, metric: str) -> Containers:
+    def _find_containers(self, metric: str) -> Containers:
         labels = self._settings.labels
         names = (labels.namespace, labels.pod, labels.container)
-        rows = self._ask(f"count by ({', '.join(names)}) ({self._selector(metric)})")
+        rows = self._query(f"count by ({', '.join(names)}) ({self._selector(metric)})")
         return {tuple(row.metric.get(name, "") for name in names) for row in rows}  # type: ignore[misc]
 
-    def _labels_of(self, metric: str) -> tuple[str, ...]:
-        """Return the labels of the series of containers, whatever they are called, or of none."""
-        rows = self._ask(f"topk(1, {metric})")
+    def _list_labels(self, metric: str) -> tuple[str, ...]:
+        """Return the labels of any series of a metric."""
+        rows = self._query(f"topk(1, {metric})")
         found = sorted({name for row in rows for name in row.metric if name != "__name__"})
-        return tuple(found[:_MOST_LABELS])
+        return tuple(found[:_MAX_LABELS])
 
     def _has_node_label(self, metric: str) -> bool:
         node = self._settings.labels.node
-        rows = self._ask(f"count by ({node}) ({self._selector(metric)})")
+        rows = self._query(f"count by ({node}) ({self._selector(metric)})")
         return bool(rows) and all(row.metric.get(node) for row in rows)
 
-    def _pressure(self, nodes: frozenset[str]) -> Mapping[str, float]:
-        """Return the largest pressure counter of each node's containers; series without a node speak for all."""
+    def _read_pressure(self, nodes: frozenset[str]) -> Mapping[str, float]:
+        """Return the largest pressure counter of each node; series without a node label apply to all nodes."""
         label = self._settings.labels.node
         by = f" by ({label})" if label else ""
-        rows = self._ask(f"max{by} ({self._selector(self._settings.metrics.cpu_waiting, sampled=False)})")
-        named = {row.metric.get(label, ""): row.value[1] for row in rows}
-        unnamed = named.pop("", None)
-        if unnamed is not None:
-            return dict.fromkeys(nodes, unnamed) | named
-        return {node: value for node, value in named.items() if node in nodes}
+        rows = self._query(f"max{by} ({self._selector(self._settings.metrics.cpu_waiting, of_sample=False)})")
+        by_node = {row.metric.get(label, ""): row.value[1] for row in rows}
+        unlabelled = by_node.pop("", None)
+        if unlabelled is not None:
+            return dict.fromkeys(nodes, unlabelled) | by_node
+        return {node: value for node, value in by_node.items() if node in nodes}
 
-    def _newest(self, metric: str) -> datetime | None:
-        newest = self._number(f"max(timestamp({self._selector(metric)}))")
+    def _find_newest(self, metric: str) -> datetime | None:
+        newest = self._query_number(f"max(timestamp({self._selector(metric)}))")
         return datetime.fromtimestamp(newest, UTC) if newest is not None else None
 
-    def _history_days(self, metric: str) -> float:
-        """Return how far back there are samples of any container, of the times that are asked for."""
-        query = f"count({self._selector(metric, sampled=False)})"
-        return next((back / 86_400 for back in _LOOK_BACK_SECONDS if self._ask(query, back)), 0.0)
+    def _find_history_days(self, metric: str) -> float:
+        """Return how many days back there are samples of any container, of the times that are tried."""
+        query = f"count({self._selector(metric, of_sample=False)})"
+        return next((back / 86_400 for back in _HISTORY_SECONDS if self._query(query, back)), 0.0)
 
-    def _number(self, query: str) -> float | None:
-        rows = self._ask(query)
+    def _query_number(self, query: str) -> float | None:
+        rows = self._query(query)
         return rows[0].value[1] if rows and np.isfinite(rows[0].value[1]) else None

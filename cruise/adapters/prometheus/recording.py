@@ -1,10 +1,10 @@
-"""Days of usage into two matrices, a piece at a time: never more than a day's samples are held beside them.
+"""Days of usage in two matrices, read in pieces of at most a day.
 
-What is read is what the controller reads: the same series, the same rules for counters. So CPU is demand, usage ×
-(1 + psi), where pressure is known, and whatever is called use in scores of such a recording is demand.
+The series and the rules for counters are those of the controller. So CPU is demand, usage × (1 + psi), where pressure
+is known.
 
-The index gives first which series there were, pods that are gone included. From that, every query is cut so that its
-points times its series stay within the set number of samples.
+The index is read first, and shows which series existed, also of deleted pods. Each query is then cut so that its points
+times its series stay within the configured number of samples.
 """
 
 import time
@@ -28,15 +28,16 @@ from cruise.errors import ThrottledError, UnavailableError, UnreachableError
 T = TypeVar("T")
 
 DAY = 86_400
-# A read of minutes is not given up for one answer that failed.
-_WAITS_SECONDS = (1.0, 5.0)
-_LONGEST_WAIT_SECONDS = 60.0
+# One failed answer does not end a read of minutes.
+_RETRY_SECONDS = (1.0, 5.0)
+_MAX_RETRY_SECONDS = 60.0
 
 
 class RecordingReader:
-    """Reads the usage of every container that there was at the grid times after `start` up to `end`; blocks.
+    """Reads the usage of every container at the grid times after `start` up to `end`; blocks.
 
-    Both are Unix seconds on the grid of the settings' step. Every method raises BadInputError, Throttled, Unavailable.
+    Both are Unix seconds on the grid of the settings' step. All methods raise BadInputError, ThrottledError and
+    UnavailableError.
     """
 
     def __init__(self, settings: PrometheusSettings, start: int, end: int, cores: float = MAX_CORES) -> None:
@@ -45,10 +46,10 @@ class RecordingReader:
             raise ValueError(f"cannot read from {start} to {end} every {step} s")
         self._settings = settings
         self._client = PrometheusClient(settings)
-        self._questions = UsageQueries(settings, self._client, server_folds=False)
+        self._queries = UsageQueries(settings, self._client, server_merges=False)
         self._cores = cores
-        # The start itself is asked for as well: the first step's use is what the counters grew by since then. How old
-        # the very first values are is not known, so there is one more before them.
+        # Usage of the first step is growth since `start`. The age of the very first values is unknown, so one more step
+        # is read before them.
         self._start = start
         self._grid = np.arange(start - step * settings.plausible, end + 1, step, dtype=np.int64)
         self._days = np.array_split(self._grid, range(DAY // step, len(self._grid), max(1, DAY // step)))
@@ -64,20 +65,20 @@ class RecordingReader:
         self._client.close()
 
     def containers(self) -> list[ContainerKey]:
-        """Return every container that had a CPU counter within the time, sorted."""
-        ask = partial(list_usage_series, self._settings, self._client)
+        """Return every container that had a CPU counter in the time range, sorted."""
+        list_series = partial(list_usage_series, self._settings, self._client)
         self._listings = []
         for day in self._days:
-            asked = partial(ask, int(day[0]), int(day[-1]))
-            self._listings.append(retry_when_unavailable(asked, answered=bool(self._listings)))
+            request = partial(list_series, int(day[0]), int(day[-1]))
+            self._listings.append(retry_when_unavailable(request, answered=bool(self._listings)))
         return sorted(set().union(*(one.containers for one in self._listings)))
 
     def read(
         self, containers: Sequence[ContainerKey], on_progress: Callable[[float], None] | None = None
     ) -> tuple[Float32Array, Float32Array]:
-        """Return CPU demand in millicores and memory in bytes of some of the `containers`.
+        """Return the CPU demand in millicores and the memory in bytes of some of the `containers`.
 
-        One row a grid time and one column a container; NaN is no sample.
+        One row per grid time and one column per container; NaN is no sample.
         """
         shape = (int(self._grid[-1] - self._start) // self._settings.step_seconds, len(containers))
         cpu, memory = np.full(shape, np.nan, dtype=np.float32), np.full(shape, np.nan, dtype=np.float32)
@@ -99,48 +100,48 @@ class RecordingReader:
         pieces: Sequence[str],
         times: Int64Array,
         tail: CounterTail | None,
-        into: tuple[dict[ContainerKey, int], Float32Array, Float32Array],
+        target: tuple[dict[ContainerKey, int], Float32Array, Float32Array],
     ) -> CounterTail | None:
         if not pieces:
             return None
         before = EarlierCounters.create(tail)
 
-        def ask(pods: str) -> UsagePiece:
-            return retry_when_unavailable(partial(self._questions.query, pods, times, before, self._cores))
+        def query(pods: str) -> UsagePiece:
+            return retry_when_unavailable(partial(self._queries.query, pods, times, before, self._cores))
 
         tails = []
-        for block, ended in pool.map(ask, pieces):
-            self._fill(into, block)
-            tails.append(ended)
+        for block, piece_tail in pool.map(query, pieces):
+            self._fill(target, block)
+            tails.append(piece_tail)
         return join_tails(tails, int(times[-1]))
 
-    def _fill(self, into: tuple[dict[ContainerKey, int], Float32Array, Float32Array], block: SampleBlock) -> None:
-        columns, cpu, memory = into
-        places = np.fromiter((columns.get(key, -1) for key in block.keys), np.int64, len(block.keys))
-        wanted = places >= 0
-        # What is not after the start has no row: it is there for its counters.
+    def _fill(self, target: tuple[dict[ContainerKey, int], Float32Array, Float32Array], block: SampleBlock) -> None:
+        columns, cpu, memory = target
+        indexes = np.fromiter((columns.get(key, -1) for key in block.keys), np.int64, len(block.keys))
+        known = indexes >= 0
+        # Times up to the start have no row; they are read only for their counters.
         within = block.times > self._start
         rows = (block.times[within] - self._start) // self._settings.step_seconds - 1
-        cells = np.ix_(rows, places[wanted])
-        # A block may tell of steps that the one before could not know.
-        cpu[cells] = np.fmax(cpu[cells], block.cpu_demand_millicores[np.ix_(wanted, within)].T)
-        memory[cells] = np.fmax(memory[cells], block.memory_bytes[np.ix_(wanted, within)].T)
+        cells = np.ix_(rows, indexes[known])
+        # A block may have steps that the previous one could not know.
+        cpu[cells] = np.fmax(cpu[cells], block.cpu_demand_millicores[np.ix_(known, within)].T)
+        memory[cells] = np.fmax(memory[cells], block.memory_bytes[np.ix_(known, within)].T)
 
 
 def retry_when_unavailable(
-    ask: Callable[[], T], wait: Callable[[float], object] = time.sleep, *, answered: bool = True
+    request: Callable[[], T], wait: Callable[[float], object] = time.sleep, *, answered: bool = True
 ) -> T:
-    """Ask again, after a while, what could not be answered for now.
+    """Repeat a request after a while if the server cannot answer at present.
 
-    Before the server has `answered` anything, an address where nothing can be reached is taken to be wrong.
+    If the server has not `answered` anything yet, an unreachable address is taken to be wrong.
     """
-    for seconds in _WAITS_SECONDS:
+    for seconds in _RETRY_SECONDS:
         try:
-            return ask()
+            return request()
         except ThrottledError as error:
-            wait(max(seconds, min(error.retry_after_seconds or 0.0, _LONGEST_WAIT_SECONDS)))
+            wait(max(seconds, min(error.retry_after_seconds or 0.0, _MAX_RETRY_SECONDS)))
         except UnavailableError as error:
             if isinstance(error, UnreachableError) and not answered:
                 raise
             wait(seconds)
-    return ask()
+    return request()

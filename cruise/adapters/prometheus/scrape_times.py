@@ -1,10 +1,10 @@
-"""When nodes were scraped, asked for one container of each, and only for nodes whose counters all jump together.
+"""The scrape times of nodes, queried from one container each, only for nodes whose counters all jump together.
 
-What a server answers at a grid time is the last scrape before it. Where scrapes are irregular, or one is missed, their
-distance is not a step, and growth over the step is not the use: half a minute less of it, then half a minute more.
+The answer at a grid time is the last scrape before it. If scrapes are irregular or one is missing, their distance is
+not a step, and growth over the step is not the usage: half a minute less, then half a minute more.
 
-What these questions cost is saved elsewhere, so that no node costs more samples than one that needs none: the pressure
-of one of its pods is not read in the next pass, of each in its turn.
+The samples of these queries are saved elsewhere: the pressure of one pod of the node is skipped in the next pass, of
+each pod in turn.
 """
 
 import re
@@ -29,24 +29,24 @@ from cruise.errors import CruiseError
 
 log = structlog.get_logger()
 
-# Nodes in one question, whose text has the names of their pods.
+# The query contains the names of the nodes' pods.
 NODES_PER_QUERY = 100
-# What containers of one node differ by where the server keeps its own times, and not those of each container.
+# The difference between containers of one node if the server does not use the times of each container.
 TOLERANCE_SECONDS = 1.0
-# For how long a look at a second pod of a node holds.
+# How long the check of a second pod of a node is valid.
 CHECK_SECONDS = 3600
-# A longer read, such as the first, neither saves nor is paid for.
+# A longer read, such as the first, is not counted.
 MAX_STEPS = 15
-# Samples: more than a pass usually asks for is saved at two pods.
+# In samples: with a higher backlog, the pressure of two pods is skipped.
 HIGH_BACKLOG = 5
 MAX_BACKLOG = 15
-_SPANS_KEPT = 8
-# More than the longest hole, which a read may begin before.
-_STEPS_KEPT = 64
+_MAX_SPANS = 8
+# More than the longest hole.
+_MAX_SPAN_STEPS = 64
 
 
 class _Span(NamedTuple):
-    """By how many seconds scrapes preceded the grid times from first to last, None where that is not certain."""
+    """The seconds by which scrapes preceded the grid times from first to last, None if that is uncertain."""
 
     first: int
     last: int
@@ -54,7 +54,7 @@ class _Span(NamedTuple):
 
 
 class ScrapeTimes:
-    """Asks a server; blocks, and may be shared by threads, which then wait for one answer."""
+    """Queries the scrape times of nodes; blocks, and may be shared by threads, which then wait for each other."""
 
     def __init__(self, settings: PrometheusSettings, client: PrometheusClient) -> None:
         self._client = client
@@ -62,16 +62,13 @@ class ScrapeTimes:
         self._pods: dict[str, list[str]] = {}
         self._spans: dict[str, list[_Span]] = {}
         self._checked: dict[str, tuple[int, bool]] = {}
-        self._owed: Counter[str] = Counter()
-        self._turns: Counter[str] = Counter()
-        self._spared: dict[str, tuple[str, int]] = {}
+        self._backlog: Counter[str] = Counter()
+        self._positions: Counter[str] = Counter()
+        self._skipped_pods: dict[str, tuple[str, int]] = {}
         self._lock = Lock()
 
-    def choose(self, snapshot: ClusterSnapshot) -> None:
-        """Take two pods of each node to ask for, with few containers and names that no other pod has.
-
-        Choose as well whose pressure pays in this pass for what was asked before.
-        """
+    def choose_pods(self, snapshot: ClusterSnapshot) -> None:
+        """Choose two pods of each node to query, with few containers and unique names, and pods whose pressure to skip."""
         names = Counter(pod.name for pod in snapshot.pods)
         by_node: dict[str, list[Pod]] = {}
         for pod in snapshot.pods:
@@ -81,53 +78,53 @@ class ScrapeTimes:
             node: [pod.name for pod in nsmallest(2, pods, lambda pod: (names[pod.name], len(pod.containers), pod.name))]
             for node, pods in by_node.items()
         }
-        self._spared = {}
-        for node, owed in self._owed.items():
+        self._skipped_pods = {}
+        for node, backlog in self._backlog.items():
             pods = sorted((pod for pod in by_node.get(node, ()) if names[pod.name] == 1), key=lambda pod: pod.name)
-            # A node's only pod would never have its pressure read.
-            count = min(1 + (owed > HIGH_BACKLOG), len(pods) - 1)
+            # Never all pods of a node.
+            count = min(1 + (backlog > HIGH_BACKLOG), len(pods) - 1)
             for _ in range(count):
-                pod = pods[self._turns[node] % len(pods)]
-                self._turns[node] += 1
-                self._spared[pod.name] = (node, len(pod.containers))
+                pod = pods[self._positions[node] % len(pods)]
+                self._positions[node] += 1
+                self._skipped_pods[pod.name] = (node, len(pod.containers))
 
     def skip(self, pods: str, steps: int) -> Sequence[str]:
-        """Return the pods, of those whose names match, whose pressure is not to be read over so many steps."""
-        if steps > MAX_STEPS or not self._spared:
+        """Return the matching pods whose pressure is skipped in a read of so many steps."""
+        if steps > MAX_STEPS or not self._skipped_pods:
             return ()
         selects = re.compile(pods).fullmatch
         with self._lock:
-            found = list(islice(filter(selects, self._spared), NODES_PER_QUERY))
+            found = list(islice(filter(selects, self._skipped_pods), NODES_PER_QUERY))
             for name in found:
-                node, containers = self._spared[name]
-                self._owed[node] -= steps * containers
-            self._owed = +self._owed
+                node, containers = self._skipped_pods[name]
+                self._backlog[node] -= steps * containers
+            self._backlog = +self._backlog
         return found
 
     def ages(
         self, settings: PrometheusSettings, nodes: Collection[str], first: int, last: int
     ) -> Mapping[str, Float64Array]:
-        """Return for nodes by how many seconds their last scrape preceded each grid time, NaN where there was none.
+        """Return for nodes by how many seconds the last scrape preceded each grid time, NaN if there was none.
 
-        A node is missing of which nothing certain is known. A server that does not answer is no reason not to read.
+        Nodes without certain times are missing. If the server does not answer, no node has times.
         """
         step = settings.step_seconds
         with self._lock:
             by_start: dict[int, list[str]] = {}
             for node in sorted(nodes):
-                start = self._unknown_from(node, first, last, step) if node in self._pods else None
+                start = self._find_unknown_start(node, first, last, step) if node in self._pods else None
                 if start is not None:
                     by_start.setdefault(start, []).append(node)
-            for start, those in by_start.items():
-                for place in range(0, len(those), NODES_PER_QUERY):
-                    asked = self._ask(settings, those[place : place + NODES_PER_QUERY], start, last)
-                    for node, ages in asked.items():
-                        self._keep(node, _Span(first if ages is None else start, last, ages), step)
-            found = {node: self._known(node, first, last, step) for node in nodes}
+            for start, starting_nodes in by_start.items():
+                for place in range(0, len(starting_nodes), NODES_PER_QUERY):
+                    answers = self._query(settings, starting_nodes[place : place + NODES_PER_QUERY], start, last)
+                    for node, ages in answers.items():
+                        self._add_span(node, _Span(first if ages is None else start, last, ages), step)
+            found = {node: self._find_ages(node, first, last, step) for node in nodes}
             return {node: ages for node, ages in found.items() if ages is not None}
 
-    def _unknown_from(self, node: str, first: int, last: int, step: int) -> int | None:
-        """Return from which time on a node has to be asked for, None where all is known."""
+    def _find_unknown_start(self, node: str, first: int, last: int, step: int) -> int | None:
+        """Return the time from which a node must be queried, None if all is known."""
         for span in reversed(self._spans.get(node, ())):
             if span.first <= first and span.last >= last:
                 return None
@@ -135,33 +132,33 @@ class ScrapeTimes:
                 return span.last + step
         return first
 
-    def _keep(self, node: str, new: _Span, step: int) -> None:
+    def _add_span(self, node: str, new: _Span, step: int) -> None:
         spans = self._spans.setdefault(node, [])
         for span in spans:
             if span.last + step == new.first and span.ages is not None and new.ages is not None:
-                # The span itself stays: other partitions may be behind.
-                ages = np.concatenate((span.ages[-_STEPS_KEPT:], new.ages))
+                # The old span stays, because other partitions may be read later.
+                ages = np.concatenate((span.ages[-_MAX_SPAN_STEPS:], new.ages))
                 new = _Span(new.last - step * (len(ages) - 1), new.last, ages)
                 break
         spans.append(new)
-        del spans[:-_SPANS_KEPT]
+        del spans[:-_MAX_SPANS]
 
-    def _known(self, node: str, first: int, last: int, step: int) -> Float64Array | None:
+    def _find_ages(self, node: str, first: int, last: int, step: int) -> Float64Array | None:
         for span in reversed(self._spans.get(node, ())):
             if span.first <= first and span.last >= last:
                 start = (first - span.first) // step
                 return None if span.ages is None else span.ages[start : start + (last - first) // step + 1]
         return None
 
-    def _ask(
+    def _query(
         self, settings: PrometheusSettings, nodes: Sequence[str], first: int, last: int
     ) -> dict[str, Float64Array | None]:
         try:
             self._check(settings, [node for node in nodes if self._is_due(node, last)], last)
-            alike = {node: self._pods[node][:1] for node in nodes if self._checked[node][1]}
-            times = self._times(settings, alike, first, last) if alike else {}
+            first_pods = {node: self._pods[node][:1] for node in nodes if self._checked[node][1]}
+            times = self._times(settings, first_pods, first, last) if first_pods else {}
         except CruiseError as error:
-            log.info("times of scrapes not read", why=str(error))
+            log.info("scrape times cannot be read", problem=str(error))
             times = {}
         grid = np.arange(first, last + 1, settings.step_seconds)
         return {node: grid - times[node][0] if node in times else None for node in nodes}
@@ -171,7 +168,7 @@ class ScrapeTimes:
         return checked is None or not abs(at - checked[0]) < CHECK_SECONDS
 
     def _check(self, settings: PrometheusSettings, nodes: Sequence[str], at: int) -> None:
-        """See whether containers of a node have one time; where each has its own, none speaks for the others."""
+        """Check whether the containers of a node have the same times; if not, none stands for the others."""
         if not nodes:
             return
         times = self._times(settings, {node: self._pods[node] for node in nodes}, at, at)
@@ -182,54 +179,57 @@ class ScrapeTimes:
     def _times(
         self, settings: PrometheusSettings, pods: Mapping[str, Sequence[str]], first: int, last: int
     ) -> dict[str, list[Float64Array]]:
-        """Return for each node the times of its pods' scrapes."""
+        """Return the scrape times of the pods of each node."""
         labels, step = settings.labels, settings.step_seconds
-        names = "|".join(name.replace(".", "[.]") for of_node in pods.values() for name in of_node)
+        names = "|".join(name.replace(".", "[.]") for node_pods in pods.values() for name in node_pods)
         series = build_usage_selector(settings, settings.metrics.memory, names)
-        kept = ", ".join(filter(None, (labels.node, labels.pod, labels.container, labels.id)))
-        # Of a pair of servers the one that is behind, since of two counters the lower counts.
-        query = f"min by ({kept}) (timestamp({series}))"
+        by = ", ".join(filter(None, (labels.node, labels.pod, labels.container, labels.id)))
+        # Of two replicas the older scrape, because of two counters the lower one counts.
+        query = f"min by ({by}) (timestamp({series}))"
         matrix = query_range_in_parts(self._client, self._matrices, query, first, last, step)
         newest: dict[tuple[str, str], Float64Array] = {}
         for name, values in zip(matrix.series, matrix.values, strict=True):
             if name.pod in pods.get(name.node, ()):
-                # A container that was restarted lingers under its old id, whose last scrape is long ago.
+                # A restarted container still has a series with its old id, whose last scrape is old.
                 newest[name.node, name.pod] = np.fmax(values, newest.get((name.node, name.pod), values))
             if len(values) <= MAX_STEPS:
                 known = int(np.count_nonzero(~np.isnan(values)))
-                self._owed[name.node] = min(self._owed[name.node] + known, MAX_BACKLOG)
+                self._backlog[name.node] = min(self._backlog[name.node] + known, MAX_BACKLOG)
         found: dict[str, list[Float64Array]] = {}
         for (node, _), values in newest.items():
             found.setdefault(node, []).append(values)
         return found
 
 
-# Which steps saw a scrape: a value that repeats may be one that was not read again. A server answers with the last value for five minutes, so a missed scrape looks like rest. All containers of a node come from one scrape, and their figures hardly ever all stand still for a minute: where something of the node moved, what did not move was idle; where nothing moved, the step has no scrape of its own. A node whose every figure stands still for longer than a server repeats itself is truly at rest, and stays so until something moves.
+# A server repeats the last value for five minutes, so a missed scrape looks like a counter that stands still. One scrape
+# covers all containers of a node, and their values hardly ever all stand still for a minute: if any of them changed,
+# there was a scrape; if none did, there was none. A node whose values all stand still for longer is idle until one
+# changes.
 
-# How far back a server looks for a value; what lies further apart says nothing about the steps between.
+# How far back a server looks for a value; growth over a longer time is not used.
 MIN_GAP_SECONDS = 300
 _NEVER = np.iinfo(np.int64).min // 2
 
 
 class ScrapeTargets:
-    """Numbers for what is scraped together: the containers of a node, or of a pod where nodes are not labelled."""
+    """Numbers for what is scraped together: the containers of a node, or of a pod if series have no node."""
 
     def __init__(self) -> None:
-        self._number_of: dict[str | tuple[str, str], int] = {}
+        self._numbers: dict[str | tuple[str, str], int] = {}
 
     def __len__(self) -> int:
-        return len(self._number_of)
+        return len(self._numbers)
 
     def nodes(self, chosen: BoolArray) -> dict[str, int]:
         """Return the chosen targets that are nodes, with their numbers."""
-        return {name: number for name, number in self._number_of.items() if isinstance(name, str) and chosen[number]}
+        return {name: number for name, number in self._numbers.items() if isinstance(name, str) and chosen[number]}
 
     def numbers(self, keys: Sequence[ContainerKey], nodes: Sequence[str]) -> Int64Array:
-        """Return the number of each container's target, given now where it has none."""
-        number_of = self._number_of
+        """Return the number of each container's target; new targets are added."""
+        numbers = self._numbers
         return np.fromiter(
             (
-                number_of.setdefault(node or (key.namespace, key.pod), len(number_of))
+                numbers.setdefault(node or (key.namespace, key.pod), len(numbers))
                 for key, node in zip(keys, nodes, strict=True)
             ),
             np.int64,
@@ -239,10 +239,9 @@ class ScrapeTargets:
 
 @dataclass(frozen=True, slots=True)
 class ScrapeSteps:
-    """One row a target, one column a step: whether it was scraped there, and the last column until then that moved.
+    """One row per target, one column per step: whether it was scraped, and the last column with a change.
 
-    `ages` tells by how many steps the scrape preceded its column, 0 where all did by as much; it has the columns before
-    the read as well.
+    `ages` are the steps by which the scrape preceded its column, also for columns before the read; 0 if regular.
     """
 
     scraped: BoolArray
@@ -251,16 +250,16 @@ class ScrapeSteps:
 
 
 def find_changes(values: Float64Array, before: Float64Array) -> BoolArray:
-    """Tell where series have another value than a step earlier; `before` is what precedes the first step."""
+    """Tell where series differ from the step before; `before` precedes the first step."""
     earlier = np.column_stack((before, values[:, :-1]))
     return np.asarray((values != earlier) & ~np.isnan(values), dtype=np.bool_)
 
 
 def find_backward_steps(values: Float64Array, before: Float64Array) -> BoolArray:
-    """Tell where a counter is a little lower than a step earlier: the answer of a replica that is behind.
+    """Tell where a counter is a little lower than a step earlier: the value of a replica that lags.
 
-    A counter that starts anew falls by more than half; one that had barely begun is not told apart, and waits until it
-    is above what it was.
+    A reset counter falls by more than half; one that had barely started cannot be distinguished, and is not used until
+    it is above its earlier value.
     """
     earlier = np.column_stack((before, values[:, :-1]))
     return np.asarray((values < earlier) & (2 * values >= earlier), dtype=np.bool_)
@@ -269,10 +268,9 @@ def find_backward_steps(values: Float64Array, before: Float64Array) -> BoolArray
 def find_scrapes(
     families: Sequence[tuple[Int64Array, BoolArray]], last_move_before: Int64Array, span: int, lead: int
 ) -> ScrapeSteps:
-    """Put together what moved: pairs of each series' target, and where the series moved.
+    """Find scrapes by the changes of series: pairs of each series' target, and where the series changed.
 
-    `last_move_before` has the column of each target's last move before the first one, or 0 where there is none: there
-    its values are first seen.
+    `last_move_before` is the column of each target's last change before the first one, 0 if there is none.
     """
     columns = families[0][1].shape[1]
     found = np.zeros((len(last_move_before), columns), dtype=np.bool_)
@@ -288,7 +286,7 @@ def find_scrapes(
 
 
 def set_scrape_ages(scrapes: ScrapeSteps, ages: Mapping[int, Float64Array]) -> ScrapeSteps:
-    """Return the scrapes with those of some targets as they are known: by how many steps they preceded each column."""
+    """Return the scrapes with the known ages of some targets."""
     scraped, last_move, all_ages = scrapes.scraped.copy(), scrapes.last_move.copy(), scrapes.ages.copy()
     lead, places = all_ages.shape[1] - scraped.shape[1], np.arange(scraped.shape[1])
     for target, known in ages.items():

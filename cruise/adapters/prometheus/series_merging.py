@@ -1,8 +1,12 @@
-"""Whether the series of one container agree: those of replicas do within a scrape, those of an impostor do not.
+"""Merges the series of each container into one row, and finds series that contradict each other.
 
-Replicas of a server scrape the same counter at other moments of a step. So what one shows at a step, the other has
-passed two steps later, and neither falls. A container that was restarted has two ids for a while, of which the older
-counts no more. Where series disagree it cannot be told which one is right, so the steps around have no sample.
+Replicas of a server scrape the same counter at other moments of a step: a value that one shows at a step, the other has
+passed two steps later, and neither decreases. A forged series does not behave like that. A restarted container has two
+ids for a while, and the older one stops counting. If series disagree, it is unknown which one is right, so the steps
+around have no sample.
+
+Control groups inside that of a container (Docker in Docker, systemd) are part of its usage and may have its labels:
+they are left out. If each processor has its own series, the total is read if there is one, else their sum.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -16,85 +20,85 @@ from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import ContainerKey
 
-# Series into containers: what is of one container becomes one row. Control groups inside that of a container (Docker in Docker, systemd) are a part of its use, and may carry its labels: they are left out. Where each processor has a series of its own, the one of all of them is read, else their sum.
-
-# The end of a runtime's id is what differs between a container and its restarted self.
-NAME_FIELDS = 24
+# The end of a runtime's id differs after a restart.
+ID_LENGTH = 24
 
 SeriesKey = tuple[ContainerKey, str]
-# Folds the values of some series and of a second one of each, a row each, and tells where they disagree.
+# Merges series with a duplicate of each, one row per series, and tells where they disagree.
 MergeFunction = Callable[[Sequence[SeriesKey], Float64Array, Float64Array], tuple[Float64Array, BoolArray]]
 
 
 def take_larger(ids: Sequence[SeriesKey], values: Float64Array, others: Float64Array) -> tuple[Float64Array, BoolArray]:
-    """Take the larger value, and doubt none."""
+    """Return the larger values, and no disagreement."""
     return np.fmax(values, others), np.zeros(values.shape, dtype=np.bool_)
 
 
 def merge_series(
-    matrix: SeriesMatrix, known: Mapping[ContainerKey, ContainerKey], fold_twins: MergeFunction = take_larger
+    matrix: SeriesMatrix, known: Mapping[ContainerKey, ContainerKey], merge_duplicates: MergeFunction = take_larger
 ) -> tuple[list[SeriesKey], Float64Array, list[str], BoolArray | None]:
-    """Return the series by container and id, each once, with their values, nodes, and where twins disagree, if any do.
+    """Return the series by container and id, their values and nodes, and where duplicates disagree (None: nowhere).
 
-    Keys that are `known` are taken from there, so that they are in memory once.
+    Keys that are in `known` are taken from there, so that each is in memory once.
     """
     rows: dict[SeriesKey, int] = {}
     nodes: list[str] = []
     keep: list[int] = []
-    twins: list[tuple[int, int]] = []
+    duplicates: list[tuple[int, int]] = []
     cores: dict[SeriesKey, SeriesKey] = {}
-    for row, name in _own_groups(matrix.series):
+    for row, name in _select_container_groups(matrix.series):
         key = ContainerKey(name.namespace, name.pod, name.container)
-        series = known.get(key, key), name.id[-NAME_FIELDS:]
+        series = known.get(key, key), name.id[-ID_LENGTH:]
         if _is_core(name):
-            whole, series = series, (series[0], f"{series[1]} {name.core}")
-            cores[series] = whole
-        place = rows.setdefault(series, len(keep))
-        if place == len(keep):
+            total, series = series, (series[0], f"{series[1]} {name.core}")
+            cores[series] = total
+        index = rows.setdefault(series, len(keep))
+        if index == len(keep):
             keep.append(row)
             nodes.append(name.node)
         else:
-            twins.append((place, row))
-            nodes[place] = nodes[place] or name.node
+            duplicates.append((index, row))
+            nodes[index] = nodes[index] or name.node
     values = matrix.values if len(keep) == len(matrix.series) else matrix.values[keep]
-    ids, doubtful = list(rows), None
-    while twins:
-        # One twin of each series at a time.
-        one_each = dict(reversed(twins))
-        places = list(one_each)
-        chosen = [ids[place] for place in places]
-        values[places], disagree = fold_twins(chosen, values[places], matrix.values[list(one_each.values())])
+    ids, rejected = list(rows), None
+    while duplicates:
+        # One duplicate of each series at a time.
+        next_duplicates = dict(reversed(duplicates))
+        indexes = list(next_duplicates)
+        chosen = [ids[index] for index in indexes]
+        values[indexes], disagree = merge_duplicates(
+            chosen, values[indexes], matrix.values[list(next_duplicates.values())]
+        )
         if disagree.any():
-            doubtful = np.zeros(values.shape, dtype=np.bool_) if doubtful is None else doubtful
-            doubtful[places] |= disagree
-        twins = [(place, row) for place, row in twins if one_each[place] != row]
-    return _with_cores_summed(ids, values, nodes, doubtful, cores) if cores else (ids, values, nodes, doubtful)
+            rejected = np.zeros(values.shape, dtype=np.bool_) if rejected is None else rejected
+            rejected[indexes] |= disagree
+        duplicates = [(index, row) for index, row in duplicates if next_duplicates[index] != row]
+    return _sum_cores(ids, values, nodes, rejected, cores) if cores else (ids, values, nodes, rejected)
 
 
-def _own_groups(series: Sequence[SeriesName]) -> Iterator[tuple[int, SeriesName]]:
-    """Yield the rows of containers' own control groups; of a group's processors only where none has all of them."""
+def _select_container_groups(series: Sequence[SeriesName]) -> Iterator[tuple[int, SeriesName]]:
+    """Yield the rows of containers' own control groups; of single processors only if there is no total."""
     ids: dict[ContainerKey, set[str]] = {}
-    whole: set[SeriesKey] = set()
-    several = False
+    total: set[SeriesKey] = set()
+    needs_check = False
     for name in series:
         key = ContainerKey(name.namespace, name.pod, name.container)
-        of_container = ids.setdefault(key, set())
-        several = several or bool(of_container) or _is_core(name)
-        of_container.add(name.id)
+        container_ids = ids.setdefault(key, set())
+        needs_check = needs_check or bool(container_ids) or _is_core(name)
+        container_ids.add(name.id)
         if not _is_core(name):
-            whole.add((key, name.id))
+            total.add((key, name.id))
     for row, name in enumerate(series):
         if not (name.namespace and name.pod and name.container):
             continue
-        if several:
+        if needs_check:
             key = ContainerKey(name.namespace, name.pod, name.container)
-            if _is_nested(name.id, ids[key]) or (_is_core(name) and (key, name.id) in whole):
+            if _is_nested(name.id, ids[key]) or (_is_core(name) and (key, name.id) in total):
                 continue
         yield row, name
 
 
 def _is_nested(id_: str, ids: Collection[str]) -> bool:
-    """Tell whether another of the control groups contains this one."""
+    """Tell whether one of the other control groups contains this one."""
     if len(ids) < 2:
         return False
     parent = id_.rpartition("/")[0]
@@ -109,57 +113,57 @@ def _is_core(name: SeriesName) -> bool:
     return name.core not in ("", ALL_CORES)
 
 
-def _with_cores_summed(
+def _sum_cores(
     ids: Sequence[SeriesKey],
     values: Float64Array,
     nodes: Sequence[str],
-    doubtful: BoolArray | None,
+    rejected: BoolArray | None,
     cores: Mapping[SeriesKey, SeriesKey],
 ) -> tuple[list[SeriesKey], Float64Array, list[str], BoolArray | None]:
-    """Put the processors of each control group into one row; where one of them has no value, their sum has none."""
+    """Sum the processors of each control group; if one has no value, the sum has none."""
     rows: dict[SeriesKey, int] = {}
     owners = np.fromiter((rows.setdefault(cores.get(id_, id_), len(rows)) for id_ in ids), np.int64, len(ids))
     count = len(rows)
-    if doubtful is not None:
-        doubtful = reduce_by_container(np.logical_or, doubtful, owners, count)
+    if rejected is not None:
+        rejected = reduce_by_container(np.logical_or, rejected, owners, count)
     return (
         list(rows),
         reduce_by_container(np.add, values, owners, count),
         get_node_by_container(nodes, owners, count),
-        doubtful,
+        rejected,
     )
 
 
 def number_containers(ids: Sequence[SeriesKey], containers: dict[ContainerKey, int]) -> Int64Array:
-    """Return each series' row among the containers, to which new ones are added."""
+    """Return the row of each series' container; new containers are added."""
     return np.fromiter((containers.setdefault(key, len(containers)) for key, _ in ids), np.int64, len(ids))
 
 
-def reduce_by_container(fold: np.ufunc, rows: NDArray[Any], owners: Int64Array, count: int) -> NDArray[Any]:
-    """Fold the rows of each owner into one; owners without rows get NaN or False."""
+def reduce_by_container(operation: np.ufunc, rows: NDArray[Any], owners: Int64Array, count: int) -> NDArray[Any]:
+    """Reduce the rows of each owner to one; owners without rows get NaN or False."""
     if len(owners) == count and np.array_equal(owners, np.arange(count)):
         return rows
-    into = np.full((count, rows.shape[1]), False if rows.dtype == np.bool_ else np.nan)
+    result = np.full((count, rows.shape[1]), False if rows.dtype == np.bool_ else np.nan)
     if len(owners):
         order = np.argsort(owners, kind="stable")
         found, starts = np.unique(owners[order], return_index=True)
-        into[found] = fold.reduceat(rows[order], starts, axis=0)
-    return into
+        result[found] = operation.reduceat(rows[order], starts, axis=0)
+    return result
 
 
 def get_node_by_container(nodes: Sequence[str], owners: Int64Array, count: int) -> list[str]:
-    """Return the node of each of `count` owners, the last that one of its series names."""
-    of_container = [""] * count
+    """Return the node of each of `count` owners: the last that one of its series names."""
+    result = [""] * count
     for node, owner in zip(nodes, owners.tolist(), strict=True):
-        of_container[owner] = node or of_container[owner]
-    return of_container
+        result[owner] = node or result[owner]
+    return result
 
 
-# By how many steps replicas may be apart: one for the moment of the scrape, one for values that the target has cached.
-MAX_STEPS_APART = 2
-# By how many steps one may be behind while its scrapes are missed: a server repeats a value for five minutes.
-MAX_STEPS_BEHIND = 7
-# Which steps around a contradiction of counters are in doubt.
+# How many steps replicas may differ: one for the time of the scrape, one for values that the target caches.
+MAX_REPLICA_OFFSET = 2
+# How many steps a replica may lag while it misses scrapes: a server repeats a value for five minutes.
+MAX_REPLICA_LAG = 7
+# How many steps around a contradiction of counters are rejected.
 REJECTED_STEPS = 5
 GAUGE_TOLERANCE_SHARE = 0.1
 GAUGE_TOLERANCE_BYTES = 16 * MEBIBYTE
@@ -167,48 +171,47 @@ COUNTER_TOLERANCE_SECONDS = 0.01
 
 
 def merge_counters(
-    one: Float64Array, other: Float64Array, before: Float64Array, most_a_step: float
+    one: Float64Array, other: Float64Array, before: Float64Array, max_per_step: float
 ) -> tuple[Float64Array, BoolArray]:
-    """Fold pairs of counters (a row a pair, a column a step) into one each, and tell where they disagree.
+    """Merge pairs of counters (one row per pair, one column per step), and tell where they disagree.
 
-    `before` is what the fold was one step earlier, NaN where that is not known; no counter grows by more than
-    `most_a_step`. The lower of two counts, unless it is behind what was seen already: of the steps of which it is not
-    known yet whether both agree, the growth is then not overstated. Where it stands still beside the other there is
-    none.
+    `before` has the merged values one step earlier, NaN if unknown; no counter grows by more than `max_per_step`. The
+    lower of two values counts, unless it is below what was seen already, so that growth is not overstated while it is
+    unknown whether both agree. Where the lower one stands still, there is no value.
     """
-    folded = np.fmax(one, other)
-    # Where both were reset, or the one that is left, it counts from below what was seen.
-    reset = (_spread(_fell(one), MAX_STEPS_APART) | np.isnan(one)) & (
-        _spread(_fell(other), MAX_STEPS_APART) | np.isnan(other)
+    merged = np.fmax(one, other)
+    # If both were reset (or the only one left was), the counter starts below what was seen.
+    reset = (_spread(_find_falls(one), MAX_REPLICA_OFFSET) | np.isnan(one)) & (
+        _spread(_find_falls(other), MAX_REPLICA_OFFSET) | np.isnan(other)
     )
     latest = before.copy()
-    for step in range(folded.shape[1]):
-        earlier, low, high = latest, np.fmin(one[:, step], other[:, step]), folded[:, step]
+    for step in range(merged.shape[1]):
+        earlier, low, high = latest, np.fmin(one[:, step], other[:, step]), merged[:, step]
         with np.errstate(invalid="ignore"):
-            kept = np.where(low >= latest, low, np.where((high >= latest) | reset[:, step], high, latest))
-        kept = np.where(np.isnan(latest) | np.isnan(high), high, kept)
-        latest = np.where(np.isnan(kept), latest, kept)
-        # One of them was not scraped, or rests beside an impostor: what came in between is not known.
+            chosen = np.where(low >= latest, low, np.where((high >= latest) | reset[:, step], high, latest))
+        chosen = np.where(np.isnan(latest) | np.isnan(high), high, chosen)
+        latest = np.where(np.isnan(chosen), latest, chosen)
+        # One of them was not scraped, or stands still next to a forged one: the growth in between is unknown.
         with np.errstate(invalid="ignore"):
-            folded[:, step] = np.where((low == kept) & (low == earlier) & (high > low), np.nan, kept)
+            merged[:, step] = np.where((low == chosen) & (low == earlier) & (high > low), np.nan, chosen)
     with np.errstate(invalid="ignore"):
-        far_apart = (np.abs(one - other) > MAX_STEPS_BEHIND * most_a_step) & ~reset
-    return folded, _in_doubt(_contradicts(one, other) | _contradicts(other, one) | far_apart)
+        far_apart = (np.abs(one - other) > MAX_REPLICA_LAG * max_per_step) & ~reset
+    return merged, _spread_rejections(_find_contradictions(one, other) | _find_contradictions(other, one) | far_apart)
 
 
 def find_gauge_disagreements(one: Float64Array, other: Float64Array) -> BoolArray:
-    """Tell where one of two gauges (a row a pair, a column a step) is beyond what the other shows around that step."""
-    return _beyond(one, other) | _beyond(other, one)
+    """Tell where one of two gauges is outside what the other shows around that step."""
+    return _find_outliers(one, other) | _find_outliers(other, one)
 
 
 def find_concurrent_ids(counters: Float64Array, owners: Int64Array, count: int) -> BoolArray | None:
-    """Tell of each container at which steps two of its ids count, as (containers, steps); None where none does.
+    """Tell for each container at which steps two of its ids count, as (containers, steps); None if none does.
 
-    A row of `counters` is an id's, its first column is the step before; `owners` are the rows' containers.
+    Each row of `counters` is an id, its first column the step before; `owners` are the rows' containers.
     """
     found: BoolArray | None = None
-    for owner, rows in _several(owners):
-        conflicts = _conflicts(counters[rows])
+    for owner, rows in _group_duplicates(owners):
+        conflicts = _find_conflicts(counters[rows])
         if conflicts is not None:
             if found is None:
                 found = np.zeros((count, counters.shape[1] - 1), dtype=np.bool_)
@@ -217,52 +220,52 @@ def find_concurrent_ids(counters: Float64Array, owners: Int64Array, count: int) 
 
 
 def find_overlapping_starts(counters: Float64Array, owners: Int64Array) -> BoolArray | None:
-    """Tell at which steps an id was first seen while another id of its container still grew; None where none was.
+    """Tell at which steps an id was first seen while another id of its container grew; None if none was.
 
-    What it had counted by then is not known to be of that step.
+    What it had counted by then may be from earlier steps.
     """
     found: BoolArray | None = None
-    for _, rows in _several(owners):
-        of_container = counters[rows]
-        present, grew = ~np.isnan(of_container), _grew(of_container)
+    for _, rows in _group_duplicates(owners):
+        values = counters[rows]
+        present, grew = ~np.isnan(values), _find_growth(values)
         first = present[:, 1:] & ~np.logical_or.accumulate(present, axis=1)[:, :-1]
-        beside = first & (grew.sum(axis=0) > 0)
-        if beside.any():
+        overlapping = first & (grew.sum(axis=0) > 0)
+        if overlapping.any():
             if found is None:
                 found = np.zeros((len(counters), counters.shape[1] - 1), dtype=np.bool_)
-            found[rows] = beside
+            found[rows] = overlapping
     return found
 
 
-def _contradicts(one: Float64Array, other: Float64Array) -> BoolArray:
-    """Tell where a counter shows less than the other did two steps before, or falls while the other does not."""
+def _find_contradictions(one: Float64Array, other: Float64Array) -> BoolArray:
+    """Tell where a counter is below the other's value two steps before, or falls while the other does not."""
     found = np.zeros(one.shape, dtype=np.bool_)
     fresh = np.ones(one.shape, dtype=np.bool_)
-    # A value that is repeated may be from before the other's: the scrape was missed.
+    # A repeated value may be older than the other's, because a scrape was missed.
     fresh[:, 1:] = one[:, 1:] != one[:, :-1]
     with np.errstate(invalid="ignore"):
-        behind = one[:, MAX_STEPS_APART:] + COUNTER_TOLERANCE_SECONDS < other[:, :-MAX_STEPS_APART]
-        found[:, MAX_STEPS_APART:] = behind & fresh[:, MAX_STEPS_APART:]
-    fell, both = _fell(one), ~np.isnan(one) & ~np.isnan(other)
-    near = _spread(_fell(other), MAX_STEPS_APART)
-    # Both were reset: what was before is not comparable to what came after.
-    reset = _spread(fell & near, 2 * MAX_STEPS_APART)
+        behind = one[:, MAX_REPLICA_OFFSET:] + COUNTER_TOLERANCE_SECONDS < other[:, :-MAX_REPLICA_OFFSET]
+        found[:, MAX_REPLICA_OFFSET:] = behind & fresh[:, MAX_REPLICA_OFFSET:]
+    fell, both = _find_falls(one), ~np.isnan(one) & ~np.isnan(other)
+    near = _spread(_find_falls(other), MAX_REPLICA_OFFSET)
+    # Both were reset: values before and after are not comparable.
+    reset = _spread(fell & near, 2 * MAX_REPLICA_OFFSET)
     return (found & ~reset) | (fell & both & ~near)
 
 
-def _fell(counters: Float64Array) -> BoolArray:
+def _find_falls(counters: Float64Array) -> BoolArray:
     found = np.zeros(counters.shape, dtype=np.bool_)
     with np.errstate(invalid="ignore"):
         found[:, 1:] = counters[:, 1:] < counters[:, :-1]
     return found
 
 
-def _grew(counters: Float64Array) -> BoolArray:
+def _find_growth(counters: Float64Array) -> BoolArray:
     with np.errstate(invalid="ignore"):
         return np.asarray(counters[:, 1:] > counters[:, :-1], dtype=np.bool_)
 
 
-def _in_doubt(contradicted: BoolArray) -> BoolArray:
+def _spread_rejections(contradicted: BoolArray) -> BoolArray:
     return _spread(contradicted, REJECTED_STEPS) if contradicted.any() else contradicted
 
 
@@ -275,9 +278,9 @@ def _spread(marks: BoolArray, steps: int) -> BoolArray:
     return spread
 
 
-def _beyond(one: Float64Array, other: Float64Array) -> BoolArray:
+def _find_outliers(one: Float64Array, other: Float64Array) -> BoolArray:
     low, high = other.copy(), other.copy()
-    for shift in range(1, min(MAX_STEPS_APART, other.shape[1] - 1) + 1):
+    for shift in range(1, min(MAX_REPLICA_OFFSET, other.shape[1] - 1) + 1):
         low[:, shift:] = np.fmin(low[:, shift:], other[:, :-shift])
         low[:, :-shift] = np.fmin(low[:, :-shift], other[:, shift:])
         high[:, shift:] = np.fmax(high[:, shift:], other[:, :-shift])
@@ -288,21 +291,21 @@ def _beyond(one: Float64Array, other: Float64Array) -> BoolArray:
     return np.asarray(over | under, dtype=np.bool_)
 
 
-def _several(owners: Int64Array) -> Sequence[tuple[int, Int64Array]]:
-    """Return the containers that have more than one row, with their rows."""
+def _group_duplicates(owners: Int64Array) -> Sequence[tuple[int, Int64Array]]:
+    """Return the containers with more than one row, and their rows."""
     if not len(owners):
         return []
-    several = np.flatnonzero(np.bincount(owners) > 1)
-    if not len(several):
+    duplicated = np.flatnonzero(np.bincount(owners) > 1)
+    if not len(duplicated):
         return []
     order = np.argsort(owners, kind="stable")
-    starts, ends = np.searchsorted(owners[order], several), np.searchsorted(owners[order], several, side="right")
-    return [(int(one), order[start:end]) for one, start, end in zip(several, starts, ends, strict=True)]
+    starts, ends = np.searchsorted(owners[order], duplicated), np.searchsorted(owners[order], duplicated, side="right")
+    return [(int(one), order[start:end]) for one, start, end in zip(duplicated, starts, ends, strict=True)]
 
 
-def _conflicts(counters: Float64Array) -> BoolArray | None:
-    """Tell at which steps an older id of one container goes on counting beside a newer one."""
-    present, grew = ~np.isnan(counters), _grew(counters)
+def _find_conflicts(counters: Float64Array) -> BoolArray | None:
+    """Tell at which steps an older id of one container continues to count next to a newer one."""
+    present, grew = ~np.isnan(counters), _find_growth(counters)
     rows = np.flatnonzero(present.any(axis=1))
     first = present.argmax(axis=1)
     found = np.zeros(counters.shape[1] - 1, dtype=np.bool_)
@@ -314,12 +317,12 @@ def _conflicts(counters: Float64Array) -> BoolArray | None:
             if not counts.any() or (first[older] == first[newer] and not (both & grew[newer]).any()):
                 continue
             steps = np.flatnonzero(both)
-            if not _alike(*(counters[row, steps[-1] + 1] - counters[row, steps[0]] for row in (older, newer))):
+            if not _grew_alike(*(counters[row, steps[-1] + 1] - counters[row, steps[0]] for row in (older, newer))):
                 found |= both
                 found[max(0, first[newer] - 1)] = True
     return found if found.any() else None
 
 
-def _alike(one: float, other: float) -> bool:
-    """Tell whether two counters grew by the same, as two names of one control group do."""
+def _grew_alike(one: float, other: float) -> bool:
+    """Tell whether two counters grew by the same amount, like two names of one control group."""
     return abs(one - other) <= GAUGE_TOLERANCE_SHARE * max(one, other) + 1.0

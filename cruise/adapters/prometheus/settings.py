@@ -1,4 +1,4 @@
-"""How a Prometheus server is reached, and how it names what cruise reads."""
+"""Settings of a Prometheus server: the connection, and the names of labels and metrics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,9 +7,9 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class SeriesLabels:
-    """The label names of cAdvisor's series; an empty `id` or `node` means that the series carry no such label.
+    """The label names of cAdvisor's series; an empty `id` or `node` means that series have no such label.
 
-    `id` is the runtime's id, which distinguishes a container from its restarted self.
+    `id` is the runtime's id, which differs after a restart of the container.
     """
 
     namespace: str = "namespace"
@@ -21,7 +21,7 @@ class SeriesLabels:
 
 @dataclass(frozen=True, slots=True)
 class MetricNames:
-    """The names of the series that cruise reads."""
+    """The names of the metrics that cruise reads."""
 
     cpu: str = "container_cpu_usage_seconds_total"
     cpu_waiting: str = "container_pressure_cpu_waiting_seconds_total"
@@ -31,16 +31,16 @@ class MetricNames:
 
 @dataclass(frozen=True, slots=True)
 class PrometheusSettings:
-    """Everything that may differ from one server to the next.
+    """Everything that may differ between servers.
 
-    `matchers` is added to every selector as it stands, such as `cluster="prod"`, and the matchers of a family to those
-    of cAdvisor, of node exporters, of kube-state-metrics. `pins` has what else selects the series of a metric of
-    cAdvisor; with `finds_exporters` a source finds that out itself. `token_file` is read again when it changes.
-    `headers` go with every request (`X-Scope-OrgID` for Mimir). `node_load_label` names the node on `node_load1`; a
-    series without it is known by its `instance`, without the port. `accept_partial` takes answers that the server
-    itself calls incomplete. `client_certificate` is the files of a certificate and its key. `by_get` uses GET: to an
-    API server that proxies queries, a POST would be a write, which takes another right. `plausible` is the rule of that
-    name: what counters grow by over missed scrapes is spread over them.
+    `matchers` is added to every selector, such as `cluster="prod"`; the other matchers are added to those of cAdvisor,
+    node exporters and kube-state-metrics. `series_selectors` has further matchers by metric of cAdvisor; with
+    `selects_exporters` the source finds them itself. `token_file` is read again when it changes. `headers` are sent
+    with every request (`X-Scope-OrgID` for Mimir). `node_load_label` names the node on `node_load1`; a series without
+    it is identified by its `instance`, without the port. `accept_partial` accepts answers that the server reports as
+    incomplete. `client_certificate` is the files of a certificate and its key. `uses_get`: an API server treats a POST
+    through its proxy as a write, which needs another permission. `plausible` is the rule of that name: growth over
+    missed scrapes is spread over them.
     """
 
     url: str

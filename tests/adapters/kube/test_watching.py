@@ -179,7 +179,7 @@ async def test_without_proof_there_is_no_snapshot(tmp_path):
         await wait_until_true(lambda: "watch" in server.verbs(NODES), "the watch is open")
         server.faults[NODES, "watch"] += [close_connection] * 1000
         server.faults[NODES, "list"] += [close_connection] * 1000
-        await wait_until_true(lambda: cluster.lag_seconds() > 4.0, "the nodes are out of step")
+        await wait_until_true(lambda: cluster.get_lag_seconds() > 4.0, "the nodes are out of step")
         with pytest.raises(UnavailableError, match=r"^nodes: not in sync for \d+ s: .+"):
             await cluster.snapshot()
         server.faults.clear()
@@ -191,7 +191,7 @@ async def test_quiet_kinds_stay_in_step(tmp_path):
         loop = asyncio.get_running_loop()
         ends_at, worst = loop.time() + 4, 0.0
         while loop.time() < ends_at:
-            worst = max(worst, cluster.lag_seconds())
+            worst = max(worst, cluster.get_lag_seconds())
             await asyncio.sleep(0.05)
         assert 0 < worst < 3
         assert server.verbs(NODES).count("list") == 1
@@ -202,7 +202,7 @@ async def test_watch_that_opens_only_to_fail_proves_nothing(tmp_path):
     timing = replace(SHORT, relist_failures=10**6, unconfirmed_seconds=1000)
     async with a_cluster(tmp_path, 2, timing, max_lag_seconds=3) as (server, cluster):
         server.faults[PODS, "watch"] += [failing] * 1000
-        await wait_until_true(lambda: cluster.lag_seconds() > 3, "it is out of step")
+        await wait_until_true(lambda: cluster.get_lag_seconds() > 3, "it is out of step")
         with pytest.raises(UnavailableError, match="pods: not in sync for 3 s: etcd is away"):
             await cluster.snapshot()
 
@@ -213,7 +213,7 @@ async def test_where_watches_end_without_a_word_lists_prove(tmp_path):
         loop = asyncio.get_running_loop()
         ends_at, worst = loop.time() + 7, 0.0
         while loop.time() < ends_at:
-            worst = max(worst, cluster.lag_seconds())
+            worst = max(worst, cluster.get_lag_seconds())
             await asyncio.sleep(0.05)
         assert worst < 5
         assert 1 < server.verbs(NODES).count("list") < 6

@@ -56,7 +56,7 @@ def asking(age: Callable[[str], float], requests: list[str]) -> Iterator[Callabl
         settings = PrometheusSettings(url)
         with closing(PrometheusClient(settings)) as client:
             subject = ScrapeTimes(settings, client)
-            subject.choose(snapshot())
+            subject.choose_pods(snapshot())
 
             def ask(*nodes: str, first: int = FIRST, last: int = LAST) -> dict[str, list[float]]:
                 found = subject.ages(settings, nodes, first, last)
@@ -101,7 +101,7 @@ def test_a_server_that_does_not_answer_is_no_reason_not_to_read():
         settings = PrometheusSettings(url)
         with closing(PrometheusClient(settings)) as client:
             subject = ScrapeTimes(settings, client)
-            subject.choose(snapshot())
+            subject.choose_pods(snapshot())
             assert subject.ages(settings, ["n1"], FIRST, LAST) == {}
 
 
@@ -122,7 +122,7 @@ def test_an_id_that_lingers_does_not_hide_the_scrapes_of_the_new_one():
         settings = PrometheusSettings(url)
         with closing(PrometheusClient(settings)) as client:
             subject = ScrapeTimes(settings, client)
-            subject.choose(make_snapshot([make_pod("web-a", node="n1")], [make_node("n1")]))
+            subject.choose_pods(make_snapshot([make_pod("web-a", node="n1")], [make_node("n1")]))
             assert subject.ages(settings, ["n1"], FIRST, LAST)["n1"].tolist() == [5, 7, 7]
 
 
@@ -133,18 +133,18 @@ def test_ages_are_numbers_where_there_was_a_scrape():
 
 def test_what_was_asked_is_saved_at_the_pressure_of_one_pod_after_the_other():
     """Of five steps: five samples a pass, but for the first, which asks for one step more and looks at two pods."""
-    spared = []
+    skipped_pods = []
     with answering(lambda request: answer_of(request, lambda pod: 12.5)) as url:
         settings = PrometheusSettings(url)
         with closing(PrometheusClient(settings)) as client:
             subject = ScrapeTimes(settings, client)
             for number in range(5):
-                subject.choose(snapshot())
-                spared.append(sorted(subject.skip(".*", 5)))
+                subject.choose_pods(snapshot())
+                skipped_pods.append(sorted(subject.skip(".*", 5)))
                 first = FIRST + 300 * number
                 subject.ages(settings, ["n1", "n2"], first - 60, first + 240)
     # Two pods are called db-0, and what n2 runs besides is one: its pressure would never be read.
-    assert spared == [[], ["web-a", "web-b"], ["web-c"], ["web-a"], ["web-b"]]
+    assert skipped_pods == [[], ["web-a", "web-b"], ["web-c"], ["web-a"], ["web-b"]]
 
 
 def test_a_long_read_neither_saves_nor_is_paid_for():
@@ -152,9 +152,9 @@ def test_a_long_read_neither_saves_nor_is_paid_for():
         settings = PrometheusSettings(url)
         with closing(PrometheusClient(settings)) as client:
             subject = ScrapeTimes(settings, client)
-            subject.choose(snapshot())
+            subject.choose_pods(snapshot())
             subject.ages(settings, ["n1"], FIRST, FIRST + 86_400)
-            subject.choose(snapshot())
+            subject.choose_pods(snapshot())
             # Two samples are for the look at a second pod.
             assert len(subject.skip(".*", 5)) == 1
             assert subject.skip(".*", 1440) == ()
@@ -172,7 +172,7 @@ def test_what_is_known_already_is_not_asked_for_again():
         settings = PrometheusSettings(url)
         with closing(PrometheusClient(settings)) as client:
             subject = ScrapeTimes(settings, client)
-            subject.choose(snapshot())
+            subject.choose_pods(snapshot())
             assert len(subject.ages(settings, ["n1"], FIRST, LAST)["n1"]) == 3
             # A read begins before what is new, some further than others.
             for before in (60, 120, 0):

@@ -46,7 +46,7 @@ def test_pods_of_fixed_names_are_not_known_by_them() -> None:
 
 
 def test_a_pod_that_was_never_seen_and_another_of_the_same_name_do_not_count() -> None:
-    (kept,), left_out = seen().keep_certain(
+    (kept,), left_out = seen().keep_known_pods(
         [matrix(("db-0", f"/pod{UID}/c"), ("db-0", f"/pod{OTHER}/c"), ("db-1", f"/pod{OTHER}/c"))], TIMES
     )
     assert [name.id for name in kept.series] == [f"/pod{UID}/c"]
@@ -55,7 +55,7 @@ def test_a_pod_that_was_never_seen_and_another_of_the_same_name_do_not_count() -
 
 
 def test_without_a_uid_a_pod_counts_since_it_was_created() -> None:
-    (kept,), left_out = seen().keep_certain([matrix(("db-0", "/a"))], TIMES)
+    (kept,), left_out = seen().keep_known_pods([matrix(("db-0", "/a"))], TIMES)
     np.testing.assert_array_equal(np.isnan(kept.values), [[True, True, False, False, False]])
     assert left_out == (2, ContainerKey("shop", "db-0", "app"))
 
@@ -64,11 +64,12 @@ def test_pods_that_ended_are_known_for_some_hours() -> None:
     pods, empty = seen(), make_snapshot(nodes=[make_node("n1")])
     pods.add_snapshot(empty, 3600.0)
     assert ("shop", "db-0") in pods
-    assert pods.is_covered(3600.0) == 3300.0
+    assert pods.get_covered_seconds(3600.0) == 3300.0
     again = make_snapshot([make_pod("db-0", uid=OTHER)], [make_node("n1")])
     pods.add_snapshot(again, 3900.0)
     assert (
-        len(pods.keep_certain([matrix(("db-0", f"/pod{UID}/c"), ("db-0", f"/pod{OTHER}/c"))], TIMES)[0][0].series) == 2
+        len(pods.keep_known_pods([matrix(("db-0", f"/pod{UID}/c"), ("db-0", f"/pod{OTHER}/c"))], TIMES)[0][0].series)
+        == 2
     )
     pods.add_snapshot(empty, 20_000.0)
     assert ("shop", "db-0") not in pods
