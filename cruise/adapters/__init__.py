@@ -1,1 +1,1 @@
-"""Implementations of the ports: the API server, Prometheus, Postgres."""
+"""Implementations of the ports: the API server, Prometheus, kubelets, Postgres."""

@@ -1,4 +1,4 @@
-"""The webhook that people are notified by: one POST, signed so that a receiver can tell cruise's from anybody's."""
+"""HTTP clients of `--server` (cruise's own API) and of the webhook for notifications."""
 
 import asyncio
 import hmac
@@ -12,94 +12,97 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
+from urllib.request import (
+    BaseHandler,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+    build_opener,
+)
 
 from cruise import __version__
 from cruise.errors import BadInputError, RefusedError, UnavailableError
 
-# Secrets at the edge: tokens from files, which the process list does not show, and addresses without a password.
-
-# User and password in an address.
+_TIMEOUT_SECONDS = 10.0
+_MAX_ANSWER_BYTES = 64 * 1024
+_MAX_MESSAGE_LENGTH = 160
+# User and password in a URL.
 _USER_INFO = re.compile(r"(?<=://)[^/@\s]*@")
 
 
 def strip_credentials(text: str) -> str:
-    """Take user and password out of every address in a text."""
+    """Remove user and password from every URL in a text."""
     return _USER_INFO.sub("", text)
 
 
 def read_token_file(path: Path, name: str) -> str:
-    """Return the token in a file without the white space around it; `name` says what the file is.
+    """Return the token in a file, without white space around it; `name` is for messages.
 
-    Raises BadInputError, which never quotes what the file holds.
+    Raises BadInputError, whose message never contains the file's content.
     """
     try:
         token = path.read_text(encoding="ascii").strip()
     except OSError as error:
         raise BadInputError(f"{name} {path} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise BadInputError(f"{name} {path} holds no token: byte {error.start} is not ASCII") from error
+        raise BadInputError(f"{name} {path} contains no token: byte {error.start} is not ASCII") from error
     if not token or not token.isprintable():
-        raise BadInputError(f"{name} {path} holds no token: a token is one line of printable characters")
+        raise BadInputError(f"{name} {path} contains no token: a token is one line of printable characters")
     return token
 
 
-# The pause of a cruise that is reached over HTTP only, through its own API.
-
-_API_TIMEOUT_SECONDS = 10.0
-_MAX_API_ANSWER_BYTES = 64 * 1024
-_LONGEST_QUOTE = 160
-
-
-class _RejectApiRedirects(HTTPRedirectHandler):
-    """The token is for the server that was named and for no other."""
+class _RejectRedirects(HTTPRedirectHandler):
+    """Follows no redirect: tokens and messages are only for the configured server."""
 
     def redirect_request(self, *_: object) -> None:
         return None
 
 
+def _create_opener(*handlers: BaseHandler) -> OpenerDirector:
+    return build_opener(_RejectRedirects(), HTTPSHandler(context=ssl.create_default_context()), *handlers)
+
+
 class ApiClient:
-    """Speaks to one server's API; blocks. Raises BadInputError for what the caller can mend, else Unavailable."""
+    """A client of another cruise's API; blocks. Raises BadInputError for what the user can fix, else UnavailableError."""
 
     def __init__(self, server: str, token_file: Path | None) -> None:
         parts = urlsplit(server)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise BadInputError(f'--server: "{server}" is not an address; write e.g. https://cruise.example.org')
+            raise BadInputError(f'--server: "{server}" is not a URL; an example is https://cruise.example.org')
         self.address = server.rstrip("/")
         self._token = read_token_file(token_file, "the token file") if token_file is not None else None
-        context = ssl.create_default_context()
-        self._opener = build_opener(_RejectApiRedirects(), HTTPSHandler(context=context))
+        self._opener = _create_opener()
 
     def is_paused(self) -> bool:
-        """Tell whether every write is stopped."""
-        return self._pause("GET")
+        """Tell whether writes are paused."""
+        return self._request_pause("GET")
 
-    def set_paused(self, wanted: bool) -> None:
-        """Stop every write, or let them go on."""
+    def set_paused(self, paused: bool) -> None:
+        """Pause or resume writes."""
         if self._token is None:
             raise BadInputError("writing through --server needs its token: give --token-file, or set api_token_file")
-        if self._pause("PUT" if wanted else "DELETE") is not wanted:
-            raise UnavailableError(f"{self.address} took the request and is as it was")
+        if self._request_pause("PUT" if paused else "DELETE") is not paused:
+            raise UnavailableError(f"{self.address} accepted the request, but did not change")
 
-    def _pause(self, method: str) -> bool:
-        document = self._ask(method, "/api/v1/pause")
+    def _request_pause(self, method: str) -> bool:
+        document = self._request(method, "/api/v1/pause")
         paused = document.get("paused")
         if not isinstance(paused, bool):
-            raise BadInputError(
-                f"{self.address} answered with something else than cruise's API: is it the right address?"
-            )
+            raise BadInputError(f"{self.address} did not answer as cruise's API does: check the address")
         return paused
 
-    def _ask(self, method: str, path: str) -> Mapping[str, object]:
+    def _request(self, method: str, path: str) -> Mapping[str, object]:
         headers = {"Accept": "application/json"}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         request = Request(f"{self.address}{path}", method=method, headers=headers)
         try:
-            with self._opener.open(request, timeout=_API_TIMEOUT_SECONDS) as response:
-                return _document(response.read(_MAX_API_ANSWER_BYTES))
+            with self._opener.open(request, timeout=_TIMEOUT_SECONDS) as response:
+                return _decode_document(response.read(_MAX_ANSWER_BYTES))
         except HTTPError as error:
-            raise self._refusal(error) from error
+            raise self._create_error(error) from error
         except URLError as error:
             if isinstance(error.reason, ssl.SSLError):
                 raise BadInputError(
@@ -109,14 +112,14 @@ class ApiClient:
         except (OSError, HTTPException) as error:
             raise UnavailableError(f"{self.address} cannot be reached: {str(error) or type(error).__name__}") from error
 
-    def _refusal(self, error: HTTPError) -> BadInputError | UnavailableError:
-        said = _document(error.read(_MAX_API_ANSWER_BYTES)).get("error")
-        words = " ".join(said.split())[:_LONGEST_QUOTE] if isinstance(said, str) else error.reason
+    def _create_error(self, error: HTTPError) -> BadInputError | UnavailableError:
+        message = _decode_document(error.read(_MAX_ANSWER_BYTES)).get("error")
+        line = " ".join(message.split())[:_MAX_MESSAGE_LENGTH] if isinstance(message, str) else error.reason
         kind = UnavailableError if error.code >= 500 else BadInputError
-        return kind(f"{self.address} refused ({error.code}): {words}")
+        return kind(f"{self.address} answered {error.code}: {line}")
 
 
-def _document(body: bytes) -> Mapping[str, object]:
+def _decode_document(body: bytes) -> Mapping[str, object]:
     try:
         document = json.loads(body)
     except ValueError:
@@ -124,24 +127,15 @@ def _document(body: bytes) -> Mapping[str, object]:
     return document if isinstance(document, dict) else {}
 
 
-_NOTIFY_TIMEOUT_SECONDS = 10.0
-_MAX_RECEIVER_ANSWER_BYTES = 4096
 SIGNATURE_VERSION = "v1"
-# A server that says so may take it later.
-_LATER = frozenset({408, 425, 429})
-
-
-class _RejectNotificationRedirects(HTTPRedirectHandler):
-    """A message is for the address that was named and for no other."""
-
-    def redirect_request(self, *_: object) -> None:
-        return None
+# HTTP codes after which the same request may succeed later.
+_RETRYABLE = frozenset({408, 425, 429})
 
 
 class NotificationWebhook:
-    """Posts to one address; nothing that is raised quotes it, as it may hold a secret.
+    """Posts to one URL, which no error contains, because it may be a secret.
 
-    Raises BadInputError at once for an address without TLS that is not on loopback.
+    Raises BadInputError for a URL without TLS that is not on loopback.
     """
 
     def __init__(self, url: str, secret: bytes | None) -> None:
@@ -149,15 +143,13 @@ class NotificationWebhook:
         self._url = url
         self._secret = secret
         self.host = urlsplit(url).hostname or ""
-        context = ssl.create_default_context()
-        # On loopback there is no proxy on the way.
-        proxies = [ProxyHandler({})] if _is_loopback(self.host) else []
-        self._opener = build_opener(_RejectNotificationRedirects(), HTTPSHandler(context=context), *proxies)
+        # No proxy for loopback addresses.
+        self._opener = _create_opener(*([ProxyHandler({})] if _is_loopback(self.host) else []))
 
     async def post(self, body: bytes, key: str, at: int) -> None:
-        """Send a message, `key` its own, signed at a Unix time.
+        """Send a message with its `key`, signed at a Unix time.
 
-        Raises Refused where sending it again would not help, Unavailable where it might.
+        Raises RefusedError if a repetition would not help, UnavailableError if it might.
         """
         await asyncio.to_thread(self._post, body, key, at)
 
@@ -167,22 +159,22 @@ class NotificationWebhook:
             headers |= sign_body(self._secret, body, key, at)
         request = Request(self._url, data=body, headers=headers, method="POST")
         try:
-            with self._opener.open(request, timeout=_NOTIFY_TIMEOUT_SECONDS) as answer:
-                answer.read(_MAX_RECEIVER_ANSWER_BYTES)
+            with self._opener.open(request, timeout=_TIMEOUT_SECONDS) as answer:
+                answer.read(_MAX_ANSWER_BYTES)
         except HTTPError as error:
             error.close()
-            said = f"{self.host} answered with {error.code}"
-            if error.code >= 500 or error.code in _LATER:
-                raise UnavailableError(said) from None
-            raise RefusedError(said, str(error.code)) from None
+            problem = f"{self.host} answered with {error.code}"
+            if error.code >= 500 or error.code in _RETRYABLE:
+                raise UnavailableError(problem) from None
+            raise RefusedError(problem, str(error.code)) from None
         except (URLError, HTTPException, OSError, ValueError) as error:
             raise UnavailableError(f"{self.host} cannot be reached: {type(error).__name__}") from None
 
 
 def sign_body(secret: bytes, body: bytes, key: str, at: int) -> Mapping[str, str]:
-    """Return the headers that prove who sent a body: over version, time, key and body, by HMAC-SHA256.
+    """Return the headers that sign a body: HMAC-SHA256 over version, time, key and body.
 
-    A receiver refuses times that are over five minutes off, and keys that it has seen since.
+    A receiver should reject times that differ by more than five minutes, and repeated keys.
     """
     text = f"{SIGNATURE_VERSION}:{at}:{key}:".encode() + body
     return {
@@ -193,18 +185,18 @@ def sign_body(secret: bytes, body: bytes, key: str, at: int) -> Mapping[str, str
 
 
 def check_notification_url(url: str) -> None:
-    """Refuse what would send messages in the clear beyond this machine. Raises BadInputError, which does not quote it."""
+    """Reject URLs that would send messages unencrypted to another machine. Raises BadInputError without the URL."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError:
         host, parts = None, None
     if parts is None or parts.scheme not in ("http", "https") or not host:
-        raise BadInputError("notify_url is not an address; write e.g. https://hooks.example.com/…")
+        raise BadInputError("notify_url is not a URL; an example is https://hooks.example.com/…")
     if parts.username is not None or parts.password is not None:
-        raise BadInputError("notify_url holds a user or a password; leave them out")
+        raise BadInputError("notify_url contains a user or a password; remove them")
     if parts.scheme == "http" and not _is_loopback(host):
-        raise BadInputError("notify_url is without TLS and not on this machine; write https://…")
+        raise BadInputError("notify_url has no TLS and is not on this machine; use https://…")
 
 
 def _is_loopback(host: str) -> bool:

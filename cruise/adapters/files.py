@@ -1,4 +1,4 @@
-"""Snapshot and usage files: from disk or standard input, gzipped or not, read in small pieces."""
+"""Snapshot and usage files: from disk or standard input, gzipped or not, read in chunks."""
 
 import sys
 import zlib
@@ -16,11 +16,11 @@ from cruise.kube_json.usage_file import read_usage
 
 STANDARD_INPUT = "-"
 _CHUNK_BYTES = 1 << 20
-_GZIP_MARK = b"\x1f\x8b"
+_GZIP_MAGIC = b"\x1f\x8b"
 
 
 def load_snapshot(path: str) -> ClusterSnapshot:
-    """Read a snapshot file, or standard input for `-`. Raises BadInputError, one line that names file, place and fix."""
+    """Read a snapshot file, or standard input for `-`. Raises BadInputError: one line with file, position and fix."""
     with pause_garbage_collection(kept=True):
         return read_snapshot(read_chunks(path), format_path(path))
 
@@ -28,13 +28,13 @@ def load_snapshot(path: str) -> ClusterSnapshot:
 def load_usage(
     path: str, snapshot: ClusterSnapshot | None = None, now: datetime | None = None
 ) -> tuple[StatisticsTable, datetime]:
-    """Read a usage file and the time it is judged at, as `read_usage` does. Raises BadInputError as that does."""
+    """Read a usage file and the time that it is evaluated at. Raises BadInputError as `read_usage` does."""
     with pause_garbage_collection(kept=True):
         return read_usage(read_chunks(path), format_path(path), snapshot, now)
 
 
 def load_node_types(path: str) -> tuple[NodeType, ...]:
-    """Read a file of node types, or standard input for `-`. Raises BadInputError, one line with place and fix."""
+    """Read a file of node types, or standard input for `-`. Raises BadInputError: one line with position and fix."""
     name = format_path(path)
     try:
         text = b"".join(read_chunks(path))
@@ -44,58 +44,58 @@ def load_node_types(path: str) -> tuple[NodeType, ...]:
 
 
 def format_path(path: str) -> str:
-    """Name a file as messages do."""
+    """Return the name of a file for messages."""
     return "standard input" if path == STANDARD_INPUT else path or "an empty name"
 
 
 def read_chunks(path: str) -> Iterator[bytes]:
-    """Yield a file's content in pieces, unpacked where it is gzip, whatever its name.
+    """Yield the content of a file in chunks, decompressed if it is gzip.
 
-    Raises BadInputError for what cannot be read; the caller adds its name.
+    Raises BadInputError without the file's name, which the caller adds.
     """
     if path == STANDARD_INPUT:
-        yield from _unpacked(sys.stdin.buffer)
+        yield from _decompress(sys.stdin.buffer)
         return
     try:
         with Path(path).open("rb") as file:
-            yield from _unpacked(file)
+            yield from _decompress(file)
     except FileNotFoundError as error:
         raise BadInputError("no such file") from error
     except IsADirectoryError as error:
-        raise BadInputError("is a directory; name the file in it" if path else "is no file; name one") from error
+        raise BadInputError("is a directory; give a file" if path else "is not a file name") from error
     except OSError as error:
         raise BadInputError(f"cannot be read: {error.strerror}") from error
 
 
-def _unpacked(file: BinaryIO) -> Iterator[bytes]:
+def _decompress(file: BinaryIO) -> Iterator[bytes]:
     chunks = iter(lambda: file.read(_CHUNK_BYTES), b"")
     first = next(chunks, b"")
-    # A pipe may hand over a single byte at first.
-    while len(first) < len(_GZIP_MARK) and (more := next(chunks, b"")):
+    # The first read of a pipe may return a single byte.
+    while len(first) < len(_GZIP_MAGIC) and (more := next(chunks, b"")):
         first += more
-    if first.startswith(_GZIP_MARK):
-        yield from _gunzipped(first, chunks)
+    if first.startswith(_GZIP_MAGIC):
+        yield from _decompress_gzip(first, chunks)
         return
     yield first
     yield from chunks
 
 
-def _gunzipped(first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Unpack gzip data of one or more members, never more than one chunk at a time."""
-    unpacker, packed = zlib.decompressobj(zlib.MAX_WBITS | 16), first
+def _decompress_gzip(first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Decompress gzip data of one or more members, at most one chunk at a time."""
+    decompressor, data = zlib.decompressobj(zlib.MAX_WBITS | 16), first
     try:
-        while packed:
-            yield unpacker.decompress(packed, _CHUNK_BYTES)
-            packed = unpacker.unconsumed_tail
-            if unpacker.eof:
-                packed = unpacker.unused_data or next(chunks, b"")
-                # Padding with zeros behind the last member is common.
-                if packed.strip(b"\0"):
-                    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        while data:
+            yield decompressor.decompress(data, _CHUNK_BYTES)
+            data = decompressor.unconsumed_tail
+            if decompressor.eof:
+                data = decompressor.unused_data or next(chunks, b"")
+                # The last member may be followed by zeros.
+                if data.strip(b"\0"):
+                    decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
                 else:
                     return
-            elif not packed:
-                packed = next(chunks, b"")
+            elif not data:
+                data = next(chunks, b"")
     except zlib.error as error:
-        raise BadInputError(f"is gzip, but damaged ({error}); write it again") from error
-    raise BadInputError("is gzip, but ends early; write it again")
+        raise BadInputError(f"is damaged gzip ({error}); create it again") from error
+    raise BadInputError("is gzip that ends early; create it again")

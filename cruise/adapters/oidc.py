@@ -1,4 +1,4 @@
-"""One identity provider: its document, the way to it, and what its answers say."""
+"""Sign-in with an OpenID Connect provider."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -20,15 +20,13 @@ from cruise.adapters.api_client import read_token_file
 from cruise.domain.users import Caller, SignInDenied, SignInRequest
 from cruise.errors import UnavailableError
 
-# What is known of an identity provider.
-
 
 @dataclass(frozen=True, slots=True)
 class OidcSettings:
-    """One provider, as kube-apiserver's flags of the same names have it.
+    """The settings of a provider, like kube-apiserver's flags of the same names.
 
-    `username_prefix` None stands for the issuer and `#` before names of any claim but `email`, `-` for none.
-    `redirect_url` is where the provider sends browsers back to: the dashboard's address and `signed-in`.
+    Without `username_prefix`, names of any claim except `email` get the issuer and `#` as prefix; `-` is no prefix.
+    `redirect_url` is where the provider sends browsers back: the dashboard's URL and `signed-in`.
     """
 
     issuer_url: str
@@ -43,77 +41,75 @@ class OidcSettings:
     ca_file: Path | None = None
 
 
-# From the claims of an ID token to a user and groups as kube-apiserver would name them.
-
-# Names of the cluster's own parts, which no provider may give out.
+# The prefix of Kubernetes' own names, which no provider may use.
 _RESERVED = "system:"
 _AUTHENTICATED = "system:authenticated"
-_MOST_GROUPS, _LONGEST = 500, 1000
+_MAX_GROUPS, _MAX_NAME_LENGTH = 500, 1000
 
 
 def get_caller_from_claims(claims: Mapping[str, Any], settings: OidcSettings) -> Caller:
-    """Return the user of some claims. Raises SignInDenied where they name none that may sign in."""
+    """Return the user of the claims, named as kube-apiserver would. Raises SignInDenied."""
     claim = settings.username_claim
-    stated = claims.get(claim)
-    if not isinstance(stated, str) or not stated or len(stated) > _LONGEST or not stated.isprintable():
+    value = claims.get(claim)
+    if not isinstance(value, str) or not value or len(value) > _MAX_NAME_LENGTH or not value.isprintable():
         raise SignInDenied(f"the ID token has no user name in its claim {claim}: see oidc_username_claim")
     if claim == "email" and claims.get("email_verified", True) is not True:
         raise SignInDenied("the provider has not verified the address in the claim email")
-    name = _prefix(settings) + stated
+    name = _get_username_prefix(settings) + value
     if name.startswith(_RESERVED):
-        raise SignInDenied(f"names that begin with {_RESERVED} are the cluster's own: see oidc_username_prefix")
-    groups = (settings.groups_prefix + group for group in _groups(claims.get(settings.groups_claim)))
-    # The API server adds the last one to whomever it knows, and roles may be bound to it.
+        raise SignInDenied(f"names that start with {_RESERVED} are reserved for Kubernetes: see oidc_username_prefix")
+    groups = (settings.groups_prefix + group for group in _read_groups(claims.get(settings.groups_claim)))
+    # The API server adds this group to every authenticated user, and roles may be bound to it.
     return Caller(name, "", (*(one for one in groups if not one.startswith(_RESERVED)), _AUTHENTICATED))
 
 
-def _prefix(settings: OidcSettings) -> str:
+def _get_username_prefix(settings: OidcSettings) -> str:
     if settings.username_prefix is not None:
         return "" if settings.username_prefix == "-" else settings.username_prefix
     return "" if settings.username_claim == "email" else f"{settings.issuer_url}#"
 
 
-def _groups(stated: object) -> list[str]:
-    named = [stated] if isinstance(stated, str) else stated if isinstance(stated, list) else []
-    fit = [one for one in named if isinstance(one, str) and 0 < len(one) <= _LONGEST and one.isprintable()]
-    return fit[:_MOST_GROUPS]
+def _read_groups(claim: object) -> list[str]:
+    groups = [claim] if isinstance(claim, str) else claim if isinstance(claim, list) else []
+    valid = [one for one in groups if isinstance(one, str) and 0 < len(one) <= _MAX_NAME_LENGTH and one.isprintable()]
+    return valid[:_MAX_GROUPS]
 
 
 _WELL_KNOWN = "/.well-known/openid-configuration"
 _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
-# Signatures by keys that the provider alone has; none by a secret that both have.
+# Only signatures with keys that the provider alone has.
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
-_SECONDS = 10.0
+_TIMEOUT_SECONDS = 10.0
 _LEEWAY_SECONDS = 30
-_DOCUMENT_LASTS_SECONDS = 300.0
-_LARGEST_BYTES = 1 << 20
+_DOCUMENT_CACHE_SECONDS = 300.0
+_MAX_ANSWER_BYTES = 1 << 20
 
 DiscoveryDocument = Mapping[str, Any]
 
 
 class OidcProvider:
-    """Sends browsers to a provider and reads what they come back with: authorization code flow with PKCE (S256)."""
+    """Signs users in by the authorization code flow with PKCE (S256)."""
 
     def __init__(self, settings: OidcSettings, clock: Callable[[], datetime]) -> None:
         self._settings = settings
         self._clock = clock
-        self._known: tuple[float, DiscoveryDocument] | None = None
+        self._cached: tuple[float, DiscoveryDocument] | None = None
 
     @property
     def host(self) -> str:
-        """The provider's host, by which people know it."""
+        """The provider's host, for display."""
         return urlsplit(self._settings.issuer_url).netloc
 
     async def start_sign_in(self) -> SignInRequest:
-        """Return a new way to the provider. Raises Unavailable."""
-        return await asyncio.to_thread(self._departure)
+        """Return a new sign-in request. Raises UnavailableError."""
+        return await asyncio.to_thread(self._create_request)
 
-    async def complete_sign_in(self, departure: SignInRequest, code: str) -> Caller:
-        """Return who came back with a code. Raises SignInDenied, Unavailable."""
-        return await asyncio.to_thread(self._arrival, departure, code)
+    async def complete_sign_in(self, request: SignInRequest, code: str) -> Caller:
+        """Return the user for a code. Raises SignInDenied and UnavailableError."""
+        return await asyncio.to_thread(self._exchange_code, request, code)
 
-    def _departure(self) -> SignInRequest:
-        document = self._document()
+    def _create_request(self) -> SignInRequest:
+        document = self._get_document()
         state, nonce, verifier = generate_token(43), generate_token(43), generate_token(64)
         with self._session() as session:
             address, _ = session.create_authorization_url(
@@ -121,29 +117,31 @@ class OidcProvider:
             )
         return SignInRequest(address, state, nonce, verifier)
 
-    def _arrival(self, departure: SignInRequest, code: str) -> Caller:
-        document = self._document()
+    def _exchange_code(self, request: SignInRequest, code: str) -> Caller:
+        document = self._get_document()
         with self._session() as session:
             try:
                 answer = session.fetch_token(
-                    document["token_endpoint"], code=code, code_verifier=departure.code_verifier, allow_redirects=False
+                    document["token_endpoint"], code=code, code_verifier=request.code_verifier, allow_redirects=False
                 )
             except AuthlibBaseError as error:
-                raise SignInDenied(f"the provider gave no token for the code: {_code(error.error)}") from None
+                raise SignInDenied(
+                    f"the provider gave no token for the code: {_format_error_code(error.error)}"
+                ) from None
             except requests.RequestException as error:
-                raise self._silent(error) from None
+                raise self._create_error(error) from None
             except ValueError:
-                raise SignInDenied("the provider's answer to the code is no JSON") from None
+                raise SignInDenied("the provider's answer to the code is not JSON") from None
             token = answer.get("id_token")
         if not isinstance(token, str):
-            raise SignInDenied("the provider's answer has no ID token: is openid among oidc_scopes?")
-        return get_caller_from_claims(self._verified(token, document, departure.nonce), self._settings)
+            raise SignInDenied("the provider's answer has no ID token: oidc_scopes must contain openid")
+        return get_caller_from_claims(self._verify(token, document, request.nonce), self._settings)
 
-    def _verified(self, token: str, document: DiscoveryDocument, nonce: str) -> Mapping[str, Any]:
-        """Return the claims of an ID token that the provider made for this sign-in. Raises SignInDenied."""
+    def _verify(self, token: str, document: DiscoveryDocument, nonce: str) -> Mapping[str, Any]:
+        """Return the claims of an ID token that the provider issued for this sign-in. Raises SignInDenied."""
         settings = self._settings
         try:
-            keys = KeySet.import_key_set(self._fetched(document["jwks_uri"]))  # type: ignore[arg-type]
+            keys = KeySet.import_key_set(self._fetch(document["jwks_uri"]))  # type: ignore[arg-type]
             claims = jwt.decode(token, keys, algorithms=_ALGORITHMS).claims
             jwt.JWTClaimsRegistry(
                 now=int(self._clock().timestamp()),
@@ -157,50 +155,52 @@ class OidcProvider:
         except BadSignatureError:
             raise SignInDenied("the ID token is not signed by a key of the provider") from None
         except ExpiredTokenError:
-            raise SignInDenied("the ID token has expired: are the clocks of both right?") from None
+            raise SignInDenied("the ID token has expired: check the clocks of both") from None
         except ClaimError as error:
-            raise SignInDenied(f"the ID token's claim {error.claim} is not what it has to be") from None
+            raise SignInDenied(f"the ID token's claim {error.claim} does not have the expected value") from None
         except (JoseError, ValueError):
             raise SignInDenied("the ID token cannot be verified by the provider's keys") from None
-        several = isinstance(claims.get("aud"), list) and len(claims["aud"]) > 1
-        if (several or "azp" in claims) and claims.get("azp") != settings.client_id:
-            raise SignInDenied("the ID token's claim azp is not what it has to be")
+        has_audiences = isinstance(claims.get("aud"), list) and len(claims["aud"]) > 1
+        if (has_audiences or "azp" in claims) and claims.get("azp") != settings.client_id:
+            raise SignInDenied("the ID token's claim azp does not have the expected value")
         return claims
 
-    def _document(self) -> DiscoveryDocument:
-        """Return what the provider says of itself, kept for some minutes. Raises Unavailable."""
+    def _get_document(self) -> DiscoveryDocument:
+        """Return the provider's discovery document, cached for some minutes. Raises UnavailableError."""
         now = self._clock().timestamp()
-        if self._known is not None and now - self._known[0] < _DOCUMENT_LASTS_SECONDS:
-            return self._known[1]
+        if self._cached is not None and now - self._cached[0] < _DOCUMENT_CACHE_SECONDS:
+            return self._cached[1]
         issuer = self._settings.issuer_url
-        document = self._fetched(issuer.rstrip("/") + _WELL_KNOWN)
+        document = self._fetch(issuer.rstrip("/") + _WELL_KNOWN)
         if document.get("issuer") != issuer:
             raise UnavailableError(
-                f"the document of {issuer} is of another issuer: oidc_issuer_url must be written alike"
+                f"the document of {issuer} is of another issuer: oidc_issuer_url must match it exactly"
             )
         for name in _ENDPOINTS:
             if not str(document.get(name, "")).startswith("https://"):
                 raise UnavailableError(f"the document of {issuer} has no {name} with https")
-        self._known = now, document
+        self._cached = now, document
         return document
 
-    def _fetched(self, address: str) -> DiscoveryDocument:
+    def _fetch(self, address: str) -> DiscoveryDocument:
         with self._session() as session:
             try:
                 answer = session.get(address, withhold_token=True, allow_redirects=False)
-                found = answer.json() if answer.status_code == 200 and len(answer.content) <= _LARGEST_BYTES else None
+                found = (
+                    answer.json() if answer.status_code == 200 and len(answer.content) <= _MAX_ANSWER_BYTES else None
+                )
             except requests.JSONDecodeError:
                 found = None
             except requests.RequestException as error:
-                raise self._silent(error) from None
+                raise self._create_error(error) from None
         if not isinstance(found, dict):
-            raise UnavailableError(f"{address} answered {answer.status_code}, and no document of a provider")
+            raise UnavailableError(f"{address} answered {answer.status_code} without a discovery document")
         return found
 
-    def _silent(self, error: requests.RequestException) -> UnavailableError:
-        untrusted = isinstance(error, requests.exceptions.SSLError)
-        why = "its certificate is not trusted: see oidc_ca_file" if untrusted else type(error).__name__
-        return UnavailableError(f"the provider {self.host} does not answer: {why}")
+    def _create_error(self, error: requests.RequestException) -> UnavailableError:
+        is_untrusted = isinstance(error, requests.exceptions.SSLError)
+        reason = "its certificate is not trusted: see oidc_ca_file" if is_untrusted else type(error).__name__
+        return UnavailableError(f"the provider {self.host} does not answer: {reason}")
 
     def _session(self) -> OAuth2Session:
         settings = self._settings
@@ -214,15 +214,15 @@ class OidcProvider:
             scope=" ".join(settings.scopes),
             redirect_uri=settings.redirect_url,
             code_challenge_method="S256",
-            default_timeout=_SECONDS,
+            default_timeout=_TIMEOUT_SECONDS,
         )
-        # Neither proxies' credentials nor a .netrc of this machine are for the provider.
+        # No credentials from the environment or a .netrc file.
         session.trust_env = False
         session.verify = str(settings.ca_file) if settings.ca_file is not None else True
         return session
 
 
-def _code(text: object) -> str:
-    """Return an error code as RFC 6749 has it, so that nothing else gets into a line."""
+def _format_error_code(text: object) -> str:
+    """Return an error code of RFC 6749, so that no other text gets into a message."""
     found = str(text)
     return found if len(found) <= 60 and found.replace("_", "").isalnum() and found.isascii() else "an unknown error"

@@ -100,7 +100,7 @@ def _keeper(
         publish if publishes else None,
         time.monotonic,
         lifetime=times.lifetime,
-        learning_time=times.publication_time,
+        propagation_time=times.publication_time,
     )
 
 

@@ -180,7 +180,7 @@ async def _certificate(place: CertificateStorage, found: WebhookRegistration) ->
     """Return whether the published CAs verify the certificate in use, and its expiry; None if unreadable."""
     try:
         kept = await place.read()
-        if kept.empty:
+        if kept.is_empty:
             return None, None
         pair = read_key_pair(kept.files.get(CERTIFICATE, b""), kept.files.get(KEY, b""), place.name)
     except CruiseError:

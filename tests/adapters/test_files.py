@@ -67,8 +67,8 @@ def test_large_gzip_data_of_several_members_comes_out_whole(tmp_path):
 
 def test_files_that_cannot_be_read(tmp_path):
     assert refusal_of(tmp_path / "none.json") == f"{tmp_path}/none.json: no such file"
-    assert refusal_of(tmp_path) == f"{tmp_path}: is a directory; name the file in it"
-    assert refusal_of("") == "an empty name: is no file; name one"
+    assert refusal_of(tmp_path) == f"{tmp_path}: is a directory; give a file"
+    assert refusal_of("") == "an empty name: is not a file name"
     (tmp_path / "empty.json").touch()
     assert refusal_of(tmp_path / "empty.json").startswith(f"{tmp_path}/empty.json: empty")
     assert gc.isenabled()
@@ -78,13 +78,13 @@ def test_damaged_gzip_data(tmp_path):
     packed = gzip.compress(random.Random(1).randbytes(100_000))
     file = tmp_path / "cluster.json.gz"
     file.write_bytes(gzip.compress(CLUSTER)[:-4])
-    assert refusal_of(file) == f"{file}: is gzip, but ends early; write it again"
+    assert refusal_of(file) == f"{file}: is gzip that ends early; write it again"
     file.write_bytes(gzip.compress(CLUSTER)[:-6] + b"\0\0\0\0\0\0")
-    assert refusal_of(file).startswith(f"{file}: is gzip, but damaged (")
+    assert refusal_of(file).startswith(f"{file}: is damaged gzip (")
     file.write_bytes(packed[:30] + b"\xff" * 400 + packed[430:])
     assert refusal_of(file).startswith(f"{file}: ")
     file.write_bytes(gzip.compress(CLUSTER) + b"more")
-    assert refusal_of(file).startswith(f"{file}: is gzip, but damaged (")
+    assert refusal_of(file).startswith(f"{file}: is damaged gzip (")
 
 
 def test_a_stranger_in_the_usage_is_refused_with_the_files_name(tmp_path):

@@ -138,7 +138,7 @@ def test_a_token_file_that_holds_something_else_is_not_quoted(content: str, chec
     environment = secrets_in(tmp_path, CRUISE_PROMETHEUS_TOKEN_FILE=str(path))
     del environment["CRUISE_PROMETHEUS_USER"], environment["CRUISE_PROMETHEUS_PASSWORD"]
     said = checked(environment)
-    assert "holds no token" in said
+    assert "contains no token" in said
     assert CANARY not in said
 
 

@@ -1,5 +1,5 @@
-"""Usage straight from the kubelets, for clusters without Prometheus.
+"""Usage from the kubelets, for clusters without Prometheus.
 
-`client` asks one kubelet, `exposition` reads its answer, `readings` keeps the last minutes of all of them, `source`
-implements the port with the rules by which Prometheus' samples become usage.
+`client` reads one kubelet, `readings` decodes its answer and keeps the last minutes of all kubelets, `source`
+implements the port with the rules for Prometheus' samples.
 """

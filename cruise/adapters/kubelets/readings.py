@@ -1,4 +1,4 @@
-"""The last minutes of what kubelets told, and what of it was known at each time of a grid, as Prometheus would say."""
+"""The metrics of kubelets of the last minutes, and their values at the times of a grid as Prometheus would answer."""
 
 import re
 from collections import deque
@@ -11,15 +11,15 @@ import numpy as np
 
 from cruise.adapters.prometheus.counters import UsageAnswers
 from cruise.adapters.prometheus.queries import SeriesMatrix, SeriesName
-from cruise.adapters.prometheus.scrape_times import MIN_GAP_SECONDS, TOLERANCE_SECONDS
+from cruise.adapters.prometheus.scrape_times import MAX_GAP_SECONDS, TOLERANCE_SECONDS
 from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.errors import BadInputError, UnavailableError
 
-# The few families that cruise reads of a kubelet's metrics, straight from the bytes of its answer. Of what cAdvisor tells of a node, more than nine tenths are other families, and the library reads every line of them, which takes 80 times as long at 110 pods. Here a family is found by its TYPE line, and ends where the next one is described.
-
+# The library would read every line of an answer, which takes 80 times as long at 110 pods: more than nine tenths of
+# cAdvisor's metrics are of other families. Here a family starts at its TYPE line, and ends where the next one starts.
 ROOT_GROUP = "/"
 _CPU, _WAITING, _MEMORY, _STARTED = range(4)
-# The second names are those of whole nodes, without labels, in /metrics/resource.
+# Names with node_ are of whole nodes, without labels, in /metrics/resource.
 _FAMILIES = (
     (_CPU, b"container_cpu_usage_seconds_total"),
     (_CPU, b"node_cpu_usage_seconds_total"),
@@ -32,71 +32,70 @@ _LABEL = re.compile(rb'([a-zA-Z_][a-zA-Z0-9_]*)="([^"\\]*+(?:\\.[^"\\]*+)*+)"')
 _TYPE = re.compile(rb"# TYPE (\S+) \w+\n")
 _ESCAPED = re.compile(r"\\(.)")
 _UNESCAPED = {"n": "\n"}
-# A pod's sandbox, as some runtimes call it.
+# The container name of a pod's sandbox in some runtimes.
 _SANDBOX = b"POD"
 
 
 @dataclass(frozen=True, slots=True)
 class KubeletMetrics:
-    """What a kubelet told of its containers and of its root control group; NaN where it did not.
+    """The metrics of a kubelet's containers and root control group; NaN if missing.
 
-    `taken_at` is when the figures of a series were taken by the node's clock, in Unix seconds, NaN where that was not
-    told.
+    `measured_at` is the time of each series by the node's clock, in Unix seconds, NaN if missing.
     """
 
     series: tuple[SeriesName, ...]
-    taken_at: Float64Array
+    measured_at: Float64Array
     cpu_seconds: Float64Array
     cpu_waiting_seconds: Float64Array
     memory_bytes: Float64Array
 
 
 def parse_kubelet_metrics(body: bytes, node: str) -> KubeletMetrics:
-    """Read an answer of /metrics/cadvisor or /metrics/resource. Raises BadInputError for anything else."""
+    """Decode an answer of /metrics/cadvisor or /metrics/resource. Raises BadInputError for anything else."""
     rows: dict[tuple[bytes, bytes, bytes, bytes], int] = {}
     columns: list[dict[int, float]] = [{}, {}, {}, {}]
     times: dict[int, float] = {}
-    # The families of a container mostly have the same labels.
+    # The families of a container usually have the same labels.
     row_of_labels: dict[bytes, int] = {}
-    # What a label or a help text quotes has no line of its own.
-    places_of = {
+    # Only at the start of a line: a label or a help text may contain the same text.
+    starts = {
         found[1]: found.end()
         for found in _TYPE.finditer(body)
         if body[found.start() - 1 : found.start()] in (b"", b"\n")
     }
     for column, family in _FAMILIES:
-        if family not in places_of:
+        if family not in starts:
             continue
         values = columns[column]
-        for labels, value, taken_ms in _lines(body, family, places_of[family]):
+        for labels, value, taken_ms in _iterate_lines(body, family, starts[family]):
             row = row_of_labels.get(labels)
             if row is None:
-                key = _key(labels)
+                key = _decode_key(labels)
                 row = -1 if key is None else rows.setdefault(key, len(rows))
                 row_of_labels[labels] = row
             if row < 0:
                 continue
             if row in values:
-                _refuse(f"tells {family.decode()} of a container twice")
+                _raise_bad_input(f"has {family.decode()} of a container twice")
             values[row] = value
             if taken_ms is not None and column != _STARTED:
                 times[row] = taken_ms / 1000
     if not any(columns[:_STARTED]):
-        _refuse("has no usage of containers")
+        _raise_bad_input("has no usage of containers")
     started = columns[_STARTED]
     read, count = [row for row in range(len(rows)) if any(row in one for one in columns[:_STARTED])], len(rows)
     places = np.array(read, dtype=np.int64)
     keys = list(rows)
     return KubeletMetrics(
-        tuple(_name(keys[row], node, started.get(row)) for row in read),
-        *(_column(one, count)[places] for one in (times, *columns[:_STARTED])),
+        tuple(_decode_name(keys[row], node, started.get(row)) for row in read),
+        *(_to_column(one, count)[places] for one in (times, *columns[:_STARTED])),
     )
 
 
-def _lines(body: bytes, family: bytes, first: int) -> Iterator[tuple[bytes, float, int | None]]:
-    """Yield labels, value and time in milliseconds of the series of a family whose lines begin at `first`.
+def _iterate_lines(body: bytes, family: bytes, first: int) -> Iterator[tuple[bytes, float, int | None]]:
+    """Yield labels, value and time in milliseconds of the series of a family whose lines start at `first`.
 
-    What is no number, or below zero, is left out.
+    Negative and infinite values are left out.
     """
     last = body.find(b"\n#", first - 1) + 1
     for line in body[first : last or len(body)].splitlines():
@@ -105,18 +104,18 @@ def _lines(body: bytes, family: bytes, first: int) -> Iterator[tuple[bytes, floa
         end = line.rfind(b"}") + 1
         name_end = line.find(b"{") if end else line.find(b" ")
         if line[:name_end] != family:
-            _refuse(f"has a line among those of {family.decode()} that is none of them")
+            _raise_bad_input(f"has another line between those of {family.decode()}")
         labels = line[name_end + 1 : end - 1] if end else b""
         try:
             value, *more = line[end or name_end :].split()
             number, taken_ms = float(value), int(more[0]) if more else None
         except ValueError:
-            _refuse(f"has a line of {family.decode()} without a number")
+            _raise_bad_input(f"has a line of {family.decode()} without a number")
         if 0 <= number < np.inf:
             yield labels, number, taken_ms
 
 
-def _key(labels: bytes) -> tuple[bytes, bytes, bytes, bytes] | None:
+def _decode_key(labels: bytes) -> tuple[bytes, bytes, bytes, bytes] | None:
     """Return namespace, pod, container and id of a container or a root group, None for any other series."""
     found = dict(_LABEL.findall(labels))
     if found.get(b"cpu", b"total") != b"total":
@@ -127,178 +126,178 @@ def _key(labels: bytes) -> tuple[bytes, bytes, bytes, bytes] | None:
     return key if all(key[:3]) and key[2] != _SANDBOX else None
 
 
-def _name(key: tuple[bytes, bytes, bytes, bytes], node: str, started: float | None) -> SeriesName:
+def _decode_name(key: tuple[bytes, bytes, bytes, bytes], node: str, started: float | None) -> SeriesName:
     try:
-        namespace, pod, container, id_ = (_text(part) for part in key)
+        namespace, pod, container, id_ = (_decode_text(part) for part in key)
     except UnicodeDecodeError:
-        _refuse("has a label that is not UTF-8")
-    # Without the runtime's id, a container is known from its restarted self by when it began.
+        _raise_bad_input("has a label that is not UTF-8")
+    # Without the runtime's id, the start time distinguishes a container from its restart.
     return SeriesName(namespace, pod, container, id_ or (f"{started:.3f}" if started is not None else ""), node)
 
 
-def _text(value: bytes) -> str:
+def _decode_text(value: bytes) -> str:
     text = value.decode()
     return _ESCAPED.sub(lambda found: _UNESCAPED.get(found[1], found[1]), text) if "\\" in text else text
 
 
-def _column(values: dict[int, float], count: int) -> Float64Array:
+def _to_column(values: dict[int, float], count: int) -> Float64Array:
     found = np.full(count, np.nan)
     found[list(values)] = list(values.values())
     return found
 
 
-def _refuse(why: str) -> NoReturn:
-    raise BadInputError(f"the answer {why}")
+def _raise_bad_input(problem: str) -> NoReturn:
+    raise BadInputError(f"the answer {problem}")
 
 
-# A pass comes every few minutes, and looks back over the longest hole; one that fails is made up for by the next.
+# Longer than a pass and the longest hole, so that the next pass makes up for a failed one.
 RETENTION_SECONDS = 900.0
-# What is told as of another time than this was told by a clock that is wrong, or by a kubelet that is stuck.
-MAX_GAP_SECONDS = MIN_GAP_SECONDS
+# A larger difference is due to a wrong clock, or to a kubelet that does not measure any more.
+MAX_CLOCK_ERROR_SECONDS = MAX_GAP_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
 class _TimedReading:
     at: float
-    figures: KubeletMetrics
+    metrics: KubeletMetrics
 
 
 class KubeletReadings:
-    """What was read of each node, for a while."""
+    """The latest readings of each node."""
 
-    def __init__(self, kept_seconds: float = RETENTION_SECONDS) -> None:
-        self._kept_seconds = kept_seconds
-        self._of_node: dict[str, deque[_TimedReading]] = {}
+    def __init__(self, retention_seconds: float = RETENTION_SECONDS) -> None:
+        self._retention_seconds = retention_seconds
+        self._by_node: dict[str, deque[_TimedReading]] = {}
 
-    def add(self, node: str, figures: KubeletMetrics, at: float) -> None:
-        """Take over what was read of a node at a time, in Unix seconds.
+    def add(self, node: str, metrics: KubeletMetrics, at: float) -> None:
+        """Add the metrics of a node, read at a time in Unix seconds.
 
-        Raises Unavailable where the node tells of another time: what it used when is not known then.
+        Raises UnavailableError if the node's times differ too much: then it is unknown when it used what.
         """
-        taken = figures.taken_at[~np.isnan(figures.taken_at)]
-        newest = float(taken.max()) if len(taken) else at
-        if abs(newest - at) > MAX_GAP_SECONDS:
-            way = "ahead" if newest > at else "behind"
+        times = metrics.measured_at[~np.isnan(metrics.measured_at)]
+        newest = float(times.max()) if len(times) else at
+        if abs(newest - at) > MAX_CLOCK_ERROR_SECONDS:
+            direction = "ahead" if newest > at else "behind"
             raise UnavailableError(
-                f"the figures of node {node} are {abs(newest - at):.0f} s {way} of the clock here: "
-                "see whether the clocks agree, and whether its kubelet still measures"
+                f"the metrics of node {node} are {abs(newest - at):.0f} s {direction} of cruise's clock: "
+                "check the clocks, and whether the kubelet still measures"
             )
-        # What is from a moment later than this one is due to clocks that differ a little.
-        taken_at = np.minimum(np.where(np.isnan(figures.taken_at), at, figures.taken_at), at)
-        kept = self._of_node.setdefault(node, deque())
-        # Names are far larger than figures, and mostly those of the minute before.
-        same = bool(kept) and kept[-1].figures.series == figures.series
-        series = kept[-1].figures.series if same else figures.series
-        kept.append(_TimedReading(at, replace(figures, series=series, taken_at=taken_at)))
-        while kept[0].at < at - self._kept_seconds:
-            kept.popleft()
+        # Later times are due to small differences between the clocks.
+        measured_at = np.minimum(np.where(np.isnan(metrics.measured_at), at, metrics.measured_at), at)
+        readings = self._by_node.setdefault(node, deque())
+        # Share the names with the previous reading, because they are far larger than the values.
+        is_same = bool(readings) and readings[-1].metrics.series == metrics.series
+        series = readings[-1].metrics.series if is_same else metrics.series
+        readings.append(_TimedReading(at, replace(metrics, series=series, measured_at=measured_at)))
+        while readings[0].at < at - self._retention_seconds:
+            readings.popleft()
 
     def keep_only(self, nodes: Collection[str]) -> None:
-        """Forget the nodes that are no more."""
-        for node in self._of_node.keys() - set(nodes):
-            del self._of_node[node]
+        """Forget other nodes."""
+        for node in self._by_node.keys() - set(nodes):
+            del self._by_node[node]
 
-    def get_read_times(self, node: str) -> float | None:
-        """Return when a node was read last, None where it was not."""
-        kept = self._of_node.get(node)
-        return kept[-1].at if kept else None
+    def get_last_read(self, node: str) -> float | None:
+        """Return the time of a node's last reading, None if there is none."""
+        readings = self._by_node.get(node)
+        return readings[-1].at if readings else None
 
     def get_known_since(self, node: str) -> float | None:
-        """Return when the oldest figures that are kept of a node were taken, None where there are none."""
-        kept = self._of_node.get(node)
-        return float(np.nanmin(kept[0].figures.taken_at)) if kept else None
+        """Return the time of a node's oldest metrics, None if there are none."""
+        readings = self._by_node.get(node)
+        return float(np.nanmin(readings[0].metrics.measured_at)) if readings else None
 
     def build_answers(self, nodes: Collection[str], times: Int64Array, roots: bool = False) -> UsageAnswers:
         """Return the three families of the nodes' containers, or of their root groups, at the times of a grid.
 
-        As an instant query does, each shows the newest figure that is no older than the longest hole.
+        As with an instant query, the newest value counts if it is not older than the longest hole.
         """
-        blocks = [_NodeReadings(kept, roots) for node in sorted(nodes) if (kept := self._of_node.get(node))]
+        blocks = [_NodeReadings(readings, roots) for node in sorted(nodes) if (readings := self._by_node.get(node))]
         names = [name for block in blocks for name in block.series]
-        nothing = np.empty((0, len(times)))
+        empty = np.empty((0, len(times)))
 
         def matrix(column: int) -> SeriesMatrix:
-            return SeriesMatrix(names, np.concatenate([nothing, *(block.at(times, column) for block in blocks)]))
+            return SeriesMatrix(names, np.concatenate([empty, *(block.at(times, column) for block in blocks)]))
 
         cpu, waiting, memory = (matrix(column) for column in range(3))
-        return UsageAnswers(_told(cpu), _told(waiting), _told(memory))
+        return UsageAnswers(_drop_empty_series(cpu), _drop_empty_series(waiting), _drop_empty_series(memory))
 
     def get_ages(self, nodes: Collection[str], times: Int64Array) -> Mapping[str, Float64Array]:
-        """Return for nodes by how many seconds their last reading preceded each time, NaN where there was none.
+        """Return for nodes by how many seconds their last reading preceded each time, NaN if there was none.
 
-        A node is left out whose containers were measured at different moments: none speaks for the others.
+        A node is left out if its containers were measured at different times: none stands for the others.
         """
         found = {}
         for node in nodes:
-            kept = self._of_node.get(node)
-            if not kept:
+            readings = self._by_node.get(node)
+            if not readings:
                 continue
-            taken = _NodeReadings(kept, roots=False).taken_at(times)
-            if not len(taken):
+            times_measured = _NodeReadings(readings, roots=False).measured_at(times)
+            if not len(times_measured):
                 continue
-            first, last = np.fmin.reduce(taken, axis=0), np.fmax.reduce(taken, axis=0)
+            first, last = np.fmin.reduce(times_measured, axis=0), np.fmax.reduce(times_measured, axis=0)
             if not (last - first > TOLERANCE_SECONDS).any():
                 found[node] = times - first
         return found
 
     def get_last_two(self, node: str) -> tuple[KubeletMetrics, KubeletMetrics] | None:
-        """Return what was read of a node the last two times, the older first; None where it was not read twice."""
-        kept = self._of_node.get(node)
-        if not kept or len(kept) < 2:
+        """Return the last two readings of a node, the older first; None if there are fewer."""
+        readings = self._by_node.get(node)
+        if not readings or len(readings) < 2:
             return None
-        earlier, later = islice(kept, len(kept) - 2, None)
-        return earlier.figures, later.figures
+        earlier, later = islice(readings, len(readings) - 2, None)
+        return earlier.metrics, later.metrics
 
 
 class _NodeReadings:
-    """The readings of one node as arrays: a row a series, a column a reading."""
+    """The readings of one node as arrays: one row per series, one column per reading."""
 
-    def __init__(self, kept: Sequence[_TimedReading] | deque[_TimedReading], roots: bool) -> None:
+    def __init__(self, readings: Sequence[_TimedReading] | deque[_TimedReading], roots: bool) -> None:
         row_of: dict[SeriesName, int] = {}
         places = []
-        for one in kept:
+        for one in readings:
             rows = np.fromiter(
                 (
                     row_of.setdefault(name, len(row_of)) if (name.id == ROOT_GROUP) is roots else -1
-                    for name in one.figures.series
+                    for name in one.metrics.series
                 ),
                 np.int64,
-                len(one.figures.series),
+                len(one.metrics.series),
             )
             places.append(rows)
         self.series = list(row_of)
-        self._taken_at, *self._columns = np.full((4, len(row_of), len(kept)), np.nan)
-        for column, (one, rows) in enumerate(zip(kept, places, strict=True)):
-            figures, chosen = one.figures, rows >= 0
-            for into, values in zip(
-                (self._taken_at, *self._columns),
-                (figures.taken_at, figures.cpu_seconds, figures.cpu_waiting_seconds, figures.memory_bytes),
+        self._measured_at, *self._columns = np.full((4, len(row_of), len(readings)), np.nan)
+        for column, (one, rows) in enumerate(zip(readings, places, strict=True)):
+            metrics, chosen = one.metrics, rows >= 0
+            for target, values in zip(
+                (self._measured_at, *self._columns),
+                (metrics.measured_at, metrics.cpu_seconds, metrics.cpu_waiting_seconds, metrics.memory_bytes),
                 strict=True,
             ):
-                into[rows[chosen], column] = values[chosen]
+                target[rows[chosen], column] = values[chosen]
 
     def at(self, times: Int64Array, column: int) -> Float64Array:
         """Return one family at the times of a grid."""
-        return self._shown(self._columns[column], times)
+        return self._get_newest(self._columns[column], times)
 
-    def taken_at(self, times: Int64Array) -> Float64Array:
-        """Return when what is shown at the times of a grid was measured."""
-        return self._shown(self._taken_at, times)
+    def measured_at(self, times: Int64Array) -> Float64Array:
+        """Return when the values at the times of a grid were measured."""
+        return self._get_newest(self._measured_at, times)
 
-    def _shown(self, values: Float64Array, times: Int64Array) -> Float64Array:
+    def _get_newest(self, values: Float64Array, times: Int64Array) -> Float64Array:
         found = np.full((len(values), len(times)), np.nan)
         for place, time in enumerate(times.tolist()):
             with np.errstate(invalid="ignore"):
-                seen = (self._taken_at <= time) & (self._taken_at > time - MIN_GAP_SECONDS)
+                seen = (self._measured_at <= time) & (self._measured_at > time - MAX_GAP_SECONDS)
             newest = seen.shape[1] - 1 - seen[:, ::-1].argmax(axis=1)
             chosen = np.take_along_axis(values, newest[:, None], axis=1)[:, 0]
             found[:, place] = np.where(seen.any(axis=1), chosen, np.nan)
         return found
 
 
-def _told(matrix: SeriesMatrix) -> SeriesMatrix:
-    """Leave out the series of which nothing is told at any time."""
-    told = ~np.isnan(matrix.values).all(axis=1)
-    if told.all():
+def _drop_empty_series(matrix: SeriesMatrix) -> SeriesMatrix:
+    """Return the matrix without series that have no value."""
+    has_values = ~np.isnan(matrix.values).all(axis=1)
+    if has_values.all():
         return matrix
-    return SeriesMatrix([matrix.series[row] for row in np.flatnonzero(told).tolist()], matrix.values[told])
+    return SeriesMatrix([matrix.series[row] for row in np.flatnonzero(has_values).tolist()], matrix.values[has_values])

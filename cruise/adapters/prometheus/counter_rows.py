@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cruise.adapters.prometheus.scrape_times import (
-    MIN_GAP_SECONDS,
+    MAX_GAP_SECONDS,
     ScrapeSteps,
     ScrapeTargets,
     find_backward_steps,
@@ -89,7 +89,7 @@ class CounterReading:
     @property
     def max_gap_steps(self) -> int:
         """How many steps may lie between two scrapes."""
-        return max(1, MIN_GAP_SECONDS // self.step_seconds) if self.fills_holes else 1
+        return max(1, MAX_GAP_SECONDS // self.step_seconds) if self.fills_holes else 1
 
     @property
     def spreading(self) -> GrowthSpreading:

@@ -206,7 +206,7 @@ def create_decoder(result_type: str, row: type[Any], accept_partial: bool) -> Ca
                 f"Prometheus answered with an {document.status}: {' '.join(document.error.split())[:160]}"
             )
         if document.data is None:
-            raise BadInputError("the answer of Prometheus has no data")
+            raise BadInputError("the answer of Prometheus has another form than its API: it has no data")
         check_completeness(document.warnings, document.isPartial, accept_partial)
         if document.data.resultType in ("", result_type) and bytes(document.data.result) in (b"null", b"[]"):
             # For no result, some servers write null or leave the type out.

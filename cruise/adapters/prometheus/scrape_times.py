@@ -207,7 +207,7 @@ class ScrapeTimes:
 # changes.
 
 # How far back a server looks for a value; growth over a longer time is not used.
-MIN_GAP_SECONDS = 300
+MAX_GAP_SECONDS = 300
 _NEVER = np.iinfo(np.int64).min // 2
 
 

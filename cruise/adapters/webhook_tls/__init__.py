@@ -1,1 +1,1 @@
-"""The webhook's certificate: made, kept, stored, published to the API server."""
+"""The webhook's certificate: issued, stored, renewed, published to the API server."""

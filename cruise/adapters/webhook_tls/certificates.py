@@ -1,4 +1,4 @@
-"""The webhook's certificate: made with a certificate authority of its own, read from elsewhere, put into use."""
+"""Certificates of the webhook: issued with their own CA, or read from files."""
 
 import os
 import ssl
@@ -17,16 +17,16 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cruise.errors import BadInputError
 
-# Clocks differ between machines: what begins now must hold already where it is earlier.
+# A new certificate must also be valid on machines whose clocks are behind.
 _BACKDATED = timedelta(hours=1)
 _OWN_AUTHORITY = "cruise webhook CA"
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """A server's certificate (PEM, its own first, then the chain) and its private key (PEM).
+    """A server's certificate (PEM, followed by its chain) and private key (PEM).
 
-    `names` are the hosts and addresses that it is valid for; `own`: cruise made it.
+    `names` are its hosts and addresses; `is_own` if cruise issued it.
     """
 
     certificate: bytes
@@ -38,75 +38,75 @@ class KeyPair:
 
     @property
     def renewal_due(self) -> datetime:
-        """When two thirds of its life are over."""
+        """When two thirds of its lifetime are over."""
         return self.not_after - (self.not_after - self.not_before - _BACKDATED) / 3
 
 
 def make_key_pair(names: Sequence[str], now: datetime, lifetime: timedelta) -> tuple[KeyPair, bytes]:
-    """Make a certificate for `names`, and the certificate (PEM) of the authority that vouches for it alone.
+    """Issue a certificate for `names`, and return it with the certificate (PEM) of its own CA.
 
-    The authority's key is used this once and kept nowhere.
+    The key of the CA is used once and not stored.
     """
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    # Verifiers tell authorities apart by name, and two of them are trusted during a rotation.
-    authority = _name(f"{_OWN_AUTHORITY} {x509.random_serial_number():040x}"[:60])
-    span = (now - _BACKDATED, now + lifetime)
+    # Each CA has its own name, because verifiers find a CA by name and two are trusted during a renewal.
+    authority = _create_name(f"{_OWN_AUTHORITY} {x509.random_serial_number():040x}"[:60])
+    validity = (now - _BACKDATED, now + lifetime)
     identifier = x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key())
     authority_certificate = (
-        _builder(authority, authority, authority_key.public_key(), span)
+        _create_builder(authority, authority, authority_key.public_key(), validity)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs_certificates=True), critical=True)
+        .add_extension(_create_key_usage(signs_certificates=True), critical=True)
         .add_extension(identifier, critical=False)
         .sign(authority_key, hashes.SHA256())
     )
     certificate = (
-        _builder(_name(names[0][:64]), authority, key.public_key(), span)
+        _create_builder(_create_name(names[0][:64]), authority, key.public_key(), validity)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(_create_key_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_create_general_name(name) for name in names]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
         .sign(authority_key, hashes.SHA256())
     )
-    written = key.private_bytes(
+    key_pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     pem = serialization.Encoding.PEM
     return read_key_pair(
-        certificate.public_bytes(pem), written, "a new certificate"
+        certificate.public_bytes(pem), key_pem, "a new certificate"
     ), authority_certificate.public_bytes(pem)
 
 
 def read_key_pair(certificate: bytes, key: bytes, place: str) -> KeyPair:
-    """Read a certificate and its key, both PEM. Raises BadInputError, naming `place`, where they cannot be used together."""
+    """Read a certificate and its key (PEM). Raises BadInputError that names `place` if they do not match."""
     try:
         chain = x509.load_pem_x509_certificates(certificate)
     except ValueError as error:
-        raise BadInputError(f"{place}: tls.crt holds no certificate in PEM form") from error
+        raise BadInputError(f"{place}: tls.crt contains no certificate in PEM format") from error
     leaf = chain[0]
     if _public_bytes(_read_key(key, place).public_key()) != _public_bytes(leaf.public_key()):
-        raise BadInputError(f"{place}: tls.key is not the key of tls.crt; put both files there from one issue")
+        raise BadInputError(f"{place}: tls.key is not the key of tls.crt; use both files of one certificate")
     issuers = leaf.issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
     return KeyPair(
         certificate,
         key,
         leaf.not_valid_before_utc,
         leaf.not_valid_after_utc,
-        _names_of(leaf),
+        _read_names(leaf),
         is_own=bool(issuers) and str(issuers[0].value).startswith(_OWN_AUTHORITY),
     )
 
 
 def check_validity(pair: KeyPair, place: str, now: datetime) -> None:
-    """Raise BadInputError for a certificate that has ended or not begun."""
+    """Raise BadInputError if the certificate has expired or is not valid yet."""
     if now >= pair.not_after:
         raise BadInputError(f"{place}: tls.crt expired at {pair.not_after:%Y-%m-%d %H:%M} UTC; renew it")
     if now < pair.not_before:
-        raise BadInputError(f"{place}: tls.crt is only valid from {pair.not_before:%Y-%m-%d %H:%M} UTC on")
+        raise BadInputError(f"{place}: tls.crt is valid only from {pair.not_before:%Y-%m-%d %H:%M} UTC")
 
 
 def create_server_context() -> ssl.SSLContext:
-    """Return a context for a server that has no certificate yet."""
+    """Return a server context without a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -114,21 +114,23 @@ def create_server_context() -> ssl.SSLContext:
 
 
 def verify_clients(context: ssl.SSLContext, authorities: Path) -> None:
-    """Let clients show a certificate, and end the handshake where none of the authorities vouches for it.
+    """Accept clients with a certificate of one of these CAs, and clients without any, such as probes.
 
-    One that shows none is let in: probes and scrapes have none. Raises BadInputError.
+    Raises BadInputError.
     """
     try:
         context.load_verify_locations(authorities)
     except (OSError, ssl.SSLError) as error:
-        why = error.strerror or "no certificates in it"
-        raise BadInputError(f"webhook_client_ca_file {authorities}: {why}; put the authorities there as PEM") from error
+        reason = error.strerror or "it contains no certificates"
+        raise BadInputError(
+            f"webhook_client_ca_file {authorities}: {reason}; it must contain CA certificates in PEM format"
+        ) from error
     context.verify_mode = ssl.CERT_OPTIONAL
 
 
 def load_certificate(context: ssl.SSLContext, pair: KeyPair) -> None:
-    """Let new connections be served with another certificate; those that exist stay as they are."""
-    # The library reads files only, and a private key is not left on any disk.
+    """Use a certificate for new connections; existing ones stay as they are."""
+    # The library reads only files, and the private key must not be on a disk.
     descriptor = os.memfd_create("cruise-tls")
     try:
         with os.fdopen(descriptor, "wb", closefd=False) as file:
@@ -141,7 +143,7 @@ def load_certificate(context: ssl.SSLContext, pair: KeyPair) -> None:
 
 
 def split_bundle(bundle: bytes) -> list[bytes]:
-    """Return the certificates of a bundle, each as PEM; none where it holds none."""
+    """Return the certificates of a bundle, each as PEM."""
     try:
         found = x509.load_pem_x509_certificates(bundle)
     except ValueError:
@@ -150,7 +152,7 @@ def split_bundle(bundle: bytes) -> list[bytes]:
 
 
 def is_issued_by(authority: bytes, pair: KeyPair) -> bool:
-    """Tell whether an authority's certificate (PEM) issued the pair's."""
+    """Tell whether a CA (PEM) issued the pair's certificate."""
     leaf = x509.load_pem_x509_certificate(pair.certificate)
     try:
         leaf.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
@@ -159,8 +161,8 @@ def is_issued_by(authority: bytes, pair: KeyPair) -> bool:
     return True
 
 
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, span: tuple[datetime, datetime]
+def _create_builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, validity: tuple[datetime, datetime]
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -168,12 +170,12 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(span[0])
-        .not_valid_after(span[1])
+        .not_valid_before(validity[0])
+        .not_valid_after(validity[1])
     )
 
 
-def _usage(signs_certificates: bool) -> x509.KeyUsage:
+def _create_key_usage(signs_certificates: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=not signs_certificates,
         content_commitment=False,
@@ -187,32 +189,32 @@ def _usage(signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _name(common_name: str) -> x509.Name:
+def _create_name(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
-def _general_name(name: str) -> x509.GeneralName:
+def _create_general_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ip_address(name))
     except ValueError:
         return x509.DNSName(name)
 
 
-def _names_of(certificate: x509.Certificate) -> tuple[str, ...]:
+def _read_names(certificate: x509.Certificate) -> tuple[str, ...]:
     try:
-        stated = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):
         return ()
-    return tuple(str(name.value) for name in stated if isinstance(name, x509.DNSName | x509.IPAddress))
+    return tuple(str(name.value) for name in names if isinstance(name, x509.DNSName | x509.IPAddress))
 
 
 def _read_key(key: bytes, place: str) -> PrivateKeyTypes:
     try:
         return serialization.load_pem_private_key(key, password=None)
     except TypeError as error:
-        raise BadInputError(f"{place}: tls.key is encrypted; put it there without a password") from error
+        raise BadInputError(f"{place}: tls.key is encrypted; store it without a password") from error
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise BadInputError(f"{place}: tls.key holds no private key in PEM form") from error
+        raise BadInputError(f"{place}: tls.key contains no private key in PEM format") from error
 
 
 def _public_bytes(key: object) -> bytes:

@@ -1,6 +1,5 @@
-"""A certificate in files: mounted by others, or kept there by cruise itself."""
+"""Where the webhook's certificate is stored (a directory or a Secret), and how its CA is published."""
 
-import base64
 import os
 import tempfile
 from base64 import b64decode, b64encode
@@ -17,9 +16,7 @@ from cruise.adapters.kube.responses import decode_answer
 from cruise.adapters.webhook_tls.certificate_keeper import CERTIFICATE_FILES, KEY, NEXT_KEY, StoredCertificate
 from cruise.errors import BadInputError, ConflictError, NotFoundError
 
-# The CA by which the API server knows cruise's webhook, kept up to date in cruise's own configuration.
-
-_TRIES = 3
+_ATTEMPTS = 3
 
 
 class _PublishedClientConfig(msgspec.Struct, frozen=True, rename="camel"):
@@ -41,37 +38,37 @@ class _PublishedConfiguration(msgspec.Struct, frozen=True):
 
 
 async def publish_ca(client: KubernetesClient, name: str, ca_bundle: bytes) -> bool:
-    """Give every webhook of one MutatingWebhookConfiguration this CA (PEM); tell whether any had another.
+    """Set this CA bundle (PEM) for every webhook of a MutatingWebhookConfiguration; tell whether any had another.
 
-    Raises NotFoundError where there is no such configuration, Conflict, Refused, Throttled, Unavailable.
+    Raises NotFoundError without such a configuration, ConflictError, RefusedError, ThrottledError and UnavailableError.
     """
     path = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{quote(name)}"
-    wanted = base64.b64encode(ca_bundle).decode("ascii")
-    for attempt in range(_TRIES):
+    encoded = b64encode(ca_bundle).decode("ascii")
+    for attempt in range(_ATTEMPTS):
         found = decode_answer(await client.get(path), _PublishedConfiguration, f"webhook configuration {name}")
-        stale = [webhook.name for webhook in found.webhooks or () if webhook.client_config.ca_bundle != wanted]
+        stale = [webhook.name for webhook in found.webhooks or () if webhook.client_config.ca_bundle != encoded]
         if not stale:
             return False
         patch = {
-            # Others may rewrite the list meanwhile, and a name that is gone from it would be added anew.
+            # Without the version, the patch would add a webhook that was removed meanwhile.
             "metadata": {"resourceVersion": found.metadata.resource_version},
-            "webhooks": [{"name": webhook, "clientConfig": {"caBundle": wanted}} for webhook in stale],
+            "webhooks": [{"name": webhook, "clientConfig": {"caBundle": encoded}} for webhook in stale],
         }
         try:
             await client.send("PATCH", path, patch, content_type=STRATEGIC_MERGE)
         except ConflictError:
-            if attempt + 1 == _TRIES:
+            if attempt + 1 == _ATTEMPTS:
                 raise
         else:
             return True
     raise AssertionError
 
 
-_LARGEST_FILE = 1 << 20
+_MAX_FILE_BYTES = 1 << 20
 
 
 class TlsDirectory:
-    """The files tls.crt, tls.key and ca.crt of one directory, which is made when something is to be kept."""
+    """The certificate files in one directory, which is created at the first write."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory.expanduser().absolute()
@@ -83,7 +80,7 @@ class TlsDirectory:
 
     async def write(self, files: Mapping[str, bytes], version: str) -> None:
         if (await self.read()).version != version:
-            raise ConflictError(f"{self.name} was written to by another")
+            raise ConflictError(f"{self.name} was changed by another process")
         try:
             self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             for name in CERTIFICATE_FILES:
@@ -93,28 +90,28 @@ class TlsDirectory:
                     (self._directory / name).unlink(missing_ok=True)
         except OSError as error:
             raise BadInputError(
-                f"{self.name}: no certificate can be kept there ({error.strerror}); "
-                "put tls.crt and tls.key there, or set tls_dir to a directory that this user may write to"
+                f"{self.name}: no certificate can be stored ({error.strerror}); "
+                "add tls.crt and tls.key, or set tls_dir to a directory that this user may write to"
             ) from error
 
     def _read(self, name: str) -> bytes:
         path = self._directory / name
         try:
             with path.open("rb") as file:
-                return file.read(_LARGEST_FILE)
+                return file.read(_MAX_FILE_BYTES)
         except FileNotFoundError:
             return b""
         except OSError as error:
             raise BadInputError(f"{path} cannot be read: {error.strerror}") from error
 
     def _replace(self, name: str, text: bytes) -> None:
-        """Write a file so that a reader sees the old text or the new one; a key only for its owner."""
-        descriptor, draft = tempfile.mkstemp(dir=self._directory, prefix=f".{name}-")
+        """Replace a file atomically; only the owner may read a key."""
+        descriptor, temporary = tempfile.mkstemp(dir=self._directory, prefix=f".{name}-")
         with os.fdopen(descriptor, "wb") as file:
             file.write(text)
             if name not in (KEY, NEXT_KEY):
                 os.fchmod(file.fileno(), 0o644)
-        Path(draft).replace(self._directory / name)
+        Path(temporary).replace(self._directory / name)
 
 
 def _version(files: Mapping[str, bytes]) -> str:
@@ -122,9 +119,6 @@ def _version(files: Mapping[str, bytes]) -> str:
     for name in CERTIFICATE_FILES:
         digest.update(b"%d:" % len(files.get(name, b"")) + files.get(name, b""))
     return digest.hexdigest()
-
-
-# The webhook's certificate in a Secret, shared by all replicas.
 
 
 class _SecretMetadata(msgspec.Struct, rename="camel"):
@@ -137,7 +131,7 @@ class _Secret(msgspec.Struct):
 
 
 class TlsSecret:
-    """One Secret; what it holds besides cruise's files stays. Its version is the server's, empty where it is absent."""
+    """A Secret shared by all replicas; its other keys stay. The version is its resourceVersion, empty without a Secret."""
 
     def __init__(self, client: KubernetesClient, namespace: str, name: str) -> None:
         self._client = client
@@ -156,13 +150,13 @@ class TlsSecret:
         try:
             files = {name: b64decode(data[name]) for name in CERTIFICATE_FILES if data.get(name)}
         except (ValueError, NotBase64) as error:
-            raise BadInputError(f"{self.name} holds what is not base64: {error}") from error
+            raise BadInputError(f"{self.name} contains invalid base64: {error}") from error
         return StoredCertificate(files, found.metadata.resource_version)
 
     async def write(self, files: Mapping[str, bytes], version: str) -> None:
         data = {name: b64encode(files[name]).decode("ascii") if name in files else None for name in CERTIFICATE_FILES}
         if version:
-            # With the version in it a patch is refused after any other write.
+            # With the version, the server rejects the patch after any other write.
             body = {"metadata": {"resourceVersion": version}, "data": data}
             path = f"{self._collection}/{self._secret}"
             await self._client.send("PATCH", path, body, content_type="application/merge-patch+json")

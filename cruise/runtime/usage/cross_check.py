@@ -92,6 +92,6 @@ class CrossCheckedUsageSource:
             self._reports.append(await self._ask(node))
         except CruiseError as error:
             if str(error) != known:
-                log.info("kubelet not read for comparison", node=node.name, error=str(error))
+                log.info("cannot read a kubelet for comparison", node=node.name, error=str(error))
             self.pass_result.unreadable_nodes += 1
             self.pass_result.unreadable_reason = str(error)

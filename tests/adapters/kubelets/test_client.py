@@ -128,7 +128,7 @@ async def test_a_kubelet_at_another_address_than_its_certificate_says_gets_nothi
         (PreparedAnswer((TEXT,), length=10_000), UnavailableError, "cannot be read"),
         (PreparedAnswer((TEXT, TEXT), length=None, end=False), UnavailableError, "cannot be read"),
         (PreparedAnswer(silent=True), UnavailableError, "cannot be read"),
-        (PreparedAnswer((TEXT, TEXT), pause_seconds=3), UnavailableError, "did not answer in full within 0.3 s"),
+        (PreparedAnswer((TEXT, TEXT), pause_seconds=3), UnavailableError, "did not answer completely within 0.3 s"),
     ],
 )
 async def test_what_is_no_answer_is_refused_in_one_line(tmp_path, answer, kind, words):

@@ -133,4 +133,4 @@ node_cpu_usage_seconds_total 99.5 1700000001000
     )
     np.testing.assert_array_equal(figures.cpu_seconds, [12.5, 99.5])
     np.testing.assert_array_equal(figures.memory_bytes, [2**20, np.nan])
-    np.testing.assert_array_equal(figures.taken_at, [1.7e9, 1.7e9 + 1])
+    np.testing.assert_array_equal(figures.measured_at, [1.7e9, 1.7e9 + 1])

@@ -123,7 +123,7 @@ async def test_where_no_kubelet_may_be_read_the_pass_says_why_and_changes_nothin
 @pytest.mark.parametrize(
     "failure",
     [
-        raises(UnavailableError("the kubelet of node n1 did not answer in full within 10 s")),
+        raises(UnavailableError("the kubelet of node n1 did not answer completely within 10 s")),
         lambda: b"<html>sign in</html>",
         lambda: b"",
         lambda: cadvisor_text(SERIES, "n1", START + 60),
@@ -199,7 +199,7 @@ async def test_a_look_ends_where_none_of_the_first_few_can_be_read():
 
     async def ask(node: Node) -> bytes:
         asked.append(node.name)
-        raise UnavailableError(f"the kubelet of node {node.name} did not answer in full within 10 s")
+        raise UnavailableError(f"the kubelet of node {node.name} did not answer completely within 10 s")
 
     nodes = [make_node(f"n{number:03d}") for number in range(100)]
     source = KubeletUsageSource(KubeletSettings(), ask)

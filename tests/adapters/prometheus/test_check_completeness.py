@@ -33,13 +33,13 @@ def test_a_remark_on_the_query_is_no_gap_in_its_answer(said: str) -> None:
 )
 def test_what_is_missing_is_told_whatever_remarks_come_first(said: str) -> None:
     with pytest.raises(
-        UnavailableError, match=r"calls its own answer incomplete: .*prometheus_allow_partial_response would take it"
+        UnavailableError, match=r"reports an incomplete answer: .*prometheus_allow_partial_response accepts it"
     ):
         check_completeness(["PromQL info: x", said], is_partial=False, accept_partial=False)
     check_completeness([said], is_partial=False, accept_partial=True)
 
 
 def test_victoria_metrics_says_it_by_a_field() -> None:
-    with pytest.raises(UnavailableError, match="incomplete: isPartial"):
+    with pytest.raises(UnavailableError, match="incomplete answer: isPartial"):
         check_completeness(None, is_partial=True, accept_partial=False)
     check_completeness(None, is_partial=True, accept_partial=True)

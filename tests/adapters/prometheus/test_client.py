@@ -118,21 +118,21 @@ def test_refused_credentials_name_the_setting(status, tmp_path):
     token.write_text("wrong")
     error = refused(HttpAnswer(status), token_file=token)
     assert isinstance(error, BadInputError)
-    assert "refused the credentials" in str(error)
+    assert "rejected the credentials" in str(error)
     assert "prometheus_token_file" in str(error)
 
 
 def test_missing_credentials_name_the_setting():
     error = refused(HttpAnswer(401, b"Unauthorized"))
     assert isinstance(error, BadInputError)
-    assert "asks for credentials (401): set prometheus_token_file" in str(error)
+    assert "requires credentials (401): set prometheus_token_file" in str(error)
 
 
 def test_a_refused_query_tells_the_servers_reason_shortened():
     body = b'{"status":"error","errorType":"bad_data","error":"invalid parameter \\"query\\":\\nparse error %s"}'
     error = refused(HttpAnswer(400, body % (b"x" * 1000)))
     assert isinstance(error, BadInputError)
-    assert 'refused the query (400): invalid parameter "query": parse error xxx' in str(error)
+    assert 'rejected the query (400): invalid parameter "query": parse error xxx' in str(error)
     assert str(error).endswith("…")
 
 
@@ -167,7 +167,7 @@ def test_a_store_that_failed_is_no_mistake_of_the_query():
     said = "expanding series: proxy Series(): rpc error: code = Aborted desc = No StoreAPIs matched for this query"
     error = refused(HttpAnswer(422, json.dumps({"status": "error", "errorType": "execution", "error": said}).encode()))
     assert isinstance(error, UnavailableError)
-    assert "cannot answer now (422): expanding series" in str(error)
+    assert "cannot answer at present (422): expanding series" in str(error)
 
 
 @pytest.mark.parametrize("status", [202, 204, 206])
@@ -211,7 +211,7 @@ def test_too_many_requests_tell_when_to_come_again(headers, seconds):
 def test_a_server_that_cannot_answer_is_unavailable(status):
     error = refused(HttpAnswer(status, b'{"status":"error","error":"query timed out in expression evaluation"}'))
     assert isinstance(error, UnavailableError)
-    assert f"cannot answer now ({status}): query timed out" in str(error)
+    assert f"cannot answer at present ({status}): query timed out" in str(error)
 
 
 def test_a_query_that_was_heard_is_not_sent_again():
@@ -300,5 +300,5 @@ def test_tls_is_verified_by_the_ca_file_and_only_left_out_on_demand(certificate,
 
 
 def test_a_ca_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(BadInputError, match=r"CA file .*nowhere\.crt is not there"):
+    with pytest.raises(BadInputError, match=r"CA file .*nowhere\.crt does not exist"):
         ask("https://127.0.0.1:1", ca_file=tmp_path / "nowhere.crt")

@@ -271,10 +271,10 @@ def test_the_log_says_once_which_series_are_left_out_or_may_be_anothers(promethe
             source.close()
         return [(line["log_level"], line["event"]) for line in logs]
 
-    assert said("cluster") == [("info", "series of other clusters are left out")]
+    assert said("cluster") == [("info", "series of other clusters are ignored")]
     [(level, line)] = said("same-labels")
     assert level == "warning"
-    assert "may be another cluster's" in line and "prometheus_matchers" in line
+    assert "may be of another cluster" in line and "prometheus_matchers" in line
 
 
 def test_commands_say_whose_series_they_rest_on(prometheus: str, capsys: pytest.CaptureFixture[str]) -> None:

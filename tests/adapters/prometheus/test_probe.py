@@ -128,7 +128,10 @@ def test_nothing_that_runs_asks_for_nothing(server):
 
 
 def test_a_server_s_refusal_is_raised():
-    with answering(lambda request: HttpAnswer(503)) as url, pytest.raises(UnavailableError, match="cannot answer now"):
+    with (
+        answering(lambda request: HttpAnswer(503)) as url,
+        pytest.raises(UnavailableError, match="cannot answer at present"),
+    ):
         look(url)
     with answering(lambda request: HttpAnswer(body=b"<html>")) as url, pytest.raises(BadInputError, match="web page"):
         look(url)

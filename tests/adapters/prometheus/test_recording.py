@@ -72,7 +72,7 @@ def test_every_step_has_its_use_the_first_included() -> None:
 
 def test_what_fails_for_a_moment_is_asked_again() -> None:
     assert len(read(Failing(HttpAnswer(503)))) == 10
-    with pytest.raises(BadInputError, match="asks for credentials"):
+    with pytest.raises(BadInputError, match="requires credentials"):
         read(Failing(HttpAnswer(401)))
 
 

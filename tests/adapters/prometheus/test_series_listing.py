@@ -69,12 +69,12 @@ def test_no_list_is_an_empty_one() -> None:
     "body", [b"", b"<html>", b'{"status":"success","data":{"resultType":"matrix"}}', b'{"status":"success","data":[']
 )
 def test_what_is_no_list_is_said_so(body: bytes) -> None:
-    with pytest.raises(BadInputError, match="something else than a list of series"):
+    with pytest.raises(BadInputError, match="did not answer with a list of series"):
         create_series_decoder(LABELS, accept_partial=False)(body)
 
 
 def test_an_incomplete_list_is_taken_only_where_that_is_allowed() -> None:
     body = b'{"status":"success","data":[{"exported_pod":"web-1"}],"warnings":["a store\\nis away"]}'
-    with pytest.raises(UnavailableError, match="calls its own answer incomplete: a store is away"):
+    with pytest.raises(UnavailableError, match="reports an incomplete answer: a store is away"):
         create_series_decoder(LABELS, accept_partial=False)(body)
     assert len(create_series_decoder(LABELS, accept_partial=True)(body)) == 1

@@ -108,16 +108,16 @@ def test_series_of_native_histograms_have_no_samples():
     ],
 )
 def test_other_times_than_asked_for_are_refused(values):
-    assert "times other than those asked for" in refusal(document((METRIC, values)), BadInputError)
+    assert "times other than the requested ones" in refusal(document((METRIC, values)), BadInputError)
 
 
 @pytest.mark.parametrize("values", [[[600]], [[600, "1", 2]], [[600, "many"]], [[600, None]], 600, [600, "1"]])
 def test_samples_of_another_shape_are_refused(values):
-    assert "matrix of another shape" in refusal(document((METRIC, values)), BadInputError)
+    assert "matrix of another form" in refusal(document((METRIC, values)), BadInputError)
 
 
 def test_another_type_of_result_is_named():
-    assert "with a vector where a matrix" in refusal(document(result_type="vector"), BadInputError)
+    assert "with a vector instead of a matrix" in refusal(document(result_type="vector"), BadInputError)
 
 
 def test_an_error_under_a_status_of_success_is_told():
@@ -139,19 +139,19 @@ def test_a_web_page_is_recognised():
 
 @pytest.mark.parametrize("body", [b'"success"', b"[]", b'{"data":1}', b"gibberish", b'{"status":"success"}'])
 def test_what_is_not_the_apis_json_is_refused(body):
-    assert "is not what its API returns" in refusal(body, BadInputError)
+    assert "has another form than its API" in refusal(body, BadInputError)
 
 
 def test_an_answer_that_breaks_off_or_is_not_there_is_unavailable():
     whole = document((METRIC, [[600, "1"]]))
     for length in range(1, len(whole) - 1):
-        assert refusal(whole[:length], UnavailableError) == "the answer of Prometheus broke off"
+        assert refusal(whole[:length], UnavailableError) == "the answer of Prometheus was incomplete"
     assert "with nothing" in refusal(b"", UnavailableError)
 
 
 def test_an_answer_that_calls_itself_incomplete_is_unavailable_unless_accepted():
     warned = document((METRIC, [[600, "1"]]), warnings=["receive series from store-1:\n timeout"])
-    assert "incomplete: receive series from store-1: timeout" in refusal(warned, UnavailableError)
+    assert "incomplete answer: receive series from store-1: timeout" in refusal(warned, UnavailableError)
     assert "isPartial" in refusal(document(isPartial=True), UnavailableError)
     assert decode(warned, accept_partial=True).values[0, 0] == 1
     assert decode(document((METRIC, [[600, "1"]]), warnings=None, infos=["metric might not be a counter"])).series

@@ -159,7 +159,7 @@ async def test_usage_that_vanishes_under_running_pods_is_no_answer():
     async with source(respond, "web-b") as subject:
         _, tail = await subject.read(PARTITION, 600, 900, None)
         gone[0] = True
-        with pytest.raises(UnavailableError, match="no usage since 1970-01-01 00:15 UTC of containers that run"):
+        with pytest.raises(UnavailableError, match="no usage since 1970-01-01 00:15 UTC of running containers"):
             await subject.read(PARTITION, 900, 1200, tail)
         await subject.partitions(make_snapshot())
         for start in (900, 1200):

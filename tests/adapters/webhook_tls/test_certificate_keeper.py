@@ -75,7 +75,7 @@ class Callers:
 
 def keeper_of(shelf: Shelf, callers: Callers, names=NAMES) -> CertificateKeeper:
     return CertificateKeeper(
-        shelf, names, callers.publish, lambda: callers.seconds, learning_time=timedelta(seconds=10)
+        shelf, names, callers.publish, lambda: callers.seconds, propagation_time=timedelta(seconds=10)
     )
 
 

@@ -18,7 +18,7 @@ FILES = {CERTIFICATE: b"certificate", KEY: b"key", AUTHORITIES: b"authorities"}
 async def test_a_directory_that_is_not_there_is_empty_and_is_made(tmp_path):
     place = TlsDirectory(tmp_path / "a" / "tls")
     kept = await place.read()
-    assert kept.empty
+    assert kept.is_empty
     await place.write(FILES, kept.version)
     assert (await place.read()).files == FILES
     assert (tmp_path / "a" / "tls").stat().st_mode & 0o777 == 0o700
@@ -126,5 +126,5 @@ async def test_where_nothing_can_be_written_the_way_out_is_told(tmp_path):
     place = TlsDirectory(directory)
     version = (await place.read()).version
     (tmp_path / "tls").symlink_to(tmp_path / "nowhere" / "at-all")
-    with pytest.raises(BadInputError, match="no certificate can be kept there"):
+    with pytest.raises(BadInputError, match="no certificate can be stored"):
         await place.write(FILES, version)

@@ -30,7 +30,7 @@ def make_secret(admin: Api, namespace: str, **data: str) -> None:
 async def test_a_secret_that_is_absent_is_made(client: KubernetesClient, admin: Api, namespace: str):
     place = TlsSecret(client, namespace, "tls")
     kept = await place.read()
-    assert (kept.empty, kept.version) == (True, "")
+    assert (kept.is_empty, kept.version) == (True, "")
     await place.write(FILES, kept.version)
     assert stored(admin, namespace) == FILES
     assert (await place.read()).files == FILES
@@ -44,7 +44,7 @@ async def test_a_secret_that_is_there_and_empty_is_filled_and_keeps_what_is_not_
     make_secret(admin, namespace, note=base64.b64encode(b"mine").decode())
     place = TlsSecret(client, namespace, "tls")
     kept = await place.read()
-    assert kept.empty
+    assert kept.is_empty
     await place.write(FILES | {NEXT_KEY: b"next"}, kept.version)
     assert stored(admin, namespace) == FILES | {NEXT_KEY: b"next", "note": b"mine"}
     await place.write(FILES, (await place.read()).version)
@@ -80,7 +80,7 @@ async def test_replicas_that_start_at_once_serve_the_same(client: KubernetesClie
 
     keepers = [
         CertificateKeeper(
-            TlsSecret(client, namespace, "tls"), ["x"], publish, time.monotonic, learning_time=timedelta(0)
+            TlsSecret(client, namespace, "tls"), ["x"], publish, time.monotonic, propagation_time=timedelta(0)
         )
         for _ in range(4)
     ]

@@ -157,7 +157,7 @@ def test_a_server_s_refusal_is_one_line(capsys, scene, tmp_path, token):
         assert "needs its token" in refused(capsys, "pause", "--server", url)
         assert "refused (404)" in refused(capsys, "pause", "--server", f"{url}/x", "--token-file", str(token))
         empty = refused(capsys, "pause", "--server", url, "--token-file", str(tmp_path / "empty"))
-        assert "holds no token" in empty
+        assert "contains no token" in empty
     scene.authority = None
     with served(scene) as url:
         said = refused(capsys, "pause", "--server", url, "--token-file", str(token))
@@ -178,9 +178,9 @@ def test_a_token_without_a_server_is_refused(capsys, token):
 
 
 ANSWERS = {
-    "web page": (200, b"<html>sign in</html>", "answered with something else than cruise's API"),
-    "another API": (200, b'{"paused":"yes"}', "answered with something else than cruise's API"),
-    "nothing": (200, b"", "answered with something else than cruise's API"),
+    "web page": (200, b"<html>sign in</html>", "did not answer as cruise's API does"),
+    "another API": (200, b'{"paused":"yes"}', "did not answer as cruise's API does"),
+    "nothing": (200, b"", "did not answer as cruise's API does"),
     "redirect": (302, b"", "refused (302)"),
 }
 

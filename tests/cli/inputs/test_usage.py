@@ -121,17 +121,17 @@ def test_a_kill_teaches_a_scan_no_more_than_half_as_much_again_as_was_used(capsy
 
 
 ANSWERS: dict[str, tuple[Callable[[ReceivedHttpRequest], HttpAnswer], str]] = {
-    "401": (lambda request: HttpAnswer(401), "asks for credentials (401)"),
-    "403": (lambda request: HttpAnswer(403), "asks for credentials (403)"),
+    "401": (lambda request: HttpAnswer(401), "requires credentials (401)"),
+    "403": (lambda request: HttpAnswer(403), "requires credentials (403)"),
     "404": (lambda request: HttpAnswer(404), "has no query API there (404)"),
-    "429": (lambda request: HttpAnswer(429, headers={"Retry-After": "9"}), "asks to slow down (429); try again later"),
-    "503": (lambda request: HttpAnswer(503), "cannot answer now (503); try again later"),
+    "429": (lambda request: HttpAnswer(429, headers={"Retry-After": "9"}), "throttles requests (429); try again later"),
+    "503": (lambda request: HttpAnswer(503), "cannot answer at present (503); try again later"),
     "redirect": (lambda request: HttpAnswer(302, headers={"Location": "https://sso.example"}), "redirects to"),
     "html": (lambda request: HttpAnswer(body=b"<html>sign in</html>"), "answered with a web page"),
     "vector": (lambda request: HttpAnswer(body=EMPTY.replace(b"matrix", b"vector")), "answered with a vector"),
     "partial": (
         lambda request: nothing(request, b'"warnings":["store is down"],'),
-        "calls its own answer incomplete: store is down",
+        "reports an incomplete answer: store is down",
     ),
     "cut": (lambda request: HttpAnswer(body=EMPTY[:20], length=len(EMPTY)), "the answer was incomplete"),
     "hang-up": (lambda request: HttpAnswer(length=None), "cannot be reached"),
@@ -172,7 +172,7 @@ def test_a_read_that_fails_twice_makes_no_half_report(capsys, snapshot):
 
     with answering(broken) as url:
         assert scan(snapshot, url, "--now", AT.isoformat()) == 2
-    assert "cannot answer now (503)" in capsys.readouterr().err
+    assert "cannot answer at present (503)" in capsys.readouterr().err
 
 
 def test_the_settings_reach_the_server(snapshot, monkeypatch, tmp_path):

@@ -114,7 +114,7 @@ async def test_each_refusal_is_one_clear_line_and_signs_nobody_in(stage, wrong):
     elif wrong == "denied":
         back, said = f"/signed-in?error=access_denied&state={asked['state']}", "did not let you in: access_denied"
     else:
-        stage.provider.claims["nonce"], said = "another", "claim nonce is not what it has to be"
+        stage.provider.claims["nonce"], said = "another", "claim nonce does not have the expected value"
     answer = await stage.page.get(back)
     assert answer.status_code == 403 and said in answer.text
     assert re.findall(r'<p class="wrong" role="alert">[^<]+\.</p>', answer.text)
