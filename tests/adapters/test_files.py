@@ -78,7 +78,7 @@ def test_damaged_gzip_data(tmp_path):
     packed = gzip.compress(random.Random(1).randbytes(100_000))
     file = tmp_path / "cluster.json.gz"
     file.write_bytes(gzip.compress(CLUSTER)[:-4])
-    assert refusal_of(file) == f"{file}: is gzip that ends early; write it again"
+    assert refusal_of(file) == f"{file}: is gzip that ends early; create it again"
     file.write_bytes(gzip.compress(CLUSTER)[:-6] + b"\0\0\0\0\0\0")
     assert refusal_of(file).startswith(f"{file}: is damaged gzip (")
     file.write_bytes(packed[:30] + b"\xff" * 400 + packed[430:])

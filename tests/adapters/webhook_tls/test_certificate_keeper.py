@@ -280,9 +280,9 @@ async def test_a_broken_change_is_told_and_what_works_stays_in_use():
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ({KEY: b"x"}, "there is no tls.crt"),
-        ({CERTIFICATE: b"x"}, "there is no tls.key"),
-        ({CERTIFICATE: b"x", KEY: b"y"}, "tls.crt holds no certificate"),
+        ({KEY: b"x"}, "tls.crt is missing"),
+        ({CERTIFICATE: b"x"}, "tls.key is missing"),
+        ({CERTIFICATE: b"x", KEY: b"y"}, "tls.crt contains no certificate"),
     ],
 )
 async def test_what_cannot_be_served_ends_the_start(files, words):
@@ -314,7 +314,7 @@ async def test_a_staged_certificate_that_is_broken_is_not_put_in_use():
 async def test_who_only_serves_waits_for_the_certificate_and_neither_makes_nor_renews_it():
     shelf, callers = Shelf(), Callers()
     server = CertificateKeeper(shelf, NAMES, None, lambda: callers.seconds)
-    with pytest.raises(UnavailableError, match=r"there is no tls.crt and no tls.key yet"):
+    with pytest.raises(UnavailableError, match=r"tls.crt and tls.key are missing"):
         await server.start(NOW)
     assert (shelf.writes, server.unpublished_reason) == (0, "the certificate is not published yet")
     await keeper_of(shelf, callers).start(NOW)

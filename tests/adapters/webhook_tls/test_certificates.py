@@ -128,11 +128,11 @@ def test_keys_that_cannot_be_used_are_told_in_one_line():
     pair, authority = made()
     other = ec.generate_private_key(ec.SECP256R1())
     rows = [
-        (b"", pair.key, "tls.crt holds no certificate"),
-        (pair.key, pair.key, "tls.crt holds no certificate"),
-        (pair.certificate[:200], pair.key, "tls.crt holds no certificate"),
-        (pair.certificate, b"", "tls.key holds no private key"),
-        (pair.certificate, pair.certificate, "tls.key holds no private key"),
+        (b"", pair.key, "tls.crt contains no certificate"),
+        (pair.key, pair.key, "tls.crt contains no certificate"),
+        (pair.certificate[:200], pair.key, "tls.crt contains no certificate"),
+        (pair.certificate, b"", "tls.key contains no private key"),
+        (pair.certificate, pair.certificate, "tls.key contains no private key"),
         (pair.certificate, pem_of(other), "tls.key is not the key of tls.crt"),
         (pair.certificate, pem_of(rsa.generate_private_key(65537, 2048)), "tls.key is not the key of tls.crt"),
         (authority, pair.key, "tls.key is not the key of tls.crt"),
@@ -149,7 +149,7 @@ def test_what_has_ended_or_not_begun_is_told():
     check_validity(pair, "/tls", NOW)
     with pytest.raises(BadInputError, match=r"^/tls: tls\.crt expired at"):
         check_validity(pair, "/tls", NOW + MONTH)
-    with pytest.raises(BadInputError, match="only valid from"):
+    with pytest.raises(BadInputError, match="valid only from"):
         check_validity(pair, "/tls", NOW - timedelta(hours=2))
 
 

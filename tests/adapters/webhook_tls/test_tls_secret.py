@@ -64,7 +64,7 @@ async def test_who_read_before_somebody_wrote_has_a_conflict(client: KubernetesC
 async def test_what_is_no_certificate_is_told(client: KubernetesClient, admin: Api, namespace: str):
     make_secret(admin, namespace, **{CERTIFICATE: "eA==", KEY: "eA=="})
     keeper = CertificateKeeper(TlsSecret(client, namespace, "tls"), ["x"], _publish, time.monotonic)
-    with pytest.raises(BadInputError, match=f"^Secret {namespace}/tls: tls.crt holds no certificate"):
+    with pytest.raises(BadInputError, match=f"^Secret {namespace}/tls: tls.crt contains no certificate"):
         await keeper.start(NOW)
 
 
