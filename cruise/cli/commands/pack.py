@@ -152,7 +152,7 @@ def pack(
     )
     policy, at = resolve_policy(config, ModeName.FULL), parse_time(now)
     if at is not None and usage is None:
-        raise BadInputError("--now needs --usage FILE: it is the time at which the statistics are judged")
+        raise BadInputError("--now needs --usage FILE: it is the time of evaluation of the statistics")
     with pause_garbage_collection():
         cluster = load_snapshot_with_autoscaler(snapshot, policy.node_autoscaler)
         known = UsageInputs(*load_usage_of_snapshot(usage, cluster, at, policy)) if usage is not None else NO_USAGE
