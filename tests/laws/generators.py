@@ -1,4 +1,4 @@
-"""Three unlike kinds of clusters: many small pods, powers of two that meet every bound, and a few huge pods."""
+"""Three kinds of random clusters: many small pods, sizes in powers of two, and a few huge pods."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,7 +9,7 @@ from cruise.domain.annotations import HOSTNAME
 from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Node
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE, Resources, StatedResources
-from tests.laws.drawn import (
+from tests.laws.random_clusters import (
     GIBIBYTE,
     DrawnCluster,
     DrawnUse,
@@ -28,7 +28,7 @@ from tests.laws.drawn import (
 
 
 def log_normal(draw: Generator) -> DrawnCluster:
-    """Many small pods on equal nodes, all of a kind and none alike, 60 to 120 % full."""
+    """Many different small pods of one kind on equal nodes, 60 to 120 % full."""
     node = Resources(8000, 32 * GIBIBYTE)
     nodes = [_node(number, node) for number in range(int(draw.integers(2, 5)))]
     wanted = draw.uniform(0.6, 1.2) * len(nodes)
@@ -65,7 +65,7 @@ def log_normal(draw: Generator) -> DrawnCluster:
 
 
 def powers_of_two(draw: Generator) -> DrawnCluster:
-    """Sizes that fill nodes to the last byte, several containers, LimitRanges; nodes are of unlike sizes."""
+    """Sizes that fill nodes to the last byte, several containers, LimitRanges, nodes of different sizes."""
     nodes = [
         _node(number, Resources(2 ** int(draw.integers(10, 14)), 2 ** int(draw.integers(30, 34))))
         for number in range(int(draw.integers(1, 5)))
@@ -101,7 +101,7 @@ def powers_of_two(draw: Generator) -> DrawnCluster:
 
 
 def few_huge(draw: Generator) -> DrawnCluster:
-    """Pods of a tenth of a node to more than a whole one, on one to three nodes, each of another priority."""
+    """Pods from a tenth of a node to more than a whole one, on one to three nodes, with different priorities."""
     node = Resources(16_000, 64 * GIBIBYTE)
     nodes = [_node(number, node) for number in range(int(draw.integers(1, 4)))]
     workloads = []

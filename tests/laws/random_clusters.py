@@ -1,4 +1,4 @@
-"""A random cluster as the generators give it: what runs, how it is used, and what is put around it."""
+"""Random clusters: nodes, workloads with their usage, and other objects."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,7 +39,7 @@ KINDS = ("Deployment",) * 6 + ("StatefulSet", "Job", "DaemonSet", "Pod")
 
 @dataclass(frozen=True, slots=True)
 class DrawnUse:
-    """What a container needs: P75 and peak of CPU, P75, peak and 7-day maximum of memory."""
+    """The usage of a container: P75 and peak of CPU; P75, peak and 7-day maximum of memory."""
 
     cpu_base: int
     cpu_peak: int
@@ -50,7 +50,7 @@ class DrawnUse:
 
 @dataclass(frozen=True, slots=True)
 class DrawnWorkload:
-    """A workload, the use of its containers by name, and how much its single pods differ from it."""
+    """A workload, the usage of its containers by name, and by how much its pods differ."""
 
     workload: SimulatedWorkload
     uses: Mapping[str, DrawnUse]
@@ -60,7 +60,7 @@ class DrawnWorkload:
 
 @dataclass(frozen=True, slots=True)
 class DrawnCluster:
-    """A cluster to be."""
+    """The objects of a random cluster."""
 
     nodes: Sequence[Node]
     workloads: Sequence[DrawnWorkload]
@@ -74,8 +74,8 @@ class DrawnCluster:
     policy: Policy = Policy(mode=Mode.FULL)
 
 
-def statistics_of(drawn: DrawnCluster, pods: Sequence[Pod], seed: int) -> list[Statistic]:
-    """Return what is known at the start: a row for each workload, and of each pod its own base."""
+def build_statistics(drawn: DrawnCluster, pods: Sequence[Pod], seed: int) -> list[Statistic]:
+    """Return the initial statistics: a row per workload, and one per pod with its own base."""
     draw = np.random.default_rng(seed)
     by_ref = {(one.workload.namespace, one.workload.ref): one for one in drawn.workloads if one.workload.ref}
     found: dict[StatisticKey, Statistic] = {}
@@ -106,26 +106,26 @@ def _row(key: StatisticKey, use: DrawnUse, share: float) -> Statistic:
     )
 
 
-def table_at(rows: Sequence[Statistic], now: datetime) -> StatisticsTable:
-    """Return the statistics as if measured just now."""
+def build_table_at(rows: Sequence[Statistic], now: datetime) -> StatisticsTable:
+    """Return the statistics as if measured at this time."""
     return StatisticsTable.from_rows([replace(row, updated_at=int(now.timestamp())) for row in rows])
 
 
-# ---- what every generator draws alike
+# ---- shared by all generators
 
 
 def draw_bool(draw: Generator, share: float) -> bool:
-    """Return true in a share of cases."""
+    """Return True with this probability."""
     return bool(draw.random() < share)
 
 
 def draw_choice(draw: Generator, values: Sequence[T]) -> T:
-    """Return one of some values."""
+    """Return a random element."""
     return values[int(draw.integers(len(values)))]
 
 
 def absurd_annotations(draw: Generator) -> dict[str, str]:
-    """Return what a tenant writes on its pods, sense or not."""
+    """Return random annotations of a user, valid or not."""
     return dict(
         draw_choice(
             draw,
@@ -157,7 +157,7 @@ def container(use: DrawnUse, ratio: float, *, name: str = "app", limit: str = "m
     if limit == "equal":
         cpu, memory = max(cpu, use.cpu_peak), max(memory, use.memory_7d_max)
     requests = StatedResources(cpu, memory)
-    # No use was ever above a limit.
+    # Usage never exceeds a limit.
     most = max(2 * memory, use.memory_7d_max)
     limits = {
         "none": StatedResources(),
@@ -180,7 +180,7 @@ def workload(
     tenant_share: float = 0.15,
     spread: float = 0.0,
 ) -> DrawnWorkload:
-    """Return a workload of a drawn kind in a drawn state, with or without a tenant's annotations."""
+    """Return a workload of a random kind and state, with or without a user's annotations."""
     name, kind = f"w{number:02d}", draw_choice(draw, kinds)
     if kind == "Deployment" and number % 3 == 1:
         kind = "Workflow"
@@ -211,7 +211,7 @@ def workload(
 
 
 def budgets_for(draw: Generator, workloads: Sequence[DrawnWorkload], share: float) -> list[DisruptionBudgetSpec]:
-    """Return budgets from loose to shut over a share of the workloads, now and then two over one."""
+    """Return budgets for a share of the workloads, from loose to exhausted, sometimes two for one."""
     found = []
     for one in workloads:
         for number in range(2 if draw_bool(draw, 0.05) else 1):
@@ -243,7 +243,7 @@ def autoscalers_for(draw: Generator, workloads: Sequence[DrawnWorkload], share: 
 def vertical_autoscalers_for(
     draw: Generator, workloads: Sequence[DrawnWorkload], share: float
 ) -> list[VerticalPodAutoscaler]:
-    """Return VerticalPodAutoscalers, of which some only recommend, for a share of the workloads."""
+    """Return VerticalPodAutoscalers for a share of the workloads; some only recommend."""
     return [
         VerticalPodAutoscaler(
             one.workload.namespace,
@@ -257,7 +257,7 @@ def vertical_autoscalers_for(
 
 
 def quotas_for(draw: Generator, workloads: Sequence[DrawnWorkload], share: float) -> list[ResourceQuotaSpec]:
-    """Return quotas with little or much to spare over what the templates of a namespace ask."""
+    """Return quotas slightly or far above the requests of a namespace's templates."""
     found = []
     for namespace in NAMESPACES:
         if not draw_bool(draw, share):
@@ -275,7 +275,7 @@ def quotas_for(draw: Generator, workloads: Sequence[DrawnWorkload], share: float
 
 
 def autoscaling(draw: Generator, nodes: Sequence[Node]) -> NodeAutoscalerSettings:
-    """Return a node autoscaler that adds nodes like those there are; it removes none while the laws are looked at."""
+    """Return a node autoscaler that adds nodes like the present ones and removes none."""
     kind = draw_choice(draw, tuple(NodeAutoscalerKind))
     types = [replace(node, labels={**node.labels, HOSTNAME: ""}, unschedulable=False) for node in nodes]
     return NodeAutoscalerSettings(kind, types, scale_down_delay_seconds=86_400)

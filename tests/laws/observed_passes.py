@@ -1,4 +1,4 @@
-"""A few node passes over a drawn cluster, through the ports, and all that was seen of them."""
+"""Runs node passes over a random cluster through the ports, and records everything that they do."""
 
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ from cruise.runtime.writing.writer import ClusterWriter
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.cluster.state import SimulationSettings
 from cruise.simulation.store import InMemoryStore
-from tests.laws.drawn import START, DrawnCluster, statistics_of, table_at
+from tests.laws.random_clusters import START, DrawnCluster, build_statistics, build_table_at
 
 T = TypeVar("T")
 STEP_SECONDS = 60
@@ -32,7 +32,7 @@ SETTLED_SECONDS = 120
 
 @dataclass(frozen=True, slots=True)
 class ObservedWrite:
-    """An action as it was sent, and what it was refused with."""
+    """An action that was sent, and the error that rejected it."""
 
     action: Action
     refusal: CruiseError | None
@@ -40,16 +40,16 @@ class ObservedWrite:
 
 @dataclass(frozen=True, slots=True)
 class ObservedCreation:
-    """A pod as its controller made it, and as it was admitted."""
+    """A pod as its controller created it, and after admission."""
 
-    made: Pod
+    created: Pod
     admitted: Pod
     admitted_again: Pod
 
 
 @dataclass(slots=True)
 class ObservedPass:
-    """One pass: what it decided, what was sent, what was created until the next, and the cluster then."""
+    """One pass: its decisions, writes, the pods created until the next pass, and the cluster then."""
 
     result: NodePassResult
     table: StatisticsTable
@@ -59,20 +59,20 @@ class ObservedPass:
 
     @property
     def before(self) -> ClusterSnapshot:
-        """The cluster that was decided on."""
+        """The cluster that the pass read."""
         return self.result.snapshot
 
     def evicted(self) -> list[EvictPod]:
-        """Return the evictions that were done."""
+        """Return the successful evictions."""
         return [one.action for one in self.writes if isinstance(one.action, EvictPod) and one.refusal is None]
 
     def resized(self) -> list[ResizePod]:
-        """Return the resizes that were done."""
+        """Return the successful resizes."""
         return [one.action for one in self.writes if isinstance(one.action, ResizePod) and one.refusal is None]
 
 
 class PassRecorder:
-    """The Cluster port over a simulated cluster, with all that was sent to it."""
+    """A Cluster port over a simulated cluster that records all writes."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.cluster = cluster
@@ -100,11 +100,11 @@ class PassRecorder:
 
 
 class ObservedRun:
-    """A drawn cluster under cruise in mode full, with the webhook."""
+    """A random cluster with cruise in mode full and its webhook."""
 
     def __init__(self, drawn: DrawnCluster, seed: int) -> None:
         self.drawn = drawn
-        self.world = world = SimulatedCluster(
+        self.cluster = cluster = SimulatedCluster(
             drawn.nodes,
             [one.workload for one in drawn.workloads],
             START,
@@ -118,22 +118,22 @@ class ObservedRun:
             quotas=drawn.quotas,
             node_autoscaling=drawn.node_autoscaling,
         )
-        self._rows = statistics_of(drawn, _at_once(world.snapshot()).pods, seed)
-        self._recorder = PassRecorder(world)
+        self._rows = build_statistics(drawn, _run_without_waiting(cluster.snapshot()).pods, seed)
+        self._recorder = PassRecorder(cluster)
         self._store = InMemoryStore()
         self._usage = UsageState()
         self._revisions = NO_REVISIONS
-        grows = PendingGrowths(lambda: world.now.timestamp())
-        self._writer = ClusterWriter(self._recorder, self._store, drawn.policy, growths=grows)
+        growths = PendingGrowths(lambda: cluster.now.timestamp())
+        self._writer = ClusterWriter(self._recorder, self._store, drawn.policy, growths=growths)
         self._creations: list[ObservedCreation] = []
-        # The first pass goes by what it sees alone, so that evictions are tried from the start.
+        # The first pass assumes an equal pass before it, so that evictions are tried from the start.
         self._before = self._earlier = ASSUME_UNCHANGED
 
-    async def let_pass(self) -> ObservedPass:
-        """Run a node pass, and let the cluster go on until the next is due."""
-        table = self._measure(await self.world.snapshot())
+    async def run_pass(self) -> ObservedPass:
+        """Run a node pass, and advance the cluster until the next one."""
+        table = self._measure(await self.cluster.snapshot())
         result = await run_node_pass(
-            PassInput(self._recorder, self._store, self.drawn.policy, self.world.now),
+            PassInput(self._recorder, self._store, self.drawn.policy, self.cluster.now),
             usage=self._usage,
             writer=self._writer,
             earlier=self._earlier,
@@ -141,37 +141,37 @@ class ObservedRun:
         self._before, self._earlier = self._earlier, result.for_next_pass
         seen = ObservedPass(result, table, tuple(self._recorder.writes))
         self._recorder.writes.clear()
-        self.world.advance(self.world.now + timedelta(seconds=PASS_SECONDS))
+        self.cluster.advance(self.cluster.now + timedelta(seconds=PASS_SECONDS))
         seen.creations, self._creations = tuple(self._creations), []
-        seen.after = await self.world.snapshot()
+        seen.after = await self.cluster.snapshot()
         return seen
 
     async def decide_again(self) -> NodePassResult:
-        """Decide once more from what the last pass knew of the one before, without doing anything."""
-        self._measure(await self.world.snapshot())
+        """Decide again with the input of the last pass, without writing."""
+        self._measure(await self.cluster.snapshot())
         observing = replace(self.drawn.policy, mode=Mode.OBSERVE)
         return await run_node_pass(
-            PassInput(self._recorder, self._store, observing, self.world.now), usage=self._usage, earlier=self._before
+            PassInput(self._recorder, self._store, observing, self.cluster.now), usage=self._usage, earlier=self._before
         )
 
     def _measure(self, snapshot: ClusterSnapshot) -> StatisticsTable:
-        """Take the place of a usage pass."""
-        learned = update_revisions(self._revisions, snapshot.pods, {}, int(self.world.now.timestamp()))
-        self._revisions = learned.revisions
-        self._usage.table = replace(table_at(self._rows, self.world.now), revisions=self._revisions)
+        """Replace a usage pass."""
+        updated = update_revisions(self._revisions, snapshot.pods, {}, int(self.cluster.now.timestamp()))
+        self._revisions = updated.revisions
+        self._usage.table = replace(build_table_at(self._rows, self.cluster.now), revisions=self._revisions)
         return self._usage.table
 
     def _admit(self, pod: Pod) -> Pod:
-        snapshot = _at_once(self.world.snapshot())
-        table = replace(table_at(self._rows, self.world.now), revisions=self._revisions)
-        admitter = PodAdmitter(snapshot, table, {}, self.drawn.policy, self.world.now)
+        snapshot = _run_without_waiting(self.cluster.snapshot())
+        table = replace(build_table_at(self._rows, self.cluster.now), revisions=self._revisions)
+        admitter = PodAdmitter(snapshot, table, {}, self.drawn.policy, self.cluster.now)
         admitted, _ = admitter.admit(pod)
         self._creations.append(ObservedCreation(pod, admitted, admitter.admit(admitted)[0]))
         return admitted
 
 
-def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Return the result of what never waits."""
+def _run_without_waiting(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that never waits."""
     try:
         coroutine.send(None)
     except StopIteration as done:

@@ -1,4 +1,4 @@
-"""The laws that hold for every pass over every cluster; each returns what broke it, in words."""
+"""The laws of every pass over every cluster; each yields a description of what broke it."""
 
 import math
 from collections import Counter
@@ -13,19 +13,19 @@ from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, round
 from cruise.errors import RefusedError
 from cruise.runtime.node_pass import NodePassResult
 from cruise.runtime.writing.api_answers import QUOTA_EXCEEDED
-from tests.laws.drawn import DrawnCluster
-from tests.laws.passing import ObservedPass
+from tests.laws.observed_passes import ObservedPass
+from tests.laws.random_clusters import DrawnCluster
 
-_NO_BAND = UpdateThreshold(0.0, Resources(1, 1))
+_NO_THRESHOLD = UpdateThreshold(0.0, Resources(1, 1))
 Law = Callable[[DrawnCluster, ObservedPass], Iterator[str]]
 
 
 def check_replacements_scheduled(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
-    """No eviction without a bound replacement, once kube-scheduler had its turn."""
+    """Every evicted pod has a bound replacement after kube-scheduler has run."""
     evicted = {one.uid for one in seen.evicted()}
     running = {pod.uid for pod in seen.before.pods if not pod.is_finished}
-    # Who has finished its work meanwhile is not missing.
-    before, after = _bound(seen.before), _bound(seen.after, running - evicted)
+    # A pod that has finished in the meantime is not missing.
+    before, after = _count_bound(seen.before), _count_bound(seen.after, running - evicted)
     for one in seen.evicted():
         key = (one.namespace, str(one.workload))
         if after[key] < before[key]:
@@ -33,7 +33,7 @@ def check_replacements_scheduled(drawn: DrawnCluster, seen: ObservedPass) -> Ite
 
 
 def check_only_evictable_evicted(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
-    """Nothing is evicted that must not be: by its kind, its annotations, its budgets, or while another is not ready."""
+    """No protected pod is evicted: by kind, annotations, budgets, or while another replica is not ready."""
     pods = {pod.uid: pod for pod in seen.before.pods}
     unready = {(pod.namespace, pod.workload) for pod in seen.before.pods if pod.workload and not pod.ready}
     for one in seen.evicted():
@@ -57,10 +57,10 @@ def check_only_evictable_evicted(drawn: DrawnCluster, seen: ObservedPass) -> Ite
 
 
 def check_memory_limit_ceilings(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
-    """No request or limit is raised above the node, nor a memory limit above its ceiling by the template."""
+    """No request or limit is raised above the node, nor a memory limit above its ceiling."""
     nodes = {node.name: node.allocatable for node in seen.before.nodes}
     pods = {pod.uid: pod for pod in seen.before.pods}
-    # Where nodes are ordered for pods, none of those there says how large a new pod may be.
+    # With a node autoscaler the present nodes do not bound the size of a new pod.
     largest = NO_RESOURCES if drawn.node_autoscaling is None else Resources(1 << 60, 1 << 60)
     for node in (*seen.before.nodes, *seen.after.nodes):
         largest = largest.at_least(node.allocatable)
@@ -68,14 +68,16 @@ def check_memory_limit_ceilings(drawn: DrawnCluster, seen: ObservedPass) -> Iter
     for one in seen.resized():
         pod = pods[one.uid]
         room = nodes[pod.node] if pod.node is not None else largest
-        yield from _above(pod, one.containers, room, ceilings)
-    for made in seen.creations:
-        if made.made != made.admitted:
-            targets = [ContainerTarget(c.name, c.role, c.requests, c.limits) for c in made.admitted.sized_containers]
-            yield from _above(made.made, targets, largest, ceilings)
+        yield from _find_excess(pod, one.containers, room, ceilings)
+    for creation in seen.creations:
+        if creation.created != creation.admitted:
+            targets = [
+                ContainerTarget(c.name, c.role, c.requests, c.limits) for c in creation.admitted.sized_containers
+            ]
+            yield from _find_excess(creation.created, targets, largest, ceilings)
 
 
-def _above(
+def _find_excess(
     pod: Pod, targets: Sequence[ContainerTarget], room: Resources, ceilings: Mapping[tuple[str, str], int]
 ) -> Iterator[str]:
     old = {one.name: one for one in pod.containers}
@@ -100,7 +102,7 @@ def _above(
 
 
 def check_nodes_fit(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
-    """No resize makes a node's pods request more than it has."""
+    """No resize makes a node's pods request more than its allocatable."""
     resized = {one.uid for one in seen.resized()}
     for node in seen.after.nodes:
         pods = [pod for pod in seen.after.pods if pod.node == node.name]
@@ -110,7 +112,7 @@ def check_nodes_fit(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
 
 
 def check_reserved_capacity(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
-    """No pod goes while one of lower priority stays, and takes of what is missing."""
+    """No pod is evicted while one of lower priority stays and requests the missing resource."""
     pods = {pod.uid: pod for pod in seen.before.pods}
     for plan in seen.result.plans:
         going = {one.uid for one in plan.evict}
@@ -120,19 +122,19 @@ def check_reserved_capacity(drawn: DrawnCluster, seen: ObservedPass) -> Iterator
                 takes = count_pod_requests(other).get(one.resource) > 0
                 if stays and takes and other.priority < pods[one.uid].priority:
                     yield (
-                        f"{one.pod} of priority {pods[one.uid].priority} goes from {plan.node} for {one.resource} "
+                        f"{one.pod} of priority {pods[one.uid].priority} is evicted from {plan.node} for {one.resource} "
                         f"while {other.name} of {other.priority} stays"
                     )
 
 
 def check_no_shrink_below_base(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
-    """No pod pays with its base for what another gets; only its own upper bounds cut it."""
+    """No request is decreased below its base, except by the pod's own upper bounds."""
     bounded = {
         one.workload.template.name
         for one in drawn.workloads
         if one.workload.namespace in drawn.limit_ranges
-        or _pulls_a_lever(one.workload.template.annotations)
-        or _pulls_a_lever(one.workload.annotations)
+        or _has_own_settings(one.workload.template.annotations)
+        or _has_own_settings(one.workload.annotations)
     }
     pods = {pod.uid: pod for pod in seen.before.pods}
     for one in seen.resized():
@@ -149,8 +151,8 @@ def check_no_shrink_below_base(drawn: DrawnCluster, seen: ObservedPass) -> Itera
                     yield f"{pod.name}: {resource} goes from {before} to {new}, below its base of {base.get(resource)}"
 
 
-def _pulls_a_lever(annotations: Mapping[str, str]) -> bool:
-    """Tell whether a pod is bounded by itself, or asks for more than its own: that is granted from free room only."""
+def _has_own_settings(annotations: Mapping[str, str]) -> bool:
+    """Return whether a pod's own annotations set bounds or user minimums."""
     return any(
         key != "cruise.io/eviction-ranking" or value in ("never", "high")
         for key, value in annotations.items()
@@ -159,14 +161,14 @@ def _pulls_a_lever(annotations: Mapping[str, str]) -> bool:
 
 
 def check_quotas(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
-    """Nothing is sent that a ResourceQuota refuses."""
+    """No write is rejected by a ResourceQuota."""
     for one in seen.writes:
         if isinstance(one.refusal, RefusedError) and one.refusal.cause == QUOTA_EXCEEDED:
             yield str(one.refusal)
 
 
 def check_hpa_pods_unchanged(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
-    """What a HorizontalPodAutoscaler scales by is not changed."""
+    """A resource on whose utilisation a HorizontalPodAutoscaler acts is not resized."""
     scaled = {(one.namespace, one.target): one.utilisation_resources for one in drawn.autoscalers}
     pods = {pod.uid: pod for pod in seen.before.pods}
     for one in seen.resized():
@@ -179,26 +181,29 @@ def check_hpa_pods_unchanged(drawn: DrawnCluster, seen: ObservedPass) -> Iterato
             for resource in resources:
                 new = target.requests.get(resource)
                 if new is not None and new != old[target.container].requests.get(resource):
-                    yield f"{pod.name}: {resource}, by which it is scaled, goes to {new}"
+                    yield f"{pod.name}: {resource}, by which it is scaled, becomes {new}"
 
 
 def check_vpa_pods_unchanged(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
-    """What a VerticalPodAutoscaler sizes is neither resized nor evicted, nor sized when it is created."""
+    """A pod that a VerticalPodAutoscaler sizes is neither resized, nor evicted, nor sized at creation."""
     sized = {(one.namespace, one.target): one.name for one in drawn.vertical_autoscalers if one.changes_pods}
     written: list[EvictPod | ResizePod] = [*seen.resized(), *seen.evicted()]
     for one in written:
         if (one.namespace, one.workload) in sized:
             yield f"{one.pod} is written, although a VPA sizes it"
-    for made in seen.creations:
-        if (made.made.namespace, made.made.workload) in sized and made.made.containers != made.admitted.containers:
-            yield f"{made.made.name} is sized at its creation, although a VPA sizes it"
+    for creation in seen.creations:
+        if (
+            creation.created.namespace,
+            creation.created.workload,
+        ) in sized and creation.created.containers != creation.admitted.containers:
+            yield f"{creation.created.name} is sized at its creation, although a VPA sizes it"
 
 
 def check_admission_stable(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
-    """A pod that was admitted is admitted as it is."""
+    """Admission of an admitted pod changes nothing."""
     for one in seen.creations:
         if one.admitted_again != one.admitted:
-            yield f"{one.made.name} is admitted otherwise when it is admitted again"
+            yield f"{one.created.name} is admitted otherwise when it is admitted again"
 
 
 LAWS: tuple[Law, ...] = (
@@ -215,11 +220,11 @@ LAWS: tuple[Law, ...] = (
 )
 
 
-def decide_again(last: ObservedPass, again: NodePassResult) -> Iterator[str]:
-    """Return what is decided otherwise on nodes where all was done and nothing has changed since."""
+def check_repeated_decisions(last: ObservedPass, again: NodePassResult) -> Iterator[str]:
+    """Yield new decisions on nodes where everything was carried out and nothing has changed since."""
     done = {one.uid: one.containers for one in last.resized()}
     before = {pod.uid: pod for pod in last.before.pods}
-    shrunk = {one.namespace for one in last.resized() if _falls(one, before[one.uid])}
+    shrunk = {one.namespace for one in last.resized() if _decreases(one, before[one.uid])}
     widened = shrunk & again.snapshot.quotas.keys()
     pods = {pod.uid: pod for pod in again.snapshot.pods}
     evicting = {one.node for plan in last.result.plans for one in plan.evict}
@@ -229,44 +234,44 @@ def decide_again(last: ObservedPass, again: NodePassResult) -> Iterator[str]:
             continue
         actions: list[EvictPod | ResizePod] = [*now.evict, *now.resize]
         wanted = any(
-            (last.evicted() or pods[one.uid].namespace in widened) and not _falls(one, pods[one.uid])
+            (last.evicted() or pods[one.uid].namespace in widened) and not _decreases(one, pods[one.uid])
             for one in now.resize
         )
         for action in actions:
             pod = pods[action.uid]
-            # What a lever asks is granted from free room, which follows what the others have by now. Room that was kept
-            # for a replacement is free again once that has come elsewhere, and what a shrink leaves of a quota counts
-            # from the next pass on: then pods may grow, want room of others, or need more than their node has.
+            # User minimums are granted from free capacity, which changes with other pods. Capacity that was reserved
+            # for a replacement is free once it runs elsewhere, and quota that a decrease frees counts from the next
+            # pass on: then pods may grow, need capacity of others, or need more than their node has.
             if isinstance(action, EvictPod):
                 freed = not widened.isdisjoint(one.namespace for one in pods.values() if one.node == plan.node)
             else:
                 more = bool(last.evicted()) or pod.namespace in widened
-                freed = more and not _falls(action, pod, get_default_update_threshold(Policy()))
+                freed = more and not _decreases(action, pod, get_default_update_threshold(Policy()))
                 freed |= wanted and action.cause is ResizeCause.CAPACITY_NEEDED_BY_OTHERS
-            if not _pulls_a_lever(pod.annotations) and not freed:
-                yield f"{plan.node}: {_text(action)} although nothing has changed"
+            if not _has_own_settings(pod.annotations) and not freed:
+                yield f"{plan.node}: {_describe(action)} although nothing has changed"
 
 
-def _falls(resize: ResizePod, pod: Pod, band: UpdateThreshold = _NO_BAND) -> bool:
-    """Tell whether a request is less than it was, and leaves a dead band."""
+def _decreases(resize: ResizePod, pod: Pod, threshold: UpdateThreshold = _NO_THRESHOLD) -> bool:
+    """Return whether a request decreases by the threshold."""
     was = {container.name: container.requests.resources for container in pod.containers}
     pairs = [(was[one.container], one.requests.resources) for one in resize.containers if one.container in was]
     return any(
-        new < old and band.is_exceeded(one, old, new)
+        new < old and threshold.is_exceeded(one, old, new)
         for before, after in pairs
         for one in ResourceName
         for old, new in [(before.get(one), after.get(one))]
     )
 
 
-def _text(action: EvictPod | ResizePod) -> str:
+def _describe(action: EvictPod | ResizePod) -> str:
     if isinstance(action, EvictPod):
         return f"{action.pod} is evicted for {action.resource}"
     return f"{action.pod} is resized to {[(one.requests, one.limits) for one in action.containers]}"
 
 
 def _unchanged(node: str, before: ClusterSnapshot, now: ClusterSnapshot) -> bool:
-    """Tell whether the same settled pods are on a node, and their siblings elsewhere as ready as they were."""
+    """Return whether a node has the same pods without resizes in progress, and their replicas are as ready as before."""
     here = [pod for pod in now.pods if pod.node == node]
     settled = all(not pod.terminating and pod.resize.pending is None and not pod.resize.in_progress for pod in here)
     workloads = {(pod.namespace, pod.workload) for pod in here}
@@ -278,8 +283,8 @@ def _unchanged(node: str, before: ClusterSnapshot, now: ClusterSnapshot) -> bool
     return settled and around(before) == around(now)
 
 
-def _bound(snapshot: ClusterSnapshot, finished: Set[str] = frozenset()) -> Counter[tuple[str, str]]:
-    """Count the pods that are bound, by workload; those that are over count where their uid is in `finished`."""
+def _count_bound(snapshot: ClusterSnapshot, finished: Set[str] = frozenset()) -> Counter[tuple[str, str]]:
+    """Count bound pods by workload; finished ones only if their uid is in `finished`."""
     return Counter(
         (pod.namespace, str(pod.workload))
         for pod in snapshot.pods
@@ -288,7 +293,7 @@ def _bound(snapshot: ClusterSnapshot, finished: Set[str] = frozenset()) -> Count
 
 
 def _ceilings(drawn: DrawnCluster) -> dict[tuple[str, str], int]:
-    """Return how far memory limits may rise that templates state, by workload and container."""
+    """Return the ceilings of memory limits by workload and container."""
     factor = drawn.policy.memory_limit_ceiling
     return {
         (one.workload.template.name, container.name): round_up_to_mebibytes(math.ceil(limit * factor))

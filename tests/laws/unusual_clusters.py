@@ -1,7 +1,7 @@
-"""A fourth kind of clusters, written when the laws were done and held: what no author of a rule has looked at.
+"""Random clusters with unusual objects, written after the laws held for all others.
 
 Many replicas of few workloads on many small nodes, pinned by selectors and taints; pods that state nothing, or one
-resource; nothing measured of a third; memory limits of old kubelets; whole namespaces with a lever pulled.
+resource; a third of them without usage; memory limits of old kubelets; namespaces with annotations of their own.
 """
 
 from dataclasses import replace
@@ -13,7 +13,7 @@ from cruise.domain.cluster import Container, Node
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE, Resources, StatedResources
 from cruise.domain.scheduling import SchedulingConstraints, Taint, TaintEffect, Toleration
-from tests.laws.drawn import (
+from tests.laws.random_clusters import (
     KINDS,
     DrawnCluster,
     DrawnUse,
@@ -33,7 +33,7 @@ _ZONES = ("a", "b")
 
 
 def draw_unusual_clusters(draw: Generator) -> DrawnCluster:
-    """Return such a cluster."""
+    """Return a random cluster."""
     size = Resources(int(draw.integers(300, 3000)), int(draw.integers(500, 6000)) * MEBIBYTE)
     nodes = [_node(draw, number, size) for number in range(int(draw.integers(3, 9)))]
     workloads: list[DrawnWorkload] = []

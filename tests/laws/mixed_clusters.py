@@ -1,6 +1,6 @@
-"""A fifth kind of clusters, written when the laws held for the other four: everything that holds a pass back, at once.
+"""Random clusters with everything that restricts a pass in one cluster.
 
-Sizes are those most asked for in the openb trace of a public GPU cluster, which shows no use. Most namespaces have
+Sizes are the most frequent requests of the openb trace of a public GPU cluster, which has no usage. Most namespaces have
 quotas or LimitRanges, half of the workloads budgets, autoscalers or annotations, and many replicas are not ready.
 """
 
@@ -15,7 +15,7 @@ from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Node
 from cruise.domain.policy import AdmissionSize, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, NOTHING_STATED, Resources, StatedResources
 from cruise.simulation.cluster.api_server import ResourceQuotaSpec
-from tests.laws.drawn import (
+from tests.laws.random_clusters import (
     NAMESPACES,
     DrawnCluster,
     DrawnUse,
@@ -30,8 +30,8 @@ from tests.laws.drawn import (
     workload,
 )
 
-# Millicores and MiB, and how many pods of the trace ask for them.
-_ASKED = (
+# Millicores and MiB, and how many pods of the trace request them.
+_REQUESTS = (
     (3152, 5600, 1592),
     (11300, 49152, 857),
     (8000, 30517, 649),
@@ -44,13 +44,13 @@ _ASKED = (
     (12000, 24576, 158),
     (4152, 10600, 152),
 )
-_SHARES = np.array([many for _, _, many in _ASKED]) / sum(many for _, _, many in _ASKED)
+_SHARES = np.array([count for _, _, count in _REQUESTS]) / sum(count for _, _, count in _REQUESTS)
 _KINDS = ("Deployment",) * 12 + ("StatefulSet",) * 4 + ("Job", "DaemonSet", "DaemonSet", "Pod")
 _NODES = ((16_000, 122_880), (32_000, 131_072), (32_000, 262_144), (64_000, 262_144))
 
 
-def mixed(draw: Generator) -> DrawnCluster:
-    """Return such a cluster."""
+def draw_mixed_clusters(draw: Generator) -> DrawnCluster:
+    """Return a random cluster."""
     nodes = [_node(draw, number) for number in range(int(draw.integers(2, 7)))]
     counting_limits = frozenset(one for one in NAMESPACES if draw_bool(draw, 0.4))
     workloads: list[DrawnWorkload] = []
@@ -125,7 +125,7 @@ def _workload(draw: Generator, number: int, counting_limits: frozenset[str]) -> 
 
 
 def _use(draw: Generator, share: float) -> DrawnUse:
-    cpu, memory, _ = _ASKED[int(draw.choice(len(_ASKED), p=_SHARES))]
+    cpu, memory, _ = _REQUESTS[int(draw.choice(len(_REQUESTS), p=_SHARES))]
     used = share * draw.beta(3, 3, size=2) * (0.5, 1)
     base_cpu, base_memory = max(1, round(cpu * used[0])), max(1, round(memory * used[1])) * MEBIBYTE
     peak, largest = (1 + draw.exponential(0.4, size=2)).tolist(), 1 + float(draw.exponential(0.2))
@@ -155,13 +155,13 @@ def _annotation(draw: Generator) -> dict[str, str]:
 
 
 def _of_namespace(namespace: str, workloads: Sequence[DrawnWorkload]) -> list[tuple[int, Container]]:
-    """Return the containers of a namespace's templates, each with the replicas of its workload."""
+    """Return the containers of a namespace's templates, each with its workload's replicas."""
     there = [one.workload for one in workloads if one.workload.namespace == namespace]
     return [(one.replicas, of) for one in there for of in one.template.containers]
 
 
 def _limit_range(draw: Generator, namespace: str, workloads: Sequence[DrawnWorkload]) -> LimitRangeItem:
-    """Return bounds that the templates just hold, or are far from."""
+    """Return bounds that the templates barely or easily satisfy."""
     stated = [of for _, of in _of_namespace(namespace, workloads)]
     play = draw_choice(draw, (1, 1, 2, 8))
     requests, limits = [of.requests.resources for of in stated], [of.limits.resources for of in stated]
@@ -193,7 +193,7 @@ def _limit_range(draw: Generator, namespace: str, workloads: Sequence[DrawnWorkl
 def _quota(
     draw: Generator, namespace: str, workloads: Sequence[DrawnWorkload], counts_limits: bool
 ) -> ResourceQuotaSpec:
-    """Return a quota with little or much to spare over what the templates ask."""
+    """Return a quota slightly or far above the templates' requests."""
     spare = draw_choice(draw, (1.0, 1.02, 1.1, 2.0))
     requests = limits = Resources()
     for replicas, of in _of_namespace(namespace, workloads):
