@@ -51,7 +51,7 @@ def test_sizes_are_shown_as_vpas_that_go_with_their_workloads(stage: LiveStage):
         assert [one["type"] for one in shown["status"]["conditions"]] == ["RecommendationProvided", "LowConfidence"]
         assert {one["manager"] for one in shown["metadata"]["managedFields"]} == {"cruise"}
         for subresource in (None, "status"):
-            with pytest.raises(ApiError, match="VerticalPodAutoscalers of users are left alone"):
+            with pytest.raises(ApiError, match="cruise may not change VerticalPodAutoscalers of users"):
                 grant_permissions(admin, SERVE).patch(KIND, ns, "own", {"spec": {"x": 1}}, "merge", subresource)
         admin.delete("deployments.apps", ns, "web")
         wait_until(lambda: set(vpas(admin, ns)) == {"own"}, "what was shown went with its workload")
