@@ -1,4 +1,4 @@
-"""The store in Postgres, embedded or by URL: the only home of SQLAlchemy, Alembic and asyncpg."""
+"""The database: Postgres by URL, or embedded. Only this package uses SQLAlchemy, Alembic and asyncpg."""
 
 from cruise.adapters.store.postgres import PostgresStore, open_store
 

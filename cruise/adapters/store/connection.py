@@ -1,4 +1,4 @@
-"""Connections: where the database is, how to reach it, and one transaction at a time."""
+"""Connections to the database: its address, its errors, and transactions."""
 
 import asyncio
 import ipaddress
@@ -20,36 +20,34 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
 from cruise.errors import BadInputError, CruiseError, UnavailableError
 
-# Failures of the driver and of SQLAlchemy as cruise's errors.
-
 DRIVER_ERRORS = (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
 
-# What waiting does not heal, by class of SQLSTATE: credentials, database, names and rights, values that do not fit.
-_FOR_GOOD = ("28", "3D", "42", "22")
-_OF_TLS = re.compile("rejected SSL upgrade|^root certificate file")
+# Classes of SQLSTATE that a retry does not fix: credentials, database, names and permissions, invalid values.
+_PERMANENT = ("28", "3D", "42", "22")
+_TLS_ERROR = re.compile("rejected SSL upgrade|^root certificate file")
 
 
 def translate_database_error(error: Exception, place: str) -> CruiseError:
-    """Return BadInputError for what the settings must mend, Unavailable for the rest; `place` names the database."""
-    cause = _driver_error(error)
+    """Return BadInputError for what the settings must fix, else UnavailableError; `place` names the database."""
+    cause = _find_driver_error(error)
     state = getattr(cause, "sqlstate", None) or ""
-    # Before the next: what the library says of certificates are ValueErrors too.
-    if isinstance(cause, ssl.SSLCertVerificationError) or _OF_TLS.search(str(cause)):
+    # First, because errors of certificates are ValueErrors too.
+    if isinstance(cause, ssl.SSLCertVerificationError) or _TLS_ERROR.search(str(cause)):
         return BadInputError(f"Postgres at {place}: {_first_line(cause)}: check sslmode and sslrootcert")
-    # The driver's own refusals of parameters and of values are ValueErrors.
-    if state.startswith(_FOR_GOOD) or isinstance(cause, ValueError):
+    # The driver raises ValueError for invalid parameters and values.
+    if state.startswith(_PERMANENT) or isinstance(cause, ValueError):
         return BadInputError(f"Postgres at {place}: {_first_line(cause)}")
-    return UnavailableError(f"Postgres at {place}: {_reason(cause)}")
+    return UnavailableError(f"Postgres at {place}: {_describe(cause)}")
 
 
-def _driver_error(error: BaseException) -> BaseException:
-    """Return the driver's own error below SQLAlchemy's wrappings, whose text would carry statements and values."""
+def _find_driver_error(error: BaseException) -> BaseException:
+    """Return the driver's error, because SQLAlchemy's messages contain statements and values."""
     if isinstance(error, DBAPIError) and error.orig is not None:
         return error.orig.__cause__ or error.orig
     return error
 
 
-def _reason(cause: BaseException) -> str:
+def _describe(cause: BaseException) -> str:
     if isinstance(cause, socket.gaierror):
         return "the host name is not known"
     if isinstance(cause, TimeoutError):
@@ -66,7 +64,7 @@ def _first_line(cause: BaseException) -> str:
 
 CONNECT_SECONDS = 10.0
 PING_SECONDS = 2.0
-# For a transaction of a few rows, the wait for a connection included.
+# For a transaction of a few rows, including the wait for a connection.
 CONNECTION_TIMEOUT = timedelta(seconds=10)
 STATEMENT_TIMEOUT = timedelta(minutes=5)
 POOL_SIZE = 5
@@ -75,16 +73,16 @@ _NEW = "cruise-new"
 
 
 def convert_to_dsn(database_url: str) -> str:
-    """Turn a URL in SQLAlchemy's or libpq's form into libpq's, which the driver reads whole, SSL parameters included.
+    """Convert a URL of SQLAlchemy or libpq to libpq's form, which the driver reads with SSL parameters.
 
-    Raises BadInputError; its message never shows the password.
+    Raises BadInputError, whose message never contains the password.
     """
     try:
         parts = urlsplit(database_url)
         if parts.port is not None and parts.fragment:
-            raise ValueError("what follows a # would be lost")
+            raise ValueError("the text after # would be lost")
     except ValueError as error:
-        # What the parser says would quote the password that it took for a port or a host.
+        # The parser's message may contain the password.
         raise BadInputError(
             "database_url cannot be read: in a user or password, write / as %2F, ? as %3F, # as %23, [ as %5B, ] as %5D"
         ) from error
@@ -96,15 +94,15 @@ def convert_to_dsn(database_url: str) -> str:
     try:
         query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError as error:
-        raise BadInputError("database_url has parameters after '?' that are not NAME=VALUE") from error
-    # SQLAlchemy's name for the driver's own parameter.
+        raise BadInputError("database_url has parameters after '?' that are not of the form NAME=VALUE") from error
+    # SQLAlchemy calls sslmode ssl.
     parameters = [("sslmode" if name == "ssl" else name, value) for name, value in query]
     encoded = urlencode(parameters, quote_via=quote, safe="/:,")
     return urlunsplit(("postgresql", parts.netloc, parts.path, encoded, ""))
 
 
 def describe_database(dsn: str) -> str:
-    """Name the database of a DSN for people: host, port and name, no user and no password."""
+    """Return host, port and name of a database for messages, without user and password."""
     parts = urlsplit(dsn)
     directory = dict(parse_qsl(parts.query)).get("host", "")
     address = parts.netloc.rpartition("@")[2] or directory or "the default address"
@@ -112,7 +110,7 @@ def describe_database(dsn: str) -> str:
 
 
 def verifies_server(dsn: str) -> bool:
-    """Tell whether the server is verified to be the one that is meant, or is on this machine."""
+    """Tell whether the server's identity is verified, or the server is on this machine."""
     parts = urlsplit(dsn)
     parameters = dict(parse_qsl(parts.query))
     host = parameters.get("host", parts.hostname or "")
@@ -120,14 +118,14 @@ def verifies_server(dsn: str) -> bool:
 
 
 class Database:
-    """One Postgres database: hands out transactions, and reconnects by itself when one was lost.
+    """A Postgres database: provides transactions, and reconnects after a lost connection.
 
-    With `server`, the embedded one, it is started again when it is found dead. No statement takes longer than
-    `statement_timeout`, the wait for locks included, and no transaction stays open for as long without one.
+    An embedded `server` is started again if it died. `statement_timeout` limits each statement, including waits for
+    locks, and idle transactions.
 
-    A connection is asked for a sign of life before it is handed out. Where one gives none within `PING_SECONDS`, or a
-    transaction is not over in time, all connections are dropped at once, those in use included: after a failover that
-    nobody announced, each of them would hold a transaction for as long as its statements may take.
+    An idle connection is pinged before use. If the ping takes longer than `PING_SECONDS`, or a transaction times out,
+    all connections are dropped, also those in use: after a silent failover, each would block a transaction until the
+    statement timeout.
     """
 
     def __init__(
@@ -143,18 +141,18 @@ class Database:
             pool_size=POOL_SIZE,
         )
         self._connections: WeakSet[Any] = WeakSet()
-        event.listen(self._engine.sync_engine, "connect", _is_new)
+        event.listen(self._engine.sync_engine, "connect", _mark_new)
         event.listen(self._engine.sync_engine, "checkout", self._ping)
 
     @asynccontextmanager
-    async def transaction(self, longest: timedelta | None = None) -> AsyncIterator[AsyncConnection]:
-        """One transaction: committed at the end, rolled back by any exception. Raises BadInputError, Unavailable.
+    async def transaction(self, timeout: timedelta | None = None) -> AsyncIterator[AsyncConnection]:
+        """Run one transaction: committed at the end, rolled back after an exception.
 
-        It is given up after `longest`, its wait for a connection included.
+        `timeout` includes the wait for a connection. Raises BadInputError and UnavailableError.
         """
         try:
             async with (
-                asyncio.timeout(None if longest is None else longest.total_seconds()),
+                asyncio.timeout(None if timeout is None else timeout.total_seconds()),
                 self._engine.begin() as connection,
             ):
                 yield connection
@@ -164,40 +162,40 @@ class Database:
             raise translate_database_error(error, self.location) from error
 
     async def start_server(self) -> None:
-        """Start the embedded server, where there is one. Raises BadInputError, Unavailable."""
+        """Start the embedded server, if there is one. Raises BadInputError and UnavailableError."""
         if self._server is not None:
-            await _to_its_end(self._server.start)
+            await _run_uncancelled(self._server.start)
 
-    async def check(self, oldest: int = MIN_SERVER_VERSION) -> None:
-        """See that the server answers and is of no version before `oldest`. Raises BadInputError, Unavailable."""
+    async def check(self, min_version: int = MIN_SERVER_VERSION) -> None:
+        """Check that the server answers and is at least `min_version`. Raises BadInputError and UnavailableError."""
         async with self.transaction() as connection:
             number = await connection.scalar(text("SELECT current_setting('server_version_num')::int"))
         major = int(number or 0) // 10_000
-        if major < oldest:
-            raise BadInputError(f"Postgres at {self.location} is version {major}: cruise needs {oldest} or newer")
+        if major < min_version:
+            raise BadInputError(f"Postgres at {self.location} is version {major}: cruise needs {min_version} or newer")
 
     async def close(self) -> None:
-        """Close every connection, and leave the embedded server to its other users or stop it."""
+        """Close all connections, and release the embedded server."""
         try:
             await self._engine.dispose()
         finally:
             if self._server is not None:
-                await _to_its_end(self._server.release)
+                await _run_uncancelled(self._server.release)
 
     def _ping(self, adapted: Any, record: Any, proxy: object) -> None:  # noqa: ANN401 - SQLAlchemy's own
-        """See that a connection that was idle is alive, else replace all. Called by the pool, which tries again."""
+        """Check that an idle connection works, else replace all. The pool calls it and retries."""
         if record.info.pop(_NEW, False):
             return
         try:
             adapted.run_async(lambda connection: connection.execute("SELECT 1", timeout=PING_SECONDS))
         except (*DRIVER_ERRORS, asyncpg.InternalClientError) as error:
-            # The last is a connection that was left in the middle of a statement, by a server that was killed.
+            # InternalClientError: a killed server left the connection within a statement.
             if isinstance(error, TimeoutError):
                 self._drop_connections()
             raise InvalidatePoolError from error
 
     def _drop_connections(self) -> None:
-        """Abort every connection without a word to the server; what they were used for fails at once."""
+        """Abort all connections without a message to the server; their users fail immediately."""
         for connection in list(self._connections):
             connection.terminate()
 
@@ -216,7 +214,7 @@ class Database:
             self._dsn,
             timeout=CONNECT_SECONDS,
             command_timeout=self._statement_timeout.total_seconds(),
-            # The server's own watch, which holds for a client that hangs as well.
+            # Limits of the server also apply if this client hangs.
             server_settings={
                 "application_name": "cruise",
                 "statement_timeout": milliseconds,
@@ -227,8 +225,8 @@ class Database:
         return connection
 
 
-def _is_new(adapted: object, record: Any) -> None:  # noqa: ANN401 - SQLAlchemy's own
-    """Note that a connection was just made, and needs no sign of life."""
+def _mark_new(adapted: object, record: Any) -> None:  # noqa: ANN401 - SQLAlchemy's own
+    """Mark a new connection, which needs no ping."""
     record.info[_NEW] = True
 
 
@@ -240,15 +238,15 @@ def _is_loopback(host: str) -> bool:
 
 
 async def get_driver_connection(connection: AsyncConnection) -> Any:  # noqa: ANN401 - the driver has no types
-    """Return asyncpg's own connection for COPY and plain fetches, inside the transaction of `connection`."""
-    # SQLAlchemy begins the transaction with its first statement, and what the driver runs does not count as one.
+    """Return the connection of asyncpg for COPY and plain fetches in the transaction of `connection`."""
+    # SQLAlchemy starts the transaction at its own first statement, not at one of the driver.
     await connection.execute(text("SELECT 1"))
     raw = await connection.get_raw_connection()
     return raw.driver_connection
 
 
-async def _to_its_end(step: Callable[[], None]) -> None:
-    """Run a blocking step in a thread; a cancellation waits for it, so that no server is left half-started."""
+async def _run_uncancelled(step: Callable[[], None]) -> None:
+    """Run a blocking step in a thread; a cancellation waits for it, so that no server is left half started."""
     running = asyncio.ensure_future(asyncio.to_thread(step))
     try:
         await asyncio.shield(running)

