@@ -93,7 +93,7 @@ def test_resize_causes_and_outcomes_agree_with_the_plan(cluster):
                 assert name in evicted
                 assert not explanation.steps
             case PodOutcome.NO_CHANGE_NEEDED:
-                # A target may be far from what it is now: that alone is worth no write.
+                # A target far from the present size alone causes no write.
                 assert name not in resized | evicted | held.keys()
                 assert not written
             case PodOutcome.SKIPPED:

@@ -1,4 +1,4 @@
-"""What is explained of a container is what the plan has, whatever the headroom model."""
+"""Explanations agree with the plan under every headroom model."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -159,7 +159,7 @@ def test_generated_clusters_are_explained_as_planned_under_every_headroom_model(
 
 
 def test_no_size_is_above_its_own_peak_and_a_tenth_and_nodes_keep_their_headroom(seeds):
-    """Whatever the model says, of targets and of what is written; no annotation or quota speaks in these clusters."""
+    """Under every model, for targets and written sizes; these clusters have no annotations or quotas."""
     capped = 0
     for seed in seeds(50):
         snapshot, table = generated(seed)
@@ -175,7 +175,7 @@ def test_no_size_is_above_its_own_peak_and_a_tenth_and_nodes_keep_their_headroom
                 grown = demand.managed & there & (sized.sizes_to_write.get_requests(resource) > demand.current)
                 assert (sized.sizes_to_write.get_requests(resource) <= most)[grown].all()
                 capped += int(sized.headroom_shares[resource].at_peak.sum())
-                # Bounds and ceilings of single containers take from a node what no other gets.
+                # Bounds and ceilings of single containers leave headroom that no other container gets.
                 bound = demand.managed & (
                     sized.headroom_shares[resource].clamped < sized.headroom_shares[resource].rounded
                 )

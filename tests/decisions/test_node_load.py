@@ -1,4 +1,4 @@
-"""The overload taint: its hysteresis, how many nodes may bear it, and the loads that cannot be true."""
+"""The overload taint: hysteresis, the largest number of tainted nodes, and implausible loads."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -45,7 +45,7 @@ def decide(
 
 
 def beside(node: Node) -> list[Node]:
-    """The node among others that are calm: alone it would be all of the cluster."""
+    """The node among idle ones: alone it would be the whole cluster."""
     return [node, *named(CALM, 4, 100)]
 
 
@@ -108,7 +108,7 @@ def test_surplus_taints_are_removed_from_the_least_loaded_nodes_first() -> None:
     nodes = named(TAINTED, 10)
     decided = decide(nodes, {node.name: [2.0, 1.1 + number / 100] for number, node in enumerate(nodes[:9])})
     assert decided.overloaded_at_once == 9
-    # n009 has no reading at all: nothing speaks for its taint.
+    # n009 has no reading: nothing supports its taint.
     assert {action.node for action in decided.actions} == {node.name for node in nodes} - {"n007", "n008"}
     assert {(type(action), action.reason) for action in decided.actions} == {(UntaintNode, ReasonCode.TOO_MANY_TAINTS)}
 
@@ -142,7 +142,7 @@ def test_never_more_than_a_fifth_of_nodes_is_tainted(
         tainted ^= {action.node}
     if mode is Mode.FULL:
         assert len(tainted) <= max(1, len(nodes) // 5)
-    # Decided again on what it led to, nothing changes.
+    # Deciding again changes nothing.
     after = [replace(node, taints=(OVERLOADED_TAINT,) if node.name in tainted else ()) for node in nodes]
     if mode is Mode.FULL:
         assert decide(after, loads).actions == ()
@@ -165,7 +165,7 @@ def test_no_machine_exports_fifty_times_its_cores() -> None:
     ("replicas", "process", "follows"),
     [
         (2, "cruise-serve-a", True),
-        # A rolling update, a drain: the only pod comes back.
+        # A rolling update or a drain: the only pod is created again.
         (1, "cruise-serve-a", True),
         # Scaled down, or uninstalled.
         (0, "cruise-serve-a", False),

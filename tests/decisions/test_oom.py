@@ -1,4 +1,4 @@
-"""What follows an out-of-memory kill: section 6 of the rules."""
+"""Records of OOM kills, and reactions to them."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -103,7 +103,7 @@ def held(pod: Pod, *more, **fields) -> ReasonCode:
     return decision.reason
 
 
-# ---- what a kill teaches ----
+# ---- OOM memory ----
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_oom_memory_is_at_most_half_above_the_observed_use():
 
 
 def test_several_kills_are_recorded_in_order_of_time():
-    """Half as much again as the peak, and then half as much again as that."""
+    """1.5 × the peak, and then 1.5 × that."""
     pod = pod_of(300, 1024)
     first = kill_of(pod, 1024, None)
     second = replace(first, finished_at=NOW + timedelta(minutes=9))
@@ -220,7 +220,7 @@ def test_growth_is_counted_as_kube_scheduler_does():
     decision = react(pod)
     assert isinstance(decision, ResizePod)
     assert decision.growth == make_resources(0, 56)
-    # An init container that needs more than that already takes the room.
+    # An init container that requests more already uses the capacity.
     setup = make_container("setup", memory_mib=1000, role=ContainerRole.INIT)
     hidden = react(replace(pod, containers=(setup, *pod.containers)), free_capacity=Resources())
     assert isinstance(hidden, ResizePod)
@@ -296,7 +296,7 @@ def test_a_protected_pod_without_capacity_is_skipped(fields, reason):
     assert grown(pod).requests.memory_bytes == 256 * MEBIBYTE
 
 
-# ---- guards ----
+# ---- skip reasons ----
 
 
 @pytest.mark.parametrize(("minutes", "expected"), [(0, ReasonCode.COOLDOWN), (4.9, ReasonCode.COOLDOWN), (5, None)])
@@ -366,7 +366,7 @@ def test_the_qos_class_of_the_pod_stays():
     assert held(pod, ranges=ranges) is ReasonCode.QOS_CHANGE
 
 
-# ---- while another resize waits ----
+# ---- pending resizes ----
 
 
 def waiting(state: ResizePending) -> Pod:
@@ -379,7 +379,7 @@ def waiting(state: ResizePending) -> Pod:
 
 @pytest.mark.parametrize("state", list(ResizePending))
 def test_a_pending_resize_is_withdrawn_in_the_same_patch(state):
-    # The kubelet takes a pod's resizes as one: the 3000m that it has no room for would hold the memory up.
+    # The kubelet resizes a pod as a whole: the 3000m that do not fit would block the memory.
     decision = react(waiting(state))
     assert isinstance(decision, ResizePod)
     assert [(t.container, t.requests) for t in decision.containers] == [

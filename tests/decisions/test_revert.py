@@ -53,7 +53,7 @@ def test_requests_and_limits_are_restored():
 
 def test_a_limit_that_cruise_added_stays_and_is_reported():
     found = reverted(pod(limits=amounts(None, 256)), amounts(100, 512))
-    # It must not stay under the request.
+    # It must not stay below the request.
     assert sizes(found) == (amounts(100, 512), amounts(None, 512))
     assert found.detail == ReasonDetail.MEMORY_LIMIT_STAYS.create("app")
 

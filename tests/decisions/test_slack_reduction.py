@@ -1,4 +1,4 @@
-"""The way from VPA's slack to the clairvoyant's."""
+"""Slack reduction between VPA and the clairvoyant policy."""
 
 import pytest
 

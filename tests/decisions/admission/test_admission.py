@@ -1,4 +1,4 @@
-"""What a pod is created with: section 3 of the rules."""
+"""Requests and limits that a pod is created with."""
 
 from dataclasses import replace
 
@@ -52,13 +52,13 @@ ONE_NODE = (make_node(),)
 
 
 def new_pod(*containers, **fields) -> Pod:
-    """A pod in creation: no node, nothing reported, and no name as yet."""
+    """A pod in creation, without node, status and name."""
     containers = containers or (make_container(settled=False),)
     return make_pod("", node=None, containers=containers, **fields)
 
 
 def use(container="app", cpu=400, memory_mib=300, max_mib=None, **more):
-    """What a workload's container peaks at; its base does not matter here."""
+    """A statistic with the peak of a workload's container."""
     return make_statistic(
         "",
         container=container,
@@ -104,7 +104,7 @@ def test_requests_are_the_peaks_the_memory_limit_is_twice_the_maximum_and_no_cpu
     [
         ({"memory_mib": 300, "max_mib": 350, "oom_memory_mib": 200}, 300, 700),
         ({"memory_mib": 300, "max_mib": 350, "oom_memory_mib": 512}, 512, 1024),
-        # The maximum of seven days may be unknown, or older than the peak.
+        # The 7-day maximum may be unknown, or older than the peak.
         ({"memory_mib": 300, "max_mib": 0}, 300, 300),
         ({"memory_mib": 300, "max_mib": 149}, 300, 300),
     ],
@@ -188,7 +188,7 @@ def test_a_limit_range_takes_precedence_over_an_override():
 
 def test_a_ratio_caps_the_limit():
     [target] = mutated(new_pod(), use(max_mib=500), ranges=(LimitRangeItem(False, max_memory_ratio=1.5),))
-    # Half as much again as the peak of 300 MiB would be under the largest use.
+    # 1.5 × the peak of 300 MiB would be below the largest use.
     assert (target.requests.memory_bytes, target.limits) == (334 * MEBIBYTE, make_amounts(None, 501))
 
 
@@ -198,7 +198,7 @@ def test_a_ratio_caps_the_limit():
         (LimitRangeItem(False, maximum=make_amounts(3000, None)), 3000),
         (LimitRangeItem(False, maximum=make_amounts(90000, None)), 4000),  # no node has more
         (LimitRangeItem(False, max_cpu_ratio=2.5), 1000),
-        # LimitRanger runs again after a webhook and would put its own 300m back, under the request of 400m.
+        # LimitRanger runs again after a webhook and would set its default of 300m, below the request of 400m.
         (LimitRangeItem(False, default_limits=make_amounts(300, None)), 4000),
         (LimitRangeItem(False, minimum=make_amounts(10, None)), None),
         (LimitRangeItem(False, default_limits=make_amounts(None, 300)), None),
@@ -225,7 +225,7 @@ def test_requests_are_scaled_down_to_the_largest_node():
     pod = new_pod(make_container(), make_container("b"), overhead=make_resources(100, 92))
     rows = use(cpu=6000, memory_mib=6000), use("b", cpu=1800, memory_mib=3000)
     targets = mutated(pod, *rows, nodes=nodes)
-    # Of the 3900m left on n2 both have their 100m; the other 3700m are shared as 5900m and 1700m are wanted.
+    # Of the 3900m left on n2 both get 100m; the other 3700m are shared in proportion to 5900m and 1700m.
     assert [t.requests.cpu_millicores for t in targets] == [100 + 2872, 100 + 827]
     assert count_pod_requests(compute_admitted_resources(pod, MutatePod(targets)).apply_to(pod, {})).fits_in(
         nodes[1].allocatable
@@ -272,7 +272,7 @@ LARGE_TEMPLATE = new_pod(make_container(cpu=8000, memory_mib=200 * 1024))
 def test_a_template_is_not_cut_to_the_nodes_of_today():
     peak = use(cpu=8000, memory_mib=180 * 1024)
     [target] = mutated(LARGE_TEMPLATE, peak, nodes=SMALL_NODES)
-    # The node that its template asks for can be ordered; the peak, which is less, fits it as well.
+    # A node for its template can be added; the smaller peak fits it as well.
     assert target.requests == make_amounts(8000, 180 * 1024)
     [seeds] = mutated(LARGE_TEMPLATE, peak, nodes=SMALL_NODES, policy=replace(INITIAL, rules=SEED_RULES))
     assert seeds.requests == make_amounts(8000, 60 * 1024)
@@ -316,13 +316,13 @@ def test_capacity_left_by_rounding_is_not_shared_when_deciding_again():
 
 @pytest.mark.parametrize("seen", NodeAutoscalerKind)
 def test_with_node_autoscaling_no_peak_exceeds_the_largest_known_node(seen):
-    """No type is as large: for the peak alone the pod would wait for ever, and as it was sent it would run."""
+    """No node type holds the peak, but the pod as submitted fits."""
     peak = use(cpu=8000, memory_mib=70 * 1024)
     sent = new_pod(make_container(memory_mib=10 * 1024))
     [target] = mutated(sent, peak, nodes=SMALL_NODES, node_autoscaler=seen)
     assert target.requests == make_amounts(8000, 60 * 1024)
     [template] = mutated(LARGE_TEMPLATE, use(cpu=8000, memory_mib=240 * 1024), nodes=SMALL_NODES, node_autoscaler=seen)
-    # The node that its template asks for can be ordered.
+    # A node for its template can be added.
     assert template.requests == make_amounts(8000, 200 * 1024)
 
 
@@ -355,11 +355,11 @@ def test_capacity_that_daemonsets_request_is_reserved(seen):
     assert target.requests == make_amounts(15_000, 57 * 1024)
     [seeds] = mutated(new_pod(), peak, **around, policy=replace(INITIAL, rules=SEED_RULES))
     assert seeds.requests == make_amounts(16_000, 60 * 1024)
-    # A node autoscaler takes the pods of one node as what the next will have.
+    # A node autoscaler assumes the DaemonSet pods of a present node on a new one.
     grown = use("a", cpu=1300, memory_mib=100, workload="DaemonSet/agent", identity="n1")
     [beside] = mutated(new_pod(), peak, grown, **around)
     assert beside.requests == make_amounts(14_000, 57 * 1024)
-    # Of a DaemonSet's own pod only the others are in the way.
+    # For a DaemonSet's own pod only other DaemonSets count.
     agent = new_pod(workload=WorkloadRef("DaemonSet", "agent"))
     [own] = mutated(agent, use(cpu=20_000, memory_mib=100 * 1024, workload="DaemonSet/agent"), **around)
     assert own.requests == make_amounts(15_500, 58 * 1024)
@@ -371,7 +371,7 @@ def test_an_unmanaged_resource_is_not_scaled_to_the_node():
     assert target.requests == make_amounts(9000, 300)
 
 
-# ---- who is left ----
+# ---- skipped pods ----
 
 
 @pytest.mark.parametrize(
@@ -404,7 +404,7 @@ def test_statistics_must_be_there_fresh_and_old_enough():
     assert left(pod, use(updated_at=NOW_SECONDS - 16 * 60)) is ReasonCode.STALE_STATISTICS
     assert left(pod, use(history_since=NOW_SECONDS - 29 * 60)) is ReasonCode.NEW_WORKLOAD
     assert left(pod, workloads=[make_workload(created_at=NOW)]) is ReasonCode.NEW_WORKLOAD
-    # Another pod's own statistics do not speak for this one.
+    # Statistics of another pod do not apply to this one.
     assert left(pod, make_statistic("web-1")) is ReasonCode.NO_STATISTICS
 
 
@@ -414,7 +414,7 @@ def test_a_pod_that_would_become_guaranteed_is_unchanged():
     assert left(pod, ranges=ranges) is ReasonCode.QOS_CHANGE
 
 
-# ---- again ----
+# ---- deciding again ----
 
 
 def test_replaced_resources_are_recorded_and_annotations_stay():
@@ -472,12 +472,12 @@ def test_the_limit_of_a_template_falls_only_on_a_history_that_is_known_to_be_lon
 OLD_TEMPLATE = make_pod(containers=[make_container(cpu=500, memory_mib=1024)])
 NEW_TEMPLATE = new_pod(make_container(cpu=2000, memory_mib=6144, cpu_limit=4000, memory_limit_mib=8192, settled=False))
 OF_WEB = WorkloadContainer("shop", "Deployment/web", "app")
-# What the old revision needs.
+# The needs of the old revision.
 PEAK = use(cpu=400, memory_mib=1000)
 
 
 def in_revision(pod: Pod, minutes: int | None, policy=INITIAL, rows=(PEAK,)) -> MutatePod | LeaveUnchanged:
-    """Decide where pods like this one have run for some minutes, None for not at all, and others for long."""
+    """Decide for a revision that has run for some minutes (None: never), next to older ones."""
     runs = {get_stated_resources(OLD_TEMPLATE)[0]: RevisionRun(0, NOW_SECONDS)}
     if minutes is not None:
         runs[get_stated_resources(NEW_TEMPLATE)[0]] = RevisionRun(NOW_SECONDS - 60 * minutes, NOW_SECONDS)
@@ -503,7 +503,7 @@ def test_a_new_revision_keeps_its_stated_requests_until_its_use_is_known(minutes
 
 def test_a_revision_that_is_known_gets_the_peak():
     assert sizes_in_revision(NEW_TEMPLATE, 30).requests == make_amounts(400, 1000)
-    # Those of the one before it, which a rollout still starts, are as they were.
+    # Pods of the previous revision, which a rollout may still start, are unaffected.
     old = new_pod(make_container(cpu=500, memory_mib=1024, settled=False))
     assert sizes_in_revision(old, 0).requests == make_amounts(400, 1000)
 
@@ -522,7 +522,7 @@ def test_deciding_again_on_a_pod_of_a_new_revision_changes_nothing():
     assert in_revision(created, 0) == LeaveUnchanged(ReasonCode.NO_CHANGE_NEEDED, new_revision=True)
 
 
-# ---- what a node pass would give ----
+# ---- sizes of a node pass ----
 
 SHARED = HeadroomSharing(cpu=0.25, memory=0.5)
 SPIKY = make_statistic("", cpu_base=100, cpu_peak=500, memory_base_mib=200, memory_peak_mib=300, memory_7d_max_mib=300)
@@ -544,7 +544,7 @@ def requested(decision: MutatePod | LeaveUnchanged) -> tuple[StatedResources, Ad
 def test_planned_sizes_are_base_and_the_share_of_headroom_that_pods_of_a_node_get():
     assert requested(created()) == (make_amounts(500, 300), AdmissionSize.PEAK)
     assert requested(created(PLANNED)) == (make_amounts(200, 250), AdmissionSize.NODE_PASS)
-    # A limit is not reserved: it stays what it is for the peak.
+    # A limit is not reserved: it is that of the peak.
     decision = created(PLANNED)
     assert isinstance(decision, MutatePod)
     assert decision.containers[0].limits == make_amounts(None, 600)
@@ -579,7 +579,7 @@ def test_deciding_again_on_a_planned_pod_changes_nothing():
 # ---- the ceiling of memory limits ----
 
 
-# A leak of a week: what was seen is no reason to let it have all of a node.
+# A leak over a week must not get all memory of a node.
 LEAK = use(memory_mib=600, max_mib=10_000)
 
 
@@ -596,9 +596,9 @@ def test_a_memory_limit_ends_at_twice_the_templates_own_and_at_the_largest_node(
 
 
 def test_a_cut_of_a_request_applies_to_its_limit():
-    # The peak of 17,000 MiB is cut to the 16,384 of the node, and the limit was never to be above those.
+    # The peak of 17,000 MiB is cut to the node's 16,384, and the limit may not exceed them.
     [target] = mutated(new_pod(make_container(memory_mib=1000)), use(memory_mib=17_000))
-    # None is added: it would be under known use, or above the node.
+    # None is added: it would be below known use, or above the node.
     assert (target.requests.memory_bytes, target.limits.memory_bytes) == (16_384 * MEBIBYTE, None)
 
 

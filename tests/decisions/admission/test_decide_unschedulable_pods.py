@@ -1,4 +1,4 @@
-"""Pods that no node can hold: what they are shrunk to, and which are left as they are."""
+"""Unschedulable pods: the sizes that they are shrunk to, and which are skipped."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -31,7 +31,7 @@ RESIZE = Policy(mode=Mode.RESIZE)
 
 
 def waiting(*containers, **fields) -> Pod:
-    """A pod of Deployment web that asks for more than a node has."""
+    """A pod of Deployment web that requests more than a node has."""
     containers = containers or (make_container(cpu=5000, memory_mib=512, settled=False),)
     return make_pod("web-9", node=None, containers=containers, **{"unschedulable_since": LONG_AGO, **fields})
 
@@ -84,7 +84,7 @@ def test_a_peak_above_every_node_is_requested(rules, cpu):
 
 @pytest.mark.parametrize(("waited", "cpu"), [(timedelta(minutes=10), 16_000), (timedelta(minutes=11), 4000)])
 def test_a_removed_kind_of_node_counts_for_ten_minutes(waited, cpu):
-    """Its workload peaked on nodes of 16 cores; they are not for sale any more, and its template asks for 2."""
+    """Its workload peaked on nodes of 16 cores, which cannot be added any more; its template requests 2."""
     original = format_original_resources({"app": (make_amounts(2000, 512), make_amounts())})
     pod = waiting(
         make_container(cpu=20_000, memory_mib=512, settled=False),

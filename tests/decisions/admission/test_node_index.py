@@ -1,4 +1,4 @@
-"""Nodes found by sets are those found one by one, and the work does not grow with the nodes."""
+"""The index finds the same nodes as a search one by one, at a cost independent of their number."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Who is steered, where to, and with which sizes."""
+"""Which pods get a placement hint, for which node, and with which sizes."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -101,7 +101,7 @@ def test_planned_sizes_replace_the_peaks_and_no_request_exceeds_its_limit(cpu, l
         assert container == created.containers[0]
         return
     if container == created.containers[0]:
-        # Only where the sizes would have made the pod Guaranteed.
+        # Only if the sizes would make the pod Guaranteed.
         assert limit is not None
         return
     assert (container.requests.cpu_millicores, container.requests.memory_bytes) == (300, 200 << 20)
@@ -127,7 +127,7 @@ def test_prefer_no_schedule_taints_do_not_outweigh_the_node():
     avoid, forbid = (Taint("a", "x", TaintEffect.PREFER_NO_SCHEDULE), Taint("b", "y", TaintEffect.NO_SCHEDULE))
     found = apply_placement_hint(POD, POD, MUTATED, ONE, taints=(avoid, avoid, forbid))
     assert found is not None
-    # What a taint forbids stays forbidden.
+    # Taints with effect NoSchedule are not tolerated.
     assert found.placement.tolerations == (Toleration("a", exists=True, effect=TaintEffect.PREFER_NO_SCHEDULE),)
     assert tolerate_preferred_taints(found.placement, (avoid, forbid)) is found.placement
     assert tolerate_preferred_taints(UNCONSTRAINED_SCHEDULING, (forbid,)) is UNCONSTRAINED_SCHEDULING

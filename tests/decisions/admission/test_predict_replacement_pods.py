@@ -1,4 +1,4 @@
-"""What takes the place of an evicted pod: as its template and its workload's peak have it, and as quotas let it."""
+"""The predicted replacement of an evicted pod: by template, peak, and quotas."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ PEAK = make_statistic("", cpu_peak=700, memory_peak_mib=1400)
 def requested(
     pod: Pod, *rows, quota: ResourceQuota | None = None, workload: Workload | None = None
 ) -> StatedResources | None:
-    """What the replacement of a pod must find room for, None where it would not be created."""
+    """The requests of a pod's replacement, None if it would not be created."""
     snapshot = make_snapshot([pod], [make_node()], [workload or make_workload()])
     snapshot = replace(snapshot, quotas={"shop": (quota,)} if quota else {})
     table = make_table(*rows)
@@ -47,10 +47,10 @@ def test_it_requests_the_peak():
 @pytest.mark.parametrize(
     ("left_mib", "found"),
     [
-        # As things stand 1,400 MiB would be refused, and the pod created with 1,000 MiB; but its own are freed with it.
+        # Now 1,400 MiB would be rejected, and the pod created with 1,000 MiB; but its eviction frees its own quota.
         (1399, make_amounts(1000, 1400)),
         (1400, make_amounts(700, 1400)),
-        # Until the one that leaves is gone, not even its own size would be let in.
+        # Until the evicted pod is deleted, not even its present size would be admitted.
         (999, None),
     ],
 )
@@ -66,7 +66,7 @@ def test_a_pod_that_admission_does_not_change_is_created_from_its_template():
 
 
 def test_a_daemonset_pod_on_a_new_node_requests_its_template_or_its_peak():
-    # By its peak it has less CPU and more memory; of a node that is yet to come there are no statistics.
+    # Its peak has less CPU and more memory; a new node has no statistics.
     daemon = make_pod("agent-n1", workload="DaemonSet/agent", identity="n1", containers=[make_container(memory_mib=64)])
     template = make_workload("DaemonSet/agent", requests={"app": make_amounts(800, 64)})
     peak = make_statistic("", workload="DaemonSet/agent", identity="n1", cpu_peak=700, memory_peak_mib=1400)

@@ -1,4 +1,4 @@
-"""Where replacements can go: kube-scheduler's rules, what is free, and what others have taken before."""
+"""Destinations of replacements: kube-scheduler's rules, free capacity, and earlier reservations."""
 
 from dataclasses import replace
 
@@ -45,7 +45,7 @@ def named(name: str, zone: str = "a", **fields) -> Node:
 
 
 def destinations(snapshot: ClusterSnapshot, room: Resources | None = None) -> ReplacementDestinations:
-    """Nodes that have room for one more pod of 100 m and 128 MiB, or `room`."""
+    """Nodes with capacity for one more pod of 100 m and 128 MiB, or `room`."""
     one = room or make_resources(100, 128)
     return ReplacementDestinations(
         snapshot, PodPredictions(created_anew), {node.name: SpareCapacity(one, one) for node in snapshot.nodes[1:]}
@@ -81,7 +81,7 @@ def test_a_node_that_kube_scheduler_rejects_is_no_destination(fields, change):
     going = web("going", **fields)
     claim = PersistentVolumeClaim("shop", "data", terms=(PINNED,))
     surroundings = StorageAndNamespaces(claims={("shop", "data"): claim})
-    # A zone that has one pod of them already, and one that has none.
+    # A zone with one of these pods, and one without.
     nodes = [named("n1"), replace(named("n2"), **change)]
     snapshot = replace(make_snapshot([going, there], nodes), storage_and_namespaces=surroundings)
     more = [web("more", "n2")] if fields.get("constraints") is SPREAD else []
@@ -117,7 +117,7 @@ def test_pending_pods_are_placed_first_by_priority():
 
 
 def test_its_own_node_is_no_destination():
-    # By the bases of its pods n1 has room; kube-scheduler would put the pod back where it was.
+    # By its pods' bases n1 has capacity; kube-scheduler would schedule the replacement there again.
     pod, room = web("a"), make_resources(200, 256)
     snapshot = make_snapshot([pod], [named("n1"), named("n2")])
     for node, found in (("n1", False), ("n2", True)):
@@ -127,7 +127,7 @@ def test_its_own_node_is_no_destination():
             )
             is found
         )
-    # For its sibling of another node it is one.
+    # For a replica on another node it is a destination.
     sibling = web("b", "n2", placement=pod.placement, constraints=pod.constraints)
     snapshot = make_snapshot([pod, sibling], snapshot.nodes)
     places = ReplacementDestinations(snapshot, PodPredictions(created_anew), {"n1": SpareCapacity(room, room)})
@@ -138,7 +138,7 @@ def test_its_own_node_is_no_destination():
     ("small", "at_most", "found"), [(100, 100, False), (90, 90, False), (300, 400, False), (300, 200, True)]
 )
 def test_pending_pods_count_with_their_shrunk_size(small, at_most, found):
-    # There is room for 100 m, and for `at_most` once others have shrunk. As it is nothing has 1,000 m.
+    # 100 m are free, and `at_most` once others have shrunk. No node has 1,000 m now.
     pod, waits = web("a"), web("waits", None, containers=[make_container(cpu=1000)])
     snapshot = make_snapshot([pod, waits], [named("n1"), named("n2")])
     prospects = PodPredictions(created_anew, lambda one: replace(one, containers=(make_container(cpu=small),)))
@@ -152,7 +152,7 @@ def test_pending_pods_count_with_their_shrunk_size(small, at_most, found):
 
 
 def test_a_node_that_shrinks_for_a_pending_pod_is_no_destination():
-    # What waits for 400 m finds 100 m free; once others have shrunk, n2 may have 500 m, and it takes all but 100 m.
+    # The pending pod needs 400 m and finds 100 m; once others have shrunk, n2 has 500 m, of which 100 m remain.
     pod, waits = web("a"), web("waits", None, containers=[make_container(cpu=400)])
     one = make_resources(100, 128)
     for at_most, placement, found in (
@@ -176,7 +176,7 @@ def test_a_node_that_shrinks_for_a_pending_pod_is_no_destination():
         ({"placement": SchedulingConstraints(node_selector=((HOSTNAME, "n1"),))}, False),
         ({"placement": SchedulingConstraints(terms=(PINNED,))}, False),
         ({"placement": SchedulingConstraints(node_selector=(("zone", "a"),))}, True),
-        # No node of today is in that zone, so none is known to be for sale.
+        # No present node is in that zone, so none is assumed to be available.
         ({"placement": SchedulingConstraints(node_selector=(("zone", "b"),))}, False),
         ({"constraints": PodConstraints(claims=("data",))}, False),
         ({"constraints": PodConstraints(claims=("unknown",))}, False),

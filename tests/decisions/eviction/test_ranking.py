@@ -1,4 +1,4 @@
-"""Laws of the eviction order and of sparing."""
+"""The eviction order, and which marks are undone."""
 
 import random
 from dataclasses import replace
@@ -35,7 +35,7 @@ def contender(
 
 
 def need_of(contenders: list[EvictionCandidate]) -> Resources:
-    """What pods need together: the sum of their bases and the largest single headroom."""
+    """The need of pods together: the sum of their bases plus the largest single headroom."""
     base = largest = NO_RESOURCES
     for one in contenders:
         base, largest = base + one.base, largest.at_least(one.headroom)
@@ -116,7 +116,7 @@ def test_a_resource_that_cannot_fit_prevents_no_eviction_for_the_other() -> None
 
 
 def test_memory_that_fits_after_evictions_for_cpu_is_not_unfit() -> None:
-    """For memory nobody may go before the pod of lower priority, which takes no CPU and may not go at all."""
+    """For memory the pod of lower priority comes first; it requests no CPU and may not be evicted."""
     stays = contender("stays", base=(0, 100), evictable_for=frozenset())
     pods = [stays, contender("goes", base=(100, 100), priority=1000)]
     leaving = decide_evictions(pods, Resources(0, 100))
@@ -142,7 +142,7 @@ def test_no_pod_is_evicted_before_one_of_lower_priority() -> None:
 
 
 def test_no_pod_is_evicted_while_one_of_lower_priority_stays() -> None:
-    # A small pod of a tenant claims 900 and may never go; three others of high priority are not to make room for it.
+    # A small pod requests 900 and is never evicted; three others of high priority are not evicted for it.
     tenant = contender("tenant", base=(0, 900), evictable_for=frozenset())
     pods = [tenant, *(contender(name, base=(0, 300), priority=1_000_000) for name in ("a", "b", "c"))]
     leaving = decide_evictions(pods, Resources(1000, 1000))
@@ -154,7 +154,7 @@ def test_no_pod_is_evicted_while_one_of_lower_priority_stays() -> None:
 
 
 class Places:
-    """Room for a few replacements, and which have it."""
+    """Capacity for a few replacements, and which pods have it."""
 
     def __init__(self, room: int) -> None:
         self.room = room

@@ -1,4 +1,4 @@
-"""Bounds of a container: what holds where no LimitRange is holds as well where one says nothing."""
+"""Bounds of a container without a LimitRange and with an empty one."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Budgets are found by a label that they require, each pod's as if every one had been tried."""
+"""The index finds the same budgets as trying each one."""
 
 from itertools import product
 
@@ -47,5 +47,5 @@ def test_a_lookup_evaluates_only_the_budgets_of_the_pod():
     for n, copy in product(range(500), range(3)):
         one = make_pod(f"app{n}-{copy}", namespace="shop", labels={"app": f"app{n}", "tier": "web"})
         assert [each.name for each in covering.find_for_pod(one)] == [f"b{n}"]
-    # One more for each pod: the first of all is kept under the label that they share.
+    # One more per pod: the first budget is indexed by the label that all share.
     assert Counting.asked <= 2 * 500

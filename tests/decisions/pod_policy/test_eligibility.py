@@ -1,4 +1,4 @@
-"""Who may be touched: every clause of section 2 of the rules, each with its own reason."""
+"""Which pods are resizable, and each reason to skip a pod."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -70,7 +70,7 @@ def managed_by(found: ResizablePod) -> set[ResourceName]:
     return {resource for resource, is_managed in each if is_managed}
 
 
-# ---- who is left alone ----
+# ---- skipped pods ----
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_conditions_that_do_not_make_a_pod_unresizable():
 def test_pods_of_a_node_that_is_not_ready_are_skipped_and_those_of_a_cordoned_one_not():
     assert reason(make_pod(), nodes=[make_node(ready=False)]) is ReasonCode.NODE_NOT_READY
     assert touchable(make_pod(), nodes=[make_node(unschedulable=True)])
-    # What is wrong with the pod itself is said first.
+    # Properties of the pod itself are reported first.
     assert reason(make_pod(phase="Failed"), nodes=[make_node(ready=False)]) is ReasonCode.COMPLETED
 
 
@@ -122,18 +122,18 @@ def test_zero_memory_is_no_usage():
         reason(waiting, known, make_statistic("web-1", container="proxy", memory_base_mib=0, memory_peak_mib=0))
         is ReasonCode.NO_STATISTICS
     )
-    # What it used before it was left waiting is known all the same.
+    # Its usage before it was waiting is known.
     assert touchable(waiting, known, make_statistic("web-1", container="proxy")).rows == (0, 1)
-    # No container that runs has used no memory all along: its memory is not known, and its CPU is.
+    # A running container without any memory usage: its memory is unknown, its CPU is known.
     idle = make_statistic("web-1", memory_base_mib=0, memory_peak_mib=0)
     found = touchable(make_pod(), idle)
     assert (found.manages_cpu, found.manages_memory) == (True, False)
     restarting = make_pod(containers=[make_container(cpu_resize_restarts=True)])
     assert reason(restarting, idle) is ReasonCode.NO_STATISTICS
-    # All of its samples were refused.
+    # All of its samples were rejected.
     refused = make_statistic("web-1", memory_base_mib=0, memory_peak_mib=0, rejected_percent=100)
     assert reason(make_pod(), refused) is ReasonCode.IMPLAUSIBLE_USAGE
-    # A new pod has no containers that run, and what its workload never used says nothing of it.
+    # A new pod has no running containers; zero usage of its workload is no statistic.
     unused = make_statistic("", memory_base_mib=0, memory_peak_mib=0)
     for row, expected in ((unused, ReasonCode.NO_STATISTICS), (make_statistic(""), None)):
         eligibility = eligibility_of(make_snapshot([waiting]), row)
@@ -332,7 +332,7 @@ def test_pods_of_a_workload_differ_only_by_their_own_annotations():
     assert isinstance(of_plain, EffectivePolicy)
     assert isinstance(of_other, EffectivePolicy)
     assert (of_plain.mode, of_other.mode) == (Mode.FULL, Mode.RESIZE)
-    # What admission wrote down asks for nothing: such pods share what was resolved for their workload.
+    # Records of admission are no overrides: such pods share the result of their workload.
     assert eligibility.get_effective_policy(admitted) is of_plain
     assert not isinstance(
         eligibility.get_effective_policy(make_pod("d", annotations={"cruise.io/mode": "x"})), EffectivePolicy
@@ -457,7 +457,7 @@ def test_a_pod_without_statistics_of_its_own_has_its_workloads():
     assert touchable(replace(on_node, identity="n3"), *rows).rows == (1,)
 
 
-# ---- rankings and what is unmovable ----
+# ---- rankings and protection ----
 
 
 @pytest.mark.parametrize(
@@ -551,7 +551,7 @@ def test_a_pod_is_skipped_if_over_a_tenth_of_a_window_is_implausible(percent, ex
     assert ((found.reason, found.detail) if isinstance(found, SkippedPod) else None) == (
         expected and (expected, "proxy")
     )
-    # What is implausible is said before what is old, and the seeds know no such reason.
+    # Implausible takes precedence over stale; the first rule set has no such reason.
     assert reason(pod, *rows) is (expected or ReasonCode.STALE_STATISTICS)
     assert isinstance(verdict(pod, *fresh, policy=replace(FULL, rules=SEED_RULES)), ResizablePod)
 
@@ -577,7 +577,7 @@ def test_a_pod_whose_template_states_other_resources_waits_for_its_own_samples()
         ReasonCode.NEW_TEMPLATE_REVISION,
     ]
     assert decided(old, new, policy=replace(FULL, rules=SEED_RULES)) == [None, None]
-    # One that states the same as others need not, nor one that has samples.
+    # A pod that states the same as others need not wait, nor one with samples.
     assert decided(old, make_pod("web-2", created_at=YOUNG)) == [None, None]
     assert decided(old, new, rows=[make_statistic_for(old), make_statistic_for(new)]) == [None, None]
 
@@ -598,7 +598,7 @@ def test_a_revision_that_has_run_for_long_enough_is_not_new():
     seen = NOW_SECONDS
     assert decided(old, new, rows=own, revisions=since(23)) == [None, ReasonCode.NEW_TEMPLATE_REVISION]
     assert decided(old, new, rows=own, revisions=since(24)) == [None, None]
-    # Where both still run, what is known of the workload is of both: it waits for the usage pass to tell them apart.
+    # If both revisions run, the workload's statistics describe both: the pod waits for its own.
     assert decided(old, new, revisions=since(24)) == [None, ReasonCode.NEW_TEMPLATE_REVISION]
     seen = NOW_SECONDS - 4 * 3600
     assert decided(old, new, revisions=since(24)) == [None, None]
@@ -609,7 +609,7 @@ def test_the_replacement_of_a_single_replica_waits_also_where_its_name_has_stati
     key = WorkloadContainer("shop", "StatefulSet/db", "app")
     revisions = WorkloadRevisions({key: {get_stated_resources(make_pod())[0]: RevisionRun(0, NOW_SECONDS)}})
     assert decided(new, revisions=revisions) == [ReasonCode.NEW_TEMPLATE_REVISION]
-    # What was resized since is known as it was created.
+    # A resized pod counts with its original resources.
     same = WorkloadRevisions(revisions.runs, {new.uid: PodRevision(get_stated_resources(make_pod()), was_running=True)})
     assert decided(new, revisions=same) == [None]
 

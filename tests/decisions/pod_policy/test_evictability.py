@@ -1,4 +1,4 @@
-"""Pods that would lose their work are told by who created them, where their restart policy does not tell it."""
+"""Pods that would lose their work are recognized by their controller, if not by their restart policy."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_workers_that_are_always_restarted_are_not_evicted_by_default(kind):
     pod = make_pod(workload=f"{kind}/train", owner_kind=kind, owner_name="train", restart_policy="Always")
     rules = Evictability(make_snapshot([pod]))
     assert rules.explain_not_evictable(pod, EffectivePolicy(Mode.FULL)) == ReasonDetail.JOB
-    # Whoever states low has said that the work may be lost.
+    # The ranking low states that the work may be lost.
     assert rules.explain_not_evictable(pod, EffectivePolicy(Mode.FULL, ranking=EvictionRanking.LOW)) is None
 
 

@@ -1,4 +1,4 @@
-"""What a pod template states as memory limits: from the workload, else from what admission noted."""
+"""Memory limits of a pod template: from the workload, else from admission's record."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""HPAs and VPAs: which pods are theirs, surely or perhaps, and what is then left alone."""
+"""HPAs and VPAs: which pods are certainly or possibly theirs, and what is skipped."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -37,7 +37,7 @@ from tests.builders import (
 FULL = Policy(mode=Mode.FULL)
 WEB = make_ref("Deployment/web")
 VPA = VerticalPodAutoscaler("shop", "web", WEB, "InPlaceOrRecreate")
-# As the operators that come with these kinds do it.
+# As the operators of these kinds do it.
 CONNECT = make_pod("web-connect-0", workload="StrimziPodSet/web-connect", labels={"strimzi.io/cluster": "web"})
 CONFIG = make_pod("web-3-x2x4z", workload="ReplicationController/web-3", labels={"deploymentconfig": "web"})
 CPU = frozenset({ResourceName.CPU})
@@ -120,7 +120,7 @@ def test_an_unreadable_scale_excludes_only_the_resource_of_the_hpa():
         assert isinstance(found, ResizablePod)
         assert (found.manages_cpu, found.manages_memory) == (False, True)
     assert AutoscalerIndex(world).find_for_pod(workers).scaled_by == ReasonDetail.SCALE_UNREADABLE.create(target)
-    # Nobody knows what a VPA on it sizes.
+    # The pods that a VPA on it sizes are unknown.
     sized = snapshot(workers, vertical=UNANSWERED[1], unreadable=[target])
     assert verdict(workers, sized) == SkippedPod(
         "shop", "workers-1", ReasonCode.MANAGED_BY_OTHER_AUTOSCALER, ReasonDetail.SCALE_UNREADABLE.create(target)
@@ -160,7 +160,7 @@ def test_pods_of_an_unseen_namespace_or_owner_are_skipped():
         world = snapshot(orphan, workloads=[], namespaces=frozenset({"shop"}))
         detail = ReasonDetail.OWNER_NOT_SEEN.create(owner)
         assert verdict(orphan, world) == SkippedPod("shop", "web-1", ReasonCode.LOOKUP_PENDING, detail)
-        # A file has what it has.
+        # A snapshot from a file has no pending lookups.
         assert isinstance(verdict(orphan, replace(world, namespaces=None)), ResizablePod)
 
 

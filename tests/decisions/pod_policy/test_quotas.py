@@ -1,4 +1,4 @@
-"""Quotas: what is left for a new pod, and CPU limits that have to stay."""
+"""Quotas: capacity left for a new pod, and CPU limits that must stay."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the preflight asks for is what deploy/rbac grants: no right more, none less."""
+"""The preflight checks exactly the access that deploy/rbac grants."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -12,7 +12,7 @@ from tests.deploy.installing import NAMESPACE, SERVE, documents, rbac_files
 
 
 def granted(mode: str) -> Iterator[RequiredAccess]:
-    """What the files of a mode grant to `cruise serve`."""
+    """The access that the files of a mode grant to `cruise serve`."""
     objects = documents(*rbac_files(mode))
     roles = {(one["kind"], one["metadata"]["name"]): one for one in objects}
     for binding in objects:

@@ -1,4 +1,4 @@
-"""Each fact that keeps cruise from working is red in the modes that need it, and has its fix."""
+"""Each problem has a severity by mode and a fix."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What `check` says of Prometheus beside some kubelets."""
+"""Findings on kubelets, alone and compared with Prometheus."""
 
 from cruise.decisions.preflight.items import CheckLevel
 from cruise.decisions.preflight.usage import check_cross_check, check_kubelets

@@ -118,7 +118,7 @@ def test_a_kill_in_statistics_of_a_workload_without_pods_is_a_risk():
     known = make_workload("CronJob/report")
     [risk] = scanned([], row, workloads=[known]).risks
     assert (risk.kind, risk.workload, risk.worst_pod) == (ContainerRiskKind.OOM_KILLED, "CronJob/report", "")
-    # A workload that was deleted, and one whose pods run without a kill, are not.
+    # A deleted workload, and one with running pods without a kill, are not.
     assert scanned([], row, workloads=[]).risks == ()
 
 
@@ -382,7 +382,7 @@ def test_pending_pods_come_by_priority_and_finished_ones_not_at_all():
     assert [(one.pod, one.scheduling_gated) for one in pending] == [("high", False), ("gated", True), ("low", False)]
 
 
-# ---- what it rests on ----
+# ---- the basis ----
 
 
 def test_the_basis_counts_what_is_known():

@@ -1,4 +1,4 @@
-"""What a scan says of samples that cannot be true."""
+"""Findings on implausible samples."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ ROWS = [
     make_statistic("web-1"),
     replace(make_statistic("web-2", rejected_percent=40), rejected_reasons=DISAGREE),
     replace(make_statistic("web-3", rejected_percent=100), rejected_reasons=DISAGREE | OVER_NODE),
-    # A workload's row only sums up.
+    # A workload's row only summarizes its pods.
     replace(make_statistic("", rejected_percent=50), rejected_reasons=DISAGREE),
 ]
 

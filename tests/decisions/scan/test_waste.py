@@ -1,4 +1,4 @@
-"""What was saved, against what pods requested before cruise."""
+"""Savings compared with the requests before cruise."""
 
 from cruise.decisions.scan.waste import RequestSavings, sum_savings
 from tests.builders import make_amounts, make_container, make_pod, make_resources, make_snapshot

@@ -1,4 +1,4 @@
-"""Demand and its past, made up for headroom models."""
+"""Synthetic demand and past demand for headroom models."""
 
 import numpy as np
 from hypothesis import strategies as st
@@ -27,7 +27,7 @@ def make_past_demand(recent, hours=None):
 
 @st.composite
 def pods(draw, most=6):
-    """Return demand of one container a pod, and a past that its peaks were taken from; some of it is unknown."""
+    """Return demand with one container per pod, and matching past demand, partly unknown."""
     count = draw(st.integers(1, most))
     amounts = st.integers(0, 1000)
     recent = np.array(

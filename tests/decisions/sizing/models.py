@@ -1,4 +1,4 @@
-"""Every headroom model, prepared from a past that is made up."""
+"""Every headroom model, prepared from synthetic past demand."""
 
 import numpy as np
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Which sizes are worth a write: section 4.8 of the rules, scene by scene, and what holds of any cluster."""
+"""Write damping: single cases, and properties of any cluster."""
 
 from datetime import timedelta
 
@@ -33,7 +33,7 @@ PODS = ("a", "b", "c", "d")
 def plan(
     sizes, bases, *, peaks=None, earlier=ASSUME_UNCHANGED, policy=FULL, node_cpu=16000, limit_ranges=None, **stated
 ) -> NodePlan:
-    """Plan pods of these CPU requests, bases and peaks on one node; memory is as it should be."""
+    """Plan pods with these CPU requests, bases and peaks on one node; memory needs no change."""
     peaks = bases if peaks is None else peaks
     pods, rows = [], []
     for name, size, base, peak in zip(PODS, sizes, bases, peaks, strict=False):
@@ -224,7 +224,7 @@ def test_a_resize_is_recorded_for_a_day_by_resource(size):
 
 
 def plan_with_init(init, sizes, bases, others=()) -> NodePlan:
-    """Plan pod `a` with an init container of this CPU request, beside pods of one container each."""
+    """Plan pod `a` with an init container of this CPU request, next to pods of one container each."""
     setup = make_container("setup", cpu=init, memory_mib=16, role=ContainerRole.INIT)
     pods, rows = [], []
     for name, size, base in zip(
@@ -290,7 +290,7 @@ def test_no_request_is_cut_below_its_target_or_before_its_stabilization(cluster)
                 assert after.memory_bytes >= min(before.memory_bytes, target.memory_bytes)
 
 
-# ---- what a LimitRange asks is no use ----
+# ---- LimitRanges ----
 
 
 @pytest.mark.parametrize(

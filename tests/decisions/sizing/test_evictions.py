@@ -1,4 +1,4 @@
-"""Scenes of evictions: who goes, who is left because it would not help, and what a shortage holds back."""
+"""Evictions: which pods are evicted or stay, and what a shortage prevents."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -41,7 +41,7 @@ GUARDED = LabelSelector((LabelRequirement("app", SelectorOperator.IN, ("guarded"
 
 
 def rows_of(pod: Pod, cpu: tuple[int, int] = (100, 100), memory: tuple[int, int] = (100, 100)) -> list[Statistic]:
-    """Base and peak of CPU (m) and memory (MiB), of the pod and of its workload."""
+    """Statistics of a pod and of its workload: base and peak of CPU (m) and memory (MiB)."""
     own = make_statistic_for(
         pod,
         cpu_base=cpu[0],
@@ -53,7 +53,7 @@ def rows_of(pod: Pod, cpu: tuple[int, int] = (100, 100), memory: tuple[int, int]
 
 
 def single(name: str, cpu: int, memory: int = 100, **fields) -> Pod:
-    """A single replica of a Deployment of its own."""
+    """The single replica of a Deployment."""
     size = make_container(cpu=cpu, memory_mib=memory)
     return make_pod(name, workload=f"Deployment/{name}", containers=[size], **fields)
 
@@ -108,7 +108,7 @@ def test_a_cordoned_node_is_no_destination_even_if_tolerated():
 
 
 def test_a_destination_is_reserved_once_over_all_nodes():
-    # Two nodes are short alike, and the third has room for one more pod.
+    # Two nodes have equal shortages, and the third has capacity for one more pod.
     pods, rows = four_singles()
     others = [replace(pod, name=f"{pod.name}2", uid=f"{pod.uid}2", node="n2") for pod in pods]
     others = [replace(pod, workload=replace(pod.workload, name=pod.name)) for pod in others if pod.workload]
@@ -120,7 +120,7 @@ def test_a_destination_is_reserved_once_over_all_nodes():
 
 
 def test_no_pod_grows_into_capacity_reserved_for_a_replacement():
-    # n2 has 700 m beside the base of its pod, which alone would grow by 500 m; the replacement comes with 500 m.
+    # n2 has 700 m above its pod's base; the pod would grow by 500 m, and the replacement requests 500 m.
     pods, rows = four_singles()
     rows = [row for pod in pods for row in rows_of(pod, cpu=(1050, 1050))][2:] + rows_of(pods[0], cpu=(400, 500))
     pods[0] = single("a", 400)
@@ -132,7 +132,7 @@ def test_no_pod_grows_into_capacity_reserved_for_a_replacement():
 
 
 def test_no_pod_grows_into_capacity_that_only_a_second_eviction_would_free():
-    # One pod of n1 can only go to n2, which loses one itself. Budgets may let the first one go, and not the second.
+    # A replacement from n1 fits only n2, which evicts one itself. Budgets may allow the first eviction only.
     rows, zone = [], {"zone": "a"}
     pods = [single(name, 1050) for name in ("b", "c", "d")]
     rows += [row for pod in pods for row in rows_of(pod, cpu=(1050, 1050))]
@@ -148,7 +148,7 @@ def test_no_pod_grows_into_capacity_that_only_a_second_eviction_would_free():
 
 
 def test_no_pod_grows_into_the_quota_of_a_replacement():
-    # The quota has 1,200 m left. A replacement of 1,050 m is created while the pod that leaves may count still.
+    # The quota has 1,200 m left. A replacement of 1,050 m is created while the evicted pod may still count.
     pods, _ = four_singles()
     pods[1:] = [replace(pod, namespace="tools") for pod in pods[1:]]
     there = single("there", 100, node="n2")
@@ -169,7 +169,7 @@ def test_a_pending_pod_gets_free_capacity_first():
 
 
 def test_a_pending_pod_that_shrinks_gets_free_capacity_first():
-    # It asks for more than any node has. This very pass brings it down to the 600 m of its peak.
+    # It requests more than any node has. This pass shrinks it to the 600 m of its peak.
     pods, rows = four_singles()
     nodes = [make_node(cpu=4000), make_node("n2", cpu=1500)]
     waiting = single("waits", 9000, node=None, phase="Pending", ready=False, unschedulable_since=NOW)
@@ -179,7 +179,7 @@ def test_a_pending_pod_that_shrinks_gets_free_capacity_first():
 
 
 def test_no_pod_is_evicted_to_return_to_its_node():
-    # Short of 50 m for a peak. By the bases there is room for the replacement of the smallest, on this node alone.
+    # 50 m are missing for a peak. By bases only this node has capacity for the smallest pod's replacement.
     small, large = single("small", 100), single("large", 3000, priority=1000)
     rows = [*rows_of(small), *rows_of(large, (3400, 3600))]
     plan = plans_of([small, large], rows, [make_node(cpu=3650)])["n1"]
@@ -187,7 +187,7 @@ def test_no_pod_is_evicted_to_return_to_its_node():
 
 
 def test_the_destination_holds_the_replacement_at_admission_size():
-    # It asks for its peak of 2,000 m when it is created anew, though 1,050 m are its base.
+    # Its replacement requests its peak of 2,000 m, though its base is 1,050 m.
     pods, _ = four_singles()
     rows = [row for pod in pods for row in rows_of(pod, cpu=(1050, 2000))]
     assert gone(plans_of(pods, rows, [make_node(cpu=4000), make_node("n2", cpu=1999)])["n1"]) == []

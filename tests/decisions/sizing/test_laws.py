@@ -82,7 +82,7 @@ def _without_slack(snapshot: ClusterSnapshot) -> ClusterSnapshot:
 
 @st.composite
 def _drifted(draw: st.DrawFn, row: Statistic) -> Statistic:
-    """Mostly too little less to be written, sometimes as much more as a few of these together."""
+    """Mostly decreases below the update threshold, sometimes an increase by a few of these together."""
     cpu = draw(st.sampled_from([-9, -9, -9, 0, 12, 18, 27, -300, 300]))
     memory = draw(st.sampled_from([-15, -15, -15, 0, 20, 30, 45, -200, 200])) * MEBIBYTE
     return replace(
@@ -98,11 +98,11 @@ def rows_of(table: StatisticsTable) -> list[Statistic]:
     return [table.row(index) for index in range(len(table.keys))]
 
 
-# ---- what a plan leads to ----
+# ---- the results of a plan ----
 
 
 def done(pod: Pod, resize: ResizePod) -> Pod:
-    """The pod once its kubelet has put the resize in force."""
+    """The pod after its kubelet has completed the resize."""
     sized = replace_spec_resources(pod, resize.containers)
     containers = tuple(
         c
@@ -129,7 +129,7 @@ def applied(snapshot: ClusterSnapshot, plans: Sequence[NodePlan]) -> ClusterSnap
 
 
 def remembered(snapshot: ClusterSnapshot, plans: Sequence[NodePlan]) -> dict[str, RefusedResize]:
-    """What is known to be refused once the withdrawals among the resizes are done."""
+    """The known rejections after the withdrawals among the resizes."""
     withdrawn = {r.uid for plan in plans for r in plan.resize if r.reason is ReasonCode.WITHDRAWN}
     return {
         pod.uid: RefusedResize(pod.uid, get_spec_targets(pod), ReasonCode.RESIZE_INFEASIBLE, NOW)
@@ -308,7 +308,7 @@ def test_no_pod_is_evicted_for_a_lower_priority_or_while_a_replica_is_missing(cl
                 assert other.pod in gone or other.pod.priority >= pod.priority or not takes
 
 
-# ---- order and rest ----
+# ---- order and idempotence ----
 
 
 @given(situations(), st.randoms(use_true_random=False))
@@ -343,8 +343,8 @@ def test_deciding_again_plans_nothing(cluster):
 
 
 def settle(snapshot: ClusterSnapshot, table: StatisticsTable) -> int:
-    """Carry plans out until nothing is left to do; return how many those are."""
-    # As a usage pass has them. From resized pods alone it is not seen what their templates state.
+    """Carry out plans until nothing is left to do; return their number."""
+    # As a usage pass records them: resized pods do not show what their templates state.
     table = replace(table, revisions=update_revisions(NO_REVISIONS, snapshot.pods, {}, NOW_SECONDS).revisions)
     refused: dict[str, RefusedResize] = {}
     for round_number in range(4):
@@ -354,7 +354,7 @@ def settle(snapshot: ClusterSnapshot, table: StatisticsTable) -> int:
             assert not any(plan.evict for plan in plans)
         if not actions:
             return round_number
-        # Only who leaves, or gives back what was refused, can make room that others then use.
+        # Only evictions and withdrawals free capacity that others then use.
         makes_room = any(plan.evict for plan in plans) or remembered(snapshot, plans)
         refused |= remembered(snapshot, plans)
         snapshot = applied(snapshot, plans)
@@ -365,7 +365,7 @@ def settle(snapshot: ClusterSnapshot, table: StatisticsTable) -> int:
 
 
 def test_a_unit_above_the_capacity_is_cut_even_if_no_single_container_must_give_it():
-    """Two containers had a unit each to give for one that was wanted: half a unit of each was rounded to none."""
+    """One unit was needed from two containers: half a unit of each was rounded to none."""
     sizes = {"proxy": (None, None), "app": (None, 256), "log": (104, None)}
     pod = make_pod("a", containers=[make_container(name, *size) for name, size in sizes.items()])
     peaks = {"proxy": 1, "app": 50, "log": 1}
@@ -379,7 +379,7 @@ def test_a_unit_above_the_capacity_is_cut_even_if_no_single_container_must_give_
 
 
 def test_sidecars_free_all_capacity_if_init_containers_outweigh_the_others():
-    """What each container gave was a share of what the pod's sum fell by, and so it fell by less."""
+    """Each container gave a share of the decrease of the pod's sum, which then fell by less."""
     containers = [
         make_container("proxy", None, 128, role=ContainerRole.SIDECAR),
         make_container("warm", 1, 64, role=ContainerRole.INIT),
@@ -416,7 +416,7 @@ def test_every_bound_pod_has_exactly_one_outcome(cluster):
         assert len(plan.skipped) == len(held)
 
 
-# ---- what is never done ----
+# ---- actions that never happen ----
 
 
 @given(situations(), st.sampled_from(["stale", "missing", "new"]))

@@ -1,4 +1,4 @@
-"""Sizes beside LimitRanges: no limit under known use, every size admitted, and nothing held that could be sized."""
+"""Sizes under LimitRanges: no limit below known use, none rejected, and no pod skipped needlessly."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ LONG, SHORT = NOW_SECONDS - 40 * 86400, NOW_SECONDS - 86400
 
 @dataclass(frozen=True)
 class Use:
-    """What a container states (no limit: None) and uses, in MiB, and since when it is known."""
+    """A container's stated sizes (None: no limit) and usage in MiB, and the start of its history."""
 
     request: int
     limit: int | None
@@ -55,7 +55,7 @@ class Use:
         return max(self.most, -(-self.last * 12 // 10))
 
     def least_limit(self, policy: Policy) -> int:
-        """What a stated limit may not be lowered below."""
+        """The least that a stated limit may be lowered to."""
         assert self.limit is not None
         falls = self.since == LONG and policy.memory_limits is not MemoryLimitPolicy.NEVER
         return min(self.known, self.limit) if falls else self.limit
@@ -63,7 +63,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Range:
-    """The memory of a LimitRange's entry, in MiB; 0 where it has no bound."""
+    """The memory of a LimitRange's item in MiB; 0 for no bound."""
 
     least: int = 0
     most: int = 0
@@ -91,7 +91,7 @@ def uses(draw: st.DrawFn) -> Use:
     most = peak + draw(st.integers(0, 800))
     request = draw(st.integers(16, 1200))
     limit = draw(st.none() | st.integers(request, 3000))
-    # What has run under a limit has used no more.
+    # A container with a limit has not used more.
     if limit is not None:
         base, peak, most = (min(one, limit) for one in (base, peak, most))
     last = draw(st.integers(1, most))
@@ -151,7 +151,7 @@ def plan(found: Sequence[Use], items: Sequence[LimitRangeItem], policy: Policy, 
 
 
 def admission(found: Sequence[Use], items: Sequence[LimitRangeItem], policy: Policy) -> MutatePod | LeaveUnchanged:
-    """What is decided of a new pod that states and uses that."""
+    """The admission decision for a pod with these sizes and usage."""
     pod = replace(pod_of(found), node=None, phase="Pending")
     snapshot = replace(
         make_snapshot([pod], nodes=[make_node(memory_mib=MANY_GIB)]), limit_ranges={"shop": tuple(items)}
@@ -186,7 +186,7 @@ def admissible(found: Sequence[Use], container: Range, of_pod: Range, policy: Po
     if of_pod.most and sum(limits) + unlimited * max(container.least, 1) > of_pod.most:
         return False
     if limits and of_pod.least and sum(limits) < of_pod.least:
-        # A sum of limits that is too small has to be raised, which may need a ceiling to be passed.
+        # A sum of limits that is too small must be raised, possibly above a ceiling.
         return False
     return policy.memory_limits is not MemoryLimitPolicy.NEVER or not any(
         use.limit is not None and use.limit < container.least for use in found
@@ -248,7 +248,7 @@ def sizes(decided: NodePlan) -> list[tuple[int, int]]:
     [
         (1.0, LONG, (900, 900)),
         (2.0, LONG, (450, 900)),
-        # Nor is it lowered on a history that is short, or of unknown length.
+        # It is not lowered on a short or unknown history either.
         (1.0, SHORT, (1024, 1024)),
         (2.0, 0, (512, 1024)),
     ],

@@ -1,4 +1,4 @@
-"""One rule for memory limits: admission and the reaction to a kill agree with the node pass."""
+"""Memory limits: admission and OOM reactions agree with the node pass."""
 
 import math
 from dataclasses import replace
@@ -102,7 +102,7 @@ def risen(
     last: int = 0,
     base: int = 0,
 ) -> int:
-    """The limit that the node pass gives on a node of 16 GiB; a template of -1 is not known."""
+    """The limit in a node pass on a node of 16 GiB; a template of -1 is unknown."""
     statistic = replace(
         make_statistic(),
         memory_7d_max_bytes=seen,
@@ -161,7 +161,7 @@ def test_the_ceiling_is_a_setting():
 
 
 def test_use_that_grows_by_a_tenth_every_five_minutes_meets_its_limit():
-    """Without the ceiling its limit was 34 GiB after three hours, on a node of 16."""
+    """Without the ceiling its limit would be 34 GiB after three hours, on a node of 16 GiB."""
     limit, use, killed = GIB, 300 * MEBIBYTE, 0
     for _ in range(288):
         use = min(int(use * 1.1), limit)

@@ -1,4 +1,4 @@
-"""Plans of single nodes, worked out by hand from sections 4.1 to 4.4 and 4.9 of the rules."""
+"""Plans of single nodes, computed by hand."""
 
 from dataclasses import replace
 
@@ -54,7 +54,7 @@ def evicted(plan: NodePlan) -> list[tuple[str, ResourceName]]:
 
 
 def requests(plan: NodePlan) -> dict[str, tuple[int, int]]:
-    """What the resizes write, by container: CPU, memory in MiB."""
+    """The written CPU and memory (MiB) by container."""
     return {
         f"{resize.pod}/{target.container}": (
             target.requests.cpu_millicores or 0,
@@ -135,7 +135,7 @@ def test_only_the_given_nodes_are_decided():
     assert [(plan.node, [t.pod for t in plan.targets]) for plan in plans] == [("n2", ["b"])]
 
 
-# ---- who goes ----
+# ---- evictions ----
 
 
 def test_the_ranking_decides_then_the_headroom_then_the_name():
@@ -151,7 +151,7 @@ def test_the_ranking_decides_then_the_headroom_then_the_name():
     rows = [use(pods[name], cpu=(100, 100 + headroom)) for name, headroom in names.items()]
 
     def first_gone(count: int) -> list[str]:
-        # Room for the base of all but `count`, and for any headroom but the largest.
+        # Capacity for the bases of all but `count`, and for any headroom but the largest.
         plan = plan_of(pods.values(), rows, node=make_node(cpu=(5 - count) * 100 + 99))
         assert plan.fits
         return [name for name, _ in evicted(plan)]
@@ -195,7 +195,7 @@ def test_pods_that_are_never_evicted(fields):
 
 
 def test_under_the_first_rule_set_one_disruption_budget_prevents_no_eviction():
-    # Whether it allows the eviction is the API server's to say, at the moment of the eviction.
+    # The API server decides at the eviction whether the budget allows it.
     pod = make_pod()
     plan = plan_of(
         [pod],
@@ -230,7 +230,7 @@ def test_an_early_mark_is_undone_if_the_pod_fits_after_all():
         [use(small, memory=(50, 120)), use(large, memory=(900, 910))],
         node=make_node(memory_mib=500),
     )
-    # `small` spikes more and is marked first; 900 + 10 still do not fit, so `large` goes too, and `small` comes back.
+    # `small` peaks higher and is marked first; 900 + 10 do not fit, so `large` is marked, and `small` unmarked.
     assert evicted(plan) == [("large", ResourceName.MEMORY)]
 
 
@@ -242,11 +242,11 @@ def test_a_pod_is_evicted_only_for_a_managed_resource():
         node=make_node(cpu=500, memory_mib=2000),
         autoscalers=[make_autoscaler("Deployment/scaled")],
     )
-    # Its 600m are fixed: CPU cannot fit, whoever goes.
+    # Its 600m are fixed: CPU cannot fit, whichever pods are evicted.
     assert (plan.fits, plan.evict) == (False, ())
 
 
-# ---- oversubscribed ----
+# ---- overcommitted ----
 
 
 def test_under_the_first_rule_set_an_overcommitted_node_only_shrinks():
@@ -278,7 +278,7 @@ def test_without_a_request_nothing_is_added_on_an_overcommitted_node():
     )
     rows = [use(pod, cpu=(5000, 5000)), use(pod, container="b")]
     plan = plan_of([pod], rows, node=make_node(), policy=SEEDS_IN_FULL)
-    # Nor a limit, which the API server would make the request.
+    # Nor a limit: the API server would set the missing request to it.
     assert [
         (t.container, t.cpu_millicores, t.memory_bytes // MEBIBYTE, t.memory_limit_bytes // MEBIBYTE)
         for t in plan.targets
@@ -298,7 +298,7 @@ def test_decreases_come_before_increases():
 
 
 def test_growth_is_what_the_counted_sum_rises_by():
-    # A shrink from 400m is under way: to ask for 300m again takes no more room than is taken already.
+    # A decrease from 400m is in progress: requesting 300m again needs no more capacity.
     shrinking = replace(make_container(cpu=100), actual=make_amounts(400, 128))
     setup = make_container("setup", cpu=700, memory_mib=10, role=ContainerRole.INIT)
     pods = [make_pod("a", containers=[shrinking]), make_pod("b", containers=[setup, make_container()])]
@@ -307,7 +307,7 @@ def test_growth_is_what_the_counted_sum_rises_by():
 
 
 def test_pods_within_the_update_threshold_keep_their_sizes_and_others_grow_into_the_rest():
-    # `calm` stays at 508 for 500 wanted: 8m are no step. `eager` would get 500 of 1000, and 492 are left.
+    # `calm` stays at 508 with a target of 500: 8m are below the threshold. `eager` would get 500, 492 are left.
     calm = make_pod("calm", containers=[make_container(cpu=508, memory_mib=100, memory_limit_mib=200)])
     eager = make_pod("eager", containers=[make_container(cpu=300, memory_mib=100, memory_limit_mib=200)])
     rows = [use(calm, cpu=(500, 500)), use(eager, cpu=(500, 500))]
@@ -316,7 +316,7 @@ def test_pods_within_the_update_threshold_keep_their_sizes_and_others_grow_into_
     assert requests(plan) == {"eager/app": (492, 100)}
     [resize] = plan.resize
     assert resize.growth == make_resources(192, 0)
-    # Once written, 492 is within the dead band of 500 and nothing is left to do.
+    # Once written, 492 is within the update threshold of 500 and needs no change.
     grown = replace(eager, containers=(make_container(cpu=492, memory_mib=100, memory_limit_mib=200),))
     settled = plan_of([calm, grown], rows, node=make_node(cpu=1000))
     assert (settled.resize, settled.skipped) == ((), ())
@@ -327,13 +327,13 @@ def test_growth_without_capacity_is_skipped():
     eager = make_pod("eager", containers=[make_container(cpu=89, memory_mib=100, memory_limit_mib=200)])
     rows = [use(calm, cpu=(100, 100)), use(eager, cpu=(100, 100))]
     plan = plan_of([calm, eager], rows, node=make_node(cpu=200))
-    # 11m would be a step, but only 2m of them are there.
+    # 11m would exceed the threshold, but only 2m are free.
     assert plan.resize == ()
     assert [(hold.pod, hold.reason) for hold in plan.skipped] == [("eager", ReasonCode.WAITING_FOR_CAPACITY)]
 
 
 def test_growth_is_not_cut_below_the_lower_bound():
-    # Of the 20 MiB that `fresh` should get for the first time, 12 are there: fewer than the floor of 16.
+    # Of the 20 MiB that `fresh` should get, 12 are free: less than the minimum of 16.
     calm = make_pod("calm", containers=[make_container(memory_mib=88, memory_limit_mib=160)])
     fresh = make_pod("fresh", containers=[make_container(memory_mib=None)])
     rows = [use(calm, memory=(80, 80)), use(fresh, memory=(20, 20))]
@@ -359,7 +359,7 @@ def test_nothing_grows_into_the_capacity_of_a_skipped_decrease():
 
 
 def test_a_pod_that_may_not_grow_still_shrinks():
-    # CPU has no room for `mixed`, but its memory is to fall: that is written, the CPU stays.
+    # `mixed` has no capacity for CPU, but its memory decreases: that is written, the CPU stays.
     calm = make_pod("calm", containers=[make_container(cpu=109, memory_mib=100, memory_limit_mib=200)])
     mixed = make_pod("mixed", containers=[make_container(cpu=89, memory_mib=800, memory_limit_mib=1600)])
     rows = [use(calm, cpu=(100, 100)), use(mixed, cpu=(100, 100))]
@@ -369,7 +369,7 @@ def test_a_pod_that_may_not_grow_still_shrinks():
     assert resize.growth == make_resources(2, 0)
 
 
-# ---- holds and modes ----
+# ---- skip reasons and modes ----
 
 
 @pytest.mark.parametrize(

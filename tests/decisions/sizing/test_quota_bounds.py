@@ -1,4 +1,4 @@
-"""Quotas in a node pass: limits that they count stay, and what they would refuse is not planned."""
+"""Quotas in a node pass: counted limits stay, and growth that they would reject is not planned."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ def using(pod: Pod, cpu: int, memory_mib: int, cpu_peak: int | None = None):
 
 
 def plan(*uses, quotas: tuple[ResourceQuota, ...], node=None, policy=FULL) -> NodePlan:
-    """The plan of one node for pods, each with CPU and memory that it uses."""
+    """The plan of one node for pods with the given CPU and memory usage."""
     rows = [using(*use) for use in uses]
     snapshot = replace(
         make_snapshot([use[0] for use in uses], nodes=[node or make_node(cpu=64_000)]), quotas={"shop": quotas}
@@ -49,7 +49,7 @@ def pod_of(name="web-1", cpu=1000, memory_mib=1000, **more) -> Pod:
 
 
 def sizes(found: NodePlan) -> dict[str, tuple[int, int]]:
-    """Requests that are written, by pod."""
+    """The written requests by pod."""
     return {
         one.pod: (one.containers[0].requests.cpu_millicores or 0, (one.containers[0].requests.memory_bytes or 0) >> 20)
         for one in found.resize
@@ -108,14 +108,14 @@ def test_the_other_resource_is_written_all_the_same():
 
 
 def of_two(app: int, mesh: int, *more: Container) -> Pod:
-    """A pod whose containers request so much CPU."""
+    """A pod with containers of these CPU requests."""
     return make_pod(containers=[*more, make_container(cpu=app), make_container("mesh", cpu=mesh)])
 
 
 @pytest.mark.parametrize(
     ("left", "written"),
     [
-        # Until the kubelet is done `app` counts with 400 m and `mesh` with 900 m: 800 m more, not 500 m.
+        # Until the resize is actual, `app` counts 400 m and `mesh` 900 m: 800 m more, not 500 m.
         (800, (100, 900)),
         (799, (100, 100)),
     ],
@@ -134,7 +134,7 @@ def test_a_decrease_frees_no_quota_until_it_is_actual(left, written, floor):
 
 
 def test_requests_that_the_kubelet_still_counts_are_not_free():
-    # It was to shrink to 100 m, and has 400 m still; what `mesh` may grow by is above the 500 m that both count.
+    # It should shrink to 100 m and still has 400 m; `mesh` may only grow above the 500 m that both count.
     app = make_container(cpu=100, allocated=make_amounts(100, 128), actual=make_amounts(400, 128))
     pod = make_pod(containers=[app, make_container("mesh", cpu=100)])
     rows = [make_statistic_for(pod, "app", cpu_base=100, cpu_peak=100, memory_base_mib=128, memory_peak_mib=128)]

@@ -36,7 +36,7 @@ def bounds_of(guidance: EffectivePolicy | None = None, *items: LimitRangeItem, c
 
 
 def whole(bounds: ContainerBounds) -> tuple[int, ...]:
-    """The bounds with memory in MiB, and -1 for what is unbounded."""
+    """The bounds with memory in MiB, -1 for unbounded."""
     in_mib = [value // (1 if index in (0, 1, 4) else MEBIBYTE) for index, value in enumerate(bounds.whole_unit_bounds)]
     return tuple(
         -1 if value >= UNBOUNDED else shown for value, shown in zip(bounds.whole_unit_bounds, in_mib, strict=True)
@@ -150,7 +150,7 @@ def test_the_wanted_and_the_safe_memory_limit():
 
 @pytest.mark.parametrize(("most_used", "upper"), [(100, 300), (200, 300)])
 def test_no_request_raises_a_limit_that_use_does_not_raise(most_used, upper):
-    """Use of 200 MiB wants a limit of 400, which an unknown template does not allow."""
+    """Usage of 200 MiB needs a limit of 400, which an unknown template does not allow."""
     pod = make_pod(containers=[make_container(memory_limit_mib=300)])
     row = make_statistic_for(pod, memory_base_mib=90, memory_peak_mib=most_used, memory_7d_max_mib=most_used)
     assert table_of(pod, rows=[row]).memory.upper.tolist() == [upper * MEBIBYTE]
@@ -202,5 +202,5 @@ def test_rounding_up_is_the_next_whole_unit(value, unit):
     assert up % unit == 0
     assert value <= up < value + unit
     [of_float] = round_up(np.array([float(value)]), unit).tolist()
-    # A billionth of a unit is forgiven.
+    # A billionth of a unit is ignored.
     assert value - unit * 1e-8 - 1 < of_float <= up

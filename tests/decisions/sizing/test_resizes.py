@@ -1,4 +1,4 @@
-"""Dead band, pending and refused resizes, QoS and LimitRanges: sections 4.8 and 4.9 of the rules."""
+"""Update threshold, pending and rejected resizes, QoS and LimitRanges."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -78,7 +78,7 @@ def target(name="app", cpu=100, memory_mib=100, cpu_limit=None, memory_limit_mib
     return ContainerTarget(name, role, make_amounts(cpu, memory_mib), make_amounts(cpu_limit, memory_limit_mib))
 
 
-# ---- the dead band ----
+# ---- the update threshold ----
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_cpu_moves_by_5_percent_and_10_millicores(current, wanted, moves):
     [(100, 115, False), (100, 116, True), (1000, 1049, False), (1000, 1050, True), (64, 48, True), (64, 49, False)],
 )
 def test_memory_moves_by_5_percent_and_16_mebibytes(current, wanted, moves):
-    # The memory limit is as it shall be.
+    # The memory limit needs no change.
     pod = make_pod(containers=[of(memory_mib=current, memory_limit_mib=4000)])
     assert bool(plan_of(pod, memory_mib=wanted, limit_mib=2000).resize) is moves
 
@@ -136,7 +136,7 @@ def test_one_patch_has_all_containers_and_both_resources():
         ]
     )
     resize = only_resize(plan_of(pod))
-    # Only `app` leaves its dead band, and all are written; the init container never.
+    # Only `app` exceeds the update threshold, and all are written; the init container never is.
     assert resize.containers == (target("proxy", role=ContainerRole.SIDECAR), target(), target("logs"))
     assert (resize.uid, resize.node, resize.reason) == (pod.uid, "n1", ReasonCode.RIGHTSIZED)
 
@@ -158,7 +158,7 @@ def test_a_container_without_a_request_gets_one():
 
 
 def test_a_pod_never_becomes_guaranteed():
-    # A LimitRange of ratio 1 leaves limits no room above requests.
+    # A LimitRange with ratio 1 requires limits equal to requests.
     item = LimitRangeItem(False, max_cpu_ratio=1.0, max_memory_ratio=1.0)
     pod = make_pod(containers=[of(cpu=300, cpu_limit=300, memory_mib=300, memory_limit_mib=299)])
     assert hold_of(plan_of(pod, last_mib=80, limit_ranges={"shop": (item,)})) is ReasonCode.QOS_CHANGE
@@ -178,7 +178,7 @@ def test_guaranteed_depends_on_all_containers():
 
 
 def test_a_missing_request_equals_its_limit_for_the_qos_class():
-    # Only CPU is managed. Once its limit is at its request, the memory limit alone stands for memory.
+    # Only CPU is managed. Its limit equals its request, and the memory limit sets the memory request.
     container = replace(make_container(cpu=300, memory_mib=None, cpu_limit=300), limits=make_amounts(300, 256))
     pod = make_pod(containers=[container], annotations={"cruise.io/resources": "cpu"})
     item = LimitRangeItem(False, max_cpu_ratio=1.0)
@@ -207,7 +207,7 @@ def test_a_limit_that_was_raised_for_a_request_stays_where_the_request_does():
 
 
 def waiting(state: ResizePending, minutes: float, **fields) -> Pod:
-    """A pod that asked for 900m and 500 MiB, and was granted 100m and 100 MiB."""
+    """A pod that requests 900m and 500 MiB, with 100m and 100 MiB allocated."""
     granted = make_amounts(100, 100)
     container = replace(of(cpu=900, memory_mib=500, memory_limit_mib=1000), allocated=granted, actual=granted, **fields)
     return make_pod(containers=[container], resize=ResizeState(state, NOW - timedelta(minutes=minutes)))
@@ -228,7 +228,7 @@ def test_a_deferred_or_infeasible_resize_is_withdrawn_to_the_allocated_resources
 
 
 def test_a_withdrawn_request_stays_under_its_limit():
-    # The refused target let the memory limit fall to 60 MiB, under the 100 MiB that are granted.
+    # The rejected target lowered the memory limit to 60 MiB, below the allocated 100 MiB.
     granted = make_amounts(100, 100)
     container = replace(
         of(cpu=900, memory_mib=50, memory_limit_mib=60),
@@ -263,7 +263,7 @@ def test_a_resize_in_progress_may_be_followed_by_another():
     assert only_resize(plan_of(pod)).containers == (target(),)
 
 
-# ---- refused targets ----
+# ---- rejected targets ----
 
 
 def refusal(pod: Pod, reason: ReasonCode, minutes: float = 5, room: Resources | None = None, **values):
@@ -313,12 +313,12 @@ def test_a_rejected_resize_is_not_repeated_unchanged(cpu, memory_mib, held):
     ],
 )
 def test_a_deferred_resize_is_repeated_once_there_is_more_capacity(minutes, cpu, memory_mib, held):
-    # Alone on its node, which once had `cpu` and `memory_mib` for it.
+    # Alone on its node, which had `cpu` and `memory_mib` free for it before.
     pod = make_pod(containers=[of()])
     room = make_resources(cpu, memory_mib)
     known = refusal(pod, ReasonCode.RESIZE_DEFERRED, minutes, room, cpu=900, memory_mib=500)
     assert bool(plan_of(pod, 900, 500, refused=known).resize) is not held
-    # By the first design it is held for a day.
+    # Under the first rule set it is skipped for a day.
     assert hold_of(plan_of(pod, 900, 500, refused=known, policy=SEEDS_IN_FULL)) is ReasonCode.RESIZE_REFUSED
 
 
@@ -359,7 +359,7 @@ def two(role=ContainerRole.MAIN) -> Pod:
         (LimitRangeItem(False, minimum=make_amounts(None, 101)), True),
         (LimitRangeItem(False, maximum=make_amounts(None, 200)), False),
         (LimitRangeItem(False, maximum=make_amounts(None, 199)), True),
-        # The server refuses a container without a limit where there is a largest one.
+        # With a maximum the API server rejects a container without a limit.
         (LimitRangeItem(False, maximum=make_amounts(5000, None)), True),
         (LimitRangeItem(False, max_memory_ratio=2.0), False),
         (LimitRangeItem(False, max_memory_ratio=1.99), True),
@@ -397,6 +397,6 @@ def test_a_pod_that_cannot_comply_is_skipped():
     pod = make_pod(containers=[of(cpu=500)])
     pod_range = LimitRangeItem(True, minimum=make_amounts(None, 300), maximum=make_amounts(None, 200))
     assert hold_of(plan_of(pod, limit_ranges={"shop": (pod_range,)})) is ReasonCode.LIMIT_RANGE
-    # 1.2 × the working set is more than the range allows: rather no resize than a limit that kills.
+    # 1.2 × the working set exceeds the range: no resize is better than a limit that kills.
     tight = LimitRangeItem(False, maximum=make_amounts(None, 105))
     assert hold_of(plan_of(pod, limit_ranges={"shop": (tight,)})) is ReasonCode.LIMIT_RANGE

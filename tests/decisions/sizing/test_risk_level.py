@@ -1,4 +1,4 @@
-"""The level of headroom, and how a risk is kept by it."""
+"""The level of headroom, and how it meets a stated risk."""
 
 from dataclasses import replace
 
@@ -87,7 +87,7 @@ def _heavy(random, hours):
 @pytest.mark.parametrize("asked", [0.07, 0.02])
 @pytest.mark.parametrize("demand", [_daily, _bursts, _drift, _heavy])
 def test_the_stated_risk_is_met_for_any_demand(demand, asked):
-    """Requests follow the level late and in steps, as damping has it; what is learned from is what is in force."""
+    """Requests follow the level late and in steps, as with damping; the level follows the requests in effect."""
     random = np.random.default_rng(7)
     nodes, passes = 6, 288 * 21
     used = np.stack([demand(random, np.arange(passes) / 12) for _ in range(nodes)], axis=1)

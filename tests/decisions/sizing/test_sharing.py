@@ -1,4 +1,4 @@
-"""Shares, roundings, clamps and limits of single nodes, worked out by hand from sections 4.4 to 4.7 of the rules."""
+"""Shares, rounding, clamps and limits on single nodes, computed by hand."""
 
 from dataclasses import replace
 
@@ -66,7 +66,7 @@ def use(pod: Pod, cpu=(0, 0), memory=(64, 64), container="app", **more) -> Stati
 
 
 def use_half(pod: Pod, container="app") -> Statistic:
-    """100.5 MiB at all times, and next to no CPU."""
+    """A constant 100.5 MiB, and almost no CPU."""
     row = use(pod, cpu=(10, 10), memory=(100, 100), container=container)
     half = 100 * MEBIBYTE + MEBIBYTE // 2
     return replace(row, memory_base_bytes=half, memory_peak_bytes=half)
@@ -144,7 +144,7 @@ def test_containers_of_one_pod_share_as_those_of_others_and_stand_sorted_by_name
 
 
 def demanded_together(*rows: Statistic, cpu: int):
-    """A headroom model by which the pods of `rows`, one after the other, once demanded `cpu` together."""
+    """A headroom model in which the pods of `rows` once demanded `cpu` together."""
     seen = np.full((len(rows), 12), cpu / len(rows), dtype=np.float32)
     unseen = np.full((len(rows), 12), np.nan, dtype=np.float32)
     past = {ResourceName.CPU: seen, ResourceName.MEMORY: unseen}
@@ -156,7 +156,7 @@ def demanded_together(*rows: Statistic, cpu: int):
     [
         # 300 above the bases, 150 each: a gets no more than its peak and a tenth, 121, and b the other 189.
         (1310, {"a": 121, "b": 1189}),
-        # More than both peaks together: both get theirs and a tenth, and the node needs no more.
+        # More than both peaks together: both get their peak and a tenth, and the node needs no more.
         (5000, {"a": 121, "b": 1210}),
     ],
 )
@@ -215,7 +215,7 @@ def test_headroom_of_an_evicted_pod_is_not_shared():
     assert sizes_of(plan) == {("calm", "app"): (150, 64, 128)}
 
 
-# ---- rounding, floors, clamps ----
+# ---- rounding, minimums, clamps ----
 
 
 def test_memory_is_rounded_up_to_whole_mebibytes():
@@ -240,7 +240,7 @@ def test_minimums_apply_to_idle_containers():
         ({"cruise.io/cpu-min": "500m", "cruise.io/memory-min": "1Gi"}, (500, 1024)),
         ({"cruise.io/cpu-max": "120m", "cruise.io/memory-max": "80Mi"}, (120, 80)),
         ({"cruise.io/cpu-max": "10m", "cruise.io/memory-max": "16Mi"}, (10, 16)),
-        # The container's own value wins, the pod's holds for what it leaves open.
+        # The container's own value takes precedence; the pod's applies to the rest.
         ({"cruise.io/cpu-max.app": "140m", "cruise.io/cpu-max": "120m", "cruise.io/memory-max": "80Mi"}, (140, 80)),
     ],
 )
@@ -254,7 +254,7 @@ def test_a_limit_range_clamps_after_the_override():
     pod = make_pod(annotations={"cruise.io/cpu-max": "30m", "cruise.io/memory-min": "2Gi"})
     ranges = {"shop": (LimitRangeItem(False, make_amounts(60, None), make_amounts(None, 512)),)}
     plan = plan_of([pod], [use(pod, cpu=(50, 200), memory=(64, 100))], limit_ranges=ranges)
-    # The override asks for at most 30m, the server for at least 60m; for at least 2Gi, the server for at most 512Mi.
+    # The override allows at most 30m, the LimitRange at least 60m; at least 2Gi, the LimitRange at most 512Mi.
     assert sizes_of(plan) == {("web-1", "app"): (60, 512, 512)}
 
 
@@ -270,7 +270,7 @@ def test_an_unmanaged_resource_keeps_its_request():
     assert by_memory.available == make_resources(4000, 16384 - 900)
 
 
-# ---- trimming to the room ----
+# ---- trimming to the capacity ----
 
 
 def test_rounding_above_the_capacity_is_cut_from_the_largest_shares():
@@ -285,7 +285,7 @@ def test_rounding_above_the_capacity_is_cut_from_the_largest_shares():
 def test_where_all_shares_are_used_up_the_base_is_rounded_down():
     pods = [make_pod(name) for name in "abc"]
     rows = [use_half(pod) for pod in pods]
-    # 3 × 100.5 = 301.5 fits 302; rounded up they would be 303: one is written a half under its base.
+    # 3 × 100.5 = 301.5 fits 302; rounded up they are 303: one is written half a MiB below its base.
     plan = plan_of(pods, rows, node=make_node(memory_mib=302))
     assert plan.fits
     assert [t.memory_bytes // MEBIBYTE for t in plan.targets] == [100, 101, 101]
@@ -301,7 +301,7 @@ def test_trimming_does_not_change_requests_that_an_hpa_uses():
         node=make_node(cpu=900 + 400),
         autoscalers=[make_autoscaler("Deployment/scaled")],
     )
-    # 300 + 100 fit the 400 left exactly; the shares of 33.33 round up to 402 m, and two come off `a`.
+    # 300 + 100 fit the 400 left exactly; the shares of 33.33 round up to 402 m, and `a` is cut by two.
     assert {name: cpu for (name, _), (cpu, _, _) in sizes_of(plan).items()} == {
         "a": 132,
         "b": 134,
@@ -311,7 +311,7 @@ def test_trimming_does_not_change_requests_that_an_hpa_uses():
 
 
 def test_trimming_skips_containers_below_an_init_containers_request():
-    # `0-slow` needs 2000 MiB to start, whatever its container gets: to cut its share would free nothing.
+    # `0-slow` needs 2000 MiB to start, whatever its container gets: cutting its share would free nothing.
     setup = make_container("setup", memory_mib=2000, role=ContainerRole.INIT)
     slow = make_pod("0-slow", containers=[setup, make_container()])
     others = [make_pod("a"), make_pod("b")]
@@ -356,9 +356,9 @@ def test_a_sidecar_next_to_an_init_container_is_cut():
     ("values", "limit_mib", "by_seeds"),
     [
         ({"memory_7d_max_mib": 150}, 300, 300),
-        # What was used at a kill may be in no sample, so nothing falls on account of samples.
+        # The use at a kill may be in no sample, so no limit is lowered because of samples.
         ({"memory_7d_max_mib": 150, "oom_memory_mib": 90}, 1000, 300),
-        # Never under 1.2 × the working set now: 1.2 × 260 = 312.
+        # Never below 1.2 × the present working set: 1.2 × 260 = 312.
         ({"memory_7d_max_mib": 150, "memory_last_mib": 260}, 312, 312),
         ({"memory_7d_max_mib": 0, "memory_last_mib": 0}, 100, 100),  # never under the request
     ],
@@ -459,7 +459,7 @@ def test_absurd_requests_and_statistics_are_decided():
     sane = make_pod("sane")
     row = use(sane, cpu=(2**62, 2**63 - 1), memory=(2**42, 2**42))
     plan = plan_of([absurd, bound, sane], [row, use(absurd), use(absurd, container="b")])
-    # More is counted than any node has: nothing fits, and nothing grows.
+    # More is requested than any node has: nothing fits, and nothing grows.
     assert not plan.fits
     assert plan.available.cpu_millicores < 0
     now = {("sane", "app"): make_resources(100, 128), ("absurd", "b"): make_resources(100, 128)}
@@ -492,6 +492,6 @@ def test_on_a_short_history_a_later_largest_limit_does_not_lower_one():
 def test_the_average_share_is_that_of_all_nodes_together():
     shared = [(Resources(100, 50), Resources(400, 50)), (Resources(300, 0), Resources(400, 0))]
     assert compute_average_sharing(shared) == HeadroomSharing(cpu=0.5, memory=1.0)
-    # More than the containers have by themselves is nobody's to get.
+    # No container gets more than its own headroom.
     assert compute_average_sharing([(Resources(900, 0), Resources(400, 0))]) == HeadroomSharing(1.0, 1.0)
     assert compute_average_sharing([]) == HeadroomSharing(1.0, 1.0)

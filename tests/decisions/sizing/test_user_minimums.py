@@ -1,4 +1,4 @@
-"""What a workload's own annotations ask beyond its requests: it is granted from free room, at no neighbour's cost."""
+"""User minimums are granted from free capacity, at no other pod's cost."""
 
 from dataclasses import replace
 
@@ -75,7 +75,7 @@ def memory_of(plan: NodePlan) -> dict[str, int]:
 
 
 NEIGHBOURS = tuple(important(f"pay-{number}", 3 * 1024) for number in range(5))
-# What may go for a pod of the tenant's priority.
+# Pods that may be evicted for a pod of the tenant's priority.
 EQUALS = tuple(important(f"pay-{number}", 3 * 1024, 0) for number in range(5))
 
 
@@ -89,13 +89,13 @@ EQUALS = tuple(important(f"pay-{number}", 3 * 1024, 0) for number in range(5))
     ],
 )
 def test_a_tenants_annotations_evict_no_pod_of_another_namespace(levers):
-    # 15 of 16 GiB are the bases of five pods of high priority; the tenant's pod asks for 9 GiB, or 100 × 16 MiB.
+    # Five pods of high priority have bases of 15 of 16 GiB; the tenant's pod requests 9 GiB, or 100 × 16 MiB.
     found = scene(tenant(levers), *NEIGHBOURS)
     plan = plan_of(*found)
     assert (plan.fits, plan.evict) == (True, ())
     sizes = memory_of(plan)
     assert all(sizes[pod.name] >= 3 * 1024 for pod, _ in NEIGHBOURS)
-    # It has its base, its share, and what is free: no more.
+    # It gets its base, its share, and free capacity.
     assert 64 <= sizes["tenant"] <= 1024
     assert sum(sizes.values()) <= 16 * 1024
 
@@ -126,7 +126,7 @@ def test_the_smallest_user_minimum_is_granted_first_and_the_last_gets_the_rest()
 
 
 def test_a_minimum_up_to_the_submitted_request_needs_no_grant():
-    # 64 MiB of 16 MiB in use: the node is short by 16 MiB, and a neighbour goes as it would for any request.
+    # 64 MiB of 16 MiB in use: the node lacks 16 MiB, and a pod is evicted as for any request.
     pods = [tenant({"cruise.io/memory-min": "64Mi"}, 16, 16), *NEIGHBOURS]
     assert memory_of(plan_of(*scene(*pods)))["tenant"] == 64
     short = scene(*pods, memory_mib=15 * 1024 + 48)
@@ -142,7 +142,7 @@ def test_administrators_minimums_may_evict_other_pods():
     for plan in (plan_of(*by_namespace), plan_of(*scene(*pods), stored=stored)):
         assert [one.namespace for one in plan.evict] == ["payments"] * 3
         assert memory_of(plan)["tenant"] == 9 * 1024
-    # A workload that asks for no more than its namespace has asks for nothing.
+    # A workload that requests no more than its namespace setting has no user minimum.
     both = scene(tenant(LEVERS), *EQUALS, namespace_annotations={"tenant": LEVERS})
     assert len(plan_of(*both).evict) == 3
 
@@ -150,7 +150,7 @@ def test_administrators_minimums_may_evict_other_pods():
 def test_an_annotation_on_the_pod_does_not_prove_its_submitted_requests():
     forged = {**LEVERS, "cruise.io/original-resources": '{"app":{"requests":{"memory":"9Gi"}}}'}
     assert plan_of(*scene(tenant(forged), *NEIGHBOURS)).evict == ()
-    # Nor is what runs now: it may be what was granted before.
+    # Present requests prove nothing either: they may have been granted before.
     pod, row = tenant(LEVERS)
     grown = replace(pod, containers=(make_container(memory_mib=9 * 1024),))
     plan = plan_of(*scene((grown, row), *NEIGHBOURS))
@@ -169,13 +169,13 @@ def test_a_template_beyond_the_quota_counts_up_to_the_quota():
 
 
 def test_a_pod_that_ranks_itself_never_stays_but_counts_at_its_submitted_requests():
-    # It uses 3 GiB, submitted with 64 MiB: 15 + 3 GiB do not fit 16.
+    # It was submitted with 64 MiB and uses 3 GiB: 15 + 3 GiB do not fit 16.
     pods = [tenant({"cruise.io/eviction-ranking": "never"}, 3 * 1024, 3 * 1024), *EQUALS]
     plan = plan_of(*scene(*pods))
     assert (plan.fits, plan.evict) == (True, ())
     assert memory_of(plan)["tenant"] == 1024
     assert len(plan_of(*scene(*pods), FIRST_DESIGN).evict) == 1
-    # Where there is room for all it has what it needs.
+    # With enough capacity for all it gets what it needs.
     assert memory_of(plan_of(*scene(*pods, memory_mib=20 * 1024)))["tenant"] == 3 * 1024
 
 
@@ -220,7 +220,7 @@ def test_explain_reports_what_is_not_granted_and_why():
 
 @pytest.mark.parametrize("now_mib", [128, 256])
 def test_no_user_minimum_raises_a_memory_limit_above_its_ceiling(now_mib):
-    # With 256 MiB it was granted all that may be in the pass before: from there it is not to rise on.
+    # It was granted the maximum of 256 MiB in the pass before and must not rise further.
     pod, row = tenant({"cruise.io/memory-min": "9Gi"})
     limited = replace(pod, containers=(make_container(memory_mib=now_mib // 2, memory_limit_mib=now_mib),))
     snapshot, table = scene((limited, row), NEIGHBOURS[0])
@@ -229,5 +229,5 @@ def test_no_user_minimum_raises_a_memory_limit_above_its_ceiling(now_mib):
     )
     snapshot = replace(snapshot, workloads={**snapshot.workloads, ("tenant", TENANT): stated})
     [target] = [one for one in plan_of(snapshot, table).targets if one.pod == "tenant"]
-    # Twice what its template states.
+    # Twice the template's limit.
     assert (target.memory_bytes, target.memory_limit_bytes) == (256 * MEBIBYTE, 256 * MEBIBYTE)

@@ -27,7 +27,7 @@ WEB = PeakKey("shop", "Deployment/web", "app", "")
 
 @dataclass(frozen=True)
 class Measured:
-    """A container: what its samples of the last minutes were, the newest last, and whose it is."""
+    """A container with its samples of the last minutes, newest last, and its key."""
 
     pod: str
     cpu: Sequence[float] = ()
@@ -39,7 +39,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Earlier:
-    """What the hours of the peak window held for a key."""
+    """The peaks of a key in the peak window."""
 
     cpu: float = np.nan
     memory: float = np.nan
@@ -49,7 +49,7 @@ class Earlier:
 
 @dataclass(frozen=True)
 class Scene:
-    """What statistics are estimated from; `turn` rotates the ring's columns."""
+    """The input of an estimate; `turn` rotates the columns of the ring buffer."""
 
     containers: Sequence[Measured]
     earlier: Mapping[PeakKey, Earlier] = field(default_factory=dict)
@@ -205,7 +205,7 @@ def test_identities_are_sized_apart_and_a_new_one_has_its_workloads_peaks():
     assert of_pod(table, "new").history_since == OLD.first_hour * 3600
     assert of_workload(table, agent("")).cpu_base_millicores == 800
     assert of_workload(table, agent("n2")).cpu_base_millicores == 80
-    # The new one's own ten minutes are enough for its CPU, its thirty are not.
+    # The new pod has enough samples for CPU (ten minutes), not for memory (thirty).
     assert of_pod(table, "new").cpu_base_millicores == 10
     assert of_pod(table, "new").memory_base_bytes == 8_000_000
 
@@ -306,7 +306,7 @@ def test_a_pod_with_few_samples_takes_the_base_of_pods_that_state_the_same():
     apart = replace(whole, mixed=mixed((0, False), (1, False), (0, True)))
     assert of_pod(apart.estimate(), "next").cpu_base_millicores == 100
     assert of_pod(apart.estimate(), "new").cpu_base_millicores == 900
-    # Peaks are the workload's, whatever its pods state.
+    # Peaks belong to the workload, whatever its pods state.
     assert {of_pod(apart.estimate(), name).cpu_peak_millicores for name in ("old", "new", "next")} == {900}
 
 

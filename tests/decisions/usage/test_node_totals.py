@@ -1,4 +1,4 @@
-"""Which samples cannot be true beside each other: a node of four cores that used 1,000 m in all."""
+"""Samples that contradict their node: one of four cores that used 1,000 m in total."""
 
 from dataclasses import replace
 
@@ -53,7 +53,7 @@ def together(*blocks: SampleBlock, use: NodeUsage, known=None) -> list[CheckedBl
 
 
 def refused(judgement: CheckedBlock) -> dict[str, list[int]]:
-    """By pod, which steps were refused."""
+    """The rejected steps by pod."""
     if judgement.block.rejected is None:
         return {}
     rows = zip(judgement.block.keys, judgement.block.rejected, strict=True)
@@ -61,7 +61,7 @@ def refused(judgement: CheckedBlock) -> dict[str, list[int]]:
 
 
 def test_a_container_above_its_whole_node_is_rejected_alone():
-    """3,500 m is less than the four cores that it runs on, and was never used there."""
+    """3,500 m is below the node's four cores, but the node did not use as much."""
     [found] = together(block({"web": [100, 100, 3500, 3500, 100], "db": 900}), use=roots())
     assert refused(found) == {"web": [2, 3]}
     np.testing.assert_array_equal(found.block.cpu_demand_millicores[0], [100, 100, NAN, NAN, 100])
@@ -99,7 +99,7 @@ def test_unknown_node_usage_rejects_nothing():
 
 
 def test_only_containers_of_pods_on_the_node_are_summed():
-    """Series of a pod that is gone linger for minutes, at what it used last."""
+    """Series of a deleted pod linger for minutes with its last usage."""
     given = block({"web": 600, "old": 800}, 5.0 * GIBIBYTE)
     running = pods(block({"web": 0}))
     ended = replace(make_pod("old", node="n1"), phase="Succeeded")

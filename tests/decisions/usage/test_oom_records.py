@@ -1,4 +1,4 @@
-"""What kills teach, and who learns it."""
+"""Which containers an OOM kill raises."""
 
 from dataclasses import replace
 from datetime import timedelta

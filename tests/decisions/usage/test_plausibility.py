@@ -1,4 +1,4 @@
-"""Which samples cannot be true, with the figures of a spoofed victim."""
+"""Implausible samples, with the figures of spoofed series."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ def block(cpu=(), memory=(), use=None, nodes=("n1",), key=APP, refused=None) -> 
 
 
 def known(snapshot: ClusterSnapshot) -> UsageBounds:
-    """Bounds of a cluster that was the same at the start already."""
+    """Bounds of a cluster that has not changed since the start."""
     return UsageBounds.create(snapshot, START + 300, UsageBounds.create(snapshot, START))
 
 

@@ -1,4 +1,4 @@
-"""What the pods of a workload show of its revisions, in the order in which passes see them."""
+"""Revisions of a workload, as its pods show them pass by pass."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -52,7 +52,7 @@ def test_a_revision_is_new_until_pods_of_it_have_run_for_so_long():
     old, fresh = pod("web-1", 400, 9000), pod("web-2", 2000, 20)
     revisions = learned(old, fresh)
     assert [is_new(revisions, fresh, minutes) for minutes in (19, 21, 30)] == [False, True, True]
-    # The next pod of it is as new; those of the revision before it are not, also where they were just created.
+    # The next pod of it is as new; pods of the previous revision are not, even if just created.
     assert is_new(revisions, pod("web-3", 2000, 0), 30)
     assert not is_new(revisions, pod("web-4", 400, 0), 30)
     assert is_new(revisions, pod("web-5", 300, 0), 30)
@@ -62,7 +62,7 @@ def test_a_revision_is_new_until_pods_of_it_have_run_for_so_long():
 def test_the_first_revision_that_is_known_of_a_workload_is_not_new():
     assert not is_new(learned(pod("web-1", 400, 1)), pod("web-2", 400, 0), 30)
     assert not is_new(NO_REVISIONS, pod("web-1", 400, 0), 30)
-    # Nor is it when the next one comes.
+    # Nor is it after the next revision.
     assert not is_new(learned(pod("web-1", 400, 5), pod("web-2", 500, 1)), pod("web-3", 400, 0), 30)
 
 
@@ -154,7 +154,7 @@ def test_pods_that_state_the_same_are_one_group():
     mixed = find_mixed_revisions(pods, learned(*pods), AT, OWN_SAMPLES_SECONDS)
     assert mixed is not None
     assert mixed.groups.tolist() == [-1, -1, 0, 1, 0]
-    # Ten minutes are too few for samples of its own.
+    # Ten minutes are too few for its own samples.
     assert np.flatnonzero(mixed.new_containers).tolist() == [3]
 
 
@@ -163,7 +163,7 @@ def test_a_snapshot_shows_the_revisions_of_pods_with_statistics():
     shown = get_revisions_in_use([old, fresh], make_table(make_statistic_for(old), make_statistic("")))
     assert is_new(shown, fresh, 30)
     assert not is_new(shown, pod("web-3", 400, 0), 30)
-    # Where none has one, nothing tells whom the workload's are about.
+    # If no pod has one, it is unknown which revision the workload's statistics describe.
     assert not is_new(get_revisions_in_use([old, fresh], make_table(make_statistic(""))), fresh, 30)
 
 
@@ -183,7 +183,7 @@ def test_each_identity_has_revisions_of_its_own_as_it_has_peaks():
     before = learned(member(0, 400, 9000), member(1, 400, 9000))
     revisions = learned(member(0, 2000, 120), member(1, 400, 9000), known=before)
     assert not is_new(revisions, member(0, 2000, 0), 30)
-    # What is known of the second one's peaks is the old revision's, however long others have run.
+    # The second identity's peaks belong to the old revision, however long others have run.
     assert is_new(revisions, member(1, 2000, 0), 30)
-    # One that never ran inherits from all of them.
+    # An identity that never ran inherits from all of them.
     assert not is_new(revisions, member(2, 2000, 0), 30)

@@ -1,4 +1,4 @@
-"""The bounds of containers, followed from snapshot to snapshot: the same as if each were read anew."""
+"""Bounds updated from snapshot to snapshot equal those computed from scratch."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ NODES = ["n1", "n2", ""] * 6
 
 
 def drawn(random: np.random.Generator, before: Pod | None, name: str) -> Pod | None:
-    """Keep a pod, or take it away, start it anew, resize or bind it."""
+    """Keep, delete, recreate, resize or bind a pod."""
     fate = int(random.integers(8))
     if fate < 3 or fate == 3:
         return before if fate < 3 else None
@@ -76,7 +76,7 @@ def test_updated_bounds_equal_recomputed_ones():
             assert limited == wanted, number
         else:
             assert all(row[2:4] == (np.inf, np.inf) for row in rows(found))
-        # What is gone is forgotten at times.
+        # Rows of deleted pods are dropped at times.
         assert bounds.columns.shape[1] < 2 * len(KEYS) + 1200
         before = now
 

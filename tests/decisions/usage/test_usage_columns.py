@@ -1,4 +1,4 @@
-"""Statistics put together: what refused samples leave behind."""
+"""Rows of statistics with rejected samples."""
 
 from cruise.decisions.usage.usage_columns import add_rejections
 from cruise.domain.usage import ContainerKey, PeakKey, SampleRejection
