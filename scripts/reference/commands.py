@@ -1,4 +1,4 @@
-"""The page of commands, from their help."""
+"""The reference page of commands, from their help."""
 
 import re
 from enum import Enum
@@ -9,10 +9,10 @@ import typer
 from cruise.cli.program import app
 from scripts.reference.markdown import code, page, section, table
 
-_INTRODUCTION = """Every command has `--help`. Results go to standard output, everything else to standard error;
-with `--format json` standard output holds one JSON document and nothing else. The exit code is
-0, 1 for a failure, 2 for bad input, 130 where it was interrupted. `cruise --version` prints
-the version."""
+_INTRODUCTION = """Look up the commands of `cruise` and their options; every command has `--help`. Results are
+written to standard output, everything else to standard error; with `--format json` standard
+output has exactly one JSON document. The exit code is 0, 1 for a failure, 2 for bad input, 130
+after an interruption. `cruise --version` prints the version."""
 
 
 def commands_page() -> str:
@@ -20,18 +20,18 @@ def commands_page() -> str:
     group: Any = typer.main.get_command(app)
     names = table(
         ("command", "does"),
-        ((f"[`cruise {name}`](#cruise-{name})", _first(one.help)) for name, one in group.commands.items()),
+        ((f"[`cruise {name}`](#cruise-{name})", _summarize(one.help)) for name, one in group.commands.items()),
     )
-    parts = [_command(name, one) for name, one in group.commands.items()]
+    parts = [_render_command(name, one) for name, one in group.commands.items()]
     return page("Commands", _INTRODUCTION, names, *parts)
 
 
-def _command(name: str, command: Any) -> str:  # noqa: ANN401 - typer's own
+def _render_command(name: str, command: Any) -> str:  # noqa: ANN401 - typer's own
     text, _, examples = (command.help or "").partition("Examples:")
     shown = "\n".join(line.strip() for line in examples.splitlines() if line.strip())
     arguments = "".join(f" {one.metavar}" for one in command.params if one.param_type_name == "argument")
     parts = [f"```sh\ncruise {name} [OPTIONS]{arguments}\n```", " ".join(text.split())]
-    rows = [_row(one) for one in command.params if not getattr(one, "hidden", False)]
+    rows = [_build_row(one) for one in command.params if not getattr(one, "hidden", False)]
     if rows:
         parts.append(table(("option", "value", "default", "meaning"), rows))
     if shown:
@@ -39,7 +39,7 @@ def _command(name: str, command: Any) -> str:  # noqa: ANN401 - typer's own
     return section(f"cruise {name}", *parts)
 
 
-def _row(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - typer's own
+def _build_row(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - typer's own
     names = code(one.metavar) if one.param_type_name == "argument" else ", ".join(map(code, one.opts))
     annotation = one.type_descriptor.annotation
     if one.param_type_name == "argument" or getattr(one, "is_flag", False):
@@ -55,5 +55,5 @@ def _row(one: Any) -> tuple[str, ...]:  # noqa: ANN401 - typer's own
     return names, value, default, re.sub(r"\s+", " ", one.help or "")
 
 
-def _first(text: str | None) -> str:
+def _summarize(text: str | None) -> str:
     return " ".join((text or "").split("\n\n")[0].split())

@@ -1,13 +1,13 @@
-"""Pieces of Markdown pages that are made and not written."""
+"""Pieces of generated Markdown pages."""
 
 from collections.abc import Iterable, Sequence
 
-MADE = "<!-- Made from the code by `make docs-reference`. Changes here are lost. -->"
+GENERATED_NOTE = "<!-- Generated from the code by `make docs-reference`. Changes here are lost. -->"
 
 
 def page(title: str, introduction: str, *parts: str) -> str:
     """Return a whole page."""
-    return "\n\n".join([f"# {title}", MADE, introduction, *parts]) + "\n"
+    return "\n\n".join([f"# {title}", GENERATED_NOTE, introduction, *parts]) + "\n"
 
 
 def section(title: str, *parts: str) -> str:
@@ -16,7 +16,7 @@ def section(title: str, *parts: str) -> str:
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table. Raises ValueError for an empty cell in the last column: everything is described."""
+    """Return a table; ValueError for an empty cell in the last column."""
     lines = [headings, ["---"] * len(headings)]
     for row in rows:
         if not row[-1].strip():

@@ -1,4 +1,4 @@
-"""The page of metrics, from what both programs show of themselves when everything has happened once."""
+"""The reference page of metrics, from the output of both programs after every event has happened once."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ _RISKS = {ResourceName.CPU: ObservedRisk(0.07, 0.4, 1, 0)}
 _PASS = NodePassFigures(
     _NOW, 1, 0, 0, NO_RESOURCES, NO_RESOURCES, {ReasonCode.NO_CHANGE_NEEDED: 1}, {"decide": 1.0}, _RISKS
 )
-_ADVISED = PackingProposal(
+_CONSOLIDATION_PLAN = PackingProposal(
     PackingStatus.OPTIMAL,
     PackingSizes.RIGHTSIZED,
     (),
@@ -48,40 +48,40 @@ _CONTROLLER = ControllerFigures(
     watch_lag_seconds=1.0,
     paused=False,
     packing=PackingPassFigures(1, {("shown", "optimal"): 1}, 1, 1, 1.0, 1, 1),
-    consolidation=ConsolidationPassResult(_NOW, _ADVISED, seconds=1.0),
+    consolidation=ConsolidationPassResult(_NOW, _CONSOLIDATION_PLAN, seconds=1.0),
     load_pass=NodeLoadPassResult(_NOW, 1),
     cross_check=CrossCheckCounts(nodes=1),
     success_ages={"node pass": 1.0},
 )
 _WEBHOOK = WebhookFigures({("mutated", "peak"): 1}, ((0.001, 1),), 0.1, _NOW, _NOW, 1.0)
 _LISTENER = ListenerFigures(1, 0, {"connections": 1})
-_INTRODUCTION = """`/metrics` of both programs, in Prometheus' text format. What changes only when something
-happened appears once it has. Values of labels are in [reasons.md](reasons.md); rules that
-alert on them are in `deploy/chart/files/rules.yaml`, with a [runbook](../runbooks.md) for
-each. `serve` asks for a token before it shows them unless `metrics_allow_anonymous` is set."""
+_INTRODUCTION = """Look up the series of `/metrics` of both programs, in Prometheus' text format. Counters of events
+appear after the first event. Values of labels are in [reasons.md](reasons.md);
+`deploy/chart/files/rules.yaml` has alerting rules, with a [runbook](../runbooks.md) for each.
+`serve` requires a token for them unless `metrics_allow_anonymous` is set."""
 _HEADINGS = ("series", "type", "labels", "meaning")
 
 
 def metrics_page() -> str:
     """Return the page."""
-    serve = _families(render_metrics("1", _NOW, controller=_CONTROLLER))
-    webhook = _families(render_metrics("1", _NOW, webhook=_WEBHOOK))
-    both = _families(render_metrics("1", _NOW, listener=_LISTENER))
+    serve = _list_families(render_metrics("1", _NOW, controller=_CONTROLLER))
+    webhook = _list_families(render_metrics("1", _NOW, webhook=_WEBHOOK))
+    both = _list_families(render_metrics("1", _NOW, listener=_LISTENER))
     shared = {name: row for name, row in both.items() if not name.startswith("process_")}
     return page(
         "Metrics",
         _INTRODUCTION,
-        section("Of serve", table(_HEADINGS, (row for name, row in serve.items() if name not in both))),
-        section("Of the webhook", table(_HEADINGS, (row for name, row in webhook.items() if name not in both))),
+        section("serve", table(_HEADINGS, (row for name, row in serve.items() if name not in both))),
+        section("webhook", table(_HEADINGS, (row for name, row in webhook.items() if name not in both))),
         section(
-            "Of both",
+            "Both programs",
             table(_HEADINGS, shared.values()),
-            "And `process_…`, as every client of Prometheus shows: memory, CPU time, open files, start time.",
+            "And `process_…` of the Prometheus client library: memory, CPU time, open files, start time.",
         ),
     )
 
 
-def _families(text: bytes) -> dict[str, tuple[str, ...]]:
+def _list_families(text: bytes) -> dict[str, tuple[str, ...]]:
     return dict(_rows(text))
 
 

@@ -1,4 +1,4 @@
-"""Which pages there are, and what makes each."""
+"""The generated pages, and the function that renders each."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

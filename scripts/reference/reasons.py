@@ -1,4 +1,4 @@
-"""The page of reasons: every code that cruise answers with, and its words."""
+"""The reference page of reasons: every code, and its description."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,62 +25,70 @@ from cruise.interfaces.scan.finding_text import RISK_TITLES
 from cruise.packer.answer import PackingStatus
 from cruise.runtime import admission_reviewer
 from scripts.reference.markdown import code, page, section, table
-from scripts.reference.reason_words import ANSWERS, OBSTACLES, PHASES, RISKS, STATUSES, TURNED_AWAY, VERDICTS
+from scripts.reference.reason_words import (
+    ACTION_RESULTS,
+    CONNECTION_REJECTIONS,
+    OBSTACLES,
+    PHASES,
+    RISKS,
+    STATUSES,
+    WEBHOOK_ANSWERS,
+)
 
-_INTRODUCTION = """Codes are for scripts and stay what they are; words may be put better. `cruise explain` shows
-both, and the audit, the metrics and the Events carry the code."""
+_INTRODUCTION = """Look up what a code means. Codes are stable for scripts; descriptions may change. `cruise explain`
+shows both; the audit log, the metrics and the Events have the code."""
 _HEADINGS = ("code", "meaning")
 
 
 def reasons_page() -> str:
-    """Return the page. Raises ValueError where a code has no words."""
+    """Return the page; ValueError for a code without description."""
     return page(
         "Reasons",
         _INTRODUCTION,
         section(
             "Reasons",
-            "Why a pod or a node is left as it is, or why something was done to it: `reason` of holds and of lines of "
-            "the audit, and the label of `cruise_pods_skipped` and `cruise_actions_total`.",
+            "Why a pod or a node is skipped, or why an action was taken: `reason` of skipped pods and of the audit "
+            "log, and the label of `cruise_pods_skipped` and `cruise_actions_total`.",
             _codes(ReasonCode, REASON_DESCRIPTIONS),
         ),
         section(
-            "Why a resize is worth a write",
+            "Causes of resizes",
             "`cause` of a resize in plans, in the audit and in `cruise_resizes_total`; none where `rules` is `seeds`.",
             _codes(ResizeCause, CAUSE_DESCRIPTIONS),
         ),
-        section("Details", "What lies behind a reason that has several causes. `…` is a name or a figure.", _details()),
+        section("Details", "Details of reasons with several causes. `…` is a name or a number.", _details()),
         section(
-            "How an action ended",
+            "Results of actions",
             "`verdict` in the audit and in `cruise_actions_total`.",
-            _codes(ActionResult, VERDICTS),
+            _codes(ActionResult, ACTION_RESULTS),
         ),
         section(
-            "Samples that are refused",
-            "`reason` of `cruise_samples_rejected_total`: use that cannot be true.",
+            "Rejected samples",
+            "`reason` of `cruise_samples_rejected_total`.",
             _codes(SampleRejection, REJECTION_DESCRIPTIONS),
         ),
         section(
             "Answers of the webhook",
-            "`answer` and `reason` of `cruise_webhook_reviews_total`. Pods are created whatever it is; with `left`, "
-            "`reason` may be any of the reasons above too.",
+            "`answer` and `reason` of `cruise_webhook_reviews_total`. Pods are created in any case; with `left`, "
+            "`reason` may also be one of the reasons above.",
             table(("answer", "reason", "meaning"), _answers()),
         ),
-        section("What a scan finds", "`kind` of a container at risk, worst first.", _risks()),
+        section("Risks in a scan", "`kind` of a container at risk, worst first.", _risks()),
         section(
-            "What keeps a pod pending",
-            "`blockedBy` of `cruise pack`; a resource, such as `cpu`, goes by its own name.",
+            "Obstacles of pending pods",
+            "`blockedBy` of `cruise pack`; a resource, such as `cpu`, has its own name.",
             _codes(PlacementObstacle, OBSTACLES),
         ),
-        section("What is proved of a packing plan", "`status` of `cruise pack`.", _codes(PackingStatus, STATUSES)),
+        section("Status of a packing plan", "`status` of `cruise pack`.", _codes(PackingStatus, STATUSES)),
         section(
-            "How far a packing plan is carried out",
+            "Progress of a packing plan",
             "`outcome` of `cruise_packing_plans_total`.",
             _codes(PlanPhase, PHASES),
         ),
         section(
-            "Clients that are turned away",
+            "Rejected connections",
             "`reason` of `cruise_http_connections_rejected_total`.",
-            _codes(ConnectionRejection, TURNED_AWAY),
+            _codes(ConnectionRejection, CONNECTION_REJECTIONS),
         ),
     )
 
@@ -102,11 +110,11 @@ def _risks() -> str:
 
 def _answers() -> Iterator[tuple[str, str, str]]:
     for answer, reason in sorted(list_webhook_answers()):
-        yield code(answer), code(reason), ANSWERS.get((answer, reason), "")
+        yield code(answer), code(reason), WEBHOOK_ANSWERS.get((answer, reason), "")
 
 
 def list_webhook_answers() -> set[tuple[str, str]]:
-    """Return what the webhook counts beside the reasons of decisions."""
+    """Return the webhook's answers, without the reasons of decisions."""
     constants = {one for name, one in vars(admission_reviewer).items() if name.isupper() and _is_verdict(one)}
     source = Path(cruise.kube_json.admission_review.__file__).read_text(encoding="utf-8")
     bounds = {("left", reason) for reason in re.findall(r'ReviewTooLarge\("([a-z-]+)"', source)}
