@@ -66,7 +66,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def refusal(capsys, *arguments: str, code: int = 2) -> str:
+def error_line(capsys, *arguments: str, code: int = 2) -> str:
     """Run a command that must fail with one line on standard error, and nothing on standard output."""
     assert main(arguments) == code
     out, err = map(str, capsys.readouterr())
@@ -109,7 +109,7 @@ def test_every_command_has_examples_in_its_help(capsys):
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_2(capsys, arguments, expected):
-    assert expected in refusal(capsys, *arguments)
+    assert expected in error_line(capsys, *arguments)
 
 
 def test_python_dash_m_is_the_same_program():
@@ -165,10 +165,10 @@ def test_plan_of_one_node_shows_every_container(capsys, files):
     assert "left: unreadable-annotation" in out
 
 
-def test_plan_repeats_node_and_refuses_unknown_ones(capsys, files):
+def test_plan_repeats_node_and_rejects_unknown_ones(capsys, files):
     assert main(["plan", *files, "--node", "n2", "--node", "n1", "--format", "json"]) == 0
     assert [node["node"] for node in json.loads(capsys.readouterr().out)["nodes"]] == ["n1", "n2"]
-    assert refusal(capsys, "plan", *files, "--node", "n3") == (
+    assert error_line(capsys, "plan", *files, "--node", "n3") == (
         "--node: the snapshot has no node n3; did you mean n2 or n1?"
     )
 
@@ -180,7 +180,7 @@ def test_the_mode_caps_as_the_clusters(capsys, files):
     assert {hold["reason"] for hold in node["hold"]} == {"mode-observe", "unreadable-annotation"}
 
 
-def test_statistics_are_judged_at_now(capsys, files):
+def test_statistics_are_evaluated_at_now(capsys, files):
     assert main(["plan", *files, "--now", "2026-01-01T13:00:00Z", "--format", "json"]) == 0
     [node, _] = json.loads(capsys.readouterr().out)["nodes"]
     assert {hold["reason"] for hold in node["hold"]} == {"stale-statistics", "unreadable-annotation"}
@@ -198,17 +198,17 @@ def test_settings_reach_the_plan_and_the_environment_wins(capsys, files, tmp_pat
     assert len(json.loads(capsys.readouterr().out)["nodes"][0]["targets"]) == 1
 
 
-def test_a_wrong_setting_is_refused_before_anything_is_read(capsys, monkeypatch):
+def test_a_wrong_setting_is_rejected_before_anything_is_read(capsys, monkeypatch):
     monkeypatch.setenv("CRUISE_MAXAGE", "5m")
-    assert "did you mean CRUISE_MAX_AGE" in refusal(capsys, "plan", "--snapshot", "x", "--usage", "y")
+    assert "did you mean CRUISE_MAX_AGE" in error_line(capsys, "plan", "--snapshot", "x", "--usage", "y")
 
 
 @pytest.mark.parametrize(
     ("now", "expected"),
     [("tomorrow", "is not a time"), ("2026-01-01T12:00:00", "has no time zone"), ("", "is not a time")],
 )
-def test_a_time_that_is_none_is_refused(capsys, files, now, expected):
-    assert expected in refusal(capsys, "plan", *files, "--now", now)
+def test_an_invalid_time_is_rejected(capsys, files, now, expected):
+    assert expected in error_line(capsys, "plan", *files, "--now", now)
 
 
 def broken(directory: Path, snapshot: str | None = None, usage: str | None = None) -> list[str]:
@@ -232,7 +232,7 @@ def test_bad_files_are_one_line_and_exit_2_for_every_command(capsys, tmp_path, c
         json.dumps(make_list_json(make_pod_json(POD, node="gone"))),
         json.dumps(make_list_json(make_node_json(), make_pod_json(POD), make_pod_json(POD))),
     ):
-        assert "cluster.json" in refusal(capsys, *command, *broken(tmp_path, snapshot))
+        assert "cluster.json" in error_line(capsys, *command, *broken(tmp_path, snapshot))
     for item in (
         make_usage_item_json(POD, cpu_base=-1),
         make_usage_item_json("stranger-1"),
@@ -243,18 +243,18 @@ def test_bad_files_are_one_line_and_exit_2_for_every_command(capsys, tmp_path, c
             if item["container"] == "unknown"
             else make_usage_json(item)
         )
-        assert "usage.json" in refusal(capsys, *command, *broken(tmp_path, usage=usage))
+        assert "usage.json" in error_line(capsys, *command, *broken(tmp_path, usage=usage))
     nan = json.dumps(make_usage_json(make_usage_item_json(POD, cpu_base=float("nan"))))
-    assert "usage.json" in refusal(capsys, *command, *broken(tmp_path, usage=nan))
+    assert "usage.json" in error_line(capsys, *command, *broken(tmp_path, usage=nan))
 
 
 def test_missing_files_and_directories_are_named(capsys, files, tmp_path):
-    assert refusal(capsys, "plan", "--snapshot", "/nowhere.json", *files[2:]) == "/nowhere.json: no such file"
-    assert "is a directory" in refusal(capsys, "plan", "--snapshot", str(tmp_path), *files[2:])
+    assert error_line(capsys, "plan", "--snapshot", "/nowhere.json", *files[2:]) == "/nowhere.json: no such file"
+    assert "is a directory" in error_line(capsys, "plan", "--snapshot", str(tmp_path), *files[2:])
 
 
-def test_a_clock_in_the_future_is_refused(capsys, files):
-    assert "usage.json" in refusal(capsys, "plan", *files, "--now", "2025-12-31T00:00:00Z")
+def test_a_clock_in_the_future_is_rejected(capsys, files):
+    assert "usage.json" in error_line(capsys, "plan", *files, "--now", "2025-12-31T00:00:00Z")
 
 
 # ---- explain ----
@@ -281,26 +281,26 @@ def test_explain_answers_from_files(capsys, files):
         ("shpo/web", "no pod in namespace shpo; did you mean shop?"),
     ],
 )
-def test_explain_refuses_pods_that_are_not_there(capsys, files, name, expected):
-    assert expected in refusal(capsys, "explain", name, *files)
+def test_explain_rejects_pods_that_are_not_there(capsys, files, name, expected):
+    assert expected in error_line(capsys, "explain", name, *files)
 
 
-def test_explain_refuses_usage_without_a_snapshot(capsys, files):
-    assert "--usage needs --snapshot" in refusal(capsys, "explain", "shop/web", *files[2:])
+def test_explain_rejects_usage_without_a_snapshot(capsys, files):
+    assert "--usage needs --snapshot" in error_line(capsys, "explain", "shop/web", *files[2:])
 
 
 def test_explain_without_files_needs_a_store(capsys, files, tmp_path, monkeypatch):
     monkeypatch.setenv("CRUISE_DATA_DIR", str(tmp_path / "nothing"))
-    assert "no database under" in refusal(capsys, "explain", f"shop/{POD}")
-    assert "no database under" in refusal(capsys, "explain", f"shop/{POD}", *files[:2])
+    assert "no database under" in error_line(capsys, "explain", f"shop/{POD}")
+    assert "no database under" in error_line(capsys, "explain", f"shop/{POD}", *files[:2])
     for option in (("--rules", "seeds"), ("--mode", "resize")):
-        assert f"{option[0]} needs the cluster or --snapshot" in refusal(capsys, "explain", f"shop/{POD}", *option)
+        assert f"{option[0]} needs the cluster or --snapshot" in error_line(capsys, "explain", f"shop/{POD}", *option)
     assert not (tmp_path / "nothing").exists()
 
 
 def test_explain_fails_with_1_where_the_database_does_not_answer(capsys, monkeypatch):
     monkeypatch.setenv("CRUISE_DATABASE_URL", "postgresql://cruise:hush@127.0.0.1:1/cruise")
-    complaint = refusal(capsys, "explain", f"shop/{POD}", code=1)
+    complaint = error_line(capsys, "explain", f"shop/{POD}", code=1)
     assert "127.0.0.1:1" in complaint
     assert "hush" not in complaint
 
@@ -338,9 +338,9 @@ def test_scan_writes_to_a_file_in_the_format_of_its_name(capsys, files, tmp_path
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
 
 
-def test_scan_refuses_what_it_cannot_write_to(capsys, files, tmp_path):
-    assert "cannot be written" in refusal(capsys, "scan", *files, "-o", str(tmp_path / "no" / "where.html"))
-    assert "cannot be written" in refusal(capsys, "scan", *files, "-o", str(tmp_path))
+def test_scan_rejects_what_it_cannot_write_to(capsys, files, tmp_path):
+    assert "cannot be written" in error_line(capsys, "scan", *files, "-o", str(tmp_path / "no" / "where.html"))
+    assert "cannot be written" in error_line(capsys, "scan", *files, "-o", str(tmp_path))
 
 
 def test_scan_writes_into_a_pipe_or_a_device_as_it_is(files):
@@ -356,7 +356,7 @@ def test_a_scan_for_mail_is_html_and_nothing_else(capsys, files, tmp_path):
     assert "<script" not in (tmp_path / "mail.html").read_text()
     assert main(["scan", *files, "--email-ready", "--format", "html"]) == 0
     assert capsys.readouterr().out.startswith("<!DOCTYPE html>")
-    said = refusal(capsys, "scan", *files, "--email-ready", "--format", "csv")
+    said = error_line(capsys, "scan", *files, "--email-ready", "--format", "csv")
     assert said == "--email-ready is html, and --format is csv; remove one of them"
 
 
@@ -366,14 +366,14 @@ def test_prices_change_the_estimate(capsys, files):
     assert totals["estimatedMonthlySaving"] == pytest.approx(totals["reclaimable"]["cpuMillicores"] / 1000 * 730)
 
 
-def test_a_price_that_is_no_number_is_refused(capsys, files):
-    assert "a price is a number" in refusal(capsys, "scan", *files, "--price-gib-hour", "inf")
+def test_a_price_that_is_no_number_is_rejected(capsys, files):
+    assert "a price is a number" in error_line(capsys, "scan", *files, "--price-gib-hour", "inf")
 
 
 def test_scan_wants_one_source_of_usage(capsys, files):
-    assert "no usage" in refusal(capsys, "scan", *files[:2])
+    assert "no usage" in error_line(capsys, "scan", *files[:2])
     both = [*files, "--prometheus-url", "http://127.0.0.1:9"]
-    assert "choose one" in refusal(capsys, "scan", *both)
+    assert "choose one" in error_line(capsys, "scan", *both)
 
 
 # ---- where output goes ----

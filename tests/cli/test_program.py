@@ -104,7 +104,7 @@ def test_completions_are_as_kubectl_reads_them(arguments, expected):
         assert line.startswith(start)
 
 
-def test_the_last_line_of_completions_tells_whether_files_are_meant(monkeypatch, capsys):
+def test_the_last_line_of_completions_shows_whether_files_are_meant(monkeypatch, capsys):
     for word, directive in (("sca", ":4"), ("zzz", ":0")):
         monkeypatch.setattr(sys, "argv", ["kubectl_complete-cruise", word])
         assert program.print_completions() == 0

@@ -246,7 +246,7 @@ def test_pack_resizes_to_the_targets_of_plan(capfd):
     assert all(pair(one) == targets[one["namespace"], one["pod"]] for one in resizes)
 
 
-def test_options_that_would_be_ignored_are_refused(capfd):
+def test_options_that_would_be_ignored_are_rejected(capfd):
     files = ["--snapshot", str(EXAMPLE[0]), "--usage", str(EXAMPLE[1])]
     for arguments, named in (
         (["scan", *files, "--history", "1d"], "--history"),

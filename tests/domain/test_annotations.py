@@ -88,7 +88,7 @@ SLIPS = {
 
 
 @pytest.mark.parametrize(("setting", "text"), [(setting, text) for setting, texts in SLIPS.items() for text in texts])
-def test_what_cannot_be_meant_is_refused_with_the_text(setting: str, text: str):
+def test_what_cannot_be_meant_is_rejected_with_the_text(setting: str, text: str):
     with pytest.raises(ValueError, match=re.escape(f'"{text}"')):
         OVERRIDES[setting].read(text)
 
@@ -134,7 +134,7 @@ def test_protective_annotations(name: str, protecting: list[str], other: list[st
     assert [one.read(text) for text in [*protecting, *other]] == [True] * len(protecting) + [False] * len(other)
 
 
-def test_decisions_keep_what_guides_and_protects_and_guidance_ignores_records():
+def test_decisions_keep_overrides_and_eviction_protection_and_ignore_records():
     kept = {one.name for one in ALL_ANNOTATIONS if is_read_by_decisions(one.name)}
     assert kept >= {
         *(one.name for one in EVICTION_PROTECTION),

@@ -44,7 +44,7 @@ def test_init_containers_set_a_floor_and_are_not_added() -> None:
     assert counted == Resources(300, 120 * MEBIBYTE)
 
 
-def test_sidecar_counts_beside_the_main_containers() -> None:
+def test_sidecar_counts_next_to_the_main_containers() -> None:
     assert cpu(count_pod_requests(pod(container("s", 100, role=SIDECAR), container("app", 250)))) == 350
 
 

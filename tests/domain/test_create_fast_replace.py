@@ -20,7 +20,7 @@ def test_the_copy_is_the_one_that_the_standard_library_makes():
     assert create_fast_replace(Container, "limits")(container, limits) == replace(container, limits=limits)
 
 
-def test_an_unknown_field_and_a_value_too_many_are_refused():
+def test_an_unknown_field_and_a_value_too_many_are_rejected():
     with pytest.raises(ValueError, match="sizes"):
         create_fast_replace(Pod, "sizes")
     with pytest.raises(ValueError, match="zip"):

@@ -10,7 +10,7 @@ from cruise.domain.policy import EvictionRanking, Mode, RequestBounds
 from cruise.domain.resources import ResourceName, StatedResources
 
 
-def guidance_of(mode: Mode, layers: Sequence[Overrides]) -> EffectivePolicy | UnreadableAnnotations:
+def resolve_policy(mode: Mode, layers: Sequence[Overrides]) -> EffectivePolicy | UnreadableAnnotations:
     return resolve_layers(mode, [(SettingSource(OverrideSource.POD), layer) for layer in layers]).effective_policy
 
 
@@ -76,18 +76,18 @@ def test_the_lowest_mode_counts_and_the_nearest_value_wins() -> None:
         mode=Mode.RESIZE, ranking=EvictionRanking.HIGH, bounds=RequestBounds(maximum=StatedResources(900, 1 << 30))
     )
     namespace = Overrides(ranking=EvictionRanking.LOW, headroom_factor=2.0)
-    assert guidance_of(Mode.FULL, [pod, workload, namespace]) == EffectivePolicy(
+    assert resolve_policy(Mode.FULL, [pod, workload, namespace]) == EffectivePolicy(
         mode=Mode.RESIZE,
         ranking=EvictionRanking.HIGH,
         headroom_factor=2.0,
         bounds=RequestBounds(maximum=StatedResources(500, 1 << 30)),
         set_by_administrator=EffectivePolicy(Mode.FULL),
     )
-    assert guidance_of(Mode.OBSERVE, [pod]) == EffectivePolicy(Mode.OBSERVE, bounds=pod.bounds)
+    assert resolve_policy(Mode.OBSERVE, [pod]) == EffectivePolicy(Mode.OBSERVE, bounds=pod.bounds)
 
 
 def test_a_container_takes_its_own_bound_and_the_pods_for_the_rest() -> None:
-    guidance = guidance_of(
+    policy = resolve_policy(
         Mode.FULL,
         [
             Overrides(
@@ -96,6 +96,6 @@ def test_a_container_takes_its_own_bound_and_the_pods_for_the_rest() -> None:
             )
         ],
     )
-    assert isinstance(guidance, EffectivePolicy)
-    assert guidance.get_container_bounds("app") == RequestBounds(StatedResources(100, 1), StatedResources(300, 2))
-    assert guidance.get_container_bounds("other") == RequestBounds(StatedResources(100, 1), StatedResources(200, 2))
+    assert isinstance(policy, EffectivePolicy)
+    assert policy.get_container_bounds("app") == RequestBounds(StatedResources(100, 1), StatedResources(300, 2))
+    assert policy.get_container_bounds("other") == RequestBounds(StatedResources(100, 1), StatedResources(200, 2))

@@ -71,7 +71,7 @@ def test_what_is_excluded_by_itself_is_taken_out_by_name_alone():
     ],
 )
 @pytest.mark.parametrize("setting", ["excluded_namespaces", "prometheus_namespaces"])
-def test_what_can_match_no_namespace_is_refused_in_one_line_that_quotes_it(setting, text):
+def test_what_can_match_no_namespace_is_rejected_in_one_line_that_quotes_it(setting, text):
     with pytest.raises(BadInputError) as refused:
         load_settings({f"CRUISE_{setting.upper()}": f"ops,{text}"})
     line = str(refused.value)
@@ -91,7 +91,7 @@ NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,10}[a-z0-9])?", fullmatch=True)
 
 
 @given(st.text("ab0-*?[]!", min_size=1, max_size=8), NAMES)
-def test_nothing_that_matches_a_name_is_refused_and_fnmatch_says_what_matches(pattern, name):
+def test_nothing_that_matches_a_name_is_rejected_and_fnmatch_says_what_matches(pattern, name):
     matches = fnmatchcase(name, pattern)
     assert matches_any_pattern([pattern], name) == matches
     if matches:

@@ -78,7 +78,7 @@ def test_memory_is_rounded_up_to_bytes(text, memory_bytes):
         "nan",
     ],
 )
-def test_what_is_no_quantity_is_refused_and_quoted(text):
+def test_what_is_no_quantity_is_rejected_and_quoted(text):
     with pytest.raises(QuantityError, match=r"is not a quantity; write e\.g\. 500m, 2 or 1\.5Gi") as refused:
         parse_memory_bytes(text)
     assert text in str(refused.value)
@@ -96,7 +96,7 @@ def test_a_negative_amount_keeps_its_sign_however_small():
     assert parse_memory_bytes("-2Ki") == -2048
 
 
-def test_an_absurdly_long_text_is_refused_without_being_computed():
+def test_an_absurdly_long_text_is_rejected_without_being_computed():
     with pytest.raises(QuantityError) as refused:
         parse_memory_bytes("9" * 1_000_000)
     assert len(str(refused.value)) < 120

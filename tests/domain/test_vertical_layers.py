@@ -50,7 +50,7 @@ def resolution(
     return resolve_overrides({}, "shop", WEB, snapshot, {}, Mode.FULL, read_vpa_overrides(snapshot))
 
 
-def guidance(one: VerticalPodAutoscaler, **annotations: dict[str, str]) -> EffectivePolicy:
+def policy(one: VerticalPodAutoscaler, **annotations: dict[str, str]) -> EffectivePolicy:
     found = resolution(one, **annotations).effective_policy
     assert isinstance(found, EffectivePolicy)
     return found
@@ -58,7 +58,7 @@ def guidance(one: VerticalPodAutoscaler, **annotations: dict[str, str]) -> Effec
 
 @pytest.mark.parametrize("one", [vertical(ALL), vertical(ALL, mode="Auto", is_own=True)])
 def test_bounds_hold_where_the_vpa_sizes_nothing(one):
-    bounds = guidance(one).get_container_bounds("app")
+    bounds = policy(one).get_container_bounds("app")
     assert (bounds.minimum, bounds.maximum) == (make_amounts(300), make_amounts(None, 90))
 
 
@@ -66,32 +66,32 @@ def test_bounds_hold_where_the_vpa_sizes_nothing(one):
     "one", [vertical(ALL, mode="Initial"), vertical(ALL, mode=""), vertical(ALL, is_published=True)]
 )
 def test_of_one_that_sizes_pods_or_is_cruise_s_own_work_nothing_is_taken(one):
-    assert guidance(one).get_container_bounds("app").minimum == make_amounts()
+    assert policy(one).get_container_bounds("app").minimum == make_amounts()
 
 
 def test_a_container_s_own_rule_goes_before_the_rule_for_all():
-    found = guidance(vertical(ALL, VpaContainerPolicy("app", minimum=make_amounts(50))))
+    found = policy(vertical(ALL, VpaContainerPolicy("app", minimum=make_amounts(50))))
     assert found.get_container_bounds("app").minimum == make_amounts(50)
     assert found.get_container_bounds("logs").minimum == make_amounts(300)
 
 
 def test_annotations_of_the_workload_are_nearer_and_those_of_the_namespace_farther():
-    assert guidance(vertical(ALL), workload={"cruise.io/cpu-min": "1"}).bounds.minimum == make_amounts(1000)
-    assert guidance(vertical(ALL), namespace={"cruise.io/cpu-min": "1"}).bounds.minimum == make_amounts(300)
+    assert policy(vertical(ALL), workload={"cruise.io/cpu-min": "1"}).bounds.minimum == make_amounts(1000)
+    assert policy(vertical(ALL), namespace={"cruise.io/cpu-min": "1"}).bounds.minimum == make_amounts(300)
 
 
 def test_a_minimum_is_what_a_tenant_asks():
-    administered = guidance(vertical(ALL)).set_by_administrator
+    administered = policy(vertical(ALL)).set_by_administrator
     assert administered is not None
     assert administered.bounds.minimum == make_amounts()
 
 
 def test_what_is_not_controlled_is_left_alone():
-    assert guidance(vertical(VpaContainerPolicy(controlled=frozenset({ResourceName.CPU})))).resources == {
+    assert policy(vertical(VpaContainerPolicy(controlled=frozenset({ResourceName.CPU})))).resources == {
         ResourceName.CPU
     }
-    assert guidance(vertical(VpaContainerPolicy(controlled=frozenset()))).mode is Mode.OFF
-    assert guidance(vertical(VpaContainerPolicy("proxy", off=True))).mode is Mode.OFF
+    assert policy(vertical(VpaContainerPolicy(controlled=frozenset()))).mode is Mode.OFF
+    assert policy(vertical(VpaContainerPolicy("proxy", off=True))).mode is Mode.OFF
 
 
 def test_bounds_that_contradict_each_other_leave_the_pods_alone_and_say_where():

@@ -57,7 +57,7 @@ def test_the_pod_is_where_the_request_says_and_has_no_status_yet():
         {"kind": None},
     ],
 )
-def test_anything_but_a_new_pod_is_told_apart(request_fields):
+def test_anything_but_a_new_pod_is_reported_apart(request_fields):
     body = review(**request_fields)
     assert decode_summary(body) is None
     assert not decode_request(body).creates_pod
@@ -75,7 +75,7 @@ def test_anything_but_a_new_pod_is_told_apart(request_fields):
         (b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","request":{}}', "v1beta1"),
     ],
 )
-def test_what_is_no_review_is_refused_in_one_line(body, words):
+def test_what_is_no_review_is_rejected_in_one_line(body, words):
     assert decode_summary(body) is None
     with pytest.raises(BadInputError) as refused:
         decode_request(body)
@@ -84,7 +84,7 @@ def test_what_is_no_review_is_refused_in_one_line(body, words):
 
 
 @pytest.mark.parametrize("pod", [{}, [], None, {"metadata": {}, "spec": {}}, {"kind": "Node", "metadata": {}}])
-def test_what_is_no_pod_is_refused(pod):
+def test_what_is_no_pod_is_rejected(pod):
     question = decode_request(encode_review(make_review(pod)))
     with pytest.raises(BadInputError, match="Pod: "):
         get_created_pod(question)
@@ -164,7 +164,7 @@ def test_each_change_of_such_a_field_changes_the_digest():
     assert len(set(digests)) == len(digests)
 
 
-def test_what_tells_replicas_apart_does_not_change_the_digest():
+def test_what_shows_replicas_apart_does_not_change_the_digest():
     def replica(suffix: str):
         mount = {"name": f"kube-api-access-{suffix}", "mountPath": "/var/run/secrets"}
         pod = make_pod_json(name="", node=None, containers=[make_container_json(volumeMounts=[mount])])
@@ -176,7 +176,7 @@ def test_what_tells_replicas_apart_does_not_change_the_digest():
 
 
 @given(build_submitted_pods())
-def test_what_is_read_at_first_sight_is_the_pod_as_it_was_sent(pod):
+def test_the_summary_has_the_pod_as_it_was_sent(pod):
     pod["spec"]["volumes"] = [
         {"name": "data", "persistentVolumeClaim": {"claimName": "data"}, "hostPath": {"path": "/"}}
     ]

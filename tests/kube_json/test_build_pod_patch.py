@@ -142,7 +142,7 @@ def test_annotations_are_escaped_and_their_parent_is_added_where_it_is_missing()
         ("/spec/containers/0/name/first", "first has no parent"),
     ],
 )
-def test_what_does_not_apply_is_refused(path, words):
+def test_what_does_not_apply_is_rejected(path, words):
     with pytest.raises(BadInputError, match=words):
         apply_patch(submitted(), [{"op": "add", "path": path, "value": 1}])
 

@@ -32,7 +32,7 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
     ],
     ids=str,
 )
-def test_a_node_is_preferred_beside_all_that_was_asked_before(affinity):
+def test_a_node_is_preferred_next_to_all_that_was_preferred_before(affinity):
     pod: dict[str, Any] = {"spec": {"containers": []}}
     if affinity != "absent":
         pod["spec"]["affinity"] = affinity

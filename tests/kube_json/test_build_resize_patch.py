@@ -52,7 +52,7 @@ def test_all_containers_stand_in_one_patch_and_sidecars_under_init_containers():
     }
 
 
-def test_a_pod_whose_uid_is_unknown_is_patched_without_a_fence():
+def test_a_pod_whose_uid_is_unknown_is_patched_without_preconditions():
     assert "metadata" not in patch_of(target(), uid="")
 
 

@@ -55,7 +55,7 @@ TOO_MUCH = {
 
 
 @pytest.mark.parametrize("part", TOO_MUCH)
-def test_what_is_too_much_is_told(part):
+def test_what_is_too_much_is_reported(part):
     fields, reason = TOO_MUCH[part]
     with pytest.raises(ReviewTooLarge) as refused:
         check_pod(pod(**fields), BOUNDS)

@@ -45,7 +45,7 @@ def read_items(
     return read(make_usage_json(*items), snapshot, now)[0]
 
 
-def refusal_of(document: Json | bytes, now: datetime | None = None) -> str:
+def error_line(document: Json | bytes, now: datetime | None = None) -> str:
     with pytest.raises(BadInputError) as refused:
         read(document, now=now)
     message = str(refused.value)
@@ -54,8 +54,8 @@ def refusal_of(document: Json | bytes, now: datetime | None = None) -> str:
     return message.removeprefix("usage.json: ")
 
 
-def refusal_of_items(*items: Json, now: datetime | None = None) -> str:
-    return refusal_of(make_usage_json(*items), now)
+def error_line_of_items(*items: Json, now: datetime | None = None) -> str:
+    return error_line(make_usage_json(*items), now)
 
 
 def test_every_value_stands_in_its_column():
@@ -118,7 +118,7 @@ def test_the_time_is_the_newest_item_unless_it_is_given():
 
 def test_a_clock_may_be_a_minute_ahead():
     assert read(make_usage_json(make_usage_item_json()), now=NOW - timedelta(seconds=60))[1] < NOW
-    assert refusal_of_items(make_usage_item_json(), now=NOW - timedelta(seconds=61)) == (
+    assert error_line_of_items(make_usage_item_json(), now=NOW - timedelta(seconds=61)) == (
         f"{ITEM}: updatedAt 2026-01-01T12:00:00Z is later than now (2026-01-01T11:58:59Z): "
         "a clock in the future? check --now"
     )
@@ -127,7 +127,7 @@ def test_a_clock_may_be_a_minute_ahead():
 def test_one_item_a_year_after_the_others_is_a_clock_in_the_future():
     others = [make_usage_item_json(pod=None, workload=f"Deployment/w{index}") for index in range(3)]
     ahead = make_usage_item_json(updated_at=datetime(2031, 1, 1, tzinfo=UTC))
-    assert refusal_of_items(*others, ahead) == (
+    assert error_line_of_items(*others, ahead) == (
         f"items[3] (shop/{POD} app): updatedAt 2031-01-01T00:00:00Z is more than a year after most others "
         "(2026-01-01T12:00:00Z): a clock in the future?"
     )
@@ -135,14 +135,14 @@ def test_one_item_a_year_after_the_others_is_a_clock_in_the_future():
     assert len(read_items(*others, within).keys) == 4
 
 
-def test_without_a_snapshot_nothing_is_a_stranger():
+def test_without_a_snapshot_no_item_is_unknown():
     assert read_items(make_usage_item_json("anyone", "anywhere", container="any"), snapshot=None).keys == [
         StatisticKey("anywhere", "anyone", "Deployment/web", "any")
     ]
 
 
 def test_no_items_need_a_time():
-    assert refusal_of(make_usage_json()) == "has no items, so the time is unknown; add --now"
+    assert error_line(make_usage_json()) == "has no items, so the time is unknown; add --now"
     table, now = read(make_usage_json(), now=NOW)
     assert (list(table.keys), now, table.cpu_base_millicores.size) == ([], NOW, 0)
 
@@ -198,10 +198,10 @@ def test_no_items_need_a_time():
         (make_usage_item_json(workload="web"), 'workload: "web" is not Kind/name; write e.g. Deployment/web'),
     ],
 )
-def test_a_bad_item_is_refused_by_name_place_and_fix(item, problem):
-    assert refusal_of_items(item) == f"{ITEM}: {problem}"
+def test_a_bad_item_is_rejected_by_name_place_and_fix(item, problem):
+    assert error_line_of_items(item) == f"{ITEM}: {problem}"
     # Behind a good one it is found as well.
-    assert f": {problem}" in refusal_of_items(make_usage_item_json(container="log"), item)
+    assert f": {problem}" in error_line_of_items(make_usage_item_json(container="log"), item)
 
 
 @pytest.mark.parametrize(
@@ -232,8 +232,8 @@ def test_a_bad_item_is_refused_by_name_place_and_fix(item, problem):
         ([{}], "items[0]: has no namespace; add it"),
     ],
 )
-def test_items_for_strangers_and_twins_are_refused(items, message):
-    assert refusal_of_items(*items) == message
+def test_items_for_unknown_pods_and_duplicates_are_rejected(items, message):
+    assert error_line_of_items(*items) == message
 
 
 @pytest.mark.parametrize(
@@ -248,14 +248,14 @@ def test_items_for_strangers_and_twins_are_refused(items, message):
         (b"namespace,pod", f"not a JSON object (byte 0); write it again: {HOW}"),
     ],
 )
-def test_other_documents_are_refused(document, message):
-    assert refusal_of(document) == message
+def test_other_documents_are_rejected(document, message):
+    assert error_line(document) == message
 
 
-def test_a_truncated_file_is_told_where_and_after_what():
+def test_a_truncated_file_is_reported_with_its_place_and_after_what():
     whole = json.dumps(make_usage_json(make_usage_item_json(), make_usage_item_json(container="log"))).encode()
     length = whole.index(b'"log"')
-    assert refusal_of(whole[:length]) == (
+    assert error_line(whole[:length]) == (
         f"truncated: the text ends inside the list (byte {length}, after {ITEM}); write it again: {HOW}"
     )
 

@@ -13,7 +13,7 @@ from cruise.settings.settings import SETTING_TYPES
 from cruise.settings.value_types import parse_duration
 
 
-def refusal(environment=None, config=None) -> str:
+def error_line(environment=None, config=None) -> str:
     with pytest.raises(BadInputError) as refused:
         load_settings(environment or {}, config)
     return str(refused.value)
@@ -53,17 +53,17 @@ def test_every_setting_of_the_policy_reaches_it(tmp_path):
 
 
 def test_an_unknown_key_names_the_nearest_one_and_its_place(tmp_path):
-    assert refusal({"CRUISE_MAXAGE": "5m"}) == "CRUISE_MAXAGE: no such setting; did you mean CRUISE_MAX_AGE?"
+    assert error_line({"CRUISE_MAXAGE": "5m"}) == "CRUISE_MAXAGE: no such setting; did you mean CRUISE_MAX_AGE?"
     path = written(tmp_path, 'mod = "full"')
-    assert refusal(config=path) == f"{path}: mod: no such setting; did you mean mode?"
+    assert error_line(config=path) == f"{path}: mod: no such setting; did you mean mode?"
 
 
 def test_a_bad_value_names_key_place_and_a_well_formed_example(tmp_path):
-    assert refusal({"CRUISE_MAX_AGE": "5 minutes"}) == (
+    assert error_line({"CRUISE_MAX_AGE": "5 minutes"}) == (
         'CRUISE_MAX_AGE: "5 minutes" is not a duration of at most 1d; write e.g. 15m or 1h30m'
     )
     path = written(tmp_path, "max_evictions_per_node = -1")
-    assert refusal(config=path) == (
+    assert error_line(config=path) == (
         f"{path}: max_evictions_per_node: -1 is not a whole number of at least 0; write e.g. 1"
     )
 
@@ -123,8 +123,8 @@ def test_a_bad_value_names_key_place_and_a_well_formed_example(tmp_path):
         ("http_allowed_hosts", "*.example.com"),
     ],
 )
-def test_values_that_cannot_be_meant_are_refused(key, value):
-    assert refusal({f"CRUISE_{key.upper()}": value}).startswith(f"CRUISE_{key.upper()}: ")
+def test_values_that_cannot_be_meant_are_rejected(key, value):
+    assert error_line({f"CRUISE_{key.upper()}": value}).startswith(f"CRUISE_{key.upper()}: ")
 
 
 @pytest.mark.parametrize(
@@ -146,26 +146,26 @@ def test_values_that_can_be_meant_are_taken(key, value):
 @pytest.mark.parametrize(
     "text", ["mode = 3", "max_age = 15", "prometheus_insecure_tls = 1", "excluded_namespaces = [1]", "data_dir = ''"]
 )
-def test_values_of_another_type_are_refused_in_a_file(tmp_path, text):
-    assert text.partition(" ")[0] in refusal(config=written(tmp_path, text))
+def test_values_of_another_type_are_rejected_in_a_file(tmp_path, text):
+    assert text.partition(" ")[0] in error_line(config=written(tmp_path, text))
 
 
 def test_a_secret_is_neither_quoted_nor_printed(tmp_path):
     path = written(tmp_path, "prometheus_password = 12345\n")
-    assert "12345" not in refusal(config=path)
+    assert "12345" not in error_line(config=path)
     settings = load_settings({"CRUISE_PROMETHEUS_PASSWORD": "hush", "CRUISE_DATABASE_URL": "postgresql://u:pw@h/d"})
     assert "hush" not in repr(settings)
     assert "pw" not in repr(settings)
 
 
-def test_a_file_that_is_absent_or_broken_is_refused_with_its_place(tmp_path):
-    assert "cannot be read: No such file" in refusal(config=tmp_path / "absent.toml")
-    assert "not TOML" in refusal(config=written(tmp_path, "max_age = 15m"))
+def test_a_file_that_is_absent_or_broken_is_rejected_with_its_place(tmp_path):
+    assert "cannot be read: No such file" in error_line(config=tmp_path / "absent.toml")
+    assert "not TOML" in error_line(config=written(tmp_path, "max_age = 15m"))
     (tmp_path / "latin.toml").write_bytes(b'mode = "\xe9"')
-    assert "not UTF-8" in refusal(config=tmp_path / "latin.toml")
+    assert "not UTF-8" in error_line(config=tmp_path / "latin.toml")
 
 
-def test_addresses_of_services_that_kubernetes_injects_are_nobodys_settings():
+def test_addresses_of_services_that_kubernetes_injects_are_no_settings():
     injected = {
         "CRUISE_SERVICE_HOST": "10.0.0.1",
         "CRUISE_SERVICE_PORT": "8080",
@@ -175,17 +175,17 @@ def test_addresses_of_services_that_kubernetes_injects_are_nobodys_settings():
         "CRUISE_WEBHOOK_PORT_443_TCP_ADDR": "10.0.0.2",
     }
     assert load_settings(injected) == Settings()
-    assert "CRUISE_HTTP_PORT" in refusal({"CRUISE_HTTP_PORT": "8080"})
+    assert "CRUISE_HTTP_PORT" in error_line({"CRUISE_HTTP_PORT": "8080"})
 
 
 def test_what_a_manifest_leaves_empty_is_not_set():
     assert load_settings({"CRUISE_PROMETHEUS_URL": "", "CRUISE_MAX_AGE": " "}) == Settings()
 
 
-def test_settings_that_contradict_each_other_are_refused():
-    assert "overload_untaint_threshold" in refusal({"CRUISE_OVERLOAD_UNTAINT_THRESHOLD": "2"})
-    assert "raise max_age" in refusal({"CRUISE_PASS_INTERVAL": "20m"})
-    assert "keep one" in refusal({"CRUISE_PROMETHEUS_TOKEN_FILE": "/t", "CRUISE_PROMETHEUS_USER": "me"})
+def test_settings_that_contradict_each_other_are_rejected():
+    assert "overload_untaint_threshold" in error_line({"CRUISE_OVERLOAD_UNTAINT_THRESHOLD": "2"})
+    assert "raise max_age" in error_line({"CRUISE_PASS_INTERVAL": "20m"})
+    assert "keep one" in error_line({"CRUISE_PROMETHEUS_TOKEN_FILE": "/t", "CRUISE_PROMETHEUS_USER": "me"})
 
 
 def test_prometheus_settings_carry_what_was_set(tmp_path):
@@ -213,7 +213,7 @@ def test_prometheus_settings_carry_what_was_set(tmp_path):
     assert not settings.plausible
 
 
-def test_prometheus_without_an_address_is_refused_and_a_given_one_wins():
+def test_prometheus_without_an_address_is_rejected_and_a_given_one_wins():
     with pytest.raises(BadInputError, match="set prometheus_url"):
         Settings().to_prometheus_settings()
     assert load_settings({"CRUISE_PROMETHEUS_URL": "http://a"}).to_prometheus_settings("http://b").url == "http://b"
@@ -242,6 +242,6 @@ def test_prices_go_together_and_may_be_nothing(tmp_path):
     settings = load_settings({}, written(tmp_path, "price_core_hour = 0.02\nprice_gibibyte_hour = 0\n"))
     assert (settings.price_core_hour, settings.price_gibibyte_hour) == (0.02, 0.0)
     assert load_settings({}).price_core_hour is None
-    assert refusal({"CRUISE_PRICE_GIBIBYTE_HOUR": "0.005"}).startswith(
+    assert error_line({"CRUISE_PRICE_GIBIBYTE_HOUR": "0.005"}).startswith(
         "price_core_hour and price_gibibyte_hour belong together"
     )

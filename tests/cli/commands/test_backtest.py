@@ -20,7 +20,7 @@ from cruise.cli.program import repeat_multi_value_options
 from cruise.cli.work.replay import ReplayRequest, replay_locally
 from cruise.errors import UnavailableError
 from tests.cli.terminal import completions, run_on_terminal
-from tests.cli.test_cli import alone, refusal, run
+from tests.cli.test_cli import alone, error_line, run
 
 __all__ = ["alone"]
 
@@ -106,7 +106,7 @@ def test_several_traces_are_a_list_however_they_are_given(capsys, tmp_path, join
     assert [one["trace"] for one in answer(capsys, *given)["traces"]] == ["one", "two"]
 
 
-def test_two_processes_give_the_same_bytes(capsys, tmp_path):
+def test_two_processes_return_the_same_bytes(capsys, tmp_path):
     traces = [str(write_trace(tmp_path / name)) for name in ("one", "two")]
     answers = []
     for jobs in ("1", "2"):
@@ -172,7 +172,7 @@ def test_terms_reach_the_replay(capsys, trace, monkeypatch):
     assert month == pytest.approx(730 * (16 * 0.02 + 64 * 0.005), rel=1e-4)
 
 
-def test_cruise_decides_by_the_settings_at_hand(capsys, trace, monkeypatch):
+def test_cruise_decides_by_the_present_settings(capsys, trace, monkeypatch):
     usual = answer(capsys, "--trace", trace)["policies"]
     monkeypatch.setenv("CRUISE_NEW_WORKLOAD_AGE", "1d")
     patient = answer(capsys, "--trace", trace)["policies"]
@@ -209,7 +209,7 @@ def test_as_table_yaml_and_csv(capsys, trace):
     assert {line["policy"] for line in lines} == set(QUICK)
 
 
-def test_the_page_goes_to_its_file_beside_the_answer(capsys, trace, tmp_path):
+def test_the_page_goes_to_its_file_next_to_the_answer(capsys, trace, tmp_path):
     page = tmp_path / "report.html"
     found = answer(capsys, "--trace", trace, "--html", str(page))
     assert found["trace"] == "shop-a"
@@ -281,39 +281,39 @@ def test_another_node_can_be_watched(capsys, trace):
     ],
 )
 def test_wrong_options_are_one_line_and_exit_2(capsys, trace, options, expected):
-    assert expected in refusal(capsys, "backtest", "--trace", trace, *options)
+    assert expected in error_line(capsys, "backtest", "--trace", trace, *options)
 
 
 def test_a_source_is_needed(capsys):
-    assert refusal(capsys, "backtest").startswith("nothing to replay: add --trace DIR…, or --prometheus-url URL")
-    assert "option '--trace' requires an argument" in refusal(capsys, "backtest", "--trace")
-    assert "unexpected extra argument" in refusal(capsys, "backtest", "traces/a")
+    assert error_line(capsys, "backtest").startswith("nothing to replay: add --trace DIR…, or --prometheus-url URL")
+    assert "option '--trace' requires an argument" in error_line(capsys, "backtest", "--trace")
+    assert "unexpected extra argument" in error_line(capsys, "backtest", "traces/a")
 
 
-def test_times_of_prometheus_are_read_before_it_is_asked(capsys):
-    line = refusal(capsys, "backtest", "--prometheus-url", "http://localhost:9", "--now", "yesterday")
+def test_times_of_prometheus_are_read_before_a_query(capsys):
+    line = error_line(capsys, "backtest", "--prometheus-url", "http://localhost:9", "--now", "yesterday")
     assert line.startswith('--now: "yesterday" is not a time')
 
 
-def test_a_price_alone_is_refused(capsys, trace, monkeypatch):
+def test_a_price_alone_is_rejected(capsys, trace, monkeypatch):
     monkeypatch.setenv("CRUISE_PRICE_CORE_HOUR", "0.02")
-    assert "price_core_hour and price_gibibyte_hour belong together" in refusal(capsys, "backtest", "--trace", trace)
+    assert "price_core_hour and price_gibibyte_hour belong together" in error_line(capsys, "backtest", "--trace", trace)
 
 
 def test_a_server_that_cannot_be_reached_is_a_failure(capsys):
     arguments = ["backtest", "--prometheus-url", "http://127.0.0.1:9", "--days", "1"]
-    assert "127.0.0.1:9" in refusal(capsys, *arguments, code=1)
+    assert "127.0.0.1:9" in error_line(capsys, *arguments, code=1)
 
 
-def test_a_bad_trace_is_told_before_the_first_is_replayed(capsys, trace, tmp_path):
+def test_a_bad_trace_is_reported_before_the_first_is_replayed(capsys, trace, tmp_path):
     (tmp_path / "empty").mkdir()
-    assert str(tmp_path / "empty") in refusal(capsys, "backtest", "--trace", trace, str(tmp_path / "empty"))
-    assert "/nowhere" in refusal(capsys, "backtest", "--trace", trace, "/nowhere")
+    assert str(tmp_path / "empty") in error_line(capsys, "backtest", "--trace", trace, str(tmp_path / "empty"))
+    assert "/nowhere" in error_line(capsys, "backtest", "--trace", trace, "/nowhere")
 
 
-def test_a_half_with_nothing_in_it_is_refused(capsys, tmp_path):
+def test_a_half_with_nothing_in_it_is_rejected(capsys, tmp_path):
     alone_there = str(write_trace(tmp_path / "one", pods=("web-7d9-a",)))
-    assert "--half report: one has one series only" in refusal(
+    assert "--half report: one has one series only" in error_line(
         capsys, "backtest", "--trace", alone_there, "--half", "report"
     )
 

@@ -6,7 +6,7 @@ import pytest
 
 from cruise.cli import main
 from tests.cli.commands.test_backtest import trace, write_trace
-from tests.cli.test_cli import alone, refusal
+from tests.cli.test_cli import alone, error_line
 
 __all__ = ["alone", "trace"]
 
@@ -75,7 +75,7 @@ def test_a_bound_may_have_to_hold_for_the_whole_interval(capsys, trace, patient)
     assert "perhaps beyond the bound" in err
 
 
-def test_a_bound_on_what_was_not_recorded_is_told(capsys, tmp_path, patient):
+def test_a_bound_on_what_was_not_recorded_is_reported(capsys, tmp_path, patient):
     cpu_only = str(write_trace(tmp_path / "cpu-only", memory=False))
     _, err = compared(capsys, "--trace", cpu_only, "--against", patient, "--max-delta", "kills=0", code=1)
     assert "was not recorded" in err
@@ -140,4 +140,4 @@ def test_as_yaml_and_csv(capsys, trace, patient):
 )
 def test_wrong_options_are_one_line_and_exit_2(capsys, trace, patient, options, expected):
     given = [patient if option == "PATIENT" else option for option in options]
-    assert expected in refusal(capsys, "backtest", "--trace", trace, *given)
+    assert expected in error_line(capsys, "backtest", "--trace", trace, *given)

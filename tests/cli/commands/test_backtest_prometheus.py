@@ -8,7 +8,7 @@ import pytest
 from cruise.backtest.recordings.prometheus import SCRAPE_DELAY_SECONDS
 from cruise.backtest.recordings.recording import UsageRecording
 from cruise.cli import main
-from tests.cli.test_cli import alone, refusal
+from tests.cli.test_cli import alone, error_line
 
 __all__ = ["alone"]
 
@@ -44,15 +44,15 @@ def test_the_last_day_is_replayed_as_any_trace(capsys, day_server, recorded_day)
 
 
 def test_days_of_which_the_server_has_nothing_are_one_line(capsys, day_server, recorded_day):
-    line = refusal(capsys, *asked(day_server, end_of(recorded_day) - timedelta(days=400)))
+    line = error_line(capsys, *asked(day_server, end_of(recorded_day) - timedelta(days=400)))
     assert line.startswith(f"Prometheus at {day_server} has no ")
 
 
 def test_a_step_that_no_pass_can_be_made_of_is_one_line(capsys, day_server, recorded_day, monkeypatch):
     monkeypatch.setenv("CRUISE_PROMETHEUS_STEP", "7m")
-    assert "prometheus_step is 420 s" in refusal(capsys, *asked(day_server, end_of(recorded_day)))
+    assert "prometheus_step is 420 s" in error_line(capsys, *asked(day_server, end_of(recorded_day)))
 
 
-def test_a_snapshot_that_is_not_there_is_one_line(capsys, day_server, recorded_day):
+def test_a_snapshot_that_does_not_exist_is_one_line(capsys, day_server, recorded_day):
     arguments = asked(day_server, end_of(recorded_day), "--snapshot", "/nowhere/cluster.json")
-    assert refusal(capsys, *arguments).startswith("/nowhere/cluster.json")
+    assert error_line(capsys, *arguments).startswith("/nowhere/cluster.json")

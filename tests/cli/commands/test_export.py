@@ -109,7 +109,7 @@ def export(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return str(capsys.readouterr().out)
 
 
-def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def error_line(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(["export", *arguments]) == 2
     out, err = map(str, capsys.readouterr())
     assert out == ""
@@ -252,7 +252,7 @@ def test_what_is_named_alone_is_exported(capsys, files):
 def test_a_kustomization_of_one_namespace_fits_into_one_file(capsys, files):
     [patch] = yaml.safe_load(export(capsys, *files, "-n", "shop", "-f", "kustomize", "-o", "-"))["patches"]
     assert yaml.safe_load(patch["patch"])["metadata"]["name"] == "web"
-    said = refusal(capsys, *files, "-f", "kustomize")
+    said = error_line(capsys, *files, "-f", "kustomize")
     assert said == (
         "a kustomization is for one namespace, and 2 have changes: add --namespace, e.g. data, or --output DIR"
     )
@@ -281,7 +281,7 @@ def test_the_table_fits_its_terminal(capsys, files, monkeypatch, columns):
     ],
 )
 def test_wrong_input_is_one_line(capsys, files, arguments, expected):
-    assert refusal(capsys, *files, *arguments) == expected
+    assert error_line(capsys, *files, *arguments) == expected
 
 
 def test_where_nothing_changes_nothing_is_written(capsys, tmp_path):

@@ -22,7 +22,7 @@ from tests.builders import (
     make_usage_json,
 )
 from tests.cli.terminal import completions, run_on_terminal
-from tests.cli.test_cli import alone, refusal, run
+from tests.cli.test_cli import alone, error_line, run
 
 __all__ = ["alone"]
 
@@ -72,7 +72,7 @@ def places(document) -> dict[str, str]:
 # ---- what it answers ----
 
 
-def test_a_plan_makes_room_and_is_proved(packed):
+def test_a_plan_frees_capacity_and_is_proved(packed):
     document = packed(*CROWDED, options=("--time-limit", "inf"))
     assert document["status"] == "optimal"
     assert document["sizes"] == "fixed"
@@ -92,7 +92,7 @@ def nominated(name: str, node: str, priority: int = 0, cpu: str = "3") -> Json:
     return one
 
 
-def test_room_is_kept_for_a_nominated_pod_from_no_higher_priority(packed):
+def test_capacity_is_reserved_for_a_nominated_pod_except_from_higher_priorities(packed):
     node = make_node_json("n1", cpu="4")
     found = packed(node, nominated("web-1", "n1"), pod("late-1", cpu="3", priority=100))
     assert places(found) == {"late-1": "n1"}
@@ -105,7 +105,7 @@ def test_room_is_kept_for_a_nominated_pod_from_no_higher_priority(packed):
         assert places(found) == {"web-1": "n1"}
 
 
-def test_room_that_is_not_free_yet_stays_kept(packed):
+def test_capacity_that_is_not_free_yet_stays_reserved(packed):
     ending = pod("old-1", "n1", cpu="3")
     ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     found = packed(make_node_json("n1", cpu="4"), ending, nominated("web-1", "n1"), pod("late-1", cpu="3", priority=9))
@@ -113,7 +113,7 @@ def test_room_that_is_not_free_yet_stays_kept(packed):
 
 
 @pytest.mark.beyond_core
-def test_within_budgets_it_evicts_what_serve_may_and_says_what_else_there_is(packed, tmp_path):
+def test_within_budgets_it_evicts_what_serve_may_and_says_what_further_rounds_do(packed, tmp_path):
     options = ("--time-limit", "inf", "--within-budgets")
     document = packed(*CROWDED, options=options)
     # The pod that waits is one of web that does not serve, so no other of web may go.
@@ -125,7 +125,7 @@ def test_within_budgets_it_evicts_what_serve_may_and_says_what_else_there_is(pac
     assert (len(document["moves"]), document["later"]) == (1, None)
 
 
-def test_within_budgets_is_not_for_fewer_nodes(tmp_path, capsys):
+def test_within_budgets_is_not_for_consolidation(tmp_path, capsys):
     file = write(tmp_path, *CROWDED)
     assert main(["pack", "--snapshot", file, "--within-budgets", "--consolidate"]) == 2
     assert "--max-evictions N" in capsys.readouterr().err
@@ -137,7 +137,7 @@ def test_work_instead_of_time_gives_the_same_plan_again(packed):
     assert {key: first[key] for key in TIERS} == {key: second[key] for key in TIERS}
 
 
-def test_a_lower_priority_is_preempted_where_nothing_else_makes_room(packed):
+def test_a_lower_priority_is_preempted_if_nothing_else_frees_capacity(packed):
     document = packed(make_node_json("n1", cpu="4"), pod("low", "n1", cpu="3"), pod("high", cpu="3", priority=10))
     assert document["preempted"] == [{"namespace": "shop", "pod": "low", "from": "n1"}]
     assert places(document) == {"high": "n1"}
@@ -219,13 +219,13 @@ def test_gzip_and_standard_input_are_read(tmp_path):
 
 def test_rightsized_needs_usage(capsys, tmp_path):
     file = write(tmp_path, *CROWDED)
-    assert "--sizes rightsized needs --usage FILE" in refusal(
+    assert "--sizes rightsized needs --usage FILE" in error_line(
         capsys, "pack", "--snapshot", file, "--sizes", "rightsized"
     )
 
 
 @pytest.mark.beyond_core
-def test_rightsized_shrinks_before_anybody_moves(packed, tmp_path):
+def test_rightsized_shrinks_before_any_move(packed, tmp_path):
     usage = tmp_path / "usage.json"
     usage.write_text(json.dumps(make_usage_json(make_usage_item_json(None, cpu_base=300, cpu_peak=500))))
     options = ("--sizes", "rightsized", "--usage", str(usage), "--time-limit", "inf")
@@ -256,35 +256,35 @@ def test_rightsized_shrinks_before_anybody_moves(packed, tmp_path):
     ],
 )
 def test_wrong_options_are_one_line_and_exit_2(capsys, tmp_path, options, expected):
-    assert expected in refusal(capsys, "pack", "--snapshot", write(tmp_path, *CROWDED), *options)
+    assert expected in error_line(capsys, "pack", "--snapshot", write(tmp_path, *CROWDED), *options)
 
 
 def test_a_missing_snapshot_is_one_line_and_exit_2(capsys):
-    assert "missing option '--snapshot'; see cruise pack --help" in refusal(capsys, "pack")
-    assert "no such file" in refusal(capsys, "pack", "--snapshot", "/nowhere.json")
+    assert "missing option '--snapshot'; see cruise pack --help" in error_line(capsys, "pack")
+    assert "no such file" in error_line(capsys, "pack", "--snapshot", "/nowhere.json")
 
 
 @pytest.mark.parametrize("text", ["", "no JSON", '{"kind":"List","items":[', "[1,2]"])
 def test_a_damaged_snapshot_is_one_line_and_exit_2(capsys, tmp_path, text):
     file = tmp_path / "broken.json"
     file.write_text(text)
-    assert refusal(capsys, "pack", "--snapshot", str(file)).startswith(str(file))
+    assert error_line(capsys, "pack", "--snapshot", str(file)).startswith(str(file))
 
 
 def test_damaged_usage_is_one_line_and_exit_2(capsys, tmp_path):
     usage = tmp_path / "usage.json"
     usage.write_text('{"apiVersion":"cruise.io/v1","kind":"UsageStatistics","items":[{"namespace":1}]}')
-    line = refusal(capsys, "pack", "--snapshot", write(tmp_path, *CROWDED), "--usage", str(usage))
+    line = error_line(capsys, "pack", "--snapshot", write(tmp_path, *CROWDED), "--usage", str(usage))
     assert line.startswith(str(usage))
 
 
 def test_negative_capacity_is_one_line_that_names_the_node(capsys, tmp_path):
-    line = refusal(capsys, "pack", "--snapshot", write(tmp_path, make_node_json("n7", cpu="-4")))
+    line = error_line(capsys, "pack", "--snapshot", write(tmp_path, make_node_json("n7", cpu="-4")))
     assert "n7" in line
 
 
 def test_a_negative_request_is_one_line_that_names_the_pod(capsys, tmp_path):
-    line = refusal(capsys, "pack", "--snapshot", write(tmp_path, make_node_json(), pod("odd", cpu="-1")))
+    line = error_line(capsys, "pack", "--snapshot", write(tmp_path, make_node_json(), pod("odd", cpu="-1")))
     assert "odd" in line
 
 

@@ -7,7 +7,7 @@ import pytest
 from cruise.cli import main
 from tests.builders import make_budget_json, make_container_json, make_node_json, make_pod_json, make_workload_json
 from tests.cli.commands.test_pack import OWNERS, write
-from tests.cli.test_cli import alone, refusal
+from tests.cli.test_cli import alone, error_line
 
 __all__ = ["alone"]
 
@@ -70,7 +70,7 @@ def test_nodes_that_could_be_added_and_are_not_count_among_all_nodes_only_where_
 
 
 @pytest.mark.beyond_core
-def test_daemons_do_not_keep_a_node_in_use_but_take_room(consolidated):
+def test_daemons_do_not_keep_a_node_in_use_but_need_capacity(consolidated):
     daemons = [daemon(f"agent-{n}", f"n{n}") for n in (1, 2)]
     assert consolidated(*nodes(2), *daemons)["nodesBefore"] == 0
     tight = consolidated(*nodes(2), *daemons, pod("web-1", "n1", cpu="2"), pod("web-2", "n2", cpu="2"))
@@ -91,7 +91,7 @@ def test_a_budget_that_allows_one_lets_all_move_one_after_the_other(consolidated
 
 
 @pytest.mark.beyond_core
-def test_a_shut_budget_is_named_with_what_it_costs(consolidated):
+def test_an_exhausted_disruption_budget_is_named_with_its_cost(consolidated):
     labels = {"app": "db"}
     shut = make_budget_json("db", selector={"matchLabels": labels}, disruptions_allowed=0)
     pods = [pod("web-1", "n1"), pod("db-1", "n2", labels=labels), pod("db-2", "n3", labels=labels)]
@@ -131,7 +131,7 @@ def test_a_node_that_is_not_added_is_no_domain_that_pods_are_spread_over(consoli
 
 
 @pytest.mark.beyond_core
-def test_a_dear_node_is_emptied_and_a_cheap_one_added(consolidated, tmp_path):
+def test_an_expensive_node_is_drained_and_a_cheap_one_added(consolidated, tmp_path):
     small = {"name": "small", "allocatable": {"cpu": "4", "memory": "16Gi"}, "price": 1}
     labels = {"node.kubernetes.io/instance-type": "big"}
     there = [make_node_json("n1", cpu="8", labels=labels), pod("web-1", "n1"), pod("web-2", "n1")]
@@ -149,7 +149,7 @@ def test_no_more_nodes_of_a_type_are_added_than_its_limit(consolidated, tmp_path
     assert len(found["unplaced"]) == 2
 
 
-def test_the_table_says_what_is_proved_and_in_which_order_nodes_empty(tmp_path, capsys):
+def test_the_table_says_what_is_proved_and_in_which_order_nodes_are_drained(tmp_path, capsys):
     file = write(tmp_path, *nodes(2), pod("web-1", "n1"), pod("web-2", "n2"))
     assert main(["pack", "--snapshot", file, *SOLVED]) == 0
     out = capsys.readouterr().out
@@ -165,7 +165,7 @@ def test_the_table_says_what_is_proved_and_in_which_order_nodes_empty(tmp_path, 
     ],
 )
 def test_options_of_consolidation_need_it(tmp_path, capsys, options, said):
-    assert refusal(capsys, "pack", "--snapshot", write(tmp_path, *nodes(1)), *options) == said
+    assert error_line(capsys, "pack", "--snapshot", write(tmp_path, *nodes(1)), *options) == said
 
 
 @pytest.mark.parametrize(
@@ -187,22 +187,22 @@ def test_options_of_consolidation_need_it(tmp_path, capsys, options, said):
         ({}, "items[0]: has no name; add it"),
     ],
 )
-def test_wrong_types_are_refused_with_their_place(tmp_path, capsys, item, said):
+def test_wrong_types_are_rejected_with_their_place(tmp_path, capsys, item, said):
     file = write(tmp_path, *nodes(1))
-    line = refusal(capsys, "pack", "--snapshot", file, "--consolidate", "--node-types", types(tmp_path, item))
+    line = error_line(capsys, "pack", "--snapshot", file, "--consolidate", "--node-types", types(tmp_path, item))
     assert said in line
     assert "types.json" in line
 
 
 def test_a_node_of_a_type_without_a_price_is_named(tmp_path, capsys):
     file = write(tmp_path, *nodes(1))
-    line = refusal(capsys, "pack", "--snapshot", file, "--consolidate", "--node-types", types(tmp_path, TYPE))
+    line = error_line(capsys, "pack", "--snapshot", file, "--consolidate", "--node-types", types(tmp_path, TYPE))
     assert line == "Node n1 has no label node.kubernetes.io/instance-type, so its price is not known; add the label"
 
 
 def test_other_documents_are_no_node_types(tmp_path, capsys):
     other = write(tmp_path, *nodes(1), owners=OWNERS)
-    line = refusal(capsys, "pack", "--snapshot", other, "--consolidate", "--node-types", other)
+    line = error_line(capsys, "pack", "--snapshot", other, "--consolidate", "--node-types", other)
     assert "cluster.json" in line
 
 

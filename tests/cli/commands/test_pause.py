@@ -91,7 +91,7 @@ def refused(capsys, *arguments: str, code: int = 2) -> str:
     return str(err)
 
 
-def test_the_flag_is_set_in_the_store_and_said_to_be_this_machine_s(capsys, stored):
+def test_the_flag_is_set_in_the_database_of_this_machine(capsys, stored):
     assert main(["pause"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert f"Paused, in the embedded Postgres under {stored} on this machine." in said
@@ -112,7 +112,7 @@ def test_the_flag_is_set_in_the_store_and_said_to_be_this_machine_s(capsys, stor
     assert last.caller.endswith(f" at {socket.gethostname()}")
 
 
-def test_no_store_is_made_for_nobody(capsys, tmp_path, monkeypatch):
+def test_no_database_is_created(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("CRUISE_DATA_DIR", str(tmp_path / "nothing"))
     said = refused(capsys, "pause")
     assert "no database of cruise under" in said
@@ -120,7 +120,7 @@ def test_no_store_is_made_for_nobody(capsys, tmp_path, monkeypatch):
     assert not (tmp_path / "nothing").exists()
 
 
-def test_a_database_that_is_not_there_is_said_without_waiting(capsys, monkeypatch):
+def test_a_missing_database_is_reported_without_waiting(capsys, monkeypatch):
     monkeypatch.setenv("CRUISE_DATABASE_URL", "postgresql://cruise:s3cret@127.0.0.1:1/cruise")
     said = refused(capsys, "pause", code=1)
     assert "Postgres at 127.0.0.1:1/cruise: nothing listens there" in said
@@ -149,7 +149,7 @@ def test_a_pause_reaches_a_server_elsewhere(capsys, scene, token, monkeypatch):
         assert asyncio.run(scene.store.paused()) is False
 
 
-def test_a_server_s_refusal_is_one_line(capsys, scene, tmp_path, token):
+def test_a_server_s_error_is_one_line(capsys, scene, tmp_path, token):
     (tmp_path / "wrong").write_text("wrong")
     (tmp_path / "empty").write_text("")
     with served(scene) as url:
@@ -168,12 +168,12 @@ def test_a_server_s_refusal_is_one_line(capsys, scene, tmp_path, token):
 
 
 @pytest.mark.parametrize("server", ["cruise.example.org", "ftp://x", "http://", "http://x?y=1", ""])
-def test_what_is_no_address_is_refused(capsys, server, token):
+def test_what_is_no_address_is_rejected(capsys, server, token):
     said = refused(capsys, "pause", "--server", server, "--token-file", str(token))
     assert "is not an address" in said
 
 
-def test_a_token_without_a_server_is_refused(capsys, token):
+def test_a_token_without_a_server_is_rejected(capsys, token):
     assert "--token-file needs --server" in refused(capsys, "pause", "--token-file", str(token))
 
 
@@ -186,7 +186,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_a_server_that_is_not_cruise_is_told_from_one(capsys, token, name):
+def test_a_server_that_is_not_cruise_is_reported_from_one(capsys, token, name):
     status, body, expected = ANSWERS[name]
     seen = []
 
@@ -207,7 +207,7 @@ def test_a_server_that_is_not_cruise_is_told_from_one(capsys, token, name):
     assert seen == ["/api/v1/pause"]
 
 
-def test_a_server_without_the_tls_that_was_asked_for_is_refused(capsys, token):
+def test_a_server_without_the_tls_that_was_requested_is_rejected(capsys, token):
     class Plain(BaseHTTPRequestHandler):
         def log_message(self, format: str, *arguments: object) -> None:
             """Say nothing."""

@@ -27,7 +27,7 @@ def nobody(monkeypatch, tmp_path):
     assert not (tmp_path / "nothing").exists()
 
 
-def refusal(capsys, *arguments: str, code: int = 2) -> str:
+def error_line(capsys, *arguments: str, code: int = 2) -> str:
     assert main(list(arguments)) == code
     out, err = capsys.readouterr()
     assert out == ""
@@ -44,25 +44,25 @@ LIVE = {
 
 
 @pytest.mark.parametrize("command", LIVE)
-def test_without_a_cluster_the_settings_that_name_one_are_told(capsys, command):
-    said = refusal(capsys, *LIVE[command])
+def test_without_a_cluster_the_settings_that_name_one_are_reported(capsys, command):
+    said = error_line(capsys, *LIVE[command])
     assert "no cluster is configured" in said
     assert "set kubeconfig, or KUBECONFIG" in said
 
 
 @pytest.mark.parametrize("command", LIVE)
 @pytest.mark.parametrize("content", ["", "clusters: [", "a: b\n", "\x00\x01", "[]"])
-def test_a_kubeconfig_that_is_none_is_one_line(capsys, command, content, monkeypatch, tmp_path):
+def test_an_invalid_kubeconfig_is_one_line(capsys, command, content, monkeypatch, tmp_path):
     (tmp_path / "broken").write_text(content)
     monkeypatch.setenv("CRUISE_KUBECONFIG", str(tmp_path / "broken"))
-    assert "kubeconfig" in refusal(capsys, *LIVE[command])
+    assert "kubeconfig" in error_line(capsys, *LIVE[command])
 
 
 def test_a_server_that_does_not_answer_is_a_failure(capsys, monkeypatch, tmp_path):
     path = tmp_path / "gone"
     path.write_text(GONE)
     monkeypatch.setenv("CRUISE_KUBECONFIG", str(path))
-    said = refusal(capsys, "scan", "--prometheus-url", "http://127.0.0.1:1", code=1)
+    said = error_line(capsys, "scan", "--prometheus-url", "http://127.0.0.1:1", code=1)
     assert "the API server cannot be reached" in said
     assert main(["check"]) == 1
     assert "API server  the API server cannot be reached at " in capsys.readouterr().out
@@ -85,14 +85,14 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_inputs_are_one_line_and_exit_2(capsys, name):
     arguments, expected = WRONG[name]
-    assert expected in refusal(capsys, *arguments)
+    assert expected in error_line(capsys, *arguments)
 
 
 @pytest.mark.parametrize("command", ["scan", "check", "pause", "resume", "revert", "explain"])
-def test_a_wrong_setting_is_refused_before_anything_is_contacted(capsys, command, monkeypatch):
+def test_a_wrong_setting_is_rejected_before_anything_is_contacted(capsys, command, monkeypatch):
     monkeypatch.setenv("CRUISE_MODE", "fast")
     arguments = {"explain": ["explain", "shop/web"], "revert": ["revert", "--yes"]}.get(command, [command])
-    assert 'CRUISE_MODE: "fast" is not a mode' in refusal(capsys, *arguments)
+    assert 'CRUISE_MODE: "fast" is not a mode' in error_line(capsys, *arguments)
 
 
 @pytest.mark.parametrize("proxied", [False, True])

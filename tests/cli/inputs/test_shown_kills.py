@@ -53,33 +53,33 @@ def taught(
     return int(table.oom_memory_bytes[0]) // MEBIBYTE
 
 
-def test_a_kill_teaches_what_was_seen_and_half_as_much(tmp_path):
+def test_a_kill_raises_memory_to_one_and_a_half_times_the_usage(tmp_path):
     # The peak was 100 MiB, and the limit 256.
     assert taught(tmp_path) == 150
 
 
-def test_a_kill_of_more_than_a_week_ago_teaches_nothing(tmp_path):
+def test_a_kill_of_more_than_a_week_ago_is_ignored(tmp_path):
     assert taught(tmp_path, days=8) == 0
 
 
-def test_what_the_usage_file_says_that_kills_taught_is_never_less(tmp_path):
+def test_oom_memory_of_the_usage_file_is_never_decreased(tmp_path):
     assert taught(tmp_path, oom=200) == 200
 
 
-def test_a_kill_without_a_known_limit_teaches_what_was_used(tmp_path):
+def test_a_kill_without_a_known_limit_counts_the_usage(tmp_path):
     assert taught(tmp_path, limit=False) == 100
 
 
 @pytest.mark.parametrize(("restart_policy", "mebibytes"), [("Always", 0), ("Never", 150), ("OnFailure", 150)])
-def test_one_kill_teaches_the_workload_where_the_pod_does_not_run_again(tmp_path, restart_policy, mebibytes):
+def test_a_kill_counts_for_the_workload_if_the_pod_does_not_run_again(tmp_path, restart_policy, mebibytes):
     assert taught(tmp_path, restart_policy=restart_policy, of_workload=True) == mebibytes
 
 
-def test_the_seeds_know_what_the_usage_file_says_alone(tmp_path):
+def test_the_seed_rules_use_only_the_usage_file(tmp_path):
     assert taught(tmp_path, policy=Policy(rules=SEED_RULES)) == 0
 
 
-def test_a_killed_pod_that_its_workload_speaks_for_learns_from_its_own_kill(tmp_path):
+def test_a_killed_pod_without_statistics_of_its_own_uses_its_kill(tmp_path):
     assert taught(tmp_path, of_workload=True) == 0
     snapshot = load_snapshot_with_autoscaler(str(tmp_path / "cluster.json"), NodeAutoscalerSetting.DETECT)
     table, _ = load_usage_of_snapshot(str(tmp_path / "usage.json"), snapshot, None, Policy())

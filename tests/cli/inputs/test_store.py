@@ -70,7 +70,7 @@ def snapshot(tmp_path):
     return ["--snapshot", str(path)]
 
 
-def test_the_store_alone_tells_statistics_and_past(capsys):
+def test_the_database_alone_shows_statistics_and_history(capsys):
     assert main(["explain", f"shop/{POD}", *AT]) == 0
     out = capsys.readouterr().out
     assert "app: base 50m and 64Mi, peak 200m and 100Mi, updated just now" in out
@@ -87,7 +87,7 @@ def test_a_snapshot_adds_the_steps_with_stored_overrides(capsys, snapshot):
     assert "5m ago  resize  skipped" in out
 
 
-def test_the_document_has_the_past_too(capsys, snapshot):
+def test_the_document_has_the_history(capsys, snapshot):
     assert main(["explain", f"shop/{POD}", *snapshot, *AT, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["past"]["outcomes"][0]["reason"] == "waiting-for-capacity"
@@ -96,6 +96,6 @@ def test_the_document_has_the_past_too(capsys, snapshot):
     assert json.loads(capsys.readouterr().out)["statistics"][0]["cpuBaseMillicores"] == 50
 
 
-def test_a_pod_that_the_store_does_not_know_is_refused(capsys):
+def test_a_pod_that_the_database_does_not_know_is_rejected(capsys):
     assert main(["explain", "shop/stranger", *AT]) == 2
     assert capsys.readouterr().err == ("cruise: the database has no pod shop/stranger; add --snapshot to explain why\n")

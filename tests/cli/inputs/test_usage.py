@@ -86,7 +86,7 @@ def test_a_report_rests_on_what_the_server_holds(capsys, snapshot):
     assert document["atRisk"][0]["kind"] == "oom-killed"
 
 
-def test_no_more_than_the_asked_history_is_read(snapshot):
+def test_no_more_than_the_requested_history_is_read(snapshot):
     starts = []
 
     def recorded(request: ReceivedHttpRequest) -> HttpAnswer:
@@ -110,12 +110,12 @@ def recommended_mebibytes(capsys, snapshot: str, used_mebibytes: int) -> float:
     return float(workload["recommended"]["memoryBytes"] / 2**20)
 
 
-def test_a_kill_far_below_its_limit_was_the_nodes_and_teaches_a_scan_nothing(capsys, snapshot):
+def test_a_kill_far_below_its_limit_was_the_nodes_and_is_ignored_by_a_scan(capsys, snapshot):
     """As under serve: 100 MiB of 2 GiB."""
     assert recommended_mebibytes(capsys, snapshot, 100) == 300
 
 
-def test_a_kill_teaches_a_scan_no_more_than_half_as_much_again_as_was_used(capsys, snapshot):
+def test_a_kill_raises_memory_in_a_scan_by_at_most_half(capsys, snapshot):
     """The pod that was killed may peak at 1,200 MiB, and not at its limit; the headroom is there for one of them."""
     assert recommended_mebibytes(capsys, snapshot, 800) == 1200 + 800 + 800
 
@@ -140,7 +140,7 @@ ANSWERS: dict[str, tuple[Callable[[ReceivedHttpRequest], HttpAnswer], str]] = {
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_any_refusal_is_one_line_and_exit_2(capsys, snapshot, name):
+def test_any_error_is_one_line_and_exit_2(capsys, snapshot, name):
     respond, expected = ANSWERS[name]
     with answering(respond) as url:
         assert scan(snapshot, url) == 2
@@ -151,7 +151,7 @@ def test_any_refusal_is_one_line_and_exit_2(capsys, snapshot, name):
     assert expected in err
 
 
-def test_a_read_that_fails_once_is_asked_again(capsys, snapshot):
+def test_a_read_that_fails_once_is_read_again(capsys, snapshot):
     failed: list[ReceivedHttpRequest] = []
 
     def stumbling(request: ReceivedHttpRequest) -> HttpAnswer:

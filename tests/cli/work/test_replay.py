@@ -85,7 +85,7 @@ def test_the_library_is_an_extra(monkeypatch, tmp_path):
         replay_on_dask(wanted(Shared(tmp_path)), "tcp://127.0.0.1:1")
 
 
-def test_workers_of_another_version_are_refused(cluster, monkeypatch, tmp_path):
+def test_workers_of_another_version_are_rejected(cluster, monkeypatch, tmp_path):
     monkeypatch.setattr(replay, "__version__", "0.0.1")
     with pytest.raises(BadInputError, match=r"worker tcp://.* has cruise .*, this is 0.0.1"):
         replay_on_dask(wanted(Shared(tmp_path)), cluster)
@@ -98,6 +98,6 @@ def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("address", ["nonsense", "http://scheduler:8786", "tcp://scheduler", "tcp://scheduler:port"])
-def test_what_is_no_address_is_told_before_anything_is_tried(address, tmp_path):
+def test_what_is_no_address_is_reported_before_anything_is_tried(address, tmp_path):
     with pytest.raises(BadInputError, match=r"is no address of a Dask scheduler; write e\.g\. tcp://scheduler:8786"):
         replay_on_dask(wanted(Shared(tmp_path)), address)

@@ -30,7 +30,7 @@ def test_requests_have_two_names_and_the_stricter_counts():
     assert decode_quotas(listed(quota(hard, {"cpu": "3500m"}))) == {"shop": (ResourceQuota(make_amounts(500, 1024)),)}
 
 
-def test_what_counts_neither_cpu_nor_memory_is_passed_over():
+def test_what_counts_neither_cpu_nor_memory_is_ignored():
     assert decode_quotas(listed(quota({"pods": "5", "requests.nvidia.com/gpu": "1"}))) == {}
     assert decode_quotas(b'{"items":null}') == {}
     assert decode_quotas(listed({"metadata": {"namespace": "shop"}})) == {}
@@ -51,6 +51,6 @@ def test_what_is_not_understood_may_be_used_up():
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b'{"items":[{}]}', b'{"items":[{"metadata":7}]}', b"\xff"])
-def test_what_is_no_list_is_refused_in_one_line(text):
+def test_what_is_no_list_is_rejected_in_one_line(text):
     with pytest.raises(BadInputError, match=r"^ResourceQuotaList: [^\n]+$"):
         decode_quotas(text)

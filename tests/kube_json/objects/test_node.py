@@ -35,7 +35,7 @@ def test_what_the_machine_has_is_more_than_pods_may_take():
     assert decode(document).cpu_capacity_millicores is None
 
 
-def test_what_a_node_offers_besides():
+def test_what_a_node_offers_next_tos():
     more = {"nvidia.com/gpu": "4", "ephemeral-storage": "1Ti", "hugepages-2Mi": "0", "attachable-volumes-csi-x": "25"}
     assert decode(make_node_json(allocatable=more)).allocatable_extended == {
         "ephemeral-storage": 1 << 40,
@@ -102,7 +102,7 @@ def test_a_node_that_does_not_report_has_its_capacity_or_nothing():
         ),
     ],
 )
-def test_a_refusal_is_one_line_with_place_and_fix(document, message):
+def test_a_error_is_one_line_with_place_and_fix(document, message):
     with pytest.raises(BadInputError) as refused:
         decode(document)
     assert str(refused.value) == message

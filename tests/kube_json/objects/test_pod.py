@@ -136,7 +136,7 @@ def test_requests_that_are_absent_are_the_limits():
     assert stated_zero.containers[0].requests.cpu_millicores == 0
 
 
-def test_resize_policy_tells_which_resource_restarts():
+def test_resize_policy_shows_which_resource_restarts():
     policy = [
         {"resourceName": "cpu", "restartPolicy": "NotRequired"},
         {"resourceName": "memory", "restartPolicy": "RestartContainer"},
@@ -369,7 +369,7 @@ def test_a_bare_pod_has_no_workload():
     assert (pod.workload, pod.owner_kind, pod.mirror) == (None, None, False)
 
 
-def test_a_daemon_set_pod_is_told_apart_by_its_node_even_before_it_is_bound():
+def test_a_daemon_set_pod_is_reported_apart_by_its_node_even_before_it_is_bound():
     assert decode_pod(make_pod_json("agent-x", owner="DaemonSet/agent", node="n7")).identity == "n7"
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n9"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
@@ -499,7 +499,7 @@ def test_placement_has_selector_required_affinity_and_tolerations():
         ),
     ],
 )
-def test_a_refusal_is_one_line_with_place_and_fix(document, message):
+def test_a_error_is_one_line_with_place_and_fix(document, message):
     with pytest.raises(BadInputError) as refused:
         decode_pod(document)
     assert str(refused.value) == message

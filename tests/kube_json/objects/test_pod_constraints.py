@@ -53,7 +53,7 @@ def spread_json(**stated: Any) -> Json:
     return {key: value for key, value in whole.items() if value is not ...}
 
 
-def refusal(**spec: Any) -> str:
+def error_line(**spec: Any) -> str:
     with pytest.raises(BadInputError) as refused:
         constraints(**spec)
     return str(refused.value).removeprefix("Pod shop/web-7d9f8b6c5d-x2x4z: ")
@@ -130,7 +130,7 @@ def test_label_keys_that_the_server_has_resolved_already_stay_as_they_are():
     )
 
 
-def test_affinity_and_anti_affinity_are_told_apart():
+def test_affinity_and_anti_affinity_are_reported_apart():
     terms = [{"topologyKey": "a", "labelSelector": {}}, {"topologyKey": "b", "labelSelector": {}}]
     both = constraints(affinity={"podAffinity": {REQUIRED: terms[:1]}, "podAntiAffinity": {REQUIRED: terms}})
     assert [term.topology_key for term in both.affinity] == ["a"]
@@ -152,7 +152,7 @@ def test_a_spread_constraint_with_defaults_and_with_everything_stated():
     assert stated == TopologySpreadConstraint(ZONE, LabelSelector((APP_WEB, HASH)), 3, 2, False, True)
 
 
-def test_a_spread_constraint_without_a_selector_counts_nobody():
+def test_a_spread_constraint_without_a_selector_counts_no_pod():
     assert spread(labelSelector=...).selector is None
     # kube-scheduler counts no pods for an empty selector, unless label keys fill it.
     assert spread(labelSelector={}).selector is None
@@ -207,7 +207,7 @@ def test_claims_are_found_by_name():
 @pytest.mark.parametrize(
     "source", [{"awsElasticBlockStore": {"volumeID": "v"}}, {"cinder": {"volumeID": "v"}}, {"azureDisk": {}}]
 )
-def test_what_cannot_be_judged_stands_apart_from_claims(source):
+def test_unsupported_volumes_and_devices_are_no_claims(source):
     volumes = [{"name": "disk", **source}, {"name": "old", "nfs": {"path": "/"}}]
     found = constraints(volumes=volumes, resourceClaims=[{"name": "gpu", "resourceClaimName": "g"}])
     assert (found.claims, found.unsupported_constraints) == ((), ("device gpu", "disk disk"))
@@ -246,7 +246,7 @@ NEGATIVE = ("namespaceSelector with nothing but NotIn or DoesNotExist",)
         (None, ()),
     ],
 )
-def test_selectors_that_kube_scheduler_takes_for_all_namespaces_are_not_judged(kind, selector, unjudged):
+def test_selectors_that_kube_scheduler_takes_for_all_namespaces_are_unsupported(kind, selector, unjudged):
     term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}, "namespaceSelector": selector}
     found = constraints(affinity={kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
     assert found.unsupported_constraints == unjudged
@@ -255,7 +255,7 @@ def test_selectors_that_kube_scheduler_takes_for_all_namespaces_are_not_judged(k
     assert found.unsupported_constraints == ()
 
 
-def test_features_that_a_node_has_to_declare_are_not_judged():
+def test_features_that_a_node_has_to_declare_are_unsupported():
     rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
     ends = {"name": "app", "restartPolicy": "Never", "restartPolicyRules": [rule]}
     restarts = ("node feature RestartAllContainersOnContainerExits",)
@@ -280,7 +280,7 @@ def test_features_that_a_node_has_to_declare_are_not_judged():
 
 
 @pytest.mark.parametrize(("operator", "unjudged"), [("Lt", ("toleration by Lt",)), ("Equal", ()), ("Exists", ())])
-def test_a_toleration_that_compares_numbers_is_not_judged(operator, unjudged):
+def test_a_toleration_that_compares_numbers_is_unsupported(operator, unjudged):
     assert (
         constraints(tolerations=[{"key": "sla", "operator": operator, "value": "5"}]).unsupported_constraints
         == unjudged
@@ -374,8 +374,8 @@ def test_a_volume_that_is_made_with_its_pod_is_a_claim_of_its_own():
         ),
     ],
 )
-def test_a_value_that_makes_no_sense_is_refused_by_its_place(spec, words):
-    assert refusal(**spec) == words
+def test_a_value_that_makes_no_sense_is_rejected_by_its_place(spec, words):
+    assert error_line(**spec) == words
 
 
 # ---- sharing ----

@@ -43,12 +43,12 @@ def test_without_a_default_the_priority_is_zero_and_of_several_the_lowest_counts
     assert pods_of(make_pod_json(), DEFAULT, make_priority_class_json("second", 5, globalDefault=True)) == [(5, True)]
 
 
-def test_a_class_that_is_not_there_is_told():
+def test_a_class_that_does_not_exist_is_reported():
     with pytest.raises(BadInputError, match=r'x2x4z: spec.priorityClassName: "high" is not in the list; print prio'):
         pods_of(make_pod_json(spec={"priorityClassName": "high"}))
 
 
-def test_a_policy_that_is_none_is_refused():
+def test_an_invalid_policy_is_rejected():
     with pytest.raises(
         BadInputError, match=r'PriorityClass odd: preemptionPolicy: "No" is not a policy; write one of Never'
     ):

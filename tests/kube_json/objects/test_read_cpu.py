@@ -14,7 +14,7 @@ from cruise.kube_json.objects.quantities import (
 )
 
 
-def test_numbers_are_accepted_beside_text():
+def test_numbers_are_accepted_next_to_text():
     assert read_amounts({"cpu": 2, "memory": 1048576}, "requests") == StatedResources(2000, MEBIBYTE)
     assert read_cpu(0.5, "cpu") == 500
     assert read_cpu(1e-05, "cpu") == 1
@@ -28,7 +28,7 @@ def test_null_and_absent_are_absent_and_zero_is_zero():
 
 
 @pytest.mark.parametrize("value", ["1.5Gx", float("nan"), float("inf"), True])
-def test_a_refusal_names_the_place(value):
+def test_a_error_names_the_place(value):
     with pytest.raises(
         BadInputError, match=r"^requests\.memory: .* is not a quantity; write e\.g\. 500m, 2 or 1\.5Gi$"
     ):
@@ -36,7 +36,7 @@ def test_a_refusal_names_the_place(value):
 
 
 @pytest.mark.parametrize("value", ["-1", -1, "-0.1m", -0.5])
-def test_negative_amounts_are_refused(value):
+def test_negative_amounts_are_rejected(value):
     with pytest.raises(BadInputError, match=r"^requests\.cpu: .* is negative"):
         read_amounts({"cpu": value}, "requests")
 

@@ -81,7 +81,7 @@ def test_a_kill_of_a_pod_that_runs_to_completion_says_so():
     assert (ended.runs_to_completion, running.runs_to_completion) == (True, False)
 
 
-def test_a_pod_that_the_kubelet_evicted_teaches_nothing():
+def test_a_pod_that_the_kubelet_evicted_is_no_oom_kill():
     status = {"name": "app", "state": terminated(reason="Error"), "lastState": {}}
     assert kills_of(phase="Failed", container_statuses=[status], status={"reason": "Evicted"}) == []
 
@@ -97,9 +97,9 @@ def test_a_pod_that_the_kubelet_evicted_teaches_nothing():
         {},
     ],
 )
-def test_other_ends_are_no_kills(state):
+def test_other_terminations_are_no_kills(state):
     assert kills_of(container_statuses=[{"name": "app", "state": state}]) == []
 
 
-def test_a_status_of_an_unknown_container_is_passed_over():
+def test_a_status_of_an_unknown_container_is_ignored():
     assert kills_of(container_statuses=[{"name": "gone", "state": terminated()}]) == []

@@ -34,7 +34,7 @@ def test_its_parts_are_requirements():
 
 
 @pytest.mark.parametrize("text", ["app = = x", "a>1", "(a)", "app=web x"])
-def test_what_is_none_is_refused(text):
+def test_an_invalid_one_is_rejected(text):
     with pytest.raises(BadInputError, match="not a label selector"):
         parse_selector(text)
 

@@ -33,7 +33,7 @@ def test_equal_values_are_one_object():
     assert shared.share(second, lambda: second) is first
 
 
-def test_what_somebody_holds_is_kept_and_the_rest_forgotten():
+def test_referenced_values_are_kept_and_others_dropped():
     by_itself: SharedValues[Value, Value] = SharedValues()
     by_key: SharedValues[int, Value] = SharedValues()
     held = []
@@ -54,7 +54,7 @@ def containers_alive() -> int:
     return sum(type(one).__name__ in ("Container", "Placement", "WorkloadRef") for one in gc.get_objects())
 
 
-def test_a_reader_that_lives_for_weeks_grows_only_with_what_is_held():
+def test_a_reader_that_lives_for_weeks_stays_proportional_to_referenced_values():
     reader = PodReader()
     held = [reader.read(pod_number(number)) for number in range(500)]
     before = containers_alive()

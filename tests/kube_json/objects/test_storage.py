@@ -107,7 +107,7 @@ def test_a_volume_of_a_migrated_plugin_goes_by_its_drivers_zones(volume, node, a
     assert (claim.terms is None or any(term.matches("n1", node) for term in claim.terms)) is admitted
 
 
-def test_a_volume_of_a_plugin_that_some_nodes_have_migrated_is_not_judged():
+def test_a_volume_of_a_plugin_that_some_nodes_have_migrated_is_unsupported():
     nodes = [make_drivers_json("n1", migrated=BEFORE_CSI, ebs_csi_aws_com=25), make_drivers_json("n2")]
     found = read(make_volume_json(**EBS), make_claim_json(volume="pv-1"), *nodes)
     assert found.unsupported == {
@@ -202,7 +202,7 @@ def test_a_claim_for_which_a_node_was_chosen_goes_there():
         [make_volume_json(), make_claim_json(spec={"volumeName": "pv-1"})],
     ],
 )
-def test_a_claim_that_nobody_serves_keeps_its_pod_pending(items):
+def test_a_claim_that_no_driver_serves_keeps_its_pod_pending(items):
     claim = claim_of(*items)
     assert claim is not None
     assert (claim.bound, claim.waits_for_first_consumer) == (False, False)
@@ -271,7 +271,7 @@ def test_namespaces_have_their_labels_and_their_name():
         ),
     ],
 )
-def test_a_value_that_makes_no_sense_is_refused_by_its_place(item, words):
+def test_a_value_that_makes_no_sense_is_rejected_by_its_place(item, words):
     with pytest.raises(BadInputError) as refused:
         read(item)
     assert str(refused.value) == f"f.json: {words}"

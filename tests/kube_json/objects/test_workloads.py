@@ -214,7 +214,7 @@ def test_limit_ranges_for_containers_and_pods():
     )
 
 
-def test_a_limit_range_is_refused_by_place():
+def test_a_limit_range_is_rejected_by_place():
     document = make_limit_range_json({"type": "Pod"}, {"type": "Container", "min": {"memory": "1.5Gx"}})
     with pytest.raises(BadInputError) as refused:
         decode_limit_range(msgspec.convert(document, object_json.LimitRangeObject))
@@ -254,7 +254,7 @@ def test_a_workload_names_what_controls_it():
 
 
 @pytest.mark.parametrize(("expected", "desired", "never"), [(3, 3, True), (3, 2, False), (0, 0, False), (2, 5, True)])
-def test_a_budget_that_asks_for_all_its_pods_never_allows_an_eviction(expected, desired, never):
+def test_a_budget_that_requires_all_its_pods_never_allows_an_eviction(expected, desired, never):
     document = make_budget_json(selector={"matchLabels": {"app": "web"}}, disruptions_allowed=0)
     document["status"] |= {"expectedPods": expected, "desiredHealthy": desired}
     found = decode_budget(msgspec.convert(document, object_json.BudgetObject))

@@ -123,7 +123,7 @@ def test_a_rollout_with_a_workload_ref_has_the_template_of_its_replica_sets():
         assert workload.annotations == {"cruise.io/cpu-min": "100m"}
 
 
-def test_a_job_that_was_not_seen_is_its_cron_jobs_by_name_where_that_is_there():
+def test_a_job_that_was_not_seen_is_its_cron_jobs_by_name_if_that_exists():
     pod = make_pod_json("nightly-29384712-x2x4z", owner="Job/nightly-29384712")
     cron_job = make_workload_json("CronJob", "nightly")
     assert str(read(pod, cron_job).pods[0].workload) == "CronJob/nightly"
@@ -136,7 +136,7 @@ def test_a_job_that_was_not_seen_is_its_cron_jobs_by_name_where_that_is_there():
     assert str(read(named, cron_job).pods[0].workload) == "Job/nightly-2"
 
 
-def test_lookalikes_of_one_kind_and_name_are_not_sized_by_each_others_statistics():
+def test_foreign_objects_of_one_kind_and_name_are_not_sized_by_each_others_statistics():
     own = owned("agent-a", "apps/v1", "DaemonSet", "agent")
     other = owned("agent-b", "apps.kruise.io/v1beta1", "DaemonSet", "agent")
     ref = ("shop", WorkloadRef("DaemonSet", "agent"))

@@ -75,7 +75,7 @@ def test_items_and_fields_come_out_as_they_went_in(items, before, layout, size):
     size=st.sampled_from([30, 200, 1 << 20]),
     answers=st.lists(st.booleans()),
 )
-def test_a_run_that_does_not_parse_is_handed_over_whole(items, layout, size, answers):
+def test_a_run_that_does_not_parse_is_returned_whole(items, layout, size, answers):
     remaining = iter(answers)
 
     def moody(text: memoryview) -> list[Any] | None:
@@ -95,7 +95,7 @@ def test_a_truncated_list_never_passes(items, layout, size, data):
     assert 0 <= broken.value.byte <= length
 
 
-def test_a_wrong_guess_costs_a_look_and_nothing_else():
+def test_a_wrong_guess_only_costs_a_search():
     # Inside the last item of the first chunk stands what looks like a seam between two items.
     item = {"apiVersion": "v1", "kind": "Pod", "inner": [{"apiVersion": "v1", "kind": "x"}] * 3}
     text = json.dumps({"items": [item] * 40, "kind": "List"}, separators=(",", ":")).encode()
@@ -127,12 +127,12 @@ def test_a_wrong_guess_costs_a_look_and_nothing_else():
         (b'{"items":[],,}', "not JSON: expecting property name enclosed in double quotes", 12),
     ],
 )
-def test_what_is_wrong_and_where(text, problem, byte):
+def test_errors_name_their_byte(text, problem, byte):
     for size in (1, 4, 1 << 20):
         with pytest.raises(MalformedJson) as broken:
             read_all(chunked(text, size))
         assert (broken.value.problem, broken.value.byte) == (problem, byte)
 
 
-def test_a_mark_at_the_start_is_no_content():
+def test_a_byte_order_mark_is_no_content():
     assert read_all([b'\xef\xbb\xbf{"items":[{"a":1}],"kind":"List"}'])[0] == [{"a": 1}]

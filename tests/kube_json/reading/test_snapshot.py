@@ -41,7 +41,7 @@ def read_items(*items: Json) -> ClusterSnapshot:
     return read(make_list_json(*items))
 
 
-def refusal_of(document: Json | bytes, size: int = 1000) -> str:
+def error_line(document: Json | bytes, size: int = 1000) -> str:
     with pytest.raises(BadInputError) as refused:
         read(document, size)
     message = str(refused.value)
@@ -164,7 +164,7 @@ def test_a_pod_on_a_windows_node_is_a_windows_pod():
     assert [pod.windows for pod in snapshot.pods] == [True, False]
 
 
-def test_finished_pods_on_a_node_that_is_gone_are_left_out():
+def test_finished_pods_on_a_removed_node_are_left_out():
     going = make_pod_json("going", node="gone", metadata={"deletionTimestamp": stamp(NOW)})
     snapshot = read_items(N1, make_pod_json("done", node="gone", phase="Succeeded"), going, make_pod_json("here"))
     assert [pod.name for pod in snapshot.pods] == ["here"]
@@ -205,21 +205,21 @@ def test_absent_qos_is_computed():
 WHOLE = json.dumps(make_list_json(N1, make_pod_json("web-1"), make_pod_json("web-2")), indent=4).encode()
 
 
-def test_a_truncated_file_is_told_where_and_after_what():
-    assert refusal_of(WHOLE[:-200]).startswith(f"truncated: the text ends inside the list (byte {len(WHOLE) - 200}, ")
+def test_a_truncated_file_is_reported_with_its_place_and_after_what():
+    assert error_line(WHOLE[:-200]).startswith(f"truncated: the text ends inside the list (byte {len(WHOLE) - 200}, ")
     inside_web_2 = WHOLE.index(b'"web-2"') + 20
     for size in (64, 1000, 1 << 20):
-        assert refusal_of(WHOLE[:inside_web_2], size) == (
+        assert error_line(WHOLE[:inside_web_2], size) == (
             f"truncated: the text ends inside the list (byte {inside_web_2}, after Pod shop/web-1); {HOW}"
         )
     before_items = WHOLE.index(b'"items"') - 3
-    assert refusal_of(WHOLE[:before_items]) == f"truncated: the text ends before the list (byte {before_items}); {HOW}"
+    assert error_line(WHOLE[:before_items]) == f"truncated: the text ends before the list (byte {before_items}); {HOW}"
 
 
-def test_a_fault_inside_an_item_is_told_where_and_after_what():
+def test_a_fault_inside_an_item_is_reported_with_its_place_and_after_what():
     at = WHOLE.index(b'"web-2"')
     broken = WHOLE[:at] + b"web-2" + WHOLE[at + 7 :]
-    assert refusal_of(broken) == f"not JSON: expecting value (byte {at}, after Pod shop/web-1); {HOW}"
+    assert error_line(broken) == f"not JSON: expecting value (byte {at}, after Pod shop/web-1); {HOW}"
 
 
 @pytest.mark.parametrize(
@@ -238,24 +238,24 @@ def test_a_fault_inside_an_item_is_told_where_and_after_what():
         (b'{"kind":"List","items":[{"kind":"Namespace","metadata":{"name":"\xff"}}]}', None),
     ],
 )
-def test_what_is_no_list_is_refused(document, message):
-    refused = refusal_of(document)
+def test_what_is_no_list_is_rejected(document, message):
+    refused = error_line(document)
     assert message is None or refused == message
 
 
-def test_text_that_is_not_utf8_is_told_where():
+def test_text_that_is_not_utf8_is_reported_with_its_place():
     text = b'{"kind":"List","items":[{"kind":"Namespace","metadata":{"name":"\xff"}}]}'
-    assert refusal_of(text) == f"not UTF-8 text (byte {text.index(0xFF)}); {HOW}"
+    assert error_line(text) == f"not UTF-8 text (byte {text.index(0xFF)}); {HOW}"
 
 
-def test_a_missing_comma_is_told_where():
+def test_a_missing_comma_is_reported_with_its_place():
     text = b'{"kind":"List","items":[{"kind":"Foo"} {"kind":"Pod"}]}'
-    assert refusal_of(text) == f"not JSON: expected a comma (byte 39); {HOW}"
+    assert error_line(text) == f"not JSON: expected a comma (byte 39); {HOW}"
 
 
-def test_nesting_without_end_is_refused():
+def test_nesting_without_end_is_rejected():
     text = b'{"kind":"List","items":[{"kind":"Foo","a":' + b"[" * 200_000 + b"]" * 200_000 + b"}]}"
-    assert refusal_of(text).startswith("nested too deeply (byte ")
+    assert error_line(text).startswith("nested too deeply (byte ")
 
 
 @pytest.mark.parametrize(
@@ -305,6 +305,6 @@ def test_nesting_without_end_is_refused():
         ([make_pod_json("we\nb\x1b[31m", spec={"nodeName": 7})], None),
     ],
 )
-def test_a_bad_object_is_refused_by_name(items, message):
-    refused = refusal_of(make_list_json(*items))
+def test_a_bad_object_is_rejected_by_name(items, message):
+    refused = error_line(make_list_json(*items))
     assert message is None or refused == message

@@ -49,7 +49,7 @@ def test_a_page_says_where_the_next_one_begins():
     assert PODS.page(b'{"metadata":{"resourceVersion":"1","continue":""},"items":null}').items == []
 
 
-def test_an_odd_item_is_set_apart_and_blinds_for_no_other():
+def test_an_unreadable_item_is_returned_separately_and_hides_no_other():
     odd = make_pod_json("odd", node="n3")
     odd["spec"]["containers"] = "none"
     told = PODS.page(page(make_pod_json("a"), odd, make_pod_json("b")))
@@ -100,7 +100,7 @@ def test_an_error_ends_the_watch(status, expired):
 
 
 @pytest.mark.parametrize("kind", ["ADDED", "DELETED"])
-def test_an_odd_object_of_a_watch_is_set_apart(kind):
+def test_an_unreadable_object_of_a_watch_is_returned_separately(kind):
     odd = versioned(make_pod_json("odd", status={"phase": 5}))
     told = PODS.event(line(kind, odd))
     assert isinstance(told, ChangedEvent | DeletedEvent)
@@ -121,7 +121,7 @@ def test_an_odd_object_of_a_watch_is_set_apart(kind):
         b'{"type":"ADDED","object":{"metadata":{"resourceVersion":"1","name":["a"]}}}',
     ],
 )
-def test_what_is_no_event_is_refused_in_one_line(text):
+def test_what_is_no_event_is_rejected_in_one_line(text):
     with pytest.raises(BadInputError) as refused:
         PODS.event(text)
     assert "\n" not in str(refused.value)
@@ -129,13 +129,13 @@ def test_what_is_no_event_is_refused_in_one_line(text):
 
 
 @pytest.mark.parametrize("text", [b"", b"<html>", b"{}", b'{"metadata":{},"items":{}}', b'{"metadata":{},"items":[5]}'])
-def test_what_is_no_list_is_refused_in_one_line(text):
+def test_what_is_no_list_is_rejected_in_one_line(text):
     with pytest.raises(BadInputError) as refused:
         PODS.page(text)
     assert "\n" not in str(refused.value)
 
 
-def test_fields_of_newer_servers_are_passed_over():
+def test_fields_of_newer_servers_are_ignored():
     newer = make_pod_json("a", containers=[make_container_json(newField={"x": [1]})], spec={"novel": 1})
     assert PODS.page(page(newer)).unreadable == []
     nodes = StreamDecoder(NodeObject)
