@@ -20,7 +20,7 @@ def test_as_many_hours_are_drawn_as_wanted():
     assert (weights.sum(axis=1) == 7).all()
 
 
-def test_a_block_goes_on_at_the_start():
+def test_a_block_continues_at_the_start():
     weights = bootstrap_hours(np.random.default_rng(0), 5, 3, 3, 200)
     drawn = {tuple(np.flatnonzero(row).tolist()) for row in weights}
     assert drawn == {(0, 1, 2), (1, 2, 3), (2, 3, 4), (0, 3, 4), (0, 1, 4)}

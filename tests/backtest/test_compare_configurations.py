@@ -70,7 +70,7 @@ def test_the_first_day_of_many_counts_for_nothing():
     assert writes_of(np.full(48, 3), np.ones(48)).metrics[ComparedMetric.RESIZES].delta == 48
 
 
-def test_what_is_common_to_both_does_not_widen_the_interval():
+def test_common_variation_does_not_widen_the_interval():
     common = np.random.default_rng(1).poisson(50, 240)
     own = np.random.default_rng(2).poisson(2, (2, 240))
     paired = writes_of(common + own[0], common + own[1]).metrics[ComparedMetric.RESIZES]
@@ -128,7 +128,7 @@ def test_a_bound_holds_is_open_or_is_broken(beyond, verdict, broken, surely):
     assert bool(found.find_exceeded_bounds(whole_interval=True)) is surely
 
 
-def test_a_bound_on_what_was_not_recorded_is_broken():
+def test_a_bound_on_a_metric_that_was_not_recorded_is_exceeded():
     found = writes_of(np.ones(30), np.ones(30), bounds={ComparedMetric.OOM_KILLS: 0.0})
     assert found.bounds[ComparedMetric.OOM_KILLS].result is BoundResult.NOT_RECORDED
     assert found.find_exceeded_bounds(whole_interval=False) == [ComparedMetric.OOM_KILLS]

@@ -31,11 +31,11 @@ def scores(results):
     ]
 
 
-def replayed(sources, board, kept_in=None):
-    here = InProcessExecutor(board)
-    summaries = read_all_recordings(here, sources, OPTIONS, kept_in, board)
-    board.start(board.show)
-    return summaries, replay_all(here, summaries, ENTRIES, board)
+def replayed(sources, progress, directory=None):
+    here = InProcessExecutor(progress)
+    summaries = read_all_recordings(here, sources, OPTIONS, directory, progress)
+    progress.start(progress.show)
+    return summaries, replay_all(here, summaries, ENTRIES, progress)
 
 
 def test_recordings_and_rows_come_in_the_order_given_whatever_they_are_called():
@@ -69,27 +69,27 @@ def test_the_answer_is_the_same_from_memory_and_from_files(tmp_path):
     assert scores(replayed(sources, TaskProgress())[1]) == scores(replayed(sources, TaskProgress(), tmp_path)[1])
 
 
-def test_progress_grows_to_all_of_the_work():
+def test_progress_reaches_the_total_work():
     seen: list[tuple[str, float]] = []
-    board = TaskProgress(lambda what, done: seen.append((what, done)))
-    summaries, _ = replayed([LoadedRecordingSource(made_up(hours=8, step=300))], board)
+    progress = TaskProgress(lambda what, done: seen.append((what, done)))
+    summaries, _ = replayed([LoadedRecordingSource(made_up(hours=8, step=300))], progress)
     done = [share for what, share in seen if what != "reading made-up"]
     assert done == sorted(done)
     assert done[-1] == compute_work(summaries, ENTRIES)
     assert {what for what, _ in seen} == {"reading made-up", "made-up: vpa", "made-up: patient"}
 
 
-def test_progress_of_other_processes_is_read_from_what_they_share():
+def test_progress_of_other_processes_is_read_from_their_shares():
     seen: list[tuple[str, float]] = []
     shares = [0.0, 0.0, 0.0]
-    board = TaskProgress(lambda what, done: seen.append((what, done)), polled_progress=shares)
+    progress = TaskProgress(lambda what, done: seen.append((what, done)), polled_progress=shares)
     for name in ("one", "two", "three"):
-        board.add(name, 10.0)
-    board.poll()
+        progress.add(name, 10.0)
+    progress.poll()
     shares[0], shares[1] = 1.0, 0.5
-    board.poll()
+    progress.poll()
     shares[2] = 0.1
-    board.poll()
+    progress.poll()
     assert seen == [("two", 15.0), ("two and 1 more", 16.0)]
 
 
@@ -101,10 +101,10 @@ def test_the_longest_replays_begin_first_and_each_is_made_once():
             begun.extend((one.policy, one.consolidation) for one in args if isinstance(one, ReplayTask))
             return super().submit(fn, *args, **kwargs)
 
-    board = TaskProgress()
-    here = Listing(board)
-    summaries = read_all_recordings(here, [LoadedRecordingSource(made_up(hours=8, step=300))], OPTIONS, None, board)
-    [result] = replay_all(here, summaries, ENTRIES, board)
+    progress = TaskProgress()
+    here = Listing(progress)
+    summaries = read_all_recordings(here, [LoadedRecordingSource(made_up(hours=8, step=300))], OPTIONS, None, progress)
+    [result] = replay_all(here, summaries, ENTRIES, progress)
     assert list(result.policies) == ["vpa", "patient"]
     assert all(score.nodes_peak > 1 for score in result.policies.values())
     assert begun == [(policy, consolidation) for consolidation in ConsolidationSizes for policy in ("cruise", "vpa")]

@@ -33,7 +33,7 @@ CPU, MEMORY = ResourceName.CPU, ResourceName.MEMORY
 ASKED = {CPU: Policy().cpu_risk, MEMORY: Policy().memory_risk}
 # In a day of one node a risk of 1 in 100 allows three intervals. So many more may pass before the level has followed.
 LEARNING = 10
-DEAD_BAND = Policy().update_threshold
+UPDATE_THRESHOLD = Policy().update_threshold
 SEEDS = st.integers(0, 2**32 - 1)
 
 
@@ -45,7 +45,7 @@ class Watched(ReplayPolicy):
     def __init__(self, recording: UsageRecording, options: ReplayOptions) -> None:
         self._cruise = POLICIES["cruise"](recording, options)
         self._usage: Mapping[ResourceName, Float32Array] = {}
-        self._judged_from = recording.start + 3600
+        self._counted_from = recording.start + 3600
         self.intervals = 0
         self.short = {CPU: 0, MEMORY: 0}
         self.passes: list[tuple[ReplayClusterView, ReplayDecision]] = []
@@ -58,8 +58,8 @@ class Watched(ReplayPolicy):
         return self._cruise.admit(containers, view)
 
     def decide(self, view: ReplayClusterView) -> ReplayDecision:
-        if view.time >= self._judged_from:
-            self._judge(view)
+        if view.time >= self._counted_from:
+            self._count_shortage(view)
         decision = self._cruise.decide(view)
         copied = replace(view, sizes=view.sizes.select(np.arange(len(view.node))), node=view.node.copy())
         self.passes.append((copied, decision))
@@ -68,7 +68,7 @@ class Watched(ReplayPolicy):
     def react_to_oom_kill(self, kill: ReplayedOomKill, view: ReplayClusterView) -> ReplayedOomReaction:
         return self._cruise.react_to_oom_kill(kill, view)
 
-    def _judge(self, view: ReplayClusterView) -> None:
+    def _count_shortage(self, view: ReplayClusterView) -> None:
         """Compare what the pods of each node used with what they requested meanwhile."""
         there = (view.node >= 0) & ~np.isnan(self._usage[CPU]).all(axis=0)
         nodes = view.node[there]
@@ -77,7 +77,7 @@ class Watched(ReplayPolicy):
             used = np.bincount(nodes, np.nan_to_num(self._usage[resource][-1][there]))
             requested = np.bincount(nodes, requests[there])
             # A node is left as it is where it lacks less than the least that is written.
-            self.short[resource] += int(np.count_nonzero(used > requested + DEAD_BAND.get(resource)))
+            self.short[resource] += int(np.count_nonzero(used > requested + UPDATE_THRESHOLD.get(resource)))
 
 
 def replayed(recording: UsageRecording) -> tuple[Watched, PolicyScore]:
@@ -89,7 +89,7 @@ def replayed(recording: UsageRecording) -> tuple[Watched, PolicyScore]:
 @pytest.mark.parametrize("kind", KINDS)
 @given(SEEDS)
 @examples(2)
-def test_a_risk_is_never_kept_at_more_than_twice_of_what_was_asked(kind: str, seed: int) -> None:
+def test_the_observed_risk_is_at_most_twice_the_stated_risk(kind: str, seed: int) -> None:
     watched, _ = replayed(made(kind, seed, days=1))
     for resource, asked in ASKED.items():
         assert watched.short[resource] <= 2 * asked * watched.intervals + LEARNING, resource
@@ -155,6 +155,6 @@ def test_a_rollout_does_not_count_as_shortage(seed: int) -> None:
     last = watched.passes[-1][0].sizes
     before = watched.passes[2 * HOUR_STEPS][0].sizes
     # One more of the smallest changes may fall to one of them.
-    assert last.cpu_millicores[pods:].sum() <= before.cpu_millicores[:pods].sum() + DEAD_BAND.get(CPU)
-    assert last.memory_bytes[pods:].sum() <= before.memory_bytes[:pods].sum() + DEAD_BAND.get(MEMORY)
+    assert last.cpu_millicores[pods:].sum() <= before.cpu_millicores[:pods].sum() + UPDATE_THRESHOLD.get(CPU)
+    assert last.memory_bytes[pods:].sum() <= before.memory_bytes[:pods].sum() + UPDATE_THRESHOLD.get(MEMORY)
     assert watched.passes[-1][0].time - watched.passes[0][0].time > DAY_STEPS * STEP

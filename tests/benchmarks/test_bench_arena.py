@@ -26,7 +26,7 @@ for line in sys.stdin:
 """
 
 
-def test_a_row_has_vpa_before_the_replica_and_dashes_for_what_was_not_recorded():
+def test_a_row_has_vpa_before_the_replica_and_dashes_for_missing_values():
     real, replica = make_score("vpa-real", oom=4.0), make_score("vpa", oom=3.0)
     row = markdown(ArenaResult("t", 0.25, 1200, 1.0, 0.5, replica, real))
     assert row == (

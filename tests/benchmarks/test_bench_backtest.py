@@ -6,7 +6,7 @@ from benchmarks.bench_backtest import RecordingSize, measure, measure_twice
 from benchmarks.recordings import make_recording
 
 
-def test_a_replay_is_measured_in_a_process_of_its_own() -> None:
+def test_a_replay_is_measured_in_a_separate_process() -> None:
     took = measure("as-requested", RecordingSize(20, 0.25, 300))
     assert took.series == 20
     assert took.seconds > 0

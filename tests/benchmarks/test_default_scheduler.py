@@ -89,7 +89,7 @@ def test_a_pod_that_never_preempts_waits():
     assert outcome(problem) == ([0, -1], ())
 
 
-def test_an_evicted_pod_runs_elsewhere_where_there_is_room():
+def test_a_replacement_runs_on_another_node_that_it_fits_on():
     # The high one may run on the first node only; the low one on both.
     admits = [(True, True), (True, False)]
     problem = make_cluster([(10, 10), (10, 10)], [(6, 6, 0), (6, 6, 9)], [(0, 0), (1, -1)], admits=admits)

@@ -44,7 +44,7 @@ def test_pods_arrive_by_their_time_and_have_their_class_of_service_as_priority(t
     assert trace.arrivals[0].workload == trace.arrivals[1].workload != trace.arrivals[2].workload
 
 
-def test_filling_knows_no_priority_and_preempting_does(trace):
+def test_placing_ignores_priority_and_preempting_does_not(trace):
     built = fill(trace)
     names = [pod.name for pod in built.pods]
     pending = [names[pod] for pod in np.flatnonzero(built.problem.pod_node < 0).tolist()]

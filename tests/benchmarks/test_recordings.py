@@ -18,7 +18,7 @@ def test_the_same_arguments_give_the_same_recording() -> None:
 
 
 @pytest.mark.parametrize(("containers", "days", "step", "rows"), [(1, 1, 300, 288), (200, 2, 60, 2880)])
-def test_has_the_shape_that_is_asked_for(containers: int, days: int, step: int, rows: int) -> None:
+def test_has_the_requested_shape(containers: int, days: int, step: int, rows: int) -> None:
     made = make_recording(containers, days, step)
     assert made.cpu_millicores.shape == made.memory_bytes.shape == (rows, containers)
     assert made.days == days
@@ -27,7 +27,7 @@ def test_has_the_shape_that_is_asked_for(containers: int, days: int, step: int, 
     assert not np.isnan(made.cpu_millicores).all(axis=0).any()
 
 
-def test_containers_burst_and_fit_into_what_they_asked_for() -> None:
+def test_containers_burst_within_their_requests() -> None:
     made = make_recording(300, 7, 300)
     asked = np.array([one.requests.memory_bytes for one in made.containers])
     assert (np.nanmax(made.memory_bytes, axis=0) < asked).all()

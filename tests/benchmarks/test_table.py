@@ -15,7 +15,7 @@ def test_a_figure_keeps_four_significant_digits():
     assert [number(value) for value in (0, 0.00123456, 1.23456, 314572800)] == ["0", "0.001235", "1.235", "314,572,800"]
 
 
-def test_the_table_keeps_a_failed_benchmark_beside_the_others():
+def test_the_table_has_a_failed_benchmark_next_to_the_others():
     text = shown(
         {
             "pass": BenchmarkOutcome(
@@ -29,7 +29,7 @@ def test_the_table_keeps_a_failed_benchmark_beside_the_others():
     assert "failed: exit 1" in text
 
 
-def test_peak_memory_grows_with_what_is_held():
+def test_peak_memory_increases_with_allocations():
     before = peak_memory_mib()
     held = b"x" * (64 * 2**20)
     assert peak_memory_mib() >= before

@@ -22,6 +22,6 @@ def test_every_metric_that_is_made_is_on_the_page():
     assert [name for name in made if name not in page] == []
 
 
-def test_what_has_no_description_ends_the_making():
+def test_an_entry_without_a_description_fails():
     with pytest.raises(ValueError, match="colour has no description"):
         table(("setting", "meaning"), [("colour", " ")])

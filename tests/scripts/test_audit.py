@@ -40,6 +40,6 @@ def test_a_database_that_does_not_tell_is_no_success_and_ends_it_in_one_line(ans
     assert ("idna" in line) == bool(answer) and ("no route" in line) != bool(answer)
 
 
-def test_a_known_vulnerability_counts_above_packages_nothing_was_told_of(answering, capsys):
+def test_a_known_vulnerability_counts_more_than_packages_without_an_answer(answering, capsys):
     assert answering([CLEAN, UNTOLD], [KNOWN, UNTOLD], [CLEAN]) == FOUND
     assert "six 1.0: PYSEC-1, mended in 1.1" in capsys.readouterr().out

@@ -34,7 +34,7 @@ def test_a_row_for_each_policy_of_each_trace():
     assert found[4][1] == "**cruise**"
 
 
-def test_the_installed_policy_is_marked_like_any_other_where_it_is_dominated():
+def test_the_default_policy_is_marked_like_any_other_if_it_is_dominated():
     worse = make_policies()["cruise"]
     found = rows(page(make_result(policies={"cruise": replace(worse, nodes_mean=99.0), "cruise-risk": worse})))
     assert [row[1] for row in found] == ["**cruise** ×", "cruise-risk"]
@@ -47,7 +47,7 @@ def test_every_row_has_the_columns_of_the_heading():
         assert lines[0].count("|") + heading.count("|") == lines[1].count("|")
 
 
-def test_the_way_to_the_bound_stands_beside_the_figures_and_cost_in_a_table_of_its_own():
+def test_the_way_to_the_bound_is_in_the_table_and_cost_in_a_separate_table():
     policies = make_policies()
     policies["clairvoyant"] = make_score("clairvoyant", cpu=(0.12, 0.0, 0.0), memory=(0.05, 0.0, 0.0))
     text = page(make_result("a", policies))
@@ -68,7 +68,7 @@ def test_requests_that_were_cut_are_told():
     assert "100 containers, 2 of them with requests cut to a node, 30 days" in page(make_result(capped_containers=2))
 
 
-def test_what_was_not_recorded_is_a_dash():
+def test_missing_values_are_dashes():
     [row, *_] = rows(page(make_result(policies=make_policies(memory=False))))
     assert [row[3], row[6], row[7]] == ["–", "–", "–"]
 

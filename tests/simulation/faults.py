@@ -27,8 +27,8 @@ class ClusterFaults:
     all_the_same: bool = False
     sent: list[Action] = field(default_factory=list)
     read: list[tuple[str, str]] = field(default_factory=list)
-    under_way: int = 0
-    most_under_way: int = 0
+    in_progress: int = 0
+    max_in_progress: int = 0
 
 
 class FaultyCluster:
@@ -55,13 +55,13 @@ class FaultyCluster:
     async def perform(self, action: Action) -> None:
         faults = self.faults
         faults.sent.append(action)
-        faults.under_way += 1
-        faults.most_under_way = max(faults.most_under_way, faults.under_way)
+        faults.in_progress += 1
+        faults.max_in_progress = max(faults.max_in_progress, faults.in_progress)
         try:
             await asyncio.sleep(faults.write_seconds)
-            refusal = faults.refuse(action)
-            if refusal is not None:
-                raise refusal
+            rejection = faults.refuse(action)
+            if rejection is not None:
+                raise rejection
             lost = faults.answered_writes <= 0
             faults.answered_writes -= 1
             if not lost or faults.all_the_same:
@@ -69,4 +69,4 @@ class FaultyCluster:
             if lost:
                 raise UnavailableError("no answer in 10 s")
         finally:
-            faults.under_way -= 1
+            faults.in_progress -= 1

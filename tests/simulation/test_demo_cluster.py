@@ -69,7 +69,7 @@ async def test_twin_has_the_same_bytes_and_kills_only_what_leaks() -> None:
     assert {str(kill.workload) for kill in one.oom_kills_at} == {"Deployment/thumbnails"}
 
 
-async def test_shrinking_what_is_replayed_makes_room_and_kills_nobody() -> None:
+async def test_decreasing_replayed_workloads_frees_capacity_without_kills() -> None:
     (cluster, _), (twin, _) = create_demo_cluster(START), create_demo_cluster(START)
     for pod in (await cluster.snapshot()).pods:
         if pod.namespace == "train":

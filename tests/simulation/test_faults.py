@@ -22,7 +22,7 @@ async def test_without_faults_it_is_the_cluster():
     assert (len(world.faults.sent), world.faults.read) == (1, [("shop", first.name)])
 
 
-async def test_a_refusal_changes_nothing():
+async def test_a_rejection_changes_nothing():
     world = faulty(refuse=lambda action: ThrottledError("slow down"))
     [first, *_] = await pods(world.cluster)
     with pytest.raises(ThrottledError):
@@ -31,7 +31,7 @@ async def test_a_refusal_changes_nothing():
 
 
 @pytest.mark.parametrize("all_the_same", [False, True])
-async def test_what_is_not_answered_may_have_been_done(all_the_same):
+async def test_a_write_without_an_answer_may_have_been_done(all_the_same):
     world = faulty(answered_writes=1, all_the_same=all_the_same)
     first, second, _ = await pods(world.cluster)
     await world.perform(resize(first, amounts(100, 100)))
@@ -41,7 +41,7 @@ async def test_what_is_not_answered_may_have_been_done(all_the_same):
     assert (after != second) is all_the_same
 
 
-async def test_writes_under_way_are_counted():
+async def test_writes_in_progress_are_counted():
     world = faulty(write_seconds=0.001)
     await asyncio.gather(*(world.perform(resize(pod, amounts(100, 100))) for pod in await pods(world.cluster)))
-    assert (world.faults.most_under_way, world.faults.under_way) == (3, 0)
+    assert (world.faults.max_in_progress, world.faults.in_progress) == (3, 0)

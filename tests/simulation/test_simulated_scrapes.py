@@ -94,7 +94,7 @@ async def test_late_samples_are_not_there_yet() -> None:
     assert len(block.times) == 5
 
 
-async def test_between_irregular_scrapes_stands_what_was_used_between_them() -> None:
+async def test_irregular_scrapes_show_the_usage_between_them() -> None:
     def ages(name: str, times: Int64Array) -> Float64Array:
         return np.where((times - NOW) // 60 % 2 == 1, 30.0, 0.0) * (name == "n1")
 

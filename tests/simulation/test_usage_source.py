@@ -85,7 +85,7 @@ async def test_past_begins_when_the_process_started_and_ends_at_its_limit() -> N
     assert (block.memory_bytes[0, 19:] / MEBIBYTE).tolist() == [*range(100, 131), *[130] * 10]
 
 
-async def test_crowded_node_shows_in_demand_as_waiting() -> None:
+async def test_cpu_contention_shows_in_demand() -> None:
     dial = AdjustableDemand(cpu=3000)
     world = cluster(workload(pod=SMALL, replicas=2, dial=dial), settings=BY_MINUTE)
     run(world, 60)
@@ -126,7 +126,7 @@ async def test_long_steps_hold_until_the_next() -> None:
     assert block.cpu_demand_millicores[0, 4:].tolist() == [100] * 5 + [500] * 3
 
 
-async def test_pod_that_is_gone_keeps_its_samples_for_the_retention() -> None:
+async def test_removed_pod_keeps_its_samples_for_the_retention() -> None:
     world = cluster(
         workload(pod=SMALL, dial=AdjustableDemand(), grace_seconds=1),
         settings=SimulationSettings(retention_seconds=600),

@@ -16,7 +16,7 @@ def view() -> ReplayClusterView:
     return make_view(get_provisioned_sizes(RECORDING), time=600)
 
 
-def test_pods_are_created_with_what_was_provisioned_and_limited_to_twice_their_memory() -> None:
+def test_pods_have_their_provisioned_sizes_and_a_limit_of_twice_the_memory() -> None:
     sizes = AsRequestedBaseline(RECORDING, ReplayOptions()).admit(np.array([1, 0], dtype=np.int64), view())
     assert sizes.cpu_millicores.tolist() == [50, 500]
     assert sizes.memory_bytes.tolist() == [0, 1_000_000_000]
@@ -36,7 +36,7 @@ def test_nothing_is_ever_changed_not_even_after_a_kill() -> None:
     assert policy.admit(np.array([0], dtype=np.int64), view()).memory_bytes.tolist() == [1_000_000_000]
 
 
-def test_whoever_writes_into_what_was_admitted_does_not_change_what_was_provisioned() -> None:
+def test_changes_of_admitted_sizes_do_not_change_provisioned_sizes() -> None:
     policy = AsRequestedBaseline(RECORDING, ReplayOptions())
     policy.admit(np.arange(3, dtype=np.int64), view()).cpu_millicores[:] = 7
     assert policy.admit(np.arange(3, dtype=np.int64), view()).cpu_millicores.tolist() == [500, 50, 0]

@@ -43,7 +43,7 @@ def view(
 PROVISIONED = get_sizes([1000, 1000], [4 * GIBIBYTE] * 2)
 
 
-def test_pods_without_history_get_what_they_were_provisioned_with() -> None:
+def test_pods_without_history_have_their_provisioned_sizes() -> None:
     policy = autopilot(used([100, 100], 0), used([GIBIBYTE] * 2, 0))
 
     sizes = policy.admit(BOTH, view(PROVISIONED))
@@ -78,7 +78,7 @@ def test_a_job_is_a_container_of_a_workload() -> None:
     assert recording.workload_containers().tolist() == [0, 1, 0]
 
 
-def test_a_limit_that_moves_by_less_than_a_tenth_is_left_alone() -> None:
+def test_a_limit_that_changes_by_less_than_a_tenth_is_not_written() -> None:
     policy = autopilot(used([100, 100], HOUR), used([GIBIBYTE] * 2, HOUR))
     wanted = policy.admit(BOTH, view(PROVISIONED))
     near = get_sizes([int(wanted.cpu_millicores[0] * 1.05), 500], [int(wanted.memory_bytes[0] * 0.95)] * 2)

@@ -70,7 +70,7 @@ def test_who_uses_most_leaves_a_node_that_would_be_full() -> None:
     assert decision.sizes.cpu_millicores.tolist() == [100, 500]
 
 
-def test_nobody_asks_for_more_than_a_node() -> None:
+def test_no_container_requests_more_than_a_node() -> None:
     recording = make_recording(np.full((4, 1), 5000.0), np.full((4, 1), 9e9))
     options = ReplayOptions(node=Resources(3000, 6 * GIBIBYTE))
     assert score(recording, 4, options).pending_pod_minutes == 0

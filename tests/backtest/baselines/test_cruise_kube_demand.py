@@ -71,23 +71,23 @@ def test_without_any_base_nothing_is_shared() -> None:
     assert share_cruisekube_headroom(nodes(0), demand([0], [500], available=[8000])).final.tolist() == [0]
 
 
-def test_nobody_goes_where_bases_and_the_largest_rest_just_fit() -> None:
+def test_no_pod_is_evicted_if_bases_and_the_largest_rest_just_fit() -> None:
     assert evicted(demand([300, 200, 100], [400, 100, 0], [1000]), NO_CPU) == []
     assert evicted(demand([300, 200, 100], [400, 100, 0], [999]), NO_CPU) == [0]
 
 
-def test_the_larger_rest_goes_first_within_a_ranking_and_the_higher_ranking_before() -> None:
+def test_pods_are_evicted_by_ranking_then_by_the_larger_rest() -> None:
     memory = demand([300, 300, 300], [10, 200, 100], [500])
     assert evicted(memory, NO_CPU) == [1, 2]
     assert evicted(memory, NO_CPU, ranking=[EVICTED_FIRST, EVICTED_LATER, EVICTED_LATER]) == [0, 1]
 
 
-def test_pods_of_daemon_sets_stay_and_all_others_go_in_vain_where_those_alone_do_not_fit() -> None:
+def test_all_other_pods_are_evicted_if_the_pods_of_daemon_sets_do_not_fit() -> None:
     memory = demand([900, 10, 10], [0, 0, 0], [500])
     assert evicted(memory, NO_CPU, fixed=[True, False, False]) == [1, 2]
 
 
-def test_cpu_is_looked_at_after_memory_without_who_went_for_it() -> None:
+def test_cpu_is_checked_without_pods_evicted_for_memory() -> None:
     memory = demand([600, 300, 100], [0, 50, 0], [900])
     cpu = demand([50, 900, 60], [0, 500, 10], [100])
     assert evicted(memory, cpu) == [1, 2], "without the second the first and third have 110 of 100"
@@ -117,7 +117,7 @@ def plain(
 
 @examples(80)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 4))
-def test_all_nodes_at_once_come_to_what_one_after_the_other_does(seed: int, pods: int, count: int) -> None:
+def test_all_nodes_together_give_the_result_of_one_by_one(seed: int, pods: int, count: int) -> None:
     random = np.random.default_rng(seed)
     places: Int64Array = random.integers(0, count, pods)
     ranking: Int64Array = random.integers(EVICTED_LATER, EVICTED_FIRST + 1, pods)

@@ -144,7 +144,7 @@ def test_windows_kept_from_pass_to_pass_equal_those_of_all_samples(seed: int, st
     assert looked > 0
 
 
-def test_a_workload_has_one_pod_where_the_median_of_the_hours_says_so() -> None:
+def test_a_workload_is_a_single_replica_if_its_median_is_one_pod() -> None:
     workload_of_container: Int64Array = np.array([0, 1, 1, 2, 2], dtype=np.int64)
     replicas = ReplicaCounts(workload_of_container)
     hours = [[1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 0, 1, 0], [1, 1, 1, 1, 1]]

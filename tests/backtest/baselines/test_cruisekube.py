@@ -63,7 +63,7 @@ def killed(
     return policy.react_to_oom_kill(ReplayedOomKill(container, time, limit + 1, by_limit=True), view)
 
 
-def test_workloads_are_left_alone_for_an_hour() -> None:
+def test_new_workloads_are_skipped_for_an_hour() -> None:
     recording = steady()
     touched = [
         time
@@ -90,7 +90,7 @@ def test_in_place_each_gets_its_base_and_its_part_of_the_largest_rest() -> None:
     assert [decision.base[1].tolist(), decision.headroom[1].tolist()] == [[300 * MEGABYTE], [200 * MEGABYTE]]
 
 
-def test_statistics_are_a_quarter_of_an_hour_old_before_they_are_made_anew() -> None:
+def test_statistics_are_updated_every_quarter_of_an_hour() -> None:
     cpu = np.full((48, 1), 10.0)
     cpu[0], cpu[16:] = 20.0, 500.0  # seen at 5100 first
     recording = make_recording(cpu, np.full((48, 1), 1e8))
@@ -105,7 +105,7 @@ def test_statistics_are_a_quarter_of_an_hour_old_before_they_are_made_anew() -> 
     assert written[11:] == [20, 10, 10, 10, 10, 10, 10, 500, 500], "made at 3000, 3900, 4800, 5700"
 
 
-def test_pods_that_do_not_fit_their_node_are_evicted_and_nobody_else_is_counted_on() -> None:
+def test_pods_that_do_not_fit_on_their_node_are_evicted() -> None:
     recording = steady()
     policy = CruiseKubeBaseline(recording, ReplayOptions())
     for _ in passes(policy, recording, until=HOUR):
@@ -134,7 +134,7 @@ def test_single_pods_of_a_workload_and_stateful_ones_are_evicted_after_the_other
     assert policy.decide(tight).evict.tolist() == [1], "not the first, though its rest is larger"
 
 
-def test_pods_left_alone_count_with_their_requests() -> None:
+def test_skipped_pods_count_with_their_requests() -> None:
     cpu, memory = np.full((13, 2), 50.0), np.full((13, 2), 1e8)
     cpu[4] = 400.0
     recording = make_recording(cpu, memory)
@@ -199,7 +199,7 @@ def test_a_stateful_pod_keeps_its_name_and_its_cool_down() -> None:
     assert not killed(policy, HOUR + 120, limit=GIBIBYTE, creation_count=2).evict
 
 
-def test_without_a_limit_a_kill_teaches_nothing_and_erases_what_was_known() -> None:
+def test_a_kill_without_a_limit_clears_the_oom_memory() -> None:
     policy = started(until=HOUR)
     killed(policy, HOUR + 60, limit=GIBIBYTE)
     assert killed(policy, HOUR + 400, limit=0).evict
@@ -267,7 +267,7 @@ def test_no_sample_is_seen_before_its_time(future: int) -> None:
     assert any(evict for _, _, _, evict in one), "or the node was never tight"
 
 
-def test_a_replay_ends_with_less_slack_than_what_was_provisioned() -> None:
+def test_a_replay_has_less_slack_than_provisioned() -> None:
     recording, options = random_recording(7), ReplayOptions(node=Resources(8000, 24 * GIBIBYTE))
     score = replay_policy(recording, CruiseKubeBaseline(recording, options), options)
     assert score.memory is not None

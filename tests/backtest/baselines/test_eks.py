@@ -79,7 +79,7 @@ def test_limits_keep_their_proportion_to_requests():
     assert sizes.memory_limit_bytes[0] == pytest.approx(ratio * sizes.memory_bytes[0], rel=1e-6)
 
 
-def test_new_pods_are_created_with_what_is_recommended():
+def test_new_pods_have_recommended_sizes():
     assert eks().admit(np.array([1]), view()).cpu_millicores[0] == pytest.approx(115, rel=0.06)
 
 
@@ -89,7 +89,7 @@ def test_pods_of_a_workload_have_one_recommendation():
     assert sizes.cpu_millicores[0] == sizes.cpu_millicores[1] >= 400
 
 
-def test_nothing_is_evicted_and_what_waits_for_a_node_is_left_alone():
+def test_no_pod_is_evicted_and_pending_pods_are_skipped():
     decision = eks(cpu=(5000, 5000)).decide(view(node=[-1, 0]))
 
     assert decision.resize.tolist() == [1]
@@ -97,7 +97,7 @@ def test_nothing_is_evicted_and_what_waits_for_a_node_is_left_alone():
     assert not decision.evict_without_capacity
 
 
-def test_what_is_within_a_tenth_is_not_written():
+def test_changes_within_a_tenth_are_not_written():
     policy = eks()
     wanted = policy.admit(np.array([0, 1]), view())
     near = get_sizes((wanted.cpu_millicores * 1.05).astype(int).tolist(), wanted.memory_bytes.tolist())
@@ -113,7 +113,7 @@ def test_requests_end_at_the_floor_and_at_the_node():
     assert sizes.memory_bytes.tolist() == [16 * MEBIBYTE, node.memory_bytes]
 
 
-def test_a_kill_raises_memory_at_once_and_is_remembered():
+def test_a_kill_raises_memory_immediately_and_for_later():
     policy = eks()
     now = make_view(get_sizes([115, 115], [GIBIBYTE] * 2, [2 * GIBIBYTE] * 2), time=HOURS * 3600 + 300)
 

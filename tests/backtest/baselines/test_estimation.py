@@ -28,7 +28,7 @@ def test_no_history_widens_without_bounds() -> None:
     assert apply_confidence(CPU, NOTHING, 0.1, 2.0).tolist() == [LARGEST]
 
 
-def test_confidence_grows_with_time_and_samples() -> None:
+def test_confidence_increases_with_time_and_samples() -> None:
     """TestConfidenceMultiplier: nine samples, two minutes apart."""
     confidence = compute_confidence(np.array([0]), np.array([16 * 60]), np.array([9]))
     assert confidence.tolist() == [0.00625]
@@ -99,5 +99,5 @@ def test_the_target_is_within_its_bounds(used: list[float], days: float, smalles
     assert smallest <= found.lower[0] <= found.target[0] <= found.upper[0] <= largest
 
 
-def test_what_is_no_number_is_nothing() -> None:
+def test_nan_becomes_zero() -> None:
     assert convert_to_amount(np.array([np.nan, -1.0, np.inf, 2.9])).tolist() == [0, 0, LARGEST, 2]

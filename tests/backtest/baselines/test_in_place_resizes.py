@@ -27,7 +27,7 @@ def test_after_more_than_five_minutes_of_waiting_a_pod_may_be_evicted() -> None:
     assert resizes.get_target(np.array([1])).cpu_millicores.tolist() == [2000]
 
 
-def test_the_second_resize_of_a_pod_that_has_to_wait_is_given_up_on_at_once() -> None:
+def test_the_second_pending_resize_of_a_pod_times_out_immediately() -> None:
     resizes = InPlaceResizes(2)
     for size in (2000, 3000):
         resizes.request(BOTH, get_sizes([size] * 2, [10, 10]), NEITHER)
@@ -44,6 +44,6 @@ def test_a_refused_resize_is_not_tried_again_and_its_pod_may_be_evicted() -> Non
     assert resizes.find_evictable(100, WAITING).tolist() == [True, False]
 
 
-def test_a_limit_is_not_lowered_below_what_is_in_use() -> None:
+def test_a_limit_is_not_lowered_below_usage() -> None:
     limits, wanted = np.array([100, 100, 100, 0]), np.array([50, 50, 200, 0])
     assert find_rejected_limits(limits, wanted, np.array([51, 50, 300, 300])).tolist() == [True, False, False, False]

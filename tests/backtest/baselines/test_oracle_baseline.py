@@ -59,14 +59,14 @@ def test_a_pass_writes_the_largest_use_until_the_next_one_and_nothing_for_who_us
     assert decision.evict_without_capacity
 
 
-def test_what_is_right_already_is_not_written_and_who_does_not_run_is_not_resized() -> None:
+def test_unchanged_sizes_and_pods_that_do_not_run_are_not_written() -> None:
     oracle = OracleBaseline(minutes(), ReplayOptions())
     right = get_sizes([910, 5], [2_000_000_000, 1_000_000])
     assert oracle.decide(make_view(right, time=300)).resize.tolist() == [1]
     assert oracle.decide(make_view(right, time=300, node=[0, -1])).resize.tolist() == []
 
 
-def test_nobody_asks_for_more_than_a_node_and_so_everybody_runs() -> None:
+def test_no_pod_requests_more_than_a_node_so_all_pods_run() -> None:
     recording = make_recording(np.full((4, 1), 5000.0), np.full((4, 1), 9e9))
     sizes = OracleBaseline(recording, SMALL_NODES).admit(
         np.zeros(1, dtype=np.int64), make_view(get_sizes([0], [0]), time=0)
@@ -83,7 +83,7 @@ def test_after_the_last_sample_nothing_is_used() -> None:
 
 @examples(60)
 @given(random_recordings(), st.sampled_from(PodCreationTime))
-def test_nobody_is_ever_short_starved_or_killed(recording: UsageRecording, arrivals: PodCreationTime) -> None:
+def test_no_container_is_short_starved_or_killed(recording: UsageRecording, arrivals: PodCreationTime) -> None:
     options = ReplayOptions(node=SMALL_NODES.node, node_pods=SMALL_NODES.node_pods, creation_time=arrivals)
     score = replay_policy(recording, OracleBaseline(recording, options), options)
     assert score.memory is not None
@@ -97,7 +97,7 @@ def test_nobody_is_ever_short_starved_or_killed(recording: UsageRecording, arriv
 
 @examples(20)
 @given(st.integers(0, 2**32 - 1))
-def test_with_one_sample_an_interval_there_is_no_slack_but_for_rounding(seed: int) -> None:
+def test_with_one_sample_per_interval_slack_is_rounding(seed: int) -> None:
     random = np.random.default_rng(seed)
     cpu = np.ceil(random.gamma(0.5, 400.0, (20, 5))).clip(1, 2900)
     recording = make_recording(cpu, np.ceil(random.gamma(0.5, 6e8, (20, 5))).clip(1, 5e9))
@@ -107,7 +107,7 @@ def test_with_one_sample_an_interval_there_is_no_slack_but_for_rounding(seed: in
     assert score.memory.relative_slack == pytest.approx(0.0, abs=1e-6)
 
 
-def test_it_needs_fewer_nodes_than_what_was_provisioned() -> None:
+def test_it_needs_fewer_nodes_than_provisioned_requests() -> None:
     random = np.random.default_rng(3)
     recording = make_recording(random.uniform(0, 200, (50, 12)), random.uniform(0, 4e8, (50, 12)))
     provisioned = replay_policy(recording, AsRequestedBaseline(recording, SMALL_NODES), SMALL_NODES)

@@ -60,7 +60,7 @@ def test_constant_memory_is_met_with_the_margin() -> None:
     assert limit == pytest.approx(1.15 * boundary_above(used, MEMORY_BOUNDS))
 
 
-def test_a_limit_rises_at_once_and_falls_an_hour_after_the_statistic() -> None:
+def test_a_limit_rises_immediately_and_falls_an_hour_after_the_statistic() -> None:
     usage = [100.0 * MEBIBYTE, 900.0 * MEBIBYTE] + [100.0 * MEBIBYTE] * 900
     limits = after_memory(create_memory_recommender(1, 300), usage)
     low, high = (1.15 * boundary_above(each, MEMORY_BOUNDS) for each in usage[:2])

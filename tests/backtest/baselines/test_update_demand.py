@@ -70,7 +70,7 @@ def test_a_resource_never_seen_does_not_count() -> None:
     assert not found.is_out_of_bounds.any() and not found.wants_growth.any() and found.difference.tolist() == [0.0]
 
 
-def test_who_grows_comes_first_then_who_is_furthest_off() -> None:
+def test_increases_come_first_then_the_largest_difference() -> None:
     """priority/update_priority_calculator_test.go, TestSortPriority, TestSortPriorityResourcesDecrease."""
     nobody = [False] * 4
     assert priorities(nobody, nobody, [4.0, 1.5, 9.0, 2.33]).order(np.arange(4)).tolist() == [2, 0, 3, 1]
@@ -100,7 +100,7 @@ def test_a_pod_killed_soon_after_its_start_is_updated_unless_nothing_would_chang
     ("configured", "running", "smallest", "touched"),
     [(1, 1, 2, 0), (1, 1, 1, 1), (2, 2, 2, 1), (2, 1, 1, 0), (3, 3, 2, 1), (4, 4, 2, 2), (5, 5, 2, 2), (10, 9, 2, 4)],
 )
-def test_half_of_a_group_is_touched_at_once(configured: int, running: int, smallest: int, touched: int) -> None:
+def test_half_of_a_group_is_updated_in_one_loop(configured: int, running: int, smallest: int, touched: int) -> None:
     """restriction/pods_restriction_factory.go, singleGroupStats.isPodDisruptable; a group below minReplicas is left."""
     assert compute_eviction_tolerance(np.array([configured]), np.array([running]), smallest).tolist() == [touched]
 

@@ -16,7 +16,7 @@ def test_four_hundred_boundaries_stand_three_percent_apart_from_a_millicore_and_
     assert MEMORY_BOUNDS[-1] > 128 * 1024 * MEBIBYTE
 
 
-def test_a_sample_falls_into_the_bucket_whose_boundary_is_the_first_above_it() -> None:
+def test_a_sample_belongs_to_the_first_bucket_with_a_boundary_above_it() -> None:
     cpu = np.array([[0.0, 1.0, 1.02]], dtype=np.float32)
 
     signal = build_cpu_signal(300, cpu, ONE_JOB_EACH)

@@ -125,7 +125,7 @@ def test_who_is_far_from_the_target_but_within_bounds_is_updated_at_twelve_hours
     assert run.pass_by([300], [7 * GIB]).resize.tolist() == [0]
 
 
-def test_who_is_below_the_lower_bound_grows_at_once() -> None:
+def test_requests_below_the_lower_bound_increase_immediately() -> None:
     run = Run(recorded([Resources(100, 8 * GIB)]))
     for _ in range(3):
         decision = run.pass_by([1000], [6 * GIB])
@@ -136,7 +136,9 @@ def test_who_is_below_the_lower_bound_grows_at_once() -> None:
 
 
 @pytest.mark.parametrize(("passes", "resized"), [(0, [0]), (2, [])])
-def test_a_replica_killed_within_ten_minutes_of_its_start_grows_at_once(passes: int, resized: list[int]) -> None:
+def test_a_replica_killed_within_ten_minutes_of_its_start_is_resized_immediately(
+    passes: int, resized: list[int]
+) -> None:
     """The kill raises the target of all three, but the median stays: only a quick kill takes one out of turn."""
     run = Run(recorded([Resources(1000, 2 * GIB)] * 3, ["web"] * 3))
     for _ in range(passes):
@@ -167,7 +169,7 @@ def test_the_first_sample_of_a_new_pod_is_not_its_forerunners() -> None:
     assert run.pass_by([800], [1.9 * GIB]).resize.tolist() == [0]
 
 
-def test_a_single_replica_grows_after_any_kill() -> None:
+def test_a_single_replica_is_resized_after_any_kill() -> None:
     """The kill is the peak of the day, and the newest day is the median: the lower bound is above the request."""
     run = Run(recorded([Resources(1000, 2 * GIB)]))
     while run.at < 2 * HOUR:
@@ -178,7 +180,7 @@ def test_a_single_replica_grows_after_any_kill() -> None:
     assert decision.sizes.memory_bytes[0] == pytest.approx(1.2 * 2 * GIB * 1.15, rel=0.06)
 
 
-def test_a_resize_without_room_is_tried_again_and_ends_in_an_eviction() -> None:
+def test_a_pending_resize_is_retried_and_ends_in_an_eviction() -> None:
     run = Run(recorded([Resources(100, 8 * GIB)]), room=False)
     decision = run.pass_by([1000], [6 * GIB])
     while not decision.resize.size:
@@ -211,7 +213,7 @@ def test_the_replacement_of_an_evicted_pod_counts_when_it_runs() -> None:
     assert evicted == [0]
 
 
-def test_pending_pods_are_left_alone() -> None:
+def test_pending_pods_are_skipped() -> None:
     run = Run(recorded([Resources(100, 8 * GIB)]))
     run.node = [-1]
     assert all(run.pass_by([1000], [6 * GIB]).resize.size == 0 for _ in range(10))

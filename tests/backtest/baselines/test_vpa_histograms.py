@@ -104,7 +104,7 @@ def test_twenty_half_lives_outweigh_a_thousandfold() -> None:
     assert histograms.percentiles()[:, 0].tolist() == [2, 3]
 
 
-def test_what_is_more_than_a_hundred_half_lives_old_is_gone() -> None:
+def test_samples_older_than_a_hundred_half_lives_have_no_weight() -> None:
     """decaying_histogram_test.go, TestLongtermDecay."""
     histograms = linear((1.0,))
     add(histograms, 2, 1, START)
@@ -171,7 +171,7 @@ def test_a_percentile_is_not_below_the_samples_it_covers(values: list[float], sh
 
 
 @given(st.lists(st.tuples(st.floats(0, 900), st.integers(0, 8 * DAY)), min_size=1, max_size=20))
-def test_what_is_added_and_taken_back_was_never_there(samples: list[tuple[float, int]]) -> None:
+def test_subtracting_samples_undoes_adding_them(samples: list[tuple[float, int]]) -> None:
     histograms = DecayingHistograms(2, ExponentialBuckets.create(1000.0, 0.01, 1.05), (0.1, 0.5, 0.9), DAY, 1e-4)
     values, times = np.array([value for value, _ in samples]), np.array([time for _, time in samples])
     rows = np.zeros(len(samples), dtype=np.int64)

@@ -99,7 +99,7 @@ def test_a_replaced_pod_begins_a_new_window_and_leaves_its_peak(peaks: VpaMemory
     assert journal.lines == [("+", 5, DAY), ("+", 3, DAY + 3600)]
 
 
-def test_two_containers_of_a_workload_have_windows_of_their_own() -> None:
+def test_two_containers_of_a_workload_have_separate_windows() -> None:
     """aggregate_container_state_test.go, TestAggregateStateByContainerName: both peaks are in the one histogram."""
     histograms = DecayingHistograms(1, ExponentialBuckets.create(1e12, 1e7, 1.05), (0.5, 1.0), DAY, 1e-4)
     peaks = VpaMemoryPeaks(histograms, np.array([0, 0]))

@@ -70,7 +70,7 @@ def test_a_state_is_dropped_after_eight_days() -> None:
     assert one.recommendations()[0].target == pytest.approx([2300], rel=0.06)
 
 
-def test_what_was_not_sampled_is_not_known() -> None:
+def test_resources_without_samples_are_unknown() -> None:
     one = recommender(0, 1, 2)
     feed(one, DAY, np.array([[np.nan, 1000.0, 0.0]]), np.array([[np.nan, np.nan, 1e9]]))
     assert [known.tolist() for known in one.is_known()] == [[False, True, True], [False, False, True]]

@@ -26,7 +26,7 @@ def test_policies_are_in_the_order_of_the_table():
     assert list(POLICIES) == [name for name in ORDER if name in POLICIES]
 
 
-def test_a_policy_is_called_what_it_is_registered_as():
+def test_a_policy_has_its_registered_name():
     recording = made_up(hours=1)
     assert {name: make(recording, ReplayOptions()).name for name, make in POLICIES.items()} == {
         name: name for name in POLICIES

@@ -11,7 +11,7 @@ from cruise.simulation.cluster.state import convert_to_datetime
 from tests.backtest.replayed import START, make_recording, make_view
 
 
-def test_a_created_pod_asks_for_what_was_provisioned():
+def test_a_created_pod_has_provisioned_requests():
     pod = ReplayedPods(make_recording("web")).get_created(0, convert_to_datetime(START))
     [container] = pod.containers
     assert (pod.node, pod.phase, pod.created_at) == (None, "Pending", convert_to_datetime(START))
@@ -20,7 +20,7 @@ def test_a_created_pod_asks_for_what_was_provisioned():
     assert get_container_sizes([pod]).memory_limit_bytes.tolist() == [1024 * MEBIBYTE]
 
 
-def test_a_running_pod_has_the_sizes_in_force_and_another_uid_than_the_one_before():
+def test_a_running_pod_has_the_present_sizes_and_a_new_uid():
     pods = ReplayedPods(make_recording("web"))
     one, other = (
         pods.pod(0, make_view([3], cpu=70, limit=0, creation_count=[creation_count])) for creation_count in (1, 2)
@@ -30,7 +30,7 @@ def test_a_running_pod_has_the_sizes_in_force_and_another_uid_than_the_one_befor
     assert one.uid != other.uid
 
 
-def test_without_recorded_memory_only_cpu_is_to_be_sized():
+def test_without_recorded_memory_only_cpu_is_sized():
     pod = ReplayedPods(make_recording("web", has_memory=False)).get_created(0, convert_to_datetime(START))
     assert pod.annotations == {"cruise.io/resources": "cpu"}
 

@@ -21,7 +21,7 @@ class Setting:
         self.recording = make_recording(*workloads)
         self.statistics = ReplayedStatistics(self.recording, self.policy)
         self.known = ReplayedStatisticsLookup(self.recording, self.statistics)
-        self.touchable = ResizableReplayedPods(self.recording, ReplayedPods(self.recording), self.policy)
+        self.resizable = ResizableReplayedPods(self.recording, ReplayedPods(self.recording), self.policy)
         self.at = START
 
     def passes(self, count, node, creation_count=None):
@@ -33,11 +33,11 @@ class Setting:
             self.statistics.observe(self.at, cpu, cpu)
             view = make_view(node, at=self.at, creation_count=creation_count)
             self.known.refresh(view)
-            found = self.touchable.get_candidates(view, self.known)
+            found = self.resizable.get_candidates(view, self.known)
         return found
 
 
-def test_nobody_is_touched_before_his_history_is_half_an_hour_long():
+def test_no_pod_is_resizable_before_half_an_hour_of_history():
     setting = Setting("web", "api")
     assert setting.passes(5, [0, 0])[1].tolist() == []
     assert setting.passes(3, [0, 0])[1].tolist() == [0, 1]
@@ -72,4 +72,4 @@ def test_stale_statistics_leave_a_pod_alone():
         )
     view = make_view([0, 0], at=setting.at)
     setting.known.refresh(view)
-    assert setting.touchable.get_candidates(view, setting.known)[1].tolist() == [0]
+    assert setting.resizable.get_candidates(view, setting.known)[1].tolist() == [0]

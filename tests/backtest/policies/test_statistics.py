@@ -75,10 +75,10 @@ class Both:
         self.births[place] += 1
         self.replayed.reset_replaced(np.array([place]))
 
-    async def kill(self, place: int, taught: int) -> None:
+    async def kill(self, place: int, oom_memory_bytes: int) -> None:
         record = OomRecord(
             "shop", self.key(place).pod, f"{place}", str(self.recording.containers[place].workload), "app", "", None,
-            datetime.fromtimestamp(self.at, UTC), None, None, None, taught,
+            datetime.fromtimestamp(self.at, UTC), None, None, None, oom_memory_bytes,
         )  # fmt: skip
         self.replayed.apply_oom_kill(place, record, self.at)
         await self.store.record_oom(record)
@@ -182,7 +182,7 @@ async def test_five_minute_steps_over_more_than_a_week():
 
 
 @pytest.mark.parametrize("shuffled", ["cpu_millicores", "memory_bytes"])
-def test_nothing_is_known_of_what_is_to_come(shuffled):
+def test_later_samples_do_not_change_statistics(shuffled):
     recording = recorded(60, 120, ["Deployment/web", "Deployment/db"])
     future = getattr(recording, shuffled).copy()
     future[60:] = np.random.default_rng(1).permutation(future[60:])

@@ -93,7 +93,7 @@ def order_of(read: UsageRecording, recording: UsageRecording) -> list[int]:
 
 
 @pytest.mark.parametrize("samples", [MOST_SAMPLES, 5000, 700])
-def test_reads_back_what_filled_it_and_never_asks_for_more_than_is_allowed(server: Server, samples: int) -> None:
+def test_reads_the_recording_back_within_the_sample_limit(server: Server, samples: int) -> None:
     before = len(queries(server))
     shares: list[float] = []
     settings = replace(server.settings, max_samples_per_query=samples)
@@ -139,7 +139,7 @@ def test_a_replay_of_it_ends_as_a_replay_of_what_filled_it(server: Server) -> No
         assert (other[name].nodes_mean, other[name].nodes_peak) == (one[name].nodes_mean, one[name].nodes_peak)
 
 
-def test_a_server_that_has_less_than_was_asked_for_says_so(server: Server) -> None:
+def test_a_server_with_fewer_days_is_reported(server: Server) -> None:
     said: list[str] = []
     read = read_recording(server.settings, DAYS + 3, server.end, add_note=said.append)
     assert said == ["the server has 14.0 of the 17 days that were requested"]
@@ -151,7 +151,7 @@ def test_a_server_that_has_less_than_was_asked_for_says_so(server: Server) -> No
     assert not np.isnan(np.fmax.reduce(last.cpu_millicores, axis=0)).any()
 
 
-def test_what_is_not_there_or_does_not_fit_is_one_line(server: Server) -> None:
+def test_missing_series_are_reported_in_one_line(server: Server) -> None:
     nothing = datetime.fromtimestamp(server.recording.start - 30 * DAY, UTC)
     with pytest.raises(
         BadInputError, match=r"has no container_cpu_usage_seconds_total of containers in the last 2 days: see"
@@ -214,7 +214,7 @@ def test_without_requests_nothing_can_be_compared(alone: Server) -> None:
         read_recording(alone.settings, 1, alone.end, make_snapshot([make_pod("other")]))
 
 
-def test_the_cluster_as_it_is_tells_for_pods_that_are_gone(alone: Server) -> None:
+def test_the_present_cluster_has_the_requests_of_removed_pods(alone: Server) -> None:
     first = alone.recording.containers[0]
     now = make_pod(
         f"{first.workload.name}-{HASH}-zzzzz",

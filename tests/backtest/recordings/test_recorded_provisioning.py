@@ -72,7 +72,7 @@ def test_requests_that_admission_replaced_are_the_ones_that_were_written() -> No
         assert found.requests == asked
 
 
-def test_pods_that_are_gone_request_the_most_of_what_their_workload_requests() -> None:
+def test_removed_pods_have_the_largest_requests_of_their_workload() -> None:
     gone = ContainerKey("shop", "web-7d9f8b6c5d-x2x4z", "app")
     pods = [
         make_pod(

@@ -107,11 +107,11 @@ def test_the_first_time_sets_the_start(tmp_path: Path, first: int, start: int) -
 def test_what_does_not_fit_is_one_line_with_its_place(
     tmp_path: Path, cpu: str, memory: str | None, message: str
 ) -> None:
-    with pytest.raises(BadInputError) as refusal:
+    with pytest.raises(BadInputError) as rejection:
         load_trace(directory(tmp_path, cpu, memory))
-    assert message in str(refusal.value)
-    assert str(tmp_path) in str(refusal.value)
-    assert "\n" not in str(refusal.value)
+    assert message in str(rejection.value)
+    assert str(tmp_path) in str(rejection.value)
+    assert "\n" not in str(rejection.value)
 
 
 @pytest.mark.parametrize(("step", "pass_seconds"), [(600, 300), (600, 600), (3600, 300), (300, 60), (20, 60)])
@@ -119,7 +119,7 @@ def test_samples_may_be_closer_or_further_apart_than_passes(tmp_path: Path, step
     assert load_trace(directory(tmp_path, grid(0, step)), pass_seconds).step_seconds == step
 
 
-def test_the_step_is_held_against_the_interval_of_the_passes(tmp_path: Path) -> None:
+def test_the_step_must_match_the_pass_interval(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="divide the 120 s of pass_interval"):
         load_trace(directory(tmp_path, grid(0, 300)), pass_seconds=120)
 

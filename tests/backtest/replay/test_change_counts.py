@@ -37,7 +37,7 @@ def test_what_lies_between_does_not_hide_the_last_change_of_a_resource():
     assert changes.reversals == 1
 
 
-def test_a_new_pod_begins_anew():
+def test_a_new_pod_has_no_reversals():
     changes = ChangeCounts(1)
     changes.count_resizes(get_placements(0), get_placements(5), NO_CHANGE, 0)
     changes.count_creation(get_placements(0))

@@ -58,7 +58,7 @@ class World:
         return [int(one) for one in self.pods.node]
 
 
-def test_pods_are_spread_and_a_node_is_added_where_none_has_room():
+def test_pods_are_spread_and_a_node_is_added_if_none_fits():
     world = World(mebibytes((400, 100), (700, 100), (300, 100), (300, 100)))
     assert world.node == [0, 1, 0, 1]
     assert world.pods.nodes.peak == 2
@@ -82,27 +82,27 @@ def test_who_fits_no_empty_node_stays_pending_until_it_is_created_smaller():
     assert world.changes.evictions.tolist() == [1, 0]
 
 
-def test_shrinks_make_room_for_growth_in_the_same_pass():
+def test_decreases_free_capacity_for_increases_of_the_same_pass():
     world = World(mebibytes((500, 100), (500, 100)))
     world.resize((0, 1), mebibytes((900, 100), (100, 100)))
     assert world.cpu == [900, 100]
 
 
-def test_who_is_evicted_comes_back_to_the_room_that_shrinks_made():
+def test_a_replacement_uses_capacity_freed_by_decreases():
     world = World(mebibytes((500, 100), (500, 100)))
     world.policy.admitted = mebibytes((500, 100), (800, 100))
     world.resize((0,), mebibytes((200, 100)), evict=(1,))
     assert (world.node, world.cpu) == ([0, 0], [200, 800])
 
 
-def test_evictions_make_room_for_growth_in_the_same_pass():
+def test_evictions_free_capacity_for_increases_of_the_same_pass():
     world = World(mebibytes((500, 100), (500, 100)))
     world.policy.admitted = mebibytes((500, 100), (600, 100))
     world.resize((0,), mebibytes((900, 100)), evict=(1,))
     assert (world.cpu, world.node) == ([900, 600], [0, 1])
 
 
-def test_who_was_evicted_for_growth_does_not_come_back_in_front_of_it():
+def test_a_replacement_does_not_precede_the_increase_it_was_evicted_for():
     world = World(mebibytes((500, 100), (500, 100), (500, 100)))
     world.policy.admitted = mebibytes((500, 100), (450, 100), (500, 100))
     world.resize((0,), mebibytes((900, 100)), evict=(1,))
@@ -110,7 +110,7 @@ def test_who_was_evicted_for_growth_does_not_come_back_in_front_of_it():
     assert world.pods.nodes.cpu_millicores.tolist() == [900, 950]
 
 
-def test_a_replacement_waits_for_the_room_of_whom_it_replaces_before_a_node_is_added():
+def test_a_replacement_waits_for_the_evicted_pods_capacity_before_a_node_is_added():
     world = World(mebibytes((700, 100), (700, 100)))
     world.resize((), NO_SIZES, evict=(0, 1))
     assert (sorted(world.node), world.pods.nodes.peak) == ([0, 1], 2)
@@ -122,14 +122,14 @@ def test_a_pod_is_not_resized_in_the_pass_that_evicts_it():
     assert (world.cpu, world.changes.evictions.tolist(), world.changes.resizes.tolist()) == ([500, 100], [0, 1], [0, 0])
 
 
-def test_growth_without_room_for_all_goes_by_name_as_far_as_there_is_room():
+def test_increases_that_do_not_all_fit_are_written_by_name():
     world = World(mebibytes((200, 100), (200, 100), (200, 100)))
     world.resize((2, 1, 0), mebibytes((300, 100), (700, 100), (250, 100)))
     assert world.cpu == [250, 200, 300]
     assert world.changes.resizes.tolist() == [1, 0, 1]
 
 
-def test_of_a_growth_without_room_the_part_is_done_that_takes_none():
+def test_decreases_of_an_increase_that_does_not_fit_are_written():
     world = World(mebibytes((400, 500, 600), (600, 400)))
     world.resize((0,), mebibytes((500, 200, 800)))
     assert (world.cpu[0], world.memory[0]) == (400, 200)
@@ -137,20 +137,20 @@ def test_of_a_growth_without_room_the_part_is_done_that_takes_none():
     assert world.changes.resizes.tolist() == [1, 0]
 
 
-def test_a_part_within_the_dead_band_is_left_undone():
+def test_decreases_within_the_update_threshold_are_not_written():
     world = World(mebibytes((400, 500), (600, 400)))
     world.resize((0,), mebibytes((500, 490)))
     assert (world.cpu[0], world.memory[0], world.changes.resizes.tolist()) == (400, 500, [0, 0])
 
 
-def test_growth_without_room_evicts_where_the_policy_wants_that():
+def test_an_increase_that_does_not_fit_evicts_if_the_policy_asks_for_it():
     world = World(mebibytes((400, 500), (600, 400)))
     world.policy.admitted = mebibytes((450, 500), (600, 400))
     world.resize((0,), mebibytes((500, 200)), force=True)
     assert (world.node, world.cpu) == ([1, 0], [450, 600])
 
 
-def test_growth_of_one_resource_needs_no_room_of_the_other():
+def test_an_increase_of_one_resource_needs_no_capacity_of_the_other():
     world = World(mebibytes((400, 500), (600, 400)))
     world.resize((0,), mebibytes((400, 600)))
     assert world.memory[0] == 600
@@ -172,7 +172,7 @@ def test_a_limit_does_not_fall_under_the_memory_in_use(before: int, limit: int, 
     assert world.changes.resizes.tolist() == [int(done)]
 
 
-def test_emptied_nodes_are_removed_and_their_names_used_again():
+def test_empty_nodes_are_removed_and_their_names_reused():
     world = World(mebibytes((700, 100), (700, 100), (700, 100)))
     world.cluster.remove(get_placements(0, 1))
     assert world.pods.nodes.exists.tolist() == [False, False, True]
@@ -180,7 +180,7 @@ def test_emptied_nodes_are_removed_and_their_names_used_again():
     assert world.node == [-2, 0, 2]
 
 
-def test_a_pod_may_come_back_to_the_node_that_its_eviction_left_empty():
+def test_a_replacement_may_run_on_the_node_that_its_eviction_left_empty():
     world = World(mebibytes((700, 100)))
     world.resize((), NO_SIZES, evict=(0,))
     assert (world.node, world.pods.nodes.peak) == ([0], 1)
@@ -203,9 +203,7 @@ def test_memory_that_was_not_recorded_counts_nowhere():
         (ReplayedOomReaction(), (300, 300)),
     ],
 )
-def test_a_reaction_to_a_kill_is_done_at_once_within_the_nodes_room(
-    reaction: ReplayedOomReaction, wanted: tuple[int, int]
-):
+def test_a_reaction_to_a_kill_is_immediate_within_free_capacity(reaction: ReplayedOomReaction, wanted: tuple[int, int]):
     world = World(mebibytes((300, 300), (700, 500)))
     world.cluster.apply_oom_reaction(0, reaction, 60)
     assert (world.cpu[0], world.memory[0]) == wanted

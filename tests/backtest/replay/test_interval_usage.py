@@ -25,7 +25,7 @@ def test_sums_are_exact_where_single_precision_is_not():
     assert compute_interval_usage(rows, TWO_NODES).sums.tolist() == [[2**30 + 128 + 2**24 + 2, 1]]
 
 
-def test_nobody_placed_uses_nothing():
+def test_no_placed_container_means_no_usage():
     nowhere = PlacedContainers(get_placements(), get_placements(), get_placements(), get_placements())
     demand = compute_interval_usage(np.ones((2, 4), dtype=np.float32), nowhere)
     assert (demand.sums.shape, demand.node_peaks.size) == ((2, 0), 0)

@@ -23,13 +23,13 @@ def held(wanted, current, node, free_cpu, free_memory, patched=None):
     return left.tolist(), wanted
 
 
-def test_what_has_room_grows_as_wanted():
+def test_increases_that_fit_are_written():
     left, wanted = held([(300, 200 * MIB, 0)], [(100, 100 * MIB, 0)], [0], [200], [100])
     assert left == [True]
     assert (wanted.cpu_millicores.tolist(), wanted.memory_bytes.tolist()) == ([300], [200 * MIB])
 
 
-def test_of_a_growth_without_room_the_part_is_done_that_takes_none():
+def test_decreases_of_an_increase_that_does_not_fit_are_written():
     left, wanted = held([(300, 50 * MIB, 400 * MIB)], [(100, 100 * MIB, 200 * MIB)], [0], [199], [0])
     assert left == [True]
     assert wanted.cpu_millicores.tolist() == [100]
@@ -42,19 +42,19 @@ def test_a_limit_that_was_raised_for_a_request_stays_where_the_request_does():
     assert (wanted.memory_bytes.tolist(), wanted.memory_limit_bytes.tolist()) == ([100 * MIB], [200 * MIB])
 
 
-def test_a_part_inside_the_dead_band_is_not_written():
+def test_decreases_inside_the_update_threshold_are_not_written():
     left, _ = held([(300, 95 * MIB, 0)], [(100, 100 * MIB, 0)], [0], [0], [0])
     assert left == [False]
 
 
-def test_who_comes_first_takes_the_room_and_a_smaller_one_after_him_may_still_fit():
+def test_the_first_uses_free_capacity_and_a_smaller_one_may_still_fit():
     current = [(100, 0, 0)] * 3
     left, wanted = held([(300, 0, 0), (350, 0, 0), (150, 0, 0)], current, [0, 0, 0], [250], [0])
     assert left == [True, False, True]
     assert wanted.cpu_millicores.tolist() == [300, 100, 150]
 
 
-def test_a_shrink_on_the_same_node_makes_no_room_yet():
+def test_a_decrease_on_the_same_node_frees_no_capacity_yet():
     left, _ = held([(50, 0, 0), (200, 0, 0)], [(150, 0, 0), (100, 0, 0)], [0, 0], [99], [0])
     assert left == [True, False]
 
@@ -67,7 +67,7 @@ numbers = st.integers(0, 400)
     st.tuples(numbers, numbers, numbers),
     st.tuples(numbers, numbers, numbers),
 )
-def test_growth_never_passes_the_room_and_who_was_not_patched_never_is(pods, free_cpu, free_memory):
+def test_increases_stay_within_free_capacity_and_others_are_never_resized(pods, free_cpu, free_memory):
     wanted = [(cpu, memory * MIB, 0) for cpu, memory, *_ in pods]
     current = [(cpu, memory * MIB, 0) for _, _, cpu, memory, *_ in pods]
     node, patched = [pod[4] for pod in pods], [pod[5] for pod in pods]

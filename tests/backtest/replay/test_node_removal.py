@@ -62,7 +62,7 @@ def moves_of(policy: FixedSizesPolicy) -> list[int]:
     return [int(creation_count) - 1 for creation_count in policy.views[-1].creation_count]
 
 
-def test_nothing_is_emptied_in_the_first_six_hours():
+def test_no_node_is_drained_in_the_first_six_hours():
     policy = Shrinking(millicores(600, 600), shrunk_at(HOUR, 400, 400))
     score = replay_policy(recording(2, 8), policy, TERMS)
     by_hour = nodes_by_hour(policy)
@@ -71,7 +71,7 @@ def test_nothing_is_emptied_in_the_first_six_hours():
     assert score.evictions_per_1000_pod_days * score.container_days / 1000 == 1
 
 
-def test_the_least_requested_node_is_emptied():
+def test_the_least_requested_node_is_drained():
     policy = Shrinking(millicores(600, 700, 800), shrunk_at(HOUR, 400, 300, 500))
     replay_policy(recording(3, 8), policy, TERMS)
     assert moves_of(policy) == [0, 1, 0]
@@ -100,14 +100,14 @@ def test_one_that_is_not_possible_yet_is_done_as_soon_as_it_is():
     assert (by_hour[9], by_hour[12]) == (2, 1)
 
 
-def test_nobody_moves_whose_new_pod_would_need_the_node_that_is_emptied():
+def test_no_pod_moves_if_its_replacement_needs_the_drained_node():
     policy = Shrinking(millicores(600, 600), shrunk_at(HOUR, 400, 400), again=millicores(700, 700))
     score = replay_policy(recording(2, 30), policy, TERMS)
     assert policy.asked_of
     assert (score.nodes_mean, moves_of(policy)) == (2.0, [0, 0])
 
 
-def test_by_requests_pods_move_in_vain_whose_new_ones_are_larger_and_again_an_hour_later():
+def test_by_requests_pods_with_larger_replacements_move_every_hour():
     shrinks = shrunk_at(HOUR, 400, 400)
     for hour in range(6, 12):
         shrinks |= shrunk_at(hour * HOUR + 1800, 400, 400)
@@ -126,7 +126,7 @@ def test_by_requests_a_tenth_of_the_nodes_goes_each_hour():
     assert [by_hour[hour] for hour in (5, 6, 7, 8)] == [20, 18, 17, 16]
 
 
-def test_a_node_that_cannot_be_emptied_does_not_keep_the_next_from_it():
+def test_a_node_that_cannot_be_drained_does_not_stop_the_next():
     policy = Shrinking(millicores(900, 600, 400, 700), shrunk_at(HOUR, 500, 300, 300, 700))
     replay_policy(recording(4, 8), policy, TERMS)
     assert moves_of(policy) == [0, 1, 1, 0]

@@ -28,7 +28,7 @@ def test_the_freest_node_is_chosen_and_of_equals_the_first():
     assert nodes.choose(Resources(100, 100)) == 1
 
 
-def test_nobody_is_put_on_a_node_without_room_or_with_all_its_pods():
+def test_no_pod_is_placed_on_a_full_node():
     nodes = of(2)
     nodes.add_pod(0, Resources(500, 100))
     nodes.add_pod(1, Resources(0, 600))
@@ -57,7 +57,7 @@ def test_a_copy_is_filled_without_consequence():
     assert nodes.choose(Resources(900, 900)) == 0
 
 
-def test_a_resize_moves_what_is_counted_and_what_is_scored():
+def test_a_resize_changes_counted_and_scored_requests():
     nodes = of(1)
     nodes.add_pod(0, Resources(100, 0))
     nodes.add_pod(0, Resources(200, 50))
@@ -73,7 +73,7 @@ def test_a_resize_moves_what_is_counted_and_what_is_scored():
 
 
 @given(st.lists(NEEDS, max_size=6), st.lists(NEEDS, max_size=6))
-def test_what_cannot_fit_is_never_placed(there: list[Resources], coming: list[Resources]):
+def test_pods_that_cannot_fit_are_never_placed(there: list[Resources], coming: list[Resources]):
     nodes = of(3)
     for need in there:
         chosen = nodes.choose(need)

@@ -39,7 +39,7 @@ def test_use_above_the_limit_kills_and_use_at_the_limit_does_not():
     assert score.oom_per_1000_container_days == 1000 / (4 / 1440)
 
 
-def test_without_a_limit_nobody_is_killed_while_the_node_has_memory():
+def test_without_a_limit_no_container_is_killed_while_the_node_has_memory():
     assert run([[900, 100]], mebibytes((50, 0), (50, 0)))[0] == []
 
 
@@ -48,7 +48,7 @@ def test_a_container_is_killed_once_an_interval():
     assert [kill.time for kill in kills] == [60, 360]
 
 
-def test_a_reaction_is_in_force_at_the_next_sample():
+def test_a_reaction_takes_effect_at_the_next_sample():
     grown = sizes((10, 150 * MEBIBYTE, 300 * MEBIBYTE))
     kills, _ = run([[200]] * 12, mebibytes((50, 100)), ReplayedOomReaction(grown))
     assert [kill.time for kill in kills] == [60]
@@ -69,12 +69,12 @@ def test_who_was_killed_at_its_limit_leaves_its_memory_to_the_others():
     assert [(kill.container, kill.by_limit) for kill in kills] == [(0, True)]
 
 
-def test_a_kill_goes_on_freeing_memory_at_later_samples_of_its_interval():
+def test_a_kill_frees_memory_at_later_samples_of_its_interval():
     kills, _ = run([[600, 500]] * 5, mebibytes((10, 0), (10, 0)))
     assert [(kill.container, kill.time) for kill in kills] == [(0, 60)]
 
 
-def test_an_evicted_container_is_killed_no_more_where_it_has_room():
+def test_an_evicted_container_is_not_killed_on_a_node_with_memory():
     class Larger(FixedSizesPolicy):
         def react_to_oom_kill(self, kill: ReplayedOomKill, view: ReplayClusterView) -> ReplayedOomReaction:
             self.admitted = mebibytes((600, 0), (900, 0))

@@ -53,7 +53,7 @@ def test_places_are_sorted_by_node_and_kept_until_one_changes():
     assert world.placements.nodes.tolist() == [0, 1, 2]
 
 
-def test_nobody_placed_is_no_place():
+def test_no_placed_pod_means_no_placements():
     found = pods().placements
     assert found.order.size == found.nodes.size == found.starts.size == 0
 

@@ -183,7 +183,7 @@ def test_the_same_recording_gives_the_same_score(name: str):
     assert first.policy == name
 
 
-def test_a_policy_sees_the_samples_of_whom_runs():
+def test_a_policy_sees_the_samples_of_running_pods():
     cpu = np.array([[10, np.nan, 5], [20, 7, 5]])
     policy = FixedSizesPolicy(sizes((100, 0, 0), (100, 0, 0), (1001, 0, 0)))
     recording = make_recording(cpu, cpu, step_seconds=300)
@@ -195,7 +195,7 @@ def test_a_policy_sees_the_samples_of_whom_runs():
     assert recording.cpu_millicores.flags.writeable
 
 
-def test_progress_is_told_about_every_hundredth_and_ends_whole():
+def test_progress_is_reported_about_every_percent_until_one():
     told: list[float] = []
     recording = made_up(hours=40, containers=1, step=300)
     replay_policy(recording, POLICIES["as-requested"](recording, TERMS), TERMS, on_progress=told.append)
@@ -229,7 +229,7 @@ def test_the_shipped_trace_as_it_was_provisioned():
     assert score.nodes_mean == score.nodes_peak
 
 
-def test_policies_are_made_anew_for_every_replay():
+def test_policies_are_created_for_every_replay():
     made: list[Callable[[UsageRecording, ReplayOptions], ReplayPolicy]] = list(POLICIES.values())
     recording = made_up(hours=1)
     assert all(make(recording, TERMS) is not make(recording, TERMS) for make in made)

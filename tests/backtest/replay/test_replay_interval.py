@@ -23,7 +23,7 @@ def cuts(recording: UsageRecording, options: ReplayOptions | None = None) -> lis
     ]
 
 
-def test_a_sample_on_the_cut_belongs_to_what_it_ends():
+def test_a_sample_on_the_boundary_belongs_to_the_interval_it_ends():
     assert cuts(sampled(*"x" * 7)) == [(0, 5, 0, 300), (5, 7, 300, 420)]
     assert cuts(sampled(*"x" * 7, start=300)) == [(0, 1, 240, 300), (1, 6, 300, 600), (6, 7, 600, 660)]
 

@@ -19,13 +19,13 @@ def account(*rows: list[list[float]]) -> ResourceAccount:
     return found
 
 
-def test_slack_is_what_was_asked_for_and_not_used():
+def test_slack_is_requested_and_not_used():
     found = account([[10, 20, 30], [20, 30, 40]], [[40, np.nan, 50]])
     assert found.score().relative_slack == pytest.approx(1 - 240 / (3 * 40 + 2 * 70 + 3 * 50))
     assert found.mean_slack().tolist() == pytest.approx([40 - 70 / 3, 45, 10])
 
 
-def test_who_used_more_than_was_asked_for_has_negative_slack():
+def test_usage_above_requests_is_negative_slack():
     assert account([[80, 140, 100]]).score().relative_slack == -1
 
 

@@ -38,7 +38,7 @@ def test_nodes_are_weighed_by_time():
     assert score.container_days == pytest.approx((12 + 3) * 300 / 86400)
 
 
-def test_slack_is_weighed_by_what_was_asked_for():
+def test_slack_is_weighted_by_requests():
     score = replay_policy(
         make_recording(*hour((100, 100), (900, 100))), FixedSizesPolicy(sizes((200, 0, 0), (1000, 0, 0))), TERMS
     )

@@ -31,7 +31,7 @@ def watched(node: str | None, decision: ReplayDecision = WANTED) -> NodeTimeLine
     return line
 
 
-def test_an_entry_has_what_was_in_force_and_used_in_the_interval_that_ends():
+def test_an_entry_has_the_requests_and_usage_of_the_interval_that_ends():
     line = watched(None)
     assert (line.node, line.allocatable, line.times.tolist()) == ("node-000", TERMS.node, [300, 600])
     assert line.requested_cpu_millicores.tolist() == [500, 300]

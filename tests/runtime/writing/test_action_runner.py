@@ -93,7 +93,7 @@ async def test_so_many_are_under_way_together_and_no_more(concurrent, most):
     world = many(write_seconds=0.005 * concurrent)
     outcomes = await applied(world, [shrink(pod) for pod in await pods(world.cluster)], concurrent=concurrent)
     assert set(told(outcomes)) == {(ActionResult.DONE, ReasonCode.RIGHTSIZED)}
-    assert world.faults.most_under_way == most
+    assert world.faults.max_in_progress == most
 
 
 async def test_outcomes_come_in_the_order_of_their_actions():
@@ -206,7 +206,7 @@ async def test_nothing_is_written_by_an_answer_that_is_too_old():
     world, store = many(write_seconds=0.002), Slow()
     actions = [shrink(pod) for pod in await pods(world.cluster)]
     plan = asyncio.ensure_future(applied(world, actions, store, concurrent=2))
-    while store.answers < 2 or world.faults.under_way:
+    while store.answers < 2 or world.faults.in_progress:
         await asyncio.sleep(FAST)
     sent = len(world.faults.sent)
     await asyncio.sleep(5 * FAST)
@@ -230,7 +230,7 @@ async def test_a_store_that_cannot_tell_of_a_pause_stops_the_writes():
     with pytest.raises(UnavailableError, match="paused is not known"):
         await applied(world, actions, store, concurrent=2)
     assert 0 < len(world.faults.sent) < len(actions)
-    assert world.faults.under_way == 0
+    assert world.faults.in_progress == 0
     # What was done is in the audit.
     assert [o.result for o in await store.outcomes(START)] == [ActionResult.DONE] * len(world.faults.sent)
 
@@ -256,7 +256,7 @@ async def test_a_cancelled_plan_sends_nothing_more_and_audits_what_was_under_way
     plan.cancel()
     with pytest.raises(asyncio.CancelledError):
         await plan
-    assert world.faults.under_way == 0
+    assert world.faults.in_progress == 0
     assert len(world.faults.sent) == sent
     audited = await store.outcomes(START)
     assert {one.result for one in audited} == {ActionResult.DONE}
@@ -270,7 +270,7 @@ async def test_what_is_not_answered_after_a_cancellation_is_audited_as_failed():
     world, store = many(write_seconds=60), InMemoryStore()
     actions = [shrink(pod) for pod in await pods(world.cluster)]
     plan = asyncio.ensure_future(applied(world, actions, store, concurrent=4, timeouts=timeouts))
-    while world.faults.under_way < 4:
+    while world.faults.in_progress < 4:
         await asyncio.sleep(0.001)
     plan.cancel()
     with pytest.raises(asyncio.CancelledError):

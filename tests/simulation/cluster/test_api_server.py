@@ -27,7 +27,7 @@ def running(*containers: Container, **fields: Any) -> Pod:
     return replace(one, qos=get_qos_class(one))
 
 
-def refusal(pod: Pod, wanted: Pod, version: tuple[int, int] = (1, 34), **fields: Any) -> RefusedError | None:
+def rejection(pod: Pod, wanted: Pod, version: tuple[int, int] = (1, 34), **fields: Any) -> RefusedError | None:
     try:
         check_resize(pod, wanted, node(kubelet_version=fields.pop("kubelet", version), **fields), (), version)
     except RefusedError as refused:
@@ -55,7 +55,7 @@ def wanted(pod: Pod, name: str = "app", **changes: Any) -> Pod:
     ],
 )
 def test_refusals(pod: Pod, changes: dict[str, Any], cause: str, message: str) -> None:
-    refused = refusal(pod, wanted(pod, **changes))
+    refused = rejection(pod, wanted(pod, **changes))
     assert refused is not None
     assert refused.cause == cause
     assert message in str(refused)
@@ -72,7 +72,7 @@ def test_refusals(pod: Pod, changes: dict[str, Any], cause: str, message: str) -
     ],
 )
 def test_accepted(pod: Pod, changes: dict[str, Any]) -> None:
-    assert refusal(pod, wanted(pod, **changes)) is None
+    assert rejection(pod, wanted(pod, **changes)) is None
 
 
 def test_none_leaves_a_value_as_it_is() -> None:
@@ -93,25 +93,25 @@ def test_unknown_container_is_refused() -> None:
 @pytest.mark.parametrize("limits", [amounts(None, 1000), amounts(1000, 1023)])
 def test_memory_limit_may_fall_from_1_34_on(limits: Any) -> None:
     pod = running(LIMITED)
-    old = refusal(pod, wanted(pod, limits=limits), (1, 33))
+    old = rejection(pod, wanted(pod, limits=limits), (1, 33))
     assert old is not None
     assert old.cause == FORBIDDEN
-    assert refusal(pod, wanted(pod, limits=limits), (1, 34)) is None
+    assert rejection(pod, wanted(pod, limits=limits), (1, 34)) is None
     # What counts is the node's kubelet.
-    assert refusal(pod, wanted(pod, limits=limits), (1, 34), kubelet=(1, 33)) is not None
+    assert rejection(pod, wanted(pod, limits=limits), (1, 34), kubelet=(1, 33)) is not None
     restarting = running(replace(LIMITED, memory_resize_restarts=True))
-    assert refusal(restarting, wanted(restarting, limits=limits), (1, 33)) is None
+    assert rejection(restarting, wanted(restarting, limits=limits), (1, 33)) is None
 
 
 def test_memory_limit_may_be_added_from_1_34_on() -> None:
     pod = running(OPEN)
-    assert refusal(pod, wanted(pod, limits=amounts(None, 4096)), (1, 33)) is not None
-    assert refusal(pod, wanted(pod, limits=amounts(None, 4096)), (1, 34)) is None
+    assert rejection(pod, wanted(pod, limits=amounts(None, 4096)), (1, 33)) is not None
+    assert rejection(pod, wanted(pod, limits=amounts(None, 4096)), (1, 34)) is None
 
 
 def test_old_kubelets_resize_nothing() -> None:
     pod = running(LIMITED)
-    refused = refusal(pod, wanted(pod, requests=amounts(400)), kubelet=(1, 32))
+    refused = rejection(pod, wanted(pod, requests=amounts(400)), kubelet=(1, 32))
     assert refused is not None
     assert "without support for resize" in str(refused)
 
@@ -122,19 +122,19 @@ def test_init_containers_are_immutable_but_sidecars_are_not() -> None:
         container(100, 100, name="proxy", role=ContainerRole.SIDECAR),
         LIMITED,
     )
-    assert refusal(pod, wanted(pod, "proxy", requests=amounts(50))) is None
-    assert refusal(pod, wanted(pod, "init", requests=amounts(50))) is not None
-    assert refusal(pod, wanted(pod, "init", requests=amounts(50)), (1, 36)) is None
+    assert rejection(pod, wanted(pod, "proxy", requests=amounts(50))) is None
+    assert rejection(pod, wanted(pod, "init", requests=amounts(50))) is not None
+    assert rejection(pod, wanted(pod, "init", requests=amounts(50)), (1, 36)) is None
 
 
 def test_node_capacity_is_checked_from_1_36_on() -> None:
     pod = running(OPEN)
     too_much = wanted(pod, requests=amounts(None, 8193))
-    assert refusal(pod, too_much, (1, 35)) is None
-    refused = refusal(pod, too_much, (1, 36))
+    assert rejection(pod, too_much, (1, 35)) is None
+    refused = rejection(pod, too_much, (1, 36))
     assert refused is not None
     assert refused.cause == "NodeCapacity"
-    assert refusal(pod, wanted(pod, requests=amounts(None, 8192)), (1, 36)) is None
+    assert rejection(pod, wanted(pod, requests=amounts(None, 8192)), (1, 36)) is None
 
 
 def test_limit_range_holds_at_creation_and_at_a_resize() -> None:

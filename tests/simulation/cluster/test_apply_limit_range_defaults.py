@@ -70,7 +70,7 @@ def test_init_containers_are_a_floor_of_the_pods_sums() -> None:
     assert find_violated_bound(one, [item(of_pod=True, maximum=StatedResources(899))]) is not None
 
 
-def test_maximum_and_minimum_are_defaults_for_what_is_left_open() -> None:
+def test_maximum_and_minimum_are_defaults_for_missing_resources() -> None:
     one = apply_limit_range_defaults(
         pod((StatedResources(None), StatedResources(None))), [item(maximum=amounts(800, 512))]
     )

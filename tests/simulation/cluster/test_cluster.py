@@ -63,17 +63,17 @@ commands = st.lists(
 
 
 async def played(seed: int, script: list[tuple[str, int, int, int]]) -> bytes:
-    world, refusals = busy(seed), []
+    world, rejections = busy(seed), []
     for verb, which, cpu, pause in script:
         found = await pods(world)
         pod = found[which % len(found)]
         try:
             await world.perform(evict(pod) if verb == "evict" else resize(pod, amounts(cpu)))
-        except CruiseError as refusal:
-            refusals.append(str(refusal))
+        except CruiseError as rejection:
+            rejections.append(str(rejection))
         run(world, pause)
     run(world, 1800)
-    return pickle.dumps((await world.snapshot(), world.oom_kills_at, world.counts, world.node_figures(), refusals))
+    return pickle.dumps((await world.snapshot(), world.oom_kills_at, world.counts, world.node_figures(), rejections))
 
 
 @examples(25)

@@ -42,7 +42,7 @@ async def test_deployment_pods_have_anonymous_replacements_of_the_same_replica_s
     assert new.identity == ""
 
 
-async def test_stateful_pod_comes_back_under_its_name_once_the_old_one_is_gone() -> None:
+async def test_stateful_pod_is_created_under_its_name_after_the_old_one_is_removed() -> None:
     world = cluster(workload("db", kind="StatefulSet", pod=SMALL, replicas=2, grace_seconds=10))
     old = (await pods(world))[1]
     assert (old.name, old.identity, old.owner_kind) == ("db-1", "1", "StatefulSet")
@@ -79,7 +79,7 @@ async def test_daemon_runs_on_every_node_that_lets_it() -> None:
     assert [pod.node for pod in await pods(world, "win")] == ["b"]
 
 
-async def test_evicted_daemon_comes_back_to_its_node() -> None:
+async def test_evicted_daemon_is_created_again_on_its_node() -> None:
     world = cluster(workload("agent", kind="DaemonSet", pod=SMALL, grace_seconds=5), [node("a"), node("b")])
     old = next(pod for pod in await pods(world) if pod.node == "b")
     await world.perform(evict(old))
@@ -137,7 +137,7 @@ async def test_cron_job_runs_at_every_period_and_keeps_its_last_runs() -> None:
     assert world.counts.pods_created == 6
 
 
-async def test_nobody_replaces_a_bare_pod() -> None:
+async def test_a_bare_pod_is_not_replaced() -> None:
     bare = replace(workload(pod=replace(SMALL, name="alone"), grace_seconds=1), ref=None)
     world = cluster(bare)
     pod = await only_pod(world)

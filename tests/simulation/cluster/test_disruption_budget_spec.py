@@ -39,7 +39,7 @@ async def first(world: SimulatedCluster) -> Pod:
     return (await pods(world, "web"))[0]
 
 
-async def test_evicted_pod_holds_its_room_for_its_grace_period_and_is_replaced_at_once() -> None:
+async def test_evicted_pod_counts_for_its_grace_period_and_is_replaced_immediately() -> None:
     world = world_of(2)
     old = await first(world)
     await world.perform(evict(old))
@@ -107,7 +107,7 @@ async def test_budget_of_another_namespace_or_selector_is_no_concern() -> None:
     assert world.counts.evictions == 1
 
 
-async def test_pending_pod_goes_at_once_whatever_the_budget() -> None:
+async def test_pending_pod_is_evicted_immediately_whatever_the_budget() -> None:
     world = cluster(
         workload(replicas=1, pod=template(container(9000, 100))), [node()], budgets=[budget(max_unavailable=0)]
     )
@@ -117,7 +117,7 @@ async def test_pending_pod_goes_at_once_whatever_the_budget() -> None:
     assert len(await pods(world)) == 1
 
 
-async def test_unready_pod_may_go_while_enough_others_are_healthy() -> None:
+async def test_unready_pod_may_be_evicted_while_enough_others_are_healthy() -> None:
     dial = AdjustableDemand(mebibytes=100)
     limited = template(replace(container(100, 100), limits=replace(container().limits, memory_bytes=200 << 20)))
     world = cluster(workload(replicas=2, pod=limited, dial=dial), budgets=[budget(min_available=1)])

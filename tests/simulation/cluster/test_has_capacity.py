@@ -16,7 +16,7 @@ from cruise.simulation.cluster.kube_scheduler import get_scored_requests, has_ca
         (Resources(0, 0), [True, True, True, False]),
     ],
 )
-def test_who_asks_for_nothing_of_a_resource_is_not_kept_out_by_its_shortage(need: Resources, wanted: list[bool]):
+def test_a_pod_without_a_request_fits_despite_a_shortage(need: Resources, wanted: list[bool]):
     pods_left = np.array([1, 1, 1, 0])
     cpu, memory = np.array([500, 900, -100, 900]), np.array([100, 99, 900, 900])
     assert has_capacity(pods_left, cpu, memory, need).tolist() == wanted
@@ -27,6 +27,6 @@ def test_the_score_is_the_mean_free_share_and_never_negative():
     assert scores.tolist() == [100, 75, 0, 0]
 
 
-def test_scores_take_who_asks_for_nothing_for_a_small_container():
+def test_scores_count_a_default_for_missing_requests():
     assert get_scored_requests(Resources()) == Resources(100, 200 * MEBIBYTE)
     assert get_scored_requests(Resources(5, 7)) == Resources(5, 7)

@@ -92,7 +92,7 @@ async def test_pods_without_requests_are_spread_all_the_same() -> None:
     assert {pod.node for pod in await pods(world)} == {"a", "b"}
 
 
-async def test_higher_priority_and_older_pods_go_first() -> None:
+async def test_higher_priority_and_older_pods_are_scheduled_first() -> None:
     old = workload("old", template(container(3000, 100)), created_at=START - timedelta(hours=2))
     young = workload("young", template(container(3000, 100)), created_at=START - timedelta(hours=1))
     urgent = workload("urgent", template(container(1000, 100), priority=5))

@@ -62,7 +62,7 @@ async def test_pod_is_ready_once_it_has_run_for_long_enough() -> None:
     assert (await only_pod(world)).ready
 
 
-async def test_pods_that_ran_before_the_start_are_ready_but_for_those_that_never_are() -> None:
+async def test_pods_that_ran_before_the_start_are_ready_except_never_ready_ones() -> None:
     old = workload(pod=template(LIMITED), created_at=START - timedelta(hours=1), replicas=2, ready_seconds=60)
     assert [pod.ready for pod in await pods(cluster(old))] == [True, True]
     world = cluster(replace(old, never_ready=frozenset({1})))
@@ -102,7 +102,7 @@ async def test_use_above_the_limit_kills() -> None:
     assert pod.phase == "Running"
 
 
-async def test_limit_at_the_kill_is_the_one_in_force_not_the_one_asked_for() -> None:
+async def test_limit_at_the_kill_is_the_actual_one_not_the_requested_one() -> None:
     dial = AdjustableDemand(mebibytes=400)
     world = cluster(workload(pod=template(LIMITED), dial=dial))
     await world.perform(resize(await only_pod(world), limits=amounts(None, 2048)))
@@ -167,7 +167,7 @@ async def test_node_without_memory_left_kills_best_effort_first() -> None:
     assert kill.last_working_set_bytes == 600 * MEBIBYTE
 
 
-async def test_terminating_pod_uses_its_node_until_it_is_gone() -> None:
+async def test_terminating_pod_uses_its_node_until_it_is_removed() -> None:
     dial = AdjustableDemand(cpu=200)
     world = cluster(workload(pod=template(LIMITED), dial=dial, grace_seconds=20))
     await world.perform(evict(await only_pod(world)))
@@ -205,7 +205,7 @@ async def test_pods_of_jobs_end_and_give_their_room_back() -> None:
 
 
 @pytest.mark.parametrize("calm", [5, 600])
-async def test_process_that_lived_long_starts_the_doubling_anew(calm: int) -> None:
+async def test_a_long_running_process_resets_the_doubling(calm: int) -> None:
     leak = LeakingDemand(1, 10, 500 * MEBIBYTE, 3600 * MEBIBYTE)  # 13 s to 513 MiB
     web = workload(pod=template(LIMITED), profiles={"app": ContainerProfile(leak, (0,))})
     world = cluster(web, settings=SimulationSettings(step_seconds=1, quiet_seconds=calm))

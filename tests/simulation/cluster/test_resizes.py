@@ -57,7 +57,7 @@ async def test_desired_becomes_allocated_and_then_actual() -> None:
     assert world.counts.resizes_done == 1
 
 
-async def test_shrink_frees_room_only_when_it_is_actual() -> None:
+async def test_decrease_frees_capacity_only_when_it_is_actual() -> None:
     world = cluster(workload(pod=template(LIMITED)))
     await world.perform(resize(await only_pod(world), amounts(400)))
     seen = []
@@ -67,7 +67,7 @@ async def test_shrink_frees_room_only_when_it_is_actual() -> None:
     assert seen == [1000, 1000, 1000, 1000, 1000, 1000, 400]
 
 
-async def test_grow_that_does_not_fit_waits_until_there_is_room() -> None:
+async def test_increase_that_does_not_fit_is_deferred_until_it_fits() -> None:
     world = cluster([workload("big", template(container(2500, 512))), workload("web", template(LIMITED))])
     web, big = await only_pod(world, "web"), await only_pod(world, "big")
     await world.perform(resize(web, amounts(2000)))
@@ -85,7 +85,7 @@ async def test_grow_that_does_not_fit_waits_until_there_is_room() -> None:
     assert (await only_pod(world, "web")).resize.pending is None
 
 
-async def test_withdrawn_grow_is_no_longer_pending() -> None:
+async def test_withdrawn_increase_is_no_longer_pending() -> None:
     world = cluster([workload("big", template(container(2500, 512))), workload("web", template(LIMITED))])
     await world.perform(resize(await only_pod(world, "web"), amounts(2000)))
     run(world, 3)
@@ -112,14 +112,14 @@ async def test_what_no_node_of_its_size_can_hold_is_infeasible_and_does_not_coun
 
 async def test_newer_servers_refuse_what_no_node_can_hold() -> None:
     world = cluster(workload(pod=template(LIMITED)), settings=replace(BY_SECOND, server_version=(1, 36)))
-    with pytest.raises(RefusedError) as refusal:
+    with pytest.raises(RefusedError) as rejection:
         await world.perform(resize(await only_pod(world), amounts(4001)))
-    assert refusal.value.cause == "NodeCapacity"
+    assert rejection.value.cause == "NodeCapacity"
     assert sizes(await only_pod(world)) == (1000, 1000, 1000)
     assert world.counts.resizes_refused == 1
 
 
-async def test_infeasible_grow_does_not_hold_back_what_was_allocated_before() -> None:
+async def test_infeasible_increase_does_not_delay_allocated_resources() -> None:
     world = cluster(workload(pod=template(LIMITED)))
     await world.perform(resize(await only_pod(world), amounts(2000)))
     run(world, 2)
@@ -152,7 +152,7 @@ async def test_room_goes_to_shrinks_then_priority_then_who_waited_longest() -> N
     assert order == [["high"], ["low"]]
 
 
-async def test_memory_limit_does_not_fall_below_what_is_in_use() -> None:
+async def test_memory_limit_does_not_decrease_below_usage() -> None:
     dial = AdjustableDemand(mebibytes=1500)
     world = cluster(workload(pod=template(LIMITED), dial=dial))
     run(world, 2)
@@ -184,7 +184,7 @@ async def test_restart_policy_restarts_the_container() -> None:
     assert (await only_pod(world)).containers[0].restart_count == 1
 
 
-async def test_pending_pod_is_resized_at_once_and_then_schedules() -> None:
+async def test_pending_pod_is_resized_immediately_and_then_scheduled() -> None:
     world = cluster([workload("big", template(container(3000, 512))), workload("web", template(container(2000, 512)))])
     run(world, 5)
     pending = await only_pod(world, "web")
@@ -204,7 +204,7 @@ steps = st.lists(
 
 
 @given(steps)
-async def test_every_resize_with_room_ends_in_force_and_none_overfills(
+async def test_every_resize_that_fits_becomes_actual_and_no_node_is_overfilled(
     drawn: list[tuple[int, int, int, int]],
 ) -> None:
     """Whatever is asked, the allocated sum stays within the node, and what fits is in force after a while."""
@@ -214,7 +214,7 @@ async def test_every_resize_with_room_ends_in_force_and_none_overfills(
         run(world, pause)
         _check_allocated_within_node(await pods(world))
     run(world, 60)
-    await _check_settled(world)
+    await _check_resizes_done(world)
 
 
 def _check_allocated_within_node(found: list[Pod]) -> None:
@@ -223,7 +223,7 @@ def _check_allocated_within_node(found: list[Pod]) -> None:
     assert sum(one.memory_bytes or 0 for one in allocated) <= 8192 * MEBIBYTE
 
 
-async def _check_settled(world: SimulatedCluster) -> None:
+async def _check_resizes_done(world: SimulatedCluster) -> None:
     found = await pods(world)
     _check_allocated_within_node(found)
     held = sum((pod.containers[0].actual.resources for pod in found if pod.containers[0].actual), resources(0, 0))

@@ -32,7 +32,7 @@ def world_of(replicas: int, *quotas: ResourceQuotaSpec, limits: StatedResources 
     return cluster(workload(replicas=replicas, pod=template(container(500, 100, limits))), quotas=quotas)
 
 
-async def test_what_is_left_is_shown() -> None:
+async def test_remaining_quota_is_shown() -> None:
     world = world_of(2, quota(amounts(1500, 1024), amounts(None, 500)), limits=amounts(None, 200))
     assert (await world.snapshot()).quotas == {NAMESPACE: (ResourceQuota(amounts(500, 824), amounts(None, 100)),)}
     assert (await world_of(2).snapshot()).quotas == {}
@@ -46,11 +46,11 @@ async def test_no_more_pods_are_created_than_the_quota_grants() -> None:
     assert world.counts.creations_refused == 3
 
 
-async def test_pod_that_leaves_open_what_is_counted_is_not_created() -> None:
+async def test_pod_without_a_counted_resource_is_not_created() -> None:
     assert await pods(world_of(1, quota(limits=amounts(2000)))) == []
 
 
-async def test_replacement_waits_until_the_evicted_pod_is_gone() -> None:
+async def test_replacement_waits_until_the_evicted_pod_is_removed() -> None:
     world = world_of(1, quota(amounts(600)))
     old = await only_pod(world)
     await world.perform(evict(old))
@@ -60,7 +60,7 @@ async def test_replacement_waits_until_the_evicted_pod_is_gone() -> None:
     assert [pod.uid == old.uid for pod in await pods(world)] == [False]
 
 
-async def test_grow_beyond_the_quota_is_refused_and_a_shrink_is_not() -> None:
+async def test_increase_beyond_the_quota_is_rejected_and_a_decrease_is_not() -> None:
     world = world_of(1, quota(amounts(600)))
     pod = await only_pod(world)
     with pytest.raises(RefusedError, match=r"exceeded quota: compute, requested: requests\.cpu=101, used") as refused:
@@ -71,20 +71,20 @@ async def test_grow_beyond_the_quota_is_refused_and_a_shrink_is_not() -> None:
     await world.perform(resize(pod, amounts(100)))
 
 
-async def test_limit_that_grows_while_requests_shrink_is_refused() -> None:
+async def test_limit_increase_with_lower_requests_is_rejected() -> None:
     world = world_of(1, quota(limits=amounts(2000)), limits=amounts(1000))
     pod = await only_pod(world)
     with pytest.raises(RefusedError, match=r"limits\.cpu"):
         await world.perform(resize(pod, amounts(100), amounts(4000)))
 
 
-async def test_what_does_not_grow_may_be_over_the_quota() -> None:
+async def test_a_resize_without_an_increase_may_exceed_the_quota() -> None:
     world = world_of(1, quota(amounts(None, 150)))
     await world.perform(resize(await only_pod(world), amounts(3000)))
     assert world.counts.resizes_refused == 0
 
 
-async def test_shrink_frees_the_quota_once_it_is_actual() -> None:
+async def test_decrease_frees_the_quota_once_it_is_actual() -> None:
     world = world_of(2, quota(amounts(1000)))
     first, second = await pods(world)
     await world.perform(resize(first, amounts(100)))

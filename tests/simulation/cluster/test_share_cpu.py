@@ -22,11 +22,11 @@ def shared(wanted: list[float], weight: list[float], node: list[int], capacity: 
     return [round(value, 6) for value in got.tolist()]
 
 
-def test_room_for_all_gives_all_they_want() -> None:
+def test_with_enough_cpu_all_receive_their_demand() -> None:
     assert shared([300, 600], [1, 1000], [0, 0], [1000]) == [300, 600]
 
 
-def test_crowded_node_shares_by_weight() -> None:
+def test_full_node_shares_by_weight() -> None:
     assert shared([900, 900], [100, 300], [0, 0], [1000]) == [250, 750]
 
 
@@ -63,7 +63,7 @@ def test_shares_are_fair_and_use_the_node_up(drawn: list[tuple[int, int, int]]) 
             assert rate[hungry].min() >= rate.max() - 1e-6
 
 
-def test_waiting_share_is_what_was_wanted_in_vain() -> None:
+def test_pressure_is_the_share_of_unmet_demand() -> None:
     assert compute_pressure(np.array([100.0, 200.0, 0.0]), np.array([100.0, 50.0, 0.0])).tolist() == [0, 0.75, 0]
 
 
@@ -94,5 +94,5 @@ def test_kernel_kills_until_the_rest_fits() -> None:
     assert choose_oom_victims([600, 300, 500], [0, 0, 0], 500) == [0, 2]
 
 
-def test_nobody_is_killed_for_holding_nothing() -> None:
+def test_no_container_without_memory_is_killed() -> None:
     assert choose_oom_victims([0, 1200], [1000, -997], 1000) == [1]

@@ -20,7 +20,7 @@ def test_due_things_run_in_order_of_time_then_of_planning() -> None:
     assert seen[-1] == ("late", 11)
 
 
-def test_what_is_planned_meanwhile_runs_too() -> None:
+def test_actions_scheduled_meanwhile_run_too() -> None:
     clock, seen = SimulationClock(0), list[int]()
 
     def again(at: int) -> None:

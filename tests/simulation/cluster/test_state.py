@@ -42,8 +42,8 @@ async def test_sums_are_those_of_the_pods_whatever_happened(script: list[tuple[b
         one = found[which % len(found)]
         try:
             await world.perform(evict(one) if gone else resize(one, amounts(cpu)))
-        except CruiseError as refusal:
-            assert "invalid" in str(refusal)
+        except CruiseError as rejection:
+            assert "invalid" in str(rejection)
         run(world, pause)
         await _check_sums(world)
 

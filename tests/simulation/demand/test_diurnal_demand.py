@@ -52,7 +52,7 @@ def test_diurnal_peaks_at_its_hour() -> None:
     assert memory[0].min() == pytest.approx(GIB)
 
 
-def test_bursty_is_idle_but_for_its_bursts() -> None:
+def test_bursty_is_idle_except_for_its_bursts() -> None:
     cpu, _ = BurstyDemand(1, 20, 800, GIB, GIB, period_seconds=3600, burst_seconds=300, share=0.5).compute_demand(
         MEMBERS, DAY, DAY - START
     )
@@ -61,7 +61,7 @@ def test_bursty_is_idle_but_for_its_bursts() -> None:
     assert (cpu == 800).mean() == pytest.approx(1 / 24, rel=0.3)
 
 
-def test_leaking_grows_with_the_age_of_the_process_only() -> None:
+def test_leaking_increases_with_the_age_of_the_process_only() -> None:
     _, memory = LeakingDemand(1, 100, GIB, 2 * GIB).compute_demand(
         np.array([0, 0]), np.array([START, START]), np.array([0, 1800])
     )

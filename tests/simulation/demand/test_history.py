@@ -21,7 +21,7 @@ def times(*seconds: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.array(seconds, dtype=np.int64)
 
 
-def test_oldest_measurements_make_room_for_the_newest() -> None:
+def test_new_measurements_replace_the_oldest() -> None:
     kept = history()
     row = kept.add(WEB, "n1", None)
     for minute in range(1, 9):

@@ -16,7 +16,7 @@ from cruise.domain.resources import Resources
 from cruise.errors import BadInputError
 from cruise.simulation.demand.trace import SHIPPED_TRACE, read_matrix, read_trace
 
-NOBODY = 65534
+UNPRIVILEGED = 65534
 SERIES = "series,workload,cpu_request_millicores,memory_request_bytes\na,web,500,1024\nb,db,1000,0\n"
 CPU = "t,a,b\n0,1,2\n60,,4\n120,5,6.5\n"
 MEMORY = "t,b,a\n0,20,10\n60,40,30\n120,60,50\n"
@@ -107,11 +107,11 @@ def test_memory_may_be_absent(tmp_path: Path) -> None:
 def test_bad_input_is_one_line_with_its_place(
     tmp_path: Path, series: str | None, cpu: str | None, memory: str | None, message: str
 ) -> None:
-    with pytest.raises(BadInputError) as refusal:
+    with pytest.raises(BadInputError) as rejection:
         read_trace(directory(tmp_path, series, cpu, memory))
-    assert message in str(refusal.value)
-    assert str(tmp_path) in str(refusal.value)
-    assert "\n" not in str(refusal.value)
+    assert message in str(rejection.value)
+    assert str(tmp_path) in str(rejection.value)
+    assert "\n" not in str(rejection.value)
 
 
 def _with_another_checksum() -> bytes:
@@ -175,7 +175,7 @@ def test_a_single_column_may_have_empty_cells(tmp_path: Path) -> None:
     st.lists(st.lists(st.none() | st.floats(0, 2.0**40, width=32), min_size=5, max_size=5), min_size=2, max_size=150),
     st.permutations(range(5)),
 )
-def test_reads_what_was_written_in_any_order_of_columns(rows: list[list[float | None]], order: list[int]) -> None:
+def test_reads_written_traces_in_any_order_of_columns(rows: list[list[float | None]], order: list[int]) -> None:
     lines = [",".join(["t", *(f"s{column}" for column in order)])]
     for time, row in enumerate(rows):
         lines.append(",".join([str(time), *("" if row[column] is None else repr(row[column]) for column in order)]))
@@ -232,8 +232,8 @@ def _without_privileges(directory: Path) -> Iterator[None]:
     if os.geteuid():
         yield
         return
-    os.chown(directory, NOBODY, NOBODY)
-    os.seteuid(NOBODY)
+    os.chown(directory, UNPRIVILEGED, UNPRIVILEGED)
+    os.seteuid(UNPRIVILEGED)
     try:
         yield
     finally:
