@@ -2,8 +2,8 @@
 
     python -m benchmarks.bench_arena DIR…
 
-prints the table of docs/backtest.md for trace directories. BENCH_TRACE names one for `make bench`; by default a generated
-recording of two days is replayed. Needs Go, and some minutes for the first build.
+prints the table of docs/backtest.md for trace directories. BENCH_TRACE names one for `make bench`; by default a
+generated recording of two days is replayed. Needs Go, and some minutes for the first build.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Attacks on the webhook: the answers, the memory, and the latency of normal reviews meanwhile.
 
-The server is that of the webhook benchmark, on one core. On the other core a client sends 100 normal reviews a second at
-a constant rate, and an attacker runs with the lowest priority. Latencies count from the scheduled time; the client's own
-delay is reported separately. `CRUISE_BENCH_BEFORE` names another checkout whose server is attacked too.
+The server is that of the webhook benchmark, on one core. On the other core a client sends 100 normal reviews a second
+at a constant rate, and an attacker runs with the lowest priority. Latencies count from the scheduled time; the client's
+own delay is reported separately. `CRUISE_BENCH_BEFORE` names another checkout whose server is attacked too.
 """
 
 import json

@@ -58,7 +58,7 @@ GROWING = RecordingSize(5000, 1, 60)
 
 
 def run() -> list[BenchmarkRow]:
-    """Measure CPU seconds on one core, and the peak memory of a process that generates or loads the recording and replays it."""
+    """Measure CPU seconds on one core, and the peak memory of a process that loads and replays a recording."""
     return [row for policy in POLICIES for row in (*_month(policy), *_large(policy), *_growth(policy))]
 
 

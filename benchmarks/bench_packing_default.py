@@ -1,4 +1,4 @@
-"""Packing clusters like the paper's: cruise compared with the default scheduler with preemption, the paper's baseline."""
+"""Packing clusters like the paper's: cruise compared with the paper's baseline, the scheduler with preemption."""
 
 import time
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ SEEDS = range(101, 104)
 
 @dataclass(frozen=True, slots=True)
 class ComparedPair:
-    """The results of both from the same state: pods placed per priority from the highest, and evictions including moves."""
+    """The results of both from the same state: pods placed per priority from the highest, and evictions."""
 
     shape: InstanceShape
     ours: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""The dashboard and the API for 5,000 nodes and 20,000 workloads in a real database, and the cost of readers for a pass."""
+"""The dashboard and the API for 5,000 nodes and 20,000 workloads, and the cost of readers for a pass."""
 
 import asyncio
 import gc

@@ -1,8 +1,8 @@
-"""The cost of statistics for a real Prometheus: the samples that its engine counts per container, compared with CruiseKube.
+"""The cost of statistics for a real Prometheus, in samples counted per container, compared with CruiseKube.
 
-The engine counts the samples of selectors, and of subqueries only their results, after `max by (workload)`: so the count
-per container of CruiseKube's queries decreases with the pods of its workload. There are 2.6 of them here, which gives the
-measured count; the samples loaded within subqueries are not counted.
+The engine counts the samples of selectors, and of subqueries only their results, after `max by (workload)`: so the
+count per container of CruiseKube's queries decreases with the pods of its workload. There are 2.6 of them here, which
+gives the measured count; the samples loaded within subqueries are not counted.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """The webhook over TLS 1.3 on one core, compared with FastAPI and pydantic around the same decision.
 
-There are 20,000 workloads on 1,000 nodes; each request is a 6 kB review of another workload's new pod. The first pod of a
-workload needs a decision; later ones are recognized as equal while nothing changes. The load runs on the other core: `wrk`
-with 16 connections, and an open loop with a constant rate.
+There are 20,000 workloads on 1,000 nodes; each request is a 6 kB review of another workload's new pod. The first pod of
+a workload needs a decision; later ones are recognized as equal while nothing changes. The load runs on the other core:
+`wrk` with 16 connections, and an open loop with a constant rate.
 """
 
 import json
@@ -143,7 +143,7 @@ def _latency(place: Path) -> list[BenchmarkRow]:
 
 
 def _open_loop(server: "WebhookProcess", place: Path, rate: int) -> tuple[float, float, float, float]:
-    """Return the 50th and 99th percentile and the maximum latency in ms, and the time lost to other processes in ms/s."""
+    """Return the 50th and 99th percentile and maximum latency in ms, and the time lost to other processes in ms/s."""
     arguments = [str(server.port), str(place), str(rate), str(SECONDS), "16"]
     command = [sys.executable, "-m", "benchmarks.open_loop", *arguments]
     before = server.waited_seconds()

@@ -1,7 +1,7 @@
 """The webhook compared with VPA's admission controller: the same reviews over TLS, one core each, one after the other.
 
-`known` pods equal earlier ones, `first` pods have a new revision each, and `resized` pods also have new requests: cruise
-caches answers and reuses patches, VPA computes each.
+`known` pods equal earlier ones, `first` pods have a new revision each, and `resized` pods also have new requests:
+cruise caches answers and reuses patches, VPA computes each.
 """
 
 import shutil

@@ -1,7 +1,7 @@
 """The writes of cruise after its first day: to the API server per pass, and to the audit per day, at 5,000 nodes.
 
-Writes are those of a replay's second day, scaled to the number of nodes. The audit is that of a hundred nodes for a day,
-with these writes and with one pod in a hundred skipped at every pass, alternately by one of two budgets.
+Writes are those of a replay's second day, scaled to the number of nodes. The audit is that of a hundred nodes for a
+day, with these writes and with one pod in a hundred skipped at every pass, alternately by one of two budgets.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """A model of kube-scheduler with default settings and preemption, to compare packing plans with.
 
 The queue is sorted by priority, then age. Filters are resources and allowed nodes. Scores are those of NodeResourcesFit
-(LeastAllocated), NodeResourcesBalancedAllocation and PodTopologySpread with its defaults (weight 2), in whole numbers, for
-the share of the nodes that the scheduler samples. A pod that fits nowhere preempts pods of lower priority like the plugin
-DefaultPreemption; their replacements are queued.
+(LeastAllocated), NodeResourcesBalancedAllocation and PodTopologySpread with its defaults (weight 2), in whole numbers,
+for the share of the nodes that the scheduler samples. A pod that fits nowhere preempts pods of lower priority like the
+plugin DefaultPreemption; their replacements are queued.
 """
 
 import heapq

@@ -23,7 +23,7 @@ _POD_SLOTS = 110
 
 @dataclass(frozen=True, slots=True)
 class LargeClusterShape:
-    """The shape of a large cluster: nodes, pods per node, the requested share of all capacity, the share of unmovable apps."""
+    """The shape of a large cluster: nodes, pods per node, the requested share, the share of unmovable apps."""
 
     nodes: int
     pods_per_node: int = 30

@@ -1,7 +1,7 @@
 """Sends requests at a constant rate: `python -m benchmarks.open_loop` prints latencies.
 
-The latency of a request counts from its scheduled time, not from when a connection was free: a stalled server delays all
-requests of that time. Delays of this process count too.
+The latency of a request counts from its scheduled time, not from when a connection was free: a stalled server delays
+all requests of that time. Delays of this process count too.
 """
 
 import asyncio

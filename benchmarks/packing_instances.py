@@ -14,7 +14,7 @@ BALANCE_WEIGHT, SPREAD_WEIGHT = 1.0, 2.0
 
 @dataclass(frozen=True, slots=True)
 class InstanceShape:
-    """The shape of an instance: nodes, pods per node, priorities, and the share of the capacity that all pods request."""
+    """The shape of an instance: nodes, pods per node, priorities, and the requested share of the capacity."""
 
     nodes: int
     pods_per_node: int
@@ -69,7 +69,7 @@ def plain_instance(
 
 
 def draw_instance(shape: InstanceShape, seed: int) -> PackingInstance:
-    """Draw ReplicaSets of 1 to 4 pods, 100 to 1000 m and MB each, and place them on equal nodes by the default scheduler."""
+    """Draw ReplicaSets of 1 to 4 pods, 100 to 1000 m and MB each, and let the scheduler place them on equal nodes."""
     source = random.Random(f"{shape} {seed}")
     wanted = shape.nodes * shape.pods_per_node
     demands: list[tuple[int, int]] = []
@@ -153,7 +153,7 @@ def default_placement(demands: IntArray, counts: IntArray, capacities: IntArray)
 
 
 def problem_of(instance: PackingInstance) -> PackingProblem:
-    """Return an instance of copies as a problem of pods: the running pods of each class by node, then the pending ones."""
+    """Return an instance as a problem of pods: the running pods of each class by node, then the pending ones."""
     classes, nodes = instance.class_count, instance.node_count
     where: list[int] = []
     of: list[int] = []

@@ -1,7 +1,7 @@
 """Generates recordings of any size; the same arguments give the same bytes.
 
-Workloads have 1 to 12 replicas that share a level, daily and weekly cycles, bursts and memory plateaus; each replica adds
-noise and bursts. One container in ten starts late or ends early.
+Workloads have 1 to 12 replicas that share a level, daily and weekly cycles, bursts and memory plateaus; each replica
+adds noise and bursts. One container in ten starts late or ends early.
 """
 
 import gzip

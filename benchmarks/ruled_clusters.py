@@ -46,7 +46,7 @@ _SHARES: dict[PodKind, tuple[float, float, float, float, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class RuledCluster:
-    """The parameters of a cluster: nodes in three zones, a quarter of them tainted, pods and the share of capacity requested."""
+    """The parameters of a cluster: nodes in three zones, a quarter of them tainted, pods and the requested share."""
 
     kind: PodKind
     nodes: int
@@ -59,7 +59,7 @@ class RuledCluster:
 
 
 def draw_ruled(ruled: RuledCluster, seed: int, objective: PackingObjective = PackingObjective.PAPER) -> PackingProblem:
-    """Draw apps of 1 to 6 pods of 100 to 1,000 m and MB; four of five have a disruption budget, one of ten must not move."""
+    """Draw apps of 1 to 6 pods, 100 to 1,000 m and MB; four of five have a disruption budget, a tenth must not move."""
     source = np.random.default_rng([seed, ruled.nodes, list(PodKind).index(ruled.kind), ruled.priorities])
     wanted = ruled.nodes * ruled.pods_per_node
     replicas = source.integers(1, 7, wanted)

@@ -1,4 +1,4 @@
-"""VPA's admission controller, built once from its Go module, with a real API server that has some VPAs and workloads."""
+"""VPA's admission controller, built once from its Go module, with a real API server, VPAs and workloads."""
 
 import os
 import subprocess

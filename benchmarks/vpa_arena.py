@@ -1,7 +1,7 @@
 """VPA's real recommender, admission and updater as a replay policy: a Go program that receives the samples.
 
-The program `benchmarks/vpa/arena_test.go` calls VPA's packages. In each interval it receives the pods, samples and kills,
-runs the recommender, and runs the updater's loops of the interval for a decision.
+The program `benchmarks/vpa/arena_test.go` calls VPA's packages. In each interval it receives the pods, samples and
+kills, runs the recommender, and runs the updater's loops of the interval for a decision.
 """
 
 import json

@@ -11,7 +11,7 @@ FOUND, UNKNOWN = 1, 3
 
 
 def audit(pip_audit: str, requirements: str) -> tuple[list[str], list[str], int]:
-    """Return the known vulnerabilities of a file's packages, the packages without an answer, and the number of packages."""
+    """Return a file's known vulnerabilities, its packages without an answer, and its number of packages."""
     command = [pip_audit, "--format", "json", "--progress-spinner", "off", "--disable-pip", "--require-hashes"]
     done = subprocess.run([*command, "--requirement", requirements], capture_output=True, text=True, check=False)
     try:

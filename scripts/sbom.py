@@ -37,7 +37,7 @@ def pins(requirements: Path) -> dict[tuple[str, str], list[str]]:
 
 
 def bill_of_application(packages: Path, requirements: Path) -> Bill:
-    """Describe cruise and the packages pinned in `requirements` and installed in `packages`. Exits if versions differ."""
+    """Describe cruise and its packages, pinned in `requirements` and installed in `packages`."""
     with tempfile.TemporaryDirectory() as scratch:
         # cyclonedx-py runs an interpreter for its path only; this one prints the directory.
         interpreter, out = Path(scratch) / "python", Path(scratch) / "bill.json"

@@ -1,6 +1,7 @@
 """Random small clusters with matching usage: every kind of workload, pod, node and rule that decisions depend on.
 
-Each cluster has some of the features, so that rules interact and plans still exist. The same seed gives the same cluster.
+Each cluster has some of the features, so that rules interact and plans still exist. The same seed gives the same
+cluster.
 """
 
 import copy

@@ -37,8 +37,8 @@ class SimulatedScrapes:
     def get_visible(self, measured: Measurements, times: Int64Array) -> Measurements:
         """Return samples, a minute apart, as they appear with these scrapes.
 
-        CPU comes from counters: the increase between two scrapes is averaged over the time between them, across gaps of up
-        to five minutes; longer gaps are unknown. Memory is the last scraped value for the same time. A gap without a
+        CPU comes from counters: the increase between two scrapes is averaged over the time between them, across gaps of
+        up to five minutes; longer gaps are unknown. Memory is the last scraped value for the same time. A gap without a
         later scrape is unknown.
         """
         if self.are_regular:
@@ -68,7 +68,7 @@ PERFECT_SCRAPES = SimulatedScrapes()
 
 
 def _between(cpu: Float32Array, times: Int64Array, scraped: Float64Array) -> Float32Array:
-    """Return the usage between each scrape and the previous one, from the usage of the minutes that end at the times."""
+    """Return the usage between consecutive scrapes, from the usage of the minutes that end at the times."""
     counter = np.concatenate(([0.0], np.cumsum(np.nan_to_num(cpu))))
     shown = np.interp(scraped, np.concatenate((times[:1] - MINUTE, times)), counter) * MINUTE
     use = cpu.copy()

@@ -1,9 +1,9 @@
 """Autopilot's usage signal and moving-window statistics, updated window by window.
 
 Source: Rzadca et al., "Autopilot: workload autoscaling at Google", EuroSys 2020, sections 3.2.1 and 3.2.2. From the
-paper: about 400 buckets with fixed boundaries, windows of 5 minutes, every CPU sample, only each task's memory peak, and
-one histogram per job. Assumed: boundaries 3 % apart, from 1 millicore and 1 MiB (399 steps end at 132 cores and
-129 GiB; larger samples are in the last bucket); a window is the interval between two passes.
+paper: about 400 buckets with fixed boundaries, windows of 5 minutes, every CPU sample, only each task's memory peak,
+and one histogram per job. Assumed: boundaries 3 % apart, from 1 millicore and 1 MiB (399 steps end at 132 cores and 129
+GiB; larger samples are in the last bucket); a window is the interval between two passes.
 
 Instead of reducing the weights of old samples, the weights of new samples grow; the common factor cancels out in
 percentiles and averages. It is removed before it overflows.
@@ -36,7 +36,7 @@ class UsageSignal:
 
 
 def build_cpu_signal(time: int, cpu: Float32Array, jobs: Int64Array) -> UsageSignal:
-    """Return the signal of a matrix (times, containers) of millicores; NaN is no sample. `jobs` has each container's."""
+    """Return the signal of a matrix (times, containers) of millicores; `jobs` has each container's job."""
     times, containers = np.nonzero(~np.isnan(cpu))
     return UsageSignal(time, jobs[containers], _buckets(cpu[times, containers], CPU_BOUNDS))
 

@@ -14,9 +14,9 @@ in megabytes of 1,000,000 bytes, as in the source; CPU is in millicores, where t
   set to that amount, unless it is lower.
 - At admission: the prediction, truncated to millicores and megabytes; memory only if it differs by more than 16 MB;
   limit at least 512 MB and 2 × the request. A container without a request receives none.
-- A kill sets OOM memory to the limit (in units of 2^20 bytes, where everything else counts 10^6), and the pod is evicted
-  unless it was killed within 5 minutes. OOM memory replaces base and rest of memory if it is larger than the base. The
-  next statistics replace it: by the largest limit at a kill within 30 minutes, or 0.
+- A kill sets OOM memory to the limit (in units of 2^20 bytes, where everything else counts 10^6), and the pod is
+  evicted unless it was killed within 5 minutes. OOM memory replaces base and rest of memory if it is larger than the
+  base. The next statistics replace it: by the largest limit at a kill within 30 minutes, or 0.
 
 Not simulated: pressure (PSI) and the taint of nodes with a high load, which recordings lack.
 """

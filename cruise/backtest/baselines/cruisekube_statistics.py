@@ -14,8 +14,8 @@ over time.
 
 A window without samples counts as 0 if the last 7 days have a sample; without any, a workload keeps its statistics.
 
-The plan keeps the source's oddities: `rest` = prediction - base may be negative, because only the base is rounded up; if
-a node's rests add up to 0, its shares are NaN and nothing is applied; a DaemonSet's pod counts at most its current
+The plan keeps the source's oddities: `rest` = prediction - base may be negative, because only the base is rounded up;
+if a node's rests add up to 0, its shares are NaN and nothing is applied; a DaemonSet's pod counts at most its current
 request when the fit is checked, but not when headroom is shared; if the pods that cannot be evicted do not fit, every
 other pod of the node is evicted.
 """
@@ -69,8 +69,9 @@ class CruiseKubeStatistics:
 class CruiseKubeUsageHistory:
     """The samples of workloads: of minutes as they are, of 7 days as hourly maxima.
 
-    `workload_of_container` has the workload of each container, 0 to W - 1. An estimate is made after every `every`-th interval;
-    maxima over hours are kept for those times only. Times that an interval does not divide are rounded to intervals.
+    `workload_of_container` has the workload of each container, 0 to W - 1. An estimate is made after every `every`-th
+    interval; maxima over hours are kept for those times only. Times that an interval does not divide are rounded to
+    intervals.
     """
 
     def __init__(self, workload_of_container: Int64Array, *, step_seconds: int, pass_seconds: int, every: int) -> None:

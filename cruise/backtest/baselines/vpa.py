@@ -1,10 +1,10 @@
 """The baseline `vpa`: the Vertical Pod Autoscaler with one VerticalPodAutoscaler object per workload.
 
 Source: kubernetes/autoscaler, tag vertical-pod-autoscaler/v1.8.1, with the default flags: half-life 24 h, p90 + 15 %
-between p50 and p95, at least 25 m and 250 MiB per pod, limits in the provisioned proportion to requests (for memory twice
-the request if the recording has none, for CPU no limits). A CPU sample weighs 0.1; older releases weighed it by the
-request. The update mode is InPlaceOrRecreate. The updater's rules are the same for updates in place and for evictions
-(pkg/updater: priority/priority_processor.go, priority/update_priority_calculator.go,
+between p50 and p95, at least 25 m and 250 MiB per pod, limits in the provisioned proportion to requests (for memory
+twice the request if the recording has none, for CPU no limits). A CPU sample weighs 0.1; older releases weighed it by
+the request. The update mode is InPlaceOrRecreate. The updater's rules are the same for updates in place and for
+evictions (pkg/updater: priority/priority_processor.go, priority/update_priority_calculator.go,
 restriction/pods_restriction_factory.go).
 
 The kubelet retries an increase that exceeds the node's free capacity; while it is pending, the pod is not resized again
@@ -14,8 +14,8 @@ whose limit the kubelet does not lower may be evicted at the next loop.
 
 Differences from the defaults, in favor of VPA:
 - `minReplicas: 1`. By default the updater skips groups of fewer than two replicas, also for updates in place, which
-  count as disruptions unless --in-place-skip-disruption-budget is set. Most recorded workloads have one pod and would be
-  updated at admission only.
+  count as disruptions unless --in-place-skip-disruption-budget is set. Most recorded workloads have one pod and would
+  be updated at admission only.
 - --container-recommendation-max-allowed-* is the node's size, as the documentation advises: pods with larger
   recommendations would stay pending.
 

@@ -237,8 +237,8 @@ def _check_scrapes(cpu: Float32Array, step: int) -> None:
         constant = float(np.median((columns[:, busy] == 0).sum(axis=0) / known[busy]))
         if constant > MAX_CONSTANT_SHARE:
             raise BadInputError(
-                f"most counters stand still in {constant:.0%} of the steps of {step} s, so scrapes are further apart than "
-                "that, and there would be peaks that never were: set prometheus_step higher, such as 5m"
+                f"most counters do not change in {constant:.0%} of the steps of {step} s, so scrapes are further apart "
+                "than a step, which would give false peaks: set prometheus_step higher, such as 5m"
             )
 
 

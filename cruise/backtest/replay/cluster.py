@@ -165,7 +165,7 @@ class ReplayedCluster:
         self._pods.nodes.remove_empty()
 
     def apply(self, decision: ReplayDecision, time: int) -> None:
-        """Write decreases, then evict, then write increases that fit. A resize that increases one resource is an increase.
+        """Write decreases, evict, write increases that fit. A resize that increases one resource is an increase.
 
         Of an increase that does not fit only the decreases are written, if they exceed the update threshold; or the pod
         is evicted, if the policy asks for it. A pod that is not running, or uses more memory than its new limit, is not

@@ -1,7 +1,7 @@
 """Simulates a cluster in memory, with explicit time.
 
-Not simulated: preemption, node-pressure evictions, volumes, pod affinity and topology spread. Pod autoscalers are listed
-but do not act. A node's capacity equals its allocatable.
+Not simulated: preemption, node-pressure evictions, volumes, pod affinity and topology spread. Pod autoscalers are
+listed but do not act. A node's capacity equals its allocatable.
 """
 
 import asyncio

@@ -148,8 +148,8 @@ _BEST_EFFORT_ADJUSTMENT = 1000
 def share_cpu(wanted: Float64Array, weight: Float64Array, node: Int64Array, capacity: Float64Array) -> Float64Array:
     """Return the CPU that each container receives on its node, in millicores.
 
-    Like the kernel's fair scheduler: by weight, at most the demand, and the rest is shared by the others. `node` is each
-    container's index in `capacity`.
+    Like the kernel's fair scheduler: by weight, at most the demand, and the rest is shared by the others. `node` is
+    each container's index in `capacity`.
     """
     received = wanted.copy()
     is_full = np.bincount(node, weights=wanted, minlength=len(capacity)) > capacity

@@ -35,8 +35,8 @@ class NodeAutoscalerSettings:
 class SimulatedNodeAutoscaler:
     """The node autoscaler of a cluster, which drains one node at a time.
 
-    `check` raises RefusedError or ThrottledError like the Eviction API, `evict` terminates a pod, and `on_nodes_changed`
-    is called when a node is added or removed.
+    `check` raises RefusedError or ThrottledError like the Eviction API, `evict` terminates a pod, and
+    `on_nodes_changed` is called when a node is added or removed.
     """
 
     def __init__(

@@ -20,8 +20,8 @@ from cruise.simulation.demand.history import MeasurementHistory
 class SimulationSettings:
     """Versions and delays of a simulated cluster, in seconds.
 
-    Controllers and scheduler run every `step_seconds`; kubelets and containers act at their own second. Usage is recorded
-    once a minute, or once a step if steps are longer.
+    Controllers and scheduler run every `step_seconds`; kubelets and containers act at their own second. Usage is
+    recorded once a minute, or once a step if steps are longer.
     """
 
     seed: int = 0
@@ -123,9 +123,9 @@ _SUMS = ("counted_cpu", "counted_memory", "scored_cpu", "scored_memory", "grante
 class PodRecord:
     """One pod with its internal state.
 
-    `rows` are the rows of its running containers in the container table. `requested` and `grants` count the resizes that
-    were requested and allocated, so that scheduled actions of an earlier resize are recognized. `deferred_since` is set
-    while a resize is Deferred, `is_failing` while it cannot be applied.
+    `rows` are the rows of its running containers in the container table. `requested` and `grants` count the resizes
+    that were requested and allocated, so that scheduled actions of an earlier resize are recognized. `deferred_since`
+    is set while a resize is Deferred, `is_failing` while it cannot be applied.
     """
 
     pod: Pod

@@ -38,8 +38,8 @@ class SimulatedWorkload:
 
     The template's name, uid, node, owner and status are ignored (a bare pod keeps its name). `profiles` has the demand
     of containers by name; a container without one uses nothing. A CronJob starts a pod at every multiple of
-    `period_seconds`; pods of Jobs and CronJobs succeed after `duration_seconds`. `created_at` is by default the start. A
-    pod is ready once all its containers have run for `ready_seconds`; the pods of `never_ready` slots never are.
+    `period_seconds`; pods of Jobs and CronJobs succeed after `duration_seconds`. `created_at` is by default the start.
+    A pod is ready once all its containers have run for `ready_seconds`; the pods of `never_ready` slots never are.
     """
 
     namespace: str

@@ -158,7 +158,7 @@ def test_missing_series_are_reported_in_one_line(server: Server) -> None:
     ):
         read_recording(server.settings, 2, nothing)
     with pytest.raises(
-        BadInputError, match=r"most counters stand still in \d\d% of the steps of 60 s, .* set prometheus_step"
+        BadInputError, match=r"most counters do not change in \d\d% of the steps of 60 s, .* set prometheus_step"
     ):
         read_recording(replace(server.settings, step_seconds=60, plausible=False), 2, server.end)
     with pytest.raises(
