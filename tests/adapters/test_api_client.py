@@ -66,13 +66,13 @@ async def test_without_a_secret_nothing_is_signed():
         (404, RefusedError),
     ],
 )
-async def test_what_may_help_later_is_told_from_what_will_not(status: int, error: type[CruiseError]):
+async def test_distinguishes_retryable_from_permanent_failures(status: int, error: type[CruiseError]):
     with receiver(status) as (url, _), pytest.raises(error) as raised:
         await NotificationWebhook(url, SECRET).post(b"{}", "k", 1)
     assert "canary" not in str(raised.value)
 
 
-async def test_nobody_else_gets_the_message():
+async def test_sends_the_message_to_no_other_server():
     with receiver() as (other, received), receiver(307, other) as (url, _):
         with pytest.raises(RefusedError):
             await NotificationWebhook(url, SECRET).post(b"{}", "k", 1)
@@ -88,7 +88,7 @@ async def test_a_server_that_is_away_is_named_without_its_path():
 @pytest.mark.parametrize(
     "url", ["https://hooks.example.com/x", "http://localhost:1/", "http://[::1]:8/", "http://127.3.0.1"]
 )
-def test_addresses_with_tls_and_of_this_machine_are_taken(url: str):
+def test_accepts_urls_with_tls_or_on_loopback(url: str):
     check_notification_url(url)
 
 
@@ -105,7 +105,7 @@ def test_addresses_with_tls_and_of_this_machine_are_taken(url: str):
         "file:///etc/canary",
     ],
 )
-def test_other_addresses_are_refused_and_not_quoted(url: str):
+def test_rejects_other_urls_without_quoting_them(url: str):
     with pytest.raises(BadInputError, match="notify_url") as raised:
         check_notification_url(url)
     assert "canary" not in str(raised.value)

@@ -18,7 +18,7 @@ CLUSTER = json.dumps(make_list_json(make_node_json(), make_pod_json()), indent=4
 USAGE = json.dumps(make_usage_json(make_usage_item_json())).encode()
 
 
-def refusal_of(path: Path | str) -> str:
+def get_error(path: Path | str) -> str:
     with pytest.raises(BadInputError) as refused:
         load_snapshot(str(path))
     return str(refused.value)
@@ -50,7 +50,7 @@ def test_standard_input(monkeypatch, content):
     assert len(load_snapshot("-").pods) == 1
 
 
-def test_a_refusal_names_standard_input(monkeypatch):
+def test_an_error_names_standard_input(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
     with pytest.raises(BadInputError, match=r"^standard input: empty"):
         load_snapshot("-")
@@ -66,11 +66,11 @@ def test_large_gzip_data_of_several_members_comes_out_whole(tmp_path):
 
 
 def test_files_that_cannot_be_read(tmp_path):
-    assert refusal_of(tmp_path / "none.json") == f"{tmp_path}/none.json: no such file"
-    assert refusal_of(tmp_path) == f"{tmp_path}: is a directory; give a file"
-    assert refusal_of("") == "an empty name: is not a file name"
+    assert get_error(tmp_path / "none.json") == f"{tmp_path}/none.json: no such file"
+    assert get_error(tmp_path) == f"{tmp_path}: is a directory; give a file"
+    assert get_error("") == "an empty name: is not a file name"
     (tmp_path / "empty.json").touch()
-    assert refusal_of(tmp_path / "empty.json").startswith(f"{tmp_path}/empty.json: empty")
+    assert get_error(tmp_path / "empty.json").startswith(f"{tmp_path}/empty.json: empty")
     assert gc.isenabled()
 
 
@@ -78,16 +78,16 @@ def test_damaged_gzip_data(tmp_path):
     packed = gzip.compress(random.Random(1).randbytes(100_000))
     file = tmp_path / "cluster.json.gz"
     file.write_bytes(gzip.compress(CLUSTER)[:-4])
-    assert refusal_of(file) == f"{file}: is gzip that ends early; create it again"
+    assert get_error(file) == f"{file}: is gzip that ends early; create it again"
     file.write_bytes(gzip.compress(CLUSTER)[:-6] + b"\0\0\0\0\0\0")
-    assert refusal_of(file).startswith(f"{file}: is damaged gzip (")
+    assert get_error(file).startswith(f"{file}: is damaged gzip (")
     file.write_bytes(packed[:30] + b"\xff" * 400 + packed[430:])
-    assert refusal_of(file).startswith(f"{file}: ")
+    assert get_error(file).startswith(f"{file}: ")
     file.write_bytes(gzip.compress(CLUSTER) + b"more")
-    assert refusal_of(file).startswith(f"{file}: is damaged gzip (")
+    assert get_error(file).startswith(f"{file}: is damaged gzip (")
 
 
-def test_a_stranger_in_the_usage_is_refused_with_the_files_name(tmp_path):
+def test_rejects_an_unknown_pod_in_a_usage_file(tmp_path):
     (tmp_path / "cluster.json").write_bytes(CLUSTER)
     (tmp_path / "usage.json").write_bytes(json.dumps(make_usage_json(make_usage_item_json("gone"))).encode())
     snapshot = load_snapshot(str(tmp_path / "cluster.json"))

@@ -1,4 +1,4 @@
-"""What an identity provider says of people, and each reason not to believe it."""
+"""The claims of an identity provider, and each reason to reject them."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -53,7 +53,7 @@ async def test_user_and_groups_are_named_as_the_api_server_would(provider, setti
     assert found == Caller(name.format(issuer=provider.address), "", (*groups, "system:authenticated"))
 
 
-async def test_a_secret_goes_into_a_header_and_the_address_names_it_not(provider, tmp_path):
+async def test_sends_the_secret_in_a_header_and_not_in_the_url(provider, tmp_path):
     (tmp_path / "secret").write_text("of-the-client\n")
     await signed_in(provider, client_secret_file=tmp_path / "secret")
     assert any(one.startswith("Basic ") for one in provider.said)
@@ -79,7 +79,7 @@ async def test_each_claim_that_is_wrong_is_named(provider, wrong, said):
         await signed_in(provider)
 
 
-async def test_names_of_the_cluster_itself_and_unverified_addresses_do_not_sign_in(provider):
+async def test_rejects_reserved_names_and_unverified_addresses(provider):
     provider.claims["sub"] = "system:admin"
     with pytest.raises(SignInDenied, match="reserved for Kubernetes"):
         await signed_in(provider, username_prefix="-")
@@ -95,13 +95,13 @@ async def test_only_the_providers_own_keys_sign(provider):
 
 
 @pytest.mark.parametrize("token", ["none", "nonsense", "eyJhbGciOiJub25lIn0.e30."])
-async def test_what_is_no_signed_token_is_refused(provider, token):
+async def test_rejects_a_token_without_a_valid_signature(provider, token):
     provider.id_token = token
     with pytest.raises(SignInDenied, match=r"no ID token|cannot be verified|not signed"):
         await signed_in(provider)
 
 
-async def test_a_code_is_good_once_and_for_who_left_alone(provider):
+async def test_accepts_a_code_once_and_only_for_its_sign_in_request(provider):
     ours = OidcProvider(provider.settings(), get_current_time)
     first, second = await ours.start_sign_in(), await ours.start_sign_in()
     asked = {name: values[0] for name, values in parse_qs(urlsplit(first.redirect_url).query).items()}
@@ -120,13 +120,13 @@ async def test_a_code_is_good_once_and_for_who_left_alone(provider):
         ({"jwks_uri": None}, "no jwks_uri with https"),
     ],
 )
-async def test_a_document_of_another_or_without_tls_is_not_gone_by(provider, document, said):
+async def test_rejects_a_document_of_another_issuer_or_without_tls(provider, document, said):
     provider.document = document
     with pytest.raises(UnavailableError, match=said):
         await signed_in(provider)
 
 
-async def test_a_provider_that_is_not_trusted_or_not_there_is_one_line(provider):
+async def test_reports_an_untrusted_or_missing_provider_in_one_line(provider):
     with pytest.raises(UnavailableError, match="not trusted: see oidc_ca_file"):
         await signed_in(provider, ca_file=None)
     with pytest.raises(UnavailableError, match="does not answer: ConnectionError"):

@@ -97,7 +97,7 @@ async def test_single_pod_is_the_snapshots_pod(build: Build) -> None:
         assert await world.port.read_pod("nowhere", pod.name) is None
 
 
-async def test_resize_is_in_the_spec_at_once_and_in_force_soon(build: Build) -> None:
+async def test_a_resize_is_in_the_spec_immediately_and_in_effect_soon(build: Build) -> None:
     async with build(ContractCluster([web()])) as world:
         await world.settle()
         before = await first_pod(world)
@@ -127,7 +127,7 @@ async def test_pending_pod_can_be_resized_so_that_it_schedules(build: Build) -> 
         assert bound.unschedulable_since is None
 
 
-async def test_resize_beyond_any_node_never_comes_into_force(build: Build) -> None:
+async def test_a_resize_beyond_any_node_never_takes_effect(build: Build) -> None:
     async with build(ContractCluster([web()])) as world:
         await world.settle()
         pod = await first_pod(world)
@@ -182,7 +182,7 @@ async def test_unknown_container_is_refused(build: Build) -> None:
             await world.port.perform(resize(await first_pod(world), amounts(300), name="nobody"))
 
 
-async def test_actions_are_fenced_on_the_uid(build: Build) -> None:
+async def test_actions_have_the_uid_as_precondition(build: Build) -> None:
     stale = "00000000-0000-0000-0000-000000000000"
     async with build(ContractCluster([web()])) as world:
         await world.settle()
@@ -194,7 +194,7 @@ async def test_actions_are_fenced_on_the_uid(build: Build) -> None:
         assert not (await again(world, pod)).terminating
 
 
-async def test_actions_are_fenced_on_the_version(build: Build) -> None:
+async def test_actions_have_the_version_as_precondition(build: Build) -> None:
     async with build(ContractCluster([web(2)])) as world:
         await world.settle()
         first, second = await pods_of(world)
@@ -212,7 +212,7 @@ async def test_actions_are_fenced_on_the_version(build: Build) -> None:
         await world.port.perform(replace(evict(second), version=second.version))
 
 
-async def test_actions_on_what_is_gone_are_not_found(build: Build) -> None:
+async def test_actions_on_deleted_objects_are_not_found(build: Build) -> None:
     async with build(ContractCluster([web()])) as world:
         await world.settle()
         gone = replace(await first_pod(world), name="nobody")
@@ -305,7 +305,7 @@ async def test_overloaded_node_gets_no_new_pods(build: Build) -> None:
         assert (await first_pod(world)).node not in (None, pod.node)
 
 
-async def test_growth_of_an_action_is_not_for_the_cluster_to_judge(build: Build) -> None:
+async def test_the_cluster_ignores_the_growth_of_an_action(build: Build) -> None:
     async with build(ContractCluster([web()])) as world:
         await world.settle()
         pod = await first_pod(world)
@@ -313,7 +313,7 @@ async def test_growth_of_an_action_is_not_for_the_cluster_to_judge(build: Build)
         assert (await again(world, pod)).containers[0].requests == amounts(300, 128)
 
 
-async def test_kill_is_told_of_with_its_limit_and_again_to_who_comes_later(build: Build) -> None:
+async def test_reports_a_kill_with_its_limit_and_again_to_a_new_listener(build: Build) -> None:
     demand = AdjustableDemand()
     one = workload(pod=template(LIMITED), dial=demand, grace_seconds=1)
     async with build(ContractCluster([one], compute_demand=demand)) as world:

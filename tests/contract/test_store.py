@@ -236,7 +236,7 @@ def revisions(**runs: RevisionRun) -> StatisticsTable:
 
 
 @pytest.mark.smoke
-async def test_revisions_keep_their_earliest_beginning_and_their_latest_sight(store):
+async def test_revisions_keep_their_earliest_start_and_latest_time_seen(store):
     assert (await store.read_statistics()).revisions is None
     await store.write_statistics(revisions(a=RevisionRun(100, 200), b=RevisionRun(150, 160)))
     await store.write_statistics(revisions(a=RevisionRun(120, 220), c=RevisionRun(300, 300)))
@@ -255,7 +255,7 @@ async def test_revisions_keep_their_earliest_beginning_and_their_latest_sight(st
     assert (await store.read_statistics()).revisions is None
 
 
-async def test_how_headroom_is_shared_is_read_with_the_statistics(store):
+async def test_reads_headroom_sharing_with_the_statistics(store):
     assert (await store.workload_statistics()).sharing is None
     for sharing in (HeadroomSharing(0.5, 1.0), HeadroomSharing(0.25, 0.0)):
         await store.record_sharing(sharing)
@@ -399,7 +399,7 @@ def highest(values: list[float]) -> float:
     since_hour=st.integers(NOW_HOUR - 6, NOW_HOUR),
 )
 @FEW_EXAMPLES
-async def test_peaks_are_the_highest_of_all_reads(open_empty, reads, hours, since_hour):
+async def test_stores_the_highest_peaks_of_all_reads(open_empty, reads, hours, since_hour):
     async with open_empty() as store:
         for rows in reads:
             await store.record_usage(advance(peaks=hourly(*rows)))
@@ -528,7 +528,7 @@ def going_on(
 
 
 @pytest.mark.parametrize("action", [eviction(1).action, TaintNode("n1", ReasonCode.OVERLOADED)])
-async def test_an_outcome_that_goes_on_takes_the_place_of_its_line(store, action):
+async def test_a_repeated_outcome_updates_its_row(store, action):
     other = going_on(action, 0, 1, ReasonCode.NODE_EVICTION_BUDGET_SPENT)
     await store.record_outcomes([going_on(action, 0, 1), other])
     await store.record_outcomes([going_on(action, 60, 13)])
@@ -537,13 +537,13 @@ async def test_an_outcome_that_goes_on_takes_the_place_of_its_line(store, action
     assert list(await store.outcomes(NOW + timedelta(minutes=90))) == [going_on(action, 120, 25)]
 
 
-async def test_an_outcome_that_begins_and_goes_on_in_one_batch_is_one_line(store):
+async def test_a_repeated_outcome_in_one_batch_is_one_row(store):
     action = eviction(1).action
     await store.record_outcomes([going_on(action, 0, 1), going_on(action, 60, 13), going_on(action, 120, 25)])
     assert list(await store.outcomes_of_pod("shop", "web-1", NOW)) == [going_on(action, 120, 25)]
 
 
-async def test_an_outcome_whose_line_is_gone_is_a_line_again(store):
+async def test_a_repeated_outcome_without_a_row_is_inserted(store):
     await store.record_outcomes([going_on(eviction(1).action, 60, 13)])
     assert list(await store.outcomes(NOW)) == [going_on(eviction(1).action, 60, 13)]
 
@@ -570,7 +570,7 @@ async def test_evictions_that_were_done_or_may_have_been_spend_budgets(store):
     assert [line.result for line in await store.evictions_since(NOW)] == [ActionResult.DONE, ActionResult.FAILED]
 
 
-async def test_usage_that_continues_another_progress_is_refused_whole(store):
+async def test_rejects_usage_that_continues_another_progress(store):
     await store.record_usage(advance("a", read_until=600))
     with pytest.raises(HistoryChangedError, match="stored until 900, not 600"):
         await store.record_usage(
@@ -592,7 +592,7 @@ async def test_the_epoch_grows_with_each_read_intent_and_kill(store):
     assert (store.epoch, await store.history()) == (3, DatabaseHistory(3))
 
 
-async def test_a_store_at_an_earlier_state_takes_nothing_until_what_it_lost_is_on_record(store):
+async def test_a_database_at_an_earlier_state_accepts_no_writes_until_the_loss_is_recorded(store):
     await store.record_usage(advance("a", read_until=600))
     store.expect(5)
     with pytest.raises(HistoryChangedError, match="epoch 1, but was at 5"):
@@ -635,13 +635,13 @@ async def test_intents_are_open_until_their_outcomes_are_recorded(open_empty, wr
         assert list(await store.open_intents()) == [one for one in by_time if one.id not in completed]
 
 
-async def test_looking_whether_the_store_takes_writes_leaves_nothing_behind(store):
+async def test_checking_for_writes_leaves_no_row(store):
     await store.check_writable()
     await store.check_writable()
     assert await store.open_intents() == []
 
 
-async def test_an_eviction_spends_the_budgets_from_its_intent_on(store):
+async def test_an_eviction_counts_against_budgets_from_its_intent_on(store):
     first, second = of_uid("1", eviction(1)), of_uid("2", eviction(2))
     await store.begin_writes([intent(7, first), intent(8, second)])
     assert [line.result for line in await store.evictions_since(NOW)] == [ActionResult.STARTED] * 2
@@ -694,7 +694,7 @@ rooms = st.none() | st.builds(Resources, st.integers(-(10**6), 10**6), st.intege
 
 @given(containers=st.lists(targets, max_size=3).map(tuple), reason=reasons, at=times, uid=names, room=rooms)
 @FEW_EXAMPLES
-async def test_a_refused_target_is_remembered_until_the_next_one(open_empty, containers, reason, at, uid, room):
+async def test_stores_a_refused_resize_until_the_next_one(open_empty, containers, reason, at, uid, room):
     async with open_empty() as store:
         await store.remember_refused([])
         await store.remember_refused(
@@ -749,7 +749,7 @@ risk_days = st.builds(
 
 @given(batches=st.lists(st.lists(risk_days, max_size=4), max_size=3))
 @FEW_EXAMPLES
-async def test_what_is_counted_of_a_day_takes_the_place_of_what_was_counted_before(open_empty, batches):
+async def test_a_new_count_of_a_day_replaces_the_earlier_one(open_empty, batches):
     async with open_empty() as store:
         for batch in batches:
             await store.record_risk_days(batch)
@@ -810,7 +810,7 @@ async def test_overrides_are_stored_replaced_and_removed(open_empty, stored, rep
         assert await store.overrides() == {key: override for key, override in stored.items() if key != web}
 
 
-async def test_the_pause_holds_until_it_is_lifted(store):
+async def test_the_pause_lasts_until_it_is_ended(store):
     assert await store.paused() is False
     await store.set_paused(True)
     await store.set_paused(True)
@@ -901,7 +901,7 @@ plans = st.builds(
 @pytest.mark.smoke
 @given(plan=plans, phase=st.sampled_from(PlanPhase))
 @FEW_EXAMPLES
-async def test_a_packing_comes_back_with_its_progress_and_who_is_steered_by_it(open_empty, plan, phase):
+async def test_stores_a_packing_plan_with_progress_and_placement_hints(open_empty, plan, phase):
     later = replace(
         plan,
         phase=phase,
@@ -926,7 +926,7 @@ def packing(number: int, at: datetime = NOW) -> PackingPlan:
     return PackingPlan(str(number), at, proposal, 0.1, PlanPhase.ADVISORY, at)
 
 
-async def test_the_last_packing_is_that_of_the_latest_look_whatever_was_stored_last(store):
+async def test_the_last_plan_is_that_of_the_latest_snapshot(store):
     await store.save_packing(packing(1))
     await store.save_packing(packing(2, NOW - timedelta(minutes=5)))
     found = await store.packing()
@@ -997,7 +997,7 @@ async def test_each_kind_is_kept_for_its_time(store, late):
 
 
 @pytest.mark.smoke
-async def test_interventions_come_back_newest_first(store):
+async def test_reads_user_actions_newest_first(store):
     web = WorkloadRef("Deployment", "web")
     paused = UserAction(NOW, "ann", UserActionKind.PAUSE)
     set_ = UserAction(NOW, "bob", UserActionKind.PUT_OVERRIDE, "shop", web, '{"mode":"off"}')
@@ -1012,7 +1012,7 @@ async def test_interventions_come_back_newest_first(store):
 
 
 @pytest.mark.smoke
-async def test_the_clusters_hours_come_back_oldest_first_and_the_first_of_an_hour_stays(store):
+async def test_reads_cluster_hours_oldest_first_and_keeps_the_first_of_an_hour(store):
     hour = get_clock_hour(NOW)
     large, middle, small = (Resources(8000 + number, number << 40) for number in range(3))
     kept = [HourlyClusterTotals(hour + at, large, middle, small, Resources(-500, -(1 << 40))) for at in (0, 1, 5)]

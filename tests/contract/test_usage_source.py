@@ -205,7 +205,7 @@ async def test_samples_are_numbers_that_make_sense(subject: Subject) -> None:
         assert np.nanmin(cpu, initial=0) >= 0
 
 
-async def test_reading_in_parts_gives_what_reading_at_once_gives(subject: Subject) -> None:
+async def test_reading_in_parts_gives_the_same_as_one_read(subject: Subject) -> None:
     for partition in await subject.source.partitions(subject.snapshot):
         whole, _ = await subject.source.read(partition, START, END, None)
         parts, tail, at = [], None, START
@@ -220,7 +220,7 @@ async def test_reading_in_parts_gives_what_reading_at_once_gives(subject: Subjec
         np.testing.assert_array_equal(np.concatenate([part.memory_bytes for part in parts], axis=1), whole.memory_bytes)
 
 
-async def test_nothing_is_asked_for_where_there_is_no_time(subject: Subject) -> None:
+async def test_sends_no_query_for_an_empty_time_range(subject: Subject) -> None:
     for block in await read_all(subject, END, END):
         assert (len(block.times), block.memory_bytes.shape[1]) == (0, 0)
 
@@ -257,7 +257,7 @@ async def test_a_node_uses_what_its_containers_use_and_a_little_more(subject: Su
             assert 0.7 * of_memory < memory[node] < 1.05 * of_memory
 
 
-async def test_of_no_time_and_of_no_node_nothing_is_used(subject: Subject) -> None:
+async def test_an_empty_time_range_or_no_node_has_no_usage(subject: Subject) -> None:
     await subject.source.partitions(subject.snapshot)
     assert not (await subject.source.node_use([], START, END)).nodes
     assert (await subject.source.node_use(["n0"], END, END)).cpu_use_millicores.size == 0

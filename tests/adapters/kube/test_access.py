@@ -14,12 +14,12 @@ from tests.deploy.installing import apply_policies
 RESIZE = RequiredAccess("patch", "pods", subresource="resize")
 
 
-async def test_an_admin_may_everything(client: KubernetesClient):
+async def test_an_admin_has_every_access(client: KubernetesClient):
     needs = [RESIZE, RequiredAccess("delete", "nodes"), RequiredAccess("update", "leases", "coordination.k8s.io")]
     assert await check_access(client, needs) == [True, True, True]
 
 
-async def test_who_may_look_knows_whether_policies_are_there(
+async def test_reads_whether_policies_exist_if_permitted(
     control_plane: ControlPlane, client: KubernetesClient, admin: Api
 ):
     apply_policies(admin)
@@ -37,11 +37,11 @@ async def test_who_may_look_knows_whether_policies_are_there(
         assert await is_restricted_by_policy(other, "cruise-accounts") is None
 
 
-async def test_nothing_asked_is_nothing_answered(client: KubernetesClient):
+async def test_checks_nothing_for_no_access(client: KubernetesClient):
     assert list(await check_access(client, [])) == []
 
 
-async def test_an_account_may_what_its_role_says(control_plane: ControlPlane, admin: Api, namespace: str):
+async def test_an_account_has_the_access_of_its_role(control_plane: ControlPlane, admin: Api, namespace: str):
     rbac = "rbac.authorization.k8s.io"
     metadata = {"namespace": namespace, "name": "some"}
     admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
@@ -77,11 +77,11 @@ async def test_an_account_may_what_its_role_says(control_plane: ControlPlane, ad
 @pytest.mark.parametrize(
     "answer", [build_status(503), PreparedAnswer((b"[]",)), PreparedAnswer((b'{"status":{"allowed":"yes"}}',))]
 )
-async def test_no_answer_is_no_permission(tmp_path: Path, answer: PreparedAnswer):
+async def test_a_missing_answer_is_not_an_access(tmp_path: Path, answer: PreparedAnswer):
     async with create_client(tmp_path, answer_in_order(answer)) as (client, _):
         with pytest.raises(UnavailableError):
             await check_access(client, [RESIZE, RESIZE])
 
 
-def test_needs_are_named_as_rules_name_them():
+def test_names_access_as_rules_do():
     assert str(RESIZE) == "patch pods/resize"

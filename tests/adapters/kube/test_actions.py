@@ -26,7 +26,7 @@ from tests.controlplane.manifests import budget, container, pod
 SMALL = {"cpu": "500m", "memory": "256Mi"}
 LIMITS = {"cpu": "2", "memory": "1Gi"}
 MI = 2**20
-NOBODY = "00000000-0000-0000-0000-000000000000"
+OTHER_UID = "00000000-0000-0000-0000-000000000000"
 
 
 @pytest.fixture(autouse=True)
@@ -148,7 +148,7 @@ async def test_a_resize_of_a_pod_that_was_replaced_is_a_conflict_and_changes_not
 ):
     one = run(admin, namespace, "p")
     with pytest.raises(ConflictError, match="uid"):
-        await perform_action(client, resize(one, 600, uid=NOBODY))
+        await perform_action(client, resize(one, 600, uid=OTHER_UID))
     assert spec_of(admin, one)["requests"] == SMALL
 
 
@@ -191,7 +191,7 @@ async def test_an_eviction_at_the_present_version_goes_through_under_a_budget(
     wait_until(lambda: not admin.items("pods", namespace), "the pod is gone")
 
 
-async def test_a_resize_of_a_pod_that_is_gone(client: KubernetesClient, admin: Api, namespace: str):
+async def test_a_resize_of_a_deleted_pod_is_not_found(client: KubernetesClient, admin: Api, namespace: str):
     one = run(admin, namespace, "p")
     admin.delete("pods", namespace, "p", grace=0)
     with pytest.raises(NotFoundError):
@@ -221,7 +221,7 @@ async def test_a_best_effort_pod_gets_no_requests(client: KubernetesClient, admi
     assert await cause_of(client, resize(one, 100)) == "QosClassChange"
 
 
-async def test_a_resize_whose_answer_is_lost_is_sent_once_more(
+async def test_repeats_a_resize_if_its_answer_is_lost(
     admin: Api, namespace: str, control_plane: ControlPlane, tmp_path: Path
 ):
     one = run(admin, namespace, "p")
@@ -401,7 +401,7 @@ async def test_an_account_without_the_right_is_refused(control_plane: ControlPla
         assert await cause_of(poor, evict(one)) == "Forbidden"
 
 
-async def test_an_admission_policy_that_says_no_is_told_apart(client: KubernetesClient, admin: Api, namespace: str):
+async def test_distinguishes_a_denial_by_an_admission_policy(client: KubernetesClient, admin: Api, namespace: str):
     one = run(admin, namespace, "p")
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods/resize"]}
     policy = {
@@ -442,7 +442,7 @@ async def test_an_admission_policy_that_says_no_is_told_apart(client: Kubernetes
         admin.delete("validatingadmissionpolicies.admissionregistration.k8s.io", None, namespace)
 
 
-async def test_a_webhook_that_does_not_answer_is_passing_and_concerns_its_pods_only(
+async def test_a_webhook_that_does_not_answer_throttles_only_its_pods(
     client: KubernetesClient, admin: Api, namespace: str
 ):
     one = run(admin, namespace, "p")
@@ -480,7 +480,7 @@ async def test_a_webhook_that_does_not_answer_is_passing_and_concerns_its_pods_o
         admin.delete("validatingwebhookconfigurations.admissionregistration.k8s.io", None, namespace)
 
 
-async def test_an_eviction_takes_the_pod_away(client: KubernetesClient, admin: Api, namespace: str):
+async def test_an_eviction_deletes_the_pod(client: KubernetesClient, admin: Api, namespace: str):
     one = run(admin, namespace, "p")
     await perform_action(client, evict(one))
     wait_until(lambda: not admin.items("pods", namespace), "the pod is gone")
@@ -491,18 +491,20 @@ async def test_an_eviction_of_a_pod_that_was_replaced_is_a_conflict(
 ):
     one = run(admin, namespace, "p")
     with pytest.raises(ConflictError):
-        await perform_action(client, evict(one, uid=NOBODY))
+        await perform_action(client, evict(one, uid=OTHER_UID))
     assert "deletionTimestamp" not in admin.read("pods", namespace, "p")["metadata"]
 
 
-async def test_an_eviction_of_a_pod_that_is_gone(client: KubernetesClient, admin: Api, namespace: str):
+async def test_an_eviction_of_a_deleted_pod_is_not_found(client: KubernetesClient, admin: Api, namespace: str):
     one = run(admin, namespace, "p")
     admin.delete("pods", namespace, "p", grace=0)
     with pytest.raises(NotFoundError):
         await perform_action(client, evict(one))
 
 
-async def test_a_budget_forbids_an_eviction_for_now(client: KubernetesClient, admin: Api, namespace: str):
+async def test_throttles_an_eviction_that_a_budget_forbids_at_present(
+    client: KubernetesClient, admin: Api, namespace: str
+):
     one = run(admin, namespace, "p")
     admin.create(budget(namespace, "keep", "p", 1))
     wait_until(
@@ -515,7 +517,7 @@ async def test_a_budget_forbids_an_eviction_for_now(client: KubernetesClient, ad
     assert throttled.value.retry_after_seconds is None
 
 
-async def test_a_budget_that_nobody_has_counted_yet_says_when_to_come_again(
+async def test_throttles_an_eviction_if_the_budget_has_no_status_yet(
     client: KubernetesClient, admin: Api, namespace: str, control_plane: ControlPlane
 ):
     one = run(admin, namespace, "p")
@@ -551,7 +553,7 @@ def taints(admin: Api, node: str) -> list[tuple[str, str]]:
 OURS = (OVERLOADED_TAINT.key, OVERLOADED_TAINT.effect.value)
 
 
-async def test_cruises_own_taint_comes_and_goes_and_others_stay(client: KubernetesClient, admin: Api, node: str):
+async def test_adds_and_removes_only_cruises_taint(client: KubernetesClient, admin: Api, node: str):
     other = {"key": "dedicated", "value": "db", "effect": "PreferNoSchedule"}
     admin.patch("nodes", None, node, {"spec": {"taints": [other]}}, "merge")
     for _ in range(2):
@@ -600,6 +602,6 @@ async def test_a_taint_that_others_change_meanwhile_is_never_lost(client: Kubern
     assert {key for key, _ in taints(admin, node)} == {OVERLOADED_TAINT.key, *keys}
 
 
-async def test_a_node_that_is_gone(client: KubernetesClient, admin: Api):
+async def test_reports_a_missing_node(client: KubernetesClient, admin: Api):
     with pytest.raises(NotFoundError):
         await perform_action(client, TaintNode("nowhere", ReasonCode.OVERLOADED))

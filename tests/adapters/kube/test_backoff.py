@@ -17,5 +17,5 @@ def test_waits_double_up_to_the_longest_and_never_come_all_at_once(first, most, 
 
 
 @given(st.floats(0.01, 5), st.floats(0, 600))
-def test_what_the_server_asks_for_is_kept(first, asked):
+def test_waits_as_long_as_the_server_requests(first, asked):
     assert Backoff(first, 30).next_seconds(asked) >= asked

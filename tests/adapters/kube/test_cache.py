@@ -1,4 +1,4 @@
-"""What is known of a cluster, whatever the order in which it comes."""
+"""The cache of a cluster, whatever the order in which objects arrive."""
 
 import gc
 from collections import Counter
@@ -124,7 +124,7 @@ def test_the_order_in_which_objects_come_makes_no_difference(documents):
 
 
 @given(st.lists(st.tuples(st.sampled_from(WHOLE), st.booleans()), max_size=40))
-def test_what_came_and_went_leaves_no_trace(steps):
+def test_a_deleted_object_leaves_no_state(steps):
     cache, alive = ClusterCache(), {}
     for document, comes in steps:
         key = (document["kind"], document["metadata"].get("namespace"), document["metadata"]["name"])
@@ -142,7 +142,7 @@ def test_what_came_and_went_leaves_no_trace(steps):
     assert cache.controllers == {}
 
 
-def test_nothing_is_made_anew_where_nothing_changed():
+def test_builds_nothing_again_without_a_change():
     cache = ClusterCache()
     put(cache, *WHOLE)
     first = cache.snapshot()
@@ -172,7 +172,7 @@ def test_a_snapshot_stays_as_it_was():
     assert cache.version > 0
 
 
-def test_pods_ahead_of_their_node_are_there_but_it_is_not():
+def test_shows_pods_whose_node_is_not_listed_yet():
     cache = ClusterCache()
     put(cache, web_pod(node="n9"))
     snapshot = cache.snapshot()
@@ -182,7 +182,7 @@ def test_pods_ahead_of_their_node_are_there_but_it_is_not():
     assert [node.name for node in cache.snapshot().nodes] == ["n9"]
 
 
-def test_pods_that_are_done_go_with_their_node():
+def test_removes_finished_pods_with_their_node():
     cache = ClusterCache()
     going = web_pod("going", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     put(cache, make_node_json("n1"), going, web_pod("done", phase="Failed"), web_pod("runs"))
@@ -191,7 +191,7 @@ def test_pods_that_are_done_go_with_their_node():
     assert [pod.name for pod in cache.snapshot().pods] == ["runs"]
 
 
-def test_owners_that_come_late_are_looked_up_again():
+def test_looks_up_owners_that_arrive_late():
     cache = ClusterCache()
     job = web_pod("nightly-1-y", owner="Job/nightly-1")
     put(cache, job)
@@ -216,7 +216,7 @@ def test_a_job_that_was_not_seen_is_its_cron_jobs_as_soon_as_that_is_there():
     assert workloads(cache) == {"Job/nightly-29384712"}
 
 
-def test_a_rollouts_template_is_known_by_its_replica_sets_until_they_are_gone():
+def test_reads_a_rollouts_template_from_its_replica_sets():
     cache = ClusterCache()
     template = {"spec": {"containers": [make_container_json("app", "2")]}}
     replica_set = make_replica_set_json("web-1", owner="Rollout/web", template=template)
@@ -251,24 +251,24 @@ def workloads(cache: ClusterCache) -> set[str]:
 # ---- objects that cannot be read ----
 
 
-def odd_pod(name: str = "odd", node: str | None = "n1") -> Json:
+def create_unreadable_pod(name: str = "odd", node: str | None = "n1") -> Json:
     return web_pod(name, node=node, containers=[make_container_json(cpu="lots")])
 
 
 @pytest.mark.parametrize(
-    "odd",
+    "unreadable",
     [
-        odd_pod(),
+        create_unreadable_pod(),
         web_pod("odd", qos="Novel"),
         web_pod("odd", status={"phase": 5}),
         web_pod("odd", spec={"tolerations": [{"operator": "Exists", "effect": "Maybe"}]}),
     ],
     ids=["quantity", "enum", "shape", "effect"],
 )
-def test_the_node_of_an_odd_pod_is_left_alone_and_no_other(odd):
+def test_leaves_out_only_the_node_of_an_unreadable_pod(unreadable):
     cache = ClusterCache()
     put(cache, make_node_json("n1"), make_node_json("n2"), web_pod("a"), web_pod("b", node="n2"))
-    put(cache, odd)
+    put(cache, unreadable)
     snapshot = cache.snapshot()
     assert [node.name for node in snapshot.nodes] == ["n2"]
     assert [pod.name for pod in snapshot.pods] == ["a", "b"]
@@ -278,22 +278,22 @@ def test_the_node_of_an_odd_pod_is_left_alone_and_no_other(odd):
     assert list(cache.unreadable()) == []
 
 
-def test_a_pod_that_becomes_odd_takes_no_part_until_it_goes():
+def test_a_pod_that_becomes_unreadable_is_left_out_until_it_is_deleted():
     cache = ClusterCache()
     put(cache, make_node_json("n1"), web_pod("odd"))
-    put(cache, odd_pod())
+    put(cache, create_unreadable_pod())
     assert (cache.snapshot().nodes, cache.snapshot().pods) == ((), ())
-    drop(cache, odd_pod())
+    drop(cache, create_unreadable_pod())
     assert [node.name for node in cache.snapshot().nodes] == ["n1"]
 
 
-def test_an_odd_pod_without_a_node_harms_nothing():
+def test_an_unreadable_pod_without_a_node_affects_nothing():
     cache = ClusterCache()
-    put(cache, make_node_json("n1"), odd_pod(node=None))
+    put(cache, make_node_json("n1"), create_unreadable_pod(node=None))
     assert [node.name for node in cache.snapshot().nodes] == ["n1"]
 
 
-def test_an_odd_node_is_left_out():
+def test_leaves_out_an_unreadable_node():
     cache = ClusterCache()
     put(cache, make_node_json("n1", cpu="many"), make_node_json("n2"), web_pod())
     snapshot = cache.snapshot()
@@ -301,7 +301,7 @@ def test_an_odd_node_is_left_out():
     assert [pod.node for pod in snapshot.pods] == ["n1"]
 
 
-def test_an_odd_budget_covers_all_and_allows_nothing():
+def test_an_unreadable_budget_covers_its_namespace_and_allows_nothing():
     cache = ClusterCache()
     put(cache, make_budget_json(selector={"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}))
     (budget,) = cache.snapshot().budgets
@@ -309,7 +309,7 @@ def test_an_odd_budget_covers_all_and_allows_nothing():
 
 
 @pytest.mark.parametrize(
-    "odd",
+    "unreadable",
     [
         {**make_autoscaler_json(), "spec": {}},
         {"kind": "VerticalPodAutoscaler", "metadata": {"namespace": "shop", "name": "web"}, "spec": {"targetRef": {}}},
@@ -319,29 +319,29 @@ def test_an_odd_budget_covers_all_and_allows_nothing():
     ],
     ids=["autoscaler", "VPA", "limit range", "workload", "namespace"],
 )
-def test_a_namespace_with_what_cannot_be_read_is_off(odd):
+def test_a_namespace_with_an_unreadable_object_has_mode_off(unreadable):
     cache = ClusterCache()
     put(
         cache,
         make_namespace_json("shop", {"cruise.io/mode": "full"}),
         make_namespace_json("other", {"cruise.io/mode": "full"}),
     )
-    put(cache, odd)
+    put(cache, unreadable)
     modes = {name: parse_overrides(stated) for name, stated in cache.snapshot().namespace_annotations.items()}
     assert modes == {"shop": Overrides(mode=Mode.OFF), "other": Overrides(mode=Mode.FULL)}
-    drop(cache, odd)
-    assert "shop" not in cache.snapshot().namespace_annotations or odd["kind"] != "Namespace"
+    drop(cache, unreadable)
+    assert "shop" not in cache.snapshot().namespace_annotations or unreadable["kind"] != "Namespace"
 
 
 # ---- reading ahead of the watch ----
 
 
-def test_what_was_read_ahead_is_not_undone_by_older_news():
+def test_an_older_event_does_not_undo_a_merge():
     cache = ClusterCache()
-    shelf = cache.get_store(KINDS["Pod"])
+    store = cache.get_store(KINDS["Pod"])
     put(cache, make_node_json("n1"), web_pod(phase="Pending"), version=5)
     newer = decoded(web_pod(phase="Running", metadata={"resourceVersion": "9"})).items[0]
-    shelf.merge(newer, "5")
+    store.merge(newer, "5")
     put(cache, web_pod(phase="Pending"), version=7)
     drop(cache, web_pod(), version=8)
     assert [pod.phase for pod in cache.snapshot().pods] == ["Running"]
@@ -349,7 +349,7 @@ def test_what_was_read_ahead_is_not_undone_by_older_news():
     assert [pod.phase for pod in cache.snapshot().pods] == ["Succeeded"]
 
 
-def test_what_the_watch_has_passed_is_not_merged():
+def test_does_not_merge_an_object_older_than_the_watch():
     cache = ClusterCache()
     put(cache, web_pod(phase="Running"), version=12)
     older = decoded(web_pod(phase="Pending", metadata={"resourceVersion": "9"})).items[0]
@@ -357,17 +357,17 @@ def test_what_the_watch_has_passed_is_not_merged():
     assert [pod.phase for pod in cache.snapshot().pods] == ["Running"]
 
 
-def test_what_was_read_ahead_is_forgotten_with_its_object():
+def test_forgets_a_merged_version_with_its_object():
     cache = ClusterCache()
-    shelf = cache.get_store(KINDS["Pod"])
-    shelf.merge(decoded(web_pod(metadata={"resourceVersion": "9"})).items[0], "5")
-    shelf.retain(set())
+    store = cache.get_store(KINDS["Pod"])
+    store.merge(decoded(web_pod(metadata={"resourceVersion": "9"})).items[0], "5")
+    store.retain(set())
     assert cache.snapshot().pods == ()
     put(cache, web_pod(), version=3)
     assert len(cache.snapshot().pods) == 1
 
 
-def test_pods_that_come_and_go_for_weeks_leave_nothing_behind():
+def test_deleted_pods_leave_no_state():
     cache, before = ClusterCache(), alive()
     put(cache, make_node_json("n1"), *(web_pod(f"steady-{number}") for number in range(100)))
     cache.snapshot()

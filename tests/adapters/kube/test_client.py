@@ -58,7 +58,7 @@ async def test_queries_are_sent(client: KubernetesClient, admin: Api):
         ("/api/v1/pods", {"resourceVersion": "99999999", "resourceVersionMatch": "Exact"}, CruiseError),
     ],
 )
-async def test_reads_that_the_server_refuses(client: KubernetesClient, path: str, query: dict[str, str], kind: type):
+async def test_reads_that_the_server_rejects(client: KubernetesClient, path: str, query: dict[str, str], kind: type):
     with pytest.raises(kind):
         await client.get(path, query)
 
@@ -68,7 +68,7 @@ async def test_an_object_that_is_there_already_is_a_conflict(client: KubernetesC
         await client.send("POST", "/api/v1/namespaces", {"metadata": {"name": "default"}})
 
 
-async def test_a_watch_tells_of_changes_as_they_come(client: KubernetesClient, admin: Api, namespace: str):
+async def test_a_watch_reports_changes(client: KubernetesClient, admin: Api, namespace: str):
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     seen: list[bytes] = []
     async with client.stream_lines(path, {"watch": "true", "fieldSelector": "metadata.name=one"}) as lines:
@@ -86,13 +86,13 @@ async def test_a_watch_ends_when_the_server_says_so(client: KubernetesClient):
 
 
 @pytest.mark.parametrize(("path", "kind"), [("/api/v1/nonsense", NotFoundError), ("/api/v1/pods", RefusedError)])
-async def test_a_watch_that_the_server_refuses(client: KubernetesClient, path: str, kind: type):
+async def test_a_watch_that_the_server_rejects(client: KubernetesClient, path: str, kind: type):
     with pytest.raises(kind):
         async with client.stream_lines(path, {**WATCH, "labelSelector": "a in"}):
             pass
 
 
-async def test_every_request_says_who_asks(tmp_path: Path):
+async def test_every_request_has_a_user_agent(tmp_path: Path):
     async with create_client(tmp_path, answer_in_order(PreparedAnswer()), user={"token": "secret"}) as (client, server):
         await client.get("/api")
         await client.send("POST", "/api", {"a": 1}, query={"dryRun": "All"})
@@ -128,14 +128,14 @@ async def test_reads_wait_as_long_as_retry_after_says(tmp_path: Path):
         assert await client.get("/api") == b'{"a":1}'
 
 
-async def test_reads_are_asked_again_once_the_wait_is_over(tmp_path: Path):
+async def test_reads_are_repeated_after_the_wait(tmp_path: Path):
     wait = build_status(429, headers={"Retry-After": "1"})
     async with create_client(tmp_path, answer_in_order(wait, PreparedAnswer((b'{"a":1}',)))) as (client, server):
         assert await client.get("/api") == b'{"a":1}'
     assert len(server.asked) == 2
 
 
-async def test_reads_give_up_after_a_few_times(tmp_path: Path):
+async def test_reads_end_after_a_few_attempts(tmp_path: Path):
     async with create_client(tmp_path, answer_in_order(build_status(429, headers={"Retry-After": "0"}))) as (
         client,
         server,
@@ -189,7 +189,7 @@ async def test_a_write_whose_answer_is_lost_on_a_kept_connection_is_not_repeated
 
 
 @pytest.mark.parametrize("lost", LOST)
-async def test_what_may_be_repeated_is_sent_once_more(tmp_path: Path, lost: PreparedAnswer):
+async def test_repeats_an_idempotent_request(tmp_path: Path, lost: PreparedAnswer):
     async with create_client(tmp_path, answer_in_order(lost, PreparedAnswer((b'{"a":1}',)))) as (client, server):
         assert await client.send("PATCH", "/api", {}, repeatable=True) == b'{"a":1}'
         assert await client.get("/api") == b'{"a":1}'
@@ -236,7 +236,7 @@ async def test_a_slow_answer_is_not_waited_for(tmp_path: Path):
     assert len(server.asked) == 1
 
 
-async def test_nobody_there(tmp_path: Path):
+async def test_reports_a_server_that_does_not_listen(tmp_path: Path):
     async with run_answering_server(answer_in_order(PreparedAnswer())) as (_, url):
         place = kubeconfig(tmp_path, url)
     async with connect_to_kubernetes(KubernetesSettings(place)) as client:
@@ -266,7 +266,7 @@ async def test_lines_are_whole_however_the_bytes_come(tmp_path: Path):
 
 
 @pytest.mark.parametrize("end", [True, False])
-async def test_a_line_that_breaks_off_is_never_told(tmp_path: Path, end: bool):
+async def test_ignores_a_line_that_is_incomplete(tmp_path: Path, end: bool):
     broken = PreparedAnswer((b'{"a":1}\n{"b":', b"2"), length=None, end=end)
     async with create_client(tmp_path, answer_in_order(broken)) as (client, _):
         told: list[bytes] = []
@@ -277,7 +277,7 @@ async def test_a_line_that_breaks_off_is_never_told(tmp_path: Path, end: bool):
     assert told == [b'{"a":1}']
 
 
-async def test_a_watch_that_falls_silent_is_given_up(tmp_path: Path):
+async def test_ends_a_watch_without_bytes(tmp_path: Path):
     slow = PreparedAnswer((b'{"a":1}\n', b'{"b":2}\n', b'{"c":3}\n'), length=None, pause_seconds=0.6)
     async with create_client(tmp_path, answer_in_order(slow)) as (client, _):
         with pytest.raises(UnavailableError, match=r"within 0\.2 s"):
@@ -315,7 +315,7 @@ async def test_a_guarded_client_reads_always_and_writes_only_while_it_may(tmp_pa
     assert [asked.path.split("?")[0] for asked in server.asked] == ["/first", "/third", "/fourth"]
 
 
-async def test_credentials_that_are_not_accepted_are_read_anew_once(tmp_path: Path):
+async def test_reads_rejected_credentials_again_once(tmp_path: Path):
     token = tmp_path / "token"
     token.write_text("old\n")
 
@@ -355,7 +355,7 @@ async def test_many_that_are_refused_at_once_read_credentials_once(tmp_path: Pat
     assert {asked.headers["authorization"] for asked in server.asked} == {"Bearer 1", "Bearer 2"}
 
 
-async def test_a_server_that_was_started_anew_is_asked_on_new_connections(
+async def test_uses_new_connections_after_a_restart_of_the_server(
     client: KubernetesClient, control_plane: ControlPlane
 ):
     await asyncio.gather(*(client.get("/version") for _ in range(10)))
@@ -381,7 +381,7 @@ async def test_a_paused_server_is_unavailable_and_then_answers_again(control_pla
                 assert attempt < 10
 
 
-async def test_a_network_that_breaks_in_the_middle_of_a_watch(control_plane: ControlPlane, tmp_path: Path):
+async def test_recovers_from_a_broken_network(control_plane: ControlPlane, tmp_path: Path):
     async with (
         run_through_relay(control_plane, tmp_path) as (relay, place),
         connect_to_kubernetes(KubernetesSettings(place)) as client,

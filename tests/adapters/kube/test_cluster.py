@@ -19,7 +19,7 @@ from tests.simulation.scenes import amounts, resize
 APP = container("app", {"cpu": "200m", "memory": "128Mi"}, {"memory": "256Mi"})
 
 
-async def test_what_is_there_and_what_comes_is_in_the_snapshot(control_plane, admin, kubelet, namespace):
+async def test_the_snapshot_has_existing_and_new_objects(control_plane, admin, kubelet, namespace):
     kubelet.add_node(f"{namespace}-n1", cpu="4")
     admin.create(workload("Deployment", namespace, "web", pod_template("web", APP), 3))
     async with run_watch(control_plane) as cluster:
@@ -54,7 +54,7 @@ async def test_nothing_is_decided_on_the_state_before_a_write(control_plane, adm
             assert [pod.containers[0].requests.cpu_millicores for pod in seen] == [millicores] * 5
 
 
-async def test_who_may_not_write_does_not(control_plane, admin, kubelet, namespace):
+async def test_sends_no_write_without_permission(control_plane, admin, kubelet, namespace):
     kubelet.add_node(f"{namespace}-n1")
     admin.create(workload("Deployment", namespace, "web", pod_template("web", APP), 1))
     async with run_watch(control_plane, may_write=lambda action: False) as cluster:
@@ -89,7 +89,7 @@ async def test_before_the_first_list_there_is_no_snapshot(control_plane):
     assert fresh.get_lag_seconds() == float("inf")
 
 
-async def test_write_without_an_answer_is_looked_up(control_plane, admin, kubelet, namespace):
+async def test_reads_a_write_without_an_answer(control_plane, admin, kubelet, namespace):
     kubelet.add_node(f"{namespace}-n1")
     admin.create(workload("Deployment", namespace, "web", pod_template("web", APP), 1))
     async with run_watch(control_plane, timeout_seconds=1) as cluster:
@@ -112,7 +112,7 @@ async def test_write_without_an_answer_is_looked_up(control_plane, admin, kubele
 
 
 @pytest.mark.parametrize("gone", [False, True])
-async def test_write_that_the_watch_keeps_back_is_read_by_itself(tmp_path, gone):
+async def test_reads_a_write_that_the_watch_does_not_show(tmp_path, gone):
     server, path = LoopbackServer(), "/api/v1/namespaces/shop/pods/p/resize"
     await server.put(NODES, make_node_json("n1"))
     await server.put(PODS, make_pod_json("p", owner=None))

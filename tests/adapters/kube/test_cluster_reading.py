@@ -1,4 +1,4 @@
-"""One look at a cluster: against a real API server, and where a server answers what it seldom does."""
+"""Reading a cluster once: against a real API server, and with unusual answers."""
 
 import json
 import re
@@ -17,16 +17,16 @@ from tests.controlplane.manifests import container, pod_template, workload
 APP = container("app", {"cpu": "200m", "memory": "128Mi"}, {"memory": "256Mi"})
 
 
-async def test_a_look_sees_what_a_watch_knows(control_plane, client, admin, kubelet, namespace):
+async def test_a_list_and_a_watch_give_the_same_snapshot(control_plane, client, admin, kubelet, namespace):
     kubelet.add_node(f"{namespace}-n1", cpu="4")
     admin.create(workload("Deployment", namespace, "web", pod_template("web", APP), 3))
 
-    async def settled():
+    async def all_running():
         pods = await list_pods(cluster, namespace)
         return pods if len(pods) == 3 and all(pod.phase == "Running" for pod in pods) else None
 
     async with run_watch(control_plane) as cluster:
-        await wait_until_true(settled, "three pods run")
+        await wait_until_true(all_running, "three pods run")
         counts: dict[str, int] = {}
         seen = await read_cluster_once(client, counts.__setitem__)
         known = await cluster.snapshot()
@@ -37,7 +37,7 @@ async def test_a_look_sees_what_a_watch_knows(control_plane, client, admin, kube
     assert f"{namespace}-n1" in {node.name for node in seen.snapshot.nodes}
     assert counts.keys() == {kind.plural for kind in ALL_KINDS if kind.plural not in NOT_INSTALLED}
     assert counts["pods"] >= 3
-    assert not [odd for odd in seen.unreadable if odd.namespace == namespace]
+    assert not [unreadable for unreadable in seen.unreadable if unreadable.namespace == namespace]
 
 
 def listed(*items: object, resume: str = "") -> PreparedAnswer:
@@ -61,7 +61,7 @@ def nodes_by(respond: Callable[[ReceivedRequest], PreparedAnswer]) -> Callable[[
     return lambda asked: respond(asked) if kind_of(asked) == "nodes" else listed()
 
 
-async def test_pages_are_put_together(tmp_path):
+async def test_joins_the_pages_of_a_list(tmp_path):
     def respond(asked: ReceivedRequest) -> PreparedAnswer:
         found = re.search(r"continue=(\w+)", asked.path)
         number = int(found.group(1)) if found else 0
@@ -74,14 +74,14 @@ async def test_pages_are_put_together(tmp_path):
     assert [count for kind, count in told if kind == "nodes"] == [1, 2, 3, 4]
 
 
-async def test_a_list_that_outlived_its_version_is_begun_anew(tmp_path):
-    asked_for: list[str] = []
+async def test_starts_an_expired_list_again(tmp_path):
+    requested: list[str] = []
 
     def respond(asked: ReceivedRequest) -> PreparedAnswer:
-        asked_for.append(asked.path)
+        requested.append(asked.path)
         if "continue=" in asked.path:
-            return build_status(410, "too old", reason="Expired") if len(asked_for) < 4 else listed(node("n1"))
-        return listed(node("gone" if len(asked_for) < 2 else "n0"), resume="x")
+            return build_status(410, "too old", reason="Expired") if len(requested) < 4 else listed(node("n1"))
+        return listed(node("gone" if len(requested) < 2 else "n0"), resume="x")
 
     async with create_client(tmp_path, nodes_by(respond)) as (client, _):
         seen = await read_cluster_once(client, lambda kind, count: None)
@@ -89,7 +89,7 @@ async def test_a_list_that_outlived_its_version_is_begun_anew(tmp_path):
     assert [one.name for one in seen.snapshot.nodes] == ["n0", "n1"]
 
 
-async def test_one_that_never_ends_is_given_up(tmp_path):
+async def test_stops_waiting_for_a_server_that_does_not_end(tmp_path):
     def respond(asked: ReceivedRequest) -> PreparedAnswer:
         return (
             build_status(410, "too old", reason="Expired")
@@ -102,20 +102,23 @@ async def test_one_that_never_ends_is_given_up(tmp_path):
             await read_cluster_once(client, lambda kind, count: None)
 
 
-async def test_an_odd_object_is_set_apart_and_named(tmp_path):
-    odd = {"metadata": {"name": "odd", "uid": "u", "resourceVersion": "1"}, "status": {"allocatable": {"cpu": "many"}}}
-    async with create_client(tmp_path, nodes_by(lambda asked: listed(node("n1"), odd))) as (client, _):
+async def test_names_an_unreadable_object(tmp_path):
+    unreadable = {
+        "metadata": {"name": "odd", "uid": "u", "resourceVersion": "1"},
+        "status": {"allocatable": {"cpu": "many"}},
+    }
+    async with create_client(tmp_path, nodes_by(lambda asked: listed(node("n1"), unreadable))) as (client, _):
         seen = await read_cluster_once(client, lambda kind, count: None)
     assert [one.name for one in seen.snapshot.nodes] == ["n1"]
-    [unreadable] = seen.unreadable
-    assert "odd" in unreadable.problem
+    [found] = seen.unreadable
+    assert "odd" in found.problem
 
 
 NEEDED = [kind for kind in ALL_KINDS if not kind.optional]
 
 
 @pytest.mark.parametrize("kind", NEEDED, ids=lambda kind: str(kind.plural))
-async def test_a_kind_that_may_not_be_listed_is_named_with_the_rights(kind, tmp_path):
+async def test_names_a_kind_that_may_not_be_listed_and_the_role(kind, tmp_path):
     def respond(asked: ReceivedRequest) -> PreparedAnswer:
         if kind_of(asked) == kind.plural:
             told = f'{kind.plural} is forbidden: User "x" cannot list resource "{kind.plural}" at the cluster scope'
@@ -127,7 +130,7 @@ async def test_a_kind_that_may_not_be_listed_is_named_with_the_rights(kind, tmp_
             await read_cluster_once(client, lambda kind, count: None)
 
 
-async def test_credentials_that_are_not_accepted_are_no_matter_of_rights(tmp_path):
+async def test_distinguishes_rejected_credentials_from_missing_permissions(tmp_path):
     async with create_client(tmp_path, lambda asked: build_status(401, "Unauthorized", reason="Unauthorized")) as (
         client,
         _,
@@ -137,7 +140,7 @@ async def test_credentials_that_are_not_accepted_are_no_matter_of_rights(tmp_pat
     assert "rbac" not in str(error.value)
 
 
-async def test_a_server_that_breaks_down_meanwhile_is_unavailable(tmp_path):
+async def test_a_server_that_fails_during_the_read_is_unavailable(tmp_path):
     async with create_client(tmp_path, nodes_by(lambda asked: build_status(500, "etcd is gone"))) as (client, _):
         with pytest.raises(UnavailableError, match="etcd is gone"):
             await read_cluster_once(client, lambda kind, count: None)

@@ -75,7 +75,7 @@ def new_account(admin: Api, namespace: str, name: str) -> str:
     return admin.service_account_token(namespace, name)
 
 
-async def test_a_pods_own_account_and_its_rotated_token(
+async def test_reads_the_service_account_and_its_rotated_token(
     control_plane: ControlPlane, admin: Api, namespace: str, tmp_path: Path, inside: None
 ):
     directory = account_directory(control_plane, tmp_path, new_account(admin, namespace, "one"))
@@ -87,7 +87,7 @@ async def test_a_pods_own_account_and_its_rotated_token(
         assert await user_of(client) == f"system:serviceaccount:{namespace}:two"
 
 
-async def test_a_token_that_is_refused_is_read_anew_though_it_is_young(
+async def test_reads_a_rejected_token_again_although_it_is_new(
     control_plane: ControlPlane, admin: Api, namespace: str, tmp_path: Path, inside: None
 ):
     directory = account_directory(control_plane, tmp_path, "expired")
@@ -112,7 +112,7 @@ async def test_a_token_that_cannot_be_read_for_a_while_is_used_as_it_was(
 
 
 @pytest.mark.parametrize("missing", ["token", "ca.crt"])
-async def test_a_pods_account_that_is_not_whole(
+async def test_reports_an_incomplete_service_account(
     control_plane: ControlPlane, tmp_path: Path, inside: None, missing: str
 ):
     directory = account_directory(control_plane, tmp_path, "x")
@@ -219,7 +219,7 @@ async def test_client_certificates_and_their_renewal(tmp_path: Path):
             assert await user_of(client) == "two"
 
 
-async def test_a_user_that_acts_as_another(control_plane: ControlPlane, tmp_path: Path):
+async def test_sends_impersonation_headers(control_plane: ControlPlane, tmp_path: Path):
     admin = {"token": control_plane.token("admin")}
     place = rewritten(control_plane, tmp_path / "config", {**admin, "as": "jane", "as-uid": "7"})
     async with connect_to_kubernetes(KubernetesSettings(place)) as client:
@@ -252,9 +252,7 @@ async def test_a_server_whose_certificate_is_anothers(control_plane: ControlPlan
         assert b"gitVersion" in await client.get("/version")
 
 
-async def test_whoever_turns_to_another_cluster_does_not_take_a_running_process_along(
-    control_plane: ControlPlane, tmp_path: Path
-):
+async def test_a_running_process_keeps_its_cluster(control_plane: ControlPlane, tmp_path: Path):
     place = rewritten(control_plane, tmp_path / "config", {"token": control_plane.token("admin")})
     config = json.loads(place.read_text())
     async with run_answering_server(answer_in_order(PreparedAnswer())) as (elsewhere, url):

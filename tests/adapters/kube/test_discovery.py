@@ -40,7 +40,7 @@ def served(**paths: object) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("minor", ["30", "32+", "33"])
-async def test_what_an_older_server_serves_counts_not_what_it_is_called(tmp_path: Path, minor: str):
+async def test_uses_what_a_server_serves_and_not_its_version(tmp_path: Path, minor: str):
     listed = {"resources": [{"name": "pods", "verbs": ["get"]}, {"name": "pods/eviction", "verbs": ["create"]}]}
     answers = served(version={"major": "1", "minor": minor, "gitVersion": f"v1.{minor}"}, api__v1=listed)
 
@@ -60,7 +60,7 @@ async def test_what_an_older_server_serves_counts_not_what_it_is_called(tmp_path
 
 
 @pytest.mark.parametrize("body", [b"[]", b'{"major": 1}', b'{"resources": 3, "minor": "x"}', b"{"])
-async def test_what_is_no_api_server(tmp_path: Path, body: bytes):
+async def test_rejects_a_server_that_is_not_an_api_server(tmp_path: Path, body: bytes):
     async with create_client(tmp_path, answer_in_order(PreparedAnswer((body,)))) as (client, _):
         with pytest.raises(UnavailableError):
             await discover_api(client)

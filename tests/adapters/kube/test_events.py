@@ -45,14 +45,14 @@ async def test_an_event_says_who_did_what_to_which_pod(client: KubernetesClient,
     assert (refused["type"], refused["reason"]) == ("Warning", "PodDisruptionBudget")
 
 
-async def test_the_same_is_told_once_in_an_hour(client: KubernetesClient, admin: Api, namespace: str):
+async def test_writes_the_same_event_once_per_hour(client: KubernetesClient, admin: Api, namespace: str):
     events = PodEventRecorder(client, "host")
     for minutes in (0, 1, 59, 60, 119, 120):
         await events.record([announcement(namespace)] * 2, NOW + timedelta(minutes=minutes))
     assert len(told(admin, namespace)) == 3
 
 
-async def test_what_differs_is_told_at_once(client: KubernetesClient, admin: Api, namespace: str):
+async def test_logs_other_reports_separately(client: KubernetesClient, admin: Api, namespace: str):
     events = PodEventRecorder(client, "host")
     different = [
         announcement(namespace),
@@ -84,15 +84,13 @@ async def test_long_names_and_messages_are_cut(client: KubernetesClient, admin: 
     assert event["message"].startswith("ööö")
 
 
-async def test_a_namespace_that_is_gone_keeps_nobody_else_from_being_told(
-    client: KubernetesClient, admin: Api, namespace: str
-):
+async def test_a_deleted_namespace_does_not_prevent_other_events(client: KubernetesClient, admin: Api, namespace: str):
     events = PodEventRecorder(client, "host")
     await events.record([announcement("nowhere", pod_uid="gone"), announcement(namespace)], NOW)
     assert len(told(admin, namespace)) == 1
 
 
-async def test_without_the_right_nothing_is_raised_and_it_is_logged_once(
+async def test_without_permission_logs_once_and_raises_nothing(
     control_plane: ControlPlane, admin: Api, namespace: str, capsys: pytest.CaptureFixture[str]
 ):
     admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": namespace, "name": "mute"}})

@@ -53,6 +53,6 @@ def test_the_environment_names_a_proxy(server: str, environment: dict[str, str],
         ("https://k8s.example.com", "", False),
     ],
 )
-def test_some_servers_are_asked_directly(server: str, listed: str, direct: bool):
+def test_queries_some_servers_without_a_proxy(server: str, listed: str, direct: bool):
     for name in ("NO_PROXY", "no_proxy"):
         assert (find_proxy(server, {**PROXY, name: listed}) is None) == direct

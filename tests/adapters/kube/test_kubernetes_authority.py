@@ -35,7 +35,7 @@ def respond(asked: ReceivedRequest) -> PreparedAnswer:
     return PreparedAnswer((json.dumps({"status": found}).encode(),))
 
 
-async def test_what_is_asked_is_what_roles_state(tmp_path: Path):
+async def test_checks_the_access_that_roles_grant(tmp_path: Path):
     async with create_client(tmp_path, respond) as (client, server):
         reviews = KubernetesAuthority(client, Clock())
         assert await reviews.authenticate(TOKEN) == ANN
@@ -66,13 +66,13 @@ async def test_an_answer_is_kept_for_ten_seconds(tmp_path: Path):
 
 
 @pytest.mark.parametrize("token", ["", "short", "x" * 15, "x" * 16_385, "größe" * 10])
-async def test_what_is_no_token_is_not_asked_about(tmp_path: Path, token: str):
+async def test_does_not_review_an_invalid_token(tmp_path: Path, token: str):
     async with create_client(tmp_path, respond) as (client, server):
         assert await KubernetesAuthority(client, Clock()).authenticate(token) is None
         assert server.asked == []
 
 
-async def test_many_tokens_at_a_time_are_refused_and_few_are_kept(tmp_path: Path):
+async def test_limits_parallel_token_reviews_and_cached_answers(tmp_path: Path):
     async with create_client(tmp_path, respond) as (client, server):
         reviews = KubernetesAuthority(client, Clock())
         tokens = [f"token-number-{number:08d}" for number in range(400)]
@@ -84,7 +84,7 @@ async def test_many_tokens_at_a_time_are_refused_and_few_are_kept(tmp_path: Path
         assert await reviews.authenticate(TOKEN) == ANN
 
 
-async def test_the_same_question_is_asked_once_at_a_time(tmp_path: Path):
+async def test_sends_equal_reviews_once(tmp_path: Path):
     async with create_client(tmp_path, respond) as (client, server):
         reviews = KubernetesAuthority(client, Clock())
         assert await asyncio.gather(*(reviews.authenticate(TOKEN) for _ in range(50))) == [ANN] * 50
@@ -98,7 +98,7 @@ async def test_the_same_question_is_asked_once_at_a_time(tmp_path: Path):
         (build_status(500, "broken"), "broken"),
     ],
 )
-async def test_where_nobody_judges_nobody_is_let_in_and_the_token_is_not_told(tmp_path: Path, answer, said):
+async def test_rejects_everyone_without_the_permission_to_review(tmp_path: Path, answer, said):
     async with create_client(tmp_path, lambda asked: answer) as (client, _):
         with pytest.raises(UnavailableError, match=said) as refused:
             await KubernetesAuthority(client, Clock()).authenticate(TOKEN)

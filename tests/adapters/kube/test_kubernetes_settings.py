@@ -13,20 +13,20 @@ from tests.adapters.kube.answering_server import kubeconfig
 SERVER = "https://127.0.0.1:1"
 
 
-def refusal_of(error: pytest.ExceptionInfo[BadInputError]) -> str:
+def get_error(error: pytest.ExceptionInfo[BadInputError]) -> str:
     text = str(error.value)
     assert "\n" not in text
     return text
 
 
-async def test_a_stated_kubeconfig_is_used_even_inside_of_a_cluster(tmp_path: Path):
+async def test_uses_a_configured_kubeconfig_inside_a_cluster(tmp_path: Path):
     (tmp_path / "token").write_text("x")
     place = kubeconfig(tmp_path, SERVER)
     account = find_credentials(place, {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}, tmp_path)
     assert isinstance(account, KubeconfigCredentials)
 
 
-def test_inside_of_a_cluster_the_pods_account_is_used(tmp_path: Path):
+def test_uses_the_service_account_inside_a_cluster(tmp_path: Path):
     (tmp_path / "token").write_text("x")
     inside = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBECONFIG": str(kubeconfig(tmp_path, SERVER))}
     assert isinstance(find_credentials(None, inside, tmp_path), ServiceAccountCredentials)
@@ -41,12 +41,12 @@ async def test_outside_of_a_cluster_the_files_that_kubectl_uses(tmp_path: Path):
 def test_no_cluster_at_all(tmp_path: Path):
     with pytest.raises(BadInputError, match="no cluster is configured") as error:
         find_credentials(None, {"KUBECONFIG": str(tmp_path / "missing")}, tmp_path)
-    assert str(tmp_path / "missing") in refusal_of(error)
+    assert str(tmp_path / "missing") in get_error(error)
 
 
 @pytest.mark.parametrize("name", ["missing", "."])
-def test_a_stated_kubeconfig_that_is_not_there(tmp_path: Path, name: str):
-    with pytest.raises(BadInputError, match="is not there"):
+def test_reports_a_missing_kubeconfig(tmp_path: Path, name: str):
+    with pytest.raises(BadInputError, match="does not exist"):
         find_credentials(tmp_path / name)
 
 
@@ -109,14 +109,14 @@ async def test_kubeconfigs_that_cannot_be_used(tmp_path: Path, text: str, capfd:
     with pytest.raises(BadInputError) as error:
         async with connect_to_kubernetes(KubernetesSettings(place)):
             pass
-    assert str(place) in refusal_of(error) or SERVER in refusal_of(error)
+    assert str(place) in get_error(error) or SERVER in get_error(error)
     # What Python makes of it tells nobody what to mend.
-    assert "NoneType" not in refusal_of(error)
-    assert "object" not in refusal_of(error) or "Expected object" in refusal_of(error)
+    assert "NoneType" not in get_error(error)
+    assert "object" not in get_error(error) or "Expected object" in get_error(error)
     assert capfd.readouterr() == ("", "")
 
 
-async def test_a_rate_of_nothing(tmp_path: Path):
+async def test_rejects_a_rate_of_zero(tmp_path: Path):
     with pytest.raises(BadInputError, match="kube_requests_per_second"):
         async with connect_to_kubernetes(KubernetesSettings(kubeconfig(tmp_path, SERVER), requests_per_second=0)):
             pass
@@ -128,10 +128,10 @@ async def test_a_kubeconfig_that_is_no_text(tmp_path: Path):
     with pytest.raises(BadInputError) as error:
         async with connect_to_kubernetes(KubernetesSettings(place)):
             pass
-    assert str(place) in refusal_of(error)
+    assert str(place) in get_error(error)
 
 
-def test_the_own_namespace(tmp_path: Path):
+def test_finds_its_namespace(tmp_path: Path):
     assert find_own_namespace("stated", tmp_path) == "stated"
     assert find_own_namespace(None, tmp_path) == "cruise"
     (tmp_path / "namespace").write_text("platform\n")

@@ -29,7 +29,7 @@ def record(**spec: object) -> LeaseRecord:
 
 
 @given(DOCUMENT, st.floats(1, 60))
-def test_whatever_a_lease_holds_it_can_be_judged_and_taken(document: dict[str, object], seconds: float):
+def test_any_lease_can_be_read_and_acquired(document: dict[str, object], seconds: float):
     found = read_lease(msgspec.json.encode(document))
     assert seconds <= found.duration_seconds(seconds) <= 4 * seconds
     taken = found.with_holder("me", ACQUIRED, seconds, NOW)
@@ -42,7 +42,7 @@ def test_whatever_a_lease_holds_it_can_be_judged_and_taken(document: dict[str, o
 
 
 @given(DOCUMENT, st.integers(1, 10**15))
-def test_whatever_a_lease_holds_its_epoch_only_grows(document: dict[str, object], epoch: int):
+def test_the_epoch_of_any_lease_never_decreases(document: dict[str, object], epoch: int):
     noted = LeaseRecord(document).with_epoch(epoch)
     assert noted.epoch == epoch
     assert noted.with_epoch(epoch - 1) is noted
@@ -54,7 +54,7 @@ def test_an_epoch_that_cannot_be_read_is_none(stated: object):
 
 
 @given(DOCUMENT)
-def test_what_others_wrote_beside_is_kept(document: dict[str, object]):
+def test_keeps_data_of_other_writers(document: dict[str, object]):
     taken = LeaseRecord(document).with_holder("me", ACQUIRED, 15, NOW)
     assert {key: value for key, value in taken.document.items() if key != "spec"} == {
         key: value for key, value in document.items() if key != "spec"
@@ -86,7 +86,7 @@ def test_only_a_change_of_holder_counts():
         ({"holderIdentity": "me", "leaseDurationSeconds": 1}, False),
     ],
 )
-def test_a_lease_is_free_only_where_its_holder_let_it_go(spec: dict[str, object], released: bool):
+def test_a_lease_is_free_only_if_its_holder_released_it(spec: dict[str, object], released: bool):
     assert record(**spec).released is released
 
 
@@ -96,7 +96,7 @@ def test_a_record_is_respected_for_as_long_as_it_says_within_reason(stated: obje
 
 
 @pytest.mark.parametrize("answer", [b"", b"[]", b"{", b'"x"'])
-def test_what_is_no_object_cannot_be_read(answer: bytes):
+def test_rejects_a_lease_that_is_not_an_object(answer: bytes):
     with pytest.raises(UnavailableError):
         read_lease(answer)
 

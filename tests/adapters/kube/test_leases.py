@@ -80,9 +80,9 @@ class Field:
 
     async def watch(self) -> None:
         while True:
-            at_once = tuple(one.name for one in self.contenders if one.lease.is_held or one.working)
-            if len(at_once) > 1:
-                self.overlaps.append(at_once)
+            leading = tuple(one.name for one in self.contenders if one.lease.is_held or one.working)
+            if len(leading) > 1:
+                self.overlaps.append(leading)
             await asyncio.sleep(0.005)
 
 
@@ -115,7 +115,7 @@ def edit(admin: Api, namespace: str, changed: Json) -> None:
     admin.patch(LEASES, namespace, "cruise", {"spec": changed}, "merge")
 
 
-async def test_one_leads_and_its_end_lets_another_follow_at_once(
+async def test_another_process_leads_as_soon_as_the_leader_ends(
     client: KubernetesClient, admin: Api, lease_namespace: str
 ):
     # So long that whoever follows can only have been let in.
@@ -136,7 +136,7 @@ async def test_one_leads_and_its_end_lets_another_follow_at_once(
     assert spec(admin, lease_namespace)["holderIdentity"] == ""
 
 
-async def test_one_whose_work_is_stuck_lets_another_follow_and_contends_again_later(
+async def test_resigns_if_the_work_makes_no_progress_and_campaigns_again_later(
     client: KubernetesClient, admin: Api, lease_namespace: str
 ):
     async with contest(client, lease_namespace) as field:
@@ -178,7 +178,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_process_that_was_killed_is_followed(
+async def test_another_process_leads_after_a_kill(
     client: KubernetesClient, admin: Api, lease_namespace: str, control_plane: ControlPlane
 ):
     times = [str(time.total_seconds()) for time in (DURATION, DEADLINE, RETRY)]
@@ -225,7 +225,7 @@ async def test_a_holder_that_is_cut_off_stops_before_another_follows(
         assert not first.lease.is_held
 
 
-async def test_a_short_outage_of_the_server_is_outlived(
+async def test_keeps_the_lease_during_a_short_outage(
     client: KubernetesClient, lease_namespace: str, control_plane: ControlPlane, tmp_path: Path
 ):
     async with (
@@ -244,7 +244,7 @@ async def test_a_short_outage_of_the_server_is_outlived(
         assert field.log == ["first begins"]
 
 
-async def test_a_server_that_is_paused_for_long_stops_the_work_and_it_goes_on_afterwards(
+async def test_a_long_pause_of_the_server_stops_the_work_until_it_answers(
     client: KubernetesClient, lease_namespace: str, control_plane: ControlPlane
 ):
     async with contest(client, lease_namespace) as field:
@@ -262,7 +262,7 @@ async def test_a_server_that_is_paused_for_long_stops_the_work_and_it_goes_on_af
         await eventually(lambda: first.working or second.working, "one leads again")
 
 
-async def test_a_server_that_is_killed_and_started_anew(
+async def test_follows_a_server_that_was_killed_and_restarted(
     client: KubernetesClient, lease_namespace: str, control_plane: ControlPlane
 ):
     async with contest(client, lease_namespace) as field:
@@ -275,7 +275,7 @@ async def test_a_server_that_is_killed_and_started_anew(
         assert field.log == ["first begins"]
 
 
-async def test_a_deleted_lease_is_made_anew_by_its_holder(client: KubernetesClient, admin: Api, lease_namespace: str):
+async def test_the_holder_creates_a_deleted_lease_again(client: KubernetesClient, admin: Api, lease_namespace: str):
     async with contest(client, lease_namespace) as field:
         first = field.join("first")
         await eventually(lambda: first.working, "the first leads")
@@ -299,7 +299,7 @@ async def test_a_deleted_lease_is_made_anew_by_its_holder(client: KubernetesClie
         {"leaseTransitions": 2147483647},
     ],
 )
-async def test_a_lease_edited_to_garbage_stays_its_holders(
+async def test_a_lease_with_invalid_edits_stays_with_its_holder(
     client: KubernetesClient, admin: Api, lease_namespace: str, edited: Json
 ):
     async with contest(client, lease_namespace) as field:
@@ -323,7 +323,7 @@ async def test_a_lease_edited_to_garbage_stays_its_holders(
         {"holderIdentity": "somebody", "leaseDurationSeconds": 2147483647, "renewTime": "2046-01-01T00:00:00.000000Z"},
     ],
 )
-async def test_a_lease_given_to_another_by_hand_is_lost_and_taken_once_that_one_is_dead(
+async def test_a_lease_with_an_edited_holder_is_lost_and_taken_after_it_expires(
     client: KubernetesClient, admin: Api, lease_namespace: str, edited: Json
 ):
     async with contest(client, lease_namespace) as field:
@@ -337,7 +337,7 @@ async def test_a_lease_given_to_another_by_hand_is_lost_and_taken_once_that_one_
 
 
 @pytest.mark.parametrize("skew_minutes", [-10, 10])
-async def test_what_other_hosts_take_for_the_time_does_not_matter(
+async def test_the_clocks_of_other_hosts_do_not_matter(
     client: KubernetesClient, admin: Api, lease_namespace: str, skew_minutes: int
 ):
     def renewed() -> Json:
@@ -360,9 +360,7 @@ async def test_what_other_hosts_take_for_the_time_does_not_matter(
         await eventually(lambda: one.working, "it follows once the other is silent")
 
 
-async def test_a_crowd_of_other_requests_does_not_delay_a_renewal(
-    admin: Api, lease_namespace: str, control_plane: ControlPlane
-):
+async def test_other_requests_do_not_delay_a_renewal(admin: Api, lease_namespace: str, control_plane: ControlPlane):
     slow = KubernetesSettings(control_plane.kubeconfig(), requests_per_second=0.001, burst=1)
     async with connect_to_kubernetes(slow) as busy, contest(busy, lease_namespace) as field:
         one = field.join("one")
@@ -383,7 +381,7 @@ async def test_labels_of_others_stay_on_the_lease(client: KubernetesClient, admi
         assert admin.read(LEASES, lease_namespace, "cruise")["metadata"]["labels"] == {"team": "x"}
 
 
-async def test_the_next_holder_learns_the_epoch_of_the_last_ones_database(
+async def test_the_next_holder_reads_the_epoch_of_the_previous_database(
     client: KubernetesClient, admin: Api, lease_namespace: str
 ):
     epoch = [7]
@@ -426,7 +424,7 @@ NO_ANNOTATIONS = {
         "validations": [{"expression": "!has(object.metadata.annotations)", "message": "no annotations"}],
     },
 }
-IN_FORCE = {
+POLICY_PROBE = {
     "apiVersion": "admissionregistration.k8s.io/v1",
     "kind": "ValidatingAdmissionPolicyBinding",
     "metadata": {"name": "no-annotations"},
@@ -439,7 +437,7 @@ async def test_a_policy_that_forbids_the_epoch_does_not_cost_the_lead(
 ):
     """The policies of an earlier release do; they are applied by hand in places."""
     admin.create(NO_ANNOTATIONS)
-    admin.create(IN_FORCE)
+    admin.create(POLICY_PROBE)
     try:
         lease = LeaderLease(client, lease_namespace, "cruise", "one", retry=RETRY, epoch=lambda: 7)
         refused = asyncio.Event()
@@ -464,7 +462,7 @@ async def test_a_policy_that_forbids_the_epoch_does_not_cost_the_lead(
             admin.delete(f"{resource}.admissionregistration.k8s.io", None, "no-annotations")
 
 
-async def test_work_that_returns_ends_the_leading(client: KubernetesClient, admin: Api, lease_namespace: str):
+async def test_leading_ends_when_the_work_returns(client: KubernetesClient, admin: Api, lease_namespace: str):
     async def work() -> None:
         assert spec(admin, lease_namespace)["holderIdentity"] == "one"
 
@@ -474,7 +472,7 @@ async def test_work_that_returns_ends_the_leading(client: KubernetesClient, admi
     assert spec(admin, lease_namespace)["holderIdentity"] == ""
 
 
-async def test_work_that_fails_is_told_as_it_is_and_the_lease_let_go(
+async def test_raises_the_error_of_the_work_and_releases_the_lease(
     client: KubernetesClient, admin: Api, lease_namespace: str
 ):
     async def work() -> None:
@@ -487,7 +485,7 @@ async def test_work_that_fails_is_told_as_it_is_and_the_lease_let_go(
     assert spec(admin, lease_namespace)["holderIdentity"] == ""
 
 
-async def test_work_may_take_its_time_to_end(client: KubernetesClient, admin: Api, lease_namespace: str):
+async def test_the_work_may_end_slowly(client: KubernetesClient, admin: Api, lease_namespace: str):
     ended: list[str] = []
     begun = asyncio.Event()
 
@@ -509,7 +507,7 @@ async def test_work_may_take_its_time_to_end(client: KubernetesClient, admin: Ap
     assert spec(admin, lease_namespace)["holderIdentity"] == ""
 
 
-async def test_a_contender_without_the_right_never_leads(admin: Api, lease_namespace: str, control_plane: ControlPlane):
+async def test_a_process_without_permission_never_leads(admin: Api, lease_namespace: str, control_plane: ControlPlane):
     account = {"namespace": lease_namespace, "name": "lease-less"}
     admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
     kubeconfig = control_plane.kubeconfig("lease-less", admin.service_account_token(lease_namespace, "lease-less"))
@@ -542,7 +540,7 @@ async def test_times_that_could_let_two_lead_are_refused(
         )
 
 
-async def test_without_its_namespace_a_lease_is_not_contended_for(client: KubernetesClient):
+async def test_does_not_campaign_without_the_namespace(client: KubernetesClient):
     async def work() -> None:
         raise AssertionError("nothing leads here")
 

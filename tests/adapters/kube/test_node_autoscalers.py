@@ -46,17 +46,17 @@ def answered(pools: PreparedAnswer, claims: PreparedAnswer):
 
 
 @pytest.mark.parametrize("refusal", [build_status(403, reason="Forbidden"), build_status(404)])
-async def test_without_rights_on_claims_node_pools_are_known(tmp_path, refusal):
+async def test_reads_node_pools_without_permission_for_claims(tmp_path, refusal):
     async with create_client(tmp_path, answered(listing("NodePool", pool()), refusal)) as (client, _):
         found = await read_node_autoscaler_objects(client)
     assert [one.name for one in found.pools] == ["default"]
     assert (found.autoscaler, found.claims) == (NodeAutoscalerKind.KARPENTER, ())
 
 
-async def test_a_node_pool_that_cannot_be_read_orders_nothing_and_harms_no_other(tmp_path):
-    odd = [pool("a", weight="heavy"), pool("b") | {"metadata": {"name": "b", "labels": 3}}, pool("c")]
+async def test_an_unreadable_node_pool_is_unusable_and_does_not_affect_others(tmp_path):
+    unreadable = [pool("a", weight="heavy"), pool("b") | {"metadata": {"name": "b", "labels": 3}}, pool("c")]
     claims = listing("NodeClaim", claim("x") | {"status": {"allocatable": {"cpu": "much"}}}, claim("y"))
-    async with create_client(tmp_path, answered(listing("NodePool", *odd), claims)) as (client, _):
+    async with create_client(tmp_path, answered(listing("NodePool", *unreadable), claims)) as (client, _):
         found = await read_node_autoscaler_objects(client)
     closed = {one.name: one.unusable_reason for one in found.pools}
     assert closed["c"] == ""
@@ -65,7 +65,7 @@ async def test_a_node_pool_that_cannot_be_read_orders_nothing_and_harms_no_other
     assert [one.name for one in found.claims] == ["y"]
 
 
-async def test_what_is_no_list_is_out_of_reach(tmp_path):
+async def test_raises_unavailable_for_an_answer_that_is_not_a_list(tmp_path):
     async with create_client(tmp_path, answered(PreparedAnswer((b"[]",)), build_status(404))) as (client, _):
         with pytest.raises(UnavailableError, match="NodePool"):
             await read_node_autoscaler_objects(client)

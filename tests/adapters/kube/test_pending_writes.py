@@ -1,4 +1,4 @@
-"""Between a write and the watch that tells of it: the cache is waited for, or read ahead of."""
+"""Between a write and its watch event: waiting for the cache, or reading ahead."""
 
 import asyncio
 from dataclasses import replace
@@ -64,7 +64,7 @@ async def test_the_watch_is_waited_for(action, shown):
     [lambda pod: resize(pod, amounts(300)), evict, lambda pod: TaintNode("n1", ReasonCode.OVERLOADED)],
     ids=["resize", "evict", "taint"],
 )
-async def test_what_the_watch_does_not_show_in_time_is_read_once(action):
+async def test_reads_once_what_the_watch_does_not_show_in_time(action):
     scene = Scene()
     scene.written.add(action(scene.pod), certain=True)
     await scene.written.settle()
@@ -73,7 +73,7 @@ async def test_what_the_watch_does_not_show_in_time_is_read_once(action):
     assert len(scene.read) == 1
 
 
-async def test_what_changes_nothing_is_not_waited_for():
+async def test_does_not_wait_for_a_write_without_effect():
     scene = Scene()
     scene.written.add(resize(scene.pod, amounts(100)), certain=True)
     scene.written.add(UntaintNode("n1", ReasonCode.LOAD_NORMAL), certain=True)
@@ -88,7 +88,7 @@ async def test_a_write_without_an_answer_is_read_whatever_the_watch_shows():
     assert scene.read == [("pods", "shop", "p")]
 
 
-async def test_nothing_is_forgotten_while_the_server_is_away():
+async def test_keeps_all_objects_while_the_server_is_down():
     scene = Scene(fails=True)
     scene.written.add(resize(scene.pod, amounts(300)), certain=True)
     for _ in range(2):
@@ -108,15 +108,15 @@ async def test_writes_to_other_pods_of_the_name_and_containers_do_not_count():
     assert {NODES.plural, PODS.plural} >= {place[0] for place in scene.read}
 
 
-async def test_writes_that_come_meanwhile_are_not_waited_for():
+async def test_does_not_wait_for_later_writes():
     scene = Scene()
     scene.written.add(resize(scene.pod, amounts(300)), certain=True)
-    settling = asyncio.ensure_future(scene.written.settle())
+    waiting = asyncio.ensure_future(scene.written.settle())
     await asyncio.sleep(0.05)
     scene.written.add(resize(scene.pod, amounts(400)), certain=True)
     scene.written.add(TaintNode("n1", ReasonCode.OVERLOADED), certain=True)
     put(scene.cache, RESIZED)
-    await settling
+    await waiting
     assert scene.read == []
     await scene.written.settle()
     assert sorted(scene.read) == [("nodes", "", "n1"), ("pods", "shop", "p")]

@@ -1,4 +1,4 @@
-"""Out-of-memory kills: once each, soon, and with the limit that was in force."""
+"""Out-of-memory kills: each once, soon, and with the limit at the kill."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -158,7 +158,7 @@ async def test_a_listener_far_behind_gets_what_pods_still_show():
     await kills.aclose()
 
 
-async def test_who_stops_listening_is_forgotten():
+async def test_removes_a_listener_that_stops():
     watch = OomKillWatch(lambda: [kill(1)])
     kills = watch.oom_kills()
     await take(kills, 1)

@@ -108,7 +108,7 @@ async def test_other_parts_of_the_same_installations(
     assert (await find_prometheus(client, {namespace})).endpoint is None
 
 
-async def test_what_queries_several_servers_comes_first(client: KubernetesClient, admin: Api, namespace: str):
+async def test_prefers_servers_that_query_several_others(client: KubernetesClient, admin: Api, namespace: str):
     create(admin, namespace, "a-prometheus", {"app": "prometheus-server"})
     create(admin, namespace, "z-thanos", {NAME: "thanos-query"})
     create(admin, namespace, "b-prometheus", {"app": "prometheus-server"})
@@ -117,7 +117,9 @@ async def test_what_queries_several_servers_comes_first(client: KubernetesClient
     assert await found(client, namespace) == ("a-prometheus", "http:a-prometheus:9090/proxy")
 
 
-async def test_a_service_that_a_tenant_labels_is_not_believed(client: KubernetesClient, admin: Api, namespace: str):
+async def test_does_not_trust_a_service_in_a_namespace_that_is_not_configured(
+    client: KubernetesClient, admin: Api, namespace: str
+):
     """Thanos goes before a single Prometheus, but only where an administrator said that it may be."""
     tenant = f"a-{namespace}"
     admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": tenant}})
@@ -201,7 +203,7 @@ async def test_the_api_server_passes_queries_on(client: KubernetesClient, admin:
     assert [asked.path for asked in prometheus.asked] == ["/select/0/prometheus/api/v1/query?query=up"]
 
 
-async def test_without_the_right_to_list_services(control_plane: ControlPlane, admin: Api, namespace: str):
+async def test_without_permission_to_list_services(control_plane: ControlPlane, admin: Api, namespace: str):
     admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": namespace, "name": "blind"}})
     kubeconfig = control_plane.kubeconfig(f"blind-{namespace}", admin.service_account_token(namespace, "blind"))
     async with connect_to_kubernetes(KubernetesSettings(kubeconfig)) as client:

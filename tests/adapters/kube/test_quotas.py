@@ -6,7 +6,7 @@ from tests.controlplane import manifests
 from tests.controlplane.api import Api, wait_until
 
 
-async def test_what_a_real_quota_leaves(client: KubernetesClient, admin: Api, namespace: str):
+async def test_reads_a_quota_of_a_real_server(client: KubernetesClient, admin: Api, namespace: str):
     def used() -> str:
         status = admin.read("resourcequotas", namespace, "all").get("status", {})
         return str(status.get("used", {}).get("requests.cpu", ""))

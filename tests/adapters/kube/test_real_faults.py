@@ -1,4 +1,4 @@
-"""A real control plane that goes away, comes back, and changes meanwhile."""
+"""A real control plane that stops, restarts and changes meanwhile."""
 
 import asyncio
 import random
@@ -48,7 +48,7 @@ async def agrees(cluster, admin, namespace):
     return uids == {name: one.uid for name, one in mine.items()}
 
 
-async def test_api_server_that_was_killed_and_comes_back_has_changed(control_plane, admin, namespace):
+async def test_follows_an_api_server_that_was_killed_and_restarted(control_plane, admin, namespace):
     for name in ("a", "b", "c"):
         admin.create(parked(namespace, name))
     # Long enough for the changes to be made before the watch is back.
@@ -67,22 +67,22 @@ async def test_api_server_that_was_killed_and_comes_back_has_changed(control_pla
         await wait_until_true(lambda: not cluster.problems(), "all is well again")
 
 
-async def test_api_server_that_hangs_is_noticed_and_caught_up_with(control_plane, admin, namespace):
+async def test_detects_an_api_server_that_hangs_and_catches_up(control_plane, admin, namespace):
     admin.create(parked(namespace, "a"))
     async with run_watch(control_plane, SHORT, max_lag_seconds=4) as cluster:
         await wait_until_true(lambda: sees(cluster, namespace, "a"), "the pod is seen")
         control_plane.pause()
         try:
-            await wait_until_true(lambda: cluster.get_lag_seconds() > 4, "it is out of step")
-            with pytest.raises(UnavailableError, match="not in step"):
+            await wait_until_true(lambda: cluster.get_lag_seconds() > 4, "it is out of sync")
+            with pytest.raises(UnavailableError, match="not in sync"):
                 await cluster.snapshot()
         finally:
             control_plane.resume()
         admin.create(parked(namespace, "b"))
-        await wait_until_true(lambda: sees(cluster, namespace, "a", "b"), "it is in step again")
+        await wait_until_true(lambda: sees(cluster, namespace, "a", "b"), "it is in sync again")
 
 
-async def test_compacted_history_means_a_new_list(control_plane, admin, namespace):
+async def test_lists_again_after_compaction(control_plane, admin, namespace):
     admin.create(parked(namespace, "a"))
     async with run_watch(control_plane, SHORT) as cluster:
         await wait_until_true(lambda: sees(cluster, namespace, "a"), "the pod is seen")
@@ -90,7 +90,7 @@ async def test_compacted_history_means_a_new_list(control_plane, admin, namespac
         # A server that starts anew remembers nothing from before its start.
         await asyncio.to_thread(control_plane.restart)
         admin.create(parked(namespace, "b"))
-        await wait_until_true(lambda: sees(cluster, namespace, "a", "b"), "it is in step again")
+        await wait_until_true(lambda: sees(cluster, namespace, "a", "b"), "it is in sync again")
         assert cluster.count_listed()["pods"] <= lists + 3
 
 
@@ -110,7 +110,7 @@ async def test_lists_in_pages_of_two_and_watches_of_a_second(control_plane, admi
         assert cluster.count_listed()["pods"] == 1
 
 
-async def test_quiet_cluster_stays_in_step(control_plane, admin, namespace):
+async def test_a_cluster_without_events_stays_in_sync(control_plane, admin, namespace):
     async with run_watch(control_plane, WatchTiming(watch_seconds=3, grace_period_seconds=3)) as cluster:
         loop = asyncio.get_running_loop()
         ends_at, worst = loop.time() + 10, 0.0
@@ -131,7 +131,7 @@ async def test_pod_of_the_same_name_is_another(control_plane, admin, kubelet, na
             wanted = partial(has, cluster, namespace, "again", created["metadata"]["uid"])
             await wait_until_true(wanted, "the pod runs")
             admin.delete("pods", namespace, "again", grace=0)
-        await wait_until_true(lambda: sees(cluster, namespace), "the last one is gone")
+        await wait_until_true(lambda: sees(cluster, namespace), "the last one is deleted")
 
 
 async def has(cluster, namespace, name, uid):
@@ -143,7 +143,7 @@ async def has(cluster, namespace, name, uid):
     ]
 
 
-async def test_namespace_goes_with_all_that_is_in_it(control_plane, admin, kubelet):
+async def test_a_deleted_namespace_is_removed_with_its_objects(control_plane, admin, kubelet):
     kubelet.add_node("going-n1")
     name = "going"
     annotations = {"cruise.io/mode": "resize"}
@@ -153,7 +153,7 @@ async def test_namespace_goes_with_all_that_is_in_it(control_plane, admin, kubel
         await wait_until_true(lambda: has_pods(cluster, name, 3), "the pods run")
         assert (await cluster.snapshot()).namespace_annotations[name] == annotations
         admin.delete("namespaces", None, name)
-        await wait_until_true(lambda: is_gone(cluster, name), "nothing of it is left", 60)
+        await wait_until_true(lambda: is_deleted(cluster, name), "nothing of it is left", 60)
 
 
 async def has_pods(cluster, namespace, count):
@@ -161,7 +161,7 @@ async def has_pods(cluster, namespace, count):
     return len(pods) == count and all(one.workload == WorkloadRef("Deployment", "web") for one in pods)
 
 
-async def is_gone(cluster, namespace):
+async def is_deleted(cluster, namespace):
     snapshot = await cluster.snapshot()
     return (
         namespace not in snapshot.namespace_annotations
@@ -171,7 +171,7 @@ async def is_gone(cluster, namespace):
     )
 
 
-async def test_two_thousand_pods_that_come_while_it_watches(control_plane, admin, namespace):
+async def test_follows_two_thousand_new_pods(control_plane, admin, namespace):
     async with run_watch(control_plane) as cluster:
         before = cluster.count_listed()["pods"]
         template = pod_template("many", APP, **UNBOUND)
@@ -190,10 +190,10 @@ async def test_two_thousand_pods_that_come_while_it_watches(control_plane, admin
         admin.delete("deployments.apps", namespace, "many")
         admin.delete_all("replicasets.apps", namespace)
         admin.delete_all("pods", namespace, grace=0)
-        await wait_until_true(lambda: sees(cluster, namespace), "all pods are gone", 120)
+        await wait_until_true(lambda: sees(cluster, namespace), "all pods are deleted", 120)
 
 
-async def test_after_turmoil_the_snapshot_is_what_lists_say(control_plane, admin, kubelet, namespace):
+async def test_after_many_changes_the_snapshot_equals_the_lists(control_plane, admin, kubelet, namespace):
     draw = random.Random(4)
     nodes = [f"{namespace}-n{index}" for index in range(3)]
     kubelet.add_nodes([SimulatedNodeSpec(name) for name in nodes])

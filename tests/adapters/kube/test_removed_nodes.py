@@ -19,7 +19,7 @@ def of_type(name: str, kind: str, **fields) -> Node:
     return make_node(name, labels={"node.kubernetes.io/instance-type": kind, "kubernetes.io/hostname": name}, **fields)
 
 
-def test_of_the_nodes_that_an_autoscaler_took_away_one_of_each_kind_is_remembered():
+def test_remembers_one_removed_node_of_each_type():
     former = RemovedNodes(Clock())
     small, large, larger = of_type("a", "small"), of_type("b", "large"), of_type("c", "large")
     assert former.get_not_in((small, large, larger)) == ()
@@ -40,7 +40,7 @@ def test_kinds_differ_by_group_and_lasting_taints_and_by_size_where_no_type_is_s
     assert former.get_not_in((plain, make_node("h"))) == (tainted, pooled, big)
 
 
-def test_kinds_are_forgotten_three_days_after_their_last_node_went():
+def test_forgets_a_node_type_three_days_after_its_last_node():
     clock = Clock()
     former = RemovedNodes(clock)
     small, large = of_type("a", "small"), of_type("b", "large")

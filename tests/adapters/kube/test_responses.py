@@ -134,7 +134,7 @@ SAID = [
 
 
 @pytest.mark.parametrize(("code", "message", "cause"), SAID)
-def test_refusals_are_told_apart(code: int, message: str, cause: str):
+def test_distinguishes_rejections(code: int, message: str, cause: str):
     error = create_error(code, body(code, message, "Invalid"), ASKED)
     assert isinstance(error, RefusedError)
     assert error.cause == cause
@@ -162,20 +162,20 @@ def test_every_refusal_that_is_known_has_an_example():
         (400, {"causes": None}, "SaidSo"),
     ],
 )
-def test_a_refusal_that_is_unknown_keeps_the_servers_own_cause(code: int, details: dict[str, object], cause: str):
+def test_an_unknown_rejection_keeps_the_servers_cause(code: int, details: dict[str, object], cause: str):
     error = create_error(code, body(code, "something new", "SaidSo", **details), ASKED)
     assert isinstance(error, RefusedError)
     assert error.cause == cause
 
 
-def test_what_is_forbidden_for_no_known_reason_is_no_missing_right():
+def test_a_rejection_without_a_known_reason_is_not_a_missing_permission():
     said = body(403, 'pods "p" is forbidden: violates PodSecurity "restricted:latest"', "Forbidden")
     error = create_error(403, said, ASKED)
     assert isinstance(error, RefusedError)
     assert error.cause == "AdmissionDenied"
 
 
-def test_a_refusal_without_any_reason_is_named_by_its_code():
+def test_a_rejection_without_a_reason_is_named_by_its_code():
     error = create_error(403, b"", ASKED)
     assert isinstance(error, RefusedError)
     assert error.cause == "HTTP 403"
@@ -215,7 +215,7 @@ def test_waits_that_are_no_number_of_seconds_are_none(header: str):
     assert error.retry_after_seconds is None
 
 
-def test_what_concerns_some_objects_only_is_no_outage():
+def test_a_failure_for_some_objects_is_not_an_outage():
     webhook = create_error(500, body(500, 'Internal error occurred: failed calling webhook "x": refused'), ASKED)
     budget = create_error(504, body(504, 'couldn\'t update PodDisruptionBudget "b" due to conflicts'), ASKED)
     assert isinstance(webhook, ThrottledError)
@@ -235,7 +235,7 @@ def test_messages_are_one_line_of_bounded_length():
 
 
 @pytest.mark.parametrize("answer", [b"", b"{", b"[]", b"null", b'{"kind":"Pod"}', b'{"kind":1,"status":"Failure"}'])
-def test_what_is_no_status_is_no_failure(answer: bytes):
+def test_an_answer_without_a_status_is_not_a_failure(answer: bytes):
     assert find_failure_status(answer) is None
 
 

@@ -57,7 +57,7 @@ def respond(selector: str):
     return by_path
 
 
-async def test_a_target_of_a_foreign_kind_is_asked_for_its_selector_once_in_a_while(tmp_path):
+async def test_reads_the_scale_of_a_target_of_an_unwatched_kind_periodically(tmp_path):
     cache, clock = cache_with("KafkaConnect/web", "Deployment/web"), Clock()
     async with create_client(tmp_path, respond("strimzi.io/cluster=web")) as (client, server):
         reader = ScaleReader(client, cache, clock)
@@ -73,7 +73,7 @@ async def test_a_target_of_a_foreign_kind_is_asked_for_its_selector_once_in_a_wh
 
 
 @pytest.mark.parametrize(
-    ("odd", "why"),
+    ("first", "problem"),
     [
         (lambda asked: build_status(403, 'User "c" cannot get resource "web/scale"'), "cannot get resource"),
         (lambda asked: build_status(500), ""),
@@ -83,15 +83,15 @@ async def test_a_target_of_a_foreign_kind_is_asked_for_its_selector_once_in_a_wh
         (respond("a > 1"), "a > 1"),
     ],
 )
-async def test_what_is_not_told_is_not_known_and_asked_for_again(tmp_path, odd, why):
-    cache, clock, now = cache_with("KafkaConnect/web"), Clock(), [odd]
+async def test_reads_a_scale_again_that_the_server_did_not_answer(tmp_path, first, problem):
+    cache, clock, now = cache_with("KafkaConnect/web"), Clock(), [first]
     async with create_client(tmp_path, lambda asked: now[0](asked)) as (client, _):
         reader = ScaleReader(client, cache, clock)
         await reader.read_if_due()
         assert cache.snapshot().scales == {}
-        told = cache.snapshot().unreadable_scales
-        assert told.keys() == ({CONNECT} if why else set())
-        assert why in told.get(CONNECT, "")
+        unreadable = cache.snapshot().unreadable_scales
+        assert unreadable.keys() == ({CONNECT} if problem else set())
+        assert problem in unreadable.get(CONNECT, "")
         now[0] = respond("app=web")
         await reader.read_if_due()
         assert cache.snapshot().scales == {}
@@ -101,9 +101,9 @@ async def test_what_is_not_told_is_not_known_and_asked_for_again(tmp_path, odd, 
         assert cache.snapshot().unreadable_scales == {}
 
 
-@pytest.mark.parametrize("odd", [lambda asked: build_status(404), lambda asked: answer({"resources": []})])
-async def test_what_is_not_there_is_an_answer_and_asked_for_again(tmp_path, odd):
-    cache, clock, now = cache_with("KafkaConnect/web"), Clock(), [odd]
+@pytest.mark.parametrize("first", [lambda asked: build_status(404), lambda asked: answer({"resources": []})])
+async def test_reads_a_missing_scale_again(tmp_path, first):
+    cache, clock, now = cache_with("KafkaConnect/web"), Clock(), [first]
     async with create_client(tmp_path, lambda asked: now[0](asked)) as (client, _):
         reader = ScaleReader(client, cache, clock)
         assert CONNECT not in cache.snapshot().scales
@@ -114,7 +114,7 @@ async def test_what_is_not_there_is_an_answer_and_asked_for_again(tmp_path, odd)
         assert cache.snapshot().scales == {CONNECT: parse_selector("app=web")}
 
 
-async def test_a_server_that_is_away_takes_nothing_back(tmp_path):
+async def test_keeps_earlier_answers_while_the_server_is_down(tmp_path):
     cache, clock, now = cache_with("KafkaConnect/web"), Clock(), [respond("app=web")]
     async with create_client(tmp_path, lambda asked: now[0](asked)) as (client, _):
         reader = ScaleReader(client, cache, clock)

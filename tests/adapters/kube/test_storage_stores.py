@@ -44,7 +44,7 @@ def claims(*documents: Json) -> list[str]:
     return sorted(name for _, name in surroundings(*documents).claims)
 
 
-def test_a_claim_is_there_with_all_that_it_needs():
+def test_resolves_a_claim_with_its_volume_and_class():
     whole = [make_claim_json(volume="pv-1"), make_volume_json(), LIMITS]
     assert claims(*whole) == ["data"]
     for missing in range(3):
@@ -62,7 +62,7 @@ def test_a_change_of_what_a_claim_needs_changes_the_claim():
     assert cache.snapshot().storage_and_namespaces is after
 
 
-def test_what_cannot_be_read_takes_its_claims_with_it():
+def test_an_unreadable_object_leaves_out_its_claims():
     odd = make_storage_class_json(volumeBindingMode="Later")
     assert claims(make_claim_json(storage="fast"), odd, LIMITS) == []
 

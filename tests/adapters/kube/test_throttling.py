@@ -6,7 +6,7 @@ from cruise.adapters.kube.throttling import MAX_WAIT_SECONDS, TokenBucket, compu
 TIMES = st.lists(st.floats(0, 10), max_size=60).map(sorted)
 
 
-def test_a_burst_goes_at_once_and_the_rest_in_order():
+def test_sends_a_burst_immediately_and_the_rest_in_order():
     bucket = TokenBucket(per_second=10, burst=3)
     waits = [bucket.reserve(100.0) for _ in range(6)]
     assert [round(wait, 6) for wait in waits] == [0, 0, 0, 0.1, 0.2, 0.3]
@@ -19,7 +19,7 @@ def test_tokens_come_back_up_to_the_burst():
     assert [bucket.acquire(1000.0) for _ in range(4)] == [True, True, True, False]
 
 
-def test_a_clock_that_goes_back_gives_nothing_away():
+def test_gives_no_token_when_the_clock_goes_back():
     bucket = TokenBucket(per_second=1, burst=1)
     assert bucket.acquire(100.0)
     assert not bucket.acquire(0.0)
@@ -38,7 +38,7 @@ def test_never_more_than_the_rate_and_one_burst(per_second: float, burst: int, t
 
 
 @given(st.floats(0.1, 100), st.integers(1, 20), TIMES, st.integers(1, 5))
-def test_what_is_refused_costs_nothing(per_second: float, burst: int, times: list[float], insistence: int):
+def test_a_rejected_token_request_takes_no_token(per_second: float, burst: int, times: list[float], insistence: int):
     calm, eager = TokenBucket(per_second, burst), TokenBucket(per_second, burst)
     for time in times:
         taken = calm.acquire(time)
@@ -48,6 +48,6 @@ def test_what_is_refused_costs_nothing(per_second: float, burst: int, times: lis
 
 
 @given(st.integers(0, 20), st.none() | st.floats(0, 1e6))
-def test_waits_are_what_was_asked_for_and_a_little_more(attempt: int, asked: float | None):
+def test_waits_as_long_as_requested_and_a_little_more(attempt: int, asked: float | None):
     expected = min(0.5 * 2**attempt if asked is None else asked, MAX_WAIT_SECONDS)
     assert expected <= compute_retry_wait(attempt, asked) <= 1.25 * expected

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 from cruise.adapters.kube.watching import WatchLog, format_kinds, format_shared_problem
 
 
-async def test_an_outage_of_all_kinds_is_one_line_and_its_end_another():
+async def test_logs_an_outage_of_all_kinds_in_one_line_and_its_end_in_another():
     lines = WatchLog(delay_seconds=0.01)
     with capture_logs() as logs:
         for kind in ("pods", "nodes", "jobs", "replicasets"):
@@ -30,7 +30,7 @@ async def test_an_outage_of_all_kinds_is_one_line_and_its_end_another():
     ]
 
 
-async def test_what_every_cluster_lives_through_is_no_warning_unless_something_else_is_in_the_same_line():
+async def test_logs_expected_interruptions_as_info():
     lines = WatchLog()
     with capture_logs() as logs:
         lines.report_interruption("pods", "too old", expected=True)

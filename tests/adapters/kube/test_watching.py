@@ -57,7 +57,7 @@ async def test_lists_come_in_pages(tmp_path, pods):
         assert all(query["limit"] == "2" for path, verb, query in server.asked if verb == "list")
 
 
-async def test_list_that_takes_too_long_is_begun_again(tmp_path):
+async def test_starts_a_list_again_if_it_takes_too_long(tmp_path):
     server = LoopbackServer()
     await server.put_all(PODS, [pod(f"p{index}") for index in range(5)])
 
@@ -73,7 +73,7 @@ async def test_list_that_takes_too_long_is_begun_again(tmp_path):
         assert resumed == [None, "2", None, "2", "4"]
 
 
-async def test_watch_goes_on_from_where_the_list_ended_and_from_each_event(tmp_path):
+async def test_a_watch_continues_from_the_list_and_from_each_event(tmp_path):
     async with a_cluster(tmp_path, 1) as (server, cluster):
         listed_at = str(server.version)
         await wait_until_true(lambda: "watch" in server.verbs(PODS), "the watch is open")
@@ -86,7 +86,7 @@ async def test_watch_goes_on_from_where_the_list_ended_and_from_each_event(tmp_p
         assert server.verbs(PODS).count("list") == 1
 
 
-async def test_bookmarks_move_a_quiet_watch_on(tmp_path):
+async def test_bookmarks_advance_a_watch_without_events(tmp_path):
     async with a_cluster(tmp_path, 1) as (server, _cluster):
         await server.put(NODES, make_node_json("n2"))
         await wait_until_true(lambda: server.verbs(PODS).count("watch") == 2, "the watch is opened again")
@@ -108,7 +108,7 @@ async def lost_touch(server):
     [refuse(410, "Expired"), refuse(410, "Gone"), answer_with(EXPIRED_LINE)],
     ids=["refused", "gone", "in the stream"],
 )
-async def test_version_that_is_too_old_means_a_new_list_and_deletions_are_seen(tmp_path, fault):
+async def test_lists_again_after_an_expired_version_and_sees_deletions(tmp_path, fault):
     async with a_cluster(tmp_path, 3) as (server, cluster):
         await wait_until_true(lambda: "watch" in server.verbs(PODS), "the watch is open")
         await lost_touch(server)
@@ -135,7 +135,7 @@ async def test_version_that_is_too_old_means_a_new_list_and_deletions_are_seen(t
     ids=["broken", "5xx", "429", "401", "403", "error event", "nonsense", "silence", "ended"],
 )
 @pytest.mark.parametrize("verb", ["watch", "list"])
-async def test_failures_pass(tmp_path, faults, verb):
+async def test_recovers_from_failures(tmp_path, faults, verb):
     if (verb == "list" and faults[0] in (stop_sending, end_immediately)) or (verb == "list" and len(faults) == 2):
         faults = [close_connection]
     async with a_cluster(tmp_path, 2) as (server, cluster):
@@ -149,7 +149,7 @@ async def test_failures_pass(tmp_path, faults, verb):
         await wait_until_true(lambda: not cluster.problems(), "all is well again")
 
 
-async def test_a_server_that_says_when_to_come_again_is_left_alone_until_then(tmp_path):
+async def test_waits_for_the_retry_after_of_the_server(tmp_path):
     async with a_cluster(tmp_path, 1) as (server, _cluster):
         await wait_until_true(lambda: "watch" in server.verbs(PODS), "the watch is open")
         loop = asyncio.get_running_loop()
@@ -166,7 +166,7 @@ async def test_a_server_that_says_when_to_come_again_is_left_alone_until_then(tm
         assert loop.time() - refused_at[0] >= 2.9
 
 
-async def test_version_that_the_server_never_had_ends_in_a_new_list(tmp_path):
+async def test_lists_again_after_an_unknown_version(tmp_path):
     too_large = refuse(504, "Timeout")
     async with a_cluster(tmp_path, 2, replace(SHORT, relist_failures=3)) as (server, cluster):
         server.faults[PODS, "watch"] += [too_large] * 3
@@ -179,14 +179,14 @@ async def test_without_proof_there_is_no_snapshot(tmp_path):
         await wait_until_true(lambda: "watch" in server.verbs(NODES), "the watch is open")
         server.faults[NODES, "watch"] += [close_connection] * 1000
         server.faults[NODES, "list"] += [close_connection] * 1000
-        await wait_until_true(lambda: cluster.get_lag_seconds() > 4.0, "the nodes are out of step")
+        await wait_until_true(lambda: cluster.get_lag_seconds() > 4.0, "the nodes are out of sync")
         with pytest.raises(UnavailableError, match=r"^nodes: not in sync for \d+ s: .+"):
             await cluster.snapshot()
         server.faults.clear()
         await wait_until_true(lambda: shows(cluster, "p000", "p001"), "it is in step again")
 
 
-async def test_quiet_kinds_stay_in_step(tmp_path):
+async def test_kinds_without_events_stay_in_sync(tmp_path):
     async with a_cluster(tmp_path, 2, replace(SHORT, watch_seconds=1.0)) as (server, cluster):
         loop = asyncio.get_running_loop()
         ends_at, worst = loop.time() + 4, 0.0
@@ -197,17 +197,17 @@ async def test_quiet_kinds_stay_in_step(tmp_path):
         assert server.verbs(NODES).count("list") == 1
 
 
-async def test_watch_that_opens_only_to_fail_proves_nothing(tmp_path):
+async def test_a_watch_that_fails_right_after_opening_proves_nothing(tmp_path):
     failing = answer_with({"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcd is away"}})
     timing = replace(SHORT, relist_failures=10**6, unconfirmed_seconds=1000)
     async with a_cluster(tmp_path, 2, timing, max_lag_seconds=3) as (server, cluster):
         server.faults[PODS, "watch"] += [failing] * 1000
-        await wait_until_true(lambda: cluster.get_lag_seconds() > 3, "it is out of step")
+        await wait_until_true(lambda: cluster.get_lag_seconds() > 3, "it is out of sync")
         with pytest.raises(UnavailableError, match="pods: not in sync for 3 s: etcd is away"):
             await cluster.snapshot()
 
 
-async def test_where_watches_end_without_a_word_lists_prove(tmp_path):
+async def test_lists_prove_sync_if_watches_end_early(tmp_path):
     async with a_cluster(tmp_path, 2) as (server, cluster):
         server.faults[NODES, "watch"] += [end_immediately] * 1000
         loop = asyncio.get_running_loop()
@@ -219,7 +219,7 @@ async def test_where_watches_end_without_a_word_lists_prove(tmp_path):
         assert 1 < server.verbs(NODES).count("list") < 6
 
 
-async def test_burst_leaves_others_their_turn(tmp_path):
+async def test_a_burst_of_events_lets_other_tasks_run(tmp_path):
     events = 100_000
     async with a_cluster(tmp_path, 1, replace(SHORT, watch_seconds=120)) as (server, cluster):
         await wait_until_true(lambda: "watch" in server.verbs(PODS), "the watch is open")
@@ -235,7 +235,7 @@ async def test_burst_leaves_others_their_turn(tmp_path):
         assert turns > events / 1000
 
 
-async def test_bookmark_without_a_body_of_its_kind_is_understood(tmp_path):
+async def test_accepts_a_bookmark_without_an_object(tmp_path):
     async with a_cluster(tmp_path, 1) as (server, cluster):
 
         async def told(server, request):
@@ -256,7 +256,7 @@ NEEDED = replace(ODDITIES, optional=False)
 
 
 @pytest.mark.parametrize(("code", "reason"), [(404, "NotFoundError"), (403, "Forbidden")])
-async def test_kind_that_may_be_absent_is_done_without(tmp_path, code, reason):
+async def test_continues_without_an_optional_kind(tmp_path, code, reason):
     server = LoopbackServer()
     server.objects[ODDITIES.path] = {}
     server.faults[ODDITIES.path, "list"] += [refuse(code, reason)]
@@ -272,7 +272,7 @@ async def test_kind_that_may_be_absent_is_done_without(tmp_path, code, reason):
         await wait_until_true(there, "it is there by now")
 
 
-async def test_a_kind_that_is_forbidden_and_served_is_not_done_without(tmp_path):
+async def test_requires_permission_for_an_optional_kind_that_is_served(tmp_path):
     server = LoopbackServer()
     wanted = replace(ODDITIES, read_if_served=True)
     server.objects[wanted.path] = {}
@@ -289,7 +289,7 @@ async def test_a_kind_that_is_forbidden_and_served_is_not_done_without(tmp_path)
 
 
 @pytest.mark.parametrize(("code", "reason"), [(404, "NotFoundError"), (403, "Forbidden")])
-async def test_nothing_is_decided_without_a_kind_that_is_needed(tmp_path, code, reason):
+async def test_raises_no_snapshot_without_a_required_kind(tmp_path, code, reason):
     server = LoopbackServer()
     server.objects[NEEDED.path] = {}
     server.faults[NEEDED.path, "list"] += [refuse(code, reason)] * 1000
@@ -302,7 +302,7 @@ async def test_nothing_is_decided_without_a_kind_that_is_needed(tmp_path, code, 
         await wait_until_true(lambda: not cluster.problems(), "all is well")
 
 
-async def test_a_line_that_breaks_off_is_sent_again(tmp_path):
+async def test_reads_an_incomplete_line_again(tmp_path):
     async def half(server, request):
         response = web.StreamResponse()
         await response.prepare(request)

@@ -10,7 +10,7 @@ from cruise.errors import RefusedError, UnavailableError
 from tests.adapters.kube.answering_server import PreparedAnswer, build_status, create_client
 
 
-async def test_a_real_server_knows_who_asks_and_what_is_not_there(client):
+async def test_a_real_server_returns_the_user_and_not_found(client):
     assert await read_own_user_name(client) == "admin"
     assert await read_webhook_registration(client, "no-such-webhook") is None
 
@@ -30,7 +30,7 @@ async def test_servers_without_a_kind_have_none_of_it(tmp_path):
         assert await read_webhook_registration(client, "cruise") is None
 
 
-async def test_every_webhook_of_a_registration_counts(tmp_path):
+async def test_reads_every_webhook_of_a_registration(tmp_path):
     def webhook(bundle: bytes | None, policy: str) -> object:
         config = {} if bundle is None else {"caBundle": base64.b64encode(bundle).decode()}
         return {"name": "w", "clientConfig": config, "failurePolicy": policy}
@@ -54,13 +54,13 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize(("question", "document", "expected"), UNREADABLE)
-async def test_what_cannot_be_read_is_said_to_be(tmp_path, question, document, expected):
+async def test_raises_unavailable_for_unreadable_documents(tmp_path, question, document, expected):
     async with create_client(tmp_path, lambda asked: answer(document)) as (client, _):
         with pytest.raises(UnavailableError, match=expected):
             await question(client)
 
 
-async def test_a_refusal_stays_one(tmp_path):
+async def test_a_rejection_stays_a_rejection(tmp_path):
     async with create_client(tmp_path, lambda asked: build_status(403, "forbidden", reason="Forbidden")) as (client, _):
         for question in (read_own_user_name(client), read_webhook_registration(client, "cruise")):
             with pytest.raises(RefusedError):

@@ -74,7 +74,7 @@ async def refusal(directory: Path, node: Node, settings: KubeletSettings, kind: 
     return str(refused.value)
 
 
-async def test_a_kubelet_that_is_known_gets_the_token(tmp_path):
+async def test_sends_the_token_only_to_a_verified_kubelet(tmp_path):
     async with kubelet(tmp_path, answer_in_order(SAID)) as scene:
         assert await read(tmp_path, scene.node, KubeletSettings(ca_file=scene.authority)) == TEXT
         [asked] = scene.server.asked
@@ -131,7 +131,7 @@ async def test_a_kubelet_at_another_address_than_its_certificate_says_gets_nothi
         (PreparedAnswer((TEXT, TEXT), pause_seconds=3), UnavailableError, "did not answer completely within 0.3 s"),
     ],
 )
-async def test_what_is_no_answer_is_refused_in_one_line(tmp_path, answer, kind, words):
+async def test_rejects_other_answers_in_one_line(tmp_path, answer, kind, words):
     async with kubelet(tmp_path, answer_in_order(answer)) as scene:
         settings = KubeletSettings(ca_file=scene.authority, timeout_seconds=0.3, max_bytes=100_000)
         said = await refusal(tmp_path, scene.node, settings, kind)
@@ -139,23 +139,23 @@ async def test_what_is_no_answer_is_refused_in_one_line(tmp_path, answer, kind, 
         assert "node n1" in said
 
 
-async def test_credentials_that_are_refused_are_read_anew_once(tmp_path):
+async def test_reads_refused_credentials_again_once(tmp_path):
     async with kubelet(tmp_path, answer_in_order(build_status(401), SAID)) as scene:
         assert await read(tmp_path, scene.node, KubeletSettings(ca_file=scene.authority)) == TEXT
         assert len(scene.server.asked) == 2
 
 
-async def test_a_node_without_an_address_is_not_asked(tmp_path):
+async def test_does_not_query_a_node_without_an_address(tmp_path):
     node = Node("n1", Resources(1000, 2**30))
     assert "no InternalIP" in await refusal(tmp_path, node, KubeletSettings(), UnavailableError)
 
 
-async def test_nobody_listens(tmp_path):
+async def test_works_without_listeners(tmp_path):
     node = Node("n1", Resources(1000, 2**30), address="127.0.0.1", kubelet_port=9)
     assert "cannot be read" in await refusal(tmp_path, node, KubeletSettings(), UnavailableError)
 
 
-async def test_through_the_api_server_only_where_that_is_set(tmp_path):
+async def test_uses_the_api_server_only_if_configured(tmp_path):
     node = Node("n1", Resources(1000, 2**30), address="127.0.0.1", kubelet_port=9)
     settings = KubeletSettings(access=KubeletAccess.NODE_PROXY)
     async with create_client(tmp_path, answer_in_order(SAID, build_status(403)), USER) as (client, server):

@@ -152,7 +152,7 @@ async def test_kubelets_lead_to_the_same_decisions_as_prometheus(tmp_path: Path)
     assert compare(expected, await hour_of_kubelets(KubeletEndpoint.CADVISOR)).max() < 0.01
 
 
-async def test_where_use_changes_by_the_minute_the_same_moments_lead_to_the_same_sizes(tmp_path: Path):
+async def test_equal_sample_times_give_equal_sizes(tmp_path: Path):
     series = list(seen_once_a_minute(measured(MEASURED_SECONDS, 4.5, steady_minutes=1)))
     expected = await hour_of_prometheus(series, tmp_path)
     assert compare(expected, await hour_of_kubelets(KubeletEndpoint.CADVISOR, steady_minutes=1)).max() == 0

@@ -110,7 +110,7 @@ def test_no_damage_raises_anything_else(text, place, damage):
         b"# TYPE container_cpu_usage_seconds_total counter\nsomething_else 1\n",
     ],
 )
-def test_what_is_no_such_text_is_refused(body):
+def test_rejects_other_text(body):
     with pytest.raises(BadInputError, match="the answer "):
         parse_kubelet_metrics(body, "n1")
 

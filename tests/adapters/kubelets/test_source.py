@@ -96,7 +96,7 @@ def raises(error: CruiseError) -> Callable[[], bytes]:
     return fail
 
 
-async def test_each_node_is_read_once_a_minute():
+async def test_reads_each_node_once_a_minute():
     kubelets = Kubelets()
     await kubelets.run(10)
     for node in ("n0", "n1"):
@@ -104,7 +104,7 @@ async def test_each_node_is_read_once_a_minute():
         assert np.diff(moments).tolist() == [60.0] * 9
 
 
-async def test_where_no_kubelet_may_be_read_the_pass_says_why_and_changes_nothing():
+async def test_changes_nothing_if_no_kubelet_may_be_read():
     kubelets = Kubelets()
     assert await kubelets.run(40) == []
     before = await kubelets.store.read_statistics()
@@ -146,7 +146,7 @@ async def test_one_kubelet_that_fails_leaves_its_own_pods_without_samples(failur
     assert await kubelets.updated_at("web-1") == await kubelets.updated_at("web-0")
 
 
-async def test_a_kubelet_that_hangs_is_not_asked_again_and_does_not_hold_up_others():
+async def test_a_kubelet_that_hangs_is_not_read_again_and_does_not_block_others():
     asked: list[str] = []
     forever = asyncio.Event()
 
@@ -186,7 +186,7 @@ async def test_after_a_restart_it_goes_on_from_the_store():
     assert times >= set(range(START + 600, START + 44 * 60, 60))
 
 
-async def test_nobody_who_does_not_ask_for_usage_reads_kubelets():
+async def test_reads_no_kubelets_without_requests_for_usage():
     kubelets = Kubelets()
     await kubelets.source.partitions(SNAPSHOT)
     await kubelets.run(30, passes=False)
@@ -194,7 +194,7 @@ async def test_nobody_who_does_not_ask_for_usage_reads_kubelets():
     assert max(at for _, at in kubelets.asked) - START <= 900
 
 
-async def test_a_look_ends_where_none_of_the_first_few_can_be_read():
+async def test_stops_if_none_of_the_first_kubelets_can_be_read():
     asked: list[str] = []
 
     async def ask(node: Node) -> bytes:

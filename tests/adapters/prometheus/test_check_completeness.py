@@ -15,7 +15,7 @@ from cruise.errors import UnavailableError
         "query served from the results cache",
     ],
 )
-def test_a_remark_on_the_query_is_no_gap_in_its_answer(said: str) -> None:
+def test_an_annotation_of_the_query_does_not_make_the_answer_incomplete(said: str) -> None:
     check_completeness([said], is_partial=False, accept_partial=False)
 
 
@@ -31,7 +31,7 @@ def test_a_remark_on_the_query_is_no_gap_in_its_answer(said: str) -> None:
         "some ingesters could not be reached",
     ],
 )
-def test_what_is_missing_is_told_whatever_remarks_come_first(said: str) -> None:
+def test_reports_missing_data_after_annotations(said: str) -> None:
     with pytest.raises(
         UnavailableError, match=r"reports an incomplete answer: .*prometheus_allow_partial_response accepts it"
     ):
@@ -39,7 +39,7 @@ def test_what_is_missing_is_told_whatever_remarks_come_first(said: str) -> None:
     check_completeness([said], is_partial=False, accept_partial=True)
 
 
-def test_victoria_metrics_says_it_by_a_field() -> None:
+def test_reads_the_field_of_victoria_metrics_for_incomplete_answers() -> None:
     with pytest.raises(UnavailableError, match="incomplete answer: isPartial"):
         check_completeness(None, is_partial=True, accept_partial=False)
     check_completeness(None, is_partial=True, accept_partial=True)

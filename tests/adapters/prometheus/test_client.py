@@ -100,7 +100,7 @@ def test_a_token_is_read_again_when_its_file_changes(tmp_path):
     assert sent == ["Bearer first", "Bearer second"]
 
 
-def test_a_netrc_file_lends_no_credentials(tmp_path, monkeypatch):
+def test_does_not_use_credentials_of_a_netrc_file(tmp_path, monkeypatch):
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login somebody password else\n")
     monkeypatch.setenv("NETRC", str(netrc))
@@ -113,7 +113,7 @@ def test_a_missing_token_file_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_refused_credentials_name_the_setting(status, tmp_path):
+def test_rejected_credentials_name_the_setting(status, tmp_path):
     token = tmp_path / "token"
     token.write_text("wrong")
     error = refused(HttpAnswer(status), token_file=token)
@@ -128,7 +128,7 @@ def test_missing_credentials_name_the_setting():
     assert "requires credentials (401): set prometheus_token_file" in str(error)
 
 
-def test_a_refused_query_tells_the_servers_reason_shortened():
+def test_a_rejected_query_has_the_servers_reason_shortened():
     body = b'{"status":"error","errorType":"bad_data","error":"invalid parameter \\"query\\":\\nparse error %s"}'
     error = refused(HttpAnswer(400, body % (b"x" * 1000)))
     assert isinstance(error, BadInputError)
@@ -156,13 +156,13 @@ def test_a_refused_query_tells_the_servers_reason_shortened():
         (413, ""),
     ],
 )
-def test_a_query_that_covers_too_much_is_told_from_one_that_is_wrong(status, said):
+def test_distinguishes_a_too_large_query_from_an_invalid_one(status, said):
     error = refused(HttpAnswer(status, json.dumps({"status": "error", "error": said}).encode()))
     assert isinstance(error, QueryTooLargeError)
     assert "lower prometheus_max_samples_per_query or prometheus_max_series_per_query" in str(error)
 
 
-def test_a_store_that_failed_is_no_mistake_of_the_query():
+def test_a_failed_store_of_thanos_is_unavailable():
     # Thanos where partial responses are declined.
     said = "expanding series: proxy Series(): rpc error: code = Aborted desc = No StoreAPIs matched for this query"
     error = refused(HttpAnswer(422, json.dumps({"status": "error", "errorType": "execution", "error": said}).encode()))
@@ -171,13 +171,13 @@ def test_a_store_that_failed_is_no_mistake_of_the_query():
 
 
 @pytest.mark.parametrize("status", [202, 204, 206])
-def test_success_without_the_result_is_no_answer(status):
+def test_a_success_without_a_result_is_unavailable(status):
     error = refused(HttpAnswer(status))
     assert isinstance(error, UnavailableError)
     assert f"answered without the result of the query ({status})" in str(error)
 
 
-def test_a_query_frontend_that_is_full_tells_when_to_come_again():
+def test_uses_the_retry_after_of_a_full_query_frontend():
     body = b'{"status":"error","error":"too many outstanding requests"}'
     for status in (429, 503):
         error = refused(HttpAnswer(status, body, {"Retry-After": "7"}))
@@ -201,7 +201,7 @@ def test_an_answer_may_be_packed_although_that_was_not_asked_for():
         ({}, None),
     ],
 )
-def test_too_many_requests_tell_when_to_come_again(headers, seconds):
+def test_too_many_requests_have_a_retry_after(headers, seconds):
     with answering(lambda request: HttpAnswer(429, headers=headers)) as url, pytest.raises(ThrottledError) as caught:
         ask(url)
     assert caught.value.retry_after_seconds == seconds
@@ -214,7 +214,7 @@ def test_a_server_that_cannot_answer_is_unavailable(status):
     assert f"cannot answer at present ({status}): query timed out" in str(error)
 
 
-def test_a_query_that_was_heard_is_not_sent_again():
+def test_does_not_repeat_a_query_that_was_received():
     requests: list[ReceivedHttpRequest] = []
 
     def respond(request: ReceivedHttpRequest) -> HttpAnswer:
@@ -238,7 +238,7 @@ def test_an_address_without_the_api_is_named():
     assert "set prometheus_url to the address before /api/v1" in str(error)
 
 
-def test_an_answer_that_breaks_off_is_unavailable():
+def test_an_incomplete_answer_is_unavailable():
     error = refused(HttpAnswer(200, SUCCESS[:20], length=len(SUCCESS)))
     assert isinstance(error, UnavailableError)
     assert "the answer was incomplete" in str(error)
@@ -250,7 +250,7 @@ def test_a_connection_that_is_hung_up_is_unavailable():
     assert "cannot be reached: Remote end closed connection" in str(error)
 
 
-def test_nobody_listening_is_unavailable():
+def test_a_server_that_does_not_listen_is_unavailable():
     with pytest.raises(UnavailableError, match="cannot be reached: Connection refused"):
         ask(f"http://127.0.0.1:{free_port()}")
 
@@ -299,6 +299,6 @@ def test_tls_is_verified_by_the_ca_file_and_only_left_out_on_demand(certificate,
         assert ask(url, insecure_tls=True) == SUCCESS
 
 
-def test_a_ca_file_that_is_not_there_is_named(tmp_path):
+def test_reports_a_missing_ca_file(tmp_path):
     with pytest.raises(BadInputError, match=r"CA file .*nowhere\.crt does not exist"):
         ask("https://127.0.0.1:1", ca_file=tmp_path / "nowhere.crt")

@@ -68,7 +68,7 @@ CORES: list[Row] = [(SLICE, f"cpu{core:02}", 0.2) for core in range(4)]
 
 @pytest.mark.parametrize("fills_holes", [True, False])
 @pytest.mark.parametrize("whole", [[], [(SLICE, "total", 0.8)], [(SLICE, "", 0.8)]])
-def test_processors_are_summed_where_no_series_has_all_of_them(whole: list[Row], fills_holes: bool) -> None:
+def test_sums_processors_if_no_series_has_the_total(whole: list[Row], fills_holes: bool) -> None:
     for rows in ([*CORES, *whole], [*whole, *CORES]):
         block, tail = usage(matrix(*rows), fills_holes=fills_holes)
         assert block.rejected is None or not block.rejected.any()

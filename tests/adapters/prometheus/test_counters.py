@@ -84,11 +84,11 @@ def test_a_restart_between_two_reads_is_seen_by_the_tail():
     same(demand([(name("/new"), [30, 36])], tail=tail, start=60), [500, 100])
 
 
-def test_the_first_sight_of_a_container_tells_no_usage():
+def test_a_new_container_has_no_usage_at_first():
     same(demand([(name(), [NAN, 30, 36])]), [NAN, NAN, 100])
 
 
-def test_a_second_id_with_a_long_past_tells_no_usage_at_first_sight():
+def test_a_second_id_with_a_large_counter_has_no_usage_at_first():
     same(demand([(name("/a"), [100, 106, 112]), (name("/b"), [NAN, 5000, 5003])]), [NAN, 100, 100])
 
 
@@ -141,7 +141,7 @@ def test_a_node_that_showed_pressure_once_is_remembered():
     assert psi_known([(name(), [1, 2])], [(name(), [0, 0])], pressured=pressured) == {"web-1": True}
 
 
-def test_twins_that_differ_in_the_node_alone_are_one_series():
+def test_merges_duplicates_that_differ_only_in_the_node():
     cpu = [(name(node=""), [100, 106, NAN]), (name(node="n1"), [NAN, 106, 112])]
     block, tail = usage(cpu, memory=[(name(node=""), [1, 1, 1]), (name(node="n1"), [2, 2, 2])])
     same(block.cpu_demand_millicores[0], [NAN, 100, 100])
@@ -150,7 +150,7 @@ def test_twins_that_differ_in_the_node_alone_are_one_series():
     assert list(block.nodes) == ["n1"]
 
 
-def test_series_without_a_pod_are_nobodys():
+def test_ignores_series_without_a_pod():
     block, tail = usage([(SeriesName("shop", "", "app", "/a", "n1"), [1, 2])])
     assert (list(block.keys), list(tail.keys)) == ([], [])
 
@@ -165,7 +165,7 @@ GROWTHS = st.lists(st.one_of(st.none(), st.floats(0, 200)), min_size=6, max_size
 
 
 @given(st.lists(GROWTHS, min_size=1, max_size=3), st.integers(1, 5))
-def test_reading_in_two_parts_gives_what_reading_at_once_gives(growths, cut):
+def test_reading_in_two_parts_gives_the_same_as_one_read(growths, cut):
     rows = []
     for number, series in enumerate(growths):
         counter, values = 0.0, []

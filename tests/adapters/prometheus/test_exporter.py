@@ -22,7 +22,7 @@ def exporter(job, count, path="", first=0):
         ("", ""),
     ],
 )
-def test_what_reports_most_containers_is_read_and_a_pods_own_exporter_is_not(job, path):
+def test_reads_the_largest_exporter_and_not_one_of_a_pod(job, path):
     real, spoofed = exporter(job, 98, path), exporter("payments", 3, "/metrics")
     assert choose_exporters([spoofed, real]) == ((real,), (spoofed,))
 
@@ -32,13 +32,13 @@ def test_a_kubelet_is_read_from_the_path_of_cadvisor_alone():
     assert choose_exporters([resource, cadvisor]) == ((cadvisor,), (resource,))
 
 
-def test_of_two_that_report_as_many_both_are_read_whatever_they_are_called():
+def test_reads_both_of_two_equal_exporters():
     first, second = exporter("nodes", 100), exporter("cadvisor", 97, "/metrics/cadvisor")
     read, left_out = choose_exporters([first, second])
     assert (set(read), left_out) == ({first, second}, ())
 
 
-def test_a_part_of_the_cluster_with_an_exporter_of_its_own_is_read_too():
+def test_also_reads_the_exporter_of_another_part_of_the_cluster():
     most, pool = exporter("kubelet", 70, "/metrics/cadvisor"), exporter("gpu-nodes", 20, first=70)
     few = exporter("payments", 3, first=95)
     read, left_out = choose_exporters([few, pool, most])

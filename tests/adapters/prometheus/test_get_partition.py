@@ -45,7 +45,7 @@ def test_a_partition_that_is_small_enough_is_one_query():
     assert build_pod_patterns("pods-ending-bcd0", {"web-b": 2, "db-0": 1}, 3) == [".*[bcd0]"]
 
 
-def test_names_that_differ_nowhere_near_their_end_stay_together():
+def test_does_not_split_names_with_the_same_long_ending():
     long = "x" * 45
     pods = {f"{first}{long}b": 1 for first in "cdf"}
     assert any(

@@ -105,7 +105,7 @@ def test_steps_of_a_longer_hole_are_unknown() -> None:
     same(reads.compute_demand(), [NAN, NAN] + [1000] * 3 + [NAN] * 7 + [1000] * 8)
 
 
-def test_who_stands_still_beside_others_that_move_is_idle() -> None:
+def test_a_counter_that_stands_still_next_to_others_is_idle() -> None:
     busy = steady(8)
     idle_then_busy = [50.0, 50, 50, 50, 50, 110, 110, 170]
     reads = Reads()
@@ -114,7 +114,7 @@ def test_who_stands_still_beside_others_that_move_is_idle() -> None:
 
 
 @pytest.mark.parametrize("other", ["waiting", "memory"])
-def test_anything_of_the_node_that_moves_tells_of_a_scrape(other: str) -> None:
+def test_any_change_on_the_node_shows_a_scrape(other: str) -> None:
     reads = Reads()
     moving = [(series("other"), [1.0, 2, 3, 4, 5, 6])]
     also = [(series("other"), [7.0] * 6)] if other == "waiting" else []
@@ -122,26 +122,26 @@ def test_anything_of_the_node_that_moves_tells_of_a_scrape(other: str) -> None:
     same(reads.compute_demand("web"), [NAN, NAN, 0, 0, 0, 1000])
 
 
-def test_another_nodes_scrape_tells_nothing() -> None:
+def test_the_scrape_of_another_node_does_not_count() -> None:
     reads = Reads()
     reads.read((series("web"), steady(8, range(3, 5))), (series("other", "n2"), steady(8)))
     same(reads.compute_demand("web"), [NAN, NAN] + [1000] * 6)
 
 
-def test_without_node_labels_a_pod_speaks_for_itself() -> None:
+def test_without_node_labels_each_pod_is_a_target() -> None:
     reads = Reads()
     reads.read((series("web", ""), steady(8, range(3, 5))), (series("other", ""), steady(8)))
     same(reads.compute_demand("web"), [NAN, NAN] + [1000] * 6)
 
 
-def test_a_node_at_rest_for_longer_than_a_server_repeats_itself_is_at_rest() -> None:
+def test_a_node_whose_values_stand_still_for_long_is_idle() -> None:
     values = [60.0, 120, *[120.0] * 9, 180, 240]
     reads = Reads()
     reads.read((series("web"), values))
     same(reads.compute_demand(), [NAN, NAN] + [0] * 9 + [1000, 1000])
 
 
-def test_rest_goes_on_from_read_to_read() -> None:
+def test_a_counter_that_stands_still_continues_in_the_next_read() -> None:
     reads = Reads()
     reads.read((series("web"), [60.0, 120, 120, 120, 120]))
     same(reads.compute_demand(), [NAN] * 5)
@@ -152,7 +152,7 @@ def test_rest_goes_on_from_read_to_read() -> None:
     same(reads.compute_demand()[20:], [0] + [1000] * 4)
 
 
-def test_the_steps_after_the_last_scrape_are_told_by_the_next_read() -> None:
+def test_the_next_read_completes_the_steps_after_the_last_scrape() -> None:
     values = steady(10, range(3, 6))
     reads = Reads()
     reads.read((series("web"), values[:5]))
@@ -220,7 +220,7 @@ SCRAPED = st.lists(st.booleans(), min_size=12, max_size=40)
     vanishes=st.booleans(),
     lengths=st.lists(st.integers(1, 9), min_size=1, max_size=5),
 )
-def test_constant_use_is_read_as_it_is_whatever_was_missed(
+def test_reads_constant_usage_correctly_despite_missed_scrapes(
     millicores: int, waits: float, scraped: list[bool], vanishes: bool, lengths: list[int]
 ) -> None:
     """Every known step has the use, and what lies between two scrapes within five minutes is known."""

@@ -108,7 +108,7 @@ def test_a_sample_keeps_its_time_however_often_it_is_read(server):
         client.close()
 
 
-def test_matchers_narrow_every_question(server):
+def test_adds_matchers_to_every_query(server):
     assert loads(server, matchers='cluster="other"') == {}
 
 
@@ -129,7 +129,7 @@ ONE = (
 )
 
 
-def test_nothing_more_is_asked_than_what_is_open():
+def test_sends_no_unneeded_query():
     asked: list[str] = []
 
     def respond(request: ReceivedHttpRequest) -> HttpAnswer:

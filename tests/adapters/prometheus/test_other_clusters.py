@@ -260,7 +260,7 @@ def test_check_says_which_clusters_a_server_has(prometheus: str, scene: str) -> 
         assert "clusters" not in items
 
 
-def test_the_log_says_once_which_series_are_left_out_or_may_be_anothers(prometheus: str) -> None:
+def test_logs_once_which_series_are_ignored_or_uncertain(prometheus: str) -> None:
     def said(scene: str) -> list[tuple[str, str]]:
         source = PrometheusUsageSource(known(prometheus, scene), lambda: float(END))
         try:
@@ -277,7 +277,7 @@ def test_the_log_says_once_which_series_are_left_out_or_may_be_anothers(promethe
     assert "may be of another cluster" in line and "prometheus_matchers" in line
 
 
-def test_commands_say_whose_series_they_rest_on(prometheus: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_report_the_selected_series(prometheus: str, capsys: pytest.CaptureFixture[str]) -> None:
     def words(scene: str) -> tuple[str, str]:
         at = datetime.fromtimestamp(END + 30, UTC)
         _, _, source = read_prometheus_usage(snapshot(), known(prometheus, scene), "30h", at, Policy())
@@ -292,7 +292,7 @@ def test_commands_say_whose_series_they_rest_on(prometheus: str, capsys: pytest.
     assert "prometheus_matchers" in warning
 
 
-async def test_a_pod_that_was_seen_goes_on_counting_and_others_do_not(prometheus: str) -> None:
+async def test_continues_to_count_pods_that_were_seen_and_no_others(prometheus: str) -> None:
     """Passes of half an hour in which a pod of ours ends: it is remembered, and theirs stay out."""
     now, before = [float(END - 1800)], snapshot()
     source, state, store = (
@@ -316,7 +316,7 @@ async def test_a_pod_that_was_seen_goes_on_counting_and_others_do_not(prometheus
     assert state.rejections.counts[SampleRejection.OTHER_CLUSTER] > 0
 
 
-async def test_a_cluster_that_joins_later_is_left_out_at_once(prometheus: str) -> None:
+async def test_ignores_a_cluster_that_is_added_later(prometheus: str) -> None:
     source = PrometheusUsageSource(known(prometheus, "joins"), lambda: float(END - 2 * HOUR))
     try:
         await source.partitions(snapshot())

@@ -63,7 +63,7 @@ def look(url: str, snapshot: ClusterSnapshot | None = None, at: datetime = AT, *
     return probe_prometheus(PrometheusSettings(url, **settings), snapshot or cluster(), at)
 
 
-def test_each_figure_is_what_the_server_holds(server):
+def test_each_probe_fact_matches_the_server(server):
     found = look(server)
     assert found.recent is not None
     assert len(found.recent.keys) == 3
@@ -83,7 +83,7 @@ def test_each_figure_is_what_the_server_holds(server):
     )
 
 
-def test_pods_without_series_are_missed(server):
+def test_reports_pods_without_series(server):
     facts = look(server, cluster("late-1", "late-2"))
     assert (facts.queried, facts.with_cpu) == (5, 3)
 
@@ -95,7 +95,7 @@ def test_pods_that_cannot_have_been_scraped_yet_are_not_missed(server):
     assert look(server, replace(snapshot, pods=(young,))).queried == 1
 
 
-def test_time_passes_and_series_grow_old(server):
+def test_old_series_are_not_used(server):
     facts = look(server, at=AT + timedelta(minutes=3))
     assert facts.newest_at == AT - timedelta(seconds=30)
     assert facts.samples_in_10_minutes is not None
@@ -117,13 +117,13 @@ def test_a_metric_that_is_not_there_has_no_labels(server):
     assert (facts.with_cpu, facts.with_memory) == (0, 0)
 
 
-def test_series_that_do_not_name_their_node_speak_for_all(server):
+def test_series_without_a_node_apply_to_all_nodes(server):
     facts = look(server, labels=SeriesLabels(node="machine"))
     assert not facts.nodes_labelled
     assert facts.pressured == 3
 
 
-def test_nothing_that_runs_asks_for_nothing(server):
+def test_a_cluster_without_running_pods_sends_no_query(server):
     assert look(server, make_snapshot(nodes=[make_node("n1")])) == UsageFacts(0, 0, 0, nodes=1)
 
 

@@ -41,7 +41,7 @@ def test_strings_are_escaped():
     assert quote_promql('a\\.b"c\nd') == r'"a\\.b\"c\nd"'
 
 
-def test_a_root_group_is_asked_for_as_it_is_now():
+def test_queries_a_root_group_at_present():
     assert build_root_group_query(settings(matchers='cluster="a"'), "cpu_total") == (
         'max by (node, instance) (irate(cpu_total{id="/",cluster="a"}[3m]) or '
         'sum without (cpu) (irate(cpu_total{id="/",cluster="a",cpu!~"|total"}[3m])))'
@@ -58,7 +58,7 @@ def test_a_node_is_named_as_its_exporter_names_it():
     )
 
 
-def test_a_family_has_matchers_of_its_own_beside_those_of_all():
+def test_adds_matchers_of_a_family_to_those_of_all():
     narrowed = settings(
         matchers='cluster="a"', cadvisor_matchers='job="kubelet"', series_selectors={"cpu_total": 'path="/x"'}
     )

@@ -1,4 +1,4 @@
-"""Reading a recording: what is asked again, and what is given up."""
+"""Reading a recording: what is repeated, and what ends it."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -70,21 +70,21 @@ def test_every_step_has_its_use_the_first_included() -> None:
     np.testing.assert_allclose(read(respond), [[100]] * 10, rtol=1e-6)
 
 
-def test_what_fails_for_a_moment_is_asked_again() -> None:
+def test_repeats_a_query_that_failed_temporarily() -> None:
     assert len(read(Failing(HttpAnswer(503)))) == 10
     with pytest.raises(BadInputError, match="requires credentials"):
         read(Failing(HttpAnswer(401)))
 
 
 @pytest.mark.parametrize("moment", [HttpAnswer(503), HttpAnswer(429, headers={"Retry-After": "0"})])
-def test_the_very_first_question_is_asked_again_as_well(moment: HttpAnswer) -> None:
+def test_repeats_the_first_query_too(moment: HttpAnswer) -> None:
     assert len(read(Failing(moment, "/series"))) == 10
 
 
 @pytest.mark.parametrize(
     "wrong", [HttpAnswer(404), HttpAnswer(401), HttpAnswer(302, headers={"Location": "http://other"})]
 )
-def test_what_the_first_answer_says_is_wrong_for_good_is_given_up_at_once(wrong: HttpAnswer) -> None:
+def test_does_not_repeat_a_permanent_failure(wrong: HttpAnswer) -> None:
     failing = Failing(wrong, "/series")
     with pytest.raises(BadInputError):
         read(failing)
@@ -92,7 +92,7 @@ def test_what_the_first_answer_says_is_wrong_for_good_is_given_up_at_once(wrong:
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://prometheus.invalid"])
-def test_an_address_where_nothing_answers_the_first_question_is_given_up_at_once(url: str) -> None:
+def test_fails_immediately_if_the_first_query_cannot_connect(url: str) -> None:
     with closing(PrometheusClient(PrometheusSettings(url))) as client:
         waits = waited(partial(client.query, "up", 0), UnreachableError, answered=False)
     assert waits == []
@@ -110,9 +110,7 @@ def test_an_address_where_nothing_answers_the_first_question_is_given_up_at_once
     ],
 )
 @pytest.mark.parametrize("answered", [True, False])
-def test_what_goes_on_failing_is_given_up_after_a_while(
-    failure: CruiseError, waits: list[float], answered: bool
-) -> None:
+def test_stops_after_repeated_failures(failure: CruiseError, waits: list[float], answered: bool) -> None:
     def ask() -> bytes:
         raise failure
 

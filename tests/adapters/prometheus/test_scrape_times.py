@@ -1,4 +1,4 @@
-"""When nodes were scraped, against a server whose answers are made up."""
+"""Scrape times of nodes, against a server with invented answers."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -65,7 +65,7 @@ def asking(age: Callable[[str], float], requests: list[str]) -> Iterator[Callabl
             yield ask
 
 
-def test_one_pod_speaks_for_a_node_where_two_agreed_within_the_hour():
+def test_one_pod_stands_for_a_node_if_two_agreed_within_the_hour():
     requests: list[str] = []
     with asking(lambda pod: 12.5, requests) as ask:
         assert ask("n1") == {"n1": [12.5] * 3}
@@ -76,7 +76,7 @@ def test_one_pod_speaks_for_a_node_where_two_agreed_within_the_hour():
     assert [one in query for query in requests] == [False, True, True, False, True]
 
 
-def test_a_span_is_asked_for_once_and_only_for_the_nodes_in_question():
+def test_queries_a_time_range_once_and_only_for_irregular_nodes():
     requests: list[str] = []
     with asking(lambda pod: 3.0, requests) as ask:
         ask("n1")
@@ -86,7 +86,7 @@ def test_a_span_is_asked_for_once_and_only_for_the_nodes_in_question():
     assert not any("web-a" in query for query in requests[2:])
 
 
-def test_where_each_container_has_a_time_of_its_own_nothing_is_known_and_asked_once_an_hour():
+def test_containers_with_different_times_are_checked_once_an_hour():
     requests: list[str] = []
     with asking(lambda pod: 9.0 if pod == "web-a" else 14.0, requests) as ask:
         assert ask("n1") == {}
@@ -96,7 +96,7 @@ def test_where_each_container_has_a_time_of_its_own_nothing_is_known_and_asked_o
         assert len(requests) == 2
 
 
-def test_a_server_that_does_not_answer_is_no_reason_not_to_read():
+def test_reads_usage_although_scrape_times_are_unavailable():
     with answering(lambda request: HttpAnswer(503)) as url:
         settings = PrometheusSettings(url)
         with closing(PrometheusClient(settings)) as client:
@@ -131,7 +131,7 @@ def test_ages_are_numbers_where_there_was_a_scrape():
         assert np.isnan(ask("n1")["n1"]).all()
 
 
-def test_what_was_asked_is_saved_at_the_pressure_of_one_pod_after_the_other():
+def test_skips_the_pressure_of_one_pod_after_the_other():
     """Of five steps: five samples a pass, but for the first, which asks for one step more and looks at two pods."""
     skipped_pods = []
     with answering(lambda request: answer_of(request, lambda pod: 12.5)) as url:
@@ -147,7 +147,7 @@ def test_what_was_asked_is_saved_at_the_pressure_of_one_pod_after_the_other():
     assert skipped_pods == [[], ["web-a", "web-b"], ["web-c"], ["web-a"], ["web-b"]]
 
 
-def test_a_long_read_neither_saves_nor_is_paid_for():
+def test_does_not_count_a_long_read():
     with answering(lambda request: answer_of(request, lambda pod: 12.5)) as url:
         settings = PrometheusSettings(url)
         with closing(PrometheusClient(settings)) as client:
@@ -161,7 +161,7 @@ def test_a_long_read_neither_saves_nor_is_paid_for():
             assert subject.skip("nobody", 5) == []
 
 
-def test_what_is_known_already_is_not_asked_for_again():
+def test_does_not_query_known_times_again():
     requests: list[ReceivedHttpRequest] = []
 
     def respond(request: ReceivedHttpRequest) -> HttpAnswer:

@@ -45,7 +45,7 @@ def test_pods_of_fixed_names_are_not_known_by_them() -> None:
     assert not has_generated_name(make_pod("kube-proxy-n1", workload="DaemonSet/kube-proxy", mirror=True))
 
 
-def test_a_pod_that_was_never_seen_and_another_of_the_same_name_do_not_count() -> None:
+def test_ignores_unseen_pods_and_others_with_the_same_name() -> None:
     (kept,), left_out = seen().keep_known_pods(
         [matrix(("db-0", f"/pod{UID}/c"), ("db-0", f"/pod{OTHER}/c"), ("db-1", f"/pod{OTHER}/c"))], TIMES
     )

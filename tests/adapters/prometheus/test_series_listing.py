@@ -48,7 +48,7 @@ def test_no_query_costs_more_than_is_allowed_and_every_pod_is_asked_for_once(
     assert all(sum(pods[pod] for pod in piece) * points <= most for piece in selected)
 
 
-def test_partitions_without_pods_are_not_asked_for() -> None:
+def test_sends_no_query_for_partitions_without_pods() -> None:
     settings = PrometheusSettings("http://prometheus")
     assert listing({"web-b": 1}).split_into_pieces(1440, settings) == [".*[bcd0]"]
     assert SeriesListing().split_into_pieces(1440, settings) == []
@@ -68,7 +68,7 @@ def test_no_list_is_an_empty_one() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b'{"status":"success","data":{"resultType":"matrix"}}', b'{"status":"success","data":[']
 )
-def test_what_is_no_list_is_said_so(body: bytes) -> None:
+def test_rejects_an_answer_that_is_not_a_list(body: bytes) -> None:
     with pytest.raises(BadInputError, match="did not answer with a list of series"):
         create_series_decoder(LABELS, accept_partial=False)(body)
 

@@ -1,4 +1,4 @@
-"""Series of one container that agree, as replicas do, and series that do not, as an impostor's."""
+"""Series of one container that agree, as replicas do, and forged ones that do not."""
 
 import numpy as np
 import pytest
@@ -19,45 +19,45 @@ MOST = 16 * 60.0
 
 
 def fold(one, other, before=NOTHING):
-    folded, disagree = merge_counters(np.array([one], float), np.array([other], float), np.array(before, float), MOST)
-    return folded[0].tolist(), disagree[0].tolist()
+    merged, disagree = merge_counters(np.array([one], float), np.array([other], float), np.array(before, float), MOST)
+    return merged[0].tolist(), disagree[0].tolist()
 
 
-def grows(folded):
-    known = np.array(folded)[~np.isnan(folded)]
+def is_growing(merged):
+    known = np.array(merged)[~np.isnan(merged)]
     return bool((np.diff(known) >= 0).all())
 
 
 def test_replicas_that_are_apart_by_a_scrape_agree_and_grow_as_one():
-    folded, disagree = fold([1000, 1006, 1012, 1018, 1024], [1003, 1009, 1015, 1021, 1027])
-    assert folded == [1003, 1006, 1012, 1018, 1024]
+    merged, disagree = fold([1000, 1006, 1012, 1018, 1024], [1003, 1009, 1015, 1021, 1027])
+    assert merged == [1003, 1006, 1012, 1018, 1024]
     assert not any(disagree)
 
 
-def test_a_spoofed_counter_is_refused_whether_it_is_ahead_or_behind():
+def test_rejects_a_forged_counter_that_is_ahead_or_behind():
     truth = [1000, 1006, 1012, 1018, 1024]
     assert all(fold(truth, [5000, 5450, 5900, 6350, 6800])[1])
     assert all(fold(truth, [10, 460, 910, 1360, 1810])[1])
 
 
-def test_a_spoofed_counter_of_which_nothing_else_is_known_yet_adds_no_growth():
-    folded, disagree = fold([1006, 1012, 1018, 1024], [NAN, NAN, NAN, 5000], [1000])
-    assert (folded, any(disagree)) == ([1006, 1012, 1018, 1024], False)
-    folded, _ = fold([1006, 1012, 1018, 1024], [7, 7, 7, 7], [1000])
-    assert folded == [1006, 1012, 1018, 1024]
+def test_a_new_forged_counter_adds_no_growth():
+    merged, disagree = fold([1006, 1012, 1018, 1024], [NAN, NAN, NAN, 5000], [1000])
+    assert (merged, any(disagree)) == ([1006, 1012, 1018, 1024], False)
+    merged, _ = fold([1006, 1012, 1018, 1024], [7, 7, 7, 7], [1000])
+    assert merged == [1006, 1012, 1018, 1024]
 
 
-def test_of_an_idle_container_beside_a_counter_that_runs_ahead_nothing_is_known():
-    folded, _ = fold([50] * 5, [500, 950, 1400, 1850, 2300], [50])
-    assert np.isnan(folded).all()
+def test_an_idle_container_next_to_a_forged_counter_has_no_usage():
+    merged, _ = fold([50] * 5, [500, 950, 1400, 1850, 2300], [50])
+    assert np.isnan(merged).all()
 
 
 def test_a_replica_that_misses_scrapes_still_agrees():
-    folded, disagree = fold([1000, 1006, 1012, 1018, 1024, 1030], [1003, 1003, 1003, 1003, 1027, 1033])
+    merged, disagree = fold([1000, 1006, 1012, 1018, 1024, 1030], [1003, 1003, 1003, 1003, 1027, 1033])
     assert not any(disagree)
     # Of what came in between, the replica that is behind knows nothing yet.
-    assert np.isnan(folded).tolist() == [False, True, True, True, False, False]
-    assert grows(folded)
+    assert np.isnan(merged).tolist() == [False, True, True, True, False, False]
+    assert is_growing(merged)
 
 
 def test_a_replica_that_ends_or_begins_agrees():
@@ -66,16 +66,16 @@ def test_a_replica_that_ends_or_begins_agrees():
 
 
 def test_replicas_that_see_the_same_reset_agree():
-    folded, disagree = fold([1000, 1006, 3, 9, 15, 21], [1003, 1009, 1010, 6, 12, 18])
+    merged, disagree = fold([1000, 1006, 3, 9, 15, 21], [1003, 1009, 1010, 6, 12, 18])
     assert not any(disagree)
-    assert folded[-1] in (18, 21)
+    assert merged[-1] in (18, 21)
 
 
 def test_a_counter_that_falls_alone_disagrees():
     assert any(fold([1000, 1006, 1012, 1018, 1024], [1003, 0, 450, 900, 1350])[1])
 
 
-def test_a_long_read_is_in_doubt_around_the_contradiction_alone():
+def test_rejects_only_the_steps_around_a_contradiction():
     truth = 1000 + 6.0 * np.arange(60)
     other = truth + 3
     other[30:33] += 5000
@@ -101,12 +101,12 @@ def test_replicas_of_any_use_at_any_moments_agree(cores, first, second, missed):
             values[hole + 1] = values[hole]
         return values
 
-    folded, disagree = fold(scraped(first, set()), scraped(second, missed))
+    merged, disagree = fold(scraped(first, set()), scraped(second, missed))
     assert not any(disagree)
-    assert grows(folded)
+    assert is_growing(merged)
 
 
-def test_gauges_of_replicas_agree_and_an_impostors_do_not():
+def test_gauges_of_replicas_agree_and_forged_ones_do_not():
     one = np.array([[1000.0, 1100, 1050, 1600, 1610]]) * MEBIBYTE
     other = np.array([[1000.0, 1090, 1060, 1070, 1600]]) * MEBIBYTE
     assert not find_gauge_disagreements(one, other).any()
@@ -121,8 +121,8 @@ def owners(*of):
 def test_a_restart_is_one_container_and_an_id_that_counts_beside_another_is_not():
     restart = np.array([[1000, 1006, 1009, 1009, NAN], [NAN, NAN, 3, 9, 15]])
     assert find_concurrent_ids(restart, owners(0, 0), 1) is None
-    impostor = np.array([[1000, 1006, 1012, 1018, 1024], [NAN, NAN, 3, 453, 903]])
-    found = find_concurrent_ids(impostor, owners(0, 0), 1)
+    forged = np.array([[1000, 1006, 1012, 1018, 1024], [NAN, NAN, 3, 453, 903]])
+    found = find_concurrent_ids(forged, owners(0, 0), 1)
     assert found is not None
     assert found.tolist() == [[False, True, True, True]]
     lasting = np.array([[1000, 1006, 1012], [3, 453, 903], [1, 2, 3]])
@@ -140,11 +140,11 @@ def test_two_names_of_one_control_group_that_count_alike_are_one():
 
 
 @pytest.mark.parametrize(("old", "expected"), [([1000, 1006, 1012], [False, True]), ([1006, 1006, 1006], None)])
-def test_what_an_id_has_counted_before_it_was_seen_is_unknown_while_another_still_counts(old, expected):
+def test_ignores_the_earlier_growth_of_an_id_next_to_another(old, expected):
     found = find_overlapping_starts(np.array([old, [NAN, NAN, 900]]), owners(0, 0))
     assert (found if found is None else found[1].tolist()) == expected
 
 
-def test_a_count_that_no_missed_scrape_explains_is_refused_at_once():
+def test_rejects_a_counter_that_no_missed_scrape_explains():
     assert fold([1000], [9000], [994]) == ([1000], [True])
     assert fold([1000], [1900], [994]) == ([1000], [False])

@@ -33,7 +33,7 @@ def names(matrix):
     return [msgspec.structs.astuple(name) for name in matrix.series]
 
 
-def refusal(body, kind: type[CruiseError], **more):
+def get_error(body, kind: type[CruiseError], **more):
     with pytest.raises(kind) as caught:
         decode(body, **more)
     assert "\n" not in str(caught.value)
@@ -58,12 +58,12 @@ def test_any_number_of_rows_comes_back_as_it_was(rows):
     np.testing.assert_array_equal(matrix.values, expected)
 
 
-def test_what_is_no_number_is_no_sample():
+def test_a_value_that_is_not_a_number_is_no_sample():
     matrix = decode(document((METRIC, [[600, "NaN"], [660, "+Inf"], [720, "-Inf"], [780, "4"]])))
     np.testing.assert_array_equal(matrix.values, [[np.nan, np.nan, np.nan, 4]])
 
 
-def test_what_is_below_zero_is_no_sample():
+def test_a_negative_value_is_no_sample():
     # Counters, bytes and times are not; a counter that fell to less than nothing would have grown by that.
     matrix = decode(document((METRIC, [[600, "1"], [660, "-1"], [720, "-0.0"], [780, "-1e-300"]])))
     np.testing.assert_array_equal(matrix.values, [[1, np.nan, 0, np.nan]])
@@ -107,52 +107,53 @@ def test_series_of_native_histograms_have_no_samples():
         [[600, "1"], [600, "2"]],  # twice
     ],
 )
-def test_other_times_than_asked_for_are_refused(values):
-    assert "times other than the requested ones" in refusal(document((METRIC, values)), BadInputError)
+def test_rejects_times_other_than_the_requested_ones(values):
+    assert "times other than the requested ones" in get_error(document((METRIC, values)), BadInputError)
 
 
 @pytest.mark.parametrize("values", [[[600]], [[600, "1", 2]], [[600, "many"]], [[600, None]], 600, [600, "1"]])
-def test_samples_of_another_shape_are_refused(values):
-    assert "matrix of another form" in refusal(document((METRIC, values)), BadInputError)
+def test_rejects_samples_of_another_form(values):
+    assert "matrix of another form" in get_error(document((METRIC, values)), BadInputError)
 
 
 def test_another_type_of_result_is_named():
-    assert "with a vector instead of a matrix" in refusal(document(result_type="vector"), BadInputError)
+    assert "with a vector instead of a matrix" in get_error(document(result_type="vector"), BadInputError)
 
 
 def test_an_error_under_a_status_of_success_is_told():
-    assert "answered with an error: no such tenant" in refusal(
+    assert "answered with an error: no such tenant" in get_error(
         b'{"status":"error","error":"no such tenant"}', BadInputError
     )
 
 
-@pytest.mark.parametrize("odd", [b"\xd2", b"[" * 100_000])
-def test_what_is_no_text_or_nested_without_end_is_refused(odd: bytes):
-    assert refusal(
-        document(({"pod": "ODD"}, [])).replace(b'"ODD"', b'"' + odd + b'"' if odd[0] > 127 else odd), BadInputError
+@pytest.mark.parametrize("invalid", [b"\xd2", b"[" * 100_000])
+def test_rejects_invalid_utf_8_and_deep_nesting(invalid: bytes):
+    assert get_error(
+        document(({"pod": "ODD"}, [])).replace(b'"ODD"', b'"' + invalid + b'"' if invalid[0] > 127 else invalid),
+        BadInputError,
     )
 
 
 def test_a_web_page_is_recognised():
-    assert "web page: set prometheus_url" in refusal(b"\n<!DOCTYPE html><html></html>", BadInputError)
+    assert "web page: set prometheus_url" in get_error(b"\n<!DOCTYPE html><html></html>", BadInputError)
 
 
 @pytest.mark.parametrize("body", [b'"success"', b"[]", b'{"data":1}', b"gibberish", b'{"status":"success"}'])
-def test_what_is_not_the_apis_json_is_refused(body):
-    assert "has another form than its API" in refusal(body, BadInputError)
+def test_rejects_json_of_another_form(body):
+    assert "has another form than its API" in get_error(body, BadInputError)
 
 
-def test_an_answer_that_breaks_off_or_is_not_there_is_unavailable():
+def test_an_incomplete_or_empty_answer_is_unavailable():
     whole = document((METRIC, [[600, "1"]]))
     for length in range(1, len(whole) - 1):
-        assert refusal(whole[:length], UnavailableError) == "the answer of Prometheus was incomplete"
-    assert "with nothing" in refusal(b"", UnavailableError)
+        assert get_error(whole[:length], UnavailableError) == "the answer of Prometheus was incomplete"
+    assert "with nothing" in get_error(b"", UnavailableError)
 
 
-def test_an_answer_that_calls_itself_incomplete_is_unavailable_unless_accepted():
+def test_an_answer_reported_as_incomplete_is_unavailable_unless_accepted():
     warned = document((METRIC, [[600, "1"]]), warnings=["receive series from store-1:\n timeout"])
-    assert "incomplete answer: receive series from store-1: timeout" in refusal(warned, UnavailableError)
-    assert "isPartial" in refusal(document(isPartial=True), UnavailableError)
+    assert "incomplete answer: receive series from store-1: timeout" in get_error(warned, UnavailableError)
+    assert "isPartial" in get_error(document(isPartial=True), UnavailableError)
     assert decode(warned, accept_partial=True).values[0, 0] == 1
     assert decode(document((METRIC, [[600, "1"]]), warnings=None, infos=["metric might not be a counter"])).series
 

@@ -1,4 +1,4 @@
-"""The usage port against a server whose answers are made up."""
+"""The usage source against a server with invented answers."""
 
 import asyncio
 import json
@@ -73,7 +73,7 @@ async def source(
         subject.close()
 
 
-async def test_a_read_asks_three_times_and_for_nothing_but_its_own_minutes():
+async def test_a_read_sends_three_queries_for_its_own_minutes():
     requests: list[ReceivedHttpRequest] = []
 
     def respond(request: ReceivedHttpRequest) -> HttpAnswer:
@@ -94,7 +94,7 @@ async def test_a_read_asks_three_times_and_for_nothing_but_its_own_minutes():
     assert (tail.at, tail.cpu_seconds.tolist(), tail.cpu_waiting_seconds.tolist()) == (900, [90], [9])
 
 
-async def test_a_big_partition_is_asked_for_in_parts_that_make_up_the_whole():
+async def test_splits_a_large_partition_into_several_queries():
     pods = [f"web-7d9f8b6c5d-{letters}" for letters in ("bcdfb", "bcdfc", "xxx2b", "xxx4b", "zzzzd")]
     limits: list[dict[str, Any]] = [{"max_series_per_query": 2}, {"max_samples_per_query": 10}]
     for limit in limits:
@@ -114,25 +114,25 @@ async def test_a_big_partition_is_asked_for_in_parts_that_make_up_the_whole():
 
 
 async def test_no_more_queries_are_under_way_than_allowed():
-    under_way, most, lock = [0], [0], threading.Lock()
+    running, max_running, lock = [0], [0], threading.Lock()
 
     def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         with lock:
-            under_way[0] += 1
-            most[0] = max(most[0], under_way[0])
+            running[0] += 1
+            max_running[0] = max(max_running[0], running[0])
         time.sleep(0.02)
         with lock:
-            under_way[0] -= 1
+            running[0] -= 1
         return EMPTY
 
     async with source(respond, concurrency=2) as subject:
         async with asyncio.TaskGroup() as group:
             for partition in PARTITIONS:
                 group.create_task(subject.read(partition, 600, 900, None))
-    assert most[0] == 2
+    assert max_running[0] == 2
 
 
-async def test_of_several_failures_the_one_that_can_be_mended_is_told():
+async def test_reports_the_failure_that_the_user_can_fix():
     def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         if "c" in asked(request)[1]:
             return HttpAnswer(400, b'{"status":"error","error":"unknown function"}')
@@ -143,14 +143,14 @@ async def test_of_several_failures_the_one_that_can_be_mended_is_told():
             await subject.read(PARTITION, 600, 900, None)
 
 
-async def test_a_server_that_asks_to_slow_down_is_quoted():
+async def test_quotes_a_server_that_throttles():
     async with source(lambda request: HttpAnswer(429, headers={"Retry-After": "3"})) as subject:
         with pytest.raises(ThrottledError) as caught:
             await subject.read(PARTITION, 600, 900, None)
     assert caught.value.retry_after_seconds == 3
 
 
-async def test_usage_that_vanishes_under_running_pods_is_no_answer():
+async def test_missing_usage_of_running_pods_is_unavailable():
     gone = [False]
 
     def respond(request: ReceivedHttpRequest) -> HttpAnswer:
@@ -200,13 +200,13 @@ async def test_the_cores_of_the_largest_node_bound_what_a_restarted_container_us
 
 
 @pytest.mark.parametrize(("partition", "start", "end"), [("shop", 0, 60), (PARTITION, 30, 60), (PARTITION, 0, 90)])
-async def test_what_is_no_partition_or_no_grid_time_is_a_mistake(partition, start, end):
+async def test_rejects_unknown_partitions_and_times_off_the_grid(partition, start, end):
     async with source(lambda request: EMPTY) as subject:
         with pytest.raises(ValueError, match="cannot read"):
             await subject.read(partition, start, end, None)
 
 
-async def test_a_tail_continues_where_it_ends_and_nowhere_else():
+async def test_a_tail_only_continues_at_its_end():
     async with source(steady("web-b"), "web-b") as subject:
         _, tail = await subject.read(PARTITION, 600, 900, None)
         with pytest.raises(ValueError, match="cannot read"):
@@ -239,16 +239,19 @@ def test_a_step_that_does_not_divide_an_hour_is_refused(step):
         PrometheusUsageSource(PrometheusSettings("http://prometheus", step_seconds=step))
 
 
-@pytest.mark.parametrize("most", [1, 3, 10])
-async def test_a_server_that_takes_fewer_series_at_once_than_set_is_asked_for_fewer(most: int) -> None:
+@pytest.mark.parametrize("limit", [1, 3, 10])
+async def test_a_server_that_takes_fewer_series_at_once_than_set_is_asked_for_fewer(limit: int) -> None:
     pods = [f"web-7d9f8b6c5d-{letters}b" for letters in ("bcdf", "cfgh", "dxxx", "fzzz", "gkkk", "hmmm")]
-    asked_for: list[int] = []
+    queried: list[int] = []
 
     def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         _, expression, _, _ = asked(request)
-        asked_for.append(sum(re.fullmatch(expression, pod) is not None for pod in pods))
-        if asked_for[-1] > most:
-            said = {"status": "error", "error": f"the query hit the max number of series limit (limit: {most} series)"}
+        queried.append(sum(re.fullmatch(expression, pod) is not None for pod in pods))
+        if queried[-1] > limit:
+            said = {
+                "status": "error",
+                "error": f"the query hit the max number of series limit (limit: {limit} series)",
+            }
             return HttpAnswer(422, json.dumps(said).encode())
         return steady(*pods)(request)
 
@@ -256,9 +259,9 @@ async def test_a_server_that_takes_fewer_series_at_once_than_set_is_asked_for_fe
         block, tail = await subject.read(PARTITION, 600, 900, None)
         assert sorted(key.pod for key in block.keys) == pods
         # It is known from then on.
-        del asked_for[:]
+        del queried[:]
         await subject.read(PARTITION, 900, 960, tail)
-    assert max(asked_for) <= most
+    assert max(queried) <= limit
 
 
 async def test_a_server_that_takes_no_query_is_quoted_with_the_settings() -> None:
@@ -270,11 +273,11 @@ async def test_a_server_that_takes_no_query_is_quoted_with_the_settings() -> Non
             await subject.read(PARTITION, 600, 900, None)
 
 
-@pytest.mark.parametrize("most", [11_000 // 60, 100])
-async def test_a_server_that_takes_less_time_at_once_is_asked_for_parts_of_it(most: int) -> None:
+@pytest.mark.parametrize("limit", [11_000 // 60, 100])
+async def test_a_server_that_takes_less_time_at_once_is_asked_for_parts_of_it(limit: int) -> None:
     def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         _, _, first, last = asked(request)
-        if (last - first) // 60 + 1 > most:
+        if (last - first) // 60 + 1 > limit:
             return HttpAnswer(
                 400, b'{"status":"error","error":"exceeded maximum resolution of 11,000 points per time"}'
             )

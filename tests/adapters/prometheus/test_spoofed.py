@@ -126,7 +126,7 @@ async def statistics(address: str, *, minutes_apart: int = 5) -> dict[str, Stati
 
 
 @pytest.mark.parametrize("minutes_apart", [5, 1, 60])
-async def test_of_every_container_the_statistics_are_true_or_it_is_held(prometheus: str, minutes_apart: int) -> None:
+async def test_every_container_has_true_statistics_or_is_skipped(prometheus: str, minutes_apart: int) -> None:
     known = await statistics(prometheus, minutes_apart=minutes_apart)
     assert known.keys() == PODS
     for pod, statistic in known.items():

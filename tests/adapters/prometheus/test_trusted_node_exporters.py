@@ -1,4 +1,4 @@
-"""Which node exporters are believed where pods expose load averages of their own."""
+"""The node exporters that count, if pods expose load averages too."""
 
 import pytest
 
@@ -21,18 +21,18 @@ def spoofed(job="payments", instances=1):
     return [NodeLoadValue(node, f"10.1.0.{number % instances}:80", 40.0, job) for number, node in enumerate(NODES)]
 
 
-def test_one_pod_that_speaks_for_all_nodes_is_not_believed_whatever_its_job_is_called():
+def test_does_not_trust_one_pod_that_reports_all_nodes():
     assert loads(*REAL, *spoofed()) == loads(*REAL, *spoofed("node-exporter")) == TRUE
     assert loads(*spoofed()) == {}
 
 
-def test_a_pod_that_speaks_for_the_node_that_it_runs_on_is_not_believed():
+def test_does_not_trust_a_pod_that_reports_load_of_its_node():
     mine = NodeLoadValue("n3", "10.1.0.1:80", 40.0, "payments")
     assert loads(*REAL, mine) == TRUE
     assert choose_trusted_exporters([*REAL, mine], NODES).ignored == [mine]
 
 
-def test_of_a_node_of_which_two_exporters_of_a_job_say_different_things_nothing_is_known():
+def test_a_node_with_contradictory_exporters_has_no_load():
     mine = NodeLoadValue("n3", "10.1.0.1:80", 40.0, "node-exporter")
     found = choose_trusted_exporters([*REAL, mine], NODES)
     assert found.disputed == {"n3"}

@@ -38,7 +38,7 @@ def test_other_urls_are_refused_in_one_line_without_the_password(url):
     assert "\n" not in str(refused.value)
 
 
-def test_a_place_is_told_without_user_and_password():
+def test_names_a_database_without_user_and_password():
     assert describe_database("postgresql://u:s3cret@db:5433/cruise?sslmode=require") == "db:5433/cruise"
     assert describe_database("postgresql://postgres@/postgres?host=/var/lib/cruise") == "/var/lib/cruise/postgres"
 
@@ -59,7 +59,7 @@ def unexpected(line: str) -> None:
     ],
     ids=["password", "database", "user", "no SSL there", "SSL mode", "parameter"],
 )
-async def test_what_the_url_gets_wrong_is_told_in_one_line(debian_postgres: DebianServer, change, says):
+async def test_reports_an_invalid_url_in_one_line(debian_postgres: DebianServer, change, says):
     with pytest.raises(BadInputError) as refused:
         async with open_store(change(debian_postgres.url), debian_postgres.directory, unexpected):
             pass

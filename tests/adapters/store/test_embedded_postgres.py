@@ -132,7 +132,7 @@ def test_a_stale_pid_that_another_process_has_now_is_no_server(server):
         stranger.kill()
 
 
-def test_an_image_without_a_shell_brings_what_initdb_makes(server, data_dir):
+def test_uses_the_initialised_directory_of_an_image_without_a_shell(server, data_dir):
     server.release()
     (server.pgdata / "from-the-image").touch()
     with open_directory() as elsewhere:
@@ -143,7 +143,7 @@ def test_an_image_without_a_shell_brings_what_initdb_makes(server, data_dir):
         second.release()
 
 
-def test_a_half_made_directory_is_made_anew(server, data_dir):
+def test_creates_an_incomplete_directory_again(server, data_dir):
     server.release()
     shutil.rmtree(server.pgdata)
     (data_dir / "postgres.new").mkdir()

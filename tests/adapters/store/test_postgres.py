@@ -1,4 +1,4 @@
-"""What only the store in Postgres has to prove: values it cannot hold, and plans that use its indexes."""
+"""What only the database itself shows: values that it cannot store, and the use of indexes."""
 
 import asyncio
 import gc
@@ -39,14 +39,14 @@ def statistic(pod: str, cpu_base: int = 1) -> Statistic:
     return Statistic(StatisticKey("shop", pod, "Deployment/web", "app"), 1, 1, cpu_base, 1, 1, 1, 1)
 
 
-def test_the_collector_comes_back_whatever_happens():
+def test_garbage_collection_is_enabled_again_after_errors():
     with pytest.raises(ZeroDivisionError), pause_garbage_collection():
         assert not gc.isenabled()
         _ = 1 / 0
     assert gc.isenabled()
 
 
-async def test_a_value_that_cannot_be_held_is_bad_input_and_nothing_of_it_is_stored(store):
+async def test_rejects_a_value_that_postgres_cannot_store(store):
     await store.write_statistics(StatisticsTable.from_rows([statistic("web-0")]))
     with pytest.raises(BadInputError) as refused:
         await store.write_statistics(StatisticsTable.from_rows([statistic("web-0", 2), statistic("null\0byte")]))
@@ -81,7 +81,7 @@ async def test_rows_that_a_pass_replaces_stay_on_their_page(store, data_dir):
     assert len(set(after.values())) > 10
 
 
-async def test_two_writers_of_the_same_peaks_wait_for_each_other_and_no_more(store):
+async def test_two_writers_of_the_same_peaks_do_not_deadlock(store):
     keys = [PeakKey("shop", f"Deployment/app-{number:05}", "app", "") for number in range(20_000)]
     for turn in range(3):
         both = [

@@ -1,4 +1,4 @@
-"""A look at the database makes nothing and changes nothing."""
+"""Probing the database creates and changes nothing."""
 
 import secrets
 
@@ -18,7 +18,7 @@ async def test_an_embedded_one_that_was_never_made_is_not_made(tmp_path):
     assert not (tmp_path / "data").exists()
 
 
-async def test_tables_are_looked_at_and_not_made(embedded_postgres):
+async def test_probing_creates_no_tables(embedded_postgres):
     name = f"probe_{secrets.token_hex(4)}"
     connection = await asyncpg.connect(dsn_below(embedded_postgres))
     await connection.execute(f"CREATE DATABASE {name}")
@@ -34,7 +34,7 @@ async def test_tables_are_looked_at_and_not_made(embedded_postgres):
     assert filled.risk_days == [RISK_DAY]
 
 
-async def test_what_keeps_it_from_being_used_is_told_without_the_password(tmp_path):
+async def test_reports_a_problem_without_the_password(tmp_path):
     gone = await probe_store("postgresql://cruise:s3cret@127.0.0.1:1/cruise", tmp_path)
     assert "nothing listens there" in gone.problem
     wrong = await probe_store("mysql://cruise:s3cret@db/cruise", tmp_path)

@@ -1,4 +1,4 @@
-"""A database that answers and takes nothing, as a standby does or one on a full disk: no write to the cluster."""
+"""A database that answers but accepts no writes, such as a standby or one with a full disk."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

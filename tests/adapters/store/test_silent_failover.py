@@ -38,9 +38,7 @@ async def outcome_of(work: object) -> str:
     return "done"
 
 
-async def test_idle_connections_are_found_dead_and_replaced_within_one_look(
-    proxied: tuple[str, SocketProxy], store: PostgresStore
-):
+async def test_replaces_dead_idle_connections_within_one_ping(proxied: tuple[str, SocketProxy], store: PostgresStore):
     await asyncio.gather(*(store.paused() for _ in range(POOL_SIZE)))
     proxied[1].fail_over()
     async with asyncio.timeout(WITHIN_SECONDS):
@@ -48,7 +46,7 @@ async def test_idle_connections_are_found_dead_and_replaced_within_one_look(
             assert await store.paused() is False
 
 
-async def test_what_is_under_way_ends_with_the_first_that_is_found_dead(proxied: tuple[str, SocketProxy]):
+async def test_transactions_in_progress_end_when_a_connection_is_found_dead(proxied: tuple[str, SocketProxy]):
     database = Database(convert_to_dsn(proxied[0]))
 
     async def long() -> None:
@@ -61,12 +59,12 @@ async def test_what_is_under_way_ends_with_the_first_that_is_found_dead(proxied:
 
     try:
         await asyncio.gather(short(), short())
-        under_way = asyncio.ensure_future(outcome_of(long()))
+        in_progress = asyncio.ensure_future(outcome_of(long()))
         await asyncio.sleep(0.5)
         proxied[1].fail_over()
         async with asyncio.timeout(WITHIN_SECONDS):
             await short()
-            assert "Postgres at" in await under_way
+            assert "Postgres at" in await in_progress
     finally:
         await database.close()
 

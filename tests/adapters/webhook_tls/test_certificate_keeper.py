@@ -24,7 +24,7 @@ NAMES = ("cruise-webhook.cruise.svc", "localhost")
 DAY = timedelta(days=1)
 
 
-class Shelf:
+class InMemoryStorage:
     """A place in memory, with versions as a Secret has them."""
 
     name = "Secret cruise/cruise-webhook-tls"
@@ -73,66 +73,66 @@ class Callers:
         return any(is_issued_by(one, pair) for one in split_bundle(self.trusted[-1]))
 
 
-def keeper_of(shelf: Shelf, callers: Callers, names=NAMES) -> CertificateKeeper:
+def create_keeper(storage: InMemoryStorage, callers: Callers, names=NAMES) -> CertificateKeeper:
     return CertificateKeeper(
-        shelf, names, callers.publish, lambda: callers.seconds, propagation_time=timedelta(seconds=10)
+        storage, names, callers.publish, lambda: callers.seconds, propagation_time=timedelta(seconds=10)
     )
 
 
 async def test_the_first_replica_makes_it_and_the_others_take_it():
-    shelf, callers = Shelf(), Callers()
-    keepers = [keeper_of(shelf, callers) for _ in range(3)]
+    storage, callers = InMemoryStorage(), Callers()
+    keepers = [create_keeper(storage, callers) for _ in range(3)]
     await asyncio.gather(*(keeper.start(NOW) for keeper in keepers))
-    assert shelf.writes == 1
+    assert storage.writes == 1
     assert len(callers.trusted) == 1
-    assert callers.trust(shelf.files)
-    assert set(shelf.files) == {CERTIFICATE, KEY, AUTHORITIES}
+    assert callers.trust(storage.files)
+    assert set(storage.files) == {CERTIFICATE, KEY, AUTHORITIES}
     assert {keeper.expires_at for keeper in keepers} == {NOW + 30 * DAY}
     assert [keeper.unpublished_reason for keeper in keepers] == [None] * 3
 
 
-async def test_a_renewal_publishes_first_and_serves_when_all_have_learnt():
-    shelf, callers = Shelf(), Callers()
-    keeper, other = keeper_of(shelf, callers), keeper_of(shelf, callers)
+async def test_a_renewal_publishes_the_ca_before_the_certificate_is_used():
+    storage, callers = InMemoryStorage(), Callers()
+    keeper, other = create_keeper(storage, callers), create_keeper(storage, callers)
     await keeper.start(NOW)
     await other.start(NOW)
-    first = dict(shelf.files)
+    first = dict(storage.files)
     await keeper.step(NOW + 20 * DAY - timedelta(seconds=1))
-    assert shelf.files == first
+    assert storage.files == first
 
     await keeper.step(NOW + 20 * DAY)
-    assert shelf.files[CERTIFICATE] == first[CERTIFICATE]
-    assert {NEXT_CERTIFICATE, NEXT_KEY} < set(shelf.files)
+    assert storage.files[CERTIFICATE] == first[CERTIFICATE]
+    assert {NEXT_CERTIFICATE, NEXT_KEY} < set(storage.files)
     assert len(split_bundle(callers.trusted[-1])) == 2
-    following = shelf.files[NEXT_CERTIFICATE]
+    following = storage.files[NEXT_CERTIFICATE]
 
     callers.seconds = 9.9
     await keeper.step(NOW + 20 * DAY)
     await other.step(NOW + 20 * DAY)
-    assert shelf.files[CERTIFICATE] == first[CERTIFICATE]
+    assert storage.files[CERTIFICATE] == first[CERTIFICATE]
 
     callers.seconds = 10.0
     await keeper.step(NOW + 20 * DAY)
-    assert shelf.files[CERTIFICATE] == following
+    assert storage.files[CERTIFICATE] == following
     assert keeper.expires_at == NOW + 50 * DAY
     # The other one still serves the old certificate, which is trusted until the next renewal.
     assert other.expires_at == NOW + 30 * DAY
     assert split_bundle(callers.trusted[-1])[0] == first[AUTHORITIES]
     await other.step(NOW + 20 * DAY)
     assert other.expires_at == NOW + 50 * DAY
-    assert callers.trust(shelf.files)
+    assert callers.trust(storage.files)
 
 
-async def test_whatever_the_turn_of_events_callers_trust_what_is_served():
-    shelf, callers = Shelf(), Callers()
-    keepers = [keeper_of(shelf, callers) for _ in range(2)]
+async def test_callers_trust_the_served_certificate_in_any_order_of_events():
+    storage, callers = InMemoryStorage(), Callers()
+    keepers = [create_keeper(storage, callers) for _ in range(2)]
     for keeper in keepers:
         await keeper.start(NOW)
     expiries = set()
     for hours in range(0, 24 * 100, 7):
         callers.seconds = hours * 3600.0
         await asyncio.gather(*(keeper.step(NOW + timedelta(hours=hours)) for keeper in keepers))
-        assert callers.trust(shelf.files)
+        assert callers.trust(storage.files)
         assert len(split_bundle(callers.trusted[-1])) <= 2
         for keeper in keepers:
             assert keeper.expires_at is not None
@@ -141,28 +141,28 @@ async def test_whatever_the_turn_of_events_callers_trust_what_is_served():
     assert len(expiries) == 5
 
 
-async def test_nothing_is_put_in_use_before_it_could_be_published():
-    shelf, callers = Shelf(), Callers()
-    keeper = keeper_of(shelf, callers)
+async def test_uses_no_certificate_before_its_ca_is_published():
+    storage, callers = InMemoryStorage(), Callers()
+    keeper = create_keeper(storage, callers)
     await keeper.start(NOW)
-    first = shelf.files[CERTIFICATE]
+    first = storage.files[CERTIFICATE]
     callers.problem = UnavailableError("the API server is away")
     for day in (20, 21, 22):
         callers.seconds += 3600
         await keeper.step(NOW + day * DAY)
-        assert shelf.files[CERTIFICATE] == first
+        assert storage.files[CERTIFICATE] == first
     callers.problem = None
     await keeper.step(NOW + 23 * DAY)
     callers.seconds += 10
     await keeper.step(NOW + 23 * DAY)
-    assert shelf.files[CERTIFICATE] != first
-    assert callers.trust(shelf.files)
+    assert storage.files[CERTIFICATE] != first
+    assert callers.trust(storage.files)
 
 
-async def test_who_cannot_publish_is_not_ready_until_it_can():
-    shelf, callers = Shelf(), Callers()
+async def test_is_not_ready_until_the_ca_is_published():
+    storage, callers = InMemoryStorage(), Callers()
     callers.problem = UnavailableError("the API server is away")
-    keeper = keeper_of(shelf, callers)
+    keeper = create_keeper(storage, callers)
     assert keeper.unpublished_reason == "the certificate is not published yet"
     await keeper.start(NOW)
     assert keeper.unpublished_reason == "the API server is away"
@@ -175,51 +175,51 @@ async def test_who_cannot_publish_is_not_ready_until_it_can():
     assert keeper.unpublished_reason is None
 
 
-async def test_without_a_configuration_there_is_nobody_to_tell():
-    shelf, callers = Shelf(), Callers()
+async def test_is_ready_without_a_webhook_configuration():
+    storage, callers = InMemoryStorage(), Callers()
     callers.problem = NotFoundError("no such configuration")
-    keeper = keeper_of(shelf, callers)
+    keeper = create_keeper(storage, callers)
     await keeper.start(NOW)
     assert keeper.unpublished_reason is None
 
 
-async def test_what_was_published_is_put_back_where_somebody_replaced_it():
-    shelf, callers = Shelf(), Callers()
-    keeper = keeper_of(shelf, callers)
+async def test_publishes_the_ca_again_if_it_was_replaced():
+    storage, callers = InMemoryStorage(), Callers()
+    keeper = create_keeper(storage, callers)
     await keeper.start(NOW)
     callers.trusted.append(b"somebody else's")
     await keeper.step(NOW)
-    assert callers.trusted[-1] == shelf.files[AUTHORITIES]
+    assert callers.trusted[-1] == storage.files[AUTHORITIES]
 
 
-async def test_an_expired_certificate_of_cruises_own_is_replaced_at_once():
-    shelf, callers = Shelf(), Callers()
-    await keeper_of(shelf, callers).start(NOW)
-    keeper = keeper_of(shelf, callers)
+async def test_replaces_an_expired_certificate_of_cruise_immediately():
+    storage, callers = InMemoryStorage(), Callers()
+    await create_keeper(storage, callers).start(NOW)
+    keeper = create_keeper(storage, callers)
     await keeper.start(NOW + 31 * DAY)
     assert keeper.expires_at == NOW + 61 * DAY
-    assert callers.trust(shelf.files)
+    assert callers.trust(storage.files)
 
 
 async def test_names_that_are_missing_lead_to_a_renewal():
-    shelf, callers = Shelf(), Callers()
-    await keeper_of(shelf, callers).start(NOW)
-    keeper = keeper_of(shelf, callers, (*NAMES, "127.0.0.1"))
+    storage, callers = InMemoryStorage(), Callers()
+    await create_keeper(storage, callers).start(NOW)
+    keeper = create_keeper(storage, callers, (*NAMES, "127.0.0.1"))
     await keeper.start(NOW)
     callers.seconds = 10
     await keeper.step(NOW)
-    assert read_key_pair(shelf.files[CERTIFICATE], shelf.files[KEY], "x").names == (*NAMES, "127.0.0.1")
-    assert callers.trust(shelf.files)
+    assert read_key_pair(storage.files[CERTIFICATE], storage.files[KEY], "x").names == (*NAMES, "127.0.0.1")
+    assert callers.trust(storage.files)
 
 
-async def test_when_the_place_is_away_what_is_served_stays():
-    shelf, callers = Shelf(), Callers()
-    keeper = keeper_of(shelf, callers)
+async def test_keeps_serving_while_the_storage_is_unavailable():
+    storage, callers = InMemoryStorage(), Callers()
+    keeper = create_keeper(storage, callers)
     await keeper.start(NOW)
-    shelf.away = True
+    storage.away = True
     await keeper.step(NOW + 25 * DAY)
     assert keeper.expires_at == NOW + 30 * DAY
-    shelf.away = False
+    storage.away = False
     await keeper.step(NOW + 25 * DAY)
     callers.seconds = 10
     await keeper.step(NOW + 25 * DAY)
@@ -252,26 +252,26 @@ def given(names=NAMES, now=NOW, lifetime=30 * DAY) -> dict[str, bytes]:
     return {CERTIFICATE: pem, KEY: written, AUTHORITIES: pem}
 
 
-async def test_a_certificate_of_others_is_served_reloaded_and_left_to_them():
-    shelf, callers = Shelf(), Callers()
-    shelf.files = given()
-    keeper = keeper_of(shelf, callers)
+async def test_serves_a_certificate_of_another_issuer_and_does_not_renew_it():
+    storage, callers = InMemoryStorage(), Callers()
+    storage.files = given()
+    keeper = create_keeper(storage, callers)
     await keeper.start(NOW)
     assert keeper.unpublished_reason is None
-    shelf.files = given(now=NOW + 25 * DAY)
+    storage.files = given(now=NOW + 25 * DAY)
     await keeper.step(NOW + 29 * DAY)
     assert keeper.expires_at == NOW + 55 * DAY
     await keeper.step(NOW + 60 * DAY)
-    assert (shelf.writes, callers.trusted) == (0, [])
+    assert (storage.writes, callers.trusted) == (0, [])
 
 
-async def test_a_broken_change_is_told_and_what_works_stays_in_use():
-    shelf, callers = Shelf(), Callers()
-    shelf.files = given()
-    keeper = keeper_of(shelf, callers)
+async def test_keeps_the_certificate_if_the_new_one_is_invalid():
+    storage, callers = InMemoryStorage(), Callers()
+    storage.files = given()
+    keeper = create_keeper(storage, callers)
     await keeper.start(NOW)
     context: ssl.SSLContext = keeper.context
-    shelf.files = given() | {KEY: given()[KEY]}
+    storage.files = given() | {KEY: given()[KEY]}
     await keeper.step(NOW)
     assert keeper.expires_at == NOW + 30 * DAY
     assert keeper.context is context
@@ -285,50 +285,50 @@ async def test_a_broken_change_is_told_and_what_works_stays_in_use():
         ({CERTIFICATE: b"x", KEY: b"y"}, "tls.crt contains no certificate"),
     ],
 )
-async def test_what_cannot_be_served_ends_the_start(files, words):
-    shelf = Shelf()
-    shelf.files = files
-    with pytest.raises(BadInputError, match=f"{shelf.name}: {words}"):
-        await keeper_of(shelf, Callers()).start(NOW)
+async def test_an_invalid_certificate_ends_the_start(files, words):
+    storage = InMemoryStorage()
+    storage.files = files
+    with pytest.raises(BadInputError, match=f"{storage.name}: {words}"):
+        await create_keeper(storage, Callers()).start(NOW)
 
 
 async def test_an_expired_certificate_of_others_ends_the_start():
-    shelf = Shelf()
-    shelf.files = given(lifetime=DAY)
+    storage = InMemoryStorage()
+    storage.files = given(lifetime=DAY)
     with pytest.raises(BadInputError, match="expired at 2026-01-02"):
-        await keeper_of(shelf, Callers()).start(NOW + DAY)
+        await create_keeper(storage, Callers()).start(NOW + DAY)
 
 
 async def test_a_staged_certificate_that_is_broken_is_not_put_in_use():
-    shelf, callers = Shelf(), Callers()
-    keeper = keeper_of(shelf, callers)
+    storage, callers = InMemoryStorage(), Callers()
+    keeper = create_keeper(storage, callers)
     await keeper.start(NOW)
     await keeper.step(NOW + 20 * DAY)
-    in_use = shelf.files[CERTIFICATE]
-    shelf.files[NEXT_KEY] = make_key_pair(NAMES, NOW, DAY)[0].key
+    in_use = storage.files[CERTIFICATE]
+    storage.files[NEXT_KEY] = make_key_pair(NAMES, NOW, DAY)[0].key
     callers.seconds = 100
     await keeper.step(NOW + 20 * DAY)
-    assert shelf.files[CERTIFICATE] == in_use
+    assert storage.files[CERTIFICATE] == in_use
 
 
-async def test_who_only_serves_waits_for_the_certificate_and_neither_makes_nor_renews_it():
-    shelf, callers = Shelf(), Callers()
-    server = CertificateKeeper(shelf, NAMES, None, lambda: callers.seconds)
+async def test_without_publish_waits_for_the_certificate_and_does_not_issue_it():
+    storage, callers = InMemoryStorage(), Callers()
+    server = CertificateKeeper(storage, NAMES, None, lambda: callers.seconds)
     with pytest.raises(UnavailableError, match=r"tls.crt and tls.key are missing"):
         await server.start(NOW)
-    assert (shelf.writes, server.unpublished_reason) == (0, "the certificate is not published yet")
-    await keeper_of(shelf, callers).start(NOW)
+    assert (storage.writes, server.unpublished_reason) == (0, "the certificate is not published yet")
+    await create_keeper(storage, callers).start(NOW)
     await server.start(NOW)
     assert (server.expires_at, server.unpublished_reason) == (NOW + 30 * DAY, None)
     # Due for renewal, by another.
     await server.step(NOW + 25 * DAY)
-    assert (shelf.writes, len(callers.trusted)) == (1, 1)
+    assert (storage.writes, len(callers.trusted)) == (1, 1)
 
 
-async def test_what_others_renew_is_served_before_it_ends():
-    shelf, callers = Shelf(), Callers()
-    keeper = keeper_of(shelf, callers)
-    server = CertificateKeeper(shelf, NAMES, None, lambda: callers.seconds)
+async def test_serves_a_certificate_that_others_renew():
+    storage, callers = InMemoryStorage(), Callers()
+    keeper = create_keeper(storage, callers)
+    server = CertificateKeeper(storage, NAMES, None, lambda: callers.seconds)
     await keeper.start(NOW)
     await server.start(NOW)
     served = set()

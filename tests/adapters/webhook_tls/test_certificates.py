@@ -72,7 +72,7 @@ def test_another_name_or_another_authority_is_not_accepted():
         handshake(context, made()[1], NAMES[0])
 
 
-def test_the_next_connection_is_shown_what_was_put_in_use_meanwhile():
+def test_a_new_connection_gets_the_new_certificate():
     first, old = made()
     second, new = made()
     context = create_server_context()
@@ -83,7 +83,7 @@ def test_the_next_connection_is_shown_what_was_put_in_use_meanwhile():
     assert handshake(context, both, NAMES[0]) != shown
 
 
-def test_it_is_short_lived_and_holds_already_where_clocks_are_late():
+def test_a_certificate_is_short_lived_and_valid_for_late_clocks():
     pair, authority = made()
     assert (pair.not_before, pair.not_after) == (NOW - timedelta(hours=1), NOW + MONTH)
     assert pair.renewal_due == NOW + timedelta(days=20)
@@ -124,7 +124,7 @@ def pem_of(key, password: bytes | None = None):
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
 
 
-def test_keys_that_cannot_be_used_are_told_in_one_line():
+def test_reports_invalid_keys_in_one_line():
     pair, authority = made()
     other = ec.generate_private_key(ec.SECP256R1())
     rows = [
@@ -144,7 +144,7 @@ def test_keys_that_cannot_be_used_are_told_in_one_line():
         assert "\n" not in str(refused.value)
 
 
-def test_what_has_ended_or_not_begun_is_told():
+def test_reports_a_certificate_that_is_expired_or_not_valid_yet():
     pair, _ = made()
     check_validity(pair, "/tls", NOW)
     with pytest.raises(BadInputError, match=r"^/tls: tls\.crt expired at"):
@@ -153,7 +153,7 @@ def test_what_has_ended_or_not_begun_is_told():
         check_validity(pair, "/tls", NOW - timedelta(hours=2))
 
 
-def test_a_bundle_falls_into_its_certificates():
+def test_splits_a_bundle_into_certificates():
     one, two = made()[1], made()[1]
     assert split_bundle(one + two) == [one, two]
     assert split_bundle(b"") == []

@@ -60,7 +60,7 @@ async def test_a_ca_is_published_once_and_replaced(client: KubernetesClient, adm
     assert after == before
 
 
-async def test_a_webhook_that_lost_its_ca_gets_it_back(client: KubernetesClient, admin: Api, name: str):
+async def test_restores_the_ca_of_a_webhook(client: KubernetesClient, admin: Api, name: str):
     await publish_ca(client, name, CA)
     patch = {"webhooks": [{"name": "b.cruise.io", "clientConfig": {"caBundle": None}}]}
     admin.patch(CONFIGURATIONS, None, name, patch)
@@ -74,6 +74,6 @@ async def test_many_replicas_publish_at_once(client: KubernetesClient, admin: Ap
     assert published(admin, name) == [CA, CA]
 
 
-async def test_a_configuration_that_is_not_there(client: KubernetesClient):
+async def test_raises_not_found_without_a_configuration(client: KubernetesClient):
     with pytest.raises(NotFoundError):
         await publish_ca(client, "nowhere", CA)

@@ -31,7 +31,7 @@ async def test_only_the_owner_may_read_a_key(tmp_path):
     assert modes == {CERTIFICATE: 0o644, AUTHORITIES: 0o644, KEY: 0o600, NEXT_KEY: 0o600}
 
 
-async def test_what_is_no_longer_kept_goes(tmp_path):
+async def test_deletes_expired_readings(tmp_path):
     place = TlsDirectory(tmp_path)
     await place.write(FILES | {NEXT_KEY: b"next"}, (await place.read()).version)
     (tmp_path / "notes.txt").write_text("mine")
@@ -89,14 +89,14 @@ async def test_a_mounted_secret_is_read_through_its_links_and_followed(tmp_path)
         (lambda path: path.write_text("a file"), "cannot be read: Not a directory"),
     ],
 )
-async def test_what_cannot_be_read_is_told(tmp_path, arrange, words):
+async def test_reports_an_unreadable_answer(tmp_path, arrange, words):
     directory = tmp_path / "tls"
     arrange(directory)
     with pytest.raises(BadInputError, match=f"{directory}/tls.crt {words}"):
         await TlsDirectory(directory).read()
 
 
-def test_a_directory_of_somebody_else_is_told(tmp_path):
+def test_reports_a_directory_of_another_user(tmp_path):
     """In a process of another user, as root may read everything."""
     if os.geteuid() != 0:
         pytest.skip("only root may become another user")
@@ -117,7 +117,7 @@ def test_a_directory_of_somebody_else_is_told(tmp_path):
     assert f"BadInputError: {closed}/tls.crt cannot be read: Permission denied" in told.stderr
 
 
-async def test_where_nothing_can_be_written_the_way_out_is_told(tmp_path):
+async def test_reports_a_directory_that_is_not_writable(tmp_path):
     (tmp_path / "file").write_text("x")
     place = TlsDirectory(tmp_path / "file" / "tls")
     with pytest.raises(BadInputError, match="cannot be read: Not a directory"):

@@ -27,7 +27,7 @@ def make_secret(admin: Api, namespace: str, **data: str) -> None:
     admin.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
 
 
-async def test_a_secret_that_is_absent_is_made(client: KubernetesClient, admin: Api, namespace: str):
+async def test_creates_a_missing_secret(client: KubernetesClient, admin: Api, namespace: str):
     place = TlsSecret(client, namespace, "tls")
     kept = await place.read()
     assert (kept.is_empty, kept.version) == (True, "")
@@ -38,9 +38,7 @@ async def test_a_secret_that_is_absent_is_made(client: KubernetesClient, admin: 
         await place.write({CERTIFICATE: b"late"}, kept.version)
 
 
-async def test_a_secret_that_is_there_and_empty_is_filled_and_keeps_what_is_not_cruises(
-    client: KubernetesClient, admin: Api, namespace: str
-):
+async def test_fills_an_empty_secret_and_keeps_its_other_keys(client: KubernetesClient, admin: Api, namespace: str):
     make_secret(admin, namespace, note=base64.b64encode(b"mine").decode())
     place = TlsSecret(client, namespace, "tls")
     kept = await place.read()
@@ -51,7 +49,7 @@ async def test_a_secret_that_is_there_and_empty_is_filled_and_keeps_what_is_not_
     assert stored(admin, namespace) == FILES | {"note": b"mine"}
 
 
-async def test_who_read_before_somebody_wrote_has_a_conflict(client: KubernetesClient, admin: Api, namespace: str):
+async def test_a_write_after_another_write_is_a_conflict(client: KubernetesClient, admin: Api, namespace: str):
     make_secret(admin, namespace)
     one, two = TlsSecret(client, namespace, "tls"), TlsSecret(client, namespace, "tls")
     kept = await one.read()
@@ -61,7 +59,7 @@ async def test_who_read_before_somebody_wrote_has_a_conflict(client: KubernetesC
     assert stored(admin, namespace) == FILES
 
 
-async def test_what_is_no_certificate_is_told(client: KubernetesClient, admin: Api, namespace: str):
+async def test_reports_a_secret_without_a_certificate(client: KubernetesClient, admin: Api, namespace: str):
     make_secret(admin, namespace, **{CERTIFICATE: "eA==", KEY: "eA=="})
     keeper = CertificateKeeper(TlsSecret(client, namespace, "tls"), ["x"], _publish, time.monotonic)
     with pytest.raises(BadInputError, match=f"^Secret {namespace}/tls: tls.crt contains no certificate"):
