@@ -74,19 +74,19 @@ def create_served_certificate(
     settings: Settings, client: KubernetesClient, times: CertificateTimes
 ) -> CertificateKeeper:
     """Return the webhook's certificate: the files of `tls_dir`, otherwise cruise's own."""
-    return _keeper(settings, client, times, publishes=settings.tls_dir is None)
+    return _create_keeper(settings, client, times, publishes=settings.tls_dir is None)
 
 
 async def run_certificate_keeper(settings: Settings, times: CertificateTimes | None = None) -> None:
     """Create, renew and publish the webhook's certificate until cancelled, without a server. Raises CruiseError."""
     times = times or CertificateTimes()
     async with connect_to_kubernetes(settings.to_kubernetes_settings()) as client:
-        keeper = _keeper(settings, client, times, publishes=True)
+        keeper = _create_keeper(settings, client, times, publishes=True)
         await wait_for_certificate(keeper)
         await keep_certificate_renewed(keeper, times.interval)
 
 
-def _keeper(
+def _create_keeper(
     settings: Settings, client: KubernetesClient, times: CertificateTimes, *, publishes: bool
 ) -> CertificateKeeper:
     namespace = find_own_namespace(settings.namespace)
@@ -95,7 +95,7 @@ def _keeper(
         return await publish_ca(client, settings.webhook_configuration, bundle)
 
     return CertificateKeeper(
-        _place(settings, client, namespace),
+        _choose_storage(settings, client, namespace),
         get_served_names(settings.webhook_service, settings.namespace),
         publish if publishes else None,
         time.monotonic,
@@ -104,8 +104,8 @@ def _keeper(
     )
 
 
-def _place(settings: Settings, client: KubernetesClient, namespace: str) -> CertificateStorage:
-    """Return where the certificate is stored: `tls_dir`, in a cluster the shared Secret, otherwise cruise's own files."""
+def _choose_storage(settings: Settings, client: KubernetesClient, namespace: str) -> CertificateStorage:
+    """Return where the certificate is stored: `tls_dir`, in a cluster the Secret, otherwise cruise's own files."""
     if settings.tls_dir is not None:
         return TlsDirectory(settings.tls_dir)
     if os.environ.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").exists():

@@ -58,40 +58,52 @@ async def collect_preflight_facts(
         try:
             return await looking
         except CruiseError as error:
-            problems.append((area, name, _shortened(error)))
+            problems.append((area, name, _remove_permission_hint(error)))
             return None
 
-    store = asyncio.ensure_future(_store(settings))
+    store = asyncio.ensure_future(_collect_store_facts(settings))
     try:
         async with connect_to_kubernetes(kube) as client:
-            server = await found("cluster", "API server", _server(client))
+            server = await found("cluster", "API server", _collect_server_facts(client))
             if server is None:
                 return PreflightFacts(store=await store, problems=problems)
-            direct = await _reads_kubelets(settings, client)
-            access, webhook, prometheus, seen, installed = await asyncio.gather(
-                found("rights", "RBAC", _access(client, settings)),
-                found("webhook", "registration", _webhook(client, settings)),
-                found("metrics", "prometheus", find_prometheus(client) if not direct else _nothing()),
-                found("cluster", "objects", _look(client)),
-                _release(client, settings),
+            direct = await _read_kubelets(settings, client)
+            access, webhook, prometheus, snapshot, installed = await asyncio.gather(
+                found("rights", "RBAC", _collect_access_facts(client, settings)),
+                found("webhook", "registration", _collect_webhook_facts(client, settings)),
+                found("metrics", "prometheus", find_prometheus(client) if not direct else _return_none()),
+                found("cluster", "objects", _read_cluster(client)),
+                _find_release(client, settings),
             )
-            usage = await _usage(prometheus, seen.snapshot, settings, now) if prometheus and seen else None
+            usage = (
+                await _collect_usage_facts(prometheus, snapshot.snapshot, settings, now)
+                if prometheus and snapshot
+                else None
+            )
             compared = None
-            if prometheus and seen and settings.kubelet_cross_check_nodes and usage is not None and not usage.problem:
+            if (
+                prometheus
+                and snapshot
+                and settings.kubelet_cross_check_nodes
+                and usage is not None
+                and not usage.problem
+            ):
                 compared = await found(
-                    "metrics", "kubelets", cross_check_once(settings, client, prometheus, seen.snapshot)
+                    "metrics", "kubelets", cross_check_once(settings, client, prometheus, snapshot.snapshot)
                 )
             return PreflightFacts(
                 server=server,
                 access=access,
-                snapshot=seen.snapshot if seen is not None else None,
-                unreadable=_unreadable(seen),
+                snapshot=snapshot.snapshot if snapshot is not None else None,
+                unreadable=_list_unreadable(snapshot),
                 prometheus=usage,
                 store=await store,
                 webhook=webhook,
                 problems=problems,
                 cross_check=compared,
-                kubelets=await check_kubelets_readable(settings, client, seen.snapshot) if direct and seen else None,
+                kubelets=await check_kubelets_readable(settings, client, snapshot.snapshot)
+                if direct and snapshot
+                else None,
                 release=installed,
             )
     finally:
@@ -99,7 +111,7 @@ async def collect_preflight_facts(
         await asyncio.wait({store})
 
 
-async def _reads_kubelets(settings: Settings, client: KubernetesClient) -> bool:
+async def _read_kubelets(settings: Settings, client: KubernetesClient) -> bool:
     try:
         return await is_reading_kubelets(settings, client)
     except CruiseError:
@@ -107,33 +119,33 @@ async def _reads_kubelets(settings: Settings, client: KubernetesClient) -> bool:
         return False
 
 
-async def _release(client: KubernetesClient, settings: Settings) -> HelmRelease | None:
+async def _find_release(client: KubernetesClient, settings: Settings) -> HelmRelease | None:
     """Return the Helm release, None if it cannot be read: then fixes name files."""
     with suppress(CruiseError):
         return await find_helm_release(client, find_own_namespace(settings.namespace))
     return None
 
 
-async def _nothing() -> None:
+async def _return_none() -> None:
     return None
 
 
-async def _server(client: KubernetesClient) -> ServerFacts:
+async def _collect_server_facts(client: KubernetesClient) -> ServerFacts:
     found = await discover_api(client)
     return ServerFacts(found.git_version, found.can_resize_pods, found.can_evict_pods)
 
 
-async def _look(client: KubernetesClient) -> ClusterReading:
+async def _read_cluster(client: KubernetesClient) -> ClusterReading:
     """Read the cluster, and what its quotas leave if they may be read."""
-    seen = await read_cluster_once(client, lambda kind, count: None)
-    if seen.snapshot.quotas:
-        return seen
+    snapshot = await read_cluster_once(client, lambda kind, count: None)
+    if snapshot.snapshot.quotas:
+        return snapshot
     with suppress(RefusedError):
-        return replace(seen, snapshot=replace(seen.snapshot, quotas=await read_quotas(client)))
-    return seen
+        return replace(snapshot, snapshot=replace(snapshot.snapshot, quotas=await read_quotas(client)))
+    return snapshot
 
 
-async def _access(client: KubernetesClient, settings: Settings) -> AccessFacts:
+async def _collect_access_facts(client: KubernetesClient, settings: Settings) -> AccessFacts:
     reviews_callers = settings.api_authentication is ApiAuthentication.KUBERNETES
     needs = list_required_access(settings.mode, find_own_namespace(settings.namespace), reviews_callers=reviews_callers)
     user, allowed, held = await asyncio.gather(
@@ -142,7 +154,7 @@ async def _access(client: KubernetesClient, settings: Settings) -> AccessFacts:
     return AccessFacts(user, tuple(need for need, granted in zip(needs, allowed, strict=True) if not granted), held)
 
 
-async def _usage(
+async def _collect_usage_facts(
     prometheus: PrometheusSettings, snapshot: ClusterSnapshot, settings: Settings, now: datetime
 ) -> PrometheusFacts:
     is_set = settings.prometheus_url is not None
@@ -153,19 +165,19 @@ async def _usage(
     return PrometheusFacts(prometheus.url, is_set, usage)
 
 
-async def _store(settings: Settings) -> StoreFacts:
+async def _collect_store_facts(settings: Settings) -> StoreFacts:
     return await probe_store(settings.database_url, settings.data_dir or get_default_data_dir(os.environ))
 
 
-async def _webhook(client: KubernetesClient, settings: Settings) -> WebhookFacts:
+async def _collect_webhook_facts(client: KubernetesClient, settings: Settings) -> WebhookFacts:
     found = await read_webhook_registration(client, settings.webhook_configuration)
     if found is None:
         return WebhookFacts(present=False)
     namespace = find_own_namespace(settings.namespace)
-    place: CertificateStorage = TlsSecret(client, namespace, f"{settings.webhook_service}-tls")
+    storage: CertificateStorage = TlsSecret(client, namespace, f"{settings.webhook_service}-tls")
     if settings.tls_dir is not None:
-        place = TlsDirectory(settings.tls_dir)
-    trusts, expires_at = await _certificate(place, found)
+        storage = TlsDirectory(settings.tls_dir)
+    trusts, expires_at = await _check_certificate(storage, found)
     return WebhookFacts(
         present=True,
         published=bool(found.ca_bundles) and all(found.ca_bundles),
@@ -176,13 +188,15 @@ async def _webhook(client: KubernetesClient, settings: Settings) -> WebhookFacts
     )
 
 
-async def _certificate(place: CertificateStorage, found: WebhookRegistration) -> tuple[bool | None, datetime | None]:
+async def _check_certificate(
+    storage: CertificateStorage, found: WebhookRegistration
+) -> tuple[bool | None, datetime | None]:
     """Return whether the published CAs verify the certificate in use, and its expiry; None if unreadable."""
     try:
-        kept = await place.read()
+        kept = await storage.read()
         if kept.is_empty:
             return None, None
-        pair = read_key_pair(kept.files.get(CERTIFICATE, b""), kept.files.get(KEY, b""), place.name)
+        pair = read_key_pair(kept.files.get(CERTIFICATE, b""), kept.files.get(KEY, b""), storage.name)
     except CruiseError:
         # Reading Secrets is rarely permitted, and the webhook's directory is on another machine.
         return None, None
@@ -190,11 +204,11 @@ async def _certificate(place: CertificateStorage, found: WebhookRegistration) ->
     return all(vouched), pair.not_after
 
 
-def _shortened(error: CruiseError) -> str:
+def _remove_permission_hint(error: CruiseError) -> str:
     """Remove from an error what the item about permissions reports better."""
     text = str(error)
     return text.partition(": User ")[0] if isinstance(error, RefusedError) else text
 
 
-def _unreadable(seen: ClusterReading | None) -> list[str]:
-    return [one.problem for one in seen.unreadable] if seen is not None else []
+def _list_unreadable(snapshot: ClusterReading | None) -> list[str]:
+    return [one.problem for one in snapshot.unreadable] if snapshot is not None else []

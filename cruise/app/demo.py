@@ -130,9 +130,9 @@ async def run_demo(settings: Settings, console: Console, data_dir: Path, seconds
     not empty.
     """
     stop = asyncio.Event()
-    with handle_signals(stop.set), redirect_logs(console), _own_directory(data_dir) as directory:
+    with handle_signals(stop.set), redirect_logs(console), _lock_directory(data_dir) as directory:
         console.print("starting: cluster, store, statistics of the past week")
-        async with _empty_store(settings, directory, console) as store:
+        async with _open_empty_store(settings, directory, console) as store:
             return await _run(settings, console, store, seconds, stop)
 
 
@@ -175,9 +175,9 @@ async def _run(
     clock = DemoClock(cluster.now, DEMO_SPEED, policy.max_age / 2, controller.activity)
     place = "embedded Postgres" if settings.database_url is None else "Postgres"
     frames = DemoFrameBuilder(cluster, twin, controller.activity, clock, DEMO_SPEED, place, seconds)
-    show = _live if console.is_terminal else _lines
-    async with _served(view, settings, console), asyncio.TaskGroup() as tasks:
-        time_passes = tasks.create_task(_let_time_pass(clock, [cluster.advance, twin.advance], seconds, stop))
+    show = _draw_live if console.is_terminal else _print_lines
+    async with _serve_dashboard(view, settings, console), asyncio.TaskGroup() as tasks:
+        time_passes = tasks.create_task(_advance_clusters(clock, [cluster.advance, twin.advance], seconds, stop))
         tasks.create_task(show(console, frames.frame, stop))
         await controller.run(stop)
         time_passes.cancel()
@@ -186,7 +186,7 @@ async def _run(
 
 
 @asynccontextmanager
-async def _served(view: DemoView, settings: Settings, console: Console) -> AsyncIterator[None]:
+async def _serve_dashboard(view: DemoView, settings: Settings, console: Console) -> AsyncIterator[None]:
     """Serve the dashboard on localhost, on the configured port, or on a free one if that is in use."""
     app = build_http_app(view, RequestGuardRules(), view.reasons, view.metrics)
     async with AsyncExitStack() as stack:
@@ -199,7 +199,7 @@ async def _served(view: DemoView, settings: Settings, console: Console) -> Async
         yield
 
 
-async def _let_time_pass(
+async def _advance_clusters(
     clock: DemoClock, clusters: list[Callable[[datetime], None]], seconds: float | None, stop: asyncio.Event
 ) -> None:
     """Advance every cluster by the demo's clock until `stop`, which is set when the time is over."""
@@ -215,14 +215,14 @@ async def _let_time_pass(
             stop.set()
 
 
-async def _live(console: Console, frame: Callable[[], DemoFrame], stop: asyncio.Event) -> None:
+async def _draw_live(console: Console, frame: Callable[[], DemoFrame], stop: asyncio.Event) -> None:
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while not stop.is_set():
             live.update(render_demo_frame(frame(), console.width), refresh=True)
             await asyncio.sleep(1 / _FRAMES_PER_SECOND)
 
 
-async def _lines(console: Console, frame: Callable[[], DemoFrame], stop: asyncio.Event) -> None:
+async def _print_lines(console: Console, frame: Callable[[], DemoFrame], stop: asyncio.Event) -> None:
     """Print a line now and then, if there is no terminal to draw on."""
     while not stop.is_set():
         console.print(describe_status(frame()), soft_wrap=True)
@@ -231,7 +231,7 @@ async def _lines(console: Console, frame: Callable[[], DemoFrame], stop: asyncio
 
 
 @asynccontextmanager
-async def _empty_store(settings: Settings, directory: Path, console: Console) -> AsyncIterator[StorePort]:
+async def _open_empty_store(settings: Settings, directory: Path, console: Console) -> AsyncIterator[StorePort]:
     """Open the database, which must be empty: the demo's records must not mix with real ones."""
 
     def say(line: str) -> None:
@@ -248,7 +248,7 @@ async def _empty_store(settings: Settings, directory: Path, console: Console) ->
 
 
 @contextmanager
-def _own_directory(data_dir: Path) -> Iterator[Path]:
+def _lock_directory(data_dir: Path) -> Iterator[Path]:
     """Return the demo's directory, locked for one demo at a time."""
     directory = data_dir / "demo"
     data_dir.mkdir(parents=True, exist_ok=True)

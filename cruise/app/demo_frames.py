@@ -83,7 +83,7 @@ class DemoFrameBuilder:
         self._store = store
         self._seconds = seconds
         self._began, self._began_at = time.monotonic(), cluster.now
-        self._before = _tally(cluster)
+        self._before = _count_kills(cluster)
 
     def frame(self) -> DemoFrame:
         """Return the present frame."""
@@ -101,19 +101,19 @@ class DemoFrameBuilder:
                 for figure in self._cluster.node_figures()
             ],
             before=self._before,
-            with_cruise=_tally(self._cluster),
-            without_cruise=_tally(self._twin),
+            with_cruise=_count_kills(self._cluster),
+            without_cruise=_count_kills(self._twin),
             oom_kills_by_cruise=count_additional_oom_kills(self._cluster, self._twin),
-            events=self._events(),
+            events=self._collect_events(),
             observed_risks={} if self._activity.node_pass is None else self._activity.node_pass.observed_risks,
         )
 
-    def _events(self) -> list[DemoEvent]:
+    def _collect_events(self) -> list[DemoEvent]:
         """Return the newest events, newest first; resizes are limited so that rarer events are shown."""
         done = [outcome for outcome in self._activity.outcomes if outcome.result is ActionResult.DONE]
         resizes = [outcome for outcome in done if isinstance(outcome.action, ResizePod)]
-        rare = [_line(outcome) for outcome in done if not isinstance(outcome.action, ResizePod)]
-        rare += [_kill(reaction) for reaction in self._activity.reactions]
+        rare = [_format_outcome(outcome) for outcome in done if not isinstance(outcome.action, ResizePod)]
+        rare += [_format_kill(reaction) for reaction in self._activity.reactions]
         lines = sorted(rare, key=lambda line: line.at)[-_RARE_EVENTS:]
         lines += [self._resize(outcome) for outcome in resizes[-(_EVENTS - len(lines)) :]]
         return sorted(lines, key=lambda line: line.at, reverse=True)
@@ -122,8 +122,8 @@ class DemoFrameBuilder:
         action = outcome.action
         assert isinstance(action, ResizePod)
         before = self._activity.requested_before.get((action.uid, outcome.at))
-        after = _total(target.requests for target in action.containers)
-        what = f"{_name(action)} {format_size_change(before, after)}"
+        after = _sum_requests(target.requests for target in action.containers)
+        what = f"{_format_name(action)} {format_size_change(before, after)}"
         return DemoEvent(outcome.at, "resized", what, action.cause or action.reason)
 
 
@@ -133,7 +133,7 @@ def count_additional_oom_kills(cluster: SimulatedCluster, twin: SimulatedCluster
     return sum(max(0, kills - spared.get(key, 0)) for key, kills in cluster.counts.oom_kills_by_container.items())
 
 
-def _tally(cluster: SimulatedCluster) -> ClusterTotals:
+def _count_kills(cluster: SimulatedCluster) -> ClusterTotals:
     requested = used = allocatable = NO_RESOURCES
     for figure in cluster.node_figures():
         requested += figure.requested
@@ -151,12 +151,12 @@ def _tally(cluster: SimulatedCluster) -> ClusterTotals:
     )
 
 
-def _line(outcome: Outcome) -> DemoEvent:
+def _format_outcome(outcome: Outcome) -> DemoEvent:
     action = outcome.action
     match action:
         case EvictPod():
-            why = f"{action.reason}: {action.resource}, ranking {action.ranking.label}"
-            return DemoEvent(outcome.at, "evicted", _name(action), why)
+            reason = f"{action.reason}: {action.resource}, ranking {action.ranking.label}"
+            return DemoEvent(outcome.at, "evicted", _format_name(action), reason)
         case TaintNode() | UntaintNode():
             kind = "tainted" if isinstance(action, TaintNode) else "untainted"
             return DemoEvent(outcome.at, kind, action.node, action.reason)
@@ -177,18 +177,18 @@ def format_size_change(before: Resources | None, after: Resources) -> str:
     return ", ".join(changes) or "its limits"
 
 
-def _total(stated: Iterable[StatedResources]) -> Resources:
+def _sum_requests(stated: Iterable[StatedResources]) -> Resources:
     return sum((amounts.resources for amounts in stated), start=NO_RESOURCES)
 
 
-def _name(action: ResizePod | EvictPod) -> str:
+def _format_name(action: ResizePod | EvictPod) -> str:
     """Return the workload, and the part of the pod's name that distinguishes it from its siblings."""
     if action.workload is None:
         return f"{action.namespace}/{action.pod}"
     return f"{action.namespace}/{action.workload.name}-{action.pod.rsplit('-', 1)[-1]}"
 
 
-def _kill(reaction: OomReactionResult) -> DemoEvent:
+def _format_kill(reaction: OomReactionResult) -> DemoEvent:
     record = reaction.record
     what = f"{record.namespace}/{record.pod} {record.container}"
     if record.memory_limit_bytes is not None:

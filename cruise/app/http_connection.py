@@ -69,7 +69,7 @@ class ListenerCounts:
 
 def get_listener_figures(tally: ListenerCounts) -> ListenerFigures:
     """Return the counts for the metrics page."""
-    turned_away = {why.value: tally.rejected[why] for why in ConnectionRejection}
+    turned_away = {reason.value: tally.rejected[reason] for reason in ConnectionRejection}
     return ListenerFigures(tally.connections, tally.body_bytes, turned_away)
 
 
@@ -279,23 +279,23 @@ class LimitedConnection(HttpToolsProtocol):
             case ConnectionPhase.CLOSING if seconds > _FAREWELL_SECONDS:
                 self.transport.abort()
 
-    def drop(self, why: ConnectionRejection) -> None:
+    def drop(self, reason: ConnectionRejection) -> None:
         """Close the connection immediately."""
-        self._tally.rejected[why] += 1
+        self._tally.rejected[reason] += 1
         self.phase, self.since = ConnectionPhase.CLOSING, self.loop.time()
         self.transport.abort()
 
-    def reject(self, why: ConnectionRejection) -> None:
+    def reject(self, reason: ConnectionRejection) -> None:
         """Answer with the reason, unless another answer is being sent, and close."""
         if self.phase is ConnectionPhase.CLOSING:
             return
-        self._tally.rejected[why] += 1
+        self._tally.rejected[reason] += 1
         # It is unset before the first request.
         cycle: RequestResponseCycle | None = self.cycle
         speaks = cycle is not None and cycle.response_started and not cycle.response_complete
         silent = self.phase is ConnectionPhase.IDLE or not self._has_begun
         if not speaks and not silent and not self.transport.is_closing():
-            self.transport.write(_refusal(_STATUS[why], why))
+            self.transport.write(_build_rejection(_STATUS[reason], reason))
         self.phase, self.since = ConnectionPhase.CLOSING, self.loop.time()
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
@@ -304,8 +304,8 @@ class LimitedConnection(HttpToolsProtocol):
         self._release()
         self.transport.close()
 
-    def _stop(self, why: ConnectionRejection) -> None:
-        self._why = why
+    def _stop(self, reason: ConnectionRejection) -> None:
+        self._why = reason
         raise _LimitExceeded
 
     def _release(self) -> None:
@@ -319,7 +319,7 @@ def _common_name(certificate: dict[str, Any]) -> str:
     return next(named, "")
 
 
-def _refusal(status: int, why: ConnectionRejection) -> bytes:
-    body = f"{why.value}\n"
+def _build_rejection(status: int, reason: ConnectionRejection) -> bytes:
+    body = f"{reason.value}\n"
     head = f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
     return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n{body}".encode()

@@ -75,7 +75,7 @@ async def serve_http(
     server.servers = []
     door = _ConnectionAcceptor(server, tls, bounds, tally or ListenerCounts())
     loop = asyncio.get_running_loop()
-    # A task group would wrap the exceptions of the caller's block. If these tasks fail, probes fail, and the process ends.
+    # A task group would wrap the exceptions of the caller's block. If these tasks fail, probes fail.
     opened = [loop.create_task(running) for running in (door.check_timeouts(), *map(door.accept, sockets))]
     try:
         yield int(sockets[0].getsockname()[1])
@@ -138,11 +138,11 @@ class _ConnectionAcceptor:
             # asyncio does not set this for accepted sockets: the body of an answer would wait for the client's
             # acknowledgement of the head, which is delayed by 40 ms.
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
-            await self._loop.connect_accepted_socket(self._connection, client, ssl=self._tls, **times)
+            await self._loop.connect_accepted_socket(self._create_connection, client, ssl=self._tls, **times)
         except OSError:
             self._tally.rejected[ConnectionRejection.HANDSHAKE] += 1
 
-    def _connection(self) -> LimitedConnection:
+    def _create_connection(self) -> LimitedConnection:
         server, task = self._server, cast(asyncio.Task[None], asyncio.current_task())
         return LimitedConnection(
             server.config,
@@ -166,15 +166,15 @@ class _ConnectionAcceptor:
         A client whose request is being answered is not dropped.
         """
         waiting = [one for one in self._connections() if one.phase in _WAITING]
-        longest = min(waiting, key=lambda one: (one.answered, one.since), default=None)
+        slowest = min(waiting, key=lambda one: (one.answered, one.since), default=None)
         handshake, began = next(iter(self.handshakes.items()), (None, 0.0))
-        if handshake is not None and (longest is None or longest.answered or began < longest.since):
+        if handshake is not None and (slowest is None or slowest.answered or began < slowest.since):
             self._tally.rejected[ConnectionRejection.CONNECTIONS] += 1
             self.handshakes.pop(handshake)
             handshake.cancel()
-        elif longest is not None:
-            longest.drop(ConnectionRejection.CONNECTIONS)
-        return handshake is not None or longest is not None
+        elif slowest is not None:
+            slowest.drop(ConnectionRejection.CONNECTIONS)
+        return handshake is not None or slowest is not None
 
     def _reject_largest_bodies(self) -> None:
         """Reject the clients that have sent most of a body but not all, until the other bodies fit."""

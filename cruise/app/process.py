@@ -138,14 +138,14 @@ def configure_logging(form: str, level: str, stream: TextIO | None = None) -> No
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
         return
     as_text = form == "text" or (form == "auto" and out.isatty())
-    render: list[Processor] = _text(out.isatty()) if as_text else _json()
+    render: list[Processor] = _build_text_processors(out.isatty()) if as_text else _build_json_processors()
     least = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        _without_credentials,
-        _cut,
+        _remove_credentials,
+        _shorten_values,
     ]
     structlog.configure(
         processors=[*shared, *render],
@@ -165,12 +165,15 @@ def configure_logging(form: str, level: str, stream: TextIO | None = None) -> No
     logging.basicConfig(handlers=[handler], level=max(least, logging.INFO), force=True)
 
 
-def _json() -> list[Processor]:
-    return [_in_order, _TRACEBACKS, structlog.processors.JSONRenderer(default=str)]
+def _build_json_processors() -> list[Processor]:
+    return [_order_keys, _TRACEBACKS, structlog.processors.JSONRenderer(default=str)]
 
 
-def _text(colours: bool) -> list[Processor]:
-    return [_plain, structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=0, exception_formatter=_plain_traceback)]
+def _build_text_processors(colours: bool) -> list[Processor]:
+    return [
+        _escape_control_characters,
+        structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=0, exception_formatter=_write_plain_traceback),
+    ]
 
 
 def is_worth_logging(record: logging.LogRecord) -> bool:
@@ -178,12 +181,12 @@ def is_worth_logging(record: logging.LogRecord) -> bool:
     return record.levelno >= _QUIET.get(record.name.partition(".")[0], logging.NOTSET)
 
 
-def _in_order(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+def _order_keys(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
     """Order the keys that every line has first."""
     return {**{key: event[key] for key in _FIRST if key in event}, **event}
 
 
-def _without_credentials(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+def _remove_credentials(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
     """Remove user and password from every address."""
     for key, value in event.items():
         if isinstance(value, str) and "@" in value:
@@ -191,7 +194,7 @@ def _without_credentials(logger: WrappedLogger, method: str, event: EventDict) -
     return event
 
 
-def _cut(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+def _shorten_values(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
     """Shorten long values."""
     for key, value in event.items():
         if isinstance(value, str) and len(value) > _LONGEST:
@@ -199,12 +202,12 @@ def _cut(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
     return event
 
 
-def _plain(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+def _escape_control_characters(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
     """Escape control characters; JSON does so itself."""
     return {key: escape_text(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
-def _plain_traceback(stream: TextIO, failure: ExcInfo) -> None:
+def _write_plain_traceback(stream: TextIO, failure: ExcInfo) -> None:
     text = io.StringIO()
     structlog.dev.plain_traceback(text, failure)
     stream.write(escape_lines(text.getvalue()))

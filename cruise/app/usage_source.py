@@ -146,7 +146,7 @@ async def check_kubelets_readable(
 ) -> KubeletFacts:
     """Read a few kubelets, and return the results."""
     nodes = [node for node in snapshot.nodes if node.ready][:_FEW_NODES]
-    told, pressured, problem = 0, 0, ""
+    reports, pressured, problem = 0, 0, ""
     async with aclosing(KubeletClient(settings.to_kubelet_settings(), client)) as asking:
         for node in nodes:
             try:
@@ -154,9 +154,9 @@ async def check_kubelets_readable(
             except CruiseError as error:
                 problem = problem or str(error)
             else:
-                told += 1
+                reports += 1
                 pressured += bool((figures.cpu_waiting_seconds > 0).any())
-    return KubeletFacts(len(nodes), told, pressured, problem)
+    return KubeletFacts(len(nodes), reports, pressured, problem)
 
 
 async def require_kubelet_access(settings: Settings, client: KubernetesClient) -> None:

@@ -162,7 +162,7 @@ def _get_snapshot_parts(snapshot: ClusterSnapshot) -> tuple[object, ...]:
 
 
 def _are_same_objects(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
-    return len(one) == len(other) and all(mine is theirs for mine, theirs in zip(one, other, strict=True))
+    return len(one) == len(other) and all(first is second for first, second in zip(one, other, strict=True))
 
 
 OpenStore = AbstractAsyncContextManager[StorePort]

@@ -135,8 +135,8 @@ async def run_node_load_pass(
     outcomes += await writer.apply_plan(additions, snapshot, now) if additions else []
     nodes_after = (await cluster.snapshot()).nodes if outcomes else nodes
     tainted = find_tainted_nodes(nodes_after)
-    wanted = {action.node for action in decided.actions if isinstance(action, UntaintNode)}
-    unremovable = [] if loads.can_untaint(now) else [name for name in tainted if name in wanted]
+    to_untaint = {action.node for action in decided.actions if isinstance(action, UntaintNode)}
+    unremovable = [] if loads.can_untaint(now) else [name for name in tainted if name in to_untaint]
     return NodeLoadPassResult(
         now, len(nodes), outcomes, implausible, decided.overloaded_at_once, tainted, unremovable, failure
     )

@@ -146,7 +146,7 @@ class OomReactor:
             self._add_known_kill(kill)
             self._exclude_during_cooldown(kill, kill.finished_at, now)
             return None
-        statistics = await self._statistics_for(kill)
+        statistics = await self._read_statistics(kill)
         record = build_oom_record_from_table(kill, statistics)
         snapshot = restrict_to_kill(await self._cluster.snapshot(), kill)
         pod = await self._cluster.read_pod(kill.namespace, kill.pod)
@@ -191,7 +191,7 @@ class OomReactor:
         )
         return OomReactionResult(record, decision, outcome, pod)
 
-    async def _statistics_for(self, kill: OomKill) -> StatisticsTable:
+    async def _read_statistics(self, kill: OomKill) -> StatisticsTable:
         workload = str(kill.workload) if kill.workload is not None else ""
         return await self._store.statistics_of_pod(kill.namespace, kill.pod, workload, kill.identity)
 
@@ -202,7 +202,7 @@ class OomReactor:
 
     async def _raise_memory(self, kill: OomKill, record: OomRecord, *, shared: bool) -> None:
         """Raise the OOM memory in the present statistics, in the database and in this process."""
-        statistics = await self._statistics_for(kill)
+        statistics = await self._read_statistics(kill)
         if statistics.keys:
             await self._store.write_statistics(raise_oom_memory(statistics, record, shared=shared))
         self._usage.apply_oom_record(record, shared=shared)
@@ -240,13 +240,13 @@ class OomReactor:
             statistics=_get_container_statistics(pod, statistics) if pod is not None else {},
             limit_ranges=snapshot.limit_ranges.get(record.namespace, ()),
             refused=refused.get(record.pod_uid),
-            last_reaction_at=await self._last_reaction(record, now),
+            last_reaction_at=await self._find_last_reaction(record, now),
             quotas=snapshot.quotas.get(record.namespace, ()) if policy.rules.quotas else (),
-            original_limits=await self._original_limits(pod, snapshot),
+            original_limits=await self._get_original_limits(pod, snapshot),
         )
         return decide_oom_reaction(record, pod, context, eligibility, policy, now)
 
-    async def _original_limits(self, pod: Pod | None, snapshot: ClusterSnapshot) -> Mapping[str, int] | None:
+    async def _get_original_limits(self, pod: Pod | None, snapshot: ClusterSnapshot) -> Mapping[str, int] | None:
         """Return the memory limits of a pod before its first resize, if its template is unknown."""
         if pod is None or get_template_memory_limits(pod, snapshot) is not None:
             return None
@@ -256,7 +256,7 @@ class OomReactor:
         limits = {target.container: target.limits.memory_bytes for target in original.containers}
         return {name: limit for name, limit in limits.items() if limit is not None}
 
-    async def _last_reaction(self, record: OomRecord, now: datetime) -> datetime | None:
+    async def _find_last_reaction(self, record: OomRecord, now: datetime) -> datetime | None:
         """Return the time of the last reaction to this container; after a restart it is read from the audit."""
         known = self._reacted_at.get((record.pod_uid, record.container))
         if known is not None:
@@ -266,7 +266,7 @@ class OomReactor:
             action = outcome.action
             if outcome.result is not ActionResult.DONE or not isinstance(action, ResizePod | EvictPod):
                 continue
-            if action.reason is ReasonCode.OOM_KILLED and action.uid == record.pod_uid and _touches(action, record):
+            if action.reason is ReasonCode.OOM_KILLED and action.uid == record.pod_uid and _concerns(action, record):
                 return outcome.at
         return None
 
@@ -305,7 +305,7 @@ def _build_skipped_outcome(kill: OomKill, skipped: SkippedPod, pod: Pod | None, 
     return Outcome(now, resize, ActionResult.SKIPPED, skipped.reason, skipped.detail, before=containers)
 
 
-def _touches(action: ResizePod | EvictPod, record: OomRecord) -> bool:
+def _concerns(action: ResizePod | EvictPod, record: OomRecord) -> bool:
     return isinstance(action, EvictPod) or any(target.container == record.container for target in action.containers)
 
 

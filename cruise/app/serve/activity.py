@@ -77,10 +77,10 @@ class ServeActivity:
     consolidation: ConsolidationPassResult | None = None
     history: deque[ClusterTotalsAtPass] = field(default_factory=lambda: deque(maxlen=_KEPT_MOMENTS))
 
-    def add_packing(self, done: PackingPassResult) -> None:
+    def add_packing(self, result: PackingPassResult) -> None:
         """Add a packing pass."""
-        self.packing = done
-        self.packing_figures = self.packing_figures.add_pass(done)
+        self.packing = result
+        self.packing_figures = self.packing_figures.add_pass(result)
 
     def add_plan(self, plan: PackingPlan) -> None:
         """Add the end of a packing plan."""
@@ -88,28 +88,28 @@ class ServeActivity:
             self.packing = replace(self.packing, plan=plan)
         self.packing_figures = self.packing_figures.add_plan(plan)
 
-    def add_pass(self, done: NodePassResult, max_age: timedelta) -> None:
+    def add_pass(self, result: NodePassResult, max_age: timedelta) -> None:
         """Add a node pass; it is summarized once, not for each reader."""
-        self.node_pass, self.pass_figures = done, summarize_node_pass(done)
+        self.node_pass, self.pass_figures = result, summarize_node_pass(result)
         if self.statistics is not None:
             self.history.append(compute_cluster_totals(self.pass_figures, self.statistics, max_age))
-        self.add(done.outcomes)
-        self._note_sizes(done)
+        self.add(result.outcomes)
+        self._keep_original_requests(result)
 
-    def _note_sizes(self, done: NodePassResult) -> None:
+    def _keep_original_requests(self, result: NodePassResult) -> None:
         """Keep the requests of pods before they were resized."""
-        resized = {one.action.uid for one in done.outcomes if isinstance(one.action, ResizePod)}
-        for pod in done.snapshot.pods if resized else ():
+        resized = {one.action.uid for one in result.outcomes if isinstance(one.action, ResizePod)}
+        for pod in result.snapshot.pods if resized else ():
             if pod.uid in resized:
                 requests = (container.requests.resources for container in pod.containers)
-                self.requested_before[pod.uid, done.at] = sum(requests, start=NO_RESOURCES)
+                self.requested_before[pod.uid, result.at] = sum(requests, start=NO_RESOURCES)
         for key in list(self.requested_before)[:-_KEPT]:
             del self.requested_before[key]
 
-    def add_load_pass(self, done: NodeLoadPassResult) -> None:
+    def add_load_pass(self, result: NodeLoadPassResult) -> None:
         """Add a node load pass."""
-        self.load_pass = done
-        self.add(done.outcomes)
+        self.load_pass = result
+        self.add(result.outcomes)
 
     def add(self, outcomes: Sequence[Outcome]) -> None:
         """Add the outcomes of actions."""
@@ -154,16 +154,16 @@ class HourlyTotalsRecorder:
 
     async def keep(self, store: StorePort, activity: ServeActivity) -> None:
         """Store the last pass's totals, unless its hour has some. Raises Unavailable."""
-        done, moment = activity.node_pass, activity.history[-1] if activity.history else None
-        if done is None or moment is None or moment.used is None or moment.at != done.at:
+        result, moment = activity.node_pass, activity.history[-1] if activity.history else None
+        if result is None or moment is None or moment.used is None or moment.at != result.at:
             return
-        hour = get_clock_hour(done.at)
+        hour = get_clock_hour(result.at)
         if hour == self._kept:
             return
         stored, keys = await store.original_sizes(), await store.signing_keys()
         # In a thread: this takes a second for a large cluster.
         savings = await asyncio.to_thread(
-            lambda: sum_savings(done.snapshot, collect_original_sizes(done.snapshot, stored, keys))
+            lambda: sum_savings(result.snapshot, collect_original_sizes(result.snapshot, stored, keys))
         )
         await store.record_cluster_hour(
             HourlyClusterTotals(hour, moment.allocatable, moment.requested, moment.used, savings.saved)
@@ -192,8 +192,10 @@ class UsageReadingLog:
             self._first, self._began, self._logged = read, now, now
         elif now - self._logged >= _BETWEEN_LINES_SECONDS:
             self._logged = now
-            left = estimate_time_left(first, read, now - self._began)
-            log.info("reading usage", percent=compute_percent(read), left="unknown" if left is None else str(left))
+            remaining = estimate_time_left(first, read, now - self._began)
+            log.info(
+                "reading usage", percent=compute_percent(read), left="unknown" if remaining is None else str(remaining)
+            )
 
 
 def compute_percent(read: UsageReadingProgress) -> int:
@@ -205,20 +207,20 @@ def compute_percent(read: UsageReadingProgress) -> int:
 
 def estimate_time_left(first: UsageReadingProgress, read: UsageReadingProgress, seconds: float) -> timedelta | None:
     """Return the remaining time at the rate of the `seconds` since `first`, None if nothing was read."""
-    done = read.done_container_hours - first.done_container_hours
-    if done <= 0:
+    result = read.done_container_hours - first.done_container_hours
+    if result <= 0:
         return None
-    return timedelta(seconds=round((read.total_container_hours - read.done_container_hours) * seconds / done))
+    return timedelta(seconds=round((read.total_container_hours - read.done_container_hours) * seconds / result))
 
 
 AnnounceFunction = Callable[[Sequence[Outcome], Sequence[SkippedPod], PodsByName], Awaitable[None]]
 
 
-async def announce_nothing(outcomes: Sequence[Outcome], holds: Sequence[SkippedPod], pods: PodsByName) -> None:
+async def announce_nothing(outcomes: Sequence[Outcome], skipped: Sequence[SkippedPod], pods: PodsByName) -> None:
     """Announce nothing."""
 
 
-async def _learn_nothing(statistics: StatisticsTable) -> None:
+async def _ignore_statistics(statistics: StatisticsTable) -> None:
     """Ignore the statistics."""
 
 
@@ -234,7 +236,7 @@ class ControllerHooks:
     announce: AnnounceFunction = announce_nothing
     on_oom_reaction: Callable[[OomReactionResult], None] = lambda reaction: None
     on_idle: Callable[[], Awaitable[None]] | None = None
-    on_statistics: Callable[[StatisticsTable], Awaitable[None]] = _learn_nothing
+    on_statistics: Callable[[StatisticsTable], Awaitable[None]] = _ignore_statistics
     on_progress: Callable[[UsageReadingProgress], None] = lambda read: None
 
 

@@ -66,7 +66,10 @@ class ServeConnections:
 
 @asynccontextmanager
 async def open_connections(settings: Settings, on_wait: Callable[[str], None]) -> AsyncIterator[ServeConnections]:
-    """Open all connections; `on_wait` gets a line while the database is unreachable. Raises BadInputError, Unavailable."""
+    """Open all connections; `on_wait` gets a line while the database is unreachable.
+
+    Raises BadInputError, Unavailable.
+    """
     data_dir = settings.data_dir or get_default_data_dir(os.environ)
     async with (
         connect_to_kubernetes(settings.to_kubernetes_settings()) as client,
@@ -96,8 +99,8 @@ def create_event_announcer(connected: ServeConnections) -> AnnounceFunction:
         return announce_nothing
     events = PodEventRecorder(connected.client, socket.gethostname())
 
-    async def announce(outcomes: Sequence[Outcome], holds: Sequence[SkippedPod], pods: PodsByName) -> None:
-        await events.record(build_pod_events(outcomes, holds, pods), get_current_time())
+    async def announce(outcomes: Sequence[Outcome], skipped: Sequence[SkippedPod], pods: PodsByName) -> None:
+        await events.record(build_pod_events(outcomes, skipped, pods), get_current_time())
 
     return announce
 

@@ -55,9 +55,9 @@ def get_notification_webhook(settings: Settings) -> NotificationWebhook | None:
 
 
 def create_notifier(
-    settings: Settings, store: StorePort, ends: Counter[str], pauses: Iterable[float] = RETRY_DELAYS
+    settings: Settings, store: StorePort, counts: Counter[str], pauses: Iterable[float] = RETRY_DELAYS
 ) -> "Notifier | None":
-    """Return the notifier of the settings, which counts results in `ends`; None without one. Raises BadInputError."""
+    """Return the notifier of the settings, which counts results in `counts`; None without one. Raises BadInputError."""
     webhook = get_notification_webhook(settings)
     if webhook is None:
         return None
@@ -66,7 +66,7 @@ def create_notifier(
         settings.notify_topics,
         settings.notify_interval,
     )
-    return Notifier(webhook, body_of, topics, interval, get_current_time, store.user_actions, pauses, ends=ends)
+    return Notifier(webhook, body_of, topics, interval, get_current_time, store.user_actions, pauses, counts=counts)
 
 
 class MessageSender(Protocol):
@@ -79,7 +79,7 @@ class MessageSender(Protocol):
 class Notifier:
     """Collects notices without waiting, and sends them while `run` runs.
 
-    `interventions` returns the user actions since a time. Notices beyond the queue's limit are counted; `ends` counts
+    `interventions` returns the user actions since a time. Notices beyond the queue's limit are counted; `counts` counts
     notices by result.
     """
 
@@ -93,7 +93,7 @@ class Notifier:
         interventions: UserActionsFunction,
         pauses: Iterable[float] = RETRY_DELAYS,
         look_seconds: float = _LOOK_AT_PAUSES_SECONDS,
-        ends: Counter[str] | None = None,
+        counts: Counter[str] | None = None,
     ) -> None:
         self._post = post
         self._body_of = body_of
@@ -103,7 +103,7 @@ class Notifier:
         self._interventions = interventions
         self._pauses = tuple(pauses)
         self._look_seconds = look_seconds
-        self.outcomes: Counter[str] = Counter() if ends is None else ends
+        self.outcomes: Counter[str] = Counter() if counts is None else counts
         self._waiting: deque[NotificationEvent] = deque()
         self._some = asyncio.Event()
         self.dropped = 0
@@ -123,9 +123,9 @@ class Notifier:
     def add_hooks(self, hooks: ControllerHooks) -> ControllerHooks:
         """Return hooks that also notify of refusals, kills and user actions."""
 
-        async def announce(outcomes: Sequence[Outcome], holds: Sequence[SkippedPod], pods: PodsByName) -> None:
+        async def announce(outcomes: Sequence[Outcome], skipped: Sequence[SkippedPod], pods: PodsByName) -> None:
             self.add(find_refusal_notifications(outcomes))
-            await hooks.announce(outcomes, holds, pods)
+            await hooks.announce(outcomes, skipped, pods)
 
         def reacted(reaction: OomReactionResult) -> None:
             self.add([create_oom_notification(reaction.record, reaction.decision, reaction.outcome)])
@@ -136,11 +136,11 @@ class Notifier:
     async def run(self) -> None:
         """Send until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._send_on())
+            tasks.create_task(self._send_repeatedly())
             if NotificationTopic.PAUSED in self._topics:
-                tasks.create_task(self._follow_people())
+                tasks.create_task(self._follow_user_actions())
 
-    async def _send_on(self) -> None:
+    async def _send_repeatedly(self) -> None:
         while True:
             await self._some.wait()
             await self.send()
@@ -170,7 +170,7 @@ class Notifier:
                 log.info("notified", notices=len(notices))
                 return
 
-    async def _follow_people(self) -> None:
+    async def _follow_user_actions(self) -> None:
         since = self._clock()
         while True:
             await asyncio.sleep(self._look_seconds)

@@ -131,27 +131,27 @@ class ServeView:
         """Return why this process is not ready; a process that does not lead is ready once it could take over."""
         if self.waiting_for is not None:
             return [f"waiting for {self.waiting_for}"]
-        found = self._cluster_reasons()
+        found = self._list_cluster_reasons()
         if self.leading:
-            return [*found, *self._stuck_reasons(), *self._statistics_reasons(), *self._job_reasons()]
-        return [*found, *self._given_up_reasons()]
+            return [*found, *self._list_stuck_reasons(), *self._list_statistics_reasons(), *self._list_job_reasons()]
+        return [*found, *self._list_released_reasons()]
 
-    def _stuck_reasons(self) -> list[str]:
-        why = self.explain_stuck()
-        return [] if why is None else [why]
+    def _list_stuck_reasons(self) -> list[str]:
+        reason = self.explain_stuck()
+        return [] if reason is None else [reason]
 
-    def _given_up_reasons(self) -> list[str]:
+    def _list_released_reasons(self) -> list[str]:
         """Return why a process that released its leadership is not ready until it contends again."""
         lease = self.lease
         if lease is None or lease.resign_reason is None:
             return []
         return [f"gave up the lead: {lease.resign_reason}"]
 
-    def _cluster_reasons(self) -> list[str]:
+    def _list_cluster_reasons(self) -> list[str]:
         lag = self.cluster.get_lag_seconds() if self.cluster is not None else 0.0
         return [f"the view of the cluster is {lag:.0f} s old"] if lag > _MOST_LAG_SECONDS else []
 
-    def _statistics_reasons(self) -> list[str]:
+    def _list_statistics_reasons(self) -> list[str]:
         activity = self.activity
         if not activity.is_filled:
             share = f" ({compute_percent(activity.fill_progress)} % read)" if activity.fill_progress is not None else ""
@@ -161,7 +161,7 @@ class ServeView:
             return [f"the statistics were last refreshed {format_age(now, refreshed)}"]
         return []
 
-    def _job_reasons(self) -> list[str]:
+    def _list_job_reasons(self) -> list[str]:
         return [
             f"{job.name}: failed {job.failures_in_a_row} times in a row: {job.error}"
             for job in sorted(self.activity.jobs.values(), key=lambda job: job.name)

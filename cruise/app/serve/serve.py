@@ -122,13 +122,15 @@ def create_controller(
         settings.consolidation_interval,
         settings.consolidation_cooldown,
     )
-    publication = _publication(settings, connected, policy, most_published)
+    publication = _create_publication(settings, connected, policy, most_published)
     options = replace(options, packing=packing, publication=publication, grace=settings.shutdown_grace_period)
     source, reading = connected.usage.source, connected.usage.reading
     return Controller(connected.cluster, source, connected.store, policy, get_current_time, reading, options)
 
 
-def _publication(settings: Settings, connected: ServeConnections, policy: Policy, limit: int) -> VpaPublication | None:
+def _create_publication(
+    settings: Settings, connected: ServeConnections, policy: Policy, limit: int
+) -> VpaPublication | None:
     """Return the publication of recommendations, None if it is disabled or nothing is written."""
     if settings.publish_vpas is VpaPublishing.NONE or connected.lease is None:
         return None

@@ -97,13 +97,13 @@ async def run_single_pass(
             packed: list[Outcome] = []
             announce_pods = create_event_announcer(connected)
 
-            async def announce(outcomes: Sequence[Outcome], holds: Sequence[SkippedPod], pods: PodsByName) -> None:
+            async def announce(outcomes: Sequence[Outcome], skipped: Sequence[SkippedPod], pods: PodsByName) -> None:
                 packed.extend(outcomes)
-                await announce_pods(outcomes, holds, pods)
+                await announce_pods(outcomes, skipped, pods)
 
             hooks = ControllerHooks(announce=announce, on_progress=on_progress or UsageReadingLog())
-            ends: Counter[str] = Counter()
-            notifier = create_notifier(settings, connected.store, ends, _PAUSES_BETWEEN_NOTICES)
+            counts: Counter[str] = Counter()
+            notifier = create_notifier(settings, connected.store, counts, _PAUSES_BETWEEN_NOTICES)
             if notifier is not None:
                 hooks = notifier.add_hooks(hooks)
             # There is no earlier pass: shortages are assumed to have lasted, and all recommendations are published.
@@ -114,7 +114,7 @@ async def run_single_pass(
             async def work() -> None:
                 if connected.lease is not None:
                     connected.store.expect(connected.lease.recorded_epoch)
-                node_pass = await _pass(controller)
+                node_pass = await _run_pass(controller)
                 packed.clear()
                 packing = await controller.pack(min_pending=timedelta(0))
                 await _publish(controller)
@@ -126,13 +126,13 @@ async def run_single_pass(
             [(node_pass, packing)] = done
             if packing is not None and not packing.waiting and packing.plan is None:
                 packing = None
-            told = NotificationCounts(controller.activity.published, ends["sent"], ends["dropped"])
+            told = NotificationCounts(controller.activity.published, counts["sent"], counts["dropped"])
             return SinglePassResult(
                 node_pass, policy.mode, await connected.store.paused(), packing, tuple(packed), told
             )
 
 
-async def _pass(controller: Controller) -> NodePassResult:
+async def _run_pass(controller: Controller) -> NodePassResult:
     for _ in range(_REFRESHES):
         await controller.refresh_statistics()
         unreadable = controller.activity.unreadable

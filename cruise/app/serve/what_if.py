@@ -38,7 +38,10 @@ MAX_SECONDS = 15 * 60.0
 MEMORY_BYTES = 2 << 30
 _LINE_BYTES = 1 << 20
 # The module of the command line is a higher layer: it is named, not imported.
-_COMMAND = "import sys; sys.path.append(sys.argv[1]); from cruise.cli.work.what_if import run_what_if_process; run_what_if_process()"
+_COMMAND = (
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from cruise.cli.work.what_if import run_what_if_process; run_what_if_process()"
+)
 _ROOT = str(Path(cruise.__file__).parent.parent)
 
 
@@ -92,7 +95,7 @@ class WhatIfRunner:
         """Start a run. Raises BadInputError for an invalid proposal, Throttled during another run, Unavailable."""
         if self._running is not None and not self._running.done():
             raise ThrottledError("another replay is running: wait for it, or cancel it")
-        order = await self._order(proposal)
+        order = await self._build_order(proposal)
         self._last = WhatIfRun(proposal, caller.name, self._view.now(), current_step="starting")
         # A separate task: the request that started it does not wait.
         self._running = asyncio.ensure_future(self._run(order))
@@ -104,9 +107,9 @@ class WhatIfRunner:
             self._running.cancel()
             await asyncio.wait({self._running})
             # Here, because a cancelled task may not have started.
-            self._end(WhatIfStage.CANCELLED)
+            self._set_end(WhatIfStage.CANCELLED)
 
-    async def _order(self, proposal: WhatIfProposal) -> WhatIfOrder:
+    async def _build_order(self, proposal: WhatIfProposal) -> WhatIfOrder:
         settings, view = self._settings, self._view
         snapshot, stored = await view.snapshot(), dict(await view.store.overrides())
         today = proposed = replace(settings.to_policy(), mode=view.policy.mode)
@@ -136,14 +139,14 @@ class WhatIfRunner:
         assert self._last is not None
         try:
             async with asyncio.timeout(self._longest_seconds):
-                await self._replayed(await asyncio.to_thread(pickle.dumps, order))
+                await self._replay(await asyncio.to_thread(pickle.dumps, order))
         except TimeoutError:
             minutes = self._longest_seconds / 60
-            self._end(WhatIfStage.FAILED, error=f"it took longer than the {minutes:g} minutes that it may take")
+            self._set_end(WhatIfStage.FAILED, error=f"it took longer than the {minutes:g} minutes that it may take")
         except (OSError, CruiseError) as error:
-            self._end(WhatIfStage.FAILED, error=f"the process of the replay cannot be started: {error}")
+            self._set_end(WhatIfStage.FAILED, error=f"the process of the replay cannot be started: {error}")
 
-    async def _replayed(self, order: bytes) -> None:
+    async def _replay(self, order: bytes) -> None:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",
@@ -162,29 +165,29 @@ class WhatIfRunner:
                 await process.stdin.drain()
                 process.stdin.close()
             async for line in process.stdout:
-                self._heard(json.loads(line))
+                self._read_line(json.loads(line))
             code = await process.wait()
             if self._last is not None and self._last.stage is WhatIfStage.RUNNING:
                 how = f"signal {-code}, most likely for lack of memory" if code < 0 else f"exit {code}"
-                self._end(WhatIfStage.FAILED, error=f"the process of the replay ended before its answer ({how})")
+                self._set_end(WhatIfStage.FAILED, error=f"the process of the replay ended before its answer ({how})")
         finally:
             if process.returncode is None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
 
-    def _heard(self, line: Mapping[str, Any]) -> None:
+    def _read_line(self, line: Mapping[str, Any]) -> None:
         assert self._last is not None
         if "error" in line:
-            self._end(WhatIfStage.FAILED, error=line["error"])
+            self._set_end(WhatIfStage.FAILED, error=line["error"])
         elif "comparison" in line:
             found = line["comparison"]
-            self._last = replace(self._last, comparison=_comparison(found))
-            self._end(WhatIfStage.DONE)
+            self._last = replace(self._last, comparison=_convert_result(found))
+            self._set_end(WhatIfStage.DONE)
         else:
             self._last = replace(self._last, current_step=line["what"], progress=line["done"])
 
-    def _end(self, stage: WhatIfStage, error: str = "") -> None:
+    def _set_end(self, stage: WhatIfStage, error: str = "") -> None:
         assert self._last is not None
         self._last = replace(self._last, stage=stage, error=error)
         log.info("rehearsal", stage=stage.value, error=error, caller=self._last.caller)
@@ -198,6 +201,6 @@ def get_usual_node_size(snapshot: ClusterSnapshot) -> Resources:
     return max(counts, key=lambda one: (counts[one], one.cpu_millicores, one.memory_bytes))
 
 
-def _comparison(found: Mapping[str, Any]) -> WhatIfComparison:
+def _convert_result(found: Mapping[str, Any]) -> WhatIfComparison:
     figures = {ComparedMetric(name): MetricComparison(**one) for name, one in found["figures"].items()}
     return WhatIfComparison(found["days"], found["containers"], figures, tuple(found["notes"]))

@@ -81,9 +81,9 @@ async def run_consolidation_pass(
     Unavailable if the cluster, the database or the solver is unreachable.
     """
     store, policy, now = inputs.store, inputs.policy, inputs.now
-    why_not = _why_no_advice(policy, now, statistics_at)
-    if why_not is not None:
-        return ConsolidationPassResult(now, condition=why_not)
+    condition = _explain_no_advice(policy, now, statistics_at)
+    if condition is not None:
+        return ConsolidationPassResult(now, condition=condition)
     snapshot = await inputs.cluster.snapshot()
     fleet = await asyncio.to_thread(add_candidate_nodes, snapshot, None)
     planning_inputs = await gather_inputs(fleet.snapshot, store, known_usage, policy, now)
@@ -91,9 +91,9 @@ async def run_consolidation_pass(
     allowance, planning_inputs = planning_inputs.allowance, replace(planning_inputs, allowance=UNLIMITED, fleet=fleet)
 
     async def search(search_round: SearchRound) -> FoundPlan:
-        left = max(_LEAST_SECONDS, (seconds - search_round.used_seconds) * search_round.share)
-        there = replace(planning_inputs, snapshot=search_round.snapshot, keep_domains=search_round.in_zones)
-        made = await make_plan(there, solver, left, monotonic)
+        time_limit = max(_LEAST_SECONDS, (seconds - search_round.used_seconds) * search_round.share)
+        search_inputs = replace(planning_inputs, snapshot=search_round.snapshot, keep_domains=search_round.in_zones)
+        made = await make_plan(search_inputs, solver, time_limit, monotonic)
         if isinstance(made, PlanCondition):
             raise _NoPlan(made)
         bound = made.packing.bound if search_round.bound is None else search_round.bound
@@ -101,17 +101,17 @@ async def run_consolidation_pass(
             made, packing=replace(made.packing, bound=bound), seconds=search_round.used_seconds + made.seconds
         )
 
-    async def looked() -> tuple[FoundPlan, NodeCountChange] | PlanCondition:
+    async def run_search() -> tuple[FoundPlan, NodeCountChange] | PlanCondition:
         try:
-            found, there = await find_fewest_nodes(search, fleet)
-            return found, await build_node_count_change(search, found, there, seconds)
+            found, search_inputs = await find_fewest_nodes(search, fleet)
+            return found, await build_node_count_change(search, found, search_inputs, seconds)
         except _NoPlan as none:
             return none.reason
 
-    came = await convert_errors_to_conditions(looked(), "consolidation pass")
-    if isinstance(came, PlanCondition):
-        return ConsolidationPassResult(now, condition=came)
-    found, change = came
+    result = await convert_errors_to_conditions(run_search(), "consolidation pass")
+    if isinstance(result, PlanCondition):
+        return ConsolidationPassResult(now, condition=result)
+    found, change = result
     log.info(
         "consolidation pass",
         nodes=change.nodes_before,
@@ -121,16 +121,18 @@ async def run_consolidation_pass(
         seconds=round(found.seconds, 3),
     )
     plan = replace(found.plan, node_count_change=change)
-    done = ConsolidationPassResult(now, plan, None, found.seconds, snapshot.node_autoscaler, _empty_nodes(snapshot))
+    done = ConsolidationPassResult(
+        now, plan, None, found.seconds, snapshot.node_autoscaler, _list_empty_nodes(snapshot)
+    )
     if rest is None or policy.mode is not Mode.FULL:
         return done
-    ground = ConsolidationContext(
+    context = ConsolidationContext(
         snapshot, get_pod_needs(found.built), policy, planning_inputs.usage.stored, allowance, now, rest
     )
-    return await _with_a_part_begun(done, plan, ground, store)
+    return await _start_part(done, plan, context, store)
 
 
-def _why_no_advice(policy: Policy, now: datetime, statistics_at: datetime | None) -> PlanCondition | None:
+def _explain_no_advice(policy: Policy, now: datetime, statistics_at: datetime | None) -> PlanCondition | None:
     if policy.mode in (Mode.OFF, Mode.INITIAL):
         return PlanCondition(PlanStatusReason.MODE, policy.mode.label)
     if statistics_at is None:
@@ -140,21 +142,21 @@ def _why_no_advice(policy: Policy, now: datetime, statistics_at: datetime | None
     return None
 
 
-async def _with_a_part_begun(
-    done: ConsolidationPassResult, plan: PackingProposal, ground: ConsolidationContext, store: StorePort
+async def _start_part(
+    done: ConsolidationPassResult, plan: PackingProposal, context: ConsolidationContext, store: StorePort
 ) -> ConsolidationPassResult:
     """Store the part of a plan that may be carried out now as a packing plan in progress."""
     if await store.paused():
         return replace(done, waiting_reason=PlanCondition(PlanStatusReason.PAUSED))
-    part = await asyncio.to_thread(choose_next_moves, plan, ground)
+    part = await asyncio.to_thread(choose_next_moves, plan, context)
     if isinstance(part, PlanCondition):
         return replace(done, waiting_reason=part)
-    under_way = start_plan(part, ground.now, ground.now, done.seconds, ground.policy.mode)
+    under_way = start_plan(part, context.now, context.now, done.seconds, context.policy.mode)
     await store.save_packing(under_way)
     return replace(done, started=under_way)
 
 
-def _empty_nodes(snapshot: ClusterSnapshot) -> tuple[str, ...]:
+def _list_empty_nodes(snapshot: ClusterSnapshot) -> tuple[str, ...]:
     """Return the nodes that run no pods except node-bound ones."""
     used = {pod.node for pod in snapshot.pods if not pod.is_finished and not is_node_bound_pod(pod)}
     return tuple(sorted(node.name for node in snapshot.nodes if node.name not in used))

@@ -32,7 +32,7 @@ def compute_kernels_key(kernels: Path = KERNELS) -> str:
     digest = hashlib.sha256()
     for path in sorted(kernels.rglob("*.py")):
         digest.update(f"{path.relative_to(kernels)}\0".encode() + path.read_bytes() + b"\0")
-    digest.update(f"{sys.version}\0{_compiler()}\0{platform.machine()}\0{_processor()}".encode())
+    digest.update(f"{sys.version}\0{_describe_compiler()}\0{platform.machine()}\0{_describe_processor()}".encode())
     return digest.hexdigest()[:_KEY_CHARACTERS]
 
 
@@ -43,10 +43,10 @@ def choose_cache_directory(environ: Mapping[str, str], kernels: Path = KERNELS) 
     cache directory, the directory for temporary files. Kernels compiled by a read-only installation are copied.
     """
     key = compute_kernels_key(kernels)
-    beside = kernels / "__pycache__" / f"compiled-{key}"
-    for root in _roots(environ, beside.parent):
+    installed = kernels / "__pycache__" / f"compiled-{key}"
+    for root in _list_roots(environ, installed.parent):
         directory = root / f"compiled-{key}"
-        if _prepare(directory, beside):
+        if _prepare(directory, installed):
             _drop_unused(directory)
             return directory
     return None
@@ -73,10 +73,10 @@ def mark_cache_warm(directory: Path) -> None:
         return
 
 
-def _roots(environ: Mapping[str, str], beside: Path) -> Iterator[Path]:
+def _list_roots(environ: Mapping[str, str], installed: Path) -> Iterator[Path]:
     if chosen := environ.get("NUMBA_CACHE_DIR"):
         yield Path(chosen)
-    yield beside
+    yield installed
     home = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if environ.get("HOME") else "")
     if os.path.isabs(home):
         yield Path(home) / "cruise"
@@ -133,14 +133,14 @@ def _drop_unused(directory: Path) -> None:
             shutil.rmtree(other, ignore_errors=True)
 
 
-def _compiler() -> str:
+def _describe_compiler() -> str:
     try:
         return f"{version('numba')} {version('llvmlite')}"
     except PackageNotFoundError:
         return ""
 
 
-def _processor() -> str:
+def _describe_processor() -> str:
     """Return the processor's model and features: a home directory may be shared by different machines."""
     wanted = ("model name", "flags", "CPU part", "Features")
     try:

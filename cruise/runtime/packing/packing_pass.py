@@ -71,28 +71,32 @@ async def plan_remaining_rounds(
         if not one.impossible and one.reason.code is not UnschedulableCode.NOT_EVALUATED
     }
     spent = find_spent_budgets(inputs.snapshot, proposal, inputs.allowance)
-    end, goes, larger = monotonic() + seconds * _LATER_SHARE, list[PlanRound](), None
+    end, rounds, larger = monotonic() + seconds * _LATER_SHARE, list[PlanRound](), None
     # The same budgets would not let another pod in.
-    again = bool(spent) or inputs.allowance != get_full_eviction_allowance(inputs)
+    plan_again = bool(spent) or inputs.allowance != get_full_eviction_allowance(inputs)
     inputs = replace(inputs, snapshot=predict_cluster_after_plan(inputs.snapshot, proposal))
-    while again and waiting and len(goes) < _MOST_GOES and (left := end - monotonic()) > _LEAST_SECONDS:
+    while plan_again and waiting and len(rounds) < _MOST_GOES and (left := end - monotonic()) > _LEAST_SECONDS:
         after = await make(replace(inputs, allowance=get_full_eviction_allowance(inputs)), left * _SHARE)
-        again = after is not None and bool(_placed(after, waiting))
-        if after is not None and again:
-            goes.append(PlanRound(_placed(after, waiting), len(after.evicted)))
+        plan_again = after is not None and bool(_count_placed(after, waiting))
+        if after is not None and plan_again:
+            rounds.append(PlanRound(_count_placed(after, waiting), len(after.evicted)))
             waiting -= {one.key for one in after.placed}
             inputs = replace(inputs, snapshot=predict_cluster_after_plan(inputs.snapshot, after))
-    if waiting and not again and (left := end - monotonic()) > _LEAST_SECONDS:
+    if waiting and not plan_again and (left := end - monotonic()) > _LEAST_SECONDS:
         free = await make(replace(inputs, allowance=UNLIMITED), left)
-        larger = None if free is None or not _placed(free, waiting) else _larger(inputs, free, waiting)
-    return RemainingRounds(spent, tuple(goes), larger) if goes or larger is not None else None
+        larger = (
+            None if free is None or not _count_placed(free, waiting) else _allow_more_evictions(inputs, free, waiting)
+        )
+    return RemainingRounds(spent, tuple(rounds), larger) if rounds or larger is not None else None
 
 
-def _placed(proposal: PackingProposal, waiting: set[tuple[str, str]]) -> int:
+def _count_placed(proposal: PackingProposal, waiting: set[tuple[str, str]]) -> int:
     return sum(one.key in waiting for one in proposal.placed)
 
 
-def _larger(inputs: PlanningInputs, proposal: PackingProposal, waiting: set[tuple[str, str]]) -> LargerBudgetPlan:
+def _allow_more_evictions(
+    inputs: PlanningInputs, proposal: PackingProposal, waiting: set[tuple[str, str]]
+) -> LargerBudgetPlan:
     policy, gone = inputs.policy, [pod for pod in inputs.snapshot.pods if pod.uid in proposal.evicted]
     of_nodes = Counter(pod.node for pod in gone)
     of_workloads = Counter((pod.namespace, pod.workload) for pod in gone)
@@ -102,7 +106,7 @@ def _larger(inputs: PlanningInputs, proposal: PackingProposal, waiting: set[tupl
         (EvictionBudgetKind.WORKLOAD, max(of_workloads.values(), default=0), policy.max_evictions_per_workload),
     )
     more = tuple((budget, many) for budget, many, allowed in needs if many > allowed)
-    return LargerBudgetPlan(_placed(proposal, waiting), len(gone), more)
+    return LargerBudgetPlan(_count_placed(proposal, waiting), len(gone), more)
 
 
 log = structlog.get_logger()
@@ -156,15 +160,17 @@ async def run_packing_pass(
     if last is not None and last.phase is PlanPhase.IN_PROGRESS:
         return PackingPassResult(now, len(waiting), last, PlanCondition(PlanStatusReason.OTHER_PLAN_ACTIVE))
     planning_inputs = await gather_inputs(snapshot, store, known_usage or UsageState(), policy, now)
-    made = await convert_errors_to_conditions(_best_of(planning_inputs, solver, seconds, monotonic), "packing pass")
+    made = await convert_errors_to_conditions(
+        _make_best_plan(planning_inputs, solver, seconds, monotonic), "packing pass"
+    )
     if isinstance(made, PlanCondition):
         return PackingPassResult(now, len(waiting), condition=made)
-    why_not = PlanCondition(PlanStatusReason.NOT_PROVED) if made.evicts_unproved else None
+    advisory_reason = PlanCondition(PlanStatusReason.NOT_PROVED) if made.evicts_unproved else None
     if not enabled:
-        why_not = PlanCondition(PlanStatusReason.SWITCHED_OFF)
+        advisory_reason = PlanCondition(PlanStatusReason.SWITCHED_OFF)
     if await store.paused():
-        why_not = PlanCondition(PlanStatusReason.PAUSED)
-    plan = start_plan(made.plan, now, now, made.seconds, policy.mode, advisory_reason=why_not)
+        advisory_reason = PlanCondition(PlanStatusReason.PAUSED)
+    plan = start_plan(made.plan, now, now, made.seconds, policy.mode, advisory_reason=advisory_reason)
     await store.save_packing(plan)
     _log(plan, len(waiting))
     return PackingPassResult(now, len(waiting), plan)
@@ -182,12 +188,12 @@ async def convert_errors_to_conditions(work: Awaitable[T], name: str) -> T | Pla
         return PlanCondition(PlanStatusReason.FAILED, detail=repr(mistake))
 
 
-async def _best_of(
+async def _make_best_plan(
     inputs: PlanningInputs, solver: PackingSolver, seconds: float, monotonic: Callable[[], float]
 ) -> PlanningResult[PackingProposal] | PlanCondition:
     """Return the plan to carry out or show, and what further rounds would add; or why there is none."""
 
-    async def again(there: PlanningInputs, within: float) -> PackingProposal | None:
+    async def plan_again(there: PlanningInputs, within: float) -> PackingProposal | None:
         found = await make_plan(there, solver, within, monotonic)
         return None if isinstance(found, PlanCondition) or found.evicts_unproved else found.plan
 
@@ -201,7 +207,7 @@ async def _best_of(
         if isinstance(rescue, PlanningResult) and rescue.plan.placed:
             plan = replace(rescue.plan, notes=(*rescue.plan.notes, PackingNote(PackingNoteCode.EVICTIONS_NOT_PROVED)))
             made = replace(rescue, plan=plan, seconds=made.seconds + rescue.seconds)
-    later = await plan_remaining_rounds(inputs, made.plan, again, seconds, monotonic)
+    later = await plan_remaining_rounds(inputs, made.plan, plan_again, seconds, monotonic)
     return replace(made, plan=replace(made.plan, remaining_rounds=later))
 
 

@@ -72,7 +72,7 @@ async def plan_packing(
 
     If pods stay pending that may use capacity reserved for a nominated pod of lower priority, that is tried as well.
     """
-    made = await _planned(inputs, pack, busy, 0.0)
+    made = await _plan_once(inputs, pack, busy, 0.0)
     if inputs.fleet is not None or isinstance(made.plan, NoMoveOrder):
         return made
     waiting = {one.key for one in made.plan.unplaced}
@@ -81,26 +81,26 @@ async def plan_packing(
     )
     if freed is None:
         return made
-    other = await _planned(replace(inputs, snapshot=freed), pack, busy, made.seconds)
-    if isinstance(other.plan, NoMoveOrder) or _placed(other.plan) <= _placed(made.plan):
+    other = await _plan_once(replace(inputs, snapshot=freed), pack, busy, made.seconds)
+    if isinstance(other.plan, NoMoveOrder) or _count_placed(other.plan) <= _count_placed(made.plan):
         return replace(made, seconds=other.seconds)
     # Verification uses the present nominations.
     objections = find_objections(other.plan, replace(other.built, snapshot=inputs.snapshot), inputs.allowance)
     return replace(made, seconds=other.seconds) if objections else other
 
 
-def _placed(plan: PackingProposal) -> list[int]:
+def _count_placed(plan: PackingProposal) -> list[int]:
     """Return how many pods of each priority a plan places, the highest first."""
     return [tier.placed for tier in plan.by_priority]
 
 
-async def _planned(
+async def _plan_once(
     inputs: PlanningInputs, pack: PackFunction, busy: Callable[[str], AbstractContextManager[object]], seconds: float
 ) -> PlanningResult[PackingProposal | NoMoveOrder]:
     usage = inputs.usage
     for left in reversed(range(_MOST_PROBLEMS)):
         with busy("putting the cluster into numbers"):
-            built = await asyncio.to_thread(_built, replace(inputs, usage=usage))
+            built = await asyncio.to_thread(_build, replace(inputs, usage=usage))
         packing, took = await pack(built.problem, seconds)
         seconds += took
         with busy("putting the plan in order"):
@@ -137,7 +137,7 @@ def get_pod_needs(built: BuiltProblem) -> Mapping[PodKey, PodNeed]:
     }
 
 
-def _built(inputs: PlanningInputs) -> BuiltProblem:
+def _build(inputs: PlanningInputs) -> BuiltProblem:
     return build_packing_problem(
         inputs.snapshot,
         inputs.policy,
@@ -182,10 +182,10 @@ async def find_fewest_nodes(search: SearchFunction, fleet: NodeFleet) -> tuple[F
     New nodes beyond the limits of NodePools are left out.
     """
     if _adds_domains(fleet):
-        found = await _fewest_with_new_domains(search, fleet)
+        found = await _search_with_new_domains(search, fleet)
     else:
-        found = await _fewest_nodes(search, fleet.snapshot)
-    limited = limit_new_nodes_to_pools(fleet, _new_nodes_used(found, fleet))
+        found = await _search_fewest_nodes(search, fleet.snapshot)
+    limited = limit_new_nodes_to_pools(fleet, _list_used_new_nodes(found, fleet))
     if limited is None:
         return found, fleet
     again = await search(
@@ -197,7 +197,7 @@ async def find_fewest_nodes(search: SearchFunction, fleet: NodeFleet) -> tuple[F
     return replace(again, plan=replace(again.plan, unplaced=unplaced)), limited
 
 
-async def _fewest_with_new_domains(search: SearchFunction, fleet: NodeFleet) -> FoundPlan:
+async def _search_with_new_domains(search: SearchFunction, fleet: NodeFleet) -> FoundPlan:
     """Return a plan that needs few of the new nodes that are domains of a spread, and a bound for plans with any.
 
     A node that is not created is no domain, but the snapshot has all that could be created.
@@ -207,8 +207,8 @@ async def _fewest_with_new_domains(search: SearchFunction, fleet: NodeFleet) -> 
     pods = tuple(replace(pod, constraints=replace(pod.constraints, spread=())) for pod in everywhere.pods)
     free = await search(SearchRound(replace(everywhere, pods=pods), found.seconds, _WITHOUT_SPREAD_SHARE))
     bound, objective = free.packing.bound, found.built.problem.objective
-    best, seconds = _bounded(found, bound), free.seconds
-    wanted = [_new_nodes_used(free, fleet), _new_nodes_used(found, fleet)]
+    best, seconds = _replace_bound(found, bound), free.seconds
+    wanted = [_list_used_new_nodes(free, fleet), _list_used_new_nodes(found, fleet)]
     for number in range(_MOST_TRIED):
         if best.planned_packing.status.is_proved or not wanted:
             break
@@ -222,14 +222,14 @@ async def _fewest_with_new_domains(search: SearchFunction, fleet: NodeFleet) -> 
         if other.planned_packing.planned.get_key(objective) > best.planned_packing.planned.get_key(objective):
             best = other
         if not wanted:
-            used = _new_nodes_used(best, fleet)
+            used = _list_used_new_nodes(best, fleet)
             wanted = [used if number == _MOST_TRIED - 2 else used[: len(used) // 2]]
     impossible = {one.key for one in free.plan.unplaced if one.impossible}
     unplaced = tuple(replace(one, impossible=one.key in impossible) for one in best.plan.unplaced)
     return replace(best, plan=replace(best.plan, unplaced=unplaced), seconds=seconds)
 
 
-def _bounded(found: FoundPlan, bound: tuple[int, ...]) -> FoundPlan:
+def _replace_bound(found: FoundPlan, bound: tuple[int, ...]) -> FoundPlan:
     """Return the result with another bound."""
     packing = build_packing(found.built.problem, found.planned_packing.pod_node, bound, found.packing.notes)
     plan = build_proposal(found.built, packing)
@@ -247,7 +247,7 @@ def _adds_domains(fleet: NodeFleet) -> bool:
     return bool(domains[True] - domains[False])
 
 
-def _new_nodes_used(found: FoundPlan, fleet: NodeFleet) -> list[str]:
+def _list_used_new_nodes(found: FoundPlan, fleet: NodeFleet) -> list[str]:
     """Return the new nodes of a plan: those of the highest priority first, then those with the most pods."""
     ranks: dict[str, tuple[int, int]] = {}
     for pod, node in zip(found.built.pods, found.planned_packing.pod_node.tolist(), strict=True):
@@ -258,7 +258,7 @@ def _new_nodes_used(found: FoundPlan, fleet: NodeFleet) -> list[str]:
     return sorted(ranks, key=lambda name: (*(-figure for figure in ranks[name]), name))
 
 
-async def _fewest_nodes(search: SearchFunction, snapshot: ClusterSnapshot) -> FoundPlan:
+async def _search_fewest_nodes(search: SearchFunction, snapshot: ClusterSnapshot) -> FoundPlan:
     # Moves between zones can rarely be ordered: they are tried for a share of the time, and give the bound.
     spread = _is_spread(snapshot)
     found = await search(SearchRound(snapshot, share=FIRST_SHARE if spread else 1.0))

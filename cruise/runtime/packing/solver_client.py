@@ -270,14 +270,14 @@ class _SolverProcessHandle:
             while True:
                 length = int.from_bytes(await self.process.stdout.readexactly(HEADER_BYTES), "big")
                 # Unpickling is safe: the message is from cruise's own process.
-                self._take(pickle.loads(await self.process.stdout.readexactly(length)))
+                self._receive_message(pickle.loads(await self.process.stdout.readexactly(length)))
         await self._wait()
         self.warm, self.ended = False, True
         self._has_status.set()
         self._is_settled.set()
         self.replies.put_nowait(None)
 
-    def _take(self, message: WarmUpStatus | SolveReply) -> None:
+    def _receive_message(self, message: WarmUpStatus | SolveReply) -> None:
         if isinstance(message, SolveReply):
             self.replies.put_nowait(message)
         elif message.is_warm:

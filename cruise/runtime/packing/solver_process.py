@@ -91,25 +91,25 @@ def serve_requests() -> None:
 
 def compile_kernels() -> Path | None:
     """Compile every kernel into the cache that a packing process uses, and return its directory."""
-    cache = _use_cache()
-    _load(cache)
+    cache = _set_cache_directory()
+    _load_kernels(cache)
     return cache
 
 
 def compile_column_kernels() -> None:
     """Compile the kernels of dense problems; exit when standard input is closed."""
-    threading.Thread(target=_end_with_input, daemon=True).start()
+    threading.Thread(target=_exit_when_input_ends, daemon=True).start()
     from cruise.packer.warm_up import warm_up_column_kernels
 
     warm_up_column_kernels()
 
 
-def _end_with_input() -> None:
+def _exit_when_input_ends() -> None:
     os.read(0, 1)
     os._exit(0)
 
 
-def _use_cache() -> Path | None:
+def _set_cache_directory() -> Path | None:
     cache = choose_cache_directory(os.environ)
     if cache is not None:
         os.environ["NUMBA_CACHE_DIR"] = str(cache)
@@ -118,7 +118,7 @@ def _use_cache() -> Path | None:
     return cache
 
 
-def _load(cache: Path | None) -> None:
+def _load_kernels(cache: Path | None) -> None:
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
         # Without compilation, kernels cannot read the clock.
         sys.exit("NUMBA_DISABLE_JIT is set")
@@ -139,9 +139,9 @@ def _load(cache: Path | None) -> None:
 
 
 def _warm_up(outbox: "_ReplySender") -> None:
-    cache = _use_cache()
+    cache = _set_cache_directory()
     outbox.send(WarmUpStatus(is_warm=False, compiling=not is_cache_warm(cache)))
-    _load(cache)
+    _load_kernels(cache)
     outbox.send(WarmUpStatus(is_warm=True))
 
 
@@ -159,12 +159,12 @@ def _solve(request: SolveRequest, outbox: "_ReplySender") -> None:
                 request.problem, budget, lambda better: outbox.report(SolveReply(request.number, better, last=False))
             )
     except Exception as error:
-        outbox.finish(SolveReply(request.number, None, error=_line(error), trace=traceback.format_exc()))
+        outbox.finish(SolveReply(request.number, None, error=_format_error(error), trace=traceback.format_exc()))
         return
     outbox.finish(SolveReply(request.number, packing))
 
 
-def _line(error: Exception) -> str:
+def _format_error(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
 
 

@@ -35,7 +35,7 @@ class PeakColumns:
     def from_summary(summary: PeakSummary, hours: frozenset[int], since_hour: int) -> "PeakColumns":
         """Create from the database's maxima over `hours`, and since an hour."""
         peaks = PeakColumns(hours, since_hour)
-        numbers = peaks._numbers(summary.keys)
+        numbers = peaks._get_numbers(summary.keys)
         peaks._cpu[numbers] = summary.cpu_peak_millicores
         peaks._memory[numbers] = summary.memory_peak_bytes
         peaks._memory_7d_max[numbers] = summary.memory_7d_max_bytes
@@ -57,7 +57,7 @@ class PeakColumns:
 
     def merge(self, peaks: HourlyPeaks) -> None:
         """Raise the maxima to peaks that were just stored."""
-        numbers = self._numbers(peaks.keys)
+        numbers = self._get_numbers(peaks.keys)
         self.merge_numbered(PeaksByNumber(numbers, peaks.hours, peaks.cpu_demand_millicores, peaks.memory_bytes))
 
     def merge_numbered(self, peaks: PeaksByNumber) -> None:
@@ -82,7 +82,7 @@ class PeakColumns:
             first_hour=self._first_hour[:count],
         )
 
-    def _numbers(self, keys: Iterable[PeakKey]) -> Int64Array:
+    def _get_numbers(self, keys: Iterable[PeakKey]) -> Int64Array:
         return np.array([self.number(key) for key in keys], dtype=np.int64)
 
     def _grow_arrays(self, count: int) -> None:
@@ -115,7 +115,7 @@ class PeaksByHour:
             return
         self._column_of, self._rows = {}, []
         for hour in sorted(hours):
-            self._rows.append(self._row(await store.peaks_of_hour(hour)))
+            self._rows.append(self._build_row(await store.peaks_of_hour(hour)))
         self._hours = hours
 
     def columns_of(self, keys: list[PeakKey]) -> Int64Array:
@@ -131,7 +131,7 @@ class PeaksByHour:
             found[ResourceName.MEMORY][row, : len(memory)] = memory
         return found
 
-    def _row(self, peaks: HourlyPeaks) -> tuple[Float32Array, Float32Array]:
+    def _build_row(self, peaks: HourlyPeaks) -> tuple[Float32Array, Float32Array]:
         column_of = self._column_of
         columns = np.fromiter(
             (column_of.setdefault(key, len(column_of)) for key in peaks.keys), np.int64, len(peaks.keys)

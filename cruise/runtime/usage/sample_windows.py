@@ -68,7 +68,7 @@ class UsageWindows:
         if at <= self.head:
             return
         fresh = min((at - self.head) // self.step_seconds, self._columns)
-        columns = self._columns_of(at - self.step_seconds * np.arange(fresh))
+        columns = self._get_columns(at - self.step_seconds * np.arange(fresh))
         self._cpu[:, columns] = np.nan
         self._memory[:, columns] = np.nan
         self.head = at
@@ -80,7 +80,7 @@ class UsageWindows:
         if not len(block.times):
             return
         self.advance(int(block.times[-1]))
-        sampled = self._sampled(block.times, block.cpu_demand_millicores, block.memory_bytes)
+        sampled = self._has_recent_sample(block.times, block.cpu_demand_millicores, block.memory_bytes)
         chosen = np.flatnonzero((numbers >= 0) & sampled)
         if not len(chosen):
             return
@@ -110,7 +110,7 @@ class UsageWindows:
         sampled = ~(np.isnan(cpu[:, recent]) & np.isnan(memory[:, recent]))
         chosen = np.flatnonzero(sampled.any(axis=1))
         rows = rows[chosen]
-        cells = np.ix_(rows, self._columns_of(times[recent]))
+        cells = np.ix_(rows, self._get_columns(times[recent]))
         # Two blocks may have the same time if one of them filled a gap.
         self._cpu[cells] = np.fmax(self._cpu[cells], cpu[np.ix_(chosen, recent)])
         self._memory[cells] = np.fmax(self._memory[cells], memory[np.ix_(chosen, recent)])
@@ -133,20 +133,20 @@ class UsageWindows:
         return RecentUsage(
             self._cpu,
             self._memory,
-            self._columns_of(times),
+            self._get_columns(times),
             self._number,
             self._psi_known,
             self._newest,
             self._whole,
         )
 
-    def _sampled(self, times: Int64Array, cpu: Float32Array, memory: Float64Array) -> BoolArray:
+    def _has_recent_sample(self, times: Int64Array, cpu: Float32Array, memory: Float64Array) -> BoolArray:
         """Tell which rows of two matrices have a recent sample."""
         recent = np.flatnonzero(times > self.head - WINDOW_SECONDS)
         missing = np.isnan(cpu[:, recent]) & np.isnan(memory[:, recent])
         return np.asarray(np.any(~missing, axis=1), dtype=np.bool_)
 
-    def _columns_of(self, times: NDArray[np.int64]) -> Int64Array:
+    def _get_columns(self, times: NDArray[np.int64]) -> Int64Array:
         return (times // self.step_seconds) % self._columns
 
     def _grow_buffers(self, count: int) -> None:

@@ -103,7 +103,7 @@ class UsageReader:
         one did. Raises Unavailable if the database is unreachable.
         """
         self._containers_per_partition = containers / max(1, len(partitions))
-        known = {partition: self._known_progress(partition) for partition in partitions}
+        known = {partition: self._get_progress(partition) for partition in partitions}
         self._remaining_seconds = {partition: self._at - one.read_until for partition, one in known.items()}
         self._total_seconds = sum(self._remaining_seconds.values())
         with raise_single_error():
@@ -122,7 +122,7 @@ class UsageReader:
             )
         return [failure for failure, _ in self._failures]
 
-    def _known_progress(self, partition: str) -> PartitionProgress:
+    def _get_progress(self, partition: str) -> PartitionProgress:
         """Return the progress of a partition, without gaps that are too old to count."""
         known = self._state.progress.get(partition)
         if known is None or known.read_until < self._horizon:
@@ -135,11 +135,11 @@ class UsageReader:
 
     def _is_one_step(self, known: Collection[PartitionProgress]) -> bool:
         """Tell whether all partitions have the same interval to read, short enough to be kept in memory together."""
-        longest = self._reading.get_chunk_seconds(math.ceil(self._containers_per_partition * len(known)))
+        chunk_seconds = self._reading.get_chunk_seconds(math.ceil(self._containers_per_partition * len(known)))
         return (
             self._state.bounds is not None
             and len({one.read_until for one in known}) == 1
-            and all(0 < self._at - one.read_until <= longest for one in known)
+            and all(0 < self._at - one.read_until <= chunk_seconds for one in known)
             and not any(gap[2] == 1 for one in known for gap in one.gaps)
         )
 
@@ -184,7 +184,7 @@ class UsageReader:
     async def _read_partition(self, partition: str, progress: PartitionProgress) -> None:
         for gap in [gap for gap in progress.gaps if gap[2] == 1]:
             progress = await self._finish(self._retry_gap(partition, progress, gap))
-        for start, end in self._chunks(progress.read_until):
+        for start, end in self._list_chunks(progress.read_until):
             progress, succeeded = await self._finish(self._read_chunk(partition, progress, start, end))
             if not succeeded:
                 return
@@ -243,7 +243,7 @@ class UsageReader:
             await self._state.record(self._store, partition, progress, checked, self._at)
         self._unrecorded.pop(partition, None)
 
-    def _chunks(self, start: int) -> Iterator[tuple[int, int]]:
+    def _list_chunks(self, start: int) -> Iterator[tuple[int, int]]:
         length = self._reading.get_chunk_seconds(math.ceil(self._containers_per_partition))
         while start < self._at:
             end = min(start + length, self._at)

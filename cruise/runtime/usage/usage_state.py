@@ -79,9 +79,9 @@ class SampleRejections:
         if block.rejected is None:
             return
         oldest = int(block.times[-1]) - max(WINDOWS_SECONDS) if len(block.times) else 0
-        young = block.times > oldest
+        recent = block.times > oldest
         for row, bits in enumerate(reasons):
-            marked = block.times[block.rejected[row] & young]
+            marked = block.times[block.rejected[row] & recent]
             if len(marked):
                 key = block.keys[row]
                 self._times.setdefault(key, set()).update(marked.tolist())
@@ -197,10 +197,10 @@ class UsageState:
         """Record that all lost usage has been read again, once the partitions' progress shows it."""
         known = [self.progress[name] for name in partitions]
         gaps = (gap for one in known for gap in one.gaps if gap[2] == 1)
-        behind = any(one.read_until < self.history_lost_until for one in known) or any(
+        is_incomplete = any(one.read_until < self.history_lost_until for one in known) or any(
             gap[0] < self.history_lost_until for gap in gaps
         )
-        if self.history_lost_until and not behind:
+        if self.history_lost_until and not is_incomplete:
             await store.note_lost(self.history_lost_until, regained=True)
             self.history_lost_until = 0
 
@@ -250,7 +250,7 @@ class UsageState:
         for block in await store.recent_blocks(at - WINDOW_SECONDS):
             # The step may have changed since the block was stored.
             if not (block.times % step_seconds).any():
-                self.windows.append(block, self._numbers(block, attribution))
+                self.windows.append(block, self._get_peak_numbers(block, attribution))
                 self.rejections.restore(block)
         self.restored = True
 
@@ -260,7 +260,7 @@ class UsageState:
         checked_block = (
             CheckedBlock.accept_all(block) if self.bounds is None else reject_implausible_samples(block, self.bounds)
         )
-        return CheckedUsageBlock(checked_block, self._numbers(block, attribution))
+        return CheckedUsageBlock(checked_block, self._get_peak_numbers(block, attribution))
 
     def find_nodes_with_new_peaks(self, checked: CheckedUsageBlock) -> set[str]:
         """Return the nodes of containers whose samples exceed their known peaks."""
@@ -281,15 +281,15 @@ class UsageState:
         block, numbers = checked.checked_block.block, checked.numbers
         self.rejections.add(checked.checked_block)
         peaks = compute_hourly_peaks(block, numbers, self.peaks.keys)
-        young = select_recent_samples(block, numbers >= 0, at - WINDOW_SECONDS)
+        recent = select_recent_samples(block, numbers >= 0, at - WINDOW_SECONDS)
         before = self.progress.get(partition)
         continues = None if before is None else before.read_until
-        await store.record_usage(UsageUpdate(partition, progress, peaks, young, continues))
+        await store.record_usage(UsageUpdate(partition, progress, peaks, recent, continues))
         self.progress[partition] = progress
         self.peaks.merge(peaks)
         self.windows.append(block, numbers)
 
-    def _numbers(self, block: SampleBlock, attribution: UsageAttribution) -> Int64Array:
+    def _get_peak_numbers(self, block: SampleBlock, attribution: UsageAttribution) -> Int64Array:
         """Return the peak number of each container, -1 if unknown."""
         numbers = np.empty(len(block.keys), dtype=np.int64)
         for index, key in enumerate(block.keys):

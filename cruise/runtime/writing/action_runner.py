@@ -73,7 +73,7 @@ class ActionRunner:
         self._spent_evictions: Sequence[Outcome] | None = None
         self._refused_targets: list[RefusedResize] = []
         self._outcomes: list[Outcome | None] = [None] * len(actions)
-        self._intents = PlanIntents(actions, store, audit, now, self._sizes_before, self._may_be_sent)
+        self._intents = PlanIntents(actions, store, audit, now, self._get_sizes_before, self._may_be_sent)
 
     def outcomes(self) -> list[Outcome]:
         """Return how each action ended, in the order of the actions."""
@@ -140,10 +140,10 @@ class ActionRunner:
 
     async def _run(self, number: int, action: Action) -> Outcome:
         if self._guards.is_forbidden_by_mode(action):
-            return self._outcome(action, ActionResult.OBSERVED, ReasonCode.MODE_FORBIDS)
+            return self._build_outcome(action, ActionResult.OBSERVED, ReasonCode.MODE_FORBIDS)
         excluded = self._guards.explain_exclusion(action)
         if excluded is not None:
-            return self._outcome(action, ActionResult.SKIPPED, excluded)
+            return self._build_outcome(action, ActionResult.SKIPPED, excluded)
         if isinstance(action, EvictPod):
             return await self._evict(number, action)
         if isinstance(action, ResizePod):
@@ -153,16 +153,16 @@ class ActionRunner:
     async def _evict(self, number: int, action: EvictPod) -> Outcome:
         """Evict while holding the lock, within budgets that count the evictions of other writers."""
         if not self._evictions.are_known(self._now):
-            return self._outcome(action, ActionResult.SKIPPED, ReasonCode.HISTORY_INCOMPLETE)
+            return self._build_outcome(action, ActionResult.SKIPPED, ReasonCode.HISTORY_INCOMPLETE)
         exceeded = (
             None if self._spent_evictions is None else self._guards.find_exceeded_budget(action, self._spent_evictions)
         )
         if exceeded is not None:
-            return self._outcome(action, ActionResult.SKIPPED, exceeded)
+            return self._build_outcome(action, ActionResult.SKIPPED, exceeded)
         async with self._evictions.acquire(self._store, self._audit, self._now) as self._spent_evictions:
             exceeded = self._guards.find_exceeded_budget(action, self._spent_evictions)
             if exceeded is not None:
-                return self._outcome(action, ActionResult.SKIPPED, exceeded)
+                return self._build_outcome(action, ActionResult.SKIPPED, exceeded)
             outcome = await self._send_with_retries(number, action)
             if outcome.result is ActionResult.REFUSED:
                 self._guards.refusing_nodes.add(action.node)
@@ -173,11 +173,11 @@ class ActionRunner:
     async def _resize(self, number: int, action: ResizePod) -> Outcome:
         detail = ""
         if not self._guards.requires_fresh_read(action) and self._guards.is_resized_by_other(action):
-            return self._outcome(action, ActionResult.SKIPPED, ReasonCode.CHANGED)
+            return self._build_outcome(action, ActionResult.SKIPPED, ReasonCode.CHANGED)
         if not self._guards.has_capacity(action):
             without_growth = self._guards.remove_growth(action)
             if without_growth is None:
-                return self._outcome(action, ActionResult.SKIPPED, ReasonCode.WAITING_FOR_CAPACITY)
+                return self._build_outcome(action, ActionResult.SKIPPED, ReasonCode.WAITING_FOR_CAPACITY)
             action, detail = without_growth, ReasonDetail.GROWTH_PENDING
         release = self._guards.consume(action)
         outcome = await self._send_with_retries(number, action, detail)
@@ -188,14 +188,14 @@ class ActionRunner:
     async def _send_with_retries(self, number: int, action: Action, detail: str = "") -> Outcome:
         """Send an action until the server answers other than 429, at most a few times."""
         if self._guards.respects_pause(action) and not await self._pause.allows_writing():
-            return self._outcome(action, ActionResult.OBSERVED, ReasonCode.PAUSED)
+            return self._build_outcome(action, ActionResult.OBSERVED, ReasonCode.PAUSED)
         await self._begin(number, action)
         for attempts_left in reversed(range(_MAX_ATTEMPTS)):
             async with self._throttle.acquire():
                 if type(action) in self._forbidden:
-                    return self._outcome(action, ActionResult.SKIPPED, ReasonCode.FORBIDDEN)
+                    return self._build_outcome(action, ActionResult.SKIPPED, ReasonCode.FORBIDDEN)
                 if self._throttle.has_given_up:
-                    return self._outcome(action, ActionResult.SKIPPED, ReasonCode.THROTTLED)
+                    return self._build_outcome(action, ActionResult.SKIPPED, ReasonCode.THROTTLED)
                 outcome = await self._send_once(number, action, detail, last=attempts_left == 0)
             if outcome is not None:
                 return outcome
@@ -237,7 +237,7 @@ class ActionRunner:
     async def _check(self, action: Action) -> Action | Outcome:
         """Return the action to send, or its outcome if the state right before sending forbids it."""
         if self._guards.is_too_old():
-            return self._outcome(action, ActionResult.SKIPPED, ReasonCode.STALE_DECISION)
+            return self._build_outcome(action, ActionResult.SKIPPED, ReasonCode.STALE_DECISION)
         changed, pod = None, None
         needs_read = self._guards.requires_fresh_read(action)
         if self._guards.respects_pause(action):
@@ -247,18 +247,18 @@ class ActionRunner:
                 changed = self._guards.explain_change(action, pod)
             # Again: reading the pod may have taken long.
             if not await self._pause.allows_writing():
-                return self._outcome(action, ActionResult.OBSERVED, ReasonCode.PAUSED)
+                return self._build_outcome(action, ActionResult.OBSERVED, ReasonCode.PAUSED)
         # Again, after all waits.
         if self._guards.is_too_old():
-            return self._outcome(action, ActionResult.SKIPPED, ReasonCode.STALE_DECISION)
+            return self._build_outcome(action, ActionResult.SKIPPED, ReasonCode.STALE_DECISION)
         if isinstance(action, EvictPod) and not self._evictions.are_known(self._now):
             # Again: the budget may have been read before the loss was detected.
-            return self._outcome(action, ActionResult.SKIPPED, ReasonCode.HISTORY_INCOMPLETE)
+            return self._build_outcome(action, ActionResult.SKIPPED, ReasonCode.HISTORY_INCOMPLETE)
         if isinstance(action, ResizePod) and not needs_read:
             pod = self._cluster.get_cached_pod(action.namespace, action.pod)
             changed = self._guards.explain_shrink_refusal(action, pod)
         if changed is not None:
-            return self._outcome(action, ActionResult.SKIPPED, changed)
+            return self._build_outcome(action, ActionResult.SKIPPED, changed)
         # The server refuses the write if another client has changed the pod since; the next pass decides again.
         return replace(action, version=pod.version) if pod and isinstance(action, ResizePod | EvictPod) else action
 
@@ -283,7 +283,7 @@ class ActionRunner:
             raise
 
     def _set_final_outcome(self, number: int, action: Action, error: CruiseError | None, detail: str) -> None:
-        """Record the outcome of the action that ended the plan; without an answer it is later compared with the cluster."""
+        """Record the outcome of the action that ended the plan; without an answer it is reconciled later."""
         outcome = self._build_outcome_of_answer(action, error, detail)
         intent = self._intents.get_intent(number)
         if intent is not None and isinstance(error, UnavailableError):
@@ -296,14 +296,14 @@ class ActionRunner:
         match error:
             case None:
                 self._record_withdrawn_target(action)
-                return self._outcome(action, ActionResult.DONE, action.reason, detail)
+                return self._build_outcome(action, ActionResult.DONE, action.reason, detail)
             case ConflictError():
-                return self._outcome(action, ActionResult.SKIPPED, ReasonCode.CHANGED, str(error))
+                return self._build_outcome(action, ActionResult.SKIPPED, ReasonCode.CHANGED, str(error))
             case NotFoundError():
-                return self._outcome(action, ActionResult.SKIPPED, ReasonCode.NOT_FOUND, str(error))
+                return self._build_outcome(action, ActionResult.SKIPPED, ReasonCode.NOT_FOUND, str(error))
             case ThrottledError():
                 budget = is_disruption_budget_refusal(action, error)
-                return self._outcome(
+                return self._build_outcome(
                     action,
                     ActionResult.REFUSED,
                     ReasonCode.POD_DISRUPTION_BUDGET if budget else ReasonCode.THROTTLED,
@@ -312,7 +312,7 @@ class ActionRunner:
             case RefusedError():
                 return self._build_refusal_outcome(action, error)
             case _:
-                return self._outcome(action, ActionResult.FAILED, action.reason, str(error))
+                return self._build_outcome(action, ActionResult.FAILED, action.reason, str(error))
 
     def _build_refusal_outcome(self, action: Action, error: RefusedError) -> Outcome:
         refusal = classify_refusal(action, error)
@@ -321,10 +321,10 @@ class ActionRunner:
         if refusal.for_verb:
             if type(action) in self._forbidden:
                 # It was sent at the same time as the first one.
-                return self._outcome(action, ActionResult.SKIPPED, refusal.reason, str(error))
+                return self._build_outcome(action, ActionResult.SKIPPED, refusal.reason, str(error))
             self._forbidden.add(type(action))
             log.warning("not permitted", action=type(action).__name__, error=str(error))
-        return self._outcome(action, ActionResult.REFUSED, refusal.reason, str(error))
+        return self._build_outcome(action, ActionResult.REFUSED, refusal.reason, str(error))
 
     def _record_withdrawn_target(self, action: Action) -> None:
         decided_on = self._guards.get_decided_pod(action) if isinstance(action, ResizePod) else None
@@ -337,10 +337,10 @@ class ActionRunner:
         capacity = self._guards.get_capacity_at_refusal(action, reason)
         self._refused_targets.append(RefusedResize(action.uid, tuple(containers), reason, self._now, capacity))
 
-    def _outcome(self, action: Action, result: ActionResult, reason: ReasonCode, detail: str = "") -> Outcome:
-        return Outcome(self._now, action, result, reason, detail, before=self._sizes_before(action))
+    def _build_outcome(self, action: Action, result: ActionResult, reason: ReasonCode, detail: str = "") -> Outcome:
+        return Outcome(self._now, action, result, reason, detail, before=self._get_sizes_before(action))
 
-    def _sizes_before(self, action: Action) -> tuple[ContainerTarget, ...]:
+    def _get_sizes_before(self, action: Action) -> tuple[ContainerTarget, ...]:
         if not isinstance(action, ResizePod):
             return ()
         found = self._guards.get_decided_pod(action)

@@ -104,18 +104,18 @@ class AuditQueue:
         """
         if intent is not None:
             self._closed.append(intent)
-        key = (type(outcome.action), _subject(outcome.action))
+        key = (type(outcome.action), _get_subject(outcome.action))
         if outcome.result is ActionResult.DONE:
             self._report(self._ongoing.pop(key, {}).values())
             self._unrecorded.append(outcome)
             return
         self._forget_old(outcome.at)
         by_ending = self._ongoing.setdefault(key, {})
-        ending = (outcome.result, outcome.reason)
-        before = by_ending.get(ending)
+        result_and_reason = (outcome.result, outcome.reason)
+        before = by_ending.get(result_and_reason)
         if before is None or outcome.at - before.entry.at > _UPDATE_INTERVAL:
             self._report([] if before is None else [before])
-            by_ending[ending] = _OngoingEntry(outcome, outcome.at)
+            by_ending[result_and_reason] = _OngoingEntry(outcome, outcome.at)
             self._unrecorded.append(outcome)
             return
         line = before.entry
@@ -159,7 +159,7 @@ class AuditQueue:
         self._prune_count = max(_PRUNE_COUNT, 2 * len(self._ongoing))
 
 
-def _subject(action: Action) -> str:
+def _get_subject(action: Action) -> str:
     return action.uid if isinstance(action, ResizePod | EvictPod) else action.node
 
 

@@ -70,17 +70,17 @@ class EvictionBudgets:
             if pod.workload is not None and (is_down or _is_unready(pod, policy)):
                 self._disrupted.setdefault((pod.namespace, pod.workload), set()).add(pod.uid)
 
-    def find_exceeded_budget(self, action: EvictPod, spent: Sequence[Outcome]) -> ReasonCode | None:
-        """Return the budget that an eviction would exceed; `spent` are the evictions of the last hour."""
+    def find_exceeded_budget(self, action: EvictPod, evictions: Sequence[Outcome]) -> ReasonCode | None:
+        """Return the budget that an eviction would exceed; `evictions` are the evictions of the last hour."""
         policy = self._policy
         if action.node is None:
             # A pending pod serves nothing.
             return None
-        if self.get_remaining_in_hour(spent) <= 0:
+        if self.get_remaining_in_hour(evictions) <= 0:
             return ReasonCode.HOURLY_EVICTION_BUDGET_SPENT
-        spent = [line for line in spent if line.action.node is not None]
-        recent = self._recent(spent)
-        if any(self._is_replaced_in_place(line) for line in spent if line.action.node == action.node):
+        evictions = [line for line in evictions if line.action.node is not None]
+        recent = self._list_recent(evictions)
+        if any(self._is_replaced_in_place(line) for line in evictions if line.action.node == action.node):
             return ReasonCode.REPLACEMENT_NOT_RESIZED
         if sum(one.node == action.node for one in recent) >= policy.max_evictions_per_node:
             return ReasonCode.NODE_EVICTION_BUDGET_SPENT
@@ -96,25 +96,25 @@ class EvictionBudgets:
             ReasonCode.WORKLOAD_EVICTION_BUDGET_SPENT if len(disrupted) >= policy.max_evictions_per_workload else None
         )
 
-    def get_remaining_in_hour(self, spent: Sequence[Outcome]) -> int:
+    def get_remaining_in_hour(self, evictions: Sequence[Outcome]) -> int:
         """Return how many more pods may be evicted this hour; pending pods do not count."""
-        return self._policy.max_evictions_per_hour - sum(line.action.node is not None for line in spent)
+        return self._policy.max_evictions_per_hour - sum(line.action.node is not None for line in evictions)
 
-    def get_allowance(self, spent: Sequence[Outcome]) -> EvictionAllowance:
-        """Return the rest of the budgets for a whole plan; `spent` are the evictions of the last hour."""
+    def get_allowance(self, evictions: Sequence[Outcome]) -> EvictionAllowance:
+        """Return the rest of the budgets for a whole plan; `evictions` are the evictions of the last hour."""
         policy = self._policy
-        spent = [line for line in spent if line.action.node is not None]
+        evictions = [line for line in evictions if line.action.node is not None]
         on_node = Counter[str]()
         by_workload = Counter({workload: len(uids) for workload, uids in self._disrupted.items()})
-        for one in self._recent(spent):
+        for one in self._list_recent(evictions):
             on_node[one.node or ""] += 1
             by_workload[one.namespace, one.workload] += 1
-        for line in spent:
+        for line in evictions:
             if self._is_replaced_in_place(line):
                 on_node[line.action.node or ""] = policy.max_evictions_per_node
         per_node, per_workload = policy.max_evictions_per_node, policy.max_evictions_per_workload
         return EvictionAllowance(
-            total=max(0, self.get_remaining_in_hour(spent)),
+            total=max(0, self.get_remaining_in_hour(evictions)),
             per_workload=per_workload,
             by_workload={
                 (namespace, ref): max(0, per_workload - count)
@@ -125,11 +125,11 @@ class EvictionBudgets:
             by_node={node: max(0, per_node - count) for node, count in on_node.items()},
         )
 
-    def _recent(self, spent: Sequence[Outcome]) -> list[EvictPod]:
+    def _list_recent(self, evictions: Sequence[Outcome]) -> list[EvictPod]:
         """Return the evictions of this pass, and those that the snapshot does not show yet."""
         return [
             line.action
-            for line in spent
+            for line in evictions
             if isinstance(line.action, EvictPod)
             # A failed eviction was compared with the cluster: its pod still runs.
             and (
@@ -139,7 +139,7 @@ class EvictionBudgets:
         ]
 
     def _is_replaced_in_place(self, line: Outcome) -> bool:
-        """Tell whether an evicted pod's replacement is on the same node with its old size: evicting again frees nothing."""
+        """Tell whether an evicted pod's replacement is on the same node with its old size: no capacity is freed."""
         evicted = line.action
         if not isinstance(evicted, EvictPod) or line.result is not ActionResult.DONE:
             return False
@@ -203,8 +203,8 @@ class PendingGrowth:
         spec = {container.name: container for container in pod.containers}
         return all(
             target.container in spec
-            and _has(spec[target.container].requests, target.requests)
-            and _has(spec[target.container].limits, target.limits)
+            and _matches(spec[target.container].requests, target.requests)
+            and _matches(spec[target.container].limits, target.limits)
             for target in self.targets
         )
 
@@ -246,7 +246,7 @@ class PendingGrowths:
         return {uid: growth for uid, growth in on_node.items() if growth.at >= started - _SNAPSHOT_SECONDS}
 
 
-def _has(stated: StatedResources, wanted: StatedResources) -> bool:
+def _matches(stated: StatedResources, wanted: StatedResources) -> bool:
     """Tell whether the stated resources have the wanted values; None matches any."""
     return wanted.cpu_millicores in (None, stated.cpu_millicores) and wanted.memory_bytes in (
         None,

@@ -125,7 +125,7 @@ class WriteGuards:
         return originals
 
     def has_capacity(self, action: ResizePod) -> bool:
-        """Tell whether an increase fits the free capacity of its node; a decrease frees capacity only once it took effect.
+        """Tell whether an increase fits the free capacity of its node, which a decrease frees only once it took effect.
 
         It does not fit on a node where an eviction was refused: the plan counted on that pod's capacity.
         """
@@ -209,20 +209,20 @@ class WriteGuards:
             return ReasonCode.CHANGED
         return None
 
-    def find_exceeded_budget(self, action: EvictPod, spent: Sequence[Outcome]) -> ReasonCode | None:
-        """Return the budget that an eviction would exceed; `spent` are the evictions of the last hour."""
-        reason = self._budgets.find_exceeded_budget(action, spent)
-        if reason is None and action.reason in NODE_PASS_REASONS and self._is_reserved_for_plan(spent):
+    def find_exceeded_budget(self, action: EvictPod, evictions: Sequence[Outcome]) -> ReasonCode | None:
+        """Return the budget that an eviction would exceed; `evictions` are the evictions of the last hour."""
+        reason = self._budgets.find_exceeded_budget(action, evictions)
+        if reason is None and action.reason in NODE_PASS_REASONS and self._is_reserved_for_plan(evictions):
             return ReasonCode.PACKING_PLAN_ACTIVE
         if reason is None and action.node in self.refusing_nodes:
             # The node does not fit without the pod whose eviction was refused: another eviction may not help.
             return ReasonCode.POD_DISRUPTION_BUDGET
         return reason
 
-    def _is_reserved_for_plan(self, spent: Sequence[Outcome]) -> bool:
+    def _is_reserved_for_plan(self, evictions: Sequence[Outcome]) -> bool:
         """Tell whether the remaining evictions of the hour are reserved for the active packing plan."""
         reserved = self._exclusions.reserved.evictions
-        return reserved > 0 and self._budgets.get_remaining_in_hour(spent) <= reserved
+        return reserved > 0 and self._budgets.get_remaining_in_hour(evictions) <= reserved
 
 
 def _get_original_sizes(pod: Pod, owner: Workload | None, signing_keys: Sequence[bytes]) -> tuple[ContainerTarget, ...]:
@@ -285,8 +285,8 @@ class _RemainingCapacities:
 
     def left_on(self, node: str, growths: Mapping[str, PendingGrowth]) -> Resources:
         """Return the free capacity of a node once the growths that the snapshot does not show are done."""
-        left = self._allocatable.get(node, NO_RESOURCES) - self._counted.get(node, NO_RESOURCES)
+        remaining = self._allocatable.get(node, NO_RESOURCES) - self._counted.get(node, NO_RESOURCES)
         for uid, growth in growths.items():
             if uid in self._pods and not growth.is_visible_in(self._pods[uid]):
-                left -= growth.growth
-        return left
+                remaining -= growth.growth
+        return remaining

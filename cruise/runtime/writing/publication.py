@@ -41,12 +41,12 @@ class VpaPublication:
             return 0
         stored = await self._store.overrides()
         # In a thread: this takes seconds for a large cluster.
-        wanted = await asyncio.to_thread(self._wanted, snapshot, statistics, stored, now)
+        recommendations = await asyncio.to_thread(self._build_recommendations, snapshot, statistics, stored, now)
         existing = {(one.namespace, one.name) for one in snapshot.vertical_autoscalers if one.is_published}
-        keys = {(one.namespace, one.name) for one in wanted}
+        keys = {(one.namespace, one.name) for one in recommendations}
         self._published = {key: entry for key, entry in self._published.items() if key in keys & existing}
         published = {key: entry for key, (entry, _) in self._published.items()}
-        chosen = select_changed_recommendations(wanted, published, self._limit)
+        chosen = select_changed_recommendations(recommendations, published, self._limit)
         if chosen:
             await self._store.check_writable()
         written = 0
@@ -57,29 +57,31 @@ class VpaPublication:
                 break
             written += 1
         if written:
-            log.info("published", vpas=written, of=len(wanted))
+            log.info("published", vpas=written, of=len(recommendations))
         return written
 
-    def _wanted(
+    def _build_recommendations(
         self, snapshot: ClusterSnapshot, statistics: StatisticsTable, stored: StoredOverrides, now: datetime
     ) -> list[WorkloadRecommendation]:
         sizes = size_templates(snapshot, statistics, self._policy, now, stored=stored)
         return list(build_recommendations((*sizes.changed, *sizes.unchanged), snapshot, now))
 
-    async def _write(self, wanted: WorkloadRecommendation, exists: bool, now: datetime) -> bool:
+    async def _write(self, recommendations: WorkloadRecommendation, exists: bool, now: datetime) -> bool:
         """Write one recommendation; tell whether the next write may succeed."""
-        key = (wanted.namespace, wanted.name)
+        key = (recommendations.namespace, recommendations.name)
         published = self._published.get(key)
-        since = published[1] if published is not None and published[0].is_confident == wanted.is_confident else now
+        since = (
+            published[1] if published is not None and published[0].is_confident == recommendations.is_confident else now
+        )
         try:
-            await self._publisher.publish(wanted, since, exists=exists)
+            await self._publisher.publish(recommendations, since, exists=exists)
         except ConflictError as error:
             self._log_once("another client has changed it", error)
         except (NotFoundError, RefusedError) as error:
             self._log_once("VerticalPodAutoscalers cannot be written", error)
             return False
         else:
-            self._published[key] = (wanted, since)
+            self._published[key] = (recommendations, since)
         return True
 
     def _log_once(self, problem: str, error: Exception) -> None:

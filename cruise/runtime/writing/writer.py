@@ -1,4 +1,4 @@
-"""The only way to write to a cluster: a plan in phases, many actions at the same time, until done, paused or cancelled."""
+"""The only way to write to a cluster: a plan in phases, many actions at a time, until done, paused or cancelled."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -116,7 +116,7 @@ class ClusterWriter:
             now,
         )
         # In a separate task: a failed task group hides a cancellation from outside.
-        applying = asyncio.ensure_future(self._run(run, _phases(actions, self._concurrent), pause))
+        applying = asyncio.ensure_future(self._run(run, _list_phases(actions, self._concurrent), pause))
         task = asyncio.current_task()
         cancelled_before = 0 if task is None else task.cancelling()
         try:
@@ -130,7 +130,7 @@ class ClusterWriter:
     async def add_outcome(self, outcome: Outcome) -> None:
         """Add an action that was not tried to the audit; if the database is unreachable the line is stored later."""
         self._audit.add(outcome)
-        await self._in_audit(lambda: self._audit.record(self._store))
+        await self._store_audit(lambda: self._audit.record(self._store))
 
     async def _run(self, run: ActionRunner, phases: Iterable[WritePhase], pause: PauseState) -> None:
         ended = asyncio.Event()
@@ -162,16 +162,16 @@ class ClusterWriter:
 
     async def _record_if_possible(self, run: ActionRunner) -> None:
         """Store the audit after another failure, which must not be hidden."""
-        await self._in_audit(run.record)
+        await self._store_audit(run.record)
 
-    async def _in_audit(self, record: Callable[[], Awaitable[None]]) -> None:
+    async def _store_audit(self, record: Callable[[], Awaitable[None]]) -> None:
         try:
             await record()
         except CruiseError as error:
             log.warning("the audit waits for the store", lines=len(self._audit.unrecorded), error=str(error))
 
 
-def _phases(actions: Sequence[Action], concurrent: int) -> Iterable[WritePhase]:
+def _list_phases(actions: Sequence[Action], concurrent: int) -> Iterable[WritePhase]:
     """Yield the phases of a plan."""
     growths: dict[str | None, list[int]] = {}
     evictions: list[int] = []
