@@ -45,7 +45,7 @@ async def simulated() -> Subject:
         scenes.workload("web", scenes.template(one, two), scenes.AdjustableDemand(), replicas=3),
         scenes.workload("db", scenes.template(one), scenes.AdjustableDemand(), replicas=2),
     ]
-    world = scenes.cluster(workloads, behaviour=SimulationSettings(step_seconds=60))
+    world = scenes.cluster(workloads, settings=SimulationSettings(step_seconds=60))
     scenes.run(world, END - START)
     snapshot = await world.snapshot()
     return Subject(SimulatedUsageSource(world), snapshot, containers_of(snapshot))

@@ -148,7 +148,7 @@ async def test_a_receiver_that_never_answers_holds_nothing_up():
     ("settings", "said"),
     [
         ({"NOTIFY_URL": "https://h.example/canary"}, "notify_format generic needs notify_secret_file"),
-        ({"NOTIFY_URL": "http://h.example/canary", "NOTIFY_FORMAT": "slack"}, "notify_url is without TLS"),
+        ({"NOTIFY_URL": "http://h.example/canary", "NOTIFY_FORMAT": "slack"}, "notify_url has no TLS"),
         ({"NOTIFY_URL": "https://h/canary", "NOTIFY_URL_FILE": "/x"}, "notify_url and notify_url_file are both set"),
         ({"NOTIFY_URL_FILE": "/nowhere", "NOTIFY_FORMAT": "teams"}, "notify_url_file /nowhere cannot be read"),
         ({"NOTIFY_TOPICS": "kills"}, "NOTIFY_TOPICS"),

@@ -54,7 +54,7 @@ async def planned(theatre: PackingSimulation) -> PackingPlan:
 
 
 async def test_over_a_day_no_plan_is_begun_that_a_budget_of_one_would_stop():
-    theatre = scene(Policy(mode=Mode.FULL), behaviour=SimulationSettings(step_seconds=60))
+    theatre = scene(Policy(mode=Mode.FULL), settings=SimulationSettings(step_seconds=60))
     for _ in range(6):
         run(theatre.world, 4 * 3600)
         plan = await planned(theatre)

@@ -435,7 +435,7 @@ async def test_a_resize_that_the_server_refuses_is_remembered():
 
 
 async def test_a_resize_over_the_node_counts_as_infeasible():
-    world = cluster(workload(), behaviour=SimulationSettings(step_seconds=1, server_version=(1, 36)))
+    world = cluster(workload(), settings=SimulationSettings(step_seconds=1, server_version=(1, 36)))
     pod = await only_pod(world)
     snapshot = await world.snapshot()
     larger = replace(snapshot, nodes=(replace(snapshot.nodes[0], allocatable=resources(64000, 8192)),))
