@@ -193,7 +193,7 @@ def _would_be_refused(
         return False
     available = context.free_capacity + count_pod_requests(pod)
     is_outdated = is_refusal_outdated(context.refused, available, context.node.allocatable, policy, now)
-    return not is_outdated and matches_refused_resize(requested, context.refused, get_update_threshold(pod, policy))
+    return not is_outdated and matches_refused_resize(requested, context.refused, get_update_threshold(policy))
 
 
 def _explain_skip(
@@ -290,7 +290,7 @@ def _apply_pod_range(pod: Pod, container: Container, request: int, limit: int, c
     others = [one for one in pod.sized_containers if one is not container and one.name != container.name]
     limits = [(container.limits.memory_bytes or 0), *(one.limits.memory_bytes or 0 for one in others)]
     requests = [request, *(one.requests.memory_bytes or 0 for one in others)]
-    return pod_range.limits(requests, limits, [limit, *limits[1:]], [limit, *limits[1:]])[0]
+    return pod_range.get_limits(requests, limits, [limit, *limits[1:]], [limit, *limits[1:]])[0]
 
 
 def _get_ceiling(resizable: ResizablePod, container: Container, context: OomContext, policy: Policy) -> int:

@@ -41,16 +41,16 @@ def find_dominated_policies(policies: Mapping[str, PolicyScore]) -> Mapping[str,
     ]
     costs = {name: [own_costs[at] or 0.0 for at in axes] for name, own_costs in costs_by_axis.items()}
     rivals = [name for name in costs if name not in REFERENCE_POLICIES]
-    not_dominated = [name for name in rivals if not any(is_dominating(costs[rival], costs[name]) for rival in rivals)]
+    not_dominated = [name for name in rivals if not any(dominates(costs[rival], costs[name]) for rival in rivals)]
     winners = {}
     for name, own_costs in costs.items():
-        winner = next((rival for rival in not_dominated if is_dominating(costs[rival], own_costs)), None)
+        winner = next((rival for rival in not_dominated if dominates(costs[rival], own_costs)), None)
         if winner is not None:
             winners[name] = winner
     return winners
 
 
-def is_dominating(one: Sequence[float], other: Sequence[float]) -> bool:
+def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
     """Return whether one row of costs is nowhere above another, and somewhere below it."""
     pairs = list(zip(one, other, strict=True))
     return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from cruise.decisions.pod_policy.eligibility import ResizablePod
 from cruise.decisions.sizing.damping import ResizeUrgency
+from cruise.decisions.sizing.demand import compute_max_requests
 from cruise.decisions.sizing.memory_limit import supports_lowering_memory_limits
 from cruise.decisions.sizing.node_sizes import SizingResult, get_node_limit_ceilings, keeps_limit
-from cruise.decisions.sizing.recommendation import compute_max_requests
 from cruise.decisions.sizing.resizes import SizeDecision
 from cruise.domain.actions import ResizeCause
 from cruise.domain.annotations import EffectivePolicy
@@ -366,7 +366,7 @@ def _build_cpu_limit_steps(sized: SizingResult, at: int) -> CpuLimitSteps:
 def _compare_with_update_threshold(
     sized: SizingResult, at: int, resource: ResourceName, before: int, after: int
 ) -> UpdateThresholdStep:
-    threshold = sized.columns.candidates.update_threshold.for_container(at)
+    threshold = sized.columns.candidates.update_threshold
     return UpdateThresholdStep(
         before, after, threshold.minimum.get(resource), threshold.share, threshold.is_exceeded(resource, before, after)
     )

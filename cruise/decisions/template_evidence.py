@@ -31,7 +31,7 @@ class TemplateEvidence:
     updated_at: int = 0
 
 
-def join_evidence(statistics: Sequence[Statistic]) -> TemplateEvidence:
+def combine_evidence(statistics: Sequence[Statistic]) -> TemplateEvidence:
     """Combine the statistics of pods that share a template."""
     if not statistics:
         return TemplateEvidence()

@@ -18,8 +18,8 @@ from cruise.decisions.template_evidence import (
     OomKilledWorkloads,
     TemplateEvidence,
     add_workload_rows,
+    combine_evidence,
     find_oom_killed_workloads,
-    join_evidence,
 )
 from cruise.domain.actions import ContainerTarget, ReasonCode
 from cruise.domain.annotations import APP_INSTANCE, CRUISE_RECORDS
@@ -275,7 +275,7 @@ class _TemplateSizing:
                 oom_memory = max(oom_memory, memory_of_kills)
             elif row is not None:
                 known.append(statistics.row(row))
-        return join_evidence(known) if known else TemplateEvidence(oom_memory_bytes=oom_memory)
+        return combine_evidence(known) if known else TemplateEvidence(oom_memory_bytes=oom_memory)
 
 
 def _explain_no_patch(pod: Pod, workload: Workload | None) -> NoPatchReason | None:

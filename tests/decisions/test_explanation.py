@@ -144,8 +144,8 @@ def test_effective_settings_make_the_effective_policy(cluster, mode, with_stored
     stored = {key: Overrides(mode=Mode.RESIZE, headroom_factor=3.0) for key in owned} if with_stored else {}
     eligibility = Eligibility(snapshot, statistics, stored, policy, NOW)
     for pod in snapshot.pods:
-        guidance = eligibility.get_effective_policy(pod)
-        if not isinstance(guidance, EffectivePolicy):
+        effective_policy = eligibility.get_effective_policy(pod)
+        if not isinstance(effective_policy, EffectivePolicy):
             continue
         holding = {s.setting: s.value for s in eligibility.get_stated_settings(pod) if s.is_effective}
         annotations = {f"cruise.io/{setting}": value for setting, value in holding.items()}
@@ -154,7 +154,7 @@ def test_effective_settings_make_the_effective_policy(cluster, mode, with_stored
             replace(pod, annotations=annotations)
         )
         assert isinstance(rebuilt, EffectivePolicy)
-        assert replace(rebuilt, set_by_administrator=None) == replace(guidance, set_by_administrator=None)
+        assert replace(rebuilt, set_by_administrator=None) == replace(effective_policy, set_by_administrator=None)
 
 
 def test_sources_are_named_nearest_first():
@@ -238,11 +238,11 @@ def test_bounds_name_their_source():
 def test_on_a_full_node_the_ranking_names_evicted_pods_and_why_others_stay():
     pods = [
         make_pod("spiky"),
-        make_pod("calm"),
+        make_pod("idle"),
         make_pod("agent", workload="DaemonSet/agent"),
         make_pod("kept", annotations={"cruise.io/eviction-ranking": "never"}),
     ]
-    peaks = {"spiky": 900, "calm": 300, "agent": 400, "kept": 200}
+    peaks = {"spiky": 900, "idle": 300, "agent": 400, "kept": 200}
     rows = [make_statistic_for(pod, cpu_base=400, cpu_peak=200 + peaks[pod.name]) for pod in pods]
     table = make_table(*rows)
     snapshot = make_snapshot(pods, nodes=[make_node(cpu=1500), make_node("n2")])
@@ -254,7 +254,7 @@ def test_on_a_full_node_the_ranking_names_evicted_pods_and_why_others_stay():
     assert node is not None
     assert [(r.pod, r.evicted_for, r.not_evicted_reason) for r in node.rankings[ResourceName.CPU]] == [
         ("spiky", ResourceName.CPU, None),
-        ("calm", None, None),
+        ("idle", None, None),
         ("agent", None, ReasonDetail.DAEMON_SET),
         ("kept", None, ReasonDetail.RANKING_NEVER),
     ]

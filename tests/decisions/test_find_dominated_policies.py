@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.policy_costs import COST_AXES, find_dominated_policies, is_dominating
+from cruise.decisions.policy_costs import COST_AXES, dominates, find_dominated_policies
 from tests.backtest_results import make_policies, make_score
 
 SHARES = st.sampled_from([0.0, 0.1, 0.2, 0.3])
@@ -35,7 +35,7 @@ def test_exactly_the_beaten_policies_are_dominated(rows):
     found = find_dominated_policies(rows)
     for name, score in rows.items():
         beaten = any(
-            is_dominating(costs(rival), costs(score)) for other, rival in rows.items() if other not in (name, "oracle")
+            dominates(costs(rival), costs(score)) for other, rival in rows.items() if other not in (name, "oracle")
         )
         assert (name in found) == beaten
 
@@ -44,7 +44,7 @@ def test_exactly_the_beaten_policies_are_dominated(rows):
 def test_the_named_winner_is_not_dominated_itself(rows):
     found = find_dominated_policies(rows)
     for name, winner in found.items():
-        assert is_dominating(costs(rows[winner]), costs(rows[name]))
+        assert dominates(costs(rows[winner]), costs(rows[name]))
         assert winner != "oracle"
         assert winner not in found
 
@@ -69,7 +69,7 @@ def test_removing_dominated_policies_changes_no_dominance(rows):
 
 @given(st.lists(SHARES, min_size=1, max_size=6))
 def test_no_row_beats_itself(row):
-    assert not is_dominating(row, row)
+    assert not dominates(row, row)
 
 
 def test_equal_policies_both_remain():
@@ -110,8 +110,8 @@ def test_moves_of_consolidation_do_not_count():
 
 
 def test_less_slack_by_resizes_at_every_pass_does_not_dominate():
-    calm, restless = make_score(resizes=1.8), make_score(cpu=(0.2, 0.0, 0.0), resizes=90.0)
-    assert find_dominated_policies({"cruise": calm, "cruise-seeds": restless}) == {}
+    idle, restless = make_score(resizes=1.8), make_score(cpu=(0.2, 0.0, 0.0), resizes=90.0)
+    assert find_dominated_policies({"cruise": idle, "cruise-seeds": restless}) == {}
 
 
 def test_few_resizes_are_as_good_as_fewer():

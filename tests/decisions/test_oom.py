@@ -107,14 +107,14 @@ def held(pod: Pod, *more, **fields) -> ReasonCode:
 
 
 @pytest.mark.parametrize(
-    ("limit_mib", "last_mib", "lesson_mib"),
+    ("limit_mib", "last_mib", "oom_memory_mib"),
     [(256, 250, 256), (256, None, 256), (None, 250, 250), (None, 100, 240), (None, None, 240)],
 )
-def test_oom_memory_is_the_limit_or_the_last_observed_peak(limit_mib, last_mib, lesson_mib):
+def test_oom_memory_is_the_limit_or_the_last_observed_peak(limit_mib, last_mib, oom_memory_mib):
     pod = pod_of()
     peak = make_statistic_for(pod, memory_peak_mib=240)
     record = build_oom_record(kill_of(pod, limit_mib, last_mib), peak)
-    assert record.oom_memory_bytes == lesson_mib * MEBIBYTE
+    assert record.oom_memory_bytes == oom_memory_mib * MEBIBYTE
     assert (record.workload, record.pod_uid, record.container, record.finished_at) == (
         "Deployment/web",
         pod.uid,
@@ -152,8 +152,8 @@ def test_several_kills_are_recorded_in_order_of_time():
     second = replace(first, finished_at=NOW + timedelta(minutes=9))
     table = make_table(make_statistic_for(pod, memory_peak_mib=300))
     for kills in ([first, second], [second, first]):
-        taught = [one.oom_memory_bytes // MEBIBYTE for one in build_oom_records(kills, table)]
-        assert taught == [450, 675]
+        raised = [one.oom_memory_bytes // MEBIBYTE for one in build_oom_records(kills, table)]
+        assert raised == [450, 675]
     assert build_oom_records([], table) == []
 
 

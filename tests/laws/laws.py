@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
-from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_default_update_threshold
+from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_threshold
 from cruise.domain.actions import ContainerTarget, EvictPod, ResizeCause, ResizePod
 from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.pod_resources import count_pod_requests
@@ -246,7 +246,7 @@ def check_repeated_decisions(last: ObservedPass, again: NodePassResult) -> Itera
                 freed = not widened.isdisjoint(one.namespace for one in pods.values() if one.node == plan.node)
             else:
                 more = bool(last.evicted()) or pod.namespace in widened
-                freed = more and not _decreases(action, pod, get_default_update_threshold(Policy()))
+                freed = more and not _decreases(action, pod, get_update_threshold(Policy()))
                 freed |= wanted and action.cause is ResizeCause.CAPACITY_NEEDED_BY_OTHERS
             if not _has_own_settings(pod.annotations) and not freed:
                 yield f"{plan.node}: {_describe(action)} although nothing has changed"

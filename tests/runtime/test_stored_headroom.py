@@ -8,8 +8,8 @@ import pytest
 
 from cruise.backtest.replay.policy import ReplayOptions
 from cruise.backtest.replay.replay import replay_policy
+from cruise.decisions.sizing.demand import ResourceDemand
 from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM
-from cruise.decisions.sizing.recommendation import ResourceDemand
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName, Resources
 from cruise.domain.usage import StatisticsTable

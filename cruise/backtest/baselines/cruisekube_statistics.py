@@ -25,7 +25,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.decisions.usage.attribution import compute_row_percentiles
+from cruise.decisions.usage.usage_columns import compute_row_percentiles
 from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 
 CPU_WINDOW_SECONDS = 600

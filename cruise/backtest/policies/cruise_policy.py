@@ -32,6 +32,7 @@ from cruise.decisions.admission.replacement_pods import predict_replacement_pods
 from cruise.decisions.eviction.ranking import NO_EARLIER_PASSES, EarlierPasses
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.sizing.damping import WriteDamping, get_tolerances, is_within_write_budget
+from cruise.decisions.sizing.demand import compute_demand
 from cruise.decisions.sizing.fitting import (
     ContentionContext,
     NodeFit,
@@ -41,7 +42,6 @@ from cruise.decisions.sizing.fitting import (
 )
 from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.decisions.sizing.node_sizes import SizingResult, size_nodes
-from cruise.decisions.sizing.recommendation import compute_demand
 from cruise.decisions.sizing.risk_level import RequestsInForce
 from cruise.decisions.sizing.sharing import compute_average_sharing, summarize_node_headroom
 from cruise.domain.arrays import BoolArray, Float32Array, Int64Array

@@ -8,7 +8,7 @@ from cruise.backtest.recordings.recording import UsageRecording
 from cruise.backtest.replay.pods import ABSENT_NODE, ReplayedPodState
 from cruise.backtest.replay.policy import ContainerSizes, ReplayDecision, ReplayedOomReaction, ReplayPolicy
 from cruise.backtest.replay.scoring import ChangeCounts
-from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_default_update_threshold
+from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_threshold
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
@@ -85,7 +85,7 @@ def exceeds_update_threshold(planned: ContainerSizes, current: ContainerSizes, t
 
 
 # The same for every policy.
-_UPDATE_THRESHOLD = get_default_update_threshold(Policy())
+_UPDATE_THRESHOLD = get_update_threshold(Policy())
 
 
 class ReplayedCluster:

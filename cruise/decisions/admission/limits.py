@@ -151,7 +151,7 @@ class AdmissionLimits:
             return list(limits)
         requests = [target.requests.resources.get(resource) for target in targets]
         at = int(resource is _MEMORY)
-        found = self.ranges[resource].limits(
+        found = self.ranges[resource].get_limits(
             requests,
             self._get_kept_limits(resource),
             [limit or 0 for limit in limits],

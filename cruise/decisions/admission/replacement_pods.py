@@ -110,7 +110,7 @@ def _decide(
     if (
         reason is None
         and earlier is not None
-        and matches_refused_resize(targets, earlier, get_update_threshold(pod, policy))
+        and matches_refused_resize(targets, earlier, get_update_threshold(policy))
     ):
         reason = ReasonCode.RESIZE_REFUSED
     if reason is not None:
@@ -121,7 +121,7 @@ def _decide(
 def _explain_no_resize(
     pod: Pod, containers: Sequence[Container], targets: Sequence[ContainerTarget], policy: Policy
 ) -> ReasonCode | None:
-    if not get_update_threshold(pod, policy).is_exceeded_by(zip(containers, targets, strict=True)):
+    if not get_update_threshold(policy).is_exceeded_by(zip(containers, targets, strict=True)):
         return ReasonCode.NO_CHANGE_NEEDED
     return ReasonCode.QOS_CHANGE if would_become_guaranteed(pod, targets) else None
 

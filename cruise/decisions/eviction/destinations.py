@@ -123,7 +123,7 @@ class ReplacementDestinations:
             self._snapshot, self._spare, self._predictions
         )
         placements.remove(pod)
-        target = placements.put(replacement, source=pod.node)
+        target = placements.schedule(replacement, source=pod.node)
         if target is None and not self._will_get_new_node(replacement):
             if not placements.has_capacity(pod.node, replacement):
                 # Otherwise the node is a destination for equal pods on other nodes.
@@ -188,7 +188,7 @@ class _PassPlacements:
         self._limits = [one.limit for one in capacities]
         self._pending = self._put_pending(snapshot, predictions.shrunk)
 
-    def put(self, pod: Pod, *, source: str | None = None) -> str | None:
+    def schedule(self, pod: Pod, *, source: str | None = None) -> str | None:
         """Bind a pod to the node with the most free capacity that allows it; return None if there is none.
 
         A pod with a nominated node is bound there or nowhere. A replacement (with a `source` node) is not bound to that
@@ -263,7 +263,7 @@ class _PassPlacements:
             # Replicas share their specs: if one does not fit, the others need not be tried.
             kind: tuple[object, ...] = (pod.namespace, id(pod.labels), id(pod.placement), id(pod.constraints))
             kind = (*kind, pod.nominated_node, count_pod_requests(pod))
-            if kind not in unplaced and self.put(pod) is None and self.put(small := shrunk(pod)) is None:
+            if kind not in unplaced and self.schedule(pod) is None and self.schedule(small := shrunk(pod)) is None:
                 unplaced[kind] = small
         return list(unplaced.values())
 

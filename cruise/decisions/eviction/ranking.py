@@ -193,7 +193,7 @@ class _NodeContention:
 
     def fits(self, resource: ResourceName) -> bool:
         """Return whether the pods that stay fit."""
-        return self._needs[resource].now() <= self._available.get(resource)
+        return self._needs[resource].get_total() <= self._available.get(resource)
 
     def _remove(self, index: int) -> None:
         self._staying[index] = False
@@ -222,7 +222,7 @@ class _ResourceNeed:
         self._largest_first = sorted(range(len(candidates)), key=lambda index: -self._headrooms[index])
         self._base = sum(base for base, stays in zip(self._bases, staying, strict=True) if stays)
 
-    def now(self) -> int:
+    def get_total(self) -> int:
         """Return the sum of the bases plus the largest single headroom."""
         return self._base + next((self._headrooms[index] for index in self._largest_first if self._staying[index]), 0)
 

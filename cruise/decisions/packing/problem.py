@@ -30,7 +30,7 @@ from cruise.decisions.packing.resources import (
 )
 from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
 from cruise.decisions.scheduling.placements import find_leftover_attachments
-from cruise.decisions.sizing.recommendation import DemandTable, build_demand_table
+from cruise.decisions.sizing.demand import DemandTable, build_demand_table
 from cruise.domain.actions import RefusedResize
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod

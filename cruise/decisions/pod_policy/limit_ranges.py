@@ -183,7 +183,7 @@ class PodLimitRange:
         spare = (self.maximum - sum(maximum)) // len(maximum)
         return [max(floor, (one + spare) // self.unit * self.unit) for one, floor in zip(maximum, floors, strict=True)]
 
-    def limits(
+    def get_limits(
         self,
         requests: Sequence[int],
         minimum: Sequence[int],

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.decisions.sizing.recommendation import ResourceDemand
+from cruise.decisions.sizing.demand import ResourceDemand
 from cruise.decisions.sizing.risk_level import ObservedRisk
 from cruise.decisions.usage.usage_columns import RecentUsage
 from cruise.domain.arrays import Float32Array, Float64Array, Int64Array
@@ -29,7 +29,7 @@ class HeadroomModel(Protocol):
     It computes a node's headroom from the sum of its bases, its largest single headroom, and sums over its containers.
     """
 
-    def rule(self, resource: ResourceName) -> str:
+    def get_name(self, resource: ResourceName) -> str:
         """Return the name of the model that is used for a resource."""
         ...
 
@@ -109,7 +109,7 @@ def _select_hours(peaks: NDArray[np.floating], numbers: Int64Array) -> Float32Ar
 class SharedMaxHeadroom:
     """A node's headroom is its largest single headroom: one pod at a time may be at its peak (CruiseKube)."""
 
-    def rule(self, resource: ResourceName) -> str:
+    def get_name(self, resource: ResourceName) -> str:
         """Return the model's name."""
         return "shared-max"
 
@@ -141,7 +141,7 @@ class JointPeakHeadroom:
     def __init__(self, past: PastDemand) -> None:
         self._past = past
 
-    def rule(self, resource: ResourceName) -> str:
+    def get_name(self, resource: ResourceName) -> str:
         """Return the model's name."""
         return "joint-peak"
 
@@ -184,7 +184,7 @@ class RiskHeadroom:
         self._past = past
         self._risks = risks
 
-    def rule(self, resource: ResourceName) -> str:
+    def get_name(self, resource: ResourceName) -> str:
         """Return the model's name."""
         return "risk"
 

@@ -7,8 +7,8 @@ from operator import attrgetter
 import numpy as np
 
 from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
-from cruise.decisions.sizing.candidate_columns import PerResource
-from cruise.decisions.sizing.recommendation import DemandTable
+from cruise.decisions.sizing.demand import DemandTable
+from cruise.decisions.sizing.pod_columns import PerResource
 from cruise.domain.actions import SkippedPod
 from cruise.domain.arrays import Float64Array, Int64Array, convert_to_int64
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod

@@ -11,6 +11,7 @@ from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, EarlierPasses
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.sizing.container_sizes import PlannedContainerSize, PlannedContainerSizes
 from cruise.decisions.sizing.damping import ResizeUrgency
+from cruise.decisions.sizing.demand import build_demand_table
 from cruise.decisions.sizing.earlier_passes import (
     build_write_damping,
     find_over_requested_resources,
@@ -33,7 +34,6 @@ from cruise.decisions.sizing.node_columns import (
 )
 from cruise.decisions.sizing.node_sizes import SizingResult, size_nodes
 from cruise.decisions.sizing.quota_bounds import limit_demand_to_quotas
-from cruise.decisions.sizing.recommendation import build_demand_table
 from cruise.decisions.sizing.resizes import ResizeRefusals, SizeDecision, is_refusal_outdated, withdraw_pending_resize
 from cruise.decisions.sizing.sharing import HeadroomShares
 from cruise.decisions.sizing.user_minimums import count_at_submitted_requests

@@ -284,7 +284,7 @@ def _apply_pod_ranges(
             first = int(candidates.first_container[index])
             containers = slice(first, first + len(candidates.pods[index].sized))
             columns_of_pod = (column[containers].tolist() for column in (requests, minimum, limits, maximum))
-            limits[containers] = ranges[resource].limits(*columns_of_pod)
+            limits[containers] = ranges[resource].get_limits(*columns_of_pod)
     return limits
 
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cruise.decisions.pod_policy.quotas import QuotaAllowance, keeps_limits
-from cruise.decisions.sizing.candidate_columns import PerResource, ResizablePodColumns
-from cruise.decisions.sizing.recommendation import (
+from cruise.decisions.sizing.demand import (
     ROUNDING_UNIT,
     DemandTable,
     QuotaConstraints,
     ResourceDemand,
     apply_min_limits,
 )
+from cruise.decisions.sizing.pod_columns import PerResource, ResizablePodColumns
 from cruise.domain.arrays import BoolArray, Int64Array, round_up_integers
 from cruise.domain.cluster import ResizePending
 from cruise.domain.cluster_policies import ResourceQuota

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cruise.decisions.pod_policy.eligibility import ResizablePod
 from cruise.decisions.pod_policy.limit_ranges import forbids_resize
-from cruise.decisions.sizing.recommendation import DemandTable
+from cruise.decisions.sizing.demand import DemandTable
 from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_threshold
 from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.arrays import BoolArray, Int64Array
@@ -77,7 +77,7 @@ def remove_growth(pod: Pod, resize: ResizePod, ranges: Sequence[LimitRangeItem],
     """
     by_name = {container.name: container for container in pod.containers}
     targets = tuple([_cap_at_present(target, by_name[target.container]) for target in resize.containers])
-    exceeds_threshold = get_update_threshold(pod, policy).is_exceeded_by(
+    exceeds_threshold = get_update_threshold(policy).is_exceeded_by(
         (by_name[target.container], target) for target in targets
     )
     if (
@@ -284,7 +284,7 @@ def _decide_for_pod(
 ) -> SizeDecision:
     pod = table.candidates.pods[index].pod
     earlier, ranges = refusals.targets.get(pod.uid), refusals.limit_ranges.get(pod.namespace)
-    threshold = table.candidates.update_threshold.for_container(int(table.candidates.first_container[index]))
+    threshold = table.candidates.update_threshold
     if earlier is not None and matches_refused_resize(targets, earlier, threshold):
         return SizeDecision.REFUSED
     if ranges and forbids_resize(pod, targets, ranges):

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cruise.decisions.sizing.demand import ROUNDING_UNIT
 from cruise.decisions.sizing.fitting import NodeFit
 from cruise.decisions.sizing.headroom import HeadroomModel
 from cruise.decisions.sizing.node_columns import NodePodColumns
-from cruise.decisions.sizing.recommendation import ROUNDING_UNIT
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array, round_up, round_up_integers
 from cruise.domain.records import HeadroomSharing
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources

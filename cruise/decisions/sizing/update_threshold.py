@@ -1,13 +1,12 @@
 """The update threshold: how far a request or limit must move to be written."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, overload
 
-from cruise.decisions.pod_policy.eligibility import ResizablePod
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.arrays import BoolArray, Int64Array
-from cruise.domain.cluster import Container, Pod
+from cruise.domain.cluster import Container
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName, Resources
 
@@ -18,12 +17,6 @@ class UpdateThreshold:
 
     share: float
     minimum: Resources
-
-    def for_container(self, index: int) -> "UpdateThreshold":
-        """Return the update threshold of one container of the columns."""
-        return self
-
-        """Return whether a value, or each value of a column of containers, moves far enough."""
 
     @overload
     def is_exceeded(self, resource: ResourceName, before: int, after: int) -> bool: ...
@@ -50,16 +43,6 @@ class UpdateThreshold:
         )
 
 
-def get_default_update_threshold(policy: Policy) -> UpdateThreshold:
-    """Return the update threshold of pods for which no other is configured."""
+def get_update_threshold(policy: Policy) -> UpdateThreshold:
+    """Return the configured update threshold."""
     return UpdateThreshold(policy.update_threshold_share, policy.update_threshold)
-
-
-def get_update_threshold(pod: Pod, policy: Policy) -> UpdateThreshold:
-    """Return the update threshold of a pod."""
-    return get_default_update_threshold(policy)
-
-
-def get_update_thresholds(pods: Sequence[ResizablePod], policy: Policy) -> UpdateThreshold:
-    """Return the update thresholds of the sized containers of `pods`, for comparing columns."""
-    return get_default_update_threshold(policy)

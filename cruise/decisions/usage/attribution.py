@@ -7,10 +7,6 @@ namespace that still exists. If a name fits two workloads, or none, its samples 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.usage import ContainerKey, PeakKey
 
@@ -147,30 +143,3 @@ def _match_truncated_name(prefix: str, node: str, workloads: frozenset[tuple[str
         elif kind in ("ReplicaSet", "ReplicationController") and whole:
             found.append(UsageOwner(f"{kind}/{name}"))
     return found
-
-
-def compute_row_percentiles(rows: NDArray[np.floating], quantile: float) -> tuple[Float64Array, Int64Array]:
-    """Return each row's percentile and number of samples; a row without samples has NaN.
-
-    This equals numpy.nanpercentile with linear interpolation, and PromQL's quantile_over_time: sorting moves NaN to the
-    end, so a single sort serves rows with any number of samples.
-    """
-    counts: Int64Array = np.count_nonzero(~np.isnan(rows), axis=1)
-    if rows.shape[1] == 0:
-        return np.full(len(rows), np.nan), counts
-    ordered = np.sort(rows, axis=1)
-    position = np.maximum(counts - 1, 0) * quantile
-    below = position.astype(np.int64)
-    above = np.minimum(below + 1, np.maximum(counts - 1, 0))
-    at = np.arange(len(rows))
-    low = ordered[at, below].astype(np.float64)
-    high = ordered[at, above].astype(np.float64)
-    return low + (high - low) * (position - below), counts
-
-
-def compute_group_maxima(values: Float64Array, groups: Int64Array, count: int) -> Float64Array:
-    """Return the largest value of each of `count` groups, NaN for an empty group; values of group -1 are ignored."""
-    largest = np.full(count, np.nan)
-    known = (groups >= 0) & ~np.isnan(values)
-    np.fmax.at(largest, groups[known], values[known])
-    return largest

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.decisions.usage.attribution import compute_group_maxima, compute_row_percentiles
 from cruise.decisions.usage.oom_records import OomKillEffects, SingleOomKill, raise_by_own_kills, raise_by_single_kills
 from cruise.decisions.usage.peaks import PeakEstimates, estimate_peaks
 from cruise.decisions.usage.usage_columns import (
@@ -13,6 +12,8 @@ from cruise.decisions.usage.usage_columns import (
     RecentUsage,
     RevisionGroups,
     RunningContainers,
+    compute_group_maxima,
+    compute_row_percentiles,
 )
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.usage import PeakKey, StatisticColumns, StatisticKey, StatisticsTable
@@ -101,7 +102,7 @@ def estimate_usage(
     """
     is_live = np.zeros(len(recent.number), dtype=np.bool_)
     is_live[running_rows[running_rows >= 0]] = True
-    is_live &= recent.is_complete >= time.at - time.max_age_seconds
+    is_live &= recent.newest_complete >= time.at - time.max_age_seconds
     peaks = estimate_peaks(recent, known, oom, time)
     return UsageEstimates(time.at, recent, known, is_live, _estimate_bases(recent, is_live, time.step), peaks)
 
@@ -126,7 +127,7 @@ def estimate_containers(
     indices = np.flatnonzero(usable[running_rows])
     rows = running_rows[indices]
     columns = _build_columns(
-        recent.is_complete[rows],
+        recent.newest_complete[rows],
         BaseEstimates(cpu[rows], memory[rows]),
         usage.peaks,
         recent.number[rows],
@@ -167,7 +168,7 @@ def estimate_workloads(usage: UsageEstimates, without_pods: BoolArray) -> tuple[
     newest, psi_known, last_memory = np.zeros(count, dtype=np.int64), np.ones(count, dtype=np.bool_), np.zeros(count)
     memory_of_rows = _get_last_memory(recent, rows)
     for groups in (recent.number[rows], known.parent[recent.number[rows]]):
-        np.maximum.at(newest, groups, recent.is_complete[rows])
+        np.maximum.at(newest, groups, recent.newest_complete[rows])
         np.logical_and.at(psi_known, groups, recent.psi_known[rows])
         np.fmax.at(last_memory, groups, memory_of_rows)
     newest[without_pods] = usage.at

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.decisions.usage.attribution import compute_group_maxima
-from cruise.decisions.usage.usage_columns import NEVER, EstimationTime, KnownPeaks, RecentUsage
+from cruise.decisions.usage.usage_columns import NEVER, EstimationTime, KnownPeaks, RecentUsage, compute_group_maxima
 from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.usage import HourlyPeaks, PeakKey, SampleBlock
 

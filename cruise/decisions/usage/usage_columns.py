@@ -1,4 +1,4 @@
-"""Recent usage and known peaks in columns, and how rows of statistics are merged.
+"""Recent usage and known peaks in columns, their percentiles and maxima, and how rows of statistics are merged.
 
 A row of `RecentUsage` is a container. A number of `KnownPeaks` is a container of a workload, or of one identity of it;
 its parent is the same container without identity, which stands for the whole workload.
@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.usage import ContainerKey, PeakKey, Statistic, StatisticKey, StatisticsTable
@@ -33,7 +34,7 @@ class RecentUsage:
 
     The matrices have one column per grid time; `columns` lists them from the oldest to the newest, which is the time of
     the statistics. `number` is what the row's peaks belong to, -1 for a row without container. `newest` is the time of
-    its last sample in Unix seconds, `is_complete` of the last one with both resources, 0 for none.
+    its last sample in Unix seconds, `newest_complete` of the last one with both resources, 0 for none.
     """
 
     cpu_demand_millicores: Float32Array
@@ -42,7 +43,7 @@ class RecentUsage:
     number: Int64Array
     psi_known: BoolArray
     newest: Int64Array
-    is_complete: Int64Array
+    newest_complete: Int64Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,3 +155,30 @@ def group_containers_by_workload(statistics: StatisticsTable) -> dict[tuple[str,
     for key in statistics.keys:
         by_workload.setdefault((key.namespace, key.workload), set()).add(key.container)
     return by_workload
+
+
+def compute_row_percentiles(rows: NDArray[np.floating], quantile: float) -> tuple[Float64Array, Int64Array]:
+    """Return each row's percentile and number of samples; a row without samples has NaN.
+
+    This equals numpy.nanpercentile with linear interpolation, and PromQL's quantile_over_time: sorting moves NaN to the
+    end, so a single sort serves rows with any number of samples.
+    """
+    counts: Int64Array = np.count_nonzero(~np.isnan(rows), axis=1)
+    if rows.shape[1] == 0:
+        return np.full(len(rows), np.nan), counts
+    ordered = np.sort(rows, axis=1)
+    position = np.maximum(counts - 1, 0) * quantile
+    below = position.astype(np.int64)
+    above = np.minimum(below + 1, np.maximum(counts - 1, 0))
+    at = np.arange(len(rows))
+    low = ordered[at, below].astype(np.float64)
+    high = ordered[at, above].astype(np.float64)
+    return low + (high - low) * (position - below), counts
+
+
+def compute_group_maxima(values: Float64Array, groups: Int64Array, count: int) -> Float64Array:
+    """Return the largest value of each of `count` groups, NaN for an empty group; values of group -1 are ignored."""
+    largest = np.full(count, np.nan)
+    known = (groups >= 0) & ~np.isnan(values)
+    np.fmax.at(largest, groups[known], values[known])
+    return largest

@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.backtest.replay.cluster import limit_growth_to_capacity
-from cruise.decisions.sizing.update_threshold import get_default_update_threshold
+from cruise.decisions.sizing.update_threshold import get_update_threshold
 from cruise.domain.policy import Policy
 from cruise.domain.resources import MEBIBYTE
 from tests.backtest.replay.policies import get_placements, sizes
 
 MIB = MEBIBYTE
-BAND = get_default_update_threshold(Policy())
+BAND = get_update_threshold(Policy())
 
 
 def held(wanted, current, node, free_cpu, free_memory, patched=None):

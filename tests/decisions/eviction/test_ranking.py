@@ -22,7 +22,7 @@ BOTH = frozenset(ResourceName)
 TOGETHER = EvictionTerms(check_each_resource_alone=False)
 
 
-def contender(
+def candidate(
     name: str,
     *,
     base: tuple[int, int] = (100, 100),
@@ -34,16 +34,16 @@ def contender(
     return EvictionCandidate("shop", name, ranking, Resources(*base), Resources(*headroom), evictable_for, priority)
 
 
-def need_of(contenders: list[EvictionCandidate]) -> Resources:
+def need_of(candidates: list[EvictionCandidate]) -> Resources:
     """The need of pods together: the sum of their bases plus the largest single headroom."""
     base = largest = NO_RESOURCES
-    for one in contenders:
+    for one in candidates:
         base, largest = base + one.base, largest.at_least(one.headroom)
     return base + largest
 
 
 amounts = st.tuples(st.integers(0, 1000), st.integers(0, 1000)).map(lambda pair: Resources(*pair))
-contenders = st.lists(
+candidates = st.lists(
     st.builds(
         EvictionCandidate,
         namespace=st.sampled_from(["a", "b"]),
@@ -61,27 +61,27 @@ contenders = st.lists(
 rooms = st.tuples(st.integers(0, 4000), st.integers(0, 4000)).map(lambda pair: Resources(*pair))
 
 
-def names(pods: list[EvictionCandidate], leaving: EvictionDecision) -> list[str]:
-    return [pods[mark.index].name for mark in leaving.marked]
+def names(pods: list[EvictionCandidate], decision: EvictionDecision) -> list[str]:
+    return [pods[mark.index].name for mark in decision.marked]
 
 
 def test_low_is_evicted_before_medium_before_high() -> None:
     pods = [
-        contender("high", ranking=EvictionRanking.HIGH),
-        contender("low", ranking=EvictionRanking.LOW),
-        contender("medium", ranking=EvictionRanking.MEDIUM),
+        candidate("high", ranking=EvictionRanking.HIGH),
+        candidate("low", ranking=EvictionRanking.LOW),
+        candidate("medium", ranking=EvictionRanking.MEDIUM),
     ]
     assert [pods[i].name for i in rank_for_eviction(pods, ResourceName.CPU)] == ["low", "medium", "high"]
 
 
 def test_within_a_ranking_the_largest_headroom_is_evicted_first() -> None:
-    pods = [contender("calm", headroom=(10, 90)), contender("spiky", headroom=(90, 10))]
-    assert [pods[i].name for i in rank_for_eviction(pods, ResourceName.CPU)] == ["spiky", "calm"]
-    assert [pods[i].name for i in rank_for_eviction(pods, ResourceName.MEMORY)] == ["calm", "spiky"]
+    pods = [candidate("idle", headroom=(10, 90)), candidate("spiky", headroom=(90, 10))]
+    assert [pods[i].name for i in rank_for_eviction(pods, ResourceName.CPU)] == ["spiky", "idle"]
+    assert [pods[i].name for i in rank_for_eviction(pods, ResourceName.MEMORY)] == ["idle", "spiky"]
 
 
 def test_only_pods_that_do_not_fit_are_evicted() -> None:
-    pods = [contender("a", headroom=(0, 50)), contender("b"), contender("c")]
+    pods = [candidate("a", headroom=(0, 50)), candidate("b"), candidate("c")]
     # 300 of base and 50 of headroom in 300: without `a` 200 are left, and no headroom.
     assert names(pods, decide_evictions(pods, Resources(1000, 300))) == ["a"]
 
@@ -89,65 +89,65 @@ def test_only_pods_that_do_not_fit_are_evicted() -> None:
 def test_an_unneeded_eviction_is_undone() -> None:
     # Memory marks `small` first (larger memory headroom), then `large`; with `large` gone, `small` fits again.
     pods = [
-        contender("small", base=(10, 10), headroom=(0, 5)),
-        contender("large", base=(10, 500), headroom=(0, 4)),
+        candidate("small", base=(10, 10), headroom=(0, 5)),
+        candidate("large", base=(10, 500), headroom=(0, 4)),
     ]
     assert names(pods, decide_evictions(pods, Resources(1000, 100))) == ["large"]
 
 
 def test_no_pod_is_evicted_if_all_evictions_would_not_suffice() -> None:
-    pods = [contender("stays", base=(0, 500), evictable_for=frozenset()), contender("could-go")]
-    leaving = decide_evictions(pods, Resources(1000, 400))
-    assert (leaving.marked, leaving.does_not_fit) == ((), frozenset({ResourceName.MEMORY}))
+    pods = [candidate("stays", base=(0, 500), evictable_for=frozenset()), candidate("could-go")]
+    decision = decide_evictions(pods, Resources(1000, 400))
+    assert (decision.marked, decision.does_not_fit) == ((), frozenset({ResourceName.MEMORY}))
     assert decide_evictions(pods, Resources(1000, 400), TOGETHER).does_not_fit == BOTH
 
 
 def test_memory_is_relieved_before_cpu() -> None:
-    pods = [contender("cpu", base=(900, 10), headroom=(9, 0)), contender("memory", base=(10, 900), headroom=(0, 9))]
-    leaving = decide_evictions(pods, Resources(500, 500))
-    assert list(leaving.marked) == [MarkedForEviction(1, ResourceName.MEMORY), MarkedForEviction(0, ResourceName.CPU)]
+    pods = [candidate("cpu", base=(900, 10), headroom=(9, 0)), candidate("memory", base=(10, 900), headroom=(0, 9))]
+    decision = decide_evictions(pods, Resources(500, 500))
+    assert list(decision.marked) == [MarkedForEviction(1, ResourceName.MEMORY), MarkedForEviction(0, ResourceName.CPU)]
 
 
 def test_a_resource_that_cannot_fit_prevents_no_eviction_for_the_other() -> None:
-    pods = [contender("stays", base=(0, 500), evictable_for=frozenset()), contender("goes", base=(900, 0))]
-    leaving = decide_evictions(pods, Resources(500, 400))
-    assert (names(pods, leaving), leaving.does_not_fit) == (["goes"], frozenset({ResourceName.MEMORY}))
+    pods = [candidate("stays", base=(0, 500), evictable_for=frozenset()), candidate("goes", base=(900, 0))]
+    decision = decide_evictions(pods, Resources(500, 400))
+    assert (names(pods, decision), decision.does_not_fit) == (["goes"], frozenset({ResourceName.MEMORY}))
     assert decide_evictions(pods, Resources(500, 400), TOGETHER).marked == ()
 
 
 def test_memory_that_fits_after_evictions_for_cpu_is_not_unfit() -> None:
     """For memory the pod of lower priority comes first; it requests no CPU and may not be evicted."""
-    stays = contender("stays", base=(0, 100), evictable_for=frozenset())
-    pods = [stays, contender("goes", base=(100, 100), priority=1000)]
-    leaving = decide_evictions(pods, Resources(0, 100))
-    assert names(pods, leaving) == ["goes"]
-    assert (leaving.over_capacity, leaving.does_not_fit) == (frozenset(), frozenset())
+    stays = candidate("stays", base=(0, 100), evictable_for=frozenset())
+    pods = [stays, candidate("goes", base=(100, 100), priority=1000)]
+    decision = decide_evictions(pods, Resources(0, 100))
+    assert names(pods, decision) == ["goes"]
+    assert (decision.over_capacity, decision.does_not_fit) == (frozenset(), frozenset())
 
 
 def test_only_the_given_resources_are_relieved() -> None:
-    pods = [contender("a", base=(900, 900))]
-    leaving = decide_evictions(pods, Resources(500, 1000), EvictionTerms(resources=frozenset({ResourceName.MEMORY})))
-    assert leaving == EvictionDecision((), over_capacity=frozenset({ResourceName.CPU}))
+    pods = [candidate("a", base=(900, 900))]
+    decision = decide_evictions(pods, Resources(500, 1000), EvictionTerms(resources=frozenset({ResourceName.MEMORY})))
+    assert decision == EvictionDecision((), over_capacity=frozenset({ResourceName.CPU}))
 
 
 def test_within_a_ranking_the_lower_priority_is_evicted_first() -> None:
-    pods = [contender("above", priority=1000, headroom=(0, 90)), contender("below", headroom=(0, 10))]
+    pods = [candidate("above", priority=1000, headroom=(0, 90)), candidate("below", headroom=(0, 10))]
     assert names(pods, decide_evictions(pods, Resources(1000, 195))) == ["below"]
 
 
 def test_no_pod_is_evicted_before_one_of_lower_priority() -> None:
-    pods = [contender("low", priority=1000), contender("medium", ranking=EvictionRanking.MEDIUM)]
+    pods = [candidate("low", priority=1000), candidate("medium", ranking=EvictionRanking.MEDIUM)]
     assert names(pods, decide_evictions(pods, Resources(1000, 150))) == ["medium"]
     assert names(pods, decide_evictions(pods, Resources(1000, 50))) == ["medium", "low"]
 
 
 def test_no_pod_is_evicted_while_one_of_lower_priority_stays() -> None:
     # A small pod requests 900 and is never evicted; three others of high priority are not evicted for it.
-    tenant = contender("tenant", base=(0, 900), evictable_for=frozenset())
-    pods = [tenant, *(contender(name, base=(0, 300), priority=1_000_000) for name in ("a", "b", "c"))]
-    leaving = decide_evictions(pods, Resources(1000, 1000))
-    assert (leaving.marked, leaving.does_not_fit) == ((), frozenset({ResourceName.MEMORY}))
-    assert set(leaving.not_evicted.values()) == {ReasonDetail.LOWER_PRIORITY_STAYS}
+    tenant = candidate("tenant", base=(0, 900), evictable_for=frozenset())
+    pods = [tenant, *(candidate(name, base=(0, 300), priority=1_000_000) for name in ("a", "b", "c"))]
+    decision = decide_evictions(pods, Resources(1000, 1000))
+    assert (decision.marked, decision.does_not_fit) == ((), frozenset({ResourceName.MEMORY}))
+    assert set(decision.not_evicted.values()) == {ReasonDetail.LOWER_PRIORITY_STAYS}
     apart = EvictionTerms(lowest_other_priority={ResourceName.MEMORY: 10})
     assert decide_evictions(pods[1:], Resources(1000, 700), apart).marked == ()
     assert len(decide_evictions(pods[1:], Resources(1000, 700)).marked) == 1
@@ -171,26 +171,26 @@ class Places:
 
 
 def test_no_pod_without_a_destination_is_evicted() -> None:
-    pods = [contender(name, base=(0, 100)) for name in "abc"]
-    leaving = decide_evictions(pods, Resources(1000, 150), EvictionTerms(destinations=Places(1)))
-    assert (leaving.marked, leaving.does_not_fit) == ((), frozenset({ResourceName.MEMORY}))
+    pods = [candidate(name, base=(0, 100)) for name in "abc"]
+    decision = decide_evictions(pods, Resources(1000, 150), EvictionTerms(destinations=Places(1)))
+    assert (decision.marked, decision.does_not_fit) == ((), frozenset({ResourceName.MEMORY}))
     places = Places(2)
     assert names(pods, decide_evictions(pods, Resources(1000, 150), EvictionTerms(destinations=places))) == ["a", "b"]
     assert places.taken == [0, 1]
 
 
-@given(contenders, rooms, st.integers(0, 4))
+@given(candidates, rooms, st.integers(0, 4))
 def test_a_destination_is_reserved_for_exactly_the_evicted_pods(
     pods: list[EvictionCandidate], room: Resources, places: int
 ) -> None:
     exits = Places(places)
-    leaving = decide_evictions(pods, room, EvictionTerms(destinations=exits))
-    assert sorted(exits.taken) == sorted(mark.index for mark in leaving.marked)
-    gone = {mark.index for mark in leaving.marked}
-    for mark in leaving.marked:
+    decision = decide_evictions(pods, room, EvictionTerms(destinations=exits))
+    assert sorted(exits.taken) == sorted(mark.index for mark in decision.marked)
+    gone = {mark.index for mark in decision.marked}
+    for mark in decision.marked:
         staying = [one for at, one in enumerate(pods) if at not in gone and one.base.get(mark.resource)]
         assert all(one.priority >= pods[mark.index].priority for one in staying)
-        assert mark.resource not in leaving.over_capacity
+        assert mark.resource not in decision.over_capacity
 
 
 def equal(pods: list[EvictionCandidate]) -> list[EvictionCandidate]:
@@ -198,24 +198,24 @@ def equal(pods: list[EvictionCandidate]) -> list[EvictionCandidate]:
     return [replace(pod, priority=0) for pod in pods]
 
 
-@given(contenders.map(equal), rooms)
+@given(candidates.map(equal), rooms)
 def test_remaining_pods_fit_and_every_eviction_is_needed(pods: list[EvictionCandidate], room: Resources) -> None:
-    leaving = decide_evictions(pods, room, TOGETHER)
-    if leaving.does_not_fit:
-        assert leaving.marked == ()
+    decision = decide_evictions(pods, room, TOGETHER)
+    if decision.does_not_fit:
+        assert decision.marked == ()
         forced = [pod for pod in pods if not pod.evictable_for]
         one_resource_short = [[pod for pod in pods if resource not in pod.evictable_for] for resource in ResourceName]
         assert not all(need_of(staying).fits_in(room) for staying in [forced, *one_resource_short])
         return
-    gone = {mark.index for mark in leaving.marked}
+    gone = {mark.index for mark in decision.marked}
     staying = [pod for index, pod in enumerate(pods) if index not in gone]
     assert need_of(staying).fits_in(room)
-    for mark in leaving.marked:
+    for mark in decision.marked:
         assert mark.resource in pods[mark.index].evictable_for
         assert not need_of([*staying, pods[mark.index]]).fits_in(room)
 
 
-@given(contenders, rooms, st.randoms(use_true_random=False))
+@given(candidates, rooms, st.randoms(use_true_random=False))
 def test_the_order_of_the_input_does_not_matter(
     pods: list[EvictionCandidate], room: Resources, chance: random.Random
 ) -> None:

@@ -17,7 +17,7 @@ amounts = st.builds(StatedResources, sizes, sizes)
     st.builds(RequestBounds, amounts, amounts), st.builds(Resources, st.integers(0, 1 << 40), st.integers(0, 1 << 40))
 )
 def test_an_empty_limit_range_has_no_effect(own, floor):
-    guidance = EffectivePolicy(Mode.FULL, bounds=own)
+    effective_policy = EffectivePolicy(Mode.FULL, bounds=own)
     policy = Policy(minimum_request=floor)
-    silent = compute_container_bounds(guidance, "app", (LimitRangeItem(is_for_pod=False),), policy)
-    assert compute_container_bounds(guidance, "app", (), policy) == silent
+    empty = compute_container_bounds(effective_policy, "app", (LimitRangeItem(is_for_pod=False),), policy)
+    assert compute_container_bounds(effective_policy, "app", (), policy) == empty

@@ -59,7 +59,7 @@ def reason(pod: Pod, *rows: Statistic, policy=FULL, **snapshot) -> ReasonCode:
     return found.reason
 
 
-def touchable(pod: Pod, *rows: Statistic, **more) -> ResizablePod:
+def resizable(pod: Pod, *rows: Statistic, **more) -> ResizablePod:
     found = verdict(pod, *rows, **more)
     assert isinstance(found, ResizablePod)
     return found
@@ -101,16 +101,16 @@ def test_reasons_to_skip_a_pod(fields, expected):
 
 
 def test_conditions_that_do_not_make_a_pod_unresizable():
-    assert touchable(make_pod(annotations={"cruisekube.truefoundry.com/excluded": "false"})).manages_cpu
-    assert touchable(make_pod(extended_requests=(("ephemeral-storage", 1 << 30), ("hugepages-2Mi", 1 << 21))))
+    assert resizable(make_pod(annotations={"cruisekube.truefoundry.com/excluded": "false"})).manages_cpu
+    assert resizable(make_pod(extended_requests=(("ephemeral-storage", 1 << 30), ("hugepages-2Mi", 1 << 21))))
     pod = make_pod(extended_requests=(("nvidia.com/gpu", 1),))
-    assert touchable(pod, policy=replace(FULL, allow_extended_resources=True)).manages_memory
-    assert touchable(make_pod(namespace="kube-system"), policy=replace(FULL, excluded_namespaces=frozenset())).rows
+    assert resizable(pod, policy=replace(FULL, allow_extended_resources=True)).manages_memory
+    assert resizable(make_pod(namespace="kube-system"), policy=replace(FULL, excluded_namespaces=frozenset())).rows
 
 
 def test_pods_of_a_node_that_is_not_ready_are_skipped_and_those_of_a_cordoned_one_not():
     assert reason(make_pod(), nodes=[make_node(ready=False)]) is ReasonCode.NODE_NOT_READY
-    assert touchable(make_pod(), nodes=[make_node(unschedulable=True)])
+    assert resizable(make_pod(), nodes=[make_node(unschedulable=True)])
     # Properties of the pod itself are reported first.
     assert reason(make_pod(phase="Failed"), nodes=[make_node(ready=False)]) is ReasonCode.COMPLETED
 
@@ -123,10 +123,10 @@ def test_zero_memory_is_no_usage():
         is ReasonCode.NO_STATISTICS
     )
     # Its usage before it was waiting is known.
-    assert touchable(waiting, known, make_statistic("web-1", container="proxy")).rows == (0, 1)
+    assert resizable(waiting, known, make_statistic("web-1", container="proxy")).rows == (0, 1)
     # A running container without any memory usage: its memory is unknown, its CPU is known.
     idle = make_statistic("web-1", memory_base_mib=0, memory_peak_mib=0)
-    found = touchable(make_pod(), idle)
+    found = resizable(make_pod(), idle)
     assert (found.manages_cpu, found.manages_memory) == (True, False)
     restarting = make_pod(containers=[make_container(cpu_resize_restarts=True)])
     assert reason(restarting, idle) is ReasonCode.NO_STATISTICS
@@ -142,11 +142,11 @@ def test_zero_memory_is_no_usage():
 
 def test_a_pod_on_a_node_that_is_being_deleted_is_sized_and_not_evicted():
     pod, node = make_pod(), make_node(deleting=True)
-    assert touchable(pod, nodes=[node])
+    assert resizable(pod, nodes=[node])
     found = eligibility_of(make_snapshot([pod], [node]), make_statistic_for(pod))
-    guidance = found.get_effective_policy(pod)
-    assert isinstance(guidance, EffectivePolicy)
-    assert found.evictability.explain_not_evictable(pod, guidance) == ReasonDetail.NODE_BEING_DELETED
+    effective_policy = found.get_effective_policy(pod)
+    assert isinstance(effective_policy, EffectivePolicy)
+    assert found.evictability.explain_not_evictable(pod, effective_policy) == ReasonDetail.NODE_BEING_DELETED
     assert found.largest_node_memory is None
 
 
@@ -189,15 +189,15 @@ def test_an_unknown_container_is_reported_from_any_source():
 
 
 def test_a_namespace_setting_for_a_container_applies_to_pods_that_have_it():
-    assert touchable(make_pod(), namespace_annotations={"shop": {"cruise.io/memory-min.istio-proxy": "128Mi"}})
+    assert resizable(make_pod(), namespace_annotations={"shop": {"cruise.io/memory-min.istio-proxy": "128Mi"}})
 
 
 def test_a_container_of_the_template_or_of_another_pod_of_the_workload_may_be_named():
     of_template = replace(make_workload(annotations={"cruise.io/cpu-min.log": "50m"}), requests={"log": NOTHING_STATED})
-    assert touchable(make_pod(), workloads=[of_template])
+    assert resizable(make_pod(), workloads=[of_template])
     injected = make_pod(annotations={"cruise.io/cpu-min.istio-proxy": "50m"})
     rows = [make_statistic("web-1"), make_statistic("web-2", container="istio-proxy")]
-    assert touchable(injected, *rows)
+    assert resizable(injected, *rows)
 
 
 @pytest.mark.parametrize(
@@ -240,12 +240,12 @@ def test_a_bound_above_every_node_is_unreadable(annotation, said):
 
 def test_a_bound_as_large_as_the_largest_node_is_valid():
     node = make_node(cpu=7900, memory_mib=31 << 10, cpu_capacity_millicores=8000, memory_capacity_bytes=32 << 30)
-    assert touchable(make_pod(annotations={"cruise.io/cpu-max": "8", "cruise.io/memory-max": "32Gi"}), nodes=[node])
+    assert resizable(make_pod(annotations={"cruise.io/cpu-max": "8", "cruise.io/memory-max": "32Gi"}), nodes=[node])
 
 
 def test_with_node_autoscaling_a_bound_may_be_as_large_as_the_largest_machine():
     autoscaled = {"node_autoscaler": NodeAutoscalerKind.KARPENTER}
-    assert touchable(make_pod(annotations={"cruise.io/cpu-min": "96"}), **autoscaled)
+    assert resizable(make_pod(annotations={"cruise.io/cpu-min": "96"}), **autoscaled)
     found = verdict(make_pod(annotations={"cruise.io/cpu-min": "500"}), **autoscaled)
     assert isinstance(found, SkippedPod)
     assert found.detail == 'pod: cruise.io/cpu-min: "500" is more than any node has (at most 448); did you mean 500m?'
@@ -264,7 +264,7 @@ def test_an_init_container_cannot_be_sized():
         )
     sidecar = make_container("proxy", role=ContainerRole.SIDECAR)
     named = make_pod(containers=[sidecar, make_container()], annotations={"cruise.io/memory-min.proxy": "64Mi"})
-    assert touchable(named, make_statistic("web-1"), make_statistic("web-1", container="proxy"))
+    assert resizable(named, make_statistic("web-1"), make_statistic("web-1", container="proxy"))
 
 
 def test_a_minimum_above_another_sources_maximum_is_unreadable():
@@ -303,9 +303,9 @@ def test_every_stated_mode_caps(cluster, namespace, workload, pod, holds):
         workloads=[make_workload(annotations=stated(workload))],
         namespace_annotations={"shop": stated(namespace)},
     )
-    guidance = eligibility_of(snapshot, policy=Policy(mode=cluster)).get_effective_policy(one)
-    assert isinstance(guidance, EffectivePolicy)
-    assert guidance.mode is holds
+    effective_policy = eligibility_of(snapshot, policy=Policy(mode=cluster)).get_effective_policy(one)
+    assert isinstance(effective_policy, EffectivePolicy)
+    assert effective_policy.mode is holds
 
 
 def test_the_nearest_override_takes_precedence_and_a_stored_one_comes_last():
@@ -316,12 +316,12 @@ def test_the_nearest_override_takes_precedence_and_a_stored_one_comes_last():
         workloads=[make_workload(annotations={"cruise.io/headroom-factor": "2", "cruise.io/resources": "cpu"})],
         namespace_annotations={"shop": {"cruise.io/resources": "memory", "cruise.io/cpu-min": "50m"}},
     )
-    guidance = eligibility_of(snapshot, stored=stored).get_effective_policy(pod)
-    assert isinstance(guidance, EffectivePolicy)
-    assert guidance.headroom_factor == 1.5
-    assert guidance.resources == {CPU}
-    assert guidance.bounds.minimum.cpu_millicores == 50
-    assert guidance.ranking is EvictionRanking.HIGH
+    effective_policy = eligibility_of(snapshot, stored=stored).get_effective_policy(pod)
+    assert isinstance(effective_policy, EffectivePolicy)
+    assert effective_policy.headroom_factor == 1.5
+    assert effective_policy.resources == {CPU}
+    assert effective_policy.bounds.minimum.cpu_millicores == 50
+    assert effective_policy.ranking is EvictionRanking.HIGH
 
 
 def test_pods_of_a_workload_differ_only_by_their_own_annotations():
@@ -370,7 +370,7 @@ def test_resources_of_an_override_or_autoscaler_are_not_managed(resources, scale
 
 def test_an_autoscaler_affects_no_other_pods():
     elsewhere = [make_autoscaler("Deployment/api"), make_autoscaler("Deployment/web", "other")]
-    found = touchable(make_pod(), autoscalers=elsewhere)
+    found = resizable(make_pod(), autoscalers=elsewhere)
     assert found.manages_cpu and found.manages_memory
     both = [make_autoscaler("Deployment/web", "shop", CPU), make_autoscaler("Deployment/web", "shop", MEMORY, name="2")]
     assert reason(make_pod(), autoscalers=both) is ReasonCode.MANAGED_BY_HPA
@@ -424,9 +424,9 @@ def test_a_workload_that_was_just_created_is_new_whatever_its_statistics_say():
     pod = make_pod()
     unknown = make_statistic_for(pod, history_since=0)
     assert reason(pod, unknown, workloads=young) is ReasonCode.NEW_WORKLOAD
-    assert touchable(pod, unknown, workloads=old).rows == (0,)
+    assert resizable(pod, unknown, workloads=old).rows == (0,)
     # A new pod of an old workload is not new.
-    assert touchable(make_pod(created_at=NOW), unknown, workloads=old).rows == (0,)
+    assert resizable(make_pod(created_at=NOW), unknown, workloads=old).rows == (0,)
 
 
 def test_one_container_without_statistics_skips_the_pod_and_is_named():
@@ -450,11 +450,11 @@ def test_missing_takes_precedence_over_stale_over_new():
 def test_a_pod_without_statistics_of_its_own_has_its_workloads():
     pod = make_pod("web-9")
     of_workload, of_other = make_statistic("", cpu_base=7), make_statistic("web-1", cpu_base=9)
-    assert touchable(pod, of_other, of_workload).rows == (1,)
+    assert resizable(pod, of_other, of_workload).rows == (1,)
     on_node = make_pod("agent-1", workload="DaemonSet/agent", identity="n1")
     rows = [make_statistic("", workload="DaemonSet/agent", identity=identity) for identity in ("n2", "", "n1")]
-    assert touchable(on_node, *rows).rows == (2,)
-    assert touchable(replace(on_node, identity="n3"), *rows).rows == (1,)
+    assert resizable(on_node, *rows).rows == (2,)
+    assert resizable(replace(on_node, identity="n3"), *rows).rows == (1,)
 
 
 # ---- rankings and protection ----
@@ -473,9 +473,9 @@ def test_a_pod_without_statistics_of_its_own_has_its_workloads():
 def test_the_ranking(workload, replicas, asked, ranking):
     pod = make_pod(workload=workload, annotations={} if asked is None else {"cruise.io/eviction-ranking": asked})
     found = eligibility_of(make_snapshot([pod], workloads=[make_workload(workload, replicas=replicas)]))
-    guidance = found.get_effective_policy(pod)
-    assert isinstance(guidance, EffectivePolicy)
-    assert found.evictability.get_ranking(pod, guidance) is ranking
+    effective_policy = found.get_effective_policy(pod)
+    assert isinstance(effective_policy, EffectivePolicy)
+    assert found.evictability.get_ranking(pod, effective_policy) is ranking
 
 
 def test_replicas_are_counted_where_the_workload_is_not_in_the_snapshot():

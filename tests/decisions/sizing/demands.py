@@ -3,8 +3,8 @@
 import numpy as np
 from hypothesis import strategies as st
 
+from cruise.decisions.sizing.demand import ResourceDemand
 from cruise.decisions.sizing.headroom import PastDemand
-from cruise.decisions.sizing.recommendation import ResourceDemand
 from cruise.domain.resources import ResourceName
 
 CPU = ResourceName.CPU

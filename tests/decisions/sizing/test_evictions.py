@@ -445,6 +445,6 @@ def test_usage_of_fixed_pods_counts_for_cpu_contention():
     apart = single("apart", 500, annotations={"cruise.io/mode": "off"})
     rows = [row for pod in pods for row in rows_of(pod, cpu=(1600, 2000))]
     nodes = [make_node(cpu=4000), make_node("n2", cpu=4000)]
-    calm = plans_of([*pods, apart], [*rows, *rows_of(apart, cpu=(300, 300))], nodes)["n1"]
-    assert (gone(calm), calm.reason) == ([], ReasonCode.UNDER_PRESSURE)
+    idle = plans_of([*pods, apart], [*rows, *rows_of(apart, cpu=(300, 300))], nodes)["n1"]
+    assert (gone(idle), idle.reason) == ([], ReasonCode.UNDER_PRESSURE)
     assert gone(plans_of([*pods, apart], [*rows, *rows_of(apart, cpu=(700, 900))], nodes)["n1"]) == ["a"]

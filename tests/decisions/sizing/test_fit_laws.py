@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from cruise.decisions.sizing.node_plans import decide_node_plans
 from tests.builders import NOW
 from tests.decisions.sizing.models import models
-from tests.decisions.sizing.test_laws import FULL, WISHES_COUNT, applied, counted_on, each, situations
+from tests.decisions.sizing.test_laws import FULL, USER_MINIMUMS_COUNT, applied, counted_on, each, situations
 
 
 @given(situations(), st.data())
@@ -38,7 +38,7 @@ def test_nodes_are_decided_independently(cluster, data):
     policy = FULL
     if any(plan.evict for plan in decide_node_plans(snapshot, table, FULL, NOW, headroom=model)):
         # Replacements may go to any node, so no node grants its own pods anything new.
-        policy = WISHES_COUNT
+        policy = USER_MINIMUMS_COUNT
     plans = decide_node_plans(snapshot, table, policy, NOW, headroom=model)
     one_by_one = [
         plan

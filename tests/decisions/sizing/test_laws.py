@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from cruise.decisions.pod_policy.container_bounds import compute_container_bounds
 from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
+from cruise.decisions.sizing.demand import build_demand_table
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
-from cruise.decisions.sizing.recommendation import build_demand_table
 from cruise.decisions.usage.revisions import update_revisions
 from cruise.domain.actions import ReasonCode, RefusedResize, ResizePod
 from cruise.domain.cluster import NO_RESIZE, ClusterSnapshot, Container, ContainerRole, Node, Pod, QosClass
@@ -40,7 +40,7 @@ from tests.strategies import DrawnClusterValues, clusters
 FULL = Policy(mode=Mode.FULL)
 SEEDS_IN_FULL = Policy(mode=Mode.FULL, rules=SEED_RULES)
 # What annotations ask counts in the sums like everything else.
-WISHES_COUNT = Policy(mode=Mode.FULL, rules=replace(DEFAULT_RULES, reserved_capacity=False))
+USER_MINIMUMS_COUNT = Policy(mode=Mode.FULL, rules=replace(DEFAULT_RULES, reserved_capacity=False))
 HOUR = 3600
 
 
@@ -150,7 +150,7 @@ def each(resources: Resources) -> tuple[int, int]:
     return resources.cpu_millicores, resources.memory_bytes
 
 
-def touchable_on(snapshot: ClusterSnapshot, table: StatisticsTable, node: str) -> list[ResizablePod]:
+def resizable_on(snapshot: ClusterSnapshot, table: StatisticsTable, node: str) -> list[ResizablePod]:
     eligibility = Eligibility(snapshot, table, {}, FULL, NOW)
     verdicts = (eligibility.check(pod) for pod in snapshot.pods if pod.node == node)
     return [verdict for verdict in verdicts if isinstance(verdict, ResizablePod)]
@@ -239,7 +239,7 @@ def test_written_sizes_fit_the_available_capacity(cluster):
         gone = {(e.namespace, e.pod) for e in plan.evict}
         sizes = {(t.namespace, t.pod, t.container): t for t in plan.targets}
         written = NO_RESOURCES
-        for pod in touchable_on(snapshot, table, plan.node):
+        for pod in resizable_on(snapshot, table, plan.node):
             name = (pod.pod.namespace, pod.pod.name)
             if name in gone:
                 continue
@@ -261,10 +261,10 @@ def test_written_sizes_fit_the_available_capacity(cluster):
 def test_evictions_suffice_and_each_is_needed(cluster):
     snapshot, table = cluster
     priority = {(pod.namespace, pod.name): pod.priority for pod in snapshot.pods}
-    for plan in decide_node_plans(snapshot, table, WISHES_COUNT, NOW):
+    for plan in decide_node_plans(snapshot, table, USER_MINIMUMS_COUNT, NOW):
         everyone = {
             (pod.pod.namespace, pod.pod.name): demand_of(pod, snapshot, table)
-            for pod in touchable_on(snapshot, table, plan.node)
+            for pod in resizable_on(snapshot, table, plan.node)
         }
         gone = [(e.namespace, e.pod) for e in plan.evict]
         staying = [demand for name, demand in everyone.items() if name not in gone]
@@ -298,12 +298,12 @@ def test_no_pod_is_evicted_for_a_lower_priority_or_while_a_replica_is_missing(cl
         for pod in snapshot.pods
         if not (pod.ready and pod.node) and not pod.is_finished and not pod.terminating
     }
-    for plan in decide_node_plans(snapshot, table, WISHES_COUNT, NOW):
+    for plan in decide_node_plans(snapshot, table, USER_MINIMUMS_COUNT, NOW):
         gone = [by_name[eviction.namespace, eviction.pod] for eviction in plan.evict]
         for eviction, pod in zip(plan.evict, gone, strict=True):
             assert (pod.namespace, pod.workload) not in lacking
             assert pod.owner_kind != "Job" or eviction.ranking is EvictionRanking.LOW
-            for other in touchable_on(snapshot, table, plan.node):
+            for other in resizable_on(snapshot, table, plan.node):
                 takes = need_of([demand_of(other, snapshot, table)]).get(eviction.resource) > 0
                 assert other.pod in gone or other.pod.priority >= pod.priority or not takes
 
@@ -339,10 +339,10 @@ def actions_of(plans: Sequence[NodePlan]) -> list[object]:
 
 @given(situations())
 def test_deciding_again_plans_nothing(cluster):
-    event(f"settled after {settle(*cluster)} rounds")
+    event(f"settled after {carry_out(*cluster)} rounds")
 
 
-def settle(snapshot: ClusterSnapshot, table: StatisticsTable) -> int:
+def carry_out(snapshot: ClusterSnapshot, table: StatisticsTable) -> int:
     """Carry out plans until nothing is left to do; return their number."""
     # As a usage pass records them: resized pods do not show what their templates state.
     table = replace(table, revisions=update_revisions(NO_REVISIONS, snapshot.pods, {}, NOW_SECONDS).revisions)
@@ -393,7 +393,7 @@ def test_sidecars_free_all_capacity_if_init_containers_outweigh_the_others():
         for pod, peak in zip(pods, (16, 200), strict=False)
         for name in ("proxy", "log")
     ]
-    settle(make_snapshot(pods, nodes=[make_node(cpu=0, memory_mib=150)]), make_table(*rows))
+    carry_out(make_snapshot(pods, nodes=[make_node(cpu=0, memory_mib=150)]), make_table(*rows))
 
 
 @given(situations())
@@ -409,7 +409,7 @@ def test_every_bound_pod_has_exactly_one_outcome(cluster):
         assert not evicted & (sized | held)
         assert resized <= sized - held
         fixed = held - sized
-        assert fixed == bound - {(pod.pod.namespace, pod.pod.name) for pod in touchable_on(snapshot, table, plan.node)}
+        assert fixed == bound - {(pod.pod.namespace, pod.pod.name) for pod in resizable_on(snapshot, table, plan.node)}
         assert [(t.namespace, t.pod, t.container) for t in plan.targets] == sorted(
             (t.namespace, t.pod, t.container) for t in plan.targets
         )
@@ -460,13 +460,13 @@ def test_the_qos_class_never_changes_and_the_api_server_accepts_every_resize(clu
 @given(situations())
 def test_a_shortage_cuts_no_request_below_its_base_and_raises_none_above(cluster):
     snapshot, table = cluster
-    for plan in decide_node_plans(snapshot, table, WISHES_COUNT, NOW):
+    for plan in decide_node_plans(snapshot, table, USER_MINIMUMS_COUNT, NOW):
         need = plan.base + plan.headroom
         short = {one for one in ResourceName if need.get(one) > plan.available.get(one)}
         assert bool(short) == (not plan.fits)
         assert short <= plan.shortages
         targets = {(target.namespace, target.pod, target.container): target for target in plan.targets}
-        for pod in touchable_on(snapshot, table, plan.node):
+        for pod in resizable_on(snapshot, table, plan.node):
             managed = {ResourceName.CPU: pod.manages_cpu, ResourceName.MEMORY: pod.manages_memory}
             bases = bases_of(pod, snapshot, table)
             for container in pod.sized:
@@ -504,11 +504,11 @@ def test_under_the_first_rule_set_no_request_grows_on_an_overcommitted_node(clus
 def test_an_unmanaged_resource_is_written_unchanged(cluster):
     snapshot, table = cluster
     for plan in decide_node_plans(snapshot, table, FULL, NOW):
-        touchable = {(t.pod.namespace, t.pod.name): t for t in touchable_on(snapshot, table, plan.node)}
+        resizable = {(t.pod.namespace, t.pod.name): t for t in resizable_on(snapshot, table, plan.node)}
         for resize in plan.resize:
             if resize.reason is ReasonCode.WITHDRAWN:
                 continue
-            pod = touchable[resize.namespace, resize.pod]
+            pod = resizable[resize.namespace, resize.pod]
             for container, target in zip(pod.sized, resize.containers, strict=True):
                 if not pod.manages_cpu:
                     assert target.requests.cpu_millicores == container.requests.cpu_millicores
@@ -521,10 +521,10 @@ def test_an_unmanaged_resource_is_written_unchanged(cluster):
 @given(situations())
 def test_written_sizes_are_within_bounds_or_unchanged(cluster):
     snapshot, table = cluster
-    for plan in decide_node_plans(snapshot, table, WISHES_COUNT, NOW):
-        touchable = {(t.pod.namespace, t.pod.name): t for t in touchable_on(snapshot, table, plan.node)}
+    for plan in decide_node_plans(snapshot, table, USER_MINIMUMS_COUNT, NOW):
+        resizable = {(t.pod.namespace, t.pod.name): t for t in resizable_on(snapshot, table, plan.node)}
         for resize in plan.resize:
-            pod = touchable[resize.namespace, resize.pod]
+            pod = resizable[resize.namespace, resize.pod]
             items = snapshot.limit_ranges.get(resize.namespace, ())
             for container, target in zip(pod.sized, resize.containers, strict=True):
                 bounds = compute_container_bounds(pod.effective_policy, container.name, items, FULL).whole_unit_bounds

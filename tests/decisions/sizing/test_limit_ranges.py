@@ -193,7 +193,7 @@ def admissible(found: Sequence[Use], container: Range, of_pod: Range, policy: Po
     )
 
 
-def judge(
+def check_sizes(
     found: Sequence[Use], targets: Sequence[ContainerTarget], items: Sequence[LimitRangeItem], policy: Policy
 ) -> None:
     """Check sizes that are written."""
@@ -215,7 +215,7 @@ def test_a_pass_writes_what_is_admitted_and_no_limit_under_known_use(found, cont
     items = (container.item(False), of_pod.item(True))
     decided = plan(found, items, policy)
     for resize in decided.resize:
-        judge(found, resize.containers, items, policy)
+        check_sizes(found, resize.containers, items, policy)
     if policy.rules is TRACKING and admissible(found, container, of_pod, policy):
         assert not decided.skipped
 
@@ -226,7 +226,7 @@ def test_a_new_pod_gets_what_is_admitted_and_no_limit_under_known_use(found, con
     items = (container.item(False), of_pod.item(True))
     decided = admission(found, items, policy)
     if isinstance(decided, MutatePod):
-        judge(found, decided.containers, items, policy)
+        check_sizes(found, decided.containers, items, policy)
     elif decided.reason is ReasonCode.LIMIT_RANGE:
         assert not admissible(found, container, of_pod, policy)
 

@@ -69,7 +69,7 @@ def requests(plan: NodePlan) -> dict[str, tuple[int, int]]:
 
 
 def test_fixed_pods_and_overheads_reduce_the_capacity():
-    touchable = make_pod("touchable", overhead=make_resources(30, 20))
+    resizable = make_pod("resizable", overhead=make_resources(30, 20))
     bare = make_pod("bare", workload=None, overhead=make_resources(5, 5))  # 100 + 5, 128 + 5
     slow_shrink = make_pod(
         "slow",
@@ -82,7 +82,7 @@ def test_fixed_pods_and_overheads_reduce_the_capacity():
         containers=[make_container("setup", cpu=700, memory_mib=50, role=ContainerRole.INIT), make_container()],
     )  # max(700, 100), max(50, 128)
     done = make_pod("done", phase="Succeeded")
-    plan = plan_of([touchable, bare, slow_shrink, with_init, done], [use(touchable)])
+    plan = plan_of([resizable, bare, slow_shrink, with_init, done], [use(resizable)])
     assert plan.available == make_resources(4000 - 105 - 400 - 700 - 30, 16384 - 133 - 300 - 128 - 20)
     assert plan.counted == make_resources(130 + 105 + 400 + 700, 148 + 133 + 300 + 128)
     assert [(hold.pod, hold.reason) for hold in plan.skipped] == [
@@ -139,7 +139,7 @@ def test_only_the_given_nodes_are_decided():
 
 
 def test_the_ranking_decides_then_the_headroom_then_the_name():
-    names = {"low-calm": 50, "low-spiky": 90, "low-spiky-2": 90, "high": 95, "set": 99}
+    names = {"low-constant": 50, "low-spiky": 90, "low-spiky-2": 90, "high": 95, "set": 99}
     pods = {
         name: make_pod(
             name,
@@ -158,9 +158,9 @@ def test_the_ranking_decides_then_the_headroom_then_the_name():
 
     assert first_gone(1) == ["low-spiky"]
     assert first_gone(2) == ["low-spiky", "low-spiky-2"]
-    assert first_gone(3) == ["low-spiky", "low-spiky-2", "low-calm"]
+    assert first_gone(3) == ["low-spiky", "low-spiky-2", "low-constant"]
     # The StatefulSet is medium by default, above `high`.
-    assert first_gone(4) == ["low-spiky", "low-spiky-2", "low-calm", "set"]
+    assert first_gone(4) == ["low-spiky", "low-spiky-2", "low-constant", "set"]
 
 
 @pytest.mark.parametrize(
@@ -209,18 +209,18 @@ def test_under_the_first_rule_set_one_disruption_budget_prevents_no_eviction():
 
 
 def test_memory_is_relieved_first_and_the_reason_is_reported():
-    cpu_bound, memory_bound, calm = make_pod("cpu"), make_pod("memory"), make_pod("calm")
+    cpu_bound, memory_bound, constant = make_pod("cpu"), make_pod("memory"), make_pod("constant")
     plan = plan_of(
-        [cpu_bound, memory_bound, calm],
+        [cpu_bound, memory_bound, constant],
         [
             use(cpu_bound, cpu=(900, 1000), memory=(64, 64)),
             use(memory_bound, cpu=(10, 10), memory=(900, 950)),
-            use(calm),
+            use(constant),
         ],
         node=make_node(cpu=500, memory_mib=500),
     )
     assert evicted(plan) == [("memory", ResourceName.MEMORY), ("cpu", ResourceName.CPU)]
-    assert [t.pod for t in plan.targets] == ["calm"]
+    assert [t.pod for t in plan.targets] == ["constant"]
 
 
 def test_an_early_mark_is_undone_if_the_pod_fits_after_all():
@@ -252,13 +252,15 @@ def test_a_pod_is_evicted_only_for_a_managed_resource():
 def test_under_the_first_rule_set_an_overcommitted_node_only_shrinks():
     agent = make_pod("agent", workload="DaemonSet/agent", containers=[make_container(cpu=2000, memory_mib=2000)])
     hungry = make_pod("hungry", workload="DaemonSet/hungry", containers=[make_container(cpu=100, memory_mib=100)])
-    idle = make_pod("idle", containers=[make_container(cpu=1000, memory_mib=1000)], workload="DaemonSet/idle")
+    constant = make_pod(
+        "constant", containers=[make_container(cpu=1000, memory_mib=1000)], workload="DaemonSet/constant"
+    )
     plan = plan_of(
-        [agent, hungry, idle],
+        [agent, hungry, constant],
         [
             use(agent, cpu=(2000, 2000), memory=(500, 500)),
             use(hungry, cpu=(2500, 2500), memory=(500, 500)),
-            use(idle, cpu=(100, 200), memory=(100, 100)),
+            use(constant, cpu=(100, 200), memory=(100, 100)),
         ],
         policy=SEEDS_IN_FULL,
     )
@@ -266,7 +268,7 @@ def test_under_the_first_rule_set_an_overcommitted_node_only_shrinks():
     assert {t.pod: (t.cpu_millicores, t.memory_bytes // MEBIBYTE) for t in plan.targets} == {
         "agent": (2000, 500),
         "hungry": (100, 100),
-        "idle": (200, 100),
+        "constant": (200, 100),
     }
     assert all(resize.growth == Resources() for resize in plan.resize)
 
@@ -307,26 +309,26 @@ def test_growth_is_what_the_counted_sum_rises_by():
 
 
 def test_pods_within_the_update_threshold_keep_their_sizes_and_others_grow_into_the_rest():
-    # `calm` stays at 508 with a target of 500: 8m are below the threshold. `eager` would get 500, 492 are left.
-    calm = make_pod("calm", containers=[make_container(cpu=508, memory_mib=100, memory_limit_mib=200)])
+    # `constant` stays at 508 with a target of 500: 8m are below the threshold. `eager` would get 500, 492 are left.
+    constant = make_pod("constant", containers=[make_container(cpu=508, memory_mib=100, memory_limit_mib=200)])
     eager = make_pod("eager", containers=[make_container(cpu=300, memory_mib=100, memory_limit_mib=200)])
-    rows = [use(calm, cpu=(500, 500)), use(eager, cpu=(500, 500))]
-    plan = plan_of([calm, eager], rows, node=make_node(cpu=1000))
+    rows = [use(constant, cpu=(500, 500)), use(eager, cpu=(500, 500))]
+    plan = plan_of([constant, eager], rows, node=make_node(cpu=1000))
     assert [t.cpu_millicores for t in plan.targets] == [500, 500]
     assert requests(plan) == {"eager/app": (492, 100)}
     [resize] = plan.resize
     assert resize.growth == make_resources(192, 0)
     # Once written, 492 is within the update threshold of 500 and needs no change.
     grown = replace(eager, containers=(make_container(cpu=492, memory_mib=100, memory_limit_mib=200),))
-    settled = plan_of([calm, grown], rows, node=make_node(cpu=1000))
+    settled = plan_of([constant, grown], rows, node=make_node(cpu=1000))
     assert (settled.resize, settled.skipped) == ((), ())
 
 
 def test_growth_without_capacity_is_skipped():
-    calm = make_pod("calm", containers=[make_container(cpu=109, memory_mib=100, memory_limit_mib=200)])
+    constant = make_pod("constant", containers=[make_container(cpu=109, memory_mib=100, memory_limit_mib=200)])
     eager = make_pod("eager", containers=[make_container(cpu=89, memory_mib=100, memory_limit_mib=200)])
-    rows = [use(calm, cpu=(100, 100)), use(eager, cpu=(100, 100))]
-    plan = plan_of([calm, eager], rows, node=make_node(cpu=200))
+    rows = [use(constant, cpu=(100, 100)), use(eager, cpu=(100, 100))]
+    plan = plan_of([constant, eager], rows, node=make_node(cpu=200))
     # 11m would exceed the threshold, but only 2m are free.
     assert plan.resize == ()
     assert [(hold.pod, hold.reason) for hold in plan.skipped] == [("eager", ReasonCode.WAITING_FOR_CAPACITY)]
@@ -334,10 +336,10 @@ def test_growth_without_capacity_is_skipped():
 
 def test_growth_is_not_cut_below_the_lower_bound():
     # Of the 20 MiB that `fresh` should get, 12 are free: less than the minimum of 16.
-    calm = make_pod("calm", containers=[make_container(memory_mib=88, memory_limit_mib=160)])
+    constant = make_pod("constant", containers=[make_container(memory_mib=88, memory_limit_mib=160)])
     fresh = make_pod("fresh", containers=[make_container(memory_mib=None)])
-    rows = [use(calm, memory=(80, 80)), use(fresh, memory=(20, 20))]
-    plan = plan_of([calm, fresh], rows, node=make_node(memory_mib=100))
+    rows = [use(constant, memory=(80, 80)), use(fresh, memory=(20, 20))]
+    plan = plan_of([constant, fresh], rows, node=make_node(memory_mib=100))
     assert [t.memory_bytes // MEBIBYTE for t in plan.targets] == [80, 20]
     assert plan.resize == ()
     assert [(hold.pod, hold.reason) for hold in plan.skipped] == [("fresh", ReasonCode.WAITING_FOR_CAPACITY)]
@@ -360,10 +362,10 @@ def test_nothing_grows_into_the_capacity_of_a_skipped_decrease():
 
 def test_a_pod_that_may_not_grow_still_shrinks():
     # `mixed` has no capacity for CPU, but its memory decreases: that is written, the CPU stays.
-    calm = make_pod("calm", containers=[make_container(cpu=109, memory_mib=100, memory_limit_mib=200)])
+    constant = make_pod("constant", containers=[make_container(cpu=109, memory_mib=100, memory_limit_mib=200)])
     mixed = make_pod("mixed", containers=[make_container(cpu=89, memory_mib=800, memory_limit_mib=1600)])
-    rows = [use(calm, cpu=(100, 100)), use(mixed, cpu=(100, 100))]
-    plan = plan_of([calm, mixed], rows, node=make_node(cpu=200))
+    rows = [use(constant, cpu=(100, 100)), use(mixed, cpu=(100, 100))]
+    plan = plan_of([constant, mixed], rows, node=make_node(cpu=200))
     assert requests(plan) == {"mixed/app": (91, 100)}
     [resize] = plan.resize
     assert resize.growth == make_resources(2, 0)
@@ -407,7 +409,7 @@ def test_every_pod_of_a_node_is_either_evicted_skipped_or_sized():
         make_pod("evicted", containers=[make_container(memory_mib=100)]),
         make_pod("kept", annotations={"cruise.io/eviction-ranking": "high"}),
         make_pod("guaranteed", qos=QosClass.GUARANTEED),
-        make_pod("leaving", terminating=True),
+        make_pod("decision", terminating=True),
         make_pod("pending", node=None, workload="Deployment/other"),
     ]
     plan = plan_of(
@@ -419,6 +421,6 @@ def test_every_pod_of_a_node_is_either_evicted_skipped_or_sized():
     assert {t.pod for t in plan.targets} == {"kept"}
     assert {hold.pod: hold.reason for hold in plan.skipped} == {
         "guaranteed": ReasonCode.GUARANTEED,
-        "leaving": ReasonCode.TERMINATING,
+        "decision": ReasonCode.TERMINATING,
     }
     assert isinstance(plan.resize[0], ResizePod)

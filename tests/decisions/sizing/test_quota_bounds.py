@@ -192,11 +192,11 @@ def test_sidecars_and_init_containers_count_once():
 
 def test_a_shortage_is_relieved_by_pods_that_a_quota_allows_to_grow():
     held, free = pod_of("held"), pod_of("free", namespace="bank")
-    calm = Policy(mode=Mode.FULL)
-    before = plan((held, 1000, 1000, 2600), (free, 950, 1000, 1150), quotas=(), policy=calm)
+    idle = Policy(mode=Mode.FULL)
+    before = plan((held, 1000, 1000, 2600), (free, 950, 1000, 1150), quotas=(), policy=idle)
     assert [one.pod for one in before.resize] == ["held"]
     found = plan(
-        (held, 1000, 1000, 2600), (free, 950, 1000, 1150), quotas=(ResourceQuota(make_amounts(0, None)),), policy=calm
+        (held, 1000, 1000, 2600), (free, 950, 1000, 1150), quotas=(ResourceQuota(make_amounts(0, None)),), policy=idle
     )
     [grown] = found.resize
     assert grown.pod == "free" and grown.containers[0].requests.cpu_millicores == 1150

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
-from cruise.decisions.sizing.candidate_columns import build_init_container_minimums
+from cruise.decisions.sizing.demand import build_demand_table
 from cruise.decisions.sizing.headroom import JointPeakHeadroom, PastDemand
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
-from cruise.decisions.sizing.recommendation import build_demand_table
+from cruise.decisions.sizing.pod_columns import build_init_container_minimums
 from cruise.decisions.sizing.sharing import compute_average_sharing
 from cruise.domain.actions import ReasonCode
 from cruise.domain.arrays import UNBOUNDED, convert_to_int64, round_up
@@ -109,9 +109,9 @@ def test_a_peak_under_the_base_is_no_headroom():
 
 
 def test_a_peak_below_the_base_does_not_reduce_the_headroom_of_others():
-    fallen, calm = make_pod("fallen"), make_pod("calm")
-    plan = plan_of([fallen, calm], [use(fallen, cpu=(200, 120)), use(calm, cpu=(100, 200))])
-    assert [(t.pod, t.cpu_millicores) for t in plan.targets] == [("calm", 200), ("fallen", 200)]
+    fallen, constant = make_pod("fallen"), make_pod("constant")
+    plan = plan_of([fallen, constant], [use(fallen, cpu=(200, 120)), use(constant, cpu=(100, 200))])
+    assert [(t.pod, t.cpu_millicores) for t in plan.targets] == [("constant", 200), ("fallen", 200)]
     assert plan.headroom.cpu_millicores == 100
 
 
@@ -191,10 +191,10 @@ def test_a_container_without_headroom_gets_its_base():
 
 
 def test_the_factor_scales_the_headroom_before_it_is_shared():
-    calm, eager = make_pod("calm"), make_pod("eager", namespace="eager")
+    constant, eager = make_pod("constant"), make_pod("eager", namespace="eager")
     plan = plan_of(
-        [calm, eager],
-        [use(calm, cpu=(100, 200)), use(eager, cpu=(100, 200))],
+        [constant, eager],
+        [use(constant, cpu=(100, 200)), use(eager, cpu=(100, 200))],
         namespace_annotations={"eager": {"cruise.io/headroom-factor": "2"}},
     )
     # Headrooms 100 and 200, H = 200 of 300: 66.67 and 133.33.
@@ -203,16 +203,16 @@ def test_the_factor_scales_the_headroom_before_it_is_shared():
 
 
 def test_headroom_of_an_evicted_pod_is_not_shared():
-    spiky, calm = make_pod("spiky"), make_pod("calm")
+    spiky, constant = make_pod("spiky"), make_pod("constant")
     plan = plan_of(
-        [spiky, calm],
-        [use(spiky, cpu=(300, 2000), memory=(64, 64)), use(calm, cpu=(100, 150), memory=(64, 64))],
+        [spiky, constant],
+        [use(spiky, cpu=(300, 2000), memory=(64, 64)), use(constant, cpu=(100, 150), memory=(64, 64))],
         SEEDS_IN_FULL,
         node=make_node(cpu=1000),
     )
-    # 400 + 1700 > 1000; without `spiky` 100 + 50 are left, all for `calm`.
+    # 400 + 1700 > 1000; without `spiky` 100 + 50 are left, all for `constant`.
     assert [eviction.pod for eviction in plan.evict] == ["spiky"]
-    assert sizes_of(plan) == {("calm", "app"): (150, 64, 128)}
+    assert sizes_of(plan) == {("constant", "app"): (150, 64, 128)}
 
 
 # ---- rounding, minimums, clamps ----
@@ -433,10 +433,10 @@ def test_init_container_minimums_in_columns_equal_those_of_the_domain():
     rows = [use(pod, container=name) for name in ("proxy", "logs", "app")] + [use(plain)]
     snapshot, table = make_snapshot([pod, plain]), make_table(*rows)
     eligibility = Eligibility(snapshot, table, {}, FULL, NOW)
-    touchable = [verdict for one in snapshot.pods if isinstance(verdict := eligibility.check(one), ResizablePod)]
-    columns = build_demand_table(touchable, table, {}, FULL)
-    floors = build_init_container_minimums(touchable, columns.candidates.first_container)
-    at = next(index for index, one in enumerate(touchable) if one.pod is pod)
+    resizable = [verdict for one in snapshot.pods if isinstance(verdict := eligibility.check(one), ResizablePod)]
+    columns = build_demand_table(resizable, table, {}, FULL)
+    floors = build_init_container_minimums(resizable, columns.candidates.first_container)
+    at = next(index for index, one in enumerate(resizable) if one.pod is pod)
     for resource, demand, pick in (
         ("cpu", columns.cpu, lambda resources: resources.cpu_millicores),
         ("memory", columns.memory, lambda resources: resources.memory_bytes),

@@ -115,14 +115,14 @@ def test_free_capacity_is_granted():
 
 
 def test_the_smallest_user_minimum_is_granted_first_and_the_last_gets_the_rest():
-    wishes = {"greedy": "9Gi", "modest": "512Mi"}
+    user_minimums = {"greedy": "9Gi", "modest": "512Mi"}
     pods = []
-    for name, least in wishes.items():
+    for name, least in user_minimums.items():
         pod, _ = tenant({"cruise.io/memory-min": least})
         pod = replace(pod, name=name, uid=name)
         pods.append((pod, make_statistic_for(pod, memory_base_mib=64, memory_peak_mib=64)))
     plan = plan_of(*scene(*pods, *NEIGHBOURS))
-    assert {name: memory_of(plan)[name] for name in wishes} == {"modest": 512, "greedy": 512}
+    assert {name: memory_of(plan)[name] for name in user_minimums} == {"modest": 512, "greedy": 512}
 
 
 def test_a_minimum_up_to_the_submitted_request_needs_no_grant():
@@ -208,12 +208,12 @@ def test_explain_reports_what_is_not_granted_and_why():
     snapshot, table = scene(tenant(LEVERS), *NEIGHBOURS)
     pod = next(one for one in snapshot.pods if one.name == "tenant")
     [steps] = explain_pod(pod, snapshot, table, FULL, NOW).steps
-    wish = steps.memory.user_minimum
-    assert wish is not None
-    assert (wish.submitted, wish.from_base) == (64 * MEBIBYTE, 0)
-    assert wish.requested + steps.memory.clamped == 9 * 1024 * MEBIBYTE
-    assert 0 < wish.granted < wish.requested
-    assert steps.memory.final == steps.memory.clamped - steps.memory.trimmed + wish.granted
+    user_minimum = steps.memory.user_minimum
+    assert user_minimum is not None
+    assert (user_minimum.submitted, user_minimum.from_base) == (64 * MEBIBYTE, 0)
+    assert user_minimum.requested + steps.memory.clamped == 9 * 1024 * MEBIBYTE
+    assert 0 < user_minimum.granted < user_minimum.requested
+    assert steps.memory.final == steps.memory.clamped - steps.memory.trimmed + user_minimum.granted
     assert steps.memory.lower.source == "submitted"
     assert steps.cpu.user_minimum is None
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from cruise.decisions.usage.attribution import compute_group_maxima, compute_row_percentiles
+from cruise.decisions.usage.usage_columns import compute_group_maxima, compute_row_percentiles
 
 SAMPLES = st.one_of(st.just(float("nan")), st.integers(0, 2**40).map(float))
 

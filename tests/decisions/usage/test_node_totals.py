@@ -52,11 +52,11 @@ def together(*blocks: SampleBlock, use: NodeUsage, known=None) -> list[CheckedBl
     )
 
 
-def refused(judgement: CheckedBlock) -> dict[str, list[int]]:
+def refused(check: CheckedBlock) -> dict[str, list[int]]:
     """The rejected steps by pod."""
-    if judgement.block.rejected is None:
+    if check.block.rejected is None:
         return {}
-    rows = zip(judgement.block.keys, judgement.block.rejected, strict=True)
+    rows = zip(check.block.keys, check.block.rejected, strict=True)
     return {key.pod: np.flatnonzero(row).tolist() for key, row in rows if row.any()}
 
 

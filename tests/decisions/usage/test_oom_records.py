@@ -82,8 +82,8 @@ def test_the_first_kill_raises_pods_with_nearly_as_much_use():
     rows = [make_statistic(f"web-{number}", memory_base_mib=100, memory_peak_mib=900) for number in range(3)]
     rows = [replace(row, memory_last_bytes=last * MEBIBYTE) for row, last in zip(rows, (479, 480, 480), strict=True)]
     single = summarize_oom_records([record()]).single
-    taught = raise_by_single_kills(make_table(*rows), np.array([7, 7, 8]), {7: single[WEB]})
-    assert mebibytes(taught.oom_memory_bytes) == [0, 600, 0]
+    raised = raise_by_single_kills(make_table(*rows), np.array([7, 7, 8]), {7: single[WEB]})
+    assert mebibytes(raised.oom_memory_bytes) == [0, 600, 0]
 
 
 def test_a_shared_kill_raises_the_rows_of_workload_and_identity():

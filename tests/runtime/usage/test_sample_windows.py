@@ -95,11 +95,11 @@ def test_a_container_is_as_old_as_the_last_time_at_which_both_resources_are_know
     for one in (both, half):
         windows.append(one, np.array([0]))
     row = windows.find_rows([key("a")])[0]
-    assert windows.get_recent().is_complete[row] == START + MINUTE
+    assert windows.get_recent().newest_complete[row] == START + MINUTE
     assert windows.get_recent().newest[row] == START + 3 * MINUTE
     assert windows.get_recent().memory_bytes[row].tolist().count(4e6) == 1
     windows.append(block(minutes(2, 2), {"a": [3, 4]}), np.array([0]))
-    assert windows.get_recent().is_complete[row] == START + 3 * MINUTE
+    assert windows.get_recent().newest_complete[row] == START + 3 * MINUTE
 
 
 def test_what_has_no_owner_or_no_sample_takes_no_row():

@@ -8,13 +8,13 @@ import numpy as np
 
 from cruise.decisions.pod_policy.eligibility import ResizablePod
 from cruise.decisions.pod_policy.limit_ranges import UNITS
-from cruise.decisions.sizing.candidate_columns import PerResource, ResizablePodColumns, build_resizable_pod_columns
 from cruise.decisions.sizing.memory_limit import (
     MemoryLimitCeilings,
     MemoryLimitDemand,
     compute_limit_ceilings,
     compute_limit_demand,
 )
+from cruise.decisions.sizing.pod_columns import PerResource, ResizablePodColumns, build_resizable_pod_columns
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, cap_to_bounds, round_up_integers
 from cruise.domain.cluster import LimitRangeItem
 from cruise.domain.cluster_policies import ResourceQuota

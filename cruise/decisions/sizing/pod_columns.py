@@ -9,7 +9,7 @@ from cruise.decisions.pod_policy.container_bounds import ContainerBounds, comput
 from cruise.decisions.pod_policy.eligibility import ResizablePod
 from cruise.decisions.pod_policy.limit_ranges import PodLimitRanges, collect_pod_limit_ranges
 from cruise.decisions.pod_policy.quotas import has_own_eviction_protection
-from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_thresholds
+from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_threshold
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, convert_to_int64
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, ResizePending
 from cruise.domain.pod_resources import count_container_requests
@@ -199,7 +199,7 @@ def build_resizable_pod_columns(
             ResourceName.MEMORY: np.fromiter((pod.manages_memory for pod in pods), dtype=np.bool_, count=len(pods)),
         },
         init_container_minimums=build_init_container_minimums(pods, first),
-        update_threshold=get_update_thresholds(pods, policy),
+        update_threshold=get_update_threshold(policy),
         resizing=[index for index, pod in enumerate(pods) if pod.pod.resize.pending is not None],
         user_minimums=user_minimums,
     )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds, compute_container_bounds
 from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
-from cruise.decisions.sizing.recommendation import DemandTable, build_demand_table
+from cruise.decisions.sizing.demand import DemandTable, build_demand_table
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.arrays import UNBOUNDED, cap_to_bounds, convert_to_int64, round_up, round_up_integers
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, Pod
@@ -31,8 +31,10 @@ FULL = Policy(mode=Mode.FULL)
 FREE = (math.inf, math.inf)
 
 
-def bounds_of(guidance: EffectivePolicy | None = None, *items: LimitRangeItem, container="app") -> ContainerBounds:
-    return compute_container_bounds(guidance or EffectivePolicy(Mode.FULL), container, items, FULL)
+def bounds_of(
+    effective_policy: EffectivePolicy | None = None, *items: LimitRangeItem, container="app"
+) -> ContainerBounds:
+    return compute_container_bounds(effective_policy or EffectivePolicy(Mode.FULL), container, items, FULL)
 
 
 def whole(bounds: ContainerBounds) -> tuple[int, ...]:
@@ -46,8 +48,8 @@ def whole(bounds: ContainerBounds) -> tuple[int, ...]:
 def table_of(*pods: Pod, rows, limit_ranges=None, **snapshot) -> DemandTable:
     statistics = make_table(*rows)
     eligibility = Eligibility(make_snapshot(pods, **snapshot), statistics, {}, FULL, NOW)
-    touchable = [verdict for pod in pods if isinstance(verdict := eligibility.check(pod), ResizablePod)]
-    return build_demand_table(touchable, statistics, limit_ranges or {}, FULL)
+    resizable = [verdict for pod in pods if isinstance(verdict := eligibility.check(pod), ResizablePod)]
+    return build_demand_table(resizable, statistics, limit_ranges or {}, FULL)
 
 
 # ---- bounds ----
@@ -72,13 +74,13 @@ def test_overrides(minimum, maximum, expected):
 
 
 def test_a_containers_own_override_comes_before_the_pods():
-    guidance = EffectivePolicy(
+    effective_policy = EffectivePolicy(
         Mode.FULL,
         bounds=RequestBounds(make_amounts(50, 64), make_amounts(500, None)),
         container_bounds={"app": RequestBounds(make_amounts(70, None))},
     )
-    assert whole(bounds_of(guidance))[:4] == (70, 500, 64, -1)
-    assert whole(bounds_of(guidance, container="other"))[:4] == (50, 500, 64, -1)
+    assert whole(bounds_of(effective_policy))[:4] == (70, 500, 64, -1)
+    assert whole(bounds_of(effective_policy, container="other"))[:4] == (50, 500, 64, -1)
 
 
 def test_the_narrowest_limit_range_applies_and_takes_precedence_over_an_override():
