@@ -1,6 +1,6 @@
-"""A small synchronous client of a Kubernetes API server, for tests that arrange a cluster and look at it.
+"""A small synchronous client of the Kubernetes API, for tests that set up and inspect a cluster.
 
-Resources are named as kubectl names them: `pods`, `deployments.apps`. Objects are the server's JSON as it came.
+Resources have the names of kubectl: `pods`, `deployments.apps`. Objects are the server's JSON, unchanged.
 """
 
 import http.client
@@ -34,7 +34,7 @@ PATCH_TYPES: Mapping[PatchKind, str] = {
 
 
 class ApiError(Exception):
-    """An answer that says no; `causes` are the reasons in its details, such as NodeCapacity."""
+    """An error response; `causes` are the reasons in its details, such as NodeCapacity."""
 
     def __init__(self, status: int, body: Any, retry_after: str | None = None) -> None:
         told: Json = body if isinstance(body, dict) else {"message": str(body)}
@@ -48,7 +48,7 @@ class ApiError(Exception):
 
 
 class Api:
-    """Talks to one server as one user. Threads share it; each has a connection of its own."""
+    """A client of one server for one user. Threads share it; each has its own connection."""
 
     def __init__(self, address: str, ca_file: Path, token: str, user_agent: str = "cruise-tests") -> None:
         parts = urlsplit(address)
@@ -61,21 +61,21 @@ class Api:
         self._plurals: dict[tuple[str, str], tuple[str, bool]] = {}
 
     def impersonating(self, user: str, group: str) -> "Api":
-        """A client that asks as somebody else would, whom the authorizer knows to be in one group."""
+        """Return a client that impersonates another user, in one group."""
         other = copy(self)
         other._headers = {**self._headers, "Impersonate-User": user, "Impersonate-Group": group}
         other._local = threading.local()
         return other
 
     def request(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
-        """Send one request and return the decoded answer. Raises ApiError; OSError where the server is away."""
+        """Send one request and return the decoded response. Raises ApiError; OSError if the server is unreachable."""
         sent = None if body is None else msgspec.json.encode(body)
         headers = self._headers if sent is None else {**self._headers, "Content-Type": content_type}
         answer = self._answer(method, path, sent, headers)
         text = answer.read()
         is_json = (answer.getheader("Content-Type") or "").startswith("application/json")
         decoded: Any = msgspec.json.decode(text) if is_json else text.decode()
-        # Some refusals of the eviction subresource come with a status of success.
+        # Some refusals of the eviction subresource have a success status.
         failed = isinstance(decoded, dict) and decoded.get("kind") == "Status" and decoded.get("status") == "Failure"
         if answer.status >= 400 or failed:
             status = decoded.get("code", answer.status) if failed else answer.status
@@ -89,7 +89,7 @@ class Api:
     def path(
         self, resource: str, namespace: str | None = None, name: str | None = None, subresource: str | None = None
     ) -> str:
-        """The path of a resource's objects, one of them, or its subresource."""
+        """Return the path of a resource's objects, of one of them, or of its subresource."""
         plural, _, group = resource.partition(".")
         path = f"/apis/{group}/{self._version(group)}" if group else "/api/v1"
         for part in (*(("namespaces", namespace) if namespace else ()), plural, name, subresource):
@@ -97,18 +97,18 @@ class Api:
         return path
 
     def create(self, manifest: Json) -> Json:
-        """Create an object, in its own namespace or in `default`."""
+        """Create an object, in its namespace or in `default`."""
         made: Json = self.request("POST", self._path_of(manifest, named=False), manifest)
         return made
 
     def apply(self, manifest: Json, manager: str = "cruise-tests") -> Json:
-        """Make an object be as stated (server-side apply)."""
+        """Apply an object (server-side apply)."""
         path = f"{self._path_of(manifest, named=True)}?{urlencode({'fieldManager': manager, 'force': 'true'})}"
         applied: Json = self.request("PATCH", path, manifest, PATCH_TYPES["apply"])
         return applied
 
     def apply_file(self, path: Path) -> list[Json]:
-        """Apply every document of a YAML file, in its order."""
+        """Apply every document of a YAML file, in order."""
         return [self.apply(manifest) for manifest in yaml.safe_load_all(path.read_text()) if manifest]
 
     def read(self, resource: str, namespace: str | None, name: str) -> Json:
@@ -117,7 +117,7 @@ class Api:
         return found
 
     def items(self, resource: str, namespace: str | None = None, labels: str = "") -> list[Json]:
-        """List the objects of a namespace or of all, as far as a label selector admits them."""
+        """List the objects of one namespace or of all, by a label selector."""
         query = f"?{urlencode({'labelSelector': labels})}" if labels else ""
         items: list[Json] = self.get(self.path(resource, namespace) + query)["items"]
         return items
@@ -139,14 +139,14 @@ class Api:
     def delete(
         self, resource: str, namespace: str | None, name: str, grace: int | None = None, uid: str | None = None
     ) -> None:
-        """Delete one object, of that uid only if one is given, and its dependants after it."""
+        """Delete one object, with that uid if one is given, and then its dependants."""
         options = _delete_options(grace)
         if uid is not None:
             options["preconditions"] = {"uid": uid}
         self.request("DELETE", self.path(resource, namespace, name), options)
 
     def delete_all(self, resource: str, namespace: str | None, grace: int | None = None) -> None:
-        """Delete every object of a namespace, their dependants after them."""
+        """Delete every object of a namespace, and then their dependants."""
         self.request("DELETE", self.path(resource, namespace), _delete_options(grace))
 
     def resize(self, namespace: str, pod: str, containers: Mapping[str, Mapping[str, Mapping[str, str]]]) -> Json:
@@ -155,7 +155,7 @@ class Api:
         return self.patch("pods", namespace, pod, {"spec": {"containers": listed}}, subresource="resize")
 
     def evict(self, namespace: str, pod: str, uid: str | None = None) -> None:
-        """Ask for a pod's eviction, of that uid only if one is given."""
+        """Evict a pod, with that uid if one is given."""
         body: Json = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -166,7 +166,7 @@ class Api:
         self.request("POST", self.path("pods", namespace, pod, "eviction"), body)
 
     def service_account_token(self, namespace: str, name: str, seconds: int = 3600) -> str:
-        """Obtain a token of a ServiceAccount; the server accepts no life under 10 minutes."""
+        """Request a token of a ServiceAccount; the shortest lifetime is 10 minutes."""
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
@@ -177,11 +177,11 @@ class Api:
         return token
 
     def watch(self, resource: str, namespace: str | None = None, **parameters: str) -> ApiWatch:
-        """Open a watch from a `resourceVersion` on. Raises ApiError; the events may hold an ERROR."""
+        """Open a watch from a `resourceVersion`. Raises ApiError; the events may contain an ERROR."""
         query = urlencode({"watch": "true", "allowWatchBookmarks": "true", **parameters})
         connection = self._connect()
         connection.request("GET", f"{self.path(resource, namespace)}?{query}", headers=self._headers)
-        # The answer takes the socket away from its connection where the server closes it afterwards.
+        # If the server closes the connection after the response, the response owns the socket.
         socket = connection.sock
         answer = connection.getresponse()
         if answer.status >= 400:
@@ -191,13 +191,13 @@ class Api:
         return ApiWatch(connection, socket, answer)
 
     def close(self) -> None:
-        """Drop this thread's connection."""
+        """Close this thread's connection."""
         kept: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
         if kept is not None:
             kept.close()
 
     def _connect(self) -> http.client.HTTPSConnection:
-        # The API server itself gives a request up after 60 s: deleting 2,000 pods took over 30 s on a busy machine.
+        # The API server's own timeout is 60 s: deleting 2,000 pods took over 30 s on a busy machine.
         return http.client.HTTPSConnection(self._host, self._port, timeout=70, context=self._tls)
 
     def _answer(self, method: str, path: str, sent: bytes | None, headers: Json) -> http.client.HTTPResponse:
@@ -206,7 +206,7 @@ class Api:
             try:
                 return _exchange(kept, method, path, sent, headers)
             except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
-                # The server has closed an idle connection, as it does when it starts anew: it never saw this request.
+                # The server had closed an idle connection, as after a restart, and did not receive this request.
                 pass
         self._local.connection = connection = self._connect()
         return _exchange(connection, method, path, sent, headers)
@@ -231,7 +231,7 @@ class Api:
 def _exchange(
     connection: http.client.HTTPSConnection, method: str, path: str, sent: bytes | None, headers: Mapping[str, str]
 ) -> http.client.HTTPResponse:
-    """Send and receive; a connection on which that failed is of no further use."""
+    """Send a request and receive the response; after a failure the connection is not used again."""
     try:
         connection.request(method, path, sent, headers)
         return connection.getresponse()
@@ -246,9 +246,9 @@ def _delete_options(grace: int | None) -> Json:
 
 
 def wait_until(check: Callable[[], T | None], what: str, seconds: float = 120, longest_pause: float = 0.25) -> T:
-    """Wait until `check` returns something true, and return it; fails with `what` where it never does.
+    """Wait until `check` returns a true value, and return it; fails with `what` after the time limit.
 
-    Looking takes time from what is waited for: the longer that takes, the longer the pauses between two looks.
+    Checks slow down the system under test: the longer a check takes, the longer the pauses between checks.
     """
     began = time.monotonic()
     while True:
@@ -261,10 +261,10 @@ def wait_until(check: Callable[[], T | None], what: str, seconds: float = 120, l
 
 
 def conditions(thing: Json) -> dict[str, Json]:
-    """The conditions in an object's status by type."""
+    """Return the conditions of an object's status by type."""
     return {one["type"]: one for one in thing.get("status", {}).get("conditions") or ()}
 
 
 def by_name(things: Iterable[Json] | Sequence[Json] | None) -> dict[str, Json]:
-    """Containers or container statuses by name."""
+    """Return containers or container statuses by name."""
     return {one["name"]: one for one in things or ()}

@@ -1,4 +1,4 @@
-"""The API server's audit log, parsed: who asked for what, and what came of it."""
+"""The API server's audit log, parsed."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -29,7 +29,7 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):
-    """One request as the server answered it; bodies are there from the levels Request and RequestResponse on."""
+    """One answered request; bodies are included from the levels Request and RequestResponse on."""
 
     audit_id: str = msgspec.field(name="auditID")
     stage: str
@@ -46,50 +46,50 @@ class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def user(self) -> str:
-        """Who asked."""
+        """The user of the request."""
         return self.user_account.username
 
     @property
     def credential(self) -> str:
-        """The id of the token with which a ServiceAccount asked, empty for others: it tells processes apart."""
+        """The id of the ServiceAccount token of the request, empty for other users: it distinguishes processes."""
         [credential] = self.user_account.extra.get(_CREDENTIAL, [""])
         return credential.removeprefix("JTI=")
 
     @property
     def resource(self) -> str:
-        """What was asked for, such as `pods` or `pods/resize`."""
+        """The resource, such as `pods` or `pods/resize`."""
         reference = self.object_ref
         return f"{reference.resource}/{reference.subresource}" if reference.subresource else reference.resource
 
     @property
     def target(self) -> str:
-        """NAMESPACE/NAME, or the name alone where there is no namespace."""
+        """NAMESPACE/NAME, or the name if there is no namespace."""
         reference = self.object_ref
         return f"{reference.namespace}/{reference.name}" if reference.namespace else reference.name
 
     @property
     def code(self) -> int:
-        """The HTTP status of the answer."""
+        """The HTTP status of the response."""
         return self.response_status.code
 
 
 class AuditLog:
-    """What the server has written so far. A write is in it at the latest when the next request is answered."""
+    """The events written so far; a write is included at the latest when the next request is answered."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._decoder = msgspec.json.Decoder(AuditEvent)
 
     def mark(self) -> int:
-        """Where the log ends now, to read from there later."""
+        """Return the present end of the log."""
         return self._file.stat().st_size if self._file.exists() else 0
 
     def follow(self, users: str) -> "AuditLogReader":
-        """The requests from now on of all users whose names begin so."""
+        """Return a reader of later requests of all users with these prefixes."""
         return AuditLogReader(self._file, self.mark(), users)
 
     def events(self, since: int = 0, user: str | None = None, verbs: Collection[str] | None = None) -> list[AuditEvent]:
-        """Requests answered since a mark, in the log's order."""
+        """Return the requests answered since a mark, in the log's order."""
         with self._file.open("rb") as log:
             log.seek(since)
             lines = log.read().splitlines(keepends=True)
@@ -103,12 +103,12 @@ class AuditLog:
         ]
 
     def writes(self, since: int = 0, user: str | None = None) -> list[AuditEvent]:
-        """Attempts to change something, refused ones included (see `code`)."""
+        """Return the attempts to write, including refused ones (see `code`)."""
         return self.events(since, user, WRITES)
 
 
 class AuditLogReader:
-    """Some users' requests since a place in the log, of which each line is read once, however often one looks."""
+    """Reads the requests of some users from a position of the log, each line once."""
 
     def __init__(self, file: Path, since: int, users: str) -> None:
         self._file = file
@@ -118,14 +118,14 @@ class AuditLogReader:
         self._found: list[AuditEvent] = []
 
     def events(self) -> list[AuditEvent]:
-        """Requests answered so far, in the log's order."""
+        """Return the requests answered so far, in the log's order."""
         with self._file.open("rb") as log:
             log.seek(self._read_until)
             for line in log:
                 if not line.endswith(b"\n"):
                     break
                 self._read_until += len(line)
-                # Most lines are of others, and large.
+                # Most lines belong to other users, and are long.
                 if self._users.encode() in line:
                     self._take(self._decoder.decode(line))
         return list(self._found)

@@ -1,4 +1,4 @@
-"""What a test kubelet is told to do: its nodes, and how it treats each pod."""
+"""The behaviour of a test kubelet: its nodes, and how it treats each pod."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,12 +6,12 @@ from enum import StrEnum
 from typing import Any
 
 Json = dict[str, Any]
-# What a kubelet of 1.36 says by default. The API server refuses resizes of a kind that the pod's node does not name.
+# The features that a 1.36 kubelet declares. The API server refuses resizes that need an undeclared feature.
 DECLARED_FEATURES = ("InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers")
 
 
 class ResizeBehaviour(StrEnum):
-    """What becomes of a resize."""
+    """The result of a resize."""
 
     JUDGE = "Judge"  # taken up where the node has room, else Deferred or Infeasible
     TAKE_UP = "TakeUp"
@@ -22,10 +22,10 @@ class ResizeBehaviour(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KubeletBehaviour:
-    """How a pod is treated; seconds pass between being told and the status that shows it.
+    """How pods are treated; the seconds are delays until the status shows a change.
 
-    A pod runs for good, or for `run_seconds`, after which it has succeeded. A terminating pod goes after
-    `termination_seconds`, or its own grace period where that is shorter.
+    A pod runs until deleted, or succeeds after `run_seconds`. A terminating pod ends after `termination_seconds`, or
+    its grace period if that is shorter.
     """
 
     resizing: ResizeBehaviour = ResizeBehaviour.JUDGE
@@ -37,7 +37,7 @@ class KubeletBehaviour:
 
 @dataclass(frozen=True, slots=True)
 class BehaviourRule:
-    """A behaviour and the pods that it is for: one of that name, or all that have the labels."""
+    """A behaviour for one pod by name, or for all pods with the labels."""
 
     behaviour: KubeletBehaviour
     namespace: str
@@ -45,7 +45,7 @@ class BehaviourRule:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def covers(self, pod: Json) -> bool:
-        """Tell whether it is for this pod."""
+        """Tell whether the rule applies to a pod."""
         metadata = pod["metadata"]
         labels = metadata.get("labels") or {}
         return (
@@ -57,7 +57,7 @@ class BehaviourRule:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedNodeSpec:
-    """A node to register; everything that it has may be allocated."""
+    """A node to register; its whole capacity is allocatable."""
 
     name: str
     cpu: str = "4"
@@ -72,7 +72,7 @@ class SimulatedNodeSpec:
     port: int = 0
 
     def manifest(self, now: str) -> Json:
-        """The Node as its kubelet registers it."""
+        """Return the Node object that its kubelet registers."""
         amounts = {"cpu": self.cpu, "memory": self.memory, "pods": str(self.pods), **self.extended}
         labels = {
             "kubernetes.io/hostname": self.name,
@@ -112,7 +112,7 @@ class SimulatedNodeSpec:
 
 
 def node_ready(ready: bool, now: str) -> Json:
-    """A node's Ready condition."""
+    """Return a Ready condition."""
     return {
         "type": "Ready",
         "status": "True" if ready else "False",

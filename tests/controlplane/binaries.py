@@ -1,4 +1,4 @@
-"""The programs of a Kubernetes control plane, built once from their Go modules and kept in the cache."""
+"""The programs of a Kubernetes control plane, built from their Go modules and cached."""
 
 import fcntl
 import hashlib
@@ -16,16 +16,16 @@ MODULE = Path(__file__).parent
 SOURCES = ("go.mod", "go.sum", "main.go")
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 GO_NEEDED = (1, 26)
-# Where Go's own archive and Debian's packages put it without touching PATH.
+# The locations of Go's archive and Debian's packages, which may not be in PATH.
 GO_PLACES = ("/usr/local/go/bin", *(f"/usr/lib/go-1.{minor}/bin" for minor in range(40, 25, -1)))
 
 
 class NotAvailable(Exception):
-    """The control plane cannot run on this machine; says why in one line."""
+    """The control plane cannot run on this machine; the message says why in one line."""
 
 
 def programs() -> Path:
-    """Find the directory of the built programs. Raises NotAvailable."""
+    """Return the directory of the built programs. Raises NotAvailable."""
     place = _place(go_program())
     if not place.is_dir():
         raise NotAvailable("the control plane is not built: tests/setup/20-control-plane.sh builds it")
@@ -33,7 +33,7 @@ def programs() -> Path:
 
 
 def build() -> None:
-    """Build what the cache lacks, at the lowest priority. Raises NotAvailable."""
+    """Build the programs that the cache lacks, at the lowest priority. Raises NotAvailable."""
     go = go_program()
     place = _place(go)
     if place.is_dir():
@@ -53,12 +53,12 @@ def build() -> None:
 
 
 def kubernetes_minor() -> str:
-    """The version of the programs, such as `1.36`."""
+    """Return the version of the programs, such as `1.36`."""
     return ".".join(_kubernetes_version().lstrip("v").split(".")[:2])
 
 
 def go_program() -> str:
-    """Find Go, new enough for Kubernetes' modules. Raises NotAvailable."""
+    """Find a Go version that Kubernetes' modules support. Raises NotAvailable."""
     searched = os.pathsep.join((os.environ.get("PATH", os.defpath), *GO_PLACES))
     newest = "none"
     for directory in searched.split(os.pathsep):
@@ -86,7 +86,7 @@ def _kubernetes_version() -> str:
 
 def _compile(go: str, binary: Path, version: str) -> None:
     major, minor = version.lstrip("v").split(".")[:2]
-    # Without these the server calls itself v0.0.0, and clients that look at its version take it for an ancient one.
+    # Without these the server reports version v0.0.0, and clients treat it as an ancient one.
     stated = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
     flags = ["-s", "-w", *(f"-X k8s.io/component-base/version.{name}={value}" for name, value in stated.items())]
     command = ["nice", "-n", "19", go, "build", "-mod=readonly", "-trimpath", "-buildvcs=false"]
@@ -94,7 +94,7 @@ def _compile(go: str, binary: Path, version: str) -> None:
 
 
 def run_go(command: list[str], directory: Path = MODULE) -> str:
-    """Run a command of Go in a module's directory, and return what it prints. Raises NotAvailable."""
+    """Run a Go command in a module's directory, and return its output. Raises NotAvailable."""
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=directory, env=go_environment())
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"{command[0]} ended with {done.returncode}"]
@@ -103,13 +103,13 @@ def run_go(command: list[str], directory: Path = MODULE) -> str:
 
 
 def go_environment() -> dict[str, str]:
-    """Return the environment in which Go builds the same on every machine."""
+    """Return the environment for reproducible Go builds."""
     return {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off", "CGO_ENABLED": "0"}
 
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Let others who build wait until this one has finished."""
+    """Hold a lock, so that only one process builds."""
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

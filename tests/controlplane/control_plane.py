@@ -33,7 +33,7 @@ API_SERVER = "kube-apiserver"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody whom the API server knows by a token; what they may do is up to RBAC."""
+    """A user with a token; RBAC determines the permissions."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -41,16 +41,16 @@ class User:
 
 ADMIN = User("admin", ("system:masters",))
 KUBELET = User("test-kubelet", ("system:masters",))
-# By their own roles they would be refused until the API server has read those, and then wait for seconds.
+# With RBAC they would be refused until the API server has read the roles, and retry for seconds.
 CONTROLLERS = User("system:kube-controller-manager", ("system:masters",))
 SCHEDULER = User("system:kube-scheduler", ("system:masters",))
 
 
 class ControlPlane:
-    """A control plane for as long as a `with` lasts. Entering raises binaries.NotAvailable where it cannot run.
+    """A control plane within a context. Entering raises binaries.NotAvailable if it cannot run.
 
-    `users` are known besides the admin. The flags are added to each server's own. What it writes is in `directory`: one
-    that is given keeps the logs, its own is removed. No server outlives this process, however that ends.
+    `users` are added to the admin, and the flags to those of each server. A given `directory` keeps the logs; otherwise
+    it is removed. The servers end with this process.
     """
 
     def __init__(
@@ -77,61 +77,61 @@ class ControlPlane:
 
     @property
     def directory(self) -> Path:
-        """Where logs, certificates and kubeconfigs are."""
+        """The directory of logs, certificates and kubeconfigs."""
         assert self._directory is not None, "the control plane is not running"
         return self._directory
 
     @property
     def address(self) -> str:
-        """The API server's URL; it outlives a restart."""
+        """The API server's URL; a restart does not change it."""
         return f"https://127.0.0.1:{self._ports.api_server}"
 
     @property
     def ca_file(self) -> Path:
-        """The certificates that vouch for the API server."""
+        """The CA of the API server's certificate."""
         return self.directory / "certificates" / "apiserver.crt"
 
     @property
     def webhook_client_ca_file(self) -> Path:
-        """The authority that vouches for the API server at webhooks and kubelets; its name there is `API_SERVER`."""
+        """The CA of the API server's client certificate for webhooks and kubelets; its common name is `API_SERVER`."""
         assert self._webhook_clients is not None, "the control plane is not running"
         return self._webhook_clients
 
     @property
     def audit(self) -> AuditLog:
-        """What was asked of the API server."""
+        """The audit log."""
         return AuditLog(self.directory / "audit.log")
 
     def api(self, user: str = ADMIN.name, token: str | None = None) -> Api:
-        """A client for one of the users, or for whoever has `token`, such as a ServiceAccount."""
+        """Return a client for one of the users, or for the holder of `token`, such as a ServiceAccount."""
         return Api(self.address, self.ca_file, token or self._tokens[user])
 
     def token(self, user: str) -> str:
-        """The token of one of the users."""
+        """Return the token of one of the users."""
         return self._tokens[user]
 
     def kubeconfig(self, user: str = ADMIN.name, token: str | None = None) -> Path:
-        """A kubeconfig for one of the users, or under any other name for whoever has `token`."""
+        """Write a kubeconfig for one of the users, or for the holder of `token`."""
         place = self.directory / f"{user.replace(':', '-')}.kubeconfig"
         place.write_text(kubeconfig_text(self.address, self.ca_file, user, token or self._tokens[user]))
         return place
 
     def log(self, server: str) -> str:
-        """What a server has logged, by its program's name, such as `kube-scheduler`."""
+        """Return the log of a server, by its program's name, such as `kube-scheduler`."""
         return (self.directory / f"{server}.log").read_text(errors="replace")
 
     def pids(self) -> dict[str, int]:
-        """The running servers' process ids, by name."""
+        """The process ids of the running servers, by name."""
         return {name: server.pid for name, server in self._servers.items() if server.running}
 
     def alive(self) -> bool:
-        """Tell that every server runs. Fails with the log of one that has ended."""
+        """Check that every server runs. Fails with the log of one that has ended."""
         for name, server in self._servers.items():
             assert server.running, f"{name} has ended:\n{self.log(name)[-3000:]}"
         return True
 
     def pause(self) -> None:
-        """Let the API server answer nothing, with every connection open."""
+        """Stop the API server's process with all connections open."""
         self._servers[API_SERVER].pause()
 
     def resume(self) -> None:
@@ -139,19 +139,19 @@ class ControlPlane:
         self._servers[API_SERVER].resume()
 
     def kill_api_server(self) -> None:
-        """Take the API server away: connections break, and new ones are refused."""
+        """Kill the API server: connections break, and new ones are refused."""
         self._servers[API_SERVER].kill()
 
     def start_api_server(self) -> None:
-        """Start the API server, on its old port and with the same objects, and wait until it is ready."""
+        """Start the API server with its old port and data, and wait until it is ready."""
         self._start(api_server_command(self.directory, self._ports, self._flags))
-        # It writes its certificate itself at its first start, and the key after it.
+        # At its first start it writes its certificate, and then the key.
         key = self.ca_file.with_suffix(".key")
         wait_until(lambda: self.alive() and key.exists(), "the API server has a certificate")
         self._await_api_server()
 
     def revive(self) -> None:
-        """Start anew what has ended by itself, and print why it did; nothing where all servers run."""
+        """Restart servers that have ended, and print why."""
         ended = [server for server in self._servers.values() if not server.running]
         for server in ended:
             print(f"{server.name} has ended and is started anew:\n{self.log(server.name)[-3000:]}")
@@ -160,12 +160,12 @@ class ControlPlane:
             self._await_api_server()
 
     def restart(self) -> None:
-        """Kill the API server and start it anew: older watches are told 410."""
+        """Kill and restart the API server: older watches get 410."""
         self.kill_api_server()
         self.start_api_server()
 
     def __enter__(self) -> "ControlPlane":
-        """Start everything, and wait until the API server is ready and controllers are at work."""
+        """Start everything, and wait until the API server is ready and controllers work."""
         programs()
         self._directory = self._kept or Path(tempfile.mkdtemp(prefix="cruise-control-plane-"))
         self._ports = Ports(*_free_ports(3))
@@ -176,7 +176,7 @@ class ControlPlane:
             self.start_api_server()
             self._start(scheduler_command(self.directory, self.kubeconfig(SCHEDULER.name), self._flags))
             self._start(controller_manager_command(self.kubeconfig(CONTROLLERS.name), self._flags))
-            # An API server that goes before it has made all of its controllers ends the controller manager.
+            # The controller manager exits if the API server is stopped before all controllers exist.
             admin = self.api()
             wait_until(
                 lambda: self.alive() and admin.items("serviceaccounts", "default"), "the controllers are at work"
@@ -204,7 +204,7 @@ class ControlPlane:
         api.close()
 
     def _stop(self) -> None:
-        # Those that would complain about the others go first.
+        # Servers that depend on others are stopped first.
         for server in reversed(self._servers.values()):
             server.kill()
         self._servers.clear()
@@ -212,7 +212,7 @@ class ControlPlane:
         self._directory = None
 
     def _write_client_certificate(self) -> None:
-        """Give the API server a certificate to show to webhooks and kubelets."""
+        """Create the API server's client certificate for webhooks and kubelets."""
         authority = ClientAuthority(self.directory, "webhook-clients")
         self._webhook_clients = authority.file
         write_admission(self.directory, authority.client(API_SERVER))
@@ -232,7 +232,7 @@ def _is_ready(api: Api) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """The environment without proxies, which loopback addresses need none of, and without a pod's variables."""
+    """Return the environment without proxies and without the variables of a pod."""
     left_out = ("KUBERNETES_", "ETCD_")
     return {
         name: value
@@ -242,7 +242,7 @@ def _environment() -> dict[str, str]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Loopback ports below those that the kernel hands out by itself, so that nobody takes them by accident."""
+    """Return free loopback ports below the kernel's ephemeral range, so that no other process gets them."""
     found: list[int] = []
     while len(found) < count:
         port = random.randrange(16000, 32000)

@@ -1,4 +1,4 @@
-"""A kubelet for tests: real nodes and pod statuses at a real API server, and no containers."""
+"""A kubelet for tests: real nodes and pod statuses at a real API server, without containers."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -19,13 +19,13 @@ LEASES = "kube-node-lease"
 
 
 class TestKubelet:
-    """The kubelets of every node that it registers, for as long as a `with` lasts; leaving it removes them.
+    """The kubelets of all nodes that it registers, within a context; leaving it removes the nodes.
 
-    Pods run at once, and resizes are judged by the node's room and put into force at once, unless `behave` says
-    otherwise. `threads` share the nodes. Leaving raises what any of its threads failed with.
+    Pods run immediately, and resizes are checked against the node's free capacity and take effect immediately, unless
+    `behave` says otherwise. `threads` share the nodes. Leaving raises the failure of any thread.
     """
 
-    # Pytest takes whatever is called Test… for tests.
+    # Pytest collects classes named Test….
     __test__ = False
 
     def __init__(self, api: Api, threads: int = 1, lease_seconds: float = 10) -> None:
@@ -44,7 +44,7 @@ class TestKubelet:
         ]
 
     def __enter__(self) -> "TestKubelet":
-        """Begin to watch."""
+        """Start watching."""
         for thread in self._threads:
             thread.start()
         return self
@@ -52,10 +52,10 @@ class TestKubelet:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End every thread and remove the nodes."""
+        """Stop every thread and remove the nodes."""
         self._stopping.set()
         for thread in self._threads:
-            # A watch may be opened while this begins, hence over and over.
+            # Repeated, because a watch may be opened meanwhile.
             while thread.is_alive():
                 if self._watch is not None:
                     self._watch.stop()
@@ -69,7 +69,7 @@ class TestKubelet:
             self._delete_node(name)
 
     def add_node(self, name: str, cpu: str = "4", memory: str = "8Gi", **more: Any) -> SimulatedNodeSpec:
-        """Register a node, and wait until pods may be bound to it; `more` is what NodeSpec has besides."""
+        """Register a node, and wait until pods may be bound to it; `more` are further fields of its spec."""
         node = SimulatedNodeSpec(name, cpu, memory, **more)
         self.add_nodes([node])
         return node
@@ -86,7 +86,7 @@ class TestKubelet:
         wait_until(lambda: not wanted & self._not_ready(), f"{len(wanted)} nodes are ready", seconds=120)
 
     def remove_node(self, name: str) -> None:
-        """Let a node go, with all that runs there."""
+        """Remove a node with its pods."""
         loop = self._loop_of(name)
         loop.call(partial(loop.drop_node, name))
         self._delete_node(name)
@@ -98,7 +98,7 @@ class TestKubelet:
         )
 
     def silence(self, name: str, silent: bool = True) -> None:
-        """Stop a node's heartbeats, or let them go on."""
+        """Stop or resume a node's heartbeats."""
         (self._silent.add if silent else self._silent.discard)(name)
 
     def behave(
@@ -108,23 +108,23 @@ class TestKubelet:
         name: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        """Treat a namespace's pods so from now on: one of that name, or all that have the labels. The latest counts."""
+        """Set the behaviour for pods of a namespace: one by name, or all with the labels. The latest rule applies."""
         self._rules = [*self._rules, BehaviourRule(behaviour, namespace, name, labels or {})]
         self._everywhere(NodeLoop.reconsider)
 
     def behave_again(self) -> None:
-        """Forget all that `behave` was told."""
+        """Reset the behaviour."""
         self._rules = []
         self._everywhere(NodeLoop.reconsider)
 
     def oom_kill(self, namespace: str, pod: str, container: str, restart_after: float = 0) -> None:
-        """Let a container be killed for its memory, and start again after some seconds."""
+        """OOM-kill a container, which restarts after some seconds."""
         self.kill_container(namespace, pod, container, "OOMKilled", 137, restart_after)
 
     def kill_container(
         self, namespace: str, pod: str, container: str, reason: str, exit_code: int, restart_after: float = 0
     ) -> None:
-        """Let a container end; it starts again after some seconds if its pod's restart policy says so."""
+        """End a container; it restarts after some seconds if the restart policy says so."""
         self._on(
             namespace, pod, lambda loop, one: loop.kill_container(one, container, reason, exit_code, restart_after)
         )
@@ -132,11 +132,11 @@ class TestKubelet:
     def finish(
         self, namespace: str, pod: str, phase: Literal["Succeeded", "Failed"] = "Succeeded", reason: str = ""
     ) -> None:
-        """End a pod; Failed with reason Evicted is what a node under pressure does."""
+        """End a pod; a node under pressure sets Failed with reason Evicted."""
         self._on(namespace, pod, lambda loop, one: loop.finish(one, phase, reason, 0 if phase == "Succeeded" else 137))
 
     def _on(self, namespace: str, pod: str, work: Callable[[NodeLoop, NodePodRecord], None]) -> None:
-        """Do something to a running pod, in the thread that owns it."""
+        """Run a function on a running pod, in the thread that owns it."""
 
         def attempt(loop: NodeLoop) -> bool:
             record = loop.find(namespace, pod)
@@ -167,7 +167,7 @@ class TestKubelet:
         loop.post(partial(loop.seen, pod))
 
     def _not_ready(self) -> set[str]:
-        """Nodes on which the controllers still keep pods away."""
+        """Return the nodes that controllers still taint."""
         return {
             node["metadata"]["name"]
             for node in self._api.items("nodes")
@@ -184,7 +184,7 @@ class TestKubelet:
                     raise
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        """Keep on through the API server's absences; anything else ends the thread and is raised on leaving."""
+        """Retry while the API server is unreachable; other errors end the thread and are raised on leaving."""
         try:
             while not self._stopping.is_set():
                 try:
@@ -199,7 +199,7 @@ class TestKubelet:
             self._api.close()
 
     def _keep_watching(self) -> None:
-        """List all bound pods and follow them until the watch breaks."""
+        """List all bound pods and watch them until the watch breaks."""
         bound = {"fieldSelector": "spec.nodeName!="}
         listed = self._api.get(f"{self._api.path('pods')}?fieldSelector=spec.nodeName!%3D")
         uids = {pod["metadata"]["uid"] for pod in listed["items"]}
@@ -227,7 +227,7 @@ class TestKubelet:
         loop.post(partial(loop.gone, pod))
 
     def _keep_alive(self) -> None:
-        """Renew every node's lease, over and over, and report anew the nodes that were given up meanwhile."""
+        """Renew every node's lease, and report again the nodes that were marked unreachable."""
         while not self._stopping.wait(self._lease_seconds):
             for name in list(self._nodes):
                 if name not in self._silent and not self._stopping.is_set():

@@ -1,6 +1,6 @@
-"""The port of kubelets: their metrics over TLS, for callers whom a real API server knows and lets read them.
+"""The HTTPS port of kubelets, with metrics for callers that a real API server authenticates and authorizes.
 
-The API server itself shows a certificate, as it does to every kubelet, and may read all.
+The API server connects with its client certificate, as to every kubelet, and may read everything.
 """
 
 import ssl
@@ -13,7 +13,7 @@ from threading import Thread
 from tests.client_certificates import ClientFiles
 from tests.controlplane.api import Api, Json
 
-# What a kubelet answers, by the address at which it was asked and the path.
+# The response of a kubelet, by its address and the path.
 Tell = Callable[[str, str], bytes | None]
 
 
@@ -21,10 +21,10 @@ Tell = Callable[[str, str], bytes | None]
 def kubelet_endpoint(
     api: Api, names: Mapping[str, str], files: Mapping[str, ClientFiles], client_ca: Path, tell: Tell
 ) -> Iterator[int]:
-    """Answer for the nodes `names`, by loopback address, with their certificates; yields the port.
+    """Serve the nodes `names`, by loopback address, with their certificates; yields the port.
 
-    As kubelets do by default, it asks the API server who shows a token, and whether they may get nodes/metrics. Whom
-    `client_ca` vouches for may.
+    As a kubelet does by default, it asks the API server who has a token, and whether they may get nodes/metrics.
+    Clients with a certificate of `client_ca` may.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -42,7 +42,7 @@ def kubelet_endpoint(
             self.wfile.write(body or b"")
 
         def log_message(self, format: str, *arguments: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     servers: list[ThreadingHTTPServer] = []
     threads: list[Thread] = []
@@ -69,7 +69,7 @@ def kubelet_endpoint(
 
 
 def _refusal(api: Api, authorization: str, node: str) -> int:
-    """Return 401 for whom nobody knows, 403 for who may not read a node's metrics, else 200."""
+    """Return 401 for unknown callers, 403 for those that may not read a node's metrics, otherwise 200."""
     shown = authorization.removeprefix("Bearer ")
     review = _reviewed(api, "authentication.k8s.io/v1", "TokenReview", {"token": shown}) if shown else {}
     if not review.get("authenticated"):

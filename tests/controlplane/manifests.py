@@ -1,4 +1,4 @@
-"""Kubernetes objects as tests put them into a cluster."""
+"""Kubernetes objects for tests."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -11,13 +11,13 @@ APIS = {"Deployment": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1
 def container(
     name: str = "app", requests: Mapping[str, str] | None = None, limits: Mapping[str, str] | None = None, **more: Any
 ) -> Json:
-    """A container; `more` is what its spec has besides."""
+    """Return a container; `more` are further fields."""
     resources = {"requests": dict(requests or {}), "limits": dict(limits or {})}
     return {"name": name, "image": "example.com/app:1", "resources": resources, **more}
 
 
 def pod_template(name: str, *containers: Json, annotations: Mapping[str, str] | None = None, **spec: Any) -> Json:
-    """A pod's template, labelled `app: NAME`."""
+    """Return a pod template, labelled `app: NAME`."""
     metadata: Json = {"labels": {"app": name}, "annotations": dict(annotations or {})}
     return {"metadata": metadata, "spec": {"containers": list(containers or (container(),)), **spec}}
 
@@ -29,7 +29,7 @@ def workload(
     template: Json,
     replicas: int = 1,
 ) -> Json:
-    """A controller whose pods are labelled `app: NAME`."""
+    """Return a controller whose pods are labelled `app: NAME`."""
     spec: Json = {"template": template}
     if kind == "Job":
         template["spec"].setdefault("restartPolicy", "Never")
@@ -44,14 +44,14 @@ def workload(
 
 
 def pod(namespace: str, name: str, *containers: Json, **spec: Any) -> Json:
-    """A pod without a controller."""
+    """Return a pod without a controller."""
     template = pod_template(name, *containers, **spec)
     template["metadata"] |= {"namespace": namespace, "name": name}
     return {"apiVersion": "v1", "kind": "Pod", **template}
 
 
 def budget(namespace: str, name: str, app: str, min_available: int) -> Json:
-    """A PodDisruptionBudget over the pods labelled `app: APP`."""
+    """Return a PodDisruptionBudget for the pods labelled `app: APP`."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",

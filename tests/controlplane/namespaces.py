@@ -18,13 +18,13 @@ CONTROLLERS = (
 
 @contextmanager
 def own_namespace(api: Api, name: str | None = None) -> Iterator[str]:
-    """A new namespace, deleted afterwards with all that is in it; pods go at once."""
+    """Create a namespace, and delete it afterwards with everything in it, without grace periods."""
     chosen = name or f"test-{secrets.token_hex(4)}"
     api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": chosen}})
     try:
         yield chosen
     finally:
-        # Whoever makes pods goes first, or a pod's grace would hold the namespace for long.
+        # Controllers are deleted first, otherwise the grace periods of new pods would delay the namespace.
         for resource in CONTROLLERS:
             api.delete_all(resource, chosen)
         api.delete_all("pods", chosen, grace=0)

@@ -1,4 +1,4 @@
-"""The kubelets of some nodes: one thread that owns their pods and alone writes those pods' statuses."""
+"""The kubelets of some nodes: one thread owns their pods and writes those pods' statuses."""
 
 import heapq
 import itertools
@@ -24,7 +24,7 @@ _addresses = itertools.count(1)
 
 
 def now_text() -> str:
-    """Now, as Kubernetes writes times."""
+    """Return the present time in Kubernetes' format."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # noqa: TID251  a kubelet stamps what it sees
 
 
@@ -36,7 +36,7 @@ class _ScheduledStep:
 
 
 class NodeLoop:
-    """Keeps the pods of its nodes as their behaviour says. All but `call`, `post` and `stop` run in its thread."""
+    """Keeps the pods of its nodes according to their behaviour. All methods except `call`, `post` and `stop` run in its thread."""
 
     def __init__(self, api: Api, behaviour_of: Callable[[Json], KubeletBehaviour]) -> None:
         self._api = api
@@ -56,7 +56,7 @@ class NodeLoop:
         self._thread.start()
 
     def call(self, work: Callable[[], Any]) -> Any:
-        """Have something done in the thread, and wait for what it returns or raises."""
+        """Run a function in the thread, and return its result."""
         future: Future[Any] = Future()
 
         def run() -> None:
@@ -71,29 +71,29 @@ class NodeLoop:
         return future.result(timeout=120)
 
     def post(self, work: Callable[[], object]) -> None:
-        """Have something done in the thread; if it fails, so does the loop."""
+        """Run a function in the thread without waiting; its failure ends the loop."""
         self._inbox.put(work)
 
     def stop(self) -> None:
-        """End the thread. Raises what it failed with, if it did."""
+        """Stop the thread. Raises its failure."""
         self._inbox.put(None)
         self._thread.join()
         if self._failure is not None:
             raise self._failure
 
     def add_node(self, node: SimulatedNodeSpec) -> None:
-        """Take a node's pods."""
+        """Own a node's pods."""
         self._rooms[node.name] = NodeFreeCapacity(parse_cpu_millicores(node.cpu), parse_memory_bytes(node.memory))
         self._records[node.name] = {}
         for uid in [uid for uid, pod in self._strangers.items() if pod["spec"]["nodeName"] == node.name]:
             self.seen(self._strangers.pop(uid))
 
     def drop_node(self, name: str) -> None:
-        """Forget a node and what runs there."""
+        """Drop a node and its pods."""
         del self._rooms[name], self._records[name]
 
     def find(self, namespace: str, name: str) -> NodePodRecord | None:
-        """The running pod of that name."""
+        """Return the running pod with this name."""
         for records in self._records.values():
             for record in records.values():
                 metadata = record.pod["metadata"]
@@ -102,14 +102,14 @@ class NodeLoop:
         return None
 
     def keep_only(self, uids: set[str]) -> None:
-        """Forget pods that went while nobody looked."""
+        """Drop pods that were deleted while the watch was broken."""
         here = [record.pod for records in self._records.values() for record in records.values()]
         for pod in [*here, *self._starting.values(), *self._strangers.values()]:
             if pod["metadata"]["uid"] not in uids:
                 self.gone(pod)
 
     def gone(self, pod: Json) -> None:
-        """A pod has been deleted: others may have its room."""
+        """Handle a deleted pod, which frees capacity."""
         uid, node = pod["metadata"]["uid"], pod["spec"]["nodeName"]
         self._leaving.discard(uid)
         self._starting.pop(uid, None)
@@ -118,7 +118,7 @@ class NodeLoop:
             self.reconsider(node)
 
     def seen(self, pod: Json) -> None:
-        """A pod as the API server has it now."""
+        """Handle the present state of a pod."""
         uid, node = pod["metadata"]["uid"], pod["spec"]["nodeName"]
         if node not in self._rooms:
             self._strangers[uid] = pod
@@ -137,7 +137,7 @@ class NodeLoop:
             self._after(self._behaviour_of(pod).start_seconds, lambda: self._start(uid))
 
     def reconsider(self, node: str | None = None) -> None:
-        """Judge once more what waits on a node, or everywhere: there may be room now, or another behaviour."""
+        """Check the waiting pods of a node again, or of all nodes: capacity or behaviour may have changed."""
         for name in (node,) if node else tuple(self._rooms):
             for record in list(self._records[name].values()):
                 if record.pending or record.in_progress:
@@ -146,7 +146,7 @@ class NodeLoop:
     def kill_container(
         self, record: NodePodRecord, name: str, reason: str, exit_code: int, restart_after: float
     ) -> None:
-        """Let a container end, and start again if its pod's restart policy says so."""
+        """End a container, and restart it if the pod's restart policy says so."""
         (container,) = (one for one in record.containers if one.name == name)
         policy = record.pod["spec"].get("restartPolicy", "Always")
         container.terminate(reason, exit_code, now_text())
@@ -210,18 +210,18 @@ class NodeLoop:
             self._write(delete, lambda: self._remove(pod))
 
     def _consider(self, record: NodePodRecord) -> None:
-        """Take up what the spec asks for, as far as the pod's behaviour lets it."""
+        """Apply the changes that the spec requests, as far as the pod's behaviour permits."""
         if not self._current(record):
             return
         behaviour = self._behaviour_of(record.pod)
         judged = self._judge(record, behaviour)
         if self._progress(record, behaviour) or judged:
             self._publish(record)
-            # What one pod gives back another may wait for.
+            # Another pod may wait for the capacity that this one frees.
             self.reconsider(record.pod["spec"]["nodeName"])
 
     def _judge(self, record: NodePodRecord, behaviour: KubeletBehaviour) -> bool:
-        """Allocate, or say why not; tells whether that is anything new."""
+        """Allocate a resize, or set the reason why not; tell whether that changed."""
         generation = record.pod["metadata"].get("generation", 0)
         if generation == record.observed_generation and record.pending is None:
             return False
@@ -238,7 +238,7 @@ class NodeLoop:
         return before != (record.pending, record.observed_generation, record.allocated)
 
     def _progress(self, record: NodePodRecord, behaviour: KubeletBehaviour) -> bool:
-        """Put what is allocated into force, now or later; tells whether that changes the pod's status."""
+        """Let the allocation take effect, now or later; tell whether that changes the pod's status."""
         if record.in_force:
             return False
         told = record.in_progress[0] if record.in_progress else None
@@ -273,11 +273,11 @@ class NodeLoop:
             self._write(patch, lambda: self._publish(record))
 
     def _write(self, write: Callable[[], None], again: Callable[[], None]) -> None:
-        """Write to the API server; where it is away or busy, again in a while."""
+        """Write to the API server; if it is unreachable or busy, retry later."""
         try:
             write()
         except ApiError as error:
-            # A pod that is gone needs nothing more; the watch says so too.
+            # The pod no longer exists, as the watch will report.
             if error.status == 404:
                 return
             if error.status not in (409, 429) and error.status < 500:

@@ -1,4 +1,4 @@
-"""Whether a node has room, as a kubelet judges newcomers and resizes: by what it has allocated."""
+"""The free capacity of a node, as a kubelet checks new pods and resizes: by what it has allocated."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,19 +16,19 @@ REFUSED = {
 
 @dataclass(frozen=True, slots=True)
 class NodeFreeCapacity:
-    """What a node can allocate."""
+    """The allocatable capacity of a node."""
 
     cpu_millicores: int
     memory_bytes: int
 
     @property
     def amounts(self) -> tuple[int, int]:
-        """CPU and memory, as `counted` gives them."""
+        """Return CPU and memory, in the units of `counted`."""
         return self.cpu_millicores, self.memory_bytes
 
 
 def rejects_new_pod(record: NodePodRecord, room: NodeFreeCapacity, others: Iterable[NodePodRecord]) -> str | None:
-    """The reason with which a newly bound pod is rejected, such as OutOfcpu."""
+    """Return the reason with which a new pod is rejected, such as OutOfcpu."""
     asked, used = count_requests(record.pod["spec"], record.allocated), _used(others)
     short = [name for name, *amounts in zip(RESOURCES, asked, used, room.amounts, strict=True) if not _fits(*amounts)]
     return f"OutOf{short[0]}" if short else None
@@ -41,7 +41,7 @@ def rejects_resize(
     room: NodeFreeCapacity,
     others: Iterable[NodePodRecord],
 ) -> tuple[str, str] | None:
-    """The reason and message with which a resize waits or never comes; None where it may be allocated."""
+    """Return the reason and message of a deferred or infeasible resize; None if it may be allocated."""
     spec = record.pod["spec"]
     if wanted == record.allocated:
         return None
@@ -54,7 +54,7 @@ def rejects_resize(
             told = f"{name}, requested: {now}, capacity: {capacity}"
             return "Infeasible", f"Node didn't have enough capacity: {told}"
     for name, now, before, taken, capacity in figures:
-        # What gets no larger needs no room, whatever else the node has been given.
+        # A resize that increases nothing needs no capacity.
         if now > before and not _fits(now, taken, capacity):
             told = f"{name}, requested: {now}, used: {taken}, capacity: {capacity}"
             return "Deferred", f"Node didn't have enough resource: {told}"

@@ -1,4 +1,4 @@
-"""What a test kubelet knows of one pod, and the status that shows it."""
+"""The state of one pod in a test kubelet, and its status."""
 
 import itertools
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _numbers = itertools.count(1)
 
 @dataclass(slots=True)
 class ContainerRecord:
-    """One container: what it has been allocated, what is in force, and its life so far."""
+    """One container: its allocation, its actual resources, and its history."""
 
     spec: Json
     init: bool
