@@ -206,7 +206,7 @@ def explain_pod_on_basis(basis: ExplanationBasis, pod: Pod) -> Explanation:
     policy_or_error = eligibility.get_effective_policy(pod)
     effective_policy = policy_or_error if isinstance(policy_or_error, EffectivePolicy) else None
     kills = find_oom_kill_risks(pod, snapshot, statistics, policy, basis.now)
-    capacities = [] if basis.sized is None else [room for room in basis.sized.capacities if room.node.name == pod.node]
+    capacities = [] if basis.sized is None else [one for one in basis.sized.capacities if one.node.name == pod.node]
     if basis.sized is None or not capacities:
         nodes = NodeIndex(snapshot.known_nodes)
         ranges = snapshot.limit_ranges.get(pod.namespace, ())

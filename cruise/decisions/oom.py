@@ -218,7 +218,7 @@ def _explain_skip(
 def _skip_without_growth(checked: ResizablePod, context: OomContext) -> SkippedPod:
     namespace, name = checked.pod.namespace, checked.pod.name
     if context.node is None:
-        # A pod on a node whose room is unknown is not evicted for lack of room.
+        # A pod on a node with unknown capacity is not evicted for lack of capacity.
         return SkippedPod(namespace, name, ReasonCode.NODE_NOT_READY, ReasonDetail.NODE_UNKNOWN)
     if not checked.manages_memory:
         return SkippedPod(namespace, name, ReasonCode.MEMORY_NOT_MANAGED)

@@ -119,7 +119,7 @@ def decide_evictions(
     unfit = {resource for resource in unfit if not terms.check_each_resource_alone or not node.fits(resource)}
     node.undo_unneeded(terms.resources - unfit)
     over = frozenset(resource for resource in ResourceName if not node.fits(resource)) | unfit
-    return EvictionDecision(tuple(node.marked), over, frozenset(unfit), node.kept)
+    return EvictionDecision(tuple(node.marked), over, frozenset(unfit), node.not_evicted)
 
 
 class _NodeContention:
@@ -132,7 +132,7 @@ class _NodeContention:
         self._staying = [True] * len(candidates)
         self._needs = {resource: _ResourceNeed(candidates, self._staying, resource) for resource in ResourceName}
         self.marked: list[MarkedForEviction] = []
-        self.kept: dict[int, ReasonDetail] = {}
+        self.not_evicted: dict[int, ReasonDetail] = {}
 
     def relieve(self, resource: ResourceName) -> bool:
         """Mark pods until a resource fits; if no candidate is left, undo the marks and return False."""
@@ -165,21 +165,21 @@ class _NodeContention:
             if all(self.fits(resource) for resource in relieved):
                 self._terms.destinations.undo_eviction(mark.index)
                 self.marked.remove(mark)
-                self.kept[mark.index] = ReasonDetail.EVICTION_NOT_NEEDED
+                self.not_evicted[mark.index] = ReasonDetail.EVICTION_NOT_NEEDED
             else:
                 self._remove(mark.index)
 
     def _next(self, queue: Sequence[int], resource: ResourceName) -> int | None:
         for index in queue:
-            if not self._staying[index] or self.kept.get(index) is ReasonDetail.NO_NODE_FOR_REPLACEMENT:
+            if not self._staying[index] or self.not_evicted.get(index) is ReasonDetail.NO_NODE_FOR_REPLACEMENT:
                 continue
             if self._lowest_of_others(index, resource) < self._candidates[index].priority:
-                self.kept[index] = ReasonDetail.LOWER_PRIORITY_STAYS
+                self.not_evicted[index] = ReasonDetail.LOWER_PRIORITY_STAYS
             elif self._terms.destinations.evict(index):
-                self.kept.pop(index, None)
+                self.not_evicted.pop(index, None)
                 return index
             else:
-                self.kept[index] = ReasonDetail.NO_NODE_FOR_REPLACEMENT
+                self.not_evicted[index] = ReasonDetail.NO_NODE_FOR_REPLACEMENT
         return None
 
     def _lowest_of_others(self, index: int, resource: ResourceName) -> int:

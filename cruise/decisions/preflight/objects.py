@@ -77,7 +77,7 @@ def _check_unknown_targets(snapshot: ClusterSnapshot) -> Iterator[CheckItem]:
     ]
     if snapshot.unreadable_scales:
         unreadable = [
-            f"{namespace}/{ref} ({why})" for (namespace, ref), why in sorted(snapshot.unreadable_scales.items())
+            f"{namespace}/{ref} ({reason})" for (namespace, ref), reason in sorted(snapshot.unreadable_scales.items())
         ]
         words = "the resources of these autoscalers are not resized in pods that may belong to them"
         fix = "grant get on */scale, as deploy/rbac does, and check that the kind's scale subresource has a selector"

@@ -215,7 +215,7 @@ def _select_valid_refusals(
     capacities: NodeCapacities, refused: Mapping[str, RefusedResize], policy: Policy, now: datetime
 ) -> Mapping[str, RefusedResize]:
     """Return the refusals that are still valid."""
-    current_use = dict(refused)
+    valid = dict(refused)
     for resizable, number in zip(capacities.resizable_pods, capacities.capacity_by_pod, strict=True) if refused else ():
         pod, capacity = resizable.pod, capacities.by_node[number]
         earlier = refused.get(pod.uid)
@@ -223,8 +223,8 @@ def _select_valid_refusals(
             continue
         free_capacity = capacity.get_available_without(pod)
         if is_refusal_outdated(earlier, free_capacity, capacity.node.allocatable, policy, now):
-            del current_use[pod.uid]
-    return current_use
+            del valid[pod.uid]
+    return valid
 
 
 def _compute_cpu_demand(

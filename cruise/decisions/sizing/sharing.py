@@ -220,8 +220,8 @@ def trim_growth_to_capacity(
         # Budgets may allow only some of the planned evictions, and replacements are created all the same.
         occupying = fit.remains | np.isin(columns.node_of_pod, list(fit.reserved_for_replacements))
         excess = columns.sum_by_node(np.where(occupying, planned, 0)) - columns.available[resource]
-        for node, room in fit.reserved_for_replacements.items():
-            excess[node] += room.get(resource)
+        for node, reserved in fit.reserved_for_replacements.items():
+            excess[node] += reserved.get(resource)
         for node in np.flatnonzero((excess > 0) & (columns.sum_by_node(growth) > 0)).tolist():
             growth_by_pod = {pod: int(growth[pod]) for pod in columns.get_pods_on_node(node) if growth[pod]}
             remaining = int(excess[node])
