@@ -121,7 +121,7 @@ def backtest(
 
       cruise backtest --trace traces/* --config new.toml --against now.toml
 
-      cruise backtest --trace traces/* --against now.toml --max-delta kills=0
+      cruise backtest --trace traces/* --against now.toml --max-delta oom-kills=0
 
       cruise backtest --trace traces/* --against now.toml --markdown change.md
     """

@@ -49,7 +49,7 @@ def parse_max_delta(given: Sequence[str]) -> "dict[ComparedMetric, float]":
     for text in given:
         name, equals, most = text.partition("=")
         if not equals:
-            raise BadInputError(f'--max-delta: "{text}" has no bound; write e.g. kills=0 or cpu-slack=1%')
+            raise BadInputError(f'--max-delta: "{text}" has no bound; write e.g. oom-kills=0 or cpu-slack=1%')
         if name not in list(ComparedMetric):
             known = suggest_similar(name, ComparedMetric) or f"; there are {', '.join(ComparedMetric)}"
             raise BadInputError(f"--max-delta: there is no metric {name}{known}")
@@ -61,12 +61,14 @@ def parse_max_delta(given: Sequence[str]) -> "dict[ComparedMetric, float]":
 def _parse_bound(text: str, most: str, share: bool) -> float:
     percent = most.endswith("%")
     if percent and not share:
-        raise BadInputError(f'--max-delta: "{text}": only shares have percentage points; write a number, e.g. kills=0')
+        raise BadInputError(
+            f'--max-delta: "{text}": only shares have percentage points; write a number, e.g. oom-kills=0'
+        )
     try:
         found = float(most.removesuffix("%")) / (100 if percent else 1)
     except ValueError as error:
         raise BadInputError(
-            f'--max-delta: "{text}": {most or "nothing"} is not a number; write e.g. kills=0'
+            f'--max-delta: "{text}": {most or "nothing"} is not a number; write e.g. oom-kills=0'
         ) from error
     if not abs(found) < float("inf"):
         raise BadInputError(f'--max-delta: "{text}": a bound is a finite number')

@@ -29,7 +29,7 @@ def test_a_difference_is_this_configuration_less_the_other(capsys, trace, patien
     found, err = compared(capsys, "--trace", trace, "--against", patient)
     assert err == ""
     assert list(found["policies"]) == ["cruise", "against"]
-    writes = found["difference"]["figures"]["writes"]
+    writes = found["difference"]["figures"]["resizes"]
     assert writes["against"] == 0
     assert writes["here"] == writes["delta"] == found["policies"]["cruise"]["resizesPerContainerDay"]
     assert writes["low"] <= writes["delta"] <= writes["high"]
@@ -47,7 +47,7 @@ def test_the_other_file_is_read_without_this_environment(capsys, trace, patient,
     nothing = tmp_path / "nothing.toml"
     nothing.write_text("")
     found, _ = compared(capsys, "--trace", trace, "--against", str(nothing))
-    assert found["difference"]["figures"]["writes"]["delta"] < 0
+    assert found["difference"]["figures"]["resizes"]["delta"] < 0
 
 
 def test_the_answer_is_the_same_bytes_in_two_processes(capsys, tmp_path, patient):
@@ -58,18 +58,20 @@ def test_the_answer_is_the_same_bytes_in_two_processes(capsys, tmp_path, patient
 
 
 def test_a_broken_bound_is_one_line_and_exit_1(capsys, trace, patient):
-    found, err = compared(capsys, "--trace", trace, "--against", patient, "--max-delta", "kills=0", "writes=0", code=1)
+    found, err = compared(
+        capsys, "--trace", trace, "--against", patient, "--max-delta", "oom-kills=0", "resizes=0", code=1
+    )
     assert err.startswith("cruise: shop-a: writes /c·d changes by +")
     assert err.count("\n") == 1
-    assert found["difference"]["broken"] == ["writes"]
+    assert found["difference"]["broken"] == ["resizes"]
     figures = found["difference"]["figures"]
-    assert (figures["kills"]["verdict"], figures["writes"]["verdict"]) == ("holds", "broken")
+    assert (figures["oomKills"]["verdict"], figures["resizes"]["verdict"]) == ("holds", "broken")
 
 
 def test_a_bound_may_have_to_hold_for_the_whole_interval(capsys, trace, patient):
-    writes = compared(capsys, "--trace", trace, "--against", patient)[0]["difference"]["figures"]["writes"]
+    writes = compared(capsys, "--trace", trace, "--against", patient)[0]["difference"]["figures"]["resizes"]
     assert writes["high"] > writes["delta"]
-    bound = f"writes={(writes['high'] + writes['delta']) / 2}"
+    bound = f"resizes={(writes['high'] + writes['delta']) / 2}"
     compared(capsys, "--trace", trace, "--against", patient, "--max-delta", bound)
     _, err = compared(capsys, "--trace", trace, "--against", patient, "--max-delta", bound, "--whole-interval", code=1)
     assert "perhaps beyond the bound" in err
@@ -77,7 +79,7 @@ def test_a_bound_may_have_to_hold_for_the_whole_interval(capsys, trace, patient)
 
 def test_a_bound_on_what_was_not_recorded_is_reported(capsys, tmp_path, patient):
     cpu_only = str(write_trace(tmp_path / "cpu-only", memory=False))
-    _, err = compared(capsys, "--trace", cpu_only, "--against", patient, "--max-delta", "kills=0", code=1)
+    _, err = compared(capsys, "--trace", cpu_only, "--against", patient, "--max-delta", "oom-kills=0", code=1)
     assert "was not recorded" in err
 
 
@@ -94,7 +96,7 @@ def test_the_table_fits_its_terminal(capsys, trace, patient, monkeypatch, width)
 
 def test_markdown_for_a_pull_request(capsys, trace, patient, tmp_path):
     page = tmp_path / "change.md"
-    main(["backtest", "--trace", trace, "--against", patient, "--max-delta", "writes=0", "--markdown", str(page)])
+    main(["backtest", "--trace", trace, "--against", patient, "--max-delta", "resizes=0", "--markdown", str(page)])
     text = page.read_text()
     assert "**A bound is broken.**" in text
     assert "| `new_workload_age` | `1440 min` | `30 min` |" in text
@@ -110,9 +112,9 @@ def test_as_yaml_and_csv(capsys, trace, patient):
     assert [line.split(",")[1] for line in lines[1:]] == [
         "cpuSlack",
         "memorySlack",
-        "starved",
-        "kills",
-        "writes",
+        "cpuStarved",
+        "oomKills",
+        "resizes",
         "ownEvictions",
         "nodes",
     ]
@@ -123,19 +125,22 @@ def test_as_yaml_and_csv(capsys, trace, patient):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--max-delta", "kills=0"], "--max-delta needs --against FILE"),
+        (["--max-delta", "oom-kills=0"], "--max-delta needs --against FILE"),
         (["--whole-interval"], "--whole-interval needs --against FILE"),
         (["--markdown", "x.md"], "--markdown needs --against FILE"),
         (["--against", "/nowhere.toml"], "/nowhere.toml: cannot be read"),
         (["--against", "PATIENT", "--policy", "vpa"], "--policy compares policies"),
         (["--against", "PATIENT", "--html", "x.html"], "--html compares policies"),
         (["--against", "PATIENT", "--format", "html"], "--format html is not for --against"),
-        (["--against", "PATIENT", "--max-delta", "kills"], '--max-delta: "kills" has no bound; write e.g. kills=0'),
-        (["--against", "PATIENT", "--max-delta", "kill=0"], "there is no metric kill; did you mean kills"),
-        (["--against", "PATIENT", "--max-delta", "kills=none"], "none is not a number"),
-        (["--against", "PATIENT", "--max-delta", "kills=1%"], "only shares have percentage points"),
+        (
+            ["--against", "PATIENT", "--max-delta", "oom-kills"],
+            '--max-delta: "oom-kills" has no bound; write e.g. oom-kills=0',
+        ),
+        (["--against", "PATIENT", "--max-delta", "oom-kill=0"], "there is no metric oom-kill; did you mean oom-kills"),
+        (["--against", "PATIENT", "--max-delta", "oom-kills=none"], "none is not a number"),
+        (["--against", "PATIENT", "--max-delta", "oom-kills=1%"], "only shares have percentage points"),
         (["--against", "PATIENT", "--max-delta", "cpu-slack=5"], "write 5% for percentage points"),
-        (["--against", "PATIENT", "--max-delta", "kills=nan"], "a bound is a finite number"),
+        (["--against", "PATIENT", "--max-delta", "oom-kills=nan"], "a bound is a finite number"),
     ],
 )
 def test_wrong_options_are_one_line_and_exit_2(capsys, trace, patient, options, expected):

@@ -81,7 +81,7 @@ def test_a_replay_of_a_lost_worker_runs_again_with_the_same_answer(cluster, tmp_
 
 def test_the_library_is_an_extra(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(BadInputError, match=r'needs the library of Dask .*: pip install "cruise\[dask\]"'):
+    with pytest.raises(BadInputError, match=r'needs Dask .*: pip install "cruise\[dask\]"'):
         replay_on_dask(wanted(Shared(tmp_path)), "tcp://127.0.0.1:1")
 
 
@@ -99,5 +99,7 @@ def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("address", ["nonsense", "http://scheduler:8786", "tcp://scheduler", "tcp://scheduler:port"])
 def test_what_is_no_address_is_reported_before_anything_is_tried(address, tmp_path):
-    with pytest.raises(BadInputError, match=r"is no address of a Dask scheduler; write e\.g\. tcp://scheduler:8786"):
+    with pytest.raises(
+        BadInputError, match=r"is not an address of a Dask scheduler; write e\.g\. tcp://scheduler:8786"
+    ):
         replay_on_dask(wanted(Shared(tmp_path)), address)
