@@ -122,7 +122,7 @@ _BROKEN_OPTIONS: dict[str, tuple[str, ...]] = {
     "backtest": (
         *("--policy autoplot", "--policy xyz", "--policy cruise oracel", "--node-cpu 0", "--node-cpu -4"),
         *("--node-cpu many", "--node-memory 0", "--node-memory 64Gb", "--risk 0", "--risk 1", "--risk nan"),
-        *("--risk low", "--seed -1", "--arrivals late", "--half third", "--format xml", "--watch-node worker-3"),
+        *("--risk low", "--seed -1", "--pod-creation late", "--half third", "--format xml", "--show-node worker-3"),
         *("--days 0", "--days 1.5", "--days 7", "--now 2026-01-01T00:00:00Z", "--snapshot cluster.json"),
         *("--prometheus-url http://127.0.0.1:9", "--html /nowhere/report.html", "--html /"),
     ),

@@ -18,8 +18,8 @@ from cruise.cli.commands.backtest_options import (
     DAYS,
     DEFAULT_RISK,
     AgainstOption,
-    ArrivalsOption,
     ClusterOption,
+    ConfidenceIntervalOption,
     DaysOption,
     EndOption,
     HalfOption,
@@ -29,6 +29,7 @@ from cruise.cli.commands.backtest_options import (
     MaxDeltaOption,
     NodeCpuOption,
     NodeMemoryOption,
+    PodCreationOption,
     PodCreationTimeName,
     PolicyOption,
     PrometheusUrlOption,
@@ -37,9 +38,8 @@ from cruise.cli.commands.backtest_options import (
     RiskOption,
     SchedulerOption,
     SeedOption,
+    ShowNodeOption,
     TraceOption,
-    WatchNodeOption,
-    WholeIntervalOption,
 )
 from cruise.cli.options import (
     ConfigOption,
@@ -80,16 +80,16 @@ def backtest(
     rules: RulesOption = None,
     node_cpu: NodeCpuOption = "16",
     node_memory: NodeMemoryOption = "64Gi",
-    arrivals: ArrivalsOption = PodCreationTimeName.FIRST_SAMPLE,
+    pod_creation: PodCreationOption = PodCreationTimeName.FIRST_SAMPLE,
     risk: RiskOption = None,
     seed: SeedOption = 0,
     jobs: JobsOption = None,
     scheduler: SchedulerOption = None,
     against: AgainstOption = None,
     max_delta: MaxDeltaOption = None,
-    whole_interval: WholeIntervalOption = False,
+    confidence_interval: ConfidenceIntervalOption = False,
     markdown: MarkdownOption = None,
-    watch_node: WatchNodeOption = None,
+    show_node: ShowNodeOption = None,
     format: ReportFormatOption = ReportFormat.TABLE,
     html: HtmlOption = None,
     config: ConfigOption = None,
@@ -133,9 +133,9 @@ def backtest(
     policies = _select_policies(policy)
     _check_used(policies, risk, rules, against)
     risk = DEFAULT_RISK if risk is None else risk
-    options = _build_options(_parse_node(node_cpu, node_memory), arrivals, seed, risk, rules, settings)
+    options = _build_options(_parse_node(node_cpu, node_memory), pod_creation, seed, risk, rules, settings)
     with_page = html is not None or format is ReportFormat.HTML
-    watched = _check_watch_node(watch_node, with_page=with_page or against is not None)
+    shown_node = _check_show_node(show_node, with_page=with_page or against is not None)
     if html is not None:
         require_writable(html, "--html")
 
@@ -150,30 +150,30 @@ def backtest(
         snapshot = os.path.abspath(snapshot) if snapshot not in (None, "-") else snapshot
     if snapshot == "-" and (scheduler is not None or jobs not in (None, 1)):
         raise BadInputError("--snapshot -: other processes cannot read standard input; use a file")
-    check_against_options(against, max_delta, whole_interval, markdown, format)
+    check_against_options(against, max_delta, confidence_interval, markdown, format)
     bounds = parse_max_delta(max_delta or ())
     replay = ReplayRequest(
         _build_sources(trace, prometheus_url, days or DAYS, now, snapshot, half, settings, options),
         [ReplayEntry(name, name, options) for name in policies],
-        watched,
+        shown_node,
         with_time_lines=with_page,
     )
     terms = _build_terms(options, half, settings)
     if against is not None:
-        _check_against_alone(policy, html, watch_node)
+        _check_against_alone(policy, html, show_node)
         two = build_entries(options, load_reference_options(options, against))
         results = _replay(replace(replay, entries=two, with_hourly_counts=True), jobs, scheduler)
         return print_comparison(
-            build_comparison_report(results, terms, two, against, bounds, whole_interval), format, markdown
+            build_comparison_report(results, terms, two, against, bounds, confidence_interval), format, markdown
         )
     report = BacktestReport(_replay(replay, jobs, scheduler), terms)
     if html is not None:
         from cruise.interfaces.backtest.html import render_backtest_html
 
-        save_report(html, [render_backtest_html(report, watched)], "--html")
-    _print(report, format, watched)
-    if watched is not None and not any(is_shown(score) for one in report.results for score in one.policies.values()):
-        print_error(f"--watch-node: no pod ran on node {watched}")
+        save_report(html, [render_backtest_html(report, shown_node)], "--html")
+    _print(report, format, shown_node)
+    if shown_node is not None and not any(is_shown(score) for one in report.results for score in one.policies.values()):
+        print_error(f"--show-node: no pod ran on node {shown_node}")
         return 2
     return 0
 
@@ -194,9 +194,9 @@ def _check_used(policies: list[str], risk: float | None, rules: RulesName | None
         )
 
 
-def _check_against_alone(policy: list[str] | None, html: Path | None, watch_node: str | None) -> None:
+def _check_against_alone(policy: list[str] | None, html: Path | None, show_node: str | None) -> None:
     """Raise BadInputError for options that do not apply to --against."""
-    for option, given in (("--policy", policy), ("--html", html), ("--watch-node", watch_node)):
+    for option, given in (("--policy", policy), ("--html", html), ("--show-node", show_node)):
         if given is not None:
             raise BadInputError(f"{option} compares policies, and --against two configurations: remove one of them")
 
@@ -242,7 +242,7 @@ def _parse_node(cpu: str, memory: str) -> "Resources":
 
 def _build_options(
     node: "Resources",
-    arrivals: PodCreationTimeName,
+    pod_creation: PodCreationTimeName,
     seed: int,
     risk: float,
     rules: RulesName | None,
@@ -255,7 +255,7 @@ def _build_options(
     return ReplayOptions(
         node=node,
         pass_seconds=int(settings.pass_interval.total_seconds()),
-        creation_time=PodCreationTime(arrivals.value),
+        creation_time=PodCreationTime(pod_creation.value),
         seed=seed,
         risk=risk,
         policy=apply_rule_set(settings.to_policy(), rules),
@@ -264,11 +264,11 @@ def _build_options(
     )
 
 
-def _check_watch_node(name: str | None, *, with_page: bool) -> str | None:
+def _check_show_node(name: str | None, *, with_page: bool) -> str | None:
     if name is not None and not re.fullmatch(r"node-\d{3,}", name, re.ASCII):
-        raise BadInputError(f"--watch-node: no simulated node is called {name}; names are node-000, node-001, …")
+        raise BadInputError(f"--show-node: no simulated node is called {name}; names are node-000, node-001, …")
     if name is not None and not with_page:
-        raise BadInputError("--watch-node is for the HTML page: add --html FILE, or --format html")
+        raise BadInputError("--show-node is for the HTML page: add --html FILE, or --format html")
     return name
 
 
@@ -334,7 +334,7 @@ def _build_terms(options: "ReplayOptions", half: RecordingHalfName | None, setti
     )
 
 
-def _print(report: "BacktestReport", format: ReportFormat, watched: str | None) -> None:
+def _print(report: "BacktestReport", format: ReportFormat, shown_node: str | None) -> None:
     from cruise.interfaces.backtest.html import render_backtest_html
     from cruise.interfaces.backtest.report import render_backtest_csv, render_backtest_json, render_backtest_yaml
     from cruise.interfaces.backtest.table import render_backtest_table
@@ -342,12 +342,12 @@ def _print(report: "BacktestReport", format: ReportFormat, watched: str | None) 
     match format:
         case ReportFormat.TABLE:
             console = create_table_console()
-            print_report(render_backtest_table(report, console, watched), console)
+            print_report(render_backtest_table(report, console, shown_node), console)
         case ReportFormat.YAML:
             write_document([render_backtest_yaml(report)])
         case ReportFormat.CSV:
             write_document([render_backtest_csv(report)])
         case ReportFormat.HTML:
-            write_document([render_backtest_html(report, watched)])
+            write_document([render_backtest_html(report, shown_node)])
         case ReportFormat.JSON:
             write_json([render_backtest_json(report)])

@@ -22,7 +22,7 @@ CURRENT, REFERENCE = "cruise", "against"
 def check_against_options(
     against: Path | None,
     bounds: Sequence[str] | None,
-    whole_interval: bool,
+    confidence_interval: bool,
     markdown: Path | None,
     chosen: ReportFormat,
 ) -> None:
@@ -30,7 +30,7 @@ def check_against_options(
     if against is None:
         for option, given in (
             ("--max-delta", bounds),
-            ("--whole-interval", whole_interval or None),
+            ("--confidence-interval", confidence_interval or None),
             ("--markdown", markdown),
         ):
             if given is not None:
@@ -101,7 +101,7 @@ def build_comparison_report(
     entries: "Sequence[ReplayEntry]",
     file: Path,
     bounds: "Mapping[ComparedMetric, float]",
-    whole_interval: bool,
+    confidence_interval: bool,
 ) -> "ComparisonReport":
     """Compare the two replays of each recording."""
     from cruise.backtest.comparison import compare_configurations
@@ -109,7 +109,7 @@ def build_comparison_report(
 
     found = [compare_configurations(result, CURRENT, REFERENCE, bounds, terms.seed) for result in results]
     current, reference = (entry.options.policy for entry in entries)
-    return ComparisonReport(found, terms, current, reference, str(file), whole_interval)
+    return ComparisonReport(found, terms, current, reference, str(file), confidence_interval)
 
 
 def print_comparison(report: "ComparisonReport", chosen: ReportFormat, markdown: Path | None) -> int:

@@ -76,7 +76,7 @@ PolicyOption = Annotated[
 ]
 NodeCpuOption = Annotated[str, _cluster("--node-cpu", metavar="CPU", help="Of every node.")]
 NodeMemoryOption = Annotated[str, _cluster("--node-memory", metavar="MEMORY", help="Of every node.")]
-ArrivalsOption = Annotated[PodCreationTimeName, _cluster("--arrivals", help="When pods are created.")]
+PodCreationOption = Annotated[PodCreationTimeName, _cluster("--pod-creation", help="When pods are created.")]
 DEFAULT_RISK = 1e-3
 RiskOption = Annotated[
     float | None,
@@ -115,10 +115,10 @@ MaxDeltaOption = Annotated[
         f"Exit 1 if a metric increases by more: {', '.join(ComparedMetric)}. Shares also in points, such as cpu-slack=1%.",
     ),
 ]
-WholeIntervalOption = Annotated[
+ConfidenceIntervalOption = Annotated[
     bool,
     typer.Option(
-        "--whole-interval",
+        "--confidence-interval",
         help="Check bounds against the whole interval of a difference, not only its estimate.",
         rich_help_panel=_AGAINST,
     ),
@@ -126,10 +126,10 @@ WholeIntervalOption = Annotated[
 MarkdownOption = Annotated[
     Path | None, _compared("--markdown", "FILE", "Also write the comparison as Markdown, for a pull request.")
 ]
-WatchNodeOption = Annotated[
+ShowNodeOption = Annotated[
     str | None,
     _report(
-        "--watch-node",
+        "--show-node",
         "NAME",
         "The node whose time lines the HTML page shows; node-000 by default.",
     ),

@@ -149,7 +149,7 @@ def test_terms_reach_the_replay(capsys, trace, monkeypatch):
     monkeypatch.setenv("CRUISE_PRICE_GIBIBYTE_HOUR", "0.005")
     monkeypatch.setenv("CRUISE_PRICE_OOM_KILL", "3")
     found = answer(
-        capsys, "--trace", trace, "--arrivals", "start", "--risk", "0.01", "--seed", "7", "--policy", "cruise-risk"
+        capsys, "--trace", trace, "--pod-creation", "start", "--risk", "0.01", "--seed", "7", "--policy", "cruise-risk"
     )
     assert found["terms"] == {
         "passSeconds": 300,
@@ -222,15 +222,15 @@ def test_the_page_goes_to_its_file_next_to_the_answer(capsys, trace, tmp_path):
 
 
 def test_another_node_can_be_watched(capsys, trace):
-    watch = ["--node-cpu", "2500m", "--watch-node", "node-002", "--format", "html"]
+    watch = ["--node-cpu", "2500m", "--show-node", "node-002", "--format", "html"]
     assert main(["backtest", "--trace", trace, "--policy", "as-requested", *watch]) == 0
     text = capsys.readouterr().out
     assert "node-002 from" in text
     assert "Nothing ever ran" not in text
-    watch = ["--watch-node", "node-777", "--format", "html"]
+    watch = ["--show-node", "node-777", "--format", "html"]
     assert main(["backtest", "--trace", trace, "--policy", "as-requested", *watch]) == 2
     out, err = capsys.readouterr()
-    assert err == "cruise: --watch-node: no pod ran on node node-777\n"
+    assert err == "cruise: --show-node: no pod ran on node node-777\n"
     assert "Nothing ever ran on a node node-777" in out
 
 
@@ -252,17 +252,17 @@ def test_another_node_can_be_watched(capsys, trace):
         (["--policy", "vpa", "--risk", "1e-2"], "--risk is for policy cruise-risk"),
         (["--against", "x.toml", "--risk", "1e-2"], "--risk is for policy cruise-risk"),
         (["--policy", "vpa", "oracle", "--rules", "seeds"], "--rules is for policies of cruise"),
-        (["--watch-node", "node-002"], "--watch-node is for the HTML page"),
-        (["--watch-node", "node-002", "--format", "json"], "--watch-node is for the HTML page"),
+        (["--show-node", "node-002"], "--show-node is for the HTML page"),
+        (["--show-node", "node-002", "--format", "json"], "--show-node is for the HTML page"),
         (["--risk", "0"], "--risk: 0 is not between 0 and 1"),
         (["--risk", "1"], "--risk: 1 is not between 0 and 1"),
         (["--risk", "nan"], "--risk: nan is not between 0 and 1"),
         (["--risk", "low"], "invalid value for '--risk'"),
         (["--seed", "-1"], "invalid value for '--seed'"),
-        (["--arrivals", "late"], "'late' is not one of"),
+        (["--pod-creation", "late"], "'late' is not one of"),
         (["--half", "third"], "'third' is not one of"),
         (["--format", "xml"], "'xml' is not one of"),
-        (["--watch-node", "worker-3"], "--watch-node: no simulated node is called worker-3; names are node-000"),
+        (["--show-node", "worker-3"], "--show-node: no simulated node is called worker-3; names are node-000"),
         (["--jobs", "-1"], "invalid value for '--jobs'"),
         (["--jobs", "2", "--scheduler", "tcp://localhost:1"], "--jobs and --scheduler are both given"),
         (["--days", "0"], "invalid value for '--days'"),

@@ -65,7 +65,7 @@ def test_a_broken_bound_is_one_line_and_exit_1(capsys, trace, patient):
     assert err.count("\n") == 1
     assert found["difference"]["broken"] == ["resizes"]
     figures = found["difference"]["figures"]
-    assert (figures["oomKills"]["verdict"], figures["resizes"]["verdict"]) == ("holds", "broken")
+    assert (figures["oomKills"]["verdict"], figures["resizes"]["verdict"]) == ("within-bound", "exceeded")
 
 
 def test_a_bound_may_have_to_hold_for_the_whole_interval(capsys, trace, patient):
@@ -73,7 +73,9 @@ def test_a_bound_may_have_to_hold_for_the_whole_interval(capsys, trace, patient)
     assert writes["high"] > writes["delta"]
     bound = f"resizes={(writes['high'] + writes['delta']) / 2}"
     compared(capsys, "--trace", trace, "--against", patient, "--max-delta", bound)
-    _, err = compared(capsys, "--trace", trace, "--against", patient, "--max-delta", bound, "--whole-interval", code=1)
+    _, err = compared(
+        capsys, "--trace", trace, "--against", patient, "--max-delta", bound, "--confidence-interval", code=1
+    )
     assert "perhaps beyond the bound" in err
 
 
@@ -126,7 +128,7 @@ def test_as_yaml_and_csv(capsys, trace, patient):
     ("options", "expected"),
     [
         (["--max-delta", "oom-kills=0"], "--max-delta needs --against FILE"),
-        (["--whole-interval"], "--whole-interval needs --against FILE"),
+        (["--confidence-interval"], "--confidence-interval needs --against FILE"),
         (["--markdown", "x.md"], "--markdown needs --against FILE"),
         (["--against", "/nowhere.toml"], "/nowhere.toml: cannot be read"),
         (["--against", "PATIENT", "--policy", "vpa"], "--policy compares policies"),
