@@ -118,7 +118,7 @@ def test_within_budgets_it_evicts_what_serve_may_and_says_what_further_rounds_do
     document = packed(*CROWDED, options=options)
     # The pod that waits is one of web that does not serve, so no other of web may go.
     assert (document["placed"], document["moves"]) == ([], [])
-    assert document["later"]["larger"] == {"placed": 1, "evictions": 1, "needs": {}}
+    assert document["later"]["withLargerBudgets"] == {"placed": 1, "evictions": 1, "needs": {}}
     config = tmp_path / "cruise.toml"
     config.write_text("max_evictions_per_workload = 2\n")
     document = packed(*CROWDED, options=(*options, "--config", str(config)))

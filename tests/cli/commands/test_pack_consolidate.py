@@ -106,7 +106,7 @@ def test_pods_that_fit_nowhere_get_nodes_of_the_kind_that_is_there(consolidated)
     found = consolidated(*nodes(1), *(pod(f"web-{n}", cpu="3") for n in (1, 2, 3)), daemon("agent-1", "n1"))
     assert found["unplaced"] == []
     assert (found["nodesBefore"], found["nodesAfter"]) == (0, 3)
-    assert found["add"] == [{"type": "as n1", "count": 2}]
+    assert found["add"] == [{"type": "like n1", "count": 2}]
 
 
 @pytest.mark.beyond_core

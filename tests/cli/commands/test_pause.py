@@ -153,9 +153,9 @@ def test_a_server_s_error_is_one_line(capsys, scene, tmp_path, token):
     (tmp_path / "wrong").write_text("wrong")
     (tmp_path / "empty").write_text("")
     with served(scene) as url:
-        assert "refused (401)" in refused(capsys, "pause", "--server", url, "--token-file", str(tmp_path / "wrong"))
+        assert "answered 401" in refused(capsys, "pause", "--server", url, "--token-file", str(tmp_path / "wrong"))
         assert "needs its token" in refused(capsys, "pause", "--server", url)
-        assert "refused (404)" in refused(capsys, "pause", "--server", f"{url}/x", "--token-file", str(token))
+        assert "answered 404" in refused(capsys, "pause", "--server", f"{url}/x", "--token-file", str(token))
         empty = refused(capsys, "pause", "--server", url, "--token-file", str(tmp_path / "empty"))
         assert "contains no token" in empty
     scene.authority = None
@@ -170,7 +170,7 @@ def test_a_server_s_error_is_one_line(capsys, scene, tmp_path, token):
 @pytest.mark.parametrize("server", ["cruise.example.org", "ftp://x", "http://", "http://x?y=1", ""])
 def test_what_is_no_address_is_rejected(capsys, server, token):
     said = refused(capsys, "pause", "--server", server, "--token-file", str(token))
-    assert "is not an address" in said
+    assert "is not a URL" in said
 
 
 def test_a_token_without_a_server_is_rejected(capsys, token):
@@ -181,7 +181,7 @@ ANSWERS = {
     "web page": (200, b"<html>sign in</html>", "did not answer as cruise's API does"),
     "another API": (200, b'{"paused":"yes"}', "did not answer as cruise's API does"),
     "nothing": (200, b"", "did not answer as cruise's API does"),
-    "redirect": (302, b"", "refused (302)"),
+    "redirect": (302, b"", "answered 302"),
 }
 
 
