@@ -79,7 +79,7 @@ def run_paper(instance: PackingInstance, limit: float) -> PackingRun:
     begun = time.monotonic()
     answer = solve_as_paper(instance, limit, PAPER_WORKERS)
     taken = time.monotonic() - begun
-    now = tuple(int(instance.running[instance.priorities == tier].sum()) for tier in instance.count_priority_levels())
+    now = tuple(int(instance.running[instance.priorities == tier].sum()) for tier in instance.list_priorities())
     return PackingRun(answer.proved, answer.counts_proved, answer.placed > now, taken, answer.placed)
 
 

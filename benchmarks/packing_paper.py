@@ -32,7 +32,7 @@ class _Pod:
 def solve_as_paper(instance: PackingInstance, limit_seconds: float, workers: int) -> PaperAnswer:
     """Run both stages of every tier within the limit."""
     run = _Run(instance, limit_seconds, workers)
-    for tier in instance.count_priority_levels():
+    for tier in instance.list_priorities():
         run.tier(tier)
     return PaperAnswer(run.placed(), all(run.places_proved), all(run.places_proved) and all(run.moves_proved))
 
@@ -45,7 +45,7 @@ class _Run:
         self.model = cp_model.CpModel()
         nodes = range(instance.node_count)
         self.on = [[self.model.new_bool_var("") for _ in nodes] for _ in self.pods]
-        self.reserve = RESERVED_SHARE * limit_seconds / len(instance.count_priority_levels())
+        self.reserve = RESERVED_SHARE * limit_seconds / len(instance.list_priorities())
         self.still_reserved = RESERVED_SHARE * limit_seconds
         self.active: list[int] = []
         self.values: dict[int, int | None] = {k: pod.where for k, pod in enumerate(self.pods)}
@@ -81,7 +81,7 @@ class _Run:
             sum(1 for k, pod in enumerate(self.pods) if pod.priority == tier and self.values[k] is not None)
             if tier in self.reached
             else 0
-            for tier in self.instance.count_priority_levels()
+            for tier in self.instance.list_priorities()
         )
 
     def _maximise(self, metric: cp_model.LinearExprT) -> bool:

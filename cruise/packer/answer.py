@@ -191,7 +191,7 @@ class BestKnown:
         return self.key == self.bound
 
     def set_key(self, key: tuple[int, ...]) -> None:
-        """Replace the key by a better one. If it is worse in an entry, the bounds of later entries do not hold for it."""
+        """Replace the key by a better one; after an entry in which it is worse, the bounds do not hold."""
         first_worse = next((entry for entry, value in enumerate(self.key) if key[entry] < value), len(key))
         self.bound = (*self.bound[: first_worse + 1], *self.upper_bounds[first_worse + 1 :])
         self.key = key

@@ -216,10 +216,10 @@ class _DrainSearch(ClusterSearch):
         )
         unused = ~find_nodes_in_use(self.problem, self.packing.pod_node)
         self._forbid(unused & ~self.kept)
-        self.first, self.allowed_nodes = _SavedState.save(self.state), self.state.admits.copy()
+        self.first, self.allowed_nodes = _SavedState.save(self.state), self.state.allowed_nodes.copy()
 
     def _restart(self) -> None:
-        np.copyto(self.state.admits, self.allowed_nodes)
+        np.copyto(self.state.allowed_nodes, self.allowed_nodes)
         self.first.restore(self.state)
 
     def _drain(self, node: int, depth: int) -> bool:
@@ -227,20 +227,20 @@ class _DrainSearch(ClusterSearch):
         pods = np.flatnonzero((state.node == node) & self.keeps_in_use)
         if not len(pods):
             return False
-        before, closed = _SavedState.save(state), state.admits[:, node].copy()
+        before, closed = _SavedState.save(state), state.allowed_nodes[:, node].copy()
         only_node = np.zeros(self.problem.node_count, dtype=np.bool_)
         only_node[node] = True
         self._forbid(only_node)
         if remove_pods(state, pods) and self._place(pods, depth):
             return True
         before.restore(state)
-        state.admits[:, node] = closed
+        state.allowed_nodes[:, node] = closed
         return False
 
     def _forbid(self, closed: BoolArray) -> None:
         """Let no pod arrive on these nodes, nor return to them."""
         state = self.state
-        state.admits[:, closed] = False
+        state.allowed_nodes[:, closed] = False
         moved = (state.home_node >= 0) & (state.node != state.home_node) & closed[state.home_node]
         state.home_node[moved] = -1
 
@@ -267,4 +267,4 @@ class _DrainSearch(ClusterSearch):
 
 def _copy_own_arrays(state: PackedClusterState) -> PackedClusterState:
     """Return the state with its own copies of the arrays that draining changes."""
-    return state._replace(admits=state.admits.copy(), home_node=state.home_node.copy())
+    return state._replace(allowed_nodes=state.allowed_nodes.copy(), home_node=state.home_node.copy())

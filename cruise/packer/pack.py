@@ -1,4 +1,4 @@
-"""Packs a problem: a quick packing first, then the best one that the budget allows, by the method that suits each part."""
+"""Packs a problem: a quick packing first, then the best one in the budget, by the method that suits each part."""
 
 from dataclasses import replace
 
@@ -278,7 +278,7 @@ class IncumbentSearch:
             self._anneal(entry, meter, 1)
             before: tuple[int, ...] | None = None
             # The bound is computed again if the entries before have improved.
-            while incumbent.key[:entry] != before and incumbent.get_open_entries(entry) and not meter.is_exhausted():
+            while incumbent.key[:entry] != before and incumbent.is_open(entry) and not meter.is_exhausted():
                 before = incumbent.key[:entry]
                 entry_bound = self.build_entry_bound(entry)
                 with meter.get_part(_BOUND_SHARE) as part_meter:
@@ -297,7 +297,7 @@ class IncumbentSearch:
     def _anneal(self, entry: int, meter: BudgetMeter, max_failed_rounds: int) -> None:
         """Anneal for an open entry until some rounds in a row find nothing better."""
         incumbent, failed_rounds = self.incumbent, 0
-        while failed_rounds < max_failed_rounds and incumbent.get_open_entries(entry) and not meter.is_exhausted():
+        while failed_rounds < max_failed_rounds and incumbent.is_open(entry) and not meter.is_exhausted():
             failed_rounds = 0 if self._offer_if_valid(self.anneal(entry, meter)) else failed_rounds + 1
 
     def _offer_if_valid(self, found: IntArray) -> bool:

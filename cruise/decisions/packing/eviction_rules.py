@@ -116,7 +116,7 @@ class EvictionRules:
 def find_exceeded_disruption_budgets(eviction_rules: EvictionRules, evicted: Sequence[Pod]) -> list[str]:
     """Return the PodDisruptionBudgets that these evictions exceed."""
     return [
-        f"disruption budget {budget.namespace}/{budget.name} allows {budget.disruptions_allowed}, the plan evicts {count}"
+        f"{budget.title} allows {budget.disruptions_allowed}, the plan evicts {count}"
         for budget, count in eviction_rules.disruption_budgets.find_exceeded(evicted)
     ]
 

@@ -91,8 +91,8 @@ def find_headroom_shortage(
     for resource, unit in ((ResourceName.CPU, "m"), (ResourceName.MEMORY, "bytes")):
         if requested.get(resource) and needed.get(resource) > allocatable.get(resource):
             yield (
-                f"node {node_name} offers {allocatable.get(resource)} {unit}, bases of {base.get(resource)} {unit} and a headroom of "
-                f"{headroom.get(resource)} {unit} are more"
+                f"node {node_name} offers {allocatable.get(resource)} {unit}, "
+                f"bases of {base.get(resource)} {unit} and a headroom of {headroom.get(resource)} {unit} are more"
             )
 
 

@@ -1,4 +1,4 @@
-"""Finds the rules between groups of pods: anti-affinity, host ports, volumes, affinity, topology spread and evictions."""
+"""Finds the rules between groups of pods: affinity, anti-affinity, topology spread, ports, volumes, evictions."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

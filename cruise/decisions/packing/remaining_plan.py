@@ -35,7 +35,7 @@ def get_current_stage(plan: PackingPlan) -> PlanStage | None:
 
 @dataclass(frozen=True, slots=True)
 class PlanSubjects:
-    """What the remaining stages depend on: nodes, pods by uid, workloads they evict from, and the number of evictions."""
+    """What the remaining stages depend on: nodes, uids of pods, workloads with evictions, the number of evictions."""
 
     nodes: frozenset[str] = frozenset()
     uids: frozenset[str] = frozenset()

@@ -142,7 +142,8 @@ class NominatedPods:
             return f"nominated for {pod.nominated_node}, where its capacity is not free yet" if is_waiting else None
         for nominated in self._nominated:
             if nominated.priority >= pod.priority and self._is_related(pod, nominated):
-                return f"its rules concern {nominated.namespace}/{nominated.name}, which is nominated for {nominated.nominated_node}"
+                name, node = f"{nominated.namespace}/{nominated.name}", nominated.nominated_node
+                return f"its rules concern {name}, which is nominated for {node}"
         return None
 
     def _is_related(self, pod: Pod, nominated: Pod) -> bool:

@@ -61,7 +61,8 @@ def _find_wrong_priorities(snapshot: ClusterSnapshot, proposal: PackingProposal)
         if line.running != running[line.priority]:
             yield f"{running[line.priority]} pods of priority {line.priority} run, not {line.running}"
         if line.placed != running_after[line.priority]:
-            yield f"{running_after[line.priority]} pods of priority {line.priority} are placed in the end, not {line.placed}"
+            count = running_after[line.priority]
+            yield f"{count} pods of priority {line.priority} are placed in the end, not {line.placed}"
         if line.maximum < line.placed:
             yield f"{line.placed} pods of priority {line.priority} are more than the most, {line.maximum}"
 
@@ -113,7 +114,8 @@ def _find_wrong_node_counts(
             node_of_pod[arrival.key] = arrival.target
     after = {node for node in node_of_pod.values() if node in nodes}
     if (change.nodes_before, change.nodes_after) != (len(before), len(after)):
-        yield f"{len(before)} nodes are in use and {len(after)} then, not {change.nodes_before} and {change.nodes_after}"
+        stated = f"{change.nodes_before} and {change.nodes_after}"
+        yield f"{len(before)} nodes are in use and {len(after)} then, not {stated}"
     if sorted(change.drained) != sorted(before - after):
         yield f"{len(before - after)} nodes are drained, and other ones or {len(change.drained)} listed"
     if change.nodes_bound > change.nodes_after:

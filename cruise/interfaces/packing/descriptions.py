@@ -173,7 +173,9 @@ _NOTE_DESCRIPTIONS: Mapping[PackingNoteCode, str] = {
     PackingNoteCode.SOLVER_NOT_STARTED: "the solver could not be started ({detail}): answered by the quick method",
     PackingNoteCode.SOLVER_ENDED: "the solver ended unexpectedly ({detail}): answered by the quick method",
     PackingNoteCode.EVICTIONS_NEEDED: "no plan without evictions places as many: proved",
-    PackingNoteCode.EVICTIONS_NOT_PROVED: "more pods would be placed with evictions, but it is not proved that evictions are needed",
+    PackingNoteCode.EVICTIONS_NOT_PROVED: (
+        "more pods would be placed with evictions, but it is not proved that evictions are needed"
+    ),
     PackingNoteCode.PACKING_DROPPED: "a packing was dropped: {detail}",
     PackingNoteCode.PLAN_DROPPED: "a better packing was found, but dropped: {detail}",
     PackingNoteCode.NODES_KEPT: (

@@ -312,7 +312,8 @@ def describe_added_nodes(result: ConsolidationPassResult | None) -> Sequence[str
 
 
 def _describe_all_added_nodes(change: NodeCountChange) -> str:
-    return f"{' and '.join(map(describe_nodes_to_add, change.added))} more{', proved' if is_node_count_proved(change) else ''}"
+    proved = ", proved" if is_node_count_proved(change) else ""
+    return f"{' and '.join(map(describe_nodes_to_add, change.added))} more{proved}"
 
 
 def _describe_empty_nodes(result: ConsolidationPassResult) -> list[str]:

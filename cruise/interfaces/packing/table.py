@@ -110,8 +110,9 @@ def _format_sizes(now: Resources, after: Resources) -> Text:
 
 _MOST_PENDING, _MOST_PLACES, _MOST_TIERS = 30, 3, 12
 _PROVED = {
-    PackingSizes.FIXED: "places more pods at the sizes that they request, a higher priority first, or then leaves more where "
-    "they are",
+    PackingSizes.FIXED: (
+        "places more pods at the sizes that they request, a higher priority first, or then leaves more where they are"
+    ),
     PackingSizes.RIGHTSIZED: "places more pods, a higher priority first, or then needs fewer evictions",
 }
 

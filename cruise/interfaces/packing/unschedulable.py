@@ -180,7 +180,9 @@ _SHORT = {
     UnschedulableCode.AFFINITY_CONTRADICTED: "and its anti-affinity excludes the same pods: no node can ever match",
     UnschedulableCode.AFFINITY_WITHOUT_PODS: "of which there are none",
     UnschedulableCode.AFFINITY_NOWHERE: "and no node can have any",
-    UnschedulableCode.ONLY_FIRST_POD_OF_GROUP: "and its anti-affinity excludes the same pods: only the first of them can ever run",
+    UnschedulableCode.ONLY_FIRST_POD_OF_GROUP: (
+        "and its anti-affinity excludes the same pods: only the first of them can ever run"
+    ),
 }
 
 
@@ -220,7 +222,8 @@ def _describe_full_nodes(unplaced: UnplacedPod) -> str:
     if less or fewer:
         remedies.append(join_words([part for part in (f"{less} less" if less else "", fewer) if part]))
     blocking_pods = _describe_blocking_pods(unplaced)
-    return f"{_describe_matching_nodes(reason, f'is {blocking_pods}', f'are {blocking_pods}')}; {', or '.join(remedies)}, would be enough"
+    nodes = _describe_matching_nodes(reason, f"is {blocking_pods}", f"are {blocking_pods}")
+    return f"{nodes}; {', or '.join(remedies)}, would be enough"
 
 
 def _describe_matching_nodes(reason: UnschedulableReason, singular: str, plural: str) -> str:
@@ -271,7 +274,9 @@ def _describe_obstacle(obstacle: str, reason: UnschedulableReason) -> str:
         PlacementObstacle.NOT_READY: f"{be} not ready",
         PlacementObstacle.VOLUME: "cannot give it its volume",
         PlacementObstacle.AFFINITY: f"{lack} the pods of its affinity: {describe_pod_affinity(reason.affinity)}",
-        PlacementObstacle.TOPOLOGY_SPREAD: f"would make {f'it too uneven over {topologies}' if topologies else 'others too uneven'}",
+        PlacementObstacle.TOPOLOGY_SPREAD: (
+            f"would make it too uneven over {topologies}" if topologies else "would make others too uneven"
+        ),
         PlacementObstacle.ANTI_AFFINITY: f"{have} pods that its anti-affinity excludes",
         PlacementObstacle.HOST_PORTS: f"{have} its host port taken",
         PlacementObstacle.PREEMPTION_POLICY: f"{have} capacity only after a preemption, which its policy forbids",

@@ -45,7 +45,7 @@ class _RuleEnergies:
         self.fixed, self.running = residual.fixed, residual.instance.running
         self.class_in_residual = np.full(problem.class_count, -1, dtype=np.int64)
         self.class_in_residual[residual.origin] = np.arange(len(residual.origin))
-        below = (len(residual.instance.count_priority_levels()) - 1 - residual.tiers).astype(np.float64)
+        below = (len(residual.instance.list_priorities()) - 1 - residual.tiers).astype(np.float64)
         self.worth: FloatArray = np.power(PRIORITY_RATIO, below)
         self.by_class: defaultdict[int, list[int]] = defaultdict(list)
         # Per rule: kind, start of its counts, number of domains, allowed count, weight, topology row.
@@ -95,7 +95,7 @@ class _RuleEnergies:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeAffinityRules:
-    """Affinity by node: a node of a group without `targets[k]` has at most `max_alone[k, group]` pods of `holder[k]`."""
+    """Affinity by node: at most `max_alone[k, group]` pods of `holder[k]` on a node without `targets[k]`."""
 
     holder: IntArray
     targets: BoolArray

@@ -127,7 +127,7 @@ class ColumnGeneration:
                 return
             if gained:
                 continue
-            if self.master.artificial() > _UNMET and self.master.get_most_expensive() < _MAX_ARTIFICIAL_COST:
+            if self.master.artificial() > _UNMET and self.master.get_artificial_cost() < _MAX_ARTIFICIAL_COST:
                 self.master.raise_artificials(2.0)
             else:
                 self.converged = True

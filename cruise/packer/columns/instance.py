@@ -1,4 +1,4 @@
-"""What is left to decide of an instance once some copies are nailed to where they run."""
+"""Converts a problem to copies of classes on nodes, and reduces it to what is not fixed."""
 
 from dataclasses import dataclass
 
@@ -14,21 +14,17 @@ from cruise.packer.problem import (
     count_copies,
 )
 
-# A packing problem as plain arrays: classes of identical pods, nodes, and where copies run now.
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackingInstance:
     """Classes of identical pods, and the nodes that may hold them.
 
-    `demands[class, resource]` and `capacities[node, resource]` are in each resource's own whole unit; on a node the
-    demands of its copies sum up, and the largest `headroom[class, resource]` among them is kept once. A greater
-    `priorities[class]` matters more. `counts[class]` copies exist, of which `running[class, node]` are bound.
-    `most[class, node]` is how many copies a node may hold: 0 where the class is not allowed; what runs there
-    already may stay all the same. Running copies of a class that is not `movable` stay, even on a node that
-    they overfill; such a node takes nothing more of the resource that is short. Of a class that is not `preemptible`
-    as many copies are placed as run now. Staying matters for each priority right after placing; where `stays_last`,
-    by the `weights[class]` of all staying copies after everything placed.
+    Amounts are in the whole unit of each resource; on a node the `demands` of its copies add up, and the largest
+    `headroom` counts once. `counts[class]` copies exist, of which `running[class, node]` are bound. `maximum[class,
+    node]` is how many a node may hold, 0 if the class is not allowed; running copies may stay anyway. Copies that are
+    not `movable` stay, even on an overcommitted node, which takes nothing more of the scarce resource. Of a class that
+    is not `preemptible` as many copies are placed as run now. Staying matters for each priority right after placing;
+    with `stays_last`, by the `weights[class]` of all staying copies after everything placed.
     """
 
     demands: IntArray
@@ -45,31 +41,28 @@ class PackingInstance:
 
     @property
     def class_count(self) -> int:
-        """How many classes there are."""
+        """Return the number of classes."""
         return int(self.demands.shape[0])
 
     @property
     def node_count(self) -> int:
-        """How many nodes there are."""
+        """Return the number of nodes."""
         return int(self.capacities.shape[0])
 
-    def count_priority_levels(self) -> list[int]:
-        """Every priority that some class has, the highest first."""
+    def list_priorities(self) -> list[int]:
+        """Return the distinct priorities, the highest first."""
         return sorted({int(priority) for priority in self.priorities}, reverse=True)
 
 
-# From pods on nodes to copies of classes on nodes.
-
-
 def build_instance(problem: PackingProblem) -> PackingInstance:
-    """The problem's classes and nodes, without rules between pods.
+    """Return the classes and nodes of a problem, without rules between pods.
 
-    Two rules of arrivals are left out, which a filling of one node cannot express: what is over its capacity takes
-    nothing more, here it takes as much as runs there, and all classes preempt.
+    Two rules about arrivals are omitted, because a pattern of one node cannot express them: an overcommitted node takes
+    as much as runs there now, and all classes preempt.
     """
     running, (sums, largest) = count_copies(problem, problem.pod_node), compute_loads(problem, problem.pod_node)
     counts = np.bincount(problem.pod_class, minlength=problem.class_count).astype(np.int64)
-    most = np.where(
+    maximum = np.where(
         problem.allowed_nodes[problem.node_mask_of_class], np.minimum(problem.max_on_node, counts)[:, None], 0
     )
     return PackingInstance(
@@ -81,34 +74,31 @@ def build_instance(problem: PackingProblem) -> PackingInstance:
         preemptible=problem.preemptible,
         weights=problem.weights // get_eviction_weight_unit(problem),
         running=running,
-        maximum=most,
+        maximum=maximum,
         capacities=np.maximum(problem.capacities, sums + largest),
         stays_last=problem.objective is PackingObjective.OPERATOR,
     )
 
 
 def get_eviction_weight_unit(problem: PackingProblem) -> int:
-    """What all weights of evictions are multiples of."""
+    """Return the greatest common divisor of all eviction weights."""
     return max(int(np.gcd.reduce(problem.weights)), 1) if len(problem.weights) else 1
 
 
 def convert_entry(problem: PackingProblem, entry: int, value: int) -> int:
-    """An entry of the instance's vector in the problem's key: weights of evictions, where those of stays are found."""
+    """Return the value of an entry of the problem's key from that of the instance."""
     if problem.objective is PackingObjective.PAPER or entry < len(np.unique(problem.priorities)):
         return value
-    ran = problem.pod_class[problem.pod_node >= 0]
-    return get_eviction_weight_unit(problem) * value - int(problem.weights[ran].sum())
-
-
-# The entries of the vector that decides between plans: the greater one is better, entry by entry.
+    running = problem.pod_class[problem.pod_node >= 0]
+    return get_eviction_weight_unit(problem) * value - int(problem.weights[running].sum())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObjectiveEntries:
-    """What copies add: a placed one 1 to entry `place[class]`, a staying one `weight[class]` to entry `stay[class]`.
+    """How copies count: placed ones add 1 to `place_entry[class]`, staying ones `weight[class]` to `stay_entry[class]`.
 
-    `tier[entry]` is the tier that an entry is about (the last one where it is about all), `stays[entry]` tells whether
-    it is about staying.
+    `priority_level[entry]` is the priority level of an entry (the last one if it is about all), `stays[entry]` tells
+    whether it counts staying copies.
     """
 
     place_entry: IntArray
@@ -118,56 +108,57 @@ class ObjectiveEntries:
     stays: tuple[bool, ...]
 
     def compute_vector(self, running: IntArray, assignment: IntArray) -> IntArray:
-        """What an assignment of copies to nodes achieves."""
+        """Return what an assignment of copies achieves."""
         vector = np.zeros(len(self.priority_level), dtype=np.int64)
         np.add.at(vector, self.place_entry, assignment.sum(axis=1))
         np.add.at(vector, self.stay_entry, self.weight * np.minimum(assignment, running).sum(axis=1))
         return vector
 
     def compute(self, classes: IntArray) -> "ObjectiveEntries":
-        """The same entries for some of the classes."""
+        """Return the entries for some of the classes."""
         return ObjectiveEntries(
             self.place_entry[classes], self.stay_entry[classes], self.weight[classes], self.priority_level, self.stays
         )
 
 
 def get_priority_levels(instance: PackingInstance) -> IntArray:
-    """The tier of each class, counted from the highest priority, 0."""
+    """Return the level of each class: 0 for the highest priority."""
     order = np.unique(instance.priorities)
     return np.asarray(len(order) - 1 - np.searchsorted(order, instance.priorities), dtype=np.int64)
 
 
 def build_entries(instance: PackingInstance) -> ObjectiveEntries:
-    """The entries of an instance."""
-    tiers, count = get_priority_levels(instance), len(instance.count_priority_levels())
+    """Return the entries of an instance."""
+    tiers, count = get_priority_levels(instance), len(instance.list_priorities())
     if instance.stays_last:
-        every = (*range(count), max(count - 1, 0))
+        entry_levels = (*range(count), max(count - 1, 0))
         stays = (*(False,) * count, True)
-        return ObjectiveEntries(tiers, np.full_like(tiers, count), instance.weights, every, stays)
+        return ObjectiveEntries(tiers, np.full_like(tiers, count), instance.weights, entry_levels, stays)
     pairs = tuple(tier for tier in range(count) for _ in range(2))
     return ObjectiveEntries(2 * tiers, 2 * tiers + 1, np.ones_like(tiers), pairs, (False, True) * count)
 
 
 def find_complete_levels(instance: PackingInstance, assignment: IntArray, entry: int) -> frozenset[int]:
-    """The tiers of which an assignment leaves all that runs, as what is as good before an entry does as well."""
+    """Return the levels of which all running copies stay in every plan that is as good before an entry."""
     entries = build_entries(instance)
-    stayed, ran = (entries.compute_vector(instance.running, one) for one in (assignment, instance.running))
-    return frozenset(entries.priority_level[e] for e in range(entry) if entries.stays[e] and stayed[e] == ran[e])
+    stayed, all_running = (entries.compute_vector(instance.running, one) for one in (assignment, instance.running))
+    return frozenset(
+        entries.priority_level[e] for e in range(entry) if entries.stays[e] and stayed[e] == all_running[e]
+    )
 
 
-# In energies, which only guide, a tier outweighs the next one by this factor.
+# In energies, which only guide the search, a priority outweighs the next one by this factor.
 PRIORITY_RATIO = 12.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResidualInstance:
-    """The free part of an instance; `nailed[class, node]` is the rest of every plan made from it.
+    """The part of an instance that is not fixed; `fixed[class, node]` is the rest of every plan.
 
-    Its classes are rows of the instance (`origin`) in the same order, without their nailed copies. `tiers[class]`
-    counts priorities from the highest, 0; `least[class]` of its copies are placed in every plan.
-    `limits[class, node]` already covers what may stay. `room[node, resource]` is never below `floor[node, resource]`,
-    the headroom that nailed copies keep. `headroom` has no rows where nothing has any. Resources that cannot run out
-    are left out.
+    Its classes are rows of the instance (`origin`), without their fixed copies. `minimum[class]` of its copies are
+    placed in every plan. `limits[class, node]` includes copies that may stay. `free_capacity[node, resource]` is never
+    below `floor`, the headroom of fixed copies. `headroom` has no rows if it is all zero. Resources that cannot run out
+    are omitted.
     """
 
     instance: PackingInstance
@@ -187,99 +178,99 @@ class ResidualInstance:
 
     @property
     def compute_value(self) -> FloatArray:
-        """What a staying copy of each class is worth, in copies placed of the last tier."""
+        """Return the value of a staying copy of each class, in placed copies of the lowest priority."""
         if self.instance.stays_last:
             return np.asarray(self.entries.weight / max(int(self.entries.weight.max(initial=1)), 1))
-        below = len(self.instance.count_priority_levels()) - 1 - self.tiers
+        below = len(self.instance.list_priorities()) - 1 - self.tiers
         return np.asarray(np.power(PRIORITY_RATIO, below.astype(np.float64)))
 
     def vector(self, assignment: IntArray) -> IntArray:
-        """What the whole plan made from an assignment achieves."""
+        """Return what the whole plan of an assignment achieves."""
         return self.base + self.entries.compute_vector(self.running, assignment)
 
     def to_whole(self, assignment: IntArray) -> IntArray:
-        """The instance's assignment for one of the residual."""
+        """Return the instance's assignment for one of the residual."""
         total = self.fixed.copy()
         total[self.origin] += assignment
         return total
 
     def to_residual(self, assignment: IntArray) -> IntArray:
-        """The residual's assignment for one of the instance that keeps the nailed copies."""
+        """Return the residual's assignment for one of the instance that keeps the fixed copies."""
         return np.ascontiguousarray(assignment[self.origin] - self.fixed[self.origin])
 
 
-def build_residual(instance: PackingInstance, nailed_tiers: frozenset[int] = frozenset()) -> ResidualInstance:
-    """Nail what cannot move, and every running copy of the given tiers."""
+def build_residual(instance: PackingInstance, fixed_levels: frozenset[int] = frozenset()) -> ResidualInstance:
+    """Fix immovable copies, and every running copy of some priority levels."""
     tiers = get_priority_levels(instance)
-    settled = np.isin(tiers, np.array(sorted(nailed_tiers), dtype=np.int64))
-    nailed = np.where((~instance.movable | settled)[:, None], instance.running, 0)
-    stuck = nailed.sum(axis=1)
-    counts = instance.counts - stuck
-    most = np.maximum(instance.maximum, instance.running) - nailed
-    floor = _floor_of(instance, nailed)
-    room = np.maximum(instance.capacities - nailed.T @ instance.demands, floor)
-    # What can go nowhere is no variable.
-    alone = np.ones_like(most, dtype=np.bool_)
-    for r in range(room.shape[1]):
+    is_fixed_level = np.isin(tiers, np.array(sorted(fixed_levels), dtype=np.int64))
+    fixed = np.where((~instance.movable | is_fixed_level)[:, None], instance.running, 0)
+    fixed_counts = fixed.sum(axis=1)
+    counts = instance.counts - fixed_counts
+    maximum = np.maximum(instance.maximum, instance.running) - fixed
+    floor = _compute_floor(instance, fixed)
+    free_capacity = np.maximum(instance.capacities - fixed.T @ instance.demands, floor)
+    # A class that fits nowhere has no variable.
+    fits_alone = np.ones_like(maximum, dtype=np.bool_)
+    for r in range(free_capacity.shape[1]):
         shared = np.maximum(instance.headroom[:, r, None], floor[None, :, r])
-        alone &= instance.demands[:, r, None] + shared <= room[None, :, r]
-    limits = np.where(alone, np.minimum(most, counts[:, None]), 0)
+        fits_alone &= instance.demands[:, r, None] + shared <= free_capacity[None, :, r]
+    limits = np.where(fits_alone, np.minimum(maximum, counts[:, None]), 0)
     keep = np.flatnonzero(limits.any(axis=1) & (counts > 0))
-    columns = _scarce(
+    columns = _find_scarce_resources(
         instance.demands[keep],
         counts[keep],
-        room,
-        room - np.maximum(floor, instance.headroom[keep].max(axis=0, initial=0)),
+        free_capacity,
+        free_capacity - np.maximum(floor, instance.headroom[keep].max(axis=0, initial=0)),
     )
     headroom = instance.headroom[keep][:, columns]
     if not headroom.any():
-        headroom, room, floor = headroom[:0], room - floor, np.zeros_like(floor)
-    must = np.where(instance.preemptible, 0, np.maximum(instance.running.sum(axis=1) - stuck, 0))
+        headroom, free_capacity, floor = headroom[:0], free_capacity - floor, np.zeros_like(floor)
+    minimum = np.where(instance.preemptible, 0, np.maximum(instance.running.sum(axis=1) - fixed_counts, 0))
     entries = build_entries(instance)
     return ResidualInstance(
         instance=instance,
-        fixed=nailed,
+        fixed=fixed,
         origin=keep,
         demands=np.ascontiguousarray(instance.demands[keep][:, columns]),
         headroom=np.ascontiguousarray(headroom),
         tiers=tiers[keep],
         counts=counts[keep],
-        minimum=must[keep],
-        running=np.ascontiguousarray((instance.running - nailed)[keep]),
+        minimum=minimum[keep],
+        running=np.ascontiguousarray((instance.running - fixed)[keep]),
         limits=np.ascontiguousarray(limits[keep]),
-        free_capacity=np.ascontiguousarray(room[:, columns]),
+        free_capacity=np.ascontiguousarray(free_capacity[:, columns]),
         floor=np.ascontiguousarray(floor[:, columns]),
         entries=entries.compute(keep),
-        base=entries.compute_vector(nailed, nailed),
+        base=entries.compute_vector(fixed, fixed),
     )
 
 
-def _floor_of(instance: PackingInstance, nailed: IntArray) -> IntArray:
-    """The largest headroom of the nailed copies on each node."""
+def _compute_floor(instance: PackingInstance, fixed: IntArray) -> IntArray:
+    """Return the largest headroom of the fixed copies on each node."""
     floor = np.zeros_like(instance.capacities)
-    for c in np.flatnonzero(instance.headroom.any(axis=1) & nailed.any(axis=1)).tolist():
-        here = nailed[c] > 0
-        floor[here] = np.maximum(floor[here], instance.headroom[c])
+    for c in np.flatnonzero(instance.headroom.any(axis=1) & fixed.any(axis=1)).tolist():
+        nodes = fixed[c] > 0
+        floor[nodes] = np.maximum(floor[nodes], instance.headroom[c])
     return floor
 
 
-def _scarce(demands: IntArray, counts: IntArray, whole: IntArray, room: IntArray) -> IntArray:
-    """The resources that may run out on some node, of whose `whole` room `room` is left under any headroom.
+def _find_scarce_resources(demands: IntArray, counts: IntArray, capacity: IntArray, free: IntArray) -> IntArray:
+    """Return the resources that may run out on some node; `free` is left of `capacity` under any headroom.
 
-    Another resource limits how much of one can come together: by the greatest ratio of the two that a class asks for.
+    Another resource limits how much of one can be needed together: by the largest ratio of the two in a class.
     """
     scarce: list[int] = []
-    nodes, resources = room.shape
+    nodes, resources = free.shape
     if not nodes or not len(demands):
         return np.arange(resources)
     for r in range(resources):
-        most = np.full(nodes, int(counts @ demands[:, r]), dtype=np.float64)
+        max_demand = np.full(nodes, int(counts @ demands[:, r]), dtype=np.float64)
         for other in range(resources):
-            # What was left out limits all the same, but two must not rule each other out.
-            asking = demands[:, r] > 0
-            if other != r and (other > r or other in scarce) and (demands[asking, other] > 0).all():
-                ratio = float((demands[asking, r] / demands[asking, other]).max(initial=0.0))
-                most = np.minimum(most, ratio * whole[:, other])
-        if (most * (1 + 1e-9) > room[:, r]).any():
+            # An omitted resource limits as well, but two must not omit each other.
+            needs_it = demands[:, r] > 0
+            if other != r and (other > r or other in scarce) and (demands[needs_it, other] > 0).all():
+                ratio = float((demands[needs_it, r] / demands[needs_it, other]).max(initial=0.0))
+                max_demand = np.minimum(max_demand, ratio * capacity[:, other])
+        if (max_demand * (1 + 1e-9) > free[:, r]).any():
             scarce.append(r)
     return np.array(scarce or range(min(1, resources)), dtype=np.int64)

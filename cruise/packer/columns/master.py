@@ -1,4 +1,4 @@
-"""The linear master of a phase: which fillings to use how often, and what that proves."""
+"""Solves the linear master problem: how often each pattern is used, and what bound that proves."""
 
 import math
 from dataclasses import dataclass, field
@@ -27,14 +27,14 @@ T = TypeVar("T", np.int64, np.float64)
 
 UNBOUNDED = 1e30
 _REFACTOR_PIVOTS = 400
-# Where fillings are worth the same a dual simplex goes in circles: each copy is worth up to so much more.
-_TILT = 1e-5
-_SLACK_TILT = 1e-6
+# With equal values a dual simplex cycles, so each copy is worth up to so much more.
+_PERTURBATION = 1e-5
+_SLACK_PERTURBATION = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MasterState:
-    """A master's basis, costs and bounds, to come back to."""
+    """A saved basis with the costs and bounds of a master."""
 
     size: int
     state: IntArray
@@ -47,10 +47,10 @@ class MasterState:
 
 @dataclass(slots=True)
 class MasterProblem:
-    """The columns so far: count variables, surpluses, artificials and slacks up to `first`, fillings from there.
+    """The columns so far: count variables, surpluses, artificials and slacks up to `first`, then patterns.
 
-    `groups[k]` and `fillings[k, class]` describe filling column `first + k`. Every row but the convexity rows, which
-    come last, asks for at least its right-hand side. With a `tilt` no two fillings are worth the same.
+    `groups[k]` and `patterns[k][class]` describe column `first + k`. Every row except the convexity rows, which come
+    last, requires at least its right-hand side. With a `perturbation`, no two patterns are worth the same.
     """
 
     subproblem: PrioritySubproblem
@@ -69,7 +69,7 @@ class MasterProblem:
     perturbation: FloatArray | None = None
 
     def levels(self) -> FloatArray:
-        """The value of every column."""
+        """Return the value of every column."""
         t = self.tableau
         size = int(t.size[0])
         values = np.where(t.state[:size] == AT_LOWER, 0.0, t.upper[:size])
@@ -77,71 +77,71 @@ class MasterProblem:
         return values
 
     def objective(self) -> float:
-        """The master's value, artificials and bonuses included."""
+        """Return the master's value, artificials and bonuses included."""
         return float(self.tableau.cost[: self.tableau.size[0]] @ self.levels())
 
     def artificial(self) -> float:
-        """How much of the demands only artificials meet."""
+        """Return how much of the demands only artificials meet."""
         values = self.levels()
         return float(values[self.artificials].sum())
 
     def known(self, *, used_first: bool = False) -> tuple[IntArray, IntArray]:
-        """The groups and copies of all fillings, those that are used first if that is asked for."""
-        fillings = np.array(self.patterns, dtype=np.int64).reshape(len(self.groups), len(self.subproblem.classes))
+        """Return the groups and copies of all patterns, with `used_first` the used ones first."""
+        patterns = np.array(self.patterns, dtype=np.int64).reshape(len(self.groups), len(self.subproblem.classes))
         groups = np.array(self.groups, dtype=np.int64)
         if not used_first:
-            return groups, fillings
+            return groups, patterns
         order = np.argsort(self.levels()[self.first :] <= 0, kind="stable")
-        return groups[order], fillings[order]
+        return groups[order], patterns[order]
 
     def perturb(self, generator: np.random.Generator) -> None:
-        """Let no two columns be worth the same, of those that there are and of fillings to come; none is worth less."""
-        self.perturbation = generator.uniform(0.0, _TILT, self.subproblem.limits.shape)
-        self.tableau.cost[self.slacks] += generator.uniform(0.0, _SLACK_TILT, len(self.slacks))
+        """Increase the values of present and future columns so that no two are the same."""
+        self.perturbation = generator.uniform(0.0, _PERTURBATION, self.subproblem.limits.shape)
+        self.tableau.cost[self.slacks] += generator.uniform(0.0, _SLACK_PERTURBATION, len(self.slacks))
 
-    def add(self, group: int, filling: IntArray) -> bool:
-        """Add a column, unless it is there already."""
-        key = group.to_bytes(4, "little") + filling.tobytes()
+    def add(self, group: int, pattern: IntArray) -> bool:
+        """Add a column; tell whether it is new."""
+        key = group.to_bytes(4, "little") + pattern.tobytes()
         if key in self.seen:
             return False
         self.seen.add(key)
-        phase, classes = self.subproblem, len(self.subproblem.classes)
-        stays = np.minimum(filling, phase.running[group])
-        used = np.flatnonzero(filling)
-        entries = [(int(c), float(filling[c])) for c in used]
-        for need in np.flatnonzero(phase.sum_stays).tolist():
-            total = float(stays[phase.sum_members[need]].sum())
+        subproblem, classes = self.subproblem, len(self.subproblem.classes)
+        stays = np.minimum(pattern, subproblem.running[group])
+        used = np.flatnonzero(pattern)
+        entries = [(int(c), float(pattern[c])) for c in used]
+        for need in np.flatnonzero(subproblem.sum_stays).tolist():
+            total = float(stays[subproblem.sum_members[need]].sum())
             if total:
                 entries.append((classes + need, total))
-        between = phase.row_share[:, group] @ filling
-        entries += [(self.between + k, float(between[k])) for k in np.flatnonzero(between).tolist()]
+        rows = subproblem.row_share[:, group] @ pattern
+        entries += [(self.between + k, float(rows[k])) for k in np.flatnonzero(rows).tolist()]
         entries.append((self.convexity + group, 1.0))
-        tilt = 0.0 if self.perturbation is None else float(filling @ self.perturbation[group])
-        self._append(entries, float(stays @ phase.fixed_copies) + tilt, UNBOUNDED)
+        perturbation = 0.0 if self.perturbation is None else float(pattern @ self.perturbation[group])
+        self._append(entries, float(stays @ subproblem.fixed_copies) + perturbation, UNBOUNDED)
         self.groups.append(group)
-        self.patterns.append(filling.copy())
+        self.patterns.append(pattern.copy())
         return True
 
-    def add_all(self, groups: IntArray, fillings: IntArray) -> None:
-        """Add many columns at once, to a master that never looks up which fillings it has."""
-        phase, classes, count = self.subproblem, len(self.subproblem.classes), len(groups)
-        stays = np.minimum(fillings, phase.running[groups])
+    def add_all(self, groups: IntArray, patterns: IntArray) -> None:
+        """Add many columns without checking for duplicates."""
+        subproblem, classes, count = self.subproblem, len(self.subproblem.classes), len(groups)
+        stays = np.minimum(patterns, subproblem.running[groups])
         entries = np.zeros((count, len(self.right)))
-        entries[:, :classes] = fillings
-        for need in np.flatnonzero(phase.sum_stays).tolist():
-            entries[:, classes + need] = stays[:, phase.sum_members[need]].sum(axis=1)
+        entries[:, :classes] = patterns
+        for need in np.flatnonzero(subproblem.sum_stays).tolist():
+            entries[:, classes + need] = stays[:, subproblem.sum_members[need]].sum(axis=1)
         entries[np.arange(count), self.convexity + groups] = 1.0
         columns, rows = np.nonzero(entries)
         first = int(self.tableau.size[0])
         start = int(self.tableau.starts[first])
         t = self.tableau
         while first + count + 1 >= len(t.cost) or start + len(rows) >= len(t.rows):
-            t = self.tableau = _grown(t)
+            t = self.tableau = _grow_tableau(t)
         t.rows[start : start + len(rows)] = rows
         t.values[start : start + len(rows)] = entries[columns, rows]
         added = slice(first, first + count)
         t.starts[first + 1 : first + count + 1] = start + np.cumsum(np.bincount(columns, minlength=count))
-        t.cost[added], t.upper[added], t.state[added] = stays @ phase.fixed_copies, UNBOUNDED, AT_LOWER
+        t.cost[added], t.upper[added], t.state[added] = stays @ subproblem.fixed_copies, UNBOUNDED, AT_LOWER
         t.size[0] = first + count
 
     def _append(self, entries: list[tuple[int, float]], cost: float, upper: float) -> int:
@@ -149,7 +149,7 @@ class MasterProblem:
         j, start = int(t.size[0]), int(t.starts[t.size[0]])
         end = start + len(entries)
         if j + 1 >= len(t.cost) or end >= len(t.rows):
-            t = self.tableau = _grown(t)
+            t = self.tableau = _grow_tableau(t)
         for k, (row, value) in enumerate(entries):
             t.rows[start + k] = row
             t.values[start + k] = value
@@ -158,7 +158,7 @@ class MasterProblem:
         return j
 
     def solve(self, meter: BudgetMeter) -> bool:
-        """Bring the master to its optimum; False when the budget ended first."""
+        """Solve the master to its optimum; False if the budget ends first."""
         m = len(self.right)
         while True:
             before = int(self.tableau.pivots[0])
@@ -167,29 +167,26 @@ class MasterProblem:
             meter.spend(PIVOT_CELL * m * m * (pivots + 2))
             self.since_refactor += pivots
             if state == OPTIMAL:
-                return self._within() or self.repair(-math.inf, meter) is not None
+                return self._is_within_bounds() or self.repair(-math.inf, meter) is not None
             if meter.is_exhausted() or self.since_refactor == 0:
                 return False
-            # With other columns in the basis it may keep its bounds no longer.
+            # A different basis may violate bounds.
             if self._refactor() and not self.repair(-math.inf, meter):
                 return False
 
-    def _within(self) -> bool:
-        """Whether every level is within its bounds: what pivots round may leave some beyond them."""
+    def _is_within_bounds(self) -> bool:
+        """Tell whether every level is within its bounds, which rounding in pivots may violate."""
         t = self.tableau
         return bool((t.level >= -LEVEL_TOLERANCE).all() and (t.level <= t.upper[t.basis] + LEVEL_TOLERANCE).all())
 
     def repair(self, floor: float, meter: BudgetMeter) -> bool | None:
-        """Bring a master whose bounds were lowered to its optimum again: whether that is at least `floor`.
-
-        None when the budget ended first.
-        """
+        """Restore the optimum after bounds were lowered; tell whether it is at least `floor`, None at the deadline."""
         m = len(self.right)
         while True:
             before = int(self.tableau.pivots[0])
             state = restore_bounds(self.tableau, floor, _REFACTOR_PIVOTS - self.since_refactor, meter.deadline_seconds)
             pivots = int(self.tableau.pivots[0]) - before
-            # Each pivot looks at all columns.
+            # Each pivot reads all columns.
             meter.spend(PIVOT_CELL * (m * m + int(self.tableau.starts[self.tableau.size[0]])) * (pivots + 2))
             self.since_refactor += pivots
             if state in (OPTIMAL, LOST):
@@ -199,20 +196,20 @@ class MasterProblem:
                 return None
             self._refactor()
 
-    def restrict(self, open_columns: BoolArray, occupied: BoolArray, asked: FloatArray) -> None:
-        """Use the open fillings alone, one in each occupied group, and ask for other sums in the rows between nodes.
+    def restrict(self, open_columns: BoolArray, occupied: BoolArray, row_minimums: FloatArray) -> None:
+        """Use only the open patterns, one in each occupied group, with other minimums of the rows.
 
-        The basis may keep its bounds no longer.
+        The basis may violate its bounds then.
         """
         t = self.tableau
         t.upper[self.first : t.size[0]] = np.where(open_columns, UNBOUNDED, 0.0)
         t.upper[self.slacks[self.convexity :]] = np.where(occupied, 0.0, UNBOUNDED)
         rows = slice(self.between, self.convexity)
-        t.right[rows] += asked - self.right[rows]
-        self.right[rows] = asked
+        t.right[rows] += row_minimums - self.right[rows]
+        self.right[rows] = row_minimums
 
     def save_state(self) -> MasterState:
-        """What `return_to` comes back to."""
+        """Return the state for `restore_state`."""
         t, size = self.tableau, int(self.tableau.size[0])
         return MasterState(
             size,
@@ -224,67 +221,74 @@ class MasterProblem:
             self.since_refactor,
         )
 
-    def restore_state(self, stand: MasterState) -> None:
-        """Be as at a stand, but for columns that came since, which are not used."""
+    def restore_state(self, saved: MasterState) -> None:
+        """Restore a saved state; columns added since are not used."""
         t = self.tableau
-        t.state[stand.size : t.size[0]] = AT_LOWER
-        t.state[: stand.size], t.cost[: stand.size] = stand.state, stand.cost
-        t.upper[: stand.size] = stand.upper
-        t.basis[:], t.inverse[:, :] = stand.basis, stand.inverse
-        self.since_refactor = stand.since_refactor
+        t.state[saved.size : t.size[0]] = AT_LOWER
+        t.state[: saved.size], t.cost[: saved.size] = saved.state, saved.cost
+        t.upper[: saved.size] = saved.upper
+        t.basis[:], t.inverse[:, :] = saved.basis, saved.inverse
+        self.since_refactor = saved.since_refactor
         recompute(t)
 
     def _refactor(self) -> int:
-        """Compute the inverse anew; how many columns of the basis gave way to slacks."""
+        """Recompute the inverse; return how many columns of the basis were replaced by slacks."""
         t = self.tableau
         entries = t.starts[t.basis + 1] - t.starts[t.basis]
         self.since_refactor = 0
         return invert_basis(t, t.basis[np.argsort(entries, kind="stable")], self.slacks)
 
-    def get_most_expensive(self) -> float:
-        """What a unit of an unmet demand costs; 0 where there are no demands."""
+    def get_artificial_cost(self) -> float:
+        """Return the cost of a unit of unmet demand; 0 without demands."""
         return float(-self.tableau.cost[self.artificials].min()) if len(self.artificials) else 0.0
 
     def compute_values(self) -> FloatArray:
-        """What one unit less of each demand would be worth: the duals, turned to be at least 0."""
+        """Return the duals, with a sign that makes them at least 0."""
         return np.maximum(-self.tableau.duals[: self.convexity], 0.0)
 
     def raise_artificials(self, factor: float) -> None:
-        """Make unmet demands dearer."""
+        """Increase the cost of unmet demands."""
         self.tableau.cost[self.artificials] *= factor
 
     def bound(self, duals: FloatArray, group_bounds: FloatArray) -> float:
-        """What no answer can surpass, from duals of at least 0 and the most valuable filling of each group at them."""
-        phase, classes = self.subproblem, len(self.subproblem.classes)
-        gain = phase.counted.astype(np.float64) - duals[:classes]
-        for need in np.flatnonzero(~phase.sum_stays).tolist():
-            gain += phase.sum_members[need] * duals[classes + need]
-        optional = ~phase.required
-        counts = float((phase.counts[optional] * np.maximum(gain[optional], 0.0)).sum())
-        return float(counts - duals[: self.convexity] @ self.right[: self.convexity] + phase.group_size @ group_bounds)
+        """Return what no answer exceeds, from duals of at least 0 and the best pattern of each group at them."""
+        subproblem, classes = self.subproblem, len(self.subproblem.classes)
+        gain = subproblem.counted.astype(np.float64) - duals[:classes]
+        for need in np.flatnonzero(~subproblem.sum_stays).tolist():
+            gain += subproblem.sum_members[need] * duals[classes + need]
+        optional = ~subproblem.required
+        counts = float((subproblem.counts[optional] * np.maximum(gain[optional], 0.0)).sum())
+        return float(
+            counts - duals[: self.convexity] @ self.right[: self.convexity] + subproblem.group_size @ group_bounds
+        )
 
     def prices(self, duals: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """What a copy of each class is worth in each group at some duals, and what it is worth more where it stays."""
+        """Return the value of a copy of each class in each group at some duals, and the extra value if it stays."""
         value, stay_bonus = compute_copy_prices(self.subproblem, duals)
         return value if self.perturbation is None else value + self.perturbation, stay_bonus
 
 
-def build_master_problem(phase: PrioritySubproblem, generator: np.random.Generator) -> MasterProblem:
-    """A master without fillings, with a basis of artificials, surpluses and slacks.
+def build_master_problem(subproblem: PrioritySubproblem, generator: np.random.Generator) -> MasterProblem:
+    """Return a master without patterns, with a basis of artificials, surpluses and slacks.
 
-    The right-hand sides that the simplex sees are relaxed a little, each by another amount, against degeneracy; bounds
-    are computed from the true ones.
+    The right-hand sides of the simplex are relaxed a little, each by a different amount, against degeneracy; bounds use
+    the true ones.
     """
-    classes, groups = len(phase.classes), len(phase.group_size)
-    between = classes + len(phase.sum_minimum)
-    convexity = between + len(phase.row_least)
+    classes, groups = len(subproblem.classes), len(subproblem.group_size)
+    between = classes + len(subproblem.sum_minimum)
+    convexity = between + len(subproblem.row_least)
     m = convexity + groups
-    asked = np.where(phase.required, phase.counts, 0), phase.sum_minimum, phase.row_least, phase.group_size
-    right = np.concatenate(asked).astype(float)
+    minimums = (
+        np.where(subproblem.required, subproblem.counts, 0),
+        subproblem.sum_minimum,
+        subproblem.row_least,
+        subproblem.group_size,
+    )
+    right = np.concatenate(minimums).astype(float)
     shift = generator.uniform(1e-5, 1e-4, m)
     shift[:convexity] *= -1
     master = MasterProblem(
-        subproblem=phase,
+        subproblem=subproblem,
         tableau=create_tableau(right + shift, 4 * m + 1024, 16 * m + 16384),
         right=right,
         first=0,
@@ -295,18 +299,18 @@ def build_master_problem(phase: PrioritySubproblem, generator: np.random.Generat
         slacks=np.zeros(m, dtype=np.int64),
     )
     t = master.tableau
-    for c in np.flatnonzero(~phase.required).tolist():
+    for c in np.flatnonzero(~subproblem.required).tolist():
         entries = [(c, -1.0)]
-        for need in np.flatnonzero(~phase.sum_stays & phase.sum_members[:, c]).tolist():
+        for need in np.flatnonzero(~subproblem.sum_stays & subproblem.sum_members[:, c]).tolist():
             entries.append((classes + need, 1.0))
-        master.count_columns[c] = master._append(entries, float(phase.counted[c]), float(phase.counts[c]))
+        master.count_columns[c] = master._append(entries, float(subproblem.counted[c]), float(subproblem.counts[c]))
     artificials = []
     for row in range(m):
         slack = master._append([(row, -1.0 if row < convexity else 1.0)], 0.0, UNBOUNDED)
         basic = slack
         master.slacks[row] = slack
         if row < convexity and (right[row] > 0 or row >= between):
-            artificials.append(master._append([(row, 1.0)], -phase.unit, UNBOUNDED))
+            artificials.append(master._append([(row, 1.0)], -subproblem.unit, UNBOUNDED))
             basic = artificials[-1] if right[row] > 0 else slack
         t = master.tableau
         t.basis[row] = basic
@@ -317,19 +321,19 @@ def build_master_problem(phase: PrioritySubproblem, generator: np.random.Generat
     return master
 
 
-def _grown(t: SimplexTableau) -> SimplexTableau:
+def _grow_tableau(t: SimplexTableau) -> SimplexTableau:
     return t._replace(
-        starts=_longer(t.starts),
-        rows=_longer(t.rows),
-        values=_longer(t.values),
-        cost=_longer(t.cost),
-        upper=_longer(t.upper),
-        state=_longer(t.state),
-        helps=_longer(t.helps),
-        losses=_longer(t.losses),
-        shifts=_longer(t.shifts),
+        starts=_double(t.starts),
+        rows=_double(t.rows),
+        values=_double(t.values),
+        cost=_double(t.cost),
+        upper=_double(t.upper),
+        state=_double(t.state),
+        helps=_double(t.helps),
+        losses=_double(t.losses),
+        shifts=_double(t.shifts),
     )
 
 
-def _longer(array: NDArray[T]) -> NDArray[T]:
+def _double(array: NDArray[T]) -> NDArray[T]:
     return np.concatenate([array, np.zeros_like(array)])

@@ -1,4 +1,4 @@
-"""What rules between pods ask of the copies on all nodes together, as far as it can be said in linear rows."""
+"""Expresses rules between pods as linear rows over the copies on all nodes, as far as possible."""
 
 from dataclasses import dataclass
 
@@ -7,15 +7,15 @@ import numpy as np
 from cruise.packer.problem import BoolArray, FloatArray, IntArray, PackingProblem, SpreadRule, count_copies
 
 # A spread over more domains takes too many rows.
-_MOST_DOMAINS = 4
+_MAX_DOMAINS = 4
 _TRACE = 1e-3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodRuleRows:
-    """`limits` are members, marked by class, with how many of their copies may be evicted.
+    """Rows: the copies of `holder[row]` on each node, times `share[row, node]`, add up to at least `minimum[row]`.
 
-    Of class `holder[row]` the copies on each node, times `share[row, node]`, add up to at least `least[row]`.
+    `limits` are members, marked by class, and how many of their copies may be evicted; `required` are attractions.
     """
 
     limits: tuple[tuple[BoolArray, int], ...]
@@ -25,14 +25,14 @@ class PodRuleRows:
     minimum: FloatArray
 
     def rows(self, classes: IntArray, nodes: int) -> tuple[FloatArray, FloatArray]:
-        """The rows about some of the classes: shares by row, node and class, and what they add up to at least."""
+        """Return the rows about some classes: shares [row, node, class] and minimums."""
         own = self.holder[:, None] == classes
         mine = own.any(axis=1)
         share = self.share[mine].reshape(int(mine.sum()), nodes, 1) * own[mine][:, None, :]
         return share, self.minimum[mine]
 
     def get_attracting(self, some: BoolArray) -> BoolArray:
-        """Some classes, and all that attract one of them, or one that attracts it."""
+        """Return some classes, and all that attract one of them, directly or not."""
         found = some.copy()
         for _ in self.required:
             before = found.copy()
@@ -45,7 +45,7 @@ class PodRuleRows:
 
 
 def build_pod_rule_rows(problem: PackingProblem) -> PodRuleRows:
-    """The rows of a problem's eviction limits, and of spreads that count their holder alone."""
+    """Return the rows of a problem's eviction limits, and of spreads that count only their holder."""
     running = count_copies(problem, problem.pod_node)
     every = np.arange(problem.class_count)
     limits = tuple((np.isin(every, limit.members), limit.allowed) for limit in problem.rules.eviction_limits)
@@ -53,36 +53,36 @@ def build_pod_rule_rows(problem: PackingProblem) -> PodRuleRows:
     pods = np.bincount(problem.pod_class, minlength=problem.class_count)
     rows = [
         (rule.holder, *row)
-        for rule, domains in _alone(problem)
-        for row in _rows(rule, domains, running[rule.holder], int(pods[rule.holder]))
+        for rule, domains in _list_own_spreads(problem)
+        for row in _build_spread_rows(rule, domains, running[rule.holder], int(pods[rule.holder]))
     ]
-    # What attracts may be asked for in a domain: until then any number is enough.
+    # Rows for targets in a domain, which branching may require: until then any number is enough.
     rows += [
         (target, (problem.rules.topologies[topology] == domain).astype(np.float64), 0.0)
         for target, topology in dict.fromkeys(find_domain_attractions(problem))
         for domain in get_domains(problem.rules.topologies[topology])
     ]
-    # And no more of it than there is: fillings may hold more, which attracts nothing once it is left out.
+    # Patterns may hold more copies of a target than exist, which would attract nothing once dropped.
     targets = np.unique([target for rule in problem.rules.attractions for target in rule.targets.tolist()])
     rows += [(int(c), -np.ones(problem.node_count), -float(pods[int(c)])) for c in targets.tolist()]
-    return _between(limits, wanted, rows, problem.node_count)
+    return _create_rows(limits, wanted, rows, problem.node_count)
 
 
 def find_broken_spread_rows(problem: PackingProblem, assignment: IntArray | FloatArray) -> PodRuleRows:
-    """Rows between pairs of domains that an assignment breaks, of the same spreads."""
+    """Return rows between pairs of domains that an assignment breaks, of the same spreads."""
     running = count_copies(problem, problem.pod_node)
     rows = [
         (rule.holder, *row)
-        for rule, domains in _alone(problem)
-        for row in _uneven(rule, domains, running[rule.holder], assignment[rule.holder])
+        for rule, domains in _list_own_spreads(problem)
+        for row in _find_broken_pairs(rule, domains, running[rule.holder], assignment[rule.holder])
     ]
-    return _between((), (), rows, problem.node_count)
+    return _create_rows((), (), rows, problem.node_count)
 
 
 _Row = tuple[FloatArray, float]
 
 
-def _between(
+def _create_rows(
     limits: tuple[tuple[BoolArray, int], ...],
     wanted: tuple[tuple[int, BoolArray], ...],
     rows: list[tuple[int, FloatArray, float]],
@@ -98,23 +98,23 @@ def _between(
 
 
 def find_domain_attractions(problem: PackingProblem) -> list[tuple[int, int]]:
-    """The single targets of attractions, and the topologies, where these have few domains."""
+    """Return the single targets of attractions with their topologies, if these have few domains."""
     rules = problem.rules
     return [
         (int(rule.targets[0]), topology)
         for rule in rules.attractions
         for topology in rule.topologies
-        if len(rule.targets) == 1 and len(get_domains(rules.topologies[topology])) <= _MOST_DOMAINS
+        if len(rule.targets) == 1 and len(get_domains(rules.topologies[topology])) <= _MAX_DOMAINS
     ]
 
 
 def get_domains(row: IntArray) -> list[int]:
-    """The domains of a topology."""
+    """Return the domains of a topology."""
     return [int(domain) for domain in np.unique(row[row >= 0])]
 
 
-def _alone(problem: PackingProblem) -> list[tuple[SpreadRule, IntArray]]:
-    """The spreads that count their holder alone, and each node's domain where it counts."""
+def _list_own_spreads(problem: PackingProblem) -> list[tuple[SpreadRule, IntArray]]:
+    """Return the spreads that count only their holder, with each node's domain if it counts."""
     rules = problem.rules
     return [
         (rule, np.where(rule.eligible, rules.topologies[rule.topology], -1))
@@ -123,34 +123,36 @@ def _alone(problem: PackingProblem) -> list[tuple[SpreadRule, IntArray]]:
     ]
 
 
-def _rows(rule: SpreadRule, inside: IntArray, running: IntArray, pods: int) -> list[_Row]:
-    """What a domain has at most: beyond what ran there, as much as if all were even but for `max_skew`."""
-    found = np.unique(inside[inside >= 0]).tolist()
-    if len(found) > _MOST_DOMAINS:
+def _build_spread_rows(rule: SpreadRule, inside: IntArray, running: IntArray, pods: int) -> list[_Row]:
+    """Return the maximum of each domain: what ran there, or an even share plus `max_skew`."""
+    domains = np.unique(inside[inside >= 0]).tolist()
+    if len(domains) > _MAX_DOMAINS:
         return []
     rows = []
-    for domain in found:
-        here = (inside == domain).astype(np.float64)
-        # With an arrival, each other domain has as many as this one but for the skew.
-        even = (pods + rule.max_skew * (len(found) - 1)) // len(found)
-        most = max(int(here @ running), even if len(found) >= rule.min_domains else rule.max_skew)
-        if most < pods:
-            rows.append((-here, -float(most)))
+    for domain in domains:
+        share = (inside == domain).astype(np.float64)
+        # After an arrival, each other domain has as many as this one, except for the skew.
+        even_share = (pods + rule.max_skew * (len(domains) - 1)) // len(domains)
+        maximum = max(int(share @ running), even_share if len(domains) >= rule.min_domains else rule.max_skew)
+        if maximum < pods:
+            rows.append((-share, -float(maximum)))
     return rows
 
 
-def _uneven(rule: SpreadRule, inside: IntArray, running: IntArray, copies: IntArray | FloatArray) -> list[_Row]:
-    """A domain has what ran there, or no more than each other one but for `max_skew`."""
-    found = np.unique(inside[inside >= 0]).tolist()
-    if len(found) < max(rule.min_domains, 1):
+def _find_broken_pairs(
+    rule: SpreadRule, inside: IntArray, running: IntArray, copies: IntArray | FloatArray
+) -> list[_Row]:
+    """Return rows for pairs of domains whose difference exceeds `max_skew` and what ran there."""
+    domains = np.unique(inside[inside >= 0]).tolist()
+    if len(domains) < max(rule.min_domains, 1):
         return []
-    here = (inside == np.array(found)[:, None]).astype(np.float64)
-    there, ran = here @ copies, here @ running
-    least = int(np.argmin(there))
+    shares = (inside == np.array(domains)[:, None]).astype(np.float64)
+    counts, running_counts = shares @ copies, shares @ running
+    smallest = int(np.argmin(counts))
     return [
-        (here[least] - here[d], -float(max(ran[d], rule.max_skew)))
-        for d in range(len(found))
-        if there[d] - there[least] > max(ran[d], rule.max_skew) + _TRACE
+        (shares[smallest] - shares[d], -float(max(running_counts[d], rule.max_skew)))
+        for d in range(len(domains))
+        if counts[d] - counts[smallest] > max(running_counts[d], rule.max_skew) + _TRACE
     ]
 
 

@@ -1,4 +1,4 @@
-"""What a model requires of pods that others attract: each arrival finds it there, in some order of coming and going."""
+"""Adds the constraints of pod affinity: each arrival finds its targets, in some order of evictions and arrivals."""
 
 from dataclasses import dataclass, field
 
@@ -13,42 +13,42 @@ from cruise.packer.rules.preemption import LeavingPods
 ClassOnNode = tuple[int, int]
 
 
-def add_affinity_constraints(cells: PlacementVariables) -> None:
+def add_affinity_constraints(variables: PlacementVariables) -> None:
     """Add the attractions that copies can break.
 
-    Where classes want each other, or their own first pod, arrivals get levels: each one has company of a lower level.
+    If classes attract each other, or themselves, arrivals get levels: each one has a target of a lower level.
     """
-    problem = cells.layout.problem
+    problem = variables.layout.problem
     if not problem.rules.attractions:
         return
-    ranks = cells.layout.rules.ranks
-    levels = _ArrivalLevels(cells, ranks)
+    ranks = variables.layout.rules.ranks
+    levels = _ArrivalLevels(variables, ranks)
     concerned = {
         int(ranks[a.holder])
         for a in problem.rules.attractions
-        if a.holder in cells.nodes_of or any(t in cells.nodes_of for t in a.targets.tolist())
+        if a.holder in variables.nodes_of or any(t in variables.nodes_of for t in a.targets.tolist())
     }
     for attraction in problem.rules.attractions:
         if ranks[attraction.holder] in concerned:
-            _ground(cells, attraction, levels)
+            _add_attraction(variables, attraction, levels)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _FirstArrivals:
-    """Which arrival is the first of all targets, and whether there is one at all."""
+    """Which arrival is the first of all targets, and whether there is one."""
 
     first_pods: dict[ClassOnNode, cp_model.IntVar] = field(default_factory=dict)
     exists: cp_model.IntVar | int = 0
 
 
 class _ArrivalLevels:
-    """When the copies of a class that arrive on a node do so, as far as it matters, and which are there before."""
+    """The order in which copies of a class arrive on a node, as far as it matters, and the pods that leave later."""
 
-    def __init__(self, cells: PlacementVariables, ranks: IntArray) -> None:
-        problem = cells.layout.problem
+    def __init__(self, variables: PlacementVariables, ranks: IntArray) -> None:
+        problem = variables.layout.problem
         self.ranks, self.leaving = ranks, LeavingPods(problem, build_rules_by_class(problem))
-        self.top = max(len(cells.arrive), 1)
-        self._model = cells.model
+        self.top = max(len(variables.arrive), 1)
+        self._model = variables.model
         self._known: dict[ClassOnNode, cp_model.IntVar] = {}
 
     def get_level(self, cell: ClassOnNode) -> cp_model.IntVar:
@@ -57,119 +57,123 @@ class _ArrivalLevels:
         return self._known[cell]
 
 
-def _arriving(
-    cells: PlacementVariables, classes: tuple[int, ...], nodes: tuple[int, ...]
+def _list_arrivals(
+    variables: PlacementVariables, classes: tuple[int, ...], nodes: tuple[int, ...]
 ) -> dict[ClassOnNode, BoolLiteral]:
-    found = {(c, n): cells.get_arriving((c,), (n,)) for c in classes for n in nodes}
+    found = {(c, n): variables.get_arriving((c,), (n,)) for c in classes for n in nodes}
     return {cell: literal for cell, literal in found.items() if not is_constant_false(literal)}
 
 
-def _ground(cells: PlacementVariables, attraction: AttractionRule, levels: _ArrivalLevels) -> None:
+def _add_attraction(variables: PlacementVariables, attraction: AttractionRule, levels: _ArrivalLevels) -> None:
     holder, targets = attraction.holder, tuple(sorted(attraction.targets.tolist()))
-    everywhere = tuple(range(cells.layout.problem.node_count))
-    holders = _arriving(cells, (holder,), everywhere)
+    all_nodes = tuple(range(variables.layout.problem.node_count))
+    holders = _list_arrivals(variables, (holder,), all_nodes)
     if not holders:
         return
     first = _FirstArrivals()
     if attraction.allows_first_pod:
-        # A pod in no domain of any topology does not keep another from being the first.
-        counted = (cells.layout.problem.rules.topologies[list(attraction.topologies)] >= 0).any(axis=0)
-        first = _founders(cells, attraction, targets, holders, tuple(np.flatnonzero(counted).tolist()), levels)
+        # A pod outside of all domains does not prevent another one from being the first.
+        counted = (variables.layout.problem.rules.topologies[list(attraction.topologies)] >= 0).any(axis=0)
+        first = _add_first_arrivals(
+            variables, attraction, targets, holders, tuple(np.flatnonzero(counted).tolist()), levels
+        )
     for topology in attraction.topologies:
-        domain_of = cells.layout.problem.rules.topologies[topology]
-        for domain, nodes in cells.layout.rules.domains[topology].items():
-            here = {cell: literal for cell, literal in holders.items() if domain_of[cell[1]] == domain}
-            if here:
-                _give_company(cells, attraction, topology, nodes, here, first, levels)
+        domain_of = variables.layout.problem.rules.topologies[topology]
+        for domain, nodes in variables.layout.rules.domains[topology].items():
+            in_domain = {cell: literal for cell, literal in holders.items() if domain_of[cell[1]] == domain}
+            if in_domain:
+                _require_targets(variables, attraction, topology, nodes, in_domain, first, levels)
 
 
-def _give_company(
-    cells: PlacementVariables,
+def _require_targets(
+    variables: PlacementVariables,
     attraction: AttractionRule,
     topology: int,
     nodes: tuple[int, ...],
-    here: dict[ClassOnNode, BoolLiteral],
+    in_domain: dict[ClassOnNode, BoolLiteral],
     first: _FirstArrivals,
     levels: _ArrivalLevels,
 ) -> None:
-    """Each arrival in a domain is a founder or finds company there, and has company in the end."""
-    model, targets = cells.model, tuple(sorted(attraction.targets.tolist()))
-    stays = cells.get_staying(targets, nodes)
-    if stays.constant:
+    """Require that each arrival in a domain is the first or finds targets there, and has targets in the end."""
+    model, targets = variables.model, tuple(sorted(attraction.targets.tolist()))
+    staying = variables.count_staying(targets, nodes)
+    if staying.constant:
         return
     reasons: list[cp_model.IntVar] = []
     level = model.new_int_var(0, levels.top, "")
-    if stays.terms:
-        stayer = model.new_bool_var("")
-        cells.require(stays.expression() >= 1, stayer)
-        reasons.append(stayer)
-    tied = False
-    for cell in _arriving(cells, targets, nodes):
+    if staying.terms:
+        is_staying = model.new_bool_var("")
+        variables.require(staying.expression() >= 1, is_staying)
+        reasons.append(is_staying)
+    needs_order = False
+    for cell in _list_arrivals(variables, targets, nodes):
         witness = model.new_bool_var("")
-        cells.require(cells.get_arrivals((cell[0],), (cell[1],)).expression() >= 1, witness)
+        variables.require(variables.count_arriving((cell[0],), (cell[1],)).expression() >= 1, witness)
         if levels.ranks[cell[0]] == levels.ranks[attraction.holder]:
-            cells.require(levels.get_level(cell) + 1 <= level, witness)
-            tied = True
+            variables.require(levels.get_level(cell) + 1 <= level, witness)
+            needs_order = True
         reasons.append(witness)
-    company = model.new_bool_var("")
-    cells.require(cp_model.LinearExpr.sum(reasons) >= 1 if reasons else False, company)
-    # What leaves is company until then, but where a pod is the first no other is there any more.
-    leaver = model.new_bool_var("")
-    cells.require(first.exists <= 0, leaver)
-    in_the_end = cells.get_held(targets, nodes).expression() >= 1 + int(attraction.allows_first_pod)
-    for cell, arrives in here.items():
+    has_target = model.new_bool_var("")
+    variables.require(cp_model.LinearExpr.sum(reasons) >= 1 if reasons else False, has_target)
+    # Pods that leave are targets until then, but if a pod is the first, no other is there any more.
+    may_use_leaving = model.new_bool_var("")
+    variables.require(first.exists <= 0, may_use_leaving)
+    in_the_end = variables.count_placed(targets, nodes).expression() >= 1 + int(attraction.allows_first_pod)
+    for cell, arrives in in_domain.items():
         conditions = [arrives, *([negate(first.first_pods[cell])] if cell in first.first_pods else [])]
-        if tied and levels.leaving.find_companions(attraction, topology, cell[1]):
-            cells.require(in_the_end, *conditions)
-            conditions.append(leaver.negated())
-        cells.require(company >= 1, *conditions)
-        if tied:
-            cells.require(levels.get_level(cell) >= level, *conditions)
+        if needs_order and levels.leaving.find_companions(attraction, topology, cell[1]):
+            variables.require(in_the_end, *conditions)
+            conditions.append(may_use_leaving.negated())
+        variables.require(has_target >= 1, *conditions)
+        if needs_order:
+            variables.require(levels.get_level(cell) >= level, *conditions)
 
 
-def _founders(
-    cells: PlacementVariables,
+def _add_first_arrivals(
+    variables: PlacementVariables,
     attraction: AttractionRule,
     targets: tuple[int, ...],
     holders: dict[ClassOnNode, BoolLiteral],
     counted: tuple[int, ...],
     levels: _ArrivalLevels,
 ) -> _FirstArrivals:
-    """Which arrival is the first of all targets on counted nodes, if any: none stays there, and others come later."""
-    model = cells.model
-    stays = cells.get_staying(targets, counted)
-    if stays.constant:
+    """Return which arrival is the first on counted nodes: no target stays there, and others arrive later."""
+    model = variables.model
+    staying = variables.count_staying(targets, counted)
+    if staying.constant:
         return _FirstArrivals()
-    founders = {cell: model.new_bool_var("") for cell in holders}
-    some = model.new_bool_var("")
-    model.add(cp_model.LinearExpr.sum(list(founders.values())) == some)
-    if stays.terms:
-        cells.require(stays.expression() <= 0, some)
+    first_pods = {cell: model.new_bool_var("") for cell in holders}
+    has_first = model.new_bool_var("")
+    model.add(cp_model.LinearExpr.sum(list(first_pods.values())) == has_first)
+    if staying.terms:
+        variables.require(staying.expression() <= 0, has_first)
     level = model.new_int_var(0, levels.top, "")
-    for cell, founder in founders.items():
-        cells.require(cells.get_arrivals((cell[0],), (cell[1],)).expression() >= 1, founder)
-        cells.require(levels.get_level(cell) == level, founder)
-    for cell, arrives in _arriving(cells, targets, counted).items():
-        conditions = [some, *([negate(founders[cell])] if cell in founders else []), arrives]
-        cells.require(levels.get_level(cell) >= level + 1, *conditions)
-        cells.add_stay_before_arrival(cell)
-    _keep_first(cells, attraction, targets, founders, counted)
-    return _FirstArrivals(founders, some)
+    for cell, is_first in first_pods.items():
+        variables.require(variables.count_arriving((cell[0],), (cell[1],)).expression() >= 1, is_first)
+        variables.require(levels.get_level(cell) == level, is_first)
+    for cell, arrives in _list_arrivals(variables, targets, counted).items():
+        conditions = [has_first, *([negate(first_pods[cell])] if cell in first_pods else []), arrives]
+        variables.require(levels.get_level(cell) >= level + 1, *conditions)
+        variables.add_stay_before_arrival(cell)
+    _keep_first_valid(variables, attraction, targets, first_pods, counted)
+    return _FirstArrivals(first_pods, has_first)
 
 
-def _keep_first(
-    cells: PlacementVariables,
+def _keep_first_valid(
+    variables: PlacementVariables,
     attraction: AttractionRule,
     targets: tuple[int, ...],
-    founders: dict[ClassOnNode, cp_model.IntVar],
+    first_pods: dict[ClassOnNode, cp_model.IntVar],
     counted: tuple[int, ...],
 ) -> None:
-    """In the end the first one has others around it, or is the only target in any domain."""
-    lone = cells.model.new_bool_var("")
-    cells.require(cells.get_held(targets, counted).expression() <= 1, lone)
+    """Require that in the end the first pod has other targets in its domains, or is the only target."""
+    is_only_target = variables.model.new_bool_var("")
+    variables.require(variables.count_placed(targets, counted).expression() <= 1, is_only_target)
     for topology in attraction.topologies:
-        domain_of = cells.layout.problem.rules.topologies[topology]
-        for (_, node), founder in founders.items():
+        domain_of = variables.layout.problem.rules.topologies[topology]
+        for (_, node), is_first in first_pods.items():
             if domain_of[node] >= 0:
-                nodes = cells.layout.rules.domains[topology][int(domain_of[node])]
-                cells.require(cells.get_held(targets, nodes).expression() >= 2, founder, lone.negated())
+                nodes = variables.layout.rules.domains[topology][int(domain_of[node])]
+                variables.require(
+                    variables.count_placed(targets, nodes).expression() >= 2, is_first, is_only_target.negated()
+                )

@@ -1,4 +1,4 @@
-"""What a model requires of nodes and classes alone: how many copies exist, capacity with headroom, preemption."""
+"""Adds constraints to the CP-SAT model: counts, capacity, preemption, exclusions, spread, eviction limits."""
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -7,183 +7,185 @@ from cruise.packer.exact.layout import compute_immovable_loads, select_rules_of_
 from cruise.packer.exact.variables import BoolLiteral, BoundedSum, PlacementVariables
 from cruise.packer.problem import EvictionLimit, ExclusionRule, IntArray, SpreadRule
 
-# What a model requires of pods together: exclusions, spreads, and how many may be evicted.
 
-
-def add_pod_rule_constraints(cells: PlacementVariables) -> None:
+def add_pod_rule_constraints(variables: PlacementVariables) -> None:
     """Add the exclusions, spreads and eviction limits that copies can break."""
-    ruling = cells.layout.rules
-    rules, classes = ruling.rules, cells.nodes_of
-    for index in select_rules_of_classes(ruling.exclusions, classes):
+    rule_index = variables.layout.rules
+    rules, classes = rule_index.rules, variables.nodes_of
+    for index in select_rules_of_classes(rule_index.exclusions, classes):
         exclusion = rules.exclusions[index]
-        for nodes in ruling.domains[exclusion.topology].values():
-            _keep_apart(cells, exclusion, nodes)
-    for index in select_rules_of_classes(ruling.spreads, classes):
-        _keep_even(cells, rules.spreads[index], ruling.domains[rules.spreads[index].topology])
-    for index in select_rules_of_classes(ruling.eviction_limits, classes):
-        _keep_to_limit(cells, rules.eviction_limits[index])
+        for nodes in rule_index.domains[exclusion.topology].values():
+            _add_exclusion(variables, exclusion, nodes)
+    for index in select_rules_of_classes(rule_index.spreads, classes):
+        _add_spread(variables, rules.spreads[index], rule_index.domains[rules.spreads[index].topology])
+    for index in select_rules_of_classes(rule_index.eviction_limits, classes):
+        _add_eviction_limit(variables, rules.eviction_limits[index])
     if rules.max_evicted_by_node is not None:
-        _keep_on_nodes(cells, rules.max_evicted_by_node)
+        _add_node_eviction_limits(variables, rules.max_evicted_by_node)
 
 
-def _keep_apart(cells: PlacementVariables, exclusion: ExclusionRule, nodes: tuple[int, ...]) -> None:
+def _add_exclusion(variables: PlacementVariables, exclusion: ExclusionRule, nodes: tuple[int, ...]) -> None:
     holder, targets = exclusion.holder, tuple(sorted(exclusion.targets.tolist()))
     others = tuple(target for target in targets if target != holder)
-    alone = int(holder in targets)
-    met = cells.get_held(targets, nodes)
-    if met.maximum > alone:
-        cells.require(met.expression() <= alone, cells.get_arriving((holder,), nodes))
-    holders = cells.get_held((holder,), nodes)
+    own_count = int(holder in targets)
+    target_count = variables.count_placed(targets, nodes)
+    if target_count.maximum > own_count:
+        variables.require(target_count.expression() <= own_count, variables.get_arriving((holder,), nodes))
+    holders = variables.count_placed((holder,), nodes)
     if others and holders.maximum > 0:
-        cells.require(holders.expression() <= 0, cells.get_arriving(others, nodes))
+        variables.require(holders.expression() <= 0, variables.get_arriving(others, nodes))
 
 
-def _keep_even(cells: PlacementVariables, spread: SpreadRule, domains: dict[int, tuple[int, ...]]) -> None:
+def _add_spread(variables: PlacementVariables, spread: SpreadRule, domains: dict[int, tuple[int, ...]]) -> None:
     targets = tuple(sorted(spread.targets.tolist()))
     eligible = {
-        domain: there for domain, nodes in domains.items() if (there := tuple(n for n in nodes if spread.eligible[n]))
+        domain: eligible_nodes
+        for domain, nodes in domains.items()
+        if (eligible_nodes := tuple(n for n in nodes if spread.eligible[n]))
     }
-    met = {domain: cells.get_held(targets, nodes) for domain, nodes in eligible.items()}
-    least = cells.model.new_int_var(0, min((count.maximum for count in met.values()), default=0), "")
+    target_counts = {domain: variables.count_placed(targets, nodes) for domain, nodes in eligible.items()}
+    minimum = variables.model.new_int_var(0, min((count.maximum for count in target_counts.values()), default=0), "")
     if len(eligible) < spread.min_domains:
-        cells.require(least == 0)
+        variables.require(minimum == 0)
     else:
-        for count in met.values():
-            cells.require(least <= count.expression())
-    alone = int(spread.holder in targets)
-    for domain, there in eligible.items():
-        if met[domain].maximum + alone > spread.max_skew:
-            even = met[domain].expression() <= least + spread.max_skew
-            cells.require(even, cells.get_arriving((spread.holder,), there))
-            # Where a node does not count, a pod that arrives there counts for itself alone.
-            beside = tuple(n for n in domains[domain] if not spread.eligible[n])
-            more = met[domain].expression() + alone <= least + spread.max_skew
-            cells.require(more, cells.get_arriving((spread.holder,), beside))
+        for count in target_counts.values():
+            variables.require(minimum <= count.expression())
+    own_count = int(spread.holder in targets)
+    for domain, eligible_nodes in eligible.items():
+        if target_counts[domain].maximum + own_count > spread.max_skew:
+            within_skew = target_counts[domain].expression() <= minimum + spread.max_skew
+            variables.require(within_skew, variables.get_arriving((spread.holder,), eligible_nodes))
+            # On a node that is not eligible, an arriving pod counts only for itself.
+            other_nodes = tuple(n for n in domains[domain] if not spread.eligible[n])
+            within_skew_outside = target_counts[domain].expression() + own_count <= minimum + spread.max_skew
+            variables.require(within_skew_outside, variables.get_arriving((spread.holder,), other_nodes))
 
 
-def _keep_to_limit(cells: PlacementVariables, limit: EvictionLimit) -> None:
+def _add_eviction_limit(variables: PlacementVariables, limit: EvictionLimit) -> None:
     members = limit.members.tolist()
-    ran = int(cells.layout.running[members].sum())
-    stays = cells.get_staying(members)
-    if stays.constant < ran - limit.allowed:
-        cells.require(stays.expression() >= ran - limit.allowed)
+    running_count = int(variables.layout.running[members].sum())
+    staying = variables.count_staying(members)
+    if staying.constant < running_count - limit.allowed:
+        variables.require(staying.expression() >= running_count - limit.allowed)
 
 
-def _keep_on_nodes(cells: PlacementVariables, most_evicted: IntArray) -> None:
-    running = cells.layout.running
+def _add_node_eviction_limits(variables: PlacementVariables, most_evicted: IntArray) -> None:
+    running = variables.layout.running
     for node in range(running.shape[1]):
-        there = np.flatnonzero(running[:, node])
-        least = int(running[there, node].sum() - most_evicted[node])
-        stays = cells.get_staying(there.tolist(), (node,))
-        if stays.constant < least:
-            cells.require(stays.expression() >= least)
+        classes = np.flatnonzero(running[:, node])
+        least = int(running[classes, node].sum() - most_evicted[node])
+        staying = variables.count_staying(classes.tolist(), (node,))
+        if staying.constant < least:
+            variables.require(staying.expression() >= least)
 
 
-def add_count_constraints(cells: PlacementVariables) -> None:
-    """No class has more copies than exist, and those that may not be preempted all keep a place."""
-    layout = cells.layout
-    for pod_class in cells.nodes_of:
-        held = cells.get_held((pod_class,))
+def add_count_constraints(variables: PlacementVariables) -> None:
+    """Require no more copies of a class than exist, and as many as run now if it must not be preempted."""
+    layout = variables.layout
+    for pod_class in variables.nodes_of:
+        held = variables.count_placed((pod_class,))
         if held.maximum > layout.counts[pod_class]:
-            cells.require(held.expression() <= int(layout.counts[pod_class]))
-        ran = int(layout.running[pod_class].sum())
+            variables.require(held.expression() <= int(layout.counts[pod_class]))
+        running_count = int(layout.running[pod_class].sum())
         if layout.returning:
-            _keep_to_node(cells, pod_class)
-        if ran and not layout.problem.preemptible[pod_class]:
-            cells.require(held.expression() >= ran)
+            _limit_returning_copies(variables, pod_class)
+        if running_count and not layout.problem.preemptible[pod_class]:
+            variables.require(held.expression() >= running_count)
 
 
-def _keep_to_node(cells: PlacementVariables, pod_class: int) -> None:
-    """What returns to a node arrives there as well: together they are no more than it may hold."""
-    for node in cells.nodes_of[pod_class]:
-        most = int(cells.layout.problem.max_on_node[pod_class])
-        held = cells.get_held((pod_class,), (node,))
-        if held.maximum > most:
-            cells.require(held.expression() <= most, cells.get_arriving((pod_class,), (node,)))
+def _limit_returning_copies(variables: PlacementVariables, pod_class: int) -> None:
+    """Limit the copies on a node where copies return, because these count as arrivals as well."""
+    for node in variables.nodes_of[pod_class]:
+        maximum = int(variables.layout.problem.max_on_node[pod_class])
+        held = variables.count_placed((pod_class,), (node,))
+        if held.maximum > maximum:
+            variables.require(held.expression() <= maximum, variables.get_arriving((pod_class,), (node,)))
 
 
-def add_capacity_constraints(cells: PlacementVariables) -> None:
-    """Demands and the largest headroom fit each node; one that holds too much already takes nothing more."""
-    layout, problem = cells.layout, cells.layout.problem
-    taken, kept = compute_immovable_loads(problem)
+def add_capacity_constraints(variables: PlacementVariables) -> None:
+    """Require that demands and the largest headroom fit each node; overcommitted ones take nothing more."""
+    layout, problem = variables.layout, variables.layout.problem
+    immovable_demand, immovable_headroom = compute_immovable_loads(problem)
     on_node: dict[int, list[int]] = {}
-    for pod_class, nodes in cells.nodes_of.items():
+    for pod_class, nodes in variables.nodes_of.items():
         for node in nodes:
             on_node.setdefault(node, []).append(pod_class)
-    for node, here in on_node.items():
+    for node, classes in on_node.items():
         for resource in range(len(problem.resources)):
-            demands = {c: int(problem.demands[c, resource]) for c in here}
-            headroom = {c: int(problem.headroom[c, resource]) for c in here}
-            load = _load(cells, node, {c: demand for c, demand in demands.items() if demand})
-            load.add_constant(int(taken[node, resource]))
-            least, capacity = int(kept[node, resource]), int(problem.capacities[node, resource])
-            if load.maximum + max(least, *headroom.values()) <= capacity:
+            demands = {c: int(problem.demands[c, resource]) for c in classes}
+            headroom = {c: int(problem.headroom[c, resource]) for c in classes}
+            load = _sum_load(variables, node, {c: demand for c, demand in demands.items() if demand})
+            load.add_constant(int(immovable_demand[node, resource]))
+            min_headroom, capacity = int(immovable_headroom[node, resource]), int(problem.capacities[node, resource])
+            if load.maximum + max(min_headroom, *headroom.values()) <= capacity:
                 continue
             condition: BoolLiteral = True
             if layout.overfull[node, resource]:
-                condition = cells.get_arriving(tuple(c for c in here if demands[c] or headroom[c]), (node,))
-            larger = {c: much for c, much in headroom.items() if much > least}
-            _keep_back(cells, load, node, larger, least)
-            cells.require(load.expression() <= capacity, condition)
+                condition = variables.get_arriving(tuple(c for c in classes if demands[c] or headroom[c]), (node,))
+            larger = {c: amount for c, amount in headroom.items() if amount > min_headroom}
+            _add_headroom(variables, load, node, larger, min_headroom)
+            variables.require(load.expression() <= capacity, condition)
 
 
-def add_preemption_constraints(cells: PlacementVariables) -> None:
-    """A copy that leaves a node where a class arrives that may not preempt, arrives elsewhere; so on from there."""
-    layout, problem = cells.layout, cells.layout.problem
-    polite = tuple(np.flatnonzero(~problem.preempt).tolist())
-    if not polite:
+def add_preemption_constraints(variables: PlacementVariables) -> None:
+    """Require that a copy leaving a node where a class arrives that never preempts is placed again."""
+    layout, problem = variables.layout, variables.layout.problem
+    never_preempting = tuple(np.flatnonzero(~problem.preempt).tolist())
+    if not never_preempting:
         return
     if not (problem.preemptible & problem.movable & layout.running.any(axis=1)).any():
         return
-    guarded = [cells.model.new_bool_var("") for _ in range(problem.node_count)]
+    guarded = [variables.model.new_bool_var("") for _ in range(problem.node_count)]
     for node, guard in enumerate(guarded):
-        cells.require(guard >= 1, cells.get_arriving(polite, (node,)))
+        variables.require(guard >= 1, variables.get_arriving(never_preempting, (node,)))
     for pod_class in np.flatnonzero(problem.movable & layout.running.any(axis=1)).tolist():
-        _guard_moves(cells, pod_class, guarded)
+        _add_move_guards(variables, pod_class, guarded)
 
 
-def _guard_moves(cells: PlacementVariables, pod_class: int, guarded: list[cp_model.IntVar]) -> None:
-    """What leaves a guarded node goes to another one, from which then nothing is preempted either."""
-    layout, runs = cells.layout, cells.layout.running[pod_class]
-    came = {node: cells.get_arrivals((pod_class,), (node,)) for node in range(len(guarded))}
-    came = {node: count for node, count in came.items() if count.maximum}
-    into = {node: BoundedSum() for node in came}
-    for node in np.flatnonzero(runs).tolist():
-        stays = cells.get_staying((pod_class,), (node,))
-        if not stays.terms and stays.constant == runs[node]:
+def _add_move_guards(variables: PlacementVariables, pod_class: int, guarded: list[cp_model.IntVar]) -> None:
+    """Copies that leave a guarded node move to another one, which is then guarded as well."""
+    layout, running = variables.layout, variables.layout.running[pod_class]
+    arrivals = {node: variables.count_arriving((pod_class,), (node,)) for node in range(len(guarded))}
+    arrivals = {node: count for node, count in arrivals.items() if count.maximum}
+    moves_to = {node: BoundedSum() for node in arrivals}
+    for node in np.flatnonzero(running).tolist():
+        staying = variables.count_staying((pod_class,), (node,))
+        if not staying.terms and staying.constant == running[node]:
             continue
-        out = BoundedSum()
-        for target, count in came.items():
+        moves_from = BoundedSum()
+        for target, count in arrivals.items():
             if target != node or layout.returning:
-                most = min(int(runs[node]), count.maximum)
-                moves = cells.model.new_int_var(0, most, "")
-                cells.model.add(moves <= most * guarded[target])
-                out.add_variable(moves, most)
-                into[target].add_variable(moves, most)
-        cells.require(out.expression() >= int(runs[node]) - stays.expression(), guarded[node])
-    for target, count in came.items():
-        cells.add_stay_before_arrival((pod_class, target))
-        cells.require(into[target].expression() <= count.expression())
+                maximum = min(int(running[node]), count.maximum)
+                moves = variables.model.new_int_var(0, maximum, "")
+                variables.model.add(moves <= maximum * guarded[target])
+                moves_from.add_variable(moves, maximum)
+                moves_to[target].add_variable(moves, maximum)
+        variables.require(moves_from.expression() >= int(running[node]) - staying.expression(), guarded[node])
+    for target, count in arrivals.items():
+        variables.add_stay_before_arrival((pod_class, target))
+        variables.require(moves_to[target].expression() <= count.expression())
 
 
-def _load(cells: PlacementVariables, node: int, demands: dict[int, int]) -> BoundedSum:
+def _sum_load(variables: PlacementVariables, node: int, demands: dict[int, int]) -> BoundedSum:
     load = BoundedSum()
     for pod_class, demand in demands.items():
         cell = pod_class, node
-        if cell in cells.stay:
-            load.add_variable(cells.stay[cell], cells.stay_most[cell], demand)
-        if cell in cells.arrive:
-            load.add_variable(cells.arrive[cell], cells.arrive_most[cell], demand)
+        if cell in variables.stay:
+            load.add_variable(variables.stay[cell], variables.stay_most[cell], demand)
+        if cell in variables.arrive:
+            load.add_variable(variables.arrive[cell], variables.arrive_most[cell], demand)
     return load
 
 
-def _keep_back(cells: PlacementVariables, load: BoundedSum, node: int, larger: dict[int, int], least: int) -> None:
-    """Add the largest headroom on a node to its load: `least` in any case, what is `larger` with its class."""
+def _add_headroom(
+    variables: PlacementVariables, load: BoundedSum, node: int, larger: dict[int, int], least: int
+) -> None:
+    """Add the largest headroom on a node to its load: at least `least`, and that of present classes in `larger`."""
     if not larger:
         load.add_constant(least)
         return
-    most = max(larger.values())
-    headroom = cells.model.new_int_var(least, most, "")
-    for pod_class, much in larger.items():
-        cells.require(headroom >= much, cells.get_presence(pod_class, node))
-    load.add_variable(headroom, most)
+    maximum = max(larger.values())
+    headroom = variables.model.new_int_var(least, maximum, "")
+    for pod_class, amount in larger.items():
+        variables.require(headroom >= amount, variables.get_presence(pod_class, node))
+    load.add_variable(headroom, maximum)

@@ -9,7 +9,7 @@ from cruise.packer.rules.preemption import match_pods_to_nodes
 
 
 class Incumbent(BestKnown):
-    """An assignment of copies with what is known of it; `relaxed` bounds what has fewer rules."""
+    """The best assignment of copies so far; `relaxed` is a bound of the problem with fewer rules."""
 
     __slots__ = ("assignment", "layout", "notes", "relaxed", "report")
 
@@ -24,34 +24,34 @@ class Incumbent(BestKnown):
         super().__init__(compute_copies_key(layout, assignment), most)
         self.layout, self.assignment, self.report, self.relaxed = layout, assignment, report, relaxed
         self.notes: tuple[PackingNote, ...] = ()
-        self.relax()
+        self.apply_relaxed_bound()
 
-    def get_open_entries(self, entry: int) -> bool:
-        """Whether an entry of the key may still be better."""
+    def is_open(self, entry: int) -> bool:
+        """Tell whether an entry of the key may still be better."""
         return self.key[entry] < self.bound[entry]
 
     def offer(self, assignment: IntArray) -> None:
-        """Take an assignment that is better, and report it."""
+        """Use an assignment if it is better, and report it."""
         key = compute_copies_key(self.layout, assignment)
         if key > self.key:
             self.set_key(key)
             self.assignment = assignment
-            self.relax()
+            self.apply_relaxed_bound()
             self.report(self.packing())
 
     def lower(self, entry: int, bound: int) -> None:
-        """Take a bound of an entry if it says more than the one before."""
+        """Lower the bound of an entry."""
         lower = (*self.bound[:entry], max(bound, self.key[entry]), *self.bound[entry + 1 :])
         if self.update_bound(self.key, lower):
             self.report(self.packing())
 
-    def relax(self) -> None:
-        """Take the bounds of the problem with fewer rules: an entry's holds where all before are as good as there."""
+    def apply_relaxed_bound(self) -> None:
+        """Apply the relaxed bound, as far as the entries before are as good."""
         if self.relaxed:
             self.update_bound(self.relaxed, self.relaxed)
 
     def packing(self) -> Packing:
-        """It in terms of pods."""
+        """Return the packing of pods."""
         return build_packing(
             self.layout.problem, match_pods_to_nodes(self.layout.problem, self.assignment), self.bound, self.notes
         )
@@ -60,11 +60,11 @@ class Incumbent(BestKnown):
 def build_incumbent(
     problem: PackingProblem, start: IntArray, report: ReportFunction, relaxed: tuple[int, ...] = ()
 ) -> Incumbent:
-    """An assignment of pods, or what runs now, with the bounds of any: no more is placed, or stays, than there is."""
+    """Return the incumbent of an assignment of pods, or of the running pods, bounded by the number of copies."""
     layout = build_layout(problem)
     bound: list[int] = []
     reachable = np.minimum(layout.counts, (layout.running + layout.maximum).sum(axis=1))
-    for tier in _tiers(layout):
+    for tier in _list_priority_classes(layout):
         bound.append(int(reachable[tier].sum()))
         if problem.objective is PackingObjective.PAPER:
             bound.append(int(layout.running[tier].sum()))
@@ -78,24 +78,24 @@ def build_incumbent(
 
 
 def compute_copies_key(layout: ProblemLayout, assignment: IntArray) -> tuple[int, ...]:
-    """The entries of the objective's key for an assignment."""
+    """Return the objective's key of an assignment of copies."""
     problem = layout.problem
     placed = assignment.sum(axis=1)
     stayed = np.minimum(assignment, layout.running).sum(axis=1)
     if problem.objective is PackingObjective.PAPER:
-        return tuple(int(copies[tier].sum()) for tier in _tiers(layout) for copies in (placed, stayed))
+        return tuple(int(copies[tier].sum()) for tier in _list_priority_classes(layout) for copies in (placed, stayed))
     evicted = int((problem.weights * (layout.running.sum(axis=1) - stayed)).sum())
     price = (-compute_copies_price(problem, assignment),) if problem.objective is PackingObjective.FLEET else ()
-    return (*(int(placed[tier].sum()) for tier in _tiers(layout)), *price, -evicted)
+    return (*(int(placed[tier].sum()) for tier in _list_priority_classes(layout)), *price, -evicted)
 
 
 def compute_copies_price(problem: PackingProblem, assignment: IntArray) -> int:
-    """What the nodes cost that copies of classes occupy; of a problem with a fleet."""
+    """Return the price of the nodes that copies keep in use, in a problem with node prices."""
     assert problem.node_prices is not None
     used = assignment[problem.node_prices.keeps_node_in_use].any(axis=0)
     return int(problem.node_prices.prices[used].sum())
 
 
-def _tiers(layout: ProblemLayout) -> list[IntArray]:
+def _list_priority_classes(layout: ProblemLayout) -> list[IntArray]:
     priorities = layout.problem.priorities
     return [np.flatnonzero(priorities == priority) for priority in np.unique(priorities)[::-1].tolist()]

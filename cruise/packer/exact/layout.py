@@ -11,9 +11,9 @@ from cruise.packer.rules.by_class import group_by_class
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RulesByClassAndDomain:
-    """The rules by class, and the nodes by domain of each topology; nodes without a domain are left out.
+    """The rules by class, and the nodes by domain of each topology.
 
-    `ranks[class]` is equal for classes whose arrivals may have to wait for each other's.
+    `ranks[class]` is equal for classes whose arrivals may have to wait for each other.
     """
 
     rules: PlacementRules
@@ -25,26 +25,26 @@ class RulesByClassAndDomain:
 
 
 def build_rules_by_class_and_domain(rules: PlacementRules, class_count: int) -> RulesByClassAndDomain:
-    """Sort rules by the classes that they concern."""
+    """Index rules by the classes that they concern."""
     return RulesByClassAndDomain(
         rules,
-        [_nodes_by_domain(domains) for domains in rules.topologies],
+        [_group_nodes_by_domain(domains) for domains in rules.topologies],
         group_by_class(
             (c, i) for i, rule in enumerate(rules.exclusions) for c in {rule.holder, *rule.targets.tolist()}
         ),
         group_by_class((c, i) for i, rule in enumerate(rules.spreads) for c in {rule.holder, *rule.targets.tolist()}),
         group_by_class((c, i) for i, limit in enumerate(rules.eviction_limits) for c in set(limit.members.tolist())),
-        _ranks_of(rules, class_count),
+        _compute_ranks(rules, class_count),
     )
 
 
 def select_rules_of_classes(rules: Mapping[int, list[int]], classes: Iterable[int]) -> list[int]:
-    """The rules that concern one of the classes, each once, in order."""
+    """Return the rules that concern one of the classes, each once, in order."""
     return sorted({rule for pod_class in classes for rule in rules.get(pod_class, ())})
 
 
-def _ranks_of(rules: PlacementRules, class_count: int) -> IntArray:
-    """Find the classes that may have to wait for each other, or for themselves."""
+def _compute_ranks(rules: PlacementRules, class_count: int) -> IntArray:
+    """Return a common rank for classes whose pods may have to wait for each other, or for themselves."""
     waits: dict[int, set[int]] = {}
     for attraction in rules.attractions:
         targets = set(attraction.targets.tolist())
@@ -52,7 +52,7 @@ def _ranks_of(rules: PlacementRules, class_count: int) -> IntArray:
         if attraction.holder in targets:
             for target in targets:
                 waits.setdefault(target, set()).add(attraction.holder)
-    reach = {start: _reached(waits, start) for start in waits}
+    reach = {start: _find_reachable(waits, start) for start in waits}
     ranks = np.arange(class_count, dtype=np.int64)
     for start in sorted(waits):
         for other in sorted(reach[start]):
@@ -61,7 +61,7 @@ def _ranks_of(rules: PlacementRules, class_count: int) -> IntArray:
     return ranks
 
 
-def _reached(waits: dict[int, set[int]], start: int) -> set[int]:
+def _find_reachable(waits: dict[int, set[int]], start: int) -> set[int]:
     seen: set[int] = set()
     ahead = [start]
     while ahead:
@@ -72,18 +72,18 @@ def _reached(waits: dict[int, set[int]], start: int) -> set[int]:
     return seen
 
 
-def _nodes_by_domain(domains: IntArray) -> dict[int, tuple[int, ...]]:
+def _group_nodes_by_domain(domains: IntArray) -> dict[int, tuple[int, ...]]:
     nodes = group_by_class((domain, node) for node, domain in enumerate(domains.tolist()) if domain >= 0)
     return {domain: tuple(members) for domain, members in nodes.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProblemLayout:
-    """The copies of each class, and what may become of them on each node.
+    """The copies of each class, and how many may stay or arrive on each node.
 
-    `counts[class]` exist, `running[class, node]` of them now; `stuck` of these stay in every plan. `most[class, node]`
-    is how many may arrive beside all that run there, or in their place where copies are `returning`.
-    `overfull[node, resource]` tells where more is held than fits.
+    Of `running[class, node]` copies, `immovable` ones stay in every plan. `maximum[class, node]` copies may arrive in
+    addition to the running ones, or instead of them if copies are `returning`. `overfull[node, resource]` marks
+    overcommitted nodes.
     """
 
     problem: PackingProblem
@@ -97,51 +97,57 @@ class ProblemLayout:
 
 
 def build_layout(problem: PackingProblem) -> ProblemLayout:
-    """Count a problem's pods."""
+    """Count the pods of a problem."""
     running = count_copies(problem, problem.pod_node)
-    stuck = np.where(problem.movable[:, None], 0, running)
-    admitted = problem.allowed_nodes[problem.node_mask_of_class]
-    most = np.where(admitted, np.maximum(problem.max_on_node[:, None] - running, 0), 0)
+    immovable = np.where(problem.movable[:, None], 0, running)
+    allowed = problem.allowed_nodes[problem.node_mask_of_class]
+    maximum = np.where(allowed, np.maximum(problem.max_on_node[:, None] - running, 0), 0)
     counts = np.bincount(problem.pod_class, minlength=problem.class_count).astype(np.int64)
-    most = np.minimum(most, counts[:, None])
+    maximum = np.minimum(maximum, counts[:, None])
     rules = problem.rules
     for holder, topologies in [(rule.holder, [rule.topology]) for rule in rules.spreads] + [
         (rule.holder, list(rule.topologies)) for rule in rules.attractions
     ]:
-        most[holder, (rules.topologies[topologies] < 0).any(axis=0)] = 0
+        maximum[holder, (rules.topologies[topologies] < 0).any(axis=0)] = 0
     used, largest = compute_loads(problem, problem.pod_node)
     overfull = used + largest > problem.capacities
-    taken, kept = compute_immovable_loads(problem)
-    spare = problem.capacities - taken
+    immovable_demand, immovable_headroom = compute_immovable_loads(problem)
+    spare = problem.capacities - immovable_demand
     for resource in range(problem.demands.shape[1]):
         demand, headroom = problem.demands[:, resource], problem.headroom[:, resource]
-        left = spare[None, :, resource] - np.maximum(kept[None, :, resource], headroom[:, None])
-        fit = np.where(demand[:, None] > 0, left // np.maximum(demand[:, None], 1), np.where(left >= 0, most, 0))
-        takes = (demand > 0) | (headroom > 0)
-        most = np.where(takes[:, None], np.clip(fit, 0, most), most)
+        free = spare[None, :, resource] - np.maximum(immovable_headroom[None, :, resource], headroom[:, None])
+        fitting = np.where(demand[:, None] > 0, free // np.maximum(demand[:, None], 1), np.where(free >= 0, maximum, 0))
+        is_needed = (demand > 0) | (headroom > 0)
+        maximum = np.where(is_needed[:, None], np.clip(fitting, 0, maximum), maximum)
     return ProblemLayout(
-        problem, counts, running, stuck, most, overfull, build_rules_by_class_and_domain(rules, problem.class_count)
+        problem,
+        counts,
+        running,
+        immovable,
+        maximum,
+        overfull,
+        build_rules_by_class_and_domain(rules, problem.class_count),
     )
 
 
 def add_returning_copies(layout: ProblemLayout) -> ProblemLayout | None:
-    """The layout with copies that leave so that another is the first of a group, and come back; None where none do.
+    """Return the layout with copies that leave so that another is the first of a group, and return; None without any.
 
-    No assignment expresses that: a copy that left a node and one that came there look like one that stays.
+    An assignment cannot express that: a copy that left and one that arrived look like one that stays.
     """
     problem, movable = layout.problem, layout.running - layout.immovable
-    back = np.zeros_like(layout.maximum)
+    returning = np.zeros_like(layout.maximum)
     for rule in problem.rules.attractions:
         counted = (problem.rules.topologies[list(rule.topologies)] >= 0).any(axis=0)
-        stays = layout.immovable[rule.targets][:, counted].any()
-        if rule.allows_first_pod and not stays and layout.maximum[rule.holder].any():
-            back[rule.targets] = movable[rule.targets]
-    back[~problem.allowed_nodes[problem.node_mask_of_class]] = 0
-    if not back.any():
+        has_immovable = layout.immovable[rule.targets][:, counted].any()
+        if rule.allows_first_pod and not has_immovable and layout.maximum[rule.holder].any():
+            returning[rule.targets] = movable[rule.targets]
+    returning[~problem.allowed_nodes[problem.node_mask_of_class]] = 0
+    if not returning.any():
         return None
-    return replace(layout, maximum=layout.maximum + back, returning=True)
+    return replace(layout, maximum=layout.maximum + returning, returning=True)
 
 
 def compute_immovable_loads(problem: PackingProblem) -> tuple[IntArray, IntArray]:
-    """For each node and resource the sum of demands of what stays there in every plan, and its largest headroom."""
+    """Return for each node and resource the demand of immovable pods, and their largest headroom."""
     return compute_loads(problem, np.where(problem.movable[problem.pod_class], -1, problem.pod_node))

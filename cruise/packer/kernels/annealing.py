@@ -1,6 +1,6 @@
-"""Simulated annealing over placements with ejections, keeping the best by the exact vector.
+"""Anneals placements of copies with ejections, and keeps the best by the exact key.
 
-A temperature decides in energies which changes are kept; what is best is decided by the vector alone.
+The temperature decides by energies which changes are kept; the key alone decides which placement is best.
 """
 
 import math
@@ -32,16 +32,16 @@ from cruise.packer.kernels.placement import (
 )
 from cruise.packer.problem import IntArray
 
-# How many nodes an ejected copy tries before it waits.
+# Nodes that an ejected copy tries before it stays unplaced.
 _TRIES = 4
 _CHECK_EVERY = 2048
-# Of eight proposals three insert (while something waits), and one each of the others twice.
+# Of eight proposals three insert (while a copy is unplaced), and each of the others is one, two of them twice.
 _KINDS, _INSERTS, _SHIFT, _PAIR, _CYCLE = 8, 3, 3, 6, 7
 
 
 @compile_inline
 def _other_node(placement: CopyPlacement, state: NDArray[np.uint64], c: int) -> int:
-    """A node for a copy: half of the time one where copies of its class run."""
+    """Return a node for a copy: half of the time one where copies of its class run."""
     first = placement.home_starts[c]
     homes = placement.home_starts[c + 1] - first
     if homes > 0 and draw_below(state, 2) == 0:
@@ -51,7 +51,7 @@ def _other_node(placement: CopyPlacement, state: NDArray[np.uint64], c: int) -> 
 
 @compile_inline
 def _insert(placement: CopyPlacement, state: NDArray[np.uint64], temperature: float) -> float:
-    """Let a waiting copy in, ejecting up to two; the energy gained, 0 when nothing changed."""
+    """Place an unplaced copy, ejecting up to two; return the gained energy, 0 if nothing changed."""
     waits, waiting, out = placement.waiting_count, placement.waiting, placement.ejected
     index = draw_below(state, waits[0])
     c = waiting[index]
@@ -97,7 +97,7 @@ def _insert(placement: CopyPlacement, state: NDArray[np.uint64], temperature: fl
 
 @compile_inline
 def _exchange_fits(placement: CopyPlacement, n: int, comes: int, goes: int) -> bool:
-    """Tell whether demands and limits allow one copy in for another; headroom is looked at afterwards."""
+    """Tell whether demands and limits allow one copy instead of another, headroom apart."""
     if placement.x[comes, n] >= placement.limits[comes, n]:
         return False
     for r in range(placement.free.shape[1]):
@@ -108,7 +108,7 @@ def _exchange_fits(placement: CopyPlacement, n: int, comes: int, goes: int) -> b
 
 @compile_inline
 def _pair_fits(placement: CopyPlacement, n: int, other: int, a: int, d: int, b: int) -> bool:
-    """Tell whether copies a and d of node n may change places with copy b of the other node."""
+    """Tell whether copies a and d of node n may be exchanged for copy b of the other node."""
     x, limits = placement.x, placement.limits
     if x[b, n] >= limits[b, n] or x[a, other] + (1 if a == d else 0) >= limits[a, other]:
         return False
@@ -126,7 +126,7 @@ def _pair_fits(placement: CopyPlacement, n: int, other: int, a: int, d: int, b: 
 
 @compile_inline
 def _propose_pair(placement: CopyPlacement, state: NDArray[np.uint64], n: int, slot: int, other: int, b: int) -> None:
-    """Write two copies of one node for one of another into the log, if that is possible."""
+    """Log two copies of one node for one of another, if that is possible."""
     a, second = placement.items[n, slot], draw_below(state, placement.sizes[n])
     d = placement.items[n, second]
     if second == slot or a == b or b == d or not _pair_fits(placement, n, other, a, d, b):
@@ -141,7 +141,7 @@ def _propose_pair(placement: CopyPlacement, state: NDArray[np.uint64], n: int, s
 
 @compile_inline
 def _propose_cycle(placement: CopyPlacement, state: NDArray[np.uint64], n: int, a: int, m: int, b: int) -> None:
-    """Write a round of three nodes, each giving one copy to the next, into the log, if that is possible."""
+    """Log a cycle of three nodes, each passing one copy to the next, if that is possible."""
     last = draw_below(state, placement.free.shape[0])
     if last == n or last == m or placement.sizes[last] == 0:
         return
@@ -163,7 +163,7 @@ def _propose_cycle(placement: CopyPlacement, state: NDArray[np.uint64], n: int, 
 
 @compile_inline
 def _propose(placement: CopyPlacement, state: NDArray[np.uint64], kind: int) -> None:
-    """Write a change among placed copies into the log, if the one drawn is possible."""
+    """Log a change among placed copies, if the random one is possible."""
     n = draw_below(state, placement.free.shape[0])
     if placement.sizes[n] == 0:
         return
@@ -193,7 +193,7 @@ def _propose(placement: CopyPlacement, state: NDArray[np.uint64], kind: int) -> 
 
 @compile_inline
 def _rearrange(placement: CopyPlacement, state: NDArray[np.uint64], temperature: float, kind: int) -> float:
-    """Change something among placed copies; the energy gained, 0 when nothing changed."""
+    """Change something among placed copies; return the gained energy, 0 if nothing changed."""
     _propose(placement, state, kind)
     if placement.logged[0] == 0:
         return 0.0
@@ -216,10 +216,10 @@ def anneal(
     cold: float,
     deadline: float,
 ) -> int:
-    """Change the placement for some iterations, while the temperature falls geometrically from `hot` to `cold`.
+    """Change the placement for some iterations, while the temperature decreases geometrically from `hot` to `cold`.
 
-    `best` and `best_vector` keep the best placement ever seen. Ends early once `stop[0]` is set or the clock is past
-    the deadline; returns the iterations done.
+    `best` and `best_vector` keep the best placement seen. It ends early once `stop[0]` is set or the deadline is
+    reached; returns the number of iterations.
     """
     if placement.free.shape[0] == 0 or len(placement.waiting) == 0:
         return 0

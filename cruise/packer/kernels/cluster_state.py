@@ -1,4 +1,4 @@
-"""A whole cluster that kernels change pod by pod: pods in linked lists, so that memory grows with pods alone."""
+"""Represents a whole cluster that kernels change pod by pod, with pods in linked lists."""
 
 from typing import NamedTuple
 
@@ -16,24 +16,26 @@ from cruise.packer.kernels.rule_counts import (
 )
 from cruise.packer.problem import BoolArray, FloatArray, IntArray
 
-# A class may be so common on a node that its number there never matters.
+# The maximum of a class that no node can exceed.
 UNLIMITED = 1 << 30
 
 
 class PackedClusterState(NamedTuple):
-    """Pods on nodes, what they need, and what may be done to them.
+    """Pods on nodes, what they need, and what may be done with them.
 
     `free[node, resource]` is the capacity without the sum of demands, `largest` the largest headroom there.
-    `head[node]`, `after[pod]` and `before[pod]` link the pods of a node. `ranks[class]` counts priorities from the
-    highest, 0. `loose[class]` tells whether pods may be moved, `left[limit]` how many evictions remain of a limit,
-    `left_on[node]` how many of the pods that ran there; `limits[limit_starts[c]:limit_starts[c + 1]]` are those of a
-    class. `lost[node]` counts what was preempted there (`dropped[pod]`), `guests[node]` the arrivals there,
-    `timid[node]` those that do not preempt. `shares[resource]` weighs what is short. `sky[line[site], bucket]` is the
-    most of the second scarce resource on a node with so many `unit` of the first; `scarce` are the two. `pinned` pods
-    are not to be ejected; while `rooted[0]`, none is that is at home. Places are looked for at home and on each
-    `span[1]`-th node from `span[0]` on. `log[k]` is (pod, node before, dropped before)
-    of the first `logged[0]` changes since the last decision. `spent[0]` counts what was looked at, `tables` hold the
-    rules between pods.
+    `first_pod[node]`, `next_pod[pod]` and `previous_pod[pod]` link the pods of a node; `node[pod]` is where a pod is,
+    `home_node[pod]` where it ran. `ranks[class]` counts priorities from the highest, 0. `remaining_evictions[limit]`
+    and `remaining_evictions_on_node[node]` are what limits leave; `limits[limit_starts[c]:limit_starts[c + 1]]` are the
+    limits of a class. `preempted_count[node]` counts the pods preempted there (`dropped[pod]`), `foreign_pods[node]`
+    the pods that arrived there, `never_preempts[node]` those of them that do not preempt. `shares[resource]` weights
+    scarce resources more.
+
+    `skyline[line[mask], bucket]` is the most of the second scarce resource on a node with that many `unit` of the
+    first; `scarcity` are the two. Pods in `protected_nodes` must not be ejected; with `rooted[0]`, no pod that is on
+    its home node. Placements are searched on the home node and on each `span[1]`-th node from `span[0]` on. `log[k]` is
+    (pod, node before, dropped before) of the first `logged[0]` changes since the last decision. `spent[0]` counts
+    steps, `tables` have the rules.
     """
 
     demands: IntArray
@@ -43,8 +45,8 @@ class PackedClusterState(NamedTuple):
     preemptible: BoolArray
     preempt: BoolArray
     maximum: IntArray
-    sites: IntArray
-    admits: BoolArray
+    mask_of_class: IntArray
+    allowed_nodes: BoolArray
     limit_starts: IntArray
     limits: IntArray
     remaining_evictions: IntArray
@@ -77,7 +79,7 @@ class PackedClusterState(NamedTuple):
 
 @compile_kernel
 def link_pods(s: PackedClusterState) -> None:
-    """Link what `at` says, from empty lists, full capacities and whole limits."""
+    """Link the pods to their nodes, from empty lists, full capacities and whole limits."""
     for p in range(s.node.shape[0]):
         c, n = s.pod_class[p], s.node[p]
         if n >= 0:
@@ -105,7 +107,7 @@ def link_pods(s: PackedClusterState) -> None:
 
 @compile_without_allocation
 def remove_pod(s: PackedClusterState, p: int) -> None:
-    """Take a pod off its node."""
+    """Remove a pod from its node."""
     c, n = s.pod_class[p], s.node[p]
     if s.previous_pod[p] >= 0:
         s.next_pod[s.previous_pod[p]] = s.next_pod[p]
@@ -136,7 +138,7 @@ def remove_pod(s: PackedClusterState, p: int) -> None:
 
 @compile_without_allocation
 def add_pod(s: PackedClusterState, p: int, n: int) -> None:
-    """Put a pod that is nowhere on a node."""
+    """Place a pod that is on no node."""
     c = s.pod_class[p]
     s.previous_pod[p] = -1
     s.next_pod[p] = s.first_pod[n]
@@ -160,7 +162,7 @@ def add_pod(s: PackedClusterState, p: int, n: int) -> None:
 
 @compile_without_allocation
 def mark_preempted(s: PackedClusterState, p: int, dropped: bool) -> None:
-    """Note whether a pod counts as preempted."""
+    """Record whether a pod counts as preempted."""
     if s.dropped[p] != dropped:
         s.dropped[p] = dropped
         s.preempted_count[s.home_node[p]] += 1 if dropped else -1
@@ -168,7 +170,7 @@ def mark_preempted(s: PackedClusterState, p: int, dropped: bool) -> None:
 
 @compile_without_allocation
 def move_pod(s: PackedClusterState, p: int, to: int) -> None:
-    """Bring a pod to a node, or out (-1), and log it."""
+    """Move a pod to a node, or off its node (-1), and log the change."""
     k = s.logged[0]
     s.log[k, 0], s.log[k, 1], s.log[k, 2] = p, s.node[p], 1 if s.dropped[p] else 0
     s.logged[0] = k + 1
@@ -182,7 +184,7 @@ def move_pod(s: PackedClusterState, p: int, to: int) -> None:
 
 @compile_without_allocation
 def undo_changes(s: PackedClusterState, down_to: int) -> None:
-    """Take back all changes but the first so many."""
+    """Undo all changes but the first so many."""
     while s.logged[0] > down_to:
         s.logged[0] -= 1
         k = s.logged[0]
@@ -197,7 +199,7 @@ def undo_changes(s: PackedClusterState, down_to: int) -> None:
 
 @compile_without_allocation
 def has_capacity(s: PackedClusterState, c: int, n: int) -> bool:
-    """Whether one more pod of a class has room on a node."""
+    """Tell whether a node has capacity for one more pod of a class."""
     for r in range(s.free.shape[1]):
         d, h = s.demands[c, r], s.headroom[c, r]
         if (d > 0 or h > 0) and d + max(h, s.largest[n, r]) > s.free[n, r]:
@@ -207,16 +209,16 @@ def has_capacity(s: PackedClusterState, c: int, n: int) -> bool:
 
 @compile_without_allocation
 def is_allowed(s: PackedClusterState, p: int, n: int) -> bool:
-    """Whether every rule but room lets a pod arrive on a node, or come back to it."""
+    """Tell whether every rule except capacity allows a pod to arrive on a node, or to return to it."""
     c = s.pod_class[p]
     if s.tables[s.tables[TIED] + c] and (
         s.tables[s.tables[CLOSED] + c]
-        or not _is_tolerated(s, c, n)
+        or not _is_not_excluded(s, c, n)
         or not may_arrive(s.tables, c, n, n == s.home_node[p])
     ):
         return False
     at_home = n == s.home_node[p]
-    if not at_home and (not s.admits[s.sites[c], n] or (s.preempted_count[n] > 0 and not s.preempt[c])):
+    if not at_home and (not s.allowed_nodes[s.mask_of_class[c], n] or (s.preempted_count[n] > 0 and not s.preempt[c])):
         return False
     if s.maximum[c] < UNLIMITED:
         there, arrived, other = 0, 0, s.first_pod[n]
@@ -225,15 +227,15 @@ def is_allowed(s: PackedClusterState, p: int, n: int) -> bool:
                 there += 1
                 arrived += s.home_node[other] != n
             other = s.next_pod[other]
-        # What ran together before may run together again; a copy that arrived meanwhile has taken a place.
+        # Pods that ran together may do so again, unless a pod of the class arrived meanwhile.
         if there >= s.maximum[c] and (not at_home or arrived > 0):
             return False
     return True
 
 
 @compile_without_allocation
-def _is_tolerated(s: PackedClusterState, c: int, n: int) -> bool:
-    """Whether nothing on a node keeps a class away from that node alone."""
+def _is_not_excluded(s: PackedClusterState, c: int, n: int) -> bool:
+    """Tell whether no pod on a node excludes a class from that node."""
     t = s.tables
     if t[t[SHUNNED_STARTS] + c] < t[t[SHUNNED_STARTS] + c + 1]:
         other = s.first_pod[n]
@@ -247,7 +249,7 @@ def _is_tolerated(s: PackedClusterState, c: int, n: int) -> bool:
 
 @compile_without_allocation
 def may_be_ejected(s: PackedClusterState, p: int) -> bool:
-    """Whether a pod may be ejected: what is not at home goes freely, the others within their limits."""
+    """Tell whether a pod may be ejected: freely from another node than its home, otherwise within limits."""
     if s.protected_nodes[p]:
         return False
     c = s.pod_class[p]
@@ -264,7 +266,7 @@ def may_be_ejected(s: PackedClusterState, p: int) -> bool:
 
 @compile_without_allocation
 def compute_waste(s: PackedClusterState, c: int, n: int) -> float:
-    """How much a node keeps once a pod of the class is there, weighed by what is short."""
+    """Return how much a node has left with one more pod of the class, weighted by scarcity."""
     total = 0.0
     for r in range(s.free.shape[1]):
         total += (s.free[n, r] - s.demands[c, r] - max(s.largest[n, r], s.headroom[c, r])) * s.shares[r]
@@ -273,7 +275,7 @@ def compute_waste(s: PackedClusterState, c: int, n: int) -> float:
 
 @compile_without_allocation
 def compute_shortage(s: PackedClusterState, c: int, n: int, gone: int) -> float:
-    """How much a node is short of for a class, weighed, once a pod of the class `gone` (-1: none) has left."""
+    """Return how much a node lacks for a class, weighted, once a pod of class `gone` (-1: none) has left."""
     total = 0.0
     for r in range(s.free.shape[1]):
         d, h = s.demands[c, r], s.headroom[c, r]
@@ -285,7 +287,7 @@ def compute_shortage(s: PackedClusterState, c: int, n: int, gone: int) -> float:
 
 @compile_without_allocation
 def find_best_node(s: PackedClusterState, p: int, ban: int) -> int:
-    """Home if it fits there, else the node of the span that a pod fills best; never `ban`, -1 where there is none."""
+    """Return the home node if a pod fits there, else the node of the span that it fills best; -1 for none."""
     c, home = s.pod_class[p], s.home_node[p]
     s.spent[0] += 1
     if home >= 0 and home != ban and has_capacity(s, c, home) and is_allowed(s, p, home):
@@ -302,7 +304,7 @@ def find_best_node(s: PackedClusterState, p: int, ban: int) -> int:
 
 @compile_without_allocation
 def update_skyline(s: PackedClusterState) -> None:
-    """Set the skyline of the span anew."""
+    """Recompute the skyline of the span."""
     top = s.skyline.shape[1] - 1
     first, second = s.scarcity[0], s.scarcity[1]
     for row in range(s.skyline.shape[0]):
@@ -316,7 +318,7 @@ def update_skyline(s: PackedClusterState) -> None:
         b = min(b, top)
         rest = s.free[n, second] - s.largest[n, second]
         for site in range(s.line.shape[0]):
-            if s.admits[site, n]:
+            if s.allowed_nodes[site, n]:
                 s.skyline[s.line[site], b] = max(s.skyline[s.line[site], b], rest)
     for row in range(s.skyline.shape[0]):
         for b in range(top - 1, -1, -1):
@@ -325,21 +327,18 @@ def update_skyline(s: PackedClusterState) -> None:
 
 @compile_without_allocation
 def may_have_capacity(s: PackedClusterState, c: int) -> bool:
-    """Whether the skyline leaves it open that a node of the span has room for a pod of the class; False is certain."""
+    """Tell whether the skyline allows that a node of the span has capacity for the class; False is certain."""
     b = min(s.demands[c, s.scarcity[0]] // s.unit[0], s.skyline.shape[1] - 1)
-    return bool(s.skyline[s.line[s.sites[c]], b] >= s.demands[c, s.scarcity[1]])
-
-
-# Taking pods off their nodes for good.
+    return bool(s.skyline[s.line[s.mask_of_class[c]], b] >= s.demands[c, s.scarcity[1]])
 
 
 @compile_kernel
 def remove_pods(s: PackedClusterState, pods: IntArray) -> bool:
-    """Take pods off their nodes, never to return; where one may not leave, the state is left half changed."""
+    """Remove pods permanently; if one must not be evicted, the state is left half changed."""
     for i in range(pods.shape[0]):
         if not may_be_ejected(s, pods[i]):
             return False
         remove_pod(s, pods[i])
-        # Without a home its eviction stays counted.
+        # Without a home node its eviction stays counted.
         s.home_node[pods[i]] = -1
     return True

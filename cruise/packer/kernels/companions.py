@@ -1,4 +1,4 @@
-"""The most valuable fillings of nodes that hold some copies in any case, of classes that want company on the node."""
+"""Prices patterns of nodes that hold some copies in any case, for classes with affinity by node."""
 
 from typing import NamedTuple
 
@@ -10,15 +10,15 @@ from cruise.packer.kernels.knapsack_items import KnapsackItems, collect_items, t
 from cruise.packer.problem import BoolArray, FloatArray, IntArray
 
 _TINY = 1e-9
-# A node is parted by company no further than into so many.
+# A group is split by affinity into at most so many parts.
 MAX_PARTS = 40
 
 
 class PatternBounds(NamedTuple):
-    """What groups hold: at least `least[group, class]` copies, at most `most`, of `room`, `floor` and `running`.
+    """The bounds of copies of each group, with the groups' `free_capacity`, `floor` and `running`.
 
-    Of class `holder[rule]` a node of a group has no more than `alone[rule, group]` copies where it has none of the
-    `targets[rule, class]`. `fewest` and `limits` are parts of a group that are not looked at yet.
+    A node of a group without `targets[rule, class]` has at most `max_alone[rule, group]` copies of class
+    `holder[rule]`. `fewest` and `limits` are parts of a group that are not priced yet.
     """
 
     free_capacity: IntArray
@@ -35,7 +35,7 @@ class PatternBounds(NamedTuple):
 
 
 def build_pattern_bounds(s: KnapsackItems, holder: IntArray, targets: BoolArray, alone: IntArray) -> PatternBounds:
-    """What a shelf's groups hold at first: nothing in any case."""
+    """Return the initial bounds of the groups, without minimums."""
     classes = s.limits.shape[1]
     return PatternBounds(
         s.free_capacity.copy(),
@@ -53,13 +53,13 @@ def build_pattern_bounds(s: KnapsackItems, holder: IntArray, targets: BoolArray,
 
 
 @compile_inline
-def _lonely(h: PatternBounds, g: int, filling: IntArray) -> int:
-    """The first rule that a filling breaks, -1 for none."""
+def _find_unaccompanied(h: PatternBounds, g: int, pattern: IntArray) -> int:
+    """Return the first rule that a pattern breaks, -1 for none."""
     for rule in range(len(h.holder)):
-        if filling[h.holder[rule]] > h.max_alone[rule, g]:
+        if pattern[h.holder[rule]] > h.max_alone[rule, g]:
             met = False
-            for c in range(len(filling)):
-                if h.targets[rule, c] and filling[c] > 0:
+            for c in range(len(pattern)):
+                if h.targets[rule, c] and pattern[c] > 0:
                     met = True
             if not met:
                 return rule
@@ -67,8 +67,8 @@ def _lonely(h: PatternBounds, g: int, filling: IntArray) -> int:
 
 
 @compile_inline
-def _open(s: KnapsackItems, h: PatternBounds, g: int, part: int, counts: IntArray) -> bool:
-    """Let the shelf fill what a part of a group has besides the least; False where that alone is too much."""
+def _open_part(s: KnapsackItems, h: PatternBounds, g: int, part: int, counts: IntArray) -> bool:
+    """Prepare the items for what a part of a group holds above its minimum; False if the minimum does not fit."""
     for r in range(s.free_capacity.shape[1]):
         s.free_capacity[g, r], s.floor[g, r] = h.free_capacity[g, r], h.floor[g, r]
     fits = True
@@ -91,8 +91,8 @@ def _open(s: KnapsackItems, h: PatternBounds, g: int, part: int, counts: IntArra
 
 
 @compile_inline
-def _part(h: PatternBounds, part: int, rule: int, g: int) -> int:
-    """Two parts for one, the last: with the first of a rule's targets, and without; how many parts there are then."""
+def _split_part(h: PatternBounds, part: int, rule: int, g: int) -> int:
+    """Split a part in two, with the first of a rule's targets and without; return the number of parts."""
     target, others, into = -1, 0, part + 1
     for c in range(h.limits.shape[1]):
         h.fewest[into, c] = h.fewest[part, c]
@@ -112,44 +112,44 @@ def _part(h: PatternBounds, part: int, rule: int, g: int) -> int:
 
 
 @compile_inline
-def _worth(h: PatternBounds, g: int, filling: IntArray, value: FloatArray, stay_bonus: FloatArray) -> float:
+def _compute_value(h: PatternBounds, g: int, pattern: IntArray, value: FloatArray, stay_bonus: FloatArray) -> float:
     total = 0.0
-    for c in range(len(filling)):
-        if filling[c] > 0:
-            total += filling[c] * value[c] + min(filling[c], h.running[g, c]) * stay_bonus[c]
+    for c in range(len(pattern)):
+        if pattern[c] > 0:
+            total += pattern[c] * value[c] + min(pattern[c], h.running[g, c]) * stay_bonus[c]
     return total
 
 
 @compile_inline
-def _begin(h: PatternBounds, g: int) -> None:
-    """Begin with the whole group as the only part."""
+def _start_group(h: PatternBounds, g: int) -> None:
+    """Start with the whole group as the only part."""
     for c in range(h.minimum.shape[1]):
         h.fewest[0, c], h.limits[0, c] = h.minimum[g, c], h.maximum[g, c]
 
 
 @compile_inline
-def _nothing_besides(s: KnapsackItems, where: int) -> int:
-    """Write a filling of nothing besides the least."""
+def _write_minimum(s: KnapsackItems, where: int) -> int:
+    """Write the pattern of only the minimum."""
     for c in range(s.found.shape[1]):
         s.found[where, c] = 0
     return 1
 
 
 @compile_inline
-def _accompanied(h: PatternBounds, g: int, filling: IntArray) -> bool:
-    """Leave out of a filling what lacks company; whether it still has the least of its group."""
-    rule = _lonely(h, g, filling)
+def _drop_unaccompanied(h: PatternBounds, g: int, pattern: IntArray) -> bool:
+    """Remove copies without their targets from a pattern; tell whether it still has the minimum of its group."""
+    rule = _find_unaccompanied(h, g, pattern)
     while rule >= 0:
-        filling[h.holder[rule]] = h.max_alone[rule, g]
-        rule = _lonely(h, g, filling)
-    for c in range(len(filling)):
-        if filling[c] < h.minimum[g, c]:
+        pattern[h.holder[rule]] = h.max_alone[rule, g]
+        rule = _find_unaccompanied(h, g, pattern)
+    for c in range(len(pattern)):
+        if pattern[c] < h.minimum[g, c]:
             return False
     return True
 
 
 @compile_inline
-def _take(
+def _keep_found(
     s: KnapsackItems,
     h: PatternBounds,
     g: int,
@@ -160,21 +160,21 @@ def _take(
     value: FloatArray,
     stay_bonus: FloatArray,
 ) -> tuple[int, int, float]:
-    """Keep what was found in a span for a part, if better than the best; the rule that the greatest of it breaks.
+    """Keep the patterns found for a part that are better than the best; return the rule that the best one breaks.
 
-    Returns this rule (-1 for none), how many fillings were kept, and the best value then. Of more than fit the oldest
-    give way: `where` is their place and how many were kept before.
+    Returns this rule (-1 for none), the number of kept patterns, and the best value. The oldest patterns are
+    overwritten first.
     """
     broken, greatest, kept = -1, -1e300, where[1]
     for k in range(span[0], span[1]):
         for c in range(s.found.shape[1]):
             s.found[k, c] += h.fewest[part, c]
-        worth = _worth(h, g, s.found[k], value, stay_bonus)
+        worth = _compute_value(h, g, s.found[k], value, stay_bonus)
         if worth > greatest:
-            greatest, broken = worth, _lonely(h, g, s.found[k])
-        if not _accompanied(h, g, s.found[k]):
+            greatest, broken = worth, _find_unaccompanied(h, g, s.found[k])
+        if not _drop_unaccompanied(h, g, s.found[k]):
             continue
-        worth = _worth(h, g, s.found[k], value, stay_bonus)
+        worth = _compute_value(h, g, s.found[k], value, stay_bonus)
         if worth > best + _TINY:
             best = worth
             row = where[0] + kept % (span[0] - where[0])
@@ -199,10 +199,10 @@ def price_patterns(
     most_nodes: int,
     deadline: float,
 ) -> int:
-    """Fill every group that is open; `bounds` become the groups' upper bounds, never less than what is `known`.
+    """Price every open group; `bounds` become the groups' upper bounds, at least what is `known`.
 
-    Where the best filling of a group breaks a rule, its parts with and without the company are filled. Returns how many
-    fillings were written into `found`, which has space for `per_group` more, or -1 when the deadline came first.
+    If the best pattern of a group breaks a rule, its parts with and without the targets are priced. Returns how many
+    patterns were written into `found`, which has space for `per_group` more, or -1 at the deadline.
     """
     written = 0
     for g in range(len(bounds)):
@@ -212,23 +212,23 @@ def price_patterns(
         if read_monotonic_seconds() > deadline:
             return -1
         best, top, mine, pending, parts = known[g], known[g], 0, 1, 0
-        _begin(h, g)
+        _start_group(h, g)
         while pending > 0:
             pending -= 1
             part, first = pending, written + per_group
-            if not _open(s, h, g, part, counts):
+            if not _open_part(s, h, g, part, counts):
                 continue
             parts += 1
-            fixed = _worth(h, g, h.fewest[part], value[g], stay_bonus)
+            fixed = _compute_value(h, g, h.fewest[part], value[g], stay_bonus)
             count = collect_items(s, g, value[g], stay_bonus, h.counts, _TINY)
             tune_resource_mix(s, g, count)
             _, upper, found = solve_knapsack(s, g, count, max(best - fixed, 0.0), first, per_group, most_nodes)
             if found == 0 and fixed > best + _TINY:
-                found = _nothing_besides(s, first)
+                found = _write_minimum(s, first)
             span, where = (first, first + found), (written, mine)
-            broken, mine, best = _take(s, h, g, part, span, where, best, value[g], stay_bonus)
+            broken, mine, best = _keep_found(s, h, g, part, span, where, best, value[g], stay_bonus)
             if broken >= 0 and parts < MAX_PARTS:
-                pending = _part(h, part, broken, g)
+                pending = _split_part(h, part, broken, g)
             else:
                 top = max(top, upper + fixed)
         written += min(mine, per_group)

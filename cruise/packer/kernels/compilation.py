@@ -1,4 +1,4 @@
-"""How kernels are compiled: without the interpreter's lock, and kept on disk where the disk allows it."""
+"""Compiles kernels without the interpreter lock, with a cache on disk where possible."""
 
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
@@ -15,26 +15,25 @@ T = TypeVar("T")
 def compile_kernel(function: Callable[P, T]) -> Callable[P, T]:
     """Compile at the first call.
 
-    The compiled form is cached beside the source or in NUMBA_CACHE_DIR; where neither can be written, each process
-    compiles anew.
+    The result is cached next to the source or in NUMBA_CACHE_DIR; if neither is writable, each process compiles again.
     """
     return _compiled(function, {"nogil": True, "error_model": "numpy"})
 
 
 def compile_without_allocation(function: Callable[P, T]) -> Callable[P, T]:
-    """Compile at the first call a kernel that allocates nothing.
+    """Compile a kernel that allocates nothing, at the first call.
 
-    It may then go without reference counts, whose atomic increments on every array of a tuple cost a proposal of
-    the annealer 80 % of its time.
+    It then needs no reference counts, whose atomic increments on every array of a tuple would take 80 % of an annealing
+    proposal.
     """
     return _compiled(function, {"nogil": True, "error_model": "numpy", "_nrt": False})
 
 
 def compile_inline(function: Callable[P, T]) -> Callable[P, T]:
-    """Compile as a part of its callers, a kernel that allocates nothing.
+    """Compile a kernel that allocates nothing as a part of its callers.
 
-    Calling it would copy every array's description: put, take and the proposals as such parts make the annealer twice
-    as fast, and spare a third of the compiling.
+    A call would copy every array's description: inlining makes the annealer twice as fast and saves a third of the
+    compilation.
     """
     return _compiled(function, {"nogil": True, "error_model": "numpy", "_nrt": False, "forceinline": True})
 
@@ -44,14 +43,14 @@ def _compiled(function: Callable[P, T], options: dict[str, object]) -> Callable[
         dispatcher = numba.njit(cache=True, **options)(function)
     except RuntimeError:
         dispatcher = numba.njit(**options)(function)
-    # Numba compiles a function once more for each constant that a kernel calls it with: a third of all compiling.
+    # Numba compiles a function again for each constant argument: a third of all compilation.
     template = dispatcher.get_call_template
     dispatcher.get_call_template = lambda args, kws: template(tuple(map(numba.types.unliteral, args)), kws)
     compiled: Callable[P, T] = dispatcher
     return compiled
 
 
-# The monotonic clock inside kernels, for deadlines only.
+# The monotonic clock in kernels, for deadlines only.
 
 _CLOCK_MONOTONIC = 1
 _clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.voidptr))
@@ -59,18 +58,18 @@ _clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32
 
 @compile_kernel
 def read_monotonic_seconds() -> float:
-    """Seconds on the same clock as Python's `time.monotonic`."""
+    """Return seconds on the clock of `time.monotonic`."""
     parts = np.empty(2, np.int64)
     _clock_gettime(np.int32(_CLOCK_MONOTONIC), parts.ctypes)
     return float(parts[0]) + float(parts[1]) * 1e-9
 
 
-# Compiled at once: a kernel that allocates nothing cannot compile it on its own way.
+# Compiled at import: a kernel that allocates nothing cannot compile it while it compiles.
 read_monotonic_seconds()
 
-# Random numbers inside kernels (xorshift64*), from a state that the caller owns.
+# Random numbers in kernels (xorshift64*), from a state that the caller owns.
 
-# Typed constants: a plain int would turn the arithmetic signed, and then into floats.
+# Typed constants: a plain int would make the arithmetic signed, and then floating point.
 _A, _B, _C = np.uint64(12), np.uint64(25), np.uint64(27)
 _HALF = np.uint64(32)
 _SCRAMBLE = np.uint64(0x2545F4914F6CDD1D)
@@ -79,7 +78,7 @@ _UNIT = 1.0 / 4294967296.0
 
 @compile_inline
 def draw_below(state: NDArray[np.uint64], below: int) -> int:
-    """A whole number from 0 to `below` - 1; `below` is at least 1 and under 2**31."""
+    """Return a whole number from 0 to `below` - 1; `below` is at least 1 and under 2**31."""
     x = state[0]
     x ^= x >> _A
     x ^= x << _B
@@ -90,7 +89,7 @@ def draw_below(state: NDArray[np.uint64], below: int) -> int:
 
 @compile_inline
 def draw_unit_interval(state: NDArray[np.uint64]) -> float:
-    """A number in [0, 1)."""
+    """Return a number in [0, 1)."""
     x = state[0]
     x ^= x >> _A
     x ^= x << _B

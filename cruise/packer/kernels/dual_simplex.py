@@ -1,4 +1,4 @@
-"""The dual simplex: pivots that bring columns back within bounds that were lowered."""
+"""Implements the dual simplex: pivots that restore bounds that were lowered."""
 
 from cruise.packer.kernels.compilation import compile_inline, compile_without_allocation, read_monotonic_seconds
 from cruise.packer.kernels.simplex import (
@@ -20,7 +20,7 @@ from cruise.packer.kernels.simplex import (
 )
 
 LEVEL_TOLERANCE = 1e-6
-# What losses may be beyond the least for a larger pivot.
+# How far losses may exceed the least for a larger pivot.
 _LOSS_SLACK = 1e-9
 
 
@@ -36,8 +36,8 @@ def _objective(t: SimplexTableau) -> float:
 
 
 @compile_inline
-def _measure(t: SimplexTableau, i: int) -> None:
-    """Compute the squared length of a row of the inverse, by four sums that a processor adds up at once."""
+def _compute_row_length(t: SimplexTableau, i: int) -> None:
+    """Compute the squared length of a row of the inverse, in four sums that a processor adds in parallel."""
     m = len(t.basis)
     a = b = c = d = 0.0
     for k in range(0, m - 3, 4):
@@ -51,7 +51,7 @@ def _measure(t: SimplexTableau, i: int) -> None:
 
 
 @compile_inline
-def _worst(t: SimplexTableau) -> tuple[int, float]:
+def _find_most_violated(t: SimplexTableau) -> tuple[int, float]:
     """The row whose column is furthest beyond a bound, and how far, less than 0 below the lower one; -1 for none.
 
     Distances are measured along the steepest edge, which takes far fewer pivots.
@@ -66,7 +66,7 @@ def _worst(t: SimplexTableau) -> tuple[int, float]:
 
 
 @compile_inline
-def _replacing(t: SimplexTableau, row: int, sign: float) -> tuple[int, float, float]:
+def _choose_entering(t: SimplexTableau, row: int, sign: float) -> tuple[int, float, float]:
     """The column that brings back the one of a row at the least loss, that loss a unit, and the pivot; -1 for none.
 
     Of those that lose as good as the least the one with the largest pivot.
@@ -91,8 +91,8 @@ def _replacing(t: SimplexTableau, row: int, sign: float) -> tuple[int, float, fl
 
 
 @compile_inline
-def _settle(t: SimplexTableau, j: int) -> None:
-    """Let a column that gains do so no more for the time being."""
+def _suspend_column(t: SimplexTableau, j: int) -> None:
+    """Keep a column from gaining for the time being."""
     if compute_gain_of_column(t, j) > 0.0:
         gain = compute_reduced_cost(t, j)
         t.cost[j] -= gain
@@ -100,8 +100,8 @@ def _settle(t: SimplexTableau, j: int) -> None:
 
 
 @compile_inline
-def _trade(t: SimplexTableau, row: int, beyond: float, j: int) -> None:
-    """Let column j in for the one of a row that is so far beyond a bound, which it keeps then."""
+def _exchange_columns(t: SimplexTableau, row: int, beyond: float, j: int) -> None:
+    """Exchange the column of a row that exceeds a bound for column j; it stays at the bound."""
     gain = compute_reduced_cost(t, j)
     step = beyond / t.direction[row]
     for i in range(len(t.basis)):
@@ -113,29 +113,29 @@ def _trade(t: SimplexTableau, row: int, beyond: float, j: int) -> None:
     t.level[row] = start + step
     for i in range(len(t.basis)):
         if t.direction[i] != 0.0:
-            _measure(t, i)
+            _compute_row_length(t, i)
 
 
 @compile_inline
-def _repair(t: SimplexTableau, floor: float, most_pivots: int, deadline: float) -> int:
+def _pivot_until_feasible(t: SimplexTableau, floor: float, most_pivots: int, deadline: float) -> int:
     objective = _objective(t)
     for turn in range(most_pivots):
         if objective < floor:
             return LOST
         if turn % CHECK_EVERY == 0 and read_monotonic_seconds() > deadline:
             return INTERRUPTED
-        row, beyond = _worst(t)
+        row, beyond = _find_most_violated(t)
         if row < 0:
             return OPTIMAL
-        j, loss, pivot = _replacing(t, row, 1.0 if beyond > 0.0 else -1.0)
+        j, loss, pivot = _choose_entering(t, row, 1.0 if beyond > 0.0 else -1.0)
         if j < 0:
             return LOST
-        _settle(t, j)
+        _suspend_column(t, j)
         compute_direction(t, j)
         if abs(pivot - abs(t.direction[row])) > MAX_DRIFT * pivot:
             return INTERRUPTED
         objective -= loss * abs(beyond)
-        _trade(t, row, beyond, j)
+        _exchange_columns(t, row, beyond, j)
     return INTERRUPTED
 
 
@@ -146,13 +146,13 @@ def restore_bounds(t: SimplexTableau, floor: float, most_pivots: int, deadline: 
     `OPTIMAL`, `LOST` where nothing within the bounds is worth as much as `floor`, or `INTERRUPTED`.
     """
     recompute(t)
-    # With columns that gain it would go in circles.
+    # With columns that gain it would cycle.
     for j in range(t.size[0]):
         t.shifts[j] = 0.0
-        _settle(t, j)
+        _suspend_column(t, j)
     for i in range(len(t.basis)):
-        _measure(t, i)
-    state = _repair(t, floor, most_pivots, deadline)
+        _compute_row_length(t, i)
+    state = _pivot_until_feasible(t, floor, most_pivots, deadline)
     for j in range(t.size[0]):
         t.cost[j] += t.shifts[j]
     return state

@@ -1,4 +1,4 @@
-"""The most valuable set of copies for one node: exact knapsacks in several resources, by depth-first search."""
+"""Solves the knapsack of one node in several resources exactly, by depth-first search."""
 
 import math
 
@@ -7,13 +7,13 @@ from cruise.packer.kernels.knapsack_items import KnapsackItems, collect_items, t
 from cruise.packer.problem import FloatArray, IntArray
 
 _TINY = 1e-9
-# A little more than there is, so that what takes no room fits where none is left.
+# Slightly more than the capacity, so that items without demand fit where none is left.
 SEARCH_SPACE = 1.0 + 1e-9
 
 
 @compile_inline
 def item_exceeds_capacity(s: KnapsackItems, i: int) -> bool:
-    """Tell whether one more copy of an item does not fit what is left."""
+    """Tell whether one more copy of an item exceeds the remaining capacity."""
     if s.headroom.shape[0] > 0:
         for r in range(len(s.left)):
             if s.item_weight[i, r] + max(s.peak[0, r], s.item_head[i, r]) > s.left[r]:
@@ -27,9 +27,9 @@ def item_exceeds_capacity(s: KnapsackItems, i: int) -> bool:
 
 @compile_inline
 def compute_bound(s: KnapsackItems, count: int, first: int, space: float, enough: float) -> float:
-    """What items from `first` on could add in the space that is left, fractions allowed.
+    """Return what items from `first` on could add in the remaining space, fractions allowed.
 
-    Of no interest beyond `enough`: counting stops there.
+    Counting stops beyond `enough`.
     """
     value = 0.0
     if s.headroom.shape[0] > 0:
@@ -48,7 +48,7 @@ def compute_bound(s: KnapsackItems, count: int, first: int, space: float, enough
 
 @compile_inline
 def count_fitting_copies(s: KnapsackItems, i: int) -> int:
-    """How many copies of an item fit into what is left."""
+    """Return how many copies of an item fit into the remaining capacity."""
     most = s.item_bound[i]
     for r in range(len(s.left)):
         w, left = s.item_weight[i, r], s.left[r]
@@ -63,7 +63,7 @@ def count_fitting_copies(s: KnapsackItems, i: int) -> int:
 
 @compile_inline
 def is_nothing_left_fitting(s: KnapsackItems, first: int) -> bool:
-    """Tell whether none of the items from `first` on fits what is left."""
+    """Tell whether none of the items from `first` on fits."""
     for r in range(len(s.left)):
         if s.minimum_load[first, r] > s.left[r]:
             return True
@@ -72,25 +72,25 @@ def is_nothing_left_fitting(s: KnapsackItems, first: int) -> bool:
 
 @compile_inline
 def add_headroom(s: KnapsackItems, g: int, i: int, depth: int) -> None:
-    """Let the headroom of the item at a depth in."""
+    """Apply the headroom of the item at a depth."""
     if s.headroom.shape[0] > 0:
         for r in range(len(s.left)):
             s.peak[1 + depth, r] = s.peak[0, r]
             s.peak[0, r] = max(s.peak[0, r], s.item_head[i, r])
-        _set_aside(s, g)
+        _reserve_headroom(s, g)
 
 
 @compile_inline
 def remove_headroom(s: KnapsackItems, g: int, depth: int) -> None:
-    """Let the headroom of the item at a depth out again."""
+    """Undo the headroom of the item at a depth."""
     if s.headroom.shape[0] > 0:
         for r in range(len(s.left)):
             s.peak[0, r] = s.peak[1 + depth, r]
-        _set_aside(s, g)
+        _reserve_headroom(s, g)
 
 
 @compile_inline
-def _set_aside(s: KnapsackItems, g: int) -> None:
+def _reserve_headroom(s: KnapsackItems, g: int) -> None:
     s.reserve[0] = 0.0
     for r in range(len(s.left)):
         s.reserve[0] += s.mix[g, r] * s.peak[0, r] / max(s.free_capacity[g, r], 1)
@@ -98,18 +98,18 @@ def _set_aside(s: KnapsackItems, g: int) -> None:
 
 @compile_inline
 def use_capacity(s: KnapsackItems, i: int, copies: int) -> None:
-    """Take copies of an item from what is left, or give them back."""
+    """Subtract copies of an item from the remaining capacity, or return them."""
     for r in range(len(s.left)):
         s.left[r] -= copies * s.item_weight[i, r]
 
 
 @compile_inline
 def start_node(s: KnapsackItems, g: int, count: int) -> None:
-    """Begin with an empty node of a group."""
+    """Start with an empty node of a group."""
     for r in range(len(s.left)):
         s.left[r] = s.free_capacity[g, r]
         s.peak[0, r] = s.floor[g, r]
-    _set_aside(s, g)
+    _reserve_headroom(s, g)
     for i in range(count):
         s.taken[i] = 0
 
@@ -126,11 +126,11 @@ def record_pattern(s: KnapsackItems, g: int, count: int, where: int) -> None:
 
 @compile_inline
 def _open_bound(s: KnapsackItems, g: int, count: int, depth: int, value: float, space: float) -> float:
-    """The greatest bound of what an interrupted search has not looked at."""
+    """Return the largest bound of what an interrupted search has not visited."""
     top = 0.0
     for k in range(depth - 1, -1, -1):
         i = s.stack[k]
-        # One copy fewer of this item, and anything of the later ones.
+        # One copy less of this item, and any later ones.
         copies = s.taken[i]
         value -= copies * s.item_value[i]
         space += copies * s.item_load[i]
@@ -147,10 +147,10 @@ def _open_bound(s: KnapsackItems, g: int, count: int, depth: int, value: float, 
 def solve_knapsack(
     s: KnapsackItems, g: int, count: int, known: float, where: int, most_found: int, most_nodes: int
 ) -> tuple[float, float, int]:
-    """The best filling of a node of a group beyond a known value.
+    """Return the best pattern of a node of a group beyond a known value.
 
-    Returns its value, an upper bound (equal to it unless the search met its limit), and how many fillings were
-    written into `found` from `where` on, the last ones being the best; the oldest give way beyond `most_found`.
+    Returns its value, an upper bound (equal unless the search reached its limit), and how many patterns were written
+    into `found` from `where` on, the last one being the best; beyond `most_found` the oldest are overwritten.
     """
     start_node(s, g, count)
     best, value, space = known, 0.0, SEARCH_SPACE
@@ -158,7 +158,7 @@ def solve_knapsack(
     while True:
         pruned = False
         while i < count:
-            # Of those behind none is worth more for its load.
+            # No later item has a larger value for its load.
             if (
                 is_nothing_left_fitting(s, i)
                 or s.item_value[i] * max(space, 0.0) <= (best + _TINY - value) * s.item_load[i]
@@ -202,11 +202,8 @@ def solve_knapsack(
     return best, best, min(written, most_found)
 
 
-# Every maximal set of copies for one node that is worth enough, listed by the search that prices them.
-
-
 @compile_inline
-def _maximal(s: KnapsackItems, count: int) -> bool:
+def _is_maximal(s: KnapsackItems, count: int) -> bool:
     """Tell whether nothing more fits, and copies that stay come before others of their class."""
     for i in range(count):
         if s.taken[i] == s.item_bound[i]:
@@ -231,9 +228,9 @@ def list_patterns_of_node(
     where: int,
     most_nodes: int,
 ) -> int:
-    """Write every maximal filling worth at least `least_value` into `found` from `where` on.
+    """Write every maximal pattern worth at least `least_value` into `found` from `where` on.
 
-    Returns how many there are, -1 where `found` is full or the search takes more nodes than it may.
+    Returns how many there are, -1 if `found` is full or the search takes too many steps.
     """
     count = collect_items(s, g, value, stay_bonus, counts, -1.0)
     tune_resource_mix(s, g, count)
@@ -256,7 +253,7 @@ def list_patterns_of_node(
                 total += copies * s.item_value[i]
                 space -= copies * s.item_load[i]
             i += 1
-        if hopeful and total >= least_value and _maximal(s, count):
+        if hopeful and total >= least_value and _is_maximal(s, count):
             if where + written >= s.found.shape[0]:
                 s.nodes[0] += spent
                 return -1

@@ -1,4 +1,4 @@
-"""What may go onto one node, sorted for a search by what it is worth for the room that it takes."""
+"""Prepares the items of a node's knapsack, sorted by value for the capacity they use."""
 
 import math
 from typing import NamedTuple
@@ -12,15 +12,13 @@ _TUNINGS = 4
 
 
 class KnapsackItems(NamedTuple):
-    """The nodes to fill, in groups of equal ones, and the scratch of a search.
+    """The nodes to fill, in groups of equal ones, with the scratch arrays of a search.
 
-    `demands[class, resource]`, `room[group, resource]`, `limits[group, class]`; `running[group, class]` copies may
-    stay, which is worth more. The largest `headroom[class, resource]` of a filling (no rows where there is none), at
-    least `floor[group, resource]`, has to fit in as well: `peak[0]` is that of what is taken, `peak[1 + depth]`
-    what it was before the depth's item, `reserve[0]` the share of the surrogate space that it takes.
-    `mix[group, resource]` weighs resources in the surrogate bound and is kept from one search to the next. `found[k]`
-    are copies by class. The items of one search are sorted by value for their load; `full_value` and `full_load` are
-    those of all copies.
+    `running[group, class]` copies may stay, which adds value. The largest `headroom[class, resource]` of a pattern (no
+    rows without any), at least `floor[group, resource]`, must fit as well: `peak[0]` is that of the items taken,
+    `peak[1 + depth]` the one before the item of a depth, `reserve[0]` the share of the surrogate capacity it uses.
+    `mix[group, resource]` weights resources in the surrogate bound and is kept between searches. `found[k]` are copies
+    by class. Items are sorted by value for load; `full_value` and `full_load` are those of all copies.
     """
 
     demands: IntArray
@@ -61,7 +59,7 @@ def create_knapsack_items(
     running: IntArray,
     patterns: int,
 ) -> KnapsackItems:
-    """A shelf with space for some patterns; `limits` and `running` are per group and class."""
+    """Return items with space for some patterns; `limits` and `running` are per group and class."""
     classes, resources = demands.shape
     groups, items = len(room), 2 * classes
     return KnapsackItems(
@@ -108,7 +106,7 @@ def _add_item(s: KnapsackItems, count: int, c: int, bound: int, stays: int, valu
 
 @compile_inline
 def count_fitting_alone(s: KnapsackItems, g: int, c: int, most: int) -> int:
-    """How many copies of a class, at most `most`, fit onto a node of a group that has nothing else to hold."""
+    """Return how many copies of a class, at most `most`, fit on an empty node of a group."""
     if most <= 0:
         return 0
     for r in range(s.demands.shape[1]):
@@ -126,7 +124,7 @@ def count_fitting_alone(s: KnapsackItems, g: int, c: int, most: int) -> int:
 def collect_items(
     s: KnapsackItems, g: int, value: FloatArray, stay_bonus: FloatArray, counts: IntArray, floor: float
 ) -> int:
-    """Gather what may go onto a node of a group and is worth more than `floor`; how many items there are."""
+    """Collect the items of a group's node that are worth more than `floor`; return how many."""
     count = 0
     for c in range(s.demands.shape[0]):
         limit = count_fitting_alone(s, g, c, min(s.limits[g, c], counts[c]))
@@ -135,7 +133,7 @@ def collect_items(
         stays = 0
         if stay_bonus[c] > 0.0:
             stays = min(s.running[g, c], limit)
-        # Copies that run on the node are not among those that could come from elsewhere.
+        # Running copies of the node are not among those that may arrive.
         others = min(limit - stays, counts[c] - (s.running[g, c] if stay_bonus[c] > 0.0 else 0))
         if stays > 0 and value[c] + stay_bonus[c] > floor:
             count = _add_item(s, count, c, stays, 1, value[c] + stay_bonus[c])
@@ -146,7 +144,7 @@ def collect_items(
 
 @compile_inline
 def swap_items(s: KnapsackItems, a: int, b: int) -> None:
-    """Let two items change places."""
+    """Exchange two items."""
     s.item_class[a], s.item_class[b] = s.item_class[b], s.item_class[a]
     s.item_bound[a], s.item_bound[b] = s.item_bound[b], s.item_bound[a]
     s.item_stays[a], s.item_stays[b] = s.item_stays[b], s.item_stays[a]
@@ -160,7 +158,7 @@ def swap_items(s: KnapsackItems, a: int, b: int) -> None:
 
 @compile_inline
 def weigh_items(s: KnapsackItems, g: int, count: int, mix: FloatArray) -> None:
-    """Weigh the items by a mix of resources."""
+    """Compute the loads of the items by a mix of resources."""
     for i in range(count):
         load = 0.0
         for r in range(len(mix)):
@@ -170,7 +168,7 @@ def weigh_items(s: KnapsackItems, g: int, count: int, mix: FloatArray) -> None:
 
 @compile_inline
 def sort_items(s: KnapsackItems, g: int, count: int, mix: FloatArray) -> None:
-    """Weigh the items by a mix of resources, and sort them by value for load (shell sort: nearly sorted often)."""
+    """Compute loads by a mix of resources, and sort the items by value for load (shell sort: often nearly sorted)."""
     weigh_items(s, g, count, mix)
     gap = 1
     while gap < count // 3:
@@ -186,7 +184,7 @@ def sort_items(s: KnapsackItems, g: int, count: int, mix: FloatArray) -> None:
 
 @compile_inline
 def solve_fractional(s: KnapsackItems, g: int, count: int) -> float:
-    """The fractional filling of an empty node; `use` becomes the share of each resource that it takes."""
+    """Return the value of the fractional pattern of an empty node; `use` becomes the share of each resource it uses."""
     space, value = 1.0, 0.0
     for r in range(len(s.use)):
         s.use[r] = 0.0
@@ -203,7 +201,7 @@ def solve_fractional(s: KnapsackItems, g: int, count: int) -> float:
 
 @compile_inline
 def tune_resource_mix(s: KnapsackItems, g: int, count: int) -> float:
-    """Move the group's mix towards the resource that the fractional filling overuses, while the bound falls."""
+    """Move the group's mix towards the resource that the fractional pattern overuses, while the bound decreases."""
     sort_items(s, g, count, s.mix[g])
     bound = solve_fractional(s, g, count)
     step = 0.6
@@ -231,7 +229,7 @@ def tune_resource_mix(s: KnapsackItems, g: int, count: int) -> float:
 
 @compile_inline
 def sum_items(s: KnapsackItems, count: int) -> None:
-    """Note of the items in their order what all copies are worth, and what the later ones take at least."""
+    """For the items in order, record the value of all copies and the least load of later ones."""
     for i in range(count):
         s.full_value[i] = s.item_value[i] * s.item_bound[i]
         s.full_load[i] = s.item_load[i] * s.item_bound[i]
@@ -242,20 +240,18 @@ def sum_items(s: KnapsackItems, count: int) -> None:
             s.minimum_load[i, r] = min(s.minimum_load[i + 1, r], s.item_weight[i, r])
 
 
-# The mix of resources that bounds one node best, and what a search of the node can leave out with it.
-
 _TURNS = 8
-# How far a mix turns at first, and how much of a resource is overused where it turns as far.
+# Initial step of a mix, and the overuse at which it is a full step.
 _FIRST, _SHARP = 0.4, 20.0
-# Overused by less than this is even.
+# An overuse below this counts as balanced.
 _EVEN = 0.0002
-# Items worth so much less for their load than the last one are no candidates at first, and so much less at last.
+# Items with so much less value for their load than the last one are no candidates: at first, and at last.
 _NEARLY, _LEAST = 0.9, 0.5
 
 
 @compile_inline
-def _scarcest(s: KnapsackItems) -> int:
-    """The resource of which the fractional filling uses most."""
+def _find_scarcest(s: KnapsackItems) -> int:
+    """Return the resource of which the fractional pattern uses most."""
     scarcest = 0
     for r in range(len(s.use)):
         if s.use[r] > s.use[scarcest]:
@@ -264,8 +260,8 @@ def _scarcest(s: KnapsackItems) -> int:
 
 
 @compile_inline
-def _turn(s: KnapsackItems, step: float) -> None:
-    """Turn the mix that is tried towards what is overused."""
+def _step_mix(s: KnapsackItems, step: float) -> None:
+    """Move the tried mix towards the overused resource."""
     total = 0.0
     for r in range(len(s.trial)):
         over = min(max(_SHARP * (s.use[r] - 1.0), -1.0), 1.0)
@@ -276,8 +272,8 @@ def _turn(s: KnapsackItems, step: float) -> None:
 
 
 @compile_inline
-def _candidates(s: KnapsackItems, count: int, least: float) -> int:
-    """List the items that are worth more than `least` for their load, the most first; how many there are."""
+def _list_candidates(s: KnapsackItems, count: int, least: float) -> int:
+    """List the items worth more than `least` for their load, the best first; return how many."""
     listed = 0
     for i in range(count):
         if s.full_value[i] > least:
@@ -298,11 +294,11 @@ def _candidates(s: KnapsackItems, count: int, least: float) -> int:
 
 
 @compile_inline
-def _fraction(s: KnapsackItems, g: int, count: int, mix: FloatArray, rate: float) -> tuple[float, float]:
-    """The value of the fractional filling of an empty node for a mix, and that for its load of its last item.
+def _solve_fraction(s: KnapsackItems, g: int, count: int, mix: FloatArray, rate: float) -> tuple[float, float]:
+    """Return the value of the fractional pattern of an empty node for a mix, and the rate of its last item.
 
-    `use` becomes the share of each resource that it takes. Only the few items that are worth nearly as much for
-    their load as at the `rate` are sorted, or all of them where those do not fill the node.
+    `use` becomes the share of each resource it uses. Only items near the `rate` are sorted, or all of them if those do
+    not fill the node.
     """
     for r in range(len(mix)):
         s.use[r] = mix[r] / max(s.free_capacity[g, r], 1)
@@ -317,7 +313,7 @@ def _fraction(s: KnapsackItems, g: int, count: int, mix: FloatArray, rate: float
         space, value, last = 1.0, 0.0, 0.0
         for r in range(len(mix)):
             s.use[r] = 0.0
-        for k in range(_candidates(s, count, least)):
+        for k in range(_list_candidates(s, count, least)):
             i = s.stack[k]
             part = min(float(s.item_bound[i]), space / s.item_load[i])
             space -= part * s.item_load[i]
@@ -334,28 +330,26 @@ def _fraction(s: KnapsackItems, g: int, count: int, mix: FloatArray, rate: float
 
 @compile_inline
 def balance_resource_mix(s: KnapsackItems, g: int, count: int, rate: float) -> tuple[float, float]:
-    """Turn a node's mix until the fractional filling uses the scarce resources alike.
+    """Change a node's mix until the fractional pattern uses the scarce resources alike.
 
-    Returns the least bound, and what its last item is worth for its load, for which `rate` is a guess; `item_load` is
-    by another mix then.
-
-    Where many items are worth about the same for their room, a mix that is off by little bounds badly, and a search
-    looks at a multiple: the few small turns of `tune`, which serve where prices change little, do not get there.
+    Returns the least bound, and the rate of its last item, for which `rate` is a guess; `item_load` is by another mix
+    then. If many items have about the same value for their load, a slightly wrong mix bounds badly and the search takes
+    many times as long; the small steps of `tune_resource_mix` are not enough then.
     """
-    bound, critical = _fraction(s, g, count, s.mix[g], rate)
+    bound, critical = _solve_fraction(s, g, count, s.mix[g], rate)
     rate, step, last = critical, _FIRST, -1
     for r in range(len(s.trial)):
         s.trial[r] = s.mix[g, r]
     for _ in range(_TURNS):
-        scarcest = _scarcest(s)
+        scarcest = _find_scarcest(s)
         if s.use[scarcest] - 1.0 < _EVEN:
             break
-        # Where another one is overused now, that was too far.
+        # If another resource is overused now, the step was too large.
         if last >= 0 and scarcest != last:
             step *= 0.5
         last = scarcest
-        _turn(s, step)
-        tried, rate = _fraction(s, g, count, s.trial, rate)
+        _step_mix(s, step)
+        tried, rate = _solve_fraction(s, g, count, s.trial, rate)
         if tried < bound - 1e-12:
             bound, critical = tried, rate
             for r in range(len(s.trial)):
@@ -365,7 +359,7 @@ def balance_resource_mix(s: KnapsackItems, g: int, count: int, rate: float) -> t
 
 @compile_inline
 def drop_worthless_items(s: KnapsackItems, count: int, rate: float, surplus: float) -> int:
-    """Leave out each item of which one copy is worth less than its load at a rate by a surplus or more."""
+    """Drop each item of which one copy is worth less than its load at a rate by a surplus or more."""
     kept = 0
     for i in range(count):
         if rate * s.item_load[i] - s.item_value[i] < surplus:

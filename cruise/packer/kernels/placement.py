@@ -1,4 +1,4 @@
-"""A placement that kernels change copy by copy, its exact vector always at hand."""
+"""Represents a placement that kernels change copy by copy, with its exact key."""
 
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ APART, EVEN, COMPANY, FOUNDED, STAYS = range(5)
 
 
 @compile_without_allocation
-def _broken(t: IntArray, k: int) -> int:
+def _count_broken(t: IntArray, k: int) -> int:
     kind, first, domains, most = t[t[KIND] + k], t[t[FIRST] + k], t[t[DOMAINS] + k], t[t[MOST] + k]
     if kind == STAYS:
         return int(max(most - t[first + 1], 0))
@@ -36,7 +36,7 @@ def _broken(t: IntArray, k: int) -> int:
             if t[first + d] > 0:
                 broken += max(t[first + domains + d] - least - most, 0)
         return broken
-    # Holders among the targets do not give each other company, but beside a first one.
+    # Holders among the targets do not count for each other, except with a first one.
     others, largest = 0, 0
     for d in range(domains):
         came = t[first + d]
@@ -50,7 +50,7 @@ def _broken(t: IntArray, k: int) -> int:
 
 @compile_without_allocation
 def update_rule_energy(t: IntArray, c: int, n: int, step: int, arrived: bool) -> float:
-    """Count a copy of a class that comes to a node (`step` 1) or leaves it (-1); the energy that this adds."""
+    """Count a copy of a class that arrives on a node (`step` 1) or leaves it (-1); return the energy this adds."""
     energy = 0
     for i in range(t[t[STARTS] + c], t[t[STARTS] + c + 1]):
         k, role = t[t[LISTED] + i] >> 2, t[t[LISTED] + i] & 3
@@ -62,7 +62,7 @@ def update_rule_energy(t: IntArray, c: int, n: int, step: int, arrived: bool) ->
             t[t[t[FIRST] + k] + d] += step
         if role & 2:
             t[t[t[FIRST] + k] + t[t[DOMAINS] + k] + d] += step
-        broken = _broken(t, k)
+        broken = _count_broken(t, k)
         change = broken - t[t[NOW] + k]
         if change != 0:
             t[t[NOW] + k] = broken
@@ -71,7 +71,7 @@ def update_rule_energy(t: IntArray, c: int, n: int, step: int, arrived: bool) ->
     return energy / 1000.0
 
 
-# The most copies that one proposal puts and takes.
+# The most copies that one proposal places and removes.
 LOG_LENGTH = 16
 MAX_EJECTED = 2
 _SPARE = 4
@@ -139,9 +139,9 @@ def initialise_placement(
     loyalty: FloatArray,
     bonds: IntArray,
 ) -> CopyPlacement:
-    """Lay out a placement `x`, which kernels then change in place.
+    """Initialize a placement `x`, which kernels then change in place.
 
-    A node never holds more than `deepest` copies. `vector` comes with what copies outside of it add.
+    A node never holds more than `deepest` copies. `vector` already includes copies outside of it.
     """
     classes, nodes = x.shape
     free, peak = room.copy(), floor.copy()
@@ -210,7 +210,7 @@ def initialise_placement(
 
 @compile_inline
 def place_copy(placement: CopyPlacement, c: int, n: int) -> float:
-    """Place one copy; the energy that this takes away."""
+    """Place one copy; return the energy this removes."""
     gain = placement.value[c]
     placement.vector[placement.place[c]] += 1
     if placement.x[c, n] < placement.running[c, n]:
@@ -231,7 +231,7 @@ def place_copy(placement: CopyPlacement, c: int, n: int) -> float:
 
 @compile_inline
 def remove_copy(placement: CopyPlacement, slot: int, n: int) -> float:
-    """Remove the copy in a slot, which the last copy takes over; the energy that this adds."""
+    """Remove the copy in a slot, which the last copy takes over; return the energy this adds."""
     c = placement.items[n, slot]
     loss = placement.value[c]
     placement.vector[placement.place[c]] -= 1
@@ -246,13 +246,13 @@ def remove_copy(placement: CopyPlacement, slot: int, n: int) -> float:
     placement.sizes[n] -= 1
     placement.items[n, slot] = placement.items[n, placement.sizes[n]]
     if placement.headroom.shape[0] > 0 and placement.x[c, n] == 0:
-        _lower(placement, c, n)
+        _recompute_headroom(placement, c, n)
     return float(loss)
 
 
 @compile_without_allocation
-def _lower(placement: CopyPlacement, c: int, n: int) -> None:
-    """Find the largest headroom on a node anew, once the last copy of a class has left it."""
+def _recompute_headroom(placement: CopyPlacement, c: int, n: int) -> None:
+    """Recompute the largest headroom on a node after the last copy of a class has left."""
     for r in range(placement.free.shape[1]):
         if placement.headroom[c, r] < placement.peak[n, r]:
             continue
@@ -264,7 +264,7 @@ def _lower(placement: CopyPlacement, c: int, n: int) -> None:
 
 @compile_inline
 def log_change(placement: CopyPlacement, c: int, n: int, sign: int) -> None:
-    """Write a change into the log."""
+    """Log a change."""
     k = placement.logged[0]
     placement.log[k, 0], placement.log[k, 1], placement.log[k, 2] = c, n, sign
     placement.logged[0] = k + 1
@@ -272,7 +272,7 @@ def log_change(placement: CopyPlacement, c: int, n: int, sign: int) -> None:
 
 @compile_inline
 def find_slot(placement: CopyPlacement, c: int, n: int) -> int:
-    """The slot of some copy of a class on a node that holds one."""
+    """Return the slot of a copy of a class on a node that holds one."""
     slot = 0
     while placement.items[n, slot] != c:
         slot += 1
@@ -281,7 +281,7 @@ def find_slot(placement: CopyPlacement, c: int, n: int) -> int:
 
 @compile_inline
 def apply_log(placement: CopyPlacement) -> float:
-    """Make the changes of the log in their order; the energy that this adds."""
+    """Apply the logged changes in order; return the energy this adds."""
     energy = 0.0
     for k in range(placement.logged[0]):
         c, n = placement.log[k, 0], placement.log[k, 1]
@@ -294,7 +294,7 @@ def apply_log(placement: CopyPlacement) -> float:
 
 @compile_inline
 def undo_log(placement: CopyPlacement) -> None:
-    """Take back the changes of the log, the last one first."""
+    """Undo the logged changes, the last one first."""
     for k in range(placement.logged[0] - 1, -1, -1):
         c, n = placement.log[k, 0], placement.log[k, 1]
         if placement.log[k, 2] < 0:
@@ -305,7 +305,7 @@ def undo_log(placement: CopyPlacement) -> None:
 
 @compile_inline
 def lacks_capacity(placement: CopyPlacement, c: int, n: int) -> bool:
-    """Tell whether a node has too little room for one more copy of a class."""
+    """Tell whether a node has too little capacity for one more copy of a class."""
     if placement.headroom.shape[0] > 0:
         for r in range(placement.free.shape[1]):
             if placement.demands[c, r] + max(placement.peak[n, r], placement.headroom[c, r]) > placement.free[n, r]:
@@ -325,7 +325,7 @@ def may_place(placement: CopyPlacement, c: int, n: int) -> bool:
 
 @compile_inline
 def exceeds_headroom(placement: CopyPlacement) -> bool:
-    """Tell whether headroom no longer fits in on a node of the log."""
+    """Tell whether headroom no longer fits on a node of the log."""
     if placement.headroom.shape[0] == 0:
         return False
     for k in range(placement.logged[0]):
@@ -338,7 +338,7 @@ def exceeds_headroom(placement: CopyPlacement) -> bool:
 
 @compile_without_allocation
 def keeps_requirements(placement: CopyPlacement) -> bool:
-    """Tell whether as many copies of each class are placed as have to be, and no rule between pods is broken."""
+    """Tell whether as many copies of each class are placed as required, and no rule between pods is broken."""
     if placement.rule_energies.shape[0] > 0 and placement.rule_energies[BROKEN] > 0:
         return False
     for k in range(len(placement.required)):

@@ -1,4 +1,4 @@
-"""Placing pods where lower priorities give way, and bringing back home what was ejected without need."""
+"""Places pods by preempting lower priorities, and returns pods to their home nodes that were ejected without need."""
 
 import numpy as np
 
@@ -17,19 +17,15 @@ from cruise.packer.kernels.compilation import compile_kernel, compile_without_al
 from cruise.packer.kernels.ejection import place_by_single_ejection
 from cruise.packer.problem import IntArray
 
-# One victim of a priority is worse than this many of the next lower one; one that was only placed by the plan is
-# worth half.
+# One victim of a priority is worse than so many of the next lower one; a pod that only the plan placed counts half.
 _RANK_RATIO = 64.0
 _PLANNED = 0.5
-_GUESTS = 64
+_MAX_FOREIGN = 64
 
 
 @compile_kernel
 def place_by_preemption(s: PackedClusterState, pods: IntArray, deadline: float, work: float) -> int:
-    """Place pods in their order where the least of lower priorities gives way; how many are placed.
-
-    Who gives way stays out, for its own turn to come.
-    """
+    """Place pods in order where the least of lower priorities is preempted; return how many are placed."""
     placed = 0
     worst = 0
     for c in range(s.ranks.shape[0]):
@@ -41,9 +37,9 @@ def place_by_preemption(s: PackedClusterState, pods: IntArray, deadline: float, 
         if (deadline < np.inf and read_monotonic_seconds() > deadline) or s.spent[0] > work:
             break
         s.logged[0] = 0
-        best = _cheapest(s, p, worst)
+        best = _find_cheapest_node(s, p, worst)
         if best >= 0:
-            _clear(s, p, best, worst, np.inf)
+            _preempt_until_fits(s, p, best, worst, np.inf)
             for k in range(s.logged[0]):
                 if s.home_node[s.log[k, 0]] >= 0:
                     mark_preempted(s, s.log[k, 0], True)
@@ -54,13 +50,13 @@ def place_by_preemption(s: PackedClusterState, pods: IntArray, deadline: float, 
 
 
 @compile_without_allocation
-def _cheapest(s: PackedClusterState, p: int, worst: int) -> int:
-    """The node where the least gives way for a pod; -1 where nowhere enough does."""
+def _find_cheapest_node(s: PackedClusterState, p: int, worst: int) -> int:
+    """Return the node with the cheapest preemption for a pod; -1 if no node can free enough."""
     best, least = -1, np.inf
     for n in range(s.free.shape[0]):
         s.spent[0] += 1
         if s.never_preempts[n] == 0 and is_allowed(s, p, n):
-            cost = _clear(s, p, n, worst, least)
+            cost = _preempt_until_fits(s, p, n, worst, least)
             undo_changes(s, 0)
             if cost < least:
                 best, least = n, cost
@@ -68,8 +64,8 @@ def _cheapest(s: PackedClusterState, p: int, worst: int) -> int:
 
 
 @compile_without_allocation
-def _clear(s: PackedClusterState, p: int, n: int, worst: int, least: float) -> float:
-    """Take out what has to give way on a node for a pod, the weakest first; its cost, infinite from `least` on."""
+def _preempt_until_fits(s: PackedClusterState, p: int, n: int, worst: int, least: float) -> float:
+    """Remove what a pod must preempt on a node, lowest priority first; return the cost, infinite from `least`."""
     c = s.pod_class[p]
     cost = 0.0
     if not _could_fit(s, c, n):
@@ -77,7 +73,7 @@ def _clear(s: PackedClusterState, p: int, n: int, worst: int, least: float) -> f
     for rank in range(worst, s.ranks[c], -1):
         price = _RANK_RATIO ** (worst - rank)
         while not has_capacity(s, c, n):
-            gone = _most_useful(s, c, n, rank)
+            gone = _choose_victim(s, c, n, rank)
             if gone < 0:
                 break
             cost += price if s.home_node[gone] >= 0 else _PLANNED * price
@@ -86,7 +82,7 @@ def _clear(s: PackedClusterState, p: int, n: int, worst: int, least: float) -> f
             move_pod(s, gone, -1)
         if has_capacity(s, c, n):
             break
-    # With others gone, domains count anew.
+    # Once pods have left, the counts of domains are different.
     return cost if has_capacity(s, c, n) and is_allowed(s, p, n) else np.inf
 
 
@@ -100,7 +96,7 @@ def _is_victim(s: PackedClusterState, p: int, n: int, rank: int) -> bool:
 
 @compile_without_allocation
 def _could_fit(s: PackedClusterState, c: int, n: int) -> bool:
-    """Whether there is room for a class once all that is weaker is gone, headroom apart."""
+    """Tell whether a class fits once all lower priorities are gone, headroom apart."""
     for r in range(s.free.shape[1]):
         if s.demands[c, r] == 0:
             continue
@@ -116,8 +112,8 @@ def _could_fit(s: PackedClusterState, c: int, n: int) -> bool:
 
 
 @compile_without_allocation
-def _most_useful(s: PackedClusterState, c: int, n: int, rank: int) -> int:
-    """Of the pods of a rank, the smallest that makes the room alone, else what brings most of it; -1: none is left."""
+def _choose_victim(s: PackedClusterState, c: int, n: int, rank: int) -> int:
+    """Of the pods of a rank, return the smallest that is enough alone, else the one that frees most; -1 for none."""
     best, most = -1, -1.0
     other = s.first_pod[n]
     while other >= 0:
@@ -138,7 +134,7 @@ def _most_useful(s: PackedClusterState, c: int, n: int, rank: int) -> int:
 
 @compile_kernel
 def return_pods_home(s: PackedClusterState, pods: IntArray, deadline: float, work: float) -> int:
-    """Take pods back where they ran, if what came there instead finds a place that costs nothing; how many come."""
+    """Return pods to their home nodes if what arrived there fits elsewhere without cost; return how many."""
     came = 0
     s.rooted[0] = True
     update_skyline(s)
@@ -149,14 +145,14 @@ def return_pods_home(s: PackedClusterState, pods: IntArray, deadline: float, wor
         if (deadline < np.inf and read_monotonic_seconds() > deadline) or s.spent[0] > work:
             break
         s.logged[0] = 0
-        came += _bring_back(s, p)
+        came += _return_pod(s, p)
         s.logged[0] = 0
     s.rooted[0] = False
     return came
 
 
 @compile_kernel
-def _bring_back(s: PackedClusterState, p: int) -> bool:
+def _return_pod(s: PackedClusterState, p: int) -> bool:
     n, c = s.home_node[p], s.pod_class[p]
     if not may_be_ejected(s, p):
         return False
@@ -164,9 +160,9 @@ def _bring_back(s: PackedClusterState, p: int) -> bool:
     if has_capacity(s, c, n) and is_allowed(s, p, n):
         move_pod(s, p, n)
         return True
-    # Taken out and put back, pods change their node's list: it is read before.
-    guests = np.empty(_GUESTS, np.int64)
-    count = _guests_on(s, n, guests)
+    # The list of a node changes when pods are removed and added, so it is read before.
+    guests = np.empty(_MAX_FOREIGN, np.int64)
+    count = _collect_foreign_pods(s, n, guests)
     s.protected_nodes[p] = True
     start = s.logged[0]
     came = False
@@ -174,7 +170,7 @@ def _bring_back(s: PackedClusterState, p: int) -> bool:
         move_pod(s, guests[k], -1)
         if has_capacity(s, c, n) and is_allowed(s, p, n):
             move_pod(s, p, n)
-            came = _finds_place(s, guests[k], n)
+            came = _has_other_node(s, guests[k], n)
         if came:
             break
         undo_changes(s, start)
@@ -185,8 +181,8 @@ def _bring_back(s: PackedClusterState, p: int) -> bool:
 
 
 @compile_without_allocation
-def _guests_on(s: PackedClusterState, n: int, guests: IntArray) -> int:
-    """The pods on a node that are not at home and may leave; how many."""
+def _collect_foreign_pods(s: PackedClusterState, n: int, guests: IntArray) -> int:
+    """Collect the pods on a node that are not on their home node and may leave; return how many."""
     count, other = 0, s.first_pod[n]
     while other >= 0 and count < guests.shape[0]:
         if s.node[other] != s.home_node[other] and may_be_ejected(s, other):
@@ -197,7 +193,7 @@ def _guests_on(s: PackedClusterState, n: int, guests: IntArray) -> int:
 
 
 @compile_kernel
-def _finds_place(s: PackedClusterState, p: int, ban: int) -> bool:
+def _has_other_node(s: PackedClusterState, p: int, ban: int) -> bool:
     to = find_best_node(s, p, ban)
     if to >= 0:
         move_pod(s, p, to)

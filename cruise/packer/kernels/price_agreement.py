@@ -1,7 +1,7 @@
-"""Prices at which the changes that are known of nodes agree: near to other prices, and to what is wanted of each class.
+"""Finds prices at which the known changes of nodes meet demand, near other prices.
 
-What known changes gain is no more than what nodes gain at most, so these prices are a guess at the best ones: what
-bounds is a search of the nodes at them.
+Known changes gain no more than the best ones, so these prices are a guess; a search of the nodes at them gives the
+bound.
 """
 
 from typing import NamedTuple
@@ -12,15 +12,13 @@ from numpy.typing import NDArray
 from cruise.packer.kernels.compilation import compile_inline, compile_without_allocation
 from cruise.packer.problem import FloatArray, IntArray
 
-# Changes of nodes that were met before: what came and what left, as a stock to choose from at other prices.
-
 
 class NodeChanges(NamedTuple):
-    """Up to so many changes of each node, the first of them none.
+    """The known changes of each node, the first of which is none.
 
-    By change k of a node there are `more[node, k, i]` copies more of class `of[node, k, i]`, or fewer where that is
-    below 0, for each i below `length[node, k]`; it costs `cost[node, k]`. `known[node]` counts them. `share[node, k]`
-    of the node, one whole in all, has the change.
+    By change k of a node there are `more[node, k, i]` more copies (fewer if negative) of class `of[node, k, i]`, for
+    each i below `length[node, k]`; it costs `cost[node, k]`. `known[node]` counts them. `share[node, k]` of the node, 1
+    in total, has the change.
     """
 
     of: NDArray[np.int32]
@@ -32,7 +30,7 @@ class NodeChanges(NamedTuple):
 
 
 def create_node_changes(nodes: int, most: int, width: int) -> NodeChanges:
-    """No changes yet; up to `most` a node, of at most `width` classes each."""
+    """Return no changes, with space for `most` per node, of at most `width` classes each."""
     share = np.zeros((nodes, most))
     share[:, 0] = 1.0
     return NodeChanges(
@@ -47,7 +45,7 @@ def create_node_changes(nodes: int, most: int, width: int) -> NodeChanges:
 
 @compile_inline
 def compute_gain(c: NodeChanges, g: int, k: int, price: FloatArray) -> float:
-    """What a change of a node gains at prices."""
+    """Return what a change of a node gains at prices."""
     gain = -float(c.cost[g, k])
     for i in range(c.length[g, k]):
         gain += c.more[g, k, i] * price[c.of[g, k, i]]
@@ -56,7 +54,7 @@ def compute_gain(c: NodeChanges, g: int, k: int, price: FloatArray) -> float:
 
 @compile_inline
 def find_best_change(c: NodeChanges, g: int, price: FloatArray) -> tuple[int, float]:
-    """The change of a node that gains most at prices, and how much."""
+    """Return the change of a node that gains most at prices, and how much."""
     best, most = 0, 0.0
     for k in range(1, c.known[g]):
         gain = compute_gain(c, g, k, price)
@@ -67,7 +65,7 @@ def find_best_change(c: NodeChanges, g: int, price: FloatArray) -> tuple[int, fl
 
 @compile_inline
 def choose_slot(c: NodeChanges, g: int, price: FloatArray) -> int:
-    """Where to keep one more change of a node: where there is none, or instead of what gains least of no share."""
+    """Return where to store a change: a free slot of a node, or that of the unused change that gains least."""
     if c.known[g] < c.of.shape[1]:
         c.known[g] += 1
         return int(c.known[g]) - 1
@@ -86,23 +84,23 @@ def choose_slot(c: NodeChanges, g: int, price: FloatArray) -> int:
     return worst
 
 
-# Gains that differ by less are the same.
+# Gains that differ by less count as equal.
 _EVEN = 1.0
 
 
 @compile_inline
-def _bring(c: NodeChanges, g: int, k: int, part: float, lacks: FloatArray) -> None:
+def _apply_change(c: NodeChanges, g: int, k: int, part: float, lacks: FloatArray) -> None:
     for i in range(c.length[g, k]):
         lacks[c.of[g, k, i]] -= part * c.more[g, k, i]
 
 
 @compile_inline
-def _price(one: int, lacks: FloatArray, near: FloatArray, step: float, most: FloatArray) -> float:
+def _compute_price(one: int, lacks: FloatArray, near: FloatArray, step: float, most: FloatArray) -> float:
     return float(min(max(near[one] + step * lacks[one], 0.0), most[one]))
 
 
 @compile_inline
-def _reprice(
+def _update_prices(
     c: NodeChanges,
     g: int,
     k: int,
@@ -114,12 +112,12 @@ def _reprice(
 ) -> None:
     for i in range(c.length[g, k]):
         one = c.of[g, k, i]
-        price[one] = _price(one, lacks, near, step, most)
+        price[one] = _compute_price(one, lacks, near, step, most)
 
 
 @compile_inline
 def _distance(c: NodeChanges, g: int, a: int, b: int, scratch: FloatArray) -> float:
-    """The squares of how two changes of a node differ, summed up."""
+    """Return the squared distance between two changes of a node."""
     for i in range(c.length[g, a]):
         scratch[c.of[g, a, i]] += c.more[g, a, i]
     for i in range(c.length[g, b]):
@@ -134,7 +132,7 @@ def _distance(c: NodeChanges, g: int, a: int, b: int, scratch: FloatArray) -> fl
 
 @compile_inline
 def _extremes(c: NodeChanges, g: int, price: FloatArray) -> tuple[int, int, float]:
-    """The change of a node that gains most, that of a share which gains least, and by how much these differ."""
+    """Return the change of a node that gains most, the one with a share that gains least, and the difference."""
     best, worst, top, low = 0, 0, -1e300, 1e300
     for k in range(c.known[g]):
         gain = compute_gain(c, g, k, price)
@@ -146,7 +144,7 @@ def _extremes(c: NodeChanges, g: int, price: FloatArray) -> tuple[int, int, floa
 
 
 @compile_inline
-def _begin(
+def _initialise(
     c: NodeChanges,
     wanted: FloatArray,
     near: FloatArray,
@@ -155,15 +153,15 @@ def _begin(
     lacks: FloatArray,
     price: FloatArray,
 ) -> None:
-    """What is lacking where nodes have the shares that they have, and its prices."""
+    """Compute the excess demand at the present shares, and its prices."""
     for one in range(len(lacks)):
         lacks[one] = wanted[one]
     for g in range(len(c.known)):
         for k in range(c.known[g]):
             if c.share[g, k] > 0.0:
-                _bring(c, g, k, c.share[g, k], lacks)
+                _apply_change(c, g, k, c.share[g, k], lacks)
     for one in range(len(price)):
-        price[one] = _price(one, lacks, near, step, most)
+        price[one] = _compute_price(one, lacks, near, step, most)
 
 
 @compile_without_allocation
@@ -179,12 +177,12 @@ def improve_prices(
     passes: int,
     spent: IntArray,
 ) -> float:
-    """What nodes gain at most by known changes, once shares have moved towards those that gain more, so many times.
+    """Return the largest gain of nodes by known changes, after moving shares to better ones so many times.
 
-    `price` becomes that of `near`, and `step` more for each copy that `lacks`: what is `wanted` of a class beyond
-    what the shares bring; at least 0 and at most `most`. `scratch` is all zero. `spent` counts what is looked at.
+    `price` becomes that of `near`, plus `step` for each missing copy in `lacks`: the demand `wanted` beyond what the
+    shares supply; at least 0 and at most `most`. `scratch` is all zero. `spent` counts steps.
     """
-    _begin(c, wanted, near, step, most, lacks, price)
+    _initialise(c, wanted, near, step, most, lacks, price)
     for _ in range(passes):
         moved = False
         for g in range(len(c.known)):
@@ -198,10 +196,10 @@ def improve_prices(
             part = min(c.share[g, worst], gap / (step * max(_distance(c, g, best, worst, scratch), 1.0)))
             c.share[g, worst] -= part
             c.share[g, best] += part
-            _bring(c, g, worst, -part, lacks)
-            _bring(c, g, best, part, lacks)
-            _reprice(c, g, worst, lacks, near, step, most, price)
-            _reprice(c, g, best, lacks, near, step, most, price)
+            _apply_change(c, g, worst, -part, lacks)
+            _apply_change(c, g, best, part, lacks)
+            _update_prices(c, g, worst, lacks, near, step, most, price)
+            _update_prices(c, g, best, lacks, near, step, most, price)
         if not moved:
             break
     total = 0.0

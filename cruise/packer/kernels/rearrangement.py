@@ -1,4 +1,4 @@
-"""Going on from a packing: some pods of a few nodes are taken out and placed anew, which stays unless it is worse."""
+"""Improves a packing: some pods of a few nodes are removed and placed again, unless that is worse."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +23,13 @@ from cruise.packer.kernels.compilation import (
 from cruise.packer.kernels.ejection import place_by_single_ejection
 from cruise.packer.problem import IntArray
 
-# Nodes looked at for a pod that waits; pods away from home are looked for that often, then taken from a list, which is
-# made anew after so many rounds.
-_LOOKS, _DRAWS, _LIST_EVERY = 8, 64, 1_000
-# Of how many nodes, and how many of those that run there.
-_NODES, _LEAVERS = 3, 4
+# Nodes tried for a pending pod; random draws for a moved pod before a list of them is used, which is rebuilt after so
+# many rounds.
+_TRIED_NODES, _DRAWS, _LIST_INTERVAL = 8, 64, 1_000
+# Nodes of a round, and how many of the pods on their home node are removed.
+_NODES, _MAX_REMOVED = 3, 4
 _MOST = 256
-# Of more nodes, places are looked for on so many in a round, and on fewer where another pod has to leave.
+# With more nodes, placements are searched on so many in a round, and on fewer if another pod must leave.
 _SPAN, _NARROW = 1_000, 200
 _NONE, _UNTOUCHED = -1, -2
 
@@ -66,20 +66,20 @@ def rearrange_nodes(
         s.logged[0] = 0
         s.spent[0] += 1
         rounds += 1
-        if rounds % _LIST_EVERY == 0:
+        if rounds % _LIST_INTERVAL == 0:
             away = np.flatnonzero((s.home_node >= 0) & (s.node != s.home_node))
-        _look_at(s, _SPAN, random)
+        _set_span(s, _SPAN, random)
         first = _NONE
         if waiting.shape[0] > 0 and draw_below(random, 2) == 0:
             first = waiting[draw_below(random, waiting.shape[0])]
-        count = _take_out(s, first, away, out, random)
+        count = _remove_from_node(s, first, away, out, random)
         if count == 0:
             continue
-        kept = _put_back(s, out[:count], first, paper, random)
-        if kept and _weigh(s, weights, paper, before, gains) >= 0:
+        kept = _place_again(s, out[:count], first, paper, random)
+        if kept and _compare(s, weights, paper, before, gains) >= 0:
             if gains[-1] > 0:
                 vain = 0
-            # It has a place now, and another one may have none instead.
+            # It is placed now, and another pod may be pending instead.
             if first >= 0:
                 waiting = np.flatnonzero(s.node < 0)
         else:
@@ -90,44 +90,46 @@ def rearrange_nodes(
 
 
 @compile_without_allocation
-def _look_at(s: PackedClusterState, most: int, random: NDArray[np.uint64]) -> None:
-    """Look for places on so many nodes, spread evenly, or on all."""
+def _set_span(s: PackedClusterState, most: int, random: NDArray[np.uint64]) -> None:
+    """Search placements on so many nodes, spread evenly, or on all."""
     s.span[1] = max(s.free.shape[0] // most, 1)
     s.span[0] = draw_below(random, s.span[1]) if s.span[1] > 1 else 0
 
 
 @compile_without_allocation
-def _take_out(s: PackedClusterState, first: int, away: IntArray, out: IntArray, random: NDArray[np.uint64]) -> int:
+def _remove_from_node(
+    s: PackedClusterState, first: int, away: IntArray, out: IntArray, random: NDArray[np.uint64]
+) -> int:
     """Take pods off a node that one which waits could have, or that one away from home ran on; how many.
 
     Beside them some of nodes that these came from, or of any.
     """
     if first >= 0:
-        out[0], centre = first, _lacks_least(s, first, random)
+        out[0], centre = first, _find_nearest_node(s, first, random)
     else:
-        p = _drawn(s, away, random)
+        p = _draw_moved_pod(s, away, random)
         centre = s.home_node[p] if p >= 0 else _NONE
         if p >= 0:
             out[0] = p
             move_pod(s, p, -1)
     if centre < 0:
         return 0
-    count = _strip(s, centre, first >= 0, out, 1, random)
+    count = _remove_pods(s, centre, first >= 0, out, 1, random)
     if first >= 0:
-        count = _clear(s, s.pod_class[first], centre, out, count, random)
+        count = _remove_until_fits(s, s.pod_class[first], centre, out, count, random)
     for _ in range(draw_below(random, _NODES)):
         came_from = s.home_node[out[draw_below(random, count)]]
-        count = _strip(
+        count = _remove_pods(
             s, came_from if came_from >= 0 else draw_below(random, s.free.shape[0]), True, out, count, random
         )
     return count
 
 
 @compile_without_allocation
-def _lacks_least(s: PackedClusterState, p: int, random: NDArray[np.uint64]) -> int:
-    """Of some nodes where a pod may arrive, the one that lacks least room for it; -1 for none."""
+def _find_nearest_node(s: PackedClusterState, p: int, random: NDArray[np.uint64]) -> int:
+    """Return the node that lacks least for a pod, of some where it may arrive; -1 for none."""
     best, least = _NONE, np.inf
-    for _ in range(_LOOKS):
+    for _ in range(_TRIED_NODES):
         n = draw_below(random, s.free.shape[0])
         if is_allowed(s, p, n):
             lacking = compute_shortage(s, s.pod_class[p], n, -1)
@@ -137,38 +139,40 @@ def _lacks_least(s: PackedClusterState, p: int, random: NDArray[np.uint64]) -> i
 
 
 @compile_without_allocation
-def _drawn(s: PackedClusterState, away: IntArray, random: NDArray[np.uint64]) -> int:
-    """Some pod that is not where it ran, and may leave where it is; -1 where a few draws find none."""
+def _draw_moved_pod(s: PackedClusterState, away: IntArray, random: NDArray[np.uint64]) -> int:
+    """Return a random pod that is not on its home node and may leave; -1 if a few draws find none."""
     for _ in range(_DRAWS):
         p = draw_below(random, s.node.shape[0])
-        if _is_away(s, p):
+        if _is_moved(s, p):
             return p if may_be_ejected(s, p) else _NONE
     if away.shape[0] == 0:
         return _NONE
     p = away[draw_below(random, away.shape[0])]
-    return p if _is_away(s, p) and may_be_ejected(s, p) else _NONE
+    return p if _is_moved(s, p) and may_be_ejected(s, p) else _NONE
 
 
 @compile_without_allocation
-def _is_away(s: PackedClusterState, p: int) -> bool:
+def _is_moved(s: PackedClusterState, p: int) -> bool:
     return bool(s.home_node[p] >= 0 and s.node[p] >= 0 and s.node[p] != s.home_node[p])
 
 
 @compile_without_allocation
-def _strip(s: PackedClusterState, n: int, deep: bool, out: IntArray, count: int, random: NDArray[np.uint64]) -> int:
-    """Take guests off a node, and if `deep` a few that run there; how many are out."""
+def _remove_pods(
+    s: PackedClusterState, n: int, deep: bool, out: IntArray, count: int, random: NDArray[np.uint64]
+) -> int:
+    """Remove moved pods from a node, and if `deep` a few on their home node; return how many are out."""
     there = 0
     other = s.first_pod[n]
     while other >= 0:
         there += 1
         other = s.next_pod[other]
-    at_home = draw_below(random, _LEAVERS + 1) if deep else 0
+    at_home = draw_below(random, _MAX_REMOVED + 1) if deep else 0
     other = s.first_pod[n]
     while other >= 0 and count < out.shape[0]:
         beyond = s.next_pod[other]
         guest = s.node[other] != s.home_node[other]
         if (guest and draw_below(random, 4) > 0) or (
-            not guest and at_home > 0 and draw_below(random, there) < _LEAVERS
+            not guest and at_home > 0 and draw_below(random, there) < _MAX_REMOVED
         ):
             if may_be_ejected(s, other):
                 at_home -= not guest
@@ -181,8 +185,10 @@ def _strip(s: PackedClusterState, n: int, deep: bool, out: IntArray, count: int,
 
 
 @compile_without_allocation
-def _clear(s: PackedClusterState, c: int, n: int, out: IntArray, count: int, random: NDArray[np.uint64]) -> int:
-    """Take any pods off a node until one of a class has room; how many are out."""
+def _remove_until_fits(
+    s: PackedClusterState, c: int, n: int, out: IntArray, count: int, random: NDArray[np.uint64]
+) -> int:
+    """Remove any pods from a node until one of a class fits; return how many are out."""
     other = s.first_pod[n]
     while other >= 0 and count < out.shape[0] and not has_capacity(s, c, n):
         beyond = s.next_pod[other]
@@ -196,8 +202,8 @@ def _clear(s: PackedClusterState, c: int, n: int, out: IntArray, count: int, ran
 
 
 @compile_kernel
-def _put_back(s: PackedClusterState, out: IntArray, first: int, paper: bool, random: NDArray[np.uint64]) -> bool:
-    """Place what was taken out, the largest first or in any order; False where one that had a place finds none."""
+def _place_again(s: PackedClusterState, out: IntArray, first: int, paper: bool, random: NDArray[np.uint64]) -> bool:
+    """Place the removed pods, the largest first or in random order; False if one that was placed finds no node."""
     noise = 0.5 * draw_below(random, 3)
     sizes = np.empty(out.shape[0], np.float64)
     for k in range(out.shape[0]):
@@ -218,7 +224,7 @@ def _put_back(s: PackedClusterState, out: IntArray, first: int, paper: bool, ran
             continue
         begin, step = s.span[0], s.span[1]
         if not drawn:
-            _look_at(s, _NARROW, random)
+            _set_span(s, _NARROW, random)
             update_skyline(s)
             narrow, drawn = s.span[0], True
         s.span[0], s.span[1] = narrow, max(s.free.shape[0] // _NARROW, 1)
@@ -236,7 +242,7 @@ def _put_back(s: PackedClusterState, out: IntArray, first: int, paper: bool, ran
 
 
 @compile_without_allocation
-def _weigh(s: PackedClusterState, weights: IntArray, paper: bool, before: IntArray, gains: IntArray) -> int:
+def _compare(s: PackedClusterState, weights: IntArray, paper: bool, before: IntArray, gains: IntArray) -> int:
     """Tell whether all changes since the last decision are better (1), worse (-1) or neither.
 
     `gains` has for each rank how many more are placed and stay, and the answer in the end.

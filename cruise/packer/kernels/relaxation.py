@@ -1,4 +1,4 @@
-"""Nodes at a price for each class: what is gained where copies leave them for that price and others arrive for it."""
+"""Computes the largest gain of each node at prices of classes: copies leave for a price, and others arrive for one."""
 
 import math
 from typing import NamedTuple
@@ -18,24 +18,24 @@ from cruise.packer.kernels.price_agreement import NodeChanges, choose_slot, comp
 from cruise.packer.problem import BoolArray, FloatArray, IntArray
 
 _FAR = 1e300
-# Prices and costs are whole numbers: what is less than this more is nothing more, and rounding errs by far less.
+# Prices and costs are whole numbers, so a smaller difference is none, and rounding errors are far smaller.
 _HALF = 0.5
-# So many looks at a class, or a tenth as many items to arrange, take as long as one step of a search.
+# So many checks of a class, or a tenth as many sorted items, take as long as one step of a search.
 _LOOKS = 4
-# A search of a node has so many steps at first, then so many times as many.
+# Steps of a node's search at first, and the factor by which they grow.
 _FIRST_STEPS, _LONGER = 64, 8
 
 
 class RunningPods(NamedTuple):
-    """What runs on each node and may leave it, and what each class may do.
+    """The movable pods on each node, and what each class may do.
 
     On a node run `copies[k]` of class `of[k]`, for each k from `first[node]` to below `first[node + 1]`.
-    `admits[site[class], node]` tells where a class may arrive, `total[class]` how many copies there are, `most[class]`
-    how many of them one node holds. `free[node, resource]` is what the node has left beside what runs there, `beside`
-    what it has as long as nothing leaves, and `floor` the headroom of what stays there in any case. `here[class]` is
-    scratch, all zero between nodes. `rate[node, resource]` is what room was worth in a node's last search. What leaves
-    of a class counts against the limits `limits[k]`, for each k from `limit_first[class]` to below
-    `limit_first[class + 1]`, which are numbered behind the classes.
+    `admits[site[class], node]` tells where a class may arrive, `total[class]` how many copies exist, `maximum[class]`
+    how many a node holds. `free[node, resource]` is what is left next to the running pods without headroom, `beside`
+    what is left while none leaves, and `floor` the headroom of immovable pods. `here[class]` is scratch, zero between
+    nodes. `rate[node, resource]` is the value of capacity in a node's last search. Evictions of a class count against
+    the limits `limits[k]`, for each k from `limit_first[class]` to below `limit_first[class + 1]`, numbered after the
+    classes.
     """
 
     first: IntArray
@@ -55,8 +55,8 @@ class RunningPods(NamedTuple):
 
 
 @compile_inline
-def _arriving(s: KnapsackItems, p: RunningPods, g: int, c: int) -> int:
-    """How many copies of a class may come to a node that has nothing else to hold."""
+def _count_arriving(s: KnapsackItems, p: RunningPods, g: int, c: int) -> int:
+    """Return how many copies of a class may arrive on an otherwise empty node."""
     most = min(p.maximum[c], p.total[c] - p.here[c])
     if most <= 0 or not p.admits[p.site[c], g]:
         return 0
@@ -64,8 +64,8 @@ def _arriving(s: KnapsackItems, p: RunningPods, g: int, c: int) -> int:
 
 
 @compile_inline
-def _fits_beside(s: KnapsackItems, p: RunningPods, g: int, c: int) -> bool:
-    """Tell whether a node holds one copy more of a class as it is now."""
+def _fits_next_to_running(s: KnapsackItems, p: RunningPods, g: int, c: int) -> bool:
+    """Tell whether a node can hold one more copy of a class as it is."""
     for r in range(s.demands.shape[1]):
         if s.demands[c, r] > p.beside[g, r]:
             return False
@@ -73,7 +73,7 @@ def _fits_beside(s: KnapsackItems, p: RunningPods, g: int, c: int) -> bool:
 
 
 @compile_inline
-def _put(s: KnapsackItems, i: int, c: int, copies: int, value: float) -> None:
+def _add_item(s: KnapsackItems, i: int, c: int, copies: int, value: float) -> None:
     s.item_class[i], s.item_bound[i], s.item_value[i] = c, copies, value
     for r in range(s.demands.shape[1]):
         s.item_weight[i, r] = s.demands[c, r]
@@ -82,7 +82,7 @@ def _put(s: KnapsackItems, i: int, c: int, copies: int, value: float) -> None:
 
 
 @compile_inline
-def _worth(s: KnapsackItems, rate: FloatArray, c: int) -> float:
+def _compute_value(s: KnapsackItems, rate: FloatArray, c: int) -> float:
     worth = 0.0
     for r in range(len(rate)):
         worth += rate[r] * s.demands[c, r]
@@ -100,15 +100,15 @@ def _estimate(
     above: IntArray,
     known: tuple[float, float],
 ) -> tuple[float, float]:
-    """What a node gains at most where room has a rate: in any way, and in ways in which something leaves.
+    """Return the largest gain of a node if capacity has a rate: in any way, and in ways in which a pod leaves.
 
-    `above` holds the classes whose price is above what their room is worth at that rate, and maybe others. What is no
-    less than is `known` may be given up.
+    `above` holds the classes whose price exceeds the value of their capacity at that rate, and maybe others. It may
+    stop early at `known`.
     """
     leavers, nearest = 0.0, -_FAR
     for k in range(p.first[g], p.first[g + 1]):
         c = p.of[k]
-        gain = _worth(s, rate, c) - price[c] - cost[c]
+        gain = _compute_value(s, rate, c) - price[c] - cost[c]
         nearest = max(nearest, gain)
         if gain > 0.0:
             leavers += p.copies[k] * gain
@@ -121,15 +121,15 @@ def _estimate(
         if c < 0 or (top >= known[0] and top + first >= known[1]):
             break
         looked += 1
-        more = price[c] - _worth(s, rate, c)
+        more = price[c] - _compute_value(s, rate, c)
         if more > 0.0:
-            top += _arriving(s, p, g, c) * more
+            top += _count_arriving(s, p, g, c) * more
     s.nodes[0] += looked // _LOOKS
     return top, top + first
 
 
 @compile_inline
-def _gather(
+def _collect_items(
     s: KnapsackItems,
     p: RunningPods,
     g: int,
@@ -141,32 +141,32 @@ def _gather(
     sure: float,
     kept: BoolArray,
 ) -> tuple[int, float]:
-    """Gather what may change on a node in a way that gains more than is `sure`, and set aside room for what stays.
+    """Collect what may change on a node in a way that gains more than `sure`, and reserve capacity for what stays.
 
-    Returns how many items there are, and what those that run there are worth.
+    Returns the number of items, and the value of the running pods among them.
     """
     count, known = 0, 0.0
     for k in range(p.first[g], p.first[g + 1]):
         c = p.of[k]
         value = price[c] + cost[c]
         if kept[k - p.first[g]]:
-            _reserve(s, p, g, k)
+            _reserve_running(s, p, g, k)
         elif value > 0.0:
             known += p.copies[k] * value
-            _put(s, count, c, p.copies[k], value)
+            _add_item(s, count, c, p.copies[k], value)
             count += 1
     for c in priced:
-        if most_gain + min(price[c] - _worth(s, rate, c), 0.0) > sure + _HALF:
-            most = _arriving(s, p, g, c)
+        if most_gain + min(price[c] - _compute_value(s, rate, c), 0.0) > sure + _HALF:
+            most = _count_arriving(s, p, g, c)
             if most > 0:
-                _put(s, count, c, most, price[c])
+                _add_item(s, count, c, most, price[c])
                 count += 1
     return count, known
 
 
 @compile_inline
-def _reserve(s: KnapsackItems, p: RunningPods, g: int, k: int) -> None:
-    """Set room aside for what runs on a node."""
+def _reserve_running(s: KnapsackItems, p: RunningPods, g: int, k: int) -> None:
+    """Reserve capacity for running pods."""
     for r in range(s.demands.shape[1]):
         s.free_capacity[g, r] -= p.copies[k] * s.demands[p.of[k], r]
         if s.headroom.shape[0] > 0:
@@ -174,7 +174,7 @@ def _reserve(s: KnapsackItems, p: RunningPods, g: int, k: int) -> None:
 
 
 @compile_inline
-def _give_back(s: KnapsackItems, p: RunningPods, g: int, kept: BoolArray) -> None:
+def _return_running(s: KnapsackItems, p: RunningPods, g: int, kept: BoolArray) -> None:
     for k in range(p.first[g], p.first[g + 1]):
         if kept[k - p.first[g]]:
             for r in range(s.demands.shape[1]):
@@ -184,15 +184,15 @@ def _give_back(s: KnapsackItems, p: RunningPods, g: int, kept: BoolArray) -> Non
 
 
 @compile_inline
-def _note(changes: NodeChanges, g: int, slot: int, length: int, one: int, more: int) -> int:
-    """Write down one part of a change as far as there is space; how long the change is with it."""
+def _append_part(changes: NodeChanges, g: int, slot: int, length: int, one: int, more: int) -> int:
+    """Write one part of a change if there is space; return the new length."""
     if length < changes.of.shape[2]:
         changes.of[g, slot, length], changes.more[g, slot, length] = one, more
     return length + 1
 
 
 @compile_inline
-def _keep(
+def _store_change(
     s: KnapsackItems,
     p: RunningPods,
     changes: NodeChanges,
@@ -202,7 +202,7 @@ def _keep(
     price: FloatArray,
     cost: FloatArray,
 ) -> int:
-    """Keep the change by which the best filling of a node came about; which one it is, 0 where it is too long."""
+    """Store the change of a node's best pattern; return its number, 0 if it is too long."""
     slot = choose_slot(changes, g, price)
     length, costs = 0, 0.0
     for k in range(p.first[g], p.first[g + 1]):
@@ -213,15 +213,15 @@ def _keep(
         if more < 0:
             costs -= more * cost[c]
             for i in range(p.limit_first[c], p.limit_first[c + 1]):
-                length = _note(changes, g, slot, length, p.limits[i], more)
+                length = _append_part(changes, g, slot, length, p.limits[i], more)
         if more != 0:
-            length = _note(changes, g, slot, length, c, more)
-        # What arrives of it beside is counted already.
+            length = _append_part(changes, g, slot, length, c, more)
+        # Other arriving copies are counted already.
         s.found[0, c] = 0
     for i in range(count):
         c = s.item_class[i]
         if s.found[0, c] > 0:
-            length = _note(changes, g, slot, length, c, s.found[0, c])
+            length = _append_part(changes, g, slot, length, c, s.found[0, c])
             s.found[0, c] = 0
     changes.cost[g, slot], changes.length[g, slot] = costs, length
     if length > changes.of.shape[2]:
@@ -231,7 +231,7 @@ def _keep(
 
 
 @compile_inline
-def _look(
+def _choose_rate(
     s: KnapsackItems,
     p: RunningPods,
     g: int,
@@ -241,14 +241,14 @@ def _look(
     rates: FloatArray,
     above: IntArray,
 ) -> tuple[int, float, float]:
-    """The rate by which a node gains least, how much that is, and what it gains at most by all rates.
+    """Return the rate at which a node gains least, that gain, and the largest gain at all rates.
 
     The rate of its last search is number -1.
     """
     beside, looked = False, 0
     for c in priced:
         looked += 1
-        if _fits_beside(s, p, g, c):
+        if _fits_next_to_running(s, p, g, c):
             beside = True
             break
     s.nodes[0] += looked // _LOOKS
@@ -263,7 +263,7 @@ def _look(
         most_leaving = min(most_leaving, leaving)
         if any_way < most_gain:
             best, most_gain = k, any_way
-    # Where nothing fits beside what runs there, nothing gains unless something leaves.
+    # If nothing fits next to the running pods, nothing gains unless a pod leaves.
     return best, most_gain, most_gain if beside else min(most_gain, max(most_leaving, 0.0))
 
 
@@ -279,19 +279,19 @@ def _mark_kept(
     sure: float,
     kept: BoolArray,
 ) -> None:
-    """Mark what leaves a node in no way that gains more than is `sure`."""
+    """Mark the running pods that leave in no way that gains more than `sure`."""
     for k in range(p.first[g], p.first[g + 1]):
         c = p.of[k]
-        kept[k - p.first[g]] = most_gain + min(_worth(s, rate, c) - price[c] - cost[c], 0.0) <= sure + _HALF
+        kept[k - p.first[g]] = most_gain + min(_compute_value(s, rate, c) - price[c] - cost[c], 0.0) <= sure + _HALF
 
 
 @compile_inline
-def _fill_by_stages(
+def _solve_in_stages(
     s: KnapsackItems, g: int, count: int, known: float, rates: tuple[float, float, float], most_nodes: int
 ) -> tuple[float, bool]:
-    """An upper bound of what fillings of a node are worth beyond `known`, and whether one is more than is sure.
+    """Return an upper bound of the value of patterns beyond `known`, and whether one exceeds what is sure.
 
-    The more a filling is worth that was found early, the fewer items are left to search.
+    The earlier a valuable pattern is found, the fewer items are left to search.
     """
     worth, top, sure = rates
     least, steps, better = known + sure, _FIRST_STEPS, False
@@ -320,10 +320,10 @@ def _search(
     kept: BoolArray,
     most_nodes: int,
 ) -> tuple[float, int]:
-    """What a node gains at most, and by which change if it is none that `gains` knows the best of."""
+    """Return the largest gain of a node, and its change if that is not the best known one."""
     most_gain, most, sure = gains
     _mark_kept(s, p, g, price, leaving, rate, most_gain, sure, kept)
-    count, known = _gather(s, p, g, priced, price, leaving, rate, most_gain, sure, kept)
+    count, known = _collect_items(s, p, g, priced, price, leaving, rate, most_gain, sure, kept)
     s.nodes[0] += 10 * count // _LOOKS
     guess, change = 0.0, -1
     for r in range(s.demands.shape[1]):
@@ -336,11 +336,11 @@ def _search(
         weigh_items(s, g, count, s.mix[g])
         some = drop_worthless_items(s, count, worth, top - known - sure - _HALF)
         sort_items(s, g, some, s.mix[g])
-        bound, better = _fill_by_stages(s, g, some, known, (worth, top, sure), most_nodes)
+        bound, better = _solve_in_stages(s, g, some, known, (worth, top, sure), most_nodes)
         gain = math.floor(min(bound - known, gain) + _HALF)
         if better:
-            change = _keep(s, p, changes, g, count, kept, price, cost)
-    _give_back(s, p, g, kept)
+            change = _store_change(s, p, changes, g, count, kept, price, cost)
+    _return_running(s, p, g, kept)
     return gain, change
 
 
@@ -364,17 +364,15 @@ def price_nodes(
     most_nodes: int,
     deadline: float,
 ) -> bool:
-    """The most that each of some nodes gains: the prices of what arrives, less the prices and costs of what leaves.
+    """Compute the largest gain of some nodes: the prices of arriving copies, minus prices and costs of leaving ones.
 
-    Prices and costs are whole numbers, and so are `gains[node]`, which are upper bounds where a search met its limit.
-    `leaving[class]` is the cost of leaving with the prices of the limits that it counts against. To `net[class]` is
-    added what arrived less what left, and for a limit less what left that counts; `priced` are the classes that may
-    arrive. `changes` are those known before, at the same costs; what is found joins them. `rates[rate, resource]`
-    are tried to see that a node gains nothing, with the classes `above[rate]` them, a list that ends at -1, on nodes
-    that no search has given a rate of their own. `kept` is scratch.
-
-    To `surplus` is added how much more nodes gain than by changes known before, and of that what no change is known
-    for yet. The nodes are `count` from `begin` on, round the end; False when the deadline came first.
+    Prices and costs are whole numbers, and so are `gains[node]`, which are upper bounds if a search reached its limit.
+    `leaving[class]` is the cost of leaving with the prices of its limits. `net[class]` is increased by what arrived
+    minus what left, and for a limit decreased by what left; `priced` are the classes that may arrive. `changes` are
+    known at the same costs; new ones are added. `rates[rate, resource]` are tried to show that a node gains nothing,
+    with the classes `above[rate]` them, a list that ends at -1. `kept` is scratch. `surplus` is increased by how much
+    more nodes gain than by known changes, and by how much of that has no change yet. The nodes are `count` from `begin`
+    on, cyclically; False at the deadline.
     """
     nodes = len(gains)
     for looked in range(count):
@@ -384,7 +382,7 @@ def price_nodes(
         for k in range(p.first[g], p.first[g + 1]):
             p.here[p.of[k]] = p.copies[k]
         change, sure = find_best_change(changes, g, price)
-        best, most_gain, most = _look(s, p, g, priced, price, leaving, rates, above)
+        best, most_gain, most = _choose_rate(s, p, g, priced, price, leaving, rates, above)
         gains[g] = max(math.floor(most + _HALF), sure)
         if gains[g] > sure:
             rate = p.rate[g] if best < 0 else rates[best]

@@ -1,4 +1,4 @@
-"""The rules between pods, as counts per domain that kernels keep in step."""
+"""Keeps the counts per domain of the rules between pods, as kernels change placements."""
 
 from cruise.packer.kernels.compilation import compile_without_allocation
 from cruise.packer.problem import IntArray
@@ -25,7 +25,7 @@ RULE_TABLE_COUNT = 39
 
 @compile_without_allocation
 def update_rule_counts(t: IntArray, c: int, n: int, step: int, arrived: bool) -> None:
-    """Count a pod of a class that comes to a node (`step` 1) or leaves it (-1)."""
+    """Count a pod of a class that arrives on a node (`step` 1) or leaves it (-1)."""
     for i in range(t[t[COUNTED_STARTS] + c], t[t[COUNTED_STARTS] + c + 1]):
         k = t[t[COUNTED] + i]
         d = t[t[DOMAINS] + t[t[SCALE] + k] * t[NODES] + n]
@@ -35,16 +35,16 @@ def update_rule_counts(t: IntArray, c: int, n: int, step: int, arrived: bool) ->
         s = t[t[SEEN] + i]
         d = t[t[DOMAINS] + t[t[ACROSS] + s] * t[NODES] + n]
         if d >= 0 and t[t[MASKS] + t[t[MASK] + s] * t[NODES] + n]:
-            _level(t, s, d, step)
+            _update_spread_count(t, s, d, step)
     for i in range(t[t[PULLING_STARTS] + c], t[t[PULLING_STARTS] + c + 1]):
         if _is_somewhere(t, t[t[PULLING] + i], n):
             t[t[SERVED] + t[t[PULLING] + i]] += step
     if arrived:
-        _tally_holder(t, c, n, step)
+        _count_holder(t, c, n, step)
 
 
 @compile_without_allocation
-def _tally_holder(t: IntArray, c: int, n: int, step: int) -> None:
+def _count_holder(t: IntArray, c: int, n: int, step: int) -> None:
     for i in range(t[t[HELD_STARTS] + c], t[t[HELD_STARTS] + c + 1]):
         s = t[t[HELD] + i]
         t[t[ARRIVED] + s] += step
@@ -56,7 +56,7 @@ def _tally_holder(t: IntArray, c: int, n: int, step: int) -> None:
 
 
 @compile_without_allocation
-def _level(t: IntArray, s: int, d: int, step: int) -> None:
+def _update_spread_count(t: IntArray, s: int, d: int, step: int) -> None:
     before = t[t[COUNTS] + t[t[LEVEL] + s] + d]
     t[t[COUNTS] + t[t[LEVEL] + s] + d] = before + step
     if t[t[FROM_ZERO] + s]:
@@ -73,7 +73,7 @@ def _level(t: IntArray, s: int, d: int, step: int) -> None:
 
 @compile_without_allocation
 def find_least_count(t: IntArray, s: int) -> None:
-    """Find the fewest that a domain of a spread has."""
+    """Find the smallest count in the domains of a spread."""
     t[t[LEAST] + s], t[t[FEWEST] + s] = 0, 0
     for i in range(t[t[DOMAIN_STARTS] + s], t[t[DOMAIN_STARTS] + s + 1]):
         there = t[t[COUNTS] + t[t[LEVEL] + s] + t[t[DOMAIN] + i]]
@@ -85,7 +85,7 @@ def find_least_count(t: IntArray, s: int) -> None:
 
 @compile_without_allocation
 def may_arrive(t: IntArray, c: int, n: int, home: bool) -> bool:
-    """Whether the rules let a pod of a class come to a node, what shares the node apart; `home`: it ran there."""
+    """Tell whether rules other than those by node allow a pod of a class on a node; `home`: it ran there."""
     for i in range(t[t[BANNED_STARTS] + c], t[t[BANNED_STARTS] + c + 1]):
         k = t[t[BANNED] + i]
         d = t[t[DOMAINS] + t[t[SCALE] + k] * t[NODES] + n]
@@ -102,14 +102,14 @@ def may_arrive(t: IntArray, c: int, n: int, home: bool) -> bool:
             return False
     for i in range(t[t[PULLING_STARTS] + c], t[t[PULLING_STARTS] + c + 1]):
         a = t[t[PULLING] + i]
-        # What came first would in the end be kept away by a target elsewhere.
+        # A first pod that arrived would be rejected in the end because of a target elsewhere.
         if t[t[FIRST] + a] and t[t[FOLLOWED] + a] > 0 and not _is_supported(t, a, n):
             return False
-    return home or (_is_even(t, c, n) and _is_drawn(t, c, n))
+    return home or (_obeys_spreads(t, c, n) and _obeys_attractions(t, c, n))
 
 
 @compile_without_allocation
-def _is_even(t: IntArray, c: int, n: int) -> bool:
+def _obeys_spreads(t: IntArray, c: int, n: int) -> bool:
     for i in range(t[t[HELD_STARTS] + c], t[t[HELD_STARTS] + c + 1]):
         s = t[t[HELD] + i]
         d = t[t[DOMAINS] + t[t[ACROSS] + s] * t[NODES] + n]
@@ -121,7 +121,7 @@ def _is_even(t: IntArray, c: int, n: int) -> bool:
 
 
 @compile_without_allocation
-def _is_drawn(t: IntArray, c: int, n: int) -> bool:
+def _obeys_attractions(t: IntArray, c: int, n: int) -> bool:
     for i in range(t[t[PULLED_STARTS] + c], t[t[PULLED_STARTS] + c + 1]):
         a = t[t[PULLED] + i]
         if t[t[FIRST] + a] and t[t[SERVED] + a] == 0:
@@ -135,7 +135,7 @@ def _is_drawn(t: IntArray, c: int, n: int) -> bool:
 
 @compile_without_allocation
 def _is_supported(t: IntArray, a: int, n: int) -> bool:
-    """Whether an attraction has its targets around a node."""
+    """Tell whether the targets of an attraction are in the domains of a node."""
     for j in range(t[t[WANTS_STARTS] + a], t[t[WANTS_STARTS] + a + 1]):
         k = t[t[WANTS] + j]
         d = t[t[DOMAINS] + t[t[SCALE] + k] * t[NODES] + n]
@@ -146,7 +146,7 @@ def _is_supported(t: IntArray, a: int, n: int) -> bool:
 
 @compile_without_allocation
 def _is_somewhere(t: IntArray, a: int, n: int) -> bool:
-    """Whether a node is in a domain of one of an attraction's topologies."""
+    """Tell whether a node is in a domain of any topology of an attraction."""
     for j in range(t[t[WANTS_STARTS] + a], t[t[WANTS_STARTS] + a + 1]):
         if t[t[DOMAINS] + t[t[SCALE] + t[t[WANTS] + j]] * t[NODES] + n] >= 0:
             return True
@@ -155,7 +155,7 @@ def _is_somewhere(t: IntArray, a: int, n: int) -> bool:
 
 @compile_without_allocation
 def may_depart(t: IntArray, c: int, n: int) -> bool:
-    """Whether no pod that arrived depends on one of a class staying on a node."""
+    """Tell whether no pod that arrived depends on a pod of the class staying on a node."""
     for i in range(t[t[PULLING_STARTS] + c], t[t[PULLING_STARTS] + c + 1]):
         if t[t[FOLLOWED] + t[t[PULLING] + i]] > 0:
             return False

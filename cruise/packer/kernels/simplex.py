@@ -1,4 +1,4 @@
-"""A bounded simplex with an explicit inverse, for masters of a few hundred rows that gain columns and lose some."""
+"""Implements a bounded primal simplex with an explicit inverse, for a few hundred rows and changing columns."""
 
 from typing import NamedTuple
 
@@ -11,9 +11,9 @@ AT_LOWER, AT_UPPER, BASIC = 0, 1, 2
 OPTIMAL, INTERRUPTED, UNBOUNDED, LOST = 0, 1, 2, 3
 REDUCED_COST_TOLERANCE = 1e-7
 PIVOT_TOLERANCE = 1e-7
-# What levels may be beyond their bounds for a larger pivot.
+# How far levels may exceed their bounds for a larger pivot.
 _SLACK = 1e-7
-# How far a pivot may be from the same one computed by its row, as a share: beyond, the inverse is no good any more.
+# Relative difference between a pivot by column and by row beyond which the inverse is unusable.
 MAX_DRIFT = 1e-5
 _CANDIDATES = 32
 CHECK_EVERY = 32
@@ -50,7 +50,7 @@ class SimplexTableau(NamedTuple):
 
 @compile_inline
 def compute_reduced_cost(t: SimplexTableau, j: int) -> float:
-    """What a unit of column j would add at the present duals."""
+    """Return what a unit of column j would add at the present duals."""
     value = t.cost[j]
     for k in range(t.starts[j], t.starts[j + 1]):
         value -= t.duals[t.rows[k]] * t.values[k]
@@ -59,7 +59,7 @@ def compute_reduced_cost(t: SimplexTableau, j: int) -> float:
 
 @compile_inline
 def compute_gain_of_column(t: SimplexTableau, j: int) -> float:
-    """How much the objective gains by moving column j off its bound; 0 for a column that may not move."""
+    """Return how much the objective gains by moving column j off its bound; 0 for a fixed column."""
     if t.state[j] == BASIC or t.upper[j] <= 0.0:
         return 0.0
     d = compute_reduced_cost(t, j)
@@ -68,7 +68,7 @@ def compute_gain_of_column(t: SimplexTableau, j: int) -> float:
 
 @compile_without_allocation
 def recompute(t: SimplexTableau) -> None:
-    """Compute levels and duals anew from the inverse, after a change of columns, costs or bounds."""
+    """Recompute levels and duals from the inverse, after a change of columns, costs or bounds."""
     m = len(t.basis)
     for i in range(m):
         t.direction[i] = t.right[i]
@@ -86,8 +86,8 @@ def recompute(t: SimplexTableau) -> None:
 
 
 @compile_inline
-def _entering(t: SimplexTableau, held: int) -> tuple[int, int]:
-    """The best of the candidates, which are gathered anew once they are used up; -1 when no column gains."""
+def _choose_entering(t: SimplexTableau, held: int) -> tuple[int, int]:
+    """Return the best candidate column, which are collected again once used up; -1 if no column gains."""
     best, best_pull = -1, REDUCED_COST_TOLERANCE
     kept = 0
     for k in range(held):
@@ -100,7 +100,7 @@ def _entering(t: SimplexTableau, held: int) -> tuple[int, int]:
                 best, best_pull = j, pull
     if best >= 0:
         return best, kept
-    # Gather: every column is looked at, the first ones that beat half of the best so far are kept.
+    # Collect: of all columns, the first ones that exceed half of the best so far are kept.
     kept = 0
     for j in range(t.size[0]):
         pull = compute_gain_of_column(t, j)
@@ -116,8 +116,8 @@ def _entering(t: SimplexTableau, held: int) -> tuple[int, int]:
 
 
 @compile_inline
-def _room(t: SimplexTableau, i: int, d: float) -> float:
-    """How far the column of a row may go on in its direction; 1e300 where nothing bounds it, or it hardly moves."""
+def _compute_range(t: SimplexTableau, i: int, d: float) -> float:
+    """Return how far the column of a row may move; 1e300 if nothing bounds it, or it hardly moves."""
     if d > PIVOT_TOLERANCE:
         return float(max(t.level[i], 0.0))
     if d < -PIVOT_TOLERANCE and t.upper[t.basis[i]] < 1e30:
@@ -126,7 +126,7 @@ def _room(t: SimplexTableau, i: int, d: float) -> float:
 
 
 @compile_inline
-def _leaving(t: SimplexTableau, sign: float, most: float) -> tuple[int, float]:
+def _choose_leaving(t: SimplexTableau, sign: float, most: float) -> tuple[int, float]:
     """The row whose column first meets a bound while the entering one moves, and how far; -1 for its own bound.
 
     Of those that meet it as good as together the one with the largest pivot: small ones make a basis singular.
@@ -134,13 +134,13 @@ def _leaving(t: SimplexTableau, sign: float, most: float) -> tuple[int, float]:
     reach = most
     for i in range(len(t.basis)):
         d = sign * t.direction[i]
-        room = _room(t, i, d)
+        room = _compute_range(t, i, d)
         if room < 1e300:
             reach = min(reach, (room + _SLACK) / abs(d))
     row, step, pivot = -1, most, 0.0
     for i in range(len(t.basis)):
         d = sign * t.direction[i]
-        room = _room(t, i, d)
+        room = _compute_range(t, i, d)
         if room <= reach * abs(d) and abs(d) > pivot:
             row, step, pivot = i, room / abs(d), abs(d)
     return (row, step) if step <= most else (-1, most)
@@ -148,7 +148,7 @@ def _leaving(t: SimplexTableau, sign: float, most: float) -> tuple[int, float]:
 
 @compile_inline
 def compute_direction(t: SimplexTableau, j: int) -> None:
-    """Compute how the basic columns give way to column j."""
+    """Compute how the basic columns change with column j."""
     for i in range(len(t.basis)):
         total = 0.0
         for k in range(t.starts[j], t.starts[j + 1]):
@@ -158,7 +158,7 @@ def compute_direction(t: SimplexTableau, j: int) -> None:
 
 @compile_inline
 def pivot_into_basis(t: SimplexTableau, j: int, row: int, gain: float) -> None:
-    """Let column j into the basis for the one of a row."""
+    """Exchange the basic column of a row for column j."""
     m = len(t.basis)
     scale = 1.0 / t.direction[row]
     for k in range(m):
@@ -175,7 +175,7 @@ def pivot_into_basis(t: SimplexTableau, j: int, row: int, gain: float) -> None:
 
 @compile_without_allocation
 def invert_basis(t: SimplexTableau, columns: IntArray, slacks: IntArray) -> int:
-    """Compute the inverse of some columns anew; how many depend on others, for which slacks of rows come in."""
+    """Compute the inverse of some columns; return how many were dependent and replaced by slacks."""
     m, dropped = len(t.basis), 0
     for i in range(m):
         t.basis[i] = -1
@@ -201,21 +201,21 @@ def invert_basis(t: SimplexTableau, columns: IntArray, slacks: IntArray) -> int:
 
 @compile_without_allocation
 def maximise(t: SimplexTableau, most_pivots: int, deadline: float) -> int:
-    """Pivot until no column gains; `OPTIMAL`, or `INTERRUPTED` by the number of pivots or the deadline."""
+    """Pivot until no column gains; return `OPTIMAL`, or `INTERRUPTED` by the number of pivots or the deadline."""
     recompute(t)
     m = len(t.basis)
     held = 0
     for turn in range(most_pivots):
         if turn % CHECK_EVERY == 0 and read_monotonic_seconds() > deadline:
             return INTERRUPTED
-        j, held = _entering(t, held)
+        j, held = _choose_entering(t, held)
         if j < 0:
             return OPTIMAL
         gain = compute_reduced_cost(t, j)
         rising = t.state[j] == AT_LOWER
         sign = 1.0 if rising else -1.0
         compute_direction(t, j)
-        row, step = _leaving(t, sign, t.upper[j])
+        row, step = _choose_leaving(t, sign, t.upper[j])
         if row < 0 and step > 1e29:
             return UNBOUNDED
         for i in range(m):
@@ -235,7 +235,7 @@ def maximise(t: SimplexTableau, most_pivots: int, deadline: float) -> int:
 def find_best_columns(
     t: SimplexTableau, prices: FloatArray, first: int, first_convexity: int, best: FloatArray
 ) -> None:
-    """For each convexity row, raise `best` to the greatest value at other prices of an open column from `first` on."""
+    """For each convexity row, raise `best` to the largest value at other prices of an open column from `first` on."""
     for j in range(first, t.size[0]):
         if t.upper[j] <= 0.0:
             continue
@@ -251,7 +251,7 @@ def find_best_columns(
 
 
 def create_tableau(right: FloatArray, columns: int, entries: int) -> SimplexTableau:
-    """A tableau with room for some columns and entries, and none yet."""
+    """Return an empty tableau with space for some columns and entries."""
     m = len(right)
     return SimplexTableau(
         starts=np.zeros(columns + 1, np.int64),

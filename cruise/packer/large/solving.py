@@ -8,11 +8,11 @@ import numpy as np
 from cruise.packer.answer import Packing, ReportFunction, build_packing, compute_counting_bound
 from cruise.packer.budget import BudgetMeter
 from cruise.packer.greedy import order_pending_pods
+from cruise.packer.kernels.capacity_gathering import place_by_gathering_capacity
 from cruise.packer.kernels.cluster_state import UNLIMITED, PackedClusterState, link_pods
 from cruise.packer.kernels.ejection import place_by_ejection
 from cruise.packer.kernels.preemption import place_by_preemption, return_pods_home
 from cruise.packer.kernels.rearrangement import rearrange_nodes
-from cruise.packer.kernels.room_gathering import place_by_gathering_capacity
 from cruise.packer.kernels.rule_counts import CLOSED
 from cruise.packer.problem import IntArray, PackingObjective, PackingProblem
 from cruise.packer.rules.by_class import RulesByClass, build_rules_by_class
@@ -52,8 +52,8 @@ def build_cluster_state(problem: PackingProblem, rules: RulesByClass, pod_node: 
         preemptible=problem.preemptible,
         preempt=problem.preempt,
         maximum=np.where(problem.max_on_node >= siblings, UNLIMITED, problem.max_on_node).astype(np.int64),
-        sites=problem.node_mask_of_class,
-        admits=problem.allowed_nodes,
+        mask_of_class=problem.node_mask_of_class,
+        allowed_nodes=problem.allowed_nodes,
         limit_starts=limit_starts,
         limits=limits,
         remaining_evictions=np.array([limit.allowed for limit in problem.rules.eviction_limits], dtype=np.int64),

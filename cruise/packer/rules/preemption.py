@@ -16,7 +16,7 @@ class LeavingPods:
         self._free = problem.capacities - immovable.T @ problem.demands
 
     def find_companions(self, rule: AttractionRule, topology: int, node: int, source: int = -1) -> bool:
-        """Tell whether a holder may arrive on a node because a target runs in its domain; it may itself run at `home`."""
+        """Tell whether a holder, which may run at `home`, may arrive on a node because a target runs in its domain."""
         row = self._problem.rules.topologies[topology]
         nodes = np.flatnonzero((row == row[node]) & (row >= 0))
         class_nodes = np.argwhere(self._running[np.ix_(rule.targets, nodes)] > 0).tolist()

@@ -127,5 +127,5 @@ def test_budgets_hold_over_all_who_leave():
     leaving = EvictionRules(snapshot, FULL, {})
     assert find_exceeded_disruption_budgets(leaving, [*web[:2], other]) == []
     assert find_exceeded_disruption_budgets(leaving, [*web, other]) == [
-        "disruption budget shop/web allows 2, the plan evicts 3"
+        "PodDisruptionBudget shop/web allows 2, the plan evicts 3"
     ]

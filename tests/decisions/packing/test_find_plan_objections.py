@@ -64,7 +64,7 @@ def stages_in_the_wrong_order(snapshot, pods, plan):
     return snapshot, replace(plan, stages=plan.stages[::-1])
 
 
-@breaks("disruption budget shop/web allows 1, the plan evicts 2")
+@breaks("PodDisruptionBudget shop/web allows 1, the plan evicts 2")
 def more_evictions_than_a_budget_allows(snapshot, pods, plan):
     return replace(snapshot, budgets=(make_budget(disruptions_allowed=1),)), plan
 

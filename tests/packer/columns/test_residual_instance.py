@@ -45,15 +45,15 @@ def test_a_vector_of_a_part_is_that_of_the_whole_plan():
 
 def test_entries_come_tier_by_tier_or_stays_last():
     instance = draw_tiny_instance(3)
-    assert build_entries(instance).stays == (False, True) * len(instance.count_priority_levels())
+    assert build_entries(instance).stays == (False, True) * len(instance.list_priorities())
     problem = draw_problem(next(s for s in range(99) if draw_problem(s).objective == "operator"))
     last = build_instance(problem)
-    assert build_entries(last).stays == (False,) * len(last.count_priority_levels()) + (True,)
+    assert build_entries(last).stays == (False,) * len(last.list_priorities()) + (True,)
 
 
 def test_tiers_are_settled_once_all_that_runs_of_them_has_to_stay():
     instance = replace(draw_tiny_instance(3), running=np.ones_like(draw_tiny_instance(3).running))
-    tiers = range(len(instance.count_priority_levels()))
+    tiers = range(len(instance.list_priorities()))
     for tier in tiers:
         assert find_complete_levels(instance, instance.running, 2 * tier) == frozenset(range(tier))
         assert find_complete_levels(instance, instance.running, 2 * tier + 1) == frozenset(range(tier))

@@ -9,7 +9,7 @@ PROGRAM = """
 import math
 import sys
 from cruise.packer.kernels import annealing, cluster_state, companions, dual_simplex, ejection, knapsack
-from cruise.packer.kernels import placement, preemption, room_gathering, simplex
+from cruise.packer.kernels import placement, preemption, capacity_gathering, simplex
 from dataclasses import replace
 from cruise.packer.budget import BudgetMeter
 from cruise.packer.consolidation import drain_nodes
@@ -20,7 +20,7 @@ from tests.packer.problems import draw_problem
 called = [annealing.anneal, placement.initialise_placement, companions.price_patterns,
           knapsack.list_patterns_of_node, simplex.maximise, simplex.invert_basis, simplex.recompute,
           simplex.find_best_columns, dual_simplex.restore_bounds, cluster_state.remove_pods,
-          ejection.place_by_ejection, room_gathering.place_by_gathering_capacity, preemption.return_pods_home]
+          ejection.place_by_ejection, capacity_gathering.place_by_gathering_capacity, preemption.return_pods_home]
 assert not any(kernel.signatures for kernel in called)
 warm_up_kernels()
 assert "ortools" not in sys.modules

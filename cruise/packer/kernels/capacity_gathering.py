@@ -1,4 +1,4 @@
-"""Gathering the room that all nodes keep onto one of them, by exchanges of one or two pods, until what waits fits."""
+"""Gathers the free capacity of all nodes on one of them, by exchanges of one or two pods, until a pending pod fits."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,43 +20,40 @@ from cruise.packer.kernels.compilation import (
 )
 from cruise.packer.problem import FloatArray, IntArray
 
-# Pods of a node that may take part in an exchange, and exchanges tried before a pair of nodes is given up.
-_CROWD, _TRIED = 40, 6
-_SUMS = 1 + _CROWD + _CROWD * (_CROWD - 1) // 2
-# Nodes that gathered in vain, one after the other, before no more is gathered.
-_VAIN = 4
+# Pods of a node that may be exchanged, and exchanges tried before a pair of nodes is given up.
+_MAX_PODS, _TRIED = 40, 6
+_SUMS = 1 + _MAX_PODS + _MAX_PODS * (_MAX_PODS - 1) // 2
+# The search ends after so many nodes in a row that gathered too little.
+_MAX_FAILED = 4
 
 
 @compile_kernel
 def place_by_gathering_capacity(
     s: PackedClusterState, waiting: IntArray, below: int, random: NDArray[np.uint64], deadline: float, work: float
 ) -> int:
-    """Place waiting pods, in their order, on nodes that gather the others' room; how many are placed.
-
-    From its home no pod leaves whose rank is not at least `below` ranks under that of the first that waits.
-    """
+    """Place pending pods in order on nodes that gather the free capacity of others; return how many are placed."""
     side = np.empty((2, _SUMS, 2), np.int64)
     sums = np.empty((2, _SUMS, s.free.shape[1]), np.int64)
     scores, found = np.empty(_TRIED, np.float64), np.empty((_TRIED, 2), np.int64)
     tried = np.zeros(s.free.shape[0], np.bool_)
     placed, vain = 0, 0
     s.logged[0] = 0
-    while vain < _VAIN and not _over(s, deadline, work):
-        first = _first(s, waiting)
+    while vain < _MAX_FAILED and not _is_exhausted(s, deadline, work):
+        first = _find_first_pending(s, waiting)
         if first < 0:
             break
-        n = _collector(s, first, tried)
+        n = _find_collector(s, first, tried)
         if n < 0:
             break
         tried[n] = True
         rank = s.ranks[s.pod_class[first]] + below
         before = s.node.copy()
-        came = _fill(s, waiting, n)
-        for donor in _roomiest(s, n, random):
-            if _over(s, deadline, work):
+        came = _place_fitting(s, waiting, n)
+        for donor in _sort_by_free_capacity(s, n, random):
+            if _is_exhausted(s, deadline, work):
                 break
             if _exchange(s, donor, n, rank, side, sums, scores, found):
-                came += _fill(s, waiting, n)
+                came += _place_fitting(s, waiting, n)
         placed += came
         vain = 0 if came else vain + 1
         if came:
@@ -68,7 +65,7 @@ def place_by_gathering_capacity(
 
 @compile_without_allocation
 def _restore(s: PackedClusterState, before: IntArray) -> None:
-    """Bring every pod back to where it was."""
+    """Return every pod to its earlier node."""
     for back in (False, True):
         for p in range(s.node.shape[0]):
             if s.node[p] != before[p]:
@@ -77,13 +74,13 @@ def _restore(s: PackedClusterState, before: IntArray) -> None:
 
 
 @compile_without_allocation
-def _over(s: PackedClusterState, deadline: float, work: float) -> bool:
+def _is_exhausted(s: PackedClusterState, deadline: float, work: float) -> bool:
     return (deadline < np.inf and read_monotonic_seconds() > deadline) or s.spent[0] > work
 
 
 @compile_without_allocation
-def _first(s: PackedClusterState, waiting: IntArray) -> int:
-    """The first pod that still waits; -1 for none."""
+def _find_first_pending(s: PackedClusterState, waiting: IntArray) -> int:
+    """Return the first pod that is still pending; -1 for none."""
     for k in range(waiting.shape[0]):
         if s.node[waiting[k]] < 0:
             return int(waiting[k])
@@ -91,8 +88,8 @@ def _first(s: PackedClusterState, waiting: IntArray) -> int:
 
 
 @compile_without_allocation
-def _collector(s: PackedClusterState, p: int, tried: NDArray[np.bool_]) -> int:
-    """The node that lacks least for a pod, of those that did not gather in vain; -1 for none."""
+def _find_collector(s: PackedClusterState, p: int, tried: NDArray[np.bool_]) -> int:
+    """Return the node that lacks least for a pod, of those that have not failed; -1 for none."""
     best, least = -1, np.inf
     s.spent[0] += s.free.shape[0]
     for n in range(s.free.shape[0]):
@@ -104,20 +101,20 @@ def _collector(s: PackedClusterState, p: int, tried: NDArray[np.bool_]) -> int:
 
 
 @compile_kernel
-def _roomiest(s: PackedClusterState, but: int, random: NDArray[np.uint64]) -> IntArray:
-    """All other nodes, about in the order of the room that they keep, the most first."""
+def _sort_by_free_capacity(s: PackedClusterState, but: int, random: NDArray[np.uint64]) -> IntArray:
+    """Return all other nodes, roughly by free capacity, the largest first."""
     room = np.zeros(s.free.shape[0], np.float64)
     for n in range(s.free.shape[0]):
         for r in range(s.free.shape[1]):
-            room[n] -= _kept(s, n, r)
+            room[n] -= _compute_free_share(s, n, r)
         room[n] *= 0.5 + draw_below(random, 1024) / 1024.0
     room[but] = np.inf
     return np.argsort(room)[:-1]
 
 
 @compile_without_allocation
-def _fill(s: PackedClusterState, waiting: IntArray, n: int) -> int:
-    """Place on a node what waits and has room there; how many."""
+def _place_fitting(s: PackedClusterState, waiting: IntArray, n: int) -> int:
+    """Place the pending pods that fit on a node; return how many."""
     placed = 0
     for k in range(waiting.shape[0]):
         p = waiting[k]
@@ -139,13 +136,13 @@ def _exchange(
     scores: FloatArray,
     found: IntArray,
 ) -> bool:
-    """Exchange up to two pods of a donor for up to two of a node, so that the donor keeps least room."""
-    out = _sum_up(s, donor, n, rank, side[0], sums[0])
-    back = _sum_up(s, n, donor, rank, side[1], sums[1])
+    """Exchange up to two pods of a donor for up to two of a node, so that the donor has least free capacity left."""
+    out = _list_sums(s, donor, n, rank, side[0], sums[0])
+    back = _list_sums(s, n, donor, rank, side[1], sums[1])
     resources = s.free.shape[1]
-    # Of the two scarcest resources the one of which the donor has less leaves the fewest to look at.
+    # The resource of which the donor has less leaves the fewest exchanges.
     tight, other = s.scarcity[0], s.scarcity[1]
-    if _kept(s, donor, other) < _kept(s, donor, tight):
+    if _compute_free_share(s, donor, other) < _compute_free_share(s, donor, tight):
         tight = other
     order = np.argsort(sums[1, :back, tight])
     keys = sums[1, :back, tight][order]
@@ -166,9 +163,9 @@ def _exchange(
                     break
                 score += gained * s.shares[r]
             if score > 0:
-                held = _keep(scores, found, held, score, a, b)
+                held = _insert_candidate(scores, found, held, score, a, b)
     for i in np.argsort(-scores[:held]):
-        if _carry_out(s, side[0, found[i, 0]], side[1, found[i, 1]], donor, n):
+        if _exchange_pods(s, side[0, found[i, 0]], side[1, found[i, 1]], donor, n):
             s.logged[0] = 0
             return True
         undo_changes(s, 0)
@@ -176,16 +173,16 @@ def _exchange(
 
 
 @compile_without_allocation
-def _kept(s: PackedClusterState, n: int, r: int) -> float:
-    """How much a node keeps of a resource, weighed by how short that is."""
+def _compute_free_share(s: PackedClusterState, n: int, r: int) -> float:
+    """Return how much of a resource a node has free, weighted by scarcity."""
     return float((s.free[n, r] - s.largest[n, r]) * s.shares[r])
 
 
 @compile_kernel
-def _sum_up(s: PackedClusterState, n: int, to: int, rank: int, side: IntArray, sums: IntArray) -> int:
-    """What no pod, each pod and each pair of a node takes that may leave it and be allowed on another; how many."""
-    crowd, count, p = np.empty(_CROWD, np.int64), 0, s.first_pod[n]
-    while p >= 0 and count < _CROWD:
+def _list_sums(s: PackedClusterState, n: int, to: int, rank: int, side: IntArray, sums: IntArray) -> int:
+    """List the demands of no pod, each pod and each pair of a node that may move to another node; return how many."""
+    crowd, count, p = np.empty(_MAX_PODS, np.int64), 0, s.first_pod[n]
+    while p >= 0 and count < _MAX_PODS:
         leaves = may_be_ejected(s, p) and (s.ranks[s.pod_class[p]] >= rank or s.node[p] != s.home_node[p])
         if leaves and is_allowed(s, p, to):
             crowd[count] = p
@@ -207,8 +204,8 @@ def _sum_up(s: PackedClusterState, n: int, to: int, rank: int, side: IntArray, s
 
 
 @compile_without_allocation
-def _keep(scores: FloatArray, found: IntArray, held: int, score: float, a: int, b: int) -> int:
-    """Keep an exchange among the best so far; their number afterwards."""
+def _insert_candidate(scores: FloatArray, found: IntArray, held: int, score: float, a: int, b: int) -> int:
+    """Keep an exchange if it is among the best so far; return their number."""
     k = held
     if held == scores.shape[0]:
         k = 0
@@ -222,8 +219,8 @@ def _keep(scores: FloatArray, found: IntArray, held: int, score: float, a: int, 
 
 
 @compile_without_allocation
-def _carry_out(s: PackedClusterState, out: IntArray, back: IntArray, donor: int, n: int) -> bool:
-    """Let pods of two nodes change places; False where a rule or the room forbids it on the way."""
+def _exchange_pods(s: PackedClusterState, out: IntArray, back: IntArray, donor: int, n: int) -> bool:
+    """Exchange pods of two nodes; False if a rule or capacity forbids it on the way."""
     for pods in (out, back):
         for k in range(2):
             if pods[k] >= 0:
