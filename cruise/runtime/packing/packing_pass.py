@@ -43,7 +43,7 @@ _LATER_SHARE = 0.5
 # The cluster will have changed before more rounds could start.
 _MOST_GOES = 4
 # Share of the remaining time for each round, and the shortest time of one.
-_SHARE, _LEAST_SECONDS = 0.5, 0.2
+_SHARE, _MIN_ROUND_SECONDS = 0.5, 0.2
 
 # Makes a plan from inputs within some seconds; None if there is none.
 MakePlan = Callable[[PlanningInputs, float], Awaitable[PackingProposal | None]]
@@ -75,14 +75,14 @@ async def plan_remaining_rounds(
     # The same budgets would not let another pod in.
     plan_again = bool(spent) or inputs.allowance != get_full_eviction_allowance(inputs)
     inputs = replace(inputs, snapshot=predict_cluster_after_plan(inputs.snapshot, proposal))
-    while plan_again and waiting and len(rounds) < _MOST_GOES and (left := end - monotonic()) > _LEAST_SECONDS:
+    while plan_again and waiting and len(rounds) < _MOST_GOES and (left := end - monotonic()) > _MIN_ROUND_SECONDS:
         after = await make(replace(inputs, allowance=get_full_eviction_allowance(inputs)), left * _SHARE)
         plan_again = after is not None and bool(_count_placed(after, waiting))
         if after is not None and plan_again:
             rounds.append(PlanRound(_count_placed(after, waiting), len(after.evicted)))
             waiting -= {one.key for one in after.placed}
             inputs = replace(inputs, snapshot=predict_cluster_after_plan(inputs.snapshot, after))
-    if waiting and not plan_again and (left := end - monotonic()) > _LEAST_SECONDS:
+    if waiting and not plan_again and (left := end - monotonic()) > _MIN_ROUND_SECONDS:
         free = await make(replace(inputs, allowance=UNLIMITED), left)
         larger = (
             None if free is None or not _count_placed(free, waiting) else _allow_more_evictions(inputs, free, waiting)
@@ -112,7 +112,7 @@ def _allow_more_evictions(
 log = structlog.get_logger()
 T = TypeVar("T")
 
-_LEAST_SECONDS_packing_pass = 0.5
+_MIN_PLAN_SECONDS = 0.5
 
 
 class PackingSolver(Protocol):
@@ -202,7 +202,7 @@ async def _make_best_plan(
         return made
     if made.evicts_unproved:
         without = replace(inputs, policy=replace(inputs.policy, mode=Mode.RESIZE))
-        rescue = await make_plan(without, solver, max(_LEAST_SECONDS_packing_pass, seconds - made.seconds), monotonic)
+        rescue = await make_plan(without, solver, max(_MIN_PLAN_SECONDS, seconds - made.seconds), monotonic)
         # Otherwise the plan is only shown.
         if isinstance(rescue, PlanningResult) and rescue.plan.placed:
             plan = replace(rescue.plan, notes=(*rescue.plan.notes, PackingNote(PackingNoteCode.EVICTIONS_NOT_PROVED)))
@@ -218,7 +218,7 @@ async def make_plan(
 
     async def pack(problem: PackingProblem, taken: float) -> tuple[Packing, float]:
         began = monotonic()
-        packing = await solver.pack(problem, max(_LEAST_SECONDS_packing_pass, seconds - taken))
+        packing = await solver.pack(problem, max(_MIN_PLAN_SECONDS, seconds - taken))
         return packing, monotonic() - began
 
     found = await plan_packing(inputs, pack)
