@@ -47,13 +47,13 @@ def create_packing_routes(view: ApiView) -> APIRouter:
 
 @dataclass(frozen=True, slots=True)
 class ConsolidationAdvice:
-    """With how few nodes the cluster would do, as found at a time.
+    """How few nodes are enough for the cluster, as of a time.
 
-    `why` says why there is no advice; then all figures are null. A node is in use while a pod is there that is not of a
-    DaemonSet. `nodesBound` is what no plan goes below: the plan is proved where it is `nodesAfter`. `emptied` is in the
-    order in which the plan empties them. `kept` counts the nodes that stay in use for one reason alone, `without` the
-    nodes that would do without a constraint, `add` those to add of each type for pods that are pending. `empty` are the
-    nodes that nothing uses already.
+    `reason` tells why there is no advice; then all figures are null. A node is in use if it runs a pod other than those
+    of DaemonSets. No plan needs fewer than `nodesBound`: the plan is proved if `nodesAfter` equals it. `drained` is in
+    the order of draining. `keptByReason` counts the nodes that stay in use for only one reason,
+    `nodesAfterByLiftedConstraint` the nodes that are enough without a constraint, `add` the nodes of each type that
+    pending pods need. `empty` are the nodes without pods.
     """
 
     __pydantic_config__ = CAMEL_CASE_CONFIG

@@ -46,17 +46,17 @@ async def test_the_api_has_the_nodes_what_keeps_them_and_what_would_do_without(s
     async with create_api_client(scene) as api:
         found = (await api.get("/consolidation")).json()
     assert (found["nodesBefore"], found["nodesAfter"], found["nodesBound"]) == (12, 9, 9)
-    assert found["emptied"] == ["n3", "n2"]
-    assert found["without"] == [{"of": "PodDisruptionBudget shop/web", "nodes": 8}]
-    assert found["kept"][0]["nodes"] == 2
-    assert found["why"] is None
+    assert found["drained"] == ["n3", "n2"]
+    assert found["nodesAfterByLiftedConstraint"] == [{"reason": "PodDisruptionBudget shop/web", "nodes": 8}]
+    assert found["keptByReason"][0]["nodes"] == 2
+    assert found["reason"] is None
 
 
 async def test_no_advice_is_a_reason_and_no_figures(scene):
     scene.consolidation = ConsolidationPassResult(NOW, condition=PlanCondition(PlanStatusReason.NO_STATISTICS))
     async with create_api_client(scene) as api:
         found = (await api.get("/consolidation")).json()
-    assert (found["why"], found["nodesAfter"], found["moves"]) == ("no statistics yet", None, None)
+    assert (found["reason"], found["nodesAfter"], found["moves"]) == ("no statistics yet", None, None)
     async with browser(scene) as page:
         assert "No advice: no statistics yet." in (await page.get("/nodes")).text
 
