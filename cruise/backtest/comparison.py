@@ -22,6 +22,14 @@ from cruise.domain.backtest import (
 
 # Fewer blocks do not show how they vary.
 _MIN_BLOCKS = 3
+_DAY_MINUTES = 1440.0
+CONFIDENCE = 0.95
+_BOOTSTRAP_SAMPLES = 1000
+_DAY_HOURS = 24
+# Shorter recordings need their first day, which a running controller is past.
+_MIN_HOURS_TO_SKIP_FIRST_DAY = 4 * _DAY_HOURS
+_SPLIT_SHARES = (0.3, 0.4, 0.5, 0.6, 0.7)
+_MIN_FORECAST_HOURS = 6
 
 
 def bootstrap_hours(rng: np.random.Generator, hours: int, size: int, block: int, samples: int) -> Float64Array:
@@ -85,9 +93,6 @@ def _find_last_lag(correlation: Float64Array, count: int, insignificant: int) ->
         if not significant[lag : lag + insignificant].any():
             return lag
     return int(np.flatnonzero(significant).max(initial=-1)) + 1
-
-
-_DAY_MINUTES = 1440.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +172,6 @@ _RATIOS: Mapping[ComparedMetric, tuple[ReplayCount, Callable[[_Counts], MetricRa
         ),
     }
 )
-
-CONFIDENCE = 0.95
-_BOOTSTRAP_SAMPLES = 1000
-_DAY_HOURS = 24
-# Shorter recordings need their first day, which a running controller is past.
-_MIN_HOURS_TO_SKIP_FIRST_DAY = 4 * _DAY_HOURS
-_SPLIT_SHARES = (0.3, 0.4, 0.5, 0.6, 0.7)
-_MIN_FORECAST_HOURS = 6
 
 
 def compare_configurations(

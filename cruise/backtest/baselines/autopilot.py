@@ -56,6 +56,7 @@ from cruise.domain.resources import MEBIBYTE
 CPU_HALF_LIFE_SECONDS = 12 * 3600
 PEAK_SECONDS = 72 * 3600
 MAXIMUM_SECONDS = 3600
+MIN_CHANGE = 0.10
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +113,6 @@ def create_memory_recommender(jobs: int, window_seconds: int) -> MovingWindowRec
 def count_windows(seconds: int, window_seconds: int) -> int:
     """Return the number of windows in a time, at least one."""
     return max(1, -(-seconds // window_seconds))
-
-
-MIN_CHANGE = 0.10
 
 
 class AutopilotBaseline(ReplayPolicy):

@@ -21,6 +21,7 @@ BUCKETS = 400
 BUCKET_RATIO = 1.03
 CPU_BOUNDS: Float64Array = np.power(BUCKET_RATIO, np.arange(BUCKETS), dtype=np.float64)
 MEMORY_BOUNDS: Float64Array = MEBIBYTE * CPU_BOUNDS
+_LARGEST_EXPONENT = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +51,6 @@ def build_memory_signal(time: int, memory: Float32Array, jobs: Int64Array) -> Us
 
 def _buckets(values: Float32Array, bounds: Float64Array) -> Int64Array:
     return np.minimum(np.searchsorted(bounds, values.astype(np.float64), side="right"), len(bounds) - 1)
-
-
-_LARGEST_EXPONENT = 256
 
 
 class WindowStatistic(Protocol):

@@ -57,6 +57,14 @@ MIN_MEMORY_MEGABYTES = 16.0
 MIN_ADMISSION_LIMIT_MEGABYTES = 512.0
 CPU_STEP_MILLICORES = 1.0
 ADMISSION_THRESHOLD_MEGABYTES = 16.0
+STATISTICS_SECONDS = 900
+APPLY_SECONDS = 300
+NEW_WORKLOAD_SECONDS = 3600
+RECENT_STATISTICS_SECONDS = 600
+OOM_COOLDOWN_SECONDS = 300
+OOM_WINDOW_SECONDS = 1800
+KINDS = ("Deployment", "StatefulSet", "DaemonSet")
+OOM_MEBIBYTE = 1 << 20
 
 
 def compute_admission_sizes(
@@ -129,16 +137,6 @@ def _truncate(values: Float64Array) -> Int64Array:
 def _round(values: Float64Array) -> Int64Array:
     """Round as printf does; NaN, which is not written, becomes 0."""
     return np.rint(np.nan_to_num(values, nan=0.0)).astype(np.int64)
-
-
-STATISTICS_SECONDS = 900
-APPLY_SECONDS = 300
-NEW_WORKLOAD_SECONDS = 3600
-RECENT_STATISTICS_SECONDS = 600
-OOM_COOLDOWN_SECONDS = 300
-OOM_WINDOW_SECONDS = 1800
-KINDS = ("Deployment", "StatefulSet", "DaemonSet")
-OOM_MEBIBYTE = 1 << 20
 
 
 class CruiseKubeBaseline(ReplayPolicy):

@@ -35,6 +35,8 @@ DAY_SECONDS = 86400
 DAYS = 7
 MEGABYTE = 1_000_000
 BASE_SHARE = 0.75
+EVICTED_FIRST = 4
+EVICTED_LATER = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +199,6 @@ def _megabytes(sizes: Float64Array) -> Float64Array:
     """Round half up, as PromQL does."""
     rounded: Float64Array = np.floor(sizes / MEGABYTE + 0.5)
     return rounded
-
-
-EVICTED_FIRST = 4
-EVICTED_LATER = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,14 @@ from cruise.domain.resources import MEBIBYTE
 
 _SPAN_SECONDS = 12 * 3600
 _MILLICORES = ExponentialBuckets.create(1e6, 1.0, 1.05)
+WARM_UP_SECONDS = 12 * 3600
+HISTORY_DAYS = 7
+INTERVAL_SECONDS = 3600
+CPU_SHARE = 0.95
+TARGET_UTILIZATION = 0.87
+MIN_CHANGE = 0.10
+_FLOOR_MILLICORES, _FLOOR_BYTES = 10, 16 * MEBIBYTE
+_BUMP_RATIO, _BUMP_BYTES = 1.2, 100 * MEBIBYTE
 
 
 class WorkloadUsageHistory:
@@ -95,16 +103,6 @@ class WorkloadUsageHistory:
             self._largest[new % self._span_count] = 0
         self._span = span
         return span % self._span_count
-
-
-WARM_UP_SECONDS = 12 * 3600
-HISTORY_DAYS = 7
-INTERVAL_SECONDS = 3600
-CPU_SHARE = 0.95
-TARGET_UTILIZATION = 0.87
-MIN_CHANGE = 0.10
-_FLOOR_MILLICORES, _FLOOR_BYTES = 10, 16 * MEBIBYTE
-_BUMP_RATIO, _BUMP_BYTES = 1.2, 100 * MEBIBYTE
 
 
 class EksBaseline(ReplayPolicy):

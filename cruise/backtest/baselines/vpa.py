@@ -51,20 +51,27 @@ from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Arr
 
 _RESIZE_TIMEOUT_SECONDS = 300
 _NOT_REQUESTED = -1
+QUICK_KILL_SECONDS = 600
+_SMALLEST_DIFFERENCE = 0.1
+_LIFETIME_SECONDS = 12 * 3600
+_EVICTION_TOLERANCE = 0.5
+_SMALLEST_GROUP = 1
+_UPDATER_SECONDS = 60
+_NEVER = -(1 << 62)
 
 
 class InPlaceResizes:
     """The pending in-place resizes of C containers."""
 
     def __init__(self, count: int) -> None:
-        self._compute_targets = ContainerSizes.create_zeros(count)
+        self._targets = ContainerSizes.create_zeros(count)
         self._is_requested: BoolArray = np.zeros(count, dtype=np.bool_)
         self._rejected: BoolArray = np.zeros(count, dtype=np.bool_)
         self._pending_since: Int64Array = np.full(count, _NOT_REQUESTED, dtype=np.int64)
 
     def request(self, containers: Int64Array, sizes: ContainerSizes, rejected: BoolArray) -> None:
         """Add resizes, one entry each, and which of them the kubelet rejects."""
-        self._compute_targets.assign(containers, sizes)
+        self._targets.assign(containers, sizes)
         self._is_requested[containers] = True
         self._rejected[containers] = rejected
 
@@ -75,8 +82,8 @@ class InPlaceResizes:
 
     def get_pending(self, sizes: ContainerSizes) -> BoolArray:
         """Return a mask of the resizes that are still pending, given the actual sizes."""
-        self._is_requested &= (sizes.cpu_millicores != self._compute_targets.cpu_millicores) | (
-            sizes.memory_bytes != self._compute_targets.memory_bytes
+        self._is_requested &= (sizes.cpu_millicores != self._targets.cpu_millicores) | (
+            sizes.memory_bytes != self._targets.memory_bytes
         )
         return self._is_requested.copy()
 
@@ -91,18 +98,12 @@ class InPlaceResizes:
 
     def get_target(self, containers: Int64Array) -> ContainerSizes:
         """Return the requested sizes."""
-        return self._compute_targets.select(containers)
+        return self._targets.select(containers)
 
 
 def find_rejected_limits(limits: Int64Array, target_limits: Int64Array, used_bytes: Int64Array) -> BoolArray:
     """Return a mask of the memory limits that the kubelet does not lower, because usage is higher."""
     return (target_limits > 0) & (target_limits < limits) & (used_bytes > target_limits)
-
-
-QUICK_KILL_SECONDS = 600
-_SMALLEST_DIFFERENCE = 0.1
-_LIFETIME_SECONDS = 12 * 3600
-_EVICTION_TOLERANCE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +166,6 @@ def apply_eviction_tolerance(groups: Int64Array, budget: Int64Array) -> BoolArra
     within = np.empty(len(groups), dtype=np.bool_)
     within[order] = np.arange(len(groups)) - starts < budget[ordered]
     return within
-
-
-_SMALLEST_GROUP = 1
-_UPDATER_SECONDS = 60
-_NEVER = -(1 << 62)
 
 
 class VpaBaseline(ReplayPolicy):

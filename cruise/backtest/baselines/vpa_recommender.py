@@ -19,6 +19,20 @@ _WINDOW_SECONDS = 86400
 _NEVER = np.int64(-(1 << 62))
 _BUMP_RATIO = 1.2
 _BUMP_BYTES = 100 * 1024 * 1024
+LOWER_SHARE, TARGET_SHARE, UPPER_SHARE = 0.5, 0.9, 0.95
+POD_MINIMUM_MILLICORES = 25
+POD_MINIMUM_BYTES = 250 * 1024 * 1024  # "250 MB" upstream, which counts them with 1024
+_MARGIN = 0.15
+_LARGEST = 1e14
+_DAY_SECONDS = 86400
+_SAMPLES_A_DAY = 1440
+_SHARES = (LOWER_SHARE, TARGET_SHARE, UPPER_SHARE)
+_HALF_LIFE_SECONDS = 86400
+_CPU_SAMPLE_WEIGHT = 0.1
+_EPSILON = 0.001 * _CPU_SAMPLE_WEIGHT
+_CPU_BUCKETS = ExponentialBuckets.create(1000.0, 0.01, 1.05)  # cores
+_MEMORY_BUCKETS = ExponentialBuckets.create(1e12, 1e7, 1.05)  # bytes
+_EXPIRY_SECONDS = 8 * 86400
 
 
 class VpaMemoryPeaks:
@@ -77,22 +91,6 @@ class VpaMemoryPeaks:
         if added.any():
             self._histograms.add(self._row_of_container[containers[added]], used[added], 1.0, end[added])
             peaks[containers[added]] = used[added]
-
-
-LOWER_SHARE, TARGET_SHARE, UPPER_SHARE = 0.5, 0.9, 0.95
-POD_MINIMUM_MILLICORES = 25
-POD_MINIMUM_BYTES = 250 * 1024 * 1024  # "250 MB" upstream, which counts them with 1024
-_MARGIN = 0.15
-_LARGEST = 1e14
-_DAY_SECONDS = 86400
-_SAMPLES_A_DAY = 1440
-_SHARES = (LOWER_SHARE, TARGET_SHARE, UPPER_SHARE)
-_HALF_LIFE_SECONDS = 86400
-_CPU_SAMPLE_WEIGHT = 0.1
-_EPSILON = 0.001 * _CPU_SAMPLE_WEIGHT
-_CPU_BUCKETS = ExponentialBuckets.create(1000.0, 0.01, 1.05)  # cores
-_MEMORY_BUCKETS = ExponentialBuckets.create(1e12, 1e7, 1.05)  # bytes
-_EXPIRY_SECONDS = 8 * 86400
 
 
 @dataclass(frozen=True, slots=True)

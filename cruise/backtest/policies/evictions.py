@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cruise.backtest.policies.replayed_pods import ReplayedPods, get_container_sizes, parse_node_index
+from cruise.backtest.policies.replayed_pods import ReplayedPods, get_container_sizes
 from cruise.backtest.policies.statistics import ReplayedStatistics
 from cruise.backtest.policies.statistics_lookup import ReplayedStatisticsLookup
+from cruise.backtest.replay.nodes import parse_node_index
 from cruise.backtest.replay.policy import ReplayClusterView, ReplayedOomKill, ReplayedOomReaction
 from cruise.decisions.eviction.destinations import ReplacementPrediction
 from cruise.decisions.eviction.ranking import EvictionDestinations

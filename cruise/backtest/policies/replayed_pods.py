@@ -7,6 +7,7 @@ import numpy as np
 
 from cruise.backtest.policies.statistics_lookup import ReplayedStatisticsLookup
 from cruise.backtest.recordings.recording import RecordedContainer, UsageRecording
+from cruise.backtest.replay.nodes import format_node_name, parse_node_index
 from cruise.backtest.replay.policy import ContainerSizes, ReplayClusterView
 from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
 from cruise.decisions.sizing.pod_columns import ResizablePodColumns, build_resizable_pod_columns
@@ -21,8 +22,8 @@ from cruise.domain.usage import StatisticsTable
 from cruise.simulation.cluster.state import convert_to_datetime
 
 OTHER_NODE = -1
-_NODE_PREFIX = "node-"
 NO_OVERRIDES: StoredOverrides = MappingProxyType({})
+_NOT_CHECKED = -1
 
 
 class ReplayedPods:
@@ -141,16 +142,6 @@ def _get_provisioned(container: RecordedContainer) -> tuple[StatedResources, Sta
     return requests, StatedResources(None, container.memory_limit_bytes or None)
 
 
-def format_node_name(index: int) -> str:
-    """Return the name of a node; names sort like indices."""
-    return f"{_NODE_PREFIX}{index:03d}"
-
-
-def parse_node_index(name: str) -> int:
-    """Return the index of a node from its name."""
-    return int(name.removeprefix(_NODE_PREFIX))
-
-
 def get_container_sizes(pods: list[Pod]) -> ContainerSizes:
     """Return the sizes of pods with one container each."""
     return ContainerSizes(
@@ -158,9 +149,6 @@ def get_container_sizes(pods: list[Pod]) -> ContainerSizes:
         np.array([pod.containers[0].requests.memory_bytes or 0 for pod in pods], dtype=np.int64),
         np.array([pod.containers[0].limits.memory_bytes or 0 for pod in pods], dtype=np.int64),
     )
-
-
-_NOT_CHECKED = -1
 
 
 class ResizableReplayedPods:

@@ -27,6 +27,7 @@ from cruise.runtime.usage.sample_windows import UsageWindows
 
 # Seven days and the present hour.
 RETENTION_HOURS = 7 * 24 + 1
+OOM_SECONDS = 7 * 86400
 
 
 class WeeklyPeaks:
@@ -82,9 +83,6 @@ class WeeklyPeaks:
         slots = np.flatnonzero(chosen)
         by_time: Int64Array = slots[np.argsort(self._hours[slots])]
         return by_time
-
-
-OOM_SECONDS = 7 * 86400
 
 
 class ReplayedStatistics:

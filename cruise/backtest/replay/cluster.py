@@ -13,6 +13,9 @@ from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 
+# The same for every policy.
+_UPDATE_THRESHOLD = get_update_threshold(Policy())
+
 
 def limit_growth_to_capacity(
     resized: BoolArray,
@@ -82,10 +85,6 @@ def exceeds_update_threshold(planned: ContainerSizes, current: ContainerSizes, t
         | threshold.is_exceeded(ResourceName.MEMORY, current.memory_bytes, planned.memory_bytes)
         | threshold.is_exceeded(ResourceName.MEMORY, current.memory_limit_bytes, planned.memory_limit_bytes)
     )
-
-
-# The same for every policy.
-_UPDATE_THRESHOLD = get_update_threshold(Policy())
 
 
 class ReplayedCluster:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from cruise.backtest.recordings.recording import UsageRecording
+from cruise.backtest.replay.nodes import format_node_name
 from cruise.backtest.replay.pods import ReplayedPodState
 from cruise.backtest.replay.policy import ReplayDecision
 from cruise.backtest.replay.scoring import ChangeCounts, IntervalUsage, ReplayTotals, ResourceAccount
@@ -79,22 +80,15 @@ class HourlyCountRecorder:
         return np.bincount(self._group, weights=column, minlength=self._groups).astype(np.float64)
 
 
-def format_replayed_node_name(index: int) -> str:
-    """Return the name of the node of an index."""
-    return f"node-{index:03d}"
-
-
 class TimeLineRecorder:
     """Records the requests, base, headroom and usage of one node, one entry per interval; zeros while it is absent."""
 
     def __init__(self, pods: ReplayedPodState, node: str | None) -> None:
         """Record the node of a name, None for the first node."""
         self._pods = pods
-        self._name = format_replayed_node_name(0) if node is None else node
+        self._name = format_node_name(0) if node is None else node
         digits = self._name.removeprefix("node-")
-        self._index = (
-            int(digits) if digits.isdecimal() and format_replayed_node_name(int(digits)) == self._name else None
-        )
+        self._index = int(digits) if digits.isdecimal() and format_node_name(int(digits)) == self._name else None
         self._rows: list[tuple[int, ...]] = []
         self._needs: list[tuple[int, int, int, int]] = []
         self._current_needs = (0, 0, 0, 0)

@@ -9,6 +9,18 @@ from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.resources import Resources
 from cruise.simulation.cluster.kube_scheduler import get_scored_requests, has_capacity, score_least_allocated
 
+_NAME_PREFIX = "node-"
+
+
+def format_node_name(index: int) -> str:
+    """Return the name of the node of an index; names sort like indices."""
+    return f"{_NAME_PREFIX}{index:03d}"
+
+
+def parse_node_index(name: str) -> int:
+    """Return the index of the node of a name."""
+    return int(name.removeprefix(_NAME_PREFIX))
+
 
 class ReplayedNodes:
     """The nodes, one entry per index; the index of a removed node is reused, the lowest first.

@@ -11,6 +11,8 @@ from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Policy
 from cruise.domain.resources import MEBIBYTE, Resources
 
+NO_CONTAINERS = np.empty(0, dtype=np.int64)
+
 
 @dataclass(frozen=True, slots=True)
 class ContainerSizes:
@@ -76,9 +78,6 @@ class ReplayDecision:
     evict_without_capacity: bool = False
     base: tuple[Int64Array, Int64Array] | None = None  # CPU, memory
     headroom: tuple[Int64Array, Int64Array] | None = None
-
-
-NO_CONTAINERS = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,11 @@ from cruise.backtest.replay.policy import ReplayOptions
 from cruise.domain.arrays import Float32Array, Float64Array, Int64Array
 from cruise.domain.backtest import ContainerScore, HourlyCounts, NodeTimeLine, PolicyScore, ResourceScore
 
+REVERSAL_SECONDS = 86400
+WORST_CONTAINERS = 10
+_GIBIBYTE = 1 << 30
+_DAY_MINUTES = 1440
+
 
 @dataclass(frozen=True, slots=True)
 class IntervalUsage:
@@ -90,9 +95,6 @@ class ResourceAccount:
         return slack
 
 
-REVERSAL_SECONDS = 86400
-
-
 class ChangeCounts:
     """Counts of resizes, evictions and kills, one entry per container.
 
@@ -127,11 +129,6 @@ class ChangeCounts:
     def count_creation(self, containers: Int64Array) -> None:
         """Forget the resizes of the pods that were replaced."""
         self._directions[:, containers] = 0
-
-
-WORST_CONTAINERS = 10
-_GIBIBYTE = 1 << 30
-_DAY_MINUTES = 1440
 
 
 @dataclass(slots=True)

@@ -10,6 +10,12 @@ from cruise.domain.pod_resources import count_pod_requests, get_qos_class
 from cruise.domain.resources import NOTHING_STATED, ResourceName, Resources, StatedResources
 from cruise.errors import RefusedError
 
+MEMORY_LIMIT_MAY_FALL = (1, 34)
+POD_LEVEL_RESIZE = (1, 35)
+INIT_RESIZE = (1, 36)
+NODE_CAPACITY_CHECK = (1, 36)
+RESIZE_ON_NODE = (1, 33)
+
 
 def apply_limit_range_defaults(pod: Pod, items: Sequence[LimitRangeItem]) -> Pod:
     """Set missing limits from the maximum, and missing requests from the limit or the minimum."""
@@ -101,13 +107,6 @@ def _defaulted(container: Container, item: LimitRangeItem) -> Container:
     limits = container.limits.with_defaults(item.maximum)
     requests = container.requests.with_defaults(limits).with_defaults(item.minimum)
     return replace(container, requests=requests, limits=limits)
-
-
-MEMORY_LIMIT_MAY_FALL = (1, 34)
-POD_LEVEL_RESIZE = (1, 35)
-INIT_RESIZE = (1, 36)
-NODE_CAPACITY_CHECK = (1, 36)
-RESIZE_ON_NODE = (1, 33)
 
 
 def get_stated_requests(pod: Pod) -> Resources:

@@ -29,6 +29,9 @@ _COLUMNS: dict[str, tuple[Any, float]] = {
     "demand_sum": (np.float64, 0),
     "demand_count": (np.int64, 0),
 }
+MIN_WEIGHT = 2.0  # the minimum of cpu.shares
+_GUARANTEED_ADJUSTMENT = -997
+_BEST_EFFORT_ADJUSTMENT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +141,6 @@ class ContainerTable:
         # Popped from the end: the lowest row first.
         self._free = list(range(capacity - 1, self._capacity - 1, -1)) + self._free
         self._capacity = capacity
-
-
-MIN_WEIGHT = 2.0  # the minimum of cpu.shares
-_GUARANTEED_ADJUSTMENT = -997
-_BEST_EFFORT_ADJUSTMENT = 1000
 
 
 def share_cpu(wanted: Float64Array, weight: Float64Array, node: Int64Array, capacity: Float64Array) -> Float64Array:

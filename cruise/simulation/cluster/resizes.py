@@ -80,7 +80,7 @@ class ResizeActuation:
     def _allocate_resize(self, record: PodRecord, need: Resources, at: int) -> None:
         record.deferred_since = None
         record.is_failing = False
-        record.grants += 1
+        record.allocations += 1
         record.allocated_limits = {one.name: one.limits for one in record.pod.containers}
         pod = replace(
             record.pod,
@@ -92,11 +92,11 @@ class ResizeActuation:
         )
         self._state.put(record, pod, need)
         self._state.clock.schedule(
-            at + self._state.settings.actuate_seconds, partial(self._finish_allocated, record, record.grants)
+            at + self._state.settings.actuate_seconds, partial(self._finish_allocated, record, record.allocations)
         )
 
-    def _finish_allocated(self, record: PodRecord, grant: int, at: int) -> None:
-        current = grant == record.grants and record.pod.resize.in_progress
+    def _finish_allocated(self, record: PodRecord, allocation: int, at: int) -> None:
+        current = allocation == record.allocations and record.pod.resize.in_progress
         if current and not record.is_deleted and not record.pod.is_finished:
             self._actuate(record, at)
 

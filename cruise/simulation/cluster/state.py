@@ -15,6 +15,11 @@ from cruise.simulation.cluster.containers import ContainerTable
 from cruise.simulation.cluster.workloads import SimulatedWorkload
 from cruise.simulation.demand.history import MeasurementHistory
 
+MINUTE = 60
+# The requests that kube-scheduler's scores, not its filters, assume for a container without requests.
+DEFAULT_SCORED = Resources(100, 200 * MEBIBYTE)
+_SUMS = ("counted_cpu", "counted_memory", "scored_cpu", "scored_memory", "allocated_cpu", "allocated_memory", "pods_on")
+
 
 @dataclass(frozen=True, slots=True)
 class SimulationSettings:
@@ -78,9 +83,6 @@ class SimulatedNodeUsage:
     load: float
 
 
-MINUTE = 60
-
-
 class SimulationClock:
     """Simulated time, and the actions scheduled for it; those of the same second run in the order of scheduling."""
 
@@ -113,17 +115,14 @@ def convert_to_seconds(time: datetime) -> int:
     return int(time.timestamp())
 
 
-# The requests that kube-scheduler's scores, not its filters, assume for a container without requests.
-DEFAULT_SCORED = Resources(100, 200 * MEBIBYTE)
 PodKey = tuple[str, str]
-_SUMS = ("counted_cpu", "counted_memory", "scored_cpu", "scored_memory", "granted_cpu", "granted_memory", "pods_on")
 
 
 @dataclass(slots=True, eq=False)
 class PodRecord:
     """One pod with its internal state.
 
-    `rows` are the rows of its running containers in the container table. `requested` and `grants` count the resizes
+    `rows` are the rows of its running containers in the container table. `requested` and `allocations` count the resizes
     that were requested and allocated, so that scheduled actions of an earlier resize are recognized. `deferred_since`
     is set while a resize is Deferred, `is_failing` while it cannot be applied.
     """
@@ -136,7 +135,7 @@ class PodRecord:
     scored_requests: Resources = NO_RESOURCES
     allocated_requests: Resources = NO_RESOURCES
     allocated_limits: dict[str, StatedResources] = field(default_factory=dict)
-    grants: int = 0
+    allocations: int = 0
     requested: int = 0
     requested_at: int = 0
     deferred_since: int | None = None
@@ -158,7 +157,7 @@ class SimulatedClusterState:
     """The nodes and pods of a cluster; columns have one entry per node, in the order of `node_names`.
 
     A removed node keeps its index, with an allocatable of 0. `counted_…` are the requests that kube-scheduler's filters
-    count, `scored_…` those of its scores, `granted_…` the resources allocated by kubelets.
+    count, `scored_…` those of its scores, `allocated_…` the resources allocated by kubelets.
     """
 
     def __init__(self, nodes: tuple[Node, ...], start: int, settings: SimulationSettings) -> None:
@@ -173,7 +172,7 @@ class SimulatedClusterState:
         nothing = np.zeros(0, dtype=np.int64)
         self.allocatable_cpu = self.allocatable_memory = self.allocatable_pods = nothing
         self.counted_cpu = self.counted_memory = self.scored_cpu = self.scored_memory = nothing
-        self.granted_cpu = self.granted_memory = self.pods_on = nothing
+        self.allocated_cpu = self.allocated_memory = self.pods_on = nothing
         self.extended_free: dict[str, NDArray[np.int64]] = {}
         self.records: dict[PodKey, PodRecord] = {}
         self.unbound_pods: dict[PodKey, PodRecord] = {}
@@ -198,7 +197,7 @@ class SimulatedClusterState:
 
     def get_unallocated(self, index: int) -> Resources:
         """Return the resources that the node's kubelet has not allocated."""
-        used = Resources(int(self.granted_cpu[index]), int(self.granted_memory[index]))
+        used = Resources(int(self.allocated_cpu[index]), int(self.allocated_memory[index]))
         return self.allocatable(index) - used
 
     def index_of(self, pod: Pod) -> int:
@@ -253,8 +252,8 @@ class SimulatedClusterState:
         record.is_deleted = True
         self._pods = self._sorted = None
 
-    def put(self, record: PodRecord, pod: Pod, granted: Resources | None = None) -> None:
-        """Replace a pod, and with `granted` the resources that its kubelet allocated; a new node binds it."""
+    def put(self, record: PodRecord, pod: Pod, allocated: Resources | None = None) -> None:
+        """Replace a pod, and with `allocated` the resources that its kubelet allocated; a new node binds it."""
         if record.pod.node is not None:
             self._take(record, -1)
         elif pod.node is not None:
@@ -262,7 +261,7 @@ class SimulatedClusterState:
         record.pod = self._versioned(pod)
         self._count(record)
         record.allocated_requests = (
-            NO_RESOURCES if pod.is_finished else record.allocated_requests if granted is None else granted
+            NO_RESOURCES if pod.is_finished else record.allocated_requests if allocated is None else allocated
         )
         if pod.node is not None:
             self._take(record, 1)
@@ -275,8 +274,8 @@ class SimulatedClusterState:
         self.counted_memory[index] += sign * record.counted_requests.memory_bytes
         self.scored_cpu[index] += sign * record.scored_requests.cpu_millicores
         self.scored_memory[index] += sign * record.scored_requests.memory_bytes
-        self.granted_cpu[index] += sign * record.allocated_requests.cpu_millicores
-        self.granted_memory[index] += sign * record.allocated_requests.memory_bytes
+        self.allocated_cpu[index] += sign * record.allocated_requests.cpu_millicores
+        self.allocated_memory[index] += sign * record.allocated_requests.memory_bytes
         if not record.pod.is_finished:
             self.pods_on[index] += sign
             for name, amount in record.pod.extended_requests:

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.simulation.demand.trace import Trace
 
+DAY_SECONDS = 86_400
+_NOISE_SECONDS = 60
+
 
 class DemandSource(Protocol):
     """The demand of a population of containers, its members numbered from 0."""
@@ -92,10 +95,6 @@ class TraceUsage:
 def _smallest(samples: Float64Array) -> float:
     known = samples[np.isfinite(samples)]
     return float(known.min()) if known.size else 0.0
-
-
-DAY_SECONDS = 86_400
-_NOISE_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,13 @@ FILES_OF_A_TRACE = f"a trace directory holds {SERIES_FILE} and {CPU_FILE}"
 F = TypeVar("F", np.float32, np.float64)
 
 _BOM = b"\xef\xbb\xbf"
-_MAX_LINE_QUOTE = 60
+_MAX_QUOTE = 60
 _LINES_BETWEEN = 64
 # Regular cells are JSON numbers, which msgspec reads in 35 ns each; numpy's reader takes more than twice that.
 _CELLS = msgspec.json.Decoder(list[float | None])
+_LARGEST = float(np.finfo(np.float32).max)
+SERIES_COLUMNS = ("series", "workload", "cpu_request_millicores", "memory_request_bytes")
+_MAX_DIGITS = 15
 
 
 def read_matrix(
@@ -93,10 +96,10 @@ def _check_header(path: Path, header: Sequence[str], names: Sequence[str]) -> No
     known = set(names)
     for name in header:
         if name not in known:
-            raise BadInputError(f"{path}: line 1: series {_quoted(name)} has no requests in {SERIES_FILE}")
+            raise BadInputError(f"{path}: line 1: series {_quote(name)} has no requests in {SERIES_FILE}")
     for name in names:
         if name not in columns:
-            raise BadInputError(f"{path}: line 1: missing column {_quoted(name)}, which {SERIES_FILE} names")
+            raise BadInputError(f"{path}: line 1: missing column {_quote(name)}, which {SERIES_FILE} names")
 
 
 def _lines(path: Path, on_progress: Callable[[float], None] | None) -> Iterator[bytes]:
@@ -120,7 +123,7 @@ def _time(cell: bytes, earlier: Sequence[int], where: str) -> int:
         time = int(cell)
     except ValueError as error:
         text = cell.decode(errors="replace")
-        raise BadInputError(f"{where}: time {_quoted(text)} is no whole number of seconds") from error
+        raise BadInputError(f"{where}: time {_quote(text)} is no whole number of seconds") from error
     if abs(time) >= 1 << 53:
         raise BadInputError(f"{where}: time {time:.3g} is out of all reason")
     if earlier and time == earlier[-1]:
@@ -148,9 +151,6 @@ def _fast_values(cells: bytes, count: int) -> NDArray[np.float64] | None:
     return values
 
 
-_LARGEST = float(np.finfo(np.float32).max)
-
-
 def _values(text: bytes, header: Sequence[str], where: str) -> NDArray[np.float64]:
     try:
         cells = text.decode().split(",")[1:]
@@ -169,18 +169,15 @@ def _value(cell: str, name: str, where: str) -> float:
     except ValueError:
         value = float("nan")
     if not 0 <= value <= _LARGEST:
-        what = f"series {_quoted(name)} has the value {_quoted(cell)}"
+        what = f"series {_quote(name)} has the value {_quote(cell)}"
         raise BadInputError(f"{where}: {what}, expected a number, zero or more, or nothing")
     return value
 
 
-def _quoted(text: str) -> str:
-    return repr(text if len(text) <= _MAX_LINE_QUOTE else f"{text[:_MAX_LINE_QUOTE]}…")
+def _quote(text: str) -> str:
+    return repr(text if len(text) <= _MAX_QUOTE else f"{text[:_MAX_QUOTE]}…")
 
 
-SERIES_COLUMNS = ("series", "workload", "cpu_request_millicores", "memory_request_bytes")
-_MOST_DIGITS = 15
-_LONGEST_QUOTE = 60
 SHIPPED_TRACE = Path(__file__).parent / "traces" / "nezha"
 
 
@@ -298,7 +295,7 @@ def _request(text: str, where: str, column: str) -> int:
     if not text:
         raise BadInputError(f"{where}: no {column}")
     if not (text.isascii() and text.isdigit()):
-        raise BadInputError(f"{where}: {column} is {text[:_LONGEST_QUOTE]!r}, expected a whole number, zero or more")
-    if len(text) > _MOST_DIGITS:
+        raise BadInputError(f"{where}: {column} is {_quote(text)}, expected a whole number, zero or more")
+    if len(text) > _MAX_DIGITS:
         raise BadInputError(f"{where}: {column} has {len(text)} digits, which is out of all reason")
     return int(text)

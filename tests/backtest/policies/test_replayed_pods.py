@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from cruise.backtest.policies.replayed_pods import ReplayedPods, format_node_name, get_container_sizes
+from cruise.backtest.policies.replayed_pods import ReplayedPods, get_container_sizes
+from cruise.backtest.replay.nodes import format_node_name
 from cruise.backtest.replay.policy import NO_CONTAINERS
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import WorkloadRef

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cruise.backtest.replay.counts import format_replayed_node_name
+from cruise.backtest.replay.nodes import format_node_name
 from cruise.backtest.replay.policy import NO_CONTAINERS, ReplayDecision, ReplayOptions
 from cruise.backtest.replay.replay import replay_policy
 from cruise.domain.backtest import NodeTimeLine
@@ -61,7 +61,7 @@ def test_a_node_that_never_was_has_zeros(node: str):
 
 
 def test_names_keep_their_order_for_a_thousand_nodes():
-    assert [format_replayed_node_name(0), format_replayed_node_name(12), format_replayed_node_name(1234)] == [
+    assert [format_node_name(0), format_node_name(12), format_node_name(1234)] == [
         "node-000",
         "node-012",
         "node-1234",
