@@ -73,11 +73,11 @@ def _hostile(change: Callable[[Json, random.Random], None]) -> Attack:
                 except OSError:
                     answers["no connection"] += 1
                     continue
-                began = time.perf_counter()
+                started = time.perf_counter()
                 with suppress(OSError):
                     await client.send(request)
                 status, body = await client.answer()
-                longest = max(longest, time.perf_counter() - began)
+                longest = max(longest, time.perf_counter() - started)
                 warned = "unchanged, with a warning" if b"warnings" in body else "decided"
                 answers[warned if status == "200" else status] += 1
                 client = client if status == "200" and client.open else None

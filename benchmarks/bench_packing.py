@@ -64,23 +64,23 @@ def run() -> list[BenchmarkRow]:
 def run_cruise(instance: PackingInstance, limit: float) -> PackingRun:
     """Solve by cruise, and check the packing."""
     problem = problem_of(instance)
-    begun = time.monotonic()
-    packing = pack(problem, SolveBudget(deadline_seconds=begun + limit), lambda _: None)
-    taken = time.monotonic() - begun
+    started = time.monotonic()
+    packing = pack(problem, SolveBudget(deadline_seconds=started + limit), lambda _: None)
+    elapsed = time.monotonic() - started
     faults = find_rule_violations(problem, packing.pod_node)
     assert not faults, faults
     key, now = packing.planned.get_key(problem.objective), packing.current.get_key(problem.objective)
     counts_proved = key[::2] == packing.bound[::2]
-    return PackingRun(packing.status.is_proved, counts_proved, key > now, taken, packing.planned.placed)
+    return PackingRun(packing.status.is_proved, counts_proved, key > now, elapsed, packing.planned.placed)
 
 
 def run_paper(instance: PackingInstance, limit: float) -> PackingRun:
     """Solve by the paper's algorithm."""
-    begun = time.monotonic()
+    started = time.monotonic()
     answer = solve_as_paper(instance, limit, PAPER_WORKERS)
-    taken = time.monotonic() - begun
+    elapsed = time.monotonic() - started
     now = tuple(int(instance.running[instance.priorities == tier].sum()) for tier in instance.list_priorities())
-    return PackingRun(answer.proved, answer.counts_proved, answer.placed > now, taken, answer.placed)
+    return PackingRun(answer.proved, answer.counts_proved, answer.placed > now, elapsed, answer.placed)
 
 
 def _density_rows(shape: InstanceShape) -> list[BenchmarkRow]:
@@ -88,21 +88,22 @@ def _density_rows(shape: InstanceShape) -> list[BenchmarkRow]:
     instances = [draw_rightsized(shape, seed) for seed in SEEDS]
     shared = [run_cruise(instance, LIMIT_SECONDS) for instance in instances]
     peaks = [run_cruise(with_peaks(instance), LIMIT_SECONDS) for instance in instances]
-    held, alone = sum(sum(r.placed) for r in shared), sum(sum(r.placed) for r in peaks)
-    more, name = 100 * (held / alone - 1), f"{shape} rightsized"
-    beside = (
-        f"{100 * DENSER:.0f} % promised; {held} of {sum(int(i.counts.sum()) for i in instances)} pods, {alone} by peaks"
-    )
+    shared_count, peak_count = sum(sum(r.placed) for r in shared), sum(sum(r.placed) for r in peaks)
+    increase, name = 100 * (shared_count / peak_count - 1), f"{shape} rightsized"
+    pods = sum(int(i.counts.sum()) for i in instances)
+    beside = f"{100 * DENSER:.0f} % promised; {shared_count} of {pods} pods, {peak_count} by peaks"
     return [
-        BenchmarkRow(NAME, f"{name}: more pods than by sums of peaks", more, "%", beside, more / (100 * DENSER)),
+        BenchmarkRow(
+            NAME, f"{name}: more pods than by sums of peaks", increase, "%", beside, increase / (100 * DENSER)
+        ),
         BenchmarkRow(
             NAME, f"{name}: proved", 100 * _share(shared, lambda r: r.proved), "%", f"mean {_mean(shared):.2f} s"
         ),
     ]
 
 
-def _share(results: list[PackingRun], wanted: Callable[[PackingRun], bool]) -> float:
-    return sum(wanted(result) for result in results) / len(results)
+def _share(results: list[PackingRun], condition: Callable[[PackingRun], bool]) -> float:
+    return sum(condition(result) for result in results) / len(results)
 
 
 def _mean(results: list[PackingRun]) -> float:
@@ -118,11 +119,11 @@ def _shape_rows(shape: InstanceShape, ours: list[PackingRun], papers: list[Packi
 
 
 def _total_rows(ours: list[PackingRun], papers: list[PackingRun]) -> list[BenchmarkRow]:
-    def row(measure: str, wanted: Callable[[PackingRun], bool], promise: float | None) -> BenchmarkRow:
-        value, paper = 100 * _share(ours, wanted), 100 * _share(papers, wanted)
-        promised = "" if promise is None else f"{100 * promise:.0f} % promised, "
-        ratio = value / (100 * promise) if promise else None
-        return BenchmarkRow(NAME, f"all {len(ours)}: {measure}", value, "%", f"{promised}paper {paper:.0f} %", ratio)
+    def row(measure: str, condition: Callable[[PackingRun], bool], limit: float | None) -> BenchmarkRow:
+        value, paper = 100 * _share(ours, condition), 100 * _share(papers, condition)
+        limit_text = "" if limit is None else f"{100 * limit:.0f} % promised, "
+        ratio = value / (100 * limit) if limit else None
+        return BenchmarkRow(NAME, f"all {len(ours)}: {measure}", value, "%", f"{limit_text}paper {paper:.0f} %", ratio)
 
     fewer = sum(mine.placed < theirs.placed for mine, theirs in zip(ours, papers, strict=True))
     beside = f"{MEAN_SECONDS:g} s promised, paper {_mean(papers):.2f} s"

@@ -50,12 +50,12 @@ def run() -> list[BenchmarkRow]:
 
 def _rows(cluster: LargeClusterShape | FullCluster) -> Iterator[BenchmarkRow]:
     problem = _drawn(cluster)
-    begun, spent = time.monotonic(), time.process_time()
-    deadline, cores = begun + STRETCH * LIMIT_SECONDS[problem.node_count], count_usable_cores()
+    started, started_processor = time.monotonic(), time.process_time()
+    deadline, cores = started + STRETCH * LIMIT_SECONDS[problem.node_count], count_usable_cores()
     with ThreadPoolExecutor(cores) as pool:
         budget = SolveBudget(deadline, math.inf, SEED, ThreadPool(cores, pool.map))
         packing = pack(problem, budget, lambda _: None)
-    taken, processor = time.monotonic() - begun, time.process_time() - spent
+    elapsed, processor = time.monotonic() - started, time.process_time() - started_processor
     placed = sum(packing.planned.placed)
     more, counted = sum(packing.bound[:-1]) - placed, sum(compute_counting_bound(problem)[:-1]) - placed
     waits = problem.pod_count - placed
@@ -68,7 +68,7 @@ def _rows(cluster: LargeClusterShape | FullCluster) -> Iterator[BenchmarkRow]:
     yield BenchmarkRow(
         NAME, f"{cluster}: evicted", evicted, "pods", beside, (evicted + 1) / (packing.least_evicted + 1)
     )
-    yield BenchmarkRow(NAME, f"{cluster}: time", taken, "s", f"{processor:.1f} s of the processor")
+    yield BenchmarkRow(NAME, f"{cluster}: time", elapsed, "s", f"{processor:.1f} s of the processor")
 
 
 def _drawn(cluster: LargeClusterShape | FullCluster) -> PackingProblem:

@@ -38,11 +38,11 @@ def _rows(nodes: int) -> list[BenchmarkRow]:
 def _solve(ruled: RuledCluster, seed: int) -> tuple[bool, float]:
     """Return whether the packing is proved, and its processor time."""
     problem = draw_ruled(ruled, seed)
-    begun = time.process_time()
+    started = time.process_time()
     packing = pack(problem, SolveBudget(work_units=LIMIT_SECONDS * WORK_A_SECOND), lambda _: None)
-    taken = time.process_time() - begun
+    elapsed = time.process_time() - started
     assert not find_rule_violations(problem, packing.pod_node)
-    return packing.status.is_proved, taken
+    return packing.status.is_proved, elapsed
 
 
 def _proved(what: str, results: list[tuple[bool, float]]) -> BenchmarkRow:

@@ -138,10 +138,10 @@ def _both(full: FullCluster, limit_seconds: float) -> _Both:
 
 def _timed(problem: PackingProblem, way: Callable[[float], IntArray], limit_seconds: float) -> _Plan:
     forget_peak_memory()
-    held, spent = resident_memory_mib(), time.process_time()
+    resident, started_processor = resident_memory_mib(), time.process_time()
     pod_node = way(time.monotonic() + limit_seconds)
-    taken, memory = time.process_time() - spent, peak_memory_mib() - held
+    elapsed, memory = time.process_time() - started_processor, peak_memory_mib() - resident
     assert not find_rule_violations(problem, pod_node)
     placed = tuple(tier.placed for tier in compute_figures(problem, pod_node).priorities)
     moved = (problem.pod_node >= 0) & (pod_node >= 0) & (pod_node != problem.pod_node)
-    return _Plan(placed, int(moved.sum()), taken, memory)
+    return _Plan(placed, int(moved.sum()), elapsed, memory)

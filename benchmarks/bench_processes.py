@@ -66,8 +66,8 @@ def _measure(place: Path, prometheus: str, pods: int) -> Iterator[BenchmarkRow]:
         yield from _rows("serve, after its first pass", serve, pods, seconds)
         _wait(lambda: log.read_text().count('"event": "usage pass"') >= 2, serve, log)
         yield from _rows("serve, after a second refresh", serve, pods, None)
-        told = {**settings, "DATABASE_URL": EmbeddedPostgres(place).dsn, "TLS_DIR": str(place / "tls")}
-        with _running("webhook", told, place) as (webhook, address, webhook_log):
+        environment = {**settings, "DATABASE_URL": EmbeddedPostgres(place).dsn, "TLS_DIR": str(place / "tls")}
+        with _running("webhook", environment, place) as (webhook, address, webhook_log):
             seconds = _wait(lambda: _answers(f"https://{address}/readyz"), webhook, webhook_log)
             time.sleep(5)
             yield from _rows("webhook", webhook, pods, seconds)

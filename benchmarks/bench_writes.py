@@ -31,7 +31,7 @@ CONTAINERS = 1_500
 AUDITED_NODES = 100
 PODS_PER_NODE = 30
 PASSES_A_DAY = 288
-_HELD_SHARE = 0.01
+_SKIPPED_SHARE = 0.01
 _STEP_SECONDS = 60
 _MEBIBYTE = float(MEBIBYTE)
 _SIZE = "SELECT count(*), count(*) FILTER (WHERE result = 'skipped'), pg_total_relation_size('audit') FROM audit"
@@ -46,18 +46,18 @@ def run() -> list[BenchmarkRow]:
     ]
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         Path(directory).chmod(0o755)
-        count, held, size = asyncio.run(_audited(Path(directory), round(resizes * AUDITED_NODES)))
+        count, skipped, size = asyncio.run(_audited(Path(directory), round(resizes * AUDITED_NODES)))
     scale = NODES / AUDITED_NODES
     rows.append(BenchmarkRow(NAME, "audit rows a day", count * scale, ""))
-    rows.append(BenchmarkRow(NAME, "of them, rows of holds", held * scale, ""))
+    rows.append(BenchmarkRow(NAME, "of them, rows of skipped pods", skipped * scale, ""))
     rows.append(BenchmarkRow(NAME, "audit and its indexes, a day", size / _MEBIBYTE * scale, "MiB"))
     return rows
 
 
 def _a_pass_and_node() -> tuple[float, float]:
     """Return the resizes and own evictions of the second day, per pass and node."""
-    whole = make_recording(CONTAINERS, 2, _STEP_SECONDS)
-    two, one = _totals(whole), _totals(_first_day(whole))
+    recording = make_recording(CONTAINERS, 2, _STEP_SECONDS)
+    two, one = _totals(recording), _totals(_first_day(recording))
     resizes, evictions, node_passes = (of_two - of_one for of_two, of_one in zip(two, one, strict=True))
     return resizes / node_passes, evictions / node_passes
 
@@ -89,9 +89,9 @@ def _first_day(recording: UsageRecording) -> UsageRecording:
 async def _audited(data_dir: Path, resizes_a_pass: int) -> tuple[int, int, int]:
     """Return the rows of a day's audit, those for skipped pods, and its bytes."""
     pods = AUDITED_NODES * PODS_PER_NODE
-    begun = datetime(2026, 1, 5, tzinfo=UTC)
+    start = datetime(2026, 1, 5, tzinfo=UTC)
     async with open_store(None, data_dir, print) as store:
-        await _day(store, begun, pods, resizes_a_pass)
+        await _day(store, start, pods, resizes_a_pass)
         database = Database(EmbeddedPostgres(data_dir).dsn)
         async with database.transaction() as connection:
             [row] = await connection.execute(text(_SIZE))
@@ -99,17 +99,17 @@ async def _audited(data_dir: Path, resizes_a_pass: int) -> tuple[int, int, int]:
     return int(row[0]), int(row[1]), int(row[2])
 
 
-async def _day(store: PostgresStore, begun: datetime, pods: int, resizes_a_pass: int) -> None:
-    audit, turn = AuditQueue(), 0
-    held = range(round(pods * _HELD_SHARE))
+async def _day(store: PostgresStore, start: datetime, pods: int, resizes_a_pass: int) -> None:
+    audit, next_pod = AuditQueue(), 0
+    skipped = range(round(pods * _SKIPPED_SHARE))
     for number in range(PASSES_A_DAY):
-        now = begun + timedelta(minutes=5 * number)
+        now = start + timedelta(minutes=5 * number)
         budget = ReasonCode.NODE_EVICTION_BUDGET_SPENT if number % 2 else ReasonCode.HOURLY_EVICTION_BUDGET_SPENT
-        for pod in held:
+        for pod in skipped:
             audit.add(Outcome(now, _resize(pod), ActionResult.SKIPPED, budget))
         for _ in range(resizes_a_pass):
-            turn = (turn + 1) % (pods - len(held))
-            audit.add(Outcome(now, _resize(len(held) + turn), ActionResult.DONE, ReasonCode.RIGHTSIZED))
+            next_pod = (next_pod + 1) % (pods - len(skipped))
+            audit.add(Outcome(now, _resize(len(skipped) + next_pod), ActionResult.DONE, ReasonCode.RIGHTSIZED))
         await audit.record(store)
 
 

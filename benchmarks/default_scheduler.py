@@ -209,13 +209,13 @@ class _Scheduler:
 
     def _find_budget_violations(self, pods: list[int]) -> set[int]:
         """Return the pods whose eviction would violate a disruption budget, counted in order."""
-        left = [allowed - gone for (_, allowed), gone in zip(self.limits, self.disrupted, strict=True)]
+        remaining = [allowed - disrupted for (_, allowed), disrupted in zip(self.limits, self.disrupted, strict=True)]
         found = set()
         for pod in pods:
             for limit, (members, _) in enumerate(self.limits):
                 if int(self.problem.pod_class[pod]) in members:
-                    left[limit] -= 1
-                    if left[limit] < 0:
+                    remaining[limit] -= 1
+                    if remaining[limit] < 0:
                         found.add(pod)
         return found
 

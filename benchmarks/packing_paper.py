@@ -39,7 +39,7 @@ def solve_as_paper(instance: PackingInstance, limit_seconds: float, workers: int
 
 class _Run:
     def __init__(self, instance: PackingInstance, limit_seconds: float, workers: int) -> None:
-        self.begun = time.monotonic()
+        self.started = time.monotonic()
         self.instance, self.limit, self.workers = instance, limit_seconds, workers
         self.pods = _pods(instance)
         self.model = cp_model.CpModel()
@@ -86,7 +86,7 @@ class _Run:
 
     def _maximise(self, metric: cp_model.LinearExprT) -> bool:
         """Maximize within the remaining time; later stages must keep the result."""
-        elapsed = time.monotonic() - self.begun
+        elapsed = time.monotonic() - self.started
         free = self.limit - elapsed - max(self.still_reserved - self.reserve / 2, 0.0)
         self.model.clear_hints()
         for k in self.active:

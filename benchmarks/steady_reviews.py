@@ -34,20 +34,20 @@ class ReceivedAnswers:
 
 async def reviews_at(port: int, bodies: Sequence[bytes], rate: float, seconds: float) -> ReceivedAnswers:
     """Send reviews for some time."""
-    told, due, context = ReceivedAnswers(), asyncio.Queue[tuple[float, bytes]](), create_trusting_context()
+    received, due, context = ReceivedAnswers(), asyncio.Queue[tuple[float, bytes]](), create_trusting_context()
     opened = [await asyncio.open_connection("127.0.0.1", port, ssl=context) for _ in range(_CONNECTIONS)]
     async with asyncio.TaskGroup() as tasks:
-        asking = [tasks.create_task(_ask(port, context, one, due, told)) for one in opened]
-        began = time.perf_counter()
+        tasks_sending = [tasks.create_task(_ask(port, context, one, due, received)) for one in opened]
+        started = time.perf_counter()
         for number in range(int(rate * seconds)):
-            at = began + number / rate
+            at = started + number / rate
             await asyncio.sleep(max(0.0, at - time.perf_counter()))
-            told.late.append(time.perf_counter() - at)
+            received.late.append(time.perf_counter() - at)
             due.put_nowait((at, as_request(bodies[number % len(bodies)])))
         await due.join()
-        for task in asking:
+        for task in tasks_sending:
             task.cancel()
-    return told
+    return received
 
 
 async def _ask(
@@ -55,7 +55,7 @@ async def _ask(
     context: ssl.SSLContext,
     opened: tuple[asyncio.StreamReader, asyncio.StreamWriter],
     due: "asyncio.Queue[tuple[float, bytes]]",
-    told: ReceivedAnswers,
+    received: ReceivedAnswers,
 ) -> None:
     connection: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = opened
     while True:
@@ -70,9 +70,9 @@ async def _ask(
                 await reader.readexactly(length)
             if not head.startswith(b"HTTP/1.1 200"):
                 raise ConnectionError(head)
-            told.latencies.append(time.perf_counter() - at)
+            received.latencies.append(time.perf_counter() - at)
         except (OSError, EOFError, TimeoutError):
-            told.failed += 1
+            received.failed += 1
             if connection is not None:
                 connection[1].transport.abort()
             connection = None
@@ -99,8 +99,8 @@ def main() -> None:
     """Read port, file of bodies (one per line), rate and seconds; print the results as JSON."""
     port, place, rate, seconds = sys.argv[1:]
     os.sched_setaffinity(0, {CLIENT_CORE})
-    told = uvloop.run(reviews_at(int(port), Path(place).read_bytes().splitlines(), float(rate), float(seconds)))
-    print(json.dumps([told.latencies, told.late, told.failed]))
+    received = uvloop.run(reviews_at(int(port), Path(place).read_bytes().splitlines(), float(rate), float(seconds)))
+    print(json.dumps([received.latencies, received.late, received.failed]))
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def weekly(random: np.random.Generator, steps: int, pods: int) -> Usage:
 
 
 def bursty(random: np.random.Generator, steps: int, pods: int) -> Usage:
-    """Bursts of a few minutes at random times, up to ten times of what is used otherwise."""
+    """Bursts of a few minutes at random times, up to ten times the usual usage."""
     burst = (random.random((steps, pods)) < random.uniform(0.005, 0.08)) * random.uniform(1, 10, (steps, pods))
     return _noisy(random, 1 + burst, 1 + 0.03 * burst)
 
@@ -63,7 +63,7 @@ def correlated(random: np.random.Generator, steps: int, pods: int) -> Usage:
 
 
 def leaks(random: np.random.Generator, steps: int, pods: int) -> Usage:
-    """Memory that only grows, by up to twice of what it was in a day."""
+    """Memory that only increases, by up to twice its value in a day."""
     grown = np.arange(steps)[:, np.newaxis] / DAY_STEPS * random.uniform(0.1, 2, pods)
     return _noisy(random, np.ones((steps, pods)), 1 + grown, spread=0.0)
 
@@ -91,7 +91,7 @@ KINDS: dict[str, Kind] = {
 
 
 def made(kind: str, seed: int, days: float = 1.5) -> UsageRecording:
-    """Return a recording of a few pods of one kind, each requesting from a little less to ten times of what it uses."""
+    """Return a recording of a few pods of one kind, each requesting from slightly less to ten times its usage."""
     random = np.random.default_rng(seed)
     pods = int(random.integers(3, 9))
     usage = KINDS[kind](random, int(days * DAY_STEPS), pods)
@@ -124,7 +124,7 @@ def _rhythm(random: np.random.Generator, steps: int, pods: int) -> Float64Array:
 
 
 def _noisy(random: np.random.Generator, cpu: Float64Array, memory: Float64Array, spread: float = 0.1) -> Usage:
-    """Give each pod a size of its own, and each sample of CPU some noise, of memory a tenth of it."""
+    """Give each pod a different size, and each sample of CPU some noise, of memory a tenth of it."""
     pods = cpu.shape[1]
     noise = np.exp(random.normal(0, 1, cpu.shape))
     return Usage(

@@ -97,7 +97,7 @@ def test_intervals_of_what_remembers_for_long_cover_nearly_as_often(seeds):
 
 
 def test_an_interval_is_as_wide_as_earlier_ones_were_off():
-    # From week to week both write more, each in its own way, as no drawing of hours anew can tell.
+    # From week to week both write more, each differently, which a bootstrap of hours cannot show.
     rng = np.random.default_rng(3)
     drifting = rng.poisson(np.repeat([2, 8, 14, 20], 168))
     found = writes_of(drifting, rng.poisson(3, 672)).metrics[ComparedMetric.RESIZES]

@@ -38,7 +38,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 class Watched(ReplayPolicy):
-    """Cruise, and what it does: shortage after the first hour, and each pass with what it saw and decided."""
+    """Cruise with a record of its shortage after the first hour, and of each pass's view and decision."""
 
     name = "cruise"
 
@@ -69,7 +69,7 @@ class Watched(ReplayPolicy):
         return self._cruise.react_to_oom_kill(kill, view)
 
     def _count_shortage(self, view: ReplayClusterView) -> None:
-        """Compare what the pods of each node used with what they requested meanwhile."""
+        """Compare the usage of each node's pods with their requests."""
         there = (view.node >= 0) & ~np.isnan(self._usage[CPU]).all(axis=0)
         nodes = view.node[there]
         self.intervals += len(np.unique(nodes))
@@ -117,7 +117,7 @@ def test_no_request_is_cut_below_its_base(kind: str, seed: int) -> None:
 @given(SEEDS, st.integers(6 * HOUR_STEPS, 12 * HOUR_STEPS), st.integers(HOUR_STEPS, 8 * HOUR_STEPS))
 @examples(3)
 def test_nothing_is_written_while_data_are_stale(seed: int, begins: int, length: int) -> None:
-    """No samples come for hours; what was known is trusted for max_age."""
+    """No samples arrive for hours; statistics are used for max_age."""
     recording = made("daily", seed, days=1)
     for usage in (recording.cpu_millicores, recording.memory_bytes):
         usage[begins : begins + length] = np.nan
@@ -125,13 +125,13 @@ def test_nothing_is_written_while_data_are_stale(seed: int, begins: int, length:
     trusted = int(Policy().max_age.total_seconds()) // STEP
     decided = [len(one.resize) + len(one.evict) for _, one in watched.passes]
     assert sum(decided[begins + trusted + 1 : begins + length]) == 0
-    assert sum(decided[begins + length :]) > 0, "it goes on afterwards"
+    assert sum(decided[begins + length :]) > 0, "it continues afterwards"
 
 
 @given(SEEDS)
 @examples(3)
 def test_a_leak_is_followed_and_never_shrunk(seed: int) -> None:
-    """From the first growth on a request only grows, and it never falls so far behind that a container is killed."""
+    """After its first increase a request only increases, and stays high enough that no container is killed."""
     recording = made("leaks", seed)
     watched, score = replayed(recording)
     grown = np.zeros(len(recording.containers), dtype=np.bool_)

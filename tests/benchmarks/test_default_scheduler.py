@@ -100,7 +100,7 @@ def test_no_more_than_needed_are_evicted():
     classes = [(4, 4, 1), (4, 4, 0), (5, 5, 9)]
     problem = make_cluster([(12, 12)], classes, [(0, 0), (1, 0), (0, 0), (2, -1)])
     where, evicted = outcome(problem)
-    # Two have to go: the one of the lowest priority, and the younger of the others.
+    # Two must be evicted: the one of the lowest priority, and the younger of the others.
     assert set(evicted) == {1, 2}
     assert where == [0, -1, -1, 0]
 
@@ -121,7 +121,7 @@ def test_a_node_without_broken_budgets_is_chosen_even_for_a_higher_victim():
     classes = [(10, 10, 1), (10, 10, 3), (10, 10, 9)]
     limits = [EvictionLimit("low", np.array([0], dtype=np.int64), 0)]
     problem = make_cluster([(10, 10), (10, 10)], classes, [(0, 0), (1, 1), (2, -1)], limits=limits)
-    # Whoever is evicted has no such choice in turn.
+    # The evicted pod itself cannot preempt.
     assert outcome(problem) == ([-1, 0, 1], (1, 0))
 
 
@@ -132,7 +132,7 @@ def test_a_budget_is_broken_where_nothing_else_helps():
 
 
 def test_on_one_node_those_of_a_broken_budget_are_given_back_first():
-    # Equal but for the budget: the unprotected one goes, though it is older.
+    # Equal except for the budget: the unprotected one is evicted, though it is older.
     limits = [EvictionLimit("guarded", np.array([1], dtype=np.int64), 0)]
     problem = make_cluster([(10, 10)], [(5, 5, 1), (5, 5, 1), (5, 5, 9)], [(0, 0), (1, 0), (2, -1)], limits=limits)
     assert outcome(problem)[1] == (0,)

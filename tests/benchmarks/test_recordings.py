@@ -1,4 +1,4 @@
-"""Made-up recordings: the same every time, of the shape asked for, and readable as a trace."""
+"""Generated recordings: reproducible, of the requested shape, and readable as a trace."""
 
 from pathlib import Path
 

@@ -23,7 +23,7 @@ PREFIX = r"(?:^|.*-- |.*\.venv/bin/)cruise "
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
-    """The language and the text of each block of code, lines that go on joined."""
+    """Return the language and the text of each code block, with continued lines joined."""
     return [(language, text.replace("\\\n", " ")) for language, text in BLOCK.findall((ROOT / page).read_text())]
 
 

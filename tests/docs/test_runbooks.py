@@ -1,4 +1,4 @@
-"""Every alert has a runbook, and no runbook is of an alert that is gone."""
+"""Every alert has a runbook, and every runbook has an alert."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Who asks for vulnerabilities is never told that there are none where nobody looked."""
+"""An audit without an answer never reports that there are no vulnerabilities."""
 
 import json
 

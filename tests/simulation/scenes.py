@@ -1,4 +1,4 @@
-"""Small clusters for tests: containers whose demand a test turns up and down by hand."""
+"""Small clusters for tests: containers whose demand a test sets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

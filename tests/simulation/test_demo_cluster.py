@@ -39,7 +39,7 @@ async def test_requests_fill_it_and_use_does_not() -> None:
     allocatable = sum(one.allocatable.cpu_millicores for one in figures)
     assert sum(one.requested.cpu_millicores for one in figures) > 0.8 * allocatable
     assert sum(one.used.cpu_millicores for one in figures) < 0.15 * allocatable
-    # Twice the room that the pending pods ask for would be there if nobody asked for more than double its use.
+    # Pods that requested at most double their usage would free twice the capacity that the pending pods request.
     replayed = [pod for pod in snapshot.pods if pod.namespace == "train"]
     assert requested_cpu(replayed) > requested_cpu(pending)
 

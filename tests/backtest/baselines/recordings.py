@@ -23,7 +23,7 @@ def make_recording(
     start: int = 300,
     step_seconds: int = 300,
 ) -> UsageRecording:
-    """Record matrices (times, containers); each container is a workload, and asks for 1 core, 4 GiB, unless told."""
+    """Return a recording; by default each container is a workload that requests 1 core and 4 GiB."""
     count = cpu.shape[1]
     requests = requests if requests is not None else [Resources(1000, 4 * GIBIBYTE)] * count
     workloads = workloads if workloads is not None else [f"w{column}" for column in range(count)]
@@ -51,7 +51,7 @@ def make_view(
     creation_count: Sequence[int] | None = None,
     allocatable: Resources | None = None,
 ) -> ReplayClusterView:
-    """Return a view of pods, all on node 0 and created at 0 unless told."""
+    """Return a view of pods, by default all on node 0 and created at 0."""
     count = len(sizes.cpu_millicores)
     places: Int64Array = np.array(node if node is not None else [0] * count, dtype=np.int64)
     return ReplayClusterView(

@@ -26,7 +26,7 @@ NOW = get_sizes([1000, 1000], [4 * GIBIBYTE] * 2, [8 * GIBIBYTE] * 2)
 
 
 def steady(kind: str = "Deployment") -> UsageRecording:
-    """Two pods of workloads of their own: 100 m and 200 MB, and 50 m and 100 MB with a peak of 400 m and 300 MB."""
+    """Two pods of different workloads: 100 m and 200 MB, and 50 m and 100 MB with a peak of 400 m and 300 MB."""
     cpu, memory = np.full((48, 2), [100.0, 50.0]), np.full((48, 2), [200e6, 100e6])
     cpu[4::12, 1], memory[4::12, 1] = 400.0, 300e6
     return make_recording(cpu, memory, kind=kind)
@@ -237,7 +237,7 @@ def random_recording(seed: int, *, future: int | None = None) -> UsageRecording:
 
 
 class Witnessed(CruiseKubeBaseline):
-    """Keeps what was written, pass by pass."""
+    """Records the writes of each pass."""
 
     written: list[tuple[int, list[int], list[int], list[int]]]
 

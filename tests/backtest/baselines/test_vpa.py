@@ -26,7 +26,7 @@ def recorded(
 
 
 class Run:
-    """A policy and what it is shown: the same use at every pass, and sizes that change as it asks, unless told."""
+    """A policy and its inputs: by default the same usage at every pass, and sizes that change as it decides."""
 
     def __init__(self, recording: UsageRecording, options: ReplayOptions | None = None, *, room: bool = True) -> None:
         requests = [container.requests for container in recording.containers]
@@ -161,7 +161,7 @@ def test_a_quick_kill_is_forgotten_after_ten_minutes() -> None:
 
 
 def test_the_first_sample_of_a_new_pod_is_not_its_forerunners() -> None:
-    """Each pod has one peak in a day, and the newer one weighs more: the median follows the new pod at once."""
+    """Each pod has one peak in a day, and the newer one weighs more: the median follows the new pod immediately."""
     run = Run(recorded([Resources(1000, 2 * GIB)]))
     while run.at < 6 * HOUR:
         assert run.pass_by([800], [GIB]).resize.size == 0
@@ -220,7 +220,7 @@ def test_pending_pods_are_skipped() -> None:
 
 
 def test_who_uses_more_than_the_limit_would_be_is_evicted() -> None:
-    """The kubelet refuses to lower the limit of the one replica that uses far more than nineteen others."""
+    """The kubelet does not lower the limit of the replica that uses far more than nineteen others."""
     count = 20
     run = Run(recorded([Resources(1000, 32 * GIB)] * count, ["web"] * count))
     memory = [float(GIB)] * (count - 1) + [20.0 * GIB]

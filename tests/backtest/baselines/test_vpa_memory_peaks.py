@@ -14,7 +14,7 @@ ONE = np.array([0])
 
 
 class Journal(DecayingHistograms):
-    """Histograms that also write down what is put in and taken out: sign, bytes, and the time after NOW."""
+    """Histograms that record additions and subtractions: sign, bytes, and the time after NOW."""
 
     def __init__(self) -> None:
         super().__init__(1, ExponentialBuckets.create(1e12, 1e7, 1.05), (0.9,), DAY, 1e-4)

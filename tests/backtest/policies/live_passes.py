@@ -127,7 +127,7 @@ class LivePasses:
 
 
 class FleetCluster:
-    """The Cluster port over a replay's view: what is performed is collected, and shown from then on."""
+    """The Cluster port over a replay's view: actions are collected, and take effect in the view."""
 
     def __init__(self, recording):
         self.pods = ReplayedPods(recording)
@@ -144,7 +144,7 @@ class FleetCluster:
         self._index = {(one.namespace, self.names[i]): i for i, one in enumerate(self.recording.containers)}
 
     def name(self, containers, view):
-        """Give new pods names of their own."""
+        """Give new pods new names."""
         for index in containers.tolist():
             self.names[index] = f"{self.recording.containers[index].pod}.{int(view.creation_count[index])}"
 
@@ -174,7 +174,7 @@ class FleetCluster:
         return None if index is None or index in self._evicted else self.pod_of(index)
 
     def oom_kills(self):
-        raise AssertionError("the replay tells of kills itself")
+        raise AssertionError("the replay reports kills itself")
 
     async def perform(self, action):
         index = self._index[(action.namespace, action.pod)]

@@ -170,7 +170,7 @@ async def test_five_minute_steps_over_more_than_a_week():
     both = Both(recording, 300)
     found = set()
     for number in range(9 * 288):
-        # The report runs on the first day and, much later, once more.
+        # The report runs on the first day and, much later, again.
         both.present[3] = number < 200 or number >= 2500
         both.present[1] = number % 700 < 600
         if number == 100:

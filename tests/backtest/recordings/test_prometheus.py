@@ -1,4 +1,4 @@
-"""A Prometheus that holds days of a recording gives back that recording, and is never asked for too much at once."""
+"""Reads a recording back from a Prometheus that has days of it, with queries of limited size."""
 
 import json
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from tests.recorded_metrics import HASH, owned_by_a_replica_set, write_metrics
 
 DAYS = 14
 STEP = 300
-# Prometheus itself refuses what would take more; settings that do not keep to theirs would be found out.
+# Prometheus itself rejects larger queries, so a reader that exceeds its settings fails.
 MOST_SAMPLES = 20_000
 
 
@@ -52,7 +52,7 @@ class Server:
 
 
 def recorded() -> UsageRecording:
-    """Two weeks of a real trace where there is one, with some made-up containers that come and go."""
+    """Two weeks of a real trace if there is one, with some generated containers that start and end."""
     made = make_recording(12, DAYS, STEP, seed=0)
     if not (RECORDED / "bitbrains-a").is_dir():
         return made

@@ -1,4 +1,4 @@
-"""Whose a recorded container is, and what it requested: from the cluster, from its metrics, from its pod's name."""
+"""The workload and the requests of a recorded container: from the cluster, its metrics, or its pod's name."""
 
 import pytest
 

@@ -33,7 +33,7 @@ def sizes(*rows: tuple[int, int, int]) -> ContainerSizes:
 
 
 class FixedSizesPolicy:
-    """Creates pods with given sizes and does what it is told, pass by pass."""
+    """Creates pods with given sizes, and returns given decisions, pass by pass."""
 
     name = "fixed"
 
@@ -66,7 +66,7 @@ class FixedSizesPolicy:
 
 
 class FollowUsagePolicy:
-    """Asks for the largest sample of the last interval and a share more; doubles memory after a kill, if it reacts."""
+    """Requests the largest sample of the last interval plus a share; doubles memory after a kill, if it reacts."""
 
     name = "following"
 

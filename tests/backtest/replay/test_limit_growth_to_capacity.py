@@ -1,4 +1,4 @@
-"""Growth within the room that nodes have before anything else is done."""
+"""Increases within the nodes' free capacity before the pass."""
 
 import numpy as np
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Nodes given back: when, which, and never in vain; nodes of 1000 millicores."""
+"""Removal of nodes by consolidation: when and which; nodes of 1000 millicores."""
 
 import numpy as np
 
@@ -35,7 +35,7 @@ def shrunk_at(at: int, *values: int) -> dict[int, ReplayDecision]:
 
 
 class Shrinking(FixedSizesPolicy):
-    """Shrinks at given times, and creates pods with what they have, unless told."""
+    """Decreases requests at given times; by default creates pods with their present sizes."""
 
     def __init__(
         self, first: ContainerSizes, decisions: dict[int, ReplayDecision], again: ContainerSizes | None = None

@@ -1,4 +1,4 @@
-"""Times cut into pass intervals, and who comes and goes in them."""
+"""Recordings split into pass intervals, with the containers created and removed in each."""
 
 import numpy as np
 

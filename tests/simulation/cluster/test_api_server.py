@@ -1,4 +1,4 @@
-"""What the API server refuses, with its cause."""
+"""The API server's rejections, with their causes."""
 
 from dataclasses import replace
 from typing import Any

@@ -104,7 +104,7 @@ async def test_snapshot_is_sorted_and_frozen() -> None:
         assert [one.name for one in snapshot.nodes] == ["a", "b"]
         names = [(pod.namespace, pod.name) for pod in snapshot.pods]
         assert names == sorted(names)
-    # Nothing happened to the pod that found no room: it is the very same object.
+    # The pod that did not fit is unchanged: it is the same object.
     (first,) = (pod for pod in before.pods if pod.node is None)
     assert any(pod is first for pod in after.pods)
 

@@ -1,4 +1,4 @@
-"""The container table: rows in and out, and the demand of whoever runs."""
+"""The container table: adding and removing rows, and the demand of running containers."""
 
 import numpy as np
 from hypothesis import given
@@ -37,7 +37,7 @@ def test_absent_limits_bound_nothing() -> None:
 
 @given(st.lists(st.integers(0, 9), max_size=300))
 def test_rows_in_use_stay_apart(actions: list[int]) -> None:
-    """Adding and removing at random: who lives keeps its own values, however the table grows and rows come back."""
+    """Adding and removing at random: containers keep their values while the table grows and rows are reused."""
     table, dials = ContainerTable(), (AdjustableDemand(), AdjustableDemand())
     living: dict[int, int] = {}
     for serial, action in enumerate(actions):

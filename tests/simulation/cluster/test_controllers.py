@@ -1,4 +1,4 @@
-"""Replacement pods: who gets one, when, under which name, and through whose admission."""
+"""Replacement pods: for which pods, when, under which name, and with which admission."""
 
 from dataclasses import replace
 from datetime import timedelta

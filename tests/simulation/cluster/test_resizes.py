@@ -77,7 +77,7 @@ async def test_increase_that_does_not_fit_is_deferred_until_it_fits() -> None:
     assert waiting.resize.pending is ResizePending.DEFERRED
     assert waiting.resize.pending_since == START + timedelta(seconds=1)
     assert world.counts.resizes_deferred == 1
-    # A deferred grow already takes its room from kube-scheduler.
+    # kube-scheduler already counts a deferred increase.
     assert world.node_figures()[0].requested.cpu_millicores == 4500
     await world.perform(resize(big, amounts(1000)))
     run(world, 8)
@@ -207,7 +207,7 @@ steps = st.lists(
 async def test_every_resize_that_fits_becomes_actual_and_no_node_is_overfilled(
     drawn: list[tuple[int, int, int, int]],
 ) -> None:
-    """Whatever is asked, the allocated sum stays within the node, and what fits is in force after a while."""
+    """The allocated sum always stays within the node, and resizes that fit become actual."""
     world = cluster([workload(f"w{i}", template(container(500, 512))) for i in range(4)], [node(cpu=6000)])
     for which, cpu, mebibytes, pause in drawn:
         await world.perform(resize(await only_pod(world, f"w{which}"), amounts(cpu, mebibytes)))

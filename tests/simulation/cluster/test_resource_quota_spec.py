@@ -1,4 +1,4 @@
-"""ResourceQuotas: enforced when pods are created and resized, and shown as what is left."""
+"""ResourceQuotas: enforced when pods are created and resized, and shown as the remaining amounts."""
 
 import pytest
 

@@ -56,7 +56,7 @@ def test_shares_are_fair_and_use_the_node_up(drawn: list[tuple[int, int, int]]) 
     for index, room in enumerate(capacity):
         here = node == index
         assert got[here].sum() == pytest.approx(min(room, wanted[here].sum()))
-        # Nobody who is left wanting has less for its weight than anybody else.
+        # No unsatisfied container has less for its weight than another.
         rate = got[here] / np.maximum(weight[here], 2)
         hungry = got[here] < wanted[here] - 1e-6
         if hungry.any():

@@ -1,4 +1,4 @@
-"""Simulated time: order of what is due."""
+"""Simulated time: the order of scheduled actions."""
 
 from datetime import UTC, datetime
 from functools import partial

@@ -1,4 +1,4 @@
-"""The ring of measurements: how long they are kept, and for whom."""
+"""The ring of measurements: how long and for which containers they are kept."""
 
 import numpy as np
 

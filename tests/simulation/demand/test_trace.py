@@ -1,4 +1,4 @@
-"""Trace directories: what is read, and one clear line for what cannot be."""
+"""Trace directories: their content, and one clear line for invalid ones."""
 
 import gzip
 import os
@@ -228,7 +228,7 @@ def test_what_may_not_be_read_is_named(name: str) -> None:
 
 @contextmanager
 def _without_privileges(directory: Path) -> Iterator[None]:
-    """Be nobody for a while, where tests are run by root, whom no permission keeps from reading."""
+    """Become an unprivileged user, if tests run as root, who may read every file."""
     if os.geteuid():
         yield
         return
