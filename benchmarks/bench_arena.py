@@ -121,7 +121,8 @@ def variant(trace: str, score: PolicyScore, what: str) -> str:
     memory = "" if score.memory is None else f", memory slack {format_percent(score.memory.relative_slack)} %"
     return (
         f"{trace}, {what}: CPU slack {format_percent(score.cpu.relative_slack)} %{memory}, "
-        f"{format_rate(score.oom_per_1000_container_days)} kills, {format_rate(score.resizes_per_container_day)} resizes"
+        f"{format_rate(score.oom_per_1000_container_days)} kills, "
+        f"{format_rate(score.resizes_per_container_day)} resizes"
     )
 
 

@@ -122,9 +122,9 @@ PodKey = tuple[str, str]
 class PodRecord:
     """One pod with its internal state.
 
-    `rows` are the rows of its running containers in the container table. `requested` and `allocations` count the resizes
-    that were requested and allocated, so that scheduled actions of an earlier resize are recognized. `deferred_since`
-    is set while a resize is Deferred, `is_failing` while it cannot be applied.
+    `rows` are the rows of its running containers in the container table. `requested` and `allocations` count the
+    resizes that were requested and allocated, so that scheduled actions of an earlier resize are recognized.
+    `deferred_since` is set while a resize is Deferred, `is_failing` while it cannot be applied.
     """
 
     pod: Pod
