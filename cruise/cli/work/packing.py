@@ -99,11 +99,11 @@ async def plan_with_process(worker: SolverProcess, request: PackingRequest) -> t
             else None
         )
     else:
-        found, node_pricing = await find_fewest_nodes(search, inputs.fleet)
+        found, fleet = await find_fewest_nodes(search, inputs.fleet)
         if request.is_large:
-            change = summarize_node_count_change(found.built, found.planned_packing, found.plan, node_pricing)
+            change = summarize_node_count_change(found.built, found.planned_packing, found.plan, fleet)
         else:
-            change = await build_node_count_change(search, found, node_pricing, request.search.seconds)
+            change = await build_node_count_change(search, found, fleet, request.search.seconds)
     with show_spinner("checking the plan", request.is_large):
         plan = found.plan
         if PackingNote(PackingNoteCode.STILL_COMPILING) in plan.notes:

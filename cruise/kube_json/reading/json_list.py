@@ -88,7 +88,7 @@ def find_end_of_items(window: TextBuffer) -> int:
 
 
 def _is_escaped(places: NDArray[np.int64], backslashes: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which marks follow an is_odd number of backslashes."""
+    """Return which marks follow an odd number of backslashes."""
     index = np.arange(places.size, dtype=np.int64)
     follows = np.zeros(places.size, dtype=np.bool_)
     follows[1:] = backslashes[:-1] & (np.diff(places) == 1)
