@@ -287,7 +287,7 @@ def test_commands_report_the_selected_series(prometheus: str, capsys: pytest.Cap
     assert source.endswith(f" with {SELECTED['cluster']}")
     assert not warning
     source, warning = words("same-labels")
-    assert source.endswith(", which has series of other clusters that no label tells apart")
+    assert source.endswith(", which also has other clusters' series without a distinct label")
     assert "no label distinguishes them: only pods that were seen in this cluster count" in warning
     assert "prometheus_matchers" in warning
 

@@ -149,7 +149,7 @@ def test_wrong_inputs_change_nothing(stage: LiveStage):
     elsewhere = refused(stage, "revert", "--yes", "--namespace", stage.namespace, "--workload", "Deployment/wab")
     assert f"namespace {stage.namespace} has no pod of Deployment/wab; did you mean Deployment/web?" in elsewhere
     assert "--workload needs --namespace" in refused(stage, "revert", "--yes", "--workload", "Deployment/web")
-    assert "is no KIND/NAME such as Deployment/web" in refused(
+    assert "is not KIND/NAME; write e.g. Deployment/web" in refused(
         stage, "revert", "--yes", "--namespace", stage.namespace, "--workload", "web"
     )
     assert answered(stage, b"n\n") == 1
