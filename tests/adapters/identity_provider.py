@@ -1,4 +1,4 @@
-"""An identity provider on this machine: real HTTP with TLS, real keys, and whatever a test has it do wrong."""
+"""An OpenID Connect provider for tests."""
 
 import secrets
 from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ class LocalIdentityProvider:
     signing: RSAKey | None = None
     claims: dict[str, Any] = field(default_factory=lambda: {"sub": "ann", "groups": ["team"]})
     document: dict[str, Any] = field(default_factory=dict)
-    refuses: str = ""
+    token_error: str = ""
     id_token: str | None = None
     said: list[str] = field(default_factory=list)
     asked: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -69,8 +69,8 @@ class LocalIdentityProvider:
         asked = self.asked.pop(str(sent["code"]), None)
         verifier = str(sent["code_verifier"])
         self.said += [verifier, request.headers.get("Authorization", verifier)]
-        if self.refuses or asked is None or create_s256_code_challenge(verifier) != asked["code_challenge"]:
-            return web.json_response({"error": self.refuses or "invalid_grant"}, status=400)
+        if self.token_error or asked is None or create_s256_code_challenge(verifier) != asked["code_challenge"]:
+            return web.json_response({"error": self.token_error or "invalid_grant"}, status=400)
         now = int(get_current_time().timestamp())
         claims = {"iss": self.address, "aud": "cruise", "iat": now, "exp": now + 300, "nonce": asked["nonce"]}
         made = {name: value for name, value in (claims | self.claims).items() if value is not None}

@@ -17,7 +17,7 @@ SECRET = b"a secret that is long"
 
 @contextmanager
 def receiver(status: int = 200, location: str = "") -> Iterator[tuple[str, list[tuple[dict[str, str], bytes]]]]:
-    """A server that keeps what it is sent; yields its address and that."""
+    """Yield the address of a server, and the requests that it received."""
     received: list[tuple[dict[str, str], bytes]] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Scenes that every cluster can be built from, and the two clusters that are."""
+"""The scenes of the cluster contract: simulated clusters and a real control plane."""
 
 import asyncio
 import secrets
@@ -50,7 +50,7 @@ class ContractEnvironment(Protocol):
         """Return what a node of the scene is called."""
         ...
 
-    async def settle(self) -> None:
+    async def wait_until_stable(self) -> None:
         """Wait until what was asked for is done and every replacement runs."""
         ...
 
@@ -82,7 +82,7 @@ class SimulatedEnvironment:
     def node(self, name: str) -> str:
         return name
 
-    async def settle(self) -> None:
+    async def wait_until_stable(self) -> None:
         self.simulated.advance(self.simulated.now + timedelta(minutes=2))
 
     async def exhaust_memory(self, pod: Pod) -> None:
@@ -123,7 +123,7 @@ class RealEnvironment:
     def node(self, name: str) -> str:
         return f"{self.namespace}-{name}"
 
-    async def settle(self) -> None:
+    async def wait_until_stable(self) -> None:
         deadline = asyncio.get_running_loop().time() + 30
         while not await self._at_rest():
             assert asyncio.get_running_loop().time() < deadline, f"the scene does not come to rest: {self._as_it_is()}"
@@ -137,12 +137,12 @@ class RealEnvironment:
         pods = [pod for pod in (await self.port.snapshot()).pods if pod.namespace == self.namespace]
         return (
             len(pods) == self._replicas
-            and all(self._is_settled(pod) for pod in pods)
+            and all(self._is_stable(pod) for pod in pods)
             and all([pod == await self.port.read_pod(pod.namespace, pod.name) for pod in pods])
             and await self._budgets_observed(len(pods))
         )
 
-    def _is_settled(self, pod: Pod) -> bool:
+    def _is_stable(self, pod: Pod) -> bool:
         if pod.node is None:
             hopeless = count_pod_requests(pod).cpu_millicores > self._roomiest
             return hopeless and pod.unschedulable_since is not None
@@ -180,7 +180,7 @@ def real(plane: ControlPlane, admin: Api, kubelet: TestKubelet) -> Build:
     async def build(scene: ContractCluster) -> AsyncIterator[ContractEnvironment]:
         namespace = f"scene-{secrets.token_hex(3)}"
         kubelet.add_nodes([_node_spec(one, namespace) for one in scene.nodes])
-        # What is disrupted stays so for long enough to be seen.
+        # Disrupted pods stay long enough to be observed.
         kubelet.behave(KubeletBehaviour(start_seconds=0.7), namespace)
         with own_namespace(admin, namespace):
             for manifest in _manifests(scene, namespace):

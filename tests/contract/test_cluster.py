@@ -72,7 +72,7 @@ async def again(world: ContractEnvironment, pod: Pod) -> Pod:
 
 async def test_snapshot_is_sorted_and_resolves_owners(build: Build) -> None:
     async with build(ContractCluster([web(3), workload("db", template(LIMITED), kind="StatefulSet")])) as world:
-        await world.settle()
+        await world.wait_until_stable()
         snapshot = await world.port.snapshot()
         names = [one.name for one in snapshot.nodes]
         assert names == sorted(names)
@@ -90,7 +90,7 @@ async def test_snapshot_is_sorted_and_resolves_owners(build: Build) -> None:
 
 async def test_single_pod_is_the_snapshots_pod(build: Build) -> None:
     async with build(ContractCluster([web()])) as world:
-        await world.settle()
+        await world.wait_until_stable()
         pod = await first_pod(world)
         assert await world.port.read_pod(pod.namespace, pod.name) == pod
         assert await world.port.read_pod(pod.namespace, "nobody") is None
@@ -99,14 +99,14 @@ async def test_single_pod_is_the_snapshots_pod(build: Build) -> None:
 
 async def test_a_resize_is_in_the_spec_immediately_and_in_effect_soon(build: Build) -> None:
     async with build(ContractCluster([web()])) as world:
-        await world.settle()
+        await world.wait_until_stable()
         before = await first_pod(world)
         await world.port.perform(resize(before, amounts(400), amounts(None, 512)))
         asked = await again(world, before)
         assert asked.containers[0].requests == amounts(400, 128)
         assert asked.containers[0].limits == amounts(None, 512)
         assert asked.uid == before.uid
-        await world.settle()
+        await world.wait_until_stable()
         (one,) = (await again(world, before)).containers
         assert one.allocated == one.actual == amounts(400, 128)
         assert one.actual_limits == amounts(None, 512)
@@ -116,12 +116,12 @@ async def test_a_resize_is_in_the_spec_immediately_and_in_effect_soon(build: Bui
 async def test_pending_pod_can_be_resized_so_that_it_schedules(build: Build) -> None:
     huge = workload(pod=template(container(9000, 128)))
     async with build(ContractCluster([huge])) as world:
-        await world.settle()
+        await world.wait_until_stable()
         pending = await first_pod(world)
         assert (pending.node, pending.phase) == (None, "Pending")
         assert pending.unschedulable_since is not None
         await world.port.perform(resize(pending, amounts(300)))
-        await world.settle()
+        await world.wait_until_stable()
         bound = await again(world, pending)
         assert bound.node is not None
         assert bound.unschedulable_since is None
@@ -129,7 +129,7 @@ async def test_pending_pod_can_be_resized_so_that_it_schedules(build: Build) -> 
 
 async def test_a_resize_beyond_any_node_never_takes_effect(build: Build) -> None:
     async with build(ContractCluster([web()])) as world:
-        await world.settle()
+        await world.wait_until_stable()
         pod = await first_pod(world)
         try:
             await world.port.perform(resize(pod, amounts(100_000)))
@@ -137,7 +137,7 @@ async def test_a_resize_beyond_any_node_never_takes_effect(build: Build) -> None
             assert refused.cause == "NodeCapacity"
             assert (await again(world, pod)).containers[0].requests == amounts(200, 128)
         else:
-            await world.settle()
+            await world.wait_until_stable()
             stuck = await again(world, pod)
             assert stuck.resize.pending is ResizePending.INFEASIBLE
             assert stuck.containers[0].actual == amounts(200, 128)
@@ -154,7 +154,7 @@ async def test_invalid_resize_is_refused_and_changes_nothing(
     build: Build, requests: StatedResources, limits: StatedResources
 ) -> None:
     async with build(ContractCluster([web()])) as world:
-        await world.settle()
+        await world.wait_until_stable()
         pod = await first_pod(world)
         with pytest.raises(RefusedError) as refused:
             await world.port.perform(resize(pod, requests, limits))
@@ -168,7 +168,7 @@ async def test_resize_beyond_a_limit_range_is_refused(build: Build) -> None:
         NAMESPACE: (LimitRangeItem(is_for_pod=False, maximum=StatedResources(None, amounts(0, 512).memory_bytes)),)
     }
     async with build(ContractCluster([web()], limit_ranges=ranges)) as world:
-        await world.settle()
+        await world.wait_until_stable()
         pod = await first_pod(world)
         with pytest.raises(RefusedError):
             await world.port.perform(resize(pod, limits=amounts(None, 1024)))
@@ -177,7 +177,7 @@ async def test_resize_beyond_a_limit_range_is_refused(build: Build) -> None:
 
 async def test_unknown_container_is_refused(build: Build) -> None:
     async with build(ContractCluster([web()])) as world:
-        await world.settle()
+        await world.wait_until_stable()
         with pytest.raises(RefusedError):
             await world.port.perform(resize(await first_pod(world), amounts(300), name="nobody"))
 
@@ -185,7 +185,7 @@ async def test_unknown_container_is_refused(build: Build) -> None:
 async def test_actions_have_the_uid_as_precondition(build: Build) -> None:
     stale = "00000000-0000-0000-0000-000000000000"
     async with build(ContractCluster([web()])) as world:
-        await world.settle()
+        await world.wait_until_stable()
         pod = await first_pod(world)
         for action in (replace(resize(pod, amounts(300)), uid=stale), replace(evict(pod), uid=stale)):
             with pytest.raises(ConflictError):
@@ -196,7 +196,7 @@ async def test_actions_have_the_uid_as_precondition(build: Build) -> None:
 
 async def test_actions_have_the_version_as_precondition(build: Build) -> None:
     async with build(ContractCluster([web(2)])) as world:
-        await world.settle()
+        await world.wait_until_stable()
         first, second = await pods_of(world)
         await world.port.perform(replace(resize(first, amounts(300)), version=first.version))
         for late in (
@@ -205,7 +205,7 @@ async def test_actions_have_the_version_as_precondition(build: Build) -> None:
         ):
             with pytest.raises(ConflictError):
                 await world.port.perform(late)
-        await world.settle()
+        await world.wait_until_stable()
         left = await again(world, first)
         assert left.containers[0].actual == amounts(300, 128)
         assert not left.terminating
@@ -214,7 +214,7 @@ async def test_actions_have_the_version_as_precondition(build: Build) -> None:
 
 async def test_actions_on_deleted_objects_are_not_found(build: Build) -> None:
     async with build(ContractCluster([web()])) as world:
-        await world.settle()
+        await world.wait_until_stable()
         gone = replace(await first_pod(world), name="nobody")
         for action in (
             resize(gone, amounts(300)),
@@ -229,10 +229,10 @@ async def test_actions_on_deleted_objects_are_not_found(build: Build) -> None:
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
 async def test_evicted_pod_is_replaced(build: Build, kind: str) -> None:
     async with build(ContractCluster([web(2, kind)])) as world:
-        await world.settle()
+        await world.wait_until_stable()
         old = await pods_of(world)
         await world.port.perform(evict(old[0]))
-        await world.settle()
+        await world.wait_until_stable()
         new = await pods_of(world)
         assert len(new) == 2
         assert old[0].uid not in {pod.uid for pod in new}
@@ -244,7 +244,7 @@ async def test_evicted_pod_is_replaced(build: Build, kind: str) -> None:
 async def test_spent_disruption_budget_throttles(build: Build) -> None:
     budget = DisruptionBudgetSpec(NAMESPACE, "web", WEB, min_available=2)
     async with build(ContractCluster([web(2)], budgets=[budget])) as world:
-        await world.settle()
+        await world.wait_until_stable()
         (shown,) = await budgets_of(world)
         assert (shown.namespace, shown.name, shown.disruptions_allowed) == (world.namespace, "web", 0)
         pod = await first_pod(world)
@@ -256,21 +256,21 @@ async def test_spent_disruption_budget_throttles(build: Build) -> None:
 async def test_budget_allows_what_it_says(build: Build) -> None:
     budget = DisruptionBudgetSpec(NAMESPACE, "web", WEB, min_available=1)
     async with build(ContractCluster([web(2)], budgets=[budget])) as world:
-        await world.settle()
+        await world.wait_until_stable()
         (shown,) = await budgets_of(world)
         assert shown.disruptions_allowed == 1
         first, second = await pods_of(world)
         await world.port.perform(evict(first))
         with pytest.raises(ThrottledError):
             await world.port.perform(evict(second))
-        await world.settle()
+        await world.wait_until_stable()
         await world.port.perform(evict(second))
 
 
 async def test_pod_under_two_budgets_is_never_evicted(build: Build) -> None:
     budgets = [DisruptionBudgetSpec(NAMESPACE, name, WEB, max_unavailable=2) for name in ("one", "two")]
     async with build(ContractCluster([web(2)], budgets=budgets)) as world:
-        await world.settle()
+        await world.wait_until_stable()
         pod = await first_pod(world)
         with pytest.raises(RefusedError):
             await world.port.perform(evict(pod))
@@ -294,20 +294,20 @@ async def test_only_the_overload_taint_is_touched(build: Build) -> None:
 
 async def test_overloaded_node_gets_no_new_pods(build: Build) -> None:
     async with build(ContractCluster([web()])) as world:
-        await world.settle()
+        await world.wait_until_stable()
         pod = await first_pod(world)
         assert pod.node is not None
         await world.port.perform(TaintNode(pod.node, ReasonCode.OVERLOADED))
-        await world.settle()
+        await world.wait_until_stable()
         assert (await again(world, pod)).uid == pod.uid
         await world.port.perform(evict(pod))
-        await world.settle()
+        await world.wait_until_stable()
         assert (await first_pod(world)).node not in (None, pod.node)
 
 
 async def test_the_cluster_ignores_the_growth_of_an_action(build: Build) -> None:
     async with build(ContractCluster([web()])) as world:
-        await world.settle()
+        await world.wait_until_stable()
         pod = await first_pod(world)
         await world.port.perform(replace(resize(pod, amounts(300)), growth=NO_RESOURCES, reason=ReasonCode.REVERTED))
         assert (await again(world, pod)).containers[0].requests == amounts(300, 128)
@@ -317,7 +317,7 @@ async def test_reports_a_kill_with_its_limit_and_again_to_a_new_listener(build: 
     demand = AdjustableDemand()
     one = workload(pod=template(LIMITED), dial=demand, grace_seconds=1)
     async with build(ContractCluster([one], compute_demand=demand)) as world:
-        await world.settle()
+        await world.wait_until_stable()
         pod = await first_pod(world)
         await world.exhaust_memory(pod)
         for _ in range(2):
@@ -328,7 +328,7 @@ async def test_reports_a_kill_with_its_limit_and_again_to_a_new_listener(build: 
                 amounts(None, 128).memory_bytes,
                 amounts(None, 256).memory_bytes,
             )
-        await world.settle()
+        await world.wait_until_stable()
         (killed,) = (await again(world, pod)).containers
         assert killed.restart_count == 1
 

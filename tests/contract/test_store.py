@@ -1,4 +1,4 @@
-"""What every store keeps: one suite for the memory store, the embedded Postgres and a Postgres reached by URL."""
+"""What every store keeps: one suite for the in-memory store, the embedded Postgres and a Postgres by URL."""
 
 import asyncio
 import math
@@ -509,7 +509,7 @@ async def test_outcomes_come_back_as_they_were_newest_first(open_empty, written,
         {line.action.uid for line in evictions if line.result is verdict}
         for verdict in (ActionResult.DONE, ActionResult.FAILED)
     )
-    # Of a pod whose eviction was not seen to end one line counts.
+    # A pod whose eviction has no known end counts once.
     assert sorted(line.action.uid for line in spent if line.result is not ActionResult.DONE) == sorted(failed - done)
 
 
@@ -735,7 +735,7 @@ async def test_the_first_original_sizes_of_a_pod_stay_with_the_time_of_its_last_
     assert found == expected
 
 
-# ---- how stated risks were kept ----
+# ---- observed risks ----
 
 risk_days = st.builds(
     RiskDay,
@@ -781,7 +781,7 @@ async def test_the_peaks_of_one_hour_are_every_keys(store):
     assert len((await store.peaks_of_hour(99)).keys) == 0
 
 
-# ---- what the operator asks for ----
+# ---- overrides and pause ----
 
 bounds = st.builds(RequestBounds, amounts, amounts)
 overrides = st.builds(
@@ -868,7 +868,7 @@ proposals = st.builds(
     some(st.builds(PlanStage, some(resizes), some(arrivals, preemptions), some(arrivals))),
     some(st.builds(PackingNote, st.sampled_from(PackingNoteCode), names, figures)),
 )
-steerings = st.builds(
+hints_of_plans = st.builds(
     PlacementHint,
     names,
     names,
@@ -891,7 +891,7 @@ plans = st.builds(
     st.integers(0, 9),
     some(st.builds(EvictedPod, names, times)),
     some(st.builds(PlacedPod, names, names, st.none() | names)),
-    st.lists(steerings, max_size=3, unique_by=lambda one: one.replaces).map(tuple),
+    st.lists(hints_of_plans, max_size=3, unique_by=lambda one: one.replaces).map(tuple),
     some(names),
     st.none() | times,
     st.none() | st.builds(PlanCondition, st.sampled_from(PlanStatusReason), names, names, st.integers(0, 9)),
@@ -913,9 +913,9 @@ async def test_stores_a_packing_plan_with_progress_and_placement_hints(open_empt
         assert await store.packing() is None
         await store.save_packing(plan)
         assert await store.packing() == plan
-        landed = {landing.uid for landing in plan.placed}
-        steered = [one for one in plan.expected if plan.phase is PlanPhase.IN_PROGRESS and one.replaces not in landed]
-        assert list(await store.placement_hints()) == sorted(steered, key=lambda one: one.replaces)
+        placed = {one.uid for one in plan.placed}
+        hints = [one for one in plan.expected if plan.phase is PlanPhase.IN_PROGRESS and one.replaces not in placed]
+        assert list(await store.placement_hints()) == sorted(hints, key=lambda one: one.replaces)
         await store.save_packing(later)
         assert await store.packing() == later
         assert list(await store.placement_hints()) == []

@@ -32,7 +32,7 @@ END = START + 60 * MINUTES
 
 @dataclass(frozen=True)
 class Subject:
-    """A source, the cluster whose usage it has between START and END, and the containers that ran all the time."""
+    """A source, its cluster with usage between START and END, and the containers that ran all the time."""
 
     source: UsageSourcePort
     snapshot: ClusterSnapshot
@@ -84,7 +84,7 @@ def measured_series() -> list[cadvisor.RawSeries]:
 
 
 async def from_kubelets(endpoint: KubeletEndpoint) -> Subject:
-    """Kubelets that were read once a minute, each at a moment of its own."""
+    """Kubelets that were read once a minute, each at its own second."""
     series, at = measured_series(), float(START - 600)
     text = cadvisor_text if endpoint is KubeletEndpoint.CADVISOR else resource_text
 
@@ -104,7 +104,7 @@ async def from_kubelets(endpoint: KubeletEndpoint) -> Subject:
 
 
 def root_group(node: str, demands: list[cadvisor.CadvisorDemand]) -> cadvisor.RawSeries:
-    """The group of all that runs on a node: its containers, and a millicore and a megabyte besides."""
+    """The root control group of a node: its containers, plus a millicore and a megabyte."""
     first = demands[0]
     cores = sum((one.cores for one in demands), np.full(len(first.cores), 0.001))
     memory = sum((one.memory for one in demands), np.full(len(first.memory), 1e6))

@@ -9,7 +9,7 @@ from pathlib import Path
 import atheris
 import structlog
 
-# What is imported from here on is watched for the branches that a case takes.
+# Coverage counts the branches of everything imported from here on.
 with atheris.instrument_imports(include=["cruise"], enable_loader_override=False):
     from tests.fuzz.targets import TARGETS
 
@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--directory", type=Path, required=True, help="where examples and a broken case are kept")
     chosen = parser.parse_args()
-    # What is refused is logged as well, a line a case.
+    # Rejected cases are logged, one line each.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     target = TARGETS[chosen.kind]()
     corpus = chosen.directory / "corpus"
@@ -41,10 +41,10 @@ def main() -> None:
     for number, example in enumerate(target.examples):
         target.feed(example)
         (corpus / f"example-{number}").write_bytes(example)
-    done, settled = 0, 0
+    done, baseline = 0, 0
 
     def case(data: bytes) -> None:
-        nonlocal done, settled
+        nonlocal done, baseline
         done += 1
         try:
             target.feed(data)
@@ -53,10 +53,10 @@ def main() -> None:
             raise
         if done == chosen.cases // 10:
             gc.collect()
-            settled = resident_bytes()
+            baseline = resident_bytes()
         elif done == chosen.cases:
             gc.collect()
-            grown = resident_bytes() - settled
+            grown = resident_bytes() - baseline
             print(f"{chosen.kind}: {done:,} cases, grown by {grown / (1 << 20):.1f} MiB", flush=True)
             most = MOST_GROWTH_BYTES + target.kept_bytes * (chosen.cases - chosen.cases // 10)
             assert grown < most, f"memory grew by {grown:,} bytes"

@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 DEEPEST = 50
-ODD_VALUES: tuple[Any, ...] = (
+UNUSUAL_VALUES: tuple[Any, ...] = (
     None,
     True,
     -1,
@@ -53,14 +53,14 @@ def _change(holder: list[Any], chance: random.Random) -> None:
     container, key = chance.choice(parts)
     match chance.randrange(5):
         case 0 | 1:
-            container[key] = deepcopy(chance.choice(ODD_VALUES))
+            container[key] = deepcopy(chance.choice(UNUSUAL_VALUES))
         case 2:
             other, its = chance.choice(parts)
             container[key] = deepcopy(other[its])
         case 3 if isinstance(container[key], list) and container[key]:
             container[key] = container[key] * chance.choice((2, 3, 100))
         case 3 if isinstance(container[key], dict):
-            container[key][str(chance.choice(ODD_VALUES))] = deepcopy(chance.choice(ODD_VALUES))
+            container[key][str(chance.choice(UNUSUAL_VALUES))] = deepcopy(chance.choice(UNUSUAL_VALUES))
         case _ if container is not holder and isinstance(container, dict):
             del container[key]
         case _:

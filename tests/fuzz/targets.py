@@ -1,4 +1,4 @@
-"""What strangers send, with examples and with what reads it: nothing but the stated refusals may come out."""
+"""Input from others, with examples and the code that reads it; only the documented errors may be raised."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ from cruise.domain.resources import (
 )
 from cruise.errors import BadInputError, UnavailableError
 from cruise.kube_json.reading.stream import BookmarkEvent, ChangedEvent, DeletedEvent, StreamDecoder, WatchError
-from cruise.kube_json.reading.stream import UnreadableObject as Odd
+from cruise.kube_json.reading.stream import UnreadableObject as Unreadable
 from cruise.simulation.store import InMemoryStore
 from tests.admission_reviews import (
     apply_response_patch,
@@ -57,7 +57,7 @@ from tests.interfaces.http.api_scene import TOKEN, ApiScene, make_busy_scene
 
 FIRST, LAST, STEP = 1_700_000_000, 1_700_000_240, 60
 OVERRIDES = "/api/v1/overrides/shop/Deployment/web"
-# After so many objects a cluster begins anew, so that a run's memory tells of what is never given back.
+# After so many objects the cluster is created again, so that growing memory shows a leak.
 OBJECTS = 500
 
 
@@ -75,7 +75,7 @@ class Target:
 
 
 def reviews() -> Target:
-    """Reviews of pods: always answered, always allowed, and a patch applies to what was sent."""
+    """Reviews of pods: always answered, always allowed, and each patch applies to the pod."""
     sized = make_container_json(requests={"cpu": "500m", "memory": "1Gi"}, limits={"cpu": "1", "memory": "2Gi"})
     pods = [
         make_pod_json(name="", node=None),
@@ -87,7 +87,7 @@ def reviews() -> Target:
     def feed(data: bytes) -> None:
         response = decode_response(make_reviewer(admitter).review(data))
         if operations := get_patch(response):
-            # What is passed over is not looked at, so it need not be text.
+            # Skipped values are not decoded, so they may be no text.
             apply_response_patch(json.loads(data.decode("utf-8", "replace"))["request"]["object"], operations)
 
     return Target([encode_review(make_review(pod)) for pod in pods], feed)
@@ -169,7 +169,7 @@ def api_bodies() -> Target:
 
 
 def prometheus_answers() -> Target:
-    """Answers to range and instant queries: samples on the grid, or a refusal."""
+    """Answers to range and instant queries: samples on the grid, or an error."""
     settings = PrometheusSettings("http://127.0.0.1")
     matrices, vectors = MatrixDecoder(settings.labels), NodeLoadDecoder("node")
     times = np.arange(FIRST, LAST + 1, STEP)
@@ -201,7 +201,7 @@ def prometheus_answers() -> Target:
 
 
 def watch_lines() -> Target:
-    """Lines of watches of all kinds, taken in by one cluster: an object that cannot be read is held apart."""
+    """Lines of watches of all kinds, read by one cluster; unreadable objects are listed separately."""
     decoders = {StreamDecoder(kind.shape).kind: (kind, StreamDecoder(kind.shape)) for kind in ALL_KINDS}
     documents = [
         make_pod_json(),
@@ -220,7 +220,7 @@ def watch_lines() -> Target:
         if state["taken"] % OBJECTS == 0:
             state["cache"] = ClusterCache()
         cache: ClusterCache = state["cache"]
-        # The object's own kind says whose watch it came on, as far as it can be found.
+        # The watch is that of the object's kind, if it has one.
         kind, decoder = next((decoders[name] for name in decoders if f'"{name}"'.encode() in data), decoders["Pod"])
         try:
             event = decoder.event(data)
@@ -229,7 +229,7 @@ def watch_lines() -> Target:
         match event:
             case ChangedEvent(item, version):
                 cache.get_store(kind).put(item, version)
-            case DeletedEvent(item, version) if not isinstance(item, Odd):
+            case DeletedEvent(item, version) if not isinstance(item, Unreadable):
                 cache.get_store(kind).drop((item.metadata.namespace or "", item.metadata.name), version)
             case BookmarkEvent() | WatchError() | DeletedEvent():
                 pass
@@ -265,7 +265,7 @@ def _answer(kind: str, rows: object) -> bytes:
 
 
 def _strings(data: bytes) -> dict[str, str]:
-    """Make annotations of a document, or of any text where it is none."""
+    """Return annotations from a document, or from any other text."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What strangers may send breaks nothing and is not kept: many cases of each kind, led by the branches they take."""
+"""Fuzzing of input from others: many cases of each kind, selected by the branches that they take."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 def test_no_case_breaks_what_reads_it(kind: str, tmp_path: Path, request: pytest.FixtureRequest):
     cases = 1_000_000 if is_long(request.config) else 2000
     command = [sys.executable, "-m", "tests.fuzz", kind, "--cases", str(cases), "--directory", str(tmp_path)]
-    # The same cases in every run, but for the machine's own haste.
+    # The same cases in every run, as far as the time allows.
     fixed = os.environ | {"PYTHONHASHSEED": "0"}
     done = subprocess.run(command, cwd=ROOT, env=fixed, capture_output=True, text=True, check=False)
     broken = [path.read_bytes()[:2000] for path in tmp_path.iterdir() if path.is_file()]

@@ -47,13 +47,13 @@ class PreparedAnswer:
 def build_status(
     code: int, message: str = "no", headers: Mapping[str, str] | None = None, **more: Any
 ) -> PreparedAnswer:
-    """A refusal as the API server writes it."""
+    """Return a Status as the API server writes it."""
     body = {"kind": "Status", "status": "Failure", "message": message, "code": code, **more}
     return PreparedAnswer((json.dumps(body).encode(),), code, {"Content-Type": "application/json", **(headers or {})})
 
 
 class AnsweringServer:
-    """Answers each request with what `respond` says, and keeps what was asked."""
+    """Answers each request by `respond`, and records the requests."""
 
     def __init__(self, respond: Callable[[ReceivedRequest], PreparedAnswer]) -> None:
         self._respond = respond
@@ -103,7 +103,7 @@ async def _read(reader: asyncio.StreamReader) -> ReceivedRequest | None:
 
 
 def answer_in_order(*answers: PreparedAnswer) -> Callable[[ReceivedRequest], PreparedAnswer]:
-    """Give the answers one after the other, the last one for ever."""
+    """Return the answers one after the other, and then always the last one."""
     left = list(answers)
     return lambda asked: left.pop(0) if len(left) > 1 else left[0]
 

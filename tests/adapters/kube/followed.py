@@ -12,7 +12,7 @@ from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.errors import UnavailableError
 from tests.controlplane.control_plane import ADMIN, ControlPlane
 
-# Kinds of custom resources that nobody has installed on the control plane of the tests.
+# Custom resources that are not installed on the control plane of the tests.
 NOT_INSTALLED = frozenset({"clonesets", "verticalpodautoscalers"})
 # Waits that are made for a cluster's years are shortened to what a test can wait for.
 SHORT = WatchTiming(
@@ -36,7 +36,7 @@ async def run_watch(
     timeout_seconds: float = 30,
     **more: Any,
 ) -> AsyncIterator[KubernetesCluster]:
-    """Yield a cluster in step with the control plane."""
+    """Yield a cluster in sync with the control plane."""
     async with connect_to_kubernetes(
         KubernetesSettings(plane.kubeconfig(user), timeout_seconds=timeout_seconds)
     ) as client:

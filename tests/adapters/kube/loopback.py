@@ -48,7 +48,7 @@ class LoopbackServer:
         await self.put_all(path, [document])
 
     async def put_all(self, path: str, documents: list[Json]) -> None:
-        """Create or change objects, all before anybody hears of the first."""
+        """Create or change objects, all before the first event is sent."""
         for document in documents:
             key = _key(document)
             kind = "MODIFIED" if key in self.objects[path] else "ADDED"
@@ -67,12 +67,12 @@ class LoopbackServer:
             )
 
     async def say(self, path: str, line: Json) -> None:
-        """Send any line to whoever watches a path."""
+        """Send a line to all watches of a path."""
         self.version += 1
         self._events[path].append((self.version, json.dumps(line).encode() + b"\n"))
 
     def forget_history(self) -> None:
-        """Let every version up to now be too old to go on from."""
+        """Expire every version up to now."""
         self.version += 1
         self.oldest = self.version
         self._events.clear()
@@ -137,7 +137,7 @@ def bookmark(version: int) -> bytes:
 
 
 def failure(code: int, reason: str, message: str = "no", headers: dict[str, str] | None = None) -> web.Response:
-    """A refusal as the API server writes it."""
+    """Return a Status as the API server writes it."""
     status = {"kind": "Status", "status": "Failure", "message": message, "reason": reason, "code": code}
     return web.json_response(status, status=code, headers=headers)
 
@@ -161,7 +161,7 @@ async def close_connection(server: LoopbackServer, request: web.Request) -> web.
 
 
 async def stop_sending(server: LoopbackServer, request: web.Request) -> web.StreamResponse:
-    """Open the watch, and then say nothing for longer than anybody should wait."""
+    """Open the watch, and then send nothing for a long time."""
     response = web.StreamResponse()
     await response.prepare(request)
     await asyncio.sleep(60)

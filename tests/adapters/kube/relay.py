@@ -66,7 +66,7 @@ class Relay:
         writer.close()
 
     async def tunnel(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Relay one connection as a proxy does: once it was asked for it with CONNECT."""
+        """Relay one connection after a CONNECT request, as a proxy does."""
         request = await reader.readuntil(b"\r\n\r\n")
         self.tunnels.append(request.split(b"\r\n")[0].decode())
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -86,7 +86,7 @@ def _relay_to(control_plane: ControlPlane) -> Relay:
 
 @asynccontextmanager
 async def run_through_proxy(control_plane: ControlPlane) -> AsyncIterator[tuple[Relay, str]]:
-    """Yield a proxy, which leads to the API server whatever it is asked for, and its URL."""
+    """Yield a proxy that always connects to the API server, and its URL."""
     relay = _relay_to(control_plane)
     server = await asyncio.start_server(relay.tunnel, "127.0.0.1", 0)
     async with server:

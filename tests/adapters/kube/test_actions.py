@@ -188,7 +188,7 @@ async def test_an_eviction_at_the_present_version_goes_through_under_a_budget(
     )
     seen = admin.read("pods", namespace, "p")["metadata"]["resourceVersion"]
     await perform_action(client, replace(evict(one), version=seen))
-    wait_until(lambda: not admin.items("pods", namespace), "the pod is gone")
+    wait_until(lambda: not admin.items("pods", namespace), "the pod is deleted")
 
 
 async def test_a_resize_of_a_deleted_pod_is_not_found(client: KubernetesClient, admin: Api, namespace: str):
@@ -254,7 +254,7 @@ async def test_an_eviction_whose_answer_is_lost_is_not_sent_again(
         await far.get("/version")
         relay.become(Network.DEAF)
         evicting = asyncio.ensure_future(perform_action(far, evict(one)))
-        await asyncio.to_thread(wait_until, lambda: not admin.items("pods", namespace), "the pod is gone")
+        await asyncio.to_thread(wait_until, lambda: not admin.items("pods", namespace), "the pod is deleted")
         relay.become(Network.DOWN)
         relay.become(Network.UP)
         with pytest.raises(UnavailableError):
@@ -356,7 +356,7 @@ async def test_limit_ranges_refuse(
     one = run(admin, namespace, "p")
     metadata = {"namespace": namespace, "name": "bounds"}
     admin.create({"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": {"limits": [limit]}})
-    # The server reads LimitRanges from a cache: what it lets through meanwhile is put back.
+    # The server reads LimitRanges from a cache: a resize that it still accepts is reverted.
     before = sizes(500, 256, 2000, 1024)
 
     async def refused() -> str | None:
@@ -483,7 +483,7 @@ async def test_a_webhook_that_does_not_answer_throttles_only_its_pods(
 async def test_an_eviction_deletes_the_pod(client: KubernetesClient, admin: Api, namespace: str):
     one = run(admin, namespace, "p")
     await perform_action(client, evict(one))
-    wait_until(lambda: not admin.items("pods", namespace), "the pod is gone")
+    wait_until(lambda: not admin.items("pods", namespace), "the pod is deleted")
 
 
 async def test_an_eviction_of_a_pod_that_was_replaced_is_a_conflict(
@@ -569,7 +569,7 @@ async def test_adds_and_removes_only_cruises_taint(client: KubernetesClient, adm
 
 
 def added_by_another(admin: Api, node: str, key: str) -> bool:
-    """Add a taint as any other careful client does; tell whether nobody else wrote meanwhile."""
+    """Add a taint with a precondition; tell whether no other client wrote meanwhile."""
     found = admin.read("nodes", None, node)
     patch = {
         "metadata": {"resourceVersion": found["metadata"]["resourceVersion"]},

@@ -209,7 +209,7 @@ def test_a_job_that_was_not_seen_is_its_cron_jobs_as_soon_as_that_is_there():
         cache = ClusterCache()
         put(cache, *documents)
         assert workloads(cache) == {"CronJob/nightly"}
-        # So it is for the webhook, whose pod comes right after its Job.
+        # The webhook sees a pod right after its Job.
         owner = ("shop", "Job", "nightly-29384713")
         assert cache.owners.find_workload(*owner, {}) == WorkloadRef("CronJob", "nightly")
     put(cache, make_workload_json("Job", "nightly-29384712"))

@@ -69,7 +69,7 @@ async def test_not_too_many_in_all(client: KubernetesClient, admin: Api, namespa
     many = [announcement(namespace, pod_uid=str(number)) for number in range(80)]
     await events.record(many, NOW)
     assert len(told(admin, namespace)) == 50
-    # What was dropped is new when it comes again.
+    # A dropped event is written when it is repeated.
     await events.record(many, NOW + timedelta(seconds=2))
     assert len(told(admin, namespace)) == 60
 

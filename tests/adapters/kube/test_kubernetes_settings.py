@@ -110,7 +110,7 @@ async def test_kubeconfigs_that_cannot_be_used(tmp_path: Path, text: str, capfd:
         async with connect_to_kubernetes(KubernetesSettings(place)):
             pass
     assert str(place) in get_error(error) or SERVER in get_error(error)
-    # What Python makes of it tells nobody what to mend.
+    # Python's own message would not say what to fix.
     assert "NoneType" not in get_error(error)
     assert "object" not in get_error(error) or "Expected object" in get_error(error)
     assert capfd.readouterr() == ("", "")

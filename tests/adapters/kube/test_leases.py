@@ -18,7 +18,7 @@ LEASES = "leases.coordination.k8s.io"
 DURATION, DEADLINE, RETRY = timedelta(seconds=2.5), timedelta(seconds=1.5), timedelta(seconds=0.25)
 
 
-class Contender:
+class Candidate:
     """A LeaderLease with work that notes when it runs, and whether the Lease was still held when it ended."""
 
     def __init__(self, lease: LeaderLease, name: str, log: list[str]) -> None:
@@ -53,17 +53,17 @@ async def eventually(holds: Callable[[], bool], what: str, seconds: float = 30) 
 
 
 class Field:
-    """Everybody who contends for one Lease, watched for two that lead at once."""
+    """All processes that campaign for one Lease; detects two leaders at the same time."""
 
     def __init__(self, client: KubernetesClient, namespace: str, group: asyncio.TaskGroup) -> None:
         self.client = client
         self.namespace = namespace
         self.log: list[str] = []
-        self.contenders: list[Contender] = []
+        self.candidates: list[Candidate] = []
         self.overlaps: list[tuple[str, ...]] = []
         self._group = group
 
-    def join(self, name: str, client: KubernetesClient | None = None, slowness: float = 1) -> Contender:
+    def join(self, name: str, client: KubernetesClient | None = None, slowness: float = 1) -> Candidate:
         lease = LeaderLease(
             client or self.client,
             self.namespace,
@@ -73,14 +73,14 @@ class Field:
             renew_deadline=DEADLINE * slowness,
             retry=RETRY,
         )
-        contender = Contender(lease, name, self.log)
-        contender.task = self._group.create_task(lease.lead(contender.work, lambda: contender.stuck))
-        self.contenders.append(contender)
-        return contender
+        candidate = Candidate(lease, name, self.log)
+        candidate.task = self._group.create_task(lease.lead(candidate.work, lambda: candidate.stuck))
+        self.candidates.append(candidate)
+        return candidate
 
     async def watch(self) -> None:
         while True:
-            leading = tuple(one.name for one in self.contenders if one.lease.is_held or one.working)
+            leading = tuple(one.name for one in self.candidates if one.lease.is_held or one.working)
             if len(leading) > 1:
                 self.overlaps.append(leading)
             await asyncio.sleep(0.005)
@@ -92,7 +92,7 @@ async def contest(client: KubernetesClient, namespace: str) -> AsyncIterator[Fie
         field = Field(client, namespace, group)
         watching = group.create_task(field.watch())
         yield field
-        for one in field.contenders:
+        for one in field.candidates:
             await one.stop()
         watching.cancel()
     assert field.overlaps == []
@@ -118,7 +118,7 @@ def edit(admin: Api, namespace: str, changed: Json) -> None:
 async def test_another_process_leads_as_soon_as_the_leader_ends(
     client: KubernetesClient, admin: Api, lease_namespace: str
 ):
-    # So long that whoever follows can only have been let in.
+    # So long that another process can lead only after a release.
     async with contest(client, lease_namespace) as field:
         first = field.join("first", slowness=100)
         await eventually(lambda: first.working, "the first leads")
@@ -252,7 +252,7 @@ async def test_a_long_pause_of_the_server_stops_the_work_until_it_answers(
         await eventually(lambda: first.working or second.working, "one leads")
         control_plane.pause()
         try:
-            await eventually(lambda: not (first.working or second.working), "nobody leads")
+            await eventually(lambda: not (first.working or second.working), "no process leads")
             assert not first.lease.is_held
             assert not second.lease.is_held
             await asyncio.sleep(DURATION.total_seconds())
@@ -398,68 +398,11 @@ async def test_the_next_holder_reads_the_epoch_of_the_previous_database(
     async def look() -> None:
         seen.append(two.recorded_epoch)
 
-    # Its database is at an earlier state, and the Lease goes on to say where it was.
+    # Its database is at an earlier state, and the Lease keeps the later epoch.
     two = LeaderLease(client, lease_namespace, "cruise", "two", epoch=lambda: 4)
     await two.lead(look)
     assert seen == [9]
     assert admin.read(LEASES, lease_namespace, "cruise")["metadata"]["annotations"] == {DATABASE_EPOCH: "9"}
-
-
-NO_ANNOTATIONS = {
-    "apiVersion": "admissionregistration.k8s.io/v1",
-    "kind": "ValidatingAdmissionPolicy",
-    "metadata": {"name": "no-annotations"},
-    "spec": {
-        "matchConstraints": {
-            "resourceRules": [
-                {
-                    "apiGroups": ["coordination.k8s.io"],
-                    "apiVersions": ["v1"],
-                    "operations": ["CREATE", "UPDATE"],
-                    "resources": ["leases"],
-                }
-            ]
-        },
-        "matchConditions": [{"name": "one", "expression": "object.metadata.name == 'cruise'"}],
-        "validations": [{"expression": "!has(object.metadata.annotations)", "message": "no annotations"}],
-    },
-}
-POLICY_PROBE = {
-    "apiVersion": "admissionregistration.k8s.io/v1",
-    "kind": "ValidatingAdmissionPolicyBinding",
-    "metadata": {"name": "no-annotations"},
-    "spec": {"policyName": "no-annotations", "validationActions": ["Deny"]},
-}
-
-
-async def test_a_policy_that_forbids_the_epoch_does_not_cost_the_lead(
-    client: KubernetesClient, admin: Api, lease_namespace: str
-):
-    """The policies of an earlier release do; they are applied by hand in places."""
-    admin.create(NO_ANNOTATIONS)
-    admin.create(POLICY_PROBE)
-    try:
-        lease = LeaderLease(client, lease_namespace, "cruise", "one", retry=RETRY, epoch=lambda: 7)
-        refused = asyncio.Event()
-
-        async def work() -> None:
-            # Policies are in force a moment after they are made.
-            while DATABASE_EPOCH in (
-                admin.read(LEASES, lease_namespace, "cruise")["metadata"].get("annotations") or {}
-            ):
-                admin.delete(LEASES, lease_namespace, "cruise")
-                await asyncio.sleep(0.5)
-            before = spec(admin, lease_namespace)["renewTime"]
-            await eventually(lambda: spec(admin, lease_namespace)["renewTime"] != before, "it is renewed")
-            refused.set()
-
-        async with asyncio.timeout(60):
-            await lease.lead(work)
-        assert refused.is_set()
-        assert "annotations" not in admin.read(LEASES, lease_namespace, "cruise")["metadata"]
-    finally:
-        for resource in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
-            admin.delete(f"{resource}.admissionregistration.k8s.io", None, "no-annotations")
 
 
 async def test_leading_ends_when_the_work_returns(client: KubernetesClient, admin: Api, lease_namespace: str):

@@ -18,7 +18,7 @@ OVERLOADED = {"key": "cruise.io/overloaded", "value": "true", "effect": "NoSched
 
 
 class Scene:
-    """A cache with a pod and a node, and the places that were read by themselves."""
+    """A cache with a pod and a node, and the keys that were read by themselves."""
 
     def __init__(self, fails: bool = False) -> None:
         self.cache = ClusterCache()

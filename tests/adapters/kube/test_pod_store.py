@@ -42,7 +42,7 @@ def pod(restarts: int, state: Json, last_state: Json | None = None, limit: str =
 
 
 class Ward:
-    """Pods, and the kills that they told of."""
+    """Pods, and the kills that they reported."""
 
     def __init__(self) -> None:
         self.told: list[OomKill] = []

@@ -87,7 +87,7 @@ async def test_lists_again_after_compaction(control_plane, admin, namespace):
     async with run_watch(control_plane, SHORT) as cluster:
         await wait_until_true(lambda: sees(cluster, namespace, "a"), "the pod is seen")
         lists = cluster.count_listed()["pods"]
-        # A server that starts anew remembers nothing from before its start.
+        # A restarted server knows no versions from before its start.
         await asyncio.to_thread(control_plane.restart)
         admin.create(parked(namespace, "b"))
         await wait_until_true(lambda: sees(cluster, namespace, "a", "b"), "it is in sync again")

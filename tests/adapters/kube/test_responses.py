@@ -1,4 +1,4 @@
-"""Bodies are as servers write them; test_writing.py and others provoke what a server of 1.36 gives by itself."""
+"""Rejections with bodies as servers write them; test_actions.py and others provoke those of a real server."""
 
 import re
 

@@ -32,7 +32,7 @@ USER = {"token": "secret"}
 
 @dataclass(frozen=True)
 class Scene:
-    """A kubelet that speaks TLS, and what is known of it."""
+    """A kubelet with TLS, and what it received."""
 
     server: AnsweringServer
     node: Node
@@ -40,7 +40,7 @@ class Scene:
 
     @property
     def tokens(self) -> list[str]:
-        """What was sent to it as credentials."""
+        """The credentials that it received."""
         return [asked.headers.get("authorization", "") for asked in self.server.asked]
 
 
@@ -66,7 +66,7 @@ async def read(directory: Path, node: Node, settings: KubeletSettings, user: dic
         return await kubelets.read_metrics(node)
 
 
-async def refusal(directory: Path, node: Node, settings: KubeletSettings, kind: type[CruiseError]) -> str:
+async def get_error(directory: Path, node: Node, settings: KubeletSettings, kind: type[CruiseError]) -> str:
     with pytest.raises(kind) as refused:
         await read(directory, node, settings)
     assert "\n" not in str(refused.value)
@@ -89,13 +89,13 @@ async def test_sends_the_token_only_to_a_verified_kubelet(tmp_path):
 async def test_nothing_is_sent_to_a_server_whose_certificate_is_not_accepted(tmp_path):
     other = ClientAuthority(tmp_path, "other").file
     async with kubelet(tmp_path, answer_in_order(SAID)) as scene:
-        said = await refusal(tmp_path, scene.node, KubeletSettings(ca_file=other), BadInputError)
+        said = await get_error(tmp_path, scene.node, KubeletSettings(ca_file=other), BadInputError)
         assert "node n1 at 127.0.0.1:" in said
         assert "nothing was sent" in said
         assert "kubelet_ca_file" in said
         assert scene.server.asked == []
         # The system's authorities do not vouch for it either.
-        await refusal(tmp_path, scene.node, KubeletSettings(), BadInputError)
+        await get_error(tmp_path, scene.node, KubeletSettings(), BadInputError)
         assert scene.server.asked == []
         assert await read(tmp_path, scene.node, KubeletSettings(insecure_tls=True)) == TEXT
         assert scene.tokens == ["Bearer secret"]
@@ -108,7 +108,7 @@ async def test_a_kubelet_at_another_address_than_its_certificate_says_gets_nothi
     tls.load_cert_chain(files.certificate, files.key)
     async with run_answering_server(answer_in_order(SAID), tls=tls) as (server, url):
         node = Node("n1", Resources(1000, 2**30), address="127.0.0.1", kubelet_port=int(url.rpartition(":")[2]))
-        assert "127.0.0.1" in await refusal(tmp_path, node, KubeletSettings(ca_file=authority.file), BadInputError)
+        assert "127.0.0.1" in await get_error(tmp_path, node, KubeletSettings(ca_file=authority.file), BadInputError)
         assert server.asked == []
 
 
@@ -134,7 +134,7 @@ async def test_a_kubelet_at_another_address_than_its_certificate_says_gets_nothi
 async def test_rejects_other_answers_in_one_line(tmp_path, answer, kind, words):
     async with kubelet(tmp_path, answer_in_order(answer)) as scene:
         settings = KubeletSettings(ca_file=scene.authority, timeout_seconds=0.3, max_bytes=100_000)
-        said = await refusal(tmp_path, scene.node, settings, kind)
+        said = await get_error(tmp_path, scene.node, settings, kind)
         assert words in said
         assert "node n1" in said
 
@@ -147,12 +147,12 @@ async def test_reads_refused_credentials_again_once(tmp_path):
 
 async def test_does_not_query_a_node_without_an_address(tmp_path):
     node = Node("n1", Resources(1000, 2**30))
-    assert "no InternalIP" in await refusal(tmp_path, node, KubeletSettings(), UnavailableError)
+    assert "no InternalIP" in await get_error(tmp_path, node, KubeletSettings(), UnavailableError)
 
 
 async def test_works_without_listeners(tmp_path):
     node = Node("n1", Resources(1000, 2**30), address="127.0.0.1", kubelet_port=9)
-    assert "cannot be read" in await refusal(tmp_path, node, KubeletSettings(), UnavailableError)
+    assert "cannot be read" in await get_error(tmp_path, node, KubeletSettings(), UnavailableError)
 
 
 async def test_uses_the_api_server_only_if_configured(tmp_path):

@@ -137,7 +137,7 @@ def sizes(plans: list[NodePlan]) -> dict[tuple[str, str, str], NDArray[np.float6
 
 
 def compare(expected: list[NodePlan], found: list[NodePlan]) -> NDArray[np.float64]:
-    """How far sizes are apart, as shares; who is evicted or left alone has to be the same."""
+    """Return the relative differences of sizes; the evicted and the skipped pods must be equal."""
     wanted, given = sizes(expected), sizes(found)
     assert len(wanted) == 2 * NODES * PODS_EACH
     assert len({tuple(one) for one in wanted.values()}) > NODES * PODS_EACH

@@ -1,4 +1,4 @@
-"""Reading kubelets' text: beside the library that reads all of it, and what is no such text."""
+"""Decoding the metrics of kubelets: compared with the library, and other text."""
 
 import math
 

@@ -54,7 +54,7 @@ class Kubelets:
         self.restart()
 
     def restart(self) -> None:
-        """Begin with nothing but the store."""
+        """Start with nothing but the store."""
         self.source, self.state = KubeletUsageSource(KubeletSettings(), self.ask), UsageState()
 
     async def ask(self, node: Node) -> bytes:
@@ -108,13 +108,13 @@ async def test_changes_nothing_if_no_kubelet_may_be_read():
     kubelets = Kubelets()
     assert await kubelets.run(40) == []
     before = await kubelets.store.read_statistics()
-    refusal = BadInputError(
+    error = BadInputError(
         "the kubelet of node n0 may not be read by cruise's account (403): grant it get on nodes/metrics"
     )
-    kubelets.failing = dict.fromkeys(("n0", "n1"), raises(refusal))
+    kubelets.failing = dict.fromkeys(("n0", "n1"), raises(error))
     refused = await kubelets.run(20)
     assert refused
-    assert set(refused) == {f"{refusal} (2 of 2 nodes cannot be read)"}
+    assert set(refused) == {f"{error} (2 of 2 nodes cannot be read)"}
     after = await kubelets.store.read_statistics()
     assert after.keys == before.keys
     assert after.updated_at.max() <= before.updated_at.max() + 300
@@ -178,7 +178,7 @@ async def test_after_a_restart_it_goes_on_from_the_store():
     # The hour before is known, so that the base is its own and the workload is no newer than it was.
     assert row.history_since == earlier.history_since[0]
     assert row.cpu_base_millicores == pytest.approx(220, abs=1)
-    # What was used while nothing was read is known from the counters of before.
+    # The usage during the gap follows from the earlier counters.
     progress = await kubelets.store.usage_progress()
     blocks = [block for block in await kubelets.store.recent_blocks(START) if block.keys]
     assert set(progress) == set(PARTITIONS)
@@ -190,7 +190,7 @@ async def test_reads_no_kubelets_without_requests_for_usage():
     kubelets = Kubelets()
     await kubelets.source.partitions(SNAPSHOT)
     await kubelets.run(30, passes=False)
-    # The time of three passes, after which nobody has asked for long.
+    # The time of three passes; after that, usage was not requested for long.
     assert max(at for _, at in kubelets.asked) - START <= 900
 
 

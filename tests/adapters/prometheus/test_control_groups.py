@@ -74,7 +74,7 @@ def test_sums_processors_if_no_series_has_the_total(whole: list[Row], fills_hole
         assert block.rejected is None or not block.rejected.any()
         np.testing.assert_allclose(block.cpu_demand_millicores[0, 2:], 800, rtol=1e-5)
         assert tail.series == [SLICE[-24:]]
-        # The next read goes on from there.
+        # The next read continues from there.
         further = matrix(*rows, later=720)
         block, _ = compute_usage(
             UsageAnswers(further, NOTHING, NOTHING),

@@ -265,7 +265,7 @@ def test_growth_is_conserved_over_what_is_known(growths: list[float], missed: se
 
 
 def test_keys_stay_those_of_the_answer() -> None:
-    """What was there before and is missing is kept in the tail alone."""
+    """A series that is missing in this read stays only in the tail."""
     reads = Reads()
     reads.read((series("web"), steady(5)), (series("gone"), steady(5)))
     block = reads.read((series("web"), steady(10)[5:]))

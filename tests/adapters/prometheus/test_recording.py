@@ -40,7 +40,7 @@ def answer(data: object) -> HttpAnswer:
 
 
 class Failing:
-    """Answers as `respond` does, but fails once, when it is first asked for `what`."""
+    """Answers as `respond` does, but fails once, at the first query for `what`."""
 
     def __init__(self, failure: HttpAnswer, what: str = "/query_range") -> None:
         self.failure, self.what, self.asked = failure, what, 0
@@ -59,7 +59,7 @@ def read(respond: Callable[[ReceivedHttpRequest], HttpAnswer]) -> np.ndarray:
 
 
 def waited(ask: Callable[[], bytes], failure: type[CruiseError], answered: bool) -> list[float]:
-    """Ask in vain, and return after which waits."""
+    """Query an unavailable server, and return the waits."""
     waits: list[float] = []
     with pytest.raises(failure):
         retry_when_unavailable(ask, waits.append, answered=answered)

@@ -16,7 +16,7 @@ FIRST, LAST = 6000, 6120
 
 
 def snapshot():
-    """Two nodes; the web pods have names of their own and one container."""
+    """Return two nodes; the web pods have unique names and one container."""
     pods = [
         make_pod("db-0", node="n1"),
         make_pod("db-0", namespace="other", node="n2"),

@@ -46,7 +46,7 @@ def matrix(*pods: str, value: Callable[[int], float], first: int, last: int) -> 
 
 
 def steady(*pods: str) -> Callable[[ReceivedHttpRequest], HttpAnswer]:
-    """A tenth of a core and a mebibyte for each pod that is asked for."""
+    """Return a tenth of a core and a mebibyte for each queried pod."""
 
     def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         metric, expression, first, last = asked(request)

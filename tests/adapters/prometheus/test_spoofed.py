@@ -70,7 +70,7 @@ def write(series: list[Series], path: Path) -> None:
         file.write("# EOF\n")
 
 
-# What a container's own control group has inside, and one that is told core by core.
+# A nested control group, and a container that is reported per core.
 WITHIN = [
     Series("nested-1", KUBELET, 0.06, 40, id="/kubepods/one/docker/4f1", counted=90.0),
     Series("nested-1", KUBELET, 0.03, 20, SINCE, id="/kubepods/one/system.slice/sshd.service", counted=0.0),
@@ -80,7 +80,7 @@ VICTIM = [
     Series(f"{pod}-1", KUBELET, 0.1, 100) for pod in ("other", "job", "labels", "id", "replica", "memory", "nested")
 ]
 SPOOFED = [
-    # By a job of its own.
+    # In a separate job.
     Series("job-1", {"job": "payments"}, 7.5, 4000, SINCE),
     # By cAdvisor's job and path, beside something that tells the series apart.
     Series("labels-1", {**KUBELET, "version": "2"}, 7.5, 4000, SINCE),

@@ -55,7 +55,7 @@ def runs(pid: int) -> bool:
 
 
 def ended(pid: int) -> None:
-    """Wait until a server that was stopped has ended: it removes the file that stopping waits for a moment before."""
+    """Wait until a stopped server has ended: it removes its pid file a moment earlier."""
     wait_until(lambda: not runs(pid), "the server has ended")
 
 
@@ -186,7 +186,7 @@ def test_a_file_in_the_way_is_refused(data_dir):
 
 @pytest.fixture(params=["temporary", "home"])
 def closed_directory(request):
-    """A directory as `mktemp -d` makes them, and one below root's home."""
+    """Return a directory of `mktemp -d`, and one below root's home."""
     parent = Path(pwd.getpwuid(0).pw_dir) if request.param == "home" else None
     with tempfile.TemporaryDirectory(prefix="cruise-", dir=parent) as directory:
         yield Path(directory)
@@ -253,7 +253,7 @@ def test_programs_in_a_closed_directory_are_copied(data_dir):
 
 
 def python_for_everybody() -> str | None:
-    """Return an interpreter of this version that ordinary users may start, which one below root's home is not."""
+    """Return an interpreter of this version that ordinary users may run, so not below root's home."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     candidates = (sys.executable, f"/usr/bin/{version}", f"/usr/local/bin/{version}")
     return next((one for one in candidates if Path(one).exists() and is_open(Path(one).resolve())), None)

@@ -1,4 +1,6 @@
-"""kill -9 of the embedded server while usage is recorded: each read is there whole or not at all, and work goes on."""
+"""kill -9 of the embedded server while usage is recorded: each read is stored completely or not at all, and work
+continues.
+"""
 
 import asyncio
 import os
@@ -57,7 +59,7 @@ def read_number(number: int) -> UsageUpdate:
 
 async def kill(data_dir: Path) -> None:
     """End the server as a crash would, and wait for its children, which may answer for a moment longer."""
-    # It may have gone by itself since an earlier kill.
+    # It may have ended since an earlier kill.
     with suppress(ProcessLookupError, FileNotFoundError):
         server = int((data_dir / "postgres" / "postmaster.pid").read_text().split()[0])
         children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
@@ -122,7 +124,7 @@ async def test_a_read_is_stored_whole_or_not_at_all(data_dir):
         for turn in range(40):
             acknowledged, lost = await record_until_killed(store, data_dir, number, 0.003 + 0.0071 * turn)
             number = await stored_reads(store)
-            # The read that was under way may have been stored without our hearing of it.
+            # The read in progress may have been stored without an answer.
             assert acknowledged <= number <= acknowledged + 1
             await store.record_usage(read_number(number + 1))
             number += 1

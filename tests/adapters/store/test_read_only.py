@@ -57,7 +57,7 @@ async def test_nothing_is_written_to_the_cluster_but_taints_come_off(read_only: 
     assert one.taints == ()
     await world.perform(actions[2])
     with pytest.raises(UnavailableError, match="read-only"):
-        # It is done, and its line waits for the database.
+        # The taint is removed, and its outcome is stored once the database accepts writes.
         await ClusterWriter(world, read_only, FULL).apply_plan(
             [UntaintNode("n1", ReasonCode.LOAD_NORMAL)], await world.snapshot(), world.now
         )

@@ -14,7 +14,7 @@ from cruise.adapters.store.postgres import PostgresStore, open_store
 from cruise.errors import CruiseError, UnavailableError
 from tests.e2e.live.faults import SocketProxy, proxied_database
 
-# What is held up by each dead connection is over long before its statements would be.
+# A wait for a dead connection ends long before the statement timeout.
 WITHIN_SECONDS = 20.0
 
 

@@ -18,7 +18,7 @@ NOW = datetime.now(UTC)  # noqa: TID251 - certificates are of the real time
 
 @dataclass(frozen=True, slots=True)
 class Trusted:
-    """A server whose certificate is for `localhost`, the CA that issued it and one that did not."""
+    """A server with a certificate for `localhost`, the CA that issued it, and another CA."""
 
     server: DebianServer
     authority: Path
