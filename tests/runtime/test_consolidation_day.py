@@ -81,7 +81,7 @@ async def day_of(size: AdmissionSize, rules: RuleSet = DEFAULT_RULES, hours: int
 
 
 async def test_no_size_of_replacements_orders_nodes_all_day():
-    """Pods that came at their peaks are cut late, so that their nodes are not empty at once (ADR 0057).
+    """Pods that came at their peaks are cut late, so that their nodes are not empty at once (ADR 0009).
 
     Cut after 10 minutes instead of 30, they ordered 29 nodes.
     """

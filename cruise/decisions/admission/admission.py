@@ -40,7 +40,7 @@ _UNITS = {ResourceName.CPU: 1, ResourceName.MEMORY: MEBIBYTE}
 
 @dataclass(frozen=True, slots=True)
 class LargestNodeTerms:
-    """How requests are cut to the largest node (ADR 0015).
+    """How requests are cut to the largest node (ADR 0016).
 
     A larger node may be added, so only what cruise adds is cut: with `keeps_template` no request falls below the
     submitted request, or below its target if that is less. `reserved_capacity` is what DaemonSets request of every

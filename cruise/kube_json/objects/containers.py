@@ -245,7 +245,7 @@ def read_oom_kills(pod: Pod, status: PodStatus | None) -> Sequence[OomKill]:
     """Return the kills in `lastState` and `state` of every container.
 
     Container runtimes report OOMKilled if the kernel killed any process of the container's control group, whatever the
-    exit code: a container whose main process survives a killed child may end with 0, 1 or 143 (ADR 0097). The limit at
+    exit code: a container whose main process survives a killed child may end with 0, 1 or 143 (ADR 0010). The limit at
     the kill is not recorded; the present limit is used.
     """
     if status is None:
