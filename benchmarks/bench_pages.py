@@ -203,9 +203,9 @@ async def _routes(client: httpx.AsyncClient, view: View) -> list[BenchmarkRow]:
     pods = [one for one in view.cluster._shown.pods if one.workload is not None]
     rows = []
     for path, times in (
-        *((one, _TIMES) for one in ("status", "overview", "workloads", "workloads?sort=name&offset=10000")),
-        *((one, _TIMES) for one in ("nodes?limit=50", f"nodes/{pods[0].node}", "outcomes", "history")),
-        *((one, _TIMES) for one in ("overrides", "interventions", "pause", "packing")),
+        *((one, _TIMES) for one in ("status", "summary", "workloads", "workloads?sort=name&offset=10000")),
+        *((one, _TIMES) for one in ("nodes?limit=50", f"nodes/{pods[0].node}", "audit", "history")),
+        *((one, _TIMES) for one in ("overrides", "user-actions", "pause", "packing")),
         ("pods/POD", _TIMES_EXPLAINED),
     ):
         seconds = []

@@ -6,7 +6,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from cruise.interfaces.backtest.table import PROGRESS_NOTE, describe_dominated_mark, format_factor, format_seconds
+from cruise.interfaces.backtest.table import (
+    SLACK_REDUCTION_NOTE,
+    describe_dominated_mark,
+    format_factor,
+    format_seconds,
+)
 from cruise.interfaces.text import format_cores, format_count, format_memory, format_money, format_percent, format_rate
 
 _COLUMNS: Sequence[tuple[str, Callable[[Mapping[str, Any]], str]]] = (
@@ -22,8 +27,8 @@ _COLUMNS: Sequence[tuple[str, Callable[[Mapping[str, Any]], str]]] = (
     ("moves / 1,000 p·d", lambda policy: _rate(policy["consolidationMovesPer1000PodDays"])),
     ("nodes mean", lambda policy: _rate(policy["nodesMean"])),
     ("peak", lambda policy: f"{policy['nodesPeak']:,}"),
-    ("way to the bound, CPU %", lambda policy: _percent(policy["fromVpaToClairvoyant"]["cpu"])),
-    ("memory %", lambda policy: _percent(policy["fromVpaToClairvoyant"]["memory"])),
+    ("way to the bound, CPU %", lambda policy: _percent(policy["slackReduction"]["cpu"])),
+    ("memory %", lambda policy: _percent(policy["slackReduction"]["memory"])),
 )
 _CAUSES = ("cpuSlack", "memorySlack", "starvation", "oomKills", "evictions", "resizes")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "\\|"}
@@ -56,7 +61,7 @@ def _lines(traces: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield ""
     yield f"×, dominated: {describe_dominated_mark()}."
     yield ""
-    yield f"{PROGRESS_NOTE}."
+    yield f"{SLACK_REDUCTION_NOTE}."
     yield ""
     yield "## Cost"
     yield ""

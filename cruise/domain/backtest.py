@@ -203,10 +203,10 @@ class ConfigurationComparison:
     skipped_hours: int
     bounds: Mapping[ComparedMetric, BoundCheck] = field(default_factory=dict)
 
-    def find_exceeded_bounds(self, whole_interval: bool) -> list[ComparedMetric]:
-        """Return the metrics whose bound is exceeded; `whole_interval` adds those whose interval exceeds it."""
+    def find_exceeded_bounds(self, by_interval: bool) -> list[ComparedMetric]:
+        """Return the metrics whose bound is exceeded; `by_interval` adds those whose interval exceeds it."""
         wrong = {BoundResult.EXCEEDED, BoundResult.NOT_RECORDED} | (
-            {BoundResult.INCONCLUSIVE} if whole_interval else set()
+            {BoundResult.INCONCLUSIVE} if by_interval else set()
         )
         return [metric for metric, check in self.bounds.items() if check.result in wrong]
 

@@ -1,4 +1,4 @@
-"""What a preflight found, for people and for scripts: each item with its fix."""
+"""The results of `cruise check` as a table and as a JSON document."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -11,7 +11,7 @@ from rich.text import Text
 from cruise.decisions.preflight.items import CheckItem, CheckLevel
 from cruise.domain.policy import Mode
 from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS
-from cruise.interfaces.text import convert_to_json
+from cruise.interfaces.text import convert_to_json, format_count
 
 _STYLES = {CheckLevel.OK: "green", CheckLevel.WARN: "yellow", CheckLevel.RED: "bold red"}
 
@@ -28,7 +28,7 @@ def render_check_json(items: Sequence[CheckItem], mode: Mode, at: datetime) -> b
 
 
 def render_check_table(items: Sequence[CheckItem], mode: Mode, console: Console) -> Iterator[RenderableType]:
-    """Yield the parts of the report: one line an item, its fix beside it, or below it where there is no room."""
+    """Yield the parts of the report: one row an item, with its fix in a column, or below it in a narrow table."""
     wide = console.width >= WIDE_TABLE_COLUMNS
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("", no_wrap=True)
@@ -51,9 +51,7 @@ def render_check_table(items: Sequence[CheckItem], mode: Mode, console: Console)
 def _summary(items: Sequence[CheckItem], mode: Mode) -> str:
     red, warn = (sum(item.level is level for item in items) for level in (CheckLevel.RED, CheckLevel.WARN))
     if red:
-        verdict = f"cruise cannot work in mode {mode.label} like this: {red} red, {warn} to be looked at."
-    elif warn:
-        verdict = f"cruise can work in mode {mode.label}; {warn} to be looked at."
-    else:
-        verdict = f"All is well for mode {mode.label}."
-    return verdict
+        return f"cruise cannot run in mode {mode.label}: {format_count(red, 'error')}, {format_count(warn, 'warning')}."
+    if warn:
+        return f"cruise can run in mode {mode.label}, with {format_count(warn, 'warning')}."
+    return f"cruise can run in mode {mode.label}: all checks passed."

@@ -1,4 +1,4 @@
-"""Events on pods: one short line on each pod that something was done to or refused."""
+"""Events on pods about resizes, evictions and rejected writes, and on cruise's own object about user actions."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,93 +12,90 @@ from cruise.interfaces.text import escape_text
 
 PodKey = tuple[str, str]
 
-_WHY = {
-    ReasonCode.RIGHTSIZED: "sized by use",
-    ReasonCode.WITHDRAWN: "its node could not take up the last resize",
-    ReasonCode.OOM_KILLED: "after it ran out of memory",
-    ReasonCode.REVERTED: "back to its original sizes",
-    ReasonCode.NODE_OVER_CAPACITY: "its node does not hold all of its pods",
-    ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS: "makes room for pods that no node could hold",
+_PURPOSES = {
+    ReasonCode.RIGHTSIZED: "sized by its usage",
+    ReasonCode.WITHDRAWN: "its node could not do the last resize",
+    ReasonCode.OOM_KILLED: "after an OOM kill",
+    ReasonCode.REVERTED: "its original sizes are restored",
+    ReasonCode.NODE_OVER_CAPACITY: "its node cannot hold all of its pods",
+    ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS: "frees capacity for pending pods",
 }
-# What the operator has to mend is no business of a pod's owner.
-_OPERATORS = frozenset({ReasonCode.FORBIDDEN, ReasonCode.THROTTLED})
-# Kubernetes takes 1024 bytes of an event's message.
-_LONGEST = 500
+# Problems that the operator of cruise must fix, not the owner of the pod.
+_OPERATOR_REASONS = frozenset({ReasonCode.FORBIDDEN, ReasonCode.THROTTLED})
+# Kubernetes accepts 1024 bytes in the message of an Event.
+_MAX_MESSAGE_LENGTH = 500
 
 
 def build_pod_events(
-    outcomes: Sequence[Outcome], holds: Sequence[SkippedPod], pods: Mapping[PodKey, Pod]
+    outcomes: Sequence[Outcome], skipped: Sequence[SkippedPod], pods: Mapping[PodKey, Pod]
 ) -> list[PodEvent]:
-    """Return what to tell, sorted by namespace and pod, one line a pod at most.
+    """Return at most one Event for each pod, sorted by namespace and name.
 
-    Told is what was done or refused, annotations that cannot be read, and memory that meets a limit which does not
-    rise any more; never what was only observed or waits.
-    `pods` are the pods as they were before.
+    Events are about writes done or rejected, unreadable annotations, and memory at a limit that cruise does not raise.
+    `pods` are the pods before the writes.
     """
-    found: dict[PodKey, PodEvent] = {}
+    events: dict[PodKey, PodEvent] = {}
     for outcome in outcomes:
-        announcement = _of_outcome(outcome, pods)
-        if announcement is not None:
-            found.setdefault((announcement.namespace, announcement.pod), announcement)
-    for hold in holds:
-        pod = pods.get((hold.namespace, hold.pod))
-        message = _of_hold(hold)
+        event = _build_outcome_event(outcome, pods)
+        if event is not None:
+            events.setdefault((event.namespace, event.pod), event)
+    for one in skipped:
+        pod = pods.get((one.namespace, one.pod))
+        message = _describe_skipped(one)
         if message is not None and pod is not None:
-            event = PodEvent(hold.namespace, hold.pod, pod.uid, hold.reason, _shortened(message), True)
-            found.setdefault((hold.namespace, hold.pod), event)
-    return [found[key] for key in sorted(found)]
+            event = PodEvent(one.namespace, one.pod, pod.uid, one.reason, _shorten(message), True)
+            events.setdefault((one.namespace, one.pod), event)
+    return [events[key] for key in sorted(events)]
 
 
-_DEEDS = {
-    UserActionKind.PAUSE: "{} paused cruise: no write to the cluster begins",
-    UserActionKind.RESUME: "{} let cruise write to the cluster again",
-    UserActionKind.REVERT: "{} had pods put back to their original sizes",
+_USER_ACTIONS = {
+    UserActionKind.PAUSE: "{} paused cruise: it starts no write to the cluster",
+    UserActionKind.RESUME: "{} resumed cruise: it may write to the cluster",
+    UserActionKind.REVERT: "{} reverted pods to their original sizes",
     UserActionKind.PUT_OVERRIDE: "{} set overrides: {}",
-    UserActionKind.DELETE_OVERRIDE: "{} removed the stored overrides",
+    UserActionKind.DELETE_OVERRIDE: "{} deleted the stored overrides",
 }
 
 
-def describe_user_action(done: UserAction) -> str:
-    """Return who did what to cruise, as an Event says it."""
-    return _shortened(_DEEDS[done.kind].format(done.caller, done.detail))
+def describe_user_action(action: UserAction) -> str:
+    """Return the message of an Event about a user action."""
+    return _shorten(_USER_ACTIONS[action.kind].format(action.caller, action.detail))
 
 
-def _of_hold(hold: SkippedPod) -> str | None:
-    """Return what a pod's owner has to know of a hold, None where there is nothing to do about it."""
-    if hold.reason is ReasonCode.UNREADABLE_ANNOTATION:
-        return f"not resized: annotation of the {hold.detail}"
-    if hold.reason is ReasonCode.MEMORY_LEAK_SUSPECTED:
-        return f"{hold.detail}: memory only grows, and its limit does not follow; it will be killed there"
-    if parse_detail_code(hold.detail) in (ReasonDetail.LIMIT_AT_CEILING, ReasonDetail.INIT_CONTAINER):
-        return f"ran out of memory: {describe_detail(hold.detail)}"
+def _describe_skipped(skipped: SkippedPod) -> str | None:
+    """Return a message for the owner of a skipped pod, None if there is nothing to fix."""
+    if skipped.reason is ReasonCode.UNREADABLE_ANNOTATION:
+        return f"not resized: annotation of the {skipped.detail}"
+    if skipped.reason is ReasonCode.MEMORY_LEAK_SUSPECTED:
+        return f"{skipped.detail}: memory usage only increases and its limit is not raised; it will be OOM killed"
+    if parse_detail_code(skipped.detail) in (ReasonDetail.LIMIT_AT_CEILING, ReasonDetail.INIT_CONTAINER):
+        return f"OOM killed: {describe_detail(skipped.detail)}"
     return None
 
 
-def _of_outcome(outcome: Outcome, pods: Mapping[PodKey, Pod]) -> PodEvent | None:
+def _build_outcome_event(outcome: Outcome, pods: Mapping[PodKey, Pod]) -> PodEvent | None:
     action = outcome.action
     if not isinstance(action, ResizePod | EvictPod) or outcome.result not in (ActionResult.DONE, ActionResult.REFUSED):
         return None
-    refused = outcome.result is ActionResult.REFUSED
-    if refused and outcome.reason in _OPERATORS:
+    rejected = outcome.result is ActionResult.REFUSED
+    if rejected and outcome.reason in _OPERATOR_REASONS:
         return None
     pod = pods.get((action.namespace, action.pod))
     before = pod.containers if pod is not None and pod.uid == action.uid else ()
-    if refused:
-        wanted = f" ({format_resize(action, before)})" if isinstance(action, ResizePod) else ""
-        message = f"not {_done(action)}{wanted}: {describe_detail(outcome.detail) or outcome.reason.value}"
+    if rejected:
+        verb = "resized" if isinstance(action, ResizePod) else "evicted"
+        change = f" ({format_resize(action, before)})" if isinstance(action, ResizePod) else ""
+        message = f"not {verb}{change}: {describe_detail(outcome.detail) or outcome.reason.value}"
     elif isinstance(action, EvictPod):
-        short_of = "" if action.reason is ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS else f" ({action.resource.value})"
-        message = f"evicted: {_WHY.get(action.reason, action.reason.value)}{short_of}"
+        resource = "" if action.reason is ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS else f" ({action.resource.value})"
+        message = f"evicted: {_PURPOSES.get(action.reason, action.reason.value)}{resource}"
     else:
         detail = f" ({describe_detail(outcome.detail)})" if outcome.detail else ""
-        why = _WHY.get(action.reason, action.reason.value) if action.cause is None else CAUSE_DESCRIPTIONS[action.cause]
-        message = f"{format_resize(action, before)}: {why}{detail}"
-    return PodEvent(action.namespace, action.pod, action.uid, outcome.reason, _shortened(message), refused)
+        purpose = _PURPOSES.get(action.reason, action.reason.value)
+        cause = purpose if action.cause is None else CAUSE_DESCRIPTIONS[action.cause]
+        message = f"{format_resize(action, before)}: {cause}{detail}"
+    return PodEvent(action.namespace, action.pod, action.uid, outcome.reason, _shorten(message), rejected)
 
 
-def _done(action: ResizePod | EvictPod) -> str:
-    return "resized" if isinstance(action, ResizePod) else "evicted"
-
-
-def _shortened(message: str) -> str:
-    return escape_text(message, _LONGEST)
+def _shorten(message: str) -> str:
+    return escape_text(message, _MAX_MESSAGE_LENGTH)

@@ -1,4 +1,4 @@
-"""The strategic-merge patch of one workload, as `kubectl patch` and Kustomize take it."""
+"""New sizes of pod templates as files: strategic merge patches, Helm values and Kustomize components."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -15,7 +15,7 @@ JsonObject = dict[str, JsonValue]
 
 
 def build_patch(sizes: TemplateSizes) -> JsonObject:
-    """Return the patch: nothing but the resources that change; null takes a limit out."""
+    """Return a strategic merge patch of the resources that change; null removes a limit."""
     spec: JsonObject = {}
     for field, role in (("initContainers", ContainerRole.SIDECAR), ("containers", ContainerRole.MAIN)):
         changed: list[JsonValue] = [
@@ -36,7 +36,7 @@ def build_patch(sizes: TemplateSizes) -> JsonObject:
 
 
 def build_resources(sizes: TemplateContainerSizes) -> JsonObject:
-    """Return what changes of a container's resources."""
+    """Return the changed resources of a container."""
     changes = {
         "requests": _changes(sizes.requests, sizes.new_requests),
         "limits": _changes(sizes.limits, sizes.new_limits),
@@ -51,86 +51,87 @@ def _changes(before: StatedResources, after: StatedResources) -> JsonObject:
 
 
 class _BlockTextDumper(yaml.SafeDumper):
-    """Writes text of several lines as lines."""
+    """Writes strings of several lines as block scalars."""
 
 
-def _text(dumper: _BlockTextDumper, text: str) -> yaml.ScalarNode:
+def _represent_text(dumper: _BlockTextDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
 
 
-_BlockTextDumper.add_representer(str, _text)
+_BlockTextDumper.add_representer(str, _represent_text)
 
 
-def render_yaml(document: JsonValue) -> str:
-    """Write one YAML document in the order of its keys."""
+def render_manifest(document: JsonValue) -> str:
+    """Return a YAML document in the order of its keys, with block scalars."""
     return str(yaml.dump(document, Dumper=_BlockTextDumper, sort_keys=False, width=160))
 
 
 def get_patch_file_name(sizes: TemplateSizes) -> str:
-    """Return what a workload's patch is called in its namespace's folder: `deployment-web.yaml`."""
+    """Return the name of a workload's patch file in the folder of its namespace: `deployment-web.yaml`."""
     return f"{sizes.workload.kind.lower()}-{sizes.workload.name}.yaml"
 
 
 def render_patch_files(changed: tuple[TemplateSizes, ...]) -> Iterator[tuple[str, str]]:
-    """Yield path and text of each workload's patch, in a folder for each namespace."""
+    """Yield the path and text of each workload's patch, in a folder for each namespace."""
     for one in changed:
-        yield f"{one.namespace}/{get_patch_file_name(one)}", render_yaml(build_patch(one))
+        yield f"{one.namespace}/{get_patch_file_name(one)}", render_manifest(build_patch(one))
 
 
-# Resources as Helm values have them; where in its values a chart takes them, only the chart knows.
+# Helm values. The path of the resources within the values depends on the chart.
 
 
 def render_values_files(changed: tuple[TemplateSizes, ...]) -> Iterator[tuple[str, str]]:
-    """Yield path and text of the values of each namespace."""
+    """Yield the path and text of the values of each namespace."""
     for namespace, group in groupby(changed, lambda one: one.namespace):
-        yield f"{namespace}/values.yaml", "---\n".join(_of_workload(one) for one in group)
+        yield f"{namespace}/values.yaml", "---\n".join(_render_values(one) for one in group)
 
 
 def render_values_text(changed: tuple[TemplateSizes, ...]) -> str:
-    """Return all values, a document for each workload."""
-    return "---\n".join(_of_workload(one) for one in changed)
+    """Return all values, a YAML document for each workload."""
+    return "---\n".join(_render_values(one) for one in changed)
 
 
-def _of_workload(sizes: TemplateSizes) -> str:
+def _render_values(sizes: TemplateSizes) -> str:
     release = f", release {escape_text(sizes.release)}" if sizes.release else ""
-    lines = [
-        f"# {sizes.namespace}/{sizes.workload}{release}: put this where the chart takes this workload's resources\n"
-    ]
+    lines = [f"# {sizes.namespace}/{sizes.workload}{release}: add this to the values of this workload's resources\n"]
     changed = [one for one in sizes.containers if one.changes]
     if len(sizes.containers) == 1 and not sizes.others:
-        lines.append(render_yaml({"resources": _whole(changed[0])}))
+        lines.append(render_manifest({"resources": _build_all_resources(changed[0])}))
     else:
-        lines += [f"# container {one.name}\n{render_yaml({one.name: {'resources': _whole(one)}})}" for one in changed]
+        lines += [
+            f"# container {one.name}\n{render_manifest({one.name: {'resources': _build_all_resources(one)}})}"
+            for one in changed
+        ]
     return "".join(lines)
 
 
-def _whole(sizes: TemplateContainerSizes) -> dict[str, JsonValue]:
-    """Return all resources, since a chart's defaults fill what is missing; null takes out a default limit."""
+def _build_all_resources(sizes: TemplateContainerSizes) -> dict[str, JsonValue]:
+    """Return all resources, because a chart's defaults fill missing ones; null removes a default limit."""
     limits: dict[str, JsonValue] = {**amounts_to_json(sizes.new_limits)}
     limits |= dict.fromkeys(amounts_to_json(sizes.limits).keys() - limits.keys())
-    whole: dict[str, JsonValue] = {"requests": {**amounts_to_json(sizes.new_requests)}, "limits": limits}
-    return {name: amounts for name, amounts in whole.items() if amounts}
+    resources: dict[str, JsonValue] = {"requests": {**amounts_to_json(sizes.new_requests)}, "limits": limits}
+    return {name: amounts for name, amounts in resources.items() if amounts}
 
 
-# Patches as Kustomize components, one for each namespace: `components: [PATH]` in a kustomization takes one up.
+# Kustomize components, one for each namespace, which a kustomization includes with `components: [PATH]`.
 
 
 def render_kustomize_files(changed: tuple[TemplateSizes, ...]) -> Iterator[tuple[str, str]]:
-    """Yield path and text of every file."""
+    """Yield the path and text of every file."""
     for namespace, group in groupby(changed, lambda one: one.namespace):
         patches = [(one, {"path": get_patch_file_name(one)}) for one in group]
-        yield f"{namespace}/kustomization.yaml", _component(patches)
+        yield f"{namespace}/kustomization.yaml", _render_component(patches)
     yield from render_patch_files(changed)
 
 
-def render_kustomize_text(of_one_namespace: Sequence[TemplateSizes]) -> str:
-    """Return the component of one namespace in one file."""
-    return _component([(one, {"patch": render_yaml(build_patch(one))}) for one in of_one_namespace])
+def render_kustomize_text(changed: Sequence[TemplateSizes]) -> str:
+    """Return the component of one namespace as one file; all changes are of that namespace."""
+    return _render_component([(one, {"patch": render_manifest(build_patch(one))}) for one in changed])
 
 
-def _component(patches: Sequence[tuple[TemplateSizes, dict[str, str]]]) -> str:
-    # By kind and name alone: a base often leaves the namespace to the overlay that takes it up.
+def _render_component(patches: Sequence[tuple[TemplateSizes, dict[str, str]]]) -> str:
+    # A base often leaves the namespace to the overlay, so targets have only the kind and name.
     listed: list[JsonValue] = [
         {**patch, "target": {"kind": one.workload.kind, "name": one.workload.name}} for one, patch in patches
     ]
-    return render_yaml({"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "patches": listed})
+    return render_manifest({"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "patches": listed})

@@ -1,4 +1,4 @@
-"""Notifications in words, and in the forms that receivers take: a JSON document of cruise's, Slack's, Teams'."""
+"""Notifications: their messages, and their bodies for generic receivers, Slack and Teams."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -19,59 +19,60 @@ from cruise.interfaces.events import describe_user_action
 from cruise.interfaces.reasons import describe_detail, describe_reason
 from cruise.interfaces.text import JsonValue, convert_to_json, escape_text, format_count, format_memory
 
-_LONGEST = 400
-_MOST_LINES = 20
-_TOLD_DEEDS = frozenset({UserActionKind.PAUSE, UserActionKind.RESUME, UserActionKind.REVERT})
+_MAX_MESSAGE_LENGTH = 400
+_MAX_LINES = 20
+_NOTIFIED_ACTIONS = frozenset({UserActionKind.PAUSE, UserActionKind.RESUME, UserActionKind.REVERT})
 _TITLES = {
-    NotificationTopic.OOM_KILLED: "Out of memory",
-    NotificationTopic.REFUSED: "Refused",
-    NotificationTopic.PAUSED: "Steered by people",
+    NotificationTopic.OOM_KILLED: "OOM kills",
+    NotificationTopic.REFUSED: "Rejected writes",
+    NotificationTopic.PAUSED: "User actions",
 }
 
 
 def find_refusal_notifications(outcomes: Iterable[Outcome]) -> Iterator[NotificationEvent]:
-    """Yield a notice for each write that was refused."""
+    """Yield an event for each write that was rejected."""
     for outcome in outcomes:
         if outcome.result is not ActionResult.REFUSED:
             continue
         action = outcome.action
         if isinstance(action, ResizePod | EvictPod):
-            done = "resized" if isinstance(action, ResizePod) else "evicted"
+            verb = "resized" if isinstance(action, ResizePod) else "evicted"
             namespace, subject = action.namespace, f"{action.namespace}/{action.pod}"
         else:
-            done, namespace, subject = "written", "", f"node {action.node}"
-        why = describe_detail(outcome.detail) or outcome.reason.value
-        message = escape_text(f"{subject} was not {done}: {why}", _LONGEST)
+            verb, namespace, subject = "written", "", f"node {action.node}"
+        reason = describe_detail(outcome.detail) or outcome.reason.value
+        message = escape_text(f"{subject} was not {verb}: {reason}", _MAX_MESSAGE_LENGTH)
         yield NotificationEvent(outcome.at, NotificationTopic.REFUSED, namespace, outcome.reason.value, message)
 
 
 def create_oom_notification(
     record: OomRecord, decision: ResizePod | EvictPod | SkippedPod, outcome: Outcome
 ) -> NotificationEvent:
-    """Return the notice of a container that was killed for lack of memory."""
+    """Return the event of an OOM kill."""
     limit = f" at {format_memory(record.memory_limit_bytes)}" if record.memory_limit_bytes else ""
     if isinstance(decision, SkippedPod):
-        then = f"left as it is, {describe_reason(decision.reason, decision.detail)}"
+        reaction = f"skipped, {describe_reason(decision.reason, decision.detail)}"
     else:
-        wanted = "resize" if isinstance(decision, ResizePod) else "eviction"
-        then = f"{wanted} {outcome.result.value}"
-    message = escape_text(f"{record.namespace}/{record.pod} {record.container} was killed{limit}: {then}", _LONGEST)
+        action = "resize" if isinstance(decision, ResizePod) else "eviction"
+        reaction = f"{action} {outcome.result.value}"
+    container = f"{record.namespace}/{record.pod} {record.container}"
+    message = escape_text(f"{container} was OOM killed{limit}: {reaction}", _MAX_MESSAGE_LENGTH)
     return NotificationEvent(
         record.finished_at, NotificationTopic.OOM_KILLED, record.namespace, record.workload or record.pod, message
     )
 
 
-def find_pause_notifications(interventions: Iterable[UserAction]) -> Iterator[NotificationEvent]:
-    """Yield a notice for each time that somebody paused, resumed or reverted, the earliest first."""
-    for one in sorted(interventions, key=lambda one: one.at):
-        if one.kind in _TOLD_DEEDS:
+def find_pause_notifications(actions: Iterable[UserAction]) -> Iterator[NotificationEvent]:
+    """Yield an event for each pause, resume and revert, the earliest first."""
+    for one in sorted(actions, key=lambda one: one.at):
+        if one.kind in _NOTIFIED_ACTIONS:
             yield NotificationEvent(
                 one.at, NotificationTopic.PAUSED, one.namespace or "", one.kind.value, describe_user_action(one)
             )
 
 
 def render_generic_body(notification: Notification) -> bytes:
-    """Return cruise's own document."""
+    """Return cruise's own JSON document."""
     document: JsonValue = {
         "apiVersion": "cruise.io/v1",
         "kind": "Notification",
@@ -85,22 +86,22 @@ def render_generic_body(notification: Notification) -> bytes:
 
 
 def render_slack_body(notification: Notification) -> bytes:
-    """Return a message for Slack's incoming webhooks; what users wrote makes no links and calls nobody."""
-    title, sections = _parts(notification)
+    """Return a message for Slack's incoming webhooks, escaped so that it makes no links or mentions."""
+    title, sections = _build_sections(notification)
     blocks: list[JsonValue] = [
-        {"type": "section", "text": {"type": "mrkdwn", "text": f"*{heading}*\n" + "\n".join(map(_for_slack, lines))}}
+        {"type": "section", "text": {"type": "mrkdwn", "text": f"*{heading}*\n" + "\n".join(map(_escape_slack, lines))}}
         for heading, lines in sections.items()
     ]
-    return msgspec.json.encode({"text": _for_slack(title), "blocks": blocks})
+    return msgspec.json.encode({"text": _escape_slack(title), "blocks": blocks})
 
 
 def render_teams_body(notification: Notification) -> bytes:
     """Return a message for Teams: an Adaptive Card."""
-    title, sections = _parts(notification)
+    title, sections = _build_sections(notification)
     body: list[JsonValue] = [{"type": "TextBlock", "size": "Medium", "weight": "Bolder", "text": title, "wrap": True}]
     for heading, lines in sections.items():
         body.append({"type": "TextBlock", "weight": "Bolder", "text": heading, "spacing": "Medium"})
-        body += [{"type": "TextBlock", "text": _for_teams(line), "wrap": True, "spacing": "Small"} for line in lines]
+        body += [{"type": "TextBlock", "text": _escape_teams(line), "wrap": True, "spacing": "Small"} for line in lines]
     card: JsonValue = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",
@@ -114,33 +115,33 @@ def render_teams_body(notification: Notification) -> bytes:
 BODY_RENDERERS = {"generic": render_generic_body, "slack": render_slack_body, "teams": render_teams_body}
 
 
-def _parts(notification: Notification) -> tuple[str, Mapping[str, list[str]]]:
-    """Return a title, and under each heading its lines."""
+def _build_sections(notification: Notification) -> tuple[str, Mapping[str, list[str]]]:
+    """Return a title, and the lines by heading."""
     groups = notification.groups
     counts = {topic: sum(one.count for one in groups if one.topic is topic) for topic in NotificationTopic}
-    words = [
-        format_count(counts[NotificationTopic.OOM_KILLED], "kill"),
-        format_count(counts[NotificationTopic.REFUSED], "refusal"),
-        format_count(counts[NotificationTopic.PAUSED], "change by people", "changes by people"),
+    totals = [
+        format_count(counts[NotificationTopic.OOM_KILLED], "OOM kill"),
+        format_count(counts[NotificationTopic.REFUSED], "rejected write"),
+        format_count(counts[NotificationTopic.PAUSED], "user action"),
     ]
-    title = f"cruise: {', '.join(word for word, count in zip(words, counts.values(), strict=True) if count)}"
+    title = f"cruise: {', '.join(total for total, count in zip(totals, counts.values(), strict=True) if count)}"
     sections: dict[str, list[str]] = {}
-    for one in groups[:_MOST_LINES]:
-        sections.setdefault(_TITLES[one.topic], []).append(_line(one))
-    more = sum(one.count for one in groups[_MOST_LINES:]) + notification.dropped
+    for one in groups[:_MAX_LINES]:
+        sections.setdefault(_TITLES[one.topic], []).append(_format_group(one))
+    more = sum(one.count for one in groups[_MAX_LINES:]) + notification.dropped
     if more:
-        sections["Not listed"] = [format_count(more, "more notice")]
+        sections["Not listed"] = [format_count(more, "more event")]
     return title, sections
 
 
-def _line(group: NotificationGroup) -> str:
-    many = f"{group.count:,} times, the last: " if group.count > 1 else ""
-    return f"{many}{group.message}"
+def _format_group(group: NotificationGroup) -> str:
+    count = f"{group.count:,} times, the last: " if group.count > 1 else ""
+    return f"{count}{group.message}"
 
 
-def _for_slack(text: str) -> str:
+def _escape_slack(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _for_teams(text: str) -> str:
+def _escape_teams(text: str) -> str:
     return "".join(f"\\{one}" if one in "\\`*_[]()~#!" else one for one in text)

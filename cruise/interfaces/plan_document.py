@@ -1,4 +1,4 @@
-"""Node plans as the JSON document that scripts read; its keys are a contract."""
+"""Node plans as a JSON document; its keys are a contract."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +11,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 class _PlanJson(msgspec.Struct, rename="camel", gc=False):
-    """Root of the shapes below: names in Python's style, keys in JSON's."""
+    """The base of the structures below, with keys in camel case."""
 
 
 class _AmountsJson(_PlanJson):
@@ -59,17 +59,17 @@ class _NodePlanJson(_PlanJson):
 
 
 def render_plan_json(plans: Sequence[NodePlan]) -> Iterator[bytes]:
-    """Yield the document piece by piece, so that the plan of a large cluster is never in memory twice."""
+    """Yield the document in chunks, so that the plan of a large cluster is not in memory twice."""
     encoder = msgspec.json.Encoder()
-    piece = bytearray(b'{"nodes":[')
+    chunk = bytearray(b'{"nodes":[')
     for number, plan in enumerate(sorted(plans, key=lambda plan: plan.node)):
         if number:
-            piece += b","
-        piece += encoder.encode(build_node_plan_document(plan))
-        if len(piece) >= _CHUNK_BYTES:
-            yield bytes(piece)
-            piece.clear()
-    yield bytes(piece + b"]}\n")
+            chunk += b","
+        chunk += encoder.encode(build_node_plan_document(plan))
+        if len(chunk) >= _CHUNK_BYTES:
+            yield bytes(chunk)
+            chunk.clear()
+    yield bytes(chunk + b"]}\n")
 
 
 def build_node_plan_document(plan: NodePlan) -> msgspec.Struct:
@@ -96,7 +96,7 @@ def build_node_plan_document(plan: NodePlan) -> msgspec.Struct:
             for one in sorted(plan.resize, key=lambda one: (one.namespace, one.pod))
         ],
         hold=[
-            _SkippedPodJson(hold.namespace, hold.pod, hold.reason)
-            for hold in sorted(plan.skipped, key=lambda hold: (hold.namespace, hold.pod))
+            _SkippedPodJson(one.namespace, one.pod, one.reason)
+            for one in sorted(plan.skipped, key=lambda one: (one.namespace, one.pod))
         ],
     )

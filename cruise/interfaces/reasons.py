@@ -1,4 +1,4 @@
-"""The words for reasons, details and sources; scripts read the values themselves."""
+"""Descriptions of reasons, causes, details and sources of settings; JSON documents also have their codes."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -16,146 +16,156 @@ from cruise.interfaces.text import format_age, format_count, format_memory, form
 
 REASON_DESCRIPTIONS: Mapping[ReasonCode, str] = {
     ReasonCode.EXCLUDED_NAMESPACE: "its namespace is excluded",
-    ReasonCode.MODE_OFF: "mode off: it is to be left alone",
+    ReasonCode.MODE_OFF: "mode off",
     ReasonCode.MODE_OBSERVE: "mode observe: nothing is written",
-    ReasonCode.MODE_INITIAL: "mode initial: only pods that are being created are sized",
+    ReasonCode.MODE_INITIAL: "mode initial: pods are sized only at creation",
     ReasonCode.UNREADABLE_ANNOTATION: "an annotation cannot be read",
-    ReasonCode.UNSIGNED_ANNOTATION: "cruise did not resize it, and its webhook did not sign what the annotation says",
+    ReasonCode.UNSIGNED_ANNOTATION: "cruise did not resize it, and its annotation has no valid signature of the webhook",
     ReasonCode.STATIC_POD: "a static pod: the API server cannot resize it",
     ReasonCode.WINDOWS: "a Windows pod: it cannot be resized in place",
-    ReasonCode.COMPLETED: "it has finished",
-    ReasonCode.TERMINATING: "it is going",
-    ReasonCode.GUARANTEED: "QoS class Guaranteed: its owner asked for exactly this",
+    ReasonCode.COMPLETED: "it has completed",
+    ReasonCode.TERMINATING: "it is terminating",
+    ReasonCode.GUARANTEED: "QoS class Guaranteed: its owner set these sizes exactly",
     ReasonCode.BEST_EFFORT: "QoS class BestEffort: requests would change the class",
-    ReasonCode.POD_LEVEL_RESOURCES: "it has pod-level resources, which servers cannot resize in place",
+    ReasonCode.POD_LEVEL_RESOURCES: "it has pod-level resources, which cannot be resized in place",
     ReasonCode.EXTENDED_RESOURCES: "it uses a GPU or another extended resource",
     ReasonCode.NO_CONTROLLER: "it has no controller",
-    ReasonCode.NO_STATISTICS: "there are no statistics of it",
-    ReasonCode.STALE_STATISTICS: "its statistics are too old to act on",
-    ReasonCode.IMPLAUSIBLE_USAGE: "over a tenth of its latest samples cannot be true, so its usage is not known",
+    ReasonCode.NO_STATISTICS: "it has no statistics",
+    ReasonCode.STALE_STATISTICS: "its statistics are too old",
+    ReasonCode.IMPLAUSIBLE_USAGE: "more than a tenth of its latest samples cannot be true, so its usage is unknown",
     ReasonCode.NEW_WORKLOAD: "its workload has too little history",
-    ReasonCode.NEW_TEMPLATE_REVISION: "its template states other resources than the one before: it waits for samples of its own",
-    ReasonCode.MANAGED_BY_HPA: "an autoscaler targets its utilisation",
+    ReasonCode.NEW_TEMPLATE_REVISION: (
+        "its pod template has other resources than the previous revision, and has no samples yet"
+    ),
+    ReasonCode.MANAGED_BY_HPA: "an HPA targets its utilization",
     ReasonCode.MANAGED_BY_OTHER_AUTOSCALER: "another autoscaler sizes it",
-    ReasonCode.AMBIGUOUS_WORKLOAD: "another API group has a workload of the same kind and name, and they share statistics",
-    ReasonCode.LOOKUP_PENDING: "something that decides about it was looked up and has not been answered yet",
+    ReasonCode.AMBIGUOUS_WORKLOAD: (
+        "another API group has a workload of the same kind and name, and both share their statistics"
+    ),
+    ReasonCode.LOOKUP_PENDING: "an object that the decision depends on has not been read yet",
     ReasonCode.RESIZE_UNSUPPORTED: "its node's kubelet cannot resize in place",
     ReasonCode.RESIZE_RESTARTS: "a resize would restart its containers",
     ReasonCode.LIMIT_RANGE: "no sizes satisfy the namespace's LimitRange",
     ReasonCode.QOS_CHANGE: "the sizes would change its QoS class",
-    ReasonCode.RESIZE_REFUSED: "this resize was refused before",
-    ReasonCode.WAITING_FOR_CAPACITY: "the node has no room for it to grow yet",
-    ReasonCode.RESIZE_DEFERRED: "an earlier resize waits for room on the node",
-    ReasonCode.RESIZE_INFEASIBLE: "an earlier resize cannot be done on this node",
-    ReasonCode.MEMORY_LEAK_SUSPECTED: "its memory only grows, and its limit does not follow",
-    ReasonCode.NO_CHANGE_NEEDED: "no change of its sizes is worth a write",
+    ReasonCode.RESIZE_REFUSED: "this resize was rejected before",
+    ReasonCode.WAITING_FOR_CAPACITY: "its node does not have the capacity for a larger size yet",
+    ReasonCode.RESIZE_DEFERRED: "an earlier resize is deferred until its node has capacity",
+    ReasonCode.RESIZE_INFEASIBLE: "an earlier resize is infeasible on its node",
+    ReasonCode.MEMORY_LEAK_SUSPECTED: "its memory usage only increases, so its limit is not raised",
+    ReasonCode.NO_CHANGE_NEEDED: "its planned sizes are within the update threshold of its present ones",
     ReasonCode.PAUSED: "cruise is paused",
     ReasonCode.MODE_FORBIDS: "the mode forbids it",
-    ReasonCode.COOLDOWN: "it was acted on a moment ago",
+    ReasonCode.COOLDOWN: "an action on it was too recent",
     ReasonCode.NODE_EVICTION_BUDGET_SPENT: "the node's eviction budget is spent",
     ReasonCode.WORKLOAD_EVICTION_BUDGET_SPENT: "the workload's eviction budget is spent",
-    ReasonCode.REPLACEMENT_NOT_RESIZED: "an evicted pod came back to the node without being sized by the webhook",
-    ReasonCode.HOURLY_EVICTION_BUDGET_SPENT: "the hour's eviction budget is spent",
-    ReasonCode.CHANGED: "it changed after it was looked at",
-    ReasonCode.HISTORY_INCOMPLETE: "the database went back to an earlier state; nothing shrinks until usage is read again",
-    ReasonCode.STALE_DECISION: "the decision was older than max_decision_age; the next pass decides anew",
+    ReasonCode.REPLACEMENT_NOT_RESIZED: "a replacement pod was created on the node without sizes from the webhook",
+    ReasonCode.HOURLY_EVICTION_BUDGET_SPENT: "the hourly eviction budget is spent",
+    ReasonCode.CHANGED: "it changed after the decision",
+    ReasonCode.HISTORY_INCOMPLETE: (
+        "the database was restored to an earlier state; no pod is shrunk until usage is read again"
+    ),
+    ReasonCode.STALE_DECISION: "the decision was older than max_decision_age; the next pass decides again",
     ReasonCode.USAGE_INCREASED: "its usage rose above the decided size before the write",
-    ReasonCode.NOT_FOUND: "it is gone",
-    ReasonCode.THROTTLED: "the API server asked to slow down",
+    ReasonCode.NOT_FOUND: "it no longer exists",
+    ReasonCode.THROTTLED: "the API server throttled the request",
     ReasonCode.POD_DISRUPTION_BUDGET: "its PodDisruptionBudget allows no eviction now",
     ReasonCode.NOT_EVICTABLE: "it may not be evicted",
     ReasonCode.MEMORY_NOT_MANAGED: "its memory is not managed",
-    ReasonCode.INSUFFICIENT_CAPACITY: "the node has no room for it to grow",
-    ReasonCode.NODE_NOT_READY: "its node is not ready: no kubelet would act",
-    ReasonCode.FORBIDDEN: "cruise's own account may not do this",
-    ReasonCode.QUOTA_EXCEEDED: "the namespace's quota has no room for it now",
-    ReasonCode.CANNOT_RESTORE: "its original sizes cannot be put back in place",
-    ReasonCode.AT_MAXIMUM: "its bounds let it grow no further",
-    ReasonCode.RECORDED_ONLY: "kills are only recorded",
-    ReasonCode.PACKING_PLAN_ACTIVE: "a packing plan is being carried out that counts on its node, or on the evictions that are left",
-    ReasonCode.UNDER_PRESSURE: "its pods share what the node is short of, bases first, and nobody has to go for it",
-    ReasonCode.OVERCOMMITTED: "not even with every candidate gone would the node fit: nobody goes, pods share what it has",
-    ReasonCode.RIGHTSIZED: "sized to what it uses",
-    ReasonCode.NODE_OVER_CAPACITY: "the node does not hold all of its pods",
-    ReasonCode.WITHDRAWN: "a resize that the node cannot do is taken back",
-    ReasonCode.OOM_KILLED: "it was killed for lack of memory",
+    ReasonCode.INSUFFICIENT_CAPACITY: "its node does not have the capacity for a larger size",
+    ReasonCode.NODE_NOT_READY: "its node is not ready: its kubelet would not act",
+    ReasonCode.FORBIDDEN: "cruise's service account is not allowed to do this",
+    ReasonCode.QUOTA_EXCEEDED: "it would exceed the namespace's ResourceQuota now",
+    ReasonCode.CANNOT_RESTORE: "its original sizes cannot be restored in place",
+    ReasonCode.AT_MAXIMUM: "it is at its maximum size",
+    ReasonCode.RECORDED_ONLY: "OOM kills are only recorded",
+    ReasonCode.PACKING_PLAN_ACTIVE: "a packing plan in progress needs its node or the remaining evictions",
+    ReasonCode.UNDER_PRESSURE: (
+        "its pods need more together than it has: they share it, bases first, and no pod must be evicted"
+    ),
+    ReasonCode.OVERCOMMITTED: "no eviction would make its pods fit: no pod is evicted, and the pods share its capacity",
+    ReasonCode.RIGHTSIZED: "sized by its usage",
+    ReasonCode.NODE_OVER_CAPACITY: "the node cannot hold all of its pods",
+    ReasonCode.WITHDRAWN: "a resize that the node cannot do is withdrawn",
+    ReasonCode.OOM_KILLED: "it was OOM killed",
     ReasonCode.OVERLOADED: "the node's load was above the threshold twice",
     ReasonCode.LOAD_NORMAL: "the node's load fell below the threshold",
     ReasonCode.LOAD_UNKNOWN: "the node's load has been unknown for an hour",
     ReasonCode.TOO_MANY_TAINTS: "more than a fifth of the nodes had the taint",
-    ReasonCode.TAINTING_DISABLED: "cruise taints no nodes any more",
-    ReasonCode.REVERTED: "back to its original requests",
-    ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS: "makes room for pods that no node could hold",
+    ReasonCode.TAINTING_DISABLED: "tainting of nodes was disabled",
+    ReasonCode.REVERTED: "its original requests are restored",
+    ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS: "frees capacity for pending pods",
 }
 
 
 CAUSE_DESCRIPTIONS: Mapping[ResizeCause, str] = {
-    ResizeCause.UNDER_REQUESTED: "it has used more than its request for long",
-    ResizeCause.NODE_UNDER_PRESSURE: "the node's pods need more together than they have, and it lacks most",
-    ResizeCause.CAPACITY_NEEDED_BY_OTHERS: "others on the node need the room",
-    ResizeCause.OVER_REQUESTED: "the node's pods have had more than they need together for long, and it is the most idle",
-    ResizeCause.USAGE_NEAR_LIMIT: "its use is near a limit that may rise",
-    ResizeCause.OUT_OF_BOUNDS: "it is outside what its bounds allow",
+    ResizeCause.UNDER_REQUESTED: "it has used more than its request for some time",
+    ResizeCause.NODE_UNDER_PRESSURE: "the node's pods need more together than they request, and it lacks the most",
+    ResizeCause.CAPACITY_NEEDED_BY_OTHERS: "other pods of the node need the capacity",
+    ResizeCause.OVER_REQUESTED: (
+        "the node's pods have requested more than they need together for some time, and it has the most to reclaim"
+    ),
+    ResizeCause.USAGE_NEAR_LIMIT: "its usage is near a limit that can be raised",
+    ResizeCause.OUT_OF_BOUNDS: "it is outside its bounds",
 }
 
 
 REJECTION_DESCRIPTIONS: Mapping[SampleRejection, str] = {
-    SampleRejection.ABOVE_NODE_CAPACITY: "more than its node has",
-    SampleRejection.ABOVE_LIMIT: "more than its limit lets it use",
-    SampleRejection.SERIES_DISAGREE: "several series of it disagree",
-    SampleRejection.ABOVE_NODE_USAGE: "with its neighbours more than the whole node used",
-    SampleRejection.OTHER_CLUSTER: "it belongs to another cluster, or may do so",
+    SampleRejection.ABOVE_NODE_CAPACITY: "above the capacity of the node",
+    SampleRejection.ABOVE_LIMIT: "above the container's limit",
+    SampleRejection.SERIES_DISAGREE: "several series of the container disagree",
+    SampleRejection.ABOVE_NODE_USAGE: "with the node's other containers, above the usage of the whole node",
+    SampleRejection.OTHER_CLUSTER: "of another cluster, or possibly so",
 }
 DETAIL_DESCRIPTIONS: Mapping[ReasonDetail, str] = {
-    ReasonDetail.NO_CONTROLLER: "no controller would start it again",
-    ReasonDetail.DAEMON_SET: "a DaemonSet pod would come back to the same node",
+    ReasonDetail.NO_CONTROLLER: "no controller would create it again",
+    ReasonDetail.DAEMON_SET: "a DaemonSet pod would be created again on the same node",
     ReasonDetail.PROTECTED: "annotation {}",
     ReasonDetail.SEVERAL_BUDGETS: "more than one PodDisruptionBudget ({})",
     ReasonDetail.BUDGET_EXHAUSTED: "{} allows no eviction now",
     ReasonDetail.EVICTIONS_SPENT: "no {}",
     ReasonDetail.RANKING_NEVER: "eviction-ranking never",
-    ReasonDetail.MODE_WITHOUT_EVICTIONS: "mode {} evicts nobody",
+    ReasonDetail.MODE_WITHOUT_EVICTIONS: "mode {} does not evict",
     ReasonDetail.NAMESPACE_EXCLUDED: "its namespace is excluded",
     ReasonDetail.ANNOTATIONS_UNREADABLE: "its annotations cannot be read: {}",
     ReasonDetail.BEING_DELETED: "it is being deleted",
-    ReasonDetail.NODE_NOT_READY: "its node is not ready, so it would not end",
-    ReasonDetail.NODE_BEING_DELETED: "its node is being deleted, and its pods leave it anyway",
-    ReasonDetail.LIMIT_RANGE_REFUSES: "a LimitRange would refuse its replacement",
-    ReasonDetail.QUOTA_REFUSES: "a ResourceQuota has no room for its replacement",
-    ReasonDetail.VOLUME_UNKNOWN: "its claim {} is not usable yet, so where it may go is not known",
-    ReasonDetail.VOLUME_SHARED: "its claim {} is used by other pods as well, which have to stay on one node with it",
-    ReasonDetail.NOT_EVALUATED: "where its replacement may go cannot be judged: {}",
+    ReasonDetail.NODE_NOT_READY: "its node is not ready, so it would not terminate",
+    ReasonDetail.NODE_BEING_DELETED: "its node is being deleted, which evicts its pods anyway",
+    ReasonDetail.LIMIT_RANGE_REFUSES: "a LimitRange would reject its replacement pod",
+    ReasonDetail.QUOTA_REFUSES: "its replacement pod would exceed a ResourceQuota",
+    ReasonDetail.VOLUME_UNKNOWN: "its claim {} is not usable yet, so the nodes that it may run on are unknown",
+    ReasonDetail.VOLUME_SHARED: "other pods use its claim {} too, and must stay on one node with it",
+    ReasonDetail.NOT_EVALUATED: "the nodes that its replacement pod may run on are unknown: {}",
     ReasonDetail.NOT_MANAGED: "its {} is not managed",
-    ReasonDetail.JOB: "a pod that runs to completion would lose its work; state eviction-ranking low to have it evicted",
+    ReasonDetail.JOB: "a pod that runs to completion would lose its work; set eviction-ranking low to allow evictions",
     ReasonDetail.POD_GROUP: "its pod group {} is scheduled as a whole, and may need every pod",
     ReasonDetail.REPLICA_NOT_READY: "replica {} of its workload is not ready",
-    ReasonDetail.REFUSED_BEFORE: "its eviction was refused a pass ago",
-    ReasonDetail.NO_NODE_FOR_REPLACEMENT: "no other node has room for its replacement",
+    ReasonDetail.REFUSED_BEFORE: "its eviction was rejected in the previous pass",
+    ReasonDetail.NO_NODE_FOR_REPLACEMENT: "no other node has the capacity for its replacement pod",
     ReasonDetail.LOWER_PRIORITY_STAYS: "a pod of lower priority stays on the node",
-    ReasonDetail.EVICTION_NOT_NEEDED: "the node fits without its going",
+    ReasonDetail.EVICTION_NOT_NEEDED: "the node's pods fit without its eviction",
     ReasonDetail.NO_EVICTIONS: "the mode allows no eviction",
-    ReasonDetail.NODE_UNKNOWN: "its node is not known",
-    ReasonDetail.OOM_KILL_TOO_OLD: "the kill was too long ago to act on it",
-    ReasonDetail.NOTHING_GROWS: "no bound lets it grow",
+    ReasonDetail.NODE_UNKNOWN: "its node is unknown",
+    ReasonDetail.OOM_KILL_TOO_OLD: "the OOM kill was too long ago",
+    ReasonDetail.NOTHING_GROWS: "its bounds allow no larger size",
     ReasonDetail.LIMIT_AT_CEILING: (
         "the memory limit of {} is at its ceiling: raise it in the pod template, or look for a memory leak"
     ),
-    ReasonDetail.NODE_OUT_OF_MEMORY: "its use was far below its limit: the node ran out of memory, not the container",
-    ReasonDetail.INIT_CONTAINER: "init container {} is not sized by cruise: raise its memory limit in the pod template",
-    ReasonDetail.POOL_FIXED: "it has {} nodes, whatever waits",
-    ReasonDetail.POOL_NOT_READY: "Karpenter says that it is not ready",
+    ReasonDetail.NODE_OUT_OF_MEMORY: "its usage was far below its limit: the node ran out of memory, not the container",
+    ReasonDetail.INIT_CONTAINER: "cruise does not size init container {}: raise its memory limit in the pod template",
+    ReasonDetail.POOL_FIXED: "it has a fixed number of nodes, {}",
+    ReasonDetail.POOL_NOT_READY: "Karpenter reports that it is not ready",
     ReasonDetail.POOL_UNREADABLE: "it cannot be read: {}",
-    ReasonDetail.POOL_LIMITS_USED: "its limits leave no room for a node more",
-    ReasonDetail.INSTANCE_TYPE_UNKNOWN: "no machine that it may order was seen yet, so no size is known",
-    ReasonDetail.UTILISATION_TARGETED: "HPA {} targets utilisation of what cruise may size",
-    ReasonDetail.UTILISATION_MAY_BE_TARGETED: "HPA {}, whose pods are not known, may target its utilisation",
+    ReasonDetail.POOL_LIMITS_USED: "its limits do not allow another node",
+    ReasonDetail.INSTANCE_TYPE_UNKNOWN: "no node of its instance types was seen yet, so their sizes are unknown",
+    ReasonDetail.UTILISATION_TARGETED: "HPA {} targets the utilization of resources that cruise may size",
+    ReasonDetail.UTILISATION_MAY_BE_TARGETED: "HPA {}, whose pods are unknown, may target its utilization",
     ReasonDetail.SCALE_NOT_READ: "the scale of {} has not been read, and it may be one of its pods",
     ReasonDetail.SCALE_UNREADABLE: "the scale of {} cannot be read (see cruise check), and it may be one of its pods",
     ReasonDetail.NAMESPACE_NOT_SEEN: "its namespace has not been seen yet",
-    ReasonDetail.OWNER_NOT_SEEN: "{}, which it belongs to, has not been seen yet",
+    ReasonDetail.OWNER_NOT_SEEN: "its owner {} has not been seen yet",
     ReasonDetail.SIZED_BY_VPA: "VPA {}",
-    ReasonDetail.MAY_BE_SIZED_BY_VPA: "VPA {}, whose pods are not known",
-    ReasonDetail.GROWTH_PENDING: "what would grow waits for room",
+    ReasonDetail.MAY_BE_SIZED_BY_VPA: "VPA {}, whose pods are unknown",
+    ReasonDetail.GROWTH_PENDING: "its increase waits for capacity",
     ReasonDetail.CPU_NEEDS_RESTART: "{}: its cpu cannot be resized without a restart",
     ReasonDetail.MEMORY_NEEDS_RESTART: "{}: its memory cannot be resized without a restart",
     ReasonDetail.CPU_REQUEST_STAYS: "{}: the cpu request cannot be removed",
@@ -172,18 +182,18 @@ _SOURCES: Mapping[OverrideSource, str] = {
     OverrideSource.WORKLOAD: "annotation of {}",
     OverrideSource.VERTICAL_POD_AUTOSCALER: "VPA {}",
     OverrideSource.NAMESPACE: "annotation of namespace {}",
-    OverrideSource.DATABASE: "stored for {}",
+    OverrideSource.DATABASE: "override stored for {}",
     OverrideSource.CLUSTER: "cluster",
 }
 
 
 def describe_source(source: SettingSource) -> str:
-    """Return where an override is stated."""
+    """Return the description of a setting's source."""
     return _SOURCES[source.setter].format(source.name)
 
 
 def describe_detail(detail: str) -> str:
-    """Return a detail for people: codes in words, names and figures and servers' messages as they are."""
+    """Return a detail with its codes as descriptions; names, figures and messages of servers are unchanged."""
     return "; ".join(
         part if code is None else DETAIL_DESCRIPTIONS[code].format(part.partition(": ")[2])
         for part in detail.split("; ")
@@ -192,53 +202,49 @@ def describe_detail(detail: str) -> str:
 
 
 def describe_reason(reason: ReasonCode, detail: str = "") -> str:
-    """Return a reason for people, with its detail where there is one."""
+    """Return the description of a reason and of its detail."""
     return f"{REASON_DESCRIPTIONS[reason]} ({describe_detail(detail)})" if detail else REASON_DESCRIPTIONS[reason]
 
 
-# Containers that were killed for lack of memory, in words.
-
 _REMEDIES: Mapping[OomRemedy, str] = {
     OomRemedy.RAISE_TEMPLATE_LIMIT: (
-        "its limit is at its ceiling: raise the memory limit in the pod template, or look for a leak"
+        "its limit is at its ceiling: raise the memory limit in the pod template, or look for a memory leak"
     ),
-    OomRemedy.SIZE_TEMPLATE: "the next pod has the same limit unless the webhook or its template raises it: cruise export",
+    OomRemedy.SIZE_TEMPLATE: (
+        "the next pod has the same limit unless the webhook or its template raises it: see cruise export"
+    ),
     OomRemedy.SIZE_OWNER: (
         "the next pod has the same limit unless the webhook raises it: raise it in the object that creates the pods"
     ),
     OomRemedy.SIZE_MANIFEST: "no controller creates it again: raise the memory limit in the manifest of the pod",
-    OomRemedy.SIZE_INIT_CONTAINER: ("cruise does not size init containers: raise its memory limit in the pod template"),
+    OomRemedy.SIZE_INIT_CONTAINER: "cruise does not size init containers: raise its memory limit in the pod template",
 }
 
 
 def describe_oom_kill(risk: ContainerRisk, now: datetime) -> str:
-    """Say in one line how a container was killed for lack of memory, and what a person has to do about it."""
-    where = f"at {format_memory(risk.observed)}" if risk.observed else "without a limit of its own"
-    when = format_age(now, risk.killed_at) if risk.killed_at is not None else "in the last 7 days"
+    """Return when and at which limit a container was OOM killed, and what the user should do."""
+    limit = f"at {format_memory(risk.observed)}" if risk.observed else "without a limit"
+    time = format_age(now, risk.killed_at) if risk.killed_at is not None else "in the last 7 days"
     restarts = f", {format_count(risk.restarts, 'restart')}" if risk.restarts else ""
     remedy = f"; {_REMEDIES[risk.remedy]}" if risk.remedy is not None else ""
-    return f"killed {where} {when}{restarts}{remedy}"
+    return f"OOM killed {limit} {time}{restarts}{remedy}"
 
 
-# What nodes keep of a resource, why, and how well the stated risk was kept, in a sentence.
-
-
-def describe_observed_risk(resource: ResourceName, kept: ObservedRisk) -> str:
-    """Return the sentence for one resource."""
+def describe_observed_risk(resource: ResourceName, risk: ObservedRisk) -> str:
+    """Return how much headroom nodes keep of a resource, and the observed risk compared with the stated one."""
     name = "CPU" if resource is ResourceName.CPU else "memory"
-    seen = "too few intervals to say how it is kept"
-    if kept.is_known:
-        word = "not kept" if not kept.is_within_stated_risk else "unspent" if kept.is_far_below_stated_risk else "kept"
-        seen = f"{word}, {format_percent(kept.observed)} % of {kept.intervals:,} intervals in {REPORTED_DAYS} days"
+    observed = "too few intervals for an observed risk"
+    if risk.is_known:
+        within = "far below" if risk.is_far_below_stated_risk else "within"
+        relation = within if risk.is_within_stated_risk else "above"
+        observed = f"observed {format_percent(risk.observed)} % of {risk.intervals:,} intervals in {REPORTED_DAYS} days ({relation})"
     return (
-        f"{name}: the use of the last hour and {kept.level:.2f} times the rise expected from there; "
-        f"risk asked {format_percent(kept.stated_risk)} %: {seen}"
+        f"{name}: nodes keep the last hour's usage and {risk.level:.2f} times the expected rise; "
+        f"stated risk {format_percent(risk.stated_risk)} %, {observed}"
     )
 
 
-# Kinds of objects that a snapshot file does not have, and what is therefore not judged.
-
-# What is judged by objects that any cluster may have, by kind: the name that kubectl prints them by, and what it is.
+# Kinds of objects that a snapshot file lacks: kubectl's name, and what cruise reads from them.
 _OF_ANY_CLUSTER = {
     "PodDisruptionBudget": ("poddisruptionbudgets", "disruption budgets"),
     "HorizontalPodAutoscaler": ("horizontalpodautoscalers", "HPAs"),
@@ -263,21 +269,20 @@ _OF_VOLUMES = {
 
 
 def describe_missing_kinds(snapshot: ClusterSnapshot, file: str) -> str:
-    """Say in one line which kinds a file lacks that matter for its pods; empty where it lacks none."""
+    """Return which kinds a snapshot file lacks that matter for its pods, empty if none."""
     if snapshot.listed_kinds is None:
         return ""
-    missing = dict(_missing(snapshot, snapshot.listed_kinds))
+    missing = dict(_find_missing_kinds(snapshot, snapshot.listed_kinds))
     if not missing:
         return ""
     subjects = ", ".join(dict.fromkeys(missing.values()))
-    return f"{file} has no {', '.join(missing)}: {subjects} are not judged; if there are any, print them too"
+    return f"{file} has no {', '.join(missing)}: {subjects} are not checked; add them to the file if there are any"
 
 
-def _missing(snapshot: ClusterSnapshot, listed: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Yield the name of each kind that is missing, and what it is about."""
-    for kind, (name, about) in _OF_ANY_CLUSTER.items():
+def _find_missing_kinds(snapshot: ClusterSnapshot, listed: frozenset[str]) -> Iterator[tuple[str, str]]:
+    for kind, (name, subject) in _OF_ANY_CLUSTER.items():
         if kind not in listed:
-            yield name, about
+            yield name, subject
     owners = {pod.owner_kind for pod in snapshot.pods}
     owners |= {pod.workload.kind for pod in snapshot.pods if pod.workload is not None}
     for kind, name in _OF_OWNERS.items():

@@ -1,4 +1,4 @@
-"""What a revert did, for people and for scripts: what was put back, what waits, what cannot be."""
+"""The result of a revert as a table and as a JSON document."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -21,36 +21,34 @@ from cruise.interfaces.size_changes import (
 )
 from cruise.interfaces.text import JsonValue, convert_to_json, format_count, format_cpu, format_memory
 
-# What became of a pod that was to be put back, in words that scripts may go by.
-
-_WAITS = (ReasonCode.WAITING_FOR_CAPACITY, ReasonCode.THROTTLED, ReasonCode.CHANGED, ReasonCode.COOLDOWN)
-DONE, LATER, NEVER = "put back", "waits", "not possible"
+_RETRIED = (ReasonCode.WAITING_FOR_CAPACITY, ReasonCode.THROTTLED, ReasonCode.CHANGED, ReasonCode.COOLDOWN)
+RESTORED, PENDING, IMPOSSIBLE = "restored", "pending", "not possible"
 
 
 def get_revert_state(outcome: Outcome) -> str:
-    """Return what became of one pod: `put back`, `waits` (another revert may do it or the rest) or `not possible`."""
+    """Return the state of one pod: `restored`, `pending` (another revert may restore it or the rest), `not possible`."""
     if outcome.result is ActionResult.DONE:
-        return LATER if ReasonDetail.GROWTH_PENDING in outcome.detail.split("; ") else DONE
-    again = outcome.result is ActionResult.FAILED or outcome.reason in _WAITS
-    return LATER if again else NEVER
+        return PENDING if ReasonDetail.GROWTH_PENDING in outcome.detail.split("; ") else RESTORED
+    is_retried = outcome.result is ActionResult.FAILED or outcome.reason in _RETRIED
+    return PENDING if is_retried else IMPOSSIBLE
 
 
-_MOST_ROWS = 200
-_STYLES = {DONE: "green", LATER: "yellow", NEVER: "red"}
+_MAX_ROWS = 200
+_STYLES = {RESTORED: "green", PENDING: "yellow", IMPOSSIBLE: "red"}
 
 
 def render_revert_json(
     at: datetime,
-    paused_before: bool,
+    was_paused: bool,
     outcomes: Sequence[Outcome],
     pods: PodsByName,
     workload: WorkloadRef | None = None,
 ) -> bytes:
-    """Return the document; `pods` are those before the revert, by (namespace, name), `workload` the one it was of."""
+    """Return the document; `pods` are those before the revert, by (namespace, name), `workload` the reverted one."""
     document = {
         "at": convert_to_json(at),
-        "paused": paused_before if workload is not None else True,
-        "pausedBefore": paused_before,
+        "paused": was_paused if workload is not None else True,
+        "wasPaused": was_paused,
         **({"workload": str(workload)} if workload is not None else {}),
         "pods": [_document(outcome, pods) for outcome in outcomes],
     }
@@ -64,7 +62,7 @@ def _document(outcome: Outcome, pods: PodsByName) -> dict[str, object]:
         "namespace": action.namespace,
         "pod": action.pod,
         "state": get_revert_state(outcome),
-        "verdict": outcome.result.value,
+        "result": outcome.result.value,
         "reason": outcome.reason.value,
         "detail": describe_detail(outcome.detail),
         "containers": build_size_changes_document(outcome, pods, _sizes),
@@ -76,7 +74,7 @@ def _sizes(requests: StatedResources, limits: StatedResources) -> JsonValue:
 
 
 def render_revert_table(
-    paused_before: bool,
+    was_paused: bool,
     outcomes: Sequence[Outcome],
     pods: PodsByName,
     console: Console,
@@ -84,33 +82,33 @@ def render_revert_table(
 ) -> Iterator[RenderableType]:
     """Yield the parts of the report."""
     states = [get_revert_state(outcome) for outcome in outcomes]
-    parts = [f"{states.count(state):,} {state}" for state in (DONE, LATER, NEVER) if state in states]
+    parts = [f"{states.count(state):,} {state}" for state in (RESTORED, PENDING, IMPOSSIBLE) if state in states]
     if not outcomes:
-        yield Text("Nothing to put back: every pod whose original sizes are known has them.")
+        yield Text("There is nothing to restore: every pod whose original sizes are known has them.")
     else:
         yield Text(f"{format_count(len(outcomes), 'pod')}: {', '.join(parts)}.")
-        yield _table(outcomes, pods, console.width >= WIDE_TABLE_COLUMNS)
-    if LATER in states:
-        yield Text("\nWhat waits is tried again by another `cruise revert`.")
+        yield _render_outcomes(outcomes, pods, console.width >= WIDE_TABLE_COLUMNS)
+    if PENDING in states:
+        yield Text("\nRun `cruise revert` again to restore the pending pods.")
     if workload is not None:
-        yield Text(f"\n{workload} is in mode observe now: remove its stored override to have it sized again.")
+        yield Text(f"\n{workload} is in mode observe now: delete its stored override to let cruise size it again.")
         return
-    was = "was paused before and stays so" if paused_before else "is paused now"
-    yield Text(f"\ncruise {was}: nothing is sized until `cruise resume`.")
+    state = "was paused before and stays paused" if was_paused else "is paused now"
+    yield Text(f"\ncruise {state}: it sizes no pod until `cruise resume`.")
 
 
-def _table(outcomes: Sequence[Outcome], pods: PodsByName, wide: bool) -> RenderableType:
+def _render_outcomes(outcomes: Sequence[Outcome], pods: PodsByName, wide: bool) -> RenderableType:
     table = create_plain_table()
-    table.add_column("STATE", no_wrap=True)
+    table.add_column("RESULT", no_wrap=True)
     table.add_column("POD", overflow="fold")
     table.add_column("CONTAINER" if wide else "CONT", overflow="ellipsis", no_wrap=True)
     table.add_column("CPU", no_wrap=True)
     table.add_column("MEMORY", no_wrap=True)
-    table.add_column("WHY", overflow="fold")
-    order = [NEVER, LATER, DONE]
-    shown = sorted(outcomes, key=lambda outcome: order.index(get_revert_state(outcome)))[:_MOST_ROWS]
+    table.add_column("REASON", overflow="fold")
+    order = [IMPOSSIBLE, PENDING, RESTORED]
+    shown = sorted(outcomes, key=lambda outcome: order.index(get_revert_state(outcome)))[:_MAX_ROWS]
     for outcome in shown:
-        for row in _rows(outcome, pods):
+        for row in _build_rows(outcome, pods):
             table.add_row(*row)
     if len(shown) < len(outcomes):
         more = f"{len(outcomes) - len(shown):,} more: --format json has all."
@@ -118,10 +116,10 @@ def _table(outcomes: Sequence[Outcome], pods: PodsByName, wide: bool) -> Rendera
     return Group("", table)
 
 
-def _rows(outcome: Outcome, pods: PodsByName) -> Iterator[Sequence[RenderableType]]:
+def _build_rows(outcome: Outcome, pods: PodsByName) -> Iterator[Sequence[RenderableType]]:
     action, state = outcome.action, get_revert_state(outcome)
     assert isinstance(action, ResizePod)
-    why = (
+    reason = (
         describe_detail(outcome.detail)
         if outcome.result is ActionResult.DONE
         else describe_reason(outcome.reason, outcome.detail)
@@ -129,12 +127,12 @@ def _rows(outcome: Outcome, pods: PodsByName) -> Iterator[Sequence[RenderableTyp
     lead = (Text(state, style=_STYLES[state]), f"{action.namespace}/{action.pod}")
     changes = list(list_size_changes(outcome, pods))
     if not changes:
-        yield (*lead, "", "", "", why)
+        yield (*lead, "", "", "", reason)
     for number, change in enumerate(changes):
-        yield (*(lead if not number else ("", "")), change.container, *_arrows(change), why if not number else "")
+        yield (*(lead if not number else ("", "")), change.container, *_format_sizes(change), "" if number else reason)
 
 
-def _arrows(change: ContainerSizeChange) -> tuple[Text, Text]:
+def _format_sizes(change: ContainerSizeChange) -> tuple[Text, Text]:
     before, after = change.requests_before, change.requests_after
     return (
         format_change(format_cpu(before.cpu_millicores or 0), format_cpu(after.cpu_millicores or 0)),

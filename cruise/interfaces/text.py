@@ -1,25 +1,29 @@
-"""Amounts as people read them: three significant digits at most, the unit always there."""
+"""Amounts, times and counts as text; documents as JSON, YAML and CSV; HTML templates."""
 
+import csv
+import io
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import cache
 from pathlib import Path
 
+import msgspec
+import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from cruise.domain.resources import MEBIBYTE, ResourceName
 
 GIBIBYTE = 1 << 30
-_MANY = 100
+_FEW_DIGITS_FROM = 100
 _EXACT_UNITS = {ResourceName.CPU: "m", ResourceName.MEMORY: "Mi"}
 
 
 def format_cpu(millicores: int) -> str:
-    """Write CPU in millicores below ten cores, in cores above: `130m`, `2500m`, `12.5`; none as `–`."""
+    """Write CPU in millicores below ten cores, in cores above: `130m`, `2500m`, `12.5`; zero as `–`."""
     if abs(millicores) < 10_000:
         return f"{millicores}m" if millicores else "–"
     return format_cores(millicores)
@@ -28,14 +32,14 @@ def format_cpu(millicores: int) -> str:
 def format_cores(millicores: int) -> str:
     """Write CPU in cores: `0.13`, `12.5`, `1,204`."""
     cores = millicores / 1000
-    if abs(cores) >= _MANY:
+    if abs(cores) >= _FEW_DIGITS_FROM:
         return f"{cores:,.0f}"
     return f"{cores:.1f}" if abs(cores) >= 10 else f"{cores:.2f}"
 
 
 def format_memory(memory_bytes: int) -> str:
-    """Write memory as Kubernetes does, shortened: `257Mi`, `1.5Gi`; none as `–`."""
-    if abs(memory_bytes) >= _MANY * GIBIBYTE:
+    """Write memory as Kubernetes does, shortened: `257Mi`, `1.5Gi`; zero as `–`."""
+    if abs(memory_bytes) >= _FEW_DIGITS_FROM * GIBIBYTE:
         return f"{memory_bytes / GIBIBYTE:,.0f}Gi"
     if abs(memory_bytes) >= GIBIBYTE:
         return f"{memory_bytes / GIBIBYTE:.1f}Gi"
@@ -50,13 +54,13 @@ def format_gibibytes(memory_bytes: int) -> str:
 
 
 def format_exact(resource: ResourceName, value: float) -> str:
-    """Write an amount so that sums can be followed: CPU to 0.1m, memory to 0.1Mi."""
+    """Write an amount for calculations: CPU to 0.1m, memory to 0.1Mi."""
     amount = round(value, 1) if resource is ResourceName.CPU else round(value / MEBIBYTE, 1)
     return f"{amount:.0f}{_EXACT_UNITS[resource]}" if amount == int(amount) else f"{amount}{_EXACT_UNITS[resource]}"
 
 
 def format_age(now: datetime, then: datetime, ago: bool = True) -> str:
-    """Write how long ago something was: `40s ago`, `12m ago`, `3h ago`, `5d ago`; what is ahead is `just now`."""
+    """Write the age of a time: `40s ago`, `12m ago`, `3h ago`, `5d ago`; `just now` for a time in the future."""
     seconds = max(0, int((now - then).total_seconds()))
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= 2 * size or (seconds >= size and not seconds % size):
@@ -67,7 +71,7 @@ def format_age(now: datetime, then: datetime, ago: bool = True) -> str:
 
 
 def format_share(part: float, whole: float) -> str:
-    """Write a share in whole percent, `–` of nothing; what is not quite nothing or all does not read so."""
+    """Write a share in whole percent, `<1%` and `>99%` for values close to the ends, `–` if the whole is zero."""
     if whole <= 0:
         return "–"
     percent = 100 * part / whole
@@ -84,7 +88,7 @@ def format_count(number: int, one: str, many: str | None = None) -> str:
 
 
 def format_money(amount: float) -> str:
-    """Write an amount of money in whole dollars, in cents where there are few: `$1,204`, `$3.20`, `-$12`."""
+    """Write an amount of money in dollars, below ten with cents: `$1,204`, `$3.20`, `-$12`."""
     sign, size = ("-" if amount < 0 else ""), abs(amount)
     return f"{sign}${size:,.0f}" if size >= 10 else f"{sign}${size:.2f}"
 
@@ -102,7 +106,7 @@ def format_percent(share: float) -> str:
 
 
 def format_rate(rate: float) -> str:
-    """Write how often something happens: `0`, `0.31`, `12.5`, `1,204`; unknown as `–`."""
+    """Write a rate: `0`, `0.31`, `12.5`, `1,204`; unknown as `–`."""
     if not math.isfinite(rate):
         return "–"
     if 0 < rate < 0.01:
@@ -111,60 +115,58 @@ def format_rate(rate: float) -> str:
     return f"{rate:,.{digits}f}"
 
 
-# What users and servers wrote, as people may be shown it: control characters in sight instead of in effect.
-
-# C0 and C1 with DEL, what has no width or turns the direction of what follows, separators of lines, tags, and halves of
-# surrogate pairs: a terminal or a page would act on these in place of showing them.
+# Text of users and servers. A terminal or a page would act on these characters instead of showing them: C0, C1 and DEL,
+# characters without width, of text direction, line separators, tags, and halves of surrogate pairs.
 _CONTROLS = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]"
 )
-_LONGEST = 2000
+_MAX_LENGTH = 2000
 
 
-def escape_text(text: str, longest: int = _LONGEST) -> str:
-    """Write control characters as Python escapes them, and cut what is longer than anybody reads."""
-    if len(text) > longest:
-        text = f"{text[: longest - 1]}…"
+def escape_text(text: str, max_length: int = _MAX_LENGTH) -> str:
+    """Escape control characters as Python does, and cut the text to a maximum length."""
+    if len(text) > max_length:
+        text = f"{text[: max_length - 1]}…"
     return _CONTROLS.sub(_escaped, text)
 
 
 def escape_lines(text: str) -> str:
-    """Write control characters as `plain` does, save those between lines, and cut nothing."""
+    """Escape control characters except line feeds."""
     return "\n".join([_CONTROLS.sub(_escaped, line) for line in text.split("\n")])
 
 
 def find_control_characters(text: str) -> list[tuple[int, str]]:
-    """Return where control characters are, each with what is shown in its place."""
-    return [(found.start(), _escaped(found)) for found in _CONTROLS.finditer(text)]
+    """Return the position of each control character, and its escape."""
+    return [(match.start(), _escaped(match)) for match in _CONTROLS.finditer(text)]
 
 
 def escape_json(document: bytes) -> bytes:
-    """Escape what JSON may leave as it is and a terminal acts on; the document says the same."""
+    """Escape the control characters in a JSON document; its content does not change."""
     if document.isascii() and b"\x7f" not in document:
         return document
     return _CONTROLS.sub(_json_escaped, document.decode()).encode()
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape", "surrogatepass").decode()
+def _escaped(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape", "surrogatepass").decode()
 
 
-def _json_escaped(found: re.Match[str]) -> str:
-    # What stands between the values of a document.
-    if found[0] in "\n\r\t":
-        return found[0]
-    units = found[0].encode("utf-16-be")
+def _json_escaped(match: re.Match[str]) -> str:
+    # White space between the values of a document.
+    if match[0] in "\n\r\t":
+        return match[0]
+    units = match[0].encode("utf-16-be")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
-# Frozen values as plain JSON shapes: keys in camel case, names for enumerations, ISO 8601 for times.
+# Documents.
 
 JsonValue = dict[str, "JsonValue"] | list["JsonValue"] | str | int | float | bool | None
 
 
 def convert_to_json(value: object) -> JsonValue:
-    """Turn a value into what JSON and YAML can hold; sets come out sorted. Raises TypeError for anything else."""
+    """Convert a value for JSON and YAML: keys in camel case, times in ISO 8601, sets sorted. Raises TypeError."""
     if isinstance(value, Mapping):
         return {str(_scalar(key)): convert_to_json(item) for key, item in value.items()}
     if isinstance(value, frozenset):
@@ -187,20 +189,44 @@ def _scalar(value: object) -> str | int | float | bool | None:
         return value.total_seconds()
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    raise TypeError(f"{type(value).__name__} has no JSON shape")
+    raise TypeError(f"{type(value).__name__} cannot be converted to JSON")
 
 
 def convert_to_camel_case(name: str) -> str:
-    """Turn `memory_limit_bytes` into `memoryLimitBytes`; a trailing underscore, there to spare a keyword, goes."""
+    """Convert `memory_limit_bytes` to `memoryLimitBytes`, and `from_` to `from`."""
     first, *rest = name.rstrip("_").split("_")
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
-# The templates of pages for browsers.
+def render_json(document: object) -> bytes:
+    """Return a document as one line of JSON."""
+    return msgspec.json.encode(document) + b"\n"
+
+
+def render_yaml(document: JsonValue) -> bytes:
+    """Return a YAML document in the order of its keys, without control characters."""
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text = str(yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=True, width=160))
+    if escape_lines(text) != text:
+        text = str(yaml.dump(document, Dumper=dumper, sort_keys=False, width=160))
+    return text.encode()
+
+
+def render_csv(columns: Iterable[str], rows: Iterable[Mapping[str, object]]) -> bytes:
+    """Return rows as CSV with a heading; a missing value is empty."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(columns), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: escape_text(value) if isinstance(value, str) else value for name, value in row.items()})
+    return text.getvalue().encode()
+
+
+# HTML templates.
 
 
 def load_template(name: str) -> Template:
-    """Return a template: what it puts in is escaped, and what it is not given is an error."""
+    """Return a template, which escapes its variables and raises an error for a missing one."""
     return _environment().get_template(name)
 
 
@@ -209,13 +235,13 @@ def _environment() -> Environment:
     return Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
-        finalize=_plain,
+        finalize=_escape_value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
 
 
-def _plain(value: object) -> object:
-    # What a macro made has gone through here already.
+def _escape_value(value: object) -> object:
+    # The output of a macro is already escaped.
     return escape_text(value) if isinstance(value, str) and not hasattr(value, "__html__") else value

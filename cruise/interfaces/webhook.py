@@ -1,4 +1,4 @@
-"""The admission webhook over HTTP, as raw ASGI: POST /mutate is always answered, and always allows."""
+"""The admission webhook as raw ASGI: every POST to /mutate gets an answer that allows the pod."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,45 +11,45 @@ from cruise.kube_json.admission_review import ReviewLimits
 from cruise.runtime.admission_reviewer import SECONDS_BOUNDS, TOO_LARGE, UNKNOWN_CALLER, ReviewAnswer, ReviewCounts
 
 MUTATE_PATH = "/mutate"
-# Larger reviews are answered one after the other, with a turn for all others between two of them.
-_LIGHT_BYTES = 16 << 10
+# Larger reviews are answered one at a time, and other requests run between two of them.
+_SMALL_REVIEW_BYTES = 16 << 10
 _JSON = (b"content-type", b"application/json")
-_WHOLE = b"HTTP/1.1 200 OK\r\n%b: %b\r\ncontent-length: %%d\r\n\r\n%%b" % _JSON
+_RESPONSE = b"HTTP/1.1 200 OK\r\n%b: %b\r\ncontent-length: %%d\r\n\r\n%%b" % _JSON
 _CLOSE = (b"connection", b"close")
 
 
 class ReviewHandler(Protocol):
-    """What turns the body of a request into the body of its answer."""
+    """Answers admission reviews."""
 
     def now(self) -> float:
-        """Return the time now, as `review` counts it."""
+        """Return the time for `received_at` of `review`."""
         ...
 
     async def answer(self, body: bytes) -> bytes:
-        """Return the answer to a review that came now; it may wait for what decides about the pod."""
+        """Return the answer to a review received now; it may wait for a lookup."""
         ...
 
     def review(self, body: bytes, came_at: float | None = None) -> bytes:
-        """Return the answer to a review, or to whatever came in its place, at some time."""
+        """Return the answer to a review, or to any other body."""
         ...
 
     def answer_unreadable(self, beginning: bytes, verdict: ReviewAnswer, why: str) -> bytes:
-        """Return the answer to what is not read to its end."""
+        """Return the answer to a body that is not read to its end."""
         ...
 
     def answer_without_patch(self, verdict: ReviewAnswer) -> None:
-        """Count what is not answered at all."""
+        """Count a request that gets no answer to a review."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedCallers:
-    """Who may ask: those with a client certificate that was verified, of one of `names` where there are any."""
+    """The callers with a verified client certificate, of one of `names` unless that is empty."""
 
     names: frozenset[str] = frozenset()
 
     def are_allowed(self, scope: Scope) -> bool:
-        """Tell whether a request is of one of them."""
+        """Tell whether the caller of a request is allowed."""
         tls = scope.get("extensions", {}).get("tls")
         return tls is not None and (not self.names or tls["client_cert_name"] in self.names)
 
@@ -61,9 +61,9 @@ def create_webhook_app(
     largest_bytes: int = ReviewLimits().review_bytes,
     callers: AllowedCallers | None = None,
 ) -> AsgiApp:
-    """Answer reviews at /mutate, to `callers` alone where they are known.
+    """Answer reviews at /mutate, only to `callers` unless that is None.
 
-    Once `stopping`, clients are asked to connect anew, which takes them elsewhere.
+    While `stopping`, responses close the connection, so that clients connect to another replica.
     """
     one_at_a_time = asyncio.Lock()
 
@@ -80,47 +80,47 @@ def create_webhook_app(
         message = await receive()
         body: bytes = message.get("body", b"")
         if message.get("more_body"):
-            body = await _rest(body, receive, largest_bytes)
+            body = await _read_rest(body, receive, largest_bytes)
         too_large = len(body) > largest_bytes
         if too_large:
-            why = f"the review is larger than {largest_bytes >> 10} KiB"
-            reviewed = reviews.answer_unreadable(body, TOO_LARGE, why)
-        elif len(body) <= _LIGHT_BYTES:
-            reviewed = await reviews.answer(body)
+            reason = f"the review is larger than {largest_bytes >> 10} KiB"
+            answer = reviews.answer_unreadable(body, TOO_LARGE, reason)
+        elif len(body) <= _SMALL_REVIEW_BYTES:
+            answer = await reviews.answer(body)
         else:
-            reviewed = await _in_turn(body)
-        await _send(scope, send, reviewed, closes=too_large or stopping())
+            answer = await _answer_large(body)
+        await _send(scope, send, answer, closes=too_large or stopping())
 
-    async def _in_turn(body: bytes) -> bytes:
-        came_at = reviews.now()
+    async def _answer_large(body: bytes) -> bytes:
+        received_at = reviews.now()
         async with one_at_a_time:
-            reviewed = reviews.review(body, came_at)
+            answer = reviews.review(body, received_at)
             await asyncio.sleep(0)
-        return reviewed
+        return answer
 
     return app
 
 
-async def _send(scope: Scope, send: Send, reviewed: bytes, *, closes: bool) -> None:
-    whole = scope.get("extensions", {}).get(SINGLE_RESPONSE)
-    if whole is not None and not closes and whole["write"](_WHOLE % (len(reviewed), reviewed)):
+async def _send(scope: Scope, send: Send, answer: bytes, *, closes: bool) -> None:
+    single_response = scope.get("extensions", {}).get(SINGLE_RESPONSE)
+    if single_response is not None and not closes and single_response["write"](_RESPONSE % (len(answer), answer)):
         return
-    headers = [_JSON, (b"content-length", b"%d" % len(reviewed))]
+    headers = [_JSON, (b"content-length", b"%d" % len(answer))]
     if closes:
         headers.append(_CLOSE)
     await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": reviewed})
+    await send({"type": "http.response.body", "body": answer})
 
 
 async def _answer_other(scope: Scope, send: Send) -> None:
     if scope["path"] != MUTATE_PATH:
         await send_response(scope, send, 404, b"reviews are answered at /mutate\n")
     else:
-        await send_response(scope, send, 405, b"only POST is answered here\n", extra=((b"allow", b"POST"),))
+        await send_response(scope, send, 405, b"this path accepts POST only\n", extra=((b"allow", b"POST"),))
 
 
-async def _rest(beginning: bytes, receive: Receive, largest_bytes: int) -> bytes:
-    """Read on to the end, or to more than is wanted; how long that may take is the listener's to say."""
+async def _read_rest(beginning: bytes, receive: Receive, largest_bytes: int) -> bytes:
+    """Read the body to its end, or until it is too large; the listener limits the time."""
     pieces, size = [beginning], len(beginning)
     while size <= largest_bytes:
         message = await receive()
@@ -132,7 +132,7 @@ async def _rest(beginning: bytes, receive: Receive, largest_bytes: int) -> bytes
 
 
 def summarize_reviews(counts: ReviewCounts) -> WebhookFigures:
-    """Return the counts as the metrics page shows them."""
+    """Return the figures of the counts, for the metrics."""
     buckets, below = [], 0
     for bound, count in zip(SECONDS_BOUNDS, counts.seconds, strict=False):
         below += count

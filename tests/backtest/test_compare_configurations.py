@@ -124,14 +124,14 @@ def test_a_bound_holds_is_open_or_is_broken(beyond, verdict, broken, surely):
     bound = beyond(writes_of(*writes).metrics[ComparedMetric.RESIZES]) + 1e-6
     found = writes_of(*writes, bounds={ComparedMetric.RESIZES: bound})
     assert found.bounds[ComparedMetric.RESIZES].result is verdict
-    assert bool(found.find_exceeded_bounds(whole_interval=False)) is broken
-    assert bool(found.find_exceeded_bounds(whole_interval=True)) is surely
+    assert bool(found.find_exceeded_bounds(by_interval=False)) is broken
+    assert bool(found.find_exceeded_bounds(by_interval=True)) is surely
 
 
 def test_a_bound_on_a_metric_that_was_not_recorded_is_exceeded():
     found = writes_of(np.ones(30), np.ones(30), bounds={ComparedMetric.OOM_KILLS: 0.0})
     assert found.bounds[ComparedMetric.OOM_KILLS].result is BoundResult.NOT_RECORDED
-    assert found.find_exceeded_bounds(whole_interval=False) == [ComparedMetric.OOM_KILLS]
+    assert found.find_exceeded_bounds(by_interval=False) == [ComparedMetric.OOM_KILLS]
 
 
 def test_a_replay_without_hourly_counts_cannot_be_compared():

@@ -162,7 +162,7 @@ def test_plan_of_one_node_shows_every_container(capsys, files):
     out = capsys.readouterr().out
     assert "n2" not in out
     assert "2000m → 200m" in out
-    assert "left: unreadable-annotation" in out
+    assert "skipped: unreadable-annotation" in out
 
 
 def test_plan_repeats_node_and_rejects_unknown_ones(capsys, files):
@@ -267,8 +267,8 @@ def test_explain_answers_from_files(capsys, files):
     assert "max(0, peak 200m − base 50m) = 150m" in out
     assert main(["explain", f"shop/{OTHER}", *files, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["hold"]["reason"] == "unreadable-annotation"
-    assert "fulll" in document["hold"]["detail"]
+    assert document["skipped"]["reason"] == "unreadable-annotation"
+    assert "fulll" in document["skipped"]["detail"]
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_explain_fails_with_1_where_the_database_does_not_answer(capsys, monkeyp
 
 def test_scan_reports_in_every_format(capsys, files):
     assert main(["scan", *files]) == 0
-    assert "Waste" in capsys.readouterr().out
+    assert "Reclaimable" in capsys.readouterr().out
     assert main(["scan", *files, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["waste"]["totals"]["requested"]["cpuMillicores"] == 2100

@@ -35,7 +35,7 @@ def test_observing_prints_the_same_and_writes_nothing(stage: LiveStage, tmp_path
     pods = create_scene(stage, replicas=2)
     ended = once(stage, tmp_path, "--format", "json", mode="observe")
     said = ended.json
-    assert [outcome["verdict"] for outcome in said["outcomes"]] == ["observed"] * 2
+    assert [outcome["result"] for outcome in said["outcomes"]] == ["observed"] * 2
     assert {outcome["pod"] for outcome in said["outcomes"]} == {pod["metadata"]["name"] for pod in pods}
     assert stage.writes() == []
     assert list_resized(stage) == 0

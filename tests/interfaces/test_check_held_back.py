@@ -158,7 +158,7 @@ def test_whatever_holds_a_pod_is_named_with_what_to_do(width, seeds):
             told[item] += 1
             assert name in lines[item], seed
             assert fix in lines[item], seed
-        shown_as = "none seen: " if snapshot.node_autoscaler is None else autoscalers[snapshot.node_autoscaler]
+        shown_as = "none found: " if snapshot.node_autoscaler is None else autoscalers[snapshot.node_autoscaler]
         assert shown_as in lines["node autoscaler"]
     # All of it came up.
     assert min(told.values()) > len(drawings) / 10

@@ -33,14 +33,14 @@ def test_each_item_has_a_line_and_each_shortcoming_its_fix(width):
         "warn",
     ]
     assert "deploy/rbac/observe.yaml" in text
-    assert text.endswith("cruise cannot work in mode full like this: 1 red, 1 to be looked at.\n")
+    assert text.endswith("cruise cannot run in mode full: 1 error, 1 warning.\n")
 
 
 def test_the_summary_is_about_the_mode():
-    assert "cruise can work in mode observe; 1 to be looked at." in render_to_text(
+    assert "cruise can run in mode observe, with 1 warning." in render_to_text(
         lambda console: render_check_table(ITEMS[2:], Mode.OBSERVE, console)
     )
-    assert "All is well for mode initial." in render_to_text(
+    assert "cruise can run in mode initial: all checks passed." in render_to_text(
         lambda console: render_check_table(ITEMS[:1], Mode.INITIAL, console)
     )
 

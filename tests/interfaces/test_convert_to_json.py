@@ -34,7 +34,7 @@ def test_values_become_plain_json():
 
 
 def test_what_has_no_shape_is_refused():
-    with pytest.raises(TypeError, match="object has no JSON shape"):
+    with pytest.raises(TypeError, match="object cannot be converted to JSON"):
         convert_to_json(object())
 
 

@@ -32,7 +32,7 @@ def test_a_file_of_nodes_and_pods_alone_says_what_is_not_judged():
     assert words(make_node_json(), make_pod_json(owner="ReplicaSet/web-5d")) == (
         "c.json has no poddisruptionbudgets, horizontalpodautoscalers, limitranges, resourcequotas, namespaces, "
         "replicasets, deployments: disruption budgets, HPAs, LimitRanges, quotas, annotations and labels of "
-        "namespaces, annotations and templates of workloads are not judged; if there are any, print them too"
+        "namespaces, annotations and templates of workloads are not checked; add them to the file if there are any"
     )
 
 

@@ -16,15 +16,18 @@ START = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("kept", "expected"),
     [
-        (ObservedRisk(0.07, 0.4, 1000, 50), "risk asked 7.00 %: kept, 5.00 % of 1,000 intervals in 7 days"),
-        (ObservedRisk(0.07, 0.4, 1000, 80), "not kept, 8.00 %"),
-        (ObservedRisk(0.07, 0.4, 1000, 10), "unspent, 1.00 %"),
-        (ObservedRisk(0.01, 1.0, 100, 0), "risk asked 1.00 %: too few intervals to say how it is kept"),
+        (
+            ObservedRisk(0.07, 0.4, 1000, 50),
+            "stated risk 7.00 %, observed 5.00 % of 1,000 intervals in 7 days (within)",
+        ),
+        (ObservedRisk(0.07, 0.4, 1000, 80), "observed 8.00 % of 1,000 intervals in 7 days (above)"),
+        (ObservedRisk(0.07, 0.4, 1000, 10), "observed 1.00 % of 1,000 intervals in 7 days (far below)"),
+        (ObservedRisk(0.01, 1.0, 100, 0), "stated risk 1.00 %, too few intervals for an observed risk"),
     ],
 )
 def test_what_a_node_keeps_why_and_how_the_promise_was_kept_is_a_sentence(kept: ObservedRisk, expected: str) -> None:
     found = describe_observed_risk(CPU, kept)
-    assert found.startswith(f"CPU: the use of the last hour and {kept.level:.2f} times the rise expected from there")
+    assert found.startswith(f"CPU: nodes keep the last hour's usage and {kept.level:.2f} times the expected rise")
     assert expected in found
 
 
@@ -40,7 +43,7 @@ def test_the_demo_ends_with_what_nodes_keep(width: int) -> None:
     with console.capture() as capture:
         console.print(render_demo_summary(frame))
     lines = [line.rstrip() for line in capture.get().splitlines()]
-    told = lines[lines.index("What the nodes keep free for peaks") + 1 :]
+    told = lines[lines.index("Headroom and observed risk of the nodes") + 1 :]
     assert all(line.startswith("  ") and len(line) <= width for line in told)
     assert len(told) == (4 if width == 80 else 2)
-    assert "kept, 5.00 % of 1,000 intervals" in " ".join(told)
+    assert "observed 5.00 % of 1,000 intervals" in " ".join(told)

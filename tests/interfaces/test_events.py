@@ -33,15 +33,13 @@ def test_a_resize_says_what_it_changed_and_why():
             "web-1",
             "uid-web-1",
             ReasonCode.RIGHTSIZED,
-            "cpu 500m -> 130m, memory 512Mi -> 270Mi: sized by use",
+            "cpu 500m -> 130m, memory 512Mi -> 270Mi: sized by its usage",
             False,
         )
     ]
     with_limit = resize(pod(), amounts(2000, 512), amounts(4000, 540))
     [told] = announced(done(replace(with_limit, reason=ReasonCode.OOM_KILLED), detail="for now"))
-    assert told.message == (
-        "cpu 500m -> 2, cpu limit 4, memory limit 1Gi -> 540Mi: after it ran out of memory (for now)"
-    )
+    assert told.message == ("cpu 500m -> 2, cpu limit 4, memory limit 1Gi -> 540Mi: after an OOM kill (for now)")
 
 
 def test_containers_are_named_where_there_are_several():
@@ -52,32 +50,32 @@ def test_containers_are_named_where_there_are_several():
         ContainerTarget("quiet", ContainerRole.MAIN, amounts(500, 512), NOTHING_STATED),
     )
     [told] = announced(done(replace(resize(several), containers=targets)), of=[several])
-    assert told.message == "app cpu 500m -> 100m; proxy memory 512Mi -> 100Mi: sized by use"
+    assert told.message == "app cpu 500m -> 100m; proxy memory 512Mi -> 100Mi: sized by its usage"
 
 
 def test_of_many_containers_the_first_are_told():
     many = pod("web-1", *(Container(f"c{number}", requests=amounts(500)) for number in range(9)))
     targets = tuple(ContainerTarget(one.name, one.role, amounts(10), NOTHING_STATED) for one in many.containers)
     [told] = announced(done(replace(resize(many), containers=targets)), of=[many])
-    assert told.message.endswith("c3 cpu 500m -> 10m; and 5 more: sized by use")
+    assert told.message.endswith("c3 cpu 500m -> 10m; and 5 more: sized by its usage")
 
 
 @pytest.mark.parametrize("of", [(), (replace(pod(), uid="another"),)])
 def test_without_the_pod_as_it_was_the_new_sizes_are_told(of):
     [told] = announced(done(resize(pod(), amounts(130, 270))), of=of)
-    assert told.message == "cpu 130m, memory 270Mi: sized by use"
+    assert told.message == "cpu 130m, memory 270Mi: sized by its usage"
 
 
 def test_an_eviction_and_refusals():
     [gone] = announced(done(evict(pod()), reason=ReasonCode.NODE_OVER_CAPACITY))
-    assert (gone.message, gone.warning) == ("evicted: its node does not hold all of its pods (memory)", False)
+    assert (gone.message, gone.warning) == ("evicted: its node cannot hold all of its pods (memory)", False)
     [moved] = announced(
         done(
             replace(evict(pod()), reason=ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS),
             reason=ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS,
         )
     )
-    assert moved.message == "evicted: makes room for pods that no node could hold"
+    assert moved.message == "evicted: frees capacity for pending pods"
     [stays] = announced(
         done(evict(pod()), ActionResult.REFUSED, ReasonCode.POD_DISRUPTION_BUDGET, "would violate the budget")
     )

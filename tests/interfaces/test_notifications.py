@@ -52,20 +52,24 @@ def test_the_document_has_what_happened_and_what_is_missing():
     document = json.loads(render_generic_body(message()))
     assert (document["kind"], document["id"], document["dropped"]) == ("Notification", "k1", 3)
     assert [(one["topic"], one["reason"], one["message"]) for one in document["notices"]] == [
-        ("killed", "Deployment/web", "shop/web-1 app was killed at 256Mi: left as it is, it was acted on a moment ago"),
+        (
+            "oom-killed",
+            "Deployment/web",
+            "shop/web-1 app was OOM killed at 256Mi: skipped, an action on it was too recent",
+        ),
         ("refused", "forbidden", "node n1 was not written: no"),
-        ("refused", "disruption-budget", "shop/web-1 was not evicted: no"),
-        ("paused", "pause", "ana paused cruise: no write to the cluster begins"),
+        ("refused", "pod-disruption-budget", "shop/web-1 was not evicted: no"),
+        ("paused", "pause", "ana paused cruise: it starts no write to the cluster"),
     ]
 
 
 def test_slack_gets_text_that_makes_no_links_and_calls_nobody():
     document = json.loads(render_slack_body(message("<!channel> <https://evil.example|x> &")))
-    assert document["text"] == "cruise: 1 kill, 2 refusals, 1 change by people"
+    assert document["text"] == "cruise: 1 OOM kill, 2 rejected writes, 1 user action"
     text = json.dumps(document["blocks"])
     assert "<" not in text
     assert "&lt;!channel&gt;" in text
-    assert document["blocks"][-1]["text"]["text"] == "*Not listed*\n3 more notices"
+    assert document["blocks"][-1]["text"]["text"] == "*Not listed*\n3 more events"
 
 
 def test_teams_gets_an_adaptive_card_whose_text_is_text():

@@ -47,8 +47,8 @@ def test_a_wide_terminal_adds_needs_and_reasons():
     pods = [make_pod("a"), make_pod("b", workload=None)]
     rows = [make_statistic_for(pods[0])]
     assert "no-controller 1" in table(pods, *rows, width=160)
-    assert "NEEDS" in table(pods, *rows, width=160)
-    assert "NEEDS" not in table(pods, *rows, width=80)
+    assert "TARGET" in table(pods, *rows, width=160)
+    assert "TARGET" not in table(pods, *rows, width=80)
 
 
 def test_evictions_and_what_does_not_fit_are_told():
@@ -85,9 +85,9 @@ def test_a_killed_pod_is_at_risk_where_nothing_becomes_of_it():
     pod = make_pod("web-1", containers=[make_container(cpu=204, memory_mib=100, memory_limit_mib=200)])
     row = make_statistic_for(pod, cpu_base=50, cpu_peak=200, memory_base_mib=64, memory_peak_mib=100)
     plans, by_name = decided([pod], row)
-    assert "web-1  settled" in render_to_text(lambda console: render_node_plan(plans[0], by_name))
+    assert "web-1  no-change-needed" in render_to_text(lambda console: render_node_plan(plans[0], by_name))
     killed = render_to_text(lambda console: render_node_plan(plans[0], by_name, {("shop", "web-1")}))
-    assert "web-1  at risk: killed for lack of memory" in killed
+    assert "web-1  at risk: OOM killed" in killed
 
 
 def test_a_node_in_full_has_every_container_and_every_fate():
@@ -104,7 +104,7 @@ def test_a_node_in_full_has_every_container_and_every_fate():
     ]
     plans, by_name = decided(pods, *rows, nodes=[make_node(cpu=1000)])
     text = render_to_text(lambda console: render_node_plan(plans[0], by_name))
-    for fate in ("rightsized, shrinks", "left: no-controller", "evicted"):
+    for fate in ("rightsized, shrinks", "skipped: no-controller", "evicted"):
         assert fate in text
     assert "900m → " in text
     assert "2.0Gi → " in text

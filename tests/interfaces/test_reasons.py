@@ -22,7 +22,7 @@ def test_codes_are_worded_and_other_details_stay():
         ReasonDetail.PROTECTED.create("a: b"),
     ]
     assert describe_detail("; ".join(parts)) == (
-        "what would grow waits for room; app: the memory limit cannot be removed; kubelet 1.32; annotation a: b"
+        "its increase waits for capacity; app: the memory limit cannot be removed; kubelet 1.32; annotation a: b"
     )
     assert describe_detail('pods "web" not found; try: later') == 'pods "web" not found; try: later'
     assert (
@@ -32,4 +32,4 @@ def test_codes_are_worded_and_other_details_stay():
 
 
 def test_a_detail_is_added():
-    assert describe_reason(ReasonCode.NO_STATISTICS, "app") == "there are no statistics of it (app)"
+    assert describe_reason(ReasonCode.NO_STATISTICS, "app") == "it has no statistics (app)"

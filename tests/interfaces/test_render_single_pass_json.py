@@ -42,9 +42,9 @@ async def test_a_resize_has_sizes_before_and_after_and_how_it_ended():
         "node": "n1",
         "namespace": "shop",
         "pod": "web-1",
-        "why": "rightsized",
-        "verdict": "observed",
-        "reason": "mode",
+        "purpose": "rightsized",
+        "result": "observed",
+        "reason": "mode-forbids",
         "detail": "",
         "cause": "over-requested",
         "containers": [
@@ -87,9 +87,9 @@ def test_evictions_taints_and_waiting_pods_are_told():
     )
     said = document(pass_, Mode.FULL, paused=True)
     evicted, tainted = said["outcomes"]
-    assert (evicted["action"], evicted["pod"], evicted["reason"]) == ("evict", "web-1", "disruption-budget")
+    assert (evicted["action"], evicted["pod"], evicted["reason"]) == ("evict", "web-1", "pod-disruption-budget")
     assert (tainted["action"], tainted["node"], "pod" in tainted) == ("taint", "n1", False)
-    assert said["waiting"] == [{"namespace": "shop", "pod": "new", "reason": "no-statistics"}]
+    assert said["pending"] == [{"namespace": "shop", "pod": "new", "reason": "no-statistics"}]
     assert said["paused"]
 
 
@@ -100,7 +100,7 @@ async def test_the_packing_pass_is_told_with_its_plan_and_what_was_done():
     said = json.loads(render_single_pass_json(done, Mode.FULL, False, PackingPassResult(NOW, 2, PLAN), [outcome]))[
         "packing"
     ]
-    assert (said["waiting"], said["plan"]["id"], len(said["outcomes"])) == (2, PLAN.id, 1)
+    assert (said["pending"], said["plan"]["id"], len(said["outcomes"])) == (2, PLAN.id, 1)
     none = json.loads(
         render_single_pass_json(
             done,
@@ -109,4 +109,4 @@ async def test_the_packing_pass_is_told_with_its_plan_and_what_was_done():
             PackingPassResult(NOW, 2, condition=PlanCondition(PlanStatusReason.API_ERROR, detail="no order")),
         )
     )["packing"]
-    assert none == {"waiting": 2, "why": "no order", "plan": None, "outcomes": []}
+    assert none == {"pending": 2, "reason": "no order", "plan": None, "outcomes": []}

@@ -42,7 +42,7 @@ async def test_each_container_shows_before_after_verdict_and_reason():
     assert "1000m → 200m" in row
     assert "1.0Gi → 100Mi" in row
     assert "observed" in row
-    assert "sized to what it uses" in row
+    assert "sized by its usage" in row
 
 
 async def test_a_resize_of_the_limit_alone_shows_the_limit():
@@ -67,7 +67,7 @@ async def test_what_is_held_is_counted_by_reason():
 
 async def test_the_headline_says_why_nothing_was_written():
     done = await passed(["web-1"])
-    assert "1 node, 0 oversubscribed; mode observe; 1 action: 1 observed. Nothing was written: mode" in table(done)
+    assert "1 node, 0 overcommitted; mode observe; 1 action: 1 observed. Nothing was written: mode" in table(done)
     assert "Nothing was written: cruise is paused." in table(done, Mode.FULL, paused=True)
     assert "Nothing was written" not in table(done, Mode.FULL)
 
@@ -102,8 +102,8 @@ async def test_the_packing_pass_tells_who_goes_where_and_what_is_proved():
     assert "The plan is in-progress (1 of 2 stages done): waits" in text
     [row] = [line for line in text.splitlines() if line.startswith("shop/web-1 ")][-1:]
     assert row.split() == ["shop/web-1", "n1", "n2"]
-    assert "stays: the cluster has no nodes" in text
-    assert "Packing: 2 pods found no node; 1 placed" in text
+    assert "pending: the cluster has no nodes" in text
+    assert "Packing: 2 pending pods; 1 placed" in text
     none = render_to_text(
         lambda console: render_single_pass_table(
             done,
@@ -114,7 +114,7 @@ async def test_the_packing_pass_tells_who_goes_where_and_what_is_proved():
         ),
         140,
     )
-    assert "Packing: 1 pod found no node; no order." in none
+    assert "Packing: 1 pending pod; no order." in none
 
 
 async def test_what_others_were_shown_is_a_line_only_where_there_was_something():
@@ -122,10 +122,10 @@ async def test_what_others_were_shown_is_a_line_only_where_there_was_something()
 
     def text(told: NotificationCounts) -> str:
         return render_to_text(
-            lambda console: render_single_pass_table(done, Mode.RESIZE, False, console, told=told), 100
+            lambda console: render_single_pass_table(done, Mode.RESIZE, False, console, notified=told), 100
         )
 
-    assert "Shown to others: 1 VerticalPodAutoscaler written; 2 notices sent, 1 not (see the log)." in text(
+    assert "Published: 1 VerticalPodAutoscaler written; 2 notifications sent, 1 dropped (see the log)." in text(
         NotificationCounts(1, 2, 1)
     )
     assert "Shown to others" not in text(NotificationCounts())

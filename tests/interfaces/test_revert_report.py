@@ -41,16 +41,16 @@ OUTCOMES = [
 @pytest.mark.parametrize(
     ("verdict", "reason", "detail", "state"),
     [
-        (ActionResult.DONE, ReasonCode.REVERTED, "", "put back"),
+        (ActionResult.DONE, ReasonCode.REVERTED, "", "restored"),
         (
             ActionResult.DONE,
             ReasonCode.REVERTED,
             f"{ReasonDetail.GROWTH_PENDING}; {ReasonDetail.MEMORY_LIMIT_STAYS.create('app')}",
-            "waits",
+            "pending",
         ),
-        (ActionResult.SKIPPED, ReasonCode.WAITING_FOR_CAPACITY, "", "waits"),
-        (ActionResult.SKIPPED, ReasonCode.CHANGED, "", "waits"),
-        (ActionResult.FAILED, ReasonCode.REVERTED, "", "waits"),
+        (ActionResult.SKIPPED, ReasonCode.WAITING_FOR_CAPACITY, "", "pending"),
+        (ActionResult.SKIPPED, ReasonCode.CHANGED, "", "pending"),
+        (ActionResult.FAILED, ReasonCode.REVERTED, "", "pending"),
         (ActionResult.SKIPPED, ReasonCode.NOT_FOUND, "", "not possible"),
         (ActionResult.REFUSED, ReasonCode.RESIZE_REFUSED, "", "not possible"),
     ],
@@ -63,24 +63,24 @@ def test_what_another_revert_may_do_waits_and_the_rest_is_not_possible(verdict, 
 def test_the_table_names_what_is_left_first_and_fits(width):
     text = render_to_text(lambda console: render_revert_table(False, OUTCOMES, PODS, console), width)
     assert max(len(line) for line in text.splitlines()) <= width
-    assert text.startswith("4 pods: 1 put back, 2 waits, 1 not possible.\n")
-    assert text.index("shop/web-2") < text.index("shop/web-1") < text.index("put back  ")
+    assert text.startswith("4 pods: 1 restored, 2 pending, 1 not possible.\n")
+    assert text.index("shop/web-2") < text.index("shop/web-1") < text.index("restored  ")
     assert "100m → 700m" in text
     assert "128Mi → 1.0Gi" in text
-    assert "cruise is paused now: nothing is sized until `cruise resume`." in text
+    assert "cruise is paused now: it sizes no pod until `cruise resume`." in text
 
 
 def test_nothing_to_do_is_said_and_so_is_an_earlier_pause():
     text = render_to_text(lambda console: render_revert_table(True, [], {}, console))
-    assert text.startswith("Nothing to put back")
-    assert "was paused before and stays so" in text
+    assert text.startswith("There is nothing to restore")
+    assert "was paused before and stays paused" in text
 
 
 def test_the_document_has_sizes_on_both_sides():
     document = json.loads(render_revert_json(NOW, False, OUTCOMES[:1], PODS))
-    assert (document["paused"], document["pausedBefore"]) == (True, False)
+    assert (document["paused"], document["wasPaused"]) == (True, False)
     [pod] = document["pods"]
-    assert (pod["pod"], pod["state"], pod["verdict"]) == (LONG, "put back", "done")
+    assert (pod["pod"], pod["state"], pod["result"]) == (LONG, "restored", "done")
     [container] = pod["containers"]
     assert container["before"]["requests"] == {"cpu": "100m", "memory": "128Mi"}
     assert container["after"]["requests"] == {"cpu": "700m", "memory": "1Gi"}

@@ -126,7 +126,7 @@ def backtest(
       cruise backtest --trace traces/* --against now.toml --markdown change.md
     """
     from cruise.interfaces.backtest.report import BacktestReport
-    from cruise.interfaces.backtest.table import is_shown
+    from cruise.interfaces.backtest.table import has_time_line
 
     settings = resolve_settings(config)
     _check_source(trace, prometheus_url, {"--days": days, "--now": now, "--snapshot": snapshot})
@@ -172,7 +172,9 @@ def backtest(
 
         save_report(html, [render_backtest_html(report, shown_node)], "--html")
     _print(report, format, shown_node)
-    if shown_node is not None and not any(is_shown(score) for one in report.results for score in one.policies.values()):
+    if shown_node is not None and not any(
+        has_time_line(score) for one in report.results for score in one.policies.values()
+    ):
         print_error(f"--show-node: no pod ran on node {shown_node}")
         return 2
     return 0

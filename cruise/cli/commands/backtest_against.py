@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cruise.interfaces.backtest.comparison import ComparisonReport
     from cruise.interfaces.backtest.report import ReplayTerms
 
-CURRENT, REFERENCE = "cruise", "against"
+CURRENT, REFERENCE = "cruise", "reference"
 
 
 def check_against_options(

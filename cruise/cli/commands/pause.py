@@ -94,7 +94,7 @@ def _set_paused(
     if format is OutputFormat.JSON:
         import msgspec
 
-        document = {"paused": paused, "pausedBefore": before.paused, "place": before.location}
+        document = {"paused": paused, "wasPaused": before.paused, "place": before.location}
         write_json([msgspec.json.encode(document) + b"\n"])
         return
     from rich.text import Text

@@ -1,4 +1,4 @@
-"""A backtest as one self-contained page: no script, style or picture comes from elsewhere, and it has no script."""
+"""A backtest as one self-contained HTML page without scripts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from cruise.interfaces.backtest.pareto_chart import KILLS, STARVATION, ParetoCha
 from cruise.interfaces.backtest.report import COST_NOTE, BacktestReport, compute_monthly_cost
 from cruise.interfaces.backtest.table import (
     DEFINITIONS,
-    PROGRESS_NOTE,
+    SLACK_REDUCTION_NOTE,
     describe_cost,
     describe_cost_ranking,
     describe_dominated_mark,
@@ -32,15 +32,15 @@ from cruise.interfaces.backtest.time_line_chart import (
 from cruise.interfaces.text import format_cores, format_gibibytes, format_money, load_template
 
 _DEFAULT = "cruise"
-# Letters keep their size on every screen, so a picture is laid out for each of two widths, and the page shows one.
+# Text has the same size on every screen, so each chart has two layouts, and the page shows one of them.
 _SIZES = (("wide", 580.0, 380.0), ("narrow", 350.0, 340.0))
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _PolicyRow:
     name: str
     figures: Sequence[str]
-    progress: Sequence[str]
+    slack_reduction: Sequence[str]
     objective: Sequence[str]
     cost: str | None
     dominated_by: str | None
@@ -48,40 +48,38 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class _PolicySection:
-    """What is shown of one policy alone; `since` is None without a time line."""
+    """The details of one policy; `since` is None without a time line."""
 
     name: str
-    open: bool
+    is_open: bool
     node: str | None
     since: str | None
-    pictures: Sequence[NodeTimeChart]
-    worst: Sequence[ContainerScore]
+    charts: Sequence[NodeTimeChart]
+    worst_containers: Sequence[ContainerScore]
 
 
 @dataclass(frozen=True, slots=True)
-class _Section:
-    """One recording."""
-
+class _RecordingSection:
     trace: str
     description: str
     summary: str | None
     warnings: Sequence[str]
-    rows: Sequence[_Row]
-    order: Sequence[str]
-    paretos: Sequence[tuple[str, ParetoChart]]
+    rows: Sequence[_PolicyRow]
+    cost_ranking: Sequence[str]
+    pareto_charts: Sequence[tuple[str, ParetoChart]]
     policies: Sequence[_PolicySection]
-    memory: bool
+    has_memory: bool
 
 
-def render_backtest_html(report: BacktestReport, watched: str | None = None) -> bytes:
-    """Return the page; `watched` is the node whose time line is wanted."""
+def render_backtest_html(report: BacktestReport, shown_node: str | None = None) -> bytes:
+    """Return the page; `shown_node` is the node whose time line the user asked for."""
     page = load_template("backtest.html.j2").render(
-        sections=[_section(result, report.terms.objective_prices, watched) for result in report.results],
+        sections=[_build_section(result, report.terms.objective_prices, shown_node) for result in report.results],
         terms=describe_terms(report.terms),
         have_cost=report.has_costs,
         cost_note=COST_NOTE,
         definitions=DEFINITIONS,
-        progress_note=PROGRESS_NOTE,
+        slack_reduction_note=SLACK_REDUCTION_NOTE,
         objective_note=describe_cost(report.terms.objective_prices),
         dominated_note=describe_dominated_mark(),
         columns=MAX_COLUMNS,
@@ -94,51 +92,51 @@ def render_backtest_html(report: BacktestReport, watched: str | None = None) -> 
     return page.encode()
 
 
-def _section(result: BacktestResult, prices: ObjectivePrices, watched: str | None) -> _Section:
-    dominated, progress = find_dominated_policies(result.policies), compute_slack_reduction(result.policies)
-    memory = any(score.memory is not None for score in result.policies.values())
-    pairs = (STARVATION, KILLS) if memory else (STARVATION,)
-    drawn = [
+def _build_section(result: BacktestResult, prices: ObjectivePrices, shown_node: str | None) -> _RecordingSection:
+    dominated, reductions = find_dominated_policies(result.policies), compute_slack_reduction(result.policies)
+    has_memory = any(score.memory is not None for score in result.policies.values())
+    pairs = (STARVATION, KILLS) if has_memory else (STARVATION,)
+    charts = [
         (size, build_pareto_chart(result.policies, dominated, pair, width, height))
         for pair in pairs
         for size, width, height in _SIZES
     ]
     first = _DEFAULT if _DEFAULT in result.policies else next(iter(result.policies), None)
-    return _Section(
+    return _RecordingSection(
         trace=result.trace,
         description=describe_recording(result),
         summary=summarize_backtest(result),
-        warnings=list(list_warnings(result, watched)),
+        warnings=list(list_warnings(result, shown_node)),
         rows=[
-            _Row(
+            _PolicyRow(
                 name,
                 format_figures(score),
-                format_slack_reduction(progress.get(name)),
+                format_slack_reduction(reductions.get(name)),
                 format_cost(compute_policy_cost(score, prices)),
-                _cost(score, result),
+                _format_monthly_cost(score, result),
                 dominated.get(name),
             )
             for name, score in result.policies.items()
         ],
-        order=list(describe_cost_ranking(result, prices)),
-        paretos=[(size, picture) for size, picture in drawn if picture is not None],
-        policies=[_policy(name, score, name == first) for name, score in result.policies.items()],
-        memory=memory,
+        cost_ranking=list(describe_cost_ranking(result, prices)),
+        pareto_charts=[(size, chart) for size, chart in charts if chart is not None],
+        policies=[_build_policy_section(name, score, name == first) for name, score in result.policies.items()],
+        has_memory=has_memory,
     )
 
 
-def _cost(score: PolicyScore, result: BacktestResult) -> str | None:
+def _format_monthly_cost(score: PolicyScore, result: BacktestResult) -> str | None:
     cost = compute_monthly_cost(score, result)
     return format_money(cost) if cost is not None else None
 
 
-def _policy(name: str, score: PolicyScore, is_open: bool) -> _PolicySection:
+def _build_policy_section(name: str, score: PolicyScore, is_open: bool) -> _PolicySection:
     line = score.time_line if score.time_line is not None and len(score.time_line.times) else None
     return _PolicySection(
         name=name,
-        open=is_open,
+        is_open=is_open,
         node=line.node if line is not None else None,
         since=format_start(line) if line is not None else None,
-        pictures=build_node_charts(line, score.memory is not None) if line is not None else (),
-        worst=score.worst_containers,
+        charts=build_node_charts(line, score.memory is not None) if line is not None else (),
+        worst_containers=score.worst_containers,
     )

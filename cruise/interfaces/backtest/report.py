@@ -1,14 +1,9 @@
-"""A backtest with its terms, as documents for programs: JSON, whose keys are a contract, YAML and CSV."""
+"""A backtest as JSON, whose keys are a contract, YAML and CSV."""
 
-import csv
 import dataclasses
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import msgspec
-import yaml
 
 from cruise.decisions.policy_costs import (
     PolicyCost,
@@ -21,16 +16,23 @@ from cruise.decisions.policy_costs import (
 )
 from cruise.domain.backtest import BacktestResult, ContainerScore, ObjectivePrices, PolicyScore
 from cruise.domain.policy import DEFAULT_RULES
-from cruise.interfaces.text import JsonValue, convert_to_camel_case, convert_to_json
+from cruise.interfaces.text import (
+    JsonValue,
+    convert_to_camel_case,
+    convert_to_json,
+    render_csv,
+    render_json,
+    render_yaml,
+)
 
-COST_NOTE = "an estimate: the nodes' time at the prices that are set"
-_DIGITS = 6
-_DAYS_A_MONTH = 730 / 24
+COST_NOTE = "an estimate: the nodes' time at the configured prices"
+_SIGNIFICANT_DIGITS = 6
+_DAYS_PER_MONTH = 730 / 24
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayPrices:
-    """What an hour of a resource costs, in whatever currency."""
+    """The price of an hour of each resource, in any currency."""
 
     core_hour: float
     gibibyte_hour: float
@@ -38,14 +40,13 @@ class ReplayPrices:
 
 @dataclass(frozen=True, slots=True)
 class ReplayTerms:
-    """What a replay was run under, besides its nodes; `half` is tune, report or None for every series.
+    """The parameters of a replay; `half` is tune, report or None for every series.
 
-    `rules` is the name of those that cruise decides by. `prices` are those of nodes where they are set,
-    `objective_prices` those that every policy's slack and harm are summed up at.
+    `rules` names cruise's rule set. `prices` are those of nodes, `objective_prices` those of slack and harm.
     """
 
     pass_seconds: int
-    arrivals: str
+    pod_creation: str
     seed: int
     risk: float
     half: str | None = None
@@ -56,55 +57,51 @@ class ReplayTerms:
 
 @dataclass(frozen=True, slots=True)
 class BacktestReport:
-    """What was found about one or several recordings under the same terms."""
+    """The results of one or several recordings under the same terms."""
 
     results: Sequence[BacktestResult]
     terms: ReplayTerms
 
     @property
     def has_costs(self) -> bool:
-        """Whether any policy's cost is known."""
+        """Whether the cost of any policy is known."""
         return any(score.cost is not None for result in self.results for score in result.policies.values())
 
 
 def compute_monthly_cost(score: PolicyScore, result: BacktestResult) -> float | None:
-    """Return what a month of 730 hours costs at this rate, None where prices are not known."""
-    return score.cost / result.days * _DAYS_A_MONTH if score.cost is not None and result.days > 0 else None
+    """Return the cost of a month of 730 hours, None if prices are unknown."""
+    return score.cost / result.days * _DAYS_PER_MONTH if score.cost is not None and result.days > 0 else None
 
 
 def render_backtest_json(report: BacktestReport) -> bytes:
     """Return the report as one JSON document: that of the recording, or `traces` with one for each of several."""
-    return msgspec.json.encode(_document(report)) + b"\n"
+    return render_json(_document(report))
 
 
 def render_backtest_yaml(report: BacktestReport) -> bytes:
     """Return the report as one YAML document."""
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    return str(yaml.dump(_document(report), Dumper=dumper, sort_keys=False, allow_unicode=True, width=160)).encode()
+    return render_yaml(_document(report))
 
 
 def render_backtest_csv(report: BacktestReport) -> bytes:
-    """Return one line for each policy of each recording; what is not known stays empty."""
-    text = io.StringIO()
-    lines: list[dict[str, JsonValue]] = []
-    for result in report.results:
-        for name, figures in _policies(result, report.terms).items():
-            lines.append({"trace": result.trace, "policy": name, **_flat(figures)})
-    writer = csv.DictWriter(text, list(lines[0]) if lines else ["trace", "policy"], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return text.getvalue().encode()
+    """Return one line for each policy of each recording; unknown values are empty."""
+    lines: list[Mapping[str, JsonValue]] = [
+        {"trace": result.trace, "policy": name, **_flatten(figures)}
+        for result in report.results
+        for name, figures in _policies(result, report.terms).items()
+    ]
+    return render_csv(lines[0] if lines else ("trace", "policy"), lines)
 
 
-def _flat(figures: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return what a line of CSV has: nested keys joined by a point, lists left out."""
-    found: dict[str, JsonValue] = {}
+def _flatten(figures: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return the values for a line of CSV: nested keys joined by a dot, without lists."""
+    flat: dict[str, JsonValue] = {}
     for key, value in figures.items():
         if isinstance(value, dict):
-            found |= {f"{key}.{inner}": item for inner, item in _flat(value).items()}
+            flat |= {f"{key}.{inner}": item for inner, item in _flatten(value).items()}
         elif not isinstance(value, list):
-            found[key] = value
-    return found
+            flat[key] = value
+    return flat
 
 
 def _document(report: BacktestReport) -> JsonValue:
@@ -128,17 +125,17 @@ def build_result_document(result: BacktestResult, terms: ReplayTerms) -> dict[st
 
 
 def _policies(result: BacktestResult, terms: ReplayTerms) -> Mapping[str, dict[str, JsonValue]]:
-    dominated, progress = find_dominated_policies(result.policies), compute_slack_reduction(result.policies)
+    dominated, reductions = find_dominated_policies(result.policies), compute_slack_reduction(result.policies)
     return {
         name: _policy(
-            score, result, dominated.get(name), progress.get(name), compute_policy_cost(score, terms.objective_prices)
+            score, result, dominated.get(name), reductions.get(name), compute_policy_cost(score, terms.objective_prices)
         )
         for name, score in result.policies.items()
     }
 
 
 def _objective(result: BacktestResult, prices: ObjectivePrices) -> JsonValue:
-    """Return the policies by cost, and what other prices change in their order."""
+    """Return the order of the policies by cost, and how other prices change it."""
     return {
         "order": list(rank_by_cost(result.policies, prices)),
         "orderChanges": [
@@ -156,10 +153,10 @@ def _policy(
     score: PolicyScore,
     result: BacktestResult,
     dominated_by: str | None,
-    progress: SlackReduction | None,
+    reduction: SlackReduction | None,
     objective: PolicyCost,
 ) -> dict[str, JsonValue]:
-    """Return a policy's figures; those of memory are null where memory was not recorded."""
+    """Return a policy's figures; those of memory are null if memory was not recorded."""
     memory = score.memory
     kills = score.oom_per_1000_container_days if memory is not None else None
     return {
@@ -175,9 +172,9 @@ def _policy(
             "oomPer1000ContainerDays": round_figure(kills),
             "meanSlackBytes": round_figure(memory.mean_slack if memory is not None else None),
         },
-        "fromVpaToClairvoyant": {
-            "cpu": round_figure(progress.cpu if progress is not None else None),
-            "memory": round_figure(progress.memory if progress is not None else None),
+        "slackReduction": {
+            "cpu": round_figure(reduction.cpu if reduction is not None else None),
+            "memory": round_figure(reduction.memory if reduction is not None else None),
         },
         "costPer1000ContainerDays": round_figure(objective.total),
         "costByCause": {convert_to_camel_case(cause): round_figure(part) for cause, part in objective.by_cause.items()},
@@ -196,19 +193,18 @@ def _policy(
         "estimatedCost": round_figure(score.cost),
         "estimatedCostPerMonth": round_figure(compute_monthly_cost(score, result)),
         "dominatedBy": dominated_by,
-        "worst": [_figures(one) for one in score.worst_containers],
+        "worst": [_container(one) for one in score.worst_containers],
     }
 
 
-def _figures(value: ContainerScore) -> dict[str, JsonValue]:
-    """Return a value's fields in their order, by their names in camel case."""
-    fields = ((entry.name, getattr(value, entry.name)) for entry in dataclasses.fields(value))
+def _container(score: ContainerScore) -> dict[str, JsonValue]:
+    fields = ((entry.name, getattr(score, entry.name)) for entry in dataclasses.fields(score))
     return {
-        convert_to_camel_case(name): round_figure(field) if isinstance(field, float) else field
-        for name, field in fields
+        convert_to_camel_case(name): round_figure(value) if isinstance(value, float) else value
+        for name, value in fields
     }
 
 
 def round_figure(value: float | None) -> float | None:
-    """Return a number to six significant digits: more would be the rounding of sums, which no one can compare."""
-    return float(f"{float(value):.{_DIGITS}g}") if value is not None and math.isfinite(value) else None
+    """Return a number to six significant digits; further digits depend on the order of summation."""
+    return float(f"{float(value):.{_SIGNIFICANT_DIGITS}g}") if value is not None and math.isfinite(value) else None

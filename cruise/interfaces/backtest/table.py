@@ -1,4 +1,4 @@
-"""A backtest for people at a terminal: one table a recording, one row a policy."""
+"""A backtest for a terminal, with one row for each policy, and the texts that it shares with the page."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -22,26 +22,24 @@ from cruise.domain.policy import DEFAULT_RULES
 from cruise.interfaces.backtest.report import COST_NOTE, BacktestReport, ReplayTerms, compute_monthly_cost
 from cruise.interfaces.text import format_cores, format_count, format_memory, format_money, format_percent, format_rate
 
-# The cost of policies and their way to the bound, for people: a row a policy, and how far the order can be trusted.
-
 _UNKNOWN = "–"
 
 
 def format_cost(cost: PolicyCost) -> Sequence[str]:
-    """Return what 1,000 container-days cost, and the share of each cause in percent: none where nothing is paid."""
+    """Return the cost of 1,000 container-days, and the share of each cause in percent, `–` if the cost is zero."""
     total = cost.total
     shares = (format_percent(part / total) if total > 0 else _UNKNOWN for part in cost.by_cause.values())
     return (format_money(total), *shares)
 
 
-def format_slack_reduction(progress: SlackReduction | None) -> Sequence[str]:
-    """Return the way to the bound in percent, for CPU and for memory."""
-    shares = (progress.cpu, progress.memory) if progress is not None else (None, None)
+def format_slack_reduction(reduction: SlackReduction | None) -> Sequence[str]:
+    """Return the slack reduction in percent, for CPU and for memory."""
+    shares = (reduction.cpu, reduction.memory) if reduction is not None else (None, None)
     return tuple(_UNKNOWN if share is None else format_percent(share) for share in shares)
 
 
 def describe_cost_ranking(result: BacktestResult, prices: ObjectivePrices) -> Iterator[str]:
-    """Say in sentences which policy costs least, and which prices would change the order."""
+    """Yield sentences about the order of policies by cost, and the prices that would change it."""
     order = rank_by_cost(result.policies, prices)
     if len(order) < 2:
         return
@@ -56,9 +54,10 @@ def describe_cost_ranking(result: BacktestResult, prices: ObjectivePrices) -> It
 
 
 def describe_cost(prices: ObjectivePrices) -> str:
-    """Say what the cost is made of."""
+    """Return the causes of the cost and their prices."""
     return (
-        f"Cost: slack, starvation, kills, own evictions and resizes of 1,000 container-days, at {format_prices(prices)}"
+        "Cost: slack, starvation, OOM kills, evictions by sizing and resizes of 1,000 container-days, at "
+        f"{format_prices(prices)}"
     )
 
 
@@ -68,7 +67,7 @@ def format_factor(factor: float) -> str:
 
 
 def format_prices(prices: ObjectivePrices) -> str:
-    """Write all prices."""
+    """Write the objective prices."""
     return (
         f"{prices.core_hour:g} for a core-hour, {prices.gibibyte_hour:g} for a GiB-hour, {prices.starved_minute:g} "
         f"for a starved container-minute, {prices.oom_kill:g} for a kill, {prices.eviction:g} for an eviction, "
@@ -76,35 +75,32 @@ def format_prices(prices: ObjectivePrices) -> str:
     )
 
 
-# What a backtest's figures are called, for people: headings, units, and what is said beside them.
-
 DEFINITIONS = (
-    "Slack: the share of what was requested that was not used. Starved: the share of container-minutes in which a "
-    "container used more CPU than it requested while its node's use was over its allocatable. Short: the share of "
-    "nodes' intervals in which use passed the requests. Kills are for 1,000 container-days (C·D), resizes for one, "
-    "evictions for 1,000 pod-days (P·D); reversed are the resizes that undo the one before. Evictions are those that "
-    "the policy wanted; moves are the evictions of consolidation, which empties a node where its pods have room "
-    "elsewhere as they would be created; nodes by requests: the mean where it judges by the requests that they "
-    "have."
+    "Slack: the share of the requests that was not used. Starved: the share of container-minutes in which a container "
+    "used more CPU than it requested while its node's usage was above its allocatable. Short: the share of the nodes' "
+    "intervals in which usage exceeded the requests. OOM kills are per 1,000 container-days (C·D), resizes per one, "
+    "evictions per 1,000 pod-days (P·D). Reversed: resizes that undo the previous one. Evictions: those of the policy "
+    "itself. Consolidation moves: evictions of consolidation, which drains a node if its pods fit on other nodes as they "
+    "would be created. Nodes by requests: the mean if consolidation uses the pods' present requests."
 )
-PROGRESS_NOTE = (
-    "Way to the bound: how much of the way from VPA's slack to the clairvoyant's a policy has come. 100 % is what pods "
-    "that share a node can reach when the future is known and they are resized every 4 hours"
+SLACK_REDUCTION_NOTE = (
+    "Slack reduction: the share of the way from VPA's slack to the clairvoyant's. 100 % is the slack of pods that share "
+    "a node if the future is known and they are resized every 4 hours"
 )
 _INSTALLED, _BEFORE = "cruise", "as-requested"
 
 
 def describe_dominated_mark() -> str:
-    """Say what the mark of a dominated policy means."""
+    """Return the meaning of the mark of a dominated policy."""
     axes = list(COST_AXES)
     return (
-        f"another policy (the bounds {format_names(sorted(REFERENCE_POLICIES))} apart) is as good or better on "
+        f"another policy (except the bounds {format_names(sorted(REFERENCE_POLICIES))}) is at least as good on "
         f"{', '.join(axes[:-1])} and {axes[-1]}, and better on one of them"
     )
 
 
 def describe_recording(result: BacktestResult) -> str:
-    """Say what was replayed, and on what."""
+    """Return the size of a recording, and of the nodes that it is replayed on."""
     cpu, memory = result.node.cpu_millicores, result.node.memory_bytes
     length = f"{result.days:.3g} days" if result.days >= 2 else f"{result.days * 24:.3g} hours"
     cores = format_cores(cpu).removesuffix(".0")
@@ -116,14 +112,14 @@ def describe_recording(result: BacktestResult) -> str:
 
 
 def describe_terms(terms: ReplayTerms) -> str:
-    """Say under which terms."""
-    arrivals = "their first sample" if terms.arrivals == "first-sample" else "the start"
-    half = {None: "", "tune": "; only the half of the series to tune on"}.get(
-        terms.half, "; only the half of the series to report on"
+    """Return the parameters of a replay."""
+    created = "with their first sample" if terms.pod_creation == "first-sample" else "at the start"
+    half = {None: "", "tune": "; only the half of the series for tuning"}.get(
+        terms.half, "; only the half of the series for reports"
     )
     rules = "" if terms.rules == DEFAULT_RULES.name else f"; rules {terms.rules}"
     return (
-        f"a pass every {format_seconds(terms.pass_seconds)}; pods arrive with {arrivals}; "
+        f"a pass every {format_seconds(terms.pass_seconds)}; pods are created {created}; "
         f"seed {terms.seed}, risk {terms.risk:g}{rules}{half}"
     )
 
@@ -134,51 +130,51 @@ def format_seconds(seconds: int) -> str:
 
 
 def summarize_backtest(result: BacktestResult) -> str | None:
-    """Say in a sentence what the installed policy does beside what was requested, None without both."""
-    now, after = result.policies.get(_BEFORE), result.policies.get(_INSTALLED)
-    if now is None or after is None:
+    """Compare the installed policy with the original requests in one sentence, None if one of them is missing."""
+    before, after = result.policies.get(_BEFORE), result.policies.get(_INSTALLED)
+    if before is None or after is None:
         return None
-    slack = [f"CPU slack {format_percent(now.cpu.relative_slack)} % → {format_percent(after.cpu.relative_slack)} %"]
-    if now.memory is not None and after.memory is not None:
-        before, then = now.memory.relative_slack, after.memory.relative_slack
-        slack.append(f"memory slack {format_percent(before)} % → {format_percent(then)} %")
-    nodes = f"{format_rate(now.nodes_mean)} → {format_rate(after.nodes_mean)} nodes on average"
+    slack = [f"CPU slack {format_percent(before.cpu.relative_slack)} % → {format_percent(after.cpu.relative_slack)} %"]
+    if before.memory is not None and after.memory is not None:
+        memory_before, memory_after = before.memory.relative_slack, after.memory.relative_slack
+        slack.append(f"memory slack {format_percent(memory_before)} % → {format_percent(memory_after)} %")
+    nodes = f"{format_rate(before.nodes_mean)} → {format_rate(after.nodes_mean)} nodes on average"
     return f"{_BEFORE} → {_INSTALLED}: {nodes}, {', '.join(slack)}."
 
 
-def list_warnings(result: BacktestResult, watched: str | None = None) -> Iterator[str]:
-    """Yield what a reader has to know before the figures are believed."""
+def list_warnings(result: BacktestResult, shown_node: str | None = None) -> Iterator[str]:
+    """Yield the limitations of the figures."""
     if any(score.memory is None for score in result.policies.values()):
-        yield "memory was not recorded: nothing is said about it, and a node is full when its CPU is"
+        yield "memory was not recorded: it has no figures, and only CPU limits the pods of a node"
     if result.capped_containers:
         one = result.capped_containers == 1
         yield (
             f"{format_count(result.capped_containers, 'container')} requested more than a node has, and "
-            f"{'is' if one else 'are'} replayed as if {'it' if one else 'they'} had requested a whole one"
+            f"{'is' if one else 'are'} replayed as if {'it' if one else 'they'} had requested a whole node"
         )
-    late = [name for name, score in result.policies.items() if score.pending_pod_minutes > 0]
-    if late:
-        minutes = max(result.policies[name].pending_pod_minutes for name in late)
-        yield f"pods waited for a node under {format_names(late)}, at most {minutes:,.0f} pod-minutes in all"
-    if watched is not None and not any(map(is_shown, result.policies.values())):
-        yield f"nothing ever ran on a node {watched}"
+    delayed = [name for name, score in result.policies.items() if score.pending_pod_minutes > 0]
+    if delayed:
+        minutes = max(result.policies[name].pending_pod_minutes for name in delayed)
+        yield f"pods were pending under {format_names(delayed)}, for at most {minutes:,.0f} pod-minutes in total"
+    if shown_node is not None and not any(map(has_time_line, result.policies.values())):
+        yield f"no pod ran on node {shown_node}"
 
 
-def is_shown(score: PolicyScore) -> bool:
-    """Tell whether a pod ever ran on the node whose time line is wanted."""
+def has_time_line(score: PolicyScore) -> bool:
+    """Tell whether a pod ran on the node of the time line."""
     line = score.time_line
     return line is not None and bool(line.requested_cpu_millicores.any() or line.peak_cpu_millicores.any())
 
 
 def format_names(names: Sequence[str]) -> str:
-    """Write names as a list in words."""
+    """Write names as `a, b and c`."""
     return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])
 
 
 DOMINATED_MARK = "×"
 _WIDE_COLUMNS = 152
 _STYLES = {"cruise": "bold", **dict.fromkeys(REFERENCE_POLICIES, "italic")}
-# Heading in a wide and in a narrow table; two lines each, the unit below.
+# The headings of a wide and of a narrow table, in two lines; a column without the second is only in a wide table.
 _HEADINGS = (
     ("CPU\nSLACK %", "SLACK\nCPU%"),
     ("MEMORY\nSLACK %", "SLACK\nMEM%"),
@@ -195,7 +191,6 @@ _HEADINGS = (
     ("\nBY REQ.", ""),
 )
 
-# The same of what policies cost, and of how far they are on the way from VPA to the clairvoyant.
 _COST_HEADINGS = (
     ("COST\n/1,000 C·D", "COST\n/1k"),
     ("CPU SLACK,\n% OF COST", "SLACK\nCPU%"),
@@ -204,65 +199,67 @@ _COST_HEADINGS = (
     ("\nKILLS %", "OOM\n%"),
     ("\nEVICTIONS %", "EVICT\n%"),
     ("\nRESIZES %", "RESIZ\n%"),
-    ("WAY TO THE BOUND,\nCPU %", "BOUND\nCPU%"),
-    ("\nMEMORY %", "BOUND\nMEM%"),
+    ("SLACK REDUCTION,\nCPU %", "REDUC\nCPU%"),
+    ("\nMEMORY %", "REDUC\nMEM%"),
 )
 
 
 def render_backtest_table(
-    report: BacktestReport, console: Console, watched: str | None = None
+    report: BacktestReport, console: Console, shown_node: str | None = None
 ) -> Iterator[RenderableType]:
-    """Yield the parts of the report; `watched` is the node whose time line is wanted."""
+    """Yield the parts of the report; `shown_node` is the node whose time line the user asked for."""
     wide = console.width >= _WIDE_COLUMNS
-    dominated = False
-    for at, result in enumerate(report.results):
-        losers = find_dominated_policies(result.policies)
-        dominated = dominated or bool(losers)
-        yield Text.assemble("\n" if at else "", (result.trace, "bold"), f": {describe_recording(result)}.")
-        sentence = summarize_backtest(result)
-        if sentence is not None:
-            yield Text(sentence)
+    any_dominated = False
+    for index, result in enumerate(report.results):
+        dominated = find_dominated_policies(result.policies)
+        any_dominated = any_dominated or bool(dominated)
+        yield Text.assemble("\n" if index else "", (result.trace, "bold"), f": {describe_recording(result)}.")
+        summary = summarize_backtest(result)
+        if summary is not None:
+            yield Text(summary)
         yield ""
-        yield _table(result, losers, wide, report.has_costs)
+        yield _build_table(result, dominated, wide, report.has_costs)
         yield ""
-        yield _cost_table(result, report.terms.objective_prices, losers, wide)
+        yield _build_cost_table(result, report.terms.objective_prices, dominated, wide)
         for line in describe_cost_ranking(result, report.terms.objective_prices):
             yield Text(line)
-        costs = None if wide else _costs(result)
+        costs = None if wide else _describe_costs(result)
         if costs is not None:
             yield costs
-        for warning in list_warnings(result, watched):
+        for warning in list_warnings(result, shown_node):
             yield Text(f"Note: {warning}.", style="yellow")
-    yield from _notes(report, dominated)
+    yield from _build_notes(report, any_dominated)
 
 
-def _table(result: BacktestResult, losers: Mapping[str, str], wide: bool, cost: bool) -> Table:
+def _build_table(result: BacktestResult, dominated: Mapping[str, str], wide: bool, with_cost: bool) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0) if wide else (0, 1, 0, 0))
     table.add_column(_two_lines("\nPOLICY"), overflow="fold", header_style="dim")
     for long, short in _HEADINGS:
         if wide or short:
             table.add_column(_two_lines(long if wide else short), justify="right", no_wrap=True, header_style="dim")
-    if wide and cost:
+    if wide and with_cost:
         table.add_column(_two_lines("COST\n/MONTH"), justify="right", no_wrap=True, header_style="dim")
     for name, score in result.policies.items():
-        style = "dim" if name in losers else _STYLES.get(name, "")
-        label = Text(f"{name} {DOMINATED_MARK}" if name in losers else name)
+        style = "dim" if name in dominated else _STYLES.get(name, "")
+        label = Text(f"{name} {DOMINATED_MARK}" if name in dominated else name)
         cells = [cell for cell, (_, short) in zip(format_figures(score), _HEADINGS, strict=True) if wide or short]
-        if wide and cost:
-            cells.append(_money(score, result))
+        if wide and with_cost:
+            cells.append(_format_monthly_cost(score, result))
         table.add_row(label, *cells, style=style)
     return table
 
 
-def _cost_table(result: BacktestResult, prices: ObjectivePrices, losers: Mapping[str, str], wide: bool) -> Table:
-    progress = compute_slack_reduction(result.policies)
+def _build_cost_table(
+    result: BacktestResult, prices: ObjectivePrices, dominated: Mapping[str, str], wide: bool
+) -> Table:
+    reductions = compute_slack_reduction(result.policies)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0) if wide else (0, 1, 0, 0))
     table.add_column(_two_lines("\nPOLICY"), overflow="fold", header_style="dim")
     for long, short in _COST_HEADINGS:
         table.add_column(_two_lines(long if wide else short), justify="right", no_wrap=True, header_style="dim")
     for name, score in result.policies.items():
-        cells = (*format_cost(compute_policy_cost(score, prices)), *format_slack_reduction(progress.get(name)))
-        table.add_row(Text(name), *cells, style="dim" if name in losers else _STYLES.get(name, ""))
+        cells = (*format_cost(compute_policy_cost(score, prices)), *format_slack_reduction(reductions.get(name)))
+        table.add_row(Text(name), *cells, style="dim" if name in dominated else _STYLES.get(name, ""))
     return table
 
 
@@ -271,7 +268,7 @@ def _two_lines(heading: str) -> Group:
 
 
 def format_figures(score: PolicyScore) -> Sequence[str]:
-    """Return a policy's figures in words, in the order of every table; what was not recorded is `–`."""
+    """Return a policy's figures as text, in the order of the columns; `–` if not recorded."""
     memory = score.memory
     return (
         format_percent(score.cpu.relative_slack),
@@ -290,31 +287,30 @@ def format_figures(score: PolicyScore) -> Sequence[str]:
     )
 
 
-def _money(score: PolicyScore, result: BacktestResult) -> str:
+def _format_monthly_cost(score: PolicyScore, result: BacktestResult) -> str:
     cost = compute_monthly_cost(score, result)
     return format_money(cost) if cost is not None else _UNKNOWN
 
 
-def _costs(result: BacktestResult) -> Text | None:
-    """Say in a line what a table of few columns has no room for."""
+def _describe_costs(result: BacktestResult) -> Text | None:
+    """Return the monthly costs as one line, for a narrow table, which has no column for them."""
     known = [(name, score) for name, score in result.policies.items() if score.cost is not None]
     if not known:
         return None
-    return Text(f"Cost a month: {', '.join(f'{name} {_money(score, result)}' for name, score in known)}.")
+    costs = ", ".join(f"{name} {_format_monthly_cost(score, result)}" for name, score in known)
+    return Text(f"Cost a month: {costs}.")
 
 
-def _notes(report: BacktestReport, dominated: bool) -> Iterator[Text]:
+def _build_notes(report: BacktestReport, any_dominated: bool) -> Iterator[Text]:
     yield Text(f"\nReplayed with {describe_terms(report.terms)}.", style="dim")
-    if dominated:
+    if any_dominated:
         yield Text(f"{DOMINATED_MARK} dominated: {describe_dominated_mark()}.", style="dim")
     bounds = sorted({name for result in report.results for name in result.policies if name in REFERENCE_POLICIES})
     if bounds:
-        yield Text(
-            f"With knowledge of the future, so a bound and nothing to choose: {format_names(bounds)}.", style="dim"
-        )
+        yield Text(f"Bounds, which know the future and cannot be installed: {format_names(bounds)}.", style="dim")
     yield Text(DEFINITIONS, style="dim")
     yield Text(f"{describe_cost(report.terms.objective_prices)}.", style="dim")
     if any(compute_slack_reduction(result.policies) for result in report.results):
-        yield Text(f"{PROGRESS_NOTE}.", style="dim")
+        yield Text(f"{SLACK_REDUCTION_NOTE}.", style="dim")
     if report.has_costs:
         yield Text(f"Cost a month is {COST_NOTE}.", style="dim")

@@ -1,4 +1,4 @@
-"""What commands print, as a page shows it: the same words, with classes in place of a terminal's colours."""
+"""Time charts as data for the page's script, and the output of commands as HTML."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,17 +14,14 @@ from rich.text import Text
 from cruise.domain.resources import ResourceName
 from cruise.interfaces.text import escape_text, format_cpu, format_memory
 
-# Charts as data: the script draws them, and without it the same figures stand in a table below.
-
-_MOST_ROWS = 24
+_MAX_ROWS = 24
 
 
 @dataclass(frozen=True, slots=True)
 class ChartLine:
-    """One line: an amount in millicores or bytes at each time, None where it is unknown.
+    """One line: an amount in millicores or bytes at each time, None if unknown.
 
-    `role` is one of the names for which the style has a colour: `used`, `requested`, `allocatable`, `limit`, `peak`,
-    `saved`.
+    `role` selects its colour: `used`, `requested`, `allocatable`, `limit`, `peak` or `saved`.
     """
 
     name: str
@@ -36,7 +33,7 @@ class ChartLine:
 
 @dataclass(frozen=True, slots=True)
 class ChartEvent:
-    """Something that happened: `kind` is `kill`, `resize` or `evict`."""
+    """An event; `kind` is `kill`, `resize` or `evict`."""
 
     at: datetime
     kind: str
@@ -45,7 +42,7 @@ class ChartEvent:
 
 @dataclass(frozen=True, slots=True)
 class TimeChart:
-    """Lines of one resource over time, with marks; `title` says what they show."""
+    """Lines of one resource over time, with events."""
 
     title: str
     resource: ResourceName
@@ -54,8 +51,8 @@ class TimeChart:
     events: Sequence[ChartEvent] = ()
 
     @property
-    def to_script_data(self) -> str:
-        """The chart for the script, as JSON that may stand inside of an element."""
+    def script_data(self) -> str:
+        """The chart as JSON for the page's script, safe inside an HTML element."""
         document = {
             "unit": self.resource.value,
             "times": [_milliseconds(at) for at in self.times],
@@ -69,23 +66,21 @@ class TimeChart:
                 }
                 for one in self.lines
             ],
-            "marks": [
-                {"at": _milliseconds(one.at), "kind": one.kind, "words": escape_text(one.label)} for one in self.events
+            "events": [
+                {"at": _milliseconds(one.at), "kind": one.kind, "label": escape_text(one.label)} for one in self.events
             ],
         }
-        # Nothing in it ends the element that it stands in.
+        # No tag in it can end the element.
         return msgspec.json.encode(document).decode().replace("<", "\\u003c")
 
     @property
-    def to_rows(self) -> Sequence[tuple[datetime, Sequence[str]]]:
-        """The newest figures in words, newest first, evenly chosen where there are many."""
-        every = max(1, -(-len(self.times) // _MOST_ROWS))
-        return [(self.times[at], [self._text(one.values[at]) for one in self.lines]) for at in self._places(every)]
+    def rows(self) -> Sequence[tuple[datetime, Sequence[str]]]:
+        """At most 24 rows for a table of the values, evenly spaced, the newest first."""
+        every = max(1, -(-len(self.times) // _MAX_ROWS))
+        indexes = range(len(self.times) - 1, -1, -every)
+        return [(self.times[index], [self._format(one.values[index]) for one in self.lines]) for index in indexes]
 
-    def _places(self, every: int) -> Sequence[int]:
-        return list(range(len(self.times) - 1, -1, -every))
-
-    def _text(self, value: float | None) -> str:
+    def _format(self, value: float | None) -> str:
         if value is None:
             return "–"
         return format_cpu(round(value)) if self.resource is ResourceName.CPU else format_memory(round(value))
@@ -96,7 +91,7 @@ def _milliseconds(at: datetime) -> int:
 
 
 def render_html(parts: Iterable[RenderableType]) -> str:
-    """Return the parts as HTML: each text a paragraph, one in bold a heading, each table a table."""
+    """Return the output of a command as HTML: texts as paragraphs, bold texts as headings, tables as tables."""
     return "\n".join(html for part in parts for html in _html(part))
 
 
@@ -112,7 +107,7 @@ def _html(part: RenderableType) -> Iterator[str]:
     elif isinstance(part, Padding):
         yield from _html(part.renderable)
     else:
-        raise TypeError(f"{type(part).__name__} has no shape on a page")
+        raise TypeError(f"{type(part).__name__} cannot be shown on a page")
 
 
 def _rows(table: Table) -> Iterator[str]:
@@ -121,24 +116,24 @@ def _rows(table: Table) -> Iterator[str]:
     for row, cells in zip(table.rows, cells_of_rows, strict=True):
         texts = [cell if isinstance(cell, Text) else Text(str(cell)) for cell in cells]
         if any(text.plain.strip() for text in texts):
-            found = (f"<td{number}>{_spans(text)}</td>" for number, text in zip(numbers, texts, strict=True))
-            yield f"<tr{_class(str(row.style or ''))}>{''.join(found)}</tr>"
+            row_cells = (f"<td{number}>{_spans(text)}</td>" for number, text in zip(numbers, texts, strict=True))
+            yield f"<tr{_class(str(row.style or ''))}>{''.join(row_cells)}</tr>"
 
 
 def _spans(text: Text) -> str:
-    """Return a text with its styles as classes; a style of the whole is the element's."""
-    found = []
+    """Return a text as HTML, with its styles as classes."""
+    pieces = []
     for part in text.split("\n") if "\n" in text.plain.strip() else [text]:
-        begun = 0
+        position = 0
         for span in sorted(part.spans):
-            if span.start < begun or span.start >= span.end:
+            if span.start < position or span.start >= span.end:
                 continue
-            found.append(_escaped(part.plain[begun : span.start]))
-            found.append(f"<span{_class(str(span.style))}>{_escaped(part.plain[span.start : span.end])}</span>")
-            begun = span.end
-        found.append(_escaped(part.plain[begun:]))
-    whole = "".join(found).strip()
-    return f"<span{_class(str(text.style))}>{whole}</span>" if str(text.style) else whole
+            pieces.append(_escape(part.plain[position : span.start]))
+            pieces.append(f"<span{_class(str(span.style))}>{_escape(part.plain[span.start : span.end])}</span>")
+            position = span.end
+        pieces.append(_escape(part.plain[position:]))
+    html = "".join(pieces).strip()
+    return f"<span{_class(str(text.style))}>{html}</span>" if str(text.style) else html
 
 
 def _class(style: str) -> str:
@@ -146,5 +141,5 @@ def _class(style: str) -> str:
     return f' class="{" ".join(names)}"' if names else ""
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return escape(escape_text(text.strip("\n")))

@@ -1,4 +1,4 @@
-"""Forms: each stands for one request to the API, which does it, puts on record who did it, and says what it refuses."""
+"""The forms of the dashboard: each form is forwarded as one request to the API."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -20,37 +20,39 @@ from cruise.interfaces.http.api import API_PREFIX
 from cruise.interfaces.http.health import Scope
 from cruise.interfaces.http.namespace_visibility import get_visibility
 
-# Fields of this name are settings; others are about the form itself.
+# Fields with this prefix are settings.
 SETTING_FIELD_PREFIX = "setting."
-# Refusals that are about what was written into a form.
-_OF_VALUES = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
+_INVALID_VALUES = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
 _NO_STATE: Mapping[str, object] = MappingProxyType({})
-# By the first part of what a form stands for, the path of the page that it is on.
-_PAGES = {"overrides": "policies", "rehearsal": "policies"}
+# The page of a form, by the first part of the API path.
+_PAGES = {"overrides": "policies", "what-if": "policies"}
 
 
 def create_form_routes(dashboard: Dashboard, api: FastAPI) -> APIRouter:
     """Return the route of all forms that change something."""
     routes = APIRouter(include_in_schema=False, route_class=dashboard.route())
 
-    @routes.post(FORM_PREFIX + "{verb}/{rest:path}")
-    async def do(request: Request, verb: Annotated[str, InPath(pattern="^(put|delete)$")], rest: str) -> Response:
-        sent = await read_form(dashboard, request)
+    @routes.post(FORM_PREFIX + "{verb}/{api_path:path}")
+    async def submit(
+        request: Request, verb: Annotated[str, InPath(pattern="^(put|delete)$")], api_path: str
+    ) -> Response:
+        fields = await read_form(dashboard, request)
         settings = {
             name.removeprefix(SETTING_FIELD_PREFIX): text.strip()
-            for name, text in sent.items()
+            for name, text in fields.items()
             if name.startswith(SETTING_FIELD_PREFIX) and text.strip()
         }
-        status, answer = await _ask(api, request, verb.upper(), f"{API_PREFIX}/{rest}", settings)
+        status, body = await _call(api, request, verb.upper(), f"{API_PREFIX}/{api_path}", settings)
         if status >= 400:
-            why = msgspec.json.decode(answer).get("error", "")
-            again = await _form_again(dashboard, api, request, rest, settings, why) if status in _OF_VALUES else None
-            if again is not None:
-                return HTMLResponse(again, status, HEADERS)
-            raise HTTPException(status, why)
+            error = msgspec.json.decode(body).get("error", "")
+            if status in _INVALID_VALUES:
+                page = await _render_rejected(dashboard, api, request, api_path, settings, error)
+                if page is not None:
+                    return HTMLResponse(page, status, HEADERS)
+            raise HTTPException(status, error)
         return Response(
             status_code=303,
-            headers={"Location": get_relative_root(request.url.path) + to_local_path(sent.get("to", ""))},
+            headers={"Location": get_relative_root(request.url.path) + to_local_path(fields.get("to", ""))},
         )
 
     return routes
@@ -58,52 +60,52 @@ def create_form_routes(dashboard: Dashboard, api: FastAPI) -> APIRouter:
 
 @dataclass(frozen=True, slots=True)
 class RejectedForm:
-    """What a form said that was refused, and why; `of` is the setting that it is about, empty where it names none."""
+    """The values of a form that the API rejected; `setting` is the one that the error names, empty if none."""
 
     values: Mapping[str, str]
     error: str
     setting: str
 
-    def is_about(self, setting: str) -> str:
-        """Return what is wrong with a setting, empty for others."""
-        return self.error if setting == self.setting else ""
+    def is_about(self, setting: str) -> bool:
+        """Tell whether the error is about this setting."""
+        return setting == self.setting
 
 
 def get_rejected_form(request: Request) -> RejectedForm | None:
-    """Return the form that a page is shown for once more, None where it is shown by itself."""
-    found = getattr(request.state, "refused_form", None)
-    return found if isinstance(found, RejectedForm) else None
+    """Return the rejected form that a page shows again, None for an ordinary request."""
+    form = getattr(request.state, "rejected_form", None)
+    return form if isinstance(form, RejectedForm) else None
 
 
-async def _form_again(
-    dashboard: Dashboard, api: FastAPI, request: Request, rest: str, settings: Mapping[str, str], why: str
+async def _render_rejected(
+    dashboard: Dashboard, api: FastAPI, request: Request, api_path: str, settings: Mapping[str, str], error: str
 ) -> bytes | None:
-    """Return the page of a form with what was sent, and what is wrong with it; None where it is of no such page."""
-    part, _, workload = rest.partition("/")
-    page = next((one for one in dashboard.menu if one.path == _PAGES.get(part)), None)
+    """Return the page of a form with the sent values and the error, None if the form has no page for that."""
+    resource, _, workload = api_path.partition("/")
+    page = next((one for one in dashboard.menu if one.path == _PAGES.get(resource)), None)
     if page is None or not await _may_see(request, page):
         return None
-    refused = RejectedForm(settings, why, _setting_in(why, settings))
-    state = {"refused_form": refused, "root": get_relative_root(request.scope["path"])}
+    rejected = RejectedForm(settings, error, _find_setting(error, settings))
+    state = {"rejected_form": rejected, "root": get_relative_root(request.scope["path"])}
     path = f"/{page.path}/{workload}".rstrip("/")
-    status, shown = await _ask(api, request, "GET", path, {}, state)
-    return shown if status == 200 else None
+    status, body = await _call(api, request, "GET", path, {}, state)
+    return body if status == 200 else None
 
 
-def _setting_in(why: str, settings: Iterable[str]) -> str:
-    """Return the first setting that a refusal names, empty where it names none."""
-    places = {name: re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", why) for name in settings}
-    found = {name: place.start() for name, place in places.items() if place is not None}
-    return min(found, key=lambda name: found[name], default="")
+def _find_setting(error: str, settings: Iterable[str]) -> str:
+    """Return the first setting that an error names, empty if it names none."""
+    matches = {name: re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", error) for name in settings}
+    positions = {name: match.start() for name, match in matches.items() if match is not None}
+    return min(positions, key=lambda name: positions[name], default="")
 
 
 async def _may_see(request: Request, page: DashboardPage) -> bool:
-    sight = get_visibility(request)
+    visibility = get_visibility(request)
     needed = PathAccess("get", f"/cruise{API_PREFIX}{page.api}")
-    return sight.authority is None or await sight.authority.authorize(sight.caller, needed)
+    return visibility.authority is None or await visibility.authority.authorize(visibility.caller, needed)
 
 
-async def _ask(
+async def _call(
     api: FastAPI,
     request: Request,
     method: str,
@@ -111,9 +113,9 @@ async def _ask(
     settings: Mapping[str, str],
     state: Mapping[str, object] = _NO_STATE,
 ) -> tuple[int, bytes]:
-    """Let the API or a page answer, with the caller that the gate let in."""
+    """Send a request to the API or a page, as the caller of this request."""
     body = msgspec.json.encode(settings) if settings else b""
-    # Who is signed in is for pages alone.
+    # Only pages use the session.
     cookies = [header for header in request.scope["headers"] if header[0] == b"cookie"] if state else []
     scope: Scope = {
         **request.scope,

@@ -1,9 +1,9 @@
-"""What all pages have: their frame, their headers, and what stands in place of one that cannot be shown."""
+"""The parts that all dashboard pages share: static files, sessions, the page frame, error pages and sortable tables."""
 
 import asyncio
 import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from http import HTTPStatus
@@ -36,28 +36,28 @@ from cruise.interfaces.text import (
     load_template,
 )
 
-# Scripts, styles and pictures: cruise's own, and those of packages, which a checkout without npm has not.
+# Static files. A checkout in which npm has not run has no `vendor` directory.
 
-_TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
-# A name holds what is in the file, so that it may be kept for good.
-_FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
+_CONTENT_TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+# The path has a digest of the content, so browsers may cache a file permanently.
+_ASSET_HEADERS = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
 
 
 @cache
 def list_assets() -> Mapping[str, str]:
-    """Return the path below the top by a file's name, for those that are there."""
-    return {name: f"static/{digest}/{name}" for name, (digest, _) in _assets().items()}
+    """Return the path of each static file, relative to the root, by file name."""
+    return {name: f"static/{digest}/{name}" for name, (digest, _) in _read_assets().items()}
 
 
 @cache
-def _assets() -> Mapping[str, tuple[str, bytes]]:
-    here = Path(__file__).parent
-    found = {}
-    for file in sorted([*(here / "static").glob("*"), *(here / "vendor").glob("*")]):
-        if file.suffix in _TYPES:
+def _read_assets() -> Mapping[str, tuple[str, bytes]]:
+    directory = Path(__file__).parent
+    assets = {}
+    for file in sorted([*(directory / "static").glob("*"), *(directory / "vendor").glob("*")]):
+        if file.suffix in _CONTENT_TYPES:
             content = file.read_bytes()
-            found[file.name] = (sha256(content).hexdigest()[:12], content)
-    return found
+            assets[file.name] = (sha256(content).hexdigest()[:12], content)
+    return assets
 
 
 def create_asset_routes() -> APIRouter:
@@ -66,46 +66,46 @@ def create_asset_routes() -> APIRouter:
 
     @routes.get("/{digest}/{name}")
     async def asset(digest: str, name: str) -> Response:
-        """Return a file whose content has this digest."""
-        known, content = _assets().get(name, ("", b""))
-        if known != digest or not known:
+        """Return the file of this name if its content has this digest."""
+        current_digest, content = _read_assets().get(name, ("", b""))
+        if not current_digest or current_digest != digest:
             raise HTTPException(404, "there is no such file")
-        return Response(content, media_type=_TYPES[Path(name).suffix], headers=_FOR_GOOD)
+        return Response(content, media_type=_CONTENT_TYPES[Path(name).suffix], headers=_ASSET_HEADERS)
 
     return routes
 
 
-# Who is signed in: tokens stay in this process, and browsers hold a random name for them.
+# Sessions. A token stays in this process; the browser holds a random session key.
 
 SESSION_COOKIE = "cruise_session"
-_MOST = 1000
+_MAX_SESSIONS = 1000
 _IDLE_SECONDS = 3600.0
 MAX_SESSION_SECONDS = 8 * 3600.0
 
 
 @dataclass(slots=True)
 class SignInSession:
-    """A signed-in browser; `form_token` is in every form that this server sent to it."""
+    """A signed-in browser; every form that the server sends to it has `form_token`."""
 
     token: str
     name: str
     form_token: str
-    began: float
-    seen: float
+    started: float
+    last_request: float
 
 
 class SignInSessions:
-    """The sessions of this process; they end with it, an hour after their last request, and after eight hours."""
+    """The sessions of this process; a session ends an hour after its last request, and after eight hours."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._sessions: dict[str, SignInSession] = {}
 
     def begin(self, token: str, name: str) -> str:
-        """Begin a session, and return its key; of too many the oldest ends."""
+        """Start a session and return its key; the oldest session ends if there are too many."""
         now = self._clock()
-        self._sessions = {key: one for key, one in self._sessions.items() if _lasts(one, now)}
-        while len(self._sessions) >= _MOST:
+        self._sessions = {key: one for key, one in self._sessions.items() if _is_valid(one, now)}
+        while len(self._sessions) >= _MAX_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         key = secrets.token_urlsafe(32)
         self._sessions[key] = SignInSession(token, name, secrets.token_urlsafe(32), now, now)
@@ -113,12 +113,12 @@ class SignInSessions:
 
     def find(self, scope: Scope) -> SignInSession | None:
         """Return the session of a request."""
-        found = self._sessions.get(get_session_key(scope))
+        session = self._sessions.get(get_session_key(scope))
         now = self._clock()
-        if found is None or not _lasts(found, now):
+        if session is None or not _is_valid(session, now):
             return None
-        found.seen = now
-        return found
+        session.last_request = now
+        return session
 
     def end(self, scope: Scope) -> None:
         """End the session of a request."""
@@ -126,25 +126,28 @@ class SignInSessions:
 
 
 def get_session_key(scope: Scope) -> str:
-    """Return the session's key that a request holds, empty without."""
-    stated = "; ".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"cookie")
+    """Return the session key in a request's cookie, empty if there is none."""
+    return get_cookie("; ".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"cookie"))
+
+
+def get_cookie(header: str, name: str = SESSION_COOKIE) -> str:
+    """Return the value of a cookie in a Cookie header, empty if it is missing or the header is malformed."""
     try:
-        found = SimpleCookie(stated).get(SESSION_COOKIE)
+        cookie = SimpleCookie(header).get(name)
     except CookieError:
         return ""
-    return found.value if found is not None else ""
+    return cookie.value if cookie is not None else ""
 
 
-def _lasts(session: SignInSession, now: float) -> bool:
-    return now - session.seen < _IDLE_SECONDS and now - session.began < MAX_SESSION_SECONDS
+def _is_valid(session: SignInSession, now: float) -> bool:
+    return now - session.last_request < _IDLE_SECONDS and now - session.started < MAX_SESSION_SECONDS
 
 
-# Pages for whoever can connect.
 SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
-# To an identity provider, and back from it; at the top, where the session's cookie belongs.
-AWAY, BACK = "/sign-in-elsewhere", "/signed-in"
-UNAUTHENTICATED_PAGES = frozenset({SIGN_IN, SIGN_OUT, AWAY, BACK})
-# Scripts and styles come from here as files, and nothing else comes at all. Charts and htmx set styles through the DOM.
+# These two are directly below the root, because the session cookie belongs to the root.
+PROVIDER_SIGN_IN, PROVIDER_CALLBACK = "/sign-in-elsewhere", "/signed-in"
+UNAUTHENTICATED_PAGES = frozenset({SIGN_IN, SIGN_OUT, PROVIDER_SIGN_IN, PROVIDER_CALLBACK})
+# Charts and htmx set styles through the DOM, which `style-src` allows.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
@@ -152,7 +155,7 @@ CONTENT_SECURITY_POLICY = (
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
-    # Not no-referrer: browsers would hide the origin of forms, by which the gate knows them.
+    # With `no-referrer`, browsers would hide the origin of forms, which the request guard checks.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -162,9 +165,9 @@ HEADERS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class DashboardPage:
-    """An entry of the menu: the first part of its path, its title, and the part of the API that it is a view of.
+    """An entry of the menu: the first part of its path, its title, and an API path.
 
-    Whoever may get that part may see the page, and all pages below its path.
+    A caller who may get the API path may see the page and all pages below it.
     """
 
     path: str
@@ -174,10 +177,7 @@ class DashboardPage:
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """What pages read from. `signs_in`: there are callers to be known; `writes`: some of them may change something.
-
-    `provider` is the host of an identity provider that people may sign in by.
-    """
+    """The data and sessions that pages use; `provider` is the host of the identity provider, empty if there is none."""
 
     view: ApiView
     summaries: ClusterSummaries
@@ -188,26 +188,24 @@ class Dashboard:
     provider: str = ""
 
     def page(self, request: Request, template: str, http_status: int = 200, **values: object) -> HTMLResponse:
-        """Render a page; what it is given beside, its template may use."""
-        session = self.sessions.find(request.scope)
-        figures = self.view.get_figures()
-        stated = request.state
+        """Render a page; `values` are the template's own variables."""
         now = self.view.now()
-        # htmx takes what it asks for out of a page; what is around that would only be loaded once more.
+        # htmx takes one element out of a page, so the frame around it is not needed.
         is_part = "hx-request" in request.headers and "hx-history-restore-request" not in request.headers
         text = load_template(f"dashboard/{template}").render(
             frame=f"dashboard/{'bare' if is_part else 'frame'}.html.j2",
-            root=getattr(stated, "root", None) or get_relative_root(request.scope["path"]),
-            here=request.scope["path"].split("/")[1],
-            shown=to_local_path(request.scope["path"][1:]),
-            # Not for strangers: only pages behind the gate ask for it.
-            pause=getattr(stated, "pause", None),
+            root=getattr(request.state, "root", None) or get_relative_root(request.scope["path"]),
+            current_path=request.scope["path"].split("/")[1],
+            page_path=to_local_path(request.scope["path"][1:]),
+            # Set only for pages that require access.
+            pause=getattr(request.state, "pause", None),
             menu=self.menu,
-            session=session,
-            signs_in=self.requires_sign_in,
+            session=self.sessions.find(request.scope),
+            requires_sign_in=self.requires_sign_in,
             provider=self.provider,
-            figures=figures,
+            figures=self.view.get_figures(),
             assets=list_assets(),
+            terms=TERMS,
             version=__version__,
             now=now,
             age=lambda then, ago=True: format_age(now, then, ago),
@@ -222,35 +220,35 @@ class Dashboard:
         return HTMLResponse(text, http_status, HEADERS)
 
     async def pause(self) -> PauseStatus | None:
-        """Return whether every write is stopped, None where the store does not say so at once."""
+        """Return whether cruise is paused, None if the database does not answer within two seconds."""
         try:
             async with asyncio.timeout(_PAUSE_SECONDS):
                 return await get_pause_status(self.view)
         except (TimeoutError, CruiseError):
             return None
 
-    def render_problem(self, request: Request, status: int, why: str) -> HTMLResponse:
-        """Render what stands in place of a page: what is the matter, and what to do next."""
-        title, hint = _ADVICE.get(status, ("Something went wrong", "cruise's log has more."))
-        return self.page(request, "problem.html.j2", status, title=title, why=why, hint=hint, code=status)
+    def render_problem(self, request: Request, status: int, problem: str) -> HTMLResponse:
+        """Render an error page: what happened, and what to do next."""
+        title, hint = _ADVICE.get(status, ("Something went wrong", "See cruise's log."))
+        return self.page(request, "problem.html.j2", status, title=title, problem=problem, hint=hint, code=status)
 
     def route(self) -> type[APIRoute]:
-        """Return the kind of route that shows problems as pages."""
+        """Return the route class that shows errors as pages."""
         dashboard = self
 
         class PageRoute(APIRoute):
             def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-                inner = super().get_route_handler()
+                handle = super().get_route_handler()
 
                 async def handler(request: Request) -> Response:
                     if request.scope["path"] not in UNAUTHENTICATED_PAGES:
                         request.state.pause = await dashboard.pause()
                     try:
-                        return await inner(request)
+                        return await handle(request)
                     except RequestValidationError as error:
                         first = error.errors()[0]
-                        place = ".".join(str(part) for part in first["loc"][1:])
-                        return dashboard.render_problem(request, 422, f"{place}: {first['msg']}")
+                        parameter = ".".join(str(part) for part in first["loc"][1:])
+                        return dashboard.render_problem(request, 422, f"{parameter}: {first['msg']}")
                     except HTTPException as error:
                         return dashboard.render_problem(request, error.status_code, str(error.detail))
                     except CruiseError as error:
@@ -263,54 +261,66 @@ class Dashboard:
         return PageRoute
 
 
-# A page is of use without an answer to this.
+# A page is useful without this answer.
 _PAUSE_SECONDS = 2.0
+# Definitions of docs/glossary.md, shown as tooltips of headings.
+TERMS: Mapping[str, str] = {
+    "base": "What a container usually uses: the 75th percentile of its samples, CPU over the last minutes and memory "
+    "over the last hour.",
+    "peak": "The most a container uses at this time of day: the largest sample of the last hour, and of the same clock "
+    "hours of the last seven days.",
+    "headroom": "The capacity above their bases that the pods of a node share for their peaks.",
+    "stated risk": "The share of a node's intervals in which demand may exceed requests (cpu_risk, memory_risk).",
+    "target": "What a container should request by its statistics and its bounds.",
+    "reclaimable": "The part of the requests above the targets.",
+    "skipped pods": "Pods that cruise does not change now; the skip reason says why.",
+    "effective settings": "The settings that apply to a pod once its annotations, its workload's, its namespace's, "
+    "RightsizingPolicy objects and stored overrides are resolved, nearest first.",
+    "packing plan": "Evictions, resizes and placements that let pending pods run, or that drain nodes.",
+    "consolidation": "A packing plan that drains nodes.",
+    "what-if run": "A replay of the cluster's own recorded usage under changed settings, before they are applied.",
+}
 _ADVICE: Mapping[int, tuple[str, str]] = {
     HTTPStatus.FORBIDDEN: (
         "You may not see this",
         "Ask an administrator for the role: kubectl create clusterrolebinding cruise-reader-NAME "
-        "--clusterrole=cruise-reader --user=NAME. What is about pods also takes the right to get them.",
+        "--clusterrole=cruise-reader --user=NAME. Pages about pods also require the right to get pods.",
     ),
-    HTTPStatus.BAD_REQUEST: ("This request cannot be read", "Load the page again, and try it from there."),
-    HTTPStatus.NOT_FOUND: ("There is no such page", "It may be gone since, or the address may be misspelt."),
+    HTTPStatus.BAD_REQUEST: ("Malformed request", "Load the page again and repeat the action."),
+    HTTPStatus.NOT_FOUND: ("Page not found", "The object may have been deleted, or the address may be misspelt."),
     HTTPStatus.METHOD_NOT_ALLOWED: (
-        "This address is only for forms",
-        "Nothing was changed. Follow a link of the menu, and send the form from its page.",
+        "This address accepts forms only",
+        "Nothing was changed. Open a page from the menu and submit its form.",
     ),
-    HTTPStatus.INTERNAL_SERVER_ERROR: ("Something went wrong", "This is an error of cruise's own; its log has more."),
-    HTTPStatus.UNPROCESSABLE_ENTITY: ("The address says something that it may not", "Follow a link of the menu."),
+    HTTPStatus.INTERNAL_SERVER_ERROR: ("Something went wrong", "This is an internal error of cruise. See its log."),
+    HTTPStatus.UNPROCESSABLE_ENTITY: ("Invalid address", "Open a page from the menu."),
     HTTPStatus.SERVICE_UNAVAILABLE: (
-        "Not yet",
-        "This page tries again every few seconds. If it stays so, cruise check names what is missing and its fix, and "
-        "the log of cruise serve says what it waits for.",
+        "Not available yet",
+        "This page reloads every few seconds. If the problem persists, run cruise check, which names what is missing "
+        "and the fix, and read the log of cruise serve.",
     ),
-    HTTPStatus.TOO_MANY_REQUESTS: ("Too much at a time", "Wait a second, and load the page again."),
+    HTTPStatus.TOO_MANY_REQUESTS: ("Too many requests", "Wait a second, and load the page again."),
 }
 
 
 def get_relative_root(path: str) -> str:
-    """Return the way from a page to the top as a relative link, so that a proxy may serve it below any path."""
+    """Return a relative link from a page to the root, so that a proxy may serve the dashboard below any path."""
     return "../" * (path.count("/") - 1) or "./"
 
 
 def to_local_path(to: str) -> str:
-    """Return a relative address of this server's own, the top for any other."""
+    """Return a relative path on this server, or the root for any other address."""
     parts = urlsplit(to)
-    is_own = not parts.scheme and not parts.netloc and not to.startswith(("/", "\\")) and to.isprintable()
-    return to if is_own else ""
+    is_local = not parts.scheme and not parts.netloc and not to.startswith(("/", "\\")) and to.isprintable()
+    return to if is_local else ""
 
 
-def set_menu(dashboard: Dashboard, menu: Sequence[DashboardPage]) -> Dashboard:
-    """Return the dashboard with its menu."""
-    return replace(dashboard, menu=menu)
-
-
-# Headings of tables that are sorted here: each is a link that sorts by its column.
+# Tables that the server sorts: each column heading is a link.
 
 
 @dataclass(frozen=True, slots=True)
 class SortableColumn:
-    """A column, sorted by as `key`; numbers stand right, and begin with the largest where `is_descending`."""
+    """A column and its sort key; `is_descending` is the direction of the first click."""
 
     title: str
     key: str
@@ -320,34 +330,34 @@ class SortableColumn:
 
 @dataclass(frozen=True, slots=True)
 class SortableHeading:
-    """A column's heading: `link` sorts by it, in the other direction where it does already (`sorted` up or down)."""
+    """A column heading: `link` sorts by the column; `sorted` is its present direction, empty if another one sorts."""
 
     column: SortableColumn
     link: str
     sorted: str
 
 
-def build_headings(columns: Sequence[SortableColumn], stated: Mapping[str, str]) -> Sequence[SortableHeading]:
-    """Return the headings of a table whose query says `stated`: by what it is sorted, and whether `up`."""
-    found = []
+def build_headings(columns: Sequence[SortableColumn], query: Mapping[str, str]) -> Sequence[SortableHeading]:
+    """Return the headings of a table; `query` has the present `sort` key, and whether it sorts `up`."""
+    headings = []
     for column in columns:
-        is_sorted, is_up = column.key == stated["sort"], stated["up"] == "true"
+        is_sorted, is_up = column.key == query["sort"], query["up"] == "true"
         up = not is_up if is_sorted else not column.is_descending
         direction = ("ascending" if is_up else "descending") if is_sorted else ""
-        link = build_query({**stated, "sort": column.key, "up": "true" if up else "false"})
-        found.append(SortableHeading(column, link, direction))
-    return found
+        link = build_query({**query, "sort": column.key, "up": "true" if up else "false"})
+        headings.append(SortableHeading(column, link, direction))
+    return headings
 
 
-def build_query(stated: Mapping[str, str]) -> str:
-    """Return a query without what is empty."""
-    return "?" + urlencode({name: value for name, value in stated.items() if value})
+def build_query(query: Mapping[str, str]) -> str:
+    """Return a URL query without empty values."""
+    return "?" + urlencode({name: value for name, value in query.items() if value})
 
 
-def get_adjacent_pages(stated: Mapping[str, str], offset: int, rows: int, total: int) -> tuple[str | None, str | None]:
-    """Return the queries of the rows before and after those from `offset` on, None where there are none."""
-    earlier, later = max(0, offset - rows), offset + rows
+def get_adjacent_pages(query: Mapping[str, str], offset: int, rows: int, total: int) -> tuple[str | None, str | None]:
+    """Return the URL queries of the previous and the next page of a table, None if there is no such page."""
+    previous, following = max(0, offset - rows), offset + rows
     return (
-        build_query({**stated, "offset": str(earlier)}) if offset else None,
-        build_query({**stated, "offset": str(later)}) if later < total else None,
+        build_query({**query, "offset": str(previous)}) if offset else None,
+        build_query({**query, "offset": str(following)}) if following < total else None,
     )

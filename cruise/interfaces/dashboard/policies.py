@@ -1,4 +1,4 @@
-"""What applies where, and from where: the cluster's settings, overrides of namespaces and workloads, and their form."""
+"""The pages Policies and one workload's policy: settings, overrides, the form that changes them, and what-if runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,12 +23,10 @@ from cruise.interfaces.dashboard.layout import Dashboard, DashboardPage
 from cruise.interfaces.http.namespace_visibility import VisibilityDependency
 from cruise.interfaces.http.view import KindParameter, NameParameter, NamespaceParameter, WhatIfPort, wait_for_store
 
-# What pages show of a rehearsal: its figures as `cruise backtest --against` writes them.
-
 
 @dataclass(frozen=True, slots=True)
 class WhatIfRow:
-    """One figure under both; `better` is None where nothing changes."""
+    """One metric of the current and the proposed settings; `better` is None if it does not change."""
 
     title: str
     current: str
@@ -40,7 +38,7 @@ class WhatIfRow:
 
 @dataclass(frozen=True, slots=True)
 class WhatIfPanel:
-    """What a page shows of rehearsals: its own, with its rows, or that one of something else runs."""
+    """The what-if run of a page's own settings, or whether another one is running."""
 
     is_possible: bool
     own_run: WhatIfRun | None = None
@@ -49,12 +47,12 @@ class WhatIfPanel:
 
 
 def build_what_if_panel(
-    stage: WhatIfPort | None, namespace: str | None = None, workload: WorkloadRef | None = None
+    runs: WhatIfPort | None, namespace: str | None = None, workload: WorkloadRef | None = None
 ) -> WhatIfPanel:
-    """Return what the page of a workload, or that of the cluster, shows."""
-    if stage is None:
+    """Return the panel of a workload's page, or of the cluster's without a workload."""
+    if runs is None:
         return WhatIfPanel(is_possible=False)
-    last = stage.last()
+    last = runs.last()
     if last is None:
         return WhatIfPanel(is_possible=True)
     if (last.proposal.namespace, last.proposal.workload) != (namespace, workload):
@@ -64,18 +62,18 @@ def build_what_if_panel(
     )
 
 
-def build_what_if_rows(found: WhatIfComparison) -> Sequence[WhatIfRow]:
-    """Return a row for each figure; less is better of all of them."""
+def build_what_if_rows(comparison: WhatIfComparison) -> Sequence[WhatIfRow]:
+    """Return a row for each metric; less is better for all of them."""
     return [
         WhatIfRow(
-            METRIC_NAMES[figure],
-            format_metric(figure, one.reference),
-            format_metric(figure, one.current),
-            format_delta(figure, one.delta),
-            format_interval(figure, one),
-            None if format_delta(figure, one.delta) == "0" else one.delta < 0,
+            METRIC_NAMES[metric],
+            format_metric(metric, values.reference),
+            format_metric(metric, values.current),
+            format_delta(metric, values.delta),
+            format_interval(metric, values),
+            None if format_delta(metric, values.delta) == "0" else values.delta < 0,
         )
-        for figure, one in found.figures.items()
+        for metric, values in comparison.figures.items()
     ]
 
 
@@ -86,8 +84,8 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "resources": ["cpu,memory", "cpu", "memory"],
     "memory-limits": [one.value for one in MemoryLimitPolicy],
 }
-# The mode and the interval are the replay's own.
-_NOT_TRIED = frozenset({"mode", "pass_interval"})
+# A replay has its own mode and pass interval.
+_NOT_REPLAYABLE = frozenset({"mode", "pass_interval"})
 _EXAMPLES = {
     "headroom-factor": "1.5",
     "cpu-min": "100m",
@@ -99,7 +97,7 @@ _EXAMPLES = {
 
 @dataclass(frozen=True, slots=True)
 class StatedOverrides:
-    """What one namespace or workload has of its own; `wrong` says what of it cannot be read."""
+    """The overrides of one namespace or workload; `error` names an annotation that cannot be read."""
 
     namespace: str
     workload: str
@@ -109,7 +107,7 @@ class StatedOverrides:
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """A field of the form: what is stored for it, and what may be."""
+    """A field of the form: its stored value and the values that it accepts."""
 
     name: str
     setting: str
@@ -119,54 +117,57 @@ class FormField:
 
 
 def create_policies_pages(dashboard: Dashboard) -> APIRouter:
-    """Return the routes of the list and of one workload's form."""
+    """Return the routes of the Policies page and of one workload's policy."""
     routes = APIRouter(prefix="/policies", include_in_schema=False, route_class=dashboard.route())
     view = dashboard.view
 
     @routes.get("")
-    async def policies(request: Request, sight: VisibilityDependency) -> Response:
+    async def policies(request: Request, visibility: VisibilityDependency) -> Response:
         snapshot = await view.snapshot()
         stored = await wait_for_store(view.store.overrides())
         namespaces = [namespace for namespace, _ in stored] + list(snapshot.namespace_annotations)
         namespaces += [namespace for namespace, _ in snapshot.workloads]
-        seen = await sight.get_visible_namespaces(namespaces)
+        visible = await visibility.get_visible_namespaces(namespaces)
+        cluster_settings = list_cluster_settings(view.policy)
         return dashboard.page(
             request,
             "policies.html.j2",
             page=POLICIES_PAGE,
-            rules=list_cluster_settings(view.policy),
+            cluster_settings=cluster_settings,
             panel=build_what_if_panel(view.what_if_runs),
-            refused=get_rejected_form(request),
-            tried=[name for name, _ in list_cluster_settings(view.policy) if name not in _NOT_TRIED],
-            setting=SETTING_FIELD_PREFIX,
+            rejected=get_rejected_form(request),
+            replayable=[name for name, _ in cluster_settings if name not in _NOT_REPLAYABLE],
+            field_prefix=SETTING_FIELD_PREFIX,
             excluded=sorted(view.policy.excluded_namespaces),
-            stored=[one for one in list_stored_overrides(stored) if seen is None or one.namespace in seen],
-            annotated=[one for one in list_annotation_overrides(snapshot) if seen is None or one.namespace in seen],
+            stored=[one for one in list_stored_overrides(stored) if visible is None or one.namespace in visible],
+            annotated=[
+                one for one in list_annotation_overrides(snapshot) if visible is None or one.namespace in visible
+            ],
         )
 
     @routes.get("/{namespace}/{kind}/{name}")
     async def policy(
         request: Request,
-        sight: VisibilityDependency,
+        visibility: VisibilityDependency,
         namespace: NamespaceParameter,
         kind: KindParameter,
         name: NameParameter,
     ) -> Response:
-        await sight.require_access(namespace)
+        await visibility.require_access(namespace)
         workload = WorkloadRef(kind, name)
         snapshot = await view.snapshot()
         stored = await wait_for_store(view.store.overrides())
         pods = [pod for pod in snapshot.pods if (pod.namespace, pod.workload) == (namespace, workload)]
-        here = stored.get((namespace, workload))
-        if not pods and here is None and (namespace, workload) not in snapshot.workloads:
-            raise HTTPException(404, f"there is no {workload} in {namespace}, and nothing is stored for it")
-        resolution = _resolution(pods[0] if pods else None, namespace, workload, snapshot, stored, view.policy.mode)
-        guidance = resolution.effective_policy
+        own = stored.get((namespace, workload))
+        if not pods and own is None and (namespace, workload) not in snapshot.workloads:
+            raise HTTPException(404, f"there is no {workload} in {namespace}, and no override is stored for it")
+        resolved = _resolve_for(pods[0] if pods else None, namespace, workload, snapshot, stored, view.policy.mode)
+        effective = resolved.effective_policy
         panel = build_what_if_panel(view.what_if_runs, namespace, workload)
-        refused = get_rejected_form(request)
+        rejected = get_rejected_form(request)
         proposed = panel.own_run.proposal.settings if panel.own_run is not None else None
-        if refused is not None:
-            proposed = refused.values
+        if rejected is not None:
+            proposed = rejected.values
         return dashboard.page(
             request,
             "policy.html.j2",
@@ -174,24 +175,24 @@ def create_policies_pages(dashboard: Dashboard) -> APIRouter:
             namespace=namespace,
             workload=workload,
             pods=len(pods),
-            statements=resolution.statements,
-            wrong=guidance.detail if isinstance(guidance, UnreadableAnnotations) else "",
-            mode=guidance.mode.label if not isinstance(guidance, UnreadableAnnotations) else "unreadable",
+            statements=resolved.statements,
+            error=effective.detail if isinstance(effective, UnreadableAnnotations) else "",
+            mode=effective.mode.label if not isinstance(effective, UnreadableAnnotations) else "unreadable",
             panel=panel,
-            fields=build_form_fields(format_settings(here) if here is not None else {}, proposed),
-            refused=refused,
-            others=get_container_overrides(here)
-            if refused is None
-            else select_container_overrides(refused.values, here),
-            is_stored=here is not None,
-            setting=SETTING_FIELD_PREFIX,
+            fields=build_form_fields(format_settings(own) if own is not None else {}, proposed),
+            rejected=rejected,
+            container_overrides=get_container_overrides(own)
+            if rejected is None
+            else select_container_overrides(rejected.values, own),
+            is_stored=own is not None,
+            field_prefix=SETTING_FIELD_PREFIX,
         )
 
     return routes
 
 
 def list_cluster_settings(policy: Policy) -> Sequence[tuple[str, str]]:
-    """Return the settings of the cluster that people ask for first, by their names."""
+    """Return the names and values of the settings that users look up most often."""
     minutes = policy.pass_interval.total_seconds() / 60
     return [
         ("mode", policy.mode.label),
@@ -213,7 +214,7 @@ def list_cluster_settings(policy: Policy) -> Sequence[tuple[str, str]]:
 
 
 def list_stored_overrides(stored: StoredOverrides) -> Sequence[StatedOverrides]:
-    """Return what is stored through the API, by namespace and workload."""
+    """Return the overrides in the database, sorted by namespace and workload."""
     return [
         StatedOverrides(namespace, str(workload), format_settings(found))
         for (namespace, workload), found in sorted(stored.items(), key=lambda item: (item[0][0], str(item[0][1])))
@@ -221,21 +222,21 @@ def list_stored_overrides(stored: StoredOverrides) -> Sequence[StatedOverrides]:
 
 
 def list_annotation_overrides(snapshot: ClusterSnapshot) -> Sequence[StatedOverrides]:
-    """Return what namespaces and workloads state by annotations, those of pods' templates left out."""
-    found = [(namespace, "", annotations) for namespace, annotations in snapshot.namespace_annotations.items()]
-    found += [(namespace, str(ref), one.annotations) for (namespace, ref), one in snapshot.workloads.items()]
-    lines = []
-    for namespace, workload, annotations in sorted(found, key=lambda item: item[:2]):
-        read = parse_overrides(annotations)
-        if isinstance(read, UnreadableAnnotations):
-            lines.append(StatedOverrides(namespace, workload, {}, read.detail))
-        elif settings := format_settings(read):
-            lines.append(StatedOverrides(namespace, workload, settings))
-    return lines
+    """Return the overrides in annotations of namespaces and workloads, without those of pod templates."""
+    annotated = [(namespace, "", annotations) for namespace, annotations in snapshot.namespace_annotations.items()]
+    annotated += [(namespace, str(ref), one.annotations) for (namespace, ref), one in snapshot.workloads.items()]
+    overrides = []
+    for namespace, workload, annotations in sorted(annotated, key=lambda item: item[:2]):
+        parsed = parse_overrides(annotations)
+        if isinstance(parsed, UnreadableAnnotations):
+            overrides.append(StatedOverrides(namespace, workload, {}, parsed.detail))
+        elif settings := format_settings(parsed):
+            overrides.append(StatedOverrides(namespace, workload, settings))
+    return overrides
 
 
 def build_form_fields(stored: Mapping[str, str], proposed: Mapping[str, str] | None = None) -> Sequence[FormField]:
-    """Return the form's fields, for all containers of a pod: what was replayed last is in them, else what is stored."""
+    """Return the fields for settings of all containers, with the proposed values, or the stored ones without them."""
     values = stored if proposed is None else proposed
     return [
         FormField(
@@ -246,17 +247,17 @@ def build_form_fields(stored: Mapping[str, str], proposed: Mapping[str, str] | N
 
 
 def get_container_overrides(stored: Overrides | None) -> Mapping[str, str]:
-    """Return what is stored for single containers, which the form keeps as it is."""
+    """Return the stored settings of single containers."""
     values = format_settings(stored) if stored is not None else {}
     return {name: value for name, value in values.items() if name not in OVERRIDES}
 
 
 def select_container_overrides(sent: Mapping[str, str], stored: Overrides | None) -> Mapping[str, str]:
-    """Return what was sent for single containers, with the fields that were stored and are sent empty."""
+    """Return the sent settings of single containers; a stored one that was not sent is empty."""
     return {name: sent.get(name, "") for name in {**get_container_overrides(stored), **sent} if name not in OVERRIDES}
 
 
-def _resolution(
+def _resolve_for(
     pod: Pod | None,
     namespace: str,
     workload: WorkloadRef,

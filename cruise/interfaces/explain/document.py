@@ -21,7 +21,7 @@ from cruise.interfaces.text import JsonValue, convert_to_json
 from cruise.kube_json.patches import build_resize_patch
 
 
-def render_explanation_json(explanation: Explanation, now: datetime, past: PodHistory | None) -> bytes:
+def render_explanation_json(explanation: Explanation, now: datetime, history: PodHistory | None) -> bytes:
     """Return the document; amounts are millicores and bytes."""
     pod = explanation.pod
     document: dict[str, object] = {
@@ -30,37 +30,37 @@ def render_explanation_json(explanation: Explanation, now: datetime, past: PodHi
         "workload": str(pod.workload) if pod.workload is not None else None,
         "nodeName": pod.node,
         "at": convert_to_json(now),
-        "fate": explanation.outcome,
-        "hold": _hold(explanation.skipped),
-        "kills": [_kill(one, now) for one in explanation.oom_kills],
+        "outcome": explanation.outcome,
+        "skipped": _skipped(explanation.skipped),
+        "oomKills": [_oom_kill(one, now) for one in explanation.oom_kills],
         "overrides": [_statement(one) for one in explanation.statements],
-        "guidance": convert_to_json(explanation.effective_policy),
+        "effectivePolicy": convert_to_json(explanation.effective_policy),
         "autoscaled": _autoscaled(explanation.autoscaler_claims),
         "evictionRanking": convert_to_json(explanation.ranking),
-        "unmovable": explanation.not_evictable_reason and describe_detail(explanation.not_evictable_reason),
+        "notEvictable": explanation.not_evictable_reason and describe_detail(explanation.not_evictable_reason),
         "eviction": convert_to_json(explanation.eviction.resource) if explanation.eviction is not None else None,
         "node": _node(explanation.node),
-        "containers": [_steps(steps) for steps in explanation.steps]
-        or [_held(held) for held in explanation.skipped_containers],
+        "containers": [_steps(steps) for steps in explanation.steps],
+        "skippedContainers": [_skipped_container(one) for one in explanation.skipped_containers],
         "patch": build_resize_patch(explanation.resize) if explanation.resize is not None else None,
         "admission": _admission(explanation.admission),
-        "past": _past(past),
+        "history": _history(history),
     }
     return msgspec.json.encode(document) + b"\n"
 
 
-def render_stored_json(namespace: str, pod: str, statistics: StatisticsTable, past: PodHistory) -> bytes:
-    """Return what the store alone knows of a pod."""
+def render_stored_json(namespace: str, pod: str, statistics: StatisticsTable, history: PodHistory) -> bytes:
+    """Return the document of a pod that only the database knows."""
     rows = [_statistic(statistics.row(row)) for row in range(len(statistics.keys))]
-    document = {"namespace": namespace, "pod": pod, "statistics": rows, "past": _past(past)}
+    document = {"namespace": namespace, "pod": pod, "statistics": rows, "history": _history(history)}
     return msgspec.json.encode(document) + b"\n"
 
 
-def _autoscaled(claimed: AutoscalerClaims) -> JsonValue:
-    """Return which resources are left alone for an HPA, None where there is none."""
-    if not claimed.scaled:
+def _autoscaled(claims: AutoscalerClaims) -> JsonValue:
+    """Return the resources that are not sized because of an HPA, None if there are none."""
+    if not claims.scaled:
         return None
-    return {"resources": [*sorted(one.value for one in claimed.scaled)], "why": describe_detail(claimed.scaled_by)}
+    return {"resources": [*sorted(one.value for one in claims.scaled)], "reason": describe_detail(claims.scaled_by)}
 
 
 def _statement(one: StatedSetting) -> JsonValue:
@@ -68,7 +68,7 @@ def _statement(one: StatedSetting) -> JsonValue:
         "setting": one.setting,
         "value": one.value,
         "source": describe_source(one.source),
-        "holds": one.is_effective,
+        "effective": one.is_effective,
     }
 
 
@@ -85,25 +85,25 @@ def _node(node: NodeExplanation | None) -> JsonValue:
     return convert_to_json(replace(node, rankings=rankings))
 
 
-def _hold(hold: SkippedPod | None) -> JsonValue:
-    if hold is None:
+def _skipped(skipped: SkippedPod | None) -> JsonValue:
+    if skipped is None:
         return None
     return {
-        "reason": hold.reason.value,
-        "words": describe_reason(hold.reason),
-        "detail": describe_detail(hold.detail),
-        "until": convert_to_json(hold.until),
+        "reason": skipped.reason.value,
+        "message": describe_reason(skipped.reason),
+        "detail": describe_detail(skipped.detail),
+        "until": convert_to_json(skipped.until),
     }
 
 
-def _kill(risk: ContainerRisk, now: datetime) -> JsonValue:
+def _oom_kill(risk: ContainerRisk, now: datetime) -> JsonValue:
     return {
         "container": risk.container,
         "limitBytes": risk.observed or None,
         "killedAt": convert_to_json(risk.killed_at),
         "restarts": risk.restarts,
         "remedy": convert_to_json(risk.remedy),
-        "why": describe_oom_kill(risk, now),
+        "message": describe_oom_kill(risk, now),
     }
 
 
@@ -120,7 +120,7 @@ def _steps(steps: ContainerSteps) -> JsonValue:
 
 
 def _request(steps: RequestSteps) -> JsonValue:
-    """Return the steps; `byBase` and `atPeak` only where they hold, `written` only where it is not `final`."""
+    """Return the steps; `byBase` and `atPeak` only if true, `written` only if it differs from `final`."""
     document = convert_to_json(steps)
     assert isinstance(document, dict)
     if not steps.by_base:
@@ -132,14 +132,14 @@ def _request(steps: RequestSteps) -> JsonValue:
     return document
 
 
-def _held(held: SkippedContainer) -> JsonValue:
-    container = held.container
+def _skipped_container(skipped: SkippedContainer) -> JsonValue:
+    container, statistic = skipped.container, skipped.statistic
     return {
         "container": container.name,
         "role": container.role.value,
         "requests": dict(amounts_to_json(container.requests)),
         "limits": dict(amounts_to_json(container.limits)),
-        "statistic": _statistic(held.statistic) if held.statistic is not None else None,
+        "statistic": _statistic(statistic) if statistic is not None else None,
     }
 
 
@@ -163,7 +163,7 @@ def _admission(admission: MutatePod | LeaveUnchanged | None) -> JsonValue:
         case None:
             return None
         case LeaveUnchanged(reason, detail):
-            return {"leave": reason.value, "words": describe_reason(reason, detail)}
+            return {"reason": reason.value, "message": describe_reason(reason, detail)}
         case MutatePod(containers, size, new_revision):
             return {
                 "size": size.value,
@@ -179,8 +179,8 @@ def _admission(admission: MutatePod | LeaveUnchanged | None) -> JsonValue:
             }
 
 
-def _past(past: PodHistory | None) -> object:
-    if past is None:
+def _history(history: PodHistory | None) -> object:
+    if history is None:
         return None
     return {
         "outcomes": [
@@ -189,16 +189,16 @@ def _past(past: PodHistory | None) -> object:
                 "firstAt": convert_to_json(outcome.since),
                 "count": outcome.count,
                 "action": type(outcome.action).__name__,
-                "why": outcome.action.reason.value,
-                "verdict": outcome.result.value,
+                "purpose": outcome.action.reason.value,
+                "result": outcome.result.value,
                 "reason": outcome.reason.value,
                 "detail": describe_detail(outcome.detail),
                 **_resize(outcome),
             }
-            for outcome in past.outcomes
+            for outcome in history.outcomes
         ],
-        "kills": convert_to_json(past.oom_kills),
-        "hourlyPeaks": convert_to_json(past.profiles),
+        "oomKills": convert_to_json(history.oom_kills),
+        "hourlyPeaks": convert_to_json(history.profiles),
     }
 
 

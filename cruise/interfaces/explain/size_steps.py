@@ -1,4 +1,4 @@
-"""The steps to one container's sizes, with the formula and its numbers."""
+"""The steps to one container's sizes, each with its formula and numbers."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ _CPU, _MEMORY = ResourceName.CPU, ResourceName.MEMORY
 
 
 def create_grid(columns: int) -> Table:
-    """Return rows without lines or headings, whose cells fold."""
+    """Return a table without lines or headings, whose cells wrap."""
     rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for _ in range(columns):
         rows.add_column(overflow="fold")
@@ -36,19 +36,19 @@ def create_grid(columns: int) -> Table:
 def render_container_steps(
     steps: ContainerSteps, policy: Policy, now: datetime, planned_limits: StatedResources | None = None
 ) -> RenderableType:
-    """Return the steps of one container as rows of name and formula; `planned_limits` are what is written now."""
+    """Return the steps of one container as rows of name and formula; `planned_limits` are those to be written."""
     rows = create_grid(2)
     rows.columns[0].no_wrap, rows.columns[0].overflow = True, "ellipsis"
-    whose = "of its workload" if steps.is_workload_statistic else "its own"
-    rows.add_row("  statistic", Text(f"{whose}, {_freshness(steps.statistic, policy, now)}"))
+    owner = "of the workload" if steps.is_workload_statistic else "of the pod"
+    rows.add_row("  statistics", Text(f"{owner}, {_describe_freshness(steps.statistic, policy, now)}"))
     for resource, request in ((_CPU, steps.cpu), (_MEMORY, steps.memory)):
         rows.add_row()
-        _request(rows, resource, request)
+        _add_request(rows, resource, request)
         if resource is _MEMORY:
             planned = None if planned_limits is None else planned_limits.memory_bytes
-            _memory_limit(rows, steps.memory_limit, policy, steps.memory.resize_cause is not None, planned)
+            _add_memory_limit(rows, steps.memory_limit, policy, steps.memory.resize_cause is not None, planned)
         elif steps.cpu_limit.current:
-            _cpu_limit(rows, steps.cpu_limit, steps.cpu.resize_cause is not None)
+            _add_cpu_limit(rows, steps.cpu_limit, steps.cpu.resize_cause is not None)
     return rows
 
 
@@ -60,28 +60,28 @@ def describe_statistic(statistic: Statistic, now: datetime) -> str:
         f"peak {format_exact(_CPU, statistic.cpu_peak_millicores)} and "
         f"{format_exact(_MEMORY, statistic.memory_peak_bytes)}, "
         f"updated {format_age(now, datetime.fromtimestamp(statistic.updated_at, UTC))}"
-        f"{_refused(statistic)}"
+        f"{_describe_rejections(statistic)}"
     )
 
 
-def _refused(statistic: Statistic) -> str:
+def _describe_rejections(statistic: Statistic) -> str:
     if not statistic.rejected_percent:
         return ""
-    why = " and ".join(REJECTION_DESCRIPTIONS[reason] for reason in statistic.rejections)
-    return f", {statistic.rejected_percent} % of a window refused{f': {why}' if why else ''}"
+    reasons = " and ".join(REJECTION_DESCRIPTIONS[reason] for reason in statistic.rejections)
+    return f", {statistic.rejected_percent} % of a window's samples rejected{f': {reasons}' if reasons else ''}"
 
 
-def _freshness(statistic: Statistic, policy: Policy, now: datetime) -> str:
+def _describe_freshness(statistic: Statistic, policy: Policy, now: datetime) -> str:
     updated = datetime.fromtimestamp(statistic.updated_at, UTC)
     parts = [f"updated {format_age(now, updated)} (at most {format_age(updated + policy.max_age, updated, ago=False)})"]
     if statistic.history_since:
         parts.append(f"history since {datetime.fromtimestamp(statistic.history_since, UTC):%Y-%m-%d %H:%M}")
     if not statistic.psi_known:
-        parts.append("CPU pressure unknown, taken as 0")
-    return ", ".join(parts) + _refused(statistic)
+        parts.append("CPU pressure unknown, assumed to be 0")
+    return ", ".join(parts) + _describe_rejections(statistic)
 
 
-def _request(rows: Table, resource: ResourceName, steps: RequestSteps) -> None:
+def _add_request(rows: Table, resource: ResourceName, steps: RequestSteps) -> None:
     name = "CPU" if resource is _CPU else "memory"
 
     def amount(value: float) -> str:
@@ -96,98 +96,109 @@ def _request(rows: Table, resource: ResourceName, steps: RequestSteps) -> None:
         "  headroom",
         f"max(0, peak {amount(steps.peak)} − base {amount(steps.base)}){factor} = {amount(steps.headroom)}",
     )
-    rows.add_row("  share", _share(steps, amount))
+    rows.add_row("  share", _describe_share(steps, amount))
     exact = f"{amount(steps.base)} + {amount(steps.share)} = {amount(steps.base + steps.share)}"
     rows.add_row("  request", f"{exact}, rounded up to {amount(steps.rounded)}")
     if steps.clamped != steps.rounded or steps.lower.source != "floor" or steps.upper.value is not None:
-        rows.add_row("  bounds", _bounds(steps, amount(steps.clamped), resource))
+        rows.add_row("  bounds", _describe_bounds(steps, amount(steps.clamped), resource))
     if steps.user_minimum is not None:
-        rows.add_row("  wish", Text(_wish(steps.user_minimum, amount)))
+        rows.add_row("  user minimum", Text(_describe_user_minimum(steps.user_minimum, amount)))
     if steps.trimmed:
-        rows.add_row("  trimmed", f"by {amount(steps.trimmed)}, so that the sum of what is written fits the node")
+        rows.add_row("  trimmed", f"by {amount(steps.trimmed)}, so that the sum of the planned requests fits the node")
     if steps.resize_cause is None:
         if steps.written not in (None, steps.final):
-            rows.add_row("  planned", f"{amount(steps.written or 0)}: pods that keep their sizes leave no more room")
-        rows.add_row("", _verdict(resource, steps.update_threshold))
+            rows.add_row(
+                "  planned", f"{amount(steps.written or 0)}: pods that keep their sizes leave no more capacity"
+            )
+        rows.add_row("", _describe_threshold(resource, steps.update_threshold))
         return
     rows.add_row("  target", Text(f"{amount(steps.final)}, {amount(steps.current)} now", style="bold"))
-    rows.add_row("  node", _node_need(steps.resize_cause, amount))
-    rows.add_row("  planned", _worth(resource, steps, steps.resize_cause, amount))
+    rows.add_row("  node", _describe_node_need(steps.resize_cause, amount))
+    rows.add_row("  planned", _describe_planned(resource, steps, steps.resize_cause, amount))
 
 
-def _node_need(worth: ResizeCauseStep, amount: Callable[[float], str]) -> str:
-    most = amount(worth.needed_together * (1 + worth.tolerance))
-    return f"its pods need {amount(worth.needed_together)} together and have {amount(worth.requested_together)}; up to {most} may stay"
+def _describe_node_need(step: ResizeCauseStep, amount: Callable[[float], str]) -> str:
+    maximum = amount(step.needed_together * (1 + step.tolerance))
+    return (
+        f"its pods need {amount(step.needed_together)} together and request {amount(step.requested_together)}; "
+        f"the tolerance allows {maximum}"
+    )
 
 
-def _worth(resource: ResourceName, steps: RequestSteps, worth: ResizeCauseStep, amount: Callable[[float], str]) -> Text:
-    """Say what is written of a request, or why it stays as it is."""
+def _describe_planned(
+    resource: ResourceName, steps: RequestSteps, step: ResizeCauseStep, amount: Callable[[float], str]
+) -> Text:
+    """Say what is written of a request, or why it does not change."""
     if steps.written not in (None, steps.current):
         change = Text.assemble((f"{amount(steps.current)} → {amount(steps.written or 0)}", "bold"))
-        spare = ", with something to spare" if (steps.written or 0) > steps.final else ""
-        why = "its pod is written anyway" if worth.cause is None else CAUSE_DESCRIPTIONS[worth.cause]
-        return change.append(f"{spare}: {why}", style="cyan")
-    stays = Text.assemble((f"{amount(steps.current)} stays", "bold"))
-    return stays.append(f": {_why_it_stays(resource, steps, worth)}", style="dim")
+        reserve = (
+            ", more than the target so that the next rise needs no resize" if (steps.written or 0) > steps.final else ""
+        )
+        cause = "its pod is resized anyway" if step.cause is None else CAUSE_DESCRIPTIONS[step.cause]
+        return change.append(f"{reserve}: {cause}", style="cyan")
+    unchanged = Text.assemble((f"{amount(steps.current)} unchanged", "bold"))
+    return unchanged.append(f": {_explain_unchanged(resource, steps, step)}", style="dim")
 
 
-def _why_it_stays(resource: ResourceName, steps: RequestSteps, worth: ResizeCauseStep) -> str:
-    if worth.within_update_threshold:
-        why = "what it would be written to is within its dead band"
-    elif worth.cause is not None:
-        why = "what is to be written is held back"
+def _explain_unchanged(resource: ResourceName, steps: RequestSteps, step: ResizeCauseStep) -> str:
+    if step.within_update_threshold:
+        reason = "the change is within the update threshold"
+    elif step.cause is not None:
+        reason = "the pod is skipped"
     elif steps.final == steps.current:
-        why = "it is the target"
-    elif worth.under_requested and not worth.is_lasting:
-        why = "its base is above it, not for long yet, and the node's other pods leave it room"
-    elif worth.init_container_sum:
-        sum_text = format_exact(resource, worth.init_container_sum)
-        why = f"an init container makes its pod count {sum_text} whatever it requests, so a write would change nothing"
+        reason = "it is the target"
+    elif step.under_requested and not step.is_lasting:
+        reason = "its base is above the request, but not for long enough yet, and the node's other pods leave capacity"
+    elif step.init_container_sum:
+        counted = format_exact(resource, step.init_container_sum)
+        reason = f"because of an init container the pod counts as {counted} for any smaller request"
     elif steps.final > steps.current:
-        why = "the node has what its pods need together"
-    elif worth.requested_together <= worth.needed_together * (1 + worth.tolerance):
-        why = "what the node has more than it needs is within the band"
-    elif not worth.is_lasting:
-        why = "the node is above its band, but not for long yet"
+        reason = "the requests of the node's pods cover what they need together"
+    elif step.requested_together <= step.needed_together * (1 + step.tolerance):
+        reason = "what the node's pods request beyond their need is within the tolerance"
+    elif not step.is_lasting:
+        reason = "the node is over-requested, but not for long enough yet"
     else:
-        why = "others of the node's pods give more" if worth.past_cooldown else "it was resized not long ago"
-    return why
+        reason = "other pods of the node have more to reclaim" if step.past_cooldown else "it is in its shrink cooldown"
+    return reason
 
 
-def _share(steps: RequestSteps, amount: Callable[[float], str]) -> str:
+def _describe_share(steps: RequestSteps, amount: Callable[[float], str]) -> str:
     if not steps.total:
         return "no container on the node has any headroom"
     if steps.at_peak:
-        most = amount(steps.peak_with_margin)
-        return f"as much as its own peak and a tenth allow: {most} − base {amount(steps.base)} = {amount(steps.share)}"
+        maximum = amount(steps.peak_with_margin)
+        return f"limited to its own peak and a tenth: {maximum} − base {amount(steps.base)} = {amount(steps.share)}"
     own = f"base {amount(steps.base)}" if steps.by_base else f"own {amount(steps.headroom)}"
     shared = amount(steps.shared_headroom)
     if steps.shared_headroom < steps.needed_headroom:
-        shared = f"{amount(steps.needed_headroom)}, of which there is room for {shared} beside the bases,"
+        shared = f"{amount(steps.needed_headroom)}, of which {shared} fit on the node with the bases,"
     if steps.unallocated < steps.shared_headroom:
-        shared = f"{shared}, of which {amount(steps.unallocated)} are left by containers that get their peaks,"
+        shared = f"{shared}, of which {amount(steps.unallocated)} remain after containers that get their peaks,"
     share = f"the node's {shared} × {own} / sum {amount(steps.unallocated_total)} = {amount(steps.share)}"
-    return f"{share}; by base, as no container on the node has headroom of its own" if steps.by_base else share
+    return f"{share}; by base, because no container on the node has headroom" if steps.by_base else share
 
 
-def _wish(wish: UserMinimumStep, amount: Callable[[float], str]) -> str:
-    """Say what the pod's own annotations ask beyond what is its own, and what became of it."""
-    own = (
-        "a template that is not known"
-        if wish.submitted is None
-        else f"the {amount(wish.submitted)} it was submitted with"
+def _describe_user_minimum(minimum: UserMinimumStep, amount: Callable[[float], str]) -> str:
+    """Say what the pod's annotations request beyond its template, and what of it is granted."""
+    base = (
+        "an unknown template"
+        if minimum.submitted is None
+        else f"the {amount(minimum.submitted)} that it was submitted with"
     )
-    text = f"its own annotations ask for {amount(wish.requested)} beyond {own}"
-    if wish.from_base:
+    text = f"its annotations request {amount(minimum.requested)} beyond {base}"
+    if minimum.from_base:
         text += (
-            f", {amount(wish.from_base)} of it its base: its own ranking keeps it on a node that others would have to"
-            f" leave for it, so it counts with no more than it was submitted with"
+            f", {amount(minimum.from_base)} of it its base: its own eviction ranking would keep it on the node at the "
+            f"cost of other pods, so it counts with what it was submitted with"
         )
-    some = "all" if wish.granted == wish.requested else amount(wish.granted) if wish.granted else "nothing"
-    return f"{text}; {some} is granted, out of what the node has left once all others have theirs"
+    granted = (
+        "all" if minimum.granted == minimum.requested else amount(minimum.granted) if minimum.granted else "nothing"
+    )
+    return f"{text}; {granted} is granted from free capacity"
 
 
-def _bounds(steps: RequestSteps, clamped: str, resource: ResourceName) -> str:
+def _describe_bounds(steps: RequestSteps, clamped: str, resource: ResourceName) -> str:
     low = f"{format_exact(resource, steps.lower.value or 0)} ({steps.lower.source})"
     high = (
         "none" if steps.upper.value is None else f"{format_exact(resource, steps.upper.value)} ({steps.upper.source})"
@@ -196,88 +207,87 @@ def _bounds(steps: RequestSteps, clamped: str, resource: ResourceName) -> str:
     return (
         text
         if steps.may_grow
-        else f"{text}; the node is short of it, so nothing grows above {format_exact(resource, steps.current)}"
+        else f"{text}; the node has insufficient capacity, so it stays at most {format_exact(resource, steps.current)}"
     )
 
 
-def _memory_limit(rows: Table, steps: MemoryLimitSteps, policy: Policy, follows: bool, planned: int | None) -> None:
+def _add_memory_limit(rows: Table, steps: MemoryLimitSteps, policy: Policy, follows: bool, planned: int | None) -> None:
     def amount(value: float) -> str:
         return format_exact(_MEMORY, value)
 
     if not steps.managed:
         return
     if not steps.current and not steps.adds_missing:
-        rows.add_row("  limit", "none, and none is added (memory_limits)")
+        rows.add_row("  limit", "none, and cruise adds none (memory_limits)")
         return
     if steps.keeps_existing:
-        rows.add_row("  limit", "stays, unless the request passes it (memory_limits: never)")
-        rows.add_row("", _verdict(_MEMORY, steps.update_threshold, follows))
+        rows.add_row("  limit", "unchanged, unless the request exceeds it (memory_limits: never)")
+        rows.add_row("", _describe_threshold(_MEMORY, steps.update_threshold, follows))
         return
     largest = f"max(7-day maximum {amount(steps.memory_7d_max)}, OOM memory {amount(steps.oom_memory)})"
     rows.add_row("  limit", f"{policy.memory_limit_factor:g} × {largest} = {amount(steps.wanted)}")
-    rows.add_row("", Text("; ".join(_limit_notes(steps, policy, amount)), style="dim"))
-    rows.add_row("", _verdict(_MEMORY, steps.update_threshold, follows))
+    rows.add_row("", Text("; ".join(_list_limit_notes(steps, policy, amount)), style="dim"))
+    rows.add_row("", _describe_threshold(_MEMORY, steps.update_threshold, follows))
     if follows and planned not in (None, steps.final):
-        stays = planned == steps.current
-        change = f"{amount(steps.current)} {'stays' if stays else f'→ {amount(planned or 0)}'}"
-        rows.add_row("  planned", Text.assemble((change, "bold"), (": the planned request needs it", "dim")))
+        is_unchanged = planned == steps.current
+        change = f"{amount(steps.current)} {'unchanged' if is_unchanged else f'→ {amount(planned or 0)}'}"
+        rows.add_row("  planned", Text.assemble((change, "bold"), (": the planned request requires it", "dim")))
 
 
-def _limit_notes(steps: MemoryLimitSteps, policy: Policy, amount: Callable[[float], str]) -> list[str]:
-    """Say what keeps a memory limit from the multiple of the largest use."""
+def _list_limit_notes(steps: MemoryLimitSteps, policy: Policy, amount: Callable[[float], str]) -> list[str]:
+    """List the reasons why a memory limit is not the multiple of the largest usage."""
     notes = [
         f"at least the request, and {policy.working_set_margin:g} × the working set now, {amount(steps.minimum_safe)}"
     ]
     if steps.cap is not None:
-        notes.append(f"a LimitRange allows {amount(steps.cap)} beside the request")
+        notes.append(f"a LimitRange allows {amount(steps.cap)} with this request")
     if steps.has_pod_limit_range:
         notes.append("a LimitRange bounds the sum of the pod's limits")
     if steps.cap is not None and steps.cap < steps.wanted:
-        notes.append(f"not lowered under {amount(steps.minimum)} because of it")
+        notes.append(f"not lowered below {amount(steps.minimum)} because of it")
     if steps.ceiling is not None:
         notes.append(
-            f"not above {amount(steps.ceiling)} (the template's limit while use only grows, else "
-            f"{policy.memory_limit_ceiling:g} × that, and never over the node's memory)"
+            f"at most {amount(steps.ceiling)} (the template's limit while usage only increases, else "
+            f"{policy.memory_limit_ceiling:g} × that, and never above the node's memory)"
         )
     if steps.unchanged:
-        notes.append("a quota counts it, so it stays")
+        notes.append("unchanged, because a ResourceQuota counts it")
     if steps.memory_leak_suspected:
-        notes.append("use only grows, and the limit does not follow (memory-leak-suspected)")
+        notes.append("usage only increases, so the limit is not raised with it (memory-leak-suspected)")
     if steps.cannot_be_lowered:
         notes.append("this kubelet can neither add nor lower a limit in place")
     if steps.has_short_history:
-        notes.append("not lowered on a history this short (memory_limit_history)")
+        notes.append("not lowered, because the history is too short (memory_limit_history)")
     return notes
 
 
-def _cpu_limit(rows: Table, steps: CpuLimitSteps, follows: bool) -> None:
+def _add_cpu_limit(rows: Table, steps: CpuLimitSteps, follows: bool) -> None:
     if not steps.managed:
         return
     if steps.unchanged:
-        rows.add_row("  limit", "a quota counts it, so it stays")
+        rows.add_row("  limit", "unchanged, because a ResourceQuota counts it")
         return
     rows.add_row(
         "  limit",
         f"a CPU limit cannot be removed in place, so it is raised towards the node's "
         f"{format_exact(_CPU, steps.node_allocatable)}",
     )
-    rows.add_row("", _verdict(_CPU, steps.update_threshold, follows))
+    rows.add_row("", _describe_threshold(_CPU, steps.update_threshold, follows))
 
 
-def _verdict(resource: ResourceName, band: UpdateThresholdStep, follows: bool = False) -> Text:
-    """Say whether a value moves far enough; one that `follows` is written when its pod is."""
+def _describe_threshold(resource: ResourceName, threshold: UpdateThresholdStep, follows: bool = False) -> Text:
+    """Say whether a change exceeds the update threshold; a value that `follows` is written when its pod is resized."""
 
     def amount(value: float) -> str:
         return format_exact(resource, value) if value else "none"
 
-    least = f"{band.minimum_change_share:.0%} and {format_exact(resource, band.minimum_change)}"
-    change = Text.assemble((f"{amount(band.before)} → {amount(band.after)}", "bold"))
-    step = abs(band.after - band.before)
-    if not step:
-        return change.append(": as it is", style="dim")
+    minimum = f"{threshold.minimum_change_share:.0%} and {format_exact(resource, threshold.minimum_change)}"
+    change = Text.assemble((f"{amount(threshold.before)} → {amount(threshold.after)}", "bold"))
+    distance = abs(threshold.after - threshold.before)
+    if not distance:
+        return change.append(": unchanged", style="dim")
     if follows:
-        return change.append(": once its pod is written", style="dim")
-    moves = f": moves by {amount(step)}"
-    if band.exceeds_threshold:
-        return change.append(f"{moves}, over {least}: reason enough", style="cyan")
-    return change.append(f"{moves}, under {least}: no reason by itself", style="dim")
+        return change.append(": when its pod is resized", style="dim")
+    if threshold.exceeds_threshold:
+        return change.append(f": changes by {amount(distance)}, above the threshold of {minimum}", style="cyan")
+    return change.append(f": changes by {amount(distance)}, below the threshold of {minimum}", style="dim")

@@ -1,4 +1,4 @@
-"""The HTTP API under /api/v1: what cruise knows may be read, what steers it written, each by whom the gate let in."""
+"""The HTTP API under /api/v1."""
 
 from http import HTTPStatus
 
@@ -23,11 +23,11 @@ API_PREFIX = "/api/v1"
 
 
 def create_api(
-    view: ApiView, surveys: ClusterSummaries | None = None, explanations: PodExplanations | None = None
+    view: ApiView, summaries: ClusterSummaries | None = None, explanations: PodExplanations | None = None
 ) -> FastAPI:
-    """Return the API of one controller, which looks at `view` anew at each request; it stands behind a gate.
+    """Return the API of one controller; the request guard authenticates and authorizes its callers.
 
-    `surveys` and `explanations` are shared with who else reads them.
+    The dashboard shares `summaries` and `explanations`.
     """
     api = FastAPI(
         title="cruise",
@@ -36,11 +36,11 @@ def create_api(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        # Judged by the gate; here it is described.
-        dependencies=[Depends(HTTPBearer(auto_error=False, description="A token that the gate accepts."))],
+        # The request guard checks the token. This describes it in the OpenAPI document.
+        dependencies=[Depends(HTTPBearer(auto_error=False, description="A token that this server accepts."))],
     )
     api.include_router(create_controller_routes(view), prefix=API_PREFIX)
-    api.include_router(create_summary_routes(surveys or ClusterSummaries(view)), prefix=API_PREFIX)
+    api.include_router(create_summary_routes(summaries or ClusterSummaries(view)), prefix=API_PREFIX)
     api.include_router(create_history_routes(view), prefix=API_PREFIX)
     api.include_router(create_pod_routes(view, explanations or PodExplanations(view)), prefix=API_PREFIX)
     api.include_router(create_override_routes(view), prefix=API_PREFIX)
@@ -50,38 +50,38 @@ def create_api(
     api.include_router(create_user_action_routes(view), prefix=API_PREFIX)
     api.include_router(create_what_if_routes(view), prefix=API_PREFIX)
     api.include_router(create_revert_routes(view), prefix=API_PREFIX)
-    api.add_exception_handler(StarletteHTTPException, _refused)
-    api.add_exception_handler(RequestValidationError, _invalid)
-    api.add_exception_handler(CruiseError, _unavailable)
-    api.add_exception_handler(Exception, _broken)
+    api.add_exception_handler(StarletteHTTPException, _answer_http_exception)
+    api.add_exception_handler(RequestValidationError, _answer_invalid_request)
+    api.add_exception_handler(CruiseError, _answer_cruise_error)
+    api.add_exception_handler(Exception, _answer_internal_error)
     return api
 
 
-def _failure(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+def _error_response(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
     return JSONResponse({"error": " ".join(message.split())}, status, headers)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _answer_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteHTTPException)
     if error.status_code == HTTPStatus.NOT_FOUND and error.detail == HTTPStatus.NOT_FOUND.phrase:
-        return _failure(404, f"there is nothing at {request.url.path}; see {API_PREFIX}/openapi.json")
+        return _error_response(404, f"{request.url.path} does not exist; see {API_PREFIX}/openapi.json")
     headers = dict(error.headers) if error.headers is not None else None
-    return _failure(error.status_code, str(error.detail), headers)
+    return _error_response(error.status_code, str(error.detail), headers)
 
 
-async def _invalid(request: Request, error: Exception) -> Response:
+async def _answer_invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"][1:])
-    return _failure(422, f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}")
+    parameter = ".".join(str(part) for part in first["loc"][1:])
+    return _error_response(422, f"{parameter}: {first['msg'][:1].lower()}{first['msg'][1:]}")
 
 
-async def _unavailable(request: Request, error: Exception) -> Response:
+async def _answer_cruise_error(request: Request, error: Exception) -> Response:
     if isinstance(error, ThrottledError):
-        return _failure(429, str(error), {"Retry-After": "1"})
-    return _failure(503, str(error))
+        return _error_response(429, str(error), {"Retry-After": "1"})
+    return _error_response(503, str(error))
 
 
-async def _broken(request: Request, error: Exception) -> Response:
-    # The server logs the error itself; what it says is no business of the caller's.
-    return _failure(500, "an error of cruise's own; its log has more")
+async def _answer_internal_error(request: Request, error: Exception) -> Response:
+    # The server logs the error; its message could disclose internals to the caller.
+    return _error_response(500, "an internal error of cruise; see its log")

@@ -1,8 +1,8 @@
-"""The cluster through the API, workload by workload: what the last node pass found, added up once for all readers."""
+"""The last node pass summed up by workload, for the API and the dashboard."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -27,8 +27,7 @@ from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import Resources
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import CruiseError, UnavailableError, pause_garbage_collection
-from cruise.interfaces.http.controller import SizeDocument as SizesDocument
-from cruise.interfaces.http.controller import get_last_pass
+from cruise.interfaces.http.controller import SizeDocument, get_last_pass
 from cruise.interfaces.http.namespace_visibility import NamespaceVisibility, VisibilityDependency
 from cruise.interfaces.http.view import (
     CAMEL_CASE_CONFIG,
@@ -42,17 +41,14 @@ from cruise.runtime.node_pass import NodePassResult
 from cruise.runtime.revert import collect_original_sizes
 
 UNREADABLE_MODE = "unreadable"
-# So many pods are added up while a reader waits.
-_FEW_PODS = 5000
-_OLD = timedelta(hours=1)
+# Clusters of at most this size are summed up while the caller waits.
+_SMALL_CLUSTER_PODS = 5000
+_MAX_SUMMARY_AGE = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSummary:
-    """One workload: its sums, the mode that holds for it (`unreadable` where an annotation is), its risks, worst first.
-
-    `mode` is that of one of its pods.
-    """
+    """One workload: its sums, the mode of one of its pods (`unreadable` if an annotation is), its risks, worst first."""
 
     waste: WorkloadRequests
     mode: str
@@ -66,7 +62,7 @@ class WorkloadSummary:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSummary:
-    """One pass added up; `modes` counts pods on nodes by mode, `lines` are the largest shares of the cluster first."""
+    """One node pass; `modes` counts pods on nodes by mode, `workloads` has the largest share of the cluster first."""
 
     node_pass: NodePassResult
     totals: ClusterRequestTotals
@@ -77,108 +73,107 @@ class ClusterSummary:
 
 
 class ClusterSummaries:
-    """The newest survey; a large cluster takes a second, so that readers may have the one before in the meantime."""
+    """Keeps the newest summary; a large cluster takes seconds, so callers may get an earlier one meanwhile."""
 
     def __init__(self, view: ApiView) -> None:
         self._view = view
-        self._known: ClusterSummary | None = None
-        self._turn = asyncio.Lock()
+        self._newest: ClusterSummary | None = None
+        self._lock = asyncio.Lock()
 
     async def get_newest(self) -> ClusterSummary:
-        """Return the survey of the last pass. Raises Unavailable."""
-        async with self._turn:
-            done = get_last_pass(self._view)
-            if self._known is None or self._known.node_pass is not done:
-                self._known = await self._made(done)
-            return self._known
+        """Return the summary of the last node pass. Raises Unavailable."""
+        async with self._lock:
+            node_pass = get_last_pass(self._view)
+            if self._newest is None or self._newest.node_pass is not node_pass:
+                self._newest = await self._build(node_pass)
+            return self._newest
 
     async def get_available(self) -> ClusterSummary:
-        """Return one at once, of a large cluster perhaps of a pass in the hour before. Raises Unavailable.
+        """Return a summary immediately; for a large cluster, one of the last hour. Raises Unavailable.
 
-        Where there is none it is unavailable too, until somebody else has called `refresh`.
+        A large cluster has no summary until `refresh` has run.
         """
-        done = get_last_pass(self._view)
-        known = self._known
-        if len(done.snapshot.pods) <= _FEW_PODS:
+        node_pass = get_last_pass(self._view)
+        newest = self._newest
+        if len(node_pass.snapshot.pods) <= _SMALL_CLUSTER_PODS:
             return await self.get_newest()
-        if known is None or done.at - known.node_pass.at > _OLD:
-            raise UnavailableError("the last pass is being added up, which takes some seconds for so large a cluster")
-        return known
+        if newest is None or node_pass.at - newest.node_pass.at > _MAX_SUMMARY_AGE:
+            raise UnavailableError("the summary of the last node pass is being computed, which takes some seconds")
+        return newest
 
     async def refresh(self) -> None:
-        """Make the survey of the last pass, if there is one to make and nobody does."""
-        if not self._turn.locked():
+        """Compute the summary of the last node pass unless another task does; errors are ignored."""
+        if not self._lock.locked():
             with suppress(CruiseError):
                 await self.get_newest()
 
-    async def _made(self, done: NodePassResult) -> ClusterSummary:
+    async def _build(self, node_pass: NodePassResult) -> ClusterSummary:
         view = self._view
         statistics = await wait_for_store(view.statistics())
         stored = await wait_for_store(view.store.overrides())
-        originals, keys = (
-            await wait_for_store(view.store.original_sizes()),
-            await wait_for_store(view.store.signing_keys()),
-        )
+        recorded = await wait_for_store(view.store.original_sizes())
+        keys = await wait_for_store(view.store.signing_keys())
 
-        def made() -> ClusterSummary:
+        def build() -> ClusterSummary:
             with pause_garbage_collection():
-                known = collect_original_sizes(done.snapshot, originals, keys)
-                return summarize_cluster(done, statistics, stored, view.policy, known)
+                originals = collect_original_sizes(node_pass.snapshot, recorded, keys)
+                return summarize_cluster(node_pass, statistics, stored, view.policy, originals)
 
-        return await asyncio.to_thread(made)
+        return await asyncio.to_thread(build)
 
 
 def summarize_cluster(
-    done: NodePassResult,
+    node_pass: NodePassResult,
     statistics: StatisticsTable,
     stored: StoredOverrides,
     policy: Policy,
     originals: Mapping[str, OriginalSizesByUid],
 ) -> ClusterSummary:
-    """Add up what a pass found; `originals` are the original sizes by pod uid."""
-    snapshot = done.snapshot
-    rows, totals = estimate_waste(snapshot, statistics, done.plans)
-    risks = rank_risks(snapshot, statistics, done.plans, policy, done.at)
-    of_workload: dict[tuple[str, str], list[ContainerRisk]] = {}
+    """Sum up a node pass; `originals` are the original sizes by pod uid."""
+    snapshot = node_pass.snapshot
+    rows, totals = estimate_waste(snapshot, statistics, node_pass.plans)
+    risks = rank_risks(snapshot, statistics, node_pass.plans, policy, node_pass.at)
+    risks_by_workload: dict[tuple[str, str], list[ContainerRisk]] = {}
     for risk in risks:
-        of_workload.setdefault((risk.namespace, risk.workload), []).append(risk)
-    eligibility = Eligibility(snapshot, statistics, stored, policy, done.at)
+        risks_by_workload.setdefault((risk.namespace, risk.workload), []).append(risk)
+    eligibility = Eligibility(snapshot, statistics, stored, policy, node_pass.at)
     modes: dict[tuple[str, str], str] = {}
-    pods: Counter[str] = Counter()
-    ended: dict[tuple[str, str], str] = {}
+    pods_by_mode: Counter[str] = Counter()
+    finished: dict[tuple[str, str], str] = {}
     for pod in snapshot.pods:
-        place = (pod.namespace, pod.workload_name)
-        if pod.node is None or (pod.is_finished and place not in of_workload):
+        key = (pod.namespace, pod.workload_name)
+        if pod.node is None or (pod.is_finished and key not in risks_by_workload):
             continue
         mode = get_mode(eligibility, policy, pod)
         if pod.is_finished:
-            ended[place] = mode
+            finished[key] = mode
             continue
-        modes[place] = mode
-        pods[mode] += 1
-    # Of a CronJob between two runs there are no sums, and its last run may have been killed.
-    rows += tuple(WorkloadRequests.without_pods(*place) for place in ended.keys() - modes.keys())
-    modes = ended | modes
-    lines = [
+        modes[key] = mode
+        pods_by_mode[mode] += 1
+    # A CronJob between two runs has no sums, but its last run may have been OOM killed.
+    rows += tuple(WorkloadRequests.without_pods(*key) for key in finished.keys() - modes.keys())
+    modes = finished | modes
+    workloads = [
         WorkloadSummary(
-            row, modes[row.namespace, row.workload], tuple(of_workload.get((row.namespace, row.workload), ()))
+            row, modes[row.namespace, row.workload], tuple(risks_by_workload.get((row.namespace, row.workload), ()))
         )
         for row in rows
     ]
-    return ClusterSummary(done, totals, sum_savings(snapshot, originals), risks, tuple(lines), dict(pods))
+    savings = sum_savings(snapshot, originals)
+    return ClusterSummary(node_pass, totals, savings, risks, tuple(workloads), dict(pods_by_mode))
 
 
 def get_mode(eligibility: Eligibility, policy: Policy, pod: Pod) -> str:
-    """Return the mode that holds for a pod, by name."""
+    """Return the name of a pod's effective mode."""
     if policy.excludes_namespace(pod.namespace):
         return Mode.OFF.label
-    guidance = eligibility.get_effective_policy(pod)
-    return guidance.mode.label if isinstance(guidance, EffectivePolicy) else UNREADABLE_MODE
+    effective = eligibility.get_effective_policy(pod)
+    return effective.mode.label if isinstance(effective, EffectivePolicy) else UNREADABLE_MODE
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadQuery:
-    """Which workloads, in which order, and which part of them."""
+    """A filter, an order and a page of the workloads."""
 
     text: str = ""
     namespace: str = ""
@@ -192,9 +187,9 @@ class WorkloadQuery:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadQueryResult:
-    """Some of the workloads that are wanted; `total` counts all of them, `namespaces` are those of all workloads."""
+    """One page of the matching workloads; `total` counts all of them, `namespaces` are those of all workloads."""
 
-    lines: Sequence[WorkloadSummary]
+    workloads: Sequence[WorkloadSummary]
     total: int
     namespaces: Sequence[str]
 
@@ -212,39 +207,41 @@ WORKLOAD_SORT_KEYS: Mapping[str, _Key] = {
     "risk": lambda line: len(line.risks),
     "share": lambda line: line.waste.share,
 }
-"""What workloads can be sorted by."""
+"""The keys that workloads can be sorted by."""
 
 
 async def find_workloads(
-    found: ClusterSummary, wanted: WorkloadQuery, sight: NamespaceVisibility
+    summary: ClusterSummary, query: WorkloadQuery, visibility: NamespaceVisibility
 ) -> WorkloadQueryResult:
-    """Return the workloads that a caller wants and may see."""
-    namespaces = sorted({line.waste.namespace for line in found.workloads})
-    seen = await sight.get_visible_namespaces(namespaces)
-    shown = [name for name in namespaces if seen is None or name in seen]
-    lines = [line for line in found.workloads if (seen is None or line.waste.namespace in seen) and _fits(line, wanted)]
-    # Equals stay in one order: largest share first, and then by name.
-    lines.sort(key=WORKLOAD_SORT_KEYS.get(wanted.sort, WORKLOAD_SORT_KEYS["share"]), reverse=wanted.descending)  # type: ignore[arg-type]
-    return WorkloadQueryResult(lines[wanted.offset : wanted.offset + wanted.limit], len(lines), shown)
+    """Return one page of the matching workloads that a caller may see."""
+    namespaces = sorted({one.waste.namespace for one in summary.workloads})
+    visible = await visibility.get_visible_namespaces(namespaces)
+    shown = [name for name in namespaces if visible is None or name in visible]
+    workloads = [
+        one for one in summary.workloads if (visible is None or one.waste.namespace in visible) and _matches(one, query)
+    ]
+    # The sort is stable: workloads with equal keys keep their order, the largest share of the cluster first.
+    workloads.sort(key=WORKLOAD_SORT_KEYS.get(query.sort, WORKLOAD_SORT_KEYS["share"]), reverse=query.descending)  # type: ignore[arg-type]
+    return WorkloadQueryResult(workloads[query.offset : query.offset + query.limit], len(workloads), shown)
 
 
-def _fits(line: WorkloadSummary, wanted: WorkloadQuery) -> bool:
-    if wanted.at_risk and not line.risks:
+def _matches(workload: WorkloadSummary, query: WorkloadQuery) -> bool:
+    namespace, name = workload.workload_key
+    if query.at_risk and not workload.risks:
         return False
-    if wanted.namespace and line.waste.namespace != wanted.namespace:
+    if query.namespace and namespace != query.namespace:
         return False
-    if wanted.mode and line.mode != wanted.mode:
+    if query.mode and workload.mode != query.mode:
         return False
-    return all(word in f"{line.waste.namespace}/{line.waste.workload}".lower() for word in wanted.text.lower().split())
+    return all(word in f"{namespace}/{name}".lower() for word in query.text.lower().split())
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadDocument:
-    """One workload's sums, as kube-scheduler counts requests.
+    """The sums of one workload's pods, with requests as kube-scheduler counts them.
 
-    `recommended` is its target, `planned` what it requests once the pass has written, `reclaimable` requested −
-    recommended, and `used` the sum of bases. `held` counts its pods that are left alone, `heldBecause` is the most
-    frequent reason.
+    `planned` is what the pods request after the node pass, `reclaimable` is requested − target, `used` is the sum of
+    bases. `skipReason` is the most frequent reason of the `skipped` pods.
     """
 
     __pydantic_config__ = CAMEL_CASE_CONFIG
@@ -252,11 +249,11 @@ class WorkloadDocument:
     workload: str
     mode: str
     pods: int
-    requested: SizesDocument
-    target: SizesDocument
-    planned: SizesDocument
-    reclaimable: SizesDocument
-    used: SizesDocument
+    requested: SizeDocument
+    target: SizeDocument
+    planned: SizeDocument
+    reclaimable: SizeDocument
+    used: SizeDocument
     risks: list[str]
     skipped: int
     skip_reason: str | None
@@ -264,7 +261,7 @@ class WorkloadDocument:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadPage:
-    """Some workloads of the last pass, from `offset` on; `total` counts all that are wanted."""
+    """Some workloads of the last node pass, starting at `offset`; `total` counts all that match."""
 
     __pydantic_config__ = CAMEL_CASE_CONFIG
     total: int
@@ -273,94 +270,92 @@ class WorkloadPage:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterOverview:
-    """The cluster in the last pass: sums over pods on nodes, `saved` against the requests before cruise of `savedPods`.
+class ClusterSummaryDocument:
+    """Sums over the pods on nodes in the last node pass.
 
-    `recommended` are the targets, `planned` what is requested once the pass has written, `reclaimable` requested −
-    recommended, net of workloads that should have more.
-    `modes` counts pods by mode, `risks` by kind.
+    `planned` is what they request after the pass, `reclaimable` is requested − target, net of workloads that should
+    request more, and `saved` compares `savedPods` with their requests before cruise. `modes` and `risks` count pods
+    by mode and risks by kind.
     """
 
     __pydantic_config__ = CAMEL_CASE_CONFIG
-    allocatable: SizesDocument
-    requested: SizesDocument
-    target: SizesDocument
-    planned: SizesDocument
-    reclaimable: SizesDocument
-    used: SizesDocument
-    saved: SizesDocument
+    allocatable: SizeDocument
+    requested: SizeDocument
+    target: SizeDocument
+    planned: SizeDocument
+    reclaimable: SizeDocument
+    used: SizeDocument
+    saved: SizeDocument
     saved_pods: int
     modes: dict[str, int]
     risks: dict[str, int]
 
 
-def create_summary_routes(surveys: ClusterSummaries) -> APIRouter:
-    """Return the routes at /overview and /workloads."""
+def create_summary_routes(summaries: ClusterSummaries) -> APIRouter:
+    """Return the routes at /summary and /workloads."""
     routes = APIRouter(tags=["workloads"])
 
-    @routes.get("/overview", responses=list_error_responses(503))
-    async def overview() -> ClusterOverview:
-        """Add up the cluster as the last node pass found it."""
-        found = await surveys.get_newest()
-        return ClusterOverview(
-            allocatable=_sizes(found.totals.allocatable),
-            requested=_sizes(found.totals.requested),
-            target=_sizes(found.totals.target),
-            planned=_sizes(found.totals.planned),
-            reclaimable=_sizes(found.totals.reclaimable),
-            used=_sizes(found.totals.used),
-            saved=_sizes(found.savings.saved),
-            saved_pods=found.savings.pods,
-            modes=dict(sorted(found.modes.items())),
-            risks=dict(Counter(risk.kind.value for risk in found.risks)),
+    @routes.get("/summary", responses=list_error_responses(503))
+    async def summary() -> ClusterSummaryDocument:
+        """Return the sums of the cluster in the last node pass."""
+        newest = await summaries.get_newest()
+        totals = newest.totals
+        return ClusterSummaryDocument(
+            allocatable=_size(totals.allocatable),
+            requested=_size(totals.requested),
+            target=_size(totals.target),
+            planned=_size(totals.planned),
+            reclaimable=_size(totals.reclaimable),
+            used=_size(totals.used),
+            saved=_size(newest.savings.saved),
+            saved_pods=newest.savings.pods,
+            modes=dict(sorted(newest.modes.items())),
+            risks=dict(Counter(risk.kind.value for risk in newest.risks)),
         )
 
     @routes.get("/workloads", responses=list_error_responses(422, 503))
     async def workloads(
-        sight: VisibilityDependency,
-        text: Annotated[str, Query(max_length=200, description="Words that namespace or name hold.")] = "",
+        visibility: VisibilityDependency,
+        text: Annotated[str, Query(max_length=200, description="Words in the namespace or name.")] = "",
         namespace: Annotated[str, Query(max_length=63, description="Only this namespace.")] = "",
-        mode: Annotated[str, Query(max_length=20, description="Only those in this mode.")] = "",
-        risk: Annotated[bool, Query(description="Only those at risk.")] = False,
+        mode: Annotated[str, Query(max_length=20, description="Only workloads in this mode.")] = "",
+        risk: Annotated[bool, Query(description="Only workloads at risk.")] = False,
         sort: Annotated[
             str,
             Query(
-                pattern=f"^({'|'.join(WORKLOAD_SORT_KEYS)})$", description=f"By what: {', '.join(WORKLOAD_SORT_KEYS)}."
+                pattern=f"^({'|'.join(WORKLOAD_SORT_KEYS)})$",
+                description=f"The sort key: {', '.join(WORKLOAD_SORT_KEYS)}.",
             ),
         ] = "share",
-        ascending: Annotated[bool, Query(description="The least first.")] = False,
+        ascending: Annotated[bool, Query(description="The smallest first.")] = False,
         offset: OffsetParameter = 0,
-        limit: Annotated[int, Query(ge=1, le=500, description="How many at most.")] = 50,
+        limit: Annotated[int, Query(ge=1, le=500, description="The maximum number of items.")] = 50,
     ) -> WorkloadPage:
-        """List workloads of the last node pass, without namespaces whose pods the caller may not get."""
-        wanted = WorkloadQuery(text, namespace, mode, risk, sort, not ascending, offset, limit)
-        found = await find_workloads(await surveys.get_newest(), wanted, sight)
-        return WorkloadPage(found.total, offset, [_document(line) for line in found.lines])
+        """List the workloads of the last node pass in namespaces whose pods the caller may get."""
+        query = WorkloadQuery(text, namespace, mode, risk, sort, not ascending, offset, limit)
+        found = await find_workloads(await summaries.get_newest(), query, visibility)
+        return WorkloadPage(found.total, offset, [_document(one) for one in found.workloads])
 
     return routes
 
 
-def _document(line: WorkloadSummary) -> WorkloadDocument:
-    waste = line.waste
+def _document(summary: WorkloadSummary) -> WorkloadDocument:
+    totals = summary.waste
     return WorkloadDocument(
-        namespace=waste.namespace,
-        workload=waste.workload,
-        mode=line.mode,
-        pods=waste.pods,
-        requested=_sizes(waste.requested),
-        target=_sizes(waste.target),
-        planned=_sizes(waste.planned),
-        reclaimable=_sizes(waste.reclaimable),
-        used=_sizes(waste.used),
-        risks=_kinds(line.risks),
-        skipped=waste.skipped_pods,
-        skip_reason=describe_reason(waste.skip_reason) if waste.skip_reason is not None else None,
+        namespace=totals.namespace,
+        workload=totals.workload,
+        mode=summary.mode,
+        pods=totals.pods,
+        requested=_size(totals.requested),
+        target=_size(totals.target),
+        planned=_size(totals.planned),
+        reclaimable=_size(totals.reclaimable),
+        used=_size(totals.used),
+        risks=list(dict.fromkeys(risk.kind.value for risk in summary.risks)),
+        skipped=totals.skipped_pods,
+        skip_reason=describe_reason(totals.skip_reason) if totals.skip_reason is not None else None,
     )
 
 
-def _kinds(risks: Iterable[ContainerRisk]) -> list[str]:
-    return list(dict.fromkeys(risk.kind.value for risk in risks))
-
-
-def _sizes(amount: Resources) -> SizesDocument:
-    return SizesDocument(amount.cpu_millicores, amount.memory_bytes)
+def _size(amount: Resources) -> SizeDocument:
+    return SizeDocument(amount.cpu_millicores, amount.memory_bytes)

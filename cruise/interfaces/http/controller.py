@@ -1,4 +1,4 @@
-"""The controller through the API: how it is doing, what the last pass decided, and what was done."""
+"""The API's routes for the controller: its status, the plans of the last node pass, and the audit."""
 
 import asyncio
 import math
@@ -33,13 +33,13 @@ from cruise.runtime.node_load import NodeLoadPassResult
 from cruise.runtime.node_pass import NodePassResult
 
 _DAY = timedelta(days=1)
-# Of so many lines at most a caller sees those of its namespaces.
+# The number of audit lines that are filtered for a caller who may see only some namespaces.
 MAX_FILTERED = 5000
 
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """A job of the controller; `error` is why its latest run was dropped, null where it went through."""
+    """A job of the controller; `error` is that of its latest run, null if it succeeded."""
 
     __pydantic_config__ = CAMEL_CASE_CONFIG
     name: str
@@ -54,11 +54,11 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class NodeLoadStatus:
-    """The last look at the nodes' loads.
+    """The last check of the nodes' loads.
 
-    `tainted` bear cruise's taint. `implausible` have a load that cannot be true; `overloadedAtOnce` is how many are
-    overloaded where that is more than half of the nodes, else 0: such loads taint no node. `remedy` is the command that
-    takes off taints which cruise has no right to take off, else null.
+    `tainted` nodes have cruise's taint. `implausible` nodes report a load that cannot be true. `overloadedAtOnce`
+    counts overloaded nodes if they are more than half of all, else 0: such loads taint no node. `remedy` is the
+    command that removes taints which cruise is not allowed to remove, else null.
     """
 
     __pydantic_config__ = CAMEL_CASE_CONFIG
@@ -71,9 +71,9 @@ class NodeLoadStatus:
 
 @dataclass(frozen=True, slots=True)
 class ControllerStatus:
-    """The process that answers. `paused` is null where the store does not say, and `storeError` says why.
+    """The process that answers. `paused` is null if the database does not answer; `storeError` has the error.
 
-    `nodeLoad` is null before the first look at the nodes' loads.
+    `nodeLoad` is null before the first check of the nodes' loads.
     """
 
     __pydantic_config__ = CAMEL_CASE_CONFIG
@@ -110,7 +110,7 @@ class PlannedEvictionDocument:
 
 @dataclass(frozen=True, slots=True)
 class TargetDocument:
-    """What a container gets, moved far enough to be written or not; no memory limit is null."""
+    """The target of a container, whether or not it is written; no memory limit is null."""
 
     __pydantic_config__ = CAMEL_CASE_CONFIG
     namespace: str
@@ -123,7 +123,7 @@ class TargetDocument:
 
 @dataclass(frozen=True, slots=True)
 class ResizeDocument:
-    """The strategic-merge patch of a pod's `resize` subresource."""
+    """A resize as a strategic merge patch of the pod's `resize` subresource."""
 
     namespace: str
     pod: str
@@ -132,7 +132,7 @@ class ResizeDocument:
 
 @dataclass(frozen=True, slots=True)
 class SkippedPodDocument:
-    """A pod left as it is."""
+    """A skipped pod."""
 
     namespace: str
     pod: str
@@ -155,7 +155,7 @@ class NodePlanDocument:
 
 @dataclass(frozen=True, slots=True)
 class NodePage:
-    """Some of the last pass's nodes by name, from `offset` on; `total` counts all."""
+    """Some nodes of the last node pass by name, starting at `offset`; `total` counts all."""
 
     at: datetime
     total: int
@@ -165,7 +165,7 @@ class NodePage:
 
 @dataclass(frozen=True, slots=True)
 class StatedSizeDocument:
-    """What a container states; null for what it does not, or what a resize left as it was."""
+    """The requests and limits of a container; null for an amount that is absent or that the resize did not change."""
 
     __pydantic_config__ = CAMEL_CASE_CONFIG
     cpu_millicores: int | None
@@ -186,13 +186,11 @@ class ContainerChangeDocument:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One line of the audit: `why` is what the action was for, `reason` what decided how it ended.
+    """One line of the audit: `purpose` is the reason for the action, `reason` the reason for its result.
 
-    Of a resize `cause` is why a node pass found it worth a write, `containers` and `changes` are its sizes before and
-    after.
-
-    What ended like that `count` times did so first at `first_at` and last at `at`, as far as is known: what goes on is
-    brought up to date once an hour.
+    For a resize, `cause` is the condition that caused it, and `containers` and `changes` are its sizes before and
+    after. An action that had the same result `count` times had it first at `first_at` and last at `at`; repeated lines
+    are updated once an hour.
     """
 
     at: datetime
@@ -215,73 +213,73 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class AuditPage:
-    """The newest lines since a time, newest first; `more` tells that there are older ones."""
+    """The newest lines since a time, newest first; `more` says whether there are older ones."""
 
     items: list[AuditEntry]
     more: bool
 
 
 def create_controller_routes(view: ApiView) -> APIRouter:
-    """Return the routes of the controller: its status, the last pass's nodes, and the audit."""
+    """Return the routes at /status, /nodes and /audit."""
     routes = APIRouter(tags=["controller"])
 
     @routes.get("/status")
     async def status() -> ControllerStatus:
-        """Tell how the controller is doing."""
+        """Return the status of the controller."""
         return await build_controller_status(view)
 
     @routes.get("/nodes", response_model=NodePage, responses=list_error_responses(422, 503))
     async def nodes(
-        sight: VisibilityDependency,
+        visibility: VisibilityDependency,
         offset: OffsetParameter = 0,
-        limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
+        limit: Annotated[int, Query(ge=1, le=200, description="The maximum number of items.")] = 50,
     ) -> Response:
-        """Return the plans of the last node pass, by node, without pods that the caller may not get."""
-        done = get_last_pass(view)
-        plans = sorted(done.plans, key=lambda plan: plan.node)[offset : offset + limit]
-        shown = await filter_plans_by_namespace(plans, sight)
-        # A page of large nodes takes a tenth of a second, which others need not wait for.
-        return await asyncio.to_thread(_node_page, done, shown, offset)
+        """Return the node plans of the last node pass, without pods that the caller may not get."""
+        node_pass = get_last_pass(view)
+        plans = sorted(node_pass.plans, key=lambda plan: plan.node)[offset : offset + limit]
+        visible_plans = await filter_plans_by_namespace(plans, visibility)
+        # A page of large nodes takes a tenth of a second, which would delay other requests.
+        return await asyncio.to_thread(_node_page, node_pass, visible_plans, offset)
 
     @routes.get("/nodes/{name}", response_model=NodePlanDocument, responses=list_error_responses(404, 422, 503))
-    async def node(sight: VisibilityDependency, name: NameParameter) -> Response:
+    async def node(visibility: VisibilityDependency, name: NameParameter) -> Response:
         """Return the plan of one node in the last node pass, without pods that the caller may not get."""
-        found = next((plan for plan in get_last_pass(view).plans if plan.node == name), None)
-        if found is None:
-            raise HTTPException(404, f"the last pass saw no node {name}")
-        [shown] = await filter_plans_by_namespace([found], sight)
-        return _document(build_node_plan_document(shown))
+        plan = next((one for one in get_last_pass(view).plans if one.node == name), None)
+        if plan is None:
+            raise HTTPException(404, f"the last node pass saw no node {name}")
+        [visible_plan] = await filter_plans_by_namespace([plan], visibility)
+        return _document(build_node_plan_document(visible_plan))
 
-    @routes.get("/outcomes", responses=list_error_responses(422, 503))
-    async def outcomes(
-        sight: VisibilityDependency,
-        since: Annotated[str | None, Query(description="A time with its zone; a day ago without it.")] = None,
-        limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 100,
+    @routes.get("/audit", responses=list_error_responses(422, 503))
+    async def audit(
+        visibility: VisibilityDependency,
+        since: Annotated[str | None, Query(description="A time with a zone; the default is a day ago.")] = None,
+        limit: Annotated[int, Query(ge=1, le=1000, description="The maximum number of items.")] = 100,
     ) -> AuditPage:
         """Return the newest lines of the audit, without pods that the caller may not get."""
         earliest = view.now() - _DAY if since is None else parse_since(since)
-        return await read_audit_page(view, sight, earliest, limit)
+        return await read_audit_page(view, visibility, earliest, limit)
 
     return routes
 
 
-async def read_audit_page(view: ApiView, sight: NamespaceVisibility, since: datetime, limit: int) -> AuditPage:
+async def read_audit_page(view: ApiView, visibility: NamespaceVisibility, since: datetime, limit: int) -> AuditPage:
     """Return the newest lines of the audit, without pods that the caller may not get."""
-    looked_at = limit + 1 if await sight.sees_all() else MAX_FILTERED
-    found = await wait_for_store(view.store.outcomes(since, looked_at))
-    lines = [_line(outcome) for outcome in found]
-    seen = await sight.get_visible_namespaces(line.namespace for line in lines if line.namespace is not None)
-    shown = [line for line in lines if seen is None or line.namespace is None or line.namespace in seen]
-    return AuditPage(shown[:limit], more=len(shown) > limit or len(found) == looked_at)
+    fetched = limit + 1 if await visibility.sees_all() else MAX_FILTERED
+    outcomes = await wait_for_store(view.store.outcomes(since, fetched))
+    entries = [_entry(outcome) for outcome in outcomes]
+    visible = await visibility.get_visible_namespaces(one.namespace for one in entries if one.namespace is not None)
+    shown = [one for one in entries if visible is None or one.namespace is None or one.namespace in visible]
+    return AuditPage(shown[:limit], more=len(shown) > limit or len(outcomes) == fetched)
 
 
 async def build_controller_status(view: ApiView) -> ControllerStatus:
-    """Return how the controller is doing."""
+    """Return the status of the controller."""
     paused, store_error = None, None
     try:
         paused = await wait_for_store(view.store.paused())
-    except CruiseError as refusal:
-        store_error = str(refusal)
+    except CruiseError as error:
+        store_error = str(error)
     figures = view.get_figures()
     lag = figures.watch_lag_seconds
     return ControllerStatus(
@@ -310,37 +308,38 @@ async def build_controller_status(view: ApiView) -> ControllerStatus:
     )
 
 
-def _node_load(done: NodeLoadPassResult) -> NodeLoadStatus:
+def _node_load(load_pass: NodeLoadPassResult) -> NodeLoadStatus:
     return NodeLoadStatus(
-        at=done.at,
-        tainted=list(done.tainted),
-        implausible=list(done.implausible),
-        overloaded_at_once=done.overloaded_at_once,
-        remedy=format_untaint_command(done.unremovable) if done.unremovable else None,
+        at=load_pass.at,
+        tainted=list(load_pass.tainted),
+        implausible=list(load_pass.implausible),
+        overloaded_at_once=load_pass.overloaded_at_once,
+        remedy=format_untaint_command(load_pass.unremovable) if load_pass.unremovable else None,
     )
 
 
 def get_last_pass(view: ApiView) -> NodePassResult:
-    """Return the last node pass of this process. Raises Unavailable with the reason why there is none."""
-    found = view.get_last_pass()
-    if found is None:
-        why = "no node pass was made yet" if view.get_figures().leader else "another process leads and makes the passes"
-        raise UnavailableError(f"there is no plan here: {why}")
-    return found
+    """Return the last node pass of this process. Raises Unavailable if there is none."""
+    node_pass = view.get_last_pass()
+    if node_pass is None:
+        is_leader = view.get_figures().leader
+        reason = "no node pass has run yet" if is_leader else "another process is the leader and runs the node passes"
+        raise UnavailableError(f"this process has no plan: {reason}")
+    return node_pass
 
 
-async def filter_plans_by_namespace(plans: Sequence[NodePlan], sight: NamespaceVisibility) -> Sequence[NodePlan]:
-    """Return plans without the pods of namespaces that are not seen."""
-    seen = await sight.get_visible_namespaces(namespace for plan in plans for namespace in _namespaces(plan))
-    if seen is None:
+async def filter_plans_by_namespace(plans: Sequence[NodePlan], visibility: NamespaceVisibility) -> Sequence[NodePlan]:
+    """Return the plans without pods of namespaces that the caller may not see."""
+    visible = await visibility.get_visible_namespaces(namespace for plan in plans for namespace in _namespaces(plan))
+    if visible is None:
         return plans
     return [
         replace(
             plan,
-            evict=tuple(one for one in plan.evict if one.namespace in seen),
-            targets=tuple(one for one in plan.targets if one.namespace in seen),
-            resize=tuple(one for one in plan.resize if one.namespace in seen),
-            skipped=tuple(one for one in plan.skipped if one.namespace in seen),
+            evict=tuple(one for one in plan.evict if one.namespace in visible),
+            targets=tuple(one for one in plan.targets if one.namespace in visible),
+            resize=tuple(one for one in plan.resize if one.namespace in visible),
+            skipped=tuple(one for one in plan.skipped if one.namespace in visible),
         )
         for plan in plans
     ]
@@ -353,24 +352,25 @@ def _namespaces(plan: NodePlan) -> Iterator[str]:
     yield from (one.namespace for one in plan.skipped)
 
 
-def _node_page(done: NodePassResult, plans: Sequence[NodePlan], offset: int) -> Response:
-    page = {"at": done.at, "total": len(done.plans), "offset": offset}
+def _node_page(node_pass: NodePassResult, plans: Sequence[NodePlan], offset: int) -> Response:
+    page = {"at": node_pass.at, "total": len(node_pass.plans), "offset": offset}
     with pause_garbage_collection():
         return _document({**page, "items": [build_node_plan_document(plan) for plan in plans]})
 
 
-def _line(outcome: Outcome) -> AuditEntry:
+def _entry(outcome: Outcome) -> AuditEntry:
     action = outcome.action
-    of_pod = action if isinstance(action, ResizePod | EvictPod) else None
+    pod_action = action if isinstance(action, ResizePod | EvictPod) else None
+    workload = pod_action.workload if pod_action is not None else None
     return AuditEntry(
         at=outcome.at,
         first_at=outcome.since,
         count=outcome.count,
         action=get_action_name(outcome),
-        namespace=of_pod.namespace if of_pod is not None else None,
-        pod=of_pod.pod if of_pod is not None else None,
+        namespace=pod_action.namespace if pod_action is not None else None,
+        pod=pod_action.pod if pod_action is not None else None,
         node=action.node,
-        workload=str(of_pod.workload) if of_pod is not None and of_pod.workload is not None else None,
+        workload=str(workload) if workload is not None else None,
         purpose=action.reason.value,
         result=outcome.result.value,
         reason=outcome.reason.value,
@@ -383,18 +383,18 @@ def _line(outcome: Outcome) -> AuditEntry:
 
 
 def _changes(action: ResizePod, before: Sequence[ContainerTarget]) -> list[ContainerChangeDocument]:
-    known = {one.container: one for one in before}
+    recorded = {one.container: one for one in before}
     return [
         ContainerChangeDocument(
             target.container,
-            _stated(known[target.container]) if target.container in known else None,
-            _stated(target),
+            _stated_size(recorded[target.container]) if target.container in recorded else None,
+            _stated_size(target),
         )
         for target in action.containers
     ]
 
 
-def _stated(one: ContainerTarget) -> StatedSizeDocument:
+def _stated_size(one: ContainerTarget) -> StatedSizeDocument:
     requests, limits = one.requests, one.limits
     return StatedSizeDocument(
         requests.cpu_millicores, requests.memory_bytes, limits.cpu_millicores, limits.memory_bytes

@@ -1,4 +1,4 @@
-"""How a running process is doing, as frozen values: what `/metrics` and the status of the API are made from."""
+"""The state of a running process as frozen values, from which `/metrics` and the API's status are rendered."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ OutcomeKey = tuple[str, ActionResult, ReasonCode]
 
 @dataclass(frozen=True, slots=True)
 class JobFigures:
-    """A job since the process began; `seconds` is the sum over its runs, `error` why the latest run was dropped."""
+    """A job since the process started; `seconds` is the sum over its runs, `error` that of the latest run."""
 
     name: str
     runs: int = 0
@@ -39,11 +39,7 @@ class JobFigures:
 
 @dataclass(frozen=True, slots=True)
 class NodePassFigures:
-    """What the last node pass saw: nodes, sums, and the pods left alone by reason.
-
-    Nothing makes the `oversubscribed` nodes fit; the `crowded` ones are short of something for now. `seconds` is how
-    long each of its steps took, `kept_risks` how stated risks were kept lately.
-    """
+    """The last node pass: nodes, sums, skipped pods by reason, and the duration of each step in `seconds`."""
 
     at: datetime
     nodes: int
@@ -58,7 +54,7 @@ class NodePassFigures:
 
 @dataclass(frozen=True, slots=True)
 class ClusterTotalsAtPass:
-    """The cluster in one node pass: `used` is the sum of its containers' bases, None where half of them are old."""
+    """The cluster in one node pass: `used` is the sum of the bases, None if half of the statistics are old."""
 
     at: datetime
     allocatable: Resources
@@ -68,11 +64,10 @@ class ClusterTotalsAtPass:
 
 @dataclass(frozen=True, slots=True)
 class PackingPassFigures:
-    """The packing passes since the process began.
+    """The packing passes since the process started.
 
-    `plans` counts those that ended by phase and proof, `placed` pods that plans brought onto nodes. Of the last pass:
-    how many pods `waiting` were the reason for it, what `seconds` solving took, how many pods its plan places, and how
-    many no plan surpasses.
+    `plans` counts ended plans by phase and proof, `placed` the pods that plans placed. The other values are of the last
+    pass: its `pending` pods, the `seconds` of solving, the pods that its plan places, and an upper bound of that.
     """
 
     passes: int = 0
@@ -83,38 +78,34 @@ class PackingPassFigures:
     planned: int | None = None
     bound: int | None = None
 
-    def add_pass(self, done: PackingPassResult) -> "PackingPassFigures":
+    def add_pass(self, packing_pass: PackingPassResult) -> "PackingPassFigures":
         """Count a pass."""
-        figures = replace(self, passes=self.passes + 1, pending=done.waiting)
-        if done.plan is None:
+        figures = replace(self, passes=self.passes + 1, pending=packing_pass.waiting)
+        if packing_pass.plan is None:
             return replace(figures, seconds=None, planned=None, bound=None)
-        proposal = done.plan.proposal
+        proposal = packing_pass.plan.proposal
         placed = sum(line.placed for line in proposal.by_priority)
-        most = sum(line.maximum for line in proposal.by_priority)
-        more = most - placed + len(proposal.placed)
-        return replace(figures, seconds=done.plan.seconds, planned=len(proposal.placed), bound=more)
+        maximum = sum(line.maximum for line in proposal.by_priority)
+        bound = maximum - placed + len(proposal.placed)
+        return replace(figures, seconds=packing_pass.plan.seconds, planned=len(proposal.placed), bound=bound)
 
     def add_plan(self, plan: PackingPlan) -> "PackingPassFigures":
-        """Count a plan that ended, or was shown."""
-        kind = (plan.phase.value, plan.proposal.status.value)
-        plans = {**self.plans, kind: self.plans.get(kind, 0) + 1}
+        """Count a plan that ended, or that is advisory."""
+        key = (plan.phase.value, plan.proposal.status.value)
+        plans = {**self.plans, key: self.plans.get(key, 0) + 1}
         finished = plan.phase is PlanPhase.FINISHED
         return replace(self, plans=plans, placed=self.placed + (len(plan.proposal.placed) if finished else 0))
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerFigures:
-    """The controller now.
+    """The controller now; counts are since the process started.
 
-    `outcomes` counts since the process began, by `kind_of_outcome`, `refused` samples by why, and `causes` resizes that
-    were done by what made them worth a write.
-
-    `statistics_at` is when the statistics were last brought up to date, `watch_lag_seconds` how old the view of the
-    cluster may be at most (None where nothing is watched, infinity before the first list). `history` has the passes
-    of this process, oldest first. `success_ages` has the seconds since each periodic job last went through, by the
-    monotonic clock; `leads_given_up` counts how often this process gave up the lead because a pass was stuck.
-    `database_epoch` is the latest epoch of the database that this process has seen, `open_intents` counts writes whose
-    outcome is not stored yet.
+    `outcomes` are counted by `get_outcome_key`, `refused` are rejected samples, `causes` are those of the resizes done.
+    `watch_lag_seconds` is the maximum age of the watched cluster: None without a watch, infinity before the first list.
+    `history` has the node passes of this process, oldest first. `success_ages` has the seconds since the last success
+    of each periodic job, by the monotonic clock. `leads_given_up` counts releases of the lease because a pass was
+    stuck. `open_intents` counts writes whose outcome is not stored yet.
     """
 
     mode: Mode
@@ -143,12 +134,10 @@ class ControllerFigures:
 
 @dataclass(frozen=True, slots=True)
 class WebhookFigures:
-    """The webhook since the process began.
+    """The webhook since the process started.
 
-    `answers` counts by (answer, reason): `left` with the decision's reason, `mutated` with what the size is by
-    (`peak`, `planned`, `stated`, or `steered` by a packing plan),
-    `failed` with a short word for what failed. `duration_buckets` has the upper bounds in seconds with how many
-    answers took so long at most, ascending and cumulative, without the last one for all.
+    `answers` counts by (answer, reason). `duration_buckets` has (upper bound in seconds, cumulative count), ascending,
+    without the infinite bucket.
     """
 
     answers: Mapping[tuple[str, str], int]
@@ -161,7 +150,7 @@ class WebhookFigures:
 
 @dataclass(frozen=True, slots=True)
 class ListenerFigures:
-    """A listener now, and whom it turned away since the process began, by why."""
+    """A listener now, and its rejected connections since the process started, by reason."""
 
     connections: int
     body_bytes: int
@@ -169,12 +158,12 @@ class ListenerFigures:
 
 
 def get_outcome_key(outcome: Outcome) -> OutcomeKey:
-    """Return what an outcome is counted under."""
+    """Return the key that an outcome is counted by."""
     return (get_action_name(outcome), outcome.result, outcome.reason)
 
 
 def get_action_name(outcome: Outcome) -> str:
-    """Return the action of an outcome in one word."""
+    """Return the name of an outcome's action: `resize`, `evict`, `taint` or `untaint`."""
     match outcome.action:
         case ResizePod():
             return "resize"
@@ -186,38 +175,38 @@ def get_action_name(outcome: Outcome) -> str:
             return "untaint"
 
 
-def summarize_node_pass(done: NodePassResult) -> NodePassFigures:
+def summarize_node_pass(node_pass: NodePassResult) -> NodePassFigures:
     """Sum up a node pass."""
     requested, allocatable = NO_RESOURCES, NO_RESOURCES
-    for plan in done.plans:
+    for plan in node_pass.plans:
         requested += plan.counted
         allocatable += plan.allocatable
     return NodePassFigures(
-        at=done.at,
-        nodes=len(done.plans),
-        overcommitted=sum(plan.reason is ReasonCode.OVERCOMMITTED for plan in done.plans),
-        under_pressure=sum(plan.reason is ReasonCode.UNDER_PRESSURE for plan in done.plans),
+        at=node_pass.at,
+        nodes=len(node_pass.plans),
+        overcommitted=sum(plan.reason is ReasonCode.OVERCOMMITTED for plan in node_pass.plans),
+        under_pressure=sum(plan.reason is ReasonCode.UNDER_PRESSURE for plan in node_pass.plans),
         requested=requested,
         allocatable=allocatable,
-        skipped=Counter(hold.reason for plan in done.plans for hold in (*plan.skipped, *plan.suspected_leaks)),
-        seconds=done.seconds,
-        observed_risks=done.observed_risks,
+        skipped=Counter(one.reason for plan in node_pass.plans for one in (*plan.skipped, *plan.suspected_leaks)),
+        seconds=node_pass.seconds,
+        observed_risks=node_pass.observed_risks,
     )
 
 
 def compute_cluster_totals(
     figures: NodePassFigures, statistics: StatisticsTable, max_age: timedelta
 ) -> ClusterTotalsAtPass:
-    """Sum up what containers used at a pass, by statistics that were no older than `max_age` then."""
-    of_pods = np.fromiter((bool(key.pod) for key in statistics.keys), np.bool_, len(statistics.keys))
-    fresh = of_pods & (statistics.updated_at >= int((figures.at - max_age).timestamp()))
+    """Sum up the bases at a pass, of statistics that were at most `max_age` old."""
+    has_pod = np.fromiter((bool(key.pod) for key in statistics.keys), np.bool_, len(statistics.keys))
+    fresh = has_pod & (statistics.updated_at >= int((figures.at - max_age).timestamp()))
     cpu, memory = statistics.cpu_base_millicores[fresh], statistics.memory_base_bytes[fresh]
-    used = Resources(int(cpu.sum()), int(memory.sum())) if 2 * fresh.sum() > of_pods.sum() else None
+    used = Resources(int(cpu.sum()), int(memory.sum())) if 2 * fresh.sum() > has_pod.sum() else None
     return ClusterTotalsAtPass(figures.at, figures.allocatable, figures.requested, used)
 
 
 def list_resize_causes(outcomes: Iterable[Outcome]) -> Iterator[ResizeCause]:
-    """Yield what made each resize that was done worth a write."""
+    """Yield the cause of each resize that was done."""
     for outcome in outcomes:
         action = outcome.action
         if isinstance(action, ResizePod) and action.cause is not None and outcome.result is ActionResult.DONE:

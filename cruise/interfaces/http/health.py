@@ -1,4 +1,4 @@
-"""Liveness, readiness and metrics in front of a server's own routes, as raw ASGI."""
+"""The endpoints /healthz, /readyz and /metrics in front of a server's other routes, as raw ASGI."""
 
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
@@ -11,7 +11,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 SINGLE_RESPONSE = "cruise.whole_answer"
-"""The extension by which the listener writes an answer that has its head already; see `LimitedConnection`."""
+"""The ASGI extension that writes a response with its head in one piece; see `LimitedConnection`."""
 
 METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _PLAIN = b"text/plain; charset=utf-8"
@@ -19,10 +19,10 @@ _PATHS = ("/healthz", "/readyz", "/metrics")
 
 
 def create_health_app(ready: Callable[[], Iterable[str]], metrics: Callable[[], bytes], inner: AsgiApp) -> AsgiApp:
-    """Answer /healthz, /readyz and /metrics, and hand everything else to `inner`.
+    """Answer /healthz, /readyz and /metrics, and pass all other requests to `inner`.
 
-    `ready` returns the reasons why no work can be taken now, one a line of the 503; none means ready. A process that
-    answers at all is alive: what the world lacks is no reason to restart it.
+    `ready` returns the reasons why the process is not ready, one a line of the 503 response. A process that answers is
+    alive: a restart does not help if Prometheus, the API server or the database is unavailable.
     """
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -30,7 +30,7 @@ def create_health_app(ready: Callable[[], Iterable[str]], metrics: Callable[[], 
         if path not in _PATHS:
             await inner(scope, receive, send)
         elif scope["method"] not in ("GET", "HEAD"):
-            await send_response(scope, send, 405, b"only GET is answered here\n", extra=((b"allow", b"GET, HEAD"),))
+            await send_response(scope, send, 405, b"this path accepts GET only\n", extra=((b"allow", b"GET, HEAD"),))
         elif path == "/metrics":
             await send_response(scope, send, 200, metrics(), METRICS_TYPE)
         else:
@@ -49,7 +49,7 @@ async def send_response(
     content_type: bytes = _PLAIN,
     extra: Iterable[tuple[bytes, bytes]] = (),
 ) -> None:
-    """Send one whole answer; to HEAD only its head."""
+    """Send one complete response; without its body for HEAD."""
     headers = [(b"content-type", content_type), (b"content-length", str(len(body)).encode())]
     headers += [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"), *extra]
     await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -1,4 +1,4 @@
-"""Stored overrides through the API: written as annotations are, and read by the very same parser."""
+"""The API's routes for stored overrides, whose settings have the names and formats of annotations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,16 +26,16 @@ from cruise.interfaces.http.view import (
     wait_for_store,
 )
 
-_MOST_SETTINGS = 500
+_MAX_SETTINGS = 500
 _EXAMPLE = {"mode": "resize", "cpu-min": "100m", "memory-max.app": "2Gi"}
-# Pods may have controllers of other kinds, but one that differs from these by a letter is a typing error.
-_USUAL_KINDS = ("Deployment", "StatefulSet", "DaemonSet", "CronJob", "Job", "ReplicaSet", "ReplicationController")
-_ALIKE = 0.85
+# Pods may have controllers of other kinds, but a kind that is almost one of these is a typing error.
+_COMMON_KINDS = ("Deployment", "StatefulSet", "DaemonSet", "CronJob", "Job", "ReplicaSet", "ReplicationController")
+_MIN_SIMILARITY = 0.85
 _SETTINGS = msgspec.json.Decoder(dict[str, str | int | float])
 _BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "Settings by the names of their annotations, with or without cruise.io/ before them.",
+        "description": "Settings by the names of their annotations, with or without the prefix cruise.io/.",
         "content": {
             "application/json": {
                 "schema": {"type": "object", "additionalProperties": {"type": ["string", "number"]}},
@@ -48,7 +48,7 @@ _BODY: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class OverrideEntry:
-    """What is stored for one workload; `settings` are named and written as the annotations, without their prefix."""
+    """The overrides of one workload; `settings` are named as the annotations, without their prefix."""
 
     namespace: str
     kind: str
@@ -58,7 +58,7 @@ class OverrideEntry:
 
 @dataclass(frozen=True, slots=True)
 class OverridePage:
-    """Some of the stored overrides by namespace, kind and name, from `offset` on; `total` counts all."""
+    """Some stored overrides by namespace, kind and name, starting at `offset`; `total` counts all."""
 
     total: int
     offset: int
@@ -71,27 +71,27 @@ def create_override_routes(view: ApiView) -> APIRouter:
 
     @routes.get("", responses=list_error_responses(422, 503))
     async def overrides(
-        sight: VisibilityDependency,
+        visibility: VisibilityDependency,
         offset: OffsetParameter = 0,
-        limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 200,
+        limit: Annotated[int, Query(ge=1, le=1000, description="The maximum number of items.")] = 200,
     ) -> OverridePage:
-        """List what is stored for namespaces whose pods the caller may get, by namespace, kind and name."""
+        """List the stored overrides of namespaces whose pods the caller may get, by namespace, kind and name."""
         found = await wait_for_store(view.store.overrides())
-        seen = await sight.get_visible_namespaces(namespace for namespace, _ in found)
-        stored = sorted(item for item in found.items() if seen is None or item[0][0] in seen)
+        visible = await visibility.get_visible_namespaces(namespace for namespace, _ in found)
+        stored = sorted(item for item in found.items() if visible is None or item[0][0] in visible)
         items = [_entry(namespace, workload, one) for (namespace, workload), one in stored[offset : offset + limit]]
         return OverridePage(len(stored), offset, items)
 
     @routes.get("/{namespace}/{kind}/{name}", responses=list_error_responses(404, 422, 503))
     async def override(
-        sight: VisibilityDependency, namespace: NamespaceParameter, kind: KindParameter, name: NameParameter
+        visibility: VisibilityDependency, namespace: NamespaceParameter, kind: KindParameter, name: NameParameter
     ) -> OverrideEntry:
-        """Return what is stored for one workload."""
-        await sight.require_access(namespace)
+        """Return the stored overrides of one workload."""
+        await visibility.require_access(namespace)
         workload = WorkloadRef(kind, name)
         stored = (await wait_for_store(view.store.overrides())).get((namespace, workload))
         if stored is None:
-            raise HTTPException(404, f"nothing is stored for {workload} in {namespace}")
+            raise HTTPException(404, f"no override is stored for {workload} in {namespace}")
         return _entry(namespace, workload, stored)
 
     @routes.put(
@@ -106,21 +106,21 @@ def create_override_routes(view: ApiView) -> APIRouter:
         name: NameParameter,
         request: Request,
     ) -> OverrideEntry:
-        """Store settings for one workload, in place of those that were stored; annotations still win over them."""
-        _refuse_misspelt(kind)
+        """Replace the stored overrides of one workload; annotations take precedence over them."""
+        _reject_misspelt(kind)
         workload = WorkloadRef(kind, name)
-        found = read_override_settings(await read_body(request))
-        detail = msgspec.json.encode(format_settings(found)).decode()
+        overrides = read_override_settings(await read_body(request))
+        detail = msgspec.json.encode(format_settings(overrides)).decode()
         await perform_user_action(
             view,
             caller,
             UserActionKind.PUT_OVERRIDE,
-            lambda: wait_for_store(view.store.put_override(namespace, workload, found)),
+            lambda: wait_for_store(view.store.put_override(namespace, workload, overrides)),
             namespace,
             workload,
             detail,
         )
-        return _entry(namespace, workload, found)
+        return _entry(namespace, workload, overrides)
 
     @routes.delete(
         "/{namespace}/{kind}/{name}",
@@ -130,7 +130,7 @@ def create_override_routes(view: ApiView) -> APIRouter:
     async def delete_override(
         caller: CallerDependency, namespace: NamespaceParameter, kind: KindParameter, name: NameParameter
     ) -> Response:
-        """Remove what is stored for one workload; nothing stored is no error."""
+        """Delete the stored overrides of one workload, if there are any."""
         workload = WorkloadRef(kind, name)
         await perform_user_action(
             view,
@@ -146,37 +146,37 @@ def create_override_routes(view: ApiView) -> APIRouter:
 
 
 def read_override_settings(body: bytes) -> Overrides:
-    """Read an override. Raises HTTPException 422 with the setting and the fix."""
+    """Parse overrides. Raises HTTPException 422 with the setting and the fix."""
     try:
         settings = _SETTINGS.decode(body)
     except DECODE_ERRORS as error:
-        raise HTTPException(422, f"the body is no JSON object of settings, such as {_example()}: {error}") from error
+        raise HTTPException(422, f"the body is not a JSON object of settings, such as {_example()}: {error}") from error
     if not settings:
-        raise HTTPException(422, f"the body has no settings; write e.g. {_example()}, or DELETE what is stored")
-    if len(settings) > _MOST_SETTINGS:
-        raise HTTPException(422, f"{len(settings)} settings are more than {_MOST_SETTINGS}")
+        raise HTTPException(422, f"the body has no settings; write e.g. {_example()}, or DELETE the override")
+    if len(settings) > _MAX_SETTINGS:
+        raise HTTPException(422, f"{len(settings)} settings are more than {_MAX_SETTINGS}")
     annotations = {key if key.startswith(PREFIX) else f"{PREFIX}{key}": text for key, text in settings.items()}
     if len(annotations) < len(settings):
-        raise HTTPException(422, f"a setting is there twice, with {PREFIX} and without")
+        raise HTTPException(422, f"a setting is given twice, with {PREFIX} and without")
     for record in sorted(CRUISE_RECORDS & annotations.keys()):
-        raise HTTPException(422, f"{record} is a record of cruise's own and no setting")
+        raise HTTPException(422, f"{record} is written by cruise and is not a setting")
     if any("\0" in key for key in annotations):
-        raise HTTPException(422, "the name of a setting holds a NUL")
-    found = parse_overrides({key: _text(value) for key, value in annotations.items()})
-    if isinstance(found, UnreadableAnnotations):
-        raise HTTPException(422, found.detail)
-    return found
+        raise HTTPException(422, "the name of a setting contains a NUL character")
+    overrides = parse_overrides({key: _to_text(value) for key, value in annotations.items()})
+    if isinstance(overrides, UnreadableAnnotations):
+        raise HTTPException(422, overrides.detail)
+    return overrides
 
 
-def _refuse_misspelt(kind: str) -> None:
-    alike = [] if kind in _USUAL_KINDS else get_close_matches(kind, _USUAL_KINDS, n=1, cutoff=_ALIKE)
-    if alike:
-        raise HTTPException(422, f"kind: there are hardly workloads of kind {kind}; did you mean {alike[0]}?")
+def _reject_misspelt(kind: str) -> None:
+    matches = [] if kind in _COMMON_KINDS else get_close_matches(kind, _COMMON_KINDS, n=1, cutoff=_MIN_SIMILARITY)
+    if matches:
+        raise HTTPException(422, f"kind: {kind} is not a usual kind of workload; did you mean {matches[0]}?")
 
 
-def _text(value: str | float) -> str:
+def _to_text(value: str | float) -> str:
     if isinstance(value, int):
-        # A float has not so many digits.
+        # A conversion to float would lose digits.
         return str(value)
     return value if isinstance(value, str) else f"{value:g}" if float(f"{value:g}") == value else repr(value)
 

@@ -1,4 +1,4 @@
-"""With how few nodes the cluster would do, through the API."""
+"""The API's routes for packing plans, consolidation and the hourly history of the cluster."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -24,20 +24,18 @@ from cruise.interfaces.packing.nodes import (
 from cruise.interfaces.text import convert_to_json
 from cruise.runtime.packing.consolidation_pass import ConsolidationPassResult
 
-# The packer's last plan and its progress, through the API.
-
 
 def create_packing_routes(view: ApiView) -> APIRouter:
     """Return the route at /packing."""
     routes = APIRouter(prefix="/packing", tags=["packing"])
 
     @routes.get("", response_model=PackingPage, responses=list_error_responses(403, 503))
-    async def packing(sight: VisibilityDependency) -> Response:
-        """Return the last plan for pods that no node could hold, and how far it is carried out.
+    async def packing(visibility: VisibilityDependency) -> Response:
+        """Return the last packing plan for pending pods, and its progress.
 
-        It is of one piece, so it is for callers who may get the pods of all namespaces.
+        The caller must be allowed to get the pods of all namespaces.
         """
-        await sight.require_access("")
+        await visibility.require_access("")
         plan = await wait_for_store(view.store.packing())
         page = PackingPage(None if plan is None else build_packing_document(plan))
         return Response(msgspec.json.encode(convert_to_json(page)), media_type="application/json")
@@ -47,13 +45,13 @@ def create_packing_routes(view: ApiView) -> APIRouter:
 
 @dataclass(frozen=True, slots=True)
 class ConsolidationAdvice:
-    """How few nodes are enough for the cluster, as of a time.
+    """The last consolidation plan.
 
-    `reason` tells why there is no advice; then all figures are null. A node is in use if it runs a pod other than those
-    of DaemonSets. No plan needs fewer than `nodesBound`: the plan is proved if `nodesAfter` equals it. `drained` is in
-    the order of draining. `keptByReason` counts the nodes that stay in use for only one reason,
-    `nodesAfterByLiftedConstraint` the nodes that are enough without a constraint, `add` the nodes of each type that
-    pending pods need. `empty` are the nodes without pods.
+    `reason` says why there is no plan; then all figures are null. A node is in use if it runs a pod of another kind
+    than DaemonSet. No plan needs fewer than `nodesBound` nodes: the plan is proved optimal if that is `nodesAfter`.
+    `drained` is in the plan's order. `keptByReason` counts the nodes that only one reason keeps in use,
+    `nodesAfterByLiftedConstraint` the nodes needed without a constraint, `add` the nodes to add by type for pending
+    pods. `empty` are the nodes that are already unused.
     """
 
     __pydantic_config__ = CAMEL_CASE_CONFIG
@@ -78,56 +76,54 @@ def create_consolidation_routes(view: ApiView) -> APIRouter:
     routes = APIRouter(prefix="/consolidation", tags=["packing"])
 
     @routes.get("", responses=list_error_responses(403, 503))
-    async def consolidation(sight: VisibilityDependency) -> ConsolidationAdvice:
-        """Return with how few nodes the cluster would do, by which nodes emptied, and what keeps the others.
+    async def consolidation(visibility: VisibilityDependency) -> ConsolidationAdvice:
+        """Return the fewest nodes that hold all pods, the nodes to drain, and why the others are kept.
 
-        It is about pods of all namespaces, so it is for callers who may get them all.
+        The caller must be allowed to get the pods of all namespaces.
         """
-        await sight.require_access("")
+        await visibility.require_access("")
         return _advice(get_last_consolidation(view))
 
     return routes
 
 
 def get_last_consolidation(view: ApiView) -> ConsolidationPassResult:
-    """Return the last look for fewer nodes. Raises Unavailable with the reason why there is none."""
+    """Return the last consolidation pass. Raises Unavailable if there is none."""
     figures = view.get_figures()
     if figures.consolidation is None:
-        why = "it was not looked for yet, or is switched off" if figures.leader else "another process leads"
-        raise UnavailableError(f"there is no advice on nodes here: {why}")
+        reason = "it has not run yet, or is disabled" if figures.leader else "another process is the leader"
+        raise UnavailableError(f"this process has no consolidation plan: {reason}")
     return figures.consolidation
 
 
-def _advice(done: ConsolidationPassResult) -> ConsolidationAdvice:
-    fleet, plan = done.fleet, done.plan
+def _advice(consolidation: ConsolidationPassResult) -> ConsolidationAdvice:
+    change, plan = consolidation.fleet, consolidation.plan
     return ConsolidationAdvice(
-        at=done.at,
-        reason=None if fleet is not None else describe_condition(done.condition),
-        message=" ".join(describe_consolidation(done)),
-        seconds=round(done.seconds, 3),
-        nodes_before=None if fleet is None else fleet.nodes_before,
-        nodes_after=None if fleet is None else fleet.nodes_after,
-        nodes_bound=None if fleet is None else fleet.nodes_bound,
+        at=consolidation.at,
+        reason=None if change is not None else describe_condition(consolidation.condition),
+        message=" ".join(describe_consolidation(consolidation)),
+        seconds=round(consolidation.seconds, 3),
+        nodes_before=None if change is None else change.nodes_before,
+        nodes_after=None if change is None else change.nodes_after,
+        nodes_bound=None if change is None else change.nodes_bound,
         moves=None if plan is None else len(plan.moves),
-        drained=[] if fleet is None else list(fleet.drained),
-        kept_by_reason=[] if fleet is None else count_kept_nodes(fleet),
+        drained=[] if change is None else list(change.drained),
+        kept_by_reason=[] if change is None else count_kept_nodes(change),
         nodes_after_by_lifted_constraint=[]
-        if fleet is None
-        else [NodeCountByReason(constraint, nodes) for constraint, nodes in fleet.nodes_after_by_lifted_constraint],
-        add=[] if fleet is None else [NodeCountByReason(describe_node_type(one), one.count) for one in fleet.added],
-        empty=list(done.empty_nodes),
-        node_autoscaler=None if done.autoscaler is None else done.autoscaler.value,
+        if change is None
+        else [NodeCountByReason(constraint, nodes) for constraint, nodes in change.nodes_after_by_lifted_constraint],
+        add=[] if change is None else [NodeCountByReason(describe_node_type(one), one.count) for one in change.added],
+        empty=list(consolidation.empty_nodes),
+        node_autoscaler=None if consolidation.autoscaler is None else consolidation.autoscaler.value,
     )
 
-
-# The cluster's sums over time through the API, an hour each.
 
 MAX_HOURS = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
 class HourlyTotalsDocument:
-    """The cluster at the first pass of an hour; `saved` is against the requests before cruise."""
+    """The cluster at the first node pass of an hour; `saved` compares with the requests before cruise."""
 
     __pydantic_config__ = CAMEL_CASE_CONFIG
     at: datetime
@@ -139,7 +135,7 @@ class HourlyTotalsDocument:
 
 @dataclass(frozen=True, slots=True)
 class HistoryPage:
-    """The hours that are known, oldest first."""
+    """The stored hours, oldest first."""
 
     items: list[HourlyTotalsDocument]
 
@@ -150,19 +146,19 @@ def create_history_routes(view: ApiView) -> APIRouter:
 
     @routes.get("", response_model=HistoryPage, responses=list_error_responses(422, 503))
     async def history(
-        since: Annotated[str | None, Query(description="A time with its zone; thirty days ago without it.")] = None,
+        since: Annotated[str | None, Query(description="A time with a zone; the default is thirty days ago.")] = None,
     ) -> Response:
-        """Return the cluster's sums by the hour, as long as they are kept."""
+        """Return the cluster's sums by hour, for at most thirty days."""
         earliest = view.now() - MAX_HOURS if since is None else parse_since(since)
-        found = await wait_for_store(view.store.cluster_hours(get_clock_hour(earliest)))
-        # Thousands of hours, which to check as a model takes a tenth of a second.
+        hours = await wait_for_store(view.store.cluster_hours(get_clock_hour(earliest)))
+        # The validation of thousands of hours by a model would take a tenth of a second.
         with pause_garbage_collection():
             items = [
                 {
                     "at": one.at,
                     **{name: _sizes(getattr(one, name)) for name in ("allocatable", "requested", "used", "saved")},
                 }
-                for one in found
+                for one in hours
             ]
             return Response(msgspec.json.encode({"items": items}), media_type="application/json")
 

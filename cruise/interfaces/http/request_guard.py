@@ -1,6 +1,6 @@
-"""What stands before every route: for whom the request is, who sends it, whether that one may, and how many at a time.
+"""The checks before every route: host name, origin, authentication, authorization and concurrency.
 
-Nothing of a request is looked at beside its method, path and headers until it has passed.
+They use only the method, path and headers of a request.
 """
 
 from collections import Counter
@@ -20,38 +20,36 @@ from cruise.errors import BadInputError, CruiseError, ThrottledError, Unavailabl
 from cruise.interfaces.http.health import AsgiApp, Receive, Scope, Send, send_response
 from cruise.interfaces.http.namespace_visibility import NamespaceVisibility
 
-# By which names a server answers: a page whose name points here for a moment is not among them.
-
-_OWN = frozenset({"localhost"})
+_LOCAL_NAMES = frozenset({"localhost"})
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedHosts:
-    """The names of a server, in lower case; its addresses are always among them, since no page has those by DNS."""
+    """The host names of a server, in lower case, against DNS rebinding; IP addresses are always allowed."""
 
     names: frozenset[str] = frozenset()
 
     def allows_host(self, host: str) -> bool:
-        """Tell whether a request with this Host header is for this server."""
-        name = _name_of(f"//{host}")
-        return name is not None and (name in _OWN or name in self.names or _is_address(name))
+        """Tell whether a Host header names this server."""
+        name = _parse_host(f"//{host}")
+        return name is not None and (name in _LOCAL_NAMES or name in self.names or _is_address(name))
 
     def allows_origin(self, origin: str, host: str) -> bool:
-        """Tell whether a browser's page of this origin may write here: one that this very server sent."""
+        """Tell whether a page of this origin may write: only a page of this server may."""
         if not origin.startswith(("http://", "https://")):
             return False
         return urlsplit(origin).netloc.lower() == host.lower()
 
 
 def create_allowed_hosts(names: Iterable[str]) -> AllowedHosts:
-    """Return the hosts of some names, in whatever case."""
+    """Return the allowed hosts of some names, in any case."""
     return AllowedHosts(frozenset(name.lower().rstrip(".") for name in names if name))
 
 
-def _name_of(address: str) -> str | None:
+def _parse_host(address: str) -> str | None:
     try:
         parts = urlsplit(address)
-        # Read for the error that a wrong one raises.
+        # Raises ValueError for an invalid port.
         _ = parts.port
     except ValueError:
         return None
@@ -71,66 +69,63 @@ def _is_address(name: str) -> bool:
 _PROBES = frozenset({"/healthz", "/readyz"})
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _JSON = b"application/json"
-ANONYMOUS = Caller("anybody on this machine")
+ANONYMOUS = Caller("an anonymous client")
 READ_ONLY_METHODS = "the API is read-only: set api_token_file (CRUISE_API_TOKEN_FILE) to let it write"
 
 
 class CallerAuthority(Protocol):
-    """Who knows callers: `adapters.kube.access.KubernetesAuthority`, `interfaces.http.request_guard.StaticTokenAuthority`."""
+    """Authenticates and authorizes callers, such as `KubernetesAuthority` and `StaticTokenAuthority`."""
 
     async def authenticate(self, token: str) -> Caller | None:
-        """Return who has a token, None for one that is not accepted. Raises Throttled, Unavailable."""
+        """Return the caller of a token, None if it is not accepted. Raises Throttled, Unavailable."""
         ...
 
     async def authorize(self, caller: Caller, access: Access) -> bool:
-        """Tell whether a caller may do something. Raises Throttled, Unavailable."""
+        """Tell whether a caller has an access right. Raises Throttled, Unavailable."""
         ...
 
 
 class PathAccessRules(Protocol):
-    """What a server's paths ask of callers, and how it turns away: `ApiAccessRules`, and the dashboard's before it."""
+    """The access right that each path requires, and the responses to rejected requests."""
 
     def get_required_access(self, method: str, path: str) -> PathAccess | None:
-        """Return what a request needs, None where it is for anybody."""
+        """Return the access right that a request requires, None for a public path."""
         ...
 
     def get_credentials(self, scope: Scope) -> str | None:
-        """Return the credentials of a request without a header of that name."""
+        """Return the Authorization value of a request that has no such header."""
         ...
 
-    async def respond_refusal(
-        self, scope: Scope, send: Send, status: HTTPStatus, why: str, headers: Sequence[tuple[bytes, bytes]]
+    async def respond_rejection(
+        self, scope: Scope, send: Send, status: HTTPStatus, reason: str, headers: Sequence[tuple[bytes, bytes]]
     ) -> None:
-        """Turn a request away."""
+        """Send the response to a rejected request."""
         ...
 
 
 class ApiAccessRules:
-    """The paths of programs: each is a right of its own, by its own name; refusals are JSON."""
+    """Access to the API: each path is a right of its own, and rejections are JSON."""
 
     def get_required_access(self, method: str, path: str) -> PathAccess | None:
-        """Name the path as roles do."""
-        # Everybody whom a Kubernetes API server knows may get its own /api/*, so ours is asked about by another name.
+        """Return the path as roles name it."""
+        # Every authenticated user of a Kubernetes API server may get its own /api/*, so cruise's paths have a prefix.
         named = path if path == "/metrics" else f"/cruise{path}"
         return PathAccess("get" if method in _READS else method.lower(), named)
 
     def get_credentials(self, scope: Scope) -> str | None:
-        """Return none: programs send the header."""
+        """Return None: API clients send the header."""
         return None
 
-    async def respond_refusal(
-        self, scope: Scope, send: Send, status: HTTPStatus, why: str, headers: Sequence[tuple[bytes, bytes]]
+    async def respond_rejection(
+        self, scope: Scope, send: Send, status: HTTPStatus, reason: str, headers: Sequence[tuple[bytes, bytes]]
     ) -> None:
-        """Answer with the reason."""
-        await send_response(scope, send, status, msgspec.json.encode({"error": why}), _JSON, headers)
+        """Send the reason as JSON."""
+        await send_response(scope, send, status, msgspec.json.encode({"error": reason}), _JSON, headers)
 
 
 @dataclass(frozen=True, slots=True)
 class RequestGuardRules:
-    """What a gate lets through; without an authority nobody writes.
-
-    `reads_open` and `metrics_allow_anonymous` are for anybody who can connect. `at_once` counts the requests of one caller.
-    """
+    """The rules of a request guard; `concurrent_requests` limits each caller. Without an authority, no one may write."""
 
     authority: CallerAuthority | None = None
     hosts: AllowedHosts = AllowedHosts()
@@ -140,151 +135,157 @@ class RequestGuardRules:
     access_rules: PathAccessRules = ApiAccessRules()
 
 
-class _RequestRefusal(Exception):
-    def __init__(self, status: HTTPStatus, why: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
-        super().__init__(why)
-        self.status, self.reason, self.headers = status, why, tuple(headers)
+class _RejectedRequest(Exception):
+    def __init__(self, status: HTTPStatus, reason: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        super().__init__(reason)
+        self.status, self.reason, self.headers = status, reason, tuple(headers)
 
 
 def guard_requests(inner: AsgiApp, rules: RequestGuardRules) -> AsgiApp:
-    """Let to `inner` what may pass, with the caller and what it may see in the request's state."""
-    under_way: Counter[Caller] = Counter()
+    """Pass permitted requests to `inner`, with the caller and its namespace visibility in the request's state."""
+    in_progress: Counter[Caller] = Counter()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in _PROBES:
             await inner(scope, receive, send)
             return
         try:
-            caller = await _admitted(scope, rules)
-            if under_way[caller] >= rules.concurrent_requests:
-                raise _RequestRefusal(
+            caller = await _check(scope, rules)
+            if in_progress[caller] >= rules.concurrent_requests:
+                raise _RejectedRequest(
                     HTTPStatus.TOO_MANY_REQUESTS,
-                    f"{rules.concurrent_requests} requests of yours are under way; wait for one of them",
+                    f"{rules.concurrent_requests} of your requests are in progress; wait for one of them",
                     [(b"retry-after", b"1")],
                 )
-        except _RequestRefusal as refusal:
-            await rules.access_rules.respond_refusal(scope, send, refusal.status, refusal.reason, refusal.headers)
+        except _RejectedRequest as rejected:
+            await rules.access_rules.respond_rejection(scope, send, rejected.status, rejected.reason, rejected.headers)
             return
-        under_way[caller] += 1
+        in_progress[caller] += 1
         try:
             sees_all = rules.authority is None or caller is ANONYMOUS
-            state = {"caller": caller, "sight": NamespaceVisibility(caller, None if sees_all else rules.authority)}
+            visibility = NamespaceVisibility(caller, None if sees_all else rules.authority)
+            state = {"caller": caller, "visibility": visibility}
             await inner({**scope, "state": {**scope.get("state", {}), **state}}, receive, send)
         finally:
-            under_way[caller] -= 1
-            if not under_way[caller]:
-                del under_way[caller]
+            in_progress[caller] -= 1
+            if not in_progress[caller]:
+                del in_progress[caller]
 
     return app
 
 
-async def _admitted(scope: Scope, rules: RequestGuardRules) -> Caller:
-    """Return who sends a request that may pass. Raises _Refusal."""
+async def _check(scope: Scope, rules: RequestGuardRules) -> Caller:
+    """Return the caller of a permitted request. Raises _RejectedRequest."""
     path, method = scope["path"], scope["method"]
-    sent = _headers(scope, b"host", b"origin", b"authorization")
-    host = sent[b"host"] or ""
+    headers = _get_headers(scope, b"host", b"origin", b"authorization")
+    host, origin = headers[b"host"] or "", headers[b"origin"]
     if not rules.hosts.allows_host(host):
-        raise _RequestRefusal(
-            HTTPStatus.MISDIRECTED_REQUEST, "this server has no such name: add it to http_allowed_hosts if it has"
+        raise _RejectedRequest(
+            HTTPStatus.MISDIRECTED_REQUEST,
+            "this host name is not allowed: if it is a name of this server, add it to http_allowed_hosts",
         )
     reads = method in _READS
-    if not reads and sent[b"origin"] is not None and not rules.hosts.allows_origin(sent[b"origin"] or "", host):
-        raise _RequestRefusal(HTTPStatus.FORBIDDEN, "a page of another origin may not write here")
+    if not reads and origin is not None and not rules.hosts.allows_origin(origin, host):
+        raise _RejectedRequest(HTTPStatus.FORBIDDEN, "a page of another origin may not write")
     access = rules.access_rules.get_required_access(method, path)
     if access is None or (
         reads and (rules.allows_anonymous_metrics if path == "/metrics" else rules.allows_anonymous_reads)
     ):
         return ANONYMOUS
     if rules.authority is None:
-        raise _RequestRefusal(HTTPStatus.FORBIDDEN, READ_ONLY_METHODS)
-    caller = await _known(rules.authority, sent[b"authorization"] or rules.access_rules.get_credentials(scope))
-    await _require(rules.authority, caller, access)
+        raise _RejectedRequest(HTTPStatus.FORBIDDEN, READ_ONLY_METHODS)
+    credentials = headers[b"authorization"] or rules.access_rules.get_credentials(scope)
+    caller = await _authenticate(rules.authority, credentials)
+    await _authorize(rules.authority, caller, access)
     return caller
 
 
-async def _known(authority: CallerAuthority, authorization: str | None) -> Caller:
-    scheme, _, token = (authorization or "").partition(" ")
+async def _authenticate(authority: CallerAuthority, credentials: str | None) -> Caller:
+    scheme, _, token = (credentials or "").partition(" ")
     try:
-        found = await authority.authenticate(token.strip()) if scheme.lower() == "bearer" and token.strip() else None
+        caller = await authority.authenticate(token.strip()) if scheme.lower() == "bearer" and token.strip() else None
     except CruiseError as error:
-        raise _unjudged(error) from error
-    if found is None:
-        raise _RequestRefusal(
+        raise _reject_for_error(error) from error
+    if caller is None:
+        raise _RejectedRequest(
             HTTPStatus.UNAUTHORIZED,
-            "this needs the header Authorization: Bearer TOKEN with a token that is accepted here",
+            "this request requires the header Authorization: Bearer TOKEN with a token that this server accepts",
             [(b"www-authenticate", b"Bearer")],
         )
-    return found
+    return caller
 
 
-async def _require(authority: CallerAuthority, caller: Caller, access: PathAccess) -> None:
+async def _authorize(authority: CallerAuthority, caller: Caller, access: PathAccess) -> None:
     try:
         allowed = await authority.authorize(caller, access)
     except CruiseError as error:
-        raise _unjudged(error) from error
+        raise _reject_for_error(error) from error
     if not allowed:
-        raise _RequestRefusal(HTTPStatus.FORBIDDEN, f"{caller.name} may not {access}: no role of theirs allows it")
+        raise _RejectedRequest(HTTPStatus.FORBIDDEN, f"{caller.name} may not {access}: no role of the user allows it")
 
 
-def _unjudged(error: CruiseError) -> _RequestRefusal:
+def _reject_for_error(error: CruiseError) -> _RejectedRequest:
     if isinstance(error, ThrottledError):
-        return _RequestRefusal(HTTPStatus.TOO_MANY_REQUESTS, str(error), [(b"retry-after", b"1")])
-    return _RequestRefusal(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+        return _RejectedRequest(HTTPStatus.TOO_MANY_REQUESTS, str(error), [(b"retry-after", b"1")])
+    return _RejectedRequest(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
 
-def _headers(scope: Scope, *names: bytes) -> dict[bytes, str | None]:
-    """Return some headers, one byte a character; one that is there twice is none that could pass."""
-    found: dict[bytes, list[str]] = {name: [] for name in names}
+def _get_headers(scope: Scope, *names: bytes) -> dict[bytes, str | None]:
+    """Return some headers, one character a byte; a repeated header is joined by commas, which no check accepts."""
+    values: dict[bytes, list[str]] = {name: [] for name in names}
     for name, value in scope["headers"]:
-        if name in found:
-            found[name].append(value.decode("latin-1"))
-    return {name: ", ".join(values) if values else None for name, values in found.items()}
+        if name in values:
+            values[name].append(value.decode("latin-1"))
+    return {name: ", ".join(found) if found else None for name, found in values.items()}
 
 
-# One token for whoever has it: the content of a file, which may do everything.
+# One token in a file, which allows everything.
 
 MIN_TOKEN_LENGTH = 32
-_LONGEST_TOKEN_BYTES = 4096
+_MAX_TOKEN_BYTES = 4096
 TOKEN_HOLDER = Caller("api_token_file")
 
 
 class StaticTokenAuthority:
-    """Implements `gate.Authority`; the file is read again when it changes, as a mounted secret does."""
+    """Implements `CallerAuthority`; it reads the file again when it changes, as a mounted Secret does."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen: tuple[int, int, int] | None = None
+        self._file_version: tuple[int, int, int] | None = None
         self._token = b""
 
     def check(self) -> None:
-        """Raise BadInputError for a file that cannot serve."""
+        """Raise BadInputError if the file is missing or has no valid token."""
         if not self._path.is_file():
-            raise BadInputError(f"api_token_file {self._path} is not there; write a token into it, or leave it unset")
+            raise BadInputError(
+                f"api_token_file {self._path} does not exist; write a token to it, or unset the setting"
+            )
         try:
-            self._current()
+            self._read_token()
         except UnavailableError as error:
             raise BadInputError(f"{error}; write a random one, e.g. openssl rand -hex 32 > {self._path}") from error
 
     async def authenticate(self, token: str) -> Caller | None:
-        """Compare in constant time; headers come with each byte as a character. Raises Unavailable."""
-        return TOKEN_HOLDER if compare_digest(token.encode("latin-1", "replace"), self._current()) else None
+        """Return the holder of the token, compared in constant time. Raises Unavailable."""
+        return TOKEN_HOLDER if compare_digest(token.encode("latin-1", "replace"), self._read_token()) else None
 
     async def authorize(self, caller: Caller, access: Access) -> bool:
         """Allow everything."""
         return True
 
-    def _current(self) -> bytes:
+    def _read_token(self) -> bytes:
         try:
             status = self._path.stat()
-            seen = (status.st_mtime_ns, status.st_ino, status.st_size)
-            if seen != self._seen:
+            version = (status.st_mtime_ns, status.st_ino, status.st_size)
+            if version != self._file_version:
                 with self._path.open("rb") as file:
-                    self._token = file.read(_LONGEST_TOKEN_BYTES).strip()
-                self._seen = seen
+                    self._token = file.read(_MAX_TOKEN_BYTES).strip()
+                self._file_version = version
         except OSError as error:
             raise UnavailableError(f"api_token_file {self._path} cannot be read: {error.strerror}") from error
         if len(self._token) < MIN_TOKEN_LENGTH:
             raise UnavailableError(
-                f"api_token_file {self._path} holds {len(self._token)} bytes, and a token has at least {MIN_TOKEN_LENGTH}"
+                f"the token in api_token_file {self._path} has {len(self._token)} bytes; it needs at least "
+                f"{MIN_TOKEN_LENGTH}"
             )
         return self._token

@@ -1,4 +1,4 @@
-"""Who paused, resumed and overrode: on record before it holds, in the log and as an Event once it does."""
+"""The API's routes for user actions: pause, resume, revert, and the record of who did what."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -30,12 +30,12 @@ from cruise.interfaces.revert_report import get_revert_state
 log = structlog.get_logger()
 
 _DAY = timedelta(days=1)
-_MOST = 1000
+_MAX_ITEMS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class UserActionEntry:
-    """What somebody did to cruise; `detail` has the settings of an override."""
+    """One user action; `detail` has the settings of an override."""
 
     at: datetime
     caller: str
@@ -47,7 +47,7 @@ class UserActionEntry:
 
 @dataclass(frozen=True, slots=True)
 class UserActionPage:
-    """The newest interventions since a time, newest first; `more` tells that there are older ones."""
+    """The newest user actions since a time, newest first; `more` says whether there are older ones."""
 
     items: list[UserActionEntry]
     more: bool
@@ -56,59 +56,59 @@ class UserActionPage:
 async def perform_user_action(
     view: ApiView,
     caller: Caller,
-    deed: UserActionKind,
+    kind: UserActionKind,
     change: Callable[[], Awaitable[None]],
     namespace: str | None = None,
     workload: WorkloadRef | None = None,
     detail: str = "",
 ) -> None:
-    """Put on record who does what, do it, and tell. Raises Unavailable."""
-    done = UserAction(view.now(), caller.name, deed, namespace, workload, detail)
-    await wait_for_store(view.store.record_user_action(done))
+    """Record a user action, do it, and announce it. Raises Unavailable."""
+    action = UserAction(view.now(), caller.name, kind, namespace, workload, detail)
+    await wait_for_store(view.store.record_user_action(action))
     await change()
-    of = {"namespace": namespace, "workload": str(workload)} if workload is not None else {}
-    log.info("intervention", caller=caller.name, deed=deed.value, **of, detail=detail)
-    await view.announce(done)
+    subject = {"namespace": namespace, "workload": str(workload)} if workload is not None else {}
+    log.info("user action", caller=caller.name, kind=kind.value, **subject, detail=detail)
+    await view.announce(action)
 
 
 def create_user_action_routes(view: ApiView) -> APIRouter:
-    """Return the route at /interventions."""
-    routes = APIRouter(prefix="/interventions", tags=["interventions"])
+    """Return the route at /user-actions."""
+    routes = APIRouter(prefix="/user-actions", tags=["user actions"])
 
     @routes.get("", responses=list_error_responses(422, 503))
-    async def interventions(
-        sight: VisibilityDependency,
-        since: Annotated[str | None, Query(description="A time with its zone; a day ago without it.")] = None,
-        limit: Annotated[int, Query(ge=1, le=_MOST, description="How many at most.")] = 100,
+    async def user_actions(
+        visibility: VisibilityDependency,
+        since: Annotated[str | None, Query(description="A time with a zone; the default is a day ago.")] = None,
+        limit: Annotated[int, Query(ge=1, le=_MAX_ITEMS, description="The maximum number of items.")] = 100,
     ) -> UserActionPage:
-        """Return who paused, resumed and overrode, of namespaces whose pods the caller may get."""
+        """Return the newest user actions on namespaces whose pods the caller may get."""
         earliest = view.now() - _DAY if since is None else parse_since(since)
-        return await read_user_action_page(view, sight, earliest, limit)
+        return await read_user_action_page(view, visibility, earliest, limit)
 
     return routes
 
 
 async def read_user_action_page(
-    view: ApiView, sight: NamespaceVisibility, since: datetime, limit: int
+    view: ApiView, visibility: NamespaceVisibility, since: datetime, limit: int
 ) -> UserActionPage:
-    """Return who paused, resumed and overrode, of namespaces whose pods the caller may get."""
-    found = await wait_for_store(view.store.user_actions(since, _MOST + 1))
-    seen = await sight.get_visible_namespaces(one.namespace for one in found if one.namespace is not None)
-    lines = [_line(one) for one in found if seen is None or one.namespace is None or one.namespace in seen]
-    return UserActionPage(lines[:limit], more=len(lines) > limit or len(found) > _MOST)
+    """Return the newest user actions on namespaces whose pods the caller may get."""
+    found = await wait_for_store(view.store.user_actions(since, _MAX_ITEMS + 1))
+    visible = await visibility.get_visible_namespaces(one.namespace for one in found if one.namespace is not None)
+    shown = [_entry(one) for one in found if visible is None or one.namespace is None or one.namespace in visible]
+    return UserActionPage(shown[:limit], more=len(shown) > limit or len(found) > _MAX_ITEMS)
 
 
-def _line(one: UserAction) -> UserActionEntry:
-    workload = str(one.workload) if one.workload is not None else None
-    return UserActionEntry(one.at, one.caller, one.kind.value, one.namespace, workload, one.detail)
+def _entry(action: UserAction) -> UserActionEntry:
+    workload = str(action.workload) if action.workload is not None else None
+    return UserActionEntry(action.at, action.caller, action.kind.value, action.namespace, workload, action.detail)
 
 
-# Stopping every write, and letting them go on, through the API.
+# Pause and resume.
 
 
 @dataclass(frozen=True, slots=True)
 class PauseStatus:
-    """Whether every write to the cluster is stopped, since when and by whom, null where that is not on record."""
+    """Whether all writes to the cluster are paused, since when and by which user, null if that is not recorded."""
 
     paused: bool
     since: datetime | None = None
@@ -116,17 +116,17 @@ class PauseStatus:
 
 
 async def get_pause_status(view: ApiView) -> PauseStatus:
-    """Return whether every write is stopped, and who stopped them. Raises Unavailable."""
+    """Return whether cruise is paused, and who paused it. Raises Unavailable."""
     if not await wait_for_store(view.store.paused()):
         return PauseStatus(False)
-    began = None
-    for one in await wait_for_store(view.store.user_actions(view.now() - RETENTION.user_actions)):
-        if one.kind is UserActionKind.RESUME:
+    cause = None
+    for action in await wait_for_store(view.store.user_actions(view.now() - RETENTION.user_actions)):
+        if action.kind is UserActionKind.RESUME:
             break
         # A revert of more than one workload pauses first.
-        if one.kind is UserActionKind.PAUSE or (one.kind is UserActionKind.REVERT and one.workload is None):
-            began = one
-    return PauseStatus(True) if began is None else PauseStatus(True, began.at, began.caller)
+        if action.kind is UserActionKind.PAUSE or (action.kind is UserActionKind.REVERT and action.workload is None):
+            cause = action
+    return PauseStatus(True) if cause is None else PauseStatus(True, cause.at, cause.caller)
 
 
 def create_pause_routes(view: ApiView) -> APIRouter:
@@ -135,12 +135,12 @@ def create_pause_routes(view: ApiView) -> APIRouter:
 
     @routes.get("", responses=list_error_responses(503))
     async def paused() -> PauseStatus:
-        """Tell whether every write to the cluster is stopped, since when and by whom."""
+        """Return whether all writes to the cluster are paused, since when and by which user."""
         return await get_pause_status(view)
 
     @routes.put("", responses=list_error_responses(401, 403, 503))
     async def pause(caller: CallerDependency) -> PauseStatus:
-        """Stop every write to the cluster, also in the middle of a pass."""
+        """Pause all writes to the cluster, also in the middle of a pass."""
         await perform_user_action(
             view, caller, UserActionKind.PAUSE, lambda: wait_for_store(view.store.set_paused(True))
         )
@@ -148,7 +148,7 @@ def create_pause_routes(view: ApiView) -> APIRouter:
 
     @routes.delete("", responses=list_error_responses(401, 403, 503))
     async def resume(caller: CallerDependency) -> PauseStatus:
-        """Let writes to the cluster go on, from the next pass on."""
+        """Allow writes to the cluster again, starting with the next pass."""
         await perform_user_action(
             view, caller, UserActionKind.RESUME, lambda: wait_for_store(view.store.set_paused(False))
         )
@@ -157,14 +157,14 @@ def create_pause_routes(view: ApiView) -> APIRouter:
     return routes
 
 
-# One workload back to the sizes that its pods had before cruise, through the API.
+# Revert of one workload.
 
-_LONGEST_SECONDS = 50.0
+_MAX_SECONDS = 50.0
 
 
 @dataclass(frozen=True, slots=True)
 class RevertedPod:
-    """What became of one pod: `state` is `put back`, `waits` (another revert may do it) or `not possible`."""
+    """One pod; `state` is `restored`, `pending` (another revert may restore it) or `not possible`."""
 
     pod: str
     state: str
@@ -175,7 +175,7 @@ class RevertedPod:
 
 @dataclass(frozen=True, slots=True)
 class RevertedWorkload:
-    """What became of the pods that had other sizes than their original ones; a stored mode now holds the workload."""
+    """The pods whose sizes were not their original ones; a stored override now sets the workload's mode to observe."""
 
     namespace: str
     kind: str
@@ -188,12 +188,12 @@ def create_revert_routes(view: ApiView) -> APIRouter:
     routes = APIRouter(prefix="/reverts", tags=["reverts"])
 
     @routes.put("/{namespace}/{kind}/{name}", responses=list_error_responses(401, 403, 404, 422, 503))
-    async def put_back(
+    async def revert(
         caller: CallerDependency, namespace: NamespaceParameter, kind: KindParameter, name: NameParameter
     ) -> RevertedWorkload:
-        """Store mode observe for one workload, and put its pods back to their original sizes, without evictions.
+        """Store mode observe for one workload, and restore the original sizes of its pods, without evictions.
 
-        Removing what is stored for it, or storing another mode, lets cruise size it again.
+        To let cruise size it again, delete the stored override or store another mode.
         """
         workload = WorkloadRef(kind, name)
         outcomes: list[Outcome] = []
@@ -204,13 +204,11 @@ def create_revert_routes(view: ApiView) -> APIRouter:
         if not any((pod.namespace, pod.workload) == (namespace, workload) for pod in (await view.snapshot()).pods):
             raise HTTPException(404, f"there are no pods of {workload} in {namespace}")
         try:
-            # What takes longer is asked for again, and goes on where it was.
-            async with asyncio.timeout(_LONGEST_SECONDS):
+            # A repeated request continues with the other pods.
+            async with asyncio.timeout(_MAX_SECONDS):
                 await perform_user_action(view, caller, UserActionKind.REVERT, change, namespace, workload)
         except TimeoutError as error:
-            raise UnavailableError(
-                "not all pods are put back yet; ask again, and it goes on with the others"
-            ) from error
+            raise UnavailableError("not all pods are restored yet; repeat the request to continue") from error
         return RevertedWorkload(namespace, kind, name, [_document(outcome) for outcome in outcomes])
 
     return routes

@@ -1,4 +1,4 @@
-"""A change of rules replayed on the cluster's own history before it holds, through the API."""
+"""The API's routes for what-if runs: other settings replayed on the cluster's recorded usage."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,14 +25,15 @@ from cruise.interfaces.http.view import (
 )
 
 NO_HISTORY_ERROR = (
-    "there is no history to replay on: set prometheus_url to a Prometheus that keeps some days of this cluster's usage"
+    "there is no recorded usage to replay: set prometheus_url to a Prometheus server that keeps some days of this "
+    "cluster's usage"
 )
 _SETTINGS = msgspec.json.Decoder(dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIfMetricDocument:
-    """One figure under both, and the change with its 95 % interval, as `cruise backtest --against` states it."""
+    """One metric under both settings, and the change with its 95 % interval, as in `cruise backtest --against`."""
 
     current: float
     proposed: float
@@ -43,7 +44,7 @@ class WhatIfMetricDocument:
 
 @dataclass(frozen=True, slots=True)
 class WhatIfDocument:
-    """A replay of what holds today and of what is proposed; `stage` is running, done, failed or cancelled."""
+    """A replay of the current and the proposed settings; `stage` is running, done, failed or cancelled."""
 
     __pydantic_config__ = CAMEL_CASE_CONFIG
     stage: str
@@ -62,88 +63,87 @@ class WhatIfDocument:
 
 
 def create_what_if_routes(view: ApiView) -> APIRouter:
-    """Return the routes under /rehearsal."""
-    routes = APIRouter(prefix="/rehearsal", tags=["rehearsal"])
+    """Return the routes under /what-if."""
+    routes = APIRouter(prefix="/what-if", tags=["what-if"])
 
     @routes.get("", responses=list_error_responses(404, 503))
-    async def rehearsal(sight: VisibilityDependency) -> WhatIfDocument:
-        """Return how far the replay is that was asked for last, and what it showed."""
-        found = _stage(view).last()
-        if found is None:
-            raise HTTPException(404, "nothing was replayed since this process began")
-        if found.proposal.namespace is not None:
-            await sight.require_access(found.proposal.namespace)
-        return _document(found)
+    async def what_if(visibility: VisibilityDependency) -> WhatIfDocument:
+        """Return the progress and the result of the last what-if run."""
+        run = _get_runs(view).last()
+        if run is None:
+            raise HTTPException(404, "there was no what-if run since this process started")
+        if run.proposal.namespace is not None:
+            await visibility.require_access(run.proposal.namespace)
+        return _document(run)
 
     @routes.put("", status_code=202, responses=list_error_responses(400, 401, 403, 413, 422, 429, 503))
-    async def of_cluster(caller: CallerDependency, request: Request) -> WhatIfDocument:
-        """Replay other settings of the cluster beside today's, such as {"memory_risk": "1e-4"}."""
-        return await _begun(view, caller, WhatIfProposal(_settings(await read_body(request))))
+    async def start_for_cluster(caller: CallerDependency, request: Request) -> WhatIfDocument:
+        """Compare other cluster settings with the current ones, such as {"memory_risk": "1e-4"}."""
+        return await _start(view, caller, WhatIfProposal(_parse_settings(await read_body(request))))
 
     @routes.put(
         "/{namespace}/{kind}/{name}", status_code=202, responses=list_error_responses(400, 401, 403, 413, 422, 429, 503)
     )
-    async def of_workload(
+    async def start_for_workload(
         caller: CallerDependency,
         namespace: NamespaceParameter,
         kind: KindParameter,
         name: NameParameter,
         request: Request,
     ) -> WhatIfDocument:
-        """Replay other overrides of one workload, written as for /overrides, beside today's."""
-        found = format_settings(read_override_settings(await read_body(request)))
-        return await _begun(view, caller, WhatIfProposal(found, namespace, WorkloadRef(kind, name)))
+        """Compare other overrides of one workload, in the format of /overrides, with the current ones."""
+        overrides = format_settings(read_override_settings(await read_body(request)))
+        return await _start(view, caller, WhatIfProposal(overrides, namespace, WorkloadRef(kind, name)))
 
     @routes.delete("", status_code=204, responses=list_error_responses(401, 403, 503))
     async def cancel() -> Response:
-        """End the replay that runs; none is no error."""
-        await _stage(view).cancel()
+        """Cancel the current what-if run, if there is one."""
+        await _get_runs(view).cancel()
         return Response(status_code=204)
 
     return routes
 
 
-def _stage(view: ApiView) -> WhatIfPort:
-    found = view.what_if_runs
-    if found is None:
+def _get_runs(view: ApiView) -> WhatIfPort:
+    if view.what_if_runs is None:
         raise UnavailableError(NO_HISTORY_ERROR)
-    return found
+    return view.what_if_runs
 
 
-def _settings(body: bytes) -> Mapping[str, str]:
+def _parse_settings(body: bytes) -> Mapping[str, str]:
     try:
-        found = _SETTINGS.decode(body or b"{}")
+        settings = _SETTINGS.decode(body or b"{}")
     except DECODE_ERRORS as error:
-        raise HTTPException(422, f"the body is no JSON object of settings and texts: {error}") from error
-    if not found:
+        raise HTTPException(422, f"the body is not a JSON object of setting names and strings: {error}") from error
+    if not settings:
         raise HTTPException(422, 'no setting is proposed; write e.g. {"memory_risk": "1e-4"}')
-    return found
+    return settings
 
 
-async def _begun(view: ApiView, caller: Caller, proposal: WhatIfProposal) -> WhatIfDocument:
+async def _start(view: ApiView, caller: Caller, proposal: WhatIfProposal) -> WhatIfDocument:
     try:
-        return _document(await _stage(view).begin(proposal, caller))
+        return _document(await _get_runs(view).begin(proposal, caller))
     except BadInputError as error:
         raise HTTPException(422, str(error)) from error
 
 
-def _document(found: WhatIfRun) -> WhatIfDocument:
-    compared = found.comparison
+def _document(run: WhatIfRun) -> WhatIfDocument:
+    comparison = run.comparison
     return WhatIfDocument(
-        stage=found.stage.value,
-        current_step=found.current_step,
-        progress=found.progress,
-        error=found.error,
-        caller=found.caller,
-        began_at=found.began_at,
-        namespace=found.proposal.namespace,
-        workload=str(found.proposal.workload) if found.proposal.workload is not None else None,
-        settings=found.proposal.settings,
-        days=None if compared is None else compared.days,
-        containers=None if compared is None else compared.containers,
+        stage=run.stage.value,
+        current_step=run.current_step,
+        progress=run.progress,
+        error=run.error,
+        caller=run.caller,
+        began_at=run.began_at,
+        namespace=run.proposal.namespace,
+        workload=str(run.proposal.workload) if run.proposal.workload is not None else None,
+        settings=run.proposal.settings,
+        days=None if comparison is None else comparison.days,
+        containers=None if comparison is None else comparison.containers,
         figures={
-            figure.value: WhatIfMetricDocument(one.reference, one.current, one.delta, one.low, one.high)
-            for figure, one in ({} if compared is None else compared.figures).items()
+            metric.value: WhatIfMetricDocument(one.reference, one.current, one.delta, one.low, one.high)
+            for metric, one in ({} if comparison is None else comparison.figures).items()
         },
-        notes=[] if compared is None else list(compared.notes),
+        notes=[] if comparison is None else list(comparison.notes),
     )

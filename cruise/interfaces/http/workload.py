@@ -1,4 +1,4 @@
-"""One workload through the API's eyes: its pods, their statistics, and what the store remembers of them."""
+"""The data of one workload for the dashboard, and the API's route that explains a pod."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -28,17 +28,17 @@ from cruise.interfaces.http.view import ApiView, NameParameter, NamespaceParamet
 from cruise.runtime.headroom import prepare_stored_headroom
 from cruise.runtime.node_pass import NodePassResult
 
-# Of a large workload some pods tell what there is to tell; each asks the store once.
-_MOST_ASKED = 20
+# Each pod takes one query of the database.
+_MAX_PODS_WITH_OUTCOMES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadHistory:
-    """One workload in the last pass, `line`, its pods as they are now, and one of them, `chosen`, in more detail.
+    """One workload: its summary in the last node pass, its pods now, and details of one `selected` pod.
 
-    `mode` holds for the chosen pod now, and `requested` is what all pods request now. `statistics` has the chosen pod's
-    by container, `original` what it requested before it was resized first. `outcomes` are those of the first pods by
-    name, newest first, `kills` those of all of them, oldest first.
+    `requested` is the sum over all pods now. `mode`, `statistics` (by container) and `original` (its sizes before the
+    first resize) are of the selected pod. `outcomes` are those of the first pods by name, newest first, `oom_kills`
+    those of all pods, oldest first.
     """
 
     summary: WorkloadSummary
@@ -56,32 +56,32 @@ class WorkloadHistory:
 async def compute_template_sizes(
     view: ApiView, snapshot: ClusterSnapshot, pods: Sequence[Pod]
 ) -> TemplateSizes | SkippedTemplate | None:
-    """Return what the template of a workload's pods should state; None where they have none. Raises Unavailable."""
-    # What speaks for them, and nothing else: to go through all of a large cluster takes seconds.
+    """Return the sizes of the template of a workload's pods, None if they have no template. Raises Unavailable."""
+    # All statistics of a large cluster would take seconds.
     statistics = select_statistics(await wait_for_store(view.statistics()), pods)
     part = replace(snapshot, pods=tuple(pods))
-    found = await asyncio.to_thread(size_templates, part, statistics, view.policy, view.now(), pods)
-    both: list[TemplateSizes | SkippedTemplate] = [*found.changed, *found.skipped]
-    return both[0] if both else None
+    changes = await asyncio.to_thread(size_templates, part, statistics, view.policy, view.now(), pods)
+    templates: list[TemplateSizes | SkippedTemplate] = [*changes.changed, *changes.skipped]
+    return templates[0] if templates else None
 
 
 def select_statistics(table: StatisticsTable, pods: Iterable[Pod]) -> StatisticsTable:
-    """Return the rows that may speak for some pods: their own and their workloads'."""
-    found = {
+    """Return the statistics of some pods and of their workloads."""
+    rows = {
         table.find(pod.namespace, name, pod.workload, container.name, identity)
         for pod in pods
         for container in pod.sized_containers
         for name, identity in ((pod.name, ""), ("", pod.identity), ("", ""))
     }
-    return table.select(np.array(sorted(row for row in found if row is not None), dtype=np.int64))
+    return table.select(np.array(sorted(row for row in rows if row is not None), dtype=np.int64))
 
 
 async def read_workload_history(
-    view: ApiView, survey: ClusterSummary, namespace: str, workload: str, pod: str
+    view: ApiView, summary: ClusterSummary, namespace: str, workload: str, pod: str
 ) -> WorkloadHistory:
-    """Return what is known of a workload (`Kind/name`), and more of one of its pods. Raises NotFoundError, Unavailable."""
-    line = next((one for one in survey.workloads if one.workload_key == (namespace, workload)), None)
-    # Not the pass's: its own writes came after it, and so may a revert.
+    """Return the data of a workload (`Kind/name`) and of one of its pods. Raises NotFoundError, Unavailable."""
+    own_summary = next((one for one in summary.workloads if one.workload_key == (namespace, workload)), None)
+    # The snapshot of the node pass lacks the pass's own writes and later reverts.
     snapshot = await view.snapshot()
     pods = sorted(
         (
@@ -91,11 +91,11 @@ async def read_workload_history(
         ),
         key=lambda one: one.name,
     )
-    # Where none runs, those that ended tell of the last runs, as of a CronJob.
+    # A CronJob between two runs has only finished pods.
     pods = [one for one in pods if not one.is_finished] or pods
-    if line is None or not pods:
-        raise NotFoundError(f"the last pass saw no pods of {workload} in {namespace}, or they are gone since")
-    chosen = next((one for one in pods if one.name == pod), pods[0])
+    if own_summary is None or not pods:
+        raise NotFoundError(f"the last node pass saw no pods of {workload} in {namespace}, or they no longer exist")
+    selected = next((one for one in pods if one.name == pod), pods[0])
     now, store = view.now(), view.store
     table = await wait_for_store(view.statistics())
     part = replace(snapshot, pods=tuple(pods))
@@ -103,57 +103,58 @@ async def read_workload_history(
         part, select_statistics(table, pods), await wait_for_store(store.overrides()), view.policy, now
     )
     rows = {
-        container.name: table.find(namespace, chosen.name, chosen.workload, container.name, chosen.identity)
-        for container in chosen.sized_containers
+        container.name: table.find(namespace, selected.name, selected.workload, container.name, selected.identity)
+        for container in selected.sized_containers
     }
-    asked = [chosen, *(one for one in pods if one is not chosen)][:_MOST_ASKED]
+    queried = [selected, *(one for one in pods if one is not selected)][:_MAX_PODS_WITH_OUTCOMES]
     since = now - RETENTION.outcomes
-    found = await asyncio.gather(*(wait_for_store(store.outcomes_of_pod(namespace, one.name, since)) for one in asked))
+    outcomes = await asyncio.gather(
+        *(wait_for_store(store.outcomes_of_pod(namespace, one.name, since)) for one in queried)
+    )
     hour = int((now - RETENTION.hourly_peaks).timestamp()) // 3600
     return WorkloadHistory(
-        summary=line,
+        summary=own_summary,
         pods=pods,
-        selected=chosen,
-        mode=get_mode(eligibility, view.policy, chosen),
+        selected=selected,
+        mode=get_mode(eligibility, view.policy, selected),
         requested=sum((count_pod_requests(one) for one in pods if not one.is_finished), start=NO_RESOURCES),
         statistics={name: table.row(row) for name, row in rows.items() if row is not None},
         peaks=await wait_for_store(store.hourly_peaks(namespace, workload, hour)),
         oom_kills=await wait_for_store(store.oom_records(now - RETENTION.oom_records, (namespace, workload))),
-        outcomes=sorted((one for some in found for one in some), key=lambda one: one.at, reverse=True),
-        original=(await wait_for_store(store.original_sizes([chosen.uid]))).get(chosen.uid),
+        outcomes=sorted(
+            (one for pod_outcomes in outcomes for one in pod_outcomes), key=lambda one: one.at, reverse=True
+        ),
+        original=(await wait_for_store(store.original_sizes([selected.uid]))).get(selected.uid),
     )
 
 
-# Pods through the API, each explained.
-
-
 class PodExplanations:
-    """Explains pods as the last pass saw them: it is taken again once, for all that are explained until the next one.
+    """Explains pods as the last node pass saw them; the pass is computed again once and kept until the next one.
 
-    A pod that has changed since is explained by the cluster as it is now, which takes a pass each time; one at a time
-    is enough for people.
+    A pod that has changed since is explained on the present cluster, which takes a pass each time. One explanation is
+    prepared at a time.
     """
 
     def __init__(self, view: ApiView) -> None:
         self._view = view
-        self._turn = asyncio.Lock()
-        self._known: tuple[NodePassResult, StoredOverrides, ExplanationBasis] | None = None
+        self._lock = asyncio.Lock()
+        self._cached: tuple[NodePassResult, StoredOverrides, ExplanationBasis] | None = None
 
     async def explain(self, pod: Pod, snapshot: ClusterSnapshot) -> Explanation:
         """Explain a pod of the snapshot. Raises Unavailable."""
         last, stored = self._view.get_last_pass(), await wait_for_store(self._view.store.overrides())
-        was = None if last is None else _same(pod, last.snapshot)
-        async with self._turn:
-            if last is None or was is None:
-                basis = await self._basis(snapshot, stored)
-            elif self._known is not None and self._known[0] is last and self._known[1] == stored:
-                basis = self._known[2]
+        unchanged = None if last is None else _find_unchanged(pod, last.snapshot)
+        async with self._lock:
+            if last is None or unchanged is None:
+                basis = await self._prepare(snapshot, stored)
+            elif self._cached is not None and self._cached[0] is last and self._cached[1] == stored:
+                basis = self._cached[2]
             else:
-                basis = await self._basis(last.snapshot, stored)
-                self._known = last, stored, basis
-        return await asyncio.to_thread(explain_pod_on_basis, basis, was or pod)
+                basis = await self._prepare(last.snapshot, stored)
+                self._cached = last, stored, basis
+        return await asyncio.to_thread(explain_pod_on_basis, basis, unchanged or pod)
 
-    async def _basis(self, snapshot: ClusterSnapshot, stored: StoredOverrides) -> ExplanationBasis:
+    async def _prepare(self, snapshot: ClusterSnapshot, stored: StoredOverrides) -> ExplanationBasis:
         view = self._view
         statistics = await wait_for_store(view.statistics())
         refused = await wait_for_store(view.store.refused_resizes())
@@ -172,8 +173,8 @@ class PodExplanations:
         )
 
 
-def _same(pod: Pod, snapshot: ClusterSnapshot) -> Pod | None:
-    """Return the pod as a snapshot has it, None where it is not the same there."""
+def _find_unchanged(pod: Pod, snapshot: ClusterSnapshot) -> Pod | None:
+    """Return the pod of a snapshot if it has not changed since, else None."""
     return next((one for one in snapshot.pods if one.uid == pod.uid and one == pod), None)
 
 
@@ -182,25 +183,25 @@ def create_pod_routes(view: ApiView, explanations: PodExplanations) -> APIRouter
     routes = APIRouter(tags=["pods"])
 
     @routes.get("/pods/{namespace}/{name}", response_model=dict, responses=list_error_responses(403, 404, 422, 503))
-    async def pod(sight: VisibilityDependency, namespace: NamespaceParameter, name: NameParameter) -> Response:
+    async def pod(visibility: VisibilityDependency, namespace: NamespaceParameter, name: NameParameter) -> Response:
         """Explain a pod as `cruise explain --format json` does, without pods that the caller may not get."""
-        await sight.require_access(namespace)
+        await visibility.require_access(namespace)
         snapshot = await view.snapshot()
         found = next((one for one in snapshot.pods if (one.namespace, one.name) == (namespace, name)), None)
         if found is None:
             raise HTTPException(404, f"there is no pod {namespace}/{name}")
-        past = await _past(view, found)
-        document = render_explanation_json(await explanations.explain(found, snapshot), view.now(), past)
-        if not await sight.sees_all():
-            whole = msgspec.json.decode(document)
-            seen = await sight.get_visible_namespaces(find_namespaces(whole))
-            document = msgspec.json.encode(whole if seen is None else filter_by_namespace(whole, seen))
+        history = await _read_history(view, found)
+        document = render_explanation_json(await explanations.explain(found, snapshot), view.now(), history)
+        if not await visibility.sees_all():
+            decoded = msgspec.json.decode(document)
+            visible = await visibility.get_visible_namespaces(find_namespaces(decoded))
+            document = msgspec.json.encode(decoded if visible is None else filter_by_namespace(decoded, visible))
         return Response(document, media_type="application/json")
 
     return routes
 
 
-async def _past(view: ApiView, pod: Pod) -> PodHistory:
+async def _read_history(view: ApiView, pod: Pod) -> PodHistory:
     now = view.now()
     workload = str(pod.workload) if pod.workload is not None else ""
     since_hour = int((now - RETENTION.hourly_peaks).timestamp()) // 3600

@@ -138,7 +138,7 @@ class PackingDocument:
     by_priority: list[PriorityDocument]
     stages: list[StageDocument]
     notes: list[str]
-    later: RemainingRoundsDocument | None
+    remaining_rounds: RemainingRoundsDocument | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,9 @@ def build_packing_document(plan: PackingPlan) -> PackingDocument:
         ],
         stages=[_build_stage(stage) for stage in proposal.stages],
         notes=[describe_note(note) for note in proposal.notes],
-        later=None if proposal.remaining_rounds is None else build_remaining_rounds_document(proposal.remaining_rounds),
+        remaining_rounds=(
+            None if proposal.remaining_rounds is None else build_remaining_rounds_document(proposal.remaining_rounds)
+        ),
     )
 
 
@@ -257,7 +259,7 @@ def render_pack_json(
     if proposal.node_count_change is not None:
         document |= _build_node_count_change(proposal.node_count_change)
     elif within_budgets:
-        document["later"] = (
+        document["remainingRounds"] = (
             None if proposal.remaining_rounds is None else build_remaining_rounds_document(proposal.remaining_rounds)
         )
     yield msgspec.json.encode(convert_to_json(document))
@@ -280,11 +282,11 @@ def _build_node_count_change(change: NodeCountChange) -> JsonObject:
         "priceBefore": change.price_before if has_prices else None,
         "priceAfter": change.price_after if has_prices else None,
         "priceBound": change.price_bound if has_prices else None,
-        "kept": [{"by": detail, "nodes": nodes} for detail, nodes in change.kept_by_reason],
-        "without": [
+        "keptByReason": [{"reason": detail, "nodes": nodes} for detail, nodes in change.kept_by_reason],
+        "nodesAfterByLiftedConstraint": [
             {"constraint": constraint, "nodes": nodes} for constraint, nodes in change.nodes_after_by_lifted_constraint
         ],
-        "silentNodePools": [{"nodePool": name, "why": detail} for name, detail in change.pools_without_types],
+        "nodePoolsWithoutTypes": [{"nodePool": name, "reason": detail} for name, detail in change.pools_without_types],
     }
 
 

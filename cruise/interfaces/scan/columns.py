@@ -1,6 +1,6 @@
-"""The columns of a scan's three sections, each once for all reports: terminal, page, JSON and CSV.
+"""The columns of a scan's three sections, defined once for the terminal, the page, JSON and CSV.
 
-To add a column, add it to RISKS, WASTE or PENDING; every report reads them.
+To add a column, add it to RISK_COLUMNS, WASTE_COLUMNS or PENDING_COLUMNS.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,14 +13,14 @@ from cruise.decisions.scan.findings import ScanFindings
 from cruise.decisions.scan.pending_pods import PendingPod
 from cruise.decisions.scan.risks import ContainerRisk, ContainerRiskKind
 from cruise.decisions.scan.waste import WorkloadRequests
-from cruise.domain.resources import Resources
+from cruise.domain.resources import ResourceName, Resources
 from cruise.interfaces.plan_table import format_change
 from cruise.interfaces.reasons import REASON_DESCRIPTIONS
 from cruise.interfaces.scan.finding_text import (
     RISK_TITLES,
+    describe_fit_after_sizing,
     describe_pending_pod,
     describe_risk,
-    describe_room_by_sizing,
 )
 from cruise.interfaces.text import (
     JsonValue,
@@ -34,7 +34,7 @@ from cruise.interfaces.text import (
 
 RowT = TypeVar("RowT", ContainerRisk, WorkloadRequests, PendingPod)
 
-_OF_CPU = (ContainerRiskKind.CPU_THROTTLED, ContainerRiskKind.CPU_STARVED)
+_CPU_RISKS = (ContainerRiskKind.CPU_THROTTLED, ContainerRiskKind.CPU_STARVED)
 _STYLES = {
     ContainerRiskKind.OOM_KILLED: ("bold red", "red"),
     ContainerRiskKind.MEMORY_LEAK_SUSPECTED: ("red", "red"),
@@ -48,9 +48,9 @@ _STYLES = {
 
 @dataclass(frozen=True, slots=True)
 class ScanPageCell:
-    """A cell of the page: texts with their tags (`small`, `b`, `chip COLOUR`, `arrow`), and what it is sorted by.
+    """A cell of the page: texts with their tags (`small`, `b`, `chip COLOUR`, `arrow`), and its sort value.
 
-    `bar` has an amount and what is kept of it, `note` what a chip shows when pointed at.
+    `bar` has the requested amount and the target, `note` is the tooltip of a chip.
     """
 
     parts: Sequence[tuple[str, str]]
@@ -61,10 +61,10 @@ class ScanPageCell:
 
 @dataclass(frozen=True, slots=True)
 class ScanColumn(Generic[RowT]):
-    """One column; what a report does not have is left out.
+    """One column; a report leaves out a column that has no function for it.
 
-    `heading` and `cell` are the terminal's, where `narrow` takes the place of a heading and `wide` columns are dropped;
-    `title` and `page` are the page's, `document` the keys in JSON and YAML, `record` those in CSV.
+    `heading` and `cell` are for the terminal; a narrow terminal uses `narrow` as heading and drops `wide` columns.
+    `title` and `page` are for the page, `document` for JSON and YAML, `record` for CSV.
     """
 
     heading: str = ""
@@ -80,13 +80,13 @@ class ScanColumn(Generic[RowT]):
 
 
 def build_amounts_document(amounts: Resources) -> JsonValue:
-    """Return CPU and memory as the documents have them."""
+    """Return CPU and memory for JSON and YAML."""
     return {"cpuMillicores": amounts.cpu_millicores, "memoryBytes": amounts.memory_bytes}
 
 
 def _risk_figures(risk: ContainerRisk, findings: ScanFindings) -> Mapping[str, JsonValue]:
-    document: dict[str, JsonValue] = {"why": describe_risk(risk, findings.at)}
-    unit = "Millicores" if risk.kind in _OF_CPU else "Bytes"
+    document: dict[str, JsonValue] = {"message": describe_risk(risk, findings.at)}
+    unit = "Millicores" if risk.kind in _CPU_RISKS else "Bytes"
     if risk.kind is ContainerRiskKind.NO_REQUESTS:
         return document | {"missing": [name.lower() for name in risk.missing]}
     if risk.kind is ContainerRiskKind.OOM_KILLED:
@@ -103,9 +103,9 @@ def _risk_container(risk: ContainerRisk, findings: ScanFindings, wide: bool) -> 
 
 RISK_COLUMNS: tuple[ScanColumn[ContainerRisk], ...] = (
     ScanColumn(
-        "WHAT",
+        "RISK",
         lambda one, _, wide: Text(RISK_TITLES[one.kind], style=_STYLES[one.kind][0]),
-        "What",
+        "Risk",
         lambda one, findings: ScanPageCell(
             [(RISK_TITLES[one.kind], f"chip {_STYLES[one.kind][1]}")], list(ContainerRiskKind).index(one.kind)
         ),
@@ -137,38 +137,37 @@ RISK_COLUMNS: tuple[ScanColumn[ContainerRisk], ...] = (
         "number",
     ),
     ScanColumn(
-        "WHY",
+        "DESCRIPTION",
         lambda one, findings, wide: Text(describe_risk(one, findings.at)),
-        "Why",
+        "Description",
         lambda one, findings: ScanPageCell([(f"{describe_risk(one, findings.at)} ", ""), (one.worst_pod, "small")]),
         _risk_figures,
-        {"why": lambda one, findings: describe_risk(one, findings.at)},
+        {"message": lambda one, findings: describe_risk(one, findings.at)},
         "why",
     ),
 )
 
 
-def _change(
-    write: Callable[[int], str], of: Callable[[Resources], int]
+def _create_change_cells(
+    write: Callable[[int], str], resource: ResourceName
 ) -> tuple[
     Callable[[WorkloadRequests, ScanFindings, bool], Text], Callable[[WorkloadRequests, ScanFindings], ScanPageCell]
 ]:
-    """Return the cells of one resource, from what is requested to the target."""
+    """Return the cells `requested → target` of one resource for the terminal and the page."""
 
     def cell(row: WorkloadRequests, findings: ScanFindings, wide: bool) -> Text:
-        return format_change(write(of(row.requested)), write(of(row.target)))
+        return format_change(write(row.requested.get(resource)), write(row.target.get(resource)))
 
     def page(row: WorkloadRequests, findings: ScanFindings) -> ScanPageCell:
-        before, after = of(row.requested), of(row.target)
-        return ScanPageCell(
-            [(write(before), ""), ("→", "arrow"), (write(after), "")], of(row.reclaimable), (before, after)
-        )
+        requested, target = row.requested.get(resource), row.target.get(resource)
+        parts = [(write(requested), ""), ("→", "arrow"), (write(target), "")]
+        return ScanPageCell(parts, row.reclaimable.get(resource), (requested, target))
 
     return cell, page
 
 
-_CORES = _change(format_cores, lambda amounts: amounts.cpu_millicores)
-_GIBIBYTES = _change(format_gibibytes, lambda amounts: amounts.memory_bytes)
+_CPU_CELLS = _create_change_cells(format_cores, ResourceName.CPU)
+_MEMORY_CELLS = _create_change_cells(format_gibibytes, ResourceName.MEMORY)
 
 WASTE_COLUMNS: tuple[ScanColumn[WorkloadRequests], ...] = (
     ScanColumn(
@@ -197,10 +196,10 @@ WASTE_COLUMNS: tuple[ScanColumn[WorkloadRequests], ...] = (
         "number",
     ),
     ScanColumn(
-        "CORES",
-        _CORES[0],
-        "Cores",
-        _CORES[1],
+        "CPU CORES",
+        _CPU_CELLS[0],
+        "CPU cores, requested → target",
+        _CPU_CELLS[1],
         lambda one, _: {
             "requested": build_amounts_document(one.requested),
             "recommended": build_amounts_document(one.target),
@@ -210,24 +209,26 @@ WASTE_COLUMNS: tuple[ScanColumn[WorkloadRequests], ...] = (
         },
         {
             "cpu_requested_millicores": lambda one, _: one.requested.cpu_millicores,
-            "cpu_recommended_millicores": lambda one, _: one.target.cpu_millicores,
+            "cpu_target_millicores": lambda one, _: one.target.cpu_millicores,
             "cpu_planned_millicores": lambda one, _: one.planned.cpu_millicores,
             "cpu_used_millicores": lambda one, _: one.used.cpu_millicores,
         },
         "number",
+        narrow="CORES",
     ),
     ScanColumn(
-        "GIB",
-        _GIBIBYTES[0],
-        "GiB",
-        _GIBIBYTES[1],
+        "MEMORY GIB",
+        _MEMORY_CELLS[0],
+        "Memory GiB, requested → target",
+        _MEMORY_CELLS[1],
         record={
             "memory_requested_bytes": lambda one, _: one.requested.memory_bytes,
-            "memory_recommended_bytes": lambda one, _: one.target.memory_bytes,
+            "memory_target_bytes": lambda one, _: one.target.memory_bytes,
             "memory_planned_bytes": lambda one, _: one.planned.memory_bytes,
             "memory_used_bytes": lambda one, _: one.used.memory_bytes,
         },
         kind="number",
+        narrow="GIB",
     ),
     ScanColumn(
         "SHARE",
@@ -259,17 +260,17 @@ WASTE_COLUMNS: tuple[ScanColumn[WorkloadRequests], ...] = (
         narrow="$/MO",
     ),
     ScanColumn(
-        "LEFT ALONE",
+        "SKIPPED",
         lambda one, _, wide: Text(
             f"{one.skipped_pods:,}: {one.skip_reason.value}" if one.skip_reason else "", style="dim"
         ),
-        "Left alone",
+        "Skipped pods",
         lambda one, _: ScanPageCell(
             [] if one.skip_reason is None else [(f"{one.skipped_pods}: {one.skip_reason.value}", "chip")],
             note="" if one.skip_reason is None else REASON_DESCRIPTIONS[one.skip_reason],
         ),
         lambda one, _: {"leftAlone": one.skipped_pods, "leftAloneReason": convert_to_json(one.skip_reason)},
-        {"why": lambda one, _: one.skip_reason.value if one.skip_reason is not None else ""},
+        {"skip_reason": lambda one, _: one.skip_reason.value if one.skip_reason is not None else ""},
         wide=True,
     ),
 )
@@ -281,17 +282,17 @@ def _pending_figures(pod: PendingPod, findings: ScanFindings) -> Mapping[str, Js
         "gated": pod.scheduling_gated,
         "nodes": pod.nodes,
         "obstacles": convert_to_json(pod.obstacles),
-        "fitsNow": pod.schedulable_now,
-        "roomAfterSizing": pod.schedulable_after_sizing,
+        "schedulableNow": pod.schedulable_now,
+        "fitsAfterSizing": pod.schedulable_after_sizing,
         "bestNode": pod.best_node,
-        "freedOnBestNode": build_amounts_document(pod.reclaimed_on_best_node),
-        "why": describe_pending_pod(pod),
+        "reclaimableOnBestNode": build_amounts_document(pod.reclaimed_on_best_node),
+        "message": describe_pending_pod(pod),
     }
 
 
-def _room_on_page(pod: PendingPod, findings: ScanFindings) -> ScanPageCell:
-    word, _, rest = describe_room_by_sizing(pod).partition(", ")
-    parts = [(word, "chip green" if pod.best_node is not None else "chip"), (f" {rest}", "")] if word else []
+def _build_fits_cell(pod: PendingPod, findings: ScanFindings) -> ScanPageCell:
+    answer, _, detail = describe_fit_after_sizing(pod).partition(", ")
+    parts = [(answer, "chip green" if pod.best_node is not None else "chip"), (f" {detail}", "")] if answer else []
     return ScanPageCell(parts, pod.schedulable_after_sizing)
 
 
@@ -306,13 +307,13 @@ PENDING_COLUMNS: tuple[ScanColumn[PendingPod], ...] = (
             "pod": one.pod,
             "workload": one.workload or None,
             "priority": one.priority,
-            "needs": build_amounts_document(one.need),
+            "requested": build_amounts_document(one.need),
         },
         {
             "kind": lambda one, _: (
-                "room-after-sizing"
+                "fits-after-sizing"
                 if one.best_node is not None
-                else "fits-now"
+                else "schedulable-now"
                 if one.schedulable_now
                 else "insufficient-capacity"
             ),
@@ -326,7 +327,7 @@ PENDING_COLUMNS: tuple[ScanColumn[PendingPod], ...] = (
     ScanColumn(
         "CPU",
         lambda one, _, wide: Text(format_cpu(one.need.cpu_millicores)),
-        "Cores",
+        "CPU cores",
         lambda one, _: ScanPageCell([(format_cores(one.need.cpu_millicores), "")], one.need.cpu_millicores),
         record={"cpu_requested_millicores": lambda one, _: one.need.cpu_millicores},
         kind="number",
@@ -334,39 +335,41 @@ PENDING_COLUMNS: tuple[ScanColumn[PendingPod], ...] = (
     ScanColumn(
         "MEMORY",
         lambda one, _, wide: Text(format_memory(one.need.memory_bytes)),
-        "GiB",
+        "Memory GiB",
         lambda one, _: ScanPageCell([(format_gibibytes(one.need.memory_bytes), "")], one.need.memory_bytes),
         record={"memory_requested_bytes": lambda one, _: one.need.memory_bytes},
         kind="number",
     ),
     ScanColumn(
-        "WHY",
+        "REASON",
         lambda one, _, wide: Text(describe_pending_pod(one)),
-        "Why",
+        "Reason",
         lambda one, _: ScanPageCell([(describe_pending_pod(one), "")]),
         _pending_figures,
         {
-            "why": lambda one, _: "; ".join(
-                part for part in (describe_pending_pod(one), describe_room_by_sizing(one)) if part
+            "message": lambda one, _: "; ".join(
+                part for part in (describe_pending_pod(one), describe_fit_after_sizing(one)) if part
             )
         },
         "why",
     ),
     ScanColumn(
-        "ROOM BY SIZING",
-        lambda one, _, wide: Text(describe_room_by_sizing(one), style="green" if one.best_node is not None else "dim"),
-        "Room by sizing",
-        _room_on_page,
+        "FITS AFTER SIZING",
+        lambda one, _, wide: Text(
+            describe_fit_after_sizing(one), style="green" if one.best_node is not None else "dim"
+        ),
+        "Fits after sizing",
+        _build_fits_cell,
     ),
 )
 
 
 def build_finding_document(columns: Sequence[ScanColumn[RowT]], row: RowT, findings: ScanFindings) -> JsonValue:
     """Return one finding for JSON and YAML."""
-    found: dict[str, JsonValue] = {}
+    document: dict[str, JsonValue] = {}
     for column in columns:
-        found |= column.document(row, findings) if column.document is not None else {}
-    return found
+        document |= column.document(row, findings) if column.document is not None else {}
+    return document
 
 
 def build_finding_record(columns: Sequence[ScanColumn[RowT]], row: RowT, findings: ScanFindings) -> dict[str, object]:

@@ -1,11 +1,11 @@
-"""A scan's findings as one self-contained page, for browsers or for mail: nothing in it comes from elsewhere."""
+"""A scan's findings as one self-contained HTML page, for browsers or for mail."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cruise import __version__
 from cruise.decisions.scan.waste import ClusterRequestTotals
-from cruise.domain.resources import Resources
+from cruise.domain.resources import ResourceName, Resources
 from cruise.interfaces.reasons import REASON_DESCRIPTIONS
 from cruise.interfaces.scan.columns import PENDING_COLUMNS, RISK_COLUMNS, WASTE_COLUMNS
 from cruise.interfaces.scan.report import SAVING_ESTIMATE_NOTE, ScanReport
@@ -19,10 +19,10 @@ from cruise.interfaces.text import (
     load_template,
 )
 
-# A browser sorts and searches this many rows without a pause; the documents for programs have all.
-_MOST_ROWS = 1000
-# A mail is for those who read the top of it, and mail programs cut long ones.
-_MOST_ROWS_MAILED = 25
+# A browser sorts and searches this many rows without a pause; JSON, YAML and CSV have all rows.
+_MAX_ROWS = 1000
+# Mail programs cut long mails.
+_MAX_MAIL_ROWS = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class BarPart:
 
 @dataclass(frozen=True, slots=True)
 class CapacityBar:
-    """One resource of the whole cluster: its amounts in words, and the parts of its bar in percent."""
+    """One resource of the whole cluster: its amounts as text, and the parts of its bar in percent."""
 
     title: str
     used: str
@@ -46,23 +46,23 @@ class CapacityBar:
 
 
 def render_scan_html(report: ScanReport) -> bytes:
-    """Return the page for browsers, which can sort and filter."""
-    return load_template("scan.html.j2").render(_shown(report), most=_MOST_ROWS).encode()
+    """Return the page for browsers, whose script sorts and filters."""
+    return load_template("scan.html.j2").render(_build_variables(report), most=_MAX_ROWS).encode()
 
 
 def render_scan_mail(report: ScanReport) -> bytes:
-    """Return the page for mail programs: without any script or style sheet, and with its subject as title."""
+    """Return the page for mail programs, without script or style sheet; its title is the subject."""
     reclaimable = report.findings.totals.reclaimable
     month = report.findings.prices.compute_monthly_cost(reclaimable)
     subject = (
         f"Cluster report: {format_count(len(report.findings.risks), 'finding')} at risk, about {format_money(abs(month))} "
         f"a month {'too much' if month >= 0 else 'too little'} requested"
     )
-    shown = _shown(report)
-    return load_template("scan_mail.html.j2").render(shown, subject=subject, most=_MOST_ROWS_MAILED).encode()
+    template = load_template("scan_mail.html.j2")
+    return template.render(_build_variables(report), subject=subject, most=_MAX_MAIL_ROWS).encode()
 
 
-def _shown(report: ScanReport) -> Mapping[str, object]:
+def _build_variables(report: ScanReport) -> Mapping[str, object]:
     findings = report.findings
     return {
         "findings": findings,
@@ -70,15 +70,15 @@ def _shown(report: ScanReport) -> Mapping[str, object]:
         "reclaimable": findings.totals.reclaimable,
         "month": findings.prices.compute_monthly_cost(findings.totals.reclaimable),
         "workloads": [row for row in findings.workloads if row.requested != Resources()],
-        "rescued": sum(pod.best_node is not None for pod in findings.pending),
-        "rooms": build_capacity_bars(findings.totals),
+        "fits_after_sizing": sum(pod.best_node is not None for pod in findings.pending),
+        "capacity_bars": build_capacity_bars(findings.totals),
         "basis": ". ".join(
             [
                 describe_basis(findings.basis),
                 *([describe_implausible_usage(findings.implausible)] if findings.implausible else ()),
             ]
         ),
-        "rests_on": report.statistics_source,
+        "statistics_source": report.statistics_source,
         "estimate": SAVING_ESTIMATE_NOTE,
         "columns": {"risks": RISK_COLUMNS, "waste": WASTE_COLUMNS, "pending": PENDING_COLUMNS},
         "reasons": REASON_DESCRIPTIONS,
@@ -92,44 +92,22 @@ def _shown(report: ScanReport) -> Mapping[str, object]:
 
 
 def build_capacity_bars(totals: ClusterRequestTotals) -> tuple[CapacityBar, ...]:
-    """Return what is used, recommended, requested and allocatable of CPU and of memory."""
-    return tuple(
-        CapacityBar(
-            title=title,
-            used=write(used),
-            target=write(recommended),
-            requested=write(requested),
-            allocatable=write(allocatable),
-            parts=_parts(used, recommended, requested, allocatable),
-        )
-        for title, write, used, recommended, requested, allocatable in (
-            (
-                "CPU, cores",
-                format_cores,
-                totals.used.cpu_millicores,
-                totals.target.cpu_millicores,
-                totals.requested.cpu_millicores,
-                totals.allocatable.cpu_millicores,
-            ),
-            (
-                "Memory, GiB",
-                format_gibibytes,
-                totals.used.memory_bytes,
-                totals.target.memory_bytes,
-                totals.requested.memory_bytes,
-                totals.allocatable.memory_bytes,
-            ),
-        )
+    """Return the used, target, requested and allocatable amounts of CPU and of memory."""
+    return (
+        _build_bar(totals, "CPU, cores", ResourceName.CPU, format_cores),
+        _build_bar(totals, "Memory, GiB", ResourceName.MEMORY, format_gibibytes),
     )
 
 
-def _parts(used: int, recommended: int, requested: int, allocatable: int) -> tuple[BarPart, ...]:
-    """Return the widths of used, kept and reclaimable as shares of the longest amount."""
-    whole = max(used, recommended, requested, allocatable, 1)
-    kept = max(recommended, used)
-    ends = (("used", used), ("keep", kept), ("free", max(requested, kept)))
+def _build_bar(
+    totals: ClusterRequestTotals, title: str, resource: ResourceName, write: Callable[[int], str]
+) -> CapacityBar:
+    used, target = totals.used.get(resource), totals.target.get(resource)
+    requested, allocatable = totals.requested.get(resource), totals.allocatable.get(resource)
+    length = max(used, target, requested, allocatable, 1)
+    kept = max(target, used)
     parts, start = [], 0
-    for kind, end in ends:
-        parts.append(BarPart(kind, f"{100 * (end - start) / whole:.3f}"))
+    for kind, end in (("used", used), ("keep", kept), ("free", max(requested, kept))):
+        parts.append(BarPart(kind, f"{100 * (end - start) / length:.3f}"))
         start = end
-    return tuple(parts)
+    return CapacityBar(title, write(used), write(target), write(requested), write(allocatable), tuple(parts))

@@ -1,12 +1,7 @@
-"""A scan's findings with what they rest on, as documents for programs: JSON, YAML, CSV."""
+"""A scan's findings as JSON, YAML and CSV."""
 
-import csv
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
-
-import msgspec
-import yaml
 
 from cruise.decisions.scan.findings import ScanFindings
 from cruise.interfaces.scan.columns import (
@@ -17,7 +12,7 @@ from cruise.interfaces.scan.columns import (
     build_finding_document,
     build_finding_record,
 )
-from cruise.interfaces.text import JsonValue, convert_to_json, escape_lines, escape_text
+from cruise.interfaces.text import JsonValue, convert_to_json, render_csv, render_json, render_yaml
 
 SAVING_ESTIMATE_NOTE = "an estimate at list prices; what a provider bills differs"
 _CSV_COLUMNS = (
@@ -33,7 +28,7 @@ _CSV_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class ScanReport:
-    """Findings and, in words, where the statistics come from and how far back they reach."""
+    """Findings, and a description of the source of the statistics."""
 
     findings: ScanFindings
     statistics_source: str
@@ -41,17 +36,12 @@ class ScanReport:
 
 def render_scan_json(report: ScanReport) -> bytes:
     """Return the report as one JSON document."""
-    return msgspec.json.encode(_document(report)) + b"\n"
+    return render_json(_document(report))
 
 
 def render_scan_yaml(report: ScanReport) -> bytes:
     """Return the report as one YAML document."""
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    document = _document(report)
-    text = str(yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=True, width=160))
-    if escape_lines(text) != text:
-        text = str(yaml.dump(document, Dumper=dumper, sort_keys=False, width=160))
-    return text.encode()
+    return render_yaml(_document(report))
 
 
 def _document(report: ScanReport) -> JsonValue:
@@ -59,7 +49,7 @@ def _document(report: ScanReport) -> JsonValue:
     prices, totals = findings.prices, findings.totals
     return {
         "at": convert_to_json(findings.at),
-        "restsOn": report.statistics_source,
+        "statisticsSource": report.statistics_source,
         "basis": convert_to_json(findings.basis),
         "atRisk": [build_finding_document(RISK_COLUMNS, risk, findings) for risk in findings.risks],
         "waste": {
@@ -80,7 +70,7 @@ def _document(report: ScanReport) -> JsonValue:
             "workloads": [build_finding_document(WASTE_COLUMNS, row, findings) for row in findings.workloads],
         },
         "pending": [build_finding_document(PENDING_COLUMNS, pod, findings) for pod in findings.pending],
-        "fullNodes": list(findings.full_nodes),
+        "overcommittedNodes": list(findings.full_nodes),
         "leftAlone": convert_to_json(findings.skipped),
         "implausible": convert_to_json(findings.implausible),
     }
@@ -88,15 +78,10 @@ def _document(report: ScanReport) -> JsonValue:
 
 def render_scan_csv(report: ScanReport) -> bytes:
     """Return the report as CSV: one row a finding, at-risk containers first, then waste, then pending pods."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, _CSV_COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for row in _rows(report):
-        writer.writerow({name: escape_text(value) if isinstance(value, str) else value for name, value in row.items()})
-    return text.getvalue().encode()
+    return render_csv(_CSV_COLUMNS, _build_records(report))
 
 
-def _rows(report: ScanReport) -> Iterator[dict[str, object]]:
+def _build_records(report: ScanReport) -> Iterator[dict[str, object]]:
     findings = report.findings
     for risk in findings.risks:
         yield {"section": "at-risk", **build_finding_record(RISK_COLUMNS, risk, findings)}

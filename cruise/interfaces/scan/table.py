@@ -1,4 +1,4 @@
-"""A scan's findings for people at a terminal: what is at risk, what is wasted, what is pending."""
+"""A scan's findings for a terminal: containers at risk, reclaimable requests, pending pods."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,14 +15,14 @@ from cruise.interfaces.scan.columns import PENDING_COLUMNS, RISK_COLUMNS, WASTE_
 from cruise.interfaces.scan.report import SAVING_ESTIMATE_NOTE, ScanReport
 from cruise.interfaces.text import format_cores, format_count, format_gibibytes, format_money, format_share
 
-_MOST_RISKS = 20
-_MOST_WORKLOADS = 15
-_MOST_PENDING = 15
+_MAX_RISKS = 20
+_MAX_WORKLOADS = 15
+_MAX_PENDING = 15
 TERM_EXPLANATIONS = (
-    "target: what every container should have, as in cruise plan and explain; workloads: requested → target. "
-    "planned: what they request after the next pass, which may write more than the target, so that the next rise needs "
-    "no write, and leaves what is not worth a write yet. "
-    "reclaimable: requested − target, net of what some should have more."
+    "target: what every container should request, as in cruise plan and explain; workloads: requested → target. "
+    "planned: the requests after the next node pass, which may write more than the target, so that the next rise needs "
+    "no resize, and does not write small changes. "
+    "reclaimable: requested − target, net of workloads that should request more."
 )
 
 
@@ -31,55 +31,55 @@ def render_scan_table(report: ScanReport, console: Console) -> Iterator[Renderab
     findings = report.findings
     wide = console.width >= WIDE_TABLE_COLUMNS
     yield Text(describe_basis(findings.basis), style="dim")
-    yield Text(f"Rests on {report.statistics_source}, judged at {findings.at:%Y-%m-%d %H:%M} UTC.", style="dim")
+    yield Text(f"Statistics: {report.statistics_source}; at {findings.at:%Y-%m-%d %H:%M} UTC.", style="dim")
     if findings.implausible:
         yield Text(describe_implausible_usage(findings.implausible), style="yellow")
-    yield from _risks(findings, wide)
-    yield from _waste(findings, wide)
-    yield from _pending(findings, wide)
+    yield from _render_risks(findings, wide)
+    yield from _render_waste(findings, wide)
+    yield from _render_pending(findings, wide)
 
 
 def describe_basis(basis: FindingsBasis) -> str:
-    """Say how much of the cluster is known."""
+    """Return the size of the cluster, and the share of its containers that have statistics."""
     parts = [
         format_count(basis.nodes, "node"),
         format_count(basis.pods, "pod"),
         format_count(basis.containers, "container"),
-        f"fresh statistics of {format_share(basis.known, basis.containers)}",
+        f"{format_share(basis.known, basis.containers)} with fresh statistics",
     ]
     if basis.pressure_known < basis.known:
         unknown = basis.known - basis.pressure_known
-        parts.append(f"CPU pressure unknown of {format_share(unknown, basis.known)}")
+        parts.append(f"{format_share(unknown, basis.known)} with unknown CPU pressure")
     if basis.history_since is not None:
         parts.append(f"history since {basis.history_since:%Y-%m-%d %H:%M}")
     return ", ".join(parts)
 
 
 def describe_implausible_usage(found: Sequence[ImplausibleUsage]) -> str:
-    """Say which containers have samples that cannot be true, and why."""
+    """Return the number of containers with rejected samples by reason, each with an example."""
     parts = (
         f"{format_count(one.containers, 'container')}: {REJECTION_DESCRIPTIONS[one.reason]}, such as {one.namespace}/{one.pod} "
         f"{one.container} ({one.percent} % of a window)"
         for one in found
     )
-    return f"Samples that cannot be true are refused. {'; '.join(parts)}."
+    return f"Samples that cannot be true are rejected. {'; '.join(parts)}."
 
 
 def _heading(text: str, note: str = "") -> Text:
     return Text.assemble(("\n" + text, "bold"), (f"  {note}" if note else "", "dim"))
 
 
-def _grid(*columns: tuple[str, bool]) -> Table:
-    """Make a table; a column is its heading and whether it holds numbers."""
+def _create_table(*columns: tuple[str, bool]) -> Table:
+    """Return a table; a column is its heading and whether it has numbers."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading, number in columns:
+    for heading, is_number in columns:
         table.add_column(
-            heading, justify="right" if number else "left", no_wrap=number, overflow="fold", header_style="dim"
+            heading, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold", header_style="dim"
         )
     return table
 
 
-def _risks(findings: ScanFindings, wide: bool) -> Iterator[RenderableType]:
+def _render_risks(findings: ScanFindings, wide: bool) -> Iterator[RenderableType]:
     if not findings.risks:
         yield _heading("At risk", "no container")
         return
@@ -89,28 +89,30 @@ def _risks(findings: ScanFindings, wide: bool) -> Iterator[RenderableType]:
     yield _heading(
         "At risk", f"{format_count(len(findings.risks), 'finding')}, {format_count(containers, 'container')}"
     )
-    yield _section(RISK_COLUMNS, findings.risks[:_MOST_RISKS], findings, wide)
-    yield from _more(len(findings.risks) - _MOST_RISKS)
+    yield _render_section(RISK_COLUMNS, findings.risks[:_MAX_RISKS], findings, wide)
+    yield from _render_more(len(findings.risks) - _MAX_RISKS)
 
 
-def _section(columns: Sequence[ScanColumn[RowT]], rows: Sequence[RowT], findings: ScanFindings, wide: bool) -> Table:
+def _render_section(
+    columns: Sequence[ScanColumn[RowT]], rows: Sequence[RowT], findings: ScanFindings, wide: bool
+) -> Table:
     shown = [column for column in columns if column.cell is not None and (wide or not column.wide)]
     headings = [column.heading if wide else column.narrow or column.heading for column in shown]
-    table = _grid(*zip(headings, [column.kind == "number" for column in shown], strict=True))
+    table = _create_table(*zip(headings, [column.kind == "number" for column in shown], strict=True))
     for row in rows:
         table.add_row(*(column.cell(row, findings, wide) for column in shown if column.cell is not None))
     return table
 
 
-def _more(number: int) -> Iterator[RenderableType]:
+def _render_more(number: int) -> Iterator[RenderableType]:
     if number > 0:
         yield Text(f"and {number:,} more: --format json, yaml, csv or html has all", style="dim")
 
 
-def _waste(findings: ScanFindings, wide: bool) -> Iterator[RenderableType]:
+def _render_waste(findings: ScanFindings, wide: bool) -> Iterator[RenderableType]:
     totals, prices = findings.totals, findings.prices
-    yield _heading("Waste", "requested beyond the targets, decided as mode full")
-    sums = _grid(("", False), ("CORES", True), ("", True), ("GIB", True), ("", True))
+    yield _heading("Reclaimable", "requests above the targets, in mode full")
+    sums = _create_table(("", False), ("CPU CORES", True), ("", True), ("MEMORY GIB", True), ("", True))
     for label, amounts in (
         ("allocatable", totals.allocatable),
         ("requested", totals.requested),
@@ -141,45 +143,45 @@ def _waste(findings: ScanFindings, wide: bool) -> Iterator[RenderableType]:
         names = ", ".join(findings.full_nodes[:3])
         more = f" and {len(findings.full_nodes) - 3:,} more" if len(findings.full_nodes) > 3 else ""
         yield Text(
-            f"{format_count(len(findings.full_nodes), 'node does', 'nodes do')} not hold what their pods need: "
-            f"{names}{more}",
+            f"{format_count(len(findings.full_nodes), 'node is', 'nodes are')} overcommitted, even with all pods at "
+            f"their targets: {names}{more}",
             style="yellow",
         )
-    wasteful = [row for row in findings.workloads if row.share > 0]
-    if wasteful:
-        yield Group("", _section(WASTE_COLUMNS, wasteful[:_MOST_WORKLOADS], findings, wide))
-    yield from _more(len(wasteful) - _MOST_WORKLOADS)
-    short = sum(row.share < 0 for row in findings.workloads)
-    if short:
-        its, their = "workload should have more than it requests", "workloads should have more than they request"
-        yield Text(format_count(short, its, their), style="dim")
+    over_requested = [row for row in findings.workloads if row.share > 0]
+    if over_requested:
+        yield Group("", _render_section(WASTE_COLUMNS, over_requested[:_MAX_WORKLOADS], findings, wide))
+    yield from _render_more(len(over_requested) - _MAX_WORKLOADS)
+    under_requested = sum(row.share < 0 for row in findings.workloads)
+    if under_requested:
+        its, their = "workload should request more", "workloads should request more"
+        yield Text(format_count(under_requested, its, their), style="dim")
     if findings.skipped:
-        held = ", ".join(f"{reason.value} {count:,}" for reason, count in findings.skipped.items())
-        yield Text(f"pods left as they are: {held}", style="dim")
+        skipped = ", ".join(f"{reason.value} {count:,}" for reason, count in findings.skipped.items())
+        yield Text(f"skipped pods: {skipped}", style="dim")
 
 
-def _pending(findings: ScanFindings, wide: bool) -> Iterator[RenderableType]:
+def _render_pending(findings: ScanFindings, wide: bool) -> Iterator[RenderableType]:
     if not findings.pending:
         yield _heading("Pending", "no pod")
         return
-    rescued = sum(pod.best_node is not None for pod in findings.pending)
+    fitting = sum(pod.best_node is not None for pod in findings.pending)
     yield _heading(
         "Pending",
-        f"{format_count(len(findings.pending), 'pod')}; at their targets, neighbours would leave room for {rescued:,}, "
-        "each judged alone",
+        f"{format_count(len(findings.pending), 'pod')}; {fitting:,} would fit, each alone, with all running pods at "
+        "their targets",
     )
-    shown = findings.pending[:_MOST_PENDING]
+    shown = findings.pending[:_MAX_PENDING]
     if wide:
-        yield _section(PENDING_COLUMNS, shown, findings, wide)
+        yield _render_section(PENDING_COLUMNS, shown, findings, wide)
     else:
-        yield from (_pending_lines(pod, findings) for pod in shown)
-    yield from _more(len(findings.pending) - _MOST_PENDING)
-    yield Text("cruise pack with --usage plans where they go, and what is resized or moved for it", style="dim")
+        yield from (_render_pending_pod(pod, findings) for pod in shown)
+    yield from _render_more(len(findings.pending) - _MAX_PENDING)
+    yield Text("cruise pack --usage plans where they can run, and what is resized or moved for them", style="dim")
 
 
-def _pending_lines(pod: PendingPod, findings: ScanFindings) -> RenderableType:
-    """Write a pod's cells one below the other, where they are too narrow beside each other."""
+def _render_pending_pod(pod: PendingPod, findings: ScanFindings) -> RenderableType:
+    """Return the cells of a pod below one another, for a narrow terminal."""
     cells = [column.cell(pod, findings, False) for column in PENDING_COLUMNS if column.cell is not None]
     name, cpu, memory, *others = cells
-    first = Text.assemble(name, f"  needs {cpu}, {memory}")
+    first = Text.assemble(name, f"  requests {cpu}, {memory}")
     return Group(first, *(Padding(cell, (0, 0, 0, 2)) for cell in others if cell))

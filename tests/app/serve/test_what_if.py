@@ -75,18 +75,18 @@ async def test_a_setting_of_the_cluster_is_replayed_from_its_form_to_its_table(d
     view.what_if_runs = running
     async with running, browser(view, known=True) as page:
         form = {"form_token": await sign_in(page, "administrator"), "to": "policies"}
-        wrong = await page.post("/do/put/rehearsal", data={**form, "setting.memory_risk": "much"})
+        wrong = await page.post("/forms/put/what-if", data={**form, "setting.memory_risk": "much"})
         assert wrong.status_code == 422 and "much" in wrong.text
-        blank = await page.post("/do/put/rehearsal", data={**form, "setting.memory_risk": " "})
+        blank = await page.post("/forms/put/what-if", data={**form, "setting.memory_risk": " "})
         assert blank.status_code == 422 and "setting is proposed" in blank.text
-        begun = await page.post("/do/put/rehearsal", data={**form, "setting.headroom": "shared-max"})
+        begun = await page.post("/forms/put/what-if", data={**form, "setting.headroom": "shared-max"})
         assert begun.status_code == 303
         shown = (await page.get("/policies")).text
-        assert "do/delete/rehearsal" in shown and 'hx-trigger="every 2s"' in shown
+        assert "forms/delete/what-if" in shown and 'hx-trigger="every 2s"' in shown
         await ended(running)
         shown = (await page.get("/policies")).text
         assert "headroom: shared-max" in shown and "CPU slack %" in shown and "every 2s" not in shown
-        document = (await page.get("/api/v1/rehearsal", headers={"Authorization": "Bearer administrator"})).json()
+        document = (await page.get("/api/v1/what-if", headers={"Authorization": "Bearer administrator"})).json()
         assert document["stage"] == "done" and document["containers"] == 4
         assert set(document["figures"]) >= {"cpu-slack", "starved", "kills", "writes"}
 
@@ -137,8 +137,8 @@ async def test_without_history_the_page_says_what_to_do_and_the_api_too():
         await sign_in(page, "administrator")
         for path in ("/policies", "/policies/shop/Deployment/web"):
             shown = (await page.get(path)).text
-            assert "There is no history to replay on." in shown and "do/put/rehearsal" not in shown
-        answer = await page.get("/api/v1/rehearsal", headers={"Authorization": "Bearer administrator"})
+            assert "There is no history to replay on." in shown and "forms/put/what-if" not in shown
+        answer = await page.get("/api/v1/what-if", headers={"Authorization": "Bearer administrator"})
     assert answer.status_code == 503 and "prometheus_url" in answer.json()["error"]
 
 

@@ -153,7 +153,7 @@ def test_terms_reach_the_replay(capsys, trace, monkeypatch):
     )
     assert found["terms"] == {
         "passSeconds": 300,
-        "arrivals": "start",
+        "podCreation": "start",
         "seed": 7,
         "risk": 0.01,
         "half": None,
@@ -231,7 +231,7 @@ def test_another_node_can_be_watched(capsys, trace):
     assert main(["backtest", "--trace", trace, "--policy", "as-requested", *watch]) == 2
     out, err = capsys.readouterr()
     assert err == "cruise: --show-node: no pod ran on node node-777\n"
-    assert "Nothing ever ran on a node node-777" in out
+    assert "no pod ran on node node-777" in out
 
 
 # ---- what it refuses ----

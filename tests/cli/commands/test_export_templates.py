@@ -160,5 +160,5 @@ def test_custom_resources_are_left_out_with_the_reason(capsys, tmp_path, kind, a
     assert found["workloads"] == []
     [left] = found["leftAlone"]
     assert (left["workload"], left["reason"]) == (f"{kind}/web", "custom-resource")
-    assert kind in left["why"] and "patch" in left["why"]
+    assert kind in left["message"] and "patch" in left["message"]
     assert export(capsys, *options, "-f", "patches") == ""

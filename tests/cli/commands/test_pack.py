@@ -118,11 +118,11 @@ def test_within_budgets_it_evicts_what_serve_may_and_says_what_further_rounds_do
     document = packed(*CROWDED, options=options)
     # The pod that waits is one of web that does not serve, so no other of web may go.
     assert (document["placed"], document["moves"]) == ([], [])
-    assert document["later"]["withLargerBudgets"] == {"placed": 1, "evictions": 1, "needs": {}}
+    assert document["remainingRounds"]["withLargerBudgets"] == {"placed": 1, "evictions": 1, "needs": {}}
     config = tmp_path / "cruise.toml"
     config.write_text("max_evictions_per_workload = 2\n")
     document = packed(*CROWDED, options=(*options, "--config", str(config)))
-    assert (len(document["moves"]), document["later"]) == (1, None)
+    assert (len(document["moves"]), document["remainingRounds"]) == (1, None)
 
 
 def test_within_budgets_is_not_for_consolidation(tmp_path, capsys):

@@ -97,8 +97,8 @@ def test_an_exhausted_disruption_budget_is_named_with_its_cost(consolidated):
     pods = [pod("web-1", "n1"), pod("db-1", "n2", labels=labels), pod("db-2", "n3", labels=labels)]
     found = consolidated(*nodes(3), shut, *pods)
     assert (found["nodesAfter"], found["nodesBound"]) == (2, 2)
-    assert found["kept"] == [{"by": "budget-exhausted: PodDisruptionBudget shop/db", "nodes": 2}]
-    assert found["without"] == [{"constraint": "PodDisruptionBudget shop/db", "nodes": 1}]
+    assert found["keptByReason"] == [{"reason": "budget-exhausted: PodDisruptionBudget shop/db", "nodes": 2}]
+    assert found["nodesAfterByLiftedConstraint"] == [{"constraint": "PodDisruptionBudget shop/db", "nodes": 1}]
 
 
 @pytest.mark.beyond_core

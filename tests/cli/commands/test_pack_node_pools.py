@@ -51,5 +51,5 @@ def test_the_table_names_node_pools(tmp_path, capsys):
     assert main(["pack", "--snapshot", file, *SOLVED]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "Add 2 nodes of type m5.large from NodePool default." in out
-    assert "NodePool arm is ignored: no machine that it may order was seen yet, so no size is known." in out
+    assert "NodePool arm is ignored: no node of its instance types was seen yet, so their sizes are unknown." in out
     assert "proved that no plan needs nodes of less size" in out

@@ -101,7 +101,7 @@ def test_the_flag_is_set_in_the_database_of_this_machine(capsys, stored):
     assert "Nothing changed: already paused" in capsys.readouterr().out
     assert main(["resume", "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert (document["paused"], document["pausedBefore"]) == (False, True)
+    assert (document["paused"], document["wasPaused"]) == (False, True)
     assert asyncio.run(paused_in(stored)) is False
     *_, first, second, last = reversed(asyncio.run(interventions_in(stored)))
     assert [one.kind for one in (first, second, last)] == [

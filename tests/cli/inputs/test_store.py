@@ -90,8 +90,8 @@ def test_a_snapshot_adds_the_steps_with_stored_overrides(capsys, snapshot):
 def test_the_document_has_the_history(capsys, snapshot):
     assert main(["explain", f"shop/{POD}", *snapshot, *AT, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["past"]["outcomes"][0]["reason"] == "waiting-for-capacity"
-    assert document["past"]["kills"][0]["memoryLimitBytes"] == 256 << 20
+    assert document["history"]["outcomes"][0]["reason"] == "waiting-for-capacity"
+    assert document["history"]["oomKills"][0]["memoryLimitBytes"] == 256 << 20
     assert main(["explain", f"shop/{POD}", *AT, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["statistics"][0]["cpuBaseMillicores"] == 50
 

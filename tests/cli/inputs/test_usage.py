@@ -79,7 +79,7 @@ def test_a_report_rests_on_what_the_server_holds(capsys, snapshot):
     out, err = capsys.readouterr()
     document = json.loads(out)
     assert err.startswith("cruise: note: ")
-    assert document["restsOn"] == f"1h of usage from Prometheus at {url}"
+    assert document["statisticsSource"] == f"1h of usage from Prometheus at {url}"
     assert (document["basis"]["known"], document["basis"]["pressureKnown"]) == (3, 0)
     assert document["basis"]["historySince"] == "2026-01-05T11:00:00Z"
     assert document["waste"]["totals"]["used"]["cpuMillicores"] == 600

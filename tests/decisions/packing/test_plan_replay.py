@@ -180,7 +180,7 @@ def test_a_pod_may_lose_its_place_to_its_equals_only_where_sizes_are_fixed():
 
 
 @pytest.mark.parametrize(
-    ("changes", "waits"),
+    ("changes", "pending"),
     [
         ({}, True),
         ({"node": "n1"}, False),

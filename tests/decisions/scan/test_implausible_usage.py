@@ -26,12 +26,14 @@ def test_containers_are_counted_by_reason_with_the_worst_of_each():
         ImplausibleUsage(SampleRejection.ABOVE_NODE_CAPACITY, 1, "shop", "web-3", "app", 100),
     )
     assert describe_implausible_usage(found) == (
-        "Samples that cannot be true are refused. 2 containers: several series of it disagree, such as shop/web-3 app "
-        "(100 % of a window); 1 container: more than its node has, such as shop/web-3 app (100 % of a window)."
+        "Samples that cannot be true are rejected. 2 containers: several series of the container disagree, such as shop/web-3 app "
+        "(100 % of a window); 1 container: above the capacity of the node, such as shop/web-3 app (100 % of a window)."
     )
     assert find_implausible_usage(make_table(ROWS[0])) == ()
 
 
 def test_an_explanation_reports_how_much_was_rejected_and_why():
     assert "refused" not in describe_statistic(ROWS[0], NOW)
-    assert describe_statistic(ROWS[1], NOW).endswith(", 40 % of a window refused: several series of it disagree")
+    assert describe_statistic(ROWS[1], NOW).endswith(
+        ", 40 % of a window's samples rejected: several series of the container disagree"
+    )

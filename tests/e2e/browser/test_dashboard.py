@@ -206,7 +206,7 @@ async def test_a_token_opens_the_pages_and_their_forms_and_signing_out_closes_th
         await visit.page.wait_for_url("**/workloads?text=web")
         assert await visit.page.evaluate("document.cookie") == ""
         await visit.open("actions")
-        await visit.page.get_by_role("button", name="Stop every write").click()
+        await visit.page.get_by_role("button", name="Pause all writes").click()
         await visit.page.get_by_text("cruise is paused").wait_for()
         await visit.open(POLICY)
         await visit.page.get_by_label("cpu-max").fill("lots")
@@ -234,7 +234,7 @@ async def test_one_workload_is_put_back_from_the_actions_and_stays_so(tmp_path):
         await revert.get_by_text("Revert…").click()
         await revert.get_by_role("button", name="Put original sizes back").click()
         await visit.page.wait_for_url("**/actions")
-        await visit.page.get_by_text("back to its original requests").first.wait_for()
+        await visit.page.get_by_text("its original requests are restored").first.wait_for()
         assert workload is not None
         await visit.open(workload.replace("workloads", "policies", 1))
         assert "mode observe" in await visit.page.locator(".heading").inner_text()

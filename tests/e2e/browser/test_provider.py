@@ -44,18 +44,18 @@ async def test_from_a_page_to_the_provider_and_back_signed_in_until_signed_out(t
         page.on("pageerror", lambda error: reports.append(str(error)))
 
         await page.goto(f"{address}workloads?text=thumb")
-        await page.get_by_role("link", name="Sign in by 127.0.0.1").click()
+        await page.get_by_role("link", name="Sign in with 127.0.0.1").click()
         await page.get_by_role("link", name="Yes, I am").click()
         await page.wait_for_url(f"{address}workloads?text=thumb")
         assert await page.evaluate("document.cookie") == ""
         await expect(page.locator("tbody td.name > a").first).to_be_visible()
 
         await page.goto(f"{address}actions")
-        await page.get_by_role("button", name="Stop every write").click()
+        await page.get_by_role("button", name="Pause all writes").click()
         await page.get_by_text("cruise is paused").wait_for()
         await expect(page.get_by_text(f"{provider.address}#ann").first).to_be_visible()
         await page.get_by_role("button", name="Sign out").click()
-        await page.get_by_role("link", name="Sign in by 127.0.0.1").wait_for()
+        await page.get_by_role("link", name="Sign in with 127.0.0.1").wait_for()
         await page.goto(f"{address}workloads")
-        await expect(page.get_by_role("link", name="Sign in by 127.0.0.1")).to_be_visible()
+        await expect(page.get_by_role("link", name="Sign in with 127.0.0.1")).to_be_visible()
         assert reports == []

@@ -67,16 +67,16 @@ def test_what_is_asked_is_answered_and_what_is_written_steers(measured: Measured
         path = f"/api/v1/pods/{stage.namespace}/{db['metadata']['name']}"
 
         def verdicts() -> set[str]:
-            return {one["verdict"] for one in ask(running, "GET", path)[1]["past"]["outcomes"]}
+            return {one["result"] for one in ask(running, "GET", path)[1]["history"]["outcomes"]}
 
         # The server has the sizes a moment before the outcome is stored.
         wait_until(lambda: "done" in verdicts(), "the outcome is told")
-        lines = ask(running, "GET", "/api/v1/outcomes")[1]["items"]
-        assert {line["pod"] for line in lines if line["verdict"] == "done"} == {db["metadata"]["name"]}
+        lines = ask(running, "GET", "/api/v1/audit")[1]["items"]
+        assert {line["pod"] for line in lines if line["result"] == "done"} == {db["metadata"]["name"]}
         assert ask(running, "DELETE", override)[0] == 204
         wait_until(lambda: all(requests(web).cpu < 300 for web in stage.pods("web")), "web is sized")
         back = ask(running, "PUT", f"/api/v1/reverts/{stage.namespace}/Deployment/web")[1]["pods"]
-        assert {one["state"] for one in back} == {"put back"}
+        assert {one["state"] for one in back} == {"restored"}
         passes = passes_of(running)
         wait_until(lambda: passes_of(running) >= passes + 2, "two more passes were made")
         assert {requests(web).cpu for web in stage.pods("web")} == {700}
@@ -123,10 +123,10 @@ def test_callers_are_who_the_api_server_says_and_see_their_namespaces(measured: 
         override = f"/api/v1/overrides/{own}/Deployment/web"
         assert ask(running, "PUT", override, {"mode": "off"}, token=team)[0] == 403
         assert ask(running, "PUT", override, {"mode": "off"}, token=boss)[0] == 200
-        [line] = ask(running, "GET", "/api/v1/interventions", token=team)[1]["items"]
+        [line] = ask(running, "GET", "/api/v1/user-actions", token=team)[1]["items"]
         name = f"system:serviceaccount:{own}:boss"
-        assert (line["caller"], line["deed"], line["workload"]) == (name, "put-override", "Deployment/web")
-        assert ask(running, "GET", "/api/v1/interventions", token=others)[1]["items"] == []
+        assert (line["caller"], line["kind"], line["workload"]) == (name, "put-override", "Deployment/web")
+        assert ask(running, "GET", "/api/v1/user-actions", token=others)[1]["items"] == []
         [event] = [one for one in admin.items("events", own) if one["reason"] == "PutOverride"]
         assert event["message"] == f'{name} set overrides: {{"mode":"off"}}'
         assert event["involvedObject"]["name"] == "web"

@@ -63,7 +63,7 @@ def test_prometheus_is_found_by_its_service_and_asked_through_the_api_server(own
         in said
     )
     assert own_stage.own(report["waste"]["workloads"])
-    assert f"/namespaces/{stage.namespace}/services/http:prometheus-server:80/proxy" in report["restsOn"]
+    assert f"/namespaces/{stage.namespace}/services/http:prometheus-server:80/proxy" in report["statisticsSource"]
 
 
 def test_who_may_not_list_services_is_told_what_to_give(measured: MeasuredStage):
@@ -85,7 +85,7 @@ def test_a_pod_that_no_store_knows_is_explained_from_prometheus(measured: Measur
     name = f"{measured.stage.namespace}/{measured.stage.pod('db')['metadata']['name']}"
     nowhere = {"database_url": "", "data_dir": str(tmp_path / "nothing")}
     explained = measured.command("explain", name, "--format", "json", **nowhere).json
-    assert (explained["fate"], explained["past"]) == ("resized", None)
+    assert (explained["outcome"], explained["history"]) == ("resized", None)
     assert explained["containers"][0]["statistic"]["cpuBaseMillicores"] in range(95, 125)
     assert not (tmp_path / "nothing").exists()
 
@@ -93,10 +93,10 @@ def test_a_pod_that_no_store_knows_is_explained_from_prometheus(measured: Measur
 def test_a_pod_is_explained_by_what_the_store_remembers(own_stage: MeasuredStage):
     name = f"{own_stage.stage.namespace}/{own_stage.stage.pod('db')['metadata']['name']}"
     before = own_stage.command("explain", name, "--format", "json").json
-    assert (before["fate"], before["past"]["outcomes"]) == ("resized", [])
+    assert (before["outcome"], before["history"]["outcomes"]) == ("resized", [])
     own_stage.stage.once("resize")
     after = own_stage.command("explain", name, "--format", "json").json
-    assert [one["verdict"] for one in after["past"]["outcomes"]] == ["done"]
+    assert [one["result"] for one in after["history"]["outcomes"]] == ["done"]
 
 
 def test_without_the_cluster_the_store_still_tells(own_stage: MeasuredStage):

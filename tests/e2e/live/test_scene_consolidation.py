@@ -43,7 +43,7 @@ def test_a_node_is_emptied_under_a_budget_while_pods_come_and_none_moves_twice(s
             return found if done else None
 
         found = wait_until(look, "no node can be drained any more", 120)
-        assert "none can be drained, proved" in found["words"]
+        assert "none can be drained, proved" in found["message"]
         assert len(found["empty"]) >= 1
         assert 'cruise_consolidation_nodes{when="now"}' in serve.get("/metrics")[1]
     assert len(living(stage, "web")) == 3

@@ -112,7 +112,7 @@ def test_the_next_pod_of_a_killed_cron_job_is_created_larger(stage: LiveStage):
         found = stage.command("scan", "--format", "json", mode="initial").json
         risks = [(risk["workload"], risk["kind"], risk["limitBytes"]) for risk in found["atRisk"]]
         assert ("CronJob/report", "oom-killed", 256 << 20) in risks
-        status, outcomes = serving.get("/api/v1/outcomes")
+        status, outcomes = serving.get("/api/v1/audit")
         assert status == 200
         assert pod["metadata"]["name"] in outcomes
     earlier = {one["metadata"]["uid"] for one in stage.pods("report")}

@@ -132,7 +132,7 @@ def carried_out(stage: LiveStage, scene: Scene, full: str) -> int:
         # Of pods that wait alike kube-scheduler takes whichever it likes.
         bound = [one["spec"].get("nodeName") for one in stage.pods(scene.late)]
         assert (bound.count(None), set(bound) - {None}) == (late, {full}), (scene, bound)
-        goes = [] if plan["later"] is None else plan["later"]["goes"]
+        goes = [] if plan["remainingRounds"] is None else plan["remainingRounds"]["rounds"]
         if promised is not None:
             assert (promised[0]["placed"], promised[0]["evictions"]) == (placed, len(evicted)), (scene, plan)
             assert goes == promised[1:], (scene, plan)

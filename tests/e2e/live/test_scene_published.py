@@ -107,7 +107,7 @@ def test_one_pass_publishes_and_notifies_of_what_was_refused(stage: LiveStage, t
             for one in more:
                 remove(admin, one)
         assert set(vpas(admin, ns)) == {"cruise-deployment-web"}
-    assert [one["verdict"] for one in said["outcomes"]] == ["refused"]
+    assert [one["result"] for one in said["outcomes"]] == ["refused"]
     assert (said["published"], said["notices"]) == (1, {"sent": 1, "dropped": 0})
     [message] = posted
     assert ns in message

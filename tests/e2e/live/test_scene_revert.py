@@ -39,7 +39,7 @@ def test_pods_get_back_what_they_had_and_cruise_stays_paused(stage: LiveStage):
     stage.mark()
     done = stage.command("revert", "--yes", "--format", "json", mode="resize").json
     states = {one["pod"]: one["state"] for one in done["pods"] if one["namespace"] == stage.namespace}
-    assert set(states.values()) == {"put back"}
+    assert set(states.values()) == {"restored"}
     assert len(states) == 2
     web, db = (stage.resized(stage.pod(name)["metadata"]["name"]) for name in ("web", "db"))
     assert requests(web) == ObservedSize(700, 1024)
@@ -76,7 +76,7 @@ def test_a_cruise_that_goes_on_running_does_not_undo_it(stage: LiveStage):
         of = ("--namespace", stage.namespace, "--workload", "Deployment/web")
         done = stage.command("revert", "--yes", *of, "--format", "json").json
         assert (done["workload"], done["paused"]) == ("Deployment/web", False)
-        assert [(one["pod"], one["state"]) for one in done["pods"]] == [(name, "put back")]
+        assert [(one["pod"], one["state"]) for one in done["pods"]] == [(name, "restored")]
         assert requests(stage.resized(name)) == ObservedSize(700, 1024)
         passes = passes_of(running)
         stage.mark()
@@ -103,7 +103,7 @@ def test_what_has_no_room_waits_and_is_said_to(stage: LiveStage):
     stage.admin.delete("pods", stage.namespace, "filler")
     stage.running(2)
     again = stage.command("revert", "--yes", "--format", "json").json["pods"]
-    assert "put back" in {one["state"] for one in again}
+    assert "restored" in {one["state"] for one in again}
     assert "waits" not in {one["state"] for one in again}
 
 

@@ -16,7 +16,7 @@ class StorageDrawing:
     def __init__(self, source: random.Random, cluster: str, zones: Sequence[str], mark: Mapping[str, str]) -> None:
         self.source, self.cluster, self.zones, self.mark = source, cluster, zones, mark
         self.zone_key = f"{cluster}.example/zone"
-        self._objects: list[Json] = [self._class("waits"), self._class("at-once")]
+        self._objects: list[Json] = [self._class("pending"), self._class("at-once")]
         self._shared: dict[tuple[str, str], str] = {}
 
     def draw_volumes(self, namespace: str, pod: str) -> list[Json]:

@@ -27,16 +27,16 @@ def test_a_recording_is_told_by_its_size_and_its_nodes():
     [
         (
             ReplayTerms(300, "first-sample", 0, 1e-3, rules="seeds"),
-            "pods arrive with their first sample; seed 0, risk 0.001; rules seeds",
+            "pods are created with their first sample; seed 0, risk 0.001; rules seeds",
         ),
-        (ReplayTerms(300, "first-sample", 0, 1e-3), "pods arrive with their first sample; seed 0, risk 0.001"),
+        (ReplayTerms(300, "first-sample", 0, 1e-3), "pods are created with their first sample; seed 0, risk 0.001"),
         (
             ReplayTerms(300, "start", 3, 0.01, "tune"),
-            "with the start; seed 3, risk 0.01; only the half of the series to tune on",
+            "at the start; seed 3, risk 0.01; only the half of the series for tuning",
         ),
         (
             ReplayTerms(90, "start", 3, 0.01, "report"),
-            "every 90 s; pods arrive with the start; seed 3, risk 0.01; only the half of the series to report on",
+            "every 90 s; pods are created at the start; seed 3, risk 0.01; only the half of the series for reports",
         ),
     ],
 )
@@ -55,8 +55,8 @@ def test_the_verdict_is_what_is_installed_beside_what_was_requested():
 def test_warnings_name_what_makes_figures_weak():
     policies = make_policies(memory=False) | {"vpa": make_score("vpa", memory=None, pending_pod_minutes=1204.0)}
     assert list(list_warnings(make_result(policies=policies))) == [
-        "memory was not recorded: nothing is said about it, and a node is full when its CPU is",
-        "pods waited for a node under vpa, at most 1,204 pod-minutes in all",
+        "memory was not recorded: it has no figures, and only CPU limits the pods of a node",
+        "pods were pending under vpa, for at most 1,204 pod-minutes in total",
     ]
     assert list(list_warnings(make_result())) == []
 
@@ -64,8 +64,8 @@ def test_warnings_name_what_makes_figures_weak():
 def test_requests_that_were_cut_to_a_node_are_told():
     assert [list(list_warnings(make_result(capped_containers=number))) for number in (0, 1, 2)] == [
         [],
-        ["1 container requested more than a node has, and is replayed as if it had requested a whole one"],
-        ["2 containers requested more than a node has, and are replayed as if they had requested a whole one"],
+        ["1 container requested more than a node has, and is replayed as if it had requested a whole node"],
+        ["2 containers requested more than a node has, and are replayed as if they had requested a whole node"],
     ]
 
 
@@ -74,15 +74,15 @@ def test_a_watched_node_that_was_never_there_is_told():
     for line in (idle.requested_cpu_millicores, idle.peak_cpu_millicores):
         line[:] = 0
     never = make_result(policies={"cruise": make_score(time_line=idle), "vpa": make_score("vpa")})
-    assert list(list_warnings(never, "node-099")) == ["nothing ever ran on a node node-099"]
+    assert list(list_warnings(never, "node-099")) == ["no pod ran on node node-099"]
     assert list(list_warnings(make_result(), "node-001")) == []
     assert list(list_warnings(never)) == []
 
 
 def test_the_note_on_dominance_names_every_axis():
     assert describe_dominated_mark() == (
-        "another policy (the bounds clairvoyant, clairvoyant-1h, clairvoyant-24h and oracle apart) is as good or "
-        "better on CPU slack, memory slack, CPU starvation, "
+        "another policy (except the bounds clairvoyant, clairvoyant-1h, clairvoyant-24h and oracle) is at least as "
+        "good on CPU slack, memory slack, CPU starvation, "
         "out-of-memory kills, own evictions, mean nodes and resizes beyond 5 a container and day, and better on one "
         "of them"
     )

@@ -35,8 +35,8 @@ class Tags(HTMLParser):
         self.text.append(data)
 
 
-def page(*results, watched=None) -> str:
-    return render_backtest_html(BacktestReport(results or (make_result(),), TERMS), watched).decode()
+def page(*results, shown_node=None) -> str:
+    return render_backtest_html(BacktestReport(results or (make_result(),), TERMS), shown_node).decode()
 
 
 @pytest.fixture(scope="module")
@@ -110,9 +110,9 @@ def test_each_policy_has_the_time_lines_of_its_node_and_its_worst_containers(usu
 
 
 def test_without_a_time_line_it_says_so():
-    text = page(make_result(policies={"cruise": make_score()}), watched="node-099")
+    text = page(make_result(policies={"cruise": make_score()}), shown_node="node-099")
     assert "No time line" in text
-    assert "Nothing ever ran on a node node-099." in text
+    assert "No pod ran on node node-099." in text
 
 
 def test_without_memory_there_is_one_pareto_picture_and_no_column_of_it():
@@ -132,7 +132,7 @@ def test_where_nobody_is_harmed_the_picture_says_so():
 
 def test_names_cannot_break_the_page():
     odd = '<script>alert("x")</script>&'
-    policies = {"cruise": make_score(worst=(make_container(odd),))}
+    policies = {"cruise": make_score(worst_containers=(make_container(odd),))}
     text = page(make_result(odd, policies))
     assert "<script" not in text
     assert odd in "".join(tags(text).text)

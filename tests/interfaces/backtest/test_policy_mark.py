@@ -83,8 +83,8 @@ def test_a_name_to_the_left_ends_at_its_mark():
 
 
 def test_nobody_harmed_is_calm():
-    assert picture({"cruise": make_score(cpu=(0.4, 0.0, 0.0))}).few_resizes
-    assert not picture().few_resizes
+    assert picture({"cruise": make_score(cpu=(0.4, 0.0, 0.0))}).has_no_harm
+    assert not picture().has_no_harm
 
 
 def test_without_memory_there_is_no_picture_of_kills():

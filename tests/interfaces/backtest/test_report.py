@@ -77,7 +77,7 @@ def test_the_terms_are_told():
     terms = ReplayTerms(60, "start", 7, 0.01, "tune", ReplayPrices(0.03, 0.004))
     assert document(make_result(), terms=terms)["terms"] == {
         "passSeconds": 60,
-        "arrivals": "start",
+        "podCreation": "start",
         "seed": 7,
         "risk": 0.01,
         "half": "tune",
@@ -87,7 +87,7 @@ def test_the_terms_are_told():
             "coreHour": 0.0145,
             "gibibyteHour": 0.00724,
             "starvedMinute": 0.01,
-            "kill": 1.0,
+            "oomKill": 1.0,
             "eviction": 0.05,
             "resize": 0.0002,
         },
@@ -103,7 +103,7 @@ def test_without_memory_its_keys_are_there_and_null():
         "oomPer1000ContainerDays": None,
         "meanSlackBytes": None,
     }
-    assert policy["costByCause"]["memorySlack"] == policy["costByCause"]["kills"] == 0
+    assert policy["costByCause"]["memorySlack"] == policy["costByCause"]["oomKills"] == 0
 
 
 def test_how_long_it_took_makes_no_difference():
@@ -130,11 +130,11 @@ def test_no_policies_and_no_recordings_are_documents_too():
 
 def test_the_way_to_the_bound_is_a_share_for_each_resource():
     policies = make_policies()
-    assert document(make_result())["policies"]["cruise"]["fromVpaToClairvoyant"] == {"cpu": None, "memory": None}
+    assert document(make_result())["policies"]["cruise"]["slackReduction"] == {"cpu": None, "memory": None}
     policies["clairvoyant"] = make_score("clairvoyant", cpu=(0.12, 0.0, 0.0), memory=(0.05, 0.0, 0.0))
     found = document(make_result(policies=policies))["policies"]
-    assert found["cruise"]["fromVpaToClairvoyant"] == {"cpu": 0.4, "memory": 0.36}
-    assert found["vpa"]["fromVpaToClairvoyant"] == {"cpu": 0, "memory": 0}
+    assert found["cruise"]["slackReduction"] == {"cpu": 0.4, "memory": 0.36}
+    assert found["vpa"]["slackReduction"] == {"cpu": 0, "memory": 0}
 
 
 # ---- money ----
@@ -147,7 +147,7 @@ def test_each_policy_has_its_cost_by_cause_and_all_their_order():
         "cpuSlack": 180.96,
         "memorySlack": 95.568,
         "starvation": 5.76,
-        "kills": 3.1,
+        "oomKills": 3.1,
         "evictions": 11.9,
         "resizes": 0.12,
     }

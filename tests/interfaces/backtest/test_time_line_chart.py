@@ -92,7 +92,7 @@ def test_axes_are_in_cores_gibibytes_and_days():
     assert [place.text for place in memory.y_labels] == ["0", "20", "40", "60", "80"]
     assert [place.text for place in cpu.x_labels][:3] == ["0 d", "5 d", "10 d"]
     assert [place.text for place in build_node_charts(make_time_line(288))[0].x_labels][:3] == ["0 h", "5 h", "10 h"]
-    assert cpu.message == "CPU of node-1, cores: at most 8.19 used and 10.2 requested of 16.0"
+    assert cpu.description == "CPU of node-1, cores: at most 8.19 used and 10.2 requested of 16.0"
     assert format_start(make_time_line()) == "2026-01-01 00:05 UTC"
 
 

@@ -32,18 +32,18 @@ async def test_what_was_done_is_found_by_words_and_by_how_it_ended(scene):
     async with browser(scene) as page:
         assert lines((await page.get("/actions")).text) == outcomes
         assert lines((await page.get("/actions", params={"text": f"SHOP {pod}"})).text) == 1
-        assert lines((await page.get("/actions", params={"verdict": "done"})).text) == outcomes
-        none = (await page.get("/actions", params={"verdict": "refused"})).text
-        assert "No line is like this" in none and lines(none) == 0
-        assert (await page.get("/actions", params={"verdict": "so-so"})).status_code == 422
+        assert lines((await page.get("/actions", params={"result": "done"})).text) == outcomes
+        none = (await page.get("/actions", params={"result": "refused"})).text
+        assert "No action matches" in none and lines(none) == 0
+        assert (await page.get("/actions", params={"result": "so-so"})).status_code == 422
 
 
 async def test_what_goes_on_says_how_often_and_since_when(scene):
     held = replace(scene.done.outcomes[0], result=ActionResult.SKIPPED, reason=ReasonCode.HOURLY_EVICTION_BUDGET_SPENT)
     await scene.store.record_outcomes([replace(held, first_at=held.at - timedelta(hours=2), count=25)])
     async with browser(scene) as page:
-        assert "25 times, first 2h ago" in (await page.get("/actions", params={"verdict": "held"})).text
-        [line] = [one for one in (await page.get("/api/v1/outcomes")).json()["items"] if one["verdict"] == "held"]
+        assert "25 times, first 2h ago" in (await page.get("/actions", params={"result": "skipped"})).text
+        [line] = [one for one in (await page.get("/api/v1/audit")).json()["items"] if one["result"] == "skipped"]
     assert (line["count"], line["first_at"] < line["at"]) == (25, True)
 
 
@@ -51,7 +51,7 @@ async def test_who_did_what_to_cruise_stands_below(scene):
     await scene.store.record_user_action(UserAction(NOW, "alice@example.com", UserActionKind.PAUSE))
     async with browser(scene) as page:
         shown = (await page.get("/actions")).text
-    assert "alice@example.com" in shown and 'data-label="What">pause</td>' in shown
+    assert "alice@example.com" in shown and 'data-label="Action">pause</td>' in shown
 
 
 async def test_without_a_session_nothing_can_be_stopped_here(scene):
@@ -64,11 +64,11 @@ async def test_without_a_session_nothing_can_be_stopped_here(scene):
 async def test_the_button_stops_every_write_and_lets_it_go_on(scene):
     async with browser(scene, known=True) as page:
         form = {"form_token": await sign_in(page, "administrator"), "to": "actions"}
-        stopped = await page.post("/do/put/pause", data=form)
+        stopped = await page.post("/forms/put/pause", data=form)
         assert (stopped.status_code, stopped.headers["location"]) == (303, "../../actions")
         assert await scene.store.paused()
         assert "cruise is paused" in (await page.get("/actions")).text
-        await page.post("/do/delete/pause", data=form)
+        await page.post("/forms/delete/pause", data=form)
         assert not await scene.store.paused()
     assert [(one.caller, one.kind) for one in scene.announced] == [
         ("administrator", UserActionKind.PAUSE),
@@ -98,7 +98,7 @@ async def test_a_resize_shows_what_it_found_what_it_wrote_and_its_cause(scene):
                 CAUSE_DESCRIPTIONS[ResizeCause.OVER_REQUESTED].replace("'", "&#39;") in shown
                 and "over-requested" in shown
             )
-        [line, *_] = (await page.get("/api/v1/outcomes")).json()["items"]
+        [line, *_] = (await page.get("/api/v1/audit")).json()["items"]
     assert line["cause"] == "over-requested"
     [change] = line["containers"]
     assert (change["before"]["cpuMillicores"], change["after"]["cpuMillicores"]) == (500, 130)

@@ -18,7 +18,7 @@ async def scene() -> ApiScene:
 async def test_without_pods_that_wait_it_says_what_would_follow(scene):
     async with browser(scene) as page:
         shown = (await page.get("/pending")).text
-    assert "No pod waits for a node" in shown and "No plan was made yet" in shown
+    assert "No pod is pending" in shown and "There is no packing plan yet" in shown
 
 
 async def test_a_plan_is_shown_with_its_proof_its_progress_and_what_it_leaves_out(scene):
@@ -51,5 +51,5 @@ async def test_a_plan_is_for_those_who_may_get_all_pods(scene):
     async with browser(scene, known=True) as page:
         await sign_in(page, "tenant")
         shown = (await page.get("/pending")).text
-    assert "A plan is about pods of all namespaces" in shown
+    assert "A packing plan covers all namespaces" in shown
     assert all(one.pod not in shown for one in PLAN.proposal.unplaced)

@@ -21,20 +21,20 @@ async def scene() -> ApiScene:
 async def test_a_form_of_another_session_changes_nothing(scene):
     async with browser(scene, known=True) as page:
         await sign_in(page, "administrator")
-        answer = await page.post("/do/put/pause", data={"form_token": "guessed"})
+        answer = await page.post("/forms/put/pause", data={"form_token": "guessed"})
     assert answer.status_code == 403 and "another session" in answer.text
     assert not await scene.store.paused()
 
 
 async def test_who_may_only_read_changes_nothing(scene):
     async with browser(scene, known=True) as page:
-        answer = await page.post("/do/put/pause", data={"form_token": await sign_in(page, "reader")})
+        answer = await page.post("/forms/put/pause", data={"form_token": await sign_in(page, "reader")})
     assert answer.status_code == 403
     assert not await scene.store.paused()
 
 
 @pytest.mark.parametrize(
-    "path", ["/do/get/status", "/do/post/pause", "/do/put/nothing", "/do/put/../pause", "/do/put/"]
+    "path", ["/forms/get/status", "/forms/post/pause", "/forms/put/nothing", "/forms/put/../pause", "/forms/put/"]
 )
 async def test_a_form_stands_for_a_change_of_the_api_or_for_nothing(scene, path):
     async with browser(scene, known=True) as page:
@@ -47,20 +47,20 @@ async def test_an_override_is_stored_as_the_api_would_and_blanks_are_left_out(sc
     fields = {"setting.mode": "observe", "setting.cpu-max": " 2 ", "setting.memory-max": "", "to": "policies"}
     async with browser(scene, known=True) as page:
         form = {"form_token": await sign_in(page, "administrator"), **fields}
-        answer = await page.post(f"/do/put/{WEB}", data=form)
+        answer = await page.post(f"/forms/put/{WEB}", data=form)
         assert (answer.status_code, answer.headers["location"]) == (303, "../../../../../policies")
         stored = (await scene.store.overrides())["shop", WorkloadRef("Deployment", "web")]
         assert format_settings(stored) == {"mode": "observe", "cpu-max": "2"}
         shown = (await page.get("/policies")).text
-        assert "cpu-max: 2" in shown and 'action="./do/delete/' in shown
-        gone = await page.post(f"/do/delete/{WEB}", data=form)
+        assert "cpu-max: 2" in shown and 'action="./forms/delete/' in shown
+        gone = await page.post(f"/forms/delete/{WEB}", data=form)
         assert gone.status_code == 303 and not await scene.store.overrides()
 
 
 async def test_what_the_api_refuses_is_said_in_its_words(scene):
     async with browser(scene, known=True) as page:
         form = {"form_token": await sign_in(page, "administrator"), "setting.cpu-min": "lots"}
-        answer = await page.post(f"/do/put/{WEB}", data=form)
+        answer = await page.post(f"/forms/put/{WEB}", data=form)
     assert answer.status_code == 422 and "cpu-min" in answer.text and "lots" in answer.text
     assert not await scene.store.overrides()
 
@@ -69,7 +69,7 @@ async def test_a_wrong_value_is_shown_in_its_form_with_the_others_and_what_is_wr
     sent = {"setting.cpu-min": "lots", "setting.memory-max": "2Gi", "setting.mode": "observe"}
     async with browser(scene, known=True) as page:
         form = {"form_token": await sign_in(page, "administrator"), **sent, "setting.cpu-max.app": "7"}
-        answer = await page.post(f"/do/put/{WEB}", data=form)
+        answer = await page.post(f"/forms/put/{WEB}", data=form)
     assert answer.status_code == 422 and answer.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
     fields = dict(re.findall(r'<input type="text" name="setting\.([^"]+)" value="([^"]*)"', answer.text))
     assert (fields["cpu-min"], fields["memory-max"], fields["cpu-max.app"]) == ("lots", "2Gi", "7")

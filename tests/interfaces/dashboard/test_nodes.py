@@ -26,13 +26,13 @@ async def test_nodes_are_sorted_filtered_and_counted_here(scene):
         assert names((await page.get("/nodes", params={"up": "false"})).text) == ["n3", "n2", "n1"]
         one = (await page.get("/nodes", params={"text": "2"})).text
         assert names(one) == ["n2"] and "1 node of 3" in one
-        assert "No node is like this" in (await page.get("/nodes", params={"text": "none"})).text
+        assert "No node matches" in (await page.get("/nodes", params={"text": "none"})).text
         wrong = await page.get("/nodes", params={"sort": "colour"})
         assert wrong.status_code == 422 and "sort" in wrong.text.lower()
 
 
 async def test_by_free_cpu_the_fullest_node_comes_first(scene):
-    free = {plan.node: build_node_summary(plan).cpu.get_free for plan in scene.done.plans}
+    free = {plan.node: build_node_summary(plan).cpu.free for plan in scene.done.plans}
     async with browser(scene) as page:
         found = names((await page.get("/nodes", params={"sort": "cpu-free", "up": "true"})).text)
     assert [free[name] for name in found] == sorted(free.values())
@@ -42,8 +42,8 @@ async def test_what_a_node_has_goes_into_fixed_bases_headroom_and_what_is_free(s
     for plan in scene.done.plans:
         for resource in ResourceName:
             share = compute_node_shares(plan, resource)
-            assert share.fixed + share.base + share.headroom + share.get_free == share.allocatable
-            assert share.fixed == plan.allocatable.of(resource) - plan.available.of(resource)
+            assert share.fixed + share.base + share.headroom + share.free == share.allocatable
+            assert share.fixed == plan.allocatable.get(resource) - plan.available.get(resource)
 
 
 async def test_a_nodes_pods_are_shown_with_what_the_plan_gives_them(scene):
@@ -52,9 +52,9 @@ async def test_a_nodes_pods_are_shown_with_what_the_plan_gives_them(scene):
     lines = {line.pod.name: line for line in build_pod_summaries(plan, pods)}
     assert set(lines) == {pod.name for pod in pods}
     written = {one.pod: one.containers[0].requests.cpu_millicores for one in plan.resize}
-    assert written and {name: line.after.cpu_millicores for name, line in lines.items() if line.after} == written
+    assert written and {name: line.planned.cpu_millicores for name, line in lines.items() if line.planned} == written
     settled = build_pod_summaries(replace(plan, resize=()), pods)
-    assert all(line.after is None for line in settled)
+    assert all(line.planned is None for line in settled)
     assert "no-change-needed" in {line.state for line in settled}
     killed = build_pod_summaries(replace(plan, resize=()), pods, {(pod.namespace, pod.name) for pod in pods})
     assert "no-change-needed" not in {line.state for line in killed}

@@ -23,7 +23,7 @@ async def test_thirty_days_of_the_store_are_drawn_and_stand_in_a_table():
     async with browser(scene) as page:
         shown = (await page.get("/")).text
     oldest = hour(30 * 24).at
-    assert f"by the hour since {oldest:%Y-%m-%d %H:%M} UTC" in shown
+    assert f"hourly since {oldest:%Y-%m-%d %H:%M} UTC" in shown
     assert shown.count("data-chart=") == 2 and "-300m" in shown
     assert shown.count(f"<td>{oldest:%m-%d %H:%M}</td>") == 2
     async with create_api_client(scene) as api:

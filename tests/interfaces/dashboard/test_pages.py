@@ -75,7 +75,7 @@ async def browser(scene: ApiScene, *, known: bool = False) -> AsyncIterator[http
 
 
 async def sign_in(page: httpx.AsyncClient, name: str) -> str:
-    """Sign in by name, and return what the forms of the session hold."""
+    """Sign in with name, and return what the forms of the session hold."""
     await page.post("/sign-in", data={"token": name})
     token, *_ = re.findall(r'name="form_token" value="([^"]+)"', (await page.get("/health")).text)
     return str(token)
@@ -124,7 +124,7 @@ async def test_who_may_not_see_a_page_reads_what_to_do(scene):
         await page.post("/sign-in", data={"token": "stranger"})
         answer = await page.get("/")
     assert answer.status_code == 403
-    assert "Stranger may not get /cruise/api/v1/overview" in answer.text and "cruise-reader" in answer.text
+    assert "Stranger may not get /cruise/api/v1/summary" in answer.text and "cruise-reader" in answer.text
 
 
 async def test_only_a_page_of_the_session_signs_out(scene):
@@ -149,21 +149,21 @@ async def test_before_the_first_pass_a_page_says_so_and_tries_again(scene):
     async with browser(scene) as page:
         answer = await page.get("/workloads")
     assert answer.status_code == 503
-    assert "no node pass was made yet" in answer.text and 'http-equiv="refresh"' in answer.text
+    assert "no node pass has run yet" in answer.text and 'http-equiv="refresh"' in answer.text
 
 
 async def test_old_statistics_are_no_good_news(scene):
     async with browser(scene) as page:
-        assert "nothing is judged by them" not in (await page.get("/")).text
+        assert "cruise does not act on them" not in (await page.get("/")).text
         scene.done = replace(scene.done, at=scene.now() + timedelta(hours=1))
-        assert "nothing is judged by them" in (await page.get("/")).text
+        assert "cruise does not act on them" in (await page.get("/")).text
 
 
 async def test_so_large_a_cluster_is_added_up_while_its_reader_waits_elsewhere(scene, monkeypatch):
-    monkeypatch.setattr("cruise.interfaces.http.cluster_summary._FEW_PODS", 0)
+    monkeypatch.setattr("cruise.interfaces.http.cluster_summary._SMALL_CLUSTER_PODS", 0)
     async with browser(scene) as page:
         answer = await page.get("/")
-        assert answer.status_code == 503 and "being added up" in answer.text
+        assert answer.status_code == 503 and "being computed" in answer.text
         assert (await page.get("/")).status_code == 200
 
 
@@ -177,7 +177,7 @@ async def test_every_page_says_that_cruise_is_paused_by_whom_since_when_and_how_
         await sign_in(page, "reader")
         shown = (await page.get(path)).text
         assert "cruise is paused" in shown and "alice@example.com paused it 2h ago" in shown
-        assert "do/delete/pause" in shown
+        assert "forms/delete/pause" in shown
         page.cookies.delete(SESSION_COOKIE)
         assert "alice" not in (await page.get("/sign-in")).text
 
@@ -186,7 +186,7 @@ async def test_without_a_session_the_command_is_named_that_lets_writes_go_on(sce
     await scene.store.set_paused(True)
     async with browser(scene) as page:
         shown = (await page.get("/nodes")).text
-    assert "cruise resume" in shown and "Who paused it is not on record" in shown
+    assert "cruise resume" in shown and "Who paused it is not recorded" in shown
 
 
 async def test_a_mode_that_only_reads_is_said_on_every_page(scene):
@@ -216,4 +216,4 @@ async def test_a_mistake_of_cruises_own_is_a_page_too(scene):
     async with browser(scene) as page:
         page._transport = httpx.ASGITransport(page._transport.app, raise_app_exceptions=False)  # type: ignore[attr-defined]
         shown = await page.get("/pending", headers={"Accept": "text/html"})
-    assert shown.status_code == 500 and "its log has more" in shown.text and "ZeroDivision" not in shown.text
+    assert shown.status_code == 500 and "See its log" in shown.text and "ZeroDivision" not in shown.text

@@ -77,17 +77,17 @@ async def test_from_a_page_to_the_provider_and_back_to_it(stage):
     turned_away = await stage.page.get("/actions")
     assert turned_away.headers["location"] == "./sign-in?to=actions"
     form = (await stage.page.get("/sign-in", params={"to": "actions"})).text
-    assert f"Sign in by {urlsplit(stage.provider.address).netloc}" in form
+    assert f"Sign in with {urlsplit(stage.provider.address).netloc}" in form
     assert 'href="./sign-in-elsewhere?to=actions"' in form
     back, _ = await stage.leave()
     done = await stage.page.get(back)
     assert done.status_code == 200 and 'content="0;url=./actions"' in done.text
     assert any("HttpOnly; SameSite=Strict; Secure" in one for one in done.headers.get_list("set-cookie"))
     shown = (await stage.page.get("/actions")).text
-    assert "Stop every write" in shown and f"{stage.provider.address}#ann" in shown
+    assert "Pause all writes" in shown and f"{stage.provider.address}#ann" in shown
     [token] = set(re.findall(r'name="form_token" value="([^"]+)"', shown))
-    assert (await stage.page.post("/do/put/pause", data={"form_token": token, "to": ""})).status_code == 303
-    assert [one.caller for one in stage.inputs.announced] == [f"{stage.provider.address}#ann"]
+    assert (await stage.page.post("/forms/put/pause", data={"form_token": token, "to": ""})).status_code == 303
+    assert [one.caller for one in stage.scene.announced] == [f"{stage.provider.address}#ann"]
     assert (await stage.page.post("/sign-out", data={"form_token": token})).status_code == 303
     assert (await stage.page.get("/actions")).status_code == 303
     assert (await stage.page.get(back)).status_code == 403
@@ -104,7 +104,7 @@ async def test_what_roles_do_not_allow_is_not_shown_to_whom_the_provider_knows(s
 @pytest.mark.parametrize("wrong", ["browser", "state", "code", "denied", "token"])
 async def test_each_refusal_is_one_clear_line_and_signs_nobody_in(stage, wrong):
     back, asked = await stage.leave()
-    said = {"browser": "in another browser", "state": "not begun here", "code": "invalid_grant"}.get(wrong, "")
+    said = {"browser": "in another browser", "state": "not started here", "code": "invalid_grant"}.get(wrong, "")
     if wrong == "browser":
         stage.page.cookies.clear()
     elif wrong == "state":
@@ -112,7 +112,7 @@ async def test_each_refusal_is_one_clear_line_and_signs_nobody_in(stage, wrong):
     elif wrong == "code":
         back = re.sub(r"code=[^&]+", "code=guessed", back)
     elif wrong == "denied":
-        back, said = f"/signed-in?error=access_denied&state={asked['state']}", "did not let you in: access_denied"
+        back, said = f"/signed-in?error=access_denied&state={asked['state']}", "denied the sign-in: access_denied"
     else:
         stage.provider.claims["nonce"], said = "another", "claim nonce does not have the expected value"
     answer = await stage.page.get(back)

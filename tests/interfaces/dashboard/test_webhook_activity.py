@@ -25,15 +25,15 @@ async def rows(risks):
 
 async def test_a_stated_risk_is_shown_with_what_became_of_it():
     found = await rows({ResourceName.CPU: KEPT, ResourceName.MEMORY: BROKEN})
-    assert "CPU 7.00 % 5.00 % 1,000 0.40 kept" in found
+    assert "CPU 7.00 % 5.00 % 1,000 0.40 within" in found
     [memory] = [row for row in found if row.startswith("Memory")]
-    assert memory.startswith("Memory 1.00 % 4.00 % 1,000 1.50 not kept")
+    assert memory.startswith("Memory 1.00 % 4.00 % 1,000 1.50 above")
     assert "Nodes keep more" in memory
 
 
 @pytest.mark.parametrize(
     ("short", "word"),
-    [(126, "not kept"), (71, "not kept"), (70, "kept"), (35, "kept"), (34, "unspent"), (0, "unspent")],
+    [(126, "above"), (71, "above"), (70, "within"), (35, "within"), (34, "far below"), (0, "far below")],
 )
 async def test_a_kept_risk_is_called_what_it_is(short, word):
     [cpu] = [
@@ -48,7 +48,7 @@ async def test_where_nothing_came_yet_nothing_is_judged():
         for row in await rows({ResourceName.CPU: replace(KEPT, intervals=0, intervals_short=0)})
         if row.startswith("CPU")
     ]
-    assert cpu == "CPU 7.00 % – 0 0.40 Too few intervals to judge."
+    assert cpu == "CPU 7.00 % – 0 0.40 There are too few intervals for a comparison."
 
 
 async def test_a_model_without_a_risk_has_no_such_table():

@@ -78,7 +78,7 @@ async def test_a_reverted_pod_has_the_sizes_everywhere_that_it_was_put_back_to(s
     async with browser(scene, known=True) as page:
         token = await sign_in(page, "administrator")
         old = (await page.get("/workloads/shop/Deployment/web")).text
-        await page.post("/do/put/reverts/shop/Deployment/web", data={"form_token": token})
+        await page.post("/forms/put/reverts/shop/Deployment/web", data={"form_token": token})
         shown = (await page.get("/workloads/shop/Deployment/web")).text
         why = (await page.get(f"/workloads/shop/Deployment/web/why/{before.selected.name}")).text
     pods = [one for one in (await scene.world.snapshot()).pods if one.workload == WorkloadRef("Deployment", "web")]
@@ -96,4 +96,4 @@ async def test_how_the_risk_of_the_pods_node_was_kept_is_on_its_page(scene):
     async with browser(scene) as page:
         answer = await page.get(f"/workloads/shop/Deployment/web/why/{pod.name}")
     assert answer.status_code == 200
-    assert "risk asked 7.00 %" in answer.text
+    assert "stated risk 7.00 %" in answer.text

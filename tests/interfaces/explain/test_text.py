@@ -63,13 +63,13 @@ def test_a_killed_pod_is_red_with_what_a_person_has_to_do():
     snapshot = replace(snapshot, oom_kills=(OomKill(*place, 200 * MEBIBYTE, None),))
     explanation = explain_pod(pod, snapshot, make_table(row), FULL, NOW)
     lines = text_of(explanation).splitlines()
-    assert lines[1].startswith("at risk: it was killed for lack of memory")
+    assert lines[1].startswith("at risk: it was OOM killed")
     assert lines[2] == (
-        "  app: killed at 200Mi 3m ago, 10 restarts; its limit is at its ceiling: "
-        "raise the memory limit in the pod template, or look for a leak"
+        "  app: OOM killed at 200Mi 3m ago, 10 restarts; its limit is at its ceiling: "
+        "raise the memory limit in the pod template, or look for a memory leak"
     )
     assert "no-change-needed" not in text_of(explanation)
-    [kill] = json.loads(render_explanation_json(explanation, NOW, None))["kills"]
+    [kill] = json.loads(render_explanation_json(explanation, NOW, None))["oomKills"]
     assert (kill["container"], kill["limitBytes"], kill["remedy"]) == ("app", 200 * MEBIBYTE, "raise-template-limit")
 
 
@@ -80,10 +80,10 @@ def test_a_node_that_shares_another_headroom_than_the_largest_single_one_tells_b
     past = PastDemand({one: seen for one in ResourceName}, {one: seen[:, :0] for one in ResourceName})
     explanation = explain_pod(pods[0], make_snapshot(pods), table, FULL, NOW, headroom=JointPeakHeadroom(past))
     text = text_of(explanation)
-    assert "by joint-peak for cpu, joint-peak for memory, as far as there is room" in text
+    assert "by joint-peak for cpu, joint-peak for memory, limited by the capacity" in text
     assert "the node's 150m × own 150m / sum 300m = 75m" in text
     assert json.loads(render_explanation_json(explanation, NOW, None))["node"]["rules"]["cpu"] == "joint-peak"
-    assert "as far as there is room" not in text_of(explained(pods, *(make_statistic_for(pod) for pod in pods)))
+    assert "limited by the capacity" not in text_of(explained(pods, *(make_statistic_for(pod) for pod in pods)))
 
 
 def text_where_demanded(together: float, *usage: tuple[int, int]) -> str:
@@ -100,18 +100,16 @@ def text_where_demanded(together: float, *usage: tuple[int, int]) -> str:
 
 def test_headroom_of_a_node_whose_containers_have_none_is_shown_as_shared_by_base():
     text = text_where_demanded(840, (200, 200), (600, 600))
-    assert "the node's 40m × base 200m / sum 800m = 10m; by base, as no container on the node has" in text
+    assert "the node's 40m × base 200m / sum 800m = 10m; by base, because no container on the node has" in text
     assert "200m + 10m = 210m, rounded up to 210m" in text
     assert "100m → 210m" in text
 
 
 def test_a_container_at_its_own_peak_and_what_others_get_in_its_place_are_shown():
     small, large = (10, 110), (1000, 1100)
-    assert "as much as its own peak and a tenth allow: 121m − base 10m = 111m" in text_where_demanded(
-        1310, small, large
-    )
+    assert "limited to its own peak and a tenth: 121m − base 10m = 111m" in text_where_demanded(1310, small, large)
     text = text_where_demanded(1310, large, small)
-    assert "the node's 300m, of which 189m are left by containers that get their peaks, × own 100m / sum 100m" in text
+    assert "the node's 300m, of which 189m remain after containers that get their peaks, × own 100m / sum 100m" in text
     assert "= 189m" in text
 
 
@@ -119,13 +117,13 @@ def test_a_resized_pod_shows_the_formula_with_its_numbers_and_the_patch():
     pods = [make_pod("web-1"), make_pod("web-2")]
     rows = [make_statistic_for(pods[0], cpu_base=50, cpu_peak=200), make_statistic_for(pods[1], cpu_peak=350)]
     text = text_of(explained(pods, *rows))
-    assert "to be resized" in text
+    assert "resize planned" in text
     assert "max(0, peak 200m − base 50m) = 150m" in text
     assert "the node's 300m × own 150m / sum 450m = 100m" in text
     assert "50m + 100m = 150m, rounded up to 150m" in text
-    assert "its pods need 400m together and have 200m; up to 460m may stay" in text
-    assert "100m → 165m, with something to spare: the node's pods need more together than they have" in text
-    assert "none, and none is added (memory_limits)" in text
+    assert "its pods need 400m together and request 200m; the tolerance allows 460m" in text
+    assert "100m → 165m, more than the target so that the next rise needs no resize: the node's pods need more" in text
+    assert "none, and cruise adds none (memory_limits)" in text
     [command] = [line for line in text.splitlines() if line.startswith("kubectl patch")]
     patch = json.loads(command.partition("-p '")[2].removesuffix("'"))
     assert patch["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "165m"
@@ -138,17 +136,17 @@ def test_a_change_inside_the_dead_band_is_not_said_to_be_held_back():
         make_statistic_for(pod, cpu_base=108, cpu_peak=108, memory_base_mib=100, memory_peak_mib=100) for pod in pods
     ]
     text = text_of(explained(pods, *rows))
-    assert "its pods need 432m together and have 400m" in text
-    assert "100m stays: what it would be written to is within its dead band" in text
-    assert "held back" not in text
+    assert "its pods need 432m together and request 400m" in text
+    assert "100m unchanged: the change is within the update threshold" in text
+    assert "skipped" not in text
 
 
 def test_a_request_beneath_what_an_init_container_makes_the_pod_count_says_so():
     setup = make_container("setup", cpu=2000, role=ContainerRole.INIT)
     pod = make_pod(containers=[setup, make_container(cpu=1000, memory_mib=100, memory_limit_mib=200)])
     text = text_of(explained([pod], make_statistic_for(pod, cpu_base=50, cpu_peak=50)))
-    assert "its pods need 2000m together and have 2000m" in text
-    assert "1000m stays: an init container makes its pod count 2000m whatever it requests" in text
+    assert "its pods need 2000m together and request 2000m" in text
+    assert "1000m unchanged: because of an init container the pod counts as 2000m" in text
 
 
 def test_bounds_factors_and_other_peoples_statistics_are_named():
@@ -157,7 +155,7 @@ def test_bounds_factors_and_other_peoples_statistics_are_named():
     text = text_of(explained([pod], row, namespace_annotations={"shop": {"cruise.io/headroom-factor": "2"}}))
     assert "from 10m (floor) to 60m (override) → 60m" in text
     assert "max(0, peak 200m − base 50m) × 2 = 300m" in text
-    assert "of its workload" in text
+    assert "of the workload" in text
     assert "CPU pressure unknown" in text
     assert "cpu-max" in text
 
@@ -167,18 +165,16 @@ def test_a_wish_says_what_is_granted_of_it_and_why_not_all():
     workloads = [make_workload(requests={"app": make_amounts(100, 128)})]
     fixed = make_pod("fixed", containers=[make_container(cpu=1000)])
     text = text_of(explained([pod, fixed], make_statistic_for(pod, cpu_base=50, cpu_peak=200), workloads=workloads))
-    asks = "its own annotations ask for"
-    assert (
-        f"{asks} 3800m beyond the 100m it was submitted with; 2800m is granted, out of what the node has left" in text
-    )
-    assert "72Mi beyond the 128Mi it was submitted with; all is granted" in text
-    assert "beyond a template that is not known" in text_of(explained([pod], make_statistic_for(pod)))
+    asks = "its annotations request"
+    assert f"{asks} 3800m beyond the 100m that it was submitted with; 2800m is granted from free capacity" in text
+    assert "72Mi beyond the 128Mi that it was submitted with; all is granted" in text
+    assert "beyond an unknown template" in text_of(explained([pod], make_statistic_for(pod)))
 
 
 def test_a_held_pod_says_why_and_shows_what_it_has():
     pod = make_pod(containers=[make_container(cpu=None, memory_mib=64)])
     text = text_of(explained([pod]))
-    assert "left as it is: no-statistics: there are no statistics of it (app)" in text
+    assert "skipped: no-statistics: it has no statistics (app)" in text
     assert "requests no CPU and 64Mi" in text
     stale = text_of(explained([pod], make_statistic_for(pod, updated_at=NOW_SECONDS - 7200)))
     assert "stale-statistics" in stale
@@ -191,10 +187,10 @@ def test_an_evicted_pod_has_its_place_in_the_ranking():
         make_statistic_for(pod, cpu_base=400, cpu_peak=peak) for pod, peak in zip(pods, (1000, 500, 450), strict=True)
     ]
     text = text_of(explained(pods, *rows, nodes=[make_node(cpu=1000), make_node("n2")]))
-    assert "to be evicted" in text
-    lines = text[text.index("Order of eviction for cpu") :].splitlines()
+    assert "eviction planned" in text
+    lines = text[text.index("Eviction order for cpu") :].splitlines()
     assert "1." in lines[1]
-    assert "goes" in lines[1]
+    assert "evicted" in lines[1]
     assert "stays: a DaemonSet pod" in lines[3]
 
 
@@ -202,18 +198,18 @@ def test_why_nobody_goes_is_named():
     pods = [make_pod(name, workload=f"Deployment/{name}") for name in ("one", "two")]
     rows = [make_statistic_for(pod, cpu_base=600, cpu_peak=600) for pod in pods]
     text = text_of(explained(pods, *rows, nodes=[make_node(cpu=1000)]))
-    assert "not even with every candidate gone" in text
-    assert text.count("stays: no other node has room for its replacement") == 2
+    assert "no eviction would make its pods fit" in text
+    assert text.count("stays: no other node has the capacity for its replacement pod") == 2
     calm = [make_statistic_for(pod, cpu_base=450, cpu_peak=600) for pod in pods]
-    assert "nobody has to go for it" in text_of(explained(pods, *calm, nodes=[make_node(cpu=1000)]))
+    assert "no pod must be evicted" in text_of(explained(pods, *calm, nodes=[make_node(cpu=1000)]))
 
 
 def test_on_a_node_that_cannot_fit_a_pod_gets_what_there_is():
     pod = make_pod("agent", workload="DaemonSet/agent")
     text = text_of(explained([pod], make_statistic_for(pod, cpu_base=900, cpu_peak=950), nodes=[make_node(cpu=500)]))
-    assert "not even with every candidate gone" in text
-    assert "50m, of which there is room for 0m beside the bases" in text
-    assert "by 400m, so that the sum of what is written fits the node" in text
+    assert "no eviction would make its pods fit" in text
+    assert "50m, of which 0m fit on the node with the bases" in text
+    assert "by 400m, so that the sum of the planned requests fits the node" in text
     assert "100m → 500m" in text
 
 
@@ -222,7 +218,7 @@ def test_by_the_first_design_nothing_grows_there():
     first_design = Policy(mode=Mode.FULL, rules=SEED_RULES)
     rows = make_statistic_for(pod, cpu_base=900)
     text = text_of(explained([pod], rows, nodes=[make_node(cpu=500)], policy=first_design))
-    assert "nothing grows above 100m" in text
+    assert "it stays at most 100m" in text
 
 
 def test_a_cpu_limit_and_a_kept_memory_limit_are_explained():
@@ -248,21 +244,21 @@ def test_a_memory_limit_beside_a_ratio_is_explained_as_it_is_written(days, least
     )
     explanation = explained([pod], row, limit_ranges={"shop": (LimitRangeItem(False, max_memory_ratio=1.0),)})
     text = " ".join(text_of(explanation).split())
-    assert f"a LimitRange allows {least}Mi beside the request" in text
-    assert f"not lowered under {least}Mi because of it" in text
+    assert f"a LimitRange allows {least}Mi with this request" in text
+    assert f"not lowered below {least}Mi because of it" in text
     assert f"1024Mi → {least}Mi" in text
     # The pod is written for its CPU, and its memory request stays: so does its limit.
     assert explanation.resize is not None
     assert explanation.resize.containers[0].limits.memory_bytes == 1024 * MEBIBYTE
-    assert ("1024Mi stays: the planned request needs it" in text) == (least < 1024)
+    assert ("1024Mi unchanged: the planned request requires it" in text) == (least < 1024)
 
 
 def test_a_pending_pod_shows_what_admission_would_give():
     pods = [make_pod("web-2", node=None), make_pod("web-1")]
     text = text_of(explained(pods, make_statistic(pod="", cpu_peak=400)))
-    assert "pending: it is on no node" in text
+    assert "pending: it is not on a node" in text
     assert "app: requests 400m and 100Mi, limits no CPU and no memory" in text
-    assert "it would stay as it is: no-statistics" in text_of(explained(pods))
+    assert "the webhook would not change it: no-statistics" in text_of(explained(pods))
 
 
 def test_a_deferred_resize_says_until_when():
@@ -287,8 +283,9 @@ def test_any_pod_of_any_cluster_can_be_shown(cluster):
         assert pod.name in text_of(explanation, 80)
         document = json.loads(render_explanation_json(explanation, NOW, None))
         assert document["pod"] == pod.name
-        assert document["fate"] == explanation.outcome.value
-        assert len(document["containers"]) == len(explanation.steps or explanation.skipped_containers)
+        assert document["outcome"] == explanation.outcome.value
+        assert len(document["containers"]) == len(explanation.steps)
+        assert len(document["skippedContainers"]) == len(explanation.skipped_containers)
 
 
 def test_the_document_has_every_step_and_the_patch():
@@ -297,13 +294,13 @@ def test_the_document_has_every_step_and_the_patch():
     assert document["workload"] == "Deployment/web"
     [container] = document["containers"]
     assert container["cpuMillicores"]["final"] == 200
-    assert container["cpuMillicores"]["deadBand"]["leaves"] is True
+    assert container["cpuMillicores"]["updateThreshold"]["exceedsThreshold"] is True
     assert container["memoryLimitBytes"]["memory7dMax"] == 100 * MEBIBYTE
     assert document["patch"]["spec"]["containers"][0]["name"] == "app"
-    assert document["overrides"] == [{"setting": "mode", "value": "full", "source": "cluster", "holds": True}]
+    assert document["overrides"] == [{"setting": "mode", "value": "full", "source": "cluster", "effective": True}]
     assert document["node"]["available"] == {"cpuMillicores": 4000, "memoryBytes": 16384 * MEBIBYTE}
     held = json.loads(render_explanation_json(explained([pod]), NOW, None))
-    assert held["hold"]["reason"] == "no-statistics"
+    assert held["skipped"]["reason"] == "no-statistics"
 
 
 def past():
@@ -321,7 +318,7 @@ def past():
 
 def test_the_past_is_shown_after_the_present():
     text = render_to_text(lambda console: render_pod_history(past(), NOW))
-    assert "7m ago  evict  held  the hour's eviction budget is spent" in text
+    assert "7m ago  evict  skipped  the hourly eviction budget is spent" in text
     assert "3h ago  web-1  app  no limit" in text
     assert "up to 250m" in text
     assert "no samples" in text
@@ -342,7 +339,7 @@ def test_a_resize_of_the_past_says_from_what_to_what_and_why():
     )
     text = render_to_text(lambda console: render_pod_history(done, NOW))
     assert "resize  done  cpu 100m → 130m: it has used more than its request for" in text
-    [line] = json.loads(render_stored_json("shop", "web-1", make_table(make_statistic()), done))["past"]["outcomes"]
+    [line] = json.loads(render_stored_json("shop", "web-1", make_table(make_statistic()), done))["history"]["outcomes"]
     assert (line["cause"], line["changes"]) == ("under-requested", "cpu 100m → 130m")
 
 
@@ -353,8 +350,8 @@ def test_the_store_alone_shows_statistics_and_past():
     assert "log (all pods of Deployment/web)" in text
     document = json.loads(render_stored_json("shop", "web-1", table, past()))
     assert [row["key"]["container"] for row in document["statistics"]] == ["app", "log"]
-    assert document["past"]["outcomes"][0]["reason"] == "hourly-eviction-budget-spent"
-    assert document["past"]["hourlyPeaks"][0]["cpuMillicores"][5] == 250.0
+    assert document["history"]["outcomes"][0]["reason"] == "hourly-eviction-budget-spent"
+    assert document["history"]["hourlyPeaks"][0]["cpuMillicores"][5] == 250.0
 
 
 def test_a_past_of_nothing_shows_nothing():
@@ -365,7 +362,7 @@ def test_a_past_of_nothing_shows_nothing():
 def test_what_is_left_to_an_autoscaler_is_said_with_its_name():
     pod = make_pod()
     found = explained([pod], make_statistic_for(pod), autoscalers=[make_autoscaler(name="by-load")])
-    assert "cpu left alone: HPA by-load targets utilisation of what cruise may size" in text_of(found)
+    assert "cpu not sized: HPA by-load targets the utilization of resources that cruise may size" in text_of(found)
     document = json.loads(render_explanation_json(found, NOW, None))
     assert document["autoscaled"]["resources"] == ["cpu"]
     assert (

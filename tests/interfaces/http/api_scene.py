@@ -86,15 +86,15 @@ class ApiScene:
             PassInput(self.world, self.store, self.policy, self.world.now), namespace, workload
         )
 
-    async def announce(self, intervention: UserAction) -> None:
-        self.announced.append(intervention)
+    async def announce(self, action: UserAction) -> None:
+        self.announced.append(action)
 
-    def app(self, reads_open: bool = True, **rules: Any) -> AsgiApp:
+    def app(self, allows_anonymous_reads: bool = True, **rules: Any) -> AsgiApp:
         """The API behind its gate."""
         app = guard_requests(
             _api(),
             RequestGuardRules(
-                self.authority, create_allowed_hosts(["cruise"]), allows_anonymous_reads=reads_open, **rules
+                self.authority, create_allowed_hosts(["cruise"]), allows_anonymous_reads=allows_anonymous_reads, **rules
             ),
         )
         return make_view(app, self, ClusterSummaries(self), PodExplanations(self))

@@ -87,17 +87,17 @@ async def test_a_pod_is_explained_as_the_command_does(api, scene):
     [first, *_] = await pods(scene.world)
     explained = await get(api, f"/pods/{first.namespace}/{first.name}")
     assert explained["containers"][0]["statistic"]["cpuPeakMillicores"] == 200
-    assert explained["past"]["outcomes"][0]["verdict"] == "done"
+    assert explained["history"]["outcomes"][0]["result"] == "done"
 
 
 async def test_outcomes_come_newest_first_and_say_whether_there_are_more(api):
-    page = await get(api, "/outcomes?limit=2")
+    page = await get(api, "/audit?limit=2")
     assert (len(page["items"]), page["more"]) == (2, True)
     line = page["items"][0]
-    assert (line["action"], line["verdict"], line["workload"]) == ("resize", "done", "Deployment/web")
-    assert (await get(api, "/outcomes?limit=5"))["more"] is False
+    assert (line["action"], line["result"], line["workload"]) == ("resize", "done", "Deployment/web")
+    assert (await get(api, "/audit?limit=5"))["more"] is False
     later = (NOW + timedelta(seconds=1)).isoformat()
-    assert (await get(api, "/outcomes?since=" + later))["items"] == []
+    assert (await get(api, "/audit?since=" + later))["items"] == []
 
 
 async def test_every_answer_is_of_its_documented_shape(api):
@@ -105,7 +105,7 @@ async def test_every_answer_is_of_its_documented_shape(api):
         ("/status", ControllerStatus),
         ("/nodes", NodePage),
         ("/nodes/n1", NodePlanDocument),
-        ("/outcomes", AuditPage),
+        ("/audit", AuditPage),
         ("/overrides", OverridePage),
         ("/pause", PauseStatus),
         ("/packing", PackingPage),
@@ -126,7 +126,7 @@ async def test_the_last_packing_plan_is_there_with_its_progress(scene, api):
     assert plan["moves"] == [{"namespace": "shop", "pod": "web-1", "from": "n1", "to": "n2"}]
     assert plan["byPriority"] == [{"priority": 5, "placed": 3, "running": 2, "bound": 4}]
     assert plan["stages"][1]["evictions"] == ["shop/web-1 from n1", "shop/low from n1"]
-    assert plan["later"]["goes"] == [{"placed": 3, "evictions": 2}, {"placed": 1, "evictions": 1}]
+    assert plan["remainingRounds"]["rounds"] == [{"placed": 3, "evictions": 2}, {"placed": 1, "evictions": 1}]
 
 
 async def test_the_openapi_document_is_whole(api):
@@ -137,17 +137,17 @@ async def test_the_openapi_document_is_whole(api):
         "/api/v1/nodes",
         "/api/v1/nodes/{name}",
         "/api/v1/pods/{namespace}/{name}",
-        "/api/v1/rehearsal",
-        "/api/v1/rehearsal/{namespace}/{kind}/{name}",
+        "/api/v1/what-if",
+        "/api/v1/what-if/{namespace}/{kind}/{name}",
         "/api/v1/reverts/{namespace}/{kind}/{name}",
-        "/api/v1/outcomes",
+        "/api/v1/audit",
         "/api/v1/overrides",
         "/api/v1/overrides/{namespace}/{kind}/{name}",
         "/api/v1/pause",
         "/api/v1/consolidation",
         "/api/v1/packing",
-        "/api/v1/interventions",
-        "/api/v1/overview",
+        "/api/v1/user-actions",
+        "/api/v1/summary",
         "/api/v1/workloads",
     }
     text = json.dumps(document)
@@ -165,19 +165,19 @@ async def test_the_openapi_document_is_whole(api):
 
 
 REFUSED = {
-    "no such place": ("/nowhere", 404, "there is nothing at /api/v1/nowhere; see /api/v1/openapi.json"),
-    "no such node": ("/nodes/n9", 404, "the last pass saw no node n9"),
+    "no such place": ("/nowhere", 404, "/api/v1/nowhere does not exist; see /api/v1/openapi.json"),
+    "no such node": ("/nodes/n9", 404, "the last node pass saw no node n9"),
     "no such pod": ("/pods/shop/stranger", 404, "there is no pod shop/stranger"),
     "no pod's name": ("/pods/shop/Über", 422, "name: string should match pattern"),
     "no namespace": ("/pods/a.b/web", 422, "namespace: string should match pattern"),
-    "limit of none": ("/outcomes?limit=0", 422, "limit: input should be greater than or equal to 1"),
+    "limit of none": ("/audit?limit=0", 422, "limit: input should be greater than or equal to 1"),
     "limit too large": ("/nodes?limit=201", 422, "limit: input should be less than or equal to 200"),
-    "limit no number": ("/outcomes?limit=many", 422, "limit: input should be a valid integer"),
+    "limit no number": ("/audit?limit=many", 422, "limit: input should be a valid integer"),
     "offset below none": ("/nodes?offset=-1", 422, "offset: input should be greater than or equal to 0"),
-    "time without zone": ("/outcomes?since=2026-01-01T00:00:00", 422, "lacks its zone"),
-    "no time": ("/outcomes?since=yesterday", 422, 'since: "yesterday" is not a time'),
-    "time before all": ("/outcomes?since=0001-01-01T00:00:00%2B14:00", 422, "is not a time"),
-    "nothing stored": ("/overrides/shop/Deployment/web", 404, "nothing is stored for Deployment/web in shop"),
+    "time without zone": ("/audit?since=2026-01-01T00:00:00", 422, "has no zone"),
+    "no time": ("/audit?since=yesterday", 422, 'since: "yesterday" is not a time'),
+    "time before all": ("/audit?since=0001-01-01T00:00:00%2B14:00", 422, "is not a time"),
+    "nothing stored": ("/overrides/shop/Deployment/web", 404, "no override is stored for Deployment/web in shop"),
     "no kind": ("/overrides/shop/deployment/web", 422, "kind: string should match pattern"),
 }
 
@@ -191,7 +191,7 @@ async def test_wrong_requests_are_refused_in_one_line(api, name):
 
 
 async def test_a_zone_may_be_written_with_an_unescaped_plus(api):
-    assert (await get(api, "/outcomes?since=2026-01-01T00:00:00+00:00"))["items"]
+    assert (await get(api, "/audit?since=2026-01-01T00:00:00+00:00"))["items"]
 
 
 @pytest.mark.parametrize(("method", "path"), [("POST", "/status"), ("PATCH", "/pause"), ("DELETE", "/nodes")])
@@ -205,16 +205,16 @@ async def test_other_methods_are_refused_likewise(scene, tmp_path, method, path)
 async def test_without_a_pass_there_is_no_plan_and_the_reason_is_said(scene):
     scene.done = None
     async with create_api_client(scene) as api:
-        assert await refused(api, "/nodes", 503) == "there is no plan here: no node pass was made yet"
+        assert await refused(api, "/nodes", 503) == "this process has no plan: no node pass has run yet"
         scene.leader = False
-        assert "another process leads" in await refused(api, "/nodes/n1", 503)
+        assert "another process is the leader" in await refused(api, "/nodes/n1", 503)
 
 
 async def test_a_store_that_is_gone_costs_what_it_holds_and_nothing_else(scene):
     database = Database("postgresql://nobody@127.0.0.1:1/none")
     scene.store = PostgresStore(database)
     async with create_api_client(scene) as api:
-        for path in ("/outcomes", "/overrides", "/pause"):
+        for path in ("/audit", "/overrides", "/pause"):
             assert "Postgres at 127.0.0.1:1/none" in await refused(api, path, 503)
         status = await get(api, "/status")
         assert (status["paused"], "nothing listens there" in status["storeError"]) == (None, True)
@@ -227,7 +227,7 @@ async def test_a_mistake_of_ours_is_told_without_its_details(scene):
     scene.done = broken
     transport = httpx.ASGITransport(scene.app(), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://cruise/api/v1") as api:
-        assert await refused(api, "/nodes", 500) == "an error of cruise's own; its log has more"
+        assert await refused(api, "/nodes", 500) == "an internal error of cruise; see its log"
 
 
 @pytest.mark.parametrize(("method", "path"), [("PUT", "/pause"), ("DELETE", "/overrides/shop/Deployment/web")])
@@ -246,7 +246,7 @@ def test_words_of_any_kind_get_one_answer_of_one_shape(first, second, third):
     paths = [
         f"/nodes/{a}",
         f"/pods/{a}/{b}",
-        f"/outcomes?since={a}&limit={b}",
+        f"/audit?since={a}&limit={b}",
         f"/nodes?offset={a}&limit={c}",
         f"/overrides/{a}/{b}/{c}",
     ]

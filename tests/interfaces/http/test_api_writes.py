@@ -131,13 +131,13 @@ async def test_a_put_replaces_and_a_delete_removes(api, scene):
 
 
 WRONG = {
-    "nothing": (b"", "the body is no JSON object of settings, such as {"),
-    "no object": (b'["mode"]', "the body is no JSON object of settings"),
-    "no value": (b'{"mode":null}', "the body is no JSON object of settings"),
-    "truth": (b'{"mode":true}', "the body is no JSON object of settings"),
-    "nested": (b'{"mode":{"a":1}}', "the body is no JSON object of settings"),
-    "deep": (b"[" * 30_000, "the body is no JSON object of settings"),
-    "no UTF-8": (b'{"mode":"\xff"}', "the body is no JSON object of settings"),
+    "nothing": (b"", "the body is not a JSON object of settings, such as {"),
+    "no object": (b'["mode"]', "the body is not a JSON object of settings"),
+    "no value": (b'{"mode":null}', "the body is not a JSON object of settings"),
+    "truth": (b'{"mode":true}', "the body is not a JSON object of settings"),
+    "nested": (b'{"mode":{"a":1}}', "the body is not a JSON object of settings"),
+    "deep": (b"[" * 30_000, "the body is not a JSON object of settings"),
+    "no UTF-8": (b'{"mode":"\xff"}', "the body is not a JSON object of settings"),
     "empty": (b"{}", "the body has no settings"),
     "unknown": (b'{"moed":"off"}', "cruise.io/moed: no such setting; did you mean cruise.io/mode?"),
     "no mode": (b'{"mode":"fast"}', '"fast" is no mode; write one of off, observe, initial, resize, full'),
@@ -145,9 +145,9 @@ WRONG = {
     "negative": (b'{"cpu-min":-1}', '"-1" is negative'),
     "huge": (b'{"headroom-factor":1e308}', "is no factor"),
     "crossed": (b'{"cpu-min":"2","cpu-max":"1"}', "the minimum is above the maximum"),
-    "twice": (b'{"mode":"off","cruise.io/mode":"full"}', "a setting is there twice"),
-    "a record": (json.dumps({ORIGINAL_RESOURCES: "{}"}).encode(), "is a record of cruise's own and no setting"),
-    "NUL": (b'{"cpu-min.a\\u0000":"1"}', "holds a NUL"),
+    "twice": (b'{"mode":"off","cruise.io/mode":"full"}', "a setting is given twice"),
+    "a record": (json.dumps({ORIGINAL_RESOURCES: "{}"}).encode(), "is written by cruise and is not a setting"),
+    "NUL": (b'{"cpu-min.a\\u0000":"1"}', "contains a NUL"),
     "many": (json.dumps({f"cpu-min.c{i}": "1" for i in range(501)}).encode(), "501 settings are more than 500"),
 }
 
@@ -249,8 +249,8 @@ async def test_what_is_written_is_on_record_with_who_wrote_it(api, scene):
     await api.put(WEB, json={"mode": "of"})
     await api.delete(WEB)
     await api.delete("/pause")
-    lines = (await api.get("/interventions")).json()
-    assert [(one["deed"], one["workload"], one["detail"]) for one in reversed(lines["items"])] == [
+    lines = (await api.get("/user-actions")).json()
+    assert [(one["kind"], one["workload"], one["detail"]) for one in reversed(lines["items"])] == [
         ("pause", None, ""),
         ("put-override", "Deployment/web", '{"mode":"off"}'),
         ("delete-override", "Deployment/web", ""),

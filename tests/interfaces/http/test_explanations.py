@@ -31,13 +31,13 @@ async def test_the_pass_is_taken_again_once_until_the_next_one_or_another_overri
     snapshot, explanations = scene.done.snapshot, PodExplanations(scene)
     eligible = [(await explanations.explain(pod, snapshot)).effective_policy for pod in snapshot.pods]
     assert {one.mode for one in eligible if one is not None} == {Mode.FULL}
-    known = explanations._known
+    known = explanations._cached
     await explanations.explain(snapshot.pods[0], snapshot)
-    assert explanations._known is known
+    assert explanations._cached is known
     await scene.store.put_override("shop", make_ref("Deployment/web"), Overrides(mode=Mode.OFF))
     after = await explanations.explain(snapshot.pods[0], snapshot)
     assert after.effective_policy is not None and after.effective_policy.mode is Mode.OFF
-    assert explanations._known is not known
+    assert explanations._cached is not known
 
 
 async def test_a_pod_that_was_resized_since_is_explained_as_it_is_now():

@@ -78,7 +78,7 @@ def test_packing_tells_what_became_of_plans_and_what_was_proved():
     read = samples(render_metrics("1", NOW, replace(FIGURES, packing=figures)))
     expected = {
         ("cruise_packing_plans_total", "finished", "feasible"): 1,
-        ("cruise_packing_plans_total", "shown", "feasible"): 1,
+        ("cruise_packing_plans_total", "advisory", "feasible"): 1,
         ("cruise_packing_placed_pods_total",): 1,
         ("cruise_packing_pending_pods",): 3,
         ("cruise_packing_solve_seconds",): 0.25,
@@ -111,7 +111,7 @@ def test_a_controller_tells_all_that_an_operator_watches():
         ("cruise_job_last_success_timestamp_seconds", "node pass"): NOW.timestamp() - 180,
         ("cruise_last_success_age_seconds", "node pass"): 42.0,
         ("cruise_actions_total", "resize", "rightsized", "done"): 4,
-        ("cruise_actions_total", "evict", "disruption-budget", "refused"): 2,
+        ("cruise_actions_total", "evict", "pod-disruption-budget", "refused"): 2,
         ("cruise_pods_skipped", "guaranteed"): 5,
         ("cruise_nodes",): 3,
         ("cruise_node_pass_step_seconds", "snapshot"): 0.25,

@@ -38,7 +38,7 @@ async def test_before_the_first_look_the_api_says_so(scene):
     async with create_api_client(scene) as api:
         answer = await api.get("/consolidation")
     assert answer.status_code == 503
-    assert "not looked for yet" in answer.json()["error"]
+    assert "has not run yet" in answer.json()["error"]
 
 
 async def test_the_api_has_the_nodes_what_keeps_them_and_what_would_do_without(scene):
@@ -106,7 +106,7 @@ async def test_the_page_of_pending_pods_says_which_nodes_would_hold_them(scene):
     async with browser(scene) as page:
         text = (await page.get("/pending")).text
     assert "need 2 nodes of type m5.large from NodePool default and 1 node of type c5.large more, proved." in text
-    assert "NodePool arm is ignored: no machine that it may order was seen yet, so no size is known." in text
+    assert "NodePool arm is ignored: no node of its instance types was seen yet, so their sizes are unknown." in text
     scene.consolidation = advice()
     async with browser(scene) as page:
         assert "Nodes to add" not in (await page.get("/pending")).text

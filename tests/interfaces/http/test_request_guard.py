@@ -67,7 +67,7 @@ WEB = "/overrides/shop/Deployment/web"
     [(None, 401, 401), ("nobody's", 401, 401), ("stranger", 403, 403), ("tenant", 200, 403), ("admin", 200, 200)],
 )
 async def test_each_path_needs_its_right(scene, token, read, written):
-    for path in ("/status", "/nodes", "/outcomes", "/overrides", "/pause", WEB, "/openapi.json", "/interventions"):
+    for path in ("/status", "/nodes", "/audit", "/overrides", "/pause", WEB, "/openapi.json", "/user-actions"):
         assert await status(scene, token, "GET", path) == read
     assert await status(scene, token, "PUT", "/pause") == written
     assert await status(scene, token, "PUT", WEB) == written
@@ -82,7 +82,7 @@ async def test_where_callers_cannot_be_judged_nobody_gets_in(scene, token, code)
 async def test_a_refusal_says_who_may_not_do_what(scene):
     async with create_api_client(scene, "tenant", allows_anonymous_reads=False) as api:
         answered = await api.put("/pause")
-    assert answered.json() == {"error": "tenant may not put /cruise/api/v1/pause: no role of theirs allows it"}
+    assert answered.json() == {"error": "tenant may not put /cruise/api/v1/pause: no role of the user allows it"}
 
 
 async def test_nothing_of_a_request_is_judged_before_its_caller(scene):
@@ -106,7 +106,7 @@ async def test_a_tenant_sees_the_pods_of_its_namespaces_alone(scene, sees, expec
         assert pods_of(one) == expected & {"shop"}
         overrides = (await api.get("/overrides")).json()
         assert (pods_of(overrides), overrides["total"]) == (expected, len(expected))
-        assert pods_of((await api.get("/outcomes")).json()["items"]) <= expected
+        assert pods_of((await api.get("/audit")).json()["items"]) <= expected
         assert (await api.get(WEB)).status_code == (200 if sees == "shop" else 403)
         assert (await api.get("/pods/shop/no-such-pod")).status_code == (404 if sees == "shop" else 403)
         # Of one piece, so that it takes all namespaces.
@@ -169,9 +169,9 @@ async def test_probes_are_open_and_metrics_only_where_that_is_set(scene):
             host = {} if path != "/metrics" else {"Host": "127.0.0.1:8080"}
             return (await client.get(path, headers=host)).status_code
 
-    closed = {"reads_open": False, "metrics_allow_anonymous": False}
+    closed = {"allows_anonymous_reads": False, "allows_anonymous_metrics": False}
     assert [await read(path, **closed) for path in ("/healthz", "/readyz", "/metrics")] == [200, 200, 401]
-    assert await read("/metrics", reads_open=False, metrics_open=True) == 200
+    assert await read("/metrics", allows_anonymous_reads=False, allows_anonymous_metrics=True) == 200
     assert await read("/metrics") == 200
 
 

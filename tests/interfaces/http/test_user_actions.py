@@ -37,10 +37,10 @@ async def test_the_pods_are_put_back_and_the_workload_is_left_alone_from_then_on
         answered = await api.put("/reverts/shop/Deployment/web")
         found = answered.json()
         assert answered.status_code == 200
-        assert [one["state"] for one in found.pop("pods")] == ["put back"] * 5
+        assert [one["state"] for one in found.pop("pods")] == ["restored"] * 5
         assert found == {"namespace": "shop", "kind": "Deployment", "name": "web"}
-        lines = (await api.get("/outcomes", params={"since": "2020-01-01T00:00:00Z"})).json()["items"]
-        assert [line["why"] for line in lines[:5]] == ["reverted"] * 5
+        lines = (await api.get("/audit", params={"since": "2020-01-01T00:00:00Z"})).json()["items"]
+        assert [line["purpose"] for line in lines[:5]] == ["reverted"] * 5
         run(scene.world, 30)
         again = (await api.put("/reverts/shop/Deployment/web")).json()["pods"]
         assert [one["detail"] for one in again] == left
@@ -71,12 +71,12 @@ async def test_the_form_stands_where_resizes_are_shown_and_its_result_too(scene,
     async with browser(scene, known=True) as page:
         token = await sign_in(page, "administrator")
         shown = (await page.get(f"/{to}")).text
-        assert shown.count("do/put/reverts/shop/Deployment/web") == 1
+        assert shown.count("forms/put/reverts/shop/Deployment/web") == 1
         form = {"form_token": token, "to": to}
-        answer = await page.post("/do/put/reverts/shop/Deployment/web", data=form)
+        answer = await page.post("/forms/put/reverts/shop/Deployment/web", data=form)
         assert (answer.status_code, answer.headers["location"]) == (303, f"../../../../../{to}")
         after = (await page.get(f"/{to}", params={"text": ""})).text
-        assert "back to its original requests" in after
+        assert "its original requests are restored" in after
     run(scene.world, 30)
     assert await sizes(scene) == {500}
 
@@ -85,7 +85,7 @@ async def test_who_may_only_read_puts_nothing_back(scene):
     before = await sizes(scene)
     async with browser(scene, known=True) as page:
         form = {"form_token": await sign_in(page, "reader"), "to": "actions"}
-        assert (await page.post("/do/put/reverts/shop/Deployment/web", data=form)).status_code == 403
+        assert (await page.post("/forms/put/reverts/shop/Deployment/web", data=form)).status_code == 403
     run(scene.world, 30)
     assert await sizes(scene) == before
 
@@ -93,4 +93,4 @@ async def test_who_may_only_read_puts_nothing_back(scene):
 async def test_without_a_session_the_command_stands_in_its_place(scene):
     async with browser(scene) as page:
         shown = (await page.get("/workloads/shop/Deployment/web")).text
-        assert "cruise revert --namespace shop --workload Deployment/web" in shown and "do/put/reverts" not in shown
+        assert "cruise revert --namespace shop --workload Deployment/web" in shown and "forms/put/reverts" not in shown

@@ -61,20 +61,20 @@ def test_the_document_leads_with_what_is_at_risk():
         ("no-requests", "app"),
     ]
     killed, near, throttled, bare = document["atRisk"]
-    assert killed["why"] == "killed at 256Mi 2h ago, 3 restarts"
+    assert killed["message"] == "OOM killed at 256Mi 2h ago, 3 restarts"
     assert (killed["limitBytes"], killed["killedAt"]) == (256 * MEBIBYTE, "2026-01-01T10:00:00Z")
-    assert near["why"] == "peak 100Mi, 95% of limit 105Mi"
+    assert near["message"] == "peak 100Mi, 95% of limit 105Mi"
     assert (near["observedBytes"], near["allowedBytes"]) == (100 * MEBIBYTE, 105 * MEBIBYTE)
     assert (throttled["observedMillicores"], throttled["allowedMillicores"]) == (900, 600)
     assert bare["missing"] == ["cpu"]
     assert list(document) == [
         "at",
-        "restsOn",
+        "statisticsSource",
         "basis",
         "atRisk",
         "waste",
         "pending",
-        "fullNodes",
+        "overcommittedNodes",
         "leftAlone",
         "implausible",
     ]
@@ -92,8 +92,8 @@ def test_money_is_labelled_an_estimate_and_follows_from_the_prices():
 
 def test_a_pending_pod_says_what_keeps_it_and_where_room_would_come_from():
     [pending] = json.loads(render_scan_json(report()))["pending"]
-    assert pending["why"] == "of 2 nodes: 1 with taints it does not tolerate, 1 short of CPU"
-    assert (pending["fitsNow"], pending["roomAfterSizing"], pending["bestNode"]) == (0, 1, "n1")
+    assert pending["message"] == "of 2 nodes: 1 with taints that it does not tolerate, 1 with insufficient CPU"
+    assert (pending["schedulableNow"], pending["fitsAfterSizing"], pending["bestNode"]) == (0, 1, "n1")
 
 
 def test_yaml_says_what_json_says():
@@ -103,10 +103,10 @@ def test_yaml_says_what_json_says():
 def test_csv_has_one_row_a_finding():
     rows = list(csv.DictReader(io.StringIO(render_scan_csv(report()).decode())))
     assert [row["section"] for row in rows] == ["at-risk"] * 4 + ["waste"] * 5 + ["pending"]
-    assert rows[0]["why"] == "killed at 256Mi 2h ago, 3 restarts"
+    assert rows[0]["message"] == "OOM killed at 256Mi 2h ago, 3 restarts"
     calm = next(row for row in rows if row["workload"] == "Deployment/calm")
     assert (calm["kind"], calm["cpu_requested_millicores"]) == ("over-requested", "1000")
-    assert rows[-1]["kind"] == "room-after-sizing"
+    assert rows[-1]["kind"] == "fits-after-sizing"
 
 
 @pytest.mark.parametrize("width", [80, 160])
@@ -116,11 +116,11 @@ def test_the_table_keeps_within_the_terminal(width):
 
 def test_the_table_has_its_three_parts_in_order_and_totals():
     text = table(120)
-    assert 0 < text.index("At risk") < text.index("Waste") < text.index("Pending")
+    assert 0 < text.index("At risk") < text.index("Reclaimable") < text.index("Pending")
     assert "OOM-killed" in text
     assert "a month" in text
     assert "an estimate at list prices" in text
-    assert "yes, on 1 node: sizing n1 frees" in text
+    assert "yes, on 1 node: on n1 " in text
     assert "no-controller 1" in text
 
 
@@ -161,7 +161,7 @@ def test_a_mail_has_nothing_that_mail_programs_drop():
     assert not re.search(r"<(script|style|link|img|svg|button|input|form|iframe)|class=|src=|href=|url\(|var\(", mail)
     assert "<title>Cluster report: 4 findings at risk, about $18 a month too much requested</title>" in mail
     assert "killed at 256Mi 2h ago, 3 restarts" in mail
-    assert "No container was killed" in render_scan_mail(report(with_trouble=False)).decode()
+    assert "No container was OOM killed" in render_scan_mail(report(with_trouble=False)).decode()
 
 
 def test_a_mail_of_a_large_cluster_is_not_cut():
@@ -187,7 +187,7 @@ def test_names_are_escaped_in_a_mail():
     ).decode()
     assert "<img" not in mail
     assert "\nBcc" not in mail
-    assert "Rests on &lt;b&gt;." in mail
+    assert "Statistics: &lt;b&gt;." in mail
 
 
 def test_a_cluster_that_requests_too_little_needs_more():
@@ -195,7 +195,7 @@ def test_a_cluster_that_requests_too_little_needs_more():
     findings = find_findings(make_snapshot([short]), make_table(make_statistic_for(short)), Policy(), PRICES, NOW)
     text = render_to_text(lambda console: render_scan_table(ScanReport(findings, "a file"), console))
     assert " more a month" in text
-    assert "1 workload should have more than it requests" in text
+    assert "1 workload should request more" in text
     assert "more a month" in render_scan_html(ScanReport(findings, "a file")).decode()
 
 

@@ -1,11 +1,11 @@
 "use strict";
-// Draws the charts that a page holds as data, again where the page was exchanged, its width or its colours changed.
+// Draws the charts of a page, and redraws them after a swap or a change of the window or the colour scheme.
 (() => {
   if (!window.echarts) return;
   const drawn = new Map();
   const GI = 2 ** 30, MI = 2 ** 20;
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-  // Of a chart's unit: what one of its steps is, and how that is written.
+  // The step and suffix of a unit.
   const scale = (unit, top) => {
     if (unit === "cpu") return top >= 10000 ? [1000, " cores"] : [1, "m"];
     return top >= GI ? [GI, " Gi"] : [MI, " Mi"];
@@ -36,11 +36,11 @@
       emphasis: { disabled: true },
     }));
     for (const kind of Object.keys(MARKS)) {
-      const marks = chart.marks.filter((mark) => mark.kind === kind && mark.at >= chart.times[0]);
-      if (marks.length) {
+      const events = chart.events.filter((event) => event.kind === kind && event.at >= chart.times[0]);
+      if (events.length) {
         series.push({
           name: kind, type: "scatter", symbol: MARKS[kind][1], symbolSize: kind === "kill" ? 13 : 9, z: kind === "kill" ? 4 : 3, color: colour(MARKS[kind][0]),
-          data: marks.map((mark) => ({ value: [Math.min(mark.at, chart.times[chart.times.length - 1]), (top / step) * 1.08], words: mark.words })),
+          data: events.map((event) => ({ value: [Math.min(event.at, chart.times[chart.times.length - 1]), (top / step) * 1.08], title: event.label })),
         });
       }
     }
@@ -54,7 +54,7 @@
         backgroundColor: colour("card"), borderColor: colour("line"), textStyle: { color: colour("ink"), fontSize: 12 },
         formatter: (points) => [
           `${clock(points[0].axisValue, true)} UTC`,
-          ...points.map((point) => (point.data.words ? `● ${point.data.words}` : `${point.seriesName}  ${amount(point.value[1], suffix)}`)),
+          ...points.map((point) => (point.data.title ? `● ${point.data.title}` : `${point.seriesName}  ${amount(point.value[1], suffix)}`)),
         ].join("\n"),
       },
       xAxis: {
