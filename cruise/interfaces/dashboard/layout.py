@@ -263,22 +263,38 @@ class Dashboard:
 
 # A page is useful without this answer.
 _PAUSE_SECONDS = 2.0
+_PACKING_PLAN = (
+    "Resizes, evictions and placements that let pending pods run (cruise pack) or that drain nodes (consolidation). It "
+    "is carried out in stages. What eviction budgets defer is planned in further rounds."
+)
 # Definitions of docs/glossary.md, shown as tooltips of headings.
 TERMS: Mapping[str, str] = {
-    "base": "What a container usually uses: the 75th percentile of its samples, CPU over the last minutes and memory "
-    "over the last hour.",
-    "peak": "The most a container uses at this time of day: the largest sample of the last hour, and of the same clock "
-    "hours of the last seven days.",
-    "headroom": "The capacity above their bases that the pods of a node share for their peaks.",
-    "stated risk": "The share of a node's intervals in which demand may exceed requests (cpu_risk, memory_risk).",
-    "target": "What a container should request by its statistics and its bounds.",
-    "reclaimable": "The part of the requests above the targets.",
-    "skipped pods": "Pods that cruise does not change now; the skip reason says why.",
-    "effective settings": "The settings that apply to a pod once its annotations, its workload's, its namespace's, "
-    "RightsizingPolicy objects and stored overrides are resolved, nearest first.",
-    "packing plan": "Evictions, resizes and placements that let pending pods run, or that drain nodes.",
-    "consolidation": "A packing plan that drains nodes.",
-    "what-if run": "A replay of the cluster's own recorded usage under changed settings, before they are applied.",
+    "base": (
+        "What a container usually uses: the 75th percentile of its samples, CPU over the last 10 minutes "
+        "and memory over the last 30."
+    ),
+    "peak": (
+        "The most a container uses at this time of day: the largest sample of the last hour, and of the "
+        "same hour of the day on the last seven days."
+    ),
+    "headroom": (
+        "The capacity above their bases that the pods of a node share for their peaks. A headroom model "
+        "says how much of it a node needs."
+    ),
+    "stated risk": (
+        "The share of intervals in which a node's demand may exceed its pods' requests (cpu_risk, "
+        "memory_risk). The observed risk is the share in which it did."
+    ),
+    "target": "What a container should request, from its statistics and its bounds.",
+    "reclaimable": "Requested minus target. In a total, what some workloads need more of is subtracted.",
+    "skipped pods": "A pod, node or template that cruise does not change now. The skip reason says why.",
+    "effective settings": (
+        "The settings that apply to one pod once its annotations, those of its workload and namespace, and "
+        "the stored overrides are resolved, the nearest first."
+    ),
+    "packing plan": _PACKING_PLAN,
+    "consolidation": _PACKING_PLAN,
+    "what-if run": "A replay of the cluster's recorded usage under changed settings, before they are applied.",
 }
 _ADVICE: Mapping[int, tuple[str, str]] = {
     HTTPStatus.FORBIDDEN: (

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from cruise.domain.policy import Mode
 from cruise.domain.users import Access, Caller, PathAccess, UserAction, UserActionKind
 from cruise.interfaces.dashboard.access import DashboardAccess
-from cruise.interfaces.dashboard.layout import CONTENT_SECURITY_POLICY, SESSION_COOKIE, SignInSessions
+from cruise.interfaces.dashboard.layout import CONTENT_SECURITY_POLICY, SESSION_COOKIE, TERMS, SignInSessions
 from cruise.interfaces.dashboard.pages import MENU_PAGES, add_dashboard
 from cruise.interfaces.http.api import create_api
 from cruise.interfaces.http.cluster_summary import ClusterSummaries
@@ -217,3 +217,13 @@ async def test_a_mistake_of_cruises_own_is_a_page_too(scene):
         page._transport = httpx.ASGITransport(page._transport.app, raise_app_exceptions=False)  # type: ignore[attr-defined]
         shown = await page.get("/pending", headers={"Accept": "text/html"})
     assert shown.status_code == 500 and "See its log" in shown.text and "ZeroDivision" not in shown.text
+
+
+ANCHORS = {"skipped pods": "skipped", "effective settings": "effective-policy", "consolidation": "packing-plan"}
+
+
+def test_tooltips_are_the_definitions_of_the_glossary():
+    glossary = Path("docs/glossary.md").read_text()
+    rows = re.findall(r'<a id="([^"]+)"></a>[^|]*\| ([^|]+) \|', glossary)
+    meanings = {anchor: re.sub(r"[*`]", "", meaning) for anchor, meaning in rows}
+    assert {term: meanings[ANCHORS.get(term, term.replace(" ", "-"))] for term in TERMS} == TERMS
