@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 
 import msgspec
-import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from cruise.domain.resources import MEBIBYTE, ResourceName
@@ -205,6 +204,8 @@ def render_json(document: object) -> bytes:
 
 def render_yaml(document: JsonValue) -> bytes:
     """Return a YAML document in the order of its keys, without control characters."""
+    import yaml
+
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     text = str(yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=True, width=160))
     if escape_lines(text) != text:

@@ -30,12 +30,12 @@ METRIC_NAMES: Mapping[ComparedMetric, str] = {
     ComparedMetric.CPU_STARVED: "CPU starved %",
     ComparedMetric.OOM_KILLS: "OOM kills /1,000 c·d",
     ComparedMetric.RESIZES: "resizes /c·d",
-    ComparedMetric.OWN_EVICTIONS: "evictions by sizing /1,000 p·d",
+    ComparedMetric.OWN_EVICTIONS: "evictions /1,000 p·d",
     ComparedMetric.NODES: "nodes, mean",
 }
 BOUND_RESULTS: Mapping[BoundResult, str] = {
     BoundResult.WITHIN_BOUND: "within",
-    BoundResult.INCONCLUSIVE: "inconclusive",
+    BoundResult.INCONCLUSIVE: "unclear",
     BoundResult.EXCEEDED: "EXCEEDED",
     BoundResult.NOT_RECORDED: "NOT RECORDED",
 }
@@ -151,7 +151,7 @@ METHOD = (
     "had the next part within their interval."
 )
 
-_STYLES = {"EXCEEDED": "bold red", "NOT RECORDED": "bold red", "inconclusive": "yellow", "within": "green"}
+_STYLES = {"EXCEEDED": "bold red", "NOT RECORDED": "bold red", "unclear": "yellow", "within": "green"}
 # The last column, the forecasts, is left out of a narrow table.
 _NARROW_COLUMNS = len(COMPARISON_HEADINGS) - 1
 _WIDE_COLUMNS = 110
