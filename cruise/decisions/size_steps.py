@@ -44,11 +44,10 @@ class UpdateThresholdStep:
 class ResizeCauseStep:
     """Why write damping writes a request or not.
 
-    `needed_together` is what the node's pods need, `requested_together` what they request before any write. `cause` is
-    None if the request stays; `within_update_threshold` tells that nothing of the pod moves far enough all the same.
-    `is_lasting` tells that the container has been under-requested, or else its node over-requested, for long.
-    `init_container_sum` is what kube-scheduler counts for the pod because of its init containers, now and at its
-    targets, 0 if they do not determine it.
+    `needed_together` is what the node's pods need, `requested_together` what they request. `cause` is None if the
+    request stays; `within_update_threshold` tells that nothing of the pod moves far enough all the same. `is_lasting`
+    tells that the container has been under-requested, or else its node over-requested, for long. `init_container_sum`
+    is what the pod's init containers make kube-scheduler count, 0 if they do not determine it.
     """
 
     needed_together: int
@@ -149,7 +148,7 @@ class MemoryLimitSteps:
 
 @dataclass(frozen=True, slots=True)
 class CpuLimitSteps:
-    """How a CPU limit, which cannot be removed in place, is raised to the node's CPU (`unchanged`: a quota counts it)."""
+    """How a CPU limit, which cannot be removed in place, is raised to the node's CPU, or is `unchanged` under a quota."""
 
     managed: bool
     current: int

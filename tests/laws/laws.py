@@ -271,7 +271,7 @@ def _describe(action: EvictPod | ResizePod) -> str:
 
 
 def _unchanged(node: str, before: ClusterSnapshot, now: ClusterSnapshot) -> bool:
-    """Return whether a node has the same pods without resizes in progress, and their replicas are as ready as before."""
+    """Return whether a node has the same pods, none is being resized, and their replicas are as ready as before."""
     here = [pod for pod in now.pods if pod.node == node]
     settled = all(not pod.terminating and pod.resize.pending is None and not pod.resize.in_progress for pod in here)
     workloads = {(pod.namespace, pod.workload) for pod in here}

@@ -1,7 +1,7 @@
 """Random clusters with everything that restricts a pass in one cluster.
 
-Sizes are the most frequent requests of the openb trace of a public GPU cluster, which has no usage. Most namespaces have
-quotas or LimitRanges, half of the workloads budgets, autoscalers or annotations, and many replicas are not ready.
+Sizes are the most frequent requests of the openb trace of a public GPU cluster, which has no usage. Most namespaces
+have quotas or LimitRanges, half of the workloads budgets, autoscalers or annotations; many replicas are not ready.
 """
 
 from collections.abc import Sequence
