@@ -45,6 +45,14 @@ from cruise.settings import Settings
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.demo_cluster import create_demo_cluster
 
+DEMO_START = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
+DEMO_SPEED = 300.0
+_HOST = "127.0.0.1"
+_TICK_SECONDS = 0.1
+_FIRST_MINUTE = timedelta(minutes=1)
+_FRAMES_PER_SECOND = 4
+_STATUS_SECONDS = 5.0
+
 
 class SimulatedAdmission:
     """Sizes new pods from the snapshot, statistics and overrides of the last statistics refresh, without a webhook."""
@@ -112,15 +120,6 @@ class DemoView:
     def metrics(self) -> bytes:
         """Return the response of `/metrics`."""
         return render_metrics(__version__, self.now(), controller=self.get_figures())
-
-
-DEMO_START = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
-DEMO_SPEED = 300.0
-_HOST = "127.0.0.1"
-_TICK_SECONDS = 0.1
-_FIRST_MINUTE = timedelta(minutes=1)
-_FRAMES_PER_SECOND = 4
-_STATUS_SECONDS = 5.0
 
 
 async def run_demo(settings: Settings, console: Console, data_dir: Path, seconds: float | None) -> DemoFrame:

@@ -22,6 +22,8 @@ from cruise.simulation.cluster.cluster import SimulatedCluster
 # After a stop of the process, the clock does not jump by more than this.
 _MOST_SECONDS_AT_ONCE = 1.0
 _MEASURED_SECONDS = 10.0
+_EVENTS = 10
+_RARE_EVENTS = 4
 
 
 class DemoClock:
@@ -56,10 +58,6 @@ class DemoClock:
         """Return the speed of the last ten seconds relative to real time; the pace before the first tick."""
         (began, then), (now, _) = self._ticks[0], self._ticks[-1]
         return (self.now - then).total_seconds() / (now - began) if now > began else self._pace
-
-
-_EVENTS = 10
-_RARE_EVENTS = 4
 
 
 class DemoFrameBuilder:

@@ -22,6 +22,11 @@ from cruise.interfaces.http.figures import ListenerFigures
 from cruise.interfaces.http.health import SINGLE_RESPONSE
 from cruise.settings import Settings
 
+# No known client sends a request before the previous one was answered; each pending one takes memory.
+_MOST_PIPELINED = 8
+# How long the last bytes of a connection may take to reach the client.
+_FAREWELL_SECONDS = 2.0
+
 
 class ConnectionRejection(StrEnum):
     """Why a connection was closed before its request was answered."""
@@ -87,10 +92,6 @@ def get_listener_limits(settings: Settings) -> ListenerLimits:
     )
 
 
-# No known client sends a request before the previous one was answered; each pending one takes memory.
-_MOST_PIPELINED = 8
-# How long the last bytes of a connection may take to reach the client.
-_FAREWELL_SECONDS = 2.0
 _STATUS = {
     ConnectionRejection.HEADER_BYTES: 431,
     ConnectionRejection.HEADERS: 431,

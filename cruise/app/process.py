@@ -24,6 +24,20 @@ log = structlog.get_logger()
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _SIGNAL_EXIT_BASE = 128
+# These libraries log normal events, or those that cruise logs itself: skipped runs of a job, closed connections,
+# retried requests.
+_QUIET = {
+    "apscheduler": logging.ERROR,
+    "uvicorn": logging.WARNING,
+    "alembic": logging.WARNING,
+    "urllib3": logging.ERROR,
+}
+# Without local variables, which may contain tokens and passwords.
+_TRACEBACKS = structlog.processors.ExceptionRenderer(
+    structlog.tracebacks.ExceptionDictTransformer(show_locals=False, max_frames=40)
+)
+_FIRST = ("timestamp", "level", "event")
+_LONGEST = 4000
 
 
 @contextmanager
@@ -109,22 +123,6 @@ def get_local_caller() -> str:
 def get_current_time() -> datetime:
     """Return the present time; the only place that reads the wall clock."""
     return datetime.now(UTC)  # noqa: TID251 - the edge that hands time to everything else
-
-
-# These libraries log normal events, or those that cruise logs itself: skipped runs of a job, closed connections,
-# retried requests.
-_QUIET = {
-    "apscheduler": logging.ERROR,
-    "uvicorn": logging.WARNING,
-    "alembic": logging.WARNING,
-    "urllib3": logging.ERROR,
-}
-# Without local variables, which may contain tokens and passwords.
-_TRACEBACKS = structlog.processors.ExceptionRenderer(
-    structlog.tracebacks.ExceptionDictTransformer(show_locals=False, max_frames=40)
-)
-_FIRST = ("timestamp", "level", "event")
-_LONGEST = 4000
 
 
 def configure_logging(form: str, level: str, stream: TextIO | None = None) -> None:

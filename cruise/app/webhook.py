@@ -52,6 +52,13 @@ _LOOK_SECONDS = 0.2
 _SOONEST_SECONDS = 1.0
 # The cached decision of a pod takes one or two kilobytes.
 _MOST_DECIDED = 50_000
+OpenStore = AbstractAsyncContextManager[StorePort]
+_STOP_CHECK_SECONDS = 0.1
+_QUOTA_SECONDS = 10.0
+# Meanwhile clients are told to reconnect, to another replica.
+_DRAIN_SECONDS = 2.0
+# How soon a thread that decodes statistics yields; Python's default is ten times longer.
+_SWITCH_SECONDS = 0.000_5
 
 
 class AdmissionRefresher:
@@ -163,16 +170,6 @@ def _get_snapshot_parts(snapshot: ClusterSnapshot) -> tuple[object, ...]:
 
 def _are_same_objects(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
     return len(one) == len(other) and all(first is second for first, second in zip(one, other, strict=True))
-
-
-OpenStore = AbstractAsyncContextManager[StorePort]
-
-_STOP_CHECK_SECONDS = 0.1
-_QUOTA_SECONDS = 10.0
-# Meanwhile clients are told to reconnect, to another replica.
-_DRAIN_SECONDS = 2.0
-# How soon a thread that decodes statistics yields; Python's default is ten times longer.
-_SWITCH_SECONDS = 0.000_5
 
 
 class WebhookServer:

@@ -33,6 +33,8 @@ from cruise.domain.usage import StatisticsTable
 _NAMES = ("labels", "owner_name")
 _without_names = create_fast_replace(Pod, *_NAMES)
 _parts_of = attrgetter(*(field.name for field in fields(Pod) if field.name not in (*_NAMES, "containers")))
+# A hint whose pod was not created after this time is used for the controller's next pod.
+_CLAIMED_SECONDS = 10.0
 
 
 class PodAdmitter:
@@ -176,10 +178,6 @@ def _list_revision_starts(statistics: StatisticsTable) -> list[int]:
 
 def _list_creations(snapshot: ClusterSnapshot) -> Iterator[datetime]:
     return (workload.created_at for workload in snapshot.workloads.values() if workload.created_at is not None)
-
-
-# A hint whose pod was not created after this time is used for the controller's next pod.
-_CLAIMED_SECONDS = 10.0
 
 
 class ExpectedPods:

@@ -38,6 +38,7 @@ from cruise.runtime.usage.usage_state import UsageState
 
 DAY_SECONDS = 86400
 RETENTION_DAYS = 28
+_STEP_SECONDS = 60
 
 
 class RiskHistory:
@@ -98,9 +99,6 @@ class RiskHistory:
         """Return the days that changed since the last call, to be stored."""
         changed, self._changed = sorted(self._changed), set()
         return [self._days[one][day] for one, day in changed if day in self._days[one]]
-
-
-_STEP_SECONDS = 60
 
 
 class HeadroomState:

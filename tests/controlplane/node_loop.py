@@ -36,7 +36,10 @@ class _ScheduledStep:
 
 
 class NodeLoop:
-    """Keeps the pods of its nodes according to their behaviour. All methods except `call`, `post` and `stop` run in its thread."""
+    """Keeps the pods of its nodes according to their behaviour.
+
+    All methods except `call`, `post` and `stop` run in its thread.
+    """
 
     def __init__(self, api: Api, behaviour_of: Callable[[Json], KubeletBehaviour]) -> None:
         self._api = api

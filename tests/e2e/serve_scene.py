@@ -1,4 +1,4 @@
-"""Several `cruise serve` on one real control plane, told apart in its audit log by their tokens."""
+"""Several `cruise serve` on one real control plane, distinguished in its audit log by their tokens."""
 
 import asyncio
 import base64
@@ -25,30 +25,30 @@ from tests.e2e.live.stage import LiveStage
 from tests.e2e.live.usage import ContainerUse
 from tests.prometheus_server import free_port
 
-# What the pods of a scene use, and what cruise makes of it: the base is the peak, so each request is what is used.
+# The usage of a scene's pods: base and peak are equal, so the target of each request is the usage.
 USE = ContainerUse(cores=0.1, mebibytes=100)
 ASKED = {"cpu": "400m", "memory": "512Mi"}
-# Without a limit a kill would be the node's, which teaches nothing about the container.
+# Without a limit a kill would be caused by the node, and would not raise the container's OOM memory.
 LIMITS = {"memory": "512Mi"}
-# What a pod uses, in millicores and MiB: a node keeps a third of its band above that, so a pod up to a tenth.
+# A pod's usage, in millicores and MiB: a node keeps a third of its tolerance above it, a pod up to a tenth.
 USED, KEPT = 100, 10
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One process, its settings, and the id of the token by which the audit log knows it."""
+    """One process, its settings, and the id of its token in the audit log."""
 
     running: RunningProgram
     settings: Mapping[str, str]
     credential: str
 
     def leads(self) -> bool:
-        """Tell whether it says that it leads."""
+        """Tell whether its status says that it leads."""
         code, body = self.running.get("/api/v1/status")
         return code == 200 and bool(json.loads(body)["leader"])
 
     def status(self) -> Json:
-        """What it says of itself."""
+        """Return its status."""
         code, body = self.running.get("/api/v1/status")
         assert code == 200, body
         said: Json = json.loads(body)
@@ -56,13 +56,13 @@ class Server:
 
 
 def deployment(stage: LiveStage, name: str, replicas: int) -> Json:
-    """Pods that ask for four times what they use."""
+    """Return a Deployment whose pods request four times what they use."""
     template = pod_template(name, container(requests=ASKED, limits=LIMITS), nodeSelector={"scene": stage.namespace})
     return workload("Deployment", stage.namespace, name, template, replicas=replicas)
 
 
 def create_scene(stage: LiveStage, replicas: int, cpu: str = "8", nodes: int = 1) -> list[Json]:
-    """Nodes, a Deployment `web` that runs on them, and its usage; returns the pods."""
+    """Create nodes, a Deployment `web` that runs on them, and its usage; return the pods."""
     for number in range(nodes):
         stage.node(f"n{number}", cpu=cpu, memory="64Gi")
     stage.create(deployment(stage, "web", replicas))
@@ -73,7 +73,7 @@ def create_scene(stage: LiveStage, replicas: int, cpu: str = "8", nodes: int = 1
 
 @contextmanager
 def serving(stage: LiveStage, directory: Path, name: str, mode: str = "resize", **more: str) -> Iterator[Server]:
-    """One more `cruise serve`, once it is ready; passes follow each other fast, and have no patience."""
+    """Run one more `cruise serve`, once it is ready, with short pass intervals and no stabilization."""
     fast = {"pass_interval": "2s", "over_requested_stabilization": "0s", "under_requested_stabilization": "0s"}
     with serving_with(stage.settings(mode, **{**fast, **more}), directory, name) as server:
         yield server
@@ -81,7 +81,7 @@ def serving(stage: LiveStage, directory: Path, name: str, mode: str = "resize", 
 
 @contextmanager
 def serving_with(settings: Mapping[str, str], directory: Path, name: str) -> Iterator[Server]:
-    """One more `cruise serve`, once it is ready."""
+    """Run one more `cruise serve`, once it is ready."""
     credential = credential_of(Path(settings["kubeconfig"]))
     with programs.run_serve(settings, directory, name) as running:
         yield Server(running, settings, credential)
@@ -91,7 +91,7 @@ def serving_with(settings: Mapping[str, str], directory: Path, name: str) -> Ite
 def started(
     settings: Mapping[str, str], directory: Path, program: Sequence[str] = ("cruise", "serve")
 ) -> Iterator[RunningProgram]:
-    """A `cruise serve` that is not waited for; `program` is a module with its arguments."""
+    """Run a `cruise serve` without waiting for it; `program` is a module with its arguments."""
     port = free_port()
     log = directory / f"started-{port}.log"
     with log.open("wb") as out:
@@ -111,7 +111,7 @@ def started(
 
 
 def credential_of(kubeconfig: Path) -> str:
-    """The id of the ServiceAccount's token in a kubeconfig."""
+    """Return the id of the ServiceAccount token in a kubeconfig."""
     found = re.search(r"[\w-]+\.([\w-]{20,})\.[\w-]{20,}", kubeconfig.read_text())
     assert found is not None
     payload = found.group(1)
@@ -121,7 +121,7 @@ def credential_of(kubeconfig: Path) -> str:
 
 
 def has_single_leader(servers: Sequence[Server]) -> tuple[Server, Server]:
-    """Wait until one of two leads; returns it and the other."""
+    """Wait until one of two leads; return it and the other."""
 
     def look() -> tuple[Server, Server] | None:
         leading = [server for server in servers if server.leads()]
@@ -135,13 +135,13 @@ def has_single_leader(servers: Sequence[Server]) -> tuple[Server, Server]:
 
 
 def requests_of(pod: Json) -> dict[str, str]:
-    """What a pod's container `app` requests."""
+    """Return the requests of a pod's container `app`."""
     requests: dict[str, str] = by_name(pod["spec"]["containers"])["app"]["resources"]["requests"]
     return requests
 
 
 def list_resized(stage: LiveStage, app: str = "web") -> int:
-    """How many pods request what they use, or a little more."""
+    """Count the pods that request their usage, or a little more."""
     return sum(is_sized(pod) for pod in stage.pods(app))
 
 
@@ -158,12 +158,12 @@ def all_sized(stage: LiveStage, count: int, seconds: float = 120) -> None:
 
 
 def list_user_actions(stage: LiveStage, server: Server) -> list[AuditEvent]:
-    """What one process has tried to change about pods and nodes."""
+    """Return the attempts of one process to change pods and nodes."""
     return [event for event in writes_of(stage, server) if event.object_ref.resource in ("pods", "nodes")]
 
 
 def writes_of(stage: LiveStage, server: Server) -> list[AuditEvent]:
-    """All that one process has tried to change, its Lease and its Events too."""
+    """Return all attempts of one process to write, including its Lease and Events."""
     verbs = ("create", "update", "patch", "delete", "deletecollection")
     asking = ("selfsubjectaccessreviews", "selfsubjectrulesreviews")
     return [
@@ -174,12 +174,12 @@ def writes_of(stage: LiveStage, server: Server) -> list[AuditEvent]:
 
 
 def resizes(stage: LiveStage) -> list[AuditEvent]:
-    """The resizes that went through, whoever asked for them."""
+    """Return the successful resizes of all users."""
     return [event for event in stage.events() if event.resource == "pods/resize" and event.code == 200]
 
 
 def wait_until_true(check: Callable[[], Any], what: str, seconds: float, longest_pause: float = 0.25) -> None:
-    """Wait until `check` holds, no longer than the rules allow."""
+    """Wait until `check` holds, at most for a time."""
     wait_until(lambda: bool(check()), what, seconds, longest_pause)
 
 
@@ -187,7 +187,7 @@ def wait_until_true(check: Callable[[], Any], what: str, seconds: float, longest
 def disconnect(
     stage: LiveStage, settings: Mapping[str, str]
 ) -> Iterator[tuple[Callable[[Network], None], dict[str, str]]]:
-    """Give settings whose API server is reached over a network of its own, and what changes that network."""
+    """Yield settings whose API server is behind a relay, and a function that changes the relay's state."""
     parts = urlsplit(stage.plane.address)
     assert parts.hostname is not None
     assert parts.port is not None

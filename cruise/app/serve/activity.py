@@ -42,6 +42,9 @@ from cruise.runtime.usage.usage_state import FailedUsageRead
 _KEPT = 500
 # A week at the default interval.
 _KEPT_MOMENTS = 2016
+log = structlog.get_logger()
+_BETWEEN_LINES_SECONDS = 10.0
+AnnounceFunction = Callable[[Sequence[Outcome], Sequence[SkippedPod], PodsByName], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -171,11 +174,6 @@ class HourlyTotalsRecorder:
         self._kept = hour
 
 
-log = structlog.get_logger()
-
-_BETWEEN_LINES_SECONDS = 10.0
-
-
 class UsageReadingLog:
     """Logs the progress of the first usage pass, at most every ten seconds; a pass that ends before is not logged."""
 
@@ -211,9 +209,6 @@ def estimate_time_left(first: UsageReadingProgress, read: UsageReadingProgress, 
     if result <= 0:
         return None
     return timedelta(seconds=round((read.total_container_hours - read.done_container_hours) * seconds / result))
-
-
-AnnounceFunction = Callable[[Sequence[Outcome], Sequence[SkippedPod], PodsByName], Awaitable[None]]
 
 
 async def announce_nothing(outcomes: Sequence[Outcome], skipped: Sequence[SkippedPod], pods: PodsByName) -> None:

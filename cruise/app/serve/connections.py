@@ -51,6 +51,7 @@ log = structlog.get_logger()
 _BETWEEN_LINES = timedelta(seconds=10)
 # For commands: failures that last longer, such as missing permissions, are reported.
 SYNC_TIMEOUT = timedelta(seconds=8)
+SERVICE_NAME = "cruise"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +163,6 @@ def get_policy(settings: Settings) -> Policy:
     """Return the policy; cruise's own namespace is always excluded."""
     policy = settings.to_policy()
     return replace(policy, excluded_namespaces=policy.excluded_namespaces | {find_own_namespace(settings.namespace)})
-
-
-SERVICE_NAME = "cruise"
 
 
 def check_api_access_settings(settings: Settings) -> None:

@@ -29,6 +29,12 @@ _MOST_PROBLEMS = 4
 
 # Packs a problem, given the seconds spent before; returns the packing and the seconds spent in all.
 PackFunction = Callable[[PackingProblem, float], Awaitable[tuple[Packing, float]]]
+# Share of the time for a plan that drains nodes by any moves, also between zones.
+FIRST_SHARE = 0.25
+# If new nodes would be topology domains, shares of the remaining time: for the bound, and for each try with fewer.
+_WITHOUT_SPREAD_SHARE, _FEWER_SHARE, _MOST_TRIED = 0.2, 0.25, 5
+# This many constraints are lifted one by one, each in a share of the remaining time.
+_MOST_LIFTED, _LIFTED_SHARE, _LEAST_SECONDS = 3, 0.3, 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +153,6 @@ def _build(inputs: PlanningInputs) -> BuiltProblem:
         prices=None if inputs.fleet is None else inputs.fleet.prices,
         keep_domains=inputs.keep_domains,
     )
-
-
-# Share of the time for a plan that drains nodes by any moves, also between zones.
-FIRST_SHARE = 0.25
-# If new nodes would be topology domains, shares of the remaining time: for the bound, and for each try with fewer.
-_WITHOUT_SPREAD_SHARE, _FEWER_SHARE, _MOST_TRIED = 0.2, 0.25, 5
-# This many constraints are lifted one by one, each in a share of the remaining time.
-_MOST_LIFTED, _LIFTED_SHARE, _LEAST_SECONDS = 3, 0.3, 0.5
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,11 @@ from cruise.runtime.packing.kernel_cache import choose_cache_directory, is_cache
 PICKLE_PROTOCOL = 5
 # Each message of the process is preceded by its length.
 HEADER_BYTES = 8
+_ROOT = str(Path(cruise.__file__).parent.parent)
+# Annealing finds better packings faster than they are read.
+_REPORT_SECONDS = 0.05
+# If memory runs out, the kernel kills this process before the controller: it can be restarted.
+_OOM_SCORE = 500
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,13 +62,6 @@ class SolveReply:
     last: bool = True
     error: str = ""
     trace: str = ""
-
-
-_ROOT = str(Path(cruise.__file__).parent.parent)
-# Annealing finds better packings faster than they are read.
-_REPORT_SECONDS = 0.05
-# If memory runs out, the kernel kills this process before the controller: it can be restarted.
-_OOM_SCORE = 500
 
 
 def build_process_command(function: str) -> tuple[str, ...]:

@@ -35,6 +35,18 @@ from cruise.runtime.ports import StorePort
 from cruise.runtime.usage.peak_columns import PeakColumns
 from cruise.runtime.usage.sample_windows import WINDOW_SECONDS, UsageWindows
 
+# Statistics should not be older than this, so later samples are not waited for.
+MAX_DELAY_SECONDS = 300
+# Share of all series, so that single nodes that are down do not delay all others.
+MOST_SERIES_SHARE = 0.9
+NO_SAMPLES = SampleBlock(
+    keys=(),
+    times=np.empty(0, dtype=np.int64),
+    cpu_demand_millicores=np.empty((0, 0), dtype=np.float32),
+    memory_bytes=np.empty((0, 0)),
+    psi_known=np.empty(0, dtype=np.bool_),
+)
+
 
 class SampleRejections:
     """The rejected samples: counts by reason since the process started, and times within the sample windows."""
@@ -88,12 +100,6 @@ class SampleRejections:
                 self._reasons[key] = self._reasons.get(key, 0) | bits
 
 
-# Statistics should not be older than this, so later samples are not waited for.
-MAX_DELAY_SECONDS = 300
-# Share of all series, so that single nodes that are down do not delay all others.
-MOST_SERIES_SHARE = 0.9
-
-
 @dataclass(slots=True)
 class ScrapeDelay:
     """The delay of reads in addition to the configured one; it only increases while the process runs."""
@@ -125,15 +131,6 @@ def measure_scrape_delay(tails: Iterable[CounterTail | None], at: int) -> int:
     ages = at - np.concatenate([np.empty(0, dtype=np.int64), *changed_at])
     ages = ages[ages <= MAX_DELAY_SECONDS]
     return int(np.quantile(ages, MOST_SERIES_SHARE, method="lower")) if len(ages) else 0
-
-
-NO_SAMPLES = SampleBlock(
-    keys=(),
-    times=np.empty(0, dtype=np.int64),
-    cpu_demand_millicores=np.empty((0, 0), dtype=np.float32),
-    memory_bytes=np.empty((0, 0)),
-    psi_known=np.empty(0, dtype=np.bool_),
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ FORBIDDEN_CAUSE = frozenset({"Unauthorized", "Forbidden"})
 WEBHOOK_FAILED = "WebhookFailed"
 
 _UNEVICTABLE = {MULTIPLE_BUDGETS: ReasonCode.NOT_EVICTABLE, DISRUPTION_BUDGET: ReasonCode.POD_DISRUPTION_BUDGET}
+MAX_SEQUENTIAL_FAILURES = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +149,6 @@ async def wait_for_event(event: asyncio.Event, seconds: float) -> bool:
     except TimeoutError:
         return False
     return True
-
-
-MAX_SEQUENTIAL_FAILURES = 50
 
 
 class WriteThrottle:

@@ -29,6 +29,12 @@ from cruise.runtime.ports import ClusterPort, StorePort
 _UPDATE_INTERVAL = timedelta(hours=1)
 _PRUNE_COUNT = 10_000
 _Ending = tuple[ActionResult, ReasonCode]
+log = structlog.get_logger()
+RECONCILED_DONE = "its answer was not seen; the cluster shows it done"
+RECONCILED_NOT_DONE = "its answer was not seen; the cluster does not show it"
+# Writes a statement: a large pass needs about sixty statements, and a killed process leaves at most this many open.
+_AT_ONCE = 500
+_READS_AT_ONCE = 16
 
 
 @dataclass(slots=True)
@@ -161,16 +167,6 @@ class AuditQueue:
 
 def _get_subject(action: Action) -> str:
     return action.uid if isinstance(action, ResizePod | EvictPod) else action.node
-
-
-log = structlog.get_logger()
-
-RECONCILED_DONE = "its answer was not seen; the cluster shows it done"
-RECONCILED_NOT_DONE = "its answer was not seen; the cluster does not show it"
-
-# Writes a statement: a large pass needs about sixty statements, and a killed process leaves at most this many open.
-_AT_ONCE = 500
-_READS_AT_ONCE = 16
 
 
 class PlanIntents:

@@ -19,6 +19,11 @@ from cruise.runtime.ports import StorePort
 from cruise.runtime.writing.audit import AuditQueue
 
 BUDGET_WINDOW = timedelta(hours=1)
+# Reasons of node passes that exclusions apply to; withdrawing a refused resize is always allowed.
+NODE_PASS_REASONS = (ReasonCode.RIGHTSIZED, ReasonCode.NODE_OVER_CAPACITY)
+# The largest age of a snapshot when its plan is applied: a minute of the cache, and the time to decide.
+_SNAPSHOT_SECONDS = 90.0
+_KEPT_SECONDS = 3600.0
 
 
 class EvictionLock:
@@ -151,10 +156,6 @@ def _is_unready(pod: Pod, policy: Policy) -> bool:
     return policy.rules.eviction_safeguards and not pod.ready and not pod.is_finished
 
 
-# Reasons of node passes that exclusions apply to; withdrawing a refused resize is always allowed.
-NODE_PASS_REASONS = (ReasonCode.RIGHTSIZED, ReasonCode.NODE_OVER_CAPACITY)
-
-
 class WriteExclusions:
     """What node passes must not change now: pods in the cooldown after a kill, subjects of the active packing plan.
 
@@ -182,11 +183,6 @@ class WriteExclusions:
         if isinstance(action, EvictPod):
             reserved = reserved or (action.namespace, action.workload) in self.reserved.workloads
         return ReasonCode.PACKING_PLAN_ACTIVE if reserved else None
-
-
-# The largest age of a snapshot when its plan is applied: a minute of the cache, and the time to decide.
-_SNAPSHOT_SECONDS = 90.0
-_KEPT_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What every scene plays on."""
+"""The fixtures of all scenes."""
 
 import asyncio
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def shared_stage(
 
 @pytest.fixture
 def measured(shared_stage: MeasuredStage) -> MeasuredStage:
-    """The same, without what the tests before have left: what was written, and others' rights."""
+    """The shared stage, without the writes and permissions of earlier tests."""
     shared_stage.stage.mark()
     shared_stage.stage.forget_rights()
     return shared_stage

@@ -1,4 +1,4 @@
-"""What comes between cruise and what it depends on: an HTTP proxy and a socket proxy that can be told to misbehave."""
+"""Proxies between cruise and its dependencies, for HTTP and for sockets, with faults on demand."""
 
 import http.client
 import json
@@ -19,7 +19,7 @@ _CHUNK = 1 << 16
 
 
 class FaultAnswers(Enum):
-    """How a proxy in front of Prometheus treats what it is asked."""
+    """The faults of a proxy in front of Prometheus."""
 
     WHOLE = "whole"
     NONE = "none"  # the connection is closed without an answer
@@ -29,7 +29,7 @@ class FaultAnswers(Enum):
 
 
 class _Listening:
-    """An HTTP server on a free loopback port for as long as a `with` lasts."""
+    """An HTTP server on a free loopback port within a context."""
 
     def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -50,9 +50,9 @@ class _Listening:
 
 
 class PrometheusProxy(_Listening):
-    """A Prometheus server that answers as `answers` says; `asked` counts queries.
+    """A Prometheus server with the faults of `answers`; `asked` counts queries.
 
-    Queries that contain `refused` are not answered, and each answer takes `delay_seconds` more.
+    Queries that contain `refused` get no answer, and each answer takes `delay_seconds` longer.
     """
 
     def __init__(self, target: str) -> None:
@@ -65,7 +65,7 @@ class PrometheusProxy(_Listening):
         super().__init__(self._handler())
 
     def body(self, body: bytes) -> bytes:
-        """Return what is left of an answer."""
+        """Return the rest of a response."""
         if self.answers not in (FaultAnswers.HALF_OF_THE_SERIES, FaultAnswers.OLD):
             return body
         document = json.loads(body)
@@ -121,10 +121,10 @@ class PrometheusProxy(_Listening):
 
 
 class ApiServerProxy(_Listening):
-    """An API server, spoken to without TLS, that answers 429 to everything while `storm` is on; `refused` counts.
+    """An API server without TLS that answers 429 to everything while `storm` is set; `refused` counts these answers.
 
-    Each request but a watch is passed on after `delay_seconds`. What ends with `late` is passed on only once
-    `released` is set; what ends with `unanswered` is passed on and done, and nobody gets the answer; `lost` counts.
+    Each request except a watch is forwarded after `delay_seconds`. Paths that end with `late` are forwarded once
+    `released` is set; the responses of paths that end with `unanswered` are discarded, and `lost` counts them.
     """
 
     def __init__(self, target: str, ca_file: Path) -> None:
@@ -141,13 +141,13 @@ class ApiServerProxy(_Listening):
         super().__init__(type("Handler", (_ApiHandler,), {"proxy": self}))
 
     def cut(self) -> None:
-        """Break the connections that there are."""
+        """Break the open connections."""
         for one in list(self.connections):
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
 
     def kubeconfig(self, path: Path) -> Path:
-        """Rewrite a kubeconfig so that it leads here."""
+        """Change a kubeconfig to use this proxy."""
         document = json.loads(path.read_text())
         for one in document["clusters"]:
             one["cluster"] = {"server": self.address}
@@ -204,13 +204,13 @@ class _ApiHandler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, text in (headers | {"Content-Length": str(len(body))}).items():
             self.send_header(name, text)
-        # Whoever asked may have had enough.
+        # The client may have closed the connection.
         with suppress(OSError):
             self.end_headers()
             self.wfile.write(body)
 
     def _stream(self, answer: http.client.HTTPResponse, headers: dict[str, str]) -> None:
-        """Pass on what comes, piece by piece, until either end has enough."""
+        """Forward a response piece by piece, until either end closes."""
         self.close_connection = True
         self.send_response(answer.status)
         for name, text in headers.items():
@@ -226,10 +226,9 @@ class _ApiHandler(BaseHTTPRequestHandler):
 
 
 class SocketProxy:
-    """A Unix socket in front of another one; `gone` breaks and refuses connections, `delay_seconds` slows answers.
+    """A Unix socket in front of another one; `gone` breaks and refuses connections, `delay_seconds` delays responses.
 
-    `fail_over` is what a cloud's failover looks like from here: the connections that there are stay open and carry
-    nothing more, and new ones are served.
+    `fail_over` simulates a cloud database's failover: open connections stay open without data, and new ones work.
     """
 
     def __init__(self, target: Path, directory: Path) -> None:
@@ -248,7 +247,7 @@ class SocketProxy:
 
     @property
     def gone(self) -> bool:
-        """Whether nobody is there."""
+        """Whether connections are refused."""
         return self._gone
 
     @gone.setter
@@ -262,12 +261,12 @@ class SocketProxy:
                 one.shutdown(socket.SHUT_RDWR)
 
     def fail_over(self) -> None:
-        """Carry nothing more on the connections that there are."""
+        """Forward no more data on open connections."""
         with self._lock:
             self._silenced |= self._open
 
     def close(self) -> None:
-        """Break every connection and listen no more."""
+        """Break every connection and stop listening."""
         self.gone = True
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -304,7 +303,7 @@ class SocketProxy:
 
 @contextmanager
 def proxied_database(url: str) -> Iterator[tuple[str, SocketProxy]]:
-    """Give the URL of a database that is reached through a proxy, and the proxy."""
+    """Yield the URL of a database behind a proxy, and the proxy."""
     location, _, server = url.partition("?host=")
     with tempfile.TemporaryDirectory(prefix="cruise-proxy-", dir="/tmp") as directory:
         proxy = SocketProxy(Path(server) / ".s.PGSQL.5432", Path(directory))

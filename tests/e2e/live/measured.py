@@ -1,4 +1,4 @@
-"""A stage with two workloads that ask for far more than they use, and commands of cruise on terminals."""
+"""A stage with two workloads that request far more than they use, and commands of cruise on terminals."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ USE = ContainerUse(cores=0.1, mebibytes=100, peak_cores=0.2, peak_mebibytes=150,
 
 @dataclass(frozen=True)
 class MeasuredStage:
-    """A stage, and the address of the Prometheus that knows its pods."""
+    """A stage, and the address of the Prometheus with its usage."""
 
     stage: LiveStage
     prometheus: str
@@ -30,12 +30,12 @@ class MeasuredStage:
         return programs.run_in({**settings, "COLUMNS": str(columns)}, arguments)
 
     def own(self, findings: Iterable[Json]) -> list[Json]:
-        """Those of a report's findings that are about this stage."""
+        """Return a report's findings about this stage."""
         return [one for one in findings if one["namespace"] == self.stage.namespace]
 
 
 def measure(stage: LiveStage) -> MeasuredStage:
-    """Let two workloads run for some hours by now."""
+    """Add usage of two workloads for some past hours."""
     stage.node(cpu="4", memory="8Gi")
     stage.create(
         app("Deployment", stage.namespace, "web", "700m", "1Gi", replicas=2),
@@ -48,7 +48,7 @@ def measure(stage: LiveStage) -> MeasuredStage:
 
 
 def list_refused(ended: EndedProgram) -> str:
-    """What a command complained of in one line; it said nothing else and ended with 2."""
+    """Return the single line on standard error of a command that ended with 2."""
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("cruise: ")
     assert ended.err.count("\n") == 1

@@ -1,4 +1,4 @@
-"""cruise as its users run it: a process of its own, with a ServiceAccount's kubeconfig and settings by environment."""
+"""Runs cruise as users do: a separate process with a ServiceAccount's kubeconfig, and settings in the environment."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tests.e2e.live.forking import ForkedProcess, fork_process
 from tests.prometheus_server import free_port
 
 Json = dict[str, Any]
-# As a kubelet's probes: whose certificate it is does not matter to them.
+# Like a kubelet's probes, without verification of the certificate.
 _UNVERIFIED = ssl._create_unverified_context()
 
 
@@ -33,14 +33,14 @@ class EndedProgram:
 
     @property
     def json(self) -> Json:
-        """The document on standard output; fails with what the command complained of where there is none."""
+        """Return the document on standard output; fails with standard error if there is none."""
         assert self.code == 0, f"ended with {self.code}: {self.err[-3000:]}"
         document: Json = json.loads(self.out)
         return document
 
 
 class RunningProgram:
-    """A cruise that serves; what it says is in `log`."""
+    """A running cruise; `log` is its output."""
 
     def __init__(self, process: "subprocess.Popen[bytes] | ForkedProcess", address: str, log: Path) -> None:
         self.process = process
@@ -49,11 +49,11 @@ class RunningProgram:
 
     @property
     def log(self) -> str:
-        """What it has said so far."""
+        """The output so far."""
         return self._log.read_text(errors="replace")
 
     def get(self, path: str) -> tuple[int, str]:
-        """Ask it for something over HTTP: the status, 0 where nobody answers, and the body."""
+        """Send an HTTP request: return the status, 0 without an answer, and the body."""
         try:
             with urllib.request.urlopen(self.address + path, timeout=5, context=_UNVERIFIED) as answer:
                 return answer.status, answer.read().decode()
@@ -63,23 +63,23 @@ class RunningProgram:
             return 0, ""
 
     def ready(self) -> bool:
-        """Tell whether it says that it is ready."""
+        """Tell whether it reports ready."""
         assert self.process.poll() is None, f"it has ended:\n{self.log[-3000:]}"
         return self.get("/readyz")[0] == 200
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill it."""
         self.process.kill()
         self.process.wait()
 
 
 def run(arguments: Sequence[str], settings: Mapping[str, str], directory: Path, seconds: float = 120) -> EndedProgram:
-    """Run a command of cruise to its end."""
+    """Run a command of cruise until it ends."""
     return run_in(environment(settings, directory), arguments, seconds)
 
 
 def run_in(environment: Mapping[str, str], arguments: Sequence[str], seconds: float = 120) -> EndedProgram:
-    """Run a command of cruise in an environment to its end."""
+    """Run a command of cruise in an environment until it ends."""
     with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
         process = fork_process(arguments, environment, out, err)
         try:
@@ -93,7 +93,7 @@ def run_in(environment: Mapping[str, str], arguments: Sequence[str], seconds: fl
 
 @contextmanager
 def run_serve(settings: Mapping[str, str], directory: Path, name: str = "serve") -> Iterator[RunningProgram]:
-    """Run `cruise serve` until the `with` ends, once it is ready; then it has to end well by itself."""
+    """Run `cruise serve` within the context, once it is ready; afterwards it must exit without an error."""
     address = f"127.0.0.1:{free_port()}"
     scheme = "https" if settings.get("http_tls") == "on" else "http"
     told = {**settings, "http_address": address}
@@ -111,7 +111,7 @@ def run_webhook(settings: Mapping[str, str], directory: Path, address: str) -> I
 
 @contextmanager
 def run_certificates(settings: Mapping[str, str], directory: Path) -> Iterator[None]:
-    """Run `cruise certificates` until the `with` ends; then it has to end well by itself."""
+    """Run `cruise certificates` within the context; afterwards it must exit without an error."""
     log = directory / "certificates.log"
     process = _started("certificates", settings, directory, log)
     try:
@@ -146,6 +146,6 @@ def _started(command: str, settings: Mapping[str, str], directory: Path, log: Pa
 
 
 def environment(settings: Mapping[str, str], directory: Path) -> dict[str, str]:
-    """The environment of a process that knows these settings and nothing of whoever starts it."""
+    """Return the environment of a process with these settings and nothing of this process's environment."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "TZ", "XDG_CACHE_HOME") if name in os.environ}
     return {**kept, "HOME": str(directory), **{f"CRUISE_{name.upper()}": value for name, value in settings.items()}}

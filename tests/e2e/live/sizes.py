@@ -9,25 +9,25 @@ MIB = 2**20
 
 
 class ObservedSize(NamedTuple):
-    """What a container asks for, or is limited to; 0 where nothing is said."""
+    """The requests or limits of a container; 0 if unset."""
 
     cpu: int
     memory: int
 
 
 def containers_of(pod: Json) -> dict[str, Json]:
-    """A pod's containers and native sidecars by name."""
+    """Return a pod's containers and native sidecars by name."""
     sidecars = [one for one in pod["spec"].get("initContainers") or () if one.get("restartPolicy") == "Always"]
     return by_name([*pod["spec"]["containers"], *sidecars])
 
 
 def requests(pod: Json, container: str = "app") -> ObservedSize:
-    """What a container of a pod asks for."""
+    """Return the requests of a pod's container."""
     return size_of(containers_of(pod)[container]["resources"].get("requests"))
 
 
 def limits(pod: Json, container: str = "app") -> ObservedSize:
-    """What a container of a pod is limited to."""
+    """Return the limits of a pod's container."""
     return size_of(containers_of(pod)[container]["resources"].get("limits"))
 
 
@@ -46,7 +46,7 @@ def statuses_of(pod: Json) -> dict[str, Json]:
 
 
 def in_force(pod: Json) -> bool:
-    """Tell whether all that a pod's spec asks for is what its containers have."""
+    """Tell whether a pod's actual resources equal its spec."""
     if {"PodResizePending", "PodResizeInProgress"} & set(conditions(pod)):
         return False
     told = statuses_of(pod)
@@ -56,7 +56,7 @@ def in_force(pod: Json) -> bool:
 
 
 def counted(pods: list[Json], node: str) -> ObservedSize:
-    """What the containers of a node's pods ask for together."""
+    """Return the sum of the requests of a node's pods."""
     sizes = [
         size_of(one["resources"].get("requests"))
         for pod in pods

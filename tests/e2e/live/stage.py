@@ -1,4 +1,4 @@
-"""One scene's surroundings: a namespace and nodes of a real control plane, real usage, a store, and cruise on them."""
+"""The environment of one scene: a namespace and nodes of a real control plane, real usage, a database, and cruise."""
 
 import asyncio
 import json
@@ -28,13 +28,13 @@ from tests.e2e.live.usage import ContainerUse, ExposedUsage, expose_usage, scrap
 from tests.prometheus_server import free_port, make_blocks, running_prometheus
 
 ACCOUNTS = f"system:serviceaccount:{NAMESPACE}:"
-# Asking who somebody is and what one may do is a POST, and changes nothing.
+# Authentication and access reviews are POST requests that change nothing.
 ASKING = ("selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews", "tokenreviews")
 
 _TAKEN_UP_SECONDS = 4
 
 
-# A scene shows what becomes of a size, and waits for no band and no rest before it is written.
+# Scenes check resizes, so tolerance, stabilization and shrink cooldown are switched off.
 AT_ONCE = {
     "cpu_tolerance": "0.000001",
     "memory_tolerance": "0.000001",
@@ -45,7 +45,10 @@ AT_ONCE = {
 
 
 class LiveStage:
-    """What a scene plays on. Cruise's token is bound to deploy/rbac's roles of its mode, and never that of an admin."""
+    """The environment of a scene.
+
+    Cruise's token is bound to the roles of its mode in deploy/rbac, never to those of an admin.
+    """
 
     def __init__(
         self, plane: ControlPlane, kubelet: TestKubelet, namespace: str, database_url: str, directory: Path
@@ -63,7 +66,7 @@ class LiveStage:
         self._audit = plane.audit.follow(ACCOUNTS)
 
     def __enter__(self) -> "LiveStage":
-        """Nothing runs yet, and no Lease tells of another scene's database."""
+        """Start without programs, and without the Lease of another scene."""
         with suppress(ApiError):
             self.admin.delete("leases.coordination.k8s.io", NAMESPACE, LEASE_NAME)
         return self
@@ -72,10 +75,10 @@ class LiveStage:
         """Stop Prometheus."""
         self._stack.close()
 
-    # What is there.
+    # Objects in the cluster.
 
     def node(self, suffix: str = "n", cpu: str = "4", memory: str = "8Gi", **more: Any) -> str:
-        """Add a node, which only this scene's pods are sent to; returns its name."""
+        """Add a node for this scene's pods only; return its name."""
         name = f"{self.namespace}-{suffix}"
         labels = {"scene": self.namespace, **more.pop("labels", {})}
         return self.kubelet.add_node(name, cpu, memory, labels=labels, **more).name
@@ -86,11 +89,11 @@ class LiveStage:
             self.admin.create(manifest)
 
     def pods(self, app: str | None = None) -> list[Json]:
-        """The scene's pods, or those of one app, by name."""
+        """Return the scene's pods, or those of one app, by name."""
         return self.admin.items("pods", self.namespace, f"app={app}" if app else "")
 
     def pod(self, app: str) -> Json:
-        """The only pod of an app."""
+        """Return the only pod of an app."""
         [only] = self.pods(app)
         return only
 
@@ -124,11 +127,11 @@ class LiveStage:
         impostors: Mapping[str, ContainerUse] = MappingProxyType({}),
         elsewhere: Sequence[str] = (),
     ) -> str:
-        """Let the pods that exist use something, for some hours by now, and give Prometheus' address.
+        """Let the present pods use resources for some past hours, and return Prometheus' address.
 
-        `uses` is by app, or by (app, container) where that is not called app; `former` are pods that ran before these,
-        as arguments for `Usage.add`. `impostors` has what somebody else says that the pods of an app use. `elsewhere`
-        are other namespaces whose pods use something as well.
+        `uses` is by app, or by (app, container) if the container is not called app; `former` are deleted pods, as
+        arguments of `Usage.add`. `impostors` has forged usage of the pods of an app. `elsewhere` are other namespaces
+        whose pods use resources as well.
         """
         spelt = {key if isinstance(key, tuple) else (key, "app"): use for key, use in uses.items()}
         self.usage = ExposedUsage(self.namespace, spelt, hours)
@@ -143,7 +146,7 @@ class LiveStage:
         return self.told()
 
     def told(self) -> str:
-        """Give the address of a Prometheus that knows what the pods have used until now."""
+        """Return the address of a Prometheus with the usage of the pods until now."""
         blocks = self._directory / secrets.token_hex(4)
         make_blocks(self.usage.write_history, blocks)
         target = self._stack.enter_context(expose_usage(self.usage))
@@ -151,7 +154,7 @@ class LiveStage:
         return self._prometheus
 
     def asked(self, query: str) -> dict[str, float]:
-        """What Prometheus answers now, by node."""
+        """Return Prometheus' present answer to a query, by node."""
         url = f"{self._prometheus}/api/v1/query?{urlencode({'query': query})}"
         with urllib.request.urlopen(url, timeout=10) as answer:
             found = json.load(answer)["data"]["result"]
@@ -160,7 +163,7 @@ class LiveStage:
     # Cruise.
 
     def settings(self, mode: str, account: str = SERVE, **more: str) -> dict[str, str]:
-        """The settings of a cruise that has exactly the rights of one of its accounts in `mode`."""
+        """Return the settings of a cruise with exactly the permissions of one of its accounts in `mode`."""
         if mode != self._granted:
             grant(self.admin, mode)
             self._granted = mode
@@ -171,9 +174,9 @@ class LiveStage:
             "database_url": self._database_url,
             "mode": mode,
             "namespace": NAMESPACE,
-            # The next leader waits as long for one that was killed.
+            # After a kill the next leader waits for the Lease to expire.
             "lease_duration": "6s",
-            # The scene's workloads were made a moment ago.
+            # The scene's workloads are new.
             "new_workload_age": "0s",
             "memory_limit_history": "0s",
             **AT_ONCE,
@@ -181,30 +184,30 @@ class LiveStage:
         }
 
     def forget_rights(self) -> None:
-        """Grant a mode's rights anew before the next command, since others may have changed them."""
+        """Bind a mode's roles again before the next command, because others may have changed them."""
         self._granted = ""
 
     def once(self, mode: str = "resize", **more: str) -> Json:
-        """What `cruise serve --once --format json` says."""
+        """Return the JSON of `cruise serve --once`."""
         return self.command("serve", "--once", "--format", "json", mode=mode, **more).json
 
     def command(self, *arguments: str, mode: str = "resize", **more: str) -> EndedProgram:
-        """Run a command of cruise to its end."""
+        """Run a command of cruise."""
         return programs.run(arguments, self.settings(mode, **more), self._directory)
 
     @contextmanager
     def serving(self, mode: str = "resize", **more: str) -> Iterator[RunningProgram]:
-        """`cruise serve`, once it is ready."""
+        """Run `cruise serve`, once it is ready."""
         with programs.run_serve(self.settings(mode, **more), self._directory) as running:
             yield running
 
     @contextmanager
     def reviewing(self, mode: str = "initial", **more: str) -> Iterator[RunningProgram]:
-        """`cruise webhook`, once it is ready, with the configuration of deploy/ for the scene's namespace.
+        """Run `cruise webhook`, once it is ready, with the configuration of deploy/ for the scene's namespace.
 
-        Its certificate comes from `cruise certificates`, which has an account of its own.
+        Its certificate comes from `cruise certificates`, with its own account.
         """
-        # There are no rights for it below mode initial; in mode observe it answers and changes nothing.
+        # There are no roles for it below mode initial; in mode observe it answers and changes nothing.
         rights = "initial" if mode == "observe" else mode
         more |= {"data_dir": str(self._directory / "webhook"), "tls_dir": str(self._directory / "tls")}
         keeping = self.settings(rights, CERTIFICATES, **more)
@@ -217,24 +220,24 @@ class LiveStage:
                 programs.run_certificates(keeping, self._directory),
                 programs.run_webhook(settings, self._directory, address) as running,
             ):
-                # The API server takes up a new configuration a moment after it is stored, and asks nobody until then.
+                # The API server uses a new configuration a moment after it is stored, and calls no webhook until then.
                 time.sleep(_TAKEN_UP_SECONDS)
                 yield running
         finally:
             remove(self.admin, configuration)
 
-    # What came of it.
+    # Results.
 
     def mark(self) -> None:
-        """Forget what was written until now."""
+        """Ignore earlier writes."""
         self._audit = self.plane.audit.follow(ACCOUNTS)
 
     def events(self) -> list[AuditEvent]:
-        """All that cruise has asked the API server for since the scene began, or the last mark."""
+        """Return all requests of cruise since the scene's start, or the last mark."""
         return self._audit.events()
 
     def writes(self) -> list[tuple[str, str, str, int]]:
-        """What cruise has tried to change: verb, resource, target and the answer's status."""
+        """Return cruise's attempts to write: verb, resource, target and the response's status."""
         verbs = ("create", "update", "patch", "delete", "deletecollection")
         return [
             (one.verb, one.resource, one.target, one.code)
@@ -243,11 +246,11 @@ class LiveStage:
         ]
 
     def deeds(self) -> list[tuple[str, str, str, int]]:
-        """What cruise has tried to change about pods and nodes: its writes without Events and its own Lease."""
+        """Return cruise's attempts to change pods and nodes: its writes without Events and its own Lease."""
         return [one for one in self.writes() if one[1] not in ("events", "leases")]
 
     def resized(self, name: str) -> Json:
-        """Wait until a pod's latest resize is in force, and return the pod."""
+        """Wait until a pod's latest resize is in effect, and return the pod."""
 
         def look() -> Json | None:
             found = self.admin.read("pods", self.namespace, name)
@@ -257,12 +260,12 @@ class LiveStage:
 
 
 def list_skipped(said: Json) -> dict[str, str]:
-    """Why a pass held pods, by name."""
+    """Return the skip reasons of a pass, by pod name."""
     return {hold["pod"]: hold["reason"] for plan in said["nodes"] for hold in plan["hold"]}
 
 
 def database_of(server: Path, copied_from: str = "template1") -> str:
-    """Make a database on the embedded server of a data directory, a copy of another one if named; returns its URL."""
+    """Create a database on the embedded server of a data directory, a copy of another one if named; return its URL."""
     name = f"scene_{secrets.token_hex(4)}"
 
     async def create() -> None:

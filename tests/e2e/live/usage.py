@@ -1,7 +1,7 @@
-"""What the pods of a control plane use: history in a real Prometheus' blocks, and from then on what it scrapes.
+"""The usage of a control plane's pods: history in a real Prometheus' blocks, and then what it scrapes.
 
-Pods' names are random, so usage is made up once they exist. There are no containers: their counters follow from what
-each is said to use.
+Pods' names are random, so usage is generated once they exist. There are no containers: counters follow the stated
+usage.
 """
 
 import time
@@ -22,14 +22,14 @@ Json = dict[str, Any]
 MIB = 2**20
 HOUR = 3600
 MINUTE = 60
-# Peaks are two minutes in every twenty: too few for the 75th percentile, and in every hour.
+# Peaks last two minutes in every twenty: below the 75th percentile, but in every hour.
 PERIOD, PEAKS = 20, (11, 12)
 FUTURE_MINUTES = 12 * 60
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerUse:
-    """What one container uses most of the time, and at its peaks where those are higher.
+    """The usual usage of a container, and its peaks if they are higher.
 
     `waiting` is the share of time in which it waits for CPU.
     """
@@ -41,7 +41,7 @@ class ContainerUse:
     waiting: float = 0.0
 
     def compute_demand(self, start: int, minutes: int) -> CadvisorDemand:
-        """Return it minute by minute."""
+        """Return the demand minute by minute."""
         peak = np.isin(np.arange(minutes) % PERIOD, PEAKS)
         return CadvisorDemand(
             start,
@@ -53,10 +53,10 @@ class ContainerUse:
 
 @dataclass(slots=True)
 class ExposedUsage:
-    """Containers with what they use, `hours` of it in the past; `loads` are nodes' load averages.
+    """Containers with their usage, including `hours` of history; `loads` are nodes' load averages.
 
-    `uses` has the use of each container by (app, container), app being the pods' label. A pod that is added by its name
-    alone belongs to `namespace`.
+    `uses` has the usage by (app, container), app being the pods' label. A pod that is added by name belongs to
+    `namespace`.
     """
 
     namespace: str
@@ -72,11 +72,11 @@ class ExposedUsage:
 
     @property
     def start(self) -> int:
-        """When the history begins, in Unix seconds."""
+        """The start of the history, in Unix seconds."""
         return self.began - self.hours * HOUR
 
     def run(self, pods: Iterable[Json], since: int | None = None) -> None:
-        """Let the containers of pods use what they are said to, from the history's start unless a time is given."""
+        """Start the usage of pods' containers, from the history's start unless a time is given."""
         for pod in pods:
             metadata, spec = pod["metadata"], pod["spec"]
             sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
@@ -102,7 +102,7 @@ class ExposedUsage:
         until: int | None = None,
         namespace: str = "",
     ) -> None:
-        """Let one container of a pod, which need not exist any more, use something for a time."""
+        """Add the usage of one container for a time; its pod need not exist."""
         place = ContainerLocation(namespace or self.namespace, pod, container, node, MINUTE, 0.0)
         life = ContainerLifetime(self.start if since is None else since, until or self.began + FUTURE_MINUTES * MINUTE)
         minutes = self.hours * 60 + FUTURE_MINUTES
@@ -110,7 +110,7 @@ class ExposedUsage:
             self._containers.setdefault((pod, container), (place, life, use.compute_demand(self.start, minutes)))
 
     def impersonate(self, pod: str, container: str, use: ContainerUse) -> None:
-        """Let somebody else expose series of a container that say it uses something else, all the time."""
+        """Expose forged series of a container from another exporter."""
         place, life, demand = self._containers[pod, container]
         other = use.compute_demand(demand.start, len(demand.cores))
         with self._lock:
@@ -118,7 +118,7 @@ class ExposedUsage:
             self._impostors.append((replace(place, node=""), life, other))
 
     def change(self, pod: str, container: str, use: ContainerUse) -> None:
-        """Let a container use something else from now on."""
+        """Change a container's usage from now on."""
         with self._lock:
             place, life, before = self._containers[pod, container]
             after, gone = use.compute_demand(before.start, len(before.cores)), (self.now() - before.start) // MINUTE
@@ -131,12 +131,12 @@ class ExposedUsage:
             self._containers[pod, container] = (place, life, joined)
 
     def write_history(self, path: Path) -> None:
-        """Write what was used until now as promtool reads it."""
+        """Write the usage until now in promtool's format."""
         times = np.arange(self.start, self.now() + 1, MINUTE, dtype=np.float64)
         cadvisor.write_openmetrics(self._series(times), path, job="kubelet")
 
     def exposition(self) -> str:
-        """Return what cAdvisor and node-exporter would expose at this moment."""
+        """Return the present metrics of cAdvisor and node-exporter."""
         series = self._series(np.array([float(self.now())]))
         lines: list[str] = []
         for one in series:
