@@ -8,11 +8,11 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 
-from cruise.runtime.packing.kernel_cache import choose_cache, count_compiled, is_warm
+from cruise.runtime.packing.kernel_cache import choose_cache_directory, count_compiled, is_cache_warm
 from cruise.runtime.packing.solver_process import compile_kernels
 
-cache = choose_cache(os.environ)
-if cache is not None and not is_warm(cache):
+cache = choose_cache_directory(os.environ)
+if cache is not None and not is_cache_warm(cache):
     # A terminal shows every second on one line, a log every ten seconds on a new line.
     pause, end = (1, "\r") if sys.stdout.isatty() else (10, "\n")
     begun, done = time.monotonic(), False

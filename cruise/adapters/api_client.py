@@ -65,7 +65,7 @@ def _create_opener(*handlers: BaseHandler) -> OpenerDirector:
 
 
 class ApiClient:
-    """A client of another cruise's API; blocks. Raises BadInputError for what the user can fix, else UnavailableError."""
+    """A blocking client of another cruise's API. Raises BadInputError if the user can fix it, else UnavailableError."""
 
     def __init__(self, server: str, token_file: Path | None) -> None:
         parts = urlsplit(server)

@@ -148,7 +148,7 @@ class MemoryLimitSteps:
 
 @dataclass(frozen=True, slots=True)
 class CpuLimitSteps:
-    """How a CPU limit, which cannot be removed in place, is raised to the node's CPU, or is `unchanged` under a quota."""
+    """How a CPU limit, which cannot be removed in place, rises to the node's CPU, or is `unchanged` under a quota."""
 
     managed: bool
     current: int

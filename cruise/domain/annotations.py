@@ -68,7 +68,7 @@ class Overrides:
 class EffectivePolicy:
     """The settings that apply to one pod after its overrides are resolved.
 
-    `ranking` None: the default of the workload. `memory_limits` None: the cluster's setting. `set_by_administrator` is the
+    `ranking` None: the workload's default. `memory_limits` None: the cluster's setting. `set_by_administrator` is the
     policy without the workload's own annotations, None if these request no more than it.
     """
 

@@ -20,7 +20,9 @@ REASON_DESCRIPTIONS: Mapping[ReasonCode, str] = {
     ReasonCode.MODE_OBSERVE: "mode observe: nothing is written",
     ReasonCode.MODE_INITIAL: "mode initial: pods are sized only at creation",
     ReasonCode.UNREADABLE_ANNOTATION: "an annotation cannot be read",
-    ReasonCode.UNSIGNED_ANNOTATION: "cruise did not resize it, and its annotation has no valid signature of the webhook",
+    ReasonCode.UNSIGNED_ANNOTATION: (
+        "cruise did not resize it, and its annotation has no valid signature of the webhook"
+    ),
     ReasonCode.STATIC_POD: "a static pod: the API server cannot resize it",
     ReasonCode.WINDOWS: "a Windows pod: it cannot be resized in place",
     ReasonCode.COMPLETED: "it has completed",
@@ -237,7 +239,8 @@ def describe_observed_risk(resource: ResourceName, risk: ObservedRisk) -> str:
     if risk.is_known:
         within = "far below" if risk.is_far_below_stated_risk else "within"
         relation = within if risk.is_within_stated_risk else "above"
-        observed = f"observed {format_percent(risk.observed)} % of {risk.intervals:,} intervals in {REPORTED_DAYS} days ({relation})"
+        share = f"{format_percent(risk.observed)} % of {risk.intervals:,} intervals"
+        observed = f"observed {share} in {REPORTED_DAYS} days ({relation})"
     return (
         f"{name}: nodes keep the last hour's usage and {risk.level:.2f} times the expected rise; "
         f"stated risk {format_percent(risk.stated_risk)} %, {observed}"

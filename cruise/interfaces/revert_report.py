@@ -26,7 +26,7 @@ RESTORED, PENDING, IMPOSSIBLE = "restored", "pending", "not possible"
 
 
 def get_revert_state(outcome: Outcome) -> str:
-    """Return the state of one pod: `restored`, `pending` (another revert may restore it or the rest), `not possible`."""
+    """Return the state of one pod: `restored`, `pending` (another revert may restore the rest), `not possible`."""
     if outcome.result is ActionResult.DONE:
         return PENDING if ReasonDetail.GROWTH_PENDING in outcome.detail.split("; ") else RESTORED
     is_retried = outcome.result is ActionResult.FAILED or outcome.reason in _RETRIED

@@ -20,7 +20,8 @@ def check_contradictions(settings: Settings) -> Settings:
     """Return the settings; BadInputError with the fix if one makes another useless or unsafe."""
     if settings.overload_untaint_threshold > settings.overload_taint_threshold:
         raise BadInputError(
-            f"overload_untaint_threshold ({settings.overload_untaint_threshold:g}) is above overload_taint_threshold ({settings.overload_taint_threshold:g}); "
+            f"overload_untaint_threshold ({settings.overload_untaint_threshold:g}) is above "
+            f"overload_taint_threshold ({settings.overload_taint_threshold:g}); "
             "the taint would be added and removed again and again: lower it, e.g. to 0.9"
         )
     if settings.pass_interval > settings.max_age:

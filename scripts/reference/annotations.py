@@ -34,7 +34,9 @@ _OTHERS: Mapping[str, str] = {
     "karpenter.sh/do-not-disrupt": "Any value except `false`: never evicted or moved.",
     "karpenter.sh/do-not-evict": "The same, for Karpenter before 0.32.",
     "cruisekube.truefoundry.com/do-not-disrupt": "The same.",
-    "cruise.io/original-resources": "Written by the webhook: the pod's original requests and limits, for `cruise revert`.",
+    "cruise.io/original-resources": (
+        "Written by the webhook: the pod's original requests and limits, for `cruise revert`."
+    ),
     "cruise.io/original-resources-signature": "Written by the webhook: its signature of the annotation above.",
     "cruise.io/steered": "Written by the webhook: the pod that this one replaces, and the node that it prefers.",
     "kubernetes.io/config.mirror": "Marks a static pod, which the API server cannot resize.",

@@ -82,7 +82,9 @@ PHASES: Mapping[object, str] = {
     PlanPhase.DROPPED: "the cluster changed, or the plan is too old",
 }
 CONNECTION_REJECTIONS: Mapping[object, str] = {
-    ConnectionRejection.CONNECTIONS: "more than `http_max_connections`; the connection with the longest wait was closed",
+    ConnectionRejection.CONNECTIONS: (
+        "more than `http_max_connections`; the connection with the longest wait was closed"
+    ),
     ConnectionRejection.HANDSHAKE: "no TLS handshake in `http_handshake_timeout`",
     ConnectionRejection.HEADER_BYTES: "a header above `http_max_header_bytes`",
     ConnectionRejection.HEADERS: "more than `http_max_headers`",

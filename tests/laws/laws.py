@@ -122,7 +122,8 @@ def check_reserved_capacity(drawn: DrawnCluster, seen: ObservedPass) -> Iterator
                 takes = count_pod_requests(other).get(one.resource) > 0
                 if stays and takes and other.priority < pods[one.uid].priority:
                     yield (
-                        f"{one.pod} of priority {pods[one.uid].priority} is evicted from {plan.node} for {one.resource} "
+                        f"{one.pod} of priority {pods[one.uid].priority} is evicted from {plan.node} for "
+                        f"{one.resource} "
                         f"while {other.name} of {other.priority} stays"
                     )
 

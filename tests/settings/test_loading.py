@@ -42,7 +42,8 @@ def test_every_setting_of_the_policy_reaches_it(tmp_path):
     path = written(
         tmp_path,
         'mode = "full"\nexcluded_namespaces = ["kube-system", "ops"]\noom_reaction = "record"\n'
-        "allow_extended_resources = true\noverload_taint_threshold = 2\noverload_untaint_threshold = 1.5\nmemory_risk = 0.02\n",
+        "allow_extended_resources = true\noverload_taint_threshold = 2\noverload_untaint_threshold = "
+        "1.5\nmemory_risk = 0.02\n",
     )
     policy = load_settings({}, path).to_policy()
     assert policy.mode is Mode.FULL

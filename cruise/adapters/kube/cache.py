@@ -180,7 +180,7 @@ class ClusterCache:
     def set_scales(
         self, scales: Mapping[ScaleTargetKey, LabelSelector | None], unreadable: Mapping[ScaleTargetKey, str]
     ) -> None:
-        """Set the selectors of scales (None if the target has no scale), and the errors of those that cannot be read."""
+        """Set the selectors of scales (None if the target has no scale), and the errors of unreadable ones."""
         if scales != self._scales:
             self._scales = dict(scales)
             self.version += 1

@@ -185,7 +185,8 @@ class KubernetesClient:
             raise create_error(response.status, body, str(request), response.headers.get("Retry-After"))
         if "json" not in response.content_type:
             raise UnavailableError(
-                f"{request} was answered with {response.content_type}: check that the address is a Kubernetes API server"
+                f"{request} was answered with {response.content_type}: check that the address is a Kubernetes API "
+                "server"
             )
         return body
 
@@ -289,7 +290,8 @@ def find_credentials(
     paths = environment.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
     if not any(Path(place).expanduser().is_file() for place in paths.split(os.pathsep) if place):
         raise BadInputError(
-            f"no cluster is configured: cruise does not run in a pod with a service account, and {paths} does not exist; "
+            f"no cluster is configured: cruise does not run in a pod with a service account, and {paths} does not "
+            "exist; "
             "set kubeconfig, or KUBECONFIG"
         )
     return KubeconfigCredentials(paths, context)

@@ -132,7 +132,7 @@ _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations
 
 @dataclass(frozen=True, slots=True)
 class WebhookRegistration:
-    """The CA bundles (PEM) of a MutatingWebhookConfiguration, and whether all its webhooks have failurePolicy Ignore."""
+    """The CA bundles (PEM) of a webhook configuration, and whether all its webhooks have failurePolicy Ignore."""
 
     ca_bundles: tuple[bytes, ...]
     fails_open: bool

@@ -126,7 +126,8 @@ class PrometheusClient(PrometheusConnect):
         if _TOO_LARGE.search(reason) or status == 413:
             detail = f": {_shorten(reason, MAX_QUOTE_LENGTH // 2)}" if reason else ""
             return QueryTooLargeError(
-                f"{place} rejected the query as too large ({status}){detail}: lower prometheus_max_samples_per_query or "
+                f"{place} rejected the query as too large ({status}){detail}: lower "
+                "prometheus_max_samples_per_query or "
                 "prometheus_max_series_per_query"
             )
         wait = _retry_after(response)
@@ -148,7 +149,8 @@ class PrometheusClient(PrometheusConnect):
             )
         if status == 404:
             return BadInputError(
-                f"{place} has no query API at this address (404){detail}: set prometheus_url to the address before /api/v1"
+                f"{place} has no query API at this address (404){detail}: set prometheus_url to the address "
+                "before /api/v1"
             )
         return BadInputError(f"{place} rejected the query ({status}){detail}")
 
@@ -289,7 +291,8 @@ def check_completeness(warnings: Sequence[str] | None, is_partial: bool, accept_
 
 def _incomplete(warning: str) -> UnavailableError:
     return UnavailableError(
-        f"Prometheus reports an incomplete answer: {_shorten_warning(warning)} (prometheus_allow_partial_response accepts it)"
+        f"Prometheus reports an incomplete answer: {_shorten_warning(warning)} (prometheus_allow_partial_response "
+        "accepts it)"
     )
 
 

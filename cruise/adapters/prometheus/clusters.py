@@ -362,7 +362,8 @@ def log_cluster_selection(found: ClusterSeriesFacts) -> None:
         )
     if not found.distinguishes_clusters:
         log.warning(
-            "series may be of another cluster: only those of pods seen in this cluster are used; set prometheus_matchers",
+            "series may be of another cluster: only those of pods seen in this cluster are used; set "
+            "prometheus_matchers",
             pods=found.unknown_pod_count,
             example=list(found.unknown_pods),
         )

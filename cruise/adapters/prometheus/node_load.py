@@ -2,9 +2,13 @@
 
 A few queries of one or few samples per node; the later ones only for nodes that the first leave open:
 
-1. the times of the 1-minute load averages, and then their values, by node label or the host of `instance`; in this order, a sample that arrives in between counts at the next read and not twice;
-2. if they are known only by address, as node-exporter's often are, the node names that the same exporters report; `choose_trusted_exporters` says which of them count;
-3. for nodes without a load average, the root control group (`id="/"`) from cAdvisor: cores in use × (1 + the share of time in which a task waited). Without pressure it is at most the node's cores, so that it can only show that a node is not overloaded. Some installations drop these series; then the node has no load.
+1. the times of the 1-minute load averages, and then their values, by node label or the host of `instance`; in this
+   order, a sample that arrives in between counts at the next read and not twice;
+2. if they are known only by address, as node-exporter's often are, the node names that the same exporters
+   report; `choose_trusted_exporters` says which of them count;
+3. for nodes without a load average, the root control group (`id="/"`) from cAdvisor: cores in use × (1 + the
+   share of time in which a task waited). Without pressure it is at most the node's cores, so that it can only show that
+   a node is not overloaded. Some installations drop these series; then the node has no load.
 """
 
 from collections import defaultdict

@@ -68,7 +68,7 @@ class ScrapeTimes:
         self._lock = Lock()
 
     def choose_pods(self, snapshot: ClusterSnapshot) -> None:
-        """Choose two pods of each node to query, with few containers and unique names, and pods whose pressure to skip."""
+        """Choose two pods of each node with few containers and unique names, and pods whose pressure to skip."""
         names = Counter(pod.name for pod in snapshot.pods)
         by_node: dict[str, list[Pod]] = {}
         for pod in snapshot.pods:
@@ -201,7 +201,8 @@ class ScrapeTimes:
         return found
 
 
-# A server repeats the last value for five minutes, so a missed scrape looks like a counter that stands still. One scrape
+# A server repeats the last value for five minutes, so a missed scrape looks like a counter that stands still. One
+# scrape
 # covers all containers of a node, and their values hardly ever all stand still for a minute: if any of them changed,
 # there was a scrape; if none did, there was none. A node whose values all stand still for longer is idle until one
 # changes.

@@ -153,7 +153,8 @@ class EmbeddedPostgres:
             found = marker.read_text().strip()
             if found != str(POSTGRES_MAJOR):
                 raise BadInputError(
-                    f"{self.pgdata} was created by Postgres {found}, this version of cruise contains {POSTGRES_MAJOR}: move it away, or "
+                    f"{self.pgdata} was created by Postgres {found}, this version of cruise contains "
+                    f"{POSTGRES_MAJOR}: move it away, or "
                     "serve it with that version and set database_url"
                 )
             return

@@ -337,7 +337,8 @@ def read_current_revision(connection: Connection, place: str) -> str | None:
     scripts = ScriptDirectory.from_config(build_alembic_configuration())
     if current is not None and current not in {script.revision for script in scripts.walk_revisions()}:
         raise BadInputError(
-            f"the schema of Postgres at {place} has revision {current}, which this version of cruise does not know (its "
+            f"the schema of Postgres at {place} has revision {current}, which this version of cruise does not "
+            "know (its "
             f"own is {scripts.get_current_head()}): run the version that migrated it, or use another database"
         )
     return current
@@ -350,7 +351,8 @@ def _upgrade(connection: Connection, place: str) -> None:
     if not connection.scalar(_MAY_CREATE_TABLES):
         found = f"has revision {current}" if current else "does not exist"
         raise UnavailableError(
-            f"the schema of Postgres at {place} {found}, and this version of cruise needs {newest}: run `cruise migrate` "
+            f"the schema of Postgres at {place} {found}, and this version of cruise needs {newest}: run `cruise "
+            "migrate` "
             "as the role that owns the schema"
         )
     config = build_alembic_configuration()

@@ -131,7 +131,7 @@ class _Secret(msgspec.Struct):
 
 
 class TlsSecret:
-    """A Secret shared by all replicas; its other keys stay. The version is its resourceVersion, empty without a Secret."""
+    """A Secret shared by all replicas; its other keys stay. The version is its resourceVersion, or empty."""
 
     def __init__(self, client: KubernetesClient, namespace: str, name: str) -> None:
         self._client = client

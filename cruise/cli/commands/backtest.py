@@ -192,7 +192,8 @@ def _check_used(policies: list[str], risk: float | None, rules: RulesName | None
         )
     if rules is not None and against is None and not _POLICIES_WITH_RULES & set(policies):
         raise BadInputError(
-            f"--rules is for policies of cruise ({', '.join(sorted(_POLICIES_WITH_RULES))}), and none of them is replayed"
+            f"--rules is for policies of cruise ({', '.join(sorted(_POLICIES_WITH_RULES))}), and none of them is "
+            "replayed"
         )
 
 

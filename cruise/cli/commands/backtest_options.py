@@ -83,7 +83,8 @@ RiskOption = Annotated[
     create_optional_option(
         "--risk",
         "P",
-        f"The share of a node's intervals in which demand may exceed requests, for cruise-risk; {DEFAULT_RISK:g} by default.",
+        f"The share of a node's intervals in which demand may exceed requests, for cruise-risk; {DEFAULT_RISK:g} "
+        "by default.",
         rich_help_panel="The simulated cluster",
     ),
 ]
@@ -112,7 +113,8 @@ MaxDeltaOption = Annotated[
     _compared(
         "--max-delta",
         "METRIC=MAXIMUM…",
-        f"Exit 1 if a metric increases by more: {', '.join(ComparedMetric)}. Shares also in points, such as cpu-slack=1%.",
+        f"Exit 1 if a metric increases by more: {', '.join(ComparedMetric)}. Shares also in points, such as "
+        "cpu-slack=1%.",
     ),
 ]
 ConfidenceIntervalOption = Annotated[

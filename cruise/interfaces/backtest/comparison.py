@@ -146,8 +146,10 @@ def describe_caveats(comparison: ConfigurationComparison) -> Iterator[str]:
 
 METHOD = (
     "Δ is the current configuration's value less the reference's; less is better for every metric. The interval is "
-    "expected to hold the Δ over as much time again in 95 of 100 cases, by a bootstrap of blocks of hours, the same for "
-    "both; shares differ by percentage points. Forecasts confirmed: how many forecasts from a first part of the recording "
+    "expected to hold the Δ over as much time again in 95 of 100 cases, by a bootstrap of blocks of hours, the "
+    "same for "
+    "both; shares differ by percentage points. Forecasts confirmed: how many forecasts from a first part of the "
+    "recording "
     "had the next part within their interval."
 )
 

@@ -80,11 +80,13 @@ DEFINITIONS = (
     "used more CPU than it requested while its node's usage was above its allocatable. Short: the share of the nodes' "
     "intervals in which usage exceeded the requests. OOM kills are per 1,000 container-days (C·D), resizes per one, "
     "evictions per 1,000 pod-days (P·D). Reversed: resizes that undo the previous one. Evictions: those of the policy "
-    "itself. Consolidation moves: evictions of consolidation, which drains a node if its pods fit on other nodes as they "
+    "itself. Consolidation moves: evictions of consolidation, which drains a node if its pods fit on other nodes "
+    "as they "
     "would be created. Nodes by requests: the mean if consolidation uses the pods' present requests."
 )
 SLACK_REDUCTION_NOTE = (
-    "Slack reduction: the share of the way from VPA's slack to the clairvoyant's. 100 % is the slack of pods that share "
+    "Slack reduction: the share of the way from VPA's slack to the clairvoyant's. 100 % is the slack of pods that "
+    "share "
     "a node if the future is known and they are resized every 4 hours"
 )
 _INSTALLED, _BEFORE = "cruise", "as-requested"
@@ -106,7 +108,8 @@ def describe_recording(result: BacktestResult) -> str:
     cores = format_cores(cpu).removesuffix(".0")
     size = format_memory(memory).replace(".0Gi", "Gi")
     return (
-        f"{format_count(result.containers, 'container')}, {length}, a sample every {format_seconds(result.step_seconds)}; "
+        f"{format_count(result.containers, 'container')}, {length}, a sample every "
+        f"{format_seconds(result.step_seconds)}; "
         f"nodes of {cores} cores and {size}"
     )
 

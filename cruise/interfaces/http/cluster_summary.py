@@ -48,7 +48,7 @@ _MAX_SUMMARY_AGE = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSummary:
-    """One workload: its sums, the mode of one of its pods (`unreadable` if an annotation is), its risks, worst first."""
+    """One workload: its sums, the mode of a pod (`unreadable` if an annotation is), its risks, worst first."""
 
     waste: WorkloadRequests
     mode: str

@@ -149,7 +149,8 @@ def _jobs(jobs: Sequence[JobFigures]) -> Iterator[Metric]:
 def _progress(figures: ControllerFigures) -> Iterator[Metric]:
     ages = GaugeMetricFamily(
         "cruise_last_success_age_seconds",
-        "Seconds since the last pass of a kind succeeded, by the monotonic clock; only in the process that runs passes.",
+        "Seconds since the last pass of a kind succeeded, by the monotonic clock; only in the process that runs "
+        "passes.",
         labels=["pass"],
     )
     for name, seconds in sorted(figures.success_ages.items()):
@@ -167,7 +168,8 @@ def _progress(figures: ControllerFigures) -> Iterator[Metric]:
     if figures.leader:
         yield GaugeMetricFamily(
             "cruise_history_incomplete",
-            "1 if the database has lost usage history: no pod is shrunk or evicted because of usage until it is read again.",
+            "1 if the database has lost usage history: no pod is shrunk or evicted because of usage until it is "
+            "read again.",
             int(figures.history_incomplete),
         )
 

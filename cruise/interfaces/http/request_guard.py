@@ -125,7 +125,7 @@ class ApiAccessRules:
 
 @dataclass(frozen=True, slots=True)
 class RequestGuardRules:
-    """The rules of a request guard; `concurrent_requests` limits each caller. Without an authority, no one may write."""
+    """The rules of a request guard; `concurrent_requests` limits each caller. Without an authority, nobody writes."""
 
     authority: CallerAuthority | None = None
     hosts: AllowedHosts = AllowedHosts()

@@ -59,7 +59,8 @@ def describe_pending_pod(pod: PendingPod) -> str:
         return "there are no nodes"
     if pod.schedulable_now:
         return (
-            f"{pod.schedulable_now:,} of {format_count(pod.nodes, 'node')} have the capacity: volumes, topology spread or "
+            f"{pod.schedulable_now:,} of {format_count(pod.nodes, 'node')} have the capacity: volumes, topology "
+            "spread or "
             "affinity may forbid them"
         )
     parts = [f"{count:,} {_OBSTACLES[obstacle]}" for obstacle, count in pod.obstacles.items()]

@@ -55,7 +55,8 @@ def render_scan_mail(report: ScanReport) -> bytes:
     reclaimable = report.findings.totals.reclaimable
     month = report.findings.prices.compute_monthly_cost(reclaimable)
     subject = (
-        f"Cluster report: {format_count(len(report.findings.risks), 'finding')} at risk, about {format_money(abs(month))} "
+        f"Cluster report: {format_count(len(report.findings.risks), 'finding')} at risk, about "
+        f"{format_money(abs(month))} "
         f"a month {'too much' if month >= 0 else 'too little'} requested"
     )
     template = load_template("scan_mail.html.j2")

@@ -58,7 +58,8 @@ def describe_basis(basis: FindingsBasis) -> str:
 def describe_implausible_usage(found: Sequence[ImplausibleUsage]) -> str:
     """Return the number of containers with rejected samples by reason, each with an example."""
     parts = (
-        f"{format_count(one.containers, 'container')}: {REJECTION_DESCRIPTIONS[one.reason]}, such as {one.namespace}/{one.pod} "
+        f"{format_count(one.containers, 'container')}: {REJECTION_DESCRIPTIONS[one.reason]}, such as "
+        f"{one.namespace}/{one.pod} "
         f"{one.container} ({one.percent} % of a window)"
         for one in found
     )

@@ -136,7 +136,8 @@ def decode_csi_node(document: storage_json.CsiNodeObject) -> CsiNode:
         if count is None:
             continue
         if count < 0:
-            place = f"{format_object_label('CSINode', None, document.metadata.name)}: spec.drivers[{index}].allocatable.count"
+            label = format_object_label("CSINode", None, document.metadata.name)
+            place = f"{label}: spec.drivers[{index}].allocatable.count"
             raise BadInputError(f"{place}: {count} is negative; write 0 or more")
         limits[intern(driver.name)] = count
     migrated = (document.metadata.annotations or {}).get(MIGRATED_PLUGINS, "")

@@ -19,7 +19,10 @@ BOTH = pytest.mark.parametrize("objective", [PackingObjective.PAPER, PackingObje
 def test_a_node_with_kept_room_is_full_and_not_too_small(objective):
     plan = planned(a_node("n1"), NOMINATED, a_pod("late-1"), objective=objective)
     (late,) = plan.unplaced
-    words = "the only node, n1, is too full of pods that stay in any plan; 1 more like it, or 200 m CPU less, would be enough"
+    words = (
+        "the only node, n1, is too full of pods that stay in any plan; "
+        "1 more like it, or 200 m CPU less, would be enough"
+    )
     assert (describe_unplaced_pod(late), late.impossible, plan.status) == (words, True, PackingStatus.OPTIMAL)
 
 

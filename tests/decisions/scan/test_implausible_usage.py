@@ -26,7 +26,8 @@ def test_containers_are_counted_by_reason_with_the_worst_of_each():
         ImplausibleUsage(SampleRejection.ABOVE_NODE_CAPACITY, 1, "shop", "web-3", "app", 100),
     )
     assert describe_implausible_usage(found) == (
-        "Samples that cannot be true are rejected. 2 containers: several series of the container disagree, such as shop/web-3 app "
+        "Samples that cannot be true are rejected. 2 containers: several series of the container disagree, such "
+        "as shop/web-3 app "
         "(100 % of a window); 1 container: above the capacity of the node, such as shop/web-3 app (100 % of a window)."
     )
     assert find_implausible_usage(make_table(ROWS[0])) == ()

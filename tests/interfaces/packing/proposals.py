@@ -17,7 +17,10 @@ from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, StatedResources
 from cruise.packer.answer import PackingStatus
 from tests.builders import make_container, make_node, make_pod, make_snapshot
 
-WORDS = "needs `disk=ssd`; the 3 nodes that have it are full of higher priority; 1 more of them, or 700m less, would be enough"
+WORDS = (
+    "needs `disk=ssd`; the 3 nodes that have it are full of higher priority; "
+    "1 more of them, or 700m less, would be enough"
+)
 
 
 def make_scene(namespace: str = "a") -> ClusterSnapshot:

@@ -24,7 +24,8 @@ HOUR = SpentBudget(EvictionBudgetKind.HOUR, (), 20)
                 (PlanRound(1, 1), PlanRound(2, 3)),
             ),
             [
-                "1 eviction in one round from n1 and n2 each and 1 eviction in one round of Deployment shop/web end the plan "
+                "1 eviction in one round from n1 and n2 each and 1 eviction in one round of Deployment shop/web "
+                "end the plan "
                 "here; 1 more pod in a second round (1 eviction) and 2 more in a third round (3 evictions)."
             ],
         ),

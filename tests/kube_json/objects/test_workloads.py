@@ -151,7 +151,8 @@ def test_a_selector_has_no_node_operators():
     with pytest.raises(BadInputError) as refused:
         decode_budget(msgspec.convert(make_budget_json(selector=selector), object_json.BudgetObject))
     assert str(refused.value) == (
-        'PodDisruptionBudget shop/web: spec.selector: "Gt" is not an operator; write one of DoesNotExist, Exists, In, NotIn'
+        'PodDisruptionBudget shop/web: spec.selector: "Gt" is not an operator; '
+        "write one of DoesNotExist, Exists, In, NotIn"
     )
 
 

@@ -25,7 +25,8 @@ assert not any(kernel.signatures for kernel in called)
 warm_up_kernels()
 assert "ortools" not in sys.modules
 problem = draw_problem(next(seed for seed in range(99) if draw_problem(seed).headroom.any()))
-solve_subproblem(replace(problem, objective=PackingObjective.OPERATOR), problem.pod_node, BudgetMeter(math.inf, 3e8), 1, lambda _: None)
+operator = replace(problem, objective=PackingObjective.OPERATOR)
+solve_subproblem(operator, problem.pod_node, BudgetMeter(math.inf, 3e8), 1, lambda _: None)
 from tests.packer.test_fleet import plain
 fleet = plain(6, [5], [0] * 6, list(range(6)))
 drain_nodes(fleet, fleet.pod_node, BudgetMeter(math.inf, 1e8), 1, lambda _: None)
