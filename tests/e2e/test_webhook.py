@@ -196,7 +196,7 @@ def test_in_a_namespace_with_quotas_no_pod_is_refused_because_of_cruise(control_
         assert container_of(pod) == {**SIZED, "limits": {"cpu": "2", "memory": "500Mi"}}
         # Its peak of 3 CPUs is more than the quota has, and what was sent is not.
         admin.create(deployment(namespace, "big"))
-        pod = pod_of(admin, namespace, "big", lambda pod: left(settings, "quota") >= 1)
+        pod = pod_of(admin, namespace, "big", lambda pod: left(settings, "quota-exceeded") >= 1)
         assert container_of(pod) == AS_SENT
 
 

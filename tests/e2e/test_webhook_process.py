@@ -93,7 +93,7 @@ def test_an_expired_certificate_of_somebody_else(settings, tmp_path):
 
 def test_a_cluster_that_nobody_named(settings, tmp_path):
     settings["kubeconfig"] = str(tmp_path / "none")
-    assert "is not there" in complaint(settings, tmp_path)
+    assert "does not exist" in complaint(settings, tmp_path)
 
 
 @contextmanager

@@ -40,7 +40,7 @@ def test_the_store_tells_what_the_pass_knew(model, step):
     peak = base + headroom
     demand = ResourceDemand(base, peak, base, headroom, peak, nothing, nothing, nothing, managed, nothing)
     for resource in ResourceName:
-        assert ours.rule(resource) == model
+        assert ours.get_name(resource) == model
         extras = ours.get_extras(resource, rows, demand)
         assert extras.size
         np.testing.assert_array_equal(extras, theirs.get_extras(resource, rows, demand))

@@ -56,9 +56,8 @@ class JobStatus:
 class NodeLoadStatus:
     """The last check of the nodes' loads.
 
-    `tainted` nodes have cruise's taint. `implausible` nodes report a load that cannot be true. `overloadedAtOnce`
-    counts overloaded nodes if they are more than half of all, else 0: such loads taint no node. `remedy` is the
-    command that removes taints which cruise is not allowed to remove, else null.
+    `overloadedAtOnce` counts overloaded nodes if they are more than half of all, else 0: such loads taint no node.
+    `remedy` is the command that removes taints which cruise may not remove, else null.
     """
 
     __pydantic_config__ = CAMEL_CASE_CONFIG
@@ -71,10 +70,7 @@ class NodeLoadStatus:
 
 @dataclass(frozen=True, slots=True)
 class ControllerStatus:
-    """The process that answers. `paused` is null if the database does not answer; `storeError` has the error.
-
-    `nodeLoad` is null before the first check of the nodes' loads.
-    """
+    """The process that answers; a value that is not known yet is null, and `storeError` says why `paused` is."""
 
     __pydantic_config__ = CAMEL_CASE_CONFIG
     version: str
@@ -189,8 +185,7 @@ class AuditEntry:
     """One line of the audit: `purpose` is the reason for the action, `reason` the reason for its result.
 
     For a resize, `cause` is the condition that caused it, and `containers` and `changes` are its sizes before and
-    after. An action that had the same result `count` times had it first at `first_at` and last at `at`; repeated lines
-    are updated once an hour.
+    after. The same result occurred `count` times, first at `first_at` and last at `at`, as updated once an hour.
     """
 
     at: datetime

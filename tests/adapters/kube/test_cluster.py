@@ -59,7 +59,7 @@ async def test_sends_no_write_without_permission(control_plane, admin, kubelet, 
     admin.create(workload("Deployment", namespace, "web", pod_template("web", APP), 1))
     async with run_watch(control_plane, may_write=lambda action: False) as cluster:
         (pod,) = await wait_until_true(lambda: running(cluster, namespace, 1), "the pod runs")
-        with pytest.raises(UnavailableError, match="not the leader"):
+        with pytest.raises(UnavailableError, match="no longer the leader"):
             await cluster.perform(resize(pod, amounts(300)))
         again = await cluster.read_pod(namespace, pod.name)
         assert again is not None

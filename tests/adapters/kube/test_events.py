@@ -121,13 +121,13 @@ async def test_a_server_that_does_not_answer_is_not_asked_again_and_again(
     assert capsys.readouterr().out.count("events cannot be written") == 1
 
 
-def test_reasons_are_written_as_kubernetes_writes_them():
+def test_formats_reasons_as_kubernetes_does():
     assert [
         format_event_reason(reason)
         for reason in (ReasonCode.OOM_KILLED, ReasonCode.RIGHTSIZED, ReasonCode.MANAGED_BY_HPA)
     ] == [
         "OomKilled",
         "Rightsized",
-        "Hpa",
+        "ManagedByHpa",
     ]
     assert all(format_event_reason(reason).isalpha() for reason in ReasonCode)

@@ -161,7 +161,7 @@ PROGRAM = """
 import asyncio, sys
 from datetime import timedelta
 from pathlib import Path
-from cruise.adapters.kube.client import (KubernetesSettings, connect)
+from cruise.adapters.kube.client import KubernetesSettings, connect_to_kubernetes
 from cruise.adapters.kube.leases import LeaderLease
 
 async def work():
@@ -169,7 +169,7 @@ async def work():
     await asyncio.sleep(1000)
 
 async def main():
-    async with connect(KubernetesSettings(Path(sys.argv[1]))) as client:
+    async with connect_to_kubernetes(KubernetesSettings(Path(sys.argv[1]))) as client:
         seconds = [timedelta(seconds=float(text)) for text in sys.argv[4:]]
         times = dict(zip(("duration", "renew_deadline", "retry"), seconds))
         await LeaderLease(client, sys.argv[2], "cruise", sys.argv[3], **times).lead(work)

@@ -226,12 +226,12 @@ def test_another_node_can_be_watched(capsys, trace):
     assert main(["backtest", "--trace", trace, "--policy", "as-requested", *watch]) == 0
     text = capsys.readouterr().out
     assert "node-002 from" in text
-    assert "Nothing ever ran" not in text
+    assert "No pod ran" not in text
     watch = ["--show-node", "node-777", "--format", "html"]
     assert main(["backtest", "--trace", trace, "--policy", "as-requested", *watch]) == 2
     out, err = capsys.readouterr()
     assert err == "cruise: --show-node: no pod ran on node node-777\n"
-    assert "no pod ran on node node-777" in out
+    assert "No pod ran on node node-777" in out
 
 
 # ---- what it refuses ----

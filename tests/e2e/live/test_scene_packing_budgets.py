@@ -145,13 +145,13 @@ def carried_out(stage: LiveStage, scene: Scene, full: str) -> int:
 
 @pytest.mark.timeout(3600)
 @pytest.mark.usefixtures("warm_solver")
-def test_every_plan_is_finished_in_the_goes_that_it_promised(stage: LiveStage, at_length: bool):
+def test_every_plan_is_finished_in_the_goes_that_it_promised(stage: LiveStage, run_long: bool):
     draw = random.Random(16)
     first = [Scene(0, 3, 800, together=False, bound=BUDGETS[0], allowed=2)]
     plans = wanted = 0
     stage.measure({"nobody": ContainerUse(cores=0.1, mebibytes=10)})
     with stage.reviewing("full"), ThreadPoolExecutor(1) as aside:
-        while plans < (PLANS if at_length else 2):
+        while plans < (PLANS if run_long else 2):
             scene = first.pop() if first else drawn(wanted, draw)
             nodes = set_up(stage, scene)
             wait_for_budgets(stage, scene)

@@ -135,10 +135,10 @@ def begun(stage: LiveStage, directory: Any, settings: dict[str, str]) -> ForkedP
 
 @pytest.mark.timeout(900)
 def test_plans_are_carried_out_though_cruise_is_killed_and_a_node_vanishes(
-    stage: LiveStage, tmp_path, warm_solver: bool, at_length: bool
+    stage: LiveStage, tmp_path, warm_solver: bool, run_long: bool
 ):
     assert warm_solver
-    rounds = 20 if at_length else 4
+    rounds = 20 if run_long else 4
     killed, vanished = rounds // 3, rounds * 2 // 3
     draw = random.Random(20)
     stage.measure({"nobody": ContainerUse(cores=0.1, mebibytes=10)})
