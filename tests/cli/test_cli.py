@@ -263,7 +263,7 @@ def test_a_clock_in_the_future_is_rejected(capsys, files):
 def test_explain_answers_from_files(capsys, files):
     assert main(["explain", f"shop/{POD}", *files]) == 0
     out = capsys.readouterr().out
-    assert "to be resized" in out
+    assert "resize planned" in out
     assert "max(0, peak 200m − base 50m) = 150m" in out
     assert main(["explain", f"shop/{OTHER}", *files, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)

@@ -168,7 +168,7 @@ def test_tables_have_the_same_sums(run, width, monkeypatch):
         name: re.findall(rf"\b{name} (\S+) \S+% (\S+) \S+%", scan)[0]
         for name in ("requested", "target", "planned", "reclaimable")
     }
-    assert f"come to {rows['target'][0]} cores and {rows['target'][1]} GiB" in plan
+    assert f"sum up to {rows['target'][0]} cores and {rows['target'][1]} GiB" in plan
     arrows = [f"{before} → {after}" for before, after in zip(rows["requested"], rows["planned"], strict=True)]
     assert all(one in plan for one in arrows)
 

@@ -74,7 +74,7 @@ def test_the_database_alone_shows_statistics_and_history(capsys):
     assert main(["explain", f"shop/{POD}", *AT]) == 0
     out = capsys.readouterr().out
     assert "app: base 50m and 64Mi, peak 200m and 100Mi, updated just now" in out
-    assert "5m ago  resize  skipped  the node has no room for it to grow yet" in out
+    assert "5m ago  resize  skipped  its node does not have the capacity for a larger size yet" in out
     assert "limit 256Mi" in out
     assert "up to 440m" in out
 

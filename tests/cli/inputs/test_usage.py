@@ -123,7 +123,7 @@ def test_a_kill_raises_memory_in_a_scan_by_at_most_half(capsys, snapshot):
 ANSWERS: dict[str, tuple[Callable[[ReceivedHttpRequest], HttpAnswer], str]] = {
     "401": (lambda request: HttpAnswer(401), "requires credentials (401)"),
     "403": (lambda request: HttpAnswer(403), "requires credentials (403)"),
-    "404": (lambda request: HttpAnswer(404), "has no query API there (404)"),
+    "404": (lambda request: HttpAnswer(404), "has no query API at this address (404)"),
     "429": (lambda request: HttpAnswer(429, headers={"Retry-After": "9"}), "throttles requests (429); try again later"),
     "503": (lambda request: HttpAnswer(503), "cannot answer at present (503); try again later"),
     "redirect": (lambda request: HttpAnswer(302, headers={"Location": "https://sso.example"}), "redirects to"),
