@@ -172,7 +172,7 @@ def test_sources_are_named_nearest_first():
         ("mode", "full", "cluster", False),
         ("cpu-min.app", "50m", "annotation of the pod", True),
         ("cpu-min.app", "100m", "annotation of Deployment/web", False),
-        ("eviction-ranking", "high", "stored for Deployment/web", True),
+        ("eviction-ranking", "high", "override stored for Deployment/web", True),
     ]
 
 

@@ -76,7 +76,7 @@ def test_certificates_that_cannot_be_served(settings, tmp_path):
     (directory / "tls.key").write_bytes(other.key)
     assert f"{directory}: tls.key is not the key of tls.crt" in complaint(settings, tmp_path)
     (directory / "tls.key").unlink()
-    assert f"{directory}: there is no tls.key" in complaint(settings, tmp_path)
+    assert f"{directory}: tls.key is missing" in complaint(settings, tmp_path)
     (directory / "tls.crt").unlink()
     (directory / "tls.crt").mkdir()
     assert "tls.crt cannot be read: Is a directory" in complaint(settings, tmp_path)

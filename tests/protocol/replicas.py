@@ -59,11 +59,11 @@ class Construction:
         parts: dict[str, Any] = {
             "audit": replica.audit,
             "evictions": replica.evictions,
-            "grows": replica.grows,
+            "growths": replica.grows,
             "exclusions": replica.exclusions,
             "latest": replica.usage.latest,
-            "at_once": 1,
-            "waits": WAITS,
+            "concurrent": 1,
+            "timeouts": WAITS,
         }
         return WatchedWriter(replica.cluster, replica.store, self.policy, **(parts | other))
 

@@ -60,7 +60,7 @@ class LostAnswer(Construction):
     """A write without an answer is taken not to have been sent."""
 
     def writer(self, replica: Replica) -> WatchedWriter:
-        return self.built(replica, grows=PendingGrowths(replica.around.monotonic))
+        return self.built(replica, growths=PendingGrowths(replica.around.monotonic))
 
     def left_open(self, intents: Sequence[WriteIntent]) -> Sequence[WriteIntent]:
         return ()

@@ -99,7 +99,7 @@ def test_fails_immediately_if_the_first_query_cannot_connect(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure", "pending"),
+    ("failure", "waits"),
     [
         (UnavailableError("away"), [1, 5]),
         (UnreachableError("restarting"), [1, 5]),

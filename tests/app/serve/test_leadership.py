@@ -54,7 +54,7 @@ async def test_a_former_leader_writes_no_usage_no_statistics_and_no_kill():
         store.note_lost(60),
         store.begin_writes([WriteIntent(1, NOW, TaintNode("n1", ReasonCode.OVERLOADED))]),
     ):
-        with pytest.raises(UnavailableError, match="another process is the leader"):
+        with pytest.raises(UnavailableError, match="another process leads"):
             await late
     assert (await inner.usage_progress())["0"].read_until == 60
     assert len((await inner.read_statistics()).keys) == 1

@@ -88,7 +88,7 @@ async def test_a_setting_of_the_cluster_is_replayed_from_its_form_to_its_table(d
         assert "headroom: shared-max" in shown and "CPU slack %" in shown and "every 2s" not in shown
         document = (await page.get("/api/v1/what-if", headers={"Authorization": "Bearer administrator"})).json()
         assert document["stage"] == "done" and document["containers"] == 4
-        assert set(document["figures"]) >= {"cpu-slack", "starved", "kills", "writes"}
+        assert set(document["figures"]) >= {"cpu-slack", "cpu-starved", "oom-kills", "resizes"}
 
 
 async def test_it_can_be_cancelled_and_ends_with_serve(day_server, recorded_day):
@@ -137,7 +137,7 @@ async def test_without_history_the_page_says_what_to_do_and_the_api_too():
         await sign_in(page, "administrator")
         for path in ("/policies", "/policies/shop/Deployment/web"):
             shown = (await page.get(path)).text
-            assert "There is no history to replay on." in shown and "forms/put/what-if" not in shown
+            assert "There is no recorded usage to replay." in shown and "forms/put/what-if" not in shown
         answer = await page.get("/api/v1/what-if", headers={"Authorization": "Bearer administrator"})
     assert answer.status_code == 503 and "prometheus_url" in answer.json()["error"]
 

@@ -58,7 +58,7 @@ def test_no_cluster_at_all(capsys):
 
 def test_an_api_token_file_that_does_not_exist(capsys, settings):
     settings.setenv("CRUISE_API_TOKEN_FILE", "/nowhere/token")
-    assert error_line(capsys).startswith("cruise: api_token_file /nowhere/token is not there; ")
+    assert error_line(capsys).startswith("cruise: api_token_file /nowhere/token does not exist; ")
 
 
 @pytest.mark.parametrize("token", ["", "x", "x" * 31])
@@ -66,7 +66,7 @@ def test_a_token_that_is_too_short(capsys, settings, tmp_path, token):
     (tmp_path / "token").write_text(f"{token}\n")
     settings.setenv("CRUISE_API_TOKEN_FILE", str(tmp_path / "token"))
     said = error_line(capsys)
-    assert f"holds {len(token)} bytes, and a token has at least 32; write a random one" in said
+    assert f"has {len(token)} bytes; it needs at least 32; write a random one" in said
     assert "xx" not in said
 
 

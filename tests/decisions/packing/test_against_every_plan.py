@@ -30,7 +30,7 @@ def test_no_plan_needs_fewer_nodes_than_the_bound_and_what_is_proved_is_the_best
         if count_assignments(problem) > MOST_PLANS:
             continue
         best = best_key_without_faults(problem)
-        assert packing.planned.key(problem.objective) <= best <= packing.bound, seed
+        assert packing.planned.get_key(problem.objective) <= best <= packing.bound, seed
         looked_at += 1
     assert looked_at > 0
 

@@ -189,5 +189,5 @@ def test_a_pod_may_lose_its_place_to_its_equals_only_where_sizes_are_fixed():
         ({"phase": "Failed"}, False),
     ],
 )
-def test_who_waits_for_a_node(changes, waits):
-    assert is_waiting_for_scheduling(replace(make_pod(node=None), **changes)) == waits
+def test_which_pods_wait_for_scheduling(changes, pending):
+    assert is_waiting_for_scheduling(replace(make_pod(node=None), **changes)) == pending

@@ -129,8 +129,8 @@ async def test_pages_are_quiet_whole_and_for_everybody():
                     assert await serious(visit) == [], (path, width, scheme)
                 assert await visit.page.locator("[data-chart] canvas").count() == 2
                 # What stood as a link is there by now.
-                assert await visit.page.locator("#words").get_by_text("Container app").count() == 1
-                assert "kind: Deployment" in await visit.page.locator("#words pre").inner_text()
+                assert await visit.page.locator("#explanation").get_by_text("Container app").count() == 1
+                assert "kind: Deployment" in await visit.page.locator("#explanation pre").inner_text()
                 assert visit.reports == []
 
 
@@ -150,7 +150,7 @@ async def test_an_address_that_nothing_is_at_and_a_refused_form_are_pages_with_t
         visiting(browser, served(view, RequestGuardRules(StaticTokenAuthority(file)))) as visit,
     ):
         await visit.open("nothing/here")
-        assert "There is no such page" in await visit.page.locator("h1").inner_text()
+        assert "Page not found" in await visit.page.locator("h1").inner_text()
         assert await serious(visit) == []
         await visit.page.get_by_role("link", name="Nodes", exact=True).click()
         await visit.page.wait_for_url("**/nodes")
@@ -165,7 +165,7 @@ async def test_an_address_that_nothing_is_at_and_a_refused_form_are_pages_with_t
         assert await serious(visit) == []
         await wrong.fill("2")
         await visit.page.get_by_role("button", name="Store").click()
-        await visit.page.get_by_role("button", name="Remove what is stored").wait_for()
+        await visit.page.get_by_role("button", name="Remove the stored overrides").wait_for()
         assert await visit.page.get_by_label("memory-max").input_value() == "2Gi"
         assert all("404" in report or "422" in report for report in visit.reports)
 
@@ -188,7 +188,7 @@ async def test_workloads_are_found_and_sorted_below_any_path_and_by_keyboard():
         places = await visit.page.locator("tbody td.name > a").evaluate_all("links => links.map(a => a.pathname)")
         assert places == sorted(places) and len(found) == everything
         await names.first.click()
-        await visit.page.wait_for_selector("#words h3")
+        await visit.page.wait_for_selector("#explanation h3")
         assert visit.reports == []
 
 
@@ -215,7 +215,7 @@ async def test_a_token_opens_the_pages_and_their_forms_and_signing_out_closes_th
         await visit.open(POLICY)
         await visit.page.get_by_label("cpu-max").fill("1500m")
         await visit.page.get_by_role("button", name="Store").click()
-        await visit.page.get_by_role("button", name="Remove what is stored").wait_for()
+        await visit.page.get_by_role("button", name="Remove the stored overrides").wait_for()
         assert await visit.page.get_by_label("cpu-max").input_value() == "1500m"
         await visit.page.get_by_role("button", name="Sign out").click()
         await visit.page.get_by_label("Token").wait_for()
@@ -228,11 +228,11 @@ async def test_one_workload_is_put_back_from_the_actions_and_stays_so(tmp_path):
     view = await demo()
     app = served(view, RequestGuardRules(StaticTokenAuthority(file), allows_anonymous_reads=False))
     async with chromium() as browser, visiting(browser, app) as visit:
-        await signed_in(visit, "actions?verdict=done")
+        await signed_in(visit, "actions?result=done")
         revert = visit.page.locator("tr").filter(has=visit.page.locator("details.back")).first
         workload = await revert.locator("td.name a").get_attribute("href")
-        await revert.get_by_text("Revert…").click()
-        await revert.get_by_role("button", name="Put original sizes back").click()
+        await revert.get_by_text("Revert", exact=True).click()
+        await revert.get_by_role("button", name="Restore original sizes").click()
         await visit.page.wait_for_url("**/actions")
         await visit.page.get_by_text("its original requests are restored").first.wait_for()
         assert workload is not None
@@ -240,7 +240,7 @@ async def test_one_workload_is_put_back_from_the_actions_and_stays_so(tmp_path):
         assert "mode observe" in await visit.page.locator(".heading").inner_text()
         await visit.open("policies")
         assert await visit.page.locator("td", has_text="mode: observe").count() == 1
-        assert await visit.page.get_by_text("There is no history to replay on.").count() == 1
+        assert await visit.page.get_by_text("There is no recorded usage to replay.").count() == 1
         assert visit.reports == []
 
 
@@ -256,7 +256,7 @@ async def test_without_scripts_the_same_is_there():
     app = served(await demo(), RequestGuardRules())
     async with chromium() as browser, visiting(browser, app, java_script_enabled=False) as visit:
         await visit.open(WORKLOAD)
-        await visit.page.get_by_text("Figures").first.click()
+        await visit.page.get_by_text("Values", exact=True).first.click()
         assert await visit.page.locator("figure table").first.is_visible()
         await visit.page.get_by_role("link", name="explain thumbnails").click()
         assert await visit.page.get_by_role("heading", name="Container app").count() == 1

@@ -67,17 +67,17 @@ async def test_every_page_of_a_real_cluster_is_quiet_and_its_forms_write_to_it(c
     """The shared control plane only tells that there can be one; the demo has its own."""
     async with playing() as (address, token), chromium() as browser:
         async with looking(browser, address) as visit:
-            await visit.open("sign-in?to=actions?verdict=done")
+            await visit.open("sign-in?to=actions?result=done")
             await visit.page.get_by_label("Token").fill(token)
             await visit.page.get_by_label("Token").press("Enter")
             revert = visit.page.locator("tr").filter(has=visit.page.locator("details.back"))
             async with asyncio.timeout(120):
                 while not await revert.count():
                     await asyncio.sleep(2)
-                    await visit.open("actions?verdict=done")
+                    await visit.open("actions?result=done")
             workload = await revert.first.locator("td.name a").get_attribute("href")
-            await revert.first.get_by_text("Revert…").click()
-            await revert.first.get_by_role("button", name="Put original sizes back").click()
+            await revert.first.get_by_text("Revert", exact=True).click()
+            await revert.first.get_by_role("button", name="Restore original sizes").click()
             await visit.page.wait_for_url("**/actions")
             await visit.page.get_by_text("its original requests are restored").first.wait_for()
             await visit.page.get_by_role("button", name="Pause all writes").click()

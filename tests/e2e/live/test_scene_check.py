@@ -62,7 +62,7 @@ def test_the_table_fits_and_has_a_fix_for_each_shortcoming(measured: MeasuredSta
     assert max(len(line) for line in lines) <= width
     assert any(line.startswith("red ") and "RBAC" in line for line in lines)
     assert "kubectl apply -f deploy/rbac/observe.yaml" in " ".join(ended.out.split())
-    assert "cruise cannot work in mode full like this: " in " ".join(ended.out.split())
+    assert "cruise cannot run in mode full: " in " ".join(ended.out.split())
 
 
 def test_a_prometheus_that_is_gone_or_knows_other_pods_is_red(measured: MeasuredStage):
@@ -71,7 +71,7 @@ def test_a_prometheus_that_is_gone_or_knows_other_pods_is_red(measured: Measured
     other = measured.command("check", "--format", "json", prometheus_pod_label="pod_name")
     cpu = items(other)["metrics: cpu series"]
     assert (other.code, cpu["level"]) == (1, "red")
-    assert "but others have it, with the labels " in cpu["finding"]
+    assert "other series have the labels " in cpu["finding"]
     assert "pod" in cpu["finding"]
     assert "prometheus_pod_label" in cpu["fix"]
 

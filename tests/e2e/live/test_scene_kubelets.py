@@ -145,7 +145,7 @@ async def test_behind_the_api_server_it_takes_the_right_to_node_proxies_and_read
         assert found == {("get", "nodes/proxy", "/metrics/cadvisor", 200)}
         # Whoever has the token gets no further with it.
         for path in ("pods", "exec/a/b/c", "metrics/cadvisor/../../pods", "metrics", ""):
-            with pytest.raises(RefusedError, match="asked for /metrics/cadvisor and /metrics/resource alone"):
+            with pytest.raises(RefusedError, match="cruise may read only /metrics/cadvisor and /metrics/resource"):
                 await client.get(f"/api/v1/nodes/{node.name}/proxy/{path}")
 
 

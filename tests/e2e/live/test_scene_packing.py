@@ -148,4 +148,6 @@ def test_serve_packs_by_itself_and_tells_of_it(stage: LiveStage):
         wait_until(lambda: "cruise_packing_placed_pods_total 1.0" in serve.get("/metrics")[1], "the metrics tell of it")
         assert 'cruise_packing_plans_total{outcome="finished",proof="optimal"} 1.0' in serve.get("/metrics")[1]
         lines = json.loads(serve.get("/api/v1/audit")[1])["items"]
-    assert [(line["action"], line["purpose"], line["result"]) for line in lines] == [("evict", "packed", "done")]
+    assert [(line["action"], line["purpose"], line["result"]) for line in lines] == [
+        ("evict", "freed-capacity-for-pending-pods", "done")
+    ]

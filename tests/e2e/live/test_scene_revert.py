@@ -97,14 +97,14 @@ def test_what_has_no_room_waits_and_is_said_to(stage: LiveStage):
     stage.running(3)
     ended = stage.command("revert", "--yes", "--namespace", stage.namespace)
     assert ended.code == 0, ended.err
-    assert "What waits is tried again by another `cruise revert`." in ended.out
-    assert "2 pods: 1 put back, 1 waits." in ended.out
+    assert "Run `cruise revert` again to restore the pending pods." in ended.out
+    assert "2 pods: 1 restored, 1 pending." in ended.out
     assert max(len(line) for line in ended.out.splitlines()) <= 80
     stage.admin.delete("pods", stage.namespace, "filler")
     stage.running(2)
     again = stage.command("revert", "--yes", "--format", "json").json["pods"]
     assert "restored" in {one["state"] for one in again}
-    assert "waits" not in {one["state"] for one in again}
+    assert "pending" not in {one["state"] for one in again}
 
 
 def refused(stage: LiveStage, *arguments: str) -> str:
