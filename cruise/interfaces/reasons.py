@@ -237,7 +237,7 @@ def describe_observed_risk(resource: ResourceName, risk: ObservedRisk) -> str:
     name = "CPU" if resource is ResourceName.CPU else "memory"
     observed = "too few intervals for an observed risk"
     if risk.is_known:
-        within = "far below" if risk.is_far_below_stated_risk else "within"
+        within = "unspent" if risk.is_far_below_stated_risk else "within"
         relation = within if risk.is_within_stated_risk else "above"
         share = f"{format_percent(risk.observed)} % of {risk.intervals:,} intervals"
         observed = f"observed {share} in {REPORTED_DAYS} days ({relation})"
