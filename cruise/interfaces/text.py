@@ -197,6 +197,10 @@ def convert_to_camel_case(name: str) -> str:
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
+CAMEL_CASE_CONFIG: dict[str, object] = {"alias_generator": convert_to_camel_case, "populate_by_name": True}
+"""The pydantic configuration of documents whose JSON keys are in camel case."""
+
+
 def render_json(document: object) -> bytes:
     """Return a document as one line of JSON."""
     return msgspec.json.encode(document) + b"\n"

@@ -30,13 +30,13 @@ from cruise.errors import CruiseError, UnavailableError, pause_garbage_collectio
 from cruise.interfaces.http.controller import SizeDocument, get_last_pass
 from cruise.interfaces.http.namespace_visibility import NamespaceVisibility, VisibilityDependency
 from cruise.interfaces.http.view import (
-    CAMEL_CASE_CONFIG,
     ApiView,
     OffsetParameter,
     list_error_responses,
     wait_for_store,
 )
 from cruise.interfaces.reasons import describe_reason
+from cruise.interfaces.text import CAMEL_CASE_CONFIG
 from cruise.runtime.node_pass import NodePassResult
 from cruise.runtime.revert import collect_original_sizes
 

@@ -18,7 +18,6 @@ from cruise.errors import CruiseError, UnavailableError, pause_garbage_collectio
 from cruise.interfaces.http.figures import get_action_name
 from cruise.interfaces.http.namespace_visibility import NamespaceVisibility, VisibilityDependency
 from cruise.interfaces.http.view import (
-    CAMEL_CASE_CONFIG,
     ApiView,
     NameParameter,
     OffsetParameter,
@@ -29,6 +28,7 @@ from cruise.interfaces.http.view import (
 from cruise.interfaces.plan_document import build_node_plan_document
 from cruise.interfaces.reasons import describe_detail, describe_reason
 from cruise.interfaces.size_changes import format_resize
+from cruise.interfaces.text import CAMEL_CASE_CONFIG
 from cruise.runtime.node_load import NodeLoadPassResult
 from cruise.runtime.node_pass import NodePassResult
 

@@ -12,7 +12,7 @@ from cruise.domain.resources import Resources
 from cruise.errors import UnavailableError, pause_garbage_collection
 from cruise.interfaces.http.controller import SizeDocument
 from cruise.interfaces.http.namespace_visibility import VisibilityDependency
-from cruise.interfaces.http.view import CAMEL_CASE_CONFIG, ApiView, list_error_responses, parse_since, wait_for_store
+from cruise.interfaces.http.view import ApiView, list_error_responses, parse_since, wait_for_store
 from cruise.interfaces.packing.descriptions import describe_condition
 from cruise.interfaces.packing.document import PackingPage, build_packing_document
 from cruise.interfaces.packing.nodes import (
@@ -21,7 +21,7 @@ from cruise.interfaces.packing.nodes import (
     describe_consolidation,
     describe_node_type,
 )
-from cruise.interfaces.text import convert_to_json
+from cruise.interfaces.text import CAMEL_CASE_CONFIG, convert_to_json
 from cruise.runtime.packing.consolidation_pass import ConsolidationPassResult
 
 

@@ -18,7 +18,6 @@ from cruise.domain.usage import StatisticsTable
 from cruise.domain.users import Caller, UserAction, WhatIfProposal, WhatIfRun
 from cruise.errors import UnavailableError
 from cruise.interfaces.http.figures import ControllerFigures
-from cruise.interfaces.text import convert_to_camel_case
 from cruise.runtime.node_pass import NodePassResult
 from cruise.runtime.ports import StorePort
 
@@ -99,8 +98,6 @@ async def wait_for_store(answer: Awaitable[T]) -> T:
         raise UnavailableError(f"the database did not answer within {_STORE_SECONDS:g} s") from error
 
 
-# JSON keys are in camel case.
-CAMEL_CASE_CONFIG: dict[str, Any] = {"alias_generator": convert_to_camel_case, "populate_by_name": True}
 _MAX_BODY_BYTES = 64 * 1024
 _LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 _SUBDOMAIN = r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"

@@ -14,7 +14,6 @@ from cruise.errors import DECODE_ERRORS, BadInputError, UnavailableError
 from cruise.interfaces.http.namespace_visibility import CallerDependency, VisibilityDependency
 from cruise.interfaces.http.overrides import read_override_settings
 from cruise.interfaces.http.view import (
-    CAMEL_CASE_CONFIG,
     ApiView,
     KindParameter,
     NameParameter,
@@ -23,6 +22,7 @@ from cruise.interfaces.http.view import (
     list_error_responses,
     read_body,
 )
+from cruise.interfaces.text import CAMEL_CASE_CONFIG
 
 NO_HISTORY_ERROR = (
     "there is no recorded usage to replay: set prometheus_url to a Prometheus server that keeps some days of this "

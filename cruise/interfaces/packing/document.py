@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
@@ -28,10 +27,8 @@ from cruise.interfaces.packing.descriptions import (
 )
 from cruise.interfaces.packing.nodes import compute_sizes_after_plan
 from cruise.interfaces.packing.unschedulable import describe_unplaced_pod
-from cruise.interfaces.text import convert_to_camel_case, convert_to_json
+from cruise.interfaces.text import CAMEL_CASE_CONFIG, convert_to_json
 from cruise.kube_json.patches import JsonObject
-
-_CAMEL: dict[str, Any] = {"alias_generator": convert_to_camel_case, "populate_by_name": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,7 @@ class PlacedPodDocument:
 class MovedPodDocument:
     """A running pod that moves to another node."""
 
-    __pydantic_config__ = _CAMEL
+    __pydantic_config__ = CAMEL_CASE_CONFIG
     namespace: str
     pod: str
     from_: str
@@ -58,7 +55,7 @@ class MovedPodDocument:
 class PreemptedPodDocument:
     """A running pod that is preempted for a higher priority."""
 
-    __pydantic_config__ = _CAMEL
+    __pydantic_config__ = CAMEL_CASE_CONFIG
     namespace: str
     pod: str
     from_: str
@@ -68,7 +65,7 @@ class PreemptedPodDocument:
 class ContainerRequestsDocument:
     """The planned requests of a container; null leaves a value as it is."""
 
-    __pydantic_config__ = _CAMEL
+    __pydantic_config__ = CAMEL_CASE_CONFIG
     container: str
     cpu_millicores: int | None
     memory_bytes: int | None
@@ -88,7 +85,7 @@ class ResizedPodDocument:
 class UnplacedPodDocument:
     """A pod that stays pending, and its obstacles."""
 
-    __pydantic_config__ = _CAMEL
+    __pydantic_config__ = CAMEL_CASE_CONFIG
     namespace: str
     pod: str
     blocked_by: list[str]
@@ -119,7 +116,7 @@ class StageDocument:
 class PackingDocument:
     """The last packing plan; `phase` is shown, in-progress, finished or dropped, `stage` counts finished stages."""
 
-    __pydantic_config__ = _CAMEL
+    __pydantic_config__ = CAMEL_CASE_CONFIG
     id: str
     at: datetime
     status: str
