@@ -114,7 +114,7 @@ def remove(admin: Api, one: Json) -> None:
 
 def resource_of(one: Json) -> str:
     """An object's resource, as kubectl names it."""
-    plural = re.sub("ys$", "ies", one["kind"].lower() + "s")
+    plural = re.sub("ss$", "ses", re.sub("ys$", "ies", one["kind"].lower() + "s"))
     group = one["apiVersion"].rpartition("/")[0]
     return f"{plural}.{group}" if group else plural
 

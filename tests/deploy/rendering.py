@@ -55,6 +55,8 @@ class Refused(Exception):
 
 def rendered(values: Mapping[str, str], *more: str, namespace: str = NAMESPACE) -> str:
     """What `helm template` prints for some values without hooks, in the order of installation. Raises Refused."""
+    # There is no cluster to look passwords up in.
+    values = {"postgres.newPasswords": "true", **values}
     stated = [argument for name, value in values.items() for argument in ("--set", f"{name}={value}")]
     command = [str(helm()), "template", "cruise", str(CHART), "--namespace", namespace, "--no-hooks", *stated, *more]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,6 +1,37 @@
+{{/* What the label app.kubernetes.io/name says. */}}
+{{- define "cruise.label" -}}
+{{ .Values.nameOverride | default "cruise" }}
+{{- end }}
+
+{{/* An object's name: (list $ "serve"), "" for what all of them begin with. */}}
+{{- define "cruise.name" -}}
+{{- $suffix := index . 1 -}}
+{{ (index . 0).Values.fullnameOverride | default "cruise" }}{{ with $suffix }}-{{ . }}{{ end }}
+{{- end }}
+
+{{/* A service account's name: (list $ "webhook"). */}}
+{{- define "cruise.account" -}}
+{{ (index (index . 0).Values.serviceAccount (index . 1)).name | default (include "cruise.name" .) }}
+{{- end }}
+
+{{/* In CEL: whether a request comes from an account of cruise, also one that a later release adds. */}}
+{{- define "cruise.isOwnAccount" -}}
+{{- $accounts := printf "system:serviceaccount:%s:" .Release.Namespace -}}
+{{- $named := list -}}
+{{- range $component := list "serve" "webhook" "certificates" -}}
+{{- with (index $.Values.serviceAccount $component).name -}}{{- $named = append $named (printf "'%s%s'" $accounts .) -}}{{- end -}}
+{{- end -}}
+{{- $prefixed := printf "request.userInfo.username.startsWith('%s%s-')" $accounts (include "cruise.name" (list . "")) -}}
+{{- if $named -}}
+({{ $prefixed }} || request.userInfo.username in [{{ $named | join ", " }}])
+{{- else -}}
+{{ $prefixed }}
+{{- end -}}
+{{- end }}
+
 {{/* Labels of an object: (dict "root" $ "component" "serve"), the component being optional. */}}
 {{- define "cruise.labels" -}}
-app.kubernetes.io/name: cruise
+app.kubernetes.io/name: {{ include "cruise.label" .root }}
 {{- with .component }}
 app.kubernetes.io/component: {{ . }}
 {{- end }}
@@ -11,19 +42,26 @@ app.kubernetes.io/component: {{ . }}
 
 {{/* What finds a component's pods: never what users add. */}}
 {{- define "cruise.selector" -}}
-app.kubernetes.io/name: cruise
+app.kubernetes.io/name: {{ include "cruise.label" .root }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
-{{/* Name, namespace, labels and annotations: (dict "root" $ "name" "cruise" "component" … "clusterWide" true "annotations" …). */}}
+{{/* Name, namespace, labels and annotations: (dict "root" $ "name" "cruise" "component" … "clusterWide" true "annotations" …).
+With "account" true it is the ServiceAccount of the component. */}}
 {{- define "cruise.metadata" -}}
-name: {{ .name }}
+{{- $account := dict -}}
+{{- if .account -}}
+{{- $account = mergeOverwrite (dict) .root.Values.serviceAccount.annotations (index .root.Values.serviceAccount .component).annotations -}}
+name: {{ include "cruise.account" (list .root .component) }}
+{{- else -}}
+name: {{ include "cruise.name" (list .root (.name | trimPrefix "cruise" | trimPrefix "-")) }}
+{{- end }}
 {{- if not .clusterWide }}
 namespace: {{ .namespace | default .root.Release.Namespace }}
 {{- end }}
 labels:
   {{- include "cruise.labels" . | nindent 2 }}
-{{- with mergeOverwrite (dict) .root.Values.commonAnnotations (.annotations | default dict) }}
+{{- with mergeOverwrite (dict) .root.Values.commonAnnotations $account (.annotations | default dict) }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -58,12 +96,34 @@ true
 {{ fail (printf "mode %s needs a database that serve and webhook share; set database.existingSecret, database.url, or postgres.enabled=true" .Values.mode) }}
 {{- end -}}
 {{- else if not $named -}}
-{{- if or (ne .Values.mode "observe") (lookup "apps/v1" "StatefulSet" .Release.Namespace "cruise-postgres") -}}true{{- end -}}
+{{- if or (ne .Values.mode "observe") (lookup "apps/v1" "StatefulSet" .Release.Namespace (include "cruise.name" (list . "postgres"))) -}}true{{- end -}}
 {{- end -}}
 {{- end }}
 
 {{- define "cruise.databaseSecret" -}}
-{{ .Values.database.existingSecret | default "cruise-database" }}
+{{- if .Values.database.existingSecret -}}
+{{ .Values.database.existingSecret }}
+{{- else if include "cruise.ownPostgres" . -}}
+{{ include "cruise.postgresSecret" . }}
+{{- else -}}
+{{ include "cruise.name" (list . "database") }}
+{{- end -}}
+{{- end }}
+
+{{/* The Secret with the passwords of the chart's own Postgres. */}}
+{{- define "cruise.postgresSecret" -}}
+{{ .Values.postgres.existingSecret | default (include "cruise.name" (list . "database")) }}
+{{- end }}
+
+{{/* Host names of the dashboard, as JSON: those of the settings, of Ingress and HTTPRoute, and of a renamed Service. */}}
+{{- define "cruise.allowedHosts" -}}
+{{- $hosts := .Values.settings.http_allowed_hosts | default list -}}
+{{- if kindIs "string" $hosts -}}{{- $hosts = splitList "," $hosts -}}{{- end -}}
+{{- if .Values.ingress.enabled -}}{{- $hosts = concat $hosts .Values.ingress.hosts -}}{{- end -}}
+{{- if .Values.httpRoute.enabled -}}{{- $hosts = concat $hosts .Values.httpRoute.hostnames -}}{{- end -}}
+{{- $service := include "cruise.name" (list . "") -}}
+{{- if ne $service "cruise" -}}{{- $hosts = concat $hosts (list (printf "%s.%s.svc" $service .Release.Namespace)) -}}{{- end -}}
+{{ $hosts | uniq | toJson }}
 {{- end }}
 
 {{- define "cruise.hasDatabase" -}}
@@ -105,23 +165,6 @@ true
 {{- end -}}
 {{- end }}
 
-{{/* What the pods of every component have in common. */}}
-{{- define "cruise.podSecurity" -}}
-runAsNonRoot: true
-runAsUser: {{ . }}
-runAsGroup: {{ . }}
-fsGroup: {{ . }}
-seccompProfile:
-  type: RuntimeDefault
-{{- end }}
-
-{{- define "cruise.containerSecurity" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
-{{- end }}
-
 {{/* Metadata of a pod template: (dict "root" $ "component" "serve"). */}}
 {{- define "cruise.podMetadata" -}}
 {{- $values := index .root.Values .component | default dict -}}
@@ -159,20 +202,20 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{/* A role's binding to an account: (dict "root" $ "name" "cruise-full" "account" "cruise-serve" "clusterWide" true). */}}
+{{/* A role's binding to an account: (dict "root" $ "name" "cruise-full" "account" "serve" "clusterWide" true). */}}
 {{- define "cruise.binding" }}
 {{- $kind := .clusterWide | default false | ternary "ClusterRole" "Role" }}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ $kind }}Binding
 metadata:
-  {{- include "cruise.metadata" . | nindent 2 }}
+  {{- include "cruise.metadata" (omit . "account") | nindent 2 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: {{ $kind }}
-  name: {{ .name }}
+  name: {{ include "cruise.name" (list .root (.name | trimPrefix "cruise-")) }}
 subjects:
   - kind: ServiceAccount
-    name: {{ .account }}
+    name: {{ include "cruise.account" (list .root .account) }}
     namespace: {{ .root.Release.Namespace }}
 {{- end }}
 

@@ -1,10 +1,10 @@
 """Kinds that a scene defines: those of VerticalPodAutoscalers, and one with a scale, as operators bring them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from tests.controlplane.api import Api, Json, wait_until
-from tests.deploy.installing import remove
+from tests.deploy.installing import remove, resource_of
 
 VERTICAL = "/apis/autoscaling.k8s.io/v1"
 KARPENTER_KINDS = "NodePool", "NodeClaim"
@@ -13,17 +13,17 @@ SCALED = "/apis/scenes.example.com/v1"
 
 def _definition(group: str, kind: str, scope: str = "Namespaced", **version: object) -> Json:
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    singular = kind.lower()
+    singular, plural = kind.lower(), resource_of({"kind": kind, "apiVersion": "v1"})
     approved = {"api-approved.kubernetes.io": "https://github.com/kubernetes/kubernetes/pull/63797"}
     one = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}, **version}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{singular}s.{group}", "annotations": approved},
+        "metadata": {"name": f"{plural}.{group}", "annotations": approved},
         "spec": {
             "group": group,
             "scope": scope,
-            "names": {"plural": f"{singular}s", "singular": singular, "kind": kind},
+            "names": {"plural": plural, "singular": singular, "kind": kind},
             "versions": [one],
         },
     }
@@ -43,6 +43,16 @@ def _defined(admin: Api, definition: Json) -> Iterator[None]:
         yield
     finally:
         remove(admin, definition)
+
+
+@contextmanager
+def foreign_kinds(admin: Api, kinds: Mapping[str, Sequence[str]]) -> Iterator[None]:
+    """Have kinds of version v1 of other projects, by group, whatever their fields."""
+    with ExitStack() as stack:
+        for group, names in kinds.items():
+            for kind in names:
+                stack.enter_context(_defined(admin, _definition(group, kind)))
+        yield
 
 
 @contextmanager
