@@ -238,12 +238,14 @@ def explain_pod_on_basis(basis: ExplanationBasis, pod: Pod) -> Explanation:
         statements=statements,
         effective_policy=effective_policy,
         ranking=eligibility.evictability.get_ranking(pod, effective_policy) if effective_policy is not None else None,
-        not_evictable_reason=eligibility.evictability.explain_not_evictable(pod, effective_policy)
+        not_evictable_reason=eligibility.evictability.explain_not_evictable_for_sizing(pod, effective_policy)
         if effective_policy is not None
         else eligibility.evictability.explain_protection(pod),
         skipped=skipped,
         node=_explain_node(plan, sizing, basis.headroom),
-        steps=build_size_steps(sizing.sized, index, statistics, items) if index is not None and is_sized else (),
+        steps=build_size_steps(sizing.sized, index, statistics, items, policy)
+        if index is not None and is_sized
+        else (),
         skipped_containers=() if is_sized else _list_skipped_containers(pod, statistics),
         resize=resize,
         eviction=eviction,

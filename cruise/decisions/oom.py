@@ -17,10 +17,10 @@ from cruise.decisions.sizing.memory_limit import (
     compute_min_limit_after_oom_kill,
 )
 from cruise.decisions.sizing.resizes import (
-    build_withdrawn_target,
+    build_withdrawn_targets,
     is_refusal_outdated,
     matches_refused_resize,
-    would_become_guaranteed,
+    would_change_qos_class,
 )
 from cruise.decisions.sizing.update_threshold import get_update_threshold
 from cruise.decisions.usage.oom_records import find_relevant_oom_kills, raise_oom_memory, summarize_oom_records
@@ -229,7 +229,7 @@ def _use_allocated(resizable: ResizablePod) -> ResizablePod:
     """Return a pod with a pending resize with its allocated resources in place of those of its spec."""
     if resizable.pod.resize.pending is None:
         return resizable
-    pairs = [(container, build_withdrawn_target(container)) for container in resizable.sized]
+    pairs = zip(resizable.sized, build_withdrawn_targets(resizable), strict=True)
     return resizable._replace(sized=tuple(replace(c, requests=t.requests, limits=t.limits) for c, t in pairs))
 
 
@@ -312,7 +312,7 @@ def _build_resize(
     targets = (target,) if pod.resize.pending is None else _add_other_containers(resizable, (target,))
     if forbids_resize(pod, targets, context.limit_ranges):
         return SkippedPod(pod.namespace, pod.name, ReasonCode.LIMIT_RANGE)
-    if would_become_guaranteed(pod, targets):
+    if would_change_qos_class(pod, targets):
         return SkippedPod(pod.namespace, pod.name, ReasonCode.QOS_CHANGE)
     before, after = (
         count_pod_requests(pod),
@@ -334,7 +334,7 @@ def _evict(resizable: ResizablePod, eligibility: Eligibility) -> EvictPod | Skip
     pod = resizable.pod
     if resizable.effective_policy.mode < Mode.FULL:
         return SkippedPod(pod.namespace, pod.name, ReasonCode.INSUFFICIENT_CAPACITY, ReasonDetail.NO_EVICTIONS)
-    reason = eligibility.evictability.explain_not_evictable(pod, resizable.effective_policy)
+    reason = eligibility.evictability.explain_not_evictable_for_sizing(pod, resizable.effective_policy, killed=True)
     if reason is not None:
         return SkippedPod(pod.namespace, pod.name, ReasonCode.NOT_EVICTABLE, reason)
     ranking = eligibility.evictability.get_ranking(pod, resizable.effective_policy)

@@ -7,7 +7,7 @@ from cruise.decisions.pod_policy.eligibility import FIRST_RESIZING_KUBELET
 from cruise.decisions.pod_policy.limit_ranges import forbids_resize
 from cruise.decisions.sizing.memory_limit import supports_lowering_memory_limits
 from cruise.domain.actions import ContainerTarget, ReasonCode, ResizePod
-from cruise.domain.cluster import NO_RESIZE, ClusterSnapshot, Container, LimitRangeItem, Node, Pod
+from cruise.domain.cluster import NO_RESIZE, ClusterSnapshot, Container, LimitRangeItem, Node, Pod, QosClass
 from cruise.domain.pod_resources import count_pod_requests, get_qos_class, replace_spec_resources
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import NO_RESOURCES, Resources, StatedResources
@@ -50,6 +50,9 @@ def _decide(
     for container in pod.containers:
         if container.name in original:
             target, details = _build_target(container, *original[container.name], node)
+            if pod.qos is QosClass.GUARANTEED:
+                # If the limit cannot be restored, the request cannot either.
+                target = replace(target, requests=target.limits)
             targets.append(target)
             not_restored += [detail.create(container.name) for detail in details]
     resize = ResizePod(

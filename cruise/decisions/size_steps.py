@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cruise.decisions.bound_steps import BoundStep, build_bound_steps
+from cruise.decisions.guaranteed_steps import GuaranteedStep, build_guaranteed_steps
 from cruise.decisions.pod_policy.eligibility import ResizablePod
 from cruise.decisions.sizing.damping import ResizeUrgency
 from cruise.decisions.sizing.demand import compute_max_requests
@@ -10,23 +12,11 @@ from cruise.decisions.sizing.memory_limit import supports_lowering_memory_limits
 from cruise.decisions.sizing.node_sizes import SizingResult, get_node_limit_ceilings, keeps_limit
 from cruise.decisions.sizing.resizes import SizeDecision
 from cruise.domain.actions import ResizeCause
-from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import LimitRangeItem
+from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName, round_up_to_mebibytes
 from cruise.domain.usage import Statistic, StatisticsTable
-
-
-@dataclass(frozen=True, slots=True)
-class BoundStep:
-    """One bound of a request and its source; both None without a bound.
-
-    Sources: `floor`, `override`, `limit-range`, `quota`, `memory-limit` (what the limit may rise to), or `submitted`
-    (an override that applies up to the submitted request).
-    """
-
-    value: int | None
-    source: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +73,8 @@ class RequestSteps:
     bases take the place of headrooms. A container that is `at_peak` gets at most `peak_with_margin`; the others share
     `unallocated` by `unallocated_total`. `clamped` is within the bounds and, unless it `may_grow`, the present request;
     `trimmed` was cut for the node's sum; `final` is the target with the granted `user_minimum`, and the present request
-    if the resource is not managed. `written` is None if nothing is written, `resize_cause` without write damping.
+    if the resource is not managed. `written` is None if nothing is written, `resize_cause` without write damping, and
+    `guaranteed` for a pod of another QoS class; the limit of a Guaranteed pod is its request.
     """
 
     managed: bool
@@ -112,6 +103,7 @@ class RequestSteps:
     written: int | None
     resize_cause: ResizeCauseStep | None
     update_threshold: UpdateThresholdStep
+    guaranteed: GuaranteedStep | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,24 +164,30 @@ class ContainerSteps:
 
 
 def build_size_steps(
-    sized: SizingResult, index: int, statistics: StatisticsTable, items: Sequence[LimitRangeItem]
+    sized: SizingResult, index: int, statistics: StatisticsTable, items: Sequence[LimitRangeItem], policy: Policy
 ) -> tuple[ContainerSteps, ...]:
     """Return the steps of one remaining pod by container; `items` are its namespace's LimitRanges."""
     table = sized.columns.table
     first = int(table.candidates.first_container[index])
     return tuple(
-        _build_container_steps(sized, first + offset, container.name, statistics, items)
+        _build_container_steps(sized, first + offset, container.name, statistics, items, policy)
         for offset, container in enumerate(table.candidates.pods[index].sized)
     )
 
 
 def _build_container_steps(
-    sized: SizingResult, at: int, container: str, statistics: StatisticsTable, items: Sequence[LimitRangeItem]
+    sized: SizingResult,
+    at: int,
+    container: str,
+    statistics: StatisticsTable,
+    items: Sequence[LimitRangeItem],
+    policy: Policy,
 ) -> ContainerSteps:
     statistic = statistics.row(int(sized.columns.table.rows[at]))
     bases = (statistic.cpu_base_millicores, statistic.memory_base_bytes)
+    guaranteed = build_guaranteed_steps(sized, at, statistics, policy)
     cpu, memory = (
-        _build_request_steps(sized, at, resource, container, items, base)
+        _build_request_steps(sized, at, resource, container, items, base, guaranteed.get(resource))
         for resource, base in zip(ResourceName, bases, strict=True)
     )
     return ContainerSteps(
@@ -204,7 +202,13 @@ def _build_container_steps(
 
 
 def _build_request_steps(
-    sized: SizingResult, at: int, resource: ResourceName, container: str, items: Sequence[LimitRangeItem], base: int
+    sized: SizingResult,
+    at: int,
+    resource: ResourceName,
+    container: str,
+    items: Sequence[LimitRangeItem],
+    base: int,
+    guaranteed: GuaranteedStep | None,
 ) -> RequestSteps:
     columns = sized.columns
     demand, shares = columns.table.get_resource(resource), sized.headroom_shares[resource]
@@ -212,11 +216,12 @@ def _build_request_steps(
     current, clamped = int(demand.current[at]), int(shares.clamped[at])
     final = int(sized.targets.get_requests(resource)[at])
     user_minimum = _build_user_minimum(sized, at, resource, pod, base)
+    submitted = None if user_minimum is None else user_minimum.submitted
     bounds = (int(demand.lower[at]), int(demand.upper[at]))
-    lower, upper = _build_bounds(resource, bounds, pod.effective_policy, container, items, user_minimum)
+    lower, upper = build_bound_steps(resource, bounds, pod.effective_policy, container, items, submitted)
     if lower.value is not None and lower.value > int(columns.candidates.minimum[resource][at]):
         # A limit that is not lowered needs this request under a LimitRange's ratio.
-        lower = BoundStep(lower.value, "limit-range")
+        lower = BoundStep(lower.value, "limit-range" if guaranteed is None else "largest-use")
     if upper.value is not None and upper.value < int(columns.candidates.maximum[resource][at]):
         upper = BoundStep(upper.value, _find_upper_bound_source(sized, at, resource, upper.value))
     return RequestSteps(
@@ -248,6 +253,7 @@ def _build_request_steps(
         else None,
         resize_cause=_build_resize_cause(sized, at, resource),
         update_threshold=_compare_with_update_threshold(sized, at, resource, current, final),
+        guaranteed=guaranteed,
     )
 
 
@@ -369,32 +375,3 @@ def _compare_with_update_threshold(
     return UpdateThresholdStep(
         before, after, threshold.minimum.get(resource), threshold.share, threshold.is_exceeded(resource, before, after)
     )
-
-
-def _build_bounds(
-    resource: ResourceName,
-    bounds: tuple[int, int],
-    effective_policy: EffectivePolicy,
-    container: str,
-    items: Sequence[LimitRangeItem],
-    user_minimum: UserMinimumStep | None,
-) -> tuple[BoundStep, BoundStep]:
-    """Return the bounds and which rule set them; their values are those of the columns."""
-    lower, upper = bounds
-    override = effective_policy.get_container_bounds(container)
-    ranges = [item for item in items if not item.is_for_pod]
-    lowest = [item.minimum.get(resource) for item in ranges]
-    highest = [item.maximum.get(resource) for item in ranges]
-    if lower in lowest:
-        low = BoundStep(lower, "limit-range")
-    elif lower == override.minimum.get(resource):
-        low = BoundStep(lower, "override")
-    elif user_minimum is not None and lower == user_minimum.submitted:
-        low = BoundStep(lower, "submitted")
-    else:
-        low = BoundStep(lower, "floor")
-    if upper >= UNBOUNDED:
-        high = BoundStep(None, None)
-    else:
-        high = BoundStep(upper, "limit-range" if upper in highest or upper in lowest else "override")
-    return low, high

@@ -11,10 +11,17 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from cruise.domain.policy import EvictionRanking, MemoryLimitPolicy, Mode, RequestBounds, parse_size
+from cruise.domain.policy import (
+    EvictionRanking,
+    GuaranteedPolicy,
+    MemoryLimitPolicy,
+    Mode,
+    RequestBounds,
+    parse_size,
+)
 from cruise.domain.resources import ResourceName, format_cpu_millicores, format_memory_bytes, quote_text
 
-ChoiceT = TypeVar("ChoiceT", Mode, EvictionRanking, MemoryLimitPolicy)
+ChoiceT = TypeVar("ChoiceT", Mode, EvictionRanking, GuaranteedPolicy, MemoryLimitPolicy)
 
 PREFIX = "cruise.io/"
 _CRUISEKUBE = "cruisekube.truefoundry.com/"
@@ -62,13 +69,15 @@ class Overrides:
     headroom_factor: float | None = None
     memory_limits: MemoryLimitPolicy | None = None
     container_memory_limits: Mapping[str, MemoryLimitPolicy] = field(default_factory=dict)
+    guaranteed: GuaranteedPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EffectivePolicy:
     """The settings that apply to one pod after its overrides are resolved.
 
-    `ranking` None: the workload's default. `memory_limits` None: the cluster's setting. `set_by_administrator` is the
+    `ranking` None: the workload's default. `memory_limits` and `guaranteed` None: the cluster's
+    setting. `set_by_administrator` is the
     policy without the workload's own annotations, None if these request no more than it.
     """
 
@@ -80,6 +89,7 @@ class EffectivePolicy:
     container_bounds: Mapping[str, RequestBounds] = field(default_factory=dict)
     memory_limits: MemoryLimitPolicy | None = None
     container_memory_limits: Mapping[str, MemoryLimitPolicy] = field(default_factory=dict)
+    guaranteed: GuaranteedPolicy | None = None
     set_by_administrator: "EffectivePolicy | None" = None
 
     def get_container_bounds(self, container: str) -> RequestBounds:
@@ -181,12 +191,19 @@ MEMORY_LIMITS = _override(
     _choice({one.value: one for one in MemoryLimitPolicy}, "choice of memory limits"),
     attrgetter("value"),
 )
+GUARANTEED = _override(
+    "guaranteed",
+    "guaranteed",
+    _choice({one.value: one for one in GuaranteedPolicy}, "choice for Guaranteed pods"),
+    attrgetter("value"),
+)
 SETTINGS = (
     MODE,
     _override("eviction-ranking", "ranking", _choice(_RANKINGS, "ranking"), _LABEL),
     RESOURCES,
     _override("headroom-factor", "headroom_factor", _read_factor, _write_factor),
     MEMORY_LIMITS,
+    GUARANTEED,
 )
 BOUNDS = (
     _override("cpu-min", "minimum.cpu_millicores", _bound(ResourceName.CPU, may_be_zero=True), format_cpu_millicores),

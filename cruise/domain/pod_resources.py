@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import Container, ContainerRole, Node, Pod, QosClass, ResizePending
-from cruise.domain.resources import NO_RESOURCES, Resources, StatedResources
+from cruise.domain.resources import NO_RESOURCES, Resources, StatedResources, is_extended
 from cruise.domain.scheduling import UNSCHEDULABLE_TAINT
 
 
@@ -105,6 +105,11 @@ def _count_container(container: Container, infeasible: bool) -> tuple[int, int]:
     if actual is not None:
         cpu, memory = max(cpu, actual.cpu_millicores or 0), max(memory, actual.memory_bytes or 0)
     return cpu, memory
+
+
+def requests_devices(pod: Pod) -> bool:
+    """Return whether a pod requests GPUs or other extended resources."""
+    return any(is_extended(resource) for resource, _ in pod.extended_requests)
 
 
 # Copies of dataclasses, faster than `dataclasses.replace`.

@@ -89,7 +89,7 @@ class RuleSet:
     `write_damping`: a size is written if it is worth it, not whenever it leaves the update threshold.
     `memory_limit_safeguards`: a limit is added only if settings or the namespace say so, decreased only on a long
     history, and never reduced below known use for a LimitRange. `oom_kills_in_status`: OOM kills in the pod statuses of
-    a file count as observed.
+    a file count as observed. `sizes_more_pods`: pods with devices are sized, and Guaranteed pods where settings say so.
     """
 
     name: str
@@ -105,6 +105,7 @@ class RuleSet:
     write_damping: bool = True
     memory_limit_safeguards: bool = True
     oom_kills_in_status: bool = True
+    sizes_more_pods: bool = True
 
 
 DEFAULT_RULES = RuleSet("default")
@@ -122,6 +123,7 @@ SEED_RULES = RuleSet(
     write_damping=False,
     memory_limit_safeguards=False,
     oom_kills_in_status=False,
+    sizes_more_pods=False,
 )
 RULE_SETS = (DEFAULT_RULES, SEED_RULES)
 
@@ -197,6 +199,13 @@ class MemoryLimitPolicy(StrEnum):
     NEVER = "never"
 
 
+class GuaranteedPolicy(StrEnum):
+    """Whether pods of QoS class Guaranteed are sized, with requests that stay equal to their limits."""
+
+    KEEP = "keep"
+    RESIZE = "resize"
+
+
 class OomReaction(StrEnum):
     """The reaction to an OOM kill."""
 
@@ -226,7 +235,9 @@ class Policy:
     mode: Mode = Mode.OBSERVE
     rules: RuleSet = DEFAULT_RULES
     excluded_namespaces: frozenset[str] = PROTECTED_NAMESPACES  # names and patterns
-    allow_extended_resources: bool = False
+    allow_extended_resources: bool = True
+    guaranteed: GuaranteedPolicy = GuaranteedPolicy.KEEP
+    guaranteed_margin: float = 1.2  # times the largest known use: request and limit of a Guaranteed pod's container
     node_autoscaler: NodeAutoscalerSetting = NodeAutoscalerSetting.DETECT
     admission_size: AdmissionSize | None = None  # None: NODE_PASS if a node autoscaler runs, else PEAK
     max_age: timedelta = timedelta(minutes=15)

@@ -33,6 +33,8 @@ class ReasonDetail(StrEnum):
     NOT_EVALUATED = "not-judged"
     NOT_MANAGED = "not-managed"
     JOB = "job"
+    DEVICES = "devices"
+    GUARANTEED = "guaranteed"
     POD_GROUP = "pod-group"
     REPLICA_NOT_READY = "replica-not-ready"
     REFUSED_BEFORE = "refused-before"

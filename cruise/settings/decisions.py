@@ -9,6 +9,7 @@ from cruise.domain.policy import (
     PROTECTED_NAMESPACES,
     AdmissionSize,
     ConsolidationMode,
+    GuaranteedPolicy,
     MemoryLimitPolicy,
     Mode,
     NodeAutoscalerSetting,
@@ -21,6 +22,7 @@ from cruise.settings.value_types import (
     ADMISSION_SIZE_CHOICE,
     CONSOLIDATION_CHOICE,
     FLAG,
+    GUARANTEED_CHOICE,
     HEADROOM_CHOICE,
     MEMORY_LIMITS_CHOICE,
     MODE_CHOICE,
@@ -82,7 +84,10 @@ class ActionOptions:
     oom_cooldown: timedelta = create_setting(create_duration_type("1d", least=timedelta(0)), _POLICY.oom_cooldown)
     """How long a pod is skipped after cruise reacted to an OOM kill."""
     allow_extended_resources: bool = create_setting(FLAG, _POLICY.allow_extended_resources)
-    """Also size pods with GPUs and other extended resources."""
+    """Size CPU and memory of pods with GPUs and other extended resources; the devices do not change."""
+    guaranteed: GuaranteedPolicy = create_setting(GUARANTEED_CHOICE, _POLICY.guaranteed)
+    """Pods of QoS class Guaranteed: `keep` does not change them; `resize` sizes them by the largest use of their
+    history, with requests equal to limits. See [Guaranteed pods](../operating.md#guaranteed-pods)."""
     publish_vpas: VpaPublishing = create_setting(PUBLISH_VPAS_CHOICE, VpaPublishing.NONE)
     """From mode `resize` on: publish targets as VerticalPodAutoscalers with this update mode; needs
     `rbac/publish.yaml`. With `initial`, VPA's admission controller would apply them if it runs."""

@@ -16,6 +16,7 @@ from cruise.domain.policy import (
     RULE_SETS,
     AdmissionSize,
     ConsolidationMode,
+    GuaranteedPolicy,
     MemoryLimitPolicy,
     Mode,
     NodeAutoscalerSetting,
@@ -344,6 +345,7 @@ MODE_CHOICE = create_choice_type("a mode", [(mode.label, mode) for mode in Mode 
 RULES_CHOICE = create_choice_type("a set of rules", [(rules.name, rules) for rules in RULE_SETS])
 HEADROOM_CHOICE = create_choice_type("a headroom model", [(model, model) for model in HEADROOM_MODELS])
 MEMORY_LIMITS_CHOICE = create_choice_type("a choice of memory limits", [(one.value, one) for one in MemoryLimitPolicy])
+GUARANTEED_CHOICE = create_choice_type("a choice for Guaranteed pods", [(one.value, one) for one in GuaranteedPolicy])
 OOM_REACTION_CHOICE = create_choice_type("a reaction", [(reaction.value, reaction) for reaction in OomReaction])
 NODE_AUTOSCALER_CHOICE = create_choice_type("a node autoscaler", [(one.value, one) for one in NodeAutoscalerSetting])
 CONSOLIDATION_CHOICE = create_choice_type("a way to consolidate", [(one.value, one) for one in ConsolidationMode])

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from cruise.domain.annotations import ALL_ANNOTATIONS, OVERRIDES, PER_CONTAINER, Annotation, OverrideSource
-from cruise.domain.policy import EvictionRanking, MemoryLimitPolicy, Mode
+from cruise.domain.policy import EvictionRanking, GuaranteedPolicy, MemoryLimitPolicy, Mode
 from scripts.reference.markdown import code, page, section, table
 
 _WORDS: Mapping[str, tuple[str, str]] = {
@@ -21,6 +21,10 @@ _WORDS: Mapping[str, tuple[str, str]] = {
     "cruise.io/memory-limits": (
         ", ".join(code(one.value) for one in MemoryLimitPolicy),
         "Which memory limits cruise changes, as the setting `memory_limits` for the cluster.",
+    ),
+    "cruise.io/guaranteed": (
+        ", ".join(code(one.value) for one in GuaranteedPolicy),
+        "Whether Guaranteed pods are sized, as the setting `guaranteed` for the cluster.",
     ),
     "cruise.io/cpu-min": ("0, or 10m up to the largest node", "The minimum of the CPU request."),
     "cruise.io/cpu-max": ("10m up to the largest node", "The maximum of the CPU request."),

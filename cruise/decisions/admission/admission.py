@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from cruise.decisions.admission.guaranteed import GuaranteedAdmission
 from cruise.decisions.admission.limits import AdmissionLimits
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds, compute_container_bounds
@@ -11,7 +12,7 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.limit_ranges import get_pod_limit_ranges, violates_limit_range
 from cruise.decisions.pod_policy.quotas import exceeds_quota
 from cruise.decisions.sizing.memory_limit import compute_limit_ceiling
-from cruise.decisions.sizing.resizes import would_become_guaranteed
+from cruise.decisions.sizing.resizes import keep_qos_class, would_change_qos_class
 from cruise.domain.actions import ContainerTarget, ReasonCode
 from cruise.domain.annotations import UnreadableAnnotations
 from cruise.domain.cluster import Container, LimitRangeItem, Pod, QosClass
@@ -76,12 +77,11 @@ def limit_to_largest_node(
         default=NO_RESOURCES,
     )
     capacity = largest - terms.reserved_capacity - pod.overhead
-    originals = read_original_resources(pod)
-    submitted = [originals.get(one.name, (one.requests,))[0] for one in pod.sized_containers]
+    submitted = _get_submitted_requests(pod)
     cuts = {
         resource: _cut_to_capacity(
             [target.requests.resources.get(resource) for target in targets],
-            [one.resources.get(resource) if terms.keeps_template else 0 for one in submitted],
+            [one.get(resource) if terms.keeps_template else 0 for one in submitted],
             capacity.get(resource),
             _UNITS[resource],
         )
@@ -91,6 +91,12 @@ def limit_to_largest_node(
     }
     pairs = zip(cuts[ResourceName.CPU], cuts[ResourceName.MEMORY], strict=True)
     return [replace(target, requests=StatedResources(*pair)) for target, pair in zip(targets, pairs, strict=True)]
+
+
+def _get_submitted_requests(pod: Pod) -> list[Resources]:
+    """Return the requests that the pod was submitted with, before any mutation."""
+    originals = read_original_resources(pod)
+    return [originals.get(one.name, (one.requests,))[0].resources for one in pod.sized_containers]
 
 
 def _cut_to_capacity(wanted: Sequence[int], submitted: Sequence[int], capacity: int, unit: int) -> list[int]:
@@ -170,7 +176,8 @@ def decide_admission(
     reason = eligibility.explain_unusable_statistics(pod, rows)
     if reason is not None:
         return LeaveUnchanged(reason)
-    known = [statistics.row(row) for row in rows if row is not None]
+    known_rows = [row for row in rows if row is not None]
+    known = [statistics.row(row) for row in known_rows]
     new_revision = eligibility.is_new_revision(pod, policy.new_workload_age)
     size = AdmissionSize.PEAK if new_revision else eligibility.admission_size
     # What the pod states counts only for a new revision.
@@ -183,14 +190,22 @@ def decide_admission(
         for limit in _get_submitted_memory_limits(pod, sized)
     ]
     bounds = [compute_container_bounds(effective_policy, container.name, limit_ranges, policy) for container in sized]
-    targets = _set_requests(sized, wanted, bounds, managed)
-    ranges = get_pod_limit_ranges(pod, limit_ranges) if limit_ranges else {}
-    limits = AdmissionLimits(sized, known, ceilings, bounds, managed, ranges, quotas, nodes, policy)
-    targets = limits.raise_requests_to_limits(targets)
-    targets = limit_to_largest_node(pod, targets, managed, nodes, _build_terms(pod, eligibility, policy))
-    targets = limits.add_limits(targets)
-    if new_revision:
-        targets = _keep_stated_limits(targets, sized, managed)
+    terms = _build_terms(pod, eligibility, policy)
+    if pod.qos is QosClass.GUARANTEED:
+        guaranteed = GuaranteedAdmission(
+            sized, _get_submitted_requests(pod), known_rows, bounds, ceilings, managed, new_revision
+        )
+        targets = guaranteed.compute_targets(statistics, policy)
+        targets = [*keep_qos_class(pod, limit_to_largest_node(pod, targets, managed, nodes, terms))]
+    else:
+        targets = _set_requests(sized, wanted, bounds, managed)
+        ranges = get_pod_limit_ranges(pod, limit_ranges) if limit_ranges else {}
+        limits = AdmissionLimits(sized, known, ceilings, bounds, managed, ranges, quotas, nodes, policy)
+        targets = limits.raise_requests_to_limits(targets)
+        targets = limit_to_largest_node(pod, targets, managed, nodes, terms)
+        targets = limits.add_limits(targets)
+        if new_revision:
+            targets = _keep_stated_limits(targets, sized, managed)
     decision = _check_decision(pod, sized, MutatePod(tuple(targets), size, new_revision), limit_ranges)
     if quotas and isinstance(decision, MutatePod) and exceeds_quota(pod, decision.containers, quotas):
         return LeaveUnchanged(ReasonCode.QUOTA_EXCEEDED)
@@ -213,7 +228,7 @@ def _check_decision(
     targets = mutation.containers
     if limit_ranges and violates_limit_range(pod, targets, limit_ranges):
         return LeaveUnchanged(ReasonCode.LIMIT_RANGE)
-    if would_become_guaranteed(pod, targets):
+    if would_change_qos_class(pod, targets):
         return LeaveUnchanged(ReasonCode.QOS_CHANGE)
     if all(_unchanged(container, target) for container, target in zip(sized, targets, strict=True)):
         return LeaveUnchanged(ReasonCode.NO_CHANGE_NEEDED, new_revision=mutation.new_revision)

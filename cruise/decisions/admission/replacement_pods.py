@@ -12,7 +12,7 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.limit_ranges import forbids_resize, violates_limit_range
 from cruise.decisions.pod_policy.quotas import allows_one_more_pod
 from cruise.decisions.scheduling.filters import get_replacement_constraints
-from cruise.decisions.sizing.resizes import matches_refused_resize, would_become_guaranteed
+from cruise.decisions.sizing.resizes import keep_qos_class, matches_refused_resize, would_change_qos_class
 from cruise.decisions.sizing.update_threshold import get_update_threshold
 from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.annotations import EffectivePolicy
@@ -103,6 +103,7 @@ def _decide(
     if ranges and forbids_resize(pod, targets, ranges):
         # With a smaller request a LimitRange may require the limit that the pod would be created with.
         targets = tuple(_shrink_container(container, target, target.limits.memory_bytes) for container, target in pairs)
+    targets = keep_qos_class(pod, targets)
     reason = _explain_no_resize(pod, containers, targets, policy)
     if reason is None and ranges and forbids_resize(pod, targets, ranges):
         reason = ReasonCode.LIMIT_RANGE
@@ -123,7 +124,7 @@ def _explain_no_resize(
 ) -> ReasonCode | None:
     if not get_update_threshold(policy).is_exceeded_by(zip(containers, targets, strict=True)):
         return ReasonCode.NO_CHANGE_NEEDED
-    return ReasonCode.QOS_CHANGE if would_become_guaranteed(pod, targets) else None
+    return ReasonCode.QOS_CHANGE if would_change_qos_class(pod, targets) else None
 
 
 def _shrink_container(container: Container, target: ContainerTarget, memory_limit: int | None) -> ContainerTarget:

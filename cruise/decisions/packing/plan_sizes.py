@@ -14,7 +14,7 @@ from cruise.decisions.pod_policy.quotas import exceeds_quota
 from cruise.decisions.scheduling.placements import PodKey, get_pod_key
 from cruise.decisions.sizing.container_sizes import PlannedContainerSize
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
-from cruise.decisions.sizing.resizes import would_become_guaranteed
+from cruise.decisions.sizing.resizes import keep_qos_class, would_change_qos_class
 from cruise.domain.actions import ContainerTarget, ReasonCode, ResizePod
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod
@@ -72,6 +72,7 @@ class PlannedNodeSizes:
             for container in pod.containers
             if container.name in sizes
         )
+        targets = keep_qos_class(pod, targets)
         after = count_pod_requests(predict_actuated_pod(pod, targets))
         before = count_pod_requests(pod)
         if after == before or not after.fits_in(before) or self._is_rejected(pod, targets):
@@ -90,6 +91,7 @@ class PlannedNodeSizes:
             for container in pod.containers
             if container.name in sizes
         )
+        targets = keep_qos_class(pod, targets)
         quotas = self._snapshot.quotas.get(pod.namespace, ())
         if self._is_rejected(pod, targets) or exceeds_quota(pod, targets, quotas):
             return None
@@ -97,7 +99,7 @@ class PlannedNodeSizes:
 
     def _is_rejected(self, pod: Pod, targets: Sequence[ContainerTarget]) -> bool:
         ranges = self._snapshot.limit_ranges.get(pod.namespace, ())
-        return would_become_guaranteed(pod, targets) or (bool(ranges) and violates_limit_range(pod, targets, ranges))
+        return would_change_qos_class(pod, targets) or (bool(ranges) and violates_limit_range(pod, targets, ranges))
 
 
 def decide_plan_sizes(

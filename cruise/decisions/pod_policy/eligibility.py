@@ -24,8 +24,9 @@ from cruise.domain.actions import ReasonCode, SkippedPod
 from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations, is_override
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod, QosClass, WorkloadRef
 from cruise.domain.overrides import StatedSetting, StoredOverrides, read_vpa_overrides, resolve_overrides
-from cruise.domain.policy import AdmissionSize, Mode, Policy
-from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, is_extended
+from cruise.domain.pod_resources import requests_devices
+from cruise.domain.policy import AdmissionSize, GuaranteedPolicy, Mode, Policy
+from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 from cruise.domain.usage import StatisticsTable
 
 Annotations = tuple[tuple[str, str], ...]
@@ -74,6 +75,7 @@ class _WorkloadPods:
     is_new: bool
     claims: AutoscalerClaims
     template_limits: Mapping[str, int] | None
+    sizes_guaranteed: bool
 
 
 class Eligibility:
@@ -94,6 +96,7 @@ class Eligibility:
         self._statistics = statistics
         self._stored = stored
         self._policy = policy
+        self._sizes_device_pods = policy.allow_extended_resources and policy.rules.sizes_more_pods
         self._usable = UsableStatistics(snapshot, statistics, policy, now)
         self._autoscalers = AutoscalerIndex(snapshot)
         self._vpa_overrides = read_vpa_overrides(snapshot)
@@ -118,7 +121,7 @@ class Eligibility:
         """
         group = self._get_group(pod)
         reason = _explain_finished(pod) if pod.phase != "Running" or pod.terminating else None
-        reason = reason or group.skip_reason or self._explain_unsupported(pod)
+        reason = reason or group.skip_reason or self._explain_unsupported(pod, group)
         effective_policy = group.effective_policy
         if reason is not None or isinstance(effective_policy, UnreadableAnnotations):
             detail = effective_policy.detail if isinstance(effective_policy, UnreadableAnnotations) else ""
@@ -190,7 +193,7 @@ class Eligibility:
         return (
             _explain_finished(pod)
             or self._explain_group_skip(pod.namespace, group.effective_policy, Mode.INITIAL)
-            or self._explain_unsupported(pod)
+            or self._explain_unsupported(pod, group)
             or (ReasonCode.MANAGED_BY_OTHER_AUTOSCALER if group.claims.sized_by else None)
             or (ReasonCode.LOOKUP_PENDING if self.explain_pending_lookup(pod) else None)
         )
@@ -265,18 +268,20 @@ class Eligibility:
             submitted,
         )
 
-    def _explain_unsupported(self, pod: Pod) -> ReasonCode | None:
+    def _explain_unsupported(self, pod: Pod, group: "_WorkloadPods") -> ReasonCode | None:
         """Return which property of the pod itself forbids a resize."""
         reason = None
         if pod.mirror:
             reason = ReasonCode.STATIC_POD
         elif pod.windows:
             reason = ReasonCode.WINDOWS
-        elif pod.qos is not QosClass.BURSTABLE:
-            reason = ReasonCode.GUARANTEED if pod.qos is QosClass.GUARANTEED else ReasonCode.BEST_EFFORT
+        elif pod.qos is QosClass.BEST_EFFORT:
+            reason = ReasonCode.BEST_EFFORT
+        elif pod.qos is QosClass.GUARANTEED and not group.sizes_guaranteed:
+            reason = ReasonCode.GUARANTEED
         elif pod.pod_requests is not None or pod.pod_limits is not None:
             reason = ReasonCode.POD_LEVEL_RESOURCES
-        elif _requests_devices(pod) and not self._policy.allow_extended_resources:
+        elif requests_devices(pod) and not self._sizes_device_pods:
             reason = ReasonCode.EXTENDED_RESOURCES
         elif pod.workload is None:
             reason = ReasonCode.NO_CONTROLLER
@@ -314,8 +319,11 @@ class Eligibility:
                 else effective_policy
             )
         managed: frozenset[ResourceName] = frozenset()
+        sizes_guaranteed = False
         if isinstance(effective_policy, EffectivePolicy):
             managed = effective_policy.resources - claims.scaled
+            stated = effective_policy.guaranteed or self._policy.guaranteed
+            sizes_guaranteed = stated is GuaranteedPolicy.RESIZE and self._policy.rules.sizes_more_pods
         return _WorkloadPods(
             effective_policy=effective_policy,
             statements=resolution.statements,
@@ -328,6 +336,7 @@ class Eligibility:
             template_limits=None
             if workload is None
             else get_workload_memory_limits(namespace, workload, self._snapshot),
+            sizes_guaranteed=sizes_guaranteed,
         )
 
     def _explain_group_skip(
@@ -347,10 +356,6 @@ def _skip(pod: Pod, reason: ReasonCode, detail: str = "") -> SkippedPod:
 def _select_overrides(annotations: Mapping[str, str]) -> Annotations:
     """Return the annotations that are overrides, without the records that admission leaves on every pod."""
     return tuple(sorted(item for item in annotations.items() if is_override(item[0])))
-
-
-def _requests_devices(pod: Pod) -> bool:
-    return any(is_extended(resource) for resource, _ in pod.extended_requests)
 
 
 def _explain_finished(pod: Pod) -> ReasonCode | None:

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 
 from cruise.decisions.scheduling.placements import SelectorIndex
 from cruise.domain.annotations import EVICTION_PROTECTION, EffectivePolicy
-from cruise.domain.cluster import ClusterSnapshot, Pod, PodDisruptionBudget, WorkloadRef
+from cruise.domain.cluster import ClusterSnapshot, Pod, PodDisruptionBudget, QosClass, WorkloadRef
+from cruise.domain.pod_resources import requests_devices
 from cruise.domain.policy import DEFAULT_RULES, EvictionRanking, Mode, RuleSet
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import NO_RESOURCES, Resources
@@ -71,6 +72,21 @@ class Evictability:
         if self._has_safeguards and pod.runs_to_completion and effective_policy.ranking is not EvictionRanking.LOW:
             return ReasonDetail.JOB
         return self.explain_protection(pod)
+
+    def explain_not_evictable_for_sizing(
+        self, pod: Pod, effective_policy: EffectivePolicy, *, killed: bool = False
+    ) -> str | None:
+        """Return why a pod is not evicted to relieve its node or to get a larger size, None if it may be.
+
+        A device may be free on no other node, and a Guaranteed pod uses nothing that others request; one that was
+        `killed` for lack of memory may get more elsewhere. Packing plans may move both: they place what they move.
+        """
+        if self._has_safeguards and effective_policy.ranking is None:
+            if requests_devices(pod):
+                return ReasonDetail.DEVICES
+            if pod.qos is QosClass.GUARANTEED and not killed:
+                return ReasonDetail.GUARANTEED
+        return self.explain_not_evictable(pod, effective_policy)
 
     def explain_not_evictable_now(self, pod: Pod) -> str | None:
         """Return why an eviction is forbidden at present: a disruption budget, or a replica that is not ready."""

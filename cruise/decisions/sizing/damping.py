@@ -122,6 +122,7 @@ def choose_sizes_to_write(
     for one in resources:
         needed[one.resource], requested[one.resource] = one.need, one.get_requested()
         one.grow_under_requested()
+        one.grow_guaranteed()
         one.grow_for_node()
         one.apply_bounds()
         one.shrink_over_requested()
@@ -160,6 +161,7 @@ class _ResourceDamping:
         self._fit = fit
         self.resource = resource
         self._damping = damping
+        self._maximum = maximum
         self._targets = targets.without_limit_ranges[resource]
         self._whole_targets = targets.with_limit_ranges[resource]
         demand = columns.table.get_resource(resource)
@@ -175,13 +177,21 @@ class _ResourceDamping:
         self.sizes = demand.current.copy()
         self.urgency: ResizeUrgencyColumn = np.zeros(len(self.sizes), dtype=np.int8)
         self.is_under_requested = self._counts & (demand.current < demand.base * (1 - UNDER_REQUESTED_SHARE[resource]))
-        self.is_under_requested &= self._targets > demand.current
+        self._is_guaranteed = columns.candidates.guaranteed[columns.candidates.pod_of_container]
+        self.is_under_requested &= (self._targets > demand.current) & ~self._is_guaranteed
         self.is_over_requested = np.zeros(len(columns.nodes), dtype=np.bool_)
 
     def grow_under_requested(self) -> None:
         """Increase requests that have been exceeded for long or are missing."""
         chosen = self.is_under_requested & (self._damping.under_requested[self.resource] | (self._demand.current == 0))
         self._set(chosen, self._targets_with_margin, ResizeUrgency.UNDER_REQUESTED)
+
+    def grow_guaranteed(self) -> None:
+        """Increase requests of Guaranteed pods, which cannot use more than that, by the update threshold or more."""
+        threshold, current = self._columns.candidates.update_threshold, self._demand.current
+        chosen = self._counts & self._is_guaranteed & (self._targets > current)
+        chosen &= threshold.is_exceeded(self.resource, current, self._targets)
+        self._set(chosen, np.minimum(self._targets, self._maximum), ResizeUrgency.USAGE_NEAR_LIMIT)
 
     def grow_for_node(self) -> bool:
         """Increase the requests furthest below their targets on nodes with a shortage; return whether any changed."""

@@ -105,10 +105,11 @@ def detect_memory_leaks(demand: MemoryLimitDemand, limits: Int64Array) -> BoolAr
     """Return for each container whether its use is at its highest and close to a limit that does not rise with it."""
     return demand.is_rising & (limits > 0) & (demand.minimum_safe > limits)
 
-    """Return whether a history is long enough to lower a limit; one of unknown length (0) is not.
 
-    While an OOM kill is remembered it is not: the use at the kill may be in no sample.
-    """
+def has_long_history(history_since: Int64Array, updated_at: Int64Array, policy: Policy) -> BoolArray:
+    """Return whether each history is long enough to decrease a limit; one of unknown length (0) is not."""
+    is_known = history_since > 0
+    return np.asarray((updated_at - history_since) * is_known >= int(policy.memory_limit_history.total_seconds()))
 
 
 @overload

@@ -24,6 +24,7 @@ from cruise.decisions.sizing.fitting import (
     find_contended_nodes,
     find_shortages,
 )
+from cruise.decisions.sizing.guaranteed import apply_guaranteed_sizes, limit_guaranteed_growth
 from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM, HeadroomModel
 from cruise.decisions.sizing.node_columns import (
     NodeCapacities,
@@ -155,6 +156,7 @@ def size_cluster(
         ResourceName.MEMORY: convert_to_int64(capacities.own_memory),
     }
     table = build_demand_table(capacities.resizable_pods, statistics, snapshot.limit_ranges, policy)
+    table = apply_guaranteed_sizes(table, statistics, policy)
     demand_columns = NodePodColumns(
         nodes=[capacity.node for capacity in capacities.by_node],
         available=split_into_columns([capacity.available for capacity in capacities.by_node]),
@@ -164,6 +166,7 @@ def size_cluster(
         if policy.rules.quotas and snapshot.quotas
         else table,
     )
+    demand_columns = limit_guaranteed_growth(demand_columns)
 
     def find_contended(
         columns: NodePodColumns, shortages: Mapping[int, frozenset[ResourceName]]

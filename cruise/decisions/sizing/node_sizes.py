@@ -242,7 +242,11 @@ def _decide_again(
 
 def _add_limits(columns: NodePodColumns, requests: Sizes) -> ContainerSizeColumns:
     cpu, memory = requests[ResourceName.CPU], requests[ResourceName.MEMORY]
-    return ContainerSizeColumns(cpu, memory, _compute_memory_limits(columns, memory), _compute_cpu_limits(columns, cpu))
+    memory_limits, cpu_limits = _compute_memory_limits(columns, memory), _compute_cpu_limits(columns, cpu)
+    guaranteed = columns.candidates.guaranteed[columns.candidates.pod_of_container]
+    return ContainerSizeColumns(
+        cpu, memory, np.where(guaranteed, memory, memory_limits), np.where(guaranteed, cpu, cpu_limits)
+    )
 
 
 def _compute_memory_limits(columns: NodePodColumns, memory: Int64Array) -> Int64Array:

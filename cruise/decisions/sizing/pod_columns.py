@@ -11,7 +11,7 @@ from cruise.decisions.pod_policy.limit_ranges import PodLimitRanges, collect_pod
 from cruise.decisions.pod_policy.quotas import has_own_eviction_protection
 from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_threshold
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, convert_to_int64
-from cruise.domain.cluster import ContainerRole, LimitRangeItem, ResizePending
+from cruise.domain.cluster import ContainerRole, LimitRangeItem, QosClass, ResizePending
 from cruise.domain.pod_resources import count_container_requests
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
@@ -94,8 +94,8 @@ class ResizablePodColumns:
     container: `minimum` and `maximum` bound its request (`stated_least`: the minimum without LimitRanges), `limit_cap`
     and `limit_ratio` (infinite if there is none) bound its limit, `adds_limit` tells whether it gets a limit if it has
     none, `keeps_memory_limit` whether its memory limit stays, and `headroom_factor` multiplies its headroom.
-    `pod_ranges` holds LimitRanges of type Pod by pod index. `manages` has an entry per pod; `resizing` are the pods
-    with a pending resize.
+    `pod_ranges` holds LimitRanges of type Pod by pod index. `manages` and `guaranteed`, the QoS class, have an entry
+    per pod; `resizing` are the pods with a pending resize.
     """
 
     pods: Sequence[ResizablePod]
@@ -113,6 +113,7 @@ class ResizablePodColumns:
     manages: Mapping[ResourceName, BoolArray]
     init_container_minimums: InitContainerMinimums
     update_threshold: UpdateThreshold
+    guaranteed: BoolArray
     resizing: Sequence[int]
     user_minimums: UserMinimums | None = None
 
@@ -200,6 +201,7 @@ def build_resizable_pod_columns(
         },
         init_container_minimums=build_init_container_minimums(pods, first),
         update_threshold=get_update_threshold(policy),
+        guaranteed=np.fromiter((pod.pod.qos is QosClass.GUARANTEED for pod in pods), dtype=np.bool_, count=len(pods)),
         resizing=[index for index, pod in enumerate(pods) if pod.pod.resize.pending is not None],
         user_minimums=user_minimums,
     )

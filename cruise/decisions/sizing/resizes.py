@@ -34,7 +34,7 @@ def withdraw_pending_resize(
     if deferred and not timed_out:
         until = None if state.pending_since is None else state.pending_since + policy.deferred_resize_timeout
         return None, replace(skipped, until=until)
-    targets = tuple(build_withdrawn_target(container) for container in pod.sized)
+    targets = build_withdrawn_targets(pod)
     if all(container.requests == target.requests for container, target in zip(pod.sized, targets, strict=True)):
         return None, skipped
     earlier = refused.get(pod_object.uid)
@@ -43,7 +43,12 @@ def withdraw_pending_resize(
     return _build_resize(pod_object, targets, Resources(), ReasonCode.WITHDRAWN), None
 
 
-def build_withdrawn_target(container: Container) -> ContainerTarget:
+def build_withdrawn_targets(pod: ResizablePod) -> tuple[ContainerTarget, ...]:
+    """Return the sizes of a pod's containers without its pending resize."""
+    return keep_qos_class(pod.pod, [_build_withdrawn_target(container) for container in pod.sized])
+
+
+def _build_withdrawn_target(container: Container) -> ContainerTarget:
     """Return the sizes that the kubelet has allocated, for each resource in the spec.
 
     A limit that was being lowered may be below the allocated request by now, and a larger one is still in effect: the
@@ -77,12 +82,13 @@ def remove_growth(pod: Pod, resize: ResizePod, ranges: Sequence[LimitRangeItem],
     """
     by_name = {container.name: container for container in pod.containers}
     targets = tuple([_cap_at_present(target, by_name[target.container]) for target in resize.containers])
+    targets = keep_qos_class(pod, targets)
     exceeds_threshold = get_update_threshold(policy).is_exceeded_by(
         (by_name[target.container], target) for target in targets
     )
     if (
         not exceeds_threshold
-        or would_become_guaranteed(pod, targets)
+        or would_change_qos_class(pod, targets)
         or (ranges and forbids_resize(pod, targets, ranges))
     ):
         return None
@@ -155,15 +161,21 @@ def _sum_requests(targets: Sequence[ContainerTarget]) -> Resources:
     return total
 
 
-def would_become_guaranteed(pod: Pod, targets: Sequence[ContainerTarget]) -> bool:
-    """Return whether the sizes would make a Burstable pod Guaranteed."""
+def keep_qos_class(pod: Pod, targets: Sequence[ContainerTarget]) -> tuple[ContainerTarget, ...]:
+    """Return the targets with limits that equal their requests if the pod is Guaranteed."""
+    if pod.qos is not QosClass.GUARANTEED:
+        return tuple(targets)
+    return tuple([replace(target, limits=target.requests) for target in targets])
+
+
+def would_change_qos_class(pod: Pod, targets: Sequence[ContainerTarget]) -> bool:
+    """Return whether the sizes would make a Burstable pod Guaranteed, or a Guaranteed pod Burstable."""
+    is_guaranteed = pod.qos is QosClass.GUARANTEED
     # A single container with a limit other than its request decides, which is cheaper than computing the class.
     if any(_differs_from_limits(target.requests, target.limits) for target in targets):
-        return False
-    return (
-        compute_qos_class(replace_container_resources(pod, targets), pod.pod_requests, pod.pod_limits)
-        is QosClass.GUARANTEED
-    )
+        return is_guaranteed
+    after = compute_qos_class(replace_container_resources(pod, targets), pod.pod_requests, pod.pod_limits)
+    return (after is QosClass.GUARANTEED) is not is_guaranteed
 
 
 def _differs_from_limits(requests: StatedResources, limits: StatedResources) -> bool:
@@ -269,7 +281,7 @@ def decide_size_changes(
         resizing = np.array(table.candidates.resizing, dtype=np.int64)
         decisions[resizing[remains[resizing]]] = SizeDecision.RESIZING
         changed[resizing] = False
-    needs_check = changed & _equal_limits(table, sizes)
+    needs_check = changed & (table.candidates.guaranteed | _equal_limits(table, sizes))
     if refusals.limit_ranges or refusals.targets:
         for index in np.flatnonzero(changed & ~needs_check).tolist():
             pod = table.candidates.pods[index].pod
@@ -289,7 +301,7 @@ def _decide_for_pod(
         return SizeDecision.REFUSED
     if ranges and forbids_resize(pod, targets, ranges):
         return SizeDecision.LIMIT_RANGE
-    return SizeDecision.QOS_CHANGE if would_become_guaranteed(pod, targets) else SizeDecision.RIGHTSIZED
+    return SizeDecision.QOS_CHANGE if would_change_qos_class(pod, targets) else SizeDecision.RIGHTSIZED
 
 
 def _exceed_update_threshold(table: DemandTable, sizes: ContainerSizeColumns) -> BoolArray:

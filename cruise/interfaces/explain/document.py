@@ -120,13 +120,15 @@ def _steps(steps: ContainerSteps) -> JsonValue:
 
 
 def _request(steps: RequestSteps) -> JsonValue:
-    """Return the steps; `byBase` and `atPeak` only if true, `written` only if it differs from `final`."""
+    """Return the steps; `byBase`, `atPeak` and `guaranteed` only if true, `written` only if it differs from `final`."""
     document = convert_to_json(steps)
     assert isinstance(document, dict)
     if not steps.by_base:
         del document["byBase"]
     if not steps.at_peak:
         del document["atPeak"]
+    if steps.guaranteed is None:
+        del document["guaranteed"]
     if steps.written in (None, steps.final):
         del document["written"]
     return document

@@ -7,6 +7,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from cruise.decisions.guaranteed_steps import GuaranteedStep
 from cruise.decisions.size_steps import (
     ContainerSteps,
     CpuLimitSteps,
@@ -44,6 +45,8 @@ def render_container_steps(
     for resource, request in ((_CPU, steps.cpu), (_MEMORY, steps.memory)):
         rows.add_row()
         _add_request(rows, resource, request)
+        if request.guaranteed is not None:
+            continue
         if resource is _MEMORY:
             planned = None if planned_limits is None else planned_limits.memory_bytes
             _add_memory_limit(rows, steps.memory_limit, policy, steps.memory.resize_cause is not None, planned)
@@ -90,15 +93,18 @@ def _add_request(rows: Table, resource: ResourceName, steps: RequestSteps) -> No
     if not steps.managed:
         rows.add_row(f"  {name}", Text(f"{amount(steps.current)}, not managed", style="dim"))
         return
-    factor = "" if steps.headroom_factor == 1 else f" × {steps.headroom_factor:g}"
-    rows.add_row(f"  {name} base", amount(steps.base))
-    rows.add_row(
-        "  headroom",
-        f"max(0, peak {amount(steps.peak)} − base {amount(steps.base)}){factor} = {amount(steps.headroom)}",
-    )
-    rows.add_row("  share", _describe_share(steps, amount))
-    exact = f"{amount(steps.base)} + {amount(steps.share)} = {amount(steps.base + steps.share)}"
-    rows.add_row("  request", f"{exact}, rounded up to {amount(steps.rounded)}")
+    if steps.guaranteed is not None:
+        rows.add_row(f"  {name}", _describe_guaranteed(steps, steps.guaranteed, amount))
+    else:
+        factor = "" if steps.headroom_factor == 1 else f" × {steps.headroom_factor:g}"
+        rows.add_row(f"  {name} base", amount(steps.base))
+        rows.add_row(
+            "  headroom",
+            f"max(0, peak {amount(steps.peak)} − base {amount(steps.base)}){factor} = {amount(steps.headroom)}",
+        )
+        rows.add_row("  share", _describe_share(steps, amount))
+        exact = f"{amount(steps.base)} + {amount(steps.share)} = {amount(steps.base + steps.share)}"
+        rows.add_row("  request", f"{exact}, rounded up to {amount(steps.rounded)}")
     if steps.clamped != steps.rounded or steps.lower.source != "floor" or steps.upper.value is not None:
         rows.add_row("  bounds", _describe_bounds(steps, amount(steps.clamped), resource))
     if steps.user_minimum is not None:
@@ -115,6 +121,16 @@ def _add_request(rows: Table, resource: ResourceName, steps: RequestSteps) -> No
     rows.add_row("  target", Text(f"{amount(steps.final)}, {amount(steps.current)} now", style="bold"))
     rows.add_row("  node", _describe_node_need(steps.resize_cause, amount))
     rows.add_row("  planned", _describe_planned(resource, steps, steps.resize_cause, amount))
+
+
+def _describe_guaranteed(steps: RequestSteps, step: GuaranteedStep, amount: Callable[[float], str]) -> str:
+    """Say how the request of a Guaranteed pod, which is its limit as well, came about."""
+    text = f"request = limit: largest use {amount(step.largest_use)} × {step.margin:g} = {amount(step.wanted)}"
+    if steps.rounded >= steps.current > step.wanted and not step.has_long_history:
+        return f"{text}; not decreased, because the history is too short (memory_limit_history)"
+    if step.wanted > steps.rounded >= steps.current:
+        return f"{text}; it increases only within its limit's ceiling and its node's free capacity"
+    return text
 
 
 def _describe_node_need(step: ResizeCauseStep, amount: Callable[[float], str]) -> str:

@@ -383,7 +383,6 @@ def test_an_unmanaged_resource_is_not_scaled_to_the_node():
         ({"workload": None}, ReasonCode.NO_CONTROLLER),
         ({"windows": True}, ReasonCode.WINDOWS),
         ({"pod_requests": make_amounts(100, 100)}, ReasonCode.POD_LEVEL_RESOURCES),
-        ({"extended_requests": (("nvidia.com/gpu", 1),)}, ReasonCode.EXTENDED_RESOURCES),
         ({"annotations": {"cruise.io/mode": "observe"}}, ReasonCode.MODE_OBSERVE),
         ({"annotations": {"cruise.io/mode": "nonsense"}}, ReasonCode.UNREADABLE_ANNOTATION),
     ],

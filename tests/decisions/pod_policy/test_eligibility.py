@@ -17,7 +17,7 @@ from cruise.domain.original_resources import (
     get_stated_resources,
 )
 from cruise.domain.overrides import parse_overrides
-from cruise.domain.policy import SEED_RULES, EvictionRanking, Mode, Policy
+from cruise.domain.policy import SEED_RULES, EvictionRanking, GuaranteedPolicy, Mode, Policy
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import NOTHING_STATED, ResourceName
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
@@ -87,7 +87,6 @@ def managed_by(found: ResizablePod) -> set[ResourceName]:
         ({"qos": QosClass.BEST_EFFORT}, ReasonCode.BEST_EFFORT),
         ({"pod_requests": make_amounts(500, 512)}, ReasonCode.POD_LEVEL_RESOURCES),
         ({"pod_limits": make_amounts(500, 512)}, ReasonCode.POD_LEVEL_RESOURCES),
-        ({"extended_requests": (("nvidia.com/gpu", 1),)}, ReasonCode.EXTENDED_RESOURCES),
         ({"workload": None}, ReasonCode.NO_CONTROLLER),
         ({"annotations": {"cruise.io/mode": "off"}}, ReasonCode.MODE_OFF),
         ({"annotations": {"cruise.io/mode": "observe"}}, ReasonCode.MODE_OBSERVE),
@@ -103,9 +102,26 @@ def test_reasons_to_skip_a_pod(fields, expected):
 def test_conditions_that_do_not_make_a_pod_unresizable():
     assert resizable(make_pod(annotations={"cruisekube.truefoundry.com/excluded": "false"})).manages_cpu
     assert resizable(make_pod(extended_requests=(("ephemeral-storage", 1 << 30), ("hugepages-2Mi", 1 << 21))))
-    pod = make_pod(extended_requests=(("nvidia.com/gpu", 1),))
-    assert resizable(pod, policy=replace(FULL, allow_extended_resources=True)).manages_memory
     assert resizable(make_pod(namespace="kube-system"), policy=replace(FULL, excluded_namespaces=frozenset())).rows
+
+
+def test_pods_with_devices_are_sized_unless_settings_or_the_first_rules_exclude_them():
+    pod = make_pod(extended_requests=(("nvidia.com/gpu", 1),))
+    assert resizable(pod).manages_memory
+    assert reason(pod, policy=replace(FULL, allow_extended_resources=False)) is ReasonCode.EXTENDED_RESOURCES
+    assert reason(pod, policy=replace(FULL, rules=SEED_RULES)) is ReasonCode.EXTENDED_RESOURCES
+
+
+def test_guaranteed_pods_are_sized_where_the_setting_or_an_annotation_says_so():
+    pod = make_pod(qos=QosClass.GUARANTEED)
+    resizing = replace(FULL, guaranteed=GuaranteedPolicy.RESIZE)
+    assert resizable(pod, policy=resizing).manages_cpu
+    assert reason(pod, policy=replace(resizing, rules=SEED_RULES)) is ReasonCode.GUARANTEED
+    assert resizable(replace(pod, annotations={"cruise.io/guaranteed": "resize"})).manages_cpu
+    kept = replace(pod, annotations={"cruise.io/guaranteed": "keep"})
+    assert reason(kept, policy=resizing) is ReasonCode.GUARANTEED
+    unreadable = replace(pod, annotations={"cruise.io/guaranteed": "yes"})
+    assert reason(unreadable, policy=resizing) is ReasonCode.UNREADABLE_ANNOTATION
 
 
 def test_pods_of_a_node_that_is_not_ready_are_skipped_and_those_of_a_cordoned_one_not():

@@ -7,7 +7,7 @@ import pytest
 
 from cruise.decisions.pod_policy.limit_ranges import violates_limit_range
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
-from cruise.decisions.sizing.resizes import remove_growth, would_become_guaranteed
+from cruise.decisions.sizing.resizes import remove_growth, would_change_qos_class
 from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize, ResizePod
 from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Pod, ResizePending, ResizeState
 from cruise.domain.pod_resources import get_qos_class, replace_spec_resources
@@ -169,11 +169,11 @@ def test_a_pod_never_becomes_guaranteed():
 def test_guaranteed_depends_on_all_containers():
     same = target(cpu_limit=100, memory_limit_mib=100)
     pod = make_pod(containers=[of()])
-    assert would_become_guaranteed(pod, (same,))
-    assert not would_become_guaranteed(pod, (target(cpu_limit=101, memory_limit_mib=100),))
-    assert not would_become_guaranteed(pod, (target(memory_limit_mib=100),))
+    assert would_change_qos_class(pod, (same,))
+    assert not would_change_qos_class(pod, (target(cpu_limit=101, memory_limit_mib=100),))
+    assert not would_change_qos_class(pod, (target(memory_limit_mib=100),))
     with_open_init = make_pod(containers=[make_container("setup", role=ContainerRole.INIT), of()])
-    assert not would_become_guaranteed(with_open_init, (same,))
+    assert not would_change_qos_class(with_open_init, (same,))
     assert get_qos_class(replace_spec_resources(pod, (same,))) == "Guaranteed"
 
 

@@ -1,0 +1,53 @@
+"""Shows which rule set the bounds of a request."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cruise.domain.annotations import EffectivePolicy
+from cruise.domain.arrays import UNBOUNDED
+from cruise.domain.cluster import LimitRangeItem
+from cruise.domain.resources import ResourceName
+
+
+@dataclass(frozen=True, slots=True)
+class BoundStep:
+    """One bound of a request and its source; both None without a bound.
+
+    Sources: `floor`, `override`, `limit-range`, `quota`, `memory-limit` (what the limit may rise to), `largest-use` (of
+    a Guaranteed pod), or `submitted` (an override that applies up to the submitted request).
+    """
+
+    value: int | None
+    source: str | None
+
+
+def build_bound_steps(
+    resource: ResourceName,
+    bounds: tuple[int, int],
+    effective_policy: EffectivePolicy,
+    container: str,
+    items: Sequence[LimitRangeItem],
+    submitted: int | None,
+) -> tuple[BoundStep, BoundStep]:
+    """Return the bounds and which rule set them; their values are those of the columns.
+
+    `submitted` is the request that the pod was submitted with, None if it does not matter.
+    """
+    lower, upper = bounds
+    override = effective_policy.get_container_bounds(container)
+    ranges = [item for item in items if not item.is_for_pod]
+    lowest = [item.minimum.get(resource) for item in ranges]
+    highest = [item.maximum.get(resource) for item in ranges]
+    if lower in lowest:
+        low = BoundStep(lower, "limit-range")
+    elif lower == override.minimum.get(resource):
+        low = BoundStep(lower, "override")
+    elif submitted is not None and lower == submitted:
+        low = BoundStep(lower, "submitted")
+    else:
+        low = BoundStep(lower, "floor")
+    if upper >= UNBOUNDED:
+        high = BoundStep(None, None)
+    else:
+        high = BoundStep(upper, "limit-range" if upper in highest or upper in lowest else "override")
+    return low, high

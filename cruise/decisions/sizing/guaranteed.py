@@ -1,0 +1,173 @@
+"""Guaranteed pods: sized by the largest use of their history, with requests that stay equal to their limits.
+
+Both limits are hard: above them the pod is throttled or killed. So it gets no share of its node's headroom, its sizes
+decrease only on a long history, and never below the largest known use. It grows into free capacity only: no other pod
+is evicted or gets less headroom for it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cruise.decisions.pod_policy.limit_ranges import UNITS
+from cruise.decisions.sizing.demand import DemandTable, ResourceDemand
+from cruise.decisions.sizing.memory_limit import has_long_history, supports_lowering_memory_limits
+from cruise.decisions.sizing.node_columns import NodePodColumns
+from cruise.domain.arrays import UNBOUNDED, BoolArray, Int64Array, cap_to_bounds, round_up_integers
+from cruise.domain.policy import Policy
+from cruise.domain.resources import ResourceName
+from cruise.domain.usage import StatisticColumns
+
+_UNBOUNDED = np.int64(UNBOUNDED)
+
+
+@dataclass(frozen=True, slots=True)
+class GuaranteedUse:
+    """What is known of the containers' use of a resource: the largest, and whether their history is long."""
+
+    largest: Int64Array
+    has_long_history: BoolArray
+
+
+def get_guaranteed_use(
+    statistics: StatisticColumns, rows: Int64Array, policy: Policy
+) -> Mapping[ResourceName, GuaranteedUse]:
+    """Return the largest known use of each resource by the statistics at `rows`.
+
+    While an OOM kill is remembered, the history of memory does not count as long: the use at the kill may be in no
+    sample.
+    """
+    is_long = has_long_history(statistics.history_since[rows], statistics.updated_at[rows], policy)
+    oom_memory = statistics.oom_memory_bytes[rows]
+    memory = (statistics.memory_7d_max_bytes, statistics.memory_peak_bytes, statistics.memory_last_bytes)
+    return {
+        ResourceName.CPU: GuaranteedUse(cap_to_bounds(statistics.cpu_peak_millicores[rows]), is_long),
+        ResourceName.MEMORY: GuaranteedUse(
+            cap_to_bounds(np.maximum.reduce([oom_memory, *(column[rows] for column in memory)])),
+            is_long & (oom_memory == 0),
+        ),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class GuaranteedBounds:
+    """The bounds of the containers' sizes, and `highest`: what a size may rise to."""
+
+    lower: Int64Array
+    upper: Int64Array
+    highest: Int64Array
+
+
+def compute_guaranteed_sizes(
+    resource: ResourceName, use: GuaranteedUse, current: Int64Array, bounds: GuaranteedBounds, policy: Policy
+) -> tuple[Int64Array, Int64Array]:
+    """Return the request and limit of each container, and the least that they may be: they do not fall below it."""
+    unit = UNITS[resource]
+    largest = round_up_integers(use.largest, unit)
+    least = np.minimum(current, np.where(use.has_long_history, largest, current))
+    wanted = round_up_integers(np.ceil(use.largest * policy.guaranteed_margin).astype(np.int64), unit)
+    wanted = np.minimum(wanted, np.maximum(bounds.highest, current))
+    sizes = np.clip(np.maximum(wanted, least), bounds.lower, bounds.upper)
+    return np.maximum(sizes, least), least
+
+
+def apply_guaranteed_sizes(table: DemandTable, statistics: StatisticColumns, policy: Policy) -> DemandTable:
+    """Return the demand with the sizes of Guaranteed pods as their bases, without headroom."""
+    candidates = table.candidates
+    if not candidates.guaranteed.any():
+        return table
+    use = get_guaranteed_use(statistics, table.rows, policy)
+    keeps_memory = candidates.keeps_memory_limit
+    cpu = _replace_demand(table, ResourceName.CPU, use[ResourceName.CPU], np.full_like(table.rows, _UNBOUNDED), policy)
+    memory = _replace_demand(
+        table, ResourceName.MEMORY, use[ResourceName.MEMORY], _get_highest_memory(table), policy, keeps_memory
+    )
+    return replace(table, cpu=cpu, memory=memory)
+
+
+def _get_highest_memory(table: DemandTable) -> Int64Array:
+    """Return what memory may rise to: a leak must reach its limit before the node runs out of memory."""
+    if table.ceilings is None:
+        return np.full_like(table.rows, _UNBOUNDED)
+    has_cause = table.limit_demand.was_oom_killed | table.limit_demand.is_varying
+    return np.where(has_cause, table.ceilings.absolute, table.ceilings.without_cause)
+
+
+def _replace_demand(
+    table: DemandTable,
+    resource: ResourceName,
+    use: GuaranteedUse,
+    highest: Int64Array,
+    policy: Policy,
+    keeps_size: BoolArray | None = None,
+) -> ResourceDemand:
+    candidates, demand = table.candidates, table.get_resource(resource)
+    rows = candidates.guaranteed[candidates.pod_of_container] & demand.managed
+    # What a LimitRange requires above the present request is no need.
+    lower = np.maximum(candidates.stated_least[resource], np.minimum(candidates.minimum[resource], demand.current))
+    bounds = GuaranteedBounds(lower, candidates.maximum[resource], highest)
+    sizes, least = compute_guaranteed_sizes(resource, use, demand.current, bounds, policy)
+    if keeps_size is not None:
+        sizes, least = (np.where(keeps_size, demand.current, one) for one in (sizes, least))
+    upper = np.maximum(candidates.maximum[resource], sizes)
+    lower = np.maximum(np.minimum(candidates.minimum[resource], upper), least)
+    return replace(
+        demand,
+        raw_base=np.where(rows, sizes, demand.raw_base),
+        peak=np.where(rows, sizes, demand.peak),
+        base=np.where(rows, sizes, demand.base),
+        headroom=np.where(rows, 0, demand.headroom),
+        peak_with_margin=np.where(rows, sizes, demand.peak_with_margin),
+        lower=np.where(rows, lower, demand.lower),
+        upper=np.where(rows, upper, demand.upper),
+        user_minimum=np.where(rows, 0, demand.user_minimum),
+    )
+
+
+def limit_guaranteed_growth(columns: NodePodColumns) -> NodePodColumns:
+    """Return columns in which Guaranteed pods grow only into the free capacity of their nodes, the smallest first.
+
+    Old kubelets do not decrease memory limits, so the sizes stay there.
+    """
+    candidates, table = columns.candidates, columns.table
+    if not candidates.guaranteed.any():
+        return columns
+    rows = candidates.guaranteed[candidates.pod_of_container]
+    lowers = np.array([supports_lowering_memory_limits(node) for node in columns.nodes], dtype=np.bool_)
+    keeps_memory = rows & table.memory.managed & ~lowers[columns.node_of_container]
+    raised = np.where(keeps_memory, np.maximum(table.memory.base, table.memory.current), table.memory.base)
+    table = replace(table, memory=_set_bases(table.memory, raised, keeps_memory))
+    cpu, memory = (_limit_growth(columns, table, one, rows) for one in ResourceName)
+    table = replace(table, cpu=cpu, memory=memory)
+    return NodePodColumns(columns.nodes, columns.available, columns.node_of_pod, columns.counted, table)
+
+
+def _limit_growth(
+    columns: NodePodColumns, table: DemandTable, resource: ResourceName, rows: BoolArray
+) -> ResourceDemand:
+    demand, unit, candidates = table.get_resource(resource), UNITS[resource], columns.candidates
+    growth = np.where(rows & demand.managed, np.maximum(demand.base - demand.current, 0), 0)
+    if not growth.any():
+        return demand
+    bases = demand.base - growth
+    free = columns.available[resource] - columns.largest_headroom_by_node[resource]
+    free = free - columns.sum_by_node(candidates.sum_by_pod(resource, bases))
+    order = np.flatnonzero(growth)
+    order = order[np.lexsort((order, growth[order], columns.node_of_container[order]))]
+    wanted, nodes = growth[order], columns.node_of_container[order]
+    before = np.cumsum(wanted) - wanted
+    remaining = np.maximum(free[nodes] - (before - before[np.searchsorted(nodes, nodes)]), 0)
+    bases[order] += np.where(remaining >= wanted, wanted, remaining // unit * unit)
+    return _set_bases(demand, bases, growth > 0)
+
+
+def _set_bases(demand: ResourceDemand, bases: Int64Array, rows: BoolArray) -> ResourceDemand:
+    """Return the demand with other bases in some rows, which are all that the containers need."""
+    return replace(
+        demand,
+        raw_base=np.where(rows, bases, demand.raw_base),
+        peak=np.where(rows, bases, demand.peak),
+        base=np.where(rows, bases, demand.base),
+        peak_with_margin=np.where(rows, bases, demand.peak_with_margin),
+    )
