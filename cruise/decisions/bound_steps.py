@@ -34,7 +34,7 @@ def build_bound_steps(
     `submitted` is the request that the pod was submitted with, None if it does not matter.
     """
     lower, upper = bounds
-    override = effective_policy.get_container_bounds(container)
+    override = effective_policy.for_container(container).bounds
     ranges = [item for item in items if not item.is_for_pod]
     lowest = [item.minimum.get(resource) for item in ranges]
     highest = [item.maximum.get(resource) for item in ranges]

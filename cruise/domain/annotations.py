@@ -5,7 +5,7 @@ To add an override, add a row to OVERRIDES and a field to `Overrides` and `Effec
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import partial
 from operator import attrgetter
@@ -55,55 +55,64 @@ class UnreadableAnnotations:
 
 
 @dataclass(frozen=True, slots=True)
-class Overrides:
-    """The values that one source states for a pod; None or empty where nothing is stated.
-
-    `bounds` and `memory_limits` apply to containers that `container_bounds` and `container_memory_limits` do not name.
-    """
+class ContainerOverrides:
+    """The values that apply to one container, or to each of a pod; None or empty where nothing is stated."""
 
     mode: Mode | None = None
-    ranking: EvictionRanking | None = None
     resources: frozenset[ResourceName] | None = None
-    bounds: RequestBounds = RequestBounds()
-    container_bounds: Mapping[str, RequestBounds] = field(default_factory=dict)
     headroom_factor: float | None = None
     memory_limits: MemoryLimitPolicy | None = None
-    container_memory_limits: Mapping[str, MemoryLimitPolicy] = field(default_factory=dict)
+    bounds: RequestBounds = RequestBounds()
+
+
+_CONTAINER_FIELDS = tuple(one.name for one in fields(ContainerOverrides) if one.name not in ("mode", "bounds"))
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides(ContainerOverrides):
+    """The values that one source states for a pod; None or empty where nothing is stated.
+
+    `containers` holds what applies to one container only, by its name; it takes precedence over the pod's values.
+    """
+
+    ranking: EvictionRanking | None = None
     guaranteed: GuaranteedPolicy | None = None
+    containers: Mapping[str, ContainerOverrides] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class EffectivePolicy:
     """The settings that apply to one pod after its overrides are resolved.
 
-    `ranking` None: the workload's default. `memory_limits` and `guaranteed` None: the cluster's
-    setting. `set_by_administrator` is the
-    policy without the workload's own annotations, None if these request no more than it.
+    `ranking` None: the workload's default. `memory_limits` and `guaranteed` None: the cluster's setting. `containers`
+    holds what applies to one container only. `set_by_administrator` is the policy without the workload's own
+    annotations, None if these request no more than it.
     """
 
     mode: Mode
     ranking: EvictionRanking | None = None
     resources: frozenset[ResourceName] = frozenset(ResourceName)
     headroom_factor: float = 1.0
-    bounds: RequestBounds = RequestBounds()
-    container_bounds: Mapping[str, RequestBounds] = field(default_factory=dict)
     memory_limits: MemoryLimitPolicy | None = None
-    container_memory_limits: Mapping[str, MemoryLimitPolicy] = field(default_factory=dict)
     guaranteed: GuaranteedPolicy | None = None
+    bounds: RequestBounds = RequestBounds()
+    containers: Mapping[str, ContainerOverrides] = field(default_factory=dict)
     set_by_administrator: "EffectivePolicy | None" = None
 
-    def get_container_bounds(self, container: str) -> RequestBounds:
-        """Return the bounds of a container; values that it does not state are the pod's."""
-        own, pod_bounds = self.container_bounds.get(container), self.bounds
-        if own is None:
-            return pod_bounds
-        return RequestBounds(
-            own.minimum.with_defaults(pod_bounds.minimum), own.maximum.with_defaults(pod_bounds.maximum)
-        )
+    def for_container(self, container: str) -> "EffectivePolicy":
+        """Return the policy as it applies to one container; values that are not stated for it are the pod's.
 
-    def get_memory_limits(self, container: str) -> MemoryLimitPolicy | None:
-        """Return the container's policy for memory limits, or the pod's."""
-        return self.container_memory_limits.get(container, self.memory_limits)
+        The mode is the lower of the two.
+        """
+        own = self.containers.get(container)
+        if own is None:
+            return self
+        stated = {name: value for name in _CONTAINER_FIELDS if (value := getattr(own, name)) is not None}
+        bounds = RequestBounds(
+            own.bounds.minimum.with_defaults(self.bounds.minimum), own.bounds.maximum.with_defaults(self.bounds.maximum)
+        )
+        mode = self.mode if own.mode is None else min(self.mode, own.mode)
+        return replace(self, **stated, mode=mode, bounds=bounds, containers={})
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,19 +200,21 @@ MEMORY_LIMITS = _override(
     _choice({one.value: one for one in MemoryLimitPolicy}, "choice of memory limits"),
     attrgetter("value"),
 )
-GUARANTEED = _override(
-    "guaranteed",
-    "guaranteed",
-    _choice({one.value: one for one in GuaranteedPolicy}, "choice for Guaranteed pods"),
-    attrgetter("value"),
-)
-SETTINGS = (
+# These apply to the whole pod, the others also to one container, as `NAME.CONTAINER`.
+POD_SETTINGS = (
     MODE,
     _override("eviction-ranking", "ranking", _choice(_RANKINGS, "ranking"), _LABEL),
     RESOURCES,
+    _override(
+        "guaranteed",
+        "guaranteed",
+        _choice({one.value: one for one in GuaranteedPolicy}, "choice for Guaranteed pods"),
+        attrgetter("value"),
+    ),
+)
+CONTAINER_SETTINGS = (
     _override("headroom-factor", "headroom_factor", _read_factor, _write_factor),
     MEMORY_LIMITS,
-    GUARANTEED,
 )
 BOUNDS = (
     _override("cpu-min", "minimum.cpu_millicores", _bound(ResourceName.CPU, may_be_zero=True), format_cpu_millicores),
@@ -211,9 +222,7 @@ BOUNDS = (
     _override("cpu-max", "maximum.cpu_millicores", _bound(ResourceName.CPU), format_cpu_millicores),
     _override("memory-max", "maximum.memory_bytes", _bound(ResourceName.MEMORY), format_memory_bytes),
 )
-# `NAME.CONTAINER` applies to one container.
-PER_CONTAINER = (*BOUNDS, MEMORY_LIMITS)
-OVERRIDES = {override.setting: override for override in (*SETTINGS, *BOUNDS)}
+OVERRIDES = {override.setting: override for override in (*POD_SETTINGS, *CONTAINER_SETTINGS, *BOUNDS)}
 # These may request more than the pod's template does.
 USER_MINIMUM_ANNOTATIONS = frozenset({"eviction-ranking", "headroom-factor", "cpu-min", "memory-min"})
 

@@ -4,23 +4,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
-from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from cruise.domain.annotations import (
     BOUNDS,
+    CONTAINER_SETTINGS,
     CRUISE_RECORDS,
     EXCLUDED_LABEL,
-    MEMORY_LIMITS,
     MODE,
     OVERRIDES,
-    PER_CONTAINER,
+    POD_SETTINGS,
     PREFIX,
-    SETTINGS,
     SIZED_BY_KRR,
     TENANT_SOURCES,
     USER_MINIMUM_ANNOTATIONS,
+    ContainerOverrides,
     EffectivePolicy,
     Overrides,
     OverrideSource,
@@ -43,7 +42,9 @@ def parse_overrides(annotations: Mapping[str, str]) -> Overrides | UnreadableAnn
             continue
         setting, _, container = key.removeprefix(PREFIX).partition(".")
         override = OVERRIDES.get(setting)
-        if override is None or (container and override not in PER_CONTAINER):
+        if container and override in POD_SETTINGS:
+            return UnreadableAnnotations(f"{key}: it applies to the whole pod; write {PREFIX}{setting}")
+        if override is None:
             near = get_close_matches(setting, OVERRIDES, n=1)
             return UnreadableAnnotations(
                 f"{key}: no such setting" + (f"; did you mean {PREFIX}{near[0]}?" if near else "")
@@ -59,16 +60,14 @@ def parse_overrides(annotations: Mapping[str, str]) -> Overrides | UnreadableAnn
         except ValueError as error:
             return UnreadableAnnotations(f"{exclusion.name}: {error}")
     read = Overrides(**build_override_fields(values))
-    contradiction = _find_contradiction(
-        EffectivePolicy(Mode.OFF, bounds=read.bounds, container_bounds=read.container_bounds)
-    )
+    contradiction = _find_contradiction(EffectivePolicy(Mode.OFF, bounds=read.bounds, containers=read.containers))
     return read if contradiction is None else UnreadableAnnotations(contradiction)
 
 
 def _find_contradiction(policy: EffectivePolicy) -> str | None:
     """Return the first minimum that is above the maximum of the same container, or None."""
-    for container in ("", *policy.container_bounds):
-        bounds = policy.get_container_bounds(container)
+    for container in ("", *policy.containers):
+        bounds = policy.for_container(container).bounds
         if _is_above(bounds.minimum, bounds.maximum):
             return f"{PREFIX}…-min{'.' + container if container else ''}: the minimum is above the maximum"
     return None
@@ -81,36 +80,39 @@ def _is_above(low: StatedResources, high: StatedResources) -> bool:
 
 def iterate_settings(overrides: Overrides) -> Iterator[tuple[str, Any]]:
     """Yield each stated setting and its value; the name is `NAME.CONTAINER` if it applies to one container."""
-    for override in SETTINGS:
+    for override in POD_SETTINGS:
         value = getattr(overrides, override.field)
         if value is not None:
             yield override.setting, value
-    for container, limits in sorted(overrides.container_memory_limits.items()):
-        yield f"{MEMORY_LIMITS.setting}.{container}", limits
-    for container, bounds in [("", overrides.bounds), *sorted(overrides.container_bounds.items())]:
-        for override in BOUNDS:
-            value = attrgetter(override.field)(bounds)
+    for container, own in [("", overrides), *sorted(overrides.containers.items())]:
+        suffix = f".{container}" if container else ""
+        for override in CONTAINER_SETTINGS:
+            value = getattr(own, override.field)
             if value is not None:
-                yield f"{override.setting}.{container}" if container else override.setting, value
+                yield f"{override.setting}{suffix}", value
+        for override in BOUNDS:
+            value = attrgetter(override.field)(own.bounds)
+            if value is not None:
+                yield f"{override.setting}{suffix}", value
 
 
 def build_override_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of `Overrides` or `EffectivePolicy` for the settings that `iterate_settings` yields."""
-    fields = {one.field: values[one.setting] for one in SETTINGS if one.setting in values}
-    by_setting: dict[str, dict[str, Any]] = {}
-    for name, value in values.items():
-        setting, _, container = name.partition(".")
-        if container:
-            by_setting.setdefault(setting, {})[container] = value
-    limits = by_setting.pop(MEMORY_LIMITS.setting, {})
     return {
-        **fields,
-        "bounds": _build_bounds(values, ""),
-        "container_bounds": {
-            container: _build_bounds(values, f".{container}") for container in sorted({*chain(*by_setting.values())})
+        **{one.field: values[one.setting] for one in POD_SETTINGS if one.setting in values},
+        **_build_container_fields(values, ""),
+        "containers": {
+            container: ContainerOverrides(**_build_container_fields(values, f".{container}"))
+            for container in sorted({name.partition(".")[2] for name in values} - {""})
         },
-        "container_memory_limits": limits,
     }
+
+
+def _build_container_fields(values: Mapping[str, Any], suffix: str) -> dict[str, Any]:
+    stated = {
+        one.field: values[f"{one.setting}{suffix}"] for one in CONTAINER_SETTINGS if one.setting + suffix in values
+    }
+    return {**stated, "bounds": _build_bounds(values, suffix)}
 
 
 def _build_bounds(values: Mapping[str, Any], suffix: str) -> RequestBounds:
@@ -160,7 +162,8 @@ def get_vpa_overrides(vpa: VerticalPodAutoscaler) -> Overrides | UnreadableAnnot
             )
     bounds = {rule.container: RequestBounds(rule.minimum, rule.maximum) for rule in vpa.rules}
     other_containers = bounds.pop("", RequestBounds())
-    return Overrides(resources=resources, bounds=other_containers, container_bounds=bounds)
+    containers = {container: ContainerOverrides(bounds=own) for container, own in bounds.items()}
+    return Overrides(resources=resources, bounds=other_containers, containers=containers)
 
 
 class SettingSource(NamedTuple):

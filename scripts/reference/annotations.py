@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from cruise.domain.annotations import ALL_ANNOTATIONS, OVERRIDES, PER_CONTAINER, Annotation, OverrideSource
+from cruise.domain.annotations import ALL_ANNOTATIONS, OVERRIDES, POD_SETTINGS, Annotation, OverrideSource
 from cruise.domain.policy import EvictionRanking, GuaranteedPolicy, MemoryLimitPolicy, Mode
 from scripts.reference.markdown import code, page, section, table
 
@@ -90,10 +90,9 @@ def annotations_page() -> str:
     names = {one.name for one in ALL_ANNOTATIONS}
     if described != names:
         raise ValueError(f"annotations.py: described or read, not both: {', '.join(sorted(described ^ names))}")
-    bounds = {one.name for one in PER_CONTAINER}
     overrides = table(
         ("annotation", "values", "meaning"),
-        ((_format_name(one.name, one.name in bounds), *_WORDS[one.name]) for one in OVERRIDES.values()),
+        ((_format_name(one.name, one not in POD_SETTINGS), *_WORDS[one.name]) for one in OVERRIDES.values()),
     )
     others = [one for one in ALL_ANNOTATIONS if one.name not in _WORDS]
     written = [one for one in others if one.allowed_sources == (OverrideSource.CRUISE,)]

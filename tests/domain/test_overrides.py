@@ -4,9 +4,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from cruise.domain.annotations import EffectivePolicy, Overrides, OverrideSource, UnreadableAnnotations
+from cruise.domain.annotations import (
+    ContainerOverrides,
+    EffectivePolicy,
+    Overrides,
+    OverrideSource,
+    UnreadableAnnotations,
+)
 from cruise.domain.overrides import SettingSource, parse_overrides, resolve_layers
-from cruise.domain.policy import EvictionRanking, Mode, RequestBounds
+from cruise.domain.policy import EvictionRanking, MemoryLimitPolicy, Mode, RequestBounds
 from cruise.domain.resources import ResourceName, StatedResources
 
 
@@ -33,7 +39,7 @@ def test_every_annotation_is_read() -> None:
         ranking=EvictionRanking.NEVER,
         resources=frozenset({ResourceName.MEMORY}),
         bounds=RequestBounds(StatedResources(100, None), StatedResources(None, 1 << 30)),
-        container_bounds={"app": RequestBounds(StatedResources(), StatedResources(None, 2 << 30))},
+        containers={"app": ContainerOverrides(bounds=RequestBounds(StatedResources(), StatedResources(None, 2 << 30)))},
         headroom_factor=1.5,
     )
 
@@ -50,6 +56,8 @@ def test_every_annotation_is_read() -> None:
         ("cruise.io/memory-min", "-1Gi", "negative"),
         ("cruise.io/headroom-factor", "nan", "no factor"),
         ("cruise.io/headroom-factor", "-1", "no factor"),
+        ("cruise.io/headroom-factor.app", "-1", "no factor"),
+        ("cruise.io/eviction-ranking.app", "low", "whole pod; write cruise.io/eviction-ranking"),
     ],
 )
 def test_what_cannot_be_read_names_the_key_and_the_fix(key: str, value: str, said: str) -> None:
@@ -92,10 +100,23 @@ def test_a_container_takes_its_own_bound_and_the_pods_for_the_rest() -> None:
         [
             Overrides(
                 bounds=RequestBounds(StatedResources(100, 1), StatedResources(200, 2)),
-                container_bounds={"app": RequestBounds(maximum=StatedResources(300, None))},
+                containers={"app": ContainerOverrides(bounds=RequestBounds(maximum=StatedResources(300, None)))},
             )
         ],
     )
     assert isinstance(policy, EffectivePolicy)
-    assert policy.get_container_bounds("app") == RequestBounds(StatedResources(100, 1), StatedResources(300, 2))
-    assert policy.get_container_bounds("other") == RequestBounds(StatedResources(100, 1), StatedResources(200, 2))
+    assert policy.for_container("app").bounds == RequestBounds(StatedResources(100, 1), StatedResources(300, 2))
+    assert policy.for_container("other").bounds == RequestBounds(StatedResources(100, 1), StatedResources(200, 2))
+
+
+def test_each_value_of_a_container_is_its_nearest_or_the_pods() -> None:
+    near = Overrides(memory_limits=MemoryLimitPolicy.NEVER, containers={"app": ContainerOverrides(headroom_factor=2.0)})
+    far = Overrides(
+        headroom_factor=0.5,
+        containers={"app": ContainerOverrides(headroom_factor=3.0, memory_limits=MemoryLimitPolicy.ALWAYS)},
+    )
+    policy = resolve_policy(Mode.FULL, [near, far])
+    assert isinstance(policy, EffectivePolicy)
+    app, other = policy.for_container("app"), policy.for_container("other")
+    assert (app.headroom_factor, app.memory_limits) == (2.0, MemoryLimitPolicy.ALWAYS)
+    assert (other.headroom_factor, other.memory_limits) == (0.5, MemoryLimitPolicy.NEVER)

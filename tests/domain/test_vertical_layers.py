@@ -58,7 +58,7 @@ def policy(one: VerticalPodAutoscaler, **annotations: dict[str, str]) -> Effecti
 
 @pytest.mark.parametrize("one", [vertical(ALL), vertical(ALL, mode="Auto", is_own=True)])
 def test_bounds_hold_where_the_vpa_sizes_nothing(one):
-    bounds = policy(one).get_container_bounds("app")
+    bounds = policy(one).for_container("app").bounds
     assert (bounds.minimum, bounds.maximum) == (make_amounts(300), make_amounts(None, 90))
 
 
@@ -66,13 +66,13 @@ def test_bounds_hold_where_the_vpa_sizes_nothing(one):
     "one", [vertical(ALL, mode="Initial"), vertical(ALL, mode=""), vertical(ALL, is_published=True)]
 )
 def test_of_one_that_sizes_pods_or_is_cruise_s_own_work_nothing_is_taken(one):
-    assert policy(one).get_container_bounds("app").minimum == make_amounts()
+    assert policy(one).for_container("app").bounds.minimum == make_amounts()
 
 
 def test_a_container_s_own_rule_goes_before_the_rule_for_all():
     found = policy(vertical(ALL, VpaContainerPolicy("app", minimum=make_amounts(50))))
-    assert found.get_container_bounds("app").minimum == make_amounts(50)
-    assert found.get_container_bounds("logs").minimum == make_amounts(300)
+    assert found.for_container("app").bounds.minimum == make_amounts(50)
+    assert found.for_container("logs").bounds.minimum == make_amounts(300)
 
 
 def test_annotations_of_the_workload_are_nearer_and_those_of_the_namespace_farther():

@@ -182,7 +182,10 @@ def decide_admission(
     size = AdmissionSize.PEAK if new_revision else eligibility.admission_size
     # What the pod states counts only for a new revision.
     sharing = statistics.sharing if size is AdmissionSize.NODE_PASS else None
-    wanted = [_compute_requests(statistic, sharing, effective_policy.headroom_factor) for statistic in known]
+    wanted = [
+        _compute_requests(statistic, sharing, effective_policy.for_container(container.name).headroom_factor)
+        for statistic, container in zip(known, sized, strict=True)
+    ]
     if new_revision:
         wanted = [one.at_least(container.requests.resources) for one, container in zip(wanted, sized, strict=True)]
     ceilings = [

@@ -68,13 +68,10 @@ def compute_container_bounds(
     A LimitRange takes precedence over an override, since the API server would reject a violation; an override takes
     precedence over the minimum request.
     """
-    override, floor = effective_policy.get_container_bounds(container), policy.minimum_request
+    own = effective_policy.for_container(container)
+    override, floor = own.bounds, policy.minimum_request
     # The first rule set gives every container a memory limit.
-    configured = (
-        (effective_policy.get_memory_limits(container) or policy.memory_limits)
-        if policy.rules.memory_limit_safeguards
-        else None
-    )
+    configured = (own.memory_limits or policy.memory_limits) if policy.rules.memory_limit_safeguards else None
     memory_limits = configured or MemoryLimitPolicy.ALWAYS
     if not items:
         return _build_bounds_without_ranges(override, floor, memory_limits)

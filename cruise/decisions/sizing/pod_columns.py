@@ -10,6 +10,7 @@ from cruise.decisions.pod_policy.eligibility import ResizablePod
 from cruise.decisions.pod_policy.limit_ranges import PodLimitRanges, collect_pod_limit_ranges
 from cruise.decisions.pod_policy.quotas import has_own_eviction_protection
 from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_threshold
+from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, convert_to_int64
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, QosClass, ResizePending
 from cruise.domain.pod_resources import count_container_requests
@@ -170,8 +171,7 @@ def build_resizable_pod_columns(
         [(bound.required_limits[0], bound.adds_memory_limit, bound.keeps_memory_limit) for bound in bounds.found],
         dtype=np.bool_,
     ).reshape(-1, 3)[bounds_by_container]
-    factors = np.fromiter((pod.effective_policy.headroom_factor for pod in pods), dtype=np.float64, count=len(pods))
-    factors = factors[pod_of]
+    factors = np.array([one.headroom_factor for one in bounds.policies], dtype=np.float64)[bounds_by_container]
     minimum = {ResourceName.CPU: whole_unit_bounds[:, 0], ResourceName.MEMORY: whole_unit_bounds[:, 2]}
     with_user_minimum = [index for index, pod in enumerate(pods) if pod.submitted_requests]
     user_minimums = (
@@ -240,22 +240,26 @@ def _extract_user_minimums(
                 submitted_request = 0 if submitted is None else submitted.get(resource)
                 user_minimums.submitted[resource][at] = submitted_request
                 minimum[resource][at] = min(int(minimum[resource][at]), max(administered_minimum, submitted_request))
-            factors[at] = min(float(factors[at]), max(1.0, administered.headroom_factor))
+            factors[at] = min(float(factors[at]), max(1.0, bounds.policies[number].headroom_factor))
     return user_minimums
 
 
 class _BoundsCache:
-    """The bounds of containers, computed once per effective policy and namespace; `found` lists them by number."""
+    """The bounds of containers, computed once per effective policy and namespace.
+
+    `found` lists them by number, `policies` the policies of their containers.
+    """
 
     def __init__(self, limit_ranges: Mapping[str, Sequence[LimitRangeItem]], policy: Policy) -> None:
         self._limit_ranges = limit_ranges
         self._policy = policy
         self._numbers: dict[tuple[str, int, str], int] = {}
         self.found: list[ContainerBounds] = []
+        self.policies: list[EffectivePolicy] = []
 
     def get_numbers(self, pod: ResizablePod) -> list[int]:
         """Return the number of each sized container's bounds."""
-        if not pod.effective_policy.container_bounds and not pod.effective_policy.container_memory_limits:
+        if not pod.effective_policy.containers:
             return [self._number(pod, "")] * len(pod.sized)
         return [self._number(pod, container.name) for container in pod.sized]
 
@@ -267,4 +271,5 @@ class _BoundsCache:
             items = self._limit_ranges.get(pod.pod.namespace, ())
             number = self._numbers[key] = len(self.found)
             self.found.append(compute_container_bounds(pod.effective_policy, container, items, self._policy))
+            self.policies.append(pod.effective_policy.for_container(container))
         return number

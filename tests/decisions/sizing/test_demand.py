@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds, compute_container_bounds
 from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
 from cruise.decisions.sizing.demand import DemandTable, build_demand_table
-from cruise.domain.annotations import EffectivePolicy
+from cruise.domain.annotations import ContainerOverrides, EffectivePolicy
 from cruise.domain.arrays import UNBOUNDED, cap_to_bounds, convert_to_int64, round_up, round_up_integers
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, Pod
 from cruise.domain.policy import Mode, Policy, RequestBounds
@@ -77,7 +77,7 @@ def test_a_containers_own_override_comes_before_the_pods():
     effective_policy = EffectivePolicy(
         Mode.FULL,
         bounds=RequestBounds(make_amounts(50, 64), make_amounts(500, None)),
-        container_bounds={"app": RequestBounds(make_amounts(70, None))},
+        containers={"app": ContainerOverrides(bounds=RequestBounds(make_amounts(70, None)))},
     )
     assert whole(bounds_of(effective_policy))[:4] == (70, 500, 64, -1)
     assert whole(bounds_of(effective_policy, container="other"))[:4] == (50, 500, 64, -1)

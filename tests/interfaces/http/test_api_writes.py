@@ -8,7 +8,7 @@ from fastapi import HTTPException
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.domain.annotations import ORIGINAL_RESOURCES
+from cruise.domain.annotations import ORIGINAL_RESOURCES, ContainerOverrides
 from cruise.domain.overrides import format_settings
 from cruise.domain.policy import EvictionRanking, Mode, RequestBounds
 from cruise.domain.resources import ResourceName
@@ -90,7 +90,7 @@ async def test_an_override_is_stored_as_an_annotation_would_be_read(api, scene):
         frozenset({ResourceName.CPU}),
     )
     assert found.bounds == RequestBounds(minimum=make_amounts(100))
-    assert found.container_bounds == {"app": RequestBounds(maximum=make_amounts(None, 2048))}
+    assert found.containers == {"app": ContainerOverrides(bounds=RequestBounds(maximum=make_amounts(None, 2048)))}
     expected = {"mode": "resize", "eviction-ranking": "never", "resources": "cpu", "cpu-min": "100m"}
     expected |= {"memory-max.app": "2Gi", "headroom-factor": "1.5"}
     assert answered.json() == {"namespace": "shop", "kind": "Deployment", "name": "web", "settings": expected}
