@@ -11,7 +11,7 @@ TRACES ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo demo-real five-minutes test-core test test-long check bench backtest-docs docs docs-reference docs-pictures format lock sbom audit image image-lock manifests clean
+.PHONY: help install install-dev demo demo-real five-minutes test-core test test-long check bench backtest-docs docs docs-reference docs-pictures format lock sbom audit image image-lock release manifests clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,6 +93,9 @@ image: ## dist/image, an OCI layout without a shell, with its bill of materials 
 
 image-lock: ## pin what Debian has now of the image's packages, with hashes
 	@scripts/image.sh pin
+
+release: install-dev ## dist/release: wheel, sdist, chart, image, bills of materials, provenance, checksums
+	@scripts/release.sh
 
 manifests: install-dev ## the files of deploy/ from the chart in deploy/chart; needs Go, which builds Helm once
 	@tests/setup/40-helm.sh

@@ -4,9 +4,7 @@ Writes to dist/: image (an OCI layout), image.cdx.json (its bill of materials), 
 """
 
 import argparse
-import hashlib
 import json
-import os
 import re
 import subprocess
 import sys
@@ -30,28 +28,12 @@ from scripts.image.root import (
     remove_unneeded,
     try_inside,
 )
+from scripts.provenance import CHECKOUT, PINS, build_statement, describe_commit, git
 from scripts.sbom import Bill, bill_of_application, write
 
-CHECKOUT = Path(__file__).parents[2]
-PINS = CHECKOUT / "deploy/image-packages.txt"
+PACKAGE_PINS = CHECKOUT / "deploy/image-packages.txt"
 REQUIREMENTS = CHECKOUT / "requirements.txt"
 FOR_THE_BUILD = "dash"  # initdb runs it once; it stays out of the image
-# The materials of an image other than its source; the provenance has the hash of each.
-MATERIALS = (
-    "deploy/image-packages.txt",
-    "requirements.txt",
-    "requirements-build.txt",
-    "requirements-lock.txt",
-    "requirements-supply.txt",
-)
-
-
-def git(*arguments: str) -> str:
-    """Return the output of git in the checkout."""
-    done = subprocess.run(
-        ["git", *arguments], cwd=CHECKOUT, env={**os.environ, "TZ": "UTC"}, capture_output=True, text=True, check=True
-    )
-    return done.stdout.strip()
 
 
 def image_config(version: str, commit: str, created: str) -> dict[str, Any]:
@@ -103,37 +85,10 @@ def bill_of_image(root: Path, packages: list[Package]) -> Bill:
     return bill
 
 
-def provenance(digest: str, commit: str, packages: list[Package]) -> dict[str, Any]:
-    """Return an unsigned in-toto statement with the SLSA provenance of the image."""
-    files = [
-        {"uri": f"file:{name}", "digest": {"sha256": hashlib.sha256((CHECKOUT / name).read_bytes()).hexdigest()}}
-        for name in MATERIALS
-    ]
-    debian = [{"uri": package.purl, "digest": {"sha256": package.sha256}} for package in packages]
-    return {
-        "_type": "https://in-toto.io/Statement/v1",
-        "subject": [{"name": "cruise", "digest": {"sha256": digest.removeprefix("sha256:")}}],
-        "predicateType": "https://slsa.dev/provenance/v1",
-        "predicate": {
-            "buildDefinition": {
-                "buildType": "urn:cruise:make-image:1",
-                "externalParameters": {"target": "image"},
-                "resolvedDependencies": [{"uri": "git:cruise", "digest": {"gitCommit": commit}}, *files, *debian],
-            },
-            "runDetails": {"builder": {"id": "urn:cruise:checkout"}},
-        },
-    }
-
-
 def make(uv: Path, wheels: Path, out: Path, cache: Path) -> None:
     """Make the image of the commit that is checked out, from its wheel."""
-    commit, created = (
-        git("rev-parse", "HEAD"),
-        git("log", "-1", "--format=%cd", "--date=format-local:%Y-%m-%dT%H:%M:%SZ"),
-    )
-    if git("status", "--porcelain"):
-        commit += "-changed"
-    packages = read_pins(PINS)
+    commit, created = describe_commit(), git("log", "-1", "--format=%cd", "--date=format-local:%Y-%m-%dT%H:%M:%SZ")
+    packages = read_pins(PACKAGE_PINS)
     files = dict(zip([package.name for package in packages], fetch(packages, cache), strict=True))
     shell = files.pop(FOR_THE_BUILD)
     kept = [package for package in packages if package.name != FOR_THE_BUILD]
@@ -168,7 +123,10 @@ def make(uv: Path, wheels: Path, out: Path, cache: Path) -> None:
     version = wheel.name.split("-")[1]
     digest = write_layout(root, groups.values(), image_config(version, commit, created), out / "image")
     write(bill_of_image(root, kept), out / "image.cdx.json")
-    statement = provenance(digest, commit, packages)
+    debian_packages = [{"uri": package.purl, "digest": {"sha256": package.sha256}} for package in packages]
+    subject = {"cruise": digest.removeprefix("sha256:")}
+    pins = (str(PACKAGE_PINS.relative_to(CHECKOUT)), *PINS)
+    statement = build_statement("image", subject, pins, debian_packages)
     (out / "image.provenance.json").write_text(json.dumps(statement, indent=1, sort_keys=True) + "\n")
     unpacked = sum(path.lstat().st_size for path in root.rglob("*") if not path.is_symlink() and path.is_file())
     packed = sum(path.stat().st_size for path in (out / "image/blobs/sha256").iterdir())
@@ -187,6 +145,6 @@ if __name__ == "__main__":
     chosen = parser.parse_args()
     if chosen.command == "pin":
         with tempfile.TemporaryDirectory() as scratch:
-            pin(PINS, Path(scratch))
+            pin(PACKAGE_PINS, Path(scratch))
         sys.exit()
     make(chosen.uv, chosen.wheels, chosen.out.absolute(), chosen.cache)
