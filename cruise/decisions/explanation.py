@@ -11,6 +11,7 @@ from cruise.decisions.admission.replacement_pods import predict_replacement_pods
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, EarlierPasses, rank_for_eviction
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.other_autoscalers import NO_AUTOSCALER_CLAIMS, AutoscalerClaims
+from cruise.decisions.pod_policy.static_managers import add_static_managers
 from cruise.decisions.scan.risks import ContainerRisk, find_oom_kill_risks
 from cruise.decisions.size_steps import ContainerSteps, build_size_steps
 from cruise.decisions.sizing.fitting import ContendedNode
@@ -182,6 +183,7 @@ def prepare_basis(
     nodes: frozenset[str] | None = None,
 ) -> ExplanationBasis:
     """Size a snapshot, or some of its `nodes`, for explanations; this takes as long as a node pass."""
+    snapshot = add_static_managers(snapshot, refused or {})
     eligibility = Eligibility(snapshot, statistics, stored or {}, policy, now)
     sized = (
         size_cluster(

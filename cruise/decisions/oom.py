@@ -7,10 +7,11 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from cruise.decisions.pod_policy.container_bounds import compute_container_bounds
+from cruise.decisions.pod_policy.container_bounds import ContainerBounds, compute_container_bounds
 from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
 from cruise.decisions.pod_policy.limit_ranges import forbids_resize, get_pod_limit_ranges
 from cruise.decisions.pod_policy.quotas import QuotaAllowance, keeps_limits
+from cruise.decisions.sizing.guaranteed import compute_guaranteed_memory_after_oom_kill
 from cruise.decisions.sizing.memory_limit import (
     compute_limit_after_oom_kill,
     compute_limit_ceiling,
@@ -34,6 +35,7 @@ from cruise.domain.cluster import (
     Node,
     OomKill,
     Pod,
+    QosClass,
 )
 from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.pod_resources import count_pod_requests, replace_spec_resources
@@ -252,17 +254,13 @@ def _build_target(
         current_request,
     )
     ceiling = _get_ceiling(resizable, container, context, policy)
-    if policy.rules.memory_limit_safeguards and bounds.ratios[1] < math.inf:
-        # Under a ratio, a higher limit requires a higher request.
-        minimum_limit = compute_min_limit_after_oom_kill(record, statistic, current_limit, bounds, policy, ceiling)
-        request_for_limit = round_up_to_mebibytes(math.ceil(minimum_limit / bounds.ratios[1]))
-        request = max(request, request_for_limit) if request_for_limit <= bounds.whole_unit_bounds[3] else request
-    limit = compute_limit_after_oom_kill(
-        record, statistic, request, current_limit, context.node, bounds, policy, ceiling
-    )
-    if limit is not None and current_limit is not None and policy.rules.memory_limit_safeguards:
-        limit = _apply_pod_range(pod, container, request, limit, context)
-        request = min(request, limit)
+    if pod.qos is QosClass.GUARANTEED:
+        request = compute_guaranteed_memory_after_oom_kill(record, statistic, current_request, bounds, policy, ceiling)
+        limit: int | None = request
+    else:
+        request, limit = _compute_request_and_limit(
+            record, statistic, pod, container, request, bounds, policy, ceiling, context
+        )
     if keeps_limits(pod, context.quotas, ResourceName.MEMORY):
         limit, request = current_limit, request if current_limit is None else min(request, current_limit)
         if request == current_request:
@@ -277,6 +275,33 @@ def _build_target(
         replace(container.requests, memory_bytes=request),
         replace(container.limits, memory_bytes=limit),
     )
+
+
+def _compute_request_and_limit(
+    record: OomRecord,
+    statistic: Statistic | None,
+    pod: Pod,
+    container: Container,
+    request: int,
+    bounds: ContainerBounds,
+    policy: Policy,
+    ceiling: int,
+    context: OomContext,
+) -> tuple[int, int | None]:
+    """Return the memory request that LimitRanges require for the limit, at least `request`, and the limit."""
+    current_limit = container.limits.memory_bytes
+    if policy.rules.memory_limit_safeguards and bounds.ratios[1] < math.inf:
+        # Under a ratio, a higher limit requires a higher request.
+        minimum_limit = compute_min_limit_after_oom_kill(record, statistic, current_limit, bounds, policy, ceiling)
+        request_for_limit = round_up_to_mebibytes(math.ceil(minimum_limit / bounds.ratios[1]))
+        request = max(request, request_for_limit) if request_for_limit <= bounds.whole_unit_bounds[3] else request
+    limit = compute_limit_after_oom_kill(
+        record, statistic, request, current_limit, context.node, bounds, policy, ceiling
+    )
+    if limit is not None and current_limit is not None and policy.rules.memory_limit_safeguards:
+        limit = _apply_pod_range(pod, container, request, limit, context)
+        request = min(request, limit)
+    return request, limit
 
 
 def _apply_pod_range(pod: Pod, container: Container, request: int, limit: int, context: OomContext) -> int:

@@ -47,6 +47,8 @@ class ReasonCode(StrEnum):
     WAITING_FOR_CAPACITY = "waiting-for-capacity"
     RESIZE_DEFERRED = "resize-deferred"
     RESIZE_INFEASIBLE = "resize-infeasible"
+    STATIC_CPU_MANAGER = "static-cpu-manager"
+    STATIC_MEMORY_MANAGER = "static-memory-manager"
     MEMORY_LEAK_SUSPECTED = "memory-leak-suspected"
     NO_CHANGE_NEEDED = "no-change-needed"
     PAUSED = "paused"

@@ -68,12 +68,16 @@ class ResizePending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResizeState:
-    """The resize conditions of a pod; `pending_since` is the last transition."""
+    """The resize conditions of a pod; `pending_since` is the last transition.
+
+    `static_manager` is the resource whose static manager makes the resize infeasible.
+    """
 
     pending: ResizePending | None = None
     pending_since: datetime | None = None
     in_progress: bool = False
     error: bool = False
+    static_manager: ResourceName | None = None
 
 
 NO_RESIZE = ResizeState()
@@ -171,7 +175,8 @@ class Node:
 
     `kubelet_version` is (major, minor), None if unknown. `allocatable_extended` includes huge pages and ephemeral
     storage. `cpu_capacity_millicores` and `memory_capacity_bytes` include what is reserved from pods, None if unknown.
-    `address` is the kubelet's, empty if unknown. `deleting`: it has a deletionTimestamp.
+    `address` is the kubelet's, empty if unknown. `deleting`: it has a deletionTimestamp. `static_managers` are the
+    resources that a static manager of the kubelet assigns to Guaranteed pods, as far as known.
     """
 
     name: str
@@ -188,6 +193,7 @@ class Node:
     address: str = ""
     kubelet_port: int = 10250
     deleting: bool = False
+    static_managers: frozenset[ResourceName] = frozenset()
 
     @property
     def accepts_pods(self) -> bool:

@@ -53,6 +53,8 @@ REASON_DESCRIPTIONS: Mapping[ReasonCode, str] = {
     ReasonCode.WAITING_FOR_CAPACITY: "its node does not have the capacity for a larger size yet",
     ReasonCode.RESIZE_DEFERRED: "an earlier resize is deferred until its node has capacity",
     ReasonCode.RESIZE_INFEASIBLE: "an earlier resize is infeasible on its node",
+    ReasonCode.STATIC_CPU_MANAGER: "its node's static CPU manager assigns its cores, and does not resize them",
+    ReasonCode.STATIC_MEMORY_MANAGER: "its node's static memory manager assigns its memory, and does not resize it",
     ReasonCode.MEMORY_LEAK_SUSPECTED: "its memory usage only increases, so its limit is not raised",
     ReasonCode.NO_CHANGE_NEEDED: "its planned sizes are within the update threshold of its present ones",
     ReasonCode.PAUSED: "cruise is paused",

@@ -10,6 +10,7 @@ import structlog
 from cruise.decisions.oom import OomContext, applies_to_workload, build_oom_record_from_table, decide_oom_reaction
 from cruise.decisions.pod_policy.container_bounds import get_template_memory_limits
 from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.pod_policy.static_managers import add_static_managers
 from cruise.decisions.usage.oom_records import OOM_KILL_RETENTION, raise_oom_memory
 from cruise.domain.actions import ActionResult, ContainerTarget, EvictPod, Outcome, ReasonCode, ResizePod, SkippedPod
 from cruise.domain.cluster import ClusterSnapshot, ContainerRole, Node, OomKill, Pod
@@ -229,8 +230,9 @@ class OomReactor:
         self, record: OomRecord, pod: Pod | None, snapshot: ClusterSnapshot, statistics: StatisticsTable, now: datetime
     ) -> ResizePod | EvictPod | SkippedPod:
         policy = self._policy.planning_policy
-        eligibility = Eligibility(snapshot, statistics, await self._store.overrides(), policy, now)
         refused = await self._store.refused_resizes()
+        snapshot = add_static_managers(snapshot, refused)
+        eligibility = Eligibility(snapshot, statistics, await self._store.overrides(), policy, now)
         node = None if pod is None else next((node for node in snapshot.nodes if node.name == pod.node), None)
         context = OomContext(
             node=node,

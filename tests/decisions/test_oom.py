@@ -10,7 +10,15 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.domain.actions import ContainerTarget, EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, OomKill, Pod, QosClass, ResizePending, ResizeState
-from cruise.domain.policy import SEED_RULES, EvictionRanking, MemoryLimitPolicy, Mode, OomReaction, Policy
+from cruise.domain.policy import (
+    SEED_RULES,
+    EvictionRanking,
+    GuaranteedPolicy,
+    MemoryLimitPolicy,
+    Mode,
+    OomReaction,
+    Policy,
+)
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
 from cruise.domain.usage import OomRecord
@@ -398,3 +406,46 @@ def test_an_old_kill_causes_no_reaction():
     pod = make_pod()
     record = replace(build_oom_record(kill_of(pod), None), finished_at=NOW - timedelta(hours=1, seconds=1))
     assert held(pod, record) is ReasonCode.RECORDED_ONLY
+
+
+# ---- Guaranteed pods ----
+
+RESIZE = replace(FULL, guaranteed=GuaranteedPolicy.RESIZE)
+
+
+def guaranteed(**fields) -> Pod:
+    container = make_container(cpu=500, memory_mib=256, cpu_limit=500, memory_limit_mib=256)
+    return make_pod(containers=[container], **({"qos": QosClass.GUARANTEED} | fields))
+
+
+def test_request_and_limit_of_a_guaranteed_pod_rise_together():
+    target = grown(guaranteed(), policy=RESIZE)
+    assert target.requests == target.limits == make_amounts(500, 384)  # 1.5 x the limit at the kill
+    ceiled = grown(
+        guaranteed(),
+        policy=RESIZE,
+        workloads=[make_workload(memory_limits={"app": 160 * MEBIBYTE})],
+    )
+    assert ceiled.requests == ceiled.limits == make_amounts(500, 320)
+    assert held(guaranteed(annotations={"cruise.io/memory-max": "200Mi"}), policy=RESIZE) is ReasonCode.AT_MAXIMUM
+    assert held(guaranteed(annotations={"cruise.io/memory-limits": "never"}), policy=RESIZE) is ReasonCode.AT_MAXIMUM
+
+
+def test_a_guaranteed_pod_is_evicted_after_a_kill_if_its_node_lacks_capacity():
+    assert isinstance(react(guaranteed(), policy=RESIZE, free_capacity=Resources()), EvictPod)
+    assert held(guaranteed(), policy=FULL) is ReasonCode.GUARANTEED
+
+
+def test_a_refused_cpu_resize_does_not_stop_the_growth_of_memory():
+    pod = guaranteed()
+    shrunk = ContainerTarget("app", ContainerRole.MAIN, make_amounts(100, 256), make_amounts(100, 256))
+    refused = RefusedResize(pod.uid, (shrunk,), ReasonCode.STATIC_CPU_MANAGER, NOW, make_node().allocatable)
+    assert grown(pod, policy=RESIZE, refused=refused).limits == make_amounts(500, 384)
+
+
+def test_a_pod_with_a_device_is_not_evicted_after_a_kill_unless_it_is_ranked():
+    pod = pod_of(extended_requests=(("nvidia.com/gpu", 1),))
+    assert grown(pod).limits.memory_bytes
+    assert held(pod, free_capacity=Resources()) is ReasonCode.NOT_EVICTABLE
+    ranked = replace(pod, annotations={"cruise.io/eviction-ranking": "low"})
+    assert isinstance(react(ranked, free_capacity=Resources()), EvictPod)

@@ -181,3 +181,12 @@ def test_every_revert_is_valid_and_idempotent(now, original, old):
         assert was_limit is None or limit is not None
     again = decide_reverts(replace(snapshot, pods=(after,)), {one.uid: {"app": original}})
     assert [one.skipped for one in again] in ([], [ReasonCode.CANNOT_RESTORE])
+
+
+def test_a_guaranteed_pod_is_reverted_with_equal_limits_or_not_at_all():
+    sized = pod(amounts(300, 256), amounts(300, 256), qos=QosClass.GUARANTEED)
+    assert sizes(reverted(sized, amounts(500, 512), amounts(500, 512))) == (amounts(500, 512), amounts(500, 512))
+    old = node(kubelet_version=(1, 33))
+    found = reverted(sized, amounts(200, 128), amounts(200, 128), on=old)
+    assert sizes(found) == (amounts(200, 256), amounts(200, 256))
+    assert (found.skipped, found.detail) == (None, ReasonDetail.MEMORY_LIMIT_FIXED.create("app"))

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_threshold
 from cruise.domain.actions import ContainerTarget, EvictPod, ResizeCause, ResizePod
-from cruise.domain.cluster import ClusterSnapshot, Pod
-from cruise.domain.pod_resources import count_pod_requests
+from cruise.domain.cluster import ClusterSnapshot, Pod, QosClass
+from cruise.domain.pod_resources import count_pod_requests, get_qos_class
 from cruise.domain.policy import Policy
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, round_up_to_mebibytes
 from cruise.errors import RefusedError
 from cruise.runtime.node_pass import NodePassResult
 from cruise.runtime.writing.api_answers import QUOTA_EXCEEDED
 from tests.laws.observed_passes import ObservedPass
-from tests.laws.random_clusters import DrawnCluster
+from tests.laws.random_clusters import LONG_AGO, START, DrawnCluster
 
 _NO_THRESHOLD = UpdateThreshold(0.0, Resources(1, 1))
 Law = Callable[[DrawnCluster, ObservedPass], Iterator[str]]
@@ -207,6 +207,41 @@ def check_admission_stable(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[
             yield f"{one.created.name} is admitted otherwise when it is admitted again"
 
 
+def check_qos_classes(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
+    """QoS classes never change, and a Guaranteed pod's requests equal its limits at every step of its kubelet."""
+    before = {pod.uid: pod.qos for pod in seen.before.pods}
+    for pod in (pod for snapshot in (*seen.meanwhile, seen.after) for pod in snapshot.pods):
+        if get_qos_class(pod) is not pod.qos or before.get(pod.uid, pod.qos) is not pod.qos:
+            yield f"{pod.name} is {get_qos_class(pod)}, created as {pod.qos}"
+        for one in pod.containers if pod.qos is QosClass.GUARANTEED else ():
+            if one.requests != one.limits or (one.actual is not None and one.actual != one.actual_limits):
+                yield f"{pod.name}: {one.name} requests {one.requests} and is limited to {one.limits}"
+
+
+def check_guaranteed_sizes(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
+    """No size of a Guaranteed pod falls below the largest known use, and none falls on a short history."""
+    before = {pod.uid: pod for pod in seen.before.pods if pod.qos is QosClass.GUARANTEED}
+    is_short = drawn.policy.memory_limit_history > START - LONG_AGO
+    for write in seen.writes:
+        action = write.action
+        pod = before.get(action.uid) if isinstance(action, ResizePod) else None
+        if pod is None or not isinstance(action, ResizePod):
+            continue
+        if isinstance(write.refusal, RefusedError):
+            yield f"{pod.name}: {write.refusal}"
+        now = {one.name: one.requests.resources for one in pod.containers}
+        for target in action.containers:
+            if target.requests != target.limits:
+                yield f"{pod.name}: {target.container} would request {target.requests} of {target.limits}"
+            least = now[target.container]
+            row = seen.table.find(pod.namespace, pod.name, pod.workload, target.container, pod.identity)
+            if row is not None and not is_short:
+                use = seen.table.row(row)
+                least = least.at_most(Resources(use.cpu_peak_millicores, use.memory_7d_max_bytes))
+            if not least.fits_in(target.requests.resources):
+                yield f"{pod.name}: {target.container} falls to {target.requests}, below {least}"
+
+
 LAWS: tuple[Law, ...] = (
     check_replacements_scheduled,
     check_only_evictable_evicted,
@@ -218,6 +253,8 @@ LAWS: tuple[Law, ...] = (
     check_hpa_pods_unchanged,
     check_vpa_pods_unchanged,
     check_admission_stable,
+    check_qos_classes,
+    check_guaranteed_sizes,
 )
 
 

@@ -49,13 +49,14 @@ class ObservedCreation:
 
 @dataclass(slots=True)
 class ObservedPass:
-    """One pass: its decisions, writes, the pods created until the next pass, and the cluster then."""
+    """One pass: its decisions, writes, the pods created until the next pass, and the cluster then and `meanwhile`."""
 
     result: NodePassResult
     table: StatisticsTable
     writes: Sequence[ObservedWrite]
     creations: Sequence[ObservedCreation] = ()
     after: ClusterSnapshot = field(default_factory=ClusterSnapshot)
+    meanwhile: Sequence[ClusterSnapshot] = ()
 
     @property
     def before(self) -> ClusterSnapshot:
@@ -129,8 +130,11 @@ class ObservedRun:
         # The first pass assumes an equal pass before it, so that evictions are tried from the start.
         self._before = self._earlier = ASSUME_UNCHANGED
 
-    async def run_pass(self) -> ObservedPass:
-        """Run a node pass, and advance the cluster until the next one."""
+    async def run_pass(self, moments: Sequence[int] = ()) -> ObservedPass:
+        """Run a node pass, and advance the cluster until the next one.
+
+        `moments` are the seconds after the writes at which the cluster is recorded.
+        """
         table = self._measure(await self.cluster.snapshot())
         result = await run_node_pass(
             PassInput(self._recorder, self._store, self.drawn.policy, self.cluster.now),
@@ -141,7 +145,12 @@ class ObservedRun:
         self._before, self._earlier = self._earlier, result.for_next_pass
         seen = ObservedPass(result, table, tuple(self._recorder.writes))
         self._recorder.writes.clear()
-        self.cluster.advance(self.cluster.now + timedelta(seconds=PASS_SECONDS))
+        started_at, meanwhile = self.cluster.now, []
+        for seconds in moments:
+            self.cluster.advance(started_at + timedelta(seconds=seconds))
+            meanwhile.append(await self.cluster.snapshot())
+        seen.meanwhile = meanwhile
+        self.cluster.advance(started_at + timedelta(seconds=PASS_SECONDS))
         seen.creations, self._creations = tuple(self._creations), []
         seen.after = await self.cluster.snapshot()
         return seen

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.laws.generators import GENERATORS
+from tests.laws.guaranteed_clusters import draw_guaranteed_clusters
 from tests.laws.laws import LAWS, check_repeated_decisions
 from tests.laws.mixed_clusters import draw_mixed_clusters
 from tests.laws.observed_passes import ObservedRun
@@ -33,6 +34,7 @@ ONCE_FAILED = [
     ("mixed", 2901),
 ]
 ALL_GENERATORS: dict[str, Generate] = {**GENERATORS, "unusual": draw_unusual_clusters, "mixed": draw_mixed_clusters}
+ALL_GENERATORS["guaranteed"] = draw_guaranteed_clusters
 
 
 async def find_broken_laws(name: str, seed: int) -> list[str]:

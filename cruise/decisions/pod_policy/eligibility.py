@@ -19,10 +19,11 @@ from cruise.decisions.pod_policy.other_autoscalers import (
     find_ambiguous_workloads,
 )
 from cruise.decisions.pod_policy.quotas import get_submitted_requests
+from cruise.decisions.pod_policy.static_managers import explain_static_managers, find_unresizable_resources
 from cruise.decisions.pod_policy.usable_statistics import UsableStatistics
 from cruise.domain.actions import ReasonCode, SkippedPod
 from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations, is_override
-from cruise.domain.cluster import ClusterSnapshot, Container, Pod, QosClass, WorkloadRef
+from cruise.domain.cluster import ClusterSnapshot, Container, Node, Pod, QosClass, WorkloadRef
 from cruise.domain.overrides import StatedSetting, StoredOverrides, read_vpa_overrides, resolve_overrides
 from cruise.domain.pod_resources import requests_devices
 from cruise.domain.policy import AdmissionSize, GuaranteedPolicy, Mode, Policy
@@ -111,6 +112,7 @@ class Eligibility:
         self._kubelets: dict[str | None, tuple[int, int] | None] = {
             node.name: node.kubelet_version for node in snapshot.nodes
         }
+        self._static_managers = {node.name: node for node in snapshot.nodes if node.static_managers}
         self._unready_nodes = frozenset(node.name for node in snapshot.nodes if not node.ready)
         self._groups: dict[tuple[str, WorkloadRef | None, Annotations, AutoscalerClaims | None], _WorkloadPods] = {}
 
@@ -233,6 +235,13 @@ class Eligibility:
             )
             return _skip(pod, reason, containers_without)
         manages_cpu, manages_memory = group.manages_cpu, group.manages_memory
+        static_node = self._find_node_with_static_managers(pod) if self._static_managers else None
+        if static_node is not None:
+            unresizable = find_unresizable_resources(static_node)
+            manages_cpu = manages_cpu and ResourceName.CPU not in unresizable
+            manages_memory = manages_memory and ResourceName.MEMORY not in unresizable
+            if not manages_cpu and not manages_memory:
+                return _skip(pod, explain_static_managers(static_node))
         # Read now, while the pod is in the CPU cache: later passes visit pods node by node.
         stated_resources: list[int] = []
         is_usage_unknown = self._usable.have_never_run(rows)
@@ -267,6 +276,15 @@ class Eligibility:
             templates,
             submitted,
         )
+
+    def _find_node_with_static_managers(self, pod: Pod) -> Node | None:
+        """Return the node of a Guaranteed pod if static managers assign resources there.
+
+        None while a resize is pending: it is withdrawn first.
+        """
+        if pod.qos is not QosClass.GUARANTEED or pod.resize.pending is not None or pod.node is None:
+            return None
+        return self._static_managers.get(pod.node)
 
     def _explain_unsupported(self, pod: Pod, group: "_WorkloadPods") -> ReasonCode | None:
         """Return which property of the pod itself forbids a resize."""

@@ -5,19 +5,25 @@ decrease only on a long history, and never below the largest known use. It grows
 is evicted or gets less headroom for it.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cruise.decisions.pod_policy.container_bounds import ContainerBounds
 from cruise.decisions.pod_policy.limit_ranges import UNITS
 from cruise.decisions.sizing.demand import DemandTable, ResourceDemand
-from cruise.decisions.sizing.memory_limit import has_long_history, supports_lowering_memory_limits
+from cruise.decisions.sizing.memory_limit import (
+    AFTER_OOM_KILL_FACTOR,
+    has_long_history,
+    supports_lowering_memory_limits,
+)
 from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Int64Array, cap_to_bounds, round_up_integers
 from cruise.domain.policy import Policy
-from cruise.domain.resources import ResourceName
-from cruise.domain.usage import StatisticColumns
+from cruise.domain.resources import ResourceName, round_up_to_mebibytes
+from cruise.domain.usage import OomRecord, Statistic, StatisticColumns
 
 _UNBOUNDED = np.int64(UNBOUNDED)
 
@@ -123,6 +129,17 @@ def _replace_demand(
         upper=np.where(rows, upper, demand.upper),
         user_minimum=np.where(rows, 0, demand.user_minimum),
     )
+
+
+def compute_guaranteed_memory_after_oom_kill(
+    record: OomRecord, statistic: Statistic | None, current: int, bounds: ContainerBounds, policy: Policy, ceiling: int
+) -> int:
+    """Return the memory request and limit of a killed container; never lower than before."""
+    if bounds.keeps_memory_limit:
+        return current
+    largest = max(record.oom_memory_bytes, 0 if statistic is None else statistic.memory_7d_max_bytes)
+    wanted = max(largest * policy.guaranteed_margin, (record.memory_limit_bytes or 0) * AFTER_OOM_KILL_FACTOR)
+    return max(min(round_up_to_mebibytes(math.ceil(wanted)), ceiling, bounds.whole_unit_bounds[3]), current)
 
 
 def limit_guaranteed_growth(columns: NodePodColumns) -> NodePodColumns:

@@ -10,15 +10,18 @@ from numpy.typing import NDArray
 
 from cruise.decisions.pod_policy.eligibility import ResizablePod
 from cruise.decisions.pod_policy.limit_ranges import forbids_resize
+from cruise.decisions.pod_policy.static_managers import REFUSAL_BY_MANAGER
 from cruise.decisions.sizing.demand import DemandTable
 from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_threshold
 from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.arrays import BoolArray, Int64Array
-from cruise.domain.cluster import Container, LimitRangeItem, Pod, QosClass, ResizePending
+from cruise.domain.cluster import Container, LimitRangeItem, Pod, QosClass, ResizePending, ResizeState
 from cruise.domain.pod_resources import compute_qos_class, replace_container_resources
 from cruise.domain.policy import Policy
 from cruise.domain.resources import NO_RESOURCES, NOTHING_STATED, ResourceName, Resources, StatedResources
 from cruise.domain.usage import StatisticsTable
+
+INFEASIBLE = frozenset({ReasonCode.RESIZE_INFEASIBLE, *REFUSAL_BY_MANAGER.values()})
 
 
 def withdraw_pending_resize(
@@ -27,9 +30,7 @@ def withdraw_pending_resize(
     """Withdraw a resize that the kubelet cannot do or has deferred for too long; leave a younger one unchanged."""
     state, pod_object = pod.pod.resize, pod.pod
     deferred = state.pending is ResizePending.DEFERRED
-    skipped = SkippedPod(
-        pod_object.namespace, pod_object.name, ReasonCode.RESIZE_DEFERRED if deferred else ReasonCode.RESIZE_INFEASIBLE
-    )
+    skipped = SkippedPod(pod_object.namespace, pod_object.name, explain_pending_resize(state))
     timed_out = state.pending_since is not None and now - state.pending_since >= policy.deferred_resize_timeout
     if deferred and not timed_out:
         until = None if state.pending_since is None else state.pending_since + policy.deferred_resize_timeout
@@ -41,6 +42,13 @@ def withdraw_pending_resize(
     if earlier is not None and earlier.containers == targets:
         return None, replace(skipped, detail="the API server refuses to take it back")
     return _build_resize(pod_object, targets, Resources(), ReasonCode.WITHDRAWN), None
+
+
+def explain_pending_resize(state: ResizeState) -> ReasonCode:
+    """Return why a resize is pending, as it is remembered once it is withdrawn."""
+    if state.pending is ResizePending.DEFERRED:
+        return ReasonCode.RESIZE_DEFERRED
+    return ReasonCode.RESIZE_INFEASIBLE if state.static_manager is None else REFUSAL_BY_MANAGER[state.static_manager]
 
 
 def build_withdrawn_targets(pod: ResizablePod) -> tuple[ContainerTarget, ...]:
@@ -119,8 +127,11 @@ def matches_refused_resize(
     """Return whether the targets of a pod's containers would be rejected as an earlier resize was.
 
     What the API server rejected is not tried again while no value differs from it by the update threshold; what the
-    kubelet had no capacity for, not until a resource's sum over the containers has fallen by the update threshold.
+    kubelet had no capacity for, not until a resource's sum over the containers has fallen by the update threshold. A
+    static manager rejects sizes whatever they are: `Eligibility` leaves its resource unmanaged.
     """
+    if earlier.reason in REFUSAL_BY_MANAGER.values():
+        return False
     if earlier.reason is ReasonCode.RESIZE_REFUSED:
         before = {target.container: target for target in earlier.containers}
         if before.keys() != {target.container for target in targets}:
@@ -147,11 +158,7 @@ def is_refusal_outdated(
     if earlier.reason is ReasonCode.RESIZE_DEFERRED:
         has_more_capacity = earlier.free_capacity is not None and not free_capacity.fits_in(earlier.free_capacity)
         return has_more_capacity or now - earlier.at >= policy.deferred_memory_timeout
-    return (
-        earlier.reason is ReasonCode.RESIZE_INFEASIBLE
-        and earlier.free_capacity is not None
-        and earlier.free_capacity != allocatable
-    )
+    return earlier.reason in INFEASIBLE and earlier.free_capacity is not None and earlier.free_capacity != allocatable
 
 
 def _sum_requests(targets: Sequence[ContainerTarget]) -> Resources:

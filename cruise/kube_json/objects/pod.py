@@ -1,5 +1,6 @@
 """Decode pods of watch events, admission reviews and snapshot files."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,7 +22,7 @@ from cruise.domain.cluster import (
 )
 from cruise.domain.cluster_policies import get_foreign_group
 from cruise.domain.pod_resources import compute_qos_class
-from cruise.domain.resources import NO_RESOURCES, Resources, StatedResources
+from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, StatedResources
 from cruise.domain.scheduling import PodConstraints, SchedulingConstraints
 from cruise.errors import BadInputError
 from cruise.kube_json.object_errors import convert_to_struct, format_object_label, to_single_line
@@ -44,6 +45,7 @@ from cruise.kube_json.wire.pod_json import PodCondition, PodObject, PodSpec, Pod
 
 _NO_STATUS = PodStatus()
 _READ_CONDITIONS = frozenset({"Ready", "PodScheduled", "PodResizePending", "PodResizeInProgress"})
+_STATIC_MANAGER = re.compile(r"Guaranteed Pods alongside (CPU|Memory) Manager", re.IGNORECASE)
 _QOS_CLASSES = {stated.value: stated for stated in QosClass}
 _get_template_fields = attrgetter(
     "containers",
@@ -275,17 +277,24 @@ def _is_windows(spec: PodSpec) -> bool:
 
 
 def _read_resize_state(conditions: Sequence[PodCondition]) -> ResizeState:
-    pending, since, in_progress, error = None, None, False, False
+    pending, since, in_progress, error, static_manager = None, None, False, False, None
     for condition in conditions:
         if condition.status != "True":
             continue
         if condition.type == "PodResizePending":
             pending, since = _read_pending_reason(condition.reason), condition.last_transition_time
+            static_manager = _find_static_manager(condition.message)
         elif condition.type == "PodResizeInProgress":
             in_progress, error = True, condition.reason == "Error"
     if pending is None and not in_progress:
         return NO_RESIZE
-    return ResizeState(pending, since, in_progress, error)
+    return ResizeState(pending, since, in_progress, error, static_manager)
+
+
+def _find_static_manager(message: str | None) -> ResourceName | None:
+    """Return the resource whose static manager makes a resize infeasible, as kubelets 1.33 to 1.36 say it."""
+    found = _STATIC_MANAGER.search(message or "")
+    return None if found is None else ResourceName(found[1].lower())
 
 
 def _read_pending_reason(reason: str | None) -> ResizePending | None:

@@ -108,6 +108,7 @@ class PodCondition(JsonStruct, frozen=True):
     status: str
     reason: str | None = None
     last_transition_time: Timestamp | None = None
+    message: str | None = None
 
 
 class SelectorRequirementJson(JsonStruct, frozen=True):

@@ -8,6 +8,7 @@ from datetime import datetime
 
 import structlog
 
+from cruise.decisions.sizing.resizes import explain_pending_resize
 from cruise.domain.actions import (
     Action,
     ActionResult,
@@ -18,7 +19,7 @@ from cruise.domain.actions import (
     RefusedResize,
     ResizePod,
 )
-from cruise.domain.cluster import ClusterSnapshot, ResizePending
+from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.pod_resources import get_spec_targets
 from cruise.domain.reasons import ReasonDetail
 from cruise.errors import ConflictError, CruiseError, NotFoundError, RefusedError, ThrottledError, UnavailableError
@@ -329,8 +330,7 @@ class ActionRunner:
     def _record_withdrawn_target(self, action: Action) -> None:
         decided_on = self._guards.get_decided_pod(action) if isinstance(action, ResizePod) else None
         if isinstance(action, ResizePod) and action.reason is ReasonCode.WITHDRAWN and decided_on is not None:
-            deferred = decided_on.resize.pending is ResizePending.DEFERRED
-            reason = ReasonCode.RESIZE_DEFERRED if deferred else ReasonCode.RESIZE_INFEASIBLE
+            reason = explain_pending_resize(decided_on.resize)
             self._add_refused_target(action, get_spec_targets(decided_on), reason)
 
     def _add_refused_target(self, action: ResizePod, containers: Sequence[ContainerTarget], reason: ReasonCode) -> None:

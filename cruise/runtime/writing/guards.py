@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from cruise.decisions.sizing.resizes import is_below_usage, remove_growth
+from cruise.decisions.sizing.resizes import INFEASIBLE, is_below_usage, remove_growth
 from cruise.domain.actions import (
     Action,
     ContainerTarget,
@@ -277,7 +277,7 @@ class _RemainingCapacities:
     def at_refusal(self, action: ResizePod, reason: ReasonCode) -> Resources | None:
         """Return the node's allocatable capacity if it can never do a resize, otherwise what its other pods leave."""
         allocatable, pod = self._allocatable.get(action.node or ""), self._pods.get(action.uid)
-        if allocatable is None or action.node is None or reason is ReasonCode.RESIZE_INFEASIBLE:
+        if allocatable is None or action.node is None or reason in INFEASIBLE:
             return allocatable
         if pod is None or reason is not ReasonCode.RESIZE_DEFERRED:
             return None

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from cruise.domain.cluster import NO_RESIZE, Container, ContainerRole, QosClass, ResizePending
-from cruise.domain.resources import Resources
+from cruise.domain.cluster import NO_RESIZE, Container, ContainerRole, Pod, QosClass, ResizePending
+from cruise.domain.resources import ResourceName, Resources
 from cruise.simulation.cluster.api_server import get_stated_requests
 from cruise.simulation.cluster.state import PodKey, PodRecord, SimulatedClusterState, convert_to_datetime
 
@@ -46,7 +46,10 @@ class ResizeActuation:
             self._clear_pending(record)
             return
         need = get_stated_requests(pod)
-        if not need.fits_in(self._state.allocatable(index)):
+        static_manager = self._find_static_manager(pod)
+        if static_manager is not None:
+            self._set_pending(record, ResizePending.INFEASIBLE, at, static_manager)
+        elif not need.fits_in(self._state.allocatable(index)):
             self._set_pending(record, ResizePending.INFEASIBLE, at)
         elif not need.fits_in(self._state.get_unallocated(index) + record.allocated_requests):
             self._set_pending(record, ResizePending.DEFERRED, at)
@@ -58,9 +61,26 @@ class ResizeActuation:
         record.deferred_since = None
         resize = record.pod.resize
         if resize.pending is not None:
-            self._state.put(record, replace(record.pod, resize=replace(resize, pending=None, pending_since=None)))
+            self._state.put(
+                record,
+                replace(record.pod, resize=replace(resize, pending=None, pending_since=None, static_manager=None)),
+            )
 
-    def _set_pending(self, record: PodRecord, pending: ResizePending, at: int) -> None:
+    def _find_static_manager(self, pod: Pod) -> ResourceName | None:
+        """Return the resource that a static manager refuses to resize. Source: canResizePod of kubelet 1.34."""
+        if pod.qos is not QosClass.GUARANTEED:
+            return None
+        changed = {
+            resource
+            for resource in self._state.settings.static_managers
+            for one in pod.containers
+            if one.allocated is not None and one.requests.get(resource) != one.allocated.get(resource)
+        }
+        return next((resource for resource in ResourceName if resource in changed), None)
+
+    def _set_pending(
+        self, record: PodRecord, pending: ResizePending, at: int, static_manager: ResourceName | None = None
+    ) -> None:
         resize = record.pod.resize
         if pending is ResizePending.DEFERRED:
             self._unfinished[record.key] = record
@@ -73,9 +93,8 @@ class ResizeActuation:
             self._state.counts.resizes_deferred += 1
         else:
             self._state.counts.resizes_infeasible += 1
-        self._state.put(
-            record, replace(record.pod, resize=replace(resize, pending=pending, pending_since=convert_to_datetime(at)))
-        )
+        resize = replace(resize, pending=pending, pending_since=convert_to_datetime(at), static_manager=static_manager)
+        self._state.put(record, replace(record.pod, resize=resize))
 
     def _allocate_resize(self, record: PodRecord, need: Resources, at: int) -> None:
         record.deferred_since = None

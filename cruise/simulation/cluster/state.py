@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cruise.domain.cluster import ContainerRole, Node, Pod
 from cruise.domain.pod_resources import count_pod_requests
-from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Resources, StatedResources
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResourceName, Resources, StatedResources
 from cruise.simulation.cluster.containers import ContainerTable
 from cruise.simulation.cluster.workloads import SimulatedWorkload
 from cruise.simulation.demand.history import MeasurementHistory
@@ -39,6 +39,7 @@ class SimulationSettings:
     longest_restart_seconds: int = 300
     quiet_seconds: int = 600  # the running time that resets the doubling
     retention_seconds: int = 86_400  # of recorded usage
+    static_managers: frozenset[ResourceName] = frozenset()  # of all kubelets: they do not resize Guaranteed pods
     emit_twice: bool = False  # every kill is streamed twice, as after a broken watch
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.domain.cluster import ContainerRole, Pod, QosClass, ResizePending, ResizeState, WorkloadRef
-from cruise.domain.resources import MEBIBYTE, Resources, StatedResources
+from cruise.domain.resources import MEBIBYTE, ResourceName, Resources, StatedResources
 from cruise.domain.scheduling import LabelRequirement, NodeSelectorTerm, SelectorOperator, TaintEffect, Toleration
 from cruise.errors import BadInputError
 from cruise.kube_json.objects.pod import PodReader, decode_pod
@@ -297,6 +297,23 @@ def condition(kind: str, status: str = "True", reason: str | None = None) -> Jso
         ([], ResizeState()),
         ([condition("PodResizePending", reason="Deferred")], ResizeState(ResizePending.DEFERRED, NOW)),
         ([condition("PodResizePending", reason="Infeasible")], ResizeState(ResizePending.INFEASIBLE, NOW)),
+        *(
+            (
+                [
+                    condition("PodResizePending", reason="Infeasible")
+                    | {"message": f"Resize is infeasible for {message}"}
+                ],
+                ResizeState(ResizePending.INFEASIBLE, NOW, static_manager=manager),
+            )
+            for message, manager in (
+                # Kubernetes 1.33, then 1.34 to 1.36.
+                ("Guaranteed Pods alongside CPU Manager static policy", ResourceName.CPU),
+                ("Guaranteed Pods alongside Memory Manager static policy", ResourceName.MEMORY),
+                ('Guaranteed Pods alongside CPU Manager policy "static"', ResourceName.CPU),
+                ('Guaranteed Pods alongside Memory Manager policy "Static"', ResourceName.MEMORY),
+                ("static pods", None),
+            )
+        ),
         ([condition("PodResizePending", "False", "Deferred")], ResizeState()),
         ([condition("PodResizeInProgress")], ResizeState(in_progress=True)),
         ([condition("PodResizeInProgress", reason="Error")], ResizeState(in_progress=True, error=True)),
