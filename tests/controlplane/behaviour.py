@@ -17,6 +17,7 @@ class ResizeBehaviour(StrEnum):
     TAKE_UP = "TakeUp"
     DEFER = "Deferred"
     INFEASIBLE = "Infeasible"
+    STATIC_CPU_MANAGER = "StaticCpuManager"  # as JUDGE, but no CPU of a Guaranteed pod
     ERROR = "Error"  # allocated, never in force: PodResizeInProgress with reason Error
 
 

@@ -12,6 +12,8 @@ REFUSED = {
     ResizeBehaviour.DEFER: ("Deferred", "Node didn't have enough resource: memory"),
     ResizeBehaviour.INFEASIBLE: ("Infeasible", "Node didn't have enough capacity: memory"),
 }
+# Source: podResizesAdmitHandler of kubelet 1.36.
+STATIC_CPU_MANAGER = "Infeasible", 'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,11 @@ def rejects_resize(
     spec = record.pod["spec"]
     if wanted == record.allocated:
         return None
-    if resizing is not ResizeBehaviour.JUDGE:
+    if resizing is ResizeBehaviour.STATIC_CPU_MANAGER:
+        guaranteed = record.pod["status"].get("qosClass") == "Guaranteed"
+        if guaranteed and count_requests(spec, wanted)[0] != count_requests(spec, record.allocated)[0]:
+            return STATIC_CPU_MANAGER
+    elif resizing is not ResizeBehaviour.JUDGE:
         return REFUSED.get(resizing)
     asked, held, used = count_requests(spec, wanted), count_requests(spec, record.allocated), _used(others)
     figures = list(zip(RESOURCES, asked, held, used, room.amounts, strict=True))

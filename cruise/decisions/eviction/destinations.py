@@ -230,6 +230,7 @@ class _PassPlacements:
         requests, placement = count_pod_requests(pod), pod.placement
         return any(
             requests.fits_in(node.allocatable)
+            and all(node.allocatable_extended.get(name, 0) >= amount for name, amount in pod.extended_requests)
             and placement.allows_node(node.name, node.labels)
             and placement.tolerates_all(get_permanent_taints(node.taints))
             and requests.fits_in(node.allocatable - self._daemonsets.get_for_node(node))

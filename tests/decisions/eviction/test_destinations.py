@@ -201,6 +201,24 @@ def test_an_added_node_has_the_permanent_taints(key, found):
     assert destinations(snapshot).evict(pod) is found
 
 
+GPU = "nvidia.com/gpu"
+
+
+@pytest.mark.parametrize("free", [0, 1])
+def test_a_replacement_needs_a_free_device_and_not_only_capacity(free):
+    going, other = web("web-1", extended_requests=((GPU, 1),)), web("web-2", node="n2", extended_requests=((GPU, 1),))
+    offered = [named(name, allocatable_extended={GPU: count}) for name, count in (("n1", 1), ("n2", 1 + free))]
+    assert destinations(make_snapshot([going, other], offered)).evict(going) is bool(free)
+
+
+@pytest.mark.parametrize("devices", [{}, {GPU: 1}])
+def test_an_added_node_has_the_devices_of_the_present_ones(devices):
+    pod = web("web-1", extended_requests=((GPU, 1),))
+    nodes = [named("n1", allocatable_extended=devices)]
+    snapshot = replace(make_snapshot([pod], nodes), node_autoscaler=NodeAutoscalerKind.KARPENTER)
+    assert destinations(snapshot).evict(pod) is bool(devices)
+
+
 def test_a_pod_whose_replacement_would_be_rejected_is_not_evicted():
     pod = web("a")
     snapshot = make_snapshot([pod], [named("n1"), named("n2")])

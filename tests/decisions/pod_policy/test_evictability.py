@@ -1,10 +1,13 @@
 """Pods that would lose their work are recognized by their controller, if not by their restart policy."""
 
+from dataclasses import replace
+
 import pytest
 
 from cruise.decisions.pod_policy.evictability import Evictability
 from cruise.domain.annotations import EffectivePolicy
-from cruise.domain.policy import EvictionRanking, Mode
+from cruise.domain.cluster import QosClass
+from cruise.domain.policy import SEED_RULES, EvictionRanking, Mode
 from cruise.domain.reasons import ReasonDetail
 from tests.builders import make_pod, make_snapshot
 
@@ -38,3 +41,23 @@ def test_workers_that_are_always_restarted_are_not_evicted_by_default(kind):
 def test_pods_of_services_may_be_evicted(kind):
     pod = make_pod(workload=f"{kind}/web", owner_kind=kind, owner_name="web")
     assert Evictability(make_snapshot([pod])).explain_not_evictable(pod, EffectivePolicy(Mode.FULL)) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "detail"),
+    [
+        ({"extended_requests": (("nvidia.com/gpu", 1),)}, ReasonDetail.DEVICES),
+        ({"qos": QosClass.GUARANTEED}, ReasonDetail.GUARANTEED),
+        ({"extended_requests": (("hugepages-2Mi", 1),)}, None),
+    ],
+)
+def test_pods_with_devices_and_guaranteed_pods_are_evicted_for_sizing_only_with_a_ranking(fields, detail):
+    pod = make_pod(**fields)
+    rules, policy = Evictability(make_snapshot([pod])), EffectivePolicy(Mode.FULL)
+    assert rules.explain_not_evictable_for_sizing(pod, policy) == detail
+    assert rules.explain_not_evictable_for_sizing(pod, replace(policy, ranking=EvictionRanking.HIGH)) is None
+    killed = None if detail == ReasonDetail.GUARANTEED else detail
+    assert rules.explain_not_evictable_for_sizing(pod, policy, killed=True) == killed
+    # Packing plans may move both, and the first rules know neither.
+    assert rules.explain_not_evictable(pod, policy) is None
+    assert Evictability(make_snapshot([pod]), SEED_RULES).explain_not_evictable_for_sizing(pod, policy) is None
