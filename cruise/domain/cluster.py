@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from cruise.domain.cluster_policies import NodePool, ResourceQuota, VpaContainerPolicy, runs_to_completion
+from cruise.domain.cluster_policies import NodePool, ResourceQuota, VpaContainerPolicy
 from cruise.domain.resources import NO_RESOURCES, NOTHING_STATED, ResourceName, Resources, StatedResources
+from cruise.domain.run_operators import runs_to_completion
 from cruise.domain.scheduling import (
     NO_STORAGE_OR_NAMESPACES,
     UNCONSTRAINED,

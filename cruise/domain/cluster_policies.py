@@ -1,8 +1,7 @@
-"""Quotas, container policies of VPAs, NodePools, and kinds of controllers whose pods run to completion."""
+"""Quotas, container policies of VPAs, and NodePools."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from cruise.domain.resources import NOTHING_STATED, ResourceName, StatedResources
 from cruise.domain.scheduling import LabelRequirement, Taint
@@ -67,31 +66,3 @@ def get_foreign_group(api_version: str) -> str:
     """Return the API group, or an empty string for Kubernetes' own groups and for none."""
     group = api_version.rpartition("/")[0]
     return group if "." in group and not group.endswith(".k8s.io") else ""
-
-
-# Operators give these pods restartPolicy Always, yet their work is lost when they are evicted.
-_KINDS = frozenset(
-    {
-        "RayCluster",  # KubeRay: heads and workers
-        "SparkApplication",
-        "SparkCluster",
-        "Pod",  # a Spark driver owns its executors
-        "DaskCluster",
-        "DaskWorkerGroup",
-        "FlinkDeployment",
-        "Workflow",
-        "TaskRun",
-        "PipelineRun",
-        "CustomRun",
-    }
-)
-
-
-@lru_cache(maxsize=1024)
-def runs_to_completion(kind: str) -> bool:
-    """Return whether a controller's pods run to completion: Jobs of any API group, and similar kinds.
-
-    Kinds of Kubeflow and KubeRay end with `Job`, such as MPIJob, PyTorchJob and RayJob.
-    """
-    name = kind.partition(".")[0]
-    return name.endswith("Job") or name in _KINDS

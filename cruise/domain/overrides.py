@@ -19,6 +19,7 @@ from cruise.domain.annotations import (
     SIZED_BY_KRR,
     TENANT_SOURCES,
     USER_MINIMUM_ANNOTATIONS,
+    WORKLOAD,
     ContainerOverrides,
     EffectivePolicy,
     Overrides,
@@ -39,6 +40,12 @@ def parse_overrides(annotations: Mapping[str, str]) -> Overrides | UnreadableAnn
     values: dict[str, Any] = {}
     for key, text in sorted(annotations.items()):
         if not key.startswith(PREFIX) or key in CRUISE_RECORDS:
+            continue
+        if key == WORKLOAD.name:
+            try:
+                WORKLOAD.read(text)
+            except ValueError as error:
+                return UnreadableAnnotations(f"{key}: {error}")
             continue
         setting, _, container = key.removeprefix(PREFIX).partition(".")
         override = OVERRIDES.get(setting)

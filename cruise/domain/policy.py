@@ -90,6 +90,8 @@ class RuleSet:
     `memory_limit_safeguards`: a limit is added only if settings or the namespace say so, decreased only on a long
     history, and never reduced below known use for a LimitRange. `oom_kills_in_status`: OOM kills in the pod statuses of
     a file count as observed. `sizes_more_pods`: pods with devices are sized, and Guaranteed pods where settings say so.
+    a file count as observed. `run_histories`: pods that run to completion are sized by their earlier runs at any hour,
+    and are not shrunk below what these used.
     """
 
     name: str
@@ -106,6 +108,7 @@ class RuleSet:
     memory_limit_safeguards: bool = True
     oom_kills_in_status: bool = True
     sizes_more_pods: bool = True
+    run_histories: bool = True
 
 
 DEFAULT_RULES = RuleSet("default")
@@ -124,6 +127,7 @@ SEED_RULES = RuleSet(
     memory_limit_safeguards=False,
     oom_kills_in_status=False,
     sizes_more_pods=False,
+    run_histories=False,
 )
 RULE_SETS = (DEFAULT_RULES, SEED_RULES)
 

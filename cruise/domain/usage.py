@@ -99,7 +99,8 @@ class StatisticKey(NamedTuple):
 class StatisticColumns:
     """Statistics of many containers in columns of equal length, without keys.
 
-    `updated_at` and `history_since` are Unix seconds (`history_since` 0: unknown). `oom_memory_bytes` is 0 without a
+    `updated_at` and `history_since` are Unix seconds (`history_since` 0: unknown); pods that run to completion have a
+    history once an earlier one has ended. `oom_memory_bytes` is 0 without a
     kill in the last 7 days. `rejected_percent` is the share of implausible samples in a window; bit n of
     `rejected_reasons` is the n-th `SampleRejection`.
     """
@@ -306,13 +307,14 @@ class HourlyPeaks:
 class PeakSummary:
     """Maxima over selected hours, one row a key; NaN without a sample.
 
-    `cpu_peak_millicores` and `memory_peak_bytes` are over the hours of the query, `memory_7d_max_bytes` over all hours
-    since its start. `first_hour` is the earliest of these with a sample.
+    `cpu_peak_millicores` and `memory_peak_bytes` are over the hours of the query, `cpu_7d_max_millicores` and
+    `memory_7d_max_bytes` over all hours since its start. `first_hour` is the earliest of these with a sample.
     """
 
     keys: Sequence[PeakKey]
     cpu_peak_millicores: Float64Array
     memory_peak_bytes: Float64Array
+    cpu_7d_max_millicores: Float64Array
     memory_7d_max_bytes: Float64Array
     first_hour: Int64Array
 

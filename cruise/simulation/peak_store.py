@@ -56,10 +56,11 @@ class InMemoryPeaks:
     def summary(self, hours: Collection[int], since_hour: int) -> PeakSummary:
         """Summarize each key's peaks since `since_hour`; the peaks of the summary are those of `hours`."""
         size = len(self._number_by_key)
-        cpu_peak, memory_peak, memory_max = np.full((3, size), np.nan)
+        cpu_peak, cpu_max, memory_peak, memory_max = np.full((4, size), np.nan)
         first_hour = np.full(size, np.iinfo(np.int64).max)
         for hour in sorted(hour for hour in self._hours if hour >= since_hour):
             cpu, memory = self._get_hour(hour, size)
+            np.fmax(cpu_max, cpu, out=cpu_max)
             np.fmax(memory_max, memory, out=memory_max)
             if hour in hours:
                 np.fmax(cpu_peak, cpu, out=cpu_peak)
@@ -71,6 +72,7 @@ class InMemoryPeaks:
             keys=[key for key, counts in zip(self._number_by_key, known.tolist(), strict=True) if counts],
             cpu_peak_millicores=cpu_peak[known],
             memory_peak_bytes=memory_peak[known],
+            cpu_7d_max_millicores=cpu_max[known],
             memory_7d_max_bytes=memory_max[known],
             first_hour=first_hour[known],
         )

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from cruise.domain.annotations import ALL_ANNOTATIONS, OVERRIDES, POD_SETTINGS, Annotation, OverrideSource
 from cruise.domain.policy import EvictionRanking, GuaranteedPolicy, MemoryLimitPolicy, Mode
+from cruise.domain.run_operators import OPERATORS, WORKLOAD_KEY
 from scripts.reference.markdown import code, page, section, table
 
 _WORDS: Mapping[str, tuple[str, str]] = {
@@ -33,6 +34,9 @@ _WORDS: Mapping[str, tuple[str, str]] = {
 }
 _OTHERS: Mapping[str, str] = {
     "cruisekube.truefoundry.com/excluded": "`true`: skipped, as with `cruise.io/mode: off`.",
+    "cruise.io/workload": "Annotation or label, on pods without a lasting owner: pods with the same value are one "
+    "workload, also pods without a controller. See "
+    "[pods that run to completion](../operating.md#pods-that-run-to-completion).",
     "admission.robusta.dev/krr-mutation-mode": "`enforce`: KRR's enforcer sizes the pod, so cruise skips it.",
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "`false`: never evicted or moved.",
     "karpenter.sh/do-not-disrupt": "Any value except `false`: never evicted or moved.",
@@ -84,6 +88,12 @@ from free capacity: no other pod is evicted or shrunk for them. Annotations of t
 and the API, may do more."""
 
 
+_OF_OPERATORS = f"""[Pods that run to completion](../operating.md#pods-that-run-to-completion) are one workload
+across runs if their operator names the same by a label or an annotation, the first that is present. `{WORKLOAD_KEY}`
+comes before all of them. Without any, it is the name of the controller without its random suffix. Steps of a run are
+separate workloads, written as `Kind/name:step`."""
+
+
 def annotations_page() -> str:
     """Return the page; ValueError for an annotation without description, or a description without annotation."""
     described = {*_WORDS, *_OTHERS}
@@ -103,9 +113,29 @@ def annotations_page() -> str:
         _INTRODUCTION,
         section("Overrides", overrides),
         section("Of other tools, that cruise obeys", _table(obeyed)),
+        section("Of operators, by which runs are grouped", f"{_OF_OPERATORS}\n\n{_build_operator_table()}"),
         section("That cruise writes", _table(written)),
         section("Of Kubernetes and other tools, that cruise reads", _table(rest)),
     )
+
+
+def _build_operator_table() -> str:
+    return table(
+        ("operator", "controller of the pod", "workload", "step"),
+        (
+            (
+                one.name,
+                ", ".join(map(code, sorted(one.owner_kinds))) or f"none, with {_list_codes(sorted(one.marks))}",
+                ", ".join(f"{kind or 'its kind'}: {code(key)}" for kind, key in one.groups) or "its name",
+                _list_codes(one.steps) or "–",
+            )
+            for one in OPERATORS
+        ),
+    )
+
+
+def _list_codes(keys: Iterable[str]) -> str:
+    return ", ".join(map(code, keys))
 
 
 def _format_name(name: str, by_container: bool) -> str:

@@ -8,10 +8,16 @@ from itertools import chain
 from operator import attrgetter
 
 from cruise.adapters.kube.object_store import Key
-from cruise.domain.cluster import OomKill, Pod, WorkloadRef
+from cruise.domain.cluster import OomKill, Pod
 from cruise.errors import BadInputError
 from cruise.kube_json.objects.containers import read_oom_kills
-from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerIndex, PriorityClass, SharedStringMaps
+from cruise.kube_json.objects.owners import (
+    INTERMEDIATE_KINDS,
+    NO_OWNERS,
+    OwnerIndex,
+    PriorityClass,
+    SharedStringMaps,
+)
 from cruise.kube_json.objects.pod import PodReader
 from cruise.kube_json.reading.stream import UnreadableObject, create_unreadable
 from cruise.kube_json.wire.pod_json import PodObject, PodStatus
@@ -233,15 +239,11 @@ class PodStore:
             pod = replace(pod, windows=True)
         if pod.owner_kind in INTERMEDIATE_KINDS and pod.owner_name is not None:
             direct = (pod.namespace, pod.owner_kind, pod.owner_name)
-            if direct in self._controllers:
-                workload = self._controllers[direct] or WorkloadRef(pod.owner_kind, pod.owner_name)
-            elif pod.workload == WorkloadRef(pod.owner_kind, pod.owner_name):
-                # The owner has no known controller yet; its CronJob may have been read since.
-                workload = self._owners.find_workload(*direct, pod.labels) or pod.workload
-            else:
-                return pod
-            if workload != pod.workload:
-                pod = replace(pod, workload=workload)
+            # While the owner has no known controller, its CronJob may be read.
+            if direct in self._controllers or pod.workload == NO_OWNERS.find_workload_of(pod):
+                workload = self._owners.find_workload_of(pod) or pod.workload
+                if workload != pod.workload:
+                    pod = replace(pod, workload=workload)
         return pod
 
     def _with_known_workload(self, pod: Pod, before: Pod) -> Pod:

@@ -71,13 +71,14 @@ WITH summary AS (
     SELECT key_id,
         max(cpu_demand_millicores) FILTER (WHERE hour = ANY ($1::integer[])) AS cpu_peak,
         max(memory_bytes) FILTER (WHERE hour = ANY ($1::integer[])) AS memory_peak,
+        max(cpu_demand_millicores) AS cpu_max,
         max(memory_bytes) AS memory_max,
         min(hour) AS first_hour
     FROM hourly_peak
     WHERE hour >= $2
     GROUP BY key_id
 )
-SELECT namespace, workload, container, identity, cpu_peak, memory_peak, memory_max, first_hour
+SELECT namespace, workload, container, identity, cpu_peak, memory_peak, cpu_max, memory_max, first_hour
 FROM summary JOIN peak_key ON peak_key.id = summary.key_id
 """
 _SELECT_HOUR = """
@@ -133,13 +134,14 @@ async def summarize_peaks(connection: AsyncConnection, hours: Collection[int], s
     """Return the maxima of each key since `since_hour`, and over those of `hours` that are not before it."""
     driver = await get_driver_connection(connection)
     rows = await driver.fetch(_SUMMARIZE_PEAKS, sorted(hours), since_hour)
-    columns = list(zip(*rows, strict=True)) or [()] * 8
+    columns = list(zip(*rows, strict=True)) or [()] * 9
     return PeakSummary(
         keys=list(map(PeakKey._make, zip(*columns[:4], strict=True))),
         cpu_peak_millicores=np.array(columns[4], dtype=np.float64),
         memory_peak_bytes=np.array(columns[5], dtype=np.float64),
-        memory_7d_max_bytes=np.array(columns[6], dtype=np.float64),
-        first_hour=np.array(columns[7], dtype=np.int64),
+        cpu_7d_max_millicores=np.array(columns[6], dtype=np.float64),
+        memory_7d_max_bytes=np.array(columns[7], dtype=np.float64),
+        first_hour=np.array(columns[8], dtype=np.int64),
     )
 
 

@@ -74,6 +74,7 @@ class WeeklyPeaks:
             keys=keys,
             cpu_peak_millicores=np.fmax.reduce(self._cpu[counted], axis=0, initial=np.nan).astype(np.float64),
             memory_peak_bytes=np.fmax.reduce(self._memory[counted], axis=0, initial=np.nan),
+            cpu_7d_max_millicores=np.fmax.reduce(self._cpu[slots], axis=0, initial=np.nan).astype(np.float64),
             memory_7d_max_bytes=np.fmax.reduce(self._memory[slots], axis=0, initial=np.nan),
             first_hour=np.append(self._hours[slots], NEVER)[first],
         )

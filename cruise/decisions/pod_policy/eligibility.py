@@ -28,6 +28,7 @@ from cruise.domain.overrides import StatedSetting, StoredOverrides, read_vpa_ove
 from cruise.domain.pod_resources import requests_devices
 from cruise.domain.policy import AdmissionSize, GuaranteedPolicy, Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
+from cruise.domain.run_operators import WORKLOAD_GROUP
 from cruise.domain.usage import StatisticsTable
 
 Annotations = tuple[tuple[str, str], ...]
@@ -313,7 +314,8 @@ class Eligibility:
         return find_ambiguous_workloads(self._snapshot)
 
     def _get_group(self, pod: Pod) -> "_WorkloadPods":
-        stated = _select_overrides(pod.annotations) if pod.annotations else ()
+        annotations = self._add_job_annotations(pod) if pod.owner_kind == "Job" else pod.annotations
+        stated = _select_overrides(annotations) if annotations else ()
         claims = self._autoscalers.find_for_pod(pod) if pod.namespace in self._autoscalers.by_pod else None
         key = (pod.namespace, pod.workload, stated, claims)
         group = self._groups.get(key)
@@ -321,6 +323,14 @@ class Eligibility:
             claims = claims or self._autoscalers.find_for_pod(pod)
             group = self._groups[key] = self._build_group(dict(stated), pod, claims)
         return group
+
+    def _add_job_annotations(self, pod: Pod) -> Mapping[str, str]:
+        """Return the annotations of a pod and of its Job, if the pod belongs to another workload that users named."""
+        job = WorkloadRef("Job", pod.owner_name or "")
+        if pod.workload is None or pod.workload.kind != WORKLOAD_GROUP:
+            return pod.annotations
+        found = self._snapshot.workloads.get((pod.namespace, job))
+        return pod.annotations if found is None else {**found.annotations, **pod.annotations}
 
     def _build_group(self, annotations: Mapping[str, str], pod: Pod, claims: AutoscalerClaims) -> "_WorkloadPods":
         namespace, workload = pod.namespace, pod.workload

@@ -1,21 +1,25 @@
 """From usage samples to statistics: base, peaks and age of every container, in columns."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from cruise.decisions.usage.oom_records import OomKillEffects, SingleOomKill, raise_by_own_kills, raise_by_single_kills
 from cruise.decisions.usage.peaks import PeakEstimates, estimate_peaks
 from cruise.decisions.usage.usage_columns import (
+    NEVER,
     EstimationTime,
     KnownPeaks,
     RecentUsage,
     RevisionGroups,
+    RunColumns,
     RunningContainers,
     compute_group_maxima,
     compute_row_percentiles,
 )
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
+from cruise.domain.run_operators import LASTING_KINDS, runs_to_completion
 from cruise.domain.usage import PeakKey, StatisticColumns, StatisticKey, StatisticsTable
 
 CPU_BASE_SECONDS = 600
@@ -73,11 +77,13 @@ def estimate_statistics(
         oom[number] = kills.by_key.get(key, 0)
         if key in kills.single:
             single[number] = kills.single[key]
-    usage = estimate_usage(recent, known, running.rows, oom, time)
+    without_pods = _has_no_pods(known, running)
+    runs = None if running.run_starts is None else find_runs(known, running, running.run_starts, without_pods)
+    usage = estimate_usage(recent, known, running.rows, oom, time, runs)
     indices, containers = estimate_containers(usage, running.rows, running.mixed)
     parents = known.parent[recent.number[running.rows[indices]]]
     containers = raise_by_single_kills(containers, parents, single)
-    numbers, workloads = estimate_workloads(usage, _has_no_pods(known, running))
+    numbers, workloads = estimate_workloads(usage, without_pods)
     keys = [known.keys[number] for number in numbers.tolist()]
     workload_indices = [index for index, key in enumerate(keys) if not is_bare_pod_key(key)]
     workload_indices.sort(key=keys.__getitem__)
@@ -95,15 +101,17 @@ def estimate_usage(
     running_rows: Int64Array,
     oom: Int64Array,
     time: EstimationTime,
+    runs: RunColumns | None = None,
 ) -> UsageEstimates:
     """Estimate bases by row and peaks by number, of which there is at least one.
 
-    `running_rows` are the rows of existing containers, -1 for one without; `oom` the OOM memory per number, 0 for none.
+    `running_rows` are the rows of existing containers, -1 for one without; `oom` the OOM memory per number, 0 for none;
+    `runs` tells which numbers belong to pods that run to completion, None if that makes no difference.
     """
     is_live = np.zeros(len(recent.number), dtype=np.bool_)
     is_live[running_rows[running_rows >= 0]] = True
     is_live &= recent.newest_complete >= time.at - time.max_age_seconds
-    peaks = estimate_peaks(recent, known, oom, time)
+    peaks = estimate_peaks(recent, known, oom, time, runs)
     return UsageEstimates(time.at, recent, known, is_live, _estimate_bases(recent, is_live, time.step), peaks)
 
 
@@ -201,6 +209,28 @@ def _estimate_bases(recent: RecentUsage, is_live: BoolArray, step: int) -> BaseE
     cpu[~is_live | (cpu_samples < MIN_SAMPLES * len(cpu_columns))] = np.nan
     memory[~is_live | (memory_samples < MIN_SAMPLES * len(memory_columns))] = np.nan
     return BaseEstimates(cpu, memory)
+
+
+def find_runs(
+    known: KnownPeaks, running: RunningContainers, run_starts: Int64Array, without_pods: BoolArray
+) -> RunColumns:
+    """Return which numbers belong to workloads whose pods run to completion: their pods do, or else their kind."""
+    completes = without_pods & np.array([_kind_completes(key.workload) for key in known.keys], dtype=np.bool_)
+    oldest_start = np.full(len(known.keys), NEVER)
+    numbers = {key: number for number, key in enumerate(known.keys) if not key.identity} if len(run_starts) else {}
+    for index in np.flatnonzero(run_starts != NEVER).tolist():
+        key = running.keys[index]
+        number = numbers.get(PeakKey(key.namespace, key.workload, key.container, ""))
+        if number is not None:
+            completes[number] = True
+            oldest_start[number] = min(oldest_start[number], run_starts[index])
+    return RunColumns(completes[known.parent], oldest_start[known.parent])
+
+
+@lru_cache(maxsize=1 << 16)
+def _kind_completes(workload: str) -> bool:
+    kind = workload.partition("/")[0]
+    return runs_to_completion(kind) or kind not in LASTING_KINDS
 
 
 def _has_no_pods(known: KnownPeaks, running: RunningContainers) -> BoolArray:

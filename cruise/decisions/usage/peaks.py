@@ -6,11 +6,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.decisions.usage.usage_columns import NEVER, EstimationTime, KnownPeaks, RecentUsage, compute_group_maxima
-from cruise.domain.arrays import Float64Array, Int64Array
+from cruise.decisions.usage.usage_columns import (
+    NEVER,
+    EstimationTime,
+    KnownPeaks,
+    RecentUsage,
+    RunColumns,
+    compute_group_maxima,
+)
+from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.usage import HourlyPeaks, PeakKey, SampleBlock
 
 HOUR_SECONDS = 3600
+# A pod that runs to completion is sized by its own first run after this time.
+FIRST_RUN_SECONDS = 24 * HOUR_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +99,26 @@ def compute_hourly_peaks(block: SampleBlock, numbers: Int64Array, keys: Sequence
     )
 
 
-def estimate_peaks(recent: RecentUsage, known: KnownPeaks, oom: Int64Array, time: EstimationTime) -> PeakEstimates:
+def estimate_peaks(
+    recent: RecentUsage, known: KnownPeaks, oom: Int64Array, time: EstimationTime, runs: RunColumns | None = None
+) -> PeakEstimates:
     """Combine the last hour with the hours of the peak window; a new identity inherits from its workload.
 
-    `oom` is the OOM memory per number, 0 for none.
+    `oom` is the OOM memory per number, 0 for none. For `runs` all hours of seven days count: their usage depends on
+    their own progress, not on the hour of the day.
     """
     count, parent = len(known.keys), known.parent
     cpu_last_hour = np.fmax.reduce(recent.cpu_demand_millicores, axis=1, initial=np.nan).astype(np.float64)
     memory_last_hour = np.fmax.reduce(recent.memory_bytes, axis=1, initial=np.nan)
     memory_last_hour = compute_group_maxima(memory_last_hour, recent.number, count)
-    cpu = np.fmax(known.cpu_peak_millicores, compute_group_maxima(cpu_last_hour, recent.number, count))
-    memory = np.fmax(known.memory_peak_bytes, memory_last_hour)
+    cpu_peak, memory_peak = known.cpu_peak_millicores, known.memory_peak_bytes
+    if runs is not None:
+        cpu_peak = np.where(runs.completes, known.cpu_7d_max_millicores, cpu_peak)
+        memory_peak = np.where(runs.completes, known.memory_7d_max_bytes, memory_peak)
+    cpu = np.fmax(cpu_peak, compute_group_maxima(cpu_last_hour, recent.number, count))
+    memory = np.fmax(memory_peak, memory_last_hour)
     memory_7d_max = np.fmax(known.memory_7d_max_bytes, memory_last_hour)
-    first_sample = _find_first_samples(recent, known, time.at, time.step)
+    first_sample, is_exact = _find_first_samples(recent, known, time.at, time.step)
     first_sample_of_workload = first_sample.copy()
     np.minimum.at(first_sample_of_workload, parent, first_sample)
     # Until an identity has its own history, it uses that of its workload.
@@ -112,10 +128,30 @@ def estimate_peaks(recent: RecentUsage, known: KnownPeaks, oom: Int64Array, time
         values[inherits] = values[parent[inherits]]
     # A kill of one identity does not apply to its workload; one of the workload applies to every identity.
     oom = np.maximum(oom, oom[parent])
-    return PeakEstimates(cpu, np.fmax(memory, oom), memory_7d_max, first_sample_of_workload[parent], oom)
+    history_since = first_sample_of_workload[parent]
+    if runs is not None:
+        latest_first_sample = first_sample + np.where(is_exact, time.step, HOUR_SECONDS)
+        history_since = _shift_history_of_runs(history_since, latest_first_sample[parent], runs, time)
+    return PeakEstimates(cpu, np.fmax(memory, oom), memory_7d_max, history_since, oom)
 
 
-def _find_first_samples(recent: RecentUsage, known: KnownPeaks, at: int, step: int) -> Int64Array:
+def _shift_history_of_runs(
+    history_since: Int64Array, latest_first_sample: Int64Array, runs: RunColumns, time: EstimationTime
+) -> Int64Array:
+    """Return the start of history, for pods that run to completion by runs instead of by age.
+
+    Once a pod that was sampled has ended, the workload is not new, however short the run was: an ended one is known if
+    none runs, or if the first sample is older than the oldest one that runs. Until then its usage so far says little
+    about the rest of the run, and only a whole day does.
+    """
+    has_ended = runs.oldest_start > latest_first_sample
+    after_run = np.minimum(history_since, time.at - time.new_workload_seconds)
+    in_first_run = np.minimum(history_since + max(0, FIRST_RUN_SECONDS - time.new_workload_seconds), time.at)
+    shifted = np.where(has_ended, after_run, in_first_run)
+    return np.where(runs.completes & (history_since != NEVER), shifted, history_since)
+
+
+def _find_first_samples(recent: RecentUsage, known: KnownPeaks, at: int, step: int) -> tuple[Int64Array, BoolArray]:
     """Return the time of each number's first sample: exact to the step in the last hour, else to the hour."""
     columns = recent.columns
     oldest = at - step * (len(columns) - 1)
@@ -130,4 +166,4 @@ def _find_first_samples(recent: RecentUsage, known: KnownPeaks, at: int, step: i
     by_hour = np.where(known.first_hour == NEVER, first_in_hour, known.first_hour * HOUR_SECONDS)
     # A sample in the oldest column may not have been the first.
     exact = may_begin_in_hour & (first_in_hour > oldest) & (first_in_hour != NEVER)
-    return np.where(exact, first_in_hour, by_hour)
+    return np.where(exact, first_in_hour, by_hour), exact

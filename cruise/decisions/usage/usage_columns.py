@@ -57,6 +57,7 @@ class KnownPeaks:
     parent: Int64Array
     cpu_peak_millicores: Float64Array
     memory_peak_bytes: Float64Array
+    cpu_7d_max_millicores: Float64Array
     memory_7d_max_bytes: Float64Array
     first_hour: Int64Array
 
@@ -77,12 +78,25 @@ class RevisionGroups:
 class RunningContainers:
     """The containers of existing pods, and the row of each in `RecentUsage`, -1 if it was never seen.
 
-    `mixed` is None if all pods of each workload state the same resources.
+    `mixed` is None if all pods of each workload state the same resources. `run_starts` has the creation of each
+    container's pod in Unix seconds if the pod runs to completion, else `NEVER`; None if that makes no difference.
     """
 
     keys: Sequence[StatisticKey]
     rows: Int64Array
     mixed: RevisionGroups | None = None
+    run_starts: Int64Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunColumns:
+    """Which numbers of `KnownPeaks` belong to workloads whose pods run to completion.
+
+    `oldest_start` is the creation of their oldest running pod in Unix seconds, `NEVER` without one.
+    """
+
+    completes: BoolArray
+    oldest_start: Int64Array
 
 
 def add_earlier_rows(

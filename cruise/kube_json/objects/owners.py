@@ -6,13 +6,16 @@ from dataclasses import dataclass, field
 from sys import intern
 
 from cruise.domain.annotations import NAMESPACE_NAME, is_read_by_decisions
-from cruise.domain.cluster import WorkloadRef
+from cruise.domain.cluster import Pod, WorkloadRef
 from cruise.domain.cluster_policies import get_foreign_group
+from cruise.domain.run_operators import LASTING_KINDS, find_run_group
 from cruise.errors import BadInputError
 from cruise.kube_json.object_errors import name_object_in_errors
 from cruise.kube_json.objects.containers import SharedValues
 from cruise.kube_json.wire.pod_json import OwnerReference
 from cruise.kube_json.wire.storage_json import PriorityClassObject
+
+_EMPTY: Mapping[str, str] = {}
 
 OwnerKey = tuple[str, str, str]
 """Namespace, kind and name of a ReplicaSet or Job."""
@@ -55,15 +58,46 @@ class OwnerIndex:
     cron_jobs: Container[tuple[str, str]] = ()
 
     def find_workload(
-        self, namespace: str, kind: str | None, name: str | None, labels: Mapping[str, str]
+        self,
+        namespace: str,
+        kind: str | None,
+        name: str | None,
+        labels: Mapping[str, str],
+        annotations: Mapping[str, str] = _EMPTY,
+        *,
+        restarts: bool = True,
     ) -> WorkloadRef | None:
-        """Return the workload of a pod with the controller `kind`/`name`; None for bare and static pods.
+        """Return the workload of a pod with the controller `kind`/`name`; None for static and most bare pods.
+
+        A pod that runs to completion belongs to what lasts beyond its run; `restarts`: its restartPolicy is Always.
+        """
+        if kind == "Node":
+            return None
+        owner = None if kind is None or name is None else self._find_topmost(namespace, kind, name, labels)
+        if owner is not None and owner.kind in LASTING_KINDS:
+            return owner
+        found = find_run_group(
+            None if owner is None else (owner.kind, owner.name), labels, annotations, restarts=restarts
+        )
+        return None if found is None else WorkloadRef(*found)
+
+    def find_workload_of(self, pod: Pod) -> WorkloadRef | None:
+        """Return the workload of a decoded pod by what is known now; only annotations that decisions read count."""
+        return self.find_workload(
+            pod.namespace,
+            pod.owner_kind,
+            pod.owner_name,
+            pod.labels,
+            pod.annotations,
+            restarts=pod.restart_policy == "Always",
+        )
+
+    def _find_topmost(self, namespace: str, kind: str, name: str, labels: Mapping[str, str]) -> WorkloadRef:
+        """Return the topmost known controller of a pod with the controller `kind`/`name`.
 
         The pod's label names the DeploymentConfig of a ReplicationController. The name of an unknown ReplicaSet gives
         the Deployment by the pod's template hash, that of an unknown Job the existing CronJob.
         """
-        if kind is None or name is None or kind == "Node":
-            return None
         if kind == "ReplicationController":
             return _find_deployment_config(name, labels)
         if kind in INTERMEDIATE_KINDS:
@@ -114,8 +148,6 @@ def read_pod_identity(kind: str | None, pod_name: str, node: str | None) -> str:
 
 
 # Annotations and labels.
-
-_EMPTY: Mapping[str, str] = {}
 
 
 def keep_read_annotations(annotations: Mapping[str, str] | None) -> Mapping[str, str]:

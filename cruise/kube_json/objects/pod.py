@@ -121,7 +121,14 @@ class PodReader:
         metadata, spec, status = document.metadata, document.spec, document.status or _NO_STATUS
         shared = self._read_shared_fields(document, status)
         node = intern(spec.node_name) if spec.node_name else None
-        workload = self.owners.find_workload(shared.namespace, shared.owner_kind, shared.owner_name, shared.labels)
+        workload = self.owners.find_workload(
+            shared.namespace,
+            shared.owner_kind,
+            shared.owner_name,
+            shared.labels,
+            metadata.annotations or {},
+            restarts=shared.restart_policy == "Always",
+        )
         annotations = self.maps.annotations(metadata.annotations)
         identity = read_pod_identity(shared.owner_kind, metadata.name, node or get_pinned_node(shared.placement))
         given = find_priority_class(shared.priority_class, self.classes) if spec.priority is None else None

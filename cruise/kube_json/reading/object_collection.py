@@ -265,7 +265,7 @@ class ObjectCollection:
             on_windows = False
             changes: dict[str, object] = {}
             if pod.owner_kind in INTERMEDIATE_KINDS:
-                workload = owners.find_workload(pod.namespace, pod.owner_kind, pod.owner_name, pod.labels)
+                workload = owners.find_workload_of(pod)
                 if workload != pod.workload:
                     # No other code has the pod yet, and a copy would take half as long as decoding it.
                     object.__setattr__(pod, "workload", workload)

@@ -28,6 +28,7 @@ class PeakColumns:
         self._parent = np.empty(0, dtype=np.int64)
         self._cpu = np.empty(0)
         self._memory = np.empty(0)
+        self._cpu_7d_max = np.empty(0)
         self._memory_7d_max = np.empty(0)
         self._first_hour = np.empty(0, dtype=np.int64)
 
@@ -38,6 +39,7 @@ class PeakColumns:
         numbers = peaks._get_numbers(summary.keys)
         peaks._cpu[numbers] = summary.cpu_peak_millicores
         peaks._memory[numbers] = summary.memory_peak_bytes
+        peaks._cpu_7d_max[numbers] = summary.cpu_7d_max_millicores
         peaks._memory_7d_max[numbers] = summary.memory_7d_max_bytes
         peaks._first_hour[numbers] = summary.first_hour
         return peaks
@@ -67,6 +69,7 @@ class PeakColumns:
         np.fmax.at(self._cpu, numbers[counts], peaks.cpu_demand_millicores[counts])
         np.fmax.at(self._memory, numbers[counts], peaks.memory_bytes[counts])
         recent = peaks.hours >= self._since_hour
+        np.fmax.at(self._cpu_7d_max, numbers[recent], peaks.cpu_demand_millicores[recent])
         np.fmax.at(self._memory_7d_max, numbers[recent], peaks.memory_bytes[recent])
         np.minimum.at(self._first_hour, numbers[recent], peaks.hours[recent])
 
@@ -78,6 +81,7 @@ class PeakColumns:
             parent=self._parent[:count],
             cpu_peak_millicores=self._cpu[:count],
             memory_peak_bytes=self._memory[:count],
+            cpu_7d_max_millicores=self._cpu_7d_max[:count],
             memory_7d_max_bytes=self._memory_7d_max[:count],
             first_hour=self._first_hour[:count],
         )
@@ -94,6 +98,7 @@ class PeakColumns:
         self._parent = np.concatenate((self._parent, no_hours))
         self._cpu = np.concatenate((self._cpu, no_peaks))
         self._memory = np.concatenate((self._memory, no_peaks))
+        self._cpu_7d_max = np.concatenate((self._cpu_7d_max, no_peaks))
         self._memory_7d_max = np.concatenate((self._memory_7d_max, no_peaks))
         self._first_hour = np.concatenate((self._first_hour, no_hours))
 

@@ -1,7 +1,7 @@
 """The usage pass: reads new samples, and estimates the statistics."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -14,13 +14,15 @@ from cruise.decisions.usage.oom_records import summarize_oom_records
 from cruise.decisions.usage.revisions import OriginalResources, UpdatedRevisions, find_mixed_revisions, update_revisions
 from cruise.decisions.usage.usage_bounds import UsageBounds
 from cruise.decisions.usage.usage_columns import (
+    NEVER,
     EstimationTime,
     RunningContainers,
     add_earlier_rows,
     add_rejections,
     get_container_key,
 )
-from cruise.domain.cluster import ClusterSnapshot, ContainerRole
+from cruise.domain.arrays import Int64Array
+from cruise.domain.cluster import ClusterSnapshot, ContainerRole, Pod
 from cruise.domain.original_resources import NO_REVISIONS, WorkloadRevisions
 from cruise.domain.policy import Policy
 from cruise.domain.usage import StatisticKey, StatisticsTable
@@ -87,7 +89,13 @@ async def run_usage_pass(
     state.windows.advance(at)
     earlier = await state.statistics(store)
     updated = await _update_revisions(store, state, snapshot, earlier, at) if policy.rules.template_revisions else None
-    running = list_running_containers(snapshot, state.windows, updated.revisions if updated else None, at)
+    running = list_running_containers(
+        snapshot,
+        state.windows,
+        updated.revisions if updated else None,
+        at,
+        counts_runs=policy.rules.run_histories,
+    )
     table = await asyncio.to_thread(
         estimate_statistics,
         state.windows.get_recent(),
@@ -112,12 +120,17 @@ async def run_usage_pass(
 
 
 def list_running_containers(
-    snapshot: ClusterSnapshot, windows: UsageWindows, revisions: WorkloadRevisions | None = None, at: int = 0
+    snapshot: ClusterSnapshot,
+    windows: UsageWindows,
+    revisions: WorkloadRevisions | None = None,
+    at: int = 0,
+    *,
+    counts_runs: bool = True,
 ) -> RunningContainers:
     """Return the containers of all pods that run on nodes, in the snapshot's order, without init containers.
 
     A pod without a node has no usage, and its workload does not lack its samples. Workloads with several `revisions`
-    are distinguished as of `at`.
+    are distinguished as of `at`. With `counts_runs`, pods that run to completion have a history by their runs.
     """
     pods = [pod for pod in snapshot.pods if pod.node is not None and not pod.is_finished]
     keys = [
@@ -127,8 +140,20 @@ def list_running_containers(
         if container.role is not ContainerRole.INIT
     ]
     rows = windows.find_rows([get_container_key(key) for key in keys]) if keys else np.empty(0, np.int64)
-    return RunningContainers(
-        keys, rows, find_mixed_revisions(pods, revisions, at, OWN_SAMPLES_SECONDS) if revisions else None
+    mixed = find_mixed_revisions(pods, revisions, at, OWN_SAMPLES_SECONDS) if revisions else None
+    return RunningContainers(keys, rows, mixed, _list_run_starts(pods) if counts_runs else None)
+
+
+def _list_run_starts(pods: Sequence[Pod]) -> Int64Array:
+    """Return the creation of each sized container's pod if it runs to completion, else NEVER; 0 if unknown."""
+    return np.array(
+        [
+            (int(pod.created_at.timestamp()) if pod.created_at is not None else 0) if pod.runs_to_completion else NEVER
+            for pod in pods
+            for container in pod.containers
+            if container.role is not ContainerRole.INIT
+        ],
+        dtype=np.int64,
     )
 
 

@@ -45,6 +45,7 @@ class Earlier:
     memory: float = np.nan
     memory_7d_max: float = np.nan
     first_hour: int = NEVER
+    cpu_7d_max: float = np.nan
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Scene:
     oom: Mapping[PeakKey, int] = field(default_factory=dict)
     turn: int = 0
     mixed: RevisionGroups | None = None
+    run_starts: np.ndarray | None = None
 
     def estimate(self) -> StatisticsTable:
         keys = list(dict.fromkeys([one.key for one in self.containers] + list(self.earlier)))
@@ -71,8 +73,8 @@ class Scene:
                 np.roll(cpu, self.turn, axis=1).astype(np.float32),
                 np.roll(memory, self.turn, axis=1),
                 (np.arange(MINUTES) + self.turn) % MINUTES,
-                np.array([keys.index(one.key) for one in self.containers]),
-                np.array([one.psi_known for one in self.containers]),
+                np.array([keys.index(one.key) for one in self.containers], dtype=np.int64),
+                np.array([one.psi_known for one in self.containers], dtype=np.bool_),
                 newest,
                 whole,
             ),
@@ -81,6 +83,7 @@ class Scene:
                 np.array([keys.index(key._replace(identity="")) for key in keys]),
                 np.array([one.cpu for one in earlier]),
                 np.array([one.memory for one in earlier]),
+                np.array([one.cpu_7d_max for one in earlier]),
                 np.array([one.memory_7d_max for one in earlier]),
                 np.array([one.first_hour for one in earlier]),
             ),
@@ -92,6 +95,7 @@ class Scene:
                 ],
                 np.array([row for row, one in enumerate(self.containers) if one.live], dtype=np.int64),
                 self.mixed,
+                self.run_starts,
             ),
             OomKillEffects(by_key=self.oom),
             EstimationTime(AT, step=60, max_age_seconds=900, new_workload_seconds=3600),
@@ -103,7 +107,7 @@ def last_minutes(values: Sequence[float]) -> np.ndarray:
 
 
 def last_of(sampled: np.ndarray) -> np.ndarray:
-    return np.array([AT - 60 * int(np.argmax(row[::-1])) if row.any() else 0 for row in sampled])
+    return np.array([AT - 60 * int(np.argmax(row[::-1])) if row.any() else 0 for row in sampled], dtype=np.int64)
 
 
 def of_pod(table: StatisticsTable, pod: str):
@@ -324,3 +328,63 @@ def test_samples_of_the_pod_that_had_the_name_before_are_not_a_new_pods():
     apart = Scene(containers, {WEB: OLD}, mixed=mixed((1, True), (0, False)))
     assert of_pod(apart.estimate(), "db-0") is None
     assert of_pod(apart.estimate(), "db-1").cpu_base_millicores == 100
+
+
+NIGHTLY = PeakKey("shop", "CronWorkflow/nightly:train", "main", "")
+NEW_SECONDS = 3600
+
+
+def ended(minutes: int, **more) -> Measured:
+    return Measured("run-1", [700.0] * minutes, [7e6] * minutes, NIGHTLY, live=False, **more)
+
+
+def is_new(statistic) -> bool:
+    return statistic.history_since > AT - NEW_SECONDS
+
+
+def test_a_run_of_any_length_is_a_history_once_it_has_ended():
+    no_run = np.array([], dtype=np.int64)
+    for minutes in (1, 3, 59):
+        statistic = of_workload(Scene([ended(minutes)], run_starts=no_run).estimate(), NIGHTLY)
+        assert (statistic.cpu_peak_millicores, statistic.memory_peak_bytes) == (700, 7_000_000)
+        assert not is_new(statistic)
+        assert is_new(of_workload(Scene([ended(minutes)]).estimate(), NIGHTLY))
+
+
+def test_the_first_run_is_no_history_of_itself_until_a_day_has_passed():
+    running = Measured("run-1", [100.0] * 60, [1e6] * 60, NIGHTLY)
+    for hours, new in ((1, True), (23, True), (25, False), (100, False)):
+        start = AT - hours * 3600
+        earlier = {NIGHTLY: Earlier(100.0, 1e6, 1e6, start // 3600)}
+        statistic = of_pod(Scene([running], earlier, run_starts=np.array([start])).estimate(), "run-1")
+        assert is_new(statistic) is new, hours
+        # A service is new for as long as the setting says.
+        service = replace(running, key=WEB)
+        statistic = of_pod(Scene([service], {WEB: earlier[NIGHTLY]}, run_starts=np.array([NEVER])).estimate(), "run-1")
+        assert is_new(statistic) is (hours < 1)
+
+
+def test_a_pod_that_was_created_after_the_first_sample_has_an_earlier_run():
+    running = Measured("run-2", [100.0] * 30, [1e6] * 30, NIGHTLY)
+    for first, created, new in (
+        (AT - 50 * 60, AT - 30 * 60, False),  # measured in the last hour: exact to the minute
+        (AT - 30 * 60, AT - 31 * 60, True),
+        (AT - 5 * 3600, AT - 30 * 60, False),
+        (AT - 5 * 3600, AT - 5 * 3600, True),  # within the same hour: unknown, so new
+    ):
+        samples = [ended((AT - first) // 60)] if first > AT - 3600 else []
+        earlier = {NIGHTLY: Earlier(700.0, 7e6, 7e6, first // 3600)}
+        table = Scene([running, *samples], earlier, run_starts=np.array([created])).estimate()
+        assert is_new(of_workload(table, NIGHTLY)) is new, (first, created)
+
+
+def test_the_peaks_of_runs_count_at_any_hour():
+    earlier = {
+        key: Earlier(np.nan, np.nan, 8e6, AT // 3600 - 100, cpu_7d_max=800.0)
+        for key in (NIGHTLY, WEB, WEB._replace(workload="CronJob/nightly"))
+    }
+    table = Scene([], earlier, run_starts=np.array([], dtype=np.int64)).estimate()
+    assert [key.workload for key in table.row_of_workload] == ["CronJob/nightly", "CronWorkflow/nightly:train"]
+    statistic = of_workload(table, NIGHTLY)
+    assert (statistic.cpu_peak_millicores, statistic.memory_peak_bytes, statistic.updated_at) == (800, 8_000_000, AT)
+    assert not is_new(statistic)
