@@ -20,7 +20,7 @@ from cruise.domain.policy import (
     parse_size,
 )
 from cruise.domain.resources import ResourceName, format_cpu_millicores, format_memory_bytes, quote_text
-from cruise.domain.run_operators import WORKLOAD_KEY, read_workload_name
+from cruise.domain.run_operators import read_workload_name
 
 ChoiceT = TypeVar("ChoiceT", Mode, EvictionRanking, GuaranteedPolicy, MemoryLimitPolicy)
 
@@ -283,7 +283,7 @@ APP_INSTANCE = "app.kubernetes.io/instance"
 # True excludes the object.
 EXCLUDED_LABEL = Annotation(f"{_CRUISEKUBE}excluded", _ANYWHERE, _read_excluded)
 # Names the workload of pods without a lasting owner; an override in form only.
-WORKLOAD = Annotation(WORKLOAD_KEY, (OverrideSource.POD,), read_workload_name)
+WORKLOAD = Annotation(f"{PREFIX}workload", (OverrideSource.POD,), read_workload_name)
 # KRR's enforcer sizes pods with this annotation at their creation.
 SIZED_BY_KRR = Annotation("admission.robusta.dev/krr-mutation-mode", (OverrideSource.POD,), "enforce".__eq__)
 # Label of the VerticalPodAutoscalers that cruise creates.

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-WORKLOAD_KEY = "cruise.io/workload"
-"""Label or annotation by which users name the workload of pods without a lasting owner."""
 WORKLOAD_GROUP = "Workload"
 """The kind of workloads that users name."""
 STEP_SEPARATOR = ":"
@@ -182,7 +180,7 @@ def runs_to_completion(kind: str) -> bool:
 
 
 def read_workload_name(text: str) -> str:
-    """Return the name in a `cruise.io/workload` label or annotation; ValueError with the fix."""
+    """Return the name that users gave a workload; ValueError with the fix if it could not be a label."""
     if _LABEL_VALUE.fullmatch(text) is None:
         raise ValueError(
             f'"{text[:_LONGEST_STEP]}" is no name; write at most 63 letters, digits, -, _ and ., as in a label'
@@ -201,19 +199,23 @@ def drop_run_suffix(name: str) -> str:
 
 
 def find_run_group(
-    owner: tuple[str, str] | None, labels: Mapping[str, str], annotations: Mapping[str, str], *, restarts: bool
+    owner: tuple[str, str] | None,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    *,
+    stated: str = "",
+    restarts: bool,
 ) -> tuple[str, str] | None:
     """Return kind and name of the workload that a pod belongs to in every run, None for a bare pod without any.
 
-    `owner` has kind and name of its topmost known controller. `restarts`: its restartPolicy is Always. The owner itself
-    is returned if it lasts.
+    `owner` has kind and name of its topmost known controller; it is returned if it lasts. `stated` is the name that
+    users gave. `restarts`: the pod's restartPolicy is Always.
     """
     kind = owner[0] if owner is not None else ""
     if kind in LASTING_KINDS:
         return owner
     operator = _BY_OWNER_KIND.get(kind) if kind else _find_operator_of_bare_pod(labels, annotations)
     step = "" if operator is None else _read_step(operator, owner, labels, annotations)
-    stated = _get(WORKLOAD_KEY, labels, annotations)
     if stated and _LABEL_VALUE.fullmatch(stated) is not None:
         return WORKLOAD_GROUP, stated + step
     if operator is not None:

@@ -2,9 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from cruise.domain.annotations import ALL_ANNOTATIONS, OVERRIDES, POD_SETTINGS, Annotation, OverrideSource
+from cruise.domain.annotations import (
+    ALL_ANNOTATIONS,
+    OVERRIDES,
+    POD_SETTINGS,
+    WORKLOAD,
+    Annotation,
+    OverrideSource,
+)
 from cruise.domain.policy import EvictionRanking, GuaranteedPolicy, MemoryLimitPolicy, Mode
-from cruise.domain.run_operators import OPERATORS, WORKLOAD_KEY
+from cruise.domain.run_operators import OPERATORS
 from scripts.reference.markdown import code, page, section, table
 
 _WORDS: Mapping[str, tuple[str, str]] = {
@@ -89,7 +96,7 @@ and the API, may do more."""
 
 
 _OF_OPERATORS = f"""[Pods that run to completion](../operating.md#pods-that-run-to-completion) are one workload
-across runs if their operator names the same by a label or an annotation, the first that is present. `{WORKLOAD_KEY}`
+across runs if their operator names the same by a label or an annotation, the first that is present. `{WORKLOAD.name}`
 comes before all of them. Without any, it is the name of the controller without its random suffix. Steps of a run are
 separate workloads, written as `Kind/name:step`."""
 

@@ -4,15 +4,16 @@ import random
 
 import pytest
 
+from cruise.domain.annotations import WORKLOAD
 from cruise.domain.run_operators import (
     LASTING_KINDS,
     OPERATORS,
-    WORKLOAD_KEY,
     drop_run_suffix,
     find_run_group,
     read_workload_name,
     runs_to_completion,
 )
+from cruise.kube_json.objects.owners import NO_OWNERS
 
 ARGO = "workflows.argoproj.io/"
 
@@ -23,7 +24,9 @@ def argo(workflow: str, node: str, **labels: str):
 
 
 def group(owner: tuple[str, str] | None, labels: dict[str, str], annotations: dict[str, str] | None = None):
-    return find_run_group(owner, labels, annotations or {}, restarts=False)
+    kind, name = owner or (None, None)
+    found = NO_OWNERS.find_workload("shop", kind, name, labels, annotations or {}, restarts=False)
+    return None if found is None else (found.kind, found.name)
 
 
 @pytest.mark.parametrize(
@@ -113,10 +116,10 @@ def test_the_step_of_a_workflow_is_its_node_without_run_index_and_item(node: str
             ("GitLabProject", "7:test-a-b-"),
         ),
         (None, {}, {}, None),
-        (None, {WORKLOAD_KEY: "report"}, {}, ("Workload", "report")),
-        (None, {}, {WORKLOAD_KEY: "report"}, ("Workload", "report")),
-        (None, {}, {WORKLOAD_KEY: "no name"}, None),
-        (("Job", "import-x7k2q"), {WORKLOAD_KEY: "import"}, {}, ("Workload", "import")),
+        (None, {WORKLOAD.name: "report"}, {}, ("Workload", "report")),
+        (None, {}, {WORKLOAD.name: "report"}, ("Workload", "report")),
+        (None, {}, {WORKLOAD.name: "no name"}, None),
+        (("Job", "import-x7k2q"), {WORKLOAD.name: "import"}, {}, ("Workload", "import")),
         (("Job", "import-x7k2q"), {}, {}, ("Job", "import-x7k2q")),
         (("Custom", "import-x7k2q"), {}, {}, ("Custom", "import")),
     ],
@@ -127,9 +130,7 @@ def test_what_lasts_beyond_a_run_is_the_workload(owner, labels, annotations, fou
 
 def test_a_name_that_users_state_keeps_the_steps_apart():
     steps = {
-        find_run_group(
-            ("Workflow", run), {WORKLOAD_KEY: "etl"}, {f"{ARGO}node-name": f"{run}[0].{step}"}, restarts=False
-        )
+        group(("Workflow", run), {WORKLOAD.name: "etl"}, {f"{ARGO}node-name": f"{run}[0].{step}"})
         for run in ("a-x7k2q", "b-z2b4c")
         for step in ("small", "large")
     }
@@ -137,7 +138,7 @@ def test_a_name_that_users_state_keeps_the_steps_apart():
 
 
 def test_lasting_controllers_stay_what_they_are():
-    labels = {WORKLOAD_KEY: "other", "dag_id": "a", "task_id": "b", "try_number": "1"}
+    labels = {WORKLOAD.name: "other", "dag_id": "a", "task_id": "b", "try_number": "1"}
     for kind in LASTING_KINDS:
         assert find_run_group((kind, "web-x7k2q"), labels, {}, restarts=True) == (kind, "web-x7k2q")
     assert find_run_group(("Cluster", "db-x7k2q"), {}, {}, restarts=True) == ("Cluster", "db-x7k2q")

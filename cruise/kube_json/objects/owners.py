@@ -5,7 +5,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from sys import intern
 
-from cruise.domain.annotations import NAMESPACE_NAME, is_read_by_decisions
+from cruise.domain.annotations import NAMESPACE_NAME, WORKLOAD, is_read_by_decisions
 from cruise.domain.cluster import Pod, WorkloadRef
 from cruise.domain.cluster_policies import get_foreign_group
 from cruise.domain.run_operators import LASTING_KINDS, find_run_group
@@ -77,7 +77,11 @@ class OwnerIndex:
         if owner is not None and owner.kind in LASTING_KINDS:
             return owner
         found = find_run_group(
-            None if owner is None else (owner.kind, owner.name), labels, annotations, restarts=restarts
+            None if owner is None else (owner.kind, owner.name),
+            labels,
+            annotations,
+            stated=labels.get(WORKLOAD.name) or annotations.get(WORKLOAD.name, ""),
+            restarts=restarts,
         )
         return None if found is None else WorkloadRef(*found)
 
