@@ -39,13 +39,7 @@ def parse_overrides(annotations: Mapping[str, str]) -> Overrides | UnreadableAnn
     """Parse the override annotations of one object; other annotations are ignored."""
     values: dict[str, Any] = {}
     for key, text in sorted(annotations.items()):
-        if not key.startswith(PREFIX) or key in CRUISE_RECORDS:
-            continue
-        if key == WORKLOAD.name:
-            try:
-                WORKLOAD.read(text)
-            except ValueError as error:
-                return UnreadableAnnotations(f"{key}: {error}")
+        if not key.startswith(PREFIX) or key in CRUISE_RECORDS or key == WORKLOAD.name:
             continue
         setting, _, container = key.removeprefix(PREFIX).partition(".")
         override = OVERRIDES.get(setting)
@@ -60,12 +54,12 @@ def parse_overrides(annotations: Mapping[str, str]) -> Overrides | UnreadableAnn
             values[f"{setting}.{container}" if container else setting] = override.read(text.strip())
         except ValueError as error:
             return UnreadableAnnotations(f"{key}: {error}")
-    for exclusion in (EXCLUDED_LABEL, SIZED_BY_KRR):
+    for other in (EXCLUDED_LABEL, SIZED_BY_KRR, WORKLOAD):
         try:
-            if exclusion.read(annotations.get(exclusion.name, "false")):
+            if other.name in annotations and other.read(annotations[other.name]) is True:
                 values[MODE.setting] = Mode.OFF
         except ValueError as error:
-            return UnreadableAnnotations(f"{exclusion.name}: {error}")
+            return UnreadableAnnotations(f"{other.name}: {error}")
     read = Overrides(**build_override_fields(values))
     contradiction = _find_contradiction(EffectivePolicy(Mode.OFF, bounds=read.bounds, containers=read.containers))
     return read if contradiction is None else UnreadableAnnotations(contradiction)
