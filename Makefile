@@ -85,7 +85,7 @@ sbom: ## dist/cruise.cdx.json, CycloneDX 1.6: what cruise consists of, with vers
 
 audit: ## known vulnerabilities of every pinned version; ends with 3 where the database does not tell
 	@tool=$$(scripts/tool.sh supply) && "$$tool/bin/python" scripts/audit.py "$$tool/bin/pip-audit" \
-	    requirements-lock.txt requirements-build.txt requirements.txt requirements-dask.txt requirements-dev.txt \
+	    requirements-lock.txt requirements-build.txt requirements.txt requirements-cloud.txt requirements-dask.txt requirements-dev.txt \
 	    requirements-supply.txt
 
 image: ## dist/image, an OCI layout without a shell, with its bill of materials and provenance; needs Debian 12

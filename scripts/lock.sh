@@ -10,9 +10,11 @@ compile() {
         --no-emit-find-links --no-annotate "$@"
 }
 
-# Each set is constrained by the one before, so that all four agree on every version that they share.
+# Each set is constrained by the one before, so that all agree on every version that they share.
 compile "$@" pyproject.toml --output-file requirements.txt
-compile "$@" pyproject.toml --extra dask --constraint requirements.txt --output-file requirements-dask.txt
+compile "$@" pyproject.toml --extra aws --extra google --extra azure --constraint requirements.txt \
+    --output-file requirements-cloud.txt
+compile "$@" pyproject.toml --extra dask --constraint requirements-cloud.txt --output-file requirements-dask.txt
 compile "$@" pyproject.toml --group dev --constraint requirements-dask.txt --output-file requirements-dev.txt
 compile "$@" --group build --constraint requirements-dev.txt --output-file requirements-build.txt
 # Tools have environments of their own, with other versions.

@@ -9,7 +9,13 @@ from typing import Any
 
 CHECKOUT = Path(__file__).parents[1]
 # What a build reads besides the source; the statement has the hash of each.
-PINS = ("requirements.txt", "requirements-build.txt", "requirements-lock.txt", "requirements-supply.txt")
+PINS = (
+    "requirements.txt",
+    "requirements-cloud.txt",
+    "requirements-build.txt",
+    "requirements-lock.txt",
+    "requirements-supply.txt",
+)
 
 
 def git(*arguments: str) -> str:

@@ -14,7 +14,7 @@ export SOURCE_DATE_EPOCH
 
 scripts/web_assets.sh
 "$build/bin/python" -m hatchling build --target wheel --target sdist --directory "$PWD/$out" >/dev/null
-cp requirements.txt $out/
+cp requirements-cloud.txt $out/
 "$supply/bin/python" scripts/sbom.py .venv/lib/python3*/site-packages $out/cruise.cdx.json >/dev/null
 
 # Helm 3.8 or newer; tests build one.

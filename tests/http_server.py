@@ -12,12 +12,17 @@ from urllib.parse import parse_qs
 
 @dataclass(frozen=True)
 class ReceivedHttpRequest:
-    """A request as it came in: its path, headers and body, as a form and as text."""
+    """A request as it came in: its path with the query, headers and body, as a form and as text, and its method."""
 
     path: str
     headers: Mapping[str, str]
     form: Mapping[str, str]
     text: str = ""
+    method: str = "POST"
+
+    def get(self, name: str) -> str:
+        """Return a header, whatever its spelling; empty if it was not sent."""
+        return next((value for header, value in self.headers.items() if header.lower() == name.lower()), "")
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ def answering(respond: Callable[[ReceivedHttpRequest], HttpAnswer], certificate:
         def do_POST(self) -> None:
             text = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
             form = {name: values[0] for name, values in parse_qs(text).items()}
-            answer = respond(ReceivedHttpRequest(self.path, dict(self.headers), form, text))
+            answer = respond(ReceivedHttpRequest(self.path, dict(self.headers), form, text, self.command))
             if answer.length is None:
                 self.close_connection = True
                 return

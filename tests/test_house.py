@@ -10,7 +10,13 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(path.relative_to(ROOT) for path in (ROOT / "cruise").rglob("*.py"))
-REQUIREMENTS = ["requirements.txt", "requirements-dask.txt", "requirements-dev.txt", "requirements-build.txt"]
+REQUIREMENTS = [
+    "requirements.txt",
+    "requirements-cloud.txt",
+    "requirements-dask.txt",
+    "requirements-dev.txt",
+    "requirements-build.txt",
+]
 TOOLS = ["requirements-lock.txt", "requirements-supply.txt"]
 LEFTOVERS = {
     "base",
@@ -88,6 +94,10 @@ def test_the_lock_covers_what_the_project_declares():
     groups = project["dependency-groups"]
     declared = {
         "requirements.txt": project["project"]["dependencies"],
+        "requirements-cloud.txt": [
+            *project["project"]["dependencies"],
+            *(one for name in ("aws", "google", "azure") for one in project["project"]["optional-dependencies"][name]),
+        ],
         "requirements-dask.txt": [
             *project["project"]["dependencies"],
             *project["project"]["optional-dependencies"]["dask"],
@@ -103,7 +113,9 @@ def test_the_lock_covers_what_the_project_declares():
 
 
 def test_all_locks_agree_on_a_shared_version():
-    runtime, cluster, development, build = (set(pins(file)) for file in REQUIREMENTS)
-    assert runtime <= cluster <= development
+    runtime, cloud, cluster, development, build = (set(pins(file)) for file in REQUIREMENTS)
+    assert runtime <= cloud
+    assert runtime <= cluster
+    assert cloud | cluster <= development
     shared = {pin.split("==")[0] for pin in development} & {pin.split("==")[0] for pin in build}
     assert {pin for pin in build if pin.split("==")[0] in shared} <= development

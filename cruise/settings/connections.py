@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from cruise.adapters.kubelets.client import KubeletAccess, KubeletEndpoint
+from cruise.adapters.prometheus.settings import CloudIdentity
 from cruise.settings.value_types import (
     FLAG,
     HEADERS,
@@ -16,6 +17,7 @@ from cruise.settings.value_types import (
     NAMESPACE,
     NAMESPACES,
     PATH,
+    PROMETHEUS_IDENTITY_CHOICE,
     SECRET,
     TEXT,
     URL,
@@ -118,6 +120,12 @@ class PrometheusOptions:
     """Its password; better in a file."""
     prometheus_password_file: Path | None = create_setting(PATH, None)
     """A file with its password."""
+    prometheus_identity: CloudIdentity | None = create_setting(PROMETHEUS_IDENTITY_CHOICE, None)
+    """The provider of a managed Prometheus, whose credentials are found as its own tools find them: requests are signed
+    for `aws`, and carry an access token for `google` and `azure`. See [managed
+    Prometheus](../operating.md#managed-prometheus)."""
+    prometheus_aws_region: str | None = create_setting(ValueType("a region", "eu-west-1", TEXT.read), None)
+    """The region of a workspace of AWS. Unset: the one in `prometheus_url`."""
     prometheus_headers: Mapping[str, str] | None = create_setting(HEADERS, None)
     """Headers of every request, such as a tenant's."""
     prometheus_ca_file: Path | None = create_setting(PATH, None)

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from cruise.adapters.prometheus.settings import CloudIdentity
 from cruise.domain.policy import Policy
 from cruise.errors import BadInputError
 from cruise.settings.settings import SETTING_TYPES, Settings
@@ -32,10 +33,7 @@ def check_contradictions(settings: Settings) -> Settings:
         raise BadInputError(
             "webhook_client_names without webhook_client_ca_file: no client is verified; set both or neither"
         )
-    if settings.prometheus_token_file is not None and settings.prometheus_user is not None:
-        raise BadInputError("prometheus_token_file and prometheus_user are both set; keep one")
-    if settings.prometheus_password is not None and settings.prometheus_password_file is not None:
-        raise BadInputError("prometheus_password and prometheus_password_file are both set; keep one")
+    _check_prometheus_credentials(settings)
     if settings.api_authentication is ApiAuthentication.KUBERNETES and settings.api_token_file is not None:
         raise BadInputError("api_authentication is kubernetes and api_token_file is set; keep one")
     _check_oidc(settings)
@@ -49,6 +47,17 @@ def check_contradictions(settings: Settings) -> Settings:
     if (settings.price_core_hour is None) != (settings.price_gibibyte_hour is None):
         raise BadInputError("price_core_hour and price_gibibyte_hour belong together; set both or neither")
     return settings
+
+
+def _check_prometheus_credentials(settings: Settings) -> None:
+    kinds = ("prometheus_identity", "prometheus_token_file", "prometheus_user")
+    stated = [name for name in kinds if getattr(settings, name) is not None]
+    if len(stated) > 1:
+        raise BadInputError(f"{stated[0]} and {stated[1]} are both set; keep one")
+    if settings.prometheus_aws_region is not None and settings.prometheus_identity is not CloudIdentity.AWS:
+        raise BadInputError("prometheus_aws_region is set without prometheus_identity = aws; set both or neither")
+    if settings.prometheus_password is not None and settings.prometheus_password_file is not None:
+        raise BadInputError("prometheus_password and prometheus_password_file are both set; keep one")
 
 
 def _check_oidc(settings: Settings) -> None:

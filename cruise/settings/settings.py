@@ -99,6 +99,8 @@ class Settings(
             token_file=self.prometheus_token_file,
             user=self.prometheus_user,
             password=self._read_prometheus_password(),
+            identity=self.prometheus_identity,
+            aws_region=self.prometheus_aws_region,
             headers=self.prometheus_headers or {},
             ca_file=self.prometheus_ca_file,
             insecure_tls=self.prometheus_insecure_tls,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cruise.adapters.kubelets.client import KubeletAccess, KubeletEndpoint
+from cruise.adapters.prometheus.settings import CloudIdentity
 from cruise.decisions.sizing.headroom import HEADROOM_MODELS
 from cruise.domain.policy import (
     RULE_SETS,
@@ -351,6 +352,7 @@ NODE_AUTOSCALER_CHOICE = create_choice_type("a node autoscaler", [(one.value, on
 CONSOLIDATION_CHOICE = create_choice_type("a way to consolidate", [(one.value, one) for one in ConsolidationMode])
 ADMISSION_SIZE_CHOICE = create_choice_type("a size", [(one.value, one) for one in AdmissionSize])
 USAGE_SOURCE_CHOICE = create_choice_type("a source of usage", [(one.value, one) for one in UsageSourceChoice])
+PROMETHEUS_IDENTITY_CHOICE = create_choice_type("a cloud provider", [(one.value, one) for one in CloudIdentity])
 KUBELET_ACCESS_CHOICE = create_choice_type("an access to kubelets", [(one.value, one) for one in KubeletAccess])
 KUBELET_ENDPOINT_CHOICE = create_choice_type("an endpoint of kubelets", [(one.value, one) for one in KubeletEndpoint])
 HTTP_TLS_CHOICE = create_choice_type("a choice of TLS", [(one.value, one) for one in HttpTlsChoice])

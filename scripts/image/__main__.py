@@ -32,7 +32,7 @@ from scripts.provenance import CHECKOUT, PINS, build_statement, describe_commit,
 from scripts.sbom import Bill, bill_of_application, write
 
 PACKAGE_PINS = CHECKOUT / "deploy/image-packages.txt"
-REQUIREMENTS = CHECKOUT / "requirements.txt"
+REQUIREMENTS = CHECKOUT / "requirements-cloud.txt"
 FOR_THE_BUILD = "dash"  # initdb runs it once; it stays out of the image
 
 

@@ -47,7 +47,8 @@ def test_a_container_of_the_dockerfile_runs_as_one_of_the_other_image_does():
     assert [name for name, value in environment.items() if f"{name}={value}" not in text] == []
     assert 'ENTRYPOINT ["cruise"]' in text
     # Only files of a release are copied, so that any checkout gives the same image.
-    assert re.findall(r"^COPY (?!--from=build)(.*)$", text, re.MULTILINE) == ["requirements.txt cruise-*.whl /build/"]
+    copied = re.findall(r"^COPY (?!--from=build)(.*)$", text, re.MULTILINE)
+    assert copied == ["requirements-cloud.txt cruise-*.whl /build/"]
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)

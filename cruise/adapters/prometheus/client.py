@@ -17,6 +17,7 @@ from urllib3.exceptions import InsecureRequestWarning, MaxRetryError, NewConnect
 from urllib3.util.retry import Retry
 
 from cruise.adapters.api_client import read_token_file, strip_credentials
+from cruise.adapters.prometheus.cloud_identity import create_cloud_auth
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.errors import BadInputError, ThrottledError, UnavailableError, UnreachableError
 
@@ -53,7 +54,7 @@ class PrometheusClient(PrometheusConnect):
         self._timeout_seconds = settings.timeout_seconds
         self._session.verify = _get_verification(settings)
         self._auth = _create_auth(settings)
-        self._has_credentials = settings.token_file is not None or settings.user is not None
+        self._has_credentials = not isinstance(self._auth, _NoCredentials)
 
     def query_range(self, query: str, first: int, last: int, step: int) -> bytes:
         """Return the answer to a range query. Raises BadInputError, ThrottledError and UnavailableError."""
@@ -122,7 +123,9 @@ class PrometheusClient(PrometheusConnect):
         detail = f": {_shorten(reason)}" if reason else ""
         if status in (401, 403):
             hint = "rejected the credentials" if self._has_credentials else "requires credentials"
-            return BadInputError(f"{place} {hint} ({status}): set prometheus_token_file, or a user and password")
+            return BadInputError(
+                f"{place} {hint} ({status}): set prometheus_token_file, a user and password, or prometheus_identity"
+            )
         if _TOO_LARGE.search(reason) or status == 413:
             detail = f": {_shorten(reason, MAX_QUOTE_LENGTH // 2)}" if reason else ""
             return QueryTooLargeError(
@@ -198,6 +201,8 @@ def _check_url(url: str) -> str:
 
 
 def _create_auth(settings: PrometheusSettings) -> AuthBase:
+    if settings.identity is not None:
+        return create_cloud_auth(settings.identity, settings.url, settings.aws_region)
     if settings.token_file is not None:
         return _Token(settings.token_file)
     if settings.user is not None:

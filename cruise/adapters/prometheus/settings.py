@@ -2,7 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
+
+
+class CloudIdentity(StrEnum):
+    """The providers of managed Prometheus servers."""
+
+    AWS = "aws"
+    GOOGLE = "google"
+    AZURE = "azure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +49,16 @@ class PrometheusSettings:
     it is identified by its `instance`, without the port. `accept_partial` accepts answers that the server reports as
     incomplete. `client_certificate` is the files of a certificate and its key. `uses_get`: an API server treats a POST
     through its proxy as a write, which needs another permission. `plausible` is the rule of that name: growth over
-    missed scrapes is spread over them.
+    missed scrapes is spread over them. `identity` is the provider whose credentials are sent, `aws_region` the region
+    of a workspace, None to read it from the URL.
     """
 
     url: str
     token_file: Path | None = None
     user: str | None = None
     password: str | None = None
+    identity: CloudIdentity | None = None
+    aws_region: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     ca_file: Path | None = None
     insecure_tls: bool = False
