@@ -16,13 +16,15 @@ from cruise.domain.usage import StatisticsTable
 class GuaranteedStep:
     """How a request, which is the limit as well, came about, in millicores or bytes.
 
-    `wanted` is the `largest_use` times `margin`; it is more than the present size only as far as the node has free
-    capacity, and less only if the history is long.
+    It is increased to `grown` and decreased to `shrunk`, each a margin above the `largest_use`, and stays in between.
+    It increases only within its ceiling and the free capacity of the node, and decreases only if the history is long.
     """
 
     largest_use: int
-    margin: float
-    wanted: int
+    growth_margin: float
+    grown: int
+    shrink_margin: float
+    shrunk: int
     has_long_history: bool
 
 
@@ -37,8 +39,10 @@ def build_guaranteed_steps(
     return {
         resource: GuaranteedStep(
             int(use.largest[0]),
-            policy.guaranteed_margin,
-            int(np.ceil(use.largest[0] * policy.guaranteed_margin)),
+            policy.guaranteed_growth_margin,
+            int(np.ceil(use.largest[0] * policy.guaranteed_growth_margin)),
+            policy.guaranteed_shrink_margin,
+            int(np.ceil(use.largest[0] * policy.guaranteed_shrink_margin)),
             bool(use.has_long_history[0]),
         )
         for resource, use in uses.items()

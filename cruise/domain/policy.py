@@ -240,7 +240,9 @@ class Policy:
     excluded_namespaces: frozenset[str] = PROTECTED_NAMESPACES  # names and patterns
     allow_extended_resources: bool = True
     guaranteed: GuaranteedPolicy = GuaranteedPolicy.KEEP
-    guaranteed_margin: float = 1.2  # times the largest known use: request and limit of a Guaranteed pod's container
+    # Times the largest known use: what the sizes of a Guaranteed pod are increased to, and what they are decreased to.
+    guaranteed_growth_margin: float = 1.2
+    guaranteed_shrink_margin: float = 1.5
     node_autoscaler: NodeAutoscalerSetting = NodeAutoscalerSetting.DETECT
     admission_size: AdmissionSize | None = None  # None: NODE_PASS if a node autoscaler runs, else PEAK
     max_age: timedelta = timedelta(minutes=15)

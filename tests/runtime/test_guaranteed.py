@@ -72,13 +72,13 @@ async def test_request_and_limit_are_resized_together() -> None:
     pod = await only_pod(world)
     [app] = pod.containers
     assert pod.qos is QosClass.GUARANTEED
-    assert app.requests == app.limits == app.actual == app.actual_limits == amounts(600, 600)
+    assert app.requests == app.limits == app.actual == app.actual_limits == amounts(750, 750)
 
 
 @pytest.mark.parametrize(
     ("managers", "version", "reason", "final"),
     [
-        ({CPU}, (1, 34), None, amounts(2000, 600)),
+        ({CPU}, (1, 34), None, amounts(2000, 750)),
         ({CPU}, (1, 33), ReasonCode.STATIC_CPU_MANAGER, amounts(2000, 2048)),
         ({MEMORY}, (1, 34), ReasonCode.STATIC_MEMORY_MANAGER, amounts(2000, 2048)),
         ({CPU, MEMORY}, (1, 36), ReasonCode.STATIC_MEMORY_MANAGER, amounts(2000, 2048)),

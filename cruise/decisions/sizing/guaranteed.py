@@ -2,7 +2,7 @@
 
 Both limits are hard: above them the pod is throttled or killed. So it gets no share of its node's headroom, its sizes
 decrease only on a long history, and never below the largest known use. It grows into free capacity only: no other pod
-is evicted or gets less headroom for it.
+is evicted or gets less headroom for it. ADR 0046.
 """
 
 import math
@@ -68,14 +68,21 @@ class GuaranteedBounds:
 def compute_guaranteed_sizes(
     resource: ResourceName, use: GuaranteedUse, current: Int64Array, bounds: GuaranteedBounds, policy: Policy
 ) -> tuple[Int64Array, Int64Array]:
-    """Return the request and limit of each container, and the least that they may be: they do not fall below it."""
+    """Return the request and limit of each container, and the least that they may be: they do not fall below it.
+
+    Sizes between the two margins above the largest use stay: one that fits need not change, and a peak that is in no
+    sample yet needs more than one that was just seen.
+    """
     unit = UNITS[resource]
     largest = round_up_integers(use.largest, unit)
     least = np.minimum(current, np.where(use.has_long_history, largest, current))
-    wanted = round_up_integers(np.ceil(use.largest * policy.guaranteed_margin).astype(np.int64), unit)
-    wanted = np.minimum(wanted, np.maximum(bounds.highest, current))
-    sizes = np.clip(np.maximum(wanted, least), bounds.lower, bounds.upper)
-    return np.maximum(sizes, least), least
+    grown, shrunk = (
+        round_up_integers(np.ceil(use.largest * margin).astype(np.int64), unit)
+        for margin in (policy.guaranteed_growth_margin, policy.guaranteed_shrink_margin)
+    )
+    grown = np.minimum(grown, np.maximum(bounds.highest, current))
+    sizes = np.where(current > shrunk, np.maximum(shrunk, least), np.maximum(current, grown))
+    return np.maximum(np.clip(sizes, bounds.lower, bounds.upper), least), least
 
 
 def apply_guaranteed_sizes(table: DemandTable, statistics: StatisticColumns, policy: Policy) -> DemandTable:
@@ -138,7 +145,7 @@ def compute_guaranteed_memory_after_oom_kill(
     if bounds.keeps_memory_limit:
         return current
     largest = max(record.oom_memory_bytes, 0 if statistic is None else statistic.memory_7d_max_bytes)
-    wanted = max(largest * policy.guaranteed_margin, (record.memory_limit_bytes or 0) * AFTER_OOM_KILL_FACTOR)
+    wanted = max(largest * policy.guaranteed_growth_margin, (record.memory_limit_bytes or 0) * AFTER_OOM_KILL_FACTOR)
     return max(min(round_up_to_mebibytes(math.ceil(wanted)), ceiling, bounds.whole_unit_bounds[3]), current)
 
 

@@ -125,11 +125,14 @@ def _add_request(rows: Table, resource: ResourceName, steps: RequestSteps) -> No
 
 def _describe_guaranteed(steps: RequestSteps, step: GuaranteedStep, amount: Callable[[float], str]) -> str:
     """Say how the request of a Guaranteed pod, which is its limit as well, came about."""
-    text = f"request = limit: largest use {amount(step.largest_use)} × {step.margin:g} = {amount(step.wanted)}"
-    if steps.rounded >= steps.current > step.wanted and not step.has_long_history:
+    text = (
+        f"request = limit: the largest use is {amount(step.largest_use)}; at least {step.growth_margin:g} × that, "
+        f"{amount(step.grown)}, and at most {step.shrink_margin:g} ×, {amount(step.shrunk)}"
+    )
+    if steps.current > step.shrunk and not step.has_long_history:
         return f"{text}; not decreased, because the history is too short (memory_limit_history)"
-    if step.wanted > steps.rounded >= steps.current:
-        return f"{text}; it increases only within its limit's ceiling and its node's free capacity"
+    if step.grown > steps.rounded >= steps.current:
+        return f"{text}; it increases only within the ceiling of its limit and the free capacity of its node"
     return text
 
 

@@ -85,25 +85,25 @@ def left(pod: Pod, *rows, **more) -> ReasonCode:
 
 
 def test_requests_and_limits_are_the_largest_use_and_a_margin():
-    assert created(new_pod()) == [(600, 1200)]
-    assert created(new_pod(), use(memory_7d_max_mib=1500)) == [(600, 1800)]
-    assert created(new_pod(), use(), policy=replace(INITIAL, admission_size=AdmissionSize.NODE_PASS)) == [(600, 1200)]
+    assert created(new_pod()) == [(750, 1500)]
+    assert created(new_pod(), use(memory_7d_max_mib=1500)) == [(750, 2048)]
+    assert created(new_pod(), use(), policy=replace(INITIAL, admission_size=AdmissionSize.NODE_PASS)) == [(750, 1500)]
 
 
 def test_whole_cores_stay_whole():
     pod = new_pod(equal(cpu=4000), equal("proxy", 500, 512, role=ContainerRole.SIDECAR))
-    assert created(pod, use(cpu=1500), use("proxy", 100, 100)) == [(2000, 1200), (120, 120)]
+    assert created(pod, use(cpu=1500), use("proxy", 100, 100)) == [(3000, 1500), (150, 150)]
 
 
 def test_a_short_history_or_a_remembered_kill_decreases_nothing():
     short = {"history_since": NOW_SECONDS - 86_400}
     assert left(new_pod(), use(**short)) is ReasonCode.NO_CHANGE_NEEDED
     assert created(new_pod(), use(cpu=2400, memory_mib=2000, **short)) == [(2880, 2400)]
-    assert created(new_pod(), use(oom_memory_mib=1500)) == [(600, 2048)]
+    assert created(new_pod(), use(oom_memory_mib=1500)) == [(750, 2048)]
 
 
 def test_memory_rises_at_most_to_the_ceiling():
-    assert created(new_pod(), use(memory_mib=4000)) == [(600, 4096)]
+    assert created(new_pod(), use(memory_mib=4000)) == [(750, 4096)]
 
 
 def test_a_new_revision_gets_at_least_what_it_states():
@@ -116,15 +116,15 @@ def test_a_new_revision_gets_at_least_what_it_states():
 
 
 def test_the_largest_node_bounds_what_is_added():
-    assert created(new_pod(), use(cpu=9000)) == [(4000, 1200)]
+    assert created(new_pod(), use(cpu=9000)) == [(4000, 1500)]
 
 
 @pytest.mark.parametrize(
     ("annotations", "expected"),
     [
-        ({"cruise.io/resources": "cpu"}, (600, 2048)),
-        ({"cruise.io/resources": "memory"}, (2500, 1200)),
-        ({"cruise.io/memory-limits": "never"}, (600, 2048)),
+        ({"cruise.io/resources": "cpu"}, (750, 2048)),
+        ({"cruise.io/resources": "memory"}, (2500, 1500)),
+        ({"cruise.io/memory-limits": "never"}, (750, 2048)),
         ({"cruise.io/cpu-min": "1", "cruise.io/memory-max": "500Mi"}, (1000, 1000)),
     ],
 )
@@ -138,7 +138,7 @@ def test_limit_ranges_and_quotas_hold():
     whole = (LimitRangeItem(True, minimum=make_amounts(1000, 1500)),)
     assert left(new_pod(), ranges=whole) is ReasonCode.LIMIT_RANGE
     quota = (ResourceQuota(limits_left=make_amounts(2500, 2048)),)
-    assert created(new_pod(), quotas=quota) == [(600, 1200)]
+    assert created(new_pod(), quotas=quota) == [(750, 1500)]
     assert left(new_pod(), use(cpu=2500, memory_mib=2000), quotas=quota) is ReasonCode.QUOTA_EXCEEDED
 
 

@@ -84,15 +84,15 @@ def sizes(plan: NodePlan) -> dict[str, tuple[int, int]]:
 
 def test_sizes_are_the_largest_use_and_a_margin():
     pod = guaranteed()
-    assert sizes(plan_of([pod], [use(pod)])) == {"app": (600, 1200)}
+    assert sizes(plan_of([pod], [use(pod)])) == {"app": (750, 1500)}
 
 
 def test_the_largest_of_seven_days_the_present_use_and_an_oom_kill_counts():
     pod = guaranteed()
-    assert sizes(plan_of([pod], [use(pod, memory_7d_max_mib=1500)])) == {"app": (600, 1800)}
-    assert sizes(plan_of([pod], [use(pod, last_mib=1200)])) == {"app": (600, 1440)}
+    assert sizes(plan_of([pod], [use(pod, memory_7d_max_mib=1500)])) == {"app": (750, 2048)}
+    assert sizes(plan_of([pod], [use(pod, last_mib=1200)])) == {"app": (750, 1800)}
     # While a kill is remembered, memory does not decrease.
-    assert sizes(plan_of([pod], [use(pod, oom_memory_mib=1100)])) == {"app": (600, 2048)}
+    assert sizes(plan_of([pod], [use(pod, oom_memory_mib=1100)])) == {"app": (750, 2048)}
 
 
 def test_sizes_decrease_only_on_a_long_history_and_increase_on_any():
@@ -107,7 +107,7 @@ def test_sizes_decrease_only_on_a_long_history_and_increase_on_any():
 def test_a_short_history_of_one_container_does_not_hold_back_the_others():
     pod = guaranteed(equal(), equal("proxy", 400, 512, role=ContainerRole.SIDECAR))
     rows = [use(pod, history_since=WEEK), use(pod, 100, 100, "proxy", last_mib=50)]
-    assert sizes(plan_of([pod], rows)) == {"app": (2000, 2048), "proxy": (120, 120)}
+    assert sizes(plan_of([pod], rows)) == {"app": (2000, 2048), "proxy": (150, 150)}
 
 
 def test_growth_takes_free_capacity_only():
@@ -143,13 +143,13 @@ def test_it_is_evicted_only_with_a_stated_ranking():
 @pytest.mark.parametrize(
     ("annotations", "expected"),
     [
-        ({"cruise.io/cpu-max": "300m"}, (500, 1200)),
-        ({"cruise.io/memory-max": "500Mi"}, (600, 1000)),
-        ({"cruise.io/resources": "cpu"}, (600, 2048)),
-        ({"cruise.io/resources": "memory"}, (2000, 1200)),
-        ({"cruise.io/cpu-min": "900m", "cruise.io/memory-min": "1500Mi"}, (900, 1500)),
-        ({"cruise.io/headroom-factor": "3"}, (600, 1200)),
-        ({"cruise.io/memory-limits": "never"}, (600, 2048)),
+        ({"cruise.io/cpu-max": "300m"}, (500, 1500)),
+        ({"cruise.io/memory-max": "500Mi"}, (750, 1000)),
+        ({"cruise.io/resources": "cpu"}, (750, 2048)),
+        ({"cruise.io/resources": "memory"}, (2000, 1500)),
+        ({"cruise.io/cpu-min": "900m", "cruise.io/memory-min": "1600Mi"}, (900, 1600)),
+        ({"cruise.io/headroom-factor": "3"}, (750, 1500)),
+        ({"cruise.io/memory-limits": "never"}, (750, 2048)),
     ],
 )
 def test_overrides_apply_but_never_below_the_largest_use(annotations, expected):
@@ -162,22 +162,22 @@ def test_overrides_apply_but_never_below_the_largest_use(annotations, expected):
 
 def test_a_resource_whose_resize_restarts_the_container_stays():
     pod = guaranteed(equal(memory_resize_restarts=True))
-    assert sizes(plan_of([pod], [use(pod)])) == {"app": (600, 2048)}
+    assert sizes(plan_of([pod], [use(pod)])) == {"app": (750, 2048)}
 
 
 def test_old_kubelets_do_not_decrease_memory():
     pod = guaranteed()
     plan = plan_of([pod], [use(pod)], node=make_node(kubelet_version=(1, 33)))
-    assert sizes(plan) == {"app": (600, 2048)}
+    assert sizes(plan) == {"app": (750, 2048)}
 
 
 def test_memory_rises_within_the_ceiling_of_limits_and_not_with_a_leak():
     pod = guaranteed(equal(memory_mib=4000))
-    assert sizes(plan_of([pod], [use(pod, memory_mib=3900)])) == {"app": (600, 4096)}
+    assert sizes(plan_of([pod], [use(pod, memory_mib=3900)])) == {"app": (750, 4096)}
     leaking = guaranteed()
     row = replace(use(leaking, memory_mib=2000, last_mib=2000), memory_base_bytes=1900 * MEBIBYTE)
     plan = plan_of([leaking], [row])
-    assert sizes(plan) == {"app": (600, 2048)}
+    assert sizes(plan) == {"app": (750, 2048)}
     assert [one.reason for one in plan.suspected_leaks] == [ReasonCode.MEMORY_LEAK_SUSPECTED]
 
 
@@ -189,7 +189,7 @@ def test_limit_ranges_and_quotas_hold():
     plan = plan_of([pod], [use(pod)], limit_ranges=whole)
     assert [(one.pod, one.reason) for one in plan.skipped] == [("db-0", ReasonCode.LIMIT_RANGE)]
     quotas = {"shop": (ResourceQuota(limits_left=make_amounts(0, 0)),)}
-    assert sizes(plan_of([pod], [use(pod)], quotas=quotas)) == {"app": (600, 1200)}
+    assert sizes(plan_of([pod], [use(pod)], quotas=quotas)) == {"app": (750, 1500)}
     assert not plan_of([pod], [use(pod, 2000, 2000)], quotas=quotas).resize
 
 
@@ -200,7 +200,7 @@ def test_with_write_damping_growth_is_written_at_once_and_shrinks_with_the_node(
     assert resize.containers[0].requests == resize.containers[0].limits == make_amounts(2280, 2400)
     [resize] = plan_of([pod], [use(pod)], policy=DAMPED).resize
     assert resize.cause is ResizeCause.OVER_REQUESTED
-    assert resize.containers[0].requests == resize.containers[0].limits == make_amounts(600, 1200)
+    assert resize.containers[0].requests == resize.containers[0].limits == make_amounts(750, 1500)
 
 
 def test_a_pending_resize_is_withdrawn_with_equal_limits():

@@ -12,8 +12,8 @@ from tests.e2e.live.usage import ContainerUse
 
 USE = ContainerUse(cores=0.1, mebibytes=100, peak_cores=0.25, peak_mebibytes=150)
 SMALL = ContainerUse(cores=0.02, mebibytes=20, peak_cores=0.05, peak_mebibytes=40)
-# 1.2 x the peak.
-SIZED, SMALL_SIZED = ObservedSize(300, 180), ObservedSize(60, 48)
+# 1.5 x the peak.
+SIZED, SMALL_SIZED = ObservedSize(375, 225), ObservedSize(75, 60)
 EQUAL = {"cpu": "1500m", "memory": "1Gi"}
 PROXY = {"cpu": "200m", "memory": "256Mi"}
 RESIZE = {"guaranteed": "resize"}
@@ -128,7 +128,7 @@ def test_a_static_cpu_manager_refuses_once(stage: LiveStage):
     assert sizes(withdrawn) == ObservedSize(1500, 1024)
     stage.once("resize", **RESIZE)
     after = stage.resized("db-0")
-    assert (sizes(after), sizes(after, "proxy")) == (ObservedSize(1500, 180), ObservedSize(200, 48))
+    assert (sizes(after), sizes(after, "proxy")) == (ObservedSize(1500, 225), ObservedSize(200, 60))
     assert len(patched(stage)) == 3
     stage.mark()
     stage.once("resize", **RESIZE)
