@@ -6,6 +6,7 @@ from datetime import datetime
 
 from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod
 from cruise.decisions.pod_policy.limit_ranges import violates_limit_range
+from cruise.decisions.sizing.resizes import keep_qos_class
 from cruise.domain.actions import ContainerTarget, ReasonCode
 from cruise.domain.annotations import PLACEMENT_HINT, format_placement_hint
 from cruise.domain.cluster import Container, LimitRangeItem, Pod
@@ -69,6 +70,7 @@ def apply_placement_hint(
         for container in created.containers
         if container.name in planned
     )
+    targets = keep_qos_class(created, targets)
     sized = replace_spec_resources(hinted, targets)
     if get_qos_class(sized) is not created.qos or violates_limit_range(hinted, targets, limit_ranges):
         return hinted

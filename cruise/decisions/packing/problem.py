@@ -29,8 +29,10 @@ from cruise.decisions.packing.resources import (
     subtract_nominated_capacity,
 )
 from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
+from cruise.decisions.pod_policy.static_managers import add_static_managers
 from cruise.decisions.scheduling.placements import find_leftover_attachments
 from cruise.decisions.sizing.demand import DemandTable, build_demand_table
+from cruise.decisions.sizing.guaranteed import apply_guaranteed_sizes
 from cruise.domain.actions import RefusedResize
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod
@@ -120,9 +122,9 @@ def compute_rightsized_requests(
             if isinstance(eligible, ResizablePod):
                 sized.append(index)
                 resizable.append(eligible)
-        _apply_rightsized_requests(
-            requests, sized, resizable, build_demand_table(resizable, usage.statistics, snapshot.limit_ranges, policy)
-        )
+        table = build_demand_table(resizable, usage.statistics, snapshot.limit_ranges, policy)
+        table = apply_guaranteed_sizes(table, usage.statistics, policy)
+        _apply_rightsized_requests(requests, sized, resizable, table)
     return requests
 
 
@@ -180,7 +182,9 @@ def build_packing_problem(
     otherwise; with `prices` by node name it is FLEET. With `keep_domains`, pods that are spread over zones or other
     domains stay in theirs, because kube-scheduler lets the replacement of a moved pod only into the domain it left.
     """
-    eligibility = Eligibility(snapshot, usage.statistics, usage.stored, policy, usage.now)
+    eligibility = Eligibility(
+        add_static_managers(snapshot, usage.refused), usage.statistics, usage.stored, policy, usage.now
+    )
     if prices is not None:
         objective = PackingObjective.FLEET
     elif objective is None:

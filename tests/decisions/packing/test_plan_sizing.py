@@ -1,11 +1,13 @@
 """Which pods are resized for a plan, and to what."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 from cruise.decisions.packing.problem import FULL_MODE, UsageInputs, build_packing_problem
 from cruise.decisions.packing.proposal import NoMoveOrder, build_proposal
-from cruise.domain.cluster import ClusterSnapshot, LimitRangeItem, Node, Pod
+from cruise.domain.cluster import ClusterSnapshot, Container, LimitRangeItem, Node, Pod, QosClass
 from cruise.domain.packing_plan import PackingProposal, PackingSizes
+from cruise.domain.policy import GuaranteedPolicy
 from cruise.domain.reasons import PlanCondition, PlanStatusReason
 from cruise.domain.resources import MEBIBYTE, Resources, StatedResources
 from cruise.domain.usage import Statistic, StatisticsTable
@@ -106,3 +108,25 @@ def test_a_node_that_is_over_already_takes_who_asks_for_nothing_of_that() -> Non
     found = proposed(ClusterSnapshot(nodes=(node(),), pods=pods), statistic())
     assert isinstance(found, PackingProposal)
     assert [one.pod for one in found.placed] == ["new"]
+
+
+def test_a_guaranteed_pod_gives_back_what_its_largest_use_leaves_with_equal_limits() -> None:
+    amounts = StatedResources(800, 1024 * MEBIBYTE)
+    guaranteed = make_shop_pod("a", "n1", containers=(Container("app", requests=amounts, limits=amounts),))
+    guaranteed = replace(guaranteed, qos=QosClass.GUARANTEED)
+    policy = replace(FULL_MODE, guaranteed=GuaranteedPolicy.RESIZE, memory_limit_history=timedelta(days=7))
+    row = statistic("a", base=100, peak=300)
+    usage = UsageInputs(StatisticsTable.from_rows([row]), NOW)
+
+    def propose(cpu: int) -> PackingProposal | NoMoveOrder:
+        new = make_shop_pod("new", cpu=cpu, owner_kind=None, workload=None)
+        snapshot = ClusterSnapshot(nodes=(node(),), pods=(guaranteed, new))
+        built = build_packing_problem(snapshot, policy, PackingSizes.RIGHTSIZED, usage)
+        return build_proposal(built, pack_quickly(built.problem))
+
+    # 1.5 x its peak of 300m; with its base of 100m the pod of 551m would have fitted as well.
+    found = propose(550)
+    assert resized(found) == [("a", "n1", 450)]
+    assert isinstance(found, PackingProposal)
+    assert found.resizes[0].containers[0].limits == found.resizes[0].containers[0].requests
+    assert resized(propose(551)) == []
