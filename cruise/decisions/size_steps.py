@@ -220,8 +220,7 @@ def _build_request_steps(
     bounds = (int(demand.lower[at]), int(demand.upper[at]))
     lower, upper = build_bound_steps(resource, bounds, pod.effective_policy, container, items, submitted)
     if lower.value is not None and lower.value > int(columns.candidates.minimum[resource][at]):
-        # A limit that is not lowered needs this request under a LimitRange's ratio.
-        lower = BoundStep(lower.value, "limit-range" if guaranteed is None else "largest-use")
+        lower = BoundStep(lower.value, _find_lower_bound_source(sized, at, resource, lower.value, guaranteed))
     if upper.value is not None and upper.value < int(columns.candidates.maximum[resource][at]):
         upper = BoundStep(upper.value, _find_upper_bound_source(sized, at, resource, upper.value))
     return RequestSteps(
@@ -255,6 +254,20 @@ def _build_request_steps(
         update_threshold=_compare_with_update_threshold(sized, at, resource, current, final),
         guaranteed=guaranteed,
     )
+
+
+def _find_lower_bound_source(
+    sized: SizingResult, at: int, resource: ResourceName, lower: int, guaranteed: GuaranteedStep | None
+) -> str:
+    """Return what raised a lower bound above what is configured."""
+    candidates, demand = sized.columns.table.candidates, sized.columns.table.get_resource(resource)
+    if guaranteed is not None:
+        return "largest-use"
+    completes = bool(candidates.runs_to_completion[candidates.pod_of_container[at]])
+    if completes and lower == min(int(demand.current[at]), int(demand.peak[at])):
+        return "earlier-runs"
+    # A limit that is not lowered needs this request under a LimitRange's ratio.
+    return "limit-range"
 
 
 def _find_upper_bound_source(sized: SizingResult, at: int, resource: ResourceName, upper: int) -> str:

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from cruise.domain.cluster_policies import NodePool, ResourceQuota, VpaContainerPolicy
 from cruise.domain.resources import NO_RESOURCES, NOTHING_STATED, ResourceName, Resources, StatedResources
-from cruise.domain.run_operators import runs_to_completion
+from cruise.domain.run_operators import WORKLOAD_GROUP, runs_to_completion
 from cruise.domain.scheduling import (
     NO_STORAGE_OR_NAMESPACES,
     UNCONSTRAINED,
@@ -148,11 +148,12 @@ class Pod:
 
     @property
     def runs_to_completion(self) -> bool:
-        """Whether eviction loses the pod's work: it belongs to a Job, or its restartPolicy is not Always.
+        """Whether eviction loses the pod's work: it belongs to a run, or its restartPolicy is not Always.
 
-        Controllers of apps/v1 accept only Always.
+        Controllers of apps/v1 accept only Always. Users name the workload of pods that have no lasting controller.
         """
-        return self.restart_policy != "Always" or runs_to_completion(self.owner_kind or "")
+        is_named = self.workload is not None and self.workload.kind == WORKLOAD_GROUP
+        return is_named or self.restart_policy != "Always" or runs_to_completion(self.owner_kind or "")
 
     @property
     def is_finished(self) -> bool:

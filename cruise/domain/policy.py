@@ -90,7 +90,8 @@ class RuleSet:
     `memory_limit_safeguards`: a limit is added only if settings or the namespace say so, decreased only on a long
     history, and never reduced below known use for a LimitRange. `oom_kills_in_status`: OOM kills in the pod statuses of
     a file count as observed. `sizes_more_pods`: pods with devices are sized, and Guaranteed pods where settings say so.
-    a file count as observed. `run_histories`: pods that run to completion are sized by their earlier runs at any hour.
+    a file count as observed. `run_histories`: pods that run to completion are sized by their earlier runs at any hour,
+    and not shrunk below their peak.
     """
 
     name: str

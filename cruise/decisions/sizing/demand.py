@@ -321,6 +321,11 @@ def _compute_resource_demand(
     required = lower
     if policy.rules.memory_limit_safeguards:
         required = np.maximum(candidates.stated_least[resource], np.minimum(lower, current))
+    if policy.rules.run_histories and candidates.runs_to_completion.any():
+        # Its present use says little about its next step, and an earlier run reached this peak.
+        completes = candidates.runs_to_completion[candidates.pod_of_container] & managed
+        reserved = np.where(completes, np.minimum(np.minimum(current, peak), upper), 0)
+        lower, required = np.maximum(lower, reserved), np.maximum(required, reserved)
     peak_with_margin = np.full_like(base, UNBOUNDED)
     if policy.rules.limit_to_own_peak:
         # A factor below 1 reduces the margin as well.

@@ -95,8 +95,8 @@ class ResizablePodColumns:
     container: `minimum` and `maximum` bound its request (`stated_least`: the minimum without LimitRanges), `limit_cap`
     and `limit_ratio` (infinite if there is none) bound its limit, `adds_limit` tells whether it gets a limit if it has
     none, `keeps_memory_limit` whether its memory limit stays, and `headroom_factor` multiplies its headroom.
-    `pod_ranges` holds LimitRanges of type Pod by pod index. `manages` and `guaranteed`, the QoS class, have an entry
-    per pod; `resizing` are the pods with a pending resize.
+    `pod_ranges` holds LimitRanges of type Pod by pod index. `manages`, `guaranteed` (the QoS class) and
+    `runs_to_completion` have an entry per pod; `resizing` are the pods with a pending resize.
     """
 
     pods: Sequence[ResizablePod]
@@ -115,6 +115,7 @@ class ResizablePodColumns:
     init_container_minimums: InitContainerMinimums
     update_threshold: UpdateThreshold
     guaranteed: BoolArray
+    runs_to_completion: BoolArray
     resizing: Sequence[int]
     user_minimums: UserMinimums | None = None
 
@@ -201,6 +202,7 @@ def build_resizable_pod_columns(
         },
         init_container_minimums=build_init_container_minimums(pods, first),
         update_threshold=get_update_threshold(policy),
+        runs_to_completion=np.fromiter((pod.pod.runs_to_completion for pod in pods), dtype=np.bool_, count=len(pods)),
         guaranteed=np.fromiter((pod.pod.qos is QosClass.GUARANTEED for pod in pods), dtype=np.bool_, count=len(pods)),
         resizing=[index for index, pod in enumerate(pods) if pod.pod.resize.pending is not None],
         user_minimums=user_minimums,
