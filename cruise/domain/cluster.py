@@ -156,6 +156,11 @@ class Pod:
         return is_named or self.restart_policy != "Always" or runs_to_completion(self.owner_kind or "")
 
     @property
+    def has_lost_workload(self) -> bool:
+        """Whether nothing would tell the workload of its usage after its deletion."""
+        return self.node is not None and self.workload is not None and self.runs_to_completion
+
+    @property
     def is_finished(self) -> bool:
         """Whether the pod has finished and uses no capacity."""
         return self.phase in ("Succeeded", "Failed")
@@ -262,21 +267,6 @@ class PodDisruptionBudget:
         return f"PodDisruptionBudget {self.namespace}/{self.name}"
 
 
-POD_CONTROLLER_KINDS = frozenset(
-    {
-        "CronJob",
-        "DaemonSet",
-        "Deployment",
-        "Job",
-        "ReplicaSet",
-        "ReplicationController",
-        "Rollout",
-        "StatefulSet",
-    }
-)
-"""Kinds that control pods directly or through a ReplicaSet or Job."""
-
-
 @dataclass(frozen=True, slots=True)
 class HorizontalPodAutoscaler:
     """A HorizontalPodAutoscaler and the resources whose utilization it targets; `target_api` is group and version."""
@@ -329,6 +319,10 @@ class LimitRangeItem:
         return self.max_cpu_ratio if resource is ResourceName.CPU else self.max_memory_ratio
 
 
+MAX_ENDED_PODS = 20_000
+"""How many deleted pods a cluster remembers, the latest ones: their usage may not be read yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
     """A whole cluster at one moment; nodes are sorted by name, pods by (namespace, name).
@@ -340,7 +334,7 @@ class ClusterSnapshot:
     `removed_nodes` has one example of each kind of node that was removed lately, if a node autoscaler runs.
     `node_claims` are nodes that Karpenter ordered from its `node_pools`, by the claims' names. `taken_at` is when a
     live cluster was read, in seconds of `time.monotonic`, else None. `listed_kinds` are the kinds of objects in a file,
-    else None.
+    else None. `ended_pods` are the latest deleted pods that ran to completion, none in a file.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -361,6 +355,7 @@ class ClusterSnapshot:
     removed_nodes: tuple[Node, ...] = ()
     node_pools: tuple[NodePool, ...] = ()
     node_claims: tuple[Node, ...] = ()
+    ended_pods: tuple[Pod, ...] = field(default=(), compare=False)
     taken_at: float | None = field(default=None, compare=False)
     listed_kinds: frozenset[str] | None = field(default=None, compare=False)
 

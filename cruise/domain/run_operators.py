@@ -14,20 +14,20 @@ WORKLOAD_GROUP = "Workload"
 STEP_SEPARATOR = ":"
 """Before the step in a workload's name; names of Kubernetes objects do not contain it."""
 
-LASTING_KINDS = frozenset(
+POD_CONTROLLER_KINDS = frozenset(
     {
-        "CloneSet",
         "CronJob",
         "DaemonSet",
         "Deployment",
-        "DeploymentConfig",
+        "Job",
         "ReplicaSet",
         "ReplicationController",
         "Rollout",
-        "ScaledJob",
         "StatefulSet",
     }
 )
+"""Kinds that control pods directly or through a ReplicaSet or Job."""
+LASTING_KINDS = POD_CONTROLLER_KINDS - {"Job"} | {"CloneSet", "DeploymentConfig", "ScaledJob"}
 """Controllers that last; their pods are not grouped otherwise."""
 
 

@@ -197,6 +197,7 @@ class ClusterCache:
         unknown = {one.node for one in self.pods.unreadable.values() if one.node is not None}
         return ClusterSnapshot(
             nodes=tuple(node for node in nodes if node.name not in unknown) if unknown else nodes,
+            ended_pods=self.pods.ended_pods(),
             pods=self.pods.pods(windows, self.pods.nodes_in_use() - names),
             workloads=workloads,
             budgets=self._part("budgets", self._all_budgets),

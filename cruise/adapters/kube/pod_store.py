@@ -8,7 +8,7 @@ from itertools import chain
 from operator import attrgetter
 
 from cruise.adapters.kube.object_store import Key
-from cruise.domain.cluster import OomKill, Pod
+from cruise.domain.cluster import MAX_ENDED_PODS, OomKill, Pod
 from cruise.errors import BadInputError
 from cruise.kube_json.objects.containers import read_oom_kills
 from cruise.kube_json.objects.owners import (
@@ -135,6 +135,7 @@ class PodStore:
         self._unsorted: set[str] = set()
         self._resolved: dict[str, tuple[Pod, ...]] = {}
         self._kills: dict[Key, tuple[OomKill, ...]] = {}
+        self._ended: deque[Pod] = deque(maxlen=MAX_ENDED_PODS)
         self._pods_on: Counter[str] = Counter()
         self._windows: Collection[str] = frozenset()
 
@@ -198,6 +199,10 @@ class PodStore:
     def nodes_in_use(self) -> Set[str]:
         """Return the nodes with pods."""
         return self._pods_on.keys()
+
+    def ended_pods(self) -> tuple[Pod, ...]:
+        """Return the latest deleted pods that ran to completion, oldest first."""
+        return tuple(self._ended)
 
     def shown_kills(self) -> Iterator[OomKill]:
         """Yield the kills that pods still show, sorted by pod, with the pods' workloads."""
@@ -276,6 +281,8 @@ class PodStore:
         pod = pods.pop(name, None)
         if pod is None:
             return False
+        if pod.has_lost_workload:
+            self._ended.append(pod)
         if not pods:
             del self._pods[namespace]
         self._uncount(pod)

@@ -54,7 +54,7 @@ class ObservedPods:
     def add_snapshot(self, snapshot: ClusterSnapshot, now: float) -> None:
         """Add the pods of a snapshot."""
         self.first = now if self.first is None else self.first
-        for pod in snapshot.pods:
+        for pod in (*snapshot.ended_pods, *snapshot.pods):
             name = pod.namespace, pod.name
             one = self.pods.get(name)
             if one is not None and pod.uid in one.uids:

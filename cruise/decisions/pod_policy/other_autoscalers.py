@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 from cruise.domain.cluster import (
-    POD_CONTROLLER_KINDS,
     ClusterSnapshot,
     HorizontalPodAutoscaler,
     Pod,
@@ -23,6 +22,7 @@ from cruise.domain.cluster import (
 from cruise.domain.cluster_policies import get_foreign_group
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import ResourceName
+from cruise.domain.run_operators import POD_CONTROLLER_KINDS
 from cruise.domain.scheduling import LabelSelector
 
 Labels = tuple[tuple[str, str], ...]

@@ -9,7 +9,6 @@ from cruise.decisions.pod_policy.quotas import allows_one_more_pod
 from cruise.decisions.preflight.items import CheckItem, CheckLevel, format_count, format_names
 from cruise.decisions.sizing.memory_limit import FIRST_KUBELET_LOWERING_MEMORY_LIMITS
 from cruise.domain.cluster import (
-    POD_CONTROLLER_KINDS,
     ClusterSnapshot,
     LimitRangeItem,
     NodeAutoscalerKind,
@@ -19,6 +18,7 @@ from cruise.domain.cluster import (
 )
 from cruise.domain.policy import Mode
 from cruise.domain.resources import StatedResources
+from cruise.domain.run_operators import POD_CONTROLLER_KINDS
 
 OBJECT_AREA = "objects"
 

@@ -6,7 +6,6 @@ from sys import intern
 
 from cruise.domain.annotations import PUBLISHED_VPA
 from cruise.domain.cluster import (
-    POD_CONTROLLER_KINDS,
     HorizontalPodAutoscaler,
     LimitRangeItem,
     PodDisruptionBudget,
@@ -16,6 +15,7 @@ from cruise.domain.cluster import (
 )
 from cruise.domain.cluster_policies import VpaContainerPolicy
 from cruise.domain.resources import ResourceName, StatedResources
+from cruise.domain.run_operators import POD_CONTROLLER_KINDS
 from cruise.kube_json.object_errors import name_object_in_errors
 from cruise.kube_json.objects.node import detect_autoscaler_deployment
 from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerKey, find_controller, keep_read_annotations

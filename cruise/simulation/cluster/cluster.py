@@ -197,6 +197,7 @@ class SimulatedCluster:
             self._shown,
             nodes=tuple(sorted(self._state.nodes.values(), key=lambda node: node.name)),
             pods=self._state.pods,
+            ended_pods=tuple(self._state.ended_pods),
             budgets=list_disruption_budgets(self._budgets, records),
             quotas=self._quotas.get_remaining(self._state.pods),
         )

@@ -16,7 +16,7 @@ AdmitFunction = Callable[[Pod], Pod]
 
 
 class WorkloadControllers:
-    """Deployment, StatefulSet, DaemonSet, Job and CronJob controllers in one."""
+    """Deployment, StatefulSet, DaemonSet, Job, CronJob and CronWorkflow controllers in one."""
 
     def __init__(
         self,
@@ -35,7 +35,9 @@ class WorkloadControllers:
         self._number = {id(workload): number for number, workload in enumerate(workloads)}
         self._pods: list[dict[PodKey, PodRecord]] = [{} for _ in workloads]
         self._outdated = dict.fromkeys(range(len(workloads)))
-        self._crons = [number for number, workload in enumerate(workloads) if workload.kind == "CronJob"]
+        self._crons = [
+            number for number, workload in enumerate(workloads) if workload.kind in ("CronJob", "CronWorkflow")
+        ]
         self._runs: dict[int, dict[int, None]] = {number: {} for number in self._crons}
         self._last_run = {number: start // workloads[number].period_seconds for number in self._crons}
 
@@ -72,7 +74,7 @@ class WorkloadControllers:
                 self._create(number, slot, node, now, admit)
 
     def find_outdated(self) -> list[PodRecord]:
-        """Return the finished pods of CronJobs to remove, oldest first, and forget their runs."""
+        """Return the finished pods of runs to remove, oldest first, and forget their runs."""
         found: list[PodRecord] = []
         for number in self._crons:
             finished = sorted(
@@ -80,7 +82,7 @@ class WorkloadControllers:
                 key=lambda record: record.slot,
             )
             for record in finished[:-MAX_FINISHED]:
-                self._runs[number].pop(record.slot, None)
+                self._runs[number].pop(record.slot // self._workloads[number].pods_per_run, None)
                 found.append(record)
         return found
 
@@ -102,8 +104,9 @@ class WorkloadControllers:
                     for node in self._state.nodes.values()
                     if is_daemonset_node(workload, node)
                 ]
-            case "CronJob":
-                wanted = [(run, None) for run in self._runs[number]]
+            case "CronJob" | "CronWorkflow":
+                count = workload.pods_per_run
+                wanted = [(run * count + pod, None) for run in self._runs[number] for pod in range(count)]
             case _:
                 wanted = [(slot, None) for slot in range(workload.replicas)]
         return [(slot, node) for slot, node in wanted if slot not in used_slots]

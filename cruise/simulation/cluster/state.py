@@ -1,6 +1,7 @@
 """The state of a simulated cluster: its settings, clock, nodes, pods, and the sums over them."""
 
 import heapq
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -8,7 +9,7 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.domain.cluster import ContainerRole, Node, Pod
+from cruise.domain.cluster import MAX_ENDED_PODS, ContainerRole, Node, Pod
 from cruise.domain.pod_resources import count_pod_requests
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResourceName, Resources, StatedResources
 from cruise.simulation.cluster.containers import ContainerTable
@@ -177,6 +178,7 @@ class SimulatedClusterState:
         self.extended_free: dict[str, NDArray[np.int64]] = {}
         self.records: dict[PodKey, PodRecord] = {}
         self.unbound_pods: dict[PodKey, PodRecord] = {}
+        self.ended_pods: deque[Pod] = deque(maxlen=MAX_ENDED_PODS)
         self.nodes_version = 0
         self._versions = 0
         self.add_nodes(sorted(nodes, key=lambda node: node.name))
@@ -248,6 +250,8 @@ class SimulatedClusterState:
         """Remove a pod."""
         if record.pod.node is not None:
             self._take(record, -1)
+        if record.pod.has_lost_workload:
+            self.ended_pods.append(record.pod)
         self.unbound_pods.pop(record.key, None)
         del self.records[record.key]
         record.is_deleted = True

@@ -34,11 +34,12 @@ _DAEMON_TOLERATIONS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class SimulatedWorkload:
-    """A controller: Deployment, StatefulSet, DaemonSet, Job or CronJob; without `ref` one bare pod.
+    """A controller: Deployment, StatefulSet, DaemonSet, Job, CronJob or CronWorkflow; without `ref` one bare pod.
 
     The template's name, uid, node, owner and status are ignored (a bare pod keeps its name). `profiles` has the demand
     of containers by name; a container without one uses nothing. A CronJob starts a pod at every multiple of
-    `period_seconds`; pods of Jobs and CronJobs succeed after `duration_seconds`. `created_at` is by default the start.
+    `period_seconds`, a CronWorkflow a Workflow with `replicas` pods; such pods, and those of Jobs, succeed after
+    `duration_seconds`. `created_at` is by default the start.
     A pod is ready once all its containers have run for `ready_seconds`; the pods of `never_ready` slots never are.
     """
 
@@ -63,12 +64,17 @@ class SimulatedWorkload:
     @property
     def finishes(self) -> bool:
         """Return whether its pods run to completion."""
-        return self.kind in ("Job", "CronJob")
+        return self.kind in ("Job", "CronJob", "CronWorkflow")
+
+    @property
+    def pods_per_run(self) -> int:
+        """Return how many pods each run of a CronJob or CronWorkflow has; their slots follow one another."""
+        return self.replicas if self.kind == "CronWorkflow" else 1
 
     @property
     def counts_replicas(self) -> bool:
         """Return whether it has a number of replicas."""
-        return self.kind not in ("Pod", "DaemonSet", "Job", "CronJob")
+        return self.kind not in ("Pod", "DaemonSet", "Job", "CronJob", "CronWorkflow")
 
     def to_workload(self, start: datetime) -> Workload | None:
         """Return the workload object, None for a bare pod."""
@@ -94,7 +100,7 @@ def create_pod(workload: SimulatedWorkload, slot: int, serial: int, seed: int, n
     """Return the pod that the controller creates for a slot; seed, workload, slot and serial determine name and uid.
 
     `serial` counts the slot's pods; `node` is the node of a DaemonSet pod. The slot of a CronJob's pod counts the
-    periods since the Unix epoch.
+    periods since the Unix epoch, that of a CronWorkflow's the pods of all of them.
     """
     salt = f"{seed}/{workload.namespace}/{workload.ref}/{workload.template.name}"
     suffix = _letters(f"{salt}/{slot}/{serial}", 5)
@@ -106,6 +112,9 @@ def create_pod(workload: SimulatedWorkload, slot: int, serial: int, seed: int, n
                 owner_kind, owner_name = "ReplicaSet", f"{workload.ref.name}-{_letters(salt, 10)}"
             case "CronJob":
                 owner_kind, owner_name = "Job", f"{workload.ref.name}-{slot * workload.period_seconds // 60}"
+            case "CronWorkflow":
+                run = slot // workload.pods_per_run
+                owner_kind, owner_name = "Workflow", f"{workload.ref.name}-{run * workload.period_seconds}"
             case _:
                 pass
         name = f"{owner_name}-{suffix}"

@@ -1,4 +1,4 @@
-"""Random crowded clusters: no path evicts or moves a pod that runs to completion, and none shrinks it below its peak."""
+"""Random crowded clusters: nothing evicts or moves a pod that runs to completion, or shrinks it below its peak."""
 
 import random
 from datetime import timedelta
