@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from cruise.domain.cluster_policies import NodePool, ResourceQuota, VpaContainerPolicy
 from cruise.domain.resources import NO_RESOURCES, NOTHING_STATED, ResourceName, Resources, StatedResources
-from cruise.domain.run_operators import WORKLOAD_GROUP, runs_to_completion
+from cruise.domain.run_operators import WORKLOAD_GROUP, EndedPod, runs_to_completion
 from cruise.domain.scheduling import (
     NO_STORAGE_OR_NAMESPACES,
     UNCONSTRAINED,
@@ -156,9 +156,11 @@ class Pod:
         return is_named or self.restart_policy != "Always" or runs_to_completion(self.owner_kind or "")
 
     @property
-    def has_lost_workload(self) -> bool:
-        """Whether nothing would tell the workload of its usage after its deletion."""
-        return self.node is not None and self.workload is not None and self.runs_to_completion
+    def as_ended(self) -> EndedPod | None:
+        """What to remember of the pod once it is deleted, None if nothing: the names of most pods tell their owner."""
+        if self.node is None or self.workload is None or not self.runs_to_completion:
+            return None
+        return EndedPod(self.namespace, self.name, self.uid, str(self.workload), self.created_at)
 
     @property
     def is_finished(self) -> bool:
@@ -319,10 +321,6 @@ class LimitRangeItem:
         return self.max_cpu_ratio if resource is ResourceName.CPU else self.max_memory_ratio
 
 
-MAX_ENDED_PODS = 20_000
-"""How many deleted pods a cluster remembers, the latest ones: their usage may not be read yet."""
-
-
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
     """A whole cluster at one moment; nodes are sorted by name, pods by (namespace, name).
@@ -355,7 +353,7 @@ class ClusterSnapshot:
     removed_nodes: tuple[Node, ...] = ()
     node_pools: tuple[NodePool, ...] = ()
     node_claims: tuple[Node, ...] = ()
-    ended_pods: tuple[Pod, ...] = field(default=(), compare=False)
+    ended_pods: tuple[EndedPod, ...] = field(default=(), compare=False)
     taken_at: float | None = field(default=None, compare=False)
     listed_kinds: frozenset[str] | None = field(default=None, compare=False)
 

@@ -7,7 +7,9 @@ template, a DAG. Pods with equal names, and equal steps, are one workload, so th
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
+from typing import NamedTuple
 
 WORKLOAD_GROUP = "Workload"
 """The kind of workloads that users name."""
@@ -48,6 +50,19 @@ class RunOperator:
     run_keys: tuple[str, ...] = ()
     marks: frozenset[str] = frozenset()
 
+
+class EndedPod(NamedTuple):
+    """A deleted pod that ran to completion: its usage may not be read yet. `workload` is Kind/name."""
+
+    namespace: str
+    name: str
+    uid: str
+    workload: str
+    created_at: datetime | None
+
+
+MAX_ENDED_PODS = 10_000
+"""How many deleted pods a cluster remembers, the latest ones."""
 
 _ARGO = "workflows.argoproj.io/"
 _KUBEFLOW = "training.kubeflow.org/"

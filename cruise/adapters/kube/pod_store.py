@@ -8,7 +8,8 @@ from itertools import chain
 from operator import attrgetter
 
 from cruise.adapters.kube.object_store import Key
-from cruise.domain.cluster import MAX_ENDED_PODS, OomKill, Pod
+from cruise.domain.cluster import OomKill, Pod
+from cruise.domain.run_operators import MAX_ENDED_PODS, EndedPod
 from cruise.errors import BadInputError
 from cruise.kube_json.objects.containers import read_oom_kills
 from cruise.kube_json.objects.owners import (
@@ -135,7 +136,7 @@ class PodStore:
         self._unsorted: set[str] = set()
         self._resolved: dict[str, tuple[Pod, ...]] = {}
         self._kills: dict[Key, tuple[OomKill, ...]] = {}
-        self._ended: deque[Pod] = deque(maxlen=MAX_ENDED_PODS)
+        self._ended: deque[EndedPod] = deque(maxlen=MAX_ENDED_PODS)
         self._pods_on: Counter[str] = Counter()
         self._windows: Collection[str] = frozenset()
 
@@ -200,7 +201,7 @@ class PodStore:
         """Return the nodes with pods."""
         return self._pods_on.keys()
 
-    def ended_pods(self) -> tuple[Pod, ...]:
+    def ended_pods(self) -> tuple[EndedPod, ...]:
         """Return the latest deleted pods that ran to completion, oldest first."""
         return tuple(self._ended)
 
@@ -281,8 +282,9 @@ class PodStore:
         pod = pods.pop(name, None)
         if pod is None:
             return False
-        if pod.has_lost_workload:
-            self._ended.append(pod)
+        ended = pod.as_ended
+        if ended is not None:
+            self._ended.append(ended)
         if not pods:
             del self._pods[namespace]
         self._uncount(pod)

@@ -10,6 +10,7 @@ import numpy as np
 from cruise.adapters.prometheus.queries import SeriesMatrix, SeriesName
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Pod
+from cruise.domain.run_operators import EndedPod
 from cruise.domain.usage import ContainerKey
 
 # Controllers whose pods have random name suffixes, so that no two clusters have the same names.
@@ -54,7 +55,8 @@ class ObservedPods:
     def add_snapshot(self, snapshot: ClusterSnapshot, now: float) -> None:
         """Add the pods of a snapshot."""
         self.first = now if self.first is None else self.first
-        for pod in (*snapshot.ended_pods, *snapshot.pods):
+        pods: tuple[Pod | EndedPod, ...] = (*snapshot.ended_pods, *snapshot.pods)
+        for pod in pods:
             name = pod.namespace, pod.name
             one = self.pods.get(name)
             if one is not None and pod.uid in one.uids:

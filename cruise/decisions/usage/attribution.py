@@ -39,7 +39,7 @@ class UsageAttribution:
         workloads: dict[str, set[tuple[str, str]]] = {}
         for namespace, ref in snapshot.workloads:
             workloads.setdefault(namespace, set()).add((ref.kind, ref.name))
-        pods = {(one.namespace, one.name): get_usage_owner(one) for one in snapshot.ended_pods}
+        pods = {(one.namespace, one.name): UsageOwner(one.workload) for one in snapshot.ended_pods}
         for pod in snapshot.pods:
             pods[pod.namespace, pod.name] = get_usage_owner(pod)
             if pod.workload is not None:

@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.domain.cluster import MAX_ENDED_PODS, ContainerRole, Node, Pod
+from cruise.domain.cluster import ContainerRole, Node, Pod
 from cruise.domain.pod_resources import count_pod_requests
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResourceName, Resources, StatedResources
+from cruise.domain.run_operators import MAX_ENDED_PODS, EndedPod
 from cruise.simulation.cluster.containers import ContainerTable
 from cruise.simulation.cluster.workloads import SimulatedWorkload
 from cruise.simulation.demand.history import MeasurementHistory
@@ -178,7 +179,7 @@ class SimulatedClusterState:
         self.extended_free: dict[str, NDArray[np.int64]] = {}
         self.records: dict[PodKey, PodRecord] = {}
         self.unbound_pods: dict[PodKey, PodRecord] = {}
-        self.ended_pods: deque[Pod] = deque(maxlen=MAX_ENDED_PODS)
+        self.ended_pods: deque[EndedPod] = deque(maxlen=MAX_ENDED_PODS)
         self.nodes_version = 0
         self._versions = 0
         self.add_nodes(sorted(nodes, key=lambda node: node.name))
@@ -250,8 +251,9 @@ class SimulatedClusterState:
         """Remove a pod."""
         if record.pod.node is not None:
             self._take(record, -1)
-        if record.pod.has_lost_workload:
-            self.ended_pods.append(record.pod)
+        ended = record.pod.as_ended
+        if ended is not None:
+            self.ended_pods.append(ended)
         self.unbound_pods.pop(record.key, None)
         del self.records[record.key]
         record.is_deleted = True
