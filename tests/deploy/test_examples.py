@@ -3,6 +3,7 @@
 import base64
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,20 +36,26 @@ def helm_is_there() -> None:
         pytest.skip(f"no Helm on this machine: {missing}")
 
 
+@pytest.fixture(scope="module")
+def equipped(cluster: Cluster) -> Iterator[Cluster]:
+    """The control plane with the kinds of FOREIGN, whose definitions take a while to be deleted."""
+    with foreign_kinds(cluster.admin, FOREIGN):
+        yield cluster
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_is_installed_upgraded_and_leaves_nothing(cluster: Cluster, example: Path):
+def test_an_example_is_installed_upgraded_and_leaves_nothing(equipped: Cluster, example: Path):
     values = ("--values", str(example))
     held = {resource_of(one) for one in objects({}, *values, "--set", "mode=full")}
-    with foreign_kinds(cluster.admin, FOREIGN):
-        cluster.helm("install", "cruise", str(CHART), "--create-namespace", *values)
-        try:
-            begun = {one for one in cluster.there(held) if not one.startswith("jobs.batch")}
-            cluster.helm("upgrade", "cruise", str(CHART), *values, "--set", "mode=full")
-            assert begun <= cluster.there(held)
-            assert "clusterroles.rbac.authorization.k8s.io cruise-full" in cluster.there(held)
-        finally:
-            cluster.helm("uninstall", "cruise")
-        wait_until(lambda: not cluster.there(held | set(FOLLOWING)), "nothing of cruise is left")
+    equipped.helm("install", "cruise", str(CHART), "--create-namespace", *values)
+    try:
+        begun = {one for one in equipped.there(held) if not one.startswith("jobs.batch")}
+        equipped.helm("upgrade", "cruise", str(CHART), *values, "--set", "mode=full")
+        assert begun <= equipped.there(held)
+        assert "clusterroles.rbac.authorization.k8s.io cruise-full" in equipped.there(held)
+    finally:
+        equipped.helm("uninstall", "cruise")
+    wait_until(lambda: not equipped.there(held | set(FOLLOWING)), "nothing of cruise is left")
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

@@ -187,6 +187,10 @@ def test_settings_that_contradict_each_other_are_rejected():
     assert "overload_untaint_threshold" in error_line({"CRUISE_OVERLOAD_UNTAINT_THRESHOLD": "2"})
     assert "raise max_age" in error_line({"CRUISE_PASS_INTERVAL": "20m"})
     assert "keep one" in error_line({"CRUISE_PROMETHEUS_TOKEN_FILE": "/t", "CRUISE_PROMETHEUS_USER": "me"})
+    identity = {"CRUISE_PROMETHEUS_IDENTITY": "google"}
+    assert "prometheus_identity and prometheus_user" in error_line({**identity, "CRUISE_PROMETHEUS_USER": "me"})
+    assert "prometheus_identity = aws" in error_line({**identity, "CRUISE_PROMETHEUS_AWS_REGION": "eu-west-1"})
+    assert "a cloud provider" in error_line({"CRUISE_PROMETHEUS_IDENTITY": "amazon"})
 
 
 def test_prometheus_settings_carry_what_was_set(tmp_path):
