@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from cruise.domain.cluster_policies import NodePool, ResourceQuota, VpaContainerPolicy
+from cruise.domain.heaps import HeapBound
 from cruise.domain.resources import NO_RESOURCES, NOTHING_STATED, ResourceName, Resources, StatedResources
 from cruise.domain.run_operators import WORKLOAD_GROUP, EndedPod, runs_to_completion
 from cruise.domain.scheduling import (
@@ -44,7 +45,7 @@ class Container:
 
     `allocated` and `actual` are `status.containerStatuses[].allocatedResources` and `….resources.requests`, None if not
     reported; `actual_limits` is `….resources.limits`. `running` is False if the kubelet reports it waiting or
-    terminated.
+    terminated. `heap` is what its settings let its heap grow to, None if it has no bound that they show.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Container:
     memory_resize_restarts: bool = False
     restart_count: int = 0
     running: bool = True
+    heap: HeapBound | None = None
 
 
 class ResizePending(StrEnum):

@@ -6,8 +6,10 @@ from sys import getrefcount, intern
 from typing import Generic, TypeVar
 
 from cruise.domain.cluster import Container, ContainerRole, OomKill, Pod
+from cruise.domain.heaps import HeapBound
 from cruise.domain.resources import StatedResources
 from cruise.errors import BadInputError
+from cruise.kube_json.objects.heaps import read_heap_bound
 from cruise.kube_json.objects.quantities import read_amounts, read_extended
 from cruise.kube_json.wire.pod_json import (
     ContainerSpec,
@@ -120,6 +122,7 @@ class ContainerReader:
         self, spec: ContainerSpec, role: ContainerRole, report: ContainerStatus | None, place: str, index: int
     ) -> _Entry:
         resources, actual = spec.resources, report.resources if report else None
+        heap = read_heap_bound(spec) if role is not ContainerRole.INIT else None
         key = (
             spec.name,
             role,
@@ -130,10 +133,11 @@ class ContainerReader:
             (_hashable(actual.requests), _hashable(actual.limits)) if actual else None,
             report.restart_count if report else 0,
             _is_running(report),
+            heap,
         )
         entry = self._cache.get(key)
         if entry is None:
-            container, extended = _build_container(spec, role, report, f"{place}[{index}]")
+            container, extended = _build_container(spec, role, report, heap, f"{place}[{index}]")
             if len(self._cache) >= _CACHE_SIZE:
                 self._cache.clear()
             entry = self._cache[key] = (self._values.share(container, lambda: container), extended)
@@ -151,7 +155,9 @@ def _find_status(name: str, index: int, reports: tuple[ContainerStatus, ...]) ->
     return next((report for report in reports if report.name == name), None)
 
 
-def _build_container(spec: ContainerSpec, role: ContainerRole, report: ContainerStatus | None, place: str) -> _Entry:
+def _build_container(
+    spec: ContainerSpec, role: ContainerRole, report: ContainerStatus | None, heap: HeapBound | None, place: str
+) -> _Entry:
     """Build one container; as in kube-apiserver, absent requests equal the limits."""
     if not spec.name:
         raise BadInputError(f"{place}: has no name; add one")
@@ -187,6 +193,7 @@ def _build_container(spec: ContainerSpec, role: ContainerRole, report: Container
         memory_resize_restarts="memory" in restarts,
         restart_count=report.restart_count if report else 0,
         running=_is_running(report),
+        heap=heap,
     )
     return container, tuple(sorted((intern(resource), count) for resource, count in extended.items()))
 

@@ -27,6 +27,7 @@ from cruise.domain.scheduling import PodConstraints, SchedulingConstraints
 from cruise.errors import BadInputError
 from cruise.kube_json.object_errors import convert_to_struct, format_object_label, to_single_line
 from cruise.kube_json.objects.containers import ContainerReader, Extended, SharedValues
+from cruise.kube_json.objects.heaps import read_heap_bound
 from cruise.kube_json.objects.owners import (
     NO_OWNERS,
     OwnerIndex,
@@ -47,9 +48,11 @@ _NO_STATUS = PodStatus()
 _READ_CONDITIONS = frozenset({"Ready", "PodScheduled", "PodResizePending", "PodResizeInProgress"})
 _STATIC_MANAGER = re.compile(r"Guaranteed Pods alongside (CPU|Memory) Manager", re.IGNORECASE)
 _QOS_CLASSES = {stated.value: stated for stated in QosClass}
+# Without the environment, whose values may be secret.
+_get_container_fields = attrgetter(
+    "name", "ports", "resources", "resize_policy", "restart_policy", "restart_policy_rules"
+)
 _get_template_fields = attrgetter(
-    "containers",
-    "init_containers",
     "overhead",
     "resources",
     "os",
@@ -181,6 +184,8 @@ class PodReader:
             metadata.labels,
             metadata.owner_references,
             _get_template_fields(spec),
+            [(_get_container_fields(one), read_heap_bound(one)) for one in spec.containers],
+            [(_get_container_fields(one), read_heap_bound(one)) for one in spec.init_containers or ()],
             status.init_container_statuses,
             status.container_statuses,
         )

@@ -11,6 +11,8 @@ from msgspec import Meta, Struct, field
 # Quantities are strings, but the API server also accepts numbers.
 QuantityText = str | int | float
 QuantityMap = dict[str, QuantityText | None]
+# Files written by hand may have numbers where the API server requires strings.
+PlainText = str | int | float | bool
 Timestamp = Annotated[datetime, Meta(tz=True)]
 
 
@@ -69,8 +71,41 @@ class RestartRule(JsonStruct, frozen=True):
     action: str = ""
 
 
-class ContainerSpec(JsonStruct, frozen=True):
+class EmptyObject(JsonStruct, frozen=True):
+    """A field of which only the presence is read."""
+
+
+class ResourceFieldReference(JsonStruct, frozen=True):
+    """A resource of a container that its environment gets, in units of `divisor`."""
+
+    resource: str = ""
+    container_name: str | None = None
+    divisor: QuantityText | None = None
+
+
+class VariableSource(JsonStruct, frozen=True):
+    """The source of a variable; of other sources than resources only the presence is known."""
+
+    resource_field_ref: ResourceFieldReference | None = None
+
+
+class EnvironmentVariable(JsonStruct, frozen=True):
+    """A variable of a container's environment; values are read when a pod is decoded, and not kept."""
+
     name: str
+    value: PlainText | None = None
+    value_from: VariableSource | None = None
+
+
+class ContainerSpec(JsonStruct, frozen=True):
+    """A container; image, command and environment show what its heap may grow to."""
+
+    name: str
+    image: str | None = None
+    command: tuple[PlainText, ...] | None = None
+    args: tuple[PlainText, ...] | None = None
+    env: tuple[EnvironmentVariable, ...] | None = None
+    env_from: tuple[EmptyObject, ...] | None = None
     ports: tuple[ContainerPort, ...] | None = None
     resources: ResourceRequirements | None = None
     resize_policy: tuple[ResizeRule, ...] | None = None
@@ -173,10 +208,6 @@ class ClaimSource(JsonStruct, frozen=True):
     """A volume with a PersistentVolumeClaim."""
 
     claim_name: str
-
-
-class EmptyObject(JsonStruct, frozen=True):
-    """A field of which only the presence is read."""
 
 
 class PodVolume(JsonStruct, frozen=True):
