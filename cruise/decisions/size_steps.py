@@ -1,10 +1,11 @@
 """Shows how each size of a container came about: its row of the columns that a node pass decides by."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cruise.decisions.bound_steps import BoundStep, build_bound_steps
 from cruise.decisions.guaranteed_steps import GuaranteedStep, build_guaranteed_steps
+from cruise.decisions.heap_steps import HeapStep, build_heap_step
 from cruise.decisions.pod_policy.eligibility import ResizablePod
 from cruise.decisions.sizing.damping import ResizeUrgency
 from cruise.decisions.sizing.demand import compute_max_requests
@@ -161,6 +162,7 @@ class ContainerSteps:
     memory: RequestSteps
     memory_limit: MemoryLimitSteps
     cpu_limit: CpuLimitSteps
+    heap: HeapStep | None = None
 
 
 def build_size_steps(
@@ -190,6 +192,10 @@ def _build_container_steps(
         _build_request_steps(sized, at, resource, container, items, base, guaranteed.get(resource))
         for resource, base in zip(ResourceName, bases, strict=True)
     )
+    pod = sized.columns.candidates.pods[int(sized.columns.candidates.pod_of_container[at])]
+    heap = build_heap_step(next(one for one in pod.sized if one.name == container), pod.pod.qos, policy)
+    if heap is not None and memory.lower == BoundStep(heap.request_floor, "floor"):
+        memory = replace(memory, lower=BoundStep(heap.request_floor, "heap"))
     return ContainerSteps(
         container=container,
         statistic=statistic,
@@ -198,6 +204,7 @@ def _build_container_steps(
         memory=memory,
         memory_limit=_build_memory_limit_steps(sized, at, statistic),
         cpu_limit=_build_cpu_limit_steps(sized, at),
+        heap=heap,
     )
 
 

@@ -27,9 +27,10 @@ class RuntimeOverhead:
 # Measured with full heaps of 128 MiB to 4 GiB: docs/evidence/heaps.md.
 RUNTIME_OVERHEADS = {
     HeapRuntime.JVM: RuntimeOverhead(128 * MEBIBYTE, 0.04),
-    HeapRuntime.GO: RuntimeOverhead(16 * MEBIBYTE, 0.02),
-    HeapRuntime.NODE: RuntimeOverhead(96 * MEBIBYTE, 0.03),
-    HeapRuntime.DOTNET: RuntimeOverhead(96 * MEBIBYTE, 0.04),
+    HeapRuntime.GO: RuntimeOverhead(16 * MEBIBYTE, 0.0),
+    HeapRuntime.NODE: RuntimeOverhead(48 * MEBIBYTE, 0.18),
+    # Not measured.
+    HeapRuntime.DOTNET: RuntimeOverhead(128 * MEBIBYTE, 0.04),
 }
 
 
@@ -59,9 +60,9 @@ class HeapBound:
     holds_request: bool = True
 
     @property
-    def follows_limit(self) -> bool:
-        """Whether another memory limit changes the heap of the next process, and not that of the running one."""
-        return self.limit_share > 0 or not self.is_known
+    def follows_size(self) -> bool:
+        """Whether another limit or request may change the heap of the next process; that of a running one stays."""
+        return self.limit_share > 0 or self.request_share > 0 or not self.is_known
 
     def compute_heap(self, limit_bytes: int, request_bytes: int) -> int:
         """Return the largest heap of a process that starts with a memory limit and request (0: none), 0 if unknown."""

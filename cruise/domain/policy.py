@@ -89,9 +89,9 @@ class RuleSet:
     `write_damping`: a size is written if it is worth it, not whenever it leaves the update threshold.
     `memory_limit_safeguards`: a limit is added only if settings or the namespace say so, decreased only on a long
     history, and never reduced below known use for a LimitRange. `oom_kills_in_status`: OOM kills in the pod statuses of
-    a file count as observed. `sizes_more_pods`: pods with devices are sized, and Guaranteed pods where settings say so.
-    a file count as observed. `run_histories`: pods that run to completion are sized by their earlier runs at any hour,
-    and not shrunk below their peak.
+    a file count as observed. `heap_bounds`: memory is not cut below what heaps may need. `sizes_more_pods`: pods with
+    devices are sized, and Guaranteed pods where settings say so. `run_histories`: pods that run to completion are sized
+    by their earlier runs at any hour, and not shrunk below their peak.
     """
 
     name: str
@@ -107,6 +107,7 @@ class RuleSet:
     write_damping: bool = True
     memory_limit_safeguards: bool = True
     oom_kills_in_status: bool = True
+    heap_bounds: bool = True
     sizes_more_pods: bool = True
     run_histories: bool = True
 
@@ -126,6 +127,7 @@ SEED_RULES = RuleSet(
     write_damping=False,
     memory_limit_safeguards=False,
     oom_kills_in_status=False,
+    heap_bounds=False,
     sizes_more_pods=False,
     run_histories=False,
 )
@@ -203,6 +205,14 @@ class MemoryLimitPolicy(StrEnum):
     NEVER = "never"
 
 
+class HeapBoundPolicy(StrEnum):
+    """What is not cut below the bound of a heap and its overhead: requests and limits, only limits, or nothing."""
+
+    KEEP = "keep"
+    LIMITS = "limits"
+    IGNORE = "ignore"
+
+
 class GuaranteedPolicy(StrEnum):
     """Whether pods of QoS class Guaranteed are sized, with requests that stay equal to their limits."""
 
@@ -254,6 +264,7 @@ class Policy:
     new_workload_age: timedelta = timedelta(minutes=30)
     memory_limits: MemoryLimitPolicy = MemoryLimitPolicy.EXISTING
     memory_limit_history: timedelta = timedelta(days=28)
+    heap_bounds: HeapBoundPolicy = HeapBoundPolicy.KEEP
     memory_limit_factor: float = 2.0  # times the largest known use
     memory_limit_ceiling: float = 2.0  # times the limit of the pod template
     working_set_margin: float = 1.2  # times the present working set: the least memory limit

@@ -10,6 +10,7 @@ from cruise.domain.policy import (
     AdmissionSize,
     ConsolidationMode,
     GuaranteedPolicy,
+    HeapBoundPolicy,
     MemoryLimitPolicy,
     Mode,
     NodeAutoscalerSetting,
@@ -24,6 +25,7 @@ from cruise.settings.value_types import (
     FLAG,
     GUARANTEED_CHOICE,
     HEADROOM_CHOICE,
+    HEAP_BOUNDS_CHOICE,
     MEMORY_LIMITS_CHOICE,
     MODE_CHOICE,
     NODE_AUTOSCALER_CHOICE,
@@ -146,6 +148,9 @@ class SizingOptions:
     memory_limits: MemoryLimitPolicy = create_setting(MEMORY_LIMITS_CHOICE, _POLICY.memory_limits)
     """Which memory limits are changed: `existing`, those that the pod states; `always`, also containers without one;
     `never`, none, unless the request must exceed it. See [memory limits](../operating.md#memory-limits)."""
+    heap_bounds: HeapBoundPolicy = create_setting(HEAP_BOUNDS_CHOICE, _POLICY.heap_bounds)
+    """What is not cut below the bound of a JVM, Go, Node.js or .NET heap and its overhead: `keep`, memory requests and
+    limits; `limits`, only limits; `ignore`, nothing. See [heaps](../operating.md#heaps)."""
     memory_limit_history: timedelta = create_setting(_PAUSE, _POLICY.memory_limit_history)
     """No memory limit is decreased on a shorter history."""
     memory_limit_ceiling: float = create_setting(create_bounded_type(100, "2", least=1), _POLICY.memory_limit_ceiling)

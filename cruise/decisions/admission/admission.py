@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cruise.decisions.admission.guaranteed import GuaranteedAdmission
-from cruise.decisions.admission.limits import AdmissionLimits
+from cruise.decisions.admission.limits import AdmissionLimits, apply_heap_floors
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds, compute_container_bounds
 from cruise.decisions.pod_policy.eligibility import Eligibility
@@ -193,6 +193,7 @@ def decide_admission(
         for limit in _get_submitted_memory_limits(pod, sized)
     ]
     bounds = [compute_container_bounds(effective_policy, container.name, limit_ranges, policy) for container in sized]
+    bounds = apply_heap_floors(pod, known, bounds, ceilings, policy)
     terms = _build_terms(pod, eligibility, policy)
     if pod.qos is QosClass.GUARANTEED:
         guaranteed = GuaranteedAdmission(

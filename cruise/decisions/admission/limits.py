@@ -6,18 +6,55 @@ from dataclasses import dataclass, replace
 
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds
+from cruise.decisions.pod_policy.heap_floors import compute_created_heap_floor
 from cruise.decisions.pod_policy.limit_ranges import UNITS, PodLimitRanges
 from cruise.decisions.pod_policy.quotas import applies_to_limits
-from cruise.decisions.sizing.memory_limit import compute_admission_limit, compute_min_admission_limit
+from cruise.decisions.sizing.memory_limit import (
+    compute_admission_limit,
+    compute_min_admission_limit,
+    get_largest_known_usage,
+)
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.arrays import UNBOUNDED
-from cruise.domain.cluster import Container
+from cruise.domain.cluster import Container, Pod, QosClass
 from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.policy import MemoryLimitPolicy, Policy
 from cruise.domain.resources import ResourceName, StatedResources
 from cruise.domain.usage import Statistic
 
 _CPU, _MEMORY = ResourceName.CPU, ResourceName.MEMORY
+
+
+def apply_heap_floors(
+    pod: Pod,
+    known: Sequence[Statistic],
+    bounds: Sequence[ContainerBounds],
+    ceilings: Sequence[int],
+    policy: Policy,
+) -> list[ContainerBounds]:
+    """Return the bounds of a new pod's sized containers with what their heaps need."""
+    terms = zip(pod.sized_containers, known, bounds, ceilings, strict=True)
+    return [
+        bound if container.heap is None else _apply_heap_floor(container, pod.qos, statistic, bound, ceiling, policy)
+        for container, statistic, bound, ceiling in terms
+    ]
+
+
+def _apply_heap_floor(
+    container: Container, qos: QosClass, statistic: Statistic, bounds: ContainerBounds, ceiling: int, policy: Policy
+) -> ContainerBounds:
+    """Return bounds whose least request is what the heap needs with the new limit, and at most the present request."""
+    known_use = get_largest_known_usage(statistic, policy)
+    floor = compute_created_heap_floor(container, known_use, qos, policy)
+    bounds = bounds._replace(heap=floor)
+    stated, request = container.limits.memory_bytes, container.requests.memory_bytes or 0
+    if stated is not None and qos is not QosClass.GUARANTEED:
+        limit = compute_admission_limit(statistic, 0, stated, bounds, policy, ceiling)
+        created = replace(container, limits=replace(container.limits, memory_bytes=limit))
+        floor = compute_created_heap_floor(created, known_use, qos, policy)
+    whole = bounds.whole_unit_bounds
+    least = max(whole[2], min(floor.request_bytes, request, whole[3]))
+    return bounds._replace(whole_unit_bounds=(*whole[:2], least, *whole[3:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +154,8 @@ class AdmissionLimits:
         """Return for each container whether it gets a limit if it states none: a quota may reject it otherwise."""
         is_counted = bool(self.quotas) and applies_to_limits(self.quotas, _MEMORY)
         return [
-            bound.adds_memory_limit or (is_counted and bound.memory_limits is MemoryLimitPolicy.EXISTING)
+            bound.adds_memory_limit
+            or (is_counted and bound.memory_limits is MemoryLimitPolicy.EXISTING and bound.heap.may_add_limit)
             for bound in self.bounds
         ]
 

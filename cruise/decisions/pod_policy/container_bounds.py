@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from cruise.decisions.pod_policy.heap_floors import NO_HEAP_FLOOR, HeapFloor
 from cruise.decisions.usage.usage_columns import group_containers_by_workload
 from cruise.domain.annotations import (
     BOUNDS,
@@ -39,7 +40,7 @@ class ContainerBounds(NamedTuple):
     `whole_unit_bounds`: least and largest CPU request, least and largest memory request, caps of the CPU and the memory
     limit. `ratios`: largest limit/request ratio of CPU and of memory. `required_limits`: whether a LimitRange requires
     a CPU and a memory limit. `memory_limits`: which memory limits may change. `stated_least`: the least CPU and memory
-    request without LimitRanges.
+    request without LimitRanges. `heap`: what the heap of a container in creation needs.
     """
 
     whole_unit_bounds: tuple[int, int, int, int, int, int]
@@ -47,10 +48,13 @@ class ContainerBounds(NamedTuple):
     required_limits: tuple[bool, bool] = (False, False)
     memory_limits: MemoryLimitPolicy = MemoryLimitPolicy.ALWAYS
     stated_least: tuple[int, int] = (0, 0)
+    heap: HeapFloor = NO_HEAP_FLOOR
 
     @property
     def adds_memory_limit(self) -> bool:
         """Return whether a container without a memory limit gets one."""
+        if not self.heap.may_add_limit:
+            return False
         is_required = self.required_limits[1] and self.memory_limits is MemoryLimitPolicy.EXISTING
         return self.memory_limits is MemoryLimitPolicy.ALWAYS or is_required
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from cruise.decisions.node_load import find_tainted_nodes, format_untaint_command
 from cruise.decisions.pod_policy.eligibility import FIRST_RESIZING_KUBELET
 from cruise.decisions.pod_policy.evictability import DisruptionBudgetIndex
+from cruise.decisions.pod_policy.heap_floors import find_excess_over_limit
 from cruise.decisions.pod_policy.quotas import allows_one_more_pod
 from cruise.decisions.preflight.items import CheckItem, CheckLevel, format_count, format_names
 from cruise.decisions.sizing.memory_limit import FIRST_KUBELET_LOWERING_MEMORY_LIMITS
@@ -155,6 +156,7 @@ def check_objects(snapshot: ClusterSnapshot, mode: Mode) -> Iterator[CheckItem]:
     yield _check_kubelets(snapshot, mode)
     yield _check_limit_ranges(snapshot)
     yield _check_quotas(snapshot)
+    yield _check_heaps(snapshot)
     yield from check_autoscalers(snapshot)
     yield from check_disruption_budgets(snapshot, mode)
     yield from _check_taints(snapshot, mode)
@@ -203,6 +205,22 @@ def _has_equal_bound(low: StatedResources, high: StatedResources) -> bool:
     return (low.cpu_millicores is not None and low.cpu_millicores == high.cpu_millicores) or (
         low.memory_bytes is not None and low.memory_bytes == high.memory_bytes
     )
+
+
+def _check_heaps(snapshot: ClusterSnapshot) -> CheckItem:
+    stated, above = set(), set()
+    for pod in snapshot.pods:
+        for container in pod.sized_containers if not pod.is_finished else ():
+            if container.heap is not None and container.heap.is_stated:
+                name = f"{pod.namespace}/{pod.workload_name} {container.name}"
+                stated.add(name)
+                if find_excess_over_limit(container.heap, container):
+                    above.add(name)
+    if not above:
+        return CheckItem(OBJECT_AREA, "heaps", CheckLevel.OK, f"{format_count(stated, 'container')} with a stated heap")
+    words = f"the heap and its overhead exceed the memory limit of {format_count(above, 'container')}"
+    fix = "raise the memory limit in the pod template, or lower the heap; else these containers may be OOM-killed"
+    return CheckItem(OBJECT_AREA, "heaps", CheckLevel.WARN, f"{words}: {format_names(sorted(above))}", fix)
 
 
 def _check_quotas(snapshot: ClusterSnapshot) -> CheckItem:

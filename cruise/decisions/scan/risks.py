@@ -9,6 +9,7 @@ from enum import StrEnum
 import numpy as np
 
 from cruise.decisions.pod_policy.container_bounds import get_template_memory_limits, get_workload_memory_limits
+from cruise.decisions.pod_policy.heap_floors import find_excess_over_limit, get_heap_bound
 from cruise.decisions.sizing.memory_limit import compute_limit_ceiling
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.decisions.usage.oom_records import find_relevant_oom_kills
@@ -76,6 +77,7 @@ class ContainerRiskKind(StrEnum):
     OOM_KILLED = "oom-killed"
     MEMORY_LEAK_SUSPECTED = "memory-leak-suspected"
     MEMORY_NEAR_LIMIT = "memory-near-limit"
+    HEAP_ABOVE_LIMIT = "heap-above-limit"
     MEMORY_UNDER_REQUESTED = "memory-under-requested"
     CPU_THROTTLED = "cpu-throttled"
     CPU_STARVED = "cpu-starved"
@@ -95,7 +97,8 @@ class ContainerRisk:
     """One risk of one container of a workload, over all of its pods that share it.
 
     `observed` and `allowed` are the worst pod's, in bytes or millicores by kind: the limit at the kill (0: none) and
-    nothing; the largest use and the limit; base and request. `killed_at`, `restarts` and `remedy` belong to kills,
+    nothing; the largest use and the limit, or what the heap lets the process take; base and request. `heap` is the
+    option that states the heap. `killed_at`, `restarts` and `remedy` belong to kills,
     `missing` names missing requests. `worst_pod` is empty if the killed pods no longer exist.
     """
 
@@ -110,6 +113,7 @@ class ContainerRisk:
     restarts: int = 0
     remedy: OomRemedy | None = None
     missing: tuple[str, ...] = ()
+    heap: str = ""
     affected_pods: int = 1
     total_pods: int = 1
 
@@ -295,6 +299,7 @@ class _RiskAssessment:
         self._remedies = remedies
         self.reported_kills: set[_Container] = set()
         self._excludes = policy.excludes_namespace
+        self._policy = policy
         # By node and resource: by how much bases exceed requests, over all containers with fresh statistics.
         self._excess_by_node: defaultdict[tuple[str | None, ResourceName], int] = defaultdict(int)
         self._updated_at = statistics.updated_at.tolist()
@@ -322,6 +327,11 @@ class _RiskAssessment:
                 self._excess_by_node[pod.node, ResourceName.CPU] += self._cpu_base[row] - requests.cpu_millicores
                 self._excess_by_node[pod.node, ResourceName.MEMORY] += self._memory_base[row] - requests.memory_bytes
             yield from self._find_usage_risks(key, pod.node, container, row)
+        heap = get_heap_bound(container, self._policy) if container.heap is not None else None
+        excess = find_excess_over_limit(heap, container) if heap is not None else 0
+        if heap is not None and excess:
+            limit = container.limits.memory_bytes or 0
+            yield ContainerRisk(ContainerRiskKind.HEAP_ABOVE_LIMIT, *key, excess, limit, heap=heap.source)
         missing = tuple(
             name
             for name, amount in (

@@ -59,8 +59,10 @@ def compute_min_memory_limits(
         highest = np.where(demand.was_oom_killed | demand.is_varying, ceiling.absolute, ceiling.without_cause)
         known = np.minimum(known, np.maximum(highest, current))
     minimum = np.where(demand.may_fall, known, np.maximum(known, current))
+    minimum = np.maximum(minimum, np.minimum(candidates.heap_limit, current))
     minimum = np.where(candidates.keeps_memory_limit, current, minimum)
-    minimum_if_added = np.where(candidates.adds_limit[ResourceName.MEMORY], demand.known, 0)
+    needed = np.maximum(demand.known, candidates.heap_limit)
+    minimum_if_added = np.where(candidates.adds_limit[ResourceName.MEMORY], needed, 0)
     return np.where(current > 0, minimum, minimum_if_added)
 
 

@@ -194,12 +194,13 @@ def compute_min_admission_limit(
     """Return the least memory limit that a container is created with, 0 if it states none and gets none."""
     known = get_largest_known_usage(statistic, policy)
     if stated is None:
+        known = max(known, bounds.heap.limit_bytes)
         return known if adds_limit and known <= ceiling else 0
     if bounds.keeps_memory_limit:
         return stated
     known = min(known, max(ceiling, stated))
     falls = _may_fall(statistic.history_since, statistic.updated_at, statistic.oom_memory_bytes, policy)
-    return known if falls else max(known, stated)
+    return max(known if falls else max(known, stated), min(bounds.heap.limit_bytes, stated))
 
 
 def get_largest_known_usage(statistic: Statistic, policy: Policy) -> int:

@@ -1,18 +1,19 @@
 """The resizable pods of a pass in columns: what statistics and computed sizes do not change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds, compute_container_bounds
 from cruise.decisions.pod_policy.eligibility import ResizablePod
+from cruise.decisions.pod_policy.heap_floors import compute_running_heap_floor
 from cruise.decisions.pod_policy.limit_ranges import PodLimitRanges, collect_pod_limit_ranges
 from cruise.decisions.pod_policy.quotas import has_own_eviction_protection
 from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_threshold
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, convert_to_int64
-from cruise.domain.cluster import ContainerRole, LimitRangeItem, QosClass, ResizePending
+from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, QosClass, ResizePending
 from cruise.domain.pod_resources import count_container_requests
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
@@ -94,9 +95,10 @@ class ResizablePodColumns:
     `first_container` is the index of each pod's first container, `pod_of_container` the pod of each container. Per
     container: `minimum` and `maximum` bound its request (`stated_least`: the minimum without LimitRanges), `limit_cap`
     and `limit_ratio` (infinite if there is none) bound its limit, `adds_limit` tells whether it gets a limit if it has
-    none, `keeps_memory_limit` whether its memory limit stays, and `headroom_factor` multiplies its headroom.
-    `pod_ranges` holds LimitRanges of type Pod by pod index. `manages`, `guaranteed` (the QoS class) and
-    `runs_to_completion` have an entry per pod; `resizing` are the pods with a pending resize.
+    none, `keeps_memory_limit` whether its memory limit stays, `heap_limit` is what its heap needs as its limit, 0 for
+    nothing, and `headroom_factor` multiplies its headroom. `pod_ranges` holds LimitRanges of type Pod by pod index.
+    `manages`, `guaranteed` (the QoS class) and `runs_to_completion` have an entry per pod; `resizing` are the pods with
+    a pending resize.
     """
 
     pods: Sequence[ResizablePod]
@@ -117,6 +119,7 @@ class ResizablePodColumns:
     guaranteed: BoolArray
     runs_to_completion: BoolArray
     resizing: Sequence[int]
+    heap_limit: Int64Array
     user_minimums: UserMinimums | None = None
 
     def sum_by_pod(self, resource: ResourceName, values: Int64Array) -> Int64Array:
@@ -178,13 +181,22 @@ def build_resizable_pod_columns(
     user_minimums = (
         _extract_user_minimums(pods, with_user_minimum, first, minimum, factors, bounds) if with_user_minimum else None
     )
+    maximum = {ResourceName.CPU: whole_unit_bounds[:, 1], ResourceName.MEMORY: whole_unit_bounds[:, 3]}
+    heap_limit = np.zeros(len(pod_of), dtype=np.int64)
+    for at, pod, container in _iterate_heaps(pods):
+        floor = compute_running_heap_floor(container, pod.pod.qos, policy)
+        heap_limit[at] = floor.limit_bytes
+        limit_rules[at, 1] &= floor.may_add_limit
+        highest = min(floor.request_bytes, container.requests.memory_bytes or 0, int(maximum[ResourceName.MEMORY][at]))
+        for values in (minimum[ResourceName.MEMORY], stated[:, 1]):
+            values[at] = max(int(values[at]), highest)
     return ResizablePodColumns(
         pods=pods,
         first_container=first,
         pod_of_container=pod_of,
         minimum=minimum,
         stated_least={one: np.minimum(stated[:, at], minimum[one]) for at, one in enumerate(ResourceName)},
-        maximum={ResourceName.CPU: whole_unit_bounds[:, 1], ResourceName.MEMORY: whole_unit_bounds[:, 3]},
+        maximum=maximum,
         limit_cap={ResourceName.CPU: whole_unit_bounds[:, 4], ResourceName.MEMORY: whole_unit_bounds[:, 5]},
         limit_ratio={ResourceName.CPU: ratios[:, 0], ResourceName.MEMORY: ratios[:, 1]},
         adds_limit={
@@ -204,9 +216,20 @@ def build_resizable_pod_columns(
         update_threshold=get_update_threshold(policy),
         runs_to_completion=np.fromiter((pod.pod.runs_to_completion for pod in pods), dtype=np.bool_, count=len(pods)),
         guaranteed=np.fromiter((pod.pod.qos is QosClass.GUARANTEED for pod in pods), dtype=np.bool_, count=len(pods)),
+        heap_limit=heap_limit,
         resizing=[index for index, pod in enumerate(pods) if pod.pod.resize.pending is not None],
         user_minimums=user_minimums,
     )
+
+
+def _iterate_heaps(pods: Sequence[ResizablePod]) -> Iterator[tuple[int, ResizablePod, Container]]:
+    """Yield the containers with a bound of their heap, each with its index."""
+    at = 0
+    for pod in pods:
+        for container in pod.sized:
+            if container.heap is not None:
+                yield at, pod, container
+            at += 1
 
 
 def _extract_user_minimums(

@@ -116,6 +116,7 @@ def _steps(steps: ContainerSteps) -> JsonValue:
         "memoryBytes": _request(steps.memory),
         "memoryLimitBytes": convert_to_json(steps.memory_limit),
         "cpuLimitMillicores": convert_to_json(steps.cpu_limit),
+        "heap": convert_to_json(steps.heap),
     }
 
 

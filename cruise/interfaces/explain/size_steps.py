@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cruise.decisions.guaranteed_steps import GuaranteedStep
+from cruise.decisions.heap_steps import HeapStep
 from cruise.decisions.size_steps import (
     ContainerSteps,
     CpuLimitSteps,
@@ -45,6 +46,8 @@ def render_container_steps(
     for resource, request in ((_CPU, steps.cpu), (_MEMORY, steps.memory)):
         rows.add_row()
         _add_request(rows, resource, request)
+        if resource is _MEMORY and request.managed and steps.heap is not None:
+            rows.add_row("  heap", Text(_describe_heap(steps.heap)))
         if request.guaranteed is not None:
             continue
         if resource is _MEMORY:
@@ -121,6 +124,19 @@ def _add_request(rows: Table, resource: ResourceName, steps: RequestSteps) -> No
     rows.add_row("  target", Text(f"{amount(steps.final)}, {amount(steps.current)} now", style="bold"))
     rows.add_row("  node", _describe_node_need(steps.resize_cause, amount))
     rows.add_row("  planned", _describe_planned(resource, steps, steps.resize_cause, amount))
+
+
+def _describe_heap(step: HeapStep) -> str:
+    """Say what the process may take, which sizes are not cut below it, and how to free more."""
+    takes = f"may take {format_exact(_MEMORY, step.memory)}" if step.memory else "has a heap of unknown size"
+    text = f"{step.runtime} {takes}: {step.source}"
+    if step.request_floor:
+        text += f"; the request is not cut below {format_exact(_MEMORY, step.request_floor)}"
+    if step.limit_floor is None:
+        text += "; its limit is not lowered while it runs, because the heap stays as it was at its start"
+    else:
+        text += f"; its limit is not lowered below {format_exact(_MEMORY, step.limit_floor)}"
+    return f"{text}. To free more, lower the heap in the pod template" if step.is_stated else text
 
 
 def _describe_guaranteed(steps: RequestSteps, step: GuaranteedStep, amount: Callable[[float], str]) -> str:

@@ -39,6 +39,7 @@ _STYLES = {
     ContainerRiskKind.OOM_KILLED: ("bold red", "red"),
     ContainerRiskKind.MEMORY_LEAK_SUSPECTED: ("red", "red"),
     ContainerRiskKind.MEMORY_NEAR_LIMIT: ("red", "red"),
+    ContainerRiskKind.HEAP_ABOVE_LIMIT: ("yellow", "amber"),
     ContainerRiskKind.MEMORY_UNDER_REQUESTED: ("yellow", "amber"),
     ContainerRiskKind.CPU_THROTTLED: ("yellow", "amber"),
     ContainerRiskKind.CPU_STARVED: ("yellow", "amber"),

@@ -12,6 +12,7 @@ RISK_TITLES: Mapping[ContainerRiskKind, str] = {
     ContainerRiskKind.OOM_KILLED: "OOM-killed",
     ContainerRiskKind.MEMORY_LEAK_SUSPECTED: "memory leak?",
     ContainerRiskKind.MEMORY_NEAR_LIMIT: "memory near limit",
+    ContainerRiskKind.HEAP_ABOVE_LIMIT: "heap above limit",
     ContainerRiskKind.MEMORY_UNDER_REQUESTED: "memory above request",
     ContainerRiskKind.CPU_THROTTLED: "CPU throttled",
     ContainerRiskKind.CPU_STARVED: "CPU starved",
@@ -32,23 +33,26 @@ def describe_risk(risk: ContainerRisk, now: datetime) -> str:
     """Return the risk of a container, with the values of the worst pod."""
     match risk.kind:
         case ContainerRiskKind.OOM_KILLED:
-            return describe_oom_kill(risk, now)
+            text = describe_oom_kill(risk, now)
         case ContainerRiskKind.MEMORY_NEAR_LIMIT | ContainerRiskKind.MEMORY_LEAK_SUSPECTED:
             trend = ", only increasing" if risk.kind is ContainerRiskKind.MEMORY_LEAK_SUSPECTED else ""
-            return (
+            text = (
                 f"peak {format_memory(risk.observed)}, {risk.ratio:.0%} of limit {format_memory(risk.allowed)}{trend}"
             )
+        case ContainerRiskKind.HEAP_ABOVE_LIMIT:
+            text = f"may take {format_memory(risk.observed)} ({risk.heap}), limit {format_memory(risk.allowed)}"
         case ContainerRiskKind.MEMORY_UNDER_REQUESTED:
-            usage = f"uses {format_memory(risk.observed)}, requests {format_memory(risk.allowed)}"
-            return f"{usage}, on a node whose pods use more than they request"
+            text = f"uses {format_memory(risk.observed)}, requests {format_memory(risk.allowed)}"
+            text += ", on a node whose pods use more than they request"
         case ContainerRiskKind.CPU_THROTTLED:
-            return f"demands up to {format_cpu(risk.observed)}, is limited to {format_cpu(risk.allowed)}"
+            text = f"demands up to {format_cpu(risk.observed)}, is limited to {format_cpu(risk.allowed)}"
         case ContainerRiskKind.CPU_STARVED:
-            return (
+            text = (
                 f"uses {format_cpu(risk.observed)}, requests {format_cpu(risk.allowed)}, on a node under CPU pressure"
             )
         case ContainerRiskKind.NO_REQUESTS:
-            return f"requests no {' and no '.join(risk.missing)}: the node reserves nothing for it"
+            text = f"requests no {' and no '.join(risk.missing)}: the node reserves nothing for it"
+    return text
 
 
 def describe_pending_pod(pod: PendingPod) -> str:

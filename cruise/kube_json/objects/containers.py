@@ -9,7 +9,6 @@ from cruise.domain.cluster import Container, ContainerRole, OomKill, Pod
 from cruise.domain.heaps import HeapBound
 from cruise.domain.resources import StatedResources
 from cruise.errors import BadInputError
-from cruise.kube_json.objects.heaps import read_heap_bound
 from cruise.kube_json.objects.quantities import read_amounts, read_extended
 from cruise.kube_json.wire.pod_json import (
     ContainerSpec,
@@ -94,10 +93,12 @@ class ContainerReader:
     _values: SharedValues[Container, Container] = field(default_factory=SharedValues)
     _sums: SharedValues[Extended, Extended] = field(default_factory=SharedValues)
 
-    def read_all(self, spec: PodSpec, status: PodStatus | None) -> tuple[tuple[Container, ...], Extended]:
+    def read_all(
+        self, spec: PodSpec, status: PodStatus | None, heaps: Sequence[HeapBound | None]
+    ) -> tuple[tuple[Container, ...], Extended]:
         """Return init containers and sidecars in spec order, then main containers, and the pod's extended requests.
 
-        BadInputError names the place within the pod.
+        `heaps` has the bound of each in that order. BadInputError names the place within the pod.
         """
         entries = []
         if spec.init_containers:
@@ -105,11 +106,13 @@ class ContainerReader:
             for index, container in enumerate(spec.init_containers):
                 role = ContainerRole.SIDECAR if container.restart_policy == "Always" else ContainerRole.INIT
                 report = _find_status(container.name, index, reports) if role is ContainerRole.SIDECAR else None
-                entries.append(self._read(container, role, report, "spec.initContainers", index))
+                place = f"spec.initContainers[{index}]"
+                entries.append(self._read(container, role, report, heaps[index], place))
         reports = status.container_statuses or () if status else ()
         for index, container in enumerate(spec.containers):
             report = _find_status(container.name, index, reports)
-            entries.append(self._read(container, ContainerRole.MAIN, report, "spec.containers", index))
+            heap = heaps[index - len(spec.containers)]
+            entries.append(self._read(container, ContainerRole.MAIN, report, heap, f"spec.containers[{index}]"))
         if len(entries) > 1:
             _check_unique_names([container.name for container, _ in entries])
         containers = tuple([container for container, _ in entries])
@@ -119,10 +122,14 @@ class ContainerReader:
         return containers, self._sums.share(extended, lambda: extended)
 
     def _read(
-        self, spec: ContainerSpec, role: ContainerRole, report: ContainerStatus | None, place: str, index: int
+        self,
+        spec: ContainerSpec,
+        role: ContainerRole,
+        report: ContainerStatus | None,
+        heap: HeapBound | None,
+        place: str,
     ) -> _Entry:
         resources, actual = spec.resources, report.resources if report else None
-        heap = read_heap_bound(spec) if role is not ContainerRole.INIT else None
         key = (
             spec.name,
             role,
@@ -137,7 +144,7 @@ class ContainerReader:
         )
         entry = self._cache.get(key)
         if entry is None:
-            container, extended = _build_container(spec, role, report, heap, f"{place}[{index}]")
+            container, extended = _build_container(spec, role, report, heap, place)
             if len(self._cache) >= _CACHE_SIZE:
                 self._cache.clear()
             entry = self._cache[key] = (self._values.share(container, lambda: container), extended)

@@ -179,13 +179,15 @@ class PodReader:
     def _read_shared_fields(self, document: PodObject, status: PodStatus) -> _SharedPodFields:
         """Return the fields that a pod shares with its replicas; BadInputError names the place."""
         metadata, spec = document.metadata, document.spec
+        heaps = [read_heap_bound(one) for one in (*(spec.init_containers or ()), *spec.containers)]
         source = (
             metadata.namespace,
             metadata.labels,
             metadata.owner_references,
             _get_template_fields(spec),
-            [(_get_container_fields(one), read_heap_bound(one)) for one in spec.containers],
-            [(_get_container_fields(one), read_heap_bound(one)) for one in spec.init_containers or ()],
+            [_get_container_fields(one) for one in spec.containers],
+            [_get_container_fields(one) for one in spec.init_containers or ()],
+            heaps,
             status.init_container_statuses,
             status.container_statuses,
         )
@@ -194,7 +196,7 @@ class PodReader:
         namespace, labels = intern(metadata.namespace or "default"), self.maps.labels(metadata.labels)
         owner = find_controller(metadata.owner_references)
         placement = self._placements.read(spec)
-        containers, extended = self._containers.read_all(spec, status)
+        containers, extended = self._containers.read_all(spec, status, heaps)
         requests, limits = _read_pod_level_resources(spec, containers)
         shared = _SharedPodFields(
             source=source,
