@@ -1,4 +1,4 @@
-"""What a container's heap may grow to, by the settings of its runtime: JVM, Go, Node.js or .NET (ADR HEAPS)."""
+"""What a container's heap may grow to, by the settings of its runtime: JVM, Go, Node.js or .NET."""
 
 import math
 from dataclasses import dataclass

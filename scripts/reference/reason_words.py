@@ -42,6 +42,7 @@ RISKS: Mapping[object, str] = {
     ),
     ContainerRiskKind.MEMORY_LEAK_SUSPECTED: "its memory increases steadily and is near its limit",
     ContainerRiskKind.MEMORY_NEAR_LIMIT: "its peak is 90 % of its memory limit or more",
+    ContainerRiskKind.HEAP_ABOVE_LIMIT: "a stated heap and its overhead exceed its memory limit",
     ContainerRiskKind.MEMORY_UNDER_REQUESTED: (
         "it uses more memory than it requests, on a node whose pods use more than they request together"
     ),

@@ -49,7 +49,9 @@ def _apply_heap_floor(
     bounds = bounds._replace(heap=floor)
     stated, request = container.limits.memory_bytes, container.requests.memory_bytes or 0
     if stated is not None and qos is not QosClass.GUARANTEED:
-        limit = compute_admission_limit(statistic, 0, stated, bounds, policy, ceiling)
+        # The least limit, whatever is requested.
+        unbound = bounds._replace(ratios=(math.inf, math.inf))
+        limit = compute_admission_limit(statistic, 1, stated, unbound, policy, ceiling)
         created = replace(container, limits=replace(container.limits, memory_bytes=limit))
         floor = compute_created_heap_floor(created, known_use, qos, policy)
     whole = bounds.whole_unit_bounds

@@ -41,6 +41,7 @@ def describe_risk(risk: ContainerRisk, now: datetime) -> str:
             )
         case ContainerRiskKind.HEAP_ABOVE_LIMIT:
             text = f"may take {format_memory(risk.observed)} ({risk.heap}), limit {format_memory(risk.allowed)}"
+            text += ": lower the heap or raise the limit"
         case ContainerRiskKind.MEMORY_UNDER_REQUESTED:
             text = f"uses {format_memory(risk.observed)}, requests {format_memory(risk.allowed)}"
             text += ", on a node whose pods use more than they request"

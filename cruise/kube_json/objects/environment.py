@@ -126,8 +126,8 @@ class ContainerEnvironment:
         return _split(_SHELL_REFERENCE.sub(self._replace_shell_reference, script) if "$" in script else script)
 
     def _replace_shell_reference(self, found: re.Match[str]) -> str:
-        name = found.group(1) or found.group(2)
-        return self.variables.get(name, _UNREADABLE if self._has_unread_variables else "")
+        # The image or the script may set others.
+        return self.variables.get(found.group(1) or found.group(2), _UNREADABLE)
 
 
 def parse_share(text: str, whole: float) -> float | None:

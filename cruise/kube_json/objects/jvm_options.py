@@ -59,10 +59,11 @@ def read_jvm_heap(environment: ContainerEnvironment) -> HeapBound | None:
     words = environment.words
     _collect(environment, words[: words.index("-jar")] if "-jar" in words else words, COMMAND, stated)
     _read_variable(environment, _LAST_OPTIONS, stated)
-    if not hints:
-        return _build_bound(stated) if stated else None
+    unread = _build_bound(stated)
+    read = [bound for bound in [_build_bound(hinted | stated) for hinted in hints] if bound != unread]
+    if not read:
+        return unread if stated else None
     # The image may read such a variable or not: the largest heap counts.
-    unread, read = _build_bound(stated), [_build_bound(hinted | stated) for hinted in hints]
     every = [unread, *read]
     largest = max(read, key=lambda one: (one.fixed_bytes, one.limit_share))
     return replace(

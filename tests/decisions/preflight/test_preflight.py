@@ -12,6 +12,7 @@ from cruise.decisions.preflight.preflight import decide_preflight, list_required
 from cruise.decisions.sizing.risk_level import ObservedRisk
 from cruise.domain.cluster import LimitRangeItem, NodeAutoscalerKind, VerticalPodAutoscaler
 from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.heaps import HeapBound, HeapRuntime
 from cruise.domain.policy import Mode
 from cruise.domain.preflight import (
     AccessFacts,
@@ -24,9 +25,19 @@ from cruise.domain.preflight import (
     UsageFacts,
     WebhookFacts,
 )
-from cruise.domain.resources import ResourceName
+from cruise.domain.resources import MEBIBYTE, ResourceName
 from cruise.domain.scheduling import OVERLOADED_TAINT
-from tests.builders import NOW, make_amounts, make_autoscaler, make_budget, make_node, make_pod, make_ref, make_snapshot
+from tests.builders import (
+    NOW,
+    make_amounts,
+    make_autoscaler,
+    make_budget,
+    make_container,
+    make_node,
+    make_pod,
+    make_ref,
+    make_snapshot,
+)
 
 USAGE = UsageFacts(
     queried=100,
@@ -40,6 +51,13 @@ USAGE = UsageFacts(
     loaded=3,
 )
 NODES = [make_node(f"n{number}", kubelet_version=(1, 36)) for number in (1, 2, 3)]
+TIGHT = make_pod(
+    containers=[
+        make_container(
+            memory_limit_mib=256, heap=HeapBound(HeapRuntime.JVM, "-Xmx256m in args", fixed_bytes=256 * MEBIBYTE)
+        )
+    ]
+)
 WELL = PreflightFacts(
     server=ServerFacts("v1.36.3", resizes_pods=True, evicts_pods=True),
     access=AccessFacts("system:serviceaccount:cruise:cruise-serve", ()),
@@ -163,6 +181,7 @@ CASES: dict[str, tuple[Any, str, tuple[CheckLevel, ...]]] = {
     "two PDBs": (in_cluster(budgets=[make_budget("a"), make_budget("b")]), "objects: several PDBs", (O, O, O, W)),
     "an impossible load": (usage(loads={"n1": 1e6}), "metrics: node load", (W, W, W, W)),
     "all overloaded": (usage(loads={"n1": 9.0, "n2": 9.0, "n3": 1.0}), "metrics: node load", (W, W, W, W)),
+    "a heap above its limit": (beside(pods=(TIGHT,)), "objects: heaps", (W, W, W, W)),
     "HPA": (in_cluster(autoscalers=[make_autoscaler()]), "objects: HPAs", (O, O, O, O)),
     "no eviction": (in_cluster(budgets=[make_budget(disruptions_allowed=0)]), "objects: PDBs", (O, O, O, W)),
     "odd": ({"unreadable": ["Pod shop/x: no spec"]}, "objects: readable", (W, W, W, W)),

@@ -10,7 +10,8 @@ from cruise.decisions.scan.risks import ContainerRiskKind, OomRemedy
 from cruise.decisions.scan.waste import ResourcePrices
 from cruise.domain.actions import ReasonCode
 from cruise.domain.cluster import ContainerRole, OomKill
-from cruise.domain.policy import Mode, Policy
+from cruise.domain.heaps import HeapBound, HeapRuntime
+from cruise.domain.policy import HeapBoundPolicy, Mode, Policy
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.scheduling import SchedulingConstraints, Taint, TaintEffect, Toleration
 from tests.builders import (
@@ -407,3 +408,28 @@ def test_an_empty_cluster_has_no_findings():
     findings = find_findings(make_snapshot([], nodes=[]), make_table(), Policy(), PRICES, NOW)
     assert (findings.risks, findings.workloads, findings.pending) == ((), (), ())
     assert findings.totals.reclaimable == make_resources()
+
+
+def test_a_stated_heap_above_its_limit_is_at_risk_unless_settings_ignore_heaps():
+    heap = HeapBound(HeapRuntime.JVM, "-Xmx1g in args", fixed_bytes=1024 * MEBIBYTE)
+    pod = make_pod(containers=[make_container(**AMPLE, memory_limit_mib=1024, heap=heap)])
+    findings = scanned([pod], make_statistic_for(pod))
+    assert kinds(findings) == [ContainerRiskKind.HEAP_ABOVE_LIMIT]
+    [risk] = findings.risks
+    assert (risk.heap, risk.observed, risk.allowed) == (heap.source, heap.compute_memory(0, 0), 1024 * MEBIBYTE)
+    ignoring = Policy(heap_bounds=HeapBoundPolicy.IGNORE)
+    assert kinds(scanned([pod], make_statistic_for(pod), policy=ignoring)) == []
+
+
+@pytest.mark.parametrize(
+    "heap",
+    [
+        HeapBound(HeapRuntime.JVM, "-Xmx512m in args", fixed_bytes=512 * MEBIBYTE),
+        HeapBound(HeapRuntime.JVM, "a default", limit_share=1.0, is_stated=False),
+        HeapBound(HeapRuntime.JVM, "a Secret", fixed_bytes=2048 * MEBIBYTE, is_known=False),
+        HeapBound(HeapRuntime.GO, "(the memory limit) in GOMEMLIMIT", limit_share=1.0),
+    ],
+)
+def test_other_heaps_are_at_no_risk(heap):
+    pod = make_pod(containers=[make_container(**AMPLE, memory_limit_mib=1024, heap=heap)])
+    assert kinds(scanned([pod], make_statistic_for(pod))) == []
