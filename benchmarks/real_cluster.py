@@ -64,6 +64,7 @@ def _statistic(workload: int, pod: str, now: datetime) -> Statistic:
         memory_base_bytes=512 * MEBIBYTE,
         memory_peak_bytes=600 * MEBIBYTE,
         memory_7d_max_bytes=700 * MEBIBYTE,
+        cpu_7d_max_millicores=260 + workload % 53,
     )
 
 

@@ -402,6 +402,7 @@ def make_statistic(
     history_since: int = int(LONG_AGO.timestamp()),
     psi_known: bool = True,
     rejected_percent: int = 0,
+    cpu_7d_max: int = 0,
 ) -> Statistic:
     """Fresh statistics of a container with a long history; memory in MiB, times in Unix seconds."""
     largest = max(memory_peak_mib, memory_base_mib)
@@ -418,6 +419,7 @@ def make_statistic(
         memory_last_bytes=(memory_base_mib if memory_last_mib is None else memory_last_mib) * MEBIBYTE,
         psi_known=psi_known,
         rejected_percent=rejected_percent,
+        cpu_7d_max_millicores=cpu_7d_max,
     )
 
 

@@ -234,6 +234,7 @@ def statistics(draw: st.DrawFn, pod: Pod, container: Container, of_workload: boo
         oom_memory_bytes=draw(st.sampled_from([0, 0, 0, 0, 200 * MEBIBYTE])),
         memory_last_bytes=draw(st.sampled_from([memory_base, memory_base, memory_peak])),
         psi_known=draw(st.booleans()),
+        cpu_7d_max_millicores=max(base, peak) + draw(st.sampled_from([0, 0, 100])),
     )
 
 

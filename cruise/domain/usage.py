@@ -100,8 +100,9 @@ class StatisticColumns:
     """Statistics of many containers in columns of equal length, without keys.
 
     `updated_at` and `history_since` are Unix seconds (`history_since` 0: unknown); pods that run to completion have a
-    history once an earlier one has ended. `oom_memory_bytes` is 0 without a
-    kill in the last 7 days. `rejected_percent` is the share of implausible samples in a window; bit n of
+    history once an earlier one has ended. Peaks are over the hours that count now, 7-day maxima over all hours
+    (`cpu_7d_max_millicores` 0: unknown). `oom_memory_bytes` is 0 without a kill in the last 7 days.
+    `rejected_percent` is the share of implausible samples in a window; bit n of
     `rejected_reasons` is the n-th `SampleRejection`.
     """
 
@@ -117,6 +118,7 @@ class StatisticColumns:
     rejected_percent: Int64Array
     rejected_reasons: Int64Array
     psi_known: BoolArray
+    cpu_7d_max_millicores: Int64Array
 
     @staticmethod
     def from_getter(entries: Callable[[str], Sequence[Any]]) -> "StatisticColumns":
@@ -198,6 +200,7 @@ class StatisticsTable(StatisticColumns):
             rejected_percent=self.rejected_percent.item(index),
             rejected_reasons=self.rejected_reasons.item(index),
             psi_known=self.psi_known.item(index),
+            cpu_7d_max_millicores=self.cpu_7d_max_millicores.item(index),
         )
 
     def find(self, namespace: str, pod: str, workload: WorkloadRef | None, container: str, identity: str) -> int | None:
@@ -230,6 +233,7 @@ class Statistic:
     rejected_percent: int = 0
     rejected_reasons: int = 0
     psi_known: bool = True
+    cpu_7d_max_millicores: int = 0
 
     @property
     def rejections(self) -> tuple[SampleRejection, ...]:
@@ -307,8 +311,8 @@ class HourlyPeaks:
 class PeakSummary:
     """Maxima over selected hours, one row a key; NaN without a sample.
 
-    `cpu_peak_millicores` and `memory_peak_bytes` are over the hours of the query, `cpu_7d_max_millicores` and
-    `memory_7d_max_bytes` over all hours since its start. `first_hour` is the earliest of these with a sample.
+    `cpu_peak_millicores` and `memory_peak_bytes` are over the hours of the query, the 7-day maxima over all hours since
+    its start. `first_hour` is the earliest of these with a sample.
     """
 
     keys: Sequence[PeakKey]

@@ -96,6 +96,7 @@ def _row(key: StatisticKey, at: int, cpu_millicores: int, memory_bytes: int, psi
         history_since=0,
         cpu_base_millicores=cpu_millicores,
         cpu_peak_millicores=cpu_millicores,
+        cpu_7d_max_millicores=cpu_millicores,
         memory_base_bytes=memory_bytes,
         memory_peak_bytes=memory_bytes,
         memory_7d_max_bytes=memory_bytes,

@@ -266,7 +266,7 @@ def _build_columns(
     last_memory: Float64Array,
     psi_known: BoolArray,
 ) -> StatisticColumns:
-    cpu = _round_up(np.stack((bases.cpu, peaks.cpu[numbers])) * (1 - CPU_ROUNDING))
+    cpu = _round_up(np.stack((bases.cpu, peaks.cpu[numbers], peaks.cpu_7d_max[numbers])) * (1 - CPU_ROUNDING))
     memory = _round_up(
         np.stack((bases.memory, peaks.memory[numbers], peaks.memory_7d_max[numbers], last_memory)),
     )
@@ -283,6 +283,7 @@ def _build_columns(
         rejected_percent=np.zeros_like(updated_at),
         rejected_reasons=np.zeros_like(updated_at),
         psi_known=psi_known,
+        cpu_7d_max_millicores=cpu[2],
     )
 
 

@@ -28,6 +28,7 @@ class PeakEstimates:
 
     cpu: Float64Array
     memory: Float64Array
+    cpu_7d_max: Float64Array
     memory_7d_max: Float64Array
     history_since: Int64Array
     oom: Int64Array
@@ -111,11 +112,13 @@ def estimate_peaks(
     cpu_last_hour = np.fmax.reduce(recent.cpu_demand_millicores, axis=1, initial=np.nan).astype(np.float64)
     memory_last_hour = np.fmax.reduce(recent.memory_bytes, axis=1, initial=np.nan)
     memory_last_hour = compute_group_maxima(memory_last_hour, recent.number, count)
+    cpu_last_hour = compute_group_maxima(cpu_last_hour, recent.number, count)
     cpu_peak, memory_peak = known.cpu_peak_millicores, known.memory_peak_bytes
     if runs is not None:
         cpu_peak = np.where(runs.completes, known.cpu_7d_max_millicores, cpu_peak)
         memory_peak = np.where(runs.completes, known.memory_7d_max_bytes, memory_peak)
-    cpu = np.fmax(cpu_peak, compute_group_maxima(cpu_last_hour, recent.number, count))
+    cpu = np.fmax(cpu_peak, cpu_last_hour)
+    cpu_7d_max = np.fmax(known.cpu_7d_max_millicores, cpu_last_hour)
     memory = np.fmax(memory_peak, memory_last_hour)
     memory_7d_max = np.fmax(known.memory_7d_max_bytes, memory_last_hour)
     first_sample, is_exact = _find_first_samples(recent, known, time.at, time.step)
@@ -123,7 +126,7 @@ def estimate_peaks(
     np.minimum.at(first_sample_of_workload, parent, first_sample)
     # Until an identity has its own history, it uses that of its workload.
     inherits = (first_sample > time.at - time.new_workload_seconds) & (parent != np.arange(count))
-    for values in (cpu, memory, memory_7d_max):
+    for values in (cpu, memory, cpu_7d_max, memory_7d_max):
         np.fmax.at(values, parent, values.copy())
         values[inherits] = values[parent[inherits]]
     # A kill of one identity does not apply to its workload; one of the workload applies to every identity.
@@ -132,7 +135,7 @@ def estimate_peaks(
     if runs is not None:
         latest_first_sample = first_sample + np.where(is_exact, time.step, HOUR_SECONDS)
         history_since = _shift_history_of_runs(history_since, latest_first_sample[parent], runs, time)
-    return PeakEstimates(cpu, np.fmax(memory, oom), memory_7d_max, history_since, oom)
+    return PeakEstimates(cpu, np.fmax(memory, oom), cpu_7d_max, memory_7d_max, history_since, oom)
 
 
 def _shift_history_of_runs(

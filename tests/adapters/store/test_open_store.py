@@ -168,7 +168,7 @@ async def test_a_role_that_may_not_create_tables_waits_for_the_owner(server):
     with pytest.raises(UnavailableError):
         async with open_store(url, server.directory, partial(give_up, reported)):
             pass
-    assert "does not exist, and this version of cruise needs 0001" in reported[0]
+    assert "does not exist, and this version of cruise needs 0002" in reported[0]
     assert reported[0].endswith("run `cruise migrate` as the role that owns the schema")
 
 

@@ -172,11 +172,12 @@ def test_a_container_without_any_base_has_no_row():
 
 def test_peaks_are_the_largest_of_the_last_hour_and_the_hours_that_count():
     hour = Measured("a", [100.0] * 59 + [300.0], [1e6] * 60)
-    earlier = Earlier(cpu=250.0, memory=3e6, memory_7d_max=8e6, first_hour=AT // 3600 - 100)
+    earlier = Earlier(cpu=250.0, memory=3e6, cpu_7d_max=700.0, memory_7d_max=8e6, first_hour=AT // 3600 - 100)
     statistic = of_pod(Scene([hour], {WEB: earlier}).estimate(), "a")
     assert statistic.cpu_peak_millicores == 300
     assert statistic.memory_peak_bytes == 3_000_000
     assert statistic.memory_7d_max_bytes == 8_000_000
+    assert statistic.cpu_7d_max_millicores == 700
 
 
 def test_oom_memory_raises_the_peak_but_is_no_measurement():
