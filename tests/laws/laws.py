@@ -237,7 +237,9 @@ def check_guaranteed_sizes(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[
             row = seen.table.find(pod.namespace, pod.name, pod.workload, target.container, pod.identity)
             if row is not None and not is_short:
                 use = seen.table.row(row)
-                least = least.at_most(Resources(use.cpu_peak_millicores, use.memory_7d_max_bytes))
+                least = least.at_most(
+                    Resources(max(use.cpu_peak_millicores, use.cpu_7d_max_millicores), use.memory_7d_max_bytes)
+                )
             if not least.fits_in(target.requests.resources):
                 yield f"{pod.name}: {target.container} falls to {target.requests}, below {least}"
 

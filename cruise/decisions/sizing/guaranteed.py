@@ -48,7 +48,10 @@ def get_guaranteed_use(
     oom_memory = statistics.oom_memory_bytes[rows]
     memory = (statistics.memory_7d_max_bytes, statistics.memory_peak_bytes, statistics.memory_last_bytes)
     return {
-        ResourceName.CPU: GuaranteedUse(cap_to_bounds(statistics.cpu_peak_millicores[rows]), is_long),
+        ResourceName.CPU: GuaranteedUse(
+            cap_to_bounds(np.maximum(statistics.cpu_7d_max_millicores[rows], statistics.cpu_peak_millicores[rows])),
+            is_long,
+        ),
         ResourceName.MEMORY: GuaranteedUse(
             cap_to_bounds(np.maximum.reduce([oom_memory, *(column[rows] for column in memory)])),
             is_long & (oom_memory == 0),

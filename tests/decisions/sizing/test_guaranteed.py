@@ -90,6 +90,7 @@ def test_sizes_are_the_largest_use_and_a_margin():
 def test_the_largest_of_seven_days_the_present_use_and_an_oom_kill_counts():
     pod = guaranteed()
     assert sizes(plan_of([pod], [use(pod, memory_7d_max_mib=1500)])) == {"app": (750, 2048)}
+    assert sizes(plan_of([pod], [use(pod, cpu_7d_max=1000)])) == {"app": (1500, 1500)}
     assert sizes(plan_of([pod], [use(pod, last_mib=1200)])) == {"app": (750, 1800)}
     # While a kill is remembered, memory does not decrease.
     assert sizes(plan_of([pod], [use(pod, oom_memory_mib=1100)])) == {"app": (750, 2048)}

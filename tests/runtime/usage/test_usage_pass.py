@@ -408,6 +408,7 @@ async def test_statistics_are_stored_as_they_are_returned():
         history_since=HORIZON,
         cpu_base_millicores=100,
         cpu_peak_millicores=110,
+        cpu_7d_max_millicores=110,
         memory_base_bytes=1_000_000,
         memory_peak_bytes=1_000_000,
         memory_7d_max_bytes=1_000_000,
