@@ -126,8 +126,11 @@ class AuditQueue:
             return
         line = before.entry
         before.entry = replace(line, at=outcome.at, first_at=line.since, count=line.count + 1)
-        if outcome.at - before.reported_at >= _UPDATE_INTERVAL or outcome.action.reason is ReasonCode.OOM_KILLED:
-            # Kills are rare, so each one is stored.
+        # Kills are rare, and the budgets count an eviction without an answer from its last attempt on.
+        is_stored = outcome.action.reason is ReasonCode.OOM_KILLED or (
+            outcome.result is ActionResult.FAILED and isinstance(outcome.action, EvictPod)
+        )
+        if is_stored or outcome.at - before.reported_at >= _UPDATE_INTERVAL:
             self._report([before])
 
     async def record(self, store: StorePort) -> None:

@@ -24,6 +24,8 @@ NODE_PASS_REASONS = (ReasonCode.RIGHTSIZED, ReasonCode.NODE_OVER_CAPACITY)
 # The largest age of a snapshot when its plan is applied: a minute of the cache, and the time to decide.
 _SNAPSHOT_SECONDS = 90.0
 _KEPT_SECONDS = 3600.0
+# A write without an answer can still be done for as long after it was sent: the API server ends requests after a minute.
+LATE_ARRIVAL = timedelta(seconds=90)
 
 
 class EvictionLock:
@@ -59,6 +61,8 @@ class EvictionBudgets:
         """Read the pods of a snapshot, unless nothing is evicted."""
         self._policy = policy
         self._pass_started_at = pass_started_at
+        # The time of an eviction is that of its decision, which may be written until it is too old.
+        self._oldest_in_transit = pass_started_at - policy.max_decision_age - LATE_ARRIVAL
         self._quotas = snapshot.quotas if policy.rules.quotas else {}
         self._alive: set[str] = set()
         self._disrupted: dict[tuple[str, WorkloadRef | None], set[str]] = {}
@@ -84,7 +88,8 @@ class EvictionBudgets:
         if self.get_remaining_in_hour(evictions) <= 0:
             return ReasonCode.HOURLY_EVICTION_BUDGET_SPENT
         evictions = [line for line in evictions if line.action.node is not None]
-        recent = self._list_recent(evictions)
+        # A second eviction of the same pod disrupts nothing more than the first one, if that is done late.
+        recent = self._list_recent([line for line in evictions if not _is_retried_by(action, line)])
         if any(self._is_replaced_in_place(line) for line in evictions if line.action.node == action.node):
             return ReasonCode.REPLACEMENT_NOT_RESIZED
         if sum(one.node == action.node for one in recent) >= policy.max_evictions_per_node:
@@ -131,25 +136,37 @@ class EvictionBudgets:
         )
 
     def _list_recent(self, evictions: Sequence[Outcome]) -> list[EvictPod]:
-        """Return the evictions of this pass, and those that the snapshot does not show yet."""
+        """Return the evictions of this pass, and those that the snapshot does not show yet or that may be done late."""
         return [
             line.action
             for line in evictions
             if isinstance(line.action, EvictPod)
-            # A failed eviction was compared with the cluster: its pod still runs.
             and (
                 line.at >= self._pass_started_at
-                or (line.action.uid in self._alive and line.result is not ActionResult.FAILED)
+                or (
+                    line.action.uid in self._alive
+                    # Of an eviction without an answer, a running pod shows after a while that it was never done.
+                    and (line.result is not ActionResult.FAILED or line.at >= self._oldest_in_transit)
+                )
             )
         ]
 
     def _is_replaced_in_place(self, line: Outcome) -> bool:
         """Tell whether an evicted pod's replacement is on the same node with its old size: no capacity is freed."""
         evicted = line.action
-        if not isinstance(evicted, EvictPod) or line.result is not ActionResult.DONE:
+        if not isinstance(evicted, EvictPod) or evicted.uid in self._alive:
             return False
         youngest = self._youngest_unsized.get((evicted.namespace, evicted.workload, evicted.node))
         return youngest is not None and youngest > line.at
+
+
+def _is_retried_by(action: EvictPod, line: Outcome) -> bool:
+    """Tell whether an action evicts the pod of an eviction without an answer."""
+    return (
+        isinstance(line.action, EvictPod)
+        and line.action.uid == action.uid
+        and line.result is ActionResult.FAILED
+    )
 
 
 def _is_unready(pod: Pod, policy: Policy) -> bool:
