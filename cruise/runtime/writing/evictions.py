@@ -24,7 +24,7 @@ NODE_PASS_REASONS = (ReasonCode.RIGHTSIZED, ReasonCode.NODE_OVER_CAPACITY)
 # The largest age of a snapshot when its plan is applied: a minute of the cache, and the time to decide.
 _SNAPSHOT_SECONDS = 90.0
 _KEPT_SECONDS = 3600.0
-# A write without an answer can still be done for as long after it was sent: the API server ends requests after a minute.
+# How long after it was sent a write without an answer can be done: the API server ends requests after a minute.
 LATE_ARRIVAL = timedelta(seconds=90)
 
 
@@ -162,11 +162,7 @@ class EvictionBudgets:
 
 def _is_retried_by(action: EvictPod, line: Outcome) -> bool:
     """Tell whether an action evicts the pod of an eviction without an answer."""
-    return (
-        isinstance(line.action, EvictPod)
-        and line.action.uid == action.uid
-        and line.result is ActionResult.FAILED
-    )
+    return isinstance(line.action, EvictPod) and line.action.uid == action.uid and line.result is ActionResult.FAILED
 
 
 def _is_unready(pod: Pod, policy: Policy) -> bool:

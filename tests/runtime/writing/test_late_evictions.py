@@ -1,13 +1,11 @@
 """An eviction whose answer nobody saw may be done late: every budget counts it until it cannot be done any more."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from cruise.domain.actions import Action, ActionResult, EvictPod, Outcome, ReasonCode, WriteIntent
-from cruise.domain.cluster import Pod
+from cruise.domain.actions import Action, ActionResult, EvictPod, ReasonCode, WriteIntent
 from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.packing_plan import EvictionAllowance
 from cruise.errors import UnavailableError
@@ -17,7 +15,7 @@ from cruise.runtime.writing.writer import ClusterWriter
 from cruise.simulation.store import InMemoryStore
 from tests.runtime.writing.test_action_runner import FULL, WAITS
 from tests.simulation.faults import ClusterFaults, FaultyCluster
-from tests.simulation.scenes import START, amounts, cluster, evict, node, pods, resize, run, workload
+from tests.simulation.scenes import amounts, cluster, evict, node, pods, resize, run, workload
 
 NODE, WORKLOAD, HOUR, QUOTA = (
     ReasonCode.NODE_EVICTION_BUDGET_SPENT,
@@ -83,7 +81,7 @@ class Scene:
 @pytest.mark.parametrize("budget", BUDGETS)
 async def test_every_budget_counts_an_eviction_until_it_cannot_be_done_any_more(budget, how):
     scene = Scene(budget)
-    first, second, third = await pods(scene.world.cluster)
+    first, second, _ = await pods(scene.world.cluster)
     await scene.leave(how, evict(first))
     # The next leader compares it with the cluster, where it is not done yet, and dies at once: one more takes over.
     scene.start()
