@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from cruise.domain.policy import (
+    BestEffortPolicy,
     EvictionRanking,
     GuaranteedPolicy,
     MemoryLimitPolicy,
@@ -22,7 +23,7 @@ from cruise.domain.policy import (
 from cruise.domain.resources import ResourceName, format_cpu_millicores, format_memory_bytes, quote_text
 from cruise.domain.run_operators import read_workload_name
 
-ChoiceT = TypeVar("ChoiceT", Mode, EvictionRanking, GuaranteedPolicy, MemoryLimitPolicy)
+ChoiceT = TypeVar("ChoiceT", BestEffortPolicy, Mode, EvictionRanking, GuaranteedPolicy, MemoryLimitPolicy)
 
 PREFIX = "cruise.io/"
 _CRUISEKUBE = "cruisekube.truefoundry.com/"
@@ -78,6 +79,7 @@ class Overrides(ContainerOverrides):
 
     ranking: EvictionRanking | None = None
     guaranteed: GuaranteedPolicy | None = None
+    best_effort: BestEffortPolicy | None = None
     containers: Mapping[str, ContainerOverrides] = field(default_factory=dict)
 
 
@@ -85,9 +87,9 @@ class Overrides(ContainerOverrides):
 class EffectivePolicy:
     """The settings that apply to one pod after its overrides are resolved.
 
-    `ranking` None: the workload's default. `memory_limits` and `guaranteed` None: the cluster's setting. `containers`
-    holds what applies to one container only. `set_by_administrator` is the policy without the workload's own
-    annotations, None if these request no more than it.
+    `ranking` None: the workload's default. `memory_limits`, `guaranteed` and `best_effort` None: the cluster's setting.
+    `containers` holds what applies to one container only. `set_by_administrator` is the policy without the workload's
+    own annotations, None if these request no more than it.
     """
 
     mode: Mode
@@ -96,6 +98,7 @@ class EffectivePolicy:
     headroom_factor: float = 1.0
     memory_limits: MemoryLimitPolicy | None = None
     guaranteed: GuaranteedPolicy | None = None
+    best_effort: BestEffortPolicy | None = None
     bounds: RequestBounds = RequestBounds()
     containers: Mapping[str, ContainerOverrides] = field(default_factory=dict)
     set_by_administrator: "EffectivePolicy | None" = None
@@ -210,6 +213,12 @@ POD_SETTINGS = (
         "guaranteed",
         "guaranteed",
         _choice({one.value: one for one in GuaranteedPolicy}, "choice for Guaranteed pods"),
+        attrgetter("value"),
+    ),
+    _override(
+        "best-effort",
+        "best_effort",
+        _choice({one.value: one for one in BestEffortPolicy}, "choice for BestEffort pods"),
         attrgetter("value"),
     ),
 )

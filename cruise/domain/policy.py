@@ -220,6 +220,13 @@ class GuaranteedPolicy(StrEnum):
     RESIZE = "resize"
 
 
+class BestEffortPolicy(StrEnum):
+    """Whether new pods without any requests get them, and QoS class Burstable with them."""
+
+    KEEP = "keep"
+    ADOPT = "adopt"
+
+
 class OomReaction(StrEnum):
     """The reaction to an OOM kill."""
 
@@ -251,6 +258,7 @@ class Policy:
     excluded_namespaces: frozenset[str] = PROTECTED_NAMESPACES  # names and patterns
     allow_extended_resources: bool = True
     guaranteed: GuaranteedPolicy = GuaranteedPolicy.KEEP
+    best_effort: BestEffortPolicy = BestEffortPolicy.KEEP
     # Times the largest known use: what the sizes of a Guaranteed pod are increased to, and what they are decreased to.
     guaranteed_growth_margin: float = 1.2
     guaranteed_shrink_margin: float = 1.5

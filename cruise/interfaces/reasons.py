@@ -28,10 +28,12 @@ REASON_DESCRIPTIONS: Mapping[ReasonCode, str] = {
     ReasonCode.COMPLETED: "it has completed",
     ReasonCode.TERMINATING: "it is terminating",
     ReasonCode.GUARANTEED: "QoS class Guaranteed: its owner set these sizes exactly; guaranteed: resize sizes it",
-    ReasonCode.BEST_EFFORT: "QoS class BestEffort: requests would change the class",
+    ReasonCode.BEST_EFFORT: (
+        "QoS class BestEffort: requests would change the class; best_effort: adopt gives them to new pods"
+    ),
     ReasonCode.POD_LEVEL_RESOURCES: "it has pod-level resources, which cannot be resized in place",
     ReasonCode.EXTENDED_RESOURCES: "it uses a GPU or another extended resource",
-    ReasonCode.NO_CONTROLLER: "it has no controller",
+    ReasonCode.NO_CONTROLLER: "it has no controller; the label cruise.io/workload groups such pods",
     ReasonCode.NO_STATISTICS: "it has no statistics",
     ReasonCode.STALE_STATISTICS: "its statistics are too old",
     ReasonCode.IMPLAUSIBLE_USAGE: "more than a tenth of its latest samples cannot be true, so its usage is unknown",

@@ -8,6 +8,7 @@ from cruise.domain.backtest import ObjectivePrices
 from cruise.domain.policy import (
     PROTECTED_NAMESPACES,
     AdmissionSize,
+    BestEffortPolicy,
     ConsolidationMode,
     GuaranteedPolicy,
     HeapBoundPolicy,
@@ -21,6 +22,7 @@ from cruise.domain.policy import (
 from cruise.domain.users import NotificationTopic
 from cruise.settings.value_types import (
     ADMISSION_SIZE_CHOICE,
+    BEST_EFFORT_CHOICE,
     CONSOLIDATION_CHOICE,
     FLAG,
     GUARANTEED_CHOICE,
@@ -90,6 +92,9 @@ class ActionOptions:
     guaranteed: GuaranteedPolicy = create_setting(GUARANTEED_CHOICE, _POLICY.guaranteed)
     """Pods of QoS class Guaranteed: `keep` does not change them; `resize` sizes them by the largest use of their
     history, with requests equal to limits. See [Guaranteed pods](../operating.md#guaranteed-pods)."""
+    best_effort: BestEffortPolicy = create_setting(BEST_EFFORT_CHOICE, _POLICY.best_effort)
+    """New pods without any requests (QoS class BestEffort): `keep` creates them unchanged; `adopt` gives them requests
+    by their usage, and so QoS class Burstable. See [pods without requests](../operating.md#pods-without-requests)."""
     publish_vpas: VpaPublishing = create_setting(PUBLISH_VPAS_CHOICE, VpaPublishing.NONE)
     """From mode `resize` on: publish targets as VerticalPodAutoscalers with this update mode; needs
     `rbac/publish.yaml`. With `initial`, VPA's admission controller would apply them if it runs."""

@@ -16,6 +16,7 @@ from cruise.decisions.sizing.headroom import HEADROOM_MODELS
 from cruise.domain.policy import (
     RULE_SETS,
     AdmissionSize,
+    BestEffortPolicy,
     ConsolidationMode,
     GuaranteedPolicy,
     HeapBoundPolicy,
@@ -349,6 +350,7 @@ HEADROOM_CHOICE = create_choice_type("a headroom model", [(model, model) for mod
 MEMORY_LIMITS_CHOICE = create_choice_type("a choice of memory limits", [(one.value, one) for one in MemoryLimitPolicy])
 GUARANTEED_CHOICE = create_choice_type("a choice for Guaranteed pods", [(one.value, one) for one in GuaranteedPolicy])
 HEAP_BOUNDS_CHOICE = create_choice_type("a choice for heaps", [(one.value, one) for one in HeapBoundPolicy])
+BEST_EFFORT_CHOICE = create_choice_type("a choice for BestEffort pods", [(one.value, one) for one in BestEffortPolicy])
 OOM_REACTION_CHOICE = create_choice_type("a reaction", [(reaction.value, reaction) for reaction in OomReaction])
 NODE_AUTOSCALER_CHOICE = create_choice_type("a node autoscaler", [(one.value, one) for one in NodeAutoscalerSetting])
 CONSOLIDATION_CHOICE = create_choice_type("a way to consolidate", [(one.value, one) for one in ConsolidationMode])

@@ -26,7 +26,7 @@ from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations, is
 from cruise.domain.cluster import ClusterSnapshot, Container, Node, Pod, QosClass, WorkloadRef
 from cruise.domain.overrides import StatedSetting, StoredOverrides, read_vpa_overrides, resolve_overrides
 from cruise.domain.pod_resources import requests_devices
-from cruise.domain.policy import AdmissionSize, GuaranteedPolicy, Mode, Policy
+from cruise.domain.policy import AdmissionSize, BestEffortPolicy, GuaranteedPolicy, Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 from cruise.domain.run_operators import WORKLOAD_GROUP
 from cruise.domain.usage import StatisticsTable
@@ -78,6 +78,7 @@ class _WorkloadPods:
     claims: AutoscalerClaims
     template_limits: Mapping[str, int] | None
     sizes_guaranteed: bool
+    adopts_best_effort: bool
 
 
 class Eligibility:
@@ -196,7 +197,7 @@ class Eligibility:
         return (
             _explain_finished(pod)
             or self._explain_group_skip(pod.namespace, group.effective_policy, Mode.INITIAL)
-            or self._explain_unsupported(pod, group)
+            or self._explain_unsupported(pod, group, is_new=True)
             or (ReasonCode.MANAGED_BY_OTHER_AUTOSCALER if group.claims.sized_by else None)
             or (ReasonCode.LOOKUP_PENDING if self.explain_pending_lookup(pod) else None)
         )
@@ -287,14 +288,17 @@ class Eligibility:
             return None
         return self._static_managers.get(pod.node)
 
-    def _explain_unsupported(self, pod: Pod, group: "_WorkloadPods") -> ReasonCode | None:
-        """Return which property of the pod itself forbids a resize."""
+    def _explain_unsupported(self, pod: Pod, group: "_WorkloadPods", *, is_new: bool = False) -> ReasonCode | None:
+        """Return which property of the pod itself forbids a resize, or of a new pod other sizes.
+
+        Only a new pod can get another QoS class.
+        """
         reason = None
         if pod.mirror:
             reason = ReasonCode.STATIC_POD
         elif pod.windows:
             reason = ReasonCode.WINDOWS
-        elif pod.qos is QosClass.BEST_EFFORT:
+        elif pod.qos is QosClass.BEST_EFFORT and not (is_new and group.adopts_best_effort):
             reason = ReasonCode.BEST_EFFORT
         elif pod.qos is QosClass.GUARANTEED and not group.sizes_guaranteed:
             reason = ReasonCode.GUARANTEED
@@ -347,11 +351,13 @@ class Eligibility:
                 else effective_policy
             )
         managed: frozenset[ResourceName] = frozenset()
-        sizes_guaranteed = False
+        sizes_guaranteed = adopts_best_effort = False
         if isinstance(effective_policy, EffectivePolicy):
             managed = effective_policy.resources - claims.scaled
             stated = effective_policy.guaranteed or self._policy.guaranteed
             sizes_guaranteed = stated is GuaranteedPolicy.RESIZE and self._policy.rules.sizes_more_pods
+            best_effort = effective_policy.best_effort or self._policy.best_effort
+            adopts_best_effort = best_effort is BestEffortPolicy.ADOPT and self._policy.rules.sizes_more_pods
         return _WorkloadPods(
             effective_policy=effective_policy,
             statements=resolution.statements,
@@ -365,6 +371,7 @@ class Eligibility:
             if workload is None
             else get_workload_memory_limits(namespace, workload, self._snapshot),
             sizes_guaranteed=sizes_guaranteed,
+            adopts_best_effort=adopts_best_effort,
         )
 
     def _explain_group_skip(

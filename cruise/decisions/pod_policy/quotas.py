@@ -1,12 +1,13 @@
 """What ResourceQuotas leave: for pods that are to be created, and for growth of running pods (ADR 0016)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod, QosClass
 from cruise.domain.cluster_policies import QuotaScope, ResourceQuota
-from cruise.domain.pod_resources import count_pod_limits, count_pod_requests, replace_spec_resources
+from cruise.domain.pod_resources import count_pod_limits, count_pod_requests, get_qos_class, replace_spec_resources
 from cruise.domain.policy import EvictionRanking
 from cruise.domain.resources import NO_RESOURCES, NOTHING_STATED, ResourceName, Resources, StatedResources
 
@@ -58,17 +59,31 @@ def keeps_limits(pod: Pod, quotas: Sequence[ResourceQuota], resource: ResourceNa
 def exceeds_quota(pod: Pod, targets: Sequence[ContainerTarget], quotas: Sequence[ResourceQuota]) -> bool:
     """Return whether sizes of a pod that is to be created exceed a quota, and use more of it than its present sizes.
 
-    A pod that no quota can admit anyway is left to the API server.
+    A pod that no quota can admit anyway is left to the API server. A pod that was BestEffort may come under other
+    quotas, which require that all of its containers, init containers included, state what they count.
     """
     sized = replace_spec_resources(pod, targets)
+    sized = replace(sized, qos=get_qos_class(sized))
     requests, added_requests = count_pod_requests(sized), count_pod_requests(sized) - count_pod_requests(pod)
     limits, added_limits = count_pod_limits(sized), count_pod_limits(sized) - count_pod_limits(pod)
     return any(
-        applies_to_pod(quota, pod)
+        applies_to_pod(quota, sized)
         and (
-            _exceeds(requests, added_requests, quota.requests_left) or _exceeds(limits, added_limits, quota.limits_left)
+            _exceeds(requests, added_requests, quota.requests_left)
+            or _exceeds(limits, added_limits, quota.limits_left)
+            or (pod.qos is QosClass.BEST_EFFORT and _lacks_counted(sized.containers, quota))
         )
         for quota in quotas
+    )
+
+
+def _lacks_counted(containers: Sequence[Container], quota: ResourceQuota) -> bool:
+    """Return whether a container does not state a request or a limit that a quota counts."""
+    return any(
+        left.get(resource) is not None and stated.get(resource) is None
+        for one in containers
+        for left, stated in ((quota.requests_left, one.requests), (quota.limits_left, one.limits))
+        for resource in ResourceName
     )
 
 

@@ -15,7 +15,7 @@ from cruise.domain.overrides import (
     read_vpa_overrides,
     resolve_overrides,
 )
-from cruise.domain.policy import EvictionRanking, GuaranteedPolicy, MemoryLimitPolicy, Mode, Policy
+from cruise.domain.policy import BestEffortPolicy, EvictionRanking, GuaranteedPolicy, MemoryLimitPolicy, Mode, Policy
 from cruise.domain.users import WhatIfComparison, WhatIfRun, WhatIfStage
 from cruise.interfaces.backtest.comparison import METRIC_NAMES, format_delta, format_interval, format_metric
 from cruise.interfaces.dashboard.forms import SETTING_FIELD_PREFIX, get_rejected_form
@@ -84,6 +84,7 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "resources": ["cpu,memory", "cpu", "memory"],
     "memory-limits": [one.value for one in MemoryLimitPolicy],
     "guaranteed": [one.value for one in GuaranteedPolicy],
+    "best-effort": [one.value for one in BestEffortPolicy],
 }
 # A replay has its own mode and pass interval.
 _NOT_REPLAYABLE = frozenset({"mode", "pass_interval"})
@@ -208,6 +209,7 @@ def list_cluster_settings(policy: Policy) -> Sequence[tuple[str, str]]:
         ("max_evictions_per_workload", str(policy.max_evictions_per_workload)),
         ("max_evictions_per_hour", str(policy.max_evictions_per_hour)),
         ("guaranteed", policy.guaranteed.value),
+        ("best-effort", policy.best_effort.value),
         ("memory_limits", policy.memory_limits.value),
         ("memory_limit_factor", f"{policy.memory_limit_factor:g}"),
         ("memory_limit_ceiling", f"{policy.memory_limit_ceiling:g}"),
