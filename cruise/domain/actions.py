@@ -66,6 +66,7 @@ class ReasonCode(StrEnum):
     THROTTLED = "throttled"
     POD_DISRUPTION_BUDGET = "pod-disruption-budget"
     NOT_EVICTABLE = "not-evictable"
+    CPU_NOT_MANAGED = "cpu-not-managed"
     MEMORY_NOT_MANAGED = "memory-not-managed"
     INSUFFICIENT_CAPACITY = "insufficient-capacity"
     NODE_NOT_READY = "node-not-ready"

@@ -76,6 +76,7 @@ REASON_DESCRIPTIONS: Mapping[ReasonCode, str] = {
     ReasonCode.THROTTLED: "the API server throttled the request",
     ReasonCode.POD_DISRUPTION_BUDGET: "its PodDisruptionBudget allows no eviction now",
     ReasonCode.NOT_EVICTABLE: "it may not be evicted",
+    ReasonCode.CPU_NOT_MANAGED: "its CPU is not managed",
     ReasonCode.MEMORY_NOT_MANAGED: "its memory is not managed",
     ReasonCode.INSUFFICIENT_CAPACITY: "its node does not have the capacity for a larger size",
     ReasonCode.NODE_NOT_READY: "its node is not ready: its kubelet would not act",

@@ -9,6 +9,7 @@ from typing import Any
 import cruise.kube_json.admission_review
 from cruise.app.http_connection import ConnectionRejection
 from cruise.decisions.packing.node_masks import PlacementObstacle
+from cruise.decisions.pod_policy.unlocks import UNLOCKS
 from cruise.decisions.scan.risks import ContainerRiskKind
 from cruise.domain.actions import ActionResult, ReasonCode, ResizeCause
 from cruise.domain.packing_plan import PlanPhase
@@ -48,8 +49,9 @@ def reasons_page() -> str:
         section(
             "Reasons",
             "Why a pod or a node is skipped, or why an action was taken: `reason` of skipped pods and of the audit "
-            "log, and the label of `cruise_pods_skipped` and `cruise_actions_total`.",
-            _codes(ReasonCode, REASON_DESCRIPTIONS),
+            "log, and the label of `cruise_pods_skipped` and `cruise_actions_total`. The last column is what would "
+            "change it; the saving behind it is in `cruise scan`.",
+            _reasons(),
         ),
         section(
             "Causes of resizes",
@@ -95,6 +97,16 @@ def reasons_page() -> str:
 
 def _codes(codes: Iterable[Enum], words: Mapping[Any, str]) -> str:
     return table(_HEADINGS, ((code(one.value), words.get(one, "")) for one in codes))
+
+
+def _reasons() -> str:
+    return table(
+        (*_HEADINGS, "unlocked by"),
+        (
+            (code(one.value), REASON_DESCRIPTIONS.get(one, ""), UNLOCKS[one].description if one in UNLOCKS else "")
+            for one in ReasonCode
+        ),
+    )
 
 
 def _details() -> str:

@@ -8,10 +8,18 @@ from datetime import datetime
 import numpy as np
 
 from cruise.decisions.admission.replacement_pods import predict_replacement_pods
+from cruise.decisions.pod_policy.unlocks import DecisionInputs
+from cruise.decisions.scan.coverage import Coverage, estimate_coverage, sum_coverage
 from cruise.decisions.scan.pending_pods import PendingPod, explain_pending_pods
 from cruise.decisions.scan.risks import ContainerRisk, rank_risks
-from cruise.decisions.scan.waste import ClusterRequestTotals, ResourcePrices, WorkloadRequests, estimate_waste
-from cruise.decisions.sizing.node_plans import decide_node_plans
+from cruise.decisions.scan.waste import (
+    ClusterRequestTotals,
+    ResourcePrices,
+    WorkloadRequests,
+    count_requests_at_targets,
+    estimate_waste,
+)
+from cruise.decisions.sizing.node_plans import SizingContext, decide_node_plans
 from cruise.domain.actions import ReasonCode
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.policy import Mode, Policy
@@ -71,6 +79,7 @@ class ScanFindings:
     risks: tuple[ContainerRisk, ...]
     workloads: tuple[WorkloadRequests, ...]
     totals: ClusterRequestTotals
+    coverage: Coverage
     prices: ResourcePrices
     pending: tuple[PendingPod, ...]
     full_nodes: tuple[str, ...]
@@ -84,7 +93,15 @@ def find_findings(
     """Scan a cluster; targets are those of mode `full`, whatever the policy's mode."""
     policy = replace(policy, mode=Mode.FULL)
     plans = decide_node_plans(snapshot, statistics, policy, now, replacements=predict_replacement_pods)
-    workloads, totals = estimate_waste(snapshot, statistics, plans)
+    pods = count_requests_at_targets(snapshot, plans)
+    workloads, totals = estimate_waste(snapshot, statistics, plans, pods)
+    coverage = estimate_coverage(
+        DecisionInputs(snapshot, {}, policy),
+        statistics,
+        now,
+        pods,
+        SizingContext(replacements=predict_replacement_pods),
+    )
     return ScanFindings(
         at=now,
         basis=_build_basis(snapshot, statistics, policy, now),
@@ -94,6 +111,7 @@ def find_findings(
         prices=prices,
         pending=explain_pending_pods(snapshot, plans),
         full_nodes=tuple(plan.node for plan in plans if plan.evict or not plan.fits),
+        coverage=sum_coverage(coverage.values()),
         skipped=dict(Counter(one.reason for plan in plans for one in plan.skipped).most_common()),
         implausible=find_implausible_usage(statistics),
     )

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from cruise.decisions.revert import OriginalSizesByUid
 from cruise.decisions.sizing.node_plans import NodePlan
@@ -89,30 +90,48 @@ class _WorkloadSums:
     skipped_pods: Counter[ReasonCode] = field(default_factory=Counter)
 
 
-def estimate_waste(
-    snapshot: ClusterSnapshot, statistics: StatisticsTable, plans: Sequence[NodePlan]
-) -> tuple[tuple[WorkloadRequests, ...], ClusterRequestTotals]:
-    """Return all workloads with pods on nodes, the largest reclaimable share first, and the totals.
+class PodRequests(NamedTuple):
+    """A pod on a node: its requests as kube-scheduler counts them, at present and at its target; why it is skipped."""
+
+    pod: Pod
+    requested: Resources
+    target: Resources
+    skip_reason: ReasonCode | None
+
+
+def count_requests_at_targets(snapshot: ClusterSnapshot, plans: Sequence[NodePlan]) -> list[PodRequests]:
+    """Return the pods on nodes.
 
     A pod without a target, because it is not sized or will be evicted, counts with its present requests.
     """
     targets: dict[tuple[str, str], Mapping[str, Resources]] = {}
-    planned: dict[tuple[str, str], Mapping[str, Resources]] = {}
     for plan in plans:
         targets |= get_target_sizes(plan)
-        planned |= get_planned_sizes(plan)
     skip_reasons = {(one.namespace, one.pod): one.reason for plan in plans for one in plan.skipped}
-    sums: dict[tuple[str, str], _WorkloadSums] = {}
-    used = _UsageSums(statistics)
+    found = []
     for pod in snapshot.pods:
         if pod.node is None or pod.is_finished:
             continue
-        sums_of_workload = sums.setdefault((pod.namespace, pod.workload_name), _WorkloadSums())
-        _add(sums_of_workload, pod, targets.get((pod.namespace, pod.name)), planned.get((pod.namespace, pod.name)))
-        used.add(sums_of_workload, pod)
-        reason = skip_reasons.get((pod.namespace, pod.name))
-        if reason is not None:
-            sums_of_workload.skipped_pods[reason] += 1
+        key = (pod.namespace, pod.name)
+        requested, sizes = count_pod_requests(pod), targets.get(key)
+        target = requested if sizes is None else count_requests_when_resized(pod, sizes)
+        found.append(PodRequests(pod, requested, target, skip_reasons.get(key)))
+    return found
+
+
+def estimate_waste(
+    snapshot: ClusterSnapshot, statistics: StatisticsTable, plans: Sequence[NodePlan], pods: Iterable[PodRequests]
+) -> tuple[tuple[WorkloadRequests, ...], ClusterRequestTotals]:
+    """Return all workloads of these pods, the largest reclaimable share first, and the totals."""
+    planned: dict[tuple[str, str], Mapping[str, Resources]] = {}
+    for plan in plans:
+        planned |= get_planned_sizes(plan)
+    sums: dict[tuple[str, str], _WorkloadSums] = {}
+    used = _UsageSums(statistics)
+    for one in pods:
+        sums_of_workload = sums.setdefault((one.pod.namespace, one.pod.workload_name), _WorkloadSums())
+        _add(sums_of_workload, one, planned.get((one.pod.namespace, one.pod.name)))
+        used.add(sums_of_workload, one.pod)
     allocatable = _sum(node.allocatable for node in snapshot.nodes)
     rows = [_build_workload(*key, sums_of_workload, allocatable) for key, sums_of_workload in sums.items()]
     totals = ClusterRequestTotals(
@@ -125,14 +144,13 @@ def estimate_waste(
     return tuple(sorted(rows, key=lambda row: (-row.share, row.namespace, row.workload))), totals
 
 
-def _add(
-    total: _WorkloadSums, pod: Pod, targets: Mapping[str, Resources] | None, planned: Mapping[str, Resources] | None
-) -> None:
-    requested = count_pod_requests(pod)
+def _add(total: _WorkloadSums, one: PodRequests, planned: Mapping[str, Resources] | None) -> None:
     total.pods += 1
-    total.requested += requested
-    total.target += requested if targets is None else count_requests_when_resized(pod, targets)
-    total.planned += requested if planned is None else count_requests_when_resized(pod, planned)
+    total.requested += one.requested
+    total.target += one.target
+    total.planned += one.requested if planned is None else count_requests_when_resized(one.pod, planned)
+    if one.skip_reason is not None:
+        total.skipped_pods[one.skip_reason] += 1
 
 
 class _UsageSums:

@@ -83,6 +83,11 @@ class SizingResult:
             return np.zeros(len(table.rows), dtype=np.bool_)
         return detect_memory_leaks(table.limit_demand, self.sizes_to_write.memory_limit_bytes) & table.memory.managed
 
+    def compute_reclaimable(self, resource: ResourceName) -> Int64Array:
+        """Return what each pod requests beyond its targets, as kube-scheduler counts them; 0 if it is not managed."""
+        sums = self.columns.candidates.sum_by_pod(resource, self.targets.get_requests(resource))
+        return np.where(self.columns.candidates.manages[resource], self.columns.counted[resource] - sums, 0)
+
     def compute_growth(self, resource: ResourceName) -> Int64Array:
         """Return by how much each pod's requests increase, as kube-scheduler counts them; 0 if they do not."""
         sums = self.columns.candidates.sum_by_pod(resource, self.sizes_to_write.get_requests(resource))

@@ -15,6 +15,7 @@ from cruise.domain.actions import Outcome, ResizePod, SkippedPod
 from cruise.domain.original_resources import amounts_to_json
 from cruise.domain.overrides import StatedSetting
 from cruise.domain.usage import Statistic, StatisticsTable
+from cruise.interfaces.coverage import build_unlock_document
 from cruise.interfaces.reasons import describe_detail, describe_oom_kill, describe_reason, describe_source
 from cruise.interfaces.size_changes import format_resize
 from cruise.interfaces.text import JsonValue, convert_to_json
@@ -91,6 +92,7 @@ def _skipped(skipped: SkippedPod | None) -> JsonValue:
     return {
         "reason": skipped.reason.value,
         "message": describe_reason(skipped.reason),
+        "unlock": build_unlock_document(UNLOCKS[skipped.reason]) if skipped.reason in UNLOCKS else None,
         "detail": describe_detail(skipped.detail),
         "until": convert_to_json(skipped.until),
     }

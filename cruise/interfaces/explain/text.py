@@ -21,6 +21,7 @@ from cruise.decisions.explanation import (
 )
 from cruise.decisions.pod_history import HourProfile, PodHistory
 from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims
+from cruise.decisions.pod_policy.unlocks import UNLOCKS
 from cruise.domain.actions import ActionResult, EvictPod, ResizePod
 from cruise.domain.overrides import StatedSetting
 from cruise.domain.policy import AdmissionSize, Policy
@@ -61,6 +62,8 @@ def render_explanation_text(explanation: Explanation, policy: Policy, now: datet
     node = f" on {pod.node}" if pod.node is not None else ""
     yield Text.assemble((f"{pod.namespace}/{pod.name}", "bold"), f"  {pod.workload or 'no controller'}{node}")
     yield _describe_outcome(explanation)
+    if explanation.skipped is not None and explanation.skipped.reason in UNLOCKS:
+        yield Text(f"  unlocked by: {UNLOCKS[explanation.skipped.reason].description}", style="dim")
     for risk in explanation.oom_kills:
         yield Text.assemble(("  ", ""), (risk.container, "bold"), f": {describe_oom_kill(risk, now)}", style="red")
     yield _heading("Overrides")

@@ -17,6 +17,7 @@ from cruise.decisions.scan.waste import (
     ClusterRequestTotals,
     RequestSavings,
     WorkloadRequests,
+    count_requests_at_targets,
     estimate_waste,
     sum_savings,
 )
@@ -131,7 +132,8 @@ def summarize_cluster(
 ) -> ClusterSummary:
     """Sum up a node pass; `originals` are the original sizes by pod uid."""
     snapshot = node_pass.snapshot
-    rows, totals = estimate_waste(snapshot, statistics, node_pass.plans)
+    pods = count_requests_at_targets(snapshot, node_pass.plans)
+    rows, totals = estimate_waste(snapshot, statistics, node_pass.plans, pods)
     risks = rank_risks(snapshot, statistics, node_pass.plans, policy, node_pass.at)
     risks_by_workload: dict[tuple[str, str], list[ContainerRisk]] = {}
     for risk in risks:

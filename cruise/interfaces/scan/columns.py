@@ -13,7 +13,8 @@ from cruise.decisions.scan.findings import ScanFindings
 from cruise.decisions.scan.pending_pods import PendingPod
 from cruise.decisions.scan.risks import ContainerRisk, ContainerRiskKind
 from cruise.decisions.scan.waste import WorkloadRequests
-from cruise.domain.resources import ResourceName, Resources
+from cruise.domain.resources import ResourceName
+from cruise.interfaces.coverage import CoverageRow, build_amounts_document
 from cruise.interfaces.plan_table import format_change
 from cruise.interfaces.reasons import REASON_DESCRIPTIONS
 from cruise.interfaces.scan.finding_text import (
@@ -32,7 +33,7 @@ from cruise.interfaces.text import (
     format_money,
 )
 
-RowT = TypeVar("RowT", ContainerRisk, WorkloadRequests, PendingPod)
+RowT = TypeVar("RowT", ContainerRisk, WorkloadRequests, PendingPod, CoverageRow)
 
 _CPU_RISKS = (ContainerRiskKind.CPU_THROTTLED, ContainerRiskKind.CPU_STARVED)
 _STYLES = {
@@ -78,11 +79,6 @@ class ScanColumn(Generic[RowT]):
     narrow: str = ""
     wide: bool = False
     sorted_by: bool = False
-
-
-def build_amounts_document(amounts: Resources) -> JsonValue:
-    """Return CPU and memory for JSON and YAML."""
-    return {"cpuMillicores": amounts.cpu_millicores, "memoryBytes": amounts.memory_bytes}
 
 
 def _risk_figures(risk: ContainerRisk, findings: ScanFindings) -> Mapping[str, JsonValue]:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from cruise import __version__
 from cruise.decisions.scan.waste import ClusterRequestTotals
 from cruise.domain.resources import ResourceName, Resources
-from cruise.interfaces.reasons import REASON_DESCRIPTIONS
+from cruise.interfaces.coverage import PARTLY_KNOWN_NOTE, describe_coverage, list_coverage_rows
 from cruise.interfaces.scan.columns import PENDING_COLUMNS, RISK_COLUMNS, WASTE_COLUMNS
+from cruise.interfaces.scan.coverage_columns import COVERAGE_COLUMNS
 from cruise.interfaces.scan.report import SAVING_ESTIMATE_NOTE, ScanReport
 from cruise.interfaces.scan.table import describe_basis, describe_implausible_usage
 from cruise.interfaces.text import (
@@ -81,8 +82,15 @@ def _build_variables(report: ScanReport) -> Mapping[str, object]:
         ),
         "statistics_source": report.statistics_source,
         "estimate": SAVING_ESTIMATE_NOTE,
-        "columns": {"risks": RISK_COLUMNS, "waste": WASTE_COLUMNS, "pending": PENDING_COLUMNS},
-        "reasons": REASON_DESCRIPTIONS,
+        "coverage": list_coverage_rows(findings.coverage),
+        "coverage_summary": describe_coverage(findings.coverage),
+        "partly_known_note": PARTLY_KNOWN_NOTE,
+        "columns": {
+            "coverage": COVERAGE_COLUMNS,
+            "risks": RISK_COLUMNS,
+            "waste": WASTE_COLUMNS,
+            "pending": PENDING_COLUMNS,
+        },
         "version": __version__,
         "cores": format_cores,
         "gib": format_gibibytes,

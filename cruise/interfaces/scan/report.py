@@ -4,14 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cruise.decisions.scan.findings import ScanFindings
+from cruise.interfaces.coverage import build_amounts_document, list_coverage_rows
 from cruise.interfaces.scan.columns import (
     PENDING_COLUMNS,
     RISK_COLUMNS,
     WASTE_COLUMNS,
-    build_amounts_document,
     build_finding_document,
     build_finding_record,
 )
+from cruise.interfaces.scan.coverage_columns import COVERAGE_COLUMNS, build_coverage_document
 from cruise.interfaces.text import JsonValue, convert_to_json, render_csv, render_json, render_yaml
 
 SAVING_ESTIMATE_NOTE = "an estimate at list prices; what a provider bills differs"
@@ -19,7 +20,7 @@ _CSV_COLUMNS = (
     "section",
     *dict.fromkeys(
         name
-        for columns in (RISK_COLUMNS, WASTE_COLUMNS, PENDING_COLUMNS)
+        for columns in (RISK_COLUMNS, WASTE_COLUMNS, PENDING_COLUMNS, COVERAGE_COLUMNS)
         for column in columns
         for name in column.record
     ),
@@ -51,6 +52,7 @@ def _document(report: ScanReport) -> JsonValue:
         "at": convert_to_json(findings.at),
         "statisticsSource": report.statistics_source,
         "basis": convert_to_json(findings.basis),
+        "coverage": build_coverage_document(findings),
         "atRisk": [build_finding_document(RISK_COLUMNS, risk, findings) for risk in findings.risks],
         "waste": {
             "totals": {
@@ -77,12 +79,14 @@ def _document(report: ScanReport) -> JsonValue:
 
 
 def render_scan_csv(report: ScanReport) -> bytes:
-    """Return the report as CSV: one row a finding, at-risk containers first, then waste, then pending pods."""
+    """Return the report as CSV: one row a finding, coverage first, then containers at risk, waste and pending pods."""
     return render_csv(_CSV_COLUMNS, _build_records(report))
 
 
 def _build_records(report: ScanReport) -> Iterator[dict[str, object]]:
     findings = report.findings
+    for line in list_coverage_rows(findings.coverage):
+        yield {"section": "coverage", **build_finding_record(COVERAGE_COLUMNS, line, findings)}
     for risk in findings.risks:
         yield {"section": "at-risk", **build_finding_record(RISK_COLUMNS, risk, findings)}
     for row in findings.workloads:

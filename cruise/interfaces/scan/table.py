@@ -1,4 +1,4 @@
-"""A scan's findings for a terminal: containers at risk, reclaimable requests, pending pods."""
+"""A scan's findings for a terminal: coverage, containers at risk, reclaimable requests, pending pods."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,9 +9,11 @@ from rich.text import Text
 
 from cruise.decisions.scan.findings import FindingsBasis, ImplausibleUsage, ScanFindings
 from cruise.decisions.scan.pending_pods import PendingPod
+from cruise.interfaces.coverage import PARTLY_KNOWN_NOTE, describe_coverage, list_coverage_rows
 from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS
 from cruise.interfaces.reasons import REJECTION_DESCRIPTIONS
 from cruise.interfaces.scan.columns import PENDING_COLUMNS, RISK_COLUMNS, WASTE_COLUMNS, RowT, ScanColumn
+from cruise.interfaces.scan.coverage_columns import COVERAGE_COLUMNS
 from cruise.interfaces.scan.report import SAVING_ESTIMATE_NOTE, ScanReport
 from cruise.interfaces.text import format_cores, format_count, format_gibibytes, format_money, format_share
 
@@ -34,6 +36,7 @@ def render_scan_table(report: ScanReport, console: Console) -> Iterator[Renderab
     yield Text(f"Statistics: {report.statistics_source}; at {findings.at:%Y-%m-%d %H:%M} UTC.", style="dim")
     if findings.implausible:
         yield Text(describe_implausible_usage(findings.implausible), style="yellow")
+    yield from _render_coverage(findings, wide)
     yield from _render_risks(findings, wide)
     yield from _render_waste(findings, wide)
     yield from _render_pending(findings, wide)
@@ -78,6 +81,16 @@ def _create_table(*columns: tuple[str, bool]) -> Table:
             heading, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold", header_style="dim"
         )
     return table
+
+
+def _render_coverage(findings: ScanFindings, wide: bool) -> Iterator[RenderableType]:
+    rows = list_coverage_rows(findings.coverage)
+    yield _heading("Coverage", describe_coverage(findings.coverage))
+    yield _render_section(COVERAGE_COLUMNS, rows, findings, wide)
+    for row in () if wide else rows[1:]:
+        yield Padding(Text.assemble((f"{row.label} → ", "dim"), row.unlock_description), (0, 0, 0, 2))
+    if any(row.is_partly_known for row in rows):
+        yield Text(PARTLY_KNOWN_NOTE, style="dim")
 
 
 def _render_risks(findings: ScanFindings, wide: bool) -> Iterator[RenderableType]:
@@ -156,9 +169,6 @@ def _render_waste(findings: ScanFindings, wide: bool) -> Iterator[RenderableType
     if under_requested:
         its, their = "workload should request more", "workloads should request more"
         yield Text(format_count(under_requested, its, their), style="dim")
-    if findings.skipped:
-        skipped = ", ".join(f"{reason.value} {count:,}" for reason, count in findings.skipped.items())
-        yield Text(f"skipped pods: {skipped}", style="dim")
 
 
 def _render_pending(findings: ScanFindings, wide: bool) -> Iterator[RenderableType]:

@@ -1,0 +1,260 @@
+"""What would make a skipped pod sized: one table from skip reasons to settings, annotations and other changes.
+
+Scan, dashboard, check, `explain` and the page of reasons show it, and coverage decides by it what a change would save.
+To add a skip reason, add its row here.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import NamedTuple
+
+from cruise.decisions.pod_policy.eligibility import FIRST_RESIZING_KUBELET
+from cruise.domain.actions import ReasonCode
+from cruise.domain.annotations import EXCLUDED_LABEL, PREFIX, SIZED_BY_KRR
+from cruise.domain.cluster import ClusterSnapshot, Pod
+from cruise.domain.overrides import StoredOverrides
+from cruise.domain.policy import GuaranteedPolicy, Mode, Policy
+
+
+class UnlockKind(StrEnum):
+    """Who or what makes a skipped pod sized; stable for users and scripts."""
+
+    SETTING = "setting"
+    ANNOTATION = "annotation"
+    OBJECT = "object"  # a change of the pod template or of another object
+    CLUSTER = "cluster"  # an upgrade, a permission, or what the cluster measures
+    TIME = "time"  # it ends without a change
+    NOTHING = "nothing"
+
+
+class DecisionInputs(NamedTuple):
+    """What decides whether a pod is skipped, besides statistics."""
+
+    snapshot: ClusterSnapshot
+    stored: StoredOverrides
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Unlock:
+    """What makes the pods of a skip reason sized, in words, and as a setting or an annotation if one does.
+
+    `apply` returns the inputs of decisions after that change, None if no decision can tell what it would save.
+    """
+
+    kind: UnlockKind
+    description: str
+    setting: str = ""
+    value: str = ""
+    annotation: str = ""
+    apply: Callable[[DecisionInputs], DecisionInputs] | None = None
+
+
+def _change_pods(inputs: DecisionInputs, change: Callable[[Pod], Pod]) -> DecisionInputs:
+    return inputs._replace(snapshot=replace(inputs.snapshot, pods=tuple(map(change, inputs.snapshot.pods))))
+
+
+def _remove_annotations(inputs: DecisionInputs, *names: str) -> DecisionInputs:
+    """Return inputs without some annotations of pods, workloads and namespaces."""
+
+    def select(annotations: Mapping[str, str]) -> Mapping[str, str]:
+        return {name: text for name, text in annotations.items() if name not in names}
+
+    def change(pod: Pod) -> Pod:
+        annotations = pod.annotations
+        stated = bool(annotations) and any(name in annotations for name in names)
+        return replace(pod, annotations=select(annotations)) if stated else pod
+
+    snapshot = replace(
+        inputs.snapshot,
+        workloads={
+            key: replace(one, annotations=select(one.annotations)) if one.annotations else one
+            for key, one in inputs.snapshot.workloads.items()
+        },
+        namespace_annotations={
+            namespace: select(annotations) for namespace, annotations in inputs.snapshot.namespace_annotations.items()
+        },
+    )
+    return _change_pods(inputs._replace(snapshot=snapshot), change)
+
+
+def _include_all_namespaces(inputs: DecisionInputs) -> DecisionInputs:
+    return inputs._replace(policy=replace(inputs.policy, excluded_namespaces=frozenset()))
+
+
+def _raise_mode(inputs: DecisionInputs) -> DecisionInputs:
+    changed = _remove_annotations(inputs, f"{PREFIX}mode", EXCLUDED_LABEL.name, SIZED_BY_KRR.name)
+    return changed._replace(
+        stored={key: replace(one, mode=None) for key, one in inputs.stored.items()},
+        policy=replace(inputs.policy, mode=max(inputs.policy.mode, Mode.RESIZE)),
+    )
+
+
+def _size_guaranteed(inputs: DecisionInputs) -> DecisionInputs:
+    changed = _remove_annotations(inputs, f"{PREFIX}guaranteed")
+    return changed._replace(
+        stored={key: replace(one, guaranteed=None) for key, one in inputs.stored.items()},
+        policy=replace(inputs.policy, guaranteed=GuaranteedPolicy.RESIZE),
+    )
+
+
+def _size_device_pods(inputs: DecisionInputs) -> DecisionInputs:
+    return inputs._replace(policy=replace(inputs.policy, allow_extended_resources=True))
+
+
+def _manage_resources(inputs: DecisionInputs) -> DecisionInputs:
+    changed = _remove_annotations(inputs, f"{PREFIX}resources")
+    return changed._replace(stored={key: replace(one, resources=None) for key, one in inputs.stored.items()})
+
+
+def _switch_off_vpas(inputs: DecisionInputs) -> DecisionInputs:
+    vertical = tuple(replace(one, mode="Off") for one in inputs.snapshot.vertical_autoscalers)
+    return inputs._replace(snapshot=replace(inputs.snapshot, vertical_autoscalers=vertical))
+
+
+def _upgrade_kubelets(inputs: DecisionInputs) -> DecisionInputs:
+    nodes = tuple(
+        replace(one, kubelet_version=FIRST_RESIZING_KUBELET)
+        if one.kubelet_version is not None and one.kubelet_version < FIRST_RESIZING_KUBELET
+        else one
+        for one in inputs.snapshot.nodes
+    )
+    return inputs._replace(snapshot=replace(inputs.snapshot, nodes=nodes))
+
+
+def _resize_without_restarts(inputs: DecisionInputs) -> DecisionInputs:
+    def change(pod: Pod) -> Pod:
+        if not any(one.cpu_resize_restarts or one.memory_resize_restarts for one in pod.containers):
+            return pod
+        containers = (replace(one, cpu_resize_restarts=False, memory_resize_restarts=False) for one in pod.containers)
+        return replace(pod, containers=tuple(containers))
+
+    return _change_pods(inputs, change)
+
+
+def _setting(setting: str, value: str, description: str, apply: Callable[[DecisionInputs], DecisionInputs]) -> Unlock:
+    """Return a change of a setting that has no annotation."""
+    return Unlock(UnlockKind.SETTING, description, setting, value, apply=apply)
+
+
+def _override(setting: str, value: str, apply: Callable[[DecisionInputs], DecisionInputs]) -> Unlock:
+    """Return a change of a setting that an annotation of the same name overrides."""
+    annotation = f"{PREFIX}{setting.replace('_', '-')}: {value}"
+    return Unlock(UnlockKind.SETTING, f"{setting}: {value}, or {annotation}", setting, value, annotation, apply)
+
+
+def _annotation(
+    annotation: str, description: str, apply: Callable[[DecisionInputs], DecisionInputs] | None = None
+) -> Unlock:
+    return Unlock(UnlockKind.ANNOTATION, description, annotation=annotation, apply=apply)
+
+
+def _object(description: str, apply: Callable[[DecisionInputs], DecisionInputs] | None = None) -> Unlock:
+    return Unlock(UnlockKind.OBJECT, description, apply=apply)
+
+
+def _cluster(description: str, apply: Callable[[DecisionInputs], DecisionInputs] | None = None) -> Unlock:
+    return Unlock(UnlockKind.CLUSTER, description, apply=apply)
+
+
+def _time(description: str, setting: str = "") -> Unlock:
+    return Unlock(UnlockKind.TIME, description, setting)
+
+
+def _nothing(description: str) -> Unlock:
+    return Unlock(UnlockKind.NOTHING, f"nothing: {description}")
+
+
+_MODE = Unlock(
+    UnlockKind.SETTING,
+    "mode: resize, and no annotation cruise.io/mode with a lower one",
+    "mode",
+    "resize",
+    f"{PREFIX}mode: resize",
+    _raise_mode,
+)
+_RESOURCES = _annotation(
+    f"{PREFIX}resources: cpu,memory", f"{PREFIX}resources: cpu,memory, or no such annotation", _manage_resources
+)
+_USAGE = _cluster("let its usage be measured; cruise check shows what is missing")
+_HAND_WRITE = _object("change the LimitRange, or the resources in the pod template")
+_NEXT_PASS = _time("wait: the next pass decides again")
+_BUDGET = "wait for the next period, or raise {0}"
+
+UNLOCKS: Mapping[ReasonCode, Unlock] = {
+    ReasonCode.EXCLUDED_NAMESPACE: _setting(
+        "excluded_namespaces",
+        "!NAMESPACE",
+        "excluded_namespaces without its name or pattern; !NAMESPACE for one of the default",
+        _include_all_namespaces,
+    ),
+    ReasonCode.MODE_OFF: _MODE,
+    ReasonCode.MODE_OBSERVE: _MODE,
+    ReasonCode.MODE_INITIAL: _MODE,
+    ReasonCode.UNREADABLE_ANNOTATION: _annotation("", "correct the annotation"),
+    ReasonCode.UNSIGNED_ANNOTATION: _nothing("cruise does not restore sizes that it cannot verify"),
+    ReasonCode.STATIC_POD: _nothing("change the manifest on the node"),
+    ReasonCode.WINDOWS: _nothing("Kubernetes resizes no Windows pods; change the pod template, see cruise export"),
+    ReasonCode.COMPLETED: _nothing("it requests nothing any more"),
+    ReasonCode.TERMINATING: _time("wait until it is gone"),
+    ReasonCode.GUARANTEED: _override("guaranteed", "resize", _size_guaranteed),
+    ReasonCode.BEST_EFFORT: _object("state requests in the pod template, see cruise export"),
+    ReasonCode.POD_LEVEL_RESOURCES: _object("state resources of containers in the pod template instead"),
+    ReasonCode.EXTENDED_RESOURCES: _setting(
+        "allow_extended_resources", "true", "allow_extended_resources: true", _size_device_pods
+    ),
+    ReasonCode.NO_CONTROLLER: _object("let a controller create it, such as a Deployment"),
+    ReasonCode.NO_STATISTICS: _USAGE,
+    ReasonCode.STALE_STATISTICS: _USAGE,
+    ReasonCode.IMPLAUSIBLE_USAGE: _cluster(
+        "select cAdvisor's series by prometheus_cadvisor_matchers; see cruise check"
+    ),
+    ReasonCode.NEW_WORKLOAD: _time("wait for new_workload_age", "new_workload_age"),
+    ReasonCode.NEW_TEMPLATE_REVISION: _time("wait for samples of the new revision"),
+    ReasonCode.MANAGED_BY_HPA: _object("scale by another metric than utilization, such as requests per second"),
+    ReasonCode.MANAGED_BY_OTHER_AUTOSCALER: _object("set the VPA's updateMode to Off", _switch_off_vpas),
+    ReasonCode.AMBIGUOUS_WORKLOAD: _object("rename one of the two workloads"),
+    ReasonCode.LOOKUP_PENDING: _time("wait; if it lasts, cruise check shows the missing permission"),
+    ReasonCode.RESIZE_UNSUPPORTED: _cluster("upgrade the node to Kubernetes 1.33 or later", _upgrade_kubelets),
+    ReasonCode.RESIZE_RESTARTS: _object("resizePolicy NotRequired in the pod template", _resize_without_restarts),
+    ReasonCode.LIMIT_RANGE: _HAND_WRITE,
+    ReasonCode.QOS_CHANGE: _HAND_WRITE,
+    ReasonCode.RESIZE_REFUSED: _time("wait: another size is tried when the target changes"),
+    ReasonCode.WAITING_FOR_CAPACITY: _time("wait until pods of the node shrink or end"),
+    ReasonCode.RESIZE_DEFERRED: _time("wait until pods of the node shrink or end"),
+    ReasonCode.RESIZE_INFEASIBLE: _time("wait: cruise withdraws the resize"),
+    ReasonCode.STATIC_CPU_MANAGER: _cluster("cpuManagerPolicy none in the kubelet's configuration"),
+    ReasonCode.STATIC_MEMORY_MANAGER: _cluster("memoryManagerPolicy None in the kubelet's configuration"),
+    ReasonCode.MEMORY_LEAK_SUSPECTED: _object("look for the memory leak, or raise the limit in the pod template"),
+    ReasonCode.NO_CHANGE_NEEDED: _nothing("its size is right"),
+    ReasonCode.PAUSED: _annotation("", "cruise resume"),
+    ReasonCode.MODE_FORBIDS: _MODE,
+    ReasonCode.COOLDOWN: _NEXT_PASS,
+    ReasonCode.NODE_EVICTION_BUDGET_SPENT: _time(_BUDGET.format("max_evictions_per_node"), "max_evictions_per_node"),
+    ReasonCode.WORKLOAD_EVICTION_BUDGET_SPENT: _time(
+        _BUDGET.format("max_evictions_per_workload"), "max_evictions_per_workload"
+    ),
+    ReasonCode.HOURLY_EVICTION_BUDGET_SPENT: _time(_BUDGET.format("max_evictions_per_hour"), "max_evictions_per_hour"),
+    ReasonCode.REPLACEMENT_NOT_RESIZED: _cluster("install the webhook; cruise check shows what it lacks"),
+    ReasonCode.CHANGED: _NEXT_PASS,
+    ReasonCode.STALE_DECISION: _time("wait: the next pass decides again; if it lasts, raise max_decision_age"),
+    ReasonCode.HISTORY_INCOMPLETE: _time("wait until usage is read again"),
+    ReasonCode.USAGE_INCREASED: _NEXT_PASS,
+    ReasonCode.NOT_FOUND: _nothing("it is gone"),
+    ReasonCode.THROTTLED: _NEXT_PASS,
+    ReasonCode.POD_DISRUPTION_BUDGET: _object("wait until its budget allows an eviction, or change the budget"),
+    ReasonCode.NOT_EVICTABLE: _annotation(f"{PREFIX}eviction-ranking: low", f"{PREFIX}eviction-ranking: low"),
+    ReasonCode.CPU_NOT_MANAGED: _RESOURCES,
+    ReasonCode.MEMORY_NOT_MANAGED: _RESOURCES,
+    ReasonCode.INSUFFICIENT_CAPACITY: _time("wait until pods of the node shrink or end"),
+    ReasonCode.NODE_NOT_READY: _cluster("repair the node"),
+    ReasonCode.FORBIDDEN: _cluster("grant the permission; cruise check shows which"),
+    ReasonCode.QUOTA_EXCEEDED: _object("raise the ResourceQuota"),
+    ReasonCode.CANNOT_RESTORE: _object("restart the workload: its template has the original sizes"),
+    ReasonCode.AT_MAXIMUM: _annotation(f"{PREFIX}cpu-max, {PREFIX}memory-max", "raise its maximum"),
+    ReasonCode.RECORDED_ONLY: Unlock(
+        UnlockKind.SETTING, "oom_reaction: resize-then-evict", "oom_reaction", "resize-then-evict"
+    ),
+    ReasonCode.PACKING_PLAN_ACTIVE: _time("wait until the packing plan ends"),
+}

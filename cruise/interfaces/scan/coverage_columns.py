@@ -1,0 +1,125 @@
+"""The columns of a scan's coverage: what is sized, and what is skipped for which reason."""
+
+from rich.text import Text
+
+from cruise.decisions.scan.findings import ScanFindings
+from cruise.domain.resources import ResourceName
+from cruise.interfaces.coverage import (
+    CoverageRow,
+    build_amounts_document,
+    build_reclaimable_document,
+    build_unlock_document,
+    list_coverage_rows,
+)
+from cruise.interfaces.scan.columns import ScanColumn, ScanPageCell, build_finding_document
+from cruise.interfaces.text import JsonValue, format_money
+
+
+def _create_resource_columns(
+    resource: ResourceName, title: str, heading: str, narrow: str, unit: str
+) -> tuple[ScanColumn[CoverageRow], ScanColumn[CoverageRow]]:
+    """Return the columns of one resource: the requests, and what is reclaimable of them."""
+    name = resource.value
+
+    def requested(row: CoverageRow) -> int:
+        return row.group.requested.get(resource)
+
+    def reclaimable(row: CoverageRow) -> int | str:
+        return row.group.reclaimable.get(resource) if row.group.is_known(resource) else ""
+
+    return (
+        ScanColumn(
+            heading,
+            lambda row, _, wide: Text.assemble(
+                row.format_requested(resource), (f" {row.format_share(resource):>4}" if wide else "", "dim")
+            ),
+            f"{title} requested",
+            lambda row, _: ScanPageCell(
+                [(f"{row.format_requested(resource)} ", ""), (row.format_share(resource), "small")], requested(row)
+            ),
+            record={f"{name}_requested_{unit}": lambda row, _: requested(row)},
+            kind="number",
+            narrow=narrow,
+        ),
+        ScanColumn(
+            "RECLAIMABLE",
+            lambda row, _, wide: Text(row.format_reclaimable(resource)),
+            f"{title} reclaimable",
+            lambda row, _: ScanPageCell([(row.format_reclaimable(resource), "")], row.group.reclaimable.get(resource)),
+            record={f"{name}_reclaimable_{unit}": lambda row, _: reclaimable(row)},
+            kind="number",
+            narrow="RECLAIM",
+        ),
+    )
+
+
+def _compute_cost(row: CoverageRow, findings: ScanFindings) -> float:
+    return findings.prices.compute_monthly_cost(row.group.reclaimable)
+
+
+def _format_cost(row: CoverageRow, findings: ScanFindings) -> str:
+    return format_money(_compute_cost(row, findings)) if row.is_money_known else ""
+
+
+COVERAGE_COLUMNS: tuple[ScanColumn[CoverageRow], ...] = (
+    ScanColumn(
+        "REQUESTS",
+        lambda row, _, wide: Text(row.label, style="bold" if row.reason is None else ""),
+        "Requests",
+        lambda row, _: ScanPageCell(
+            [(row.label, "chip green" if row.reason is None else "chip amber")], note=row.description
+        ),
+        lambda row, _: {} if row.reason is None else {"reason": row.label, "description": row.description},
+        {"kind": lambda row, _: row.label, "skip_reason": lambda row, _: "" if row.reason is None else row.label},
+    ),
+    ScanColumn(
+        "PODS",
+        lambda row, _, wide: Text(f"{row.group.pods:,}"),
+        "Pods",
+        lambda row, _: ScanPageCell([(f"{row.group.pods:,}", "")], row.group.pods),
+        lambda row, _: {
+            "pods": row.group.pods,
+            "requested": build_amounts_document(row.group.requested),
+            "reclaimable": build_reclaimable_document(row.group),
+            "unknown": build_amounts_document(row.group.unknown),
+        },
+        {"pods": lambda row, _: row.group.pods},
+        "number",
+    ),
+    *_create_resource_columns(ResourceName.CPU, "CPU cores", "CPU CORES", "CORES", "millicores"),
+    *_create_resource_columns(ResourceName.MEMORY, "Memory GiB", "MEMORY GIB", "GIB", "bytes"),
+    ScanColumn(
+        "$/MONTH",
+        lambda row, findings, wide: Text(_format_cost(row, findings)),
+        "$ a month",
+        lambda row, findings: ScanPageCell([(_format_cost(row, findings), "")], _compute_cost(row, findings)),
+        lambda row, findings: {
+            "estimatedMonthlySaving": round(_compute_cost(row, findings), 2) if row.is_money_known else None
+        },
+        {
+            "estimated_monthly_saving": lambda row, findings: (
+                f"{_compute_cost(row, findings):.2f}" if row.is_money_known else ""
+            )
+        },
+        "number",
+        narrow="$/MO",
+    ),
+    ScanColumn(
+        "UNLOCKED BY",
+        lambda row, _, wide: Text(row.unlock_description),
+        "Unlocked by",
+        lambda row, _: ScanPageCell([(row.unlock_description, "")]),
+        lambda row, _: {} if row.unlock is None else {"unlock": build_unlock_document(row.unlock)},
+        {"message": lambda row, _: row.unlock_description},
+        "why",
+        wide=True,
+    ),
+)
+
+
+def build_coverage_document(findings: ScanFindings) -> JsonValue:
+    """Return the coverage for JSON and YAML."""
+    sized, *skipped = [
+        build_finding_document(COVERAGE_COLUMNS, row, findings) for row in list_coverage_rows(findings.coverage)
+    ]
+    return {"requested": build_amounts_document(findings.coverage.requested), "sized": sized, "skipped": list(skipped)}
