@@ -103,7 +103,7 @@ def _reasons() -> str:
     return table(
         (*_HEADINGS, "unlocked by"),
         (
-            (code(one.value), REASON_DESCRIPTIONS.get(one, ""), UNLOCKS[one].description if one in UNLOCKS else "")
+            (code(one.value), REASON_DESCRIPTIONS.get(one, ""), UNLOCKS[one].description if one in UNLOCKS else "–")
             for one in ReasonCode
         ),
     )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from cruise.decisions.pod_policy.eligibility import FIRST_RESIZING_KUBELET
 from cruise.domain.actions import ReasonCode
-from cruise.domain.annotations import EXCLUDED_LABEL, PREFIX, SIZED_BY_KRR
+from cruise.domain.annotations import EXCLUDED_LABEL, PREFIX, SIZED_BY_KRR, WORKLOAD
 from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import GuaranteedPolicy, Mode, Policy
@@ -199,12 +199,18 @@ UNLOCKS: Mapping[ReasonCode, Unlock] = {
     ReasonCode.COMPLETED: _nothing("it requests nothing any more"),
     ReasonCode.TERMINATING: _time("wait until it is gone"),
     ReasonCode.GUARANTEED: _override("guaranteed", "resize", _size_guaranteed),
-    ReasonCode.BEST_EFFORT: _object("state requests in the pod template, see cruise export"),
+    ReasonCode.BEST_EFFORT: Unlock(
+        UnlockKind.SETTING,
+        f"best_effort: adopt, or {PREFIX}best-effort: adopt, for new pods",
+        "best_effort",
+        "adopt",
+        f"{PREFIX}best-effort: adopt",
+    ),
     ReasonCode.POD_LEVEL_RESOURCES: _object("state resources of containers in the pod template instead"),
     ReasonCode.EXTENDED_RESOURCES: _setting(
         "allow_extended_resources", "true", "allow_extended_resources: true", _size_device_pods
     ),
-    ReasonCode.NO_CONTROLLER: _object("let a controller create it, such as a Deployment"),
+    ReasonCode.NO_CONTROLLER: _object(f"label {WORKLOAD.name}, or a controller that creates it"),
     ReasonCode.NO_STATISTICS: _USAGE,
     ReasonCode.STALE_STATISTICS: _USAGE,
     ReasonCode.IMPLAUSIBLE_USAGE: _cluster(

@@ -71,6 +71,7 @@ def test_the_document_leads_with_what_is_at_risk():
         "at",
         "statisticsSource",
         "basis",
+        "coverage",
         "atRisk",
         "waste",
         "pending",
@@ -78,6 +79,26 @@ def test_the_document_leads_with_what_is_at_risk():
         "leftAlone",
         "implausible",
     ]
+
+
+def test_coverage_says_what_is_sized_and_what_unlocks_the_rest():
+    document = json.loads(render_scan_json(report()))["coverage"]
+    [skipped] = document["skipped"]
+    assert document["sized"]["pods"] == 4
+    assert (skipped["reason"], skipped["pods"]) == ("no-controller", 1)
+    assert skipped["reclaimable"] == {"cpuMillicores": 0, "memoryBytes": None}
+    assert skipped["unknown"] == {"cpuMillicores": 0, "memoryBytes": 10 * MEBIBYTE}
+    assert skipped["unlock"]["kind"] == "object"
+    total = document["requested"]["memoryBytes"]
+    assert total == document["sized"]["requested"]["memoryBytes"] + skipped["requested"]["memoryBytes"]
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_the_table_opens_with_coverage_and_what_unlocks_each_reason(width):
+    text = table(width)
+    assert text.index("Coverage") < text.index("At risk")
+    assert "label cruise.io/workload, or a controller that creates it" in text
+    assert "unknown" in text
 
 
 def test_money_is_labelled_an_estimate_and_follows_from_the_prices():
@@ -102,8 +123,9 @@ def test_yaml_says_what_json_says():
 
 def test_csv_has_one_row_a_finding():
     rows = list(csv.DictReader(io.StringIO(render_scan_csv(report()).decode())))
-    assert [row["section"] for row in rows] == ["at-risk"] * 4 + ["waste"] * 5 + ["pending"]
-    assert rows[0]["message"] == "OOM killed at 256Mi 2h ago, 3 restarts"
+    sections = ["coverage"] * 2 + ["at-risk"] * 4 + ["waste"] * 5 + ["pending"]
+    assert [row["section"] for row in rows] == sections
+    assert rows[2]["message"] == "OOM killed at 256Mi 2h ago, 3 restarts"
     calm = next(row for row in rows if row["workload"] == "Deployment/calm")
     assert (calm["kind"], calm["cpu_requested_millicores"]) == ("over-requested", "1000")
     assert rows[-1]["kind"] == "fits-after-sizing"
@@ -121,7 +143,7 @@ def test_the_table_has_its_three_parts_in_order_and_totals():
     assert "a month" in text
     assert "an estimate at list prices" in text
     assert "yes, on 1 node: on n1 " in text
-    assert "no-controller 1" in text
+    assert 0 < text.index("Coverage") < text.index("no-controller") < text.index("At risk")
 
 
 def test_a_calm_cluster_says_so():
