@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds
-from cruise.decisions.pod_policy.limit_ranges import UNITS
 from cruise.decisions.sizing.demand import DemandTable, ResourceDemand
 from cruise.decisions.sizing.memory_limit import (
     AFTER_OOM_KILL_FACTOR,
@@ -22,10 +21,12 @@ from cruise.decisions.sizing.memory_limit import (
 from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Int64Array, cap_to_bounds, round_up_integers
 from cruise.domain.policy import Policy
-from cruise.domain.resources import ResourceName, round_up_to_mebibytes
+from cruise.domain.resources import MEBIBYTE, ResourceName, round_up_to_mebibytes
 from cruise.domain.usage import OomRecord, Statistic, StatisticColumns
 
 _UNBOUNDED = np.int64(UNBOUNDED)
+# systemd rounds CPU limits up to 10m, and a kubelet reports the limit in effect.
+_UNITS = {ResourceName.CPU: 10, ResourceName.MEMORY: MEBIBYTE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ def compute_guaranteed_sizes(
     Sizes between the two margins above the largest use stay: one that fits need not change, and a peak that is in no
     sample yet needs more than one that was just seen.
     """
-    unit = UNITS[resource]
+    unit = _UNITS[resource]
     largest = round_up_integers(use.largest, unit)
     least = np.minimum(current, np.where(use.has_long_history, largest, current))
     grown, shrunk = (
@@ -173,7 +174,7 @@ def limit_guaranteed_growth(columns: NodePodColumns) -> NodePodColumns:
 def _limit_growth(
     columns: NodePodColumns, table: DemandTable, resource: ResourceName, rows: BoolArray
 ) -> ResourceDemand:
-    demand, unit, candidates = table.get_resource(resource), UNITS[resource], columns.candidates
+    demand, unit, candidates = table.get_resource(resource), _UNITS[resource], columns.candidates
     growth = np.where(rows & demand.managed, np.maximum(demand.base - demand.current, 0), 0)
     if not growth.any():
         return demand

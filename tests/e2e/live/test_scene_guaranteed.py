@@ -12,8 +12,8 @@ from tests.e2e.live.usage import ContainerUse
 
 USE = ContainerUse(cores=0.1, mebibytes=100, peak_cores=0.25, peak_mebibytes=150)
 SMALL = ContainerUse(cores=0.02, mebibytes=20, peak_cores=0.05, peak_mebibytes=40)
-# 1.5 x the peak.
-SIZED, SMALL_SIZED = ObservedSize(375, 225), ObservedSize(75, 60)
+# 1.5 x the peak, in whole 10m.
+SIZED, SMALL_SIZED = ObservedSize(380, 225), ObservedSize(80, 60)
 EQUAL = {"cpu": "1500m", "memory": "1Gi"}
 PROXY = {"cpu": "200m", "memory": "256Mi"}
 RESIZE = {"guaranteed": "resize"}
