@@ -12,12 +12,15 @@ import msgspec
 
 from cruise.domain.actions import ContainerTarget, ResizePod
 from cruise.domain.annotations import PUBLISHED_VPA
-from cruise.domain.cluster import Container, ContainerRole, Pod
+from cruise.domain.cluster import Container, ContainerRole, Pod, QosClass
 from cruise.domain.original_resources import amounts_to_json
 from cruise.domain.records import WorkloadRecommendation
 from cruise.domain.resources import Resources, StatedResources, format_cpu_millicores, format_memory_bytes
 from cruise.domain.scheduling import Toleration
 from cruise.errors import BadInputError
+
+# A pod without requests may get them at its creation.
+_CLASS_CHANGES = frozenset({(QosClass.BEST_EFFORT, QosClass.BURSTABLE)})
 
 JsonObject = dict[str, Any]
 Operation = JsonObject
@@ -73,7 +76,7 @@ def build_verified_patch(
     patched = read(submitted)
     if patched != after:
         raise BadInputError("the patched pod differs from the decision")
-    if patched.qos is not before.qos:
+    if (before.qos, patched.qos) not in _CLASS_CHANGES and patched.qos is not before.qos:
         raise BadInputError(f"the patch would change the pod's QoS class from {before.qos} to {patched.qos}")
     for old, container in zip(before.containers, patched.containers, strict=True):
         if container != old and _exceeds(container.requests, container.limits):

@@ -164,6 +164,20 @@ def test_a_patch_that_changes_the_class_of_service_is_not_sent():
         build_verified_patch(document, before, guaranteed, decode_pod)
 
 
+def test_only_a_pod_without_requests_may_get_another_class():
+    document = make_pod_json(containers=[{"name": "app"}])
+    del document["status"]
+    before = decode_pod(document)
+    burstable = replace(sized(before, make_amounts(400, 300)), qos=QosClass.BURSTABLE)
+    assert b'"requests":{"cpu":"400m","memory":"300Mi"}' in build_verified_patch(
+        copy.deepcopy(document), before, burstable, decode_pod
+    )
+    equal = make_amounts(400, 300)
+    guaranteed = replace(sized(before, equal, equal), qos=QosClass.GUARANTEED)
+    with pytest.raises(BadInputError, match="from BestEffort to Guaranteed"):
+        build_verified_patch(copy.deepcopy(document), before, guaranteed, decode_pod)
+
+
 def test_a_request_over_its_limit_is_not_sent():
     document = submitted()
     before = decode_pod(document)
