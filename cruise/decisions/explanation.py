@@ -105,7 +105,7 @@ class SkippedContainer:
 class Explanation:
     """The outcome for one pod, and everything that led to it.
 
-    `steps` holds its containers if it is sized, `skipped_containers` if it is not; `oom_kills` its containers that were
+    `steps` holds the containers that are sized, `skipped_containers` the others; `oom_kills` its containers that were
     killed for lack of memory; `admission` what a pending pod would be created with.
     """
 
@@ -220,20 +220,22 @@ def explain_pod_on_basis(basis: ExplanationBasis, pod: Pod) -> Explanation:
             effective_policy=effective_policy,
             ranking=None,
             not_evictable_reason=None,
-            skipped_containers=_list_skipped_containers(pod, statistics),
+            skipped_containers=_list_skipped_containers(pod, statistics, pod.containers),
             admission=admission,
             autoscaler_claims=eligibility.get_autoscaler_claims(pod),
             oom_kills=kills,
         )
     sizing = replace(basis.sized, capacities=capacities)
     [plan] = build_node_plans(sizing, policy, basis.refused, basis.now)
-    index = next((at for at, one in enumerate(sizing.sized.columns.candidates.pods) if one.pod is pod), None)
+    candidates = sizing.sized.columns.candidates.pods
+    index = next((at for at, one in enumerate(candidates) if one.pod is pod), None)
     name = (pod.namespace, pod.name)
     resize = next((one for one in plan.resize if (one.namespace, one.pod) == name), None)
     eviction = next((one for one in plan.evict if (one.namespace, one.pod) == name), None)
     skipped = next((one for one in plan.skipped if (one.namespace, one.pod) == name), None)
     items = snapshot.limit_ranges.get(pod.namespace, ())
     is_sized = index is not None and eviction is None
+    kept = candidates[index].kept if index is not None and is_sized else pod.containers
     return Explanation(
         pod=pod,
         outcome=_find_outcome(resize, eviction, skipped, kills),
@@ -248,7 +250,7 @@ def explain_pod_on_basis(basis: ExplanationBasis, pod: Pod) -> Explanation:
         steps=build_size_steps(sizing.sized, index, statistics, items, policy)
         if index is not None and is_sized
         else (),
-        skipped_containers=() if is_sized else _list_skipped_containers(pod, statistics),
+        skipped_containers=_list_skipped_containers(pod, statistics, kept),
         resize=resize,
         eviction=eviction,
         autoscaler_claims=eligibility.get_autoscaler_claims(pod),
@@ -268,9 +270,11 @@ def _find_outcome(
     return PodOutcome.AT_RISK if kills else PodOutcome.NO_CHANGE_NEEDED
 
 
-def _list_skipped_containers(pod: Pod, statistics: StatisticsTable) -> tuple[SkippedContainer, ...]:
+def _list_skipped_containers(
+    pod: Pod, statistics: StatisticsTable, containers: Sequence[Container]
+) -> tuple[SkippedContainer, ...]:
     found = []
-    for container in pod.containers:
+    for container in containers:
         row = statistics.find(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
         found.append(SkippedContainer(container, statistics.row(row) if row is not None else None))
     return tuple(found)

@@ -10,6 +10,7 @@ import numpy as np
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds, compute_container_bounds
 from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
 from cruise.decisions.pod_policy.limit_ranges import forbids_resize, get_pod_limit_ranges
+from cruise.decisions.pod_policy.managed_containers import SKIP_REASON_BY_MODE
 from cruise.decisions.pod_policy.quotas import QuotaAllowance, keeps_limits
 from cruise.decisions.sizing.guaranteed import compute_guaranteed_memory_after_oom_kill
 from cruise.decisions.sizing.memory_limit import (
@@ -170,9 +171,9 @@ def decide_oom_reaction(
     checked = eligibility.check(pod, killed=True)
     if isinstance(checked, SkippedPod):
         return checked
-    is_node_kill = record.memory_limit_bytes is not None and not record.oom_memory_bytes
-    if context.node is None or not checked.manages_memory or is_node_kill:
-        return _skip_without_growth(checked, context)
+    skipped = _explain_no_growth(record, checked, context)
+    if skipped is not None:
+        return skipped
     if policy.oom_reaction is OomReaction.EVICT:
         return _evict(checked, eligibility)
     allocated = _use_allocated(checked)
@@ -217,14 +218,31 @@ def _explain_skip(
     return None
 
 
-def _skip_without_growth(checked: ResizablePod, context: OomContext) -> SkippedPod:
+def _explain_unmanaged(record: OomRecord, checked: ResizablePod) -> SkippedPod | None:
+    """Skip a container that is not sized, or of which memory is not."""
+    namespace, name = checked.pod.namespace, checked.pod.name
+    if any(one.name == record.container for one in checked.kept):
+        mode = checked.effective_policy.for_container(record.container).mode
+        reason = SKIP_REASON_BY_MODE.get(mode, ReasonCode.MEMORY_NOT_MANAGED)
+        return SkippedPod(namespace, name, reason, record.container)
+    pairs = zip(checked.sized, checked.managed_by_container, strict=False)
+    if any(one.name == record.container and ResourceName.MEMORY not in resources for one, resources in pairs):
+        return SkippedPod(namespace, name, ReasonCode.MEMORY_NOT_MANAGED, record.container)
+    return None
+
+
+def _explain_no_growth(record: OomRecord, checked: ResizablePod, context: OomContext) -> SkippedPod | None:
+    """Return why nothing is done about a kill, None if the container may get more memory."""
     namespace, name = checked.pod.namespace, checked.pod.name
     if context.node is None:
         # A pod on a node with unknown capacity is not evicted for lack of capacity.
         return SkippedPod(namespace, name, ReasonCode.NODE_NOT_READY, ReasonDetail.NODE_UNKNOWN)
     if not checked.manages_memory:
         return SkippedPod(namespace, name, ReasonCode.MEMORY_NOT_MANAGED)
-    return SkippedPod(namespace, name, ReasonCode.RECORDED_ONLY, ReasonDetail.NODE_OUT_OF_MEMORY)
+    unmanaged = _explain_unmanaged(record, checked)
+    if unmanaged is None and record.memory_limit_bytes is not None and not record.oom_memory_bytes:
+        return SkippedPod(namespace, name, ReasonCode.RECORDED_ONLY, ReasonDetail.NODE_OUT_OF_MEMORY)
+    return unmanaged
 
 
 def _use_allocated(resizable: ResizablePod) -> ResizablePod:

@@ -231,7 +231,8 @@ class _TemplateSizing:
         self, sized: Sequence[tuple[Pod, Sequence[ContainerTarget]]]
     ) -> tuple[TemplateContainerSizes, ...]:
         """Combine the needs of pods of one template by container; pods of older revisions may lack some."""
-        containers = {one.name: one for pod, _ in sized for one in pod.sized_containers}
+        targeted = {target.container for _, targets in sized for target in targets}
+        containers = {one.name: one for pod, _ in sized for one in pod.sized_containers if one.name in targeted}
         targets_by_container: dict[str, list[tuple[Pod, ContainerTarget]]] = {name: [] for name in containers}
         for pod, pod_targets in sized:
             for target in pod_targets:

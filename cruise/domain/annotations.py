@@ -165,7 +165,7 @@ def _read_excluded(text: str) -> bool:
 
 
 def _write_resources(resources: frozenset[ResourceName]) -> str:
-    return ",".join(sorted(resources))
+    return ",".join(sorted(resources)) or "none"
 
 
 def _read_factor(text: str) -> float:
@@ -206,9 +206,7 @@ MEMORY_LIMITS = _override(
 )
 # These apply to the whole pod, the others also to one container, as `NAME.CONTAINER`.
 POD_SETTINGS = (
-    MODE,
     _override("eviction-ranking", "ranking", _choice(_RANKINGS, "ranking"), _LABEL),
-    RESOURCES,
     _override(
         "guaranteed",
         "guaranteed",
@@ -223,6 +221,8 @@ POD_SETTINGS = (
     ),
 )
 CONTAINER_SETTINGS = (
+    MODE,
+    RESOURCES,
     _override("headroom-factor", "headroom_factor", _read_factor, _write_factor),
     MEMORY_LIMITS,
 )

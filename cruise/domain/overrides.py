@@ -27,6 +27,7 @@ from cruise.domain.annotations import (
     UnreadableAnnotations,
 )
 from cruise.domain.cluster import ClusterSnapshot, VerticalPodAutoscaler, WorkloadRef
+from cruise.domain.cluster_policies import VpaContainerPolicy
 from cruise.domain.policy import MINIMUM_REQUEST, Mode, RequestBounds
 from cruise.domain.resources import ResourceName, StatedResources
 
@@ -147,13 +148,8 @@ def read_vpa_overrides(snapshot: ClusterSnapshot) -> VpaOverrides:
 def get_vpa_overrides(vpa: VerticalPodAutoscaler) -> Overrides | UnreadableAnnotations:
     """Return the overrides that a VerticalPodAutoscaler states.
 
-    Mode `Off` of one container skips the pod, because a pod is sized as a whole; a resource that one container does not
-    control is not sized.
+    A container of mode `Off`, or of which no resource is controlled, is not sized.
     """
-    controlled = [rule.controlled for rule in vpa.rules if rule.controlled is not None]
-    resources = frozenset(ResourceName).intersection(*controlled) if controlled else None
-    if any(rule.off for rule in vpa.rules) or (controlled and not resources):
-        return Overrides(mode=Mode.OFF)
     for rule in vpa.rules:
         if _is_above(rule.minimum, rule.maximum):
             return UnreadableAnnotations(f"minAllowed of {rule.container or '*'} is above maxAllowed")
@@ -161,10 +157,28 @@ def get_vpa_overrides(vpa: VerticalPodAutoscaler) -> Overrides | UnreadableAnnot
             return UnreadableAnnotations(
                 f"maxAllowed of {rule.container or '*'} is below the smallest request, 10m and 16Mi"
             )
-    bounds = {rule.container: RequestBounds(rule.minimum, rule.maximum) for rule in vpa.rules}
-    other_containers = bounds.pop("", RequestBounds())
-    containers = {container: ContainerOverrides(bounds=own) for container, own in bounds.items()}
-    return Overrides(resources=resources, bounds=other_containers, containers=containers)
+    default = next((rule for rule in vpa.rules if not rule.container), VpaContainerPolicy())
+    named = [rule for rule in vpa.rules if rule.container]
+    if _is_off(default) and not named:
+        return Overrides(mode=Mode.OFF)
+    # The policy for all containers does not apply to one that has its own.
+    controlled = None if default.controlled is None and not default.off else frozenset(ResourceName)
+    return Overrides(
+        resources=frozenset() if _is_off(default) else default.controlled,
+        bounds=RequestBounds(default.minimum, default.maximum),
+        containers={
+            rule.container: ContainerOverrides(
+                mode=Mode.OFF if _is_off(rule) else None,
+                resources=None if _is_off(rule) else rule.controlled or controlled,
+                bounds=RequestBounds(rule.minimum, rule.maximum),
+            )
+            for rule in named
+        },
+    )
+
+
+def _is_off(rule: VpaContainerPolicy) -> bool:
+    return rule.off or rule.controlled == frozenset()
 
 
 class SettingSource(NamedTuple):
@@ -289,8 +303,12 @@ def _collect_values(
     values: dict[str, Any] = {}
     statements: list[StatedSetting] = []
     for setting, found in stated.items():
-        values[setting] = min(value for value, _ in found) if setting == MODE.setting else found[0][0]
+        is_mode = setting.partition(".")[0] == MODE.setting
+        values[setting] = min(value for value, _ in found) if is_mode else found[0][0]
         effective = next(index for index, (value, _) in enumerate(found) if value is values[setting])
+        # A container's mode above its pod's has no effect.
+        if is_mode and values[setting] > values[MODE.setting]:
+            effective = -1
         statements += [
             StatedSetting(setting, format_setting_value(setting, value), source, index == effective)
             for index, (value, source) in enumerate(found)

@@ -17,7 +17,8 @@ from scripts.reference.markdown import code, page, section, table
 _WORDS: Mapping[str, tuple[str, str]] = {
     "cruise.io/mode": (
         ", ".join(code(mode.label) for mode in Mode),
-        "What cruise may do; the lowest of cluster, namespace and workload applies.",
+        "What cruise may do; the lowest of cluster, namespace, workload and container applies. "
+        "A container's mode says whether it is sized; eviction follows the pod's.",
     ),
     "cruise.io/eviction-ranking": (
         ", ".join(code(one.label) for one in EvictionRanking),
@@ -25,7 +26,7 @@ _WORDS: Mapping[str, tuple[str, str]] = {
         "else `low`. A pod that runs to completion is evicted only with `low`.",
     ),
     "cruise.io/resources": ("`cpu`, `memory`, `cpu,memory`", "The resources that are sized."),
-    "cruise.io/headroom-factor": ("0 to 10", "Multiplies the pod's headroom."),
+    "cruise.io/headroom-factor": ("0 to 10", "Multiplies the headroom."),
     "cruise.io/memory-limits": (
         ", ".join(code(one.value) for one in MemoryLimitPolicy),
         "Which memory limits cruise changes, as the setting `memory_limits` for the cluster.",

@@ -91,7 +91,33 @@ def test_what_is_not_controlled_is_left_alone():
         ResourceName.CPU
     }
     assert policy(vertical(VpaContainerPolicy(controlled=frozenset()))).mode is Mode.OFF
-    assert policy(vertical(VpaContainerPolicy("proxy", off=True))).mode is Mode.OFF
+    assert policy(vertical(VpaContainerPolicy(off=True))).mode is Mode.OFF
+
+
+def test_mode_off_of_one_container_leaves_the_others_sized():
+    found = policy(vertical(ALL, VpaContainerPolicy("proxy", off=True)))
+    assert found.mode is Mode.FULL
+    assert found.for_container("proxy").mode is Mode.OFF
+    assert found.for_container("app").mode is Mode.FULL
+
+
+def test_mode_off_of_all_others_leaves_one_sized():
+    found = policy(vertical(VpaContainerPolicy(off=True), VpaContainerPolicy("app", minimum=make_amounts(50))))
+    assert found.for_container("app").resources == frozenset(ResourceName)
+    assert not found.for_container("proxy").resources
+
+
+def test_what_is_controlled_is_stated_for_each_container():
+    cpu, memory = ({one} for one in ResourceName)
+    found = policy(
+        vertical(
+            VpaContainerPolicy(controlled=frozenset(cpu)),
+            VpaContainerPolicy("app", controlled=frozenset(memory)),
+            VpaContainerPolicy("logs"),
+        )
+    )
+    resources = {name: found.for_container(name).resources for name in ("app", "logs", "other")}
+    assert resources == {"app": memory, "logs": cpu | memory, "other": cpu}
 
 
 def test_bounds_that_contradict_each_other_leave_the_pods_alone_and_say_where():

@@ -10,6 +10,7 @@ from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds, compute_container_bounds
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.limit_ranges import get_pod_limit_ranges, violates_limit_range
+from cruise.decisions.pod_policy.managed_containers import explain_none_managed, select_kept_containers
 from cruise.decisions.pod_policy.quotas import exceeds_quota
 from cruise.decisions.sizing.memory_limit import compute_limit_ceiling
 from cruise.decisions.sizing.resizes import keep_qos_class, would_change_qos_class
@@ -24,7 +25,7 @@ from cruise.domain.pod_resources import (
     create_fast_replace,
     replace_container_resources,
 )
-from cruise.domain.policy import AdmissionSize, Policy
+from cruise.domain.policy import AdmissionSize, Mode, Policy
 from cruise.domain.records import HeadroomSharing
 from cruise.domain.resources import (
     MEBIBYTE,
@@ -57,7 +58,7 @@ class LargestNodeTerms:
 def limit_to_largest_node(
     pod: Pod,
     targets: Sequence[ContainerTarget],
-    managed: frozenset[ResourceName],
+    managed: Sequence[frozenset[ResourceName]],
     nodes: NodeIndex,
     terms: LargestNodeTerms,
 ) -> list[ContainerTarget]:
@@ -76,27 +77,42 @@ def limit_to_largest_node(
         key=lambda capacity: (_get_share_held(capacity, requests), capacity.memory_bytes, capacity.cpu_millicores),
         default=NO_RESOURCES,
     )
-    capacity = largest - terms.reserved_capacity - pod.overhead
-    submitted = _get_submitted_requests(pod)
+    names = {target.container for target in targets}
+    sized = tuple([one for one in pod.sized_containers if one.name in names])
+    kept_requests = sum((one.requests.resources for one in select_kept_containers(pod, sized)), NO_RESOURCES)
+    capacity = largest - terms.reserved_capacity - pod.overhead - kept_requests
+    submitted = _get_submitted_requests(pod, sized)
     cuts = {
-        resource: _cut_to_capacity(
-            [target.requests.resources.get(resource) for target in targets],
-            [one.get(resource) if terms.keeps_template else 0 for one in submitted],
+        resource: _cut_managed(
+            [target.requests.get(resource) for target in targets],
+            [one.resources.get(resource) if terms.keeps_template else 0 for one in submitted],
+            [resource in one for one in managed],
             capacity.get(resource),
             _UNITS[resource],
         )
-        if resource in managed
-        else [target.requests.get(resource) for target in targets]
         for resource in ResourceName
     }
     pairs = zip(cuts[ResourceName.CPU], cuts[ResourceName.MEMORY], strict=True)
     return [replace(target, requests=StatedResources(*pair)) for target, pair in zip(targets, pairs, strict=True)]
 
 
-def _get_submitted_requests(pod: Pod) -> list[Resources]:
-    """Return the requests that the pod was submitted with, before any mutation."""
+def _get_submitted_requests(pod: Pod, sized: Sequence[Container]) -> list[StatedResources]:
+    """Return the requests that the containers were submitted with, before any mutation."""
     originals = read_original_resources(pod)
-    return [originals.get(one.name, (one.requests,))[0].resources for one in pod.sized_containers]
+    return [originals.get(one.name, (one.requests,))[0] for one in sized]
+
+
+def _cut_managed(
+    wanted: Sequence[int | None], submitted: Sequence[int], managed: Sequence[bool], capacity: int, unit: int
+) -> list[int | None]:
+    """Cut the requests of managed containers to the capacity that the others leave."""
+    at = [index for index, is_managed in enumerate(managed) if is_managed]
+    others = sum(amount or 0 for amount, is_managed in zip(wanted, managed, strict=True) if not is_managed)
+    cut = _cut_to_capacity([wanted[one] or 0 for one in at], [submitted[one] for one in at], capacity - others, unit)
+    found = list(wanted)
+    for index, amount in zip(at, cut, strict=True):
+        found[index] = amount
+    return found
 
 
 def _cut_to_capacity(wanted: Sequence[int], submitted: Sequence[int], capacity: int, unit: int) -> list[int]:
@@ -168,10 +184,10 @@ def decide_admission(
         elif reason is ReasonCode.LOOKUP_PENDING:
             detail = eligibility.explain_pending_lookup(pod)
         return LeaveUnchanged(reason or ReasonCode.UNREADABLE_ANNOTATION, detail)
-    managed = eligibility.get_managed_resources(pod)
-    if not managed:
-        return LeaveUnchanged(ReasonCode.MANAGED_BY_HPA, eligibility.get_autoscaler_claims(pod).scaled_by)
-    sized = pod.sized_containers
+    sized, managed = eligibility.find_managed_at_admission(pod)
+    if not sized:
+        claims = eligibility.get_autoscaler_claims(pod)
+        return LeaveUnchanged(*explain_none_managed(pod, effective_policy, claims, Mode.INITIAL))
     rows = [statistics.find(pod.namespace, "", pod.workload, container.name, pod.identity) for container in sized]
     reason = eligibility.explain_unusable_statistics(pod, rows)
     if reason is not None:
@@ -193,17 +209,17 @@ def decide_admission(
         for limit in _get_submitted_memory_limits(pod, sized)
     ]
     bounds = [compute_container_bounds(effective_policy, container.name, limit_ranges, policy) for container in sized]
-    bounds = apply_heap_floors(pod, known, bounds, ceilings, policy)
+    bounds = apply_heap_floors(sized, pod.qos, known, bounds, ceilings, policy)
     terms = _build_terms(pod, eligibility, policy)
     if pod.qos is QosClass.GUARANTEED:
         guaranteed = GuaranteedAdmission(
-            sized, _get_submitted_requests(pod), known_rows, bounds, ceilings, managed, new_revision
+            sized, _get_submitted_requests(pod, sized), known_rows, bounds, ceilings, managed, new_revision
         )
         targets = guaranteed.compute_targets(statistics, policy)
         targets = [*keep_qos_class(pod, limit_to_largest_node(pod, targets, managed, nodes, terms))]
     else:
         targets = _set_requests(sized, wanted, bounds, managed)
-        ranges = get_pod_limit_ranges(pod, limit_ranges) if limit_ranges else {}
+        ranges = get_pod_limit_ranges(pod, limit_ranges, select_kept_containers(pod, sized)) if limit_ranges else {}
         limits = AdmissionLimits(sized, known, ceilings, bounds, managed, ranges, quotas, nodes, policy)
         targets = limits.raise_requests_to_limits(targets)
         targets = limit_to_largest_node(pod, targets, managed, nodes, terms)
@@ -261,15 +277,15 @@ def _set_requests(
     sized: Sequence[Container],
     wanted: Sequence[Resources],
     bounds: Sequence[ContainerBounds],
-    managed: frozenset[ResourceName],
+    managed: Sequence[frozenset[ResourceName]],
 ) -> list[ContainerTarget]:
     """Return the containers with their new requests, and with the limits that they state."""
     targets = []
-    for container, wanted_amount, bound in zip(sized, wanted, bounds, strict=True):
+    for container, wanted_amount, bound, resources in zip(sized, wanted, bounds, managed, strict=True):
         cpu, memory = container.requests.cpu_millicores, container.requests.memory_bytes
-        if ResourceName.CPU in managed:
+        if ResourceName.CPU in resources:
             cpu = _clamp(wanted_amount.cpu_millicores, bound.whole_unit_bounds[0], bound.whole_unit_bounds[1])
-        if ResourceName.MEMORY in managed:
+        if ResourceName.MEMORY in resources:
             memory = _clamp(
                 round_up_to_mebibytes(wanted_amount.memory_bytes),
                 bound.whole_unit_bounds[2],
@@ -302,17 +318,15 @@ def _compute_requests(statistic: Statistic, sharing: HeadroomSharing | None, hea
 
 
 def _keep_stated_limits(
-    targets: Sequence[ContainerTarget], sized: Sequence[Container], managed: frozenset[ResourceName]
+    targets: Sequence[ContainerTarget], sized: Sequence[Container], managed: Sequence[frozenset[ResourceName]]
 ) -> list[ContainerTarget]:
     """Return targets with memory limits no lower than those that the pod states."""
-    if ResourceName.MEMORY not in managed:
-        return list(targets)
     pairs = [(target, container.limits.memory_bytes) for target, container in zip(targets, sized, strict=True)]
     return [
         target
-        if stated is None
+        if stated is None or ResourceName.MEMORY not in resources
         else replace(target, limits=replace(target.limits, memory_bytes=max(target.limits.memory_bytes or 0, stated)))
-        for target, stated in pairs
+        for (target, stated), resources in zip(pairs, managed, strict=True)
     ]
 
 

@@ -11,7 +11,7 @@ from cruise.domain.actions import ContainerTarget
 from cruise.domain.arrays import UNBOUNDED, Int64Array, convert_to_int64, round_up_integers
 from cruise.domain.cluster import Container
 from cruise.domain.policy import Policy
-from cruise.domain.resources import ResourceName, Resources, StatedResources
+from cruise.domain.resources import ResourceName, StatedResources
 from cruise.domain.usage import StatisticsTable
 
 _CORE_MILLICORES = 1000
@@ -27,11 +27,11 @@ class GuaranteedAdmission:
     """
 
     sized: Sequence[Container]
-    submitted: Sequence[Resources]
+    submitted: Sequence[StatedResources]
     rows: Sequence[int]
     bounds: Sequence[ContainerBounds]
     memory_ceilings: Sequence[int]
-    managed: frozenset[ResourceName]
+    managed: Sequence[frozenset[ResourceName]]
     keeps_template: bool
 
     def compute_targets(self, statistics: StatisticsTable, policy: Policy) -> list[ContainerTarget]:
@@ -44,7 +44,7 @@ class GuaranteedAdmission:
             lower, upper = (
                 convert_to_int64([one.whole_unit_bounds[at] for one in self.bounds]) for at in (first, first + 1)
             )
-            submitted = convert_to_int64([one.get(resource) for one in self.submitted])
+            submitted = convert_to_int64([one.resources.get(resource) for one in self.submitted])
             bounds = GuaranteedBounds(lower, upper, convert_to_int64(ceilings))
             sizes, _ = compute_guaranteed_sizes(resource, use[resource], submitted, bounds, policy)
             columns.append(self._keep_unmanaged(resource, submitted, sizes).tolist())
@@ -59,10 +59,9 @@ class GuaranteedAdmission:
         Whole cores stay whole: a kubelet with the static CPU manager gives such a container cores of its own.
         """
         stated = convert_to_int64([one.requests.resources.get(resource) for one in self.sized])
-        if resource not in self.managed:
-            return stated
         if resource is ResourceName.CPU:
             sizes = np.where(submitted % _CORE_MILLICORES, sizes, round_up_integers(sizes, _CORE_MILLICORES))
         else:
             sizes = np.where([one.keeps_memory_limit for one in self.bounds], stated, sizes)
-        return np.maximum(sizes, stated) if self.keeps_template else sizes
+        sizes = np.maximum(sizes, stated) if self.keeps_template else sizes
+        return np.where([resource in one for one in self.managed], sizes, stated)

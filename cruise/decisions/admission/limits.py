@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds
@@ -16,26 +17,28 @@ from cruise.decisions.sizing.memory_limit import (
 )
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.arrays import UNBOUNDED
-from cruise.domain.cluster import Container, Pod, QosClass
+from cruise.domain.cluster import Container, QosClass
 from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.policy import MemoryLimitPolicy, Policy
 from cruise.domain.resources import ResourceName, StatedResources
 from cruise.domain.usage import Statistic
 
+AmountT = TypeVar("AmountT", int, int | None)
 _CPU, _MEMORY = ResourceName.CPU, ResourceName.MEMORY
 
 
 def apply_heap_floors(
-    pod: Pod,
+    sized: Sequence[Container],
+    qos: QosClass,
     known: Sequence[Statistic],
     bounds: Sequence[ContainerBounds],
     ceilings: Sequence[int],
     policy: Policy,
 ) -> list[ContainerBounds]:
     """Return the bounds of a new pod's sized containers with what their heaps need."""
-    terms = zip(pod.sized_containers, known, bounds, ceilings, strict=True)
+    terms = zip(sized, known, bounds, ceilings, strict=True)
     return [
-        bound if container.heap is None else _apply_heap_floor(container, pod.qos, statistic, bound, ceiling, policy)
+        bound if container.heap is None else _apply_heap_floor(container, qos, statistic, bound, ceiling, policy)
         for container, statistic, bound, ceiling in terms
     ]
 
@@ -70,7 +73,7 @@ class AdmissionLimits:
     known: Sequence[Statistic]
     ceilings: Sequence[int]
     bounds: Sequence[ContainerBounds]
-    managed: frozenset[ResourceName]
+    managed: Sequence[frozenset[ResourceName]]
     ranges: PodLimitRanges
     quotas: Sequence[ResourceQuota]
     nodes: NodeIndex
@@ -81,14 +84,27 @@ class AdmissionLimits:
 
         The first rule set lowers limits instead.
         """
-        bound_resources = [one for one in ResourceName if one in self.managed and self._is_bound(one)]
+        bound_resources = [one for one in ResourceName if any(self._manages(one)) and self._is_bound(one)]
         if not bound_resources or not self.policy.rules.memory_limit_safeguards:
             return list(targets)
         requests = {one: [target.requests.resources.get(one) for target in targets] for one in ResourceName}
         for resource in bound_resources:
-            requests[resource] = self._raise_requests(resource, requests[resource])
+            raised = self._raise_requests(resource, requests[resource])
+            requests[resource] = self._select_managed(resource, raised, requests[resource])
         pairs = zip(targets, requests[_CPU], requests[_MEMORY], strict=True)
         return [replace(target, requests=StatedResources(cpu or None, memory or None)) for target, cpu, memory in pairs]
+
+    def _manages(self, resource: ResourceName) -> list[bool]:
+        return [resource in one for one in self.managed]
+
+    def _select_managed(
+        self, resource: ResourceName, values: Sequence[AmountT], present: Sequence[AmountT]
+    ) -> list[AmountT]:
+        """Return the values of containers whose resource is managed, and what the others state."""
+        return [
+            value if is_managed else stated
+            for value, stated, is_managed in zip(values, present, self._manages(resource), strict=True)
+        ]
 
     def _is_bound(self, resource: ResourceName) -> bool:
         at = int(resource is _MEMORY)
@@ -118,16 +134,11 @@ class AdmissionLimits:
 
     def add_limits(self, targets: Sequence[ContainerTarget]) -> list[ContainerTarget]:
         """Return targets with the limits that belong to their requests."""
-        cpu = (
-            self._compute_cpu_limits(targets)
-            if _CPU in self.managed
-            else [one.limits.cpu_millicores for one in targets]
-        )
-        memory = (
-            self._compute_memory_limits(targets)
-            if _MEMORY in self.managed
-            else [one.limits.memory_bytes for one in targets]
-        )
+        cpu, memory = [one.limits.cpu_millicores for one in targets], [one.limits.memory_bytes for one in targets]
+        if any(self._manages(_CPU)):
+            cpu = self._select_managed(_CPU, self._compute_cpu_limits(targets), cpu)
+        if any(self._manages(_MEMORY)):
+            memory = self._select_managed(_MEMORY, self._compute_memory_limits(targets), memory)
         # Built as a whole: replacing fields one by one takes several times as long at every admission.
         return [
             ContainerTarget(target.container, target.role, target.requests, StatedResources(*limits))

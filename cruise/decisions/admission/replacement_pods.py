@@ -97,8 +97,9 @@ def _decide(
     effective_policy = eligibility.get_effective_policy(pod)
     if isinstance(effective_policy, EffectivePolicy) and effective_policy.mode < Mode.RESIZE:
         return SkippedPod(pod.namespace, pod.name, ReasonCode.MODE_INITIAL)
-    containers = pod.sized_containers
-    pairs = list(zip(containers, decision.containers, strict=True))
+    by_name = {target.container: target for target in decision.containers}
+    containers = [one for one in pod.sized_containers if one.name in by_name]
+    pairs = [(one, by_name[one.name]) for one in containers]
     targets = tuple(_shrink_container(container, target, container.limits.memory_bytes) for container, target in pairs)
     if ranges and forbids_resize(pod, targets, ranges):
         # With a smaller request a LimitRange may require the limit that the pod would be created with.
@@ -189,19 +190,20 @@ def _request_bases(
     policy: Policy,
 ) -> Pod:
     """Return the pod with its bases as requests of managed resources, and no other requests."""
-    effective_policy, managed = eligibility.get_effective_policy(pod), eligibility.get_managed_resources(pod)
+    effective_policy = eligibility.get_effective_policy(pod)
+    managed = {one.name: own for one, own in zip(*eligibility.find_managed_at_admission(pod), strict=True)}
     at_base = []
     for one in pod.containers:
         row = statistics.find(pod.namespace, "", pod.workload, one.name, pod.identity)
-        base = NO_RESOURCES
+        base, resources = NO_RESOURCES, managed.get(one.name, ())
         if row is not None and one.role is not ContainerRole.INIT and isinstance(effective_policy, EffectivePolicy):
             known, bounds = (
                 statistics.row(row),
                 compute_container_bounds(effective_policy, one.name, ranges, policy).whole_unit_bounds,
             )
             base = Resources(
-                min(known.cpu_base_millicores, known.cpu_peak_millicores, bounds[1]) * (ResourceName.CPU in managed),
-                min(known.memory_base_bytes, known.memory_peak_bytes, bounds[3]) * (ResourceName.MEMORY in managed),
+                min(known.cpu_base_millicores, known.cpu_peak_millicores, bounds[1]) * (ResourceName.CPU in resources),
+                min(known.memory_base_bytes, known.memory_peak_bytes, bounds[3]) * (ResourceName.MEMORY in resources),
             )
         at_base.append(replace(one, requests=StatedResources(*astuple(base))))
     return replace(pod, containers=tuple(at_base))

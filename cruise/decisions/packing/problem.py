@@ -33,6 +33,7 @@ from cruise.decisions.pod_policy.static_managers import add_static_managers
 from cruise.decisions.scheduling.placements import find_leftover_attachments
 from cruise.decisions.sizing.demand import DemandTable, build_demand_table
 from cruise.decisions.sizing.guaranteed import apply_guaranteed_sizes
+from cruise.decisions.sizing.pod_columns import count_kept_requests
 from cruise.domain.actions import RefusedResize
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod
@@ -137,7 +138,7 @@ def _apply_rightsized_requests(
         resource: np.where(
             demands.get_resource(resource).managed,
             np.maximum(demands.get_resource(resource).base, demands.get_resource(resource).lower),
-            0,
+            demands.get_resource(resource).base,
         )
         for resource in ResourceName
     }
@@ -146,11 +147,12 @@ def _apply_rightsized_requests(
         candidates.max_by_pod(demands.get_resource(resource).headroom).tolist() for resource in ResourceName
     )
     for row, (index, resizable_pod) in enumerate(zip(pods, resizable, strict=True)):
+        other_requests = resizable_pod.pod.overhead + count_kept_requests(resizable_pod)
         if resizable_pod.manages_cpu:
-            requests[index, CPU] = cpu[row] + resizable_pod.pod.overhead.cpu_millicores
+            requests[index, CPU] = cpu[row] + other_requests.cpu_millicores
             requests[index, CPU_HEADROOM] = cpu_headroom[row]
         if resizable_pod.manages_memory:
-            requests[index, MEMORY] = memory[row] + resizable_pod.pod.overhead.memory_bytes
+            requests[index, MEMORY] = memory[row] + other_requests.memory_bytes
             requests[index, MEMORY_HEADROOM] = memory_headroom[row]
 
 

@@ -12,43 +12,46 @@ from cruise.decisions.pod_policy.container_bounds import (
     read_recorded_memory_limits,
 )
 from cruise.decisions.pod_policy.evictability import Evictability, estimate_daemonset_requests
+from cruise.decisions.pod_policy.managed_containers import (
+    SKIP_REASON_BY_MODE,
+    ManagedContainers,
+    explain_none_managed,
+    find_managed_containers,
+    read_stated_resources,
+    select_kept_containers,
+)
 from cruise.decisions.pod_policy.other_autoscalers import (
     AutoscalerClaims,
     AutoscalerIndex,
     describe_pending_lookup,
     find_ambiguous_workloads,
 )
+from cruise.decisions.pod_policy.pod_annotations import Annotations, select_overrides
 from cruise.decisions.pod_policy.quotas import get_submitted_requests
 from cruise.decisions.pod_policy.static_managers import explain_static_managers, find_unresizable_resources
 from cruise.decisions.pod_policy.usable_statistics import UsableStatistics
 from cruise.domain.actions import ReasonCode, SkippedPod
-from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations, is_override
+from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations
 from cruise.domain.cluster import ClusterSnapshot, Container, Node, Pod, QosClass, WorkloadRef
 from cruise.domain.overrides import StatedSetting, StoredOverrides, read_vpa_overrides, resolve_overrides
 from cruise.domain.pod_resources import requests_devices
 from cruise.domain.policy import AdmissionSize, BestEffortPolicy, GuaranteedPolicy, Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
-from cruise.domain.run_operators import WORKLOAD_GROUP
 from cruise.domain.usage import StatisticsTable
 
-Annotations = tuple[tuple[str, str], ...]
 FIRST_RESIZING_KUBELET = (1, 33)
 
 # Reasons that may be due to statistics of another revision.
 _REASONS_OF_OTHER_REVISIONS = (None, ReasonCode.STALE_STATISTICS)
-_SKIP_REASON_BY_MODE = {
-    Mode.OFF: ReasonCode.MODE_OFF,
-    Mode.OBSERVE: ReasonCode.MODE_OBSERVE,
-    Mode.INITIAL: ReasonCode.MODE_INITIAL,
-}
 
 
 class ResizablePod(NamedTuple):
     """A pod that cruise may resize: its effective policy, and for each sized container the row of its statistic.
 
-    `sized` are main containers and sidecars in the pod's order. `stated_resources` has four numbers for each: CPU
-    request, memory request, CPU limit, memory limit, 0 for none. `manages_cpu` and `manages_memory` tell which
-    resources are not left to the user or another autoscaler. `template_limits` are the template's memory limits by
+    `sized` are main containers and sidecars in the pod's order, `kept` those that keep their size. `stated_resources`
+    has four numbers for each: CPU request, memory request, CPU limit, memory limit, 0 for none. `manages_cpu` and
+    `manages_memory` tell which resources are not left to the user or another autoscaler; `managed_by_container` tells
+    it for each container, empty if it is the same for all. `template_limits` are the template's memory limits by
     container, None if unknown. `submitted_requests` are the template's requests by container (None if unknown), only if
     the effective policy requests more than administrators configured.
     """
@@ -62,6 +65,8 @@ class ResizablePod(NamedTuple):
     manages_memory: bool
     template_limits: Mapping[str, int] | None = None
     submitted_requests: tuple[Resources | None, ...] = ()
+    managed_by_container: tuple[frozenset[ResourceName], ...] = ()
+    kept: tuple[Container, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +76,6 @@ class _WorkloadPods:
     effective_policy: EffectivePolicy | UnreadableAnnotations
     statements: tuple[StatedSetting, ...]
     skip_reason: ReasonCode | None
-    managed: frozenset[ResourceName]
-    manages_cpu: bool
-    manages_memory: bool
     is_new: bool
     claims: AutoscalerClaims
     template_limits: Mapping[str, int] | None
@@ -139,7 +141,10 @@ class Eligibility:
         skipped = self._skip_for_other_autoscalers(pod, group)
         if skipped is not None:
             return skipped
-        return self._check_statistics(pod, effective_policy, group, killed=killed)
+        managed = find_managed_containers(pod, effective_policy, group.claims, Mode.RESIZE)
+        if not managed.sized:
+            return _skip(pod, *explain_none_managed(pod, effective_policy, group.claims, Mode.RESIZE))
+        return self._check_statistics(pod, effective_policy, group, managed, killed=killed)
 
     def _skip_for_other_autoscalers(self, pod: Pod, group: "_WorkloadPods") -> SkippedPod | None:
         """Skip a pod that another autoscaler sizes or scales, or might."""
@@ -148,7 +153,7 @@ class Eligibility:
             return _skip(pod, ReasonCode.MANAGED_BY_OTHER_AUTOSCALER, group.claims.sized_by)
         if pending:
             return _skip(pod, ReasonCode.LOOKUP_PENDING, pending)
-        return None if group.managed else _skip(pod, ReasonCode.MANAGED_BY_HPA, group.claims.scaled_by)
+        return None
 
     def get_policy_group(self, pod: Pod) -> object | None:
         """Return one object for all pods with the same overrides, autoscalers and workload.
@@ -210,9 +215,12 @@ class Eligibility:
         """Return what other autoscalers do to a pod."""
         return self._get_group(pod).claims
 
-    def get_managed_resources(self, pod: Pod) -> frozenset[ResourceName]:
-        """Return the resources that neither an override nor another autoscaler excludes."""
-        return self._get_group(pod).managed
+    def find_managed_at_admission(self, pod: Pod) -> ManagedContainers:
+        """Return the containers of a pod that is being created that are sized; none if its overrides are unreadable."""
+        group = self._get_group(pod)
+        if isinstance(group.effective_policy, UnreadableAnnotations):
+            return ManagedContainers((), ())
+        return find_managed_containers(pod, group.effective_policy, group.claims, Mode.INITIAL)
 
     def explain_unusable_statistics(self, pod: Pod, rows: Sequence[int | None]) -> ReasonCode | None:
         """Return what is wrong with a pod's statistics: missing, stale, implausible, or of a new workload."""
@@ -223,9 +231,15 @@ class Eligibility:
         return self._usable.is_new_revision(pod, age)
 
     def _check_statistics(
-        self, pod: Pod, effective_policy: EffectivePolicy, group: "_WorkloadPods", *, killed: bool
+        self,
+        pod: Pod,
+        effective_policy: EffectivePolicy,
+        group: "_WorkloadPods",
+        managed: ManagedContainers,
+        *,
+        killed: bool,
     ) -> ResizablePod | SkippedPod:
-        sized = pod.sized_containers
+        sized, resources = managed
         rows = self._usable.find_rows(pod, sized)
         reason = self._usable.explain_unusable(rows, is_new=group.is_new)
         if reason in _REASONS_OF_OTHER_REVISIONS and not killed and self._usable.need_own_samples(pod, rows):
@@ -236,7 +250,7 @@ class Eligibility:
                 container.name for container, row in zip(sized, rows, strict=True) if row in affected
             )
             return _skip(pod, reason, containers_without)
-        manages_cpu, manages_memory = group.manages_cpu, group.manages_memory
+        manages_cpu, manages_memory = managed.manages(ResourceName.CPU), managed.manages(ResourceName.MEMORY)
         static_node = self._find_node_with_static_managers(pod) if self._static_managers else None
         if static_node is not None:
             unresizable = find_unresizable_resources(static_node)
@@ -244,15 +258,9 @@ class Eligibility:
             manages_memory = manages_memory and ResourceName.MEMORY not in unresizable
             if not manages_cpu and not manages_memory:
                 return _skip(pod, explain_static_managers(static_node))
-        # Read now, while the pod is in the CPU cache: later passes visit pods node by node.
-        stated_resources: list[int] = []
         is_usage_unknown = self._usable.have_never_run(rows)
-        for container in sized:
-            requests, limits = container.requests, container.limits
-            stated_resources += (requests.cpu_millicores or 0, requests.memory_bytes or 0)
-            stated_resources += (limits.cpu_millicores or 0, limits.memory_bytes or 0)
-            manages_cpu = manages_cpu and not container.cpu_resize_restarts
-            manages_memory = manages_memory and not container.memory_resize_restarts and not is_usage_unknown
+        manages_cpu = manages_cpu and not managed.restarts_for(ResourceName.CPU)
+        manages_memory = manages_memory and not managed.restarts_for(ResourceName.MEMORY) and not is_usage_unknown
         if not manages_cpu and not manages_memory:
             skip_reason = (
                 (ReasonCode.NO_STATISTICS, "")
@@ -272,11 +280,13 @@ class Eligibility:
             effective_policy,
             sized,
             known_rows,
-            tuple(stated_resources),
+            read_stated_resources(sized),
             manages_cpu,
             manages_memory,
             templates,
             submitted,
+            resources if any(one != resources[0] for one in resources) else (),
+            select_kept_containers(pod, sized),
         )
 
     def _find_node_with_static_managers(self, pod: Pod) -> Node | None:
@@ -318,8 +328,7 @@ class Eligibility:
         return find_ambiguous_workloads(self._snapshot)
 
     def _get_group(self, pod: Pod) -> "_WorkloadPods":
-        annotations = self._add_job_annotations(pod) if pod.owner_kind == "Job" else pod.annotations
-        stated = _select_overrides(annotations) if annotations else ()
+        stated = select_overrides(pod, self._snapshot)
         claims = self._autoscalers.find_for_pod(pod) if pod.namespace in self._autoscalers.by_pod else None
         key = (pod.namespace, pod.workload, stated, claims)
         group = self._groups.get(key)
@@ -327,14 +336,6 @@ class Eligibility:
             claims = claims or self._autoscalers.find_for_pod(pod)
             group = self._groups[key] = self._build_group(dict(stated), pod, claims)
         return group
-
-    def _add_job_annotations(self, pod: Pod) -> Mapping[str, str]:
-        """Return the annotations of a pod and of its Job, if the pod belongs to another workload that users named."""
-        job = WorkloadRef("Job", pod.owner_name or "")
-        if pod.workload is None or pod.workload.kind != WORKLOAD_GROUP:
-            return pod.annotations
-        found = self._snapshot.workloads.get((pod.namespace, job))
-        return pod.annotations if found is None else {**found.annotations, **pod.annotations}
 
     def _build_group(self, annotations: Mapping[str, str], pod: Pod, claims: AutoscalerClaims) -> "_WorkloadPods":
         namespace, workload = pod.namespace, pod.workload
@@ -350,10 +351,8 @@ class Eligibility:
                 if effective_policy.set_by_administrator is not None
                 else effective_policy
             )
-        managed: frozenset[ResourceName] = frozenset()
         sizes_guaranteed = adopts_best_effort = False
         if isinstance(effective_policy, EffectivePolicy):
-            managed = effective_policy.resources - claims.scaled
             stated = effective_policy.guaranteed or self._policy.guaranteed
             sizes_guaranteed = stated is GuaranteedPolicy.RESIZE and self._policy.rules.sizes_more_pods
             best_effort = effective_policy.best_effort or self._policy.best_effort
@@ -362,9 +361,6 @@ class Eligibility:
             effective_policy=effective_policy,
             statements=resolution.statements,
             skip_reason=self._explain_group_skip(namespace, effective_policy, Mode.RESIZE),
-            managed=managed,
-            manages_cpu=ResourceName.CPU in managed,
-            manages_memory=ResourceName.MEMORY in managed,
             is_new=workload is not None and self._usable.is_new_workload(namespace, workload),
             claims=claims,
             template_limits=None
@@ -381,16 +377,11 @@ class Eligibility:
             return ReasonCode.EXCLUDED_NAMESPACE
         if isinstance(effective_policy, UnreadableAnnotations):
             return ReasonCode.UNREADABLE_ANNOTATION
-        return _SKIP_REASON_BY_MODE[effective_policy.mode] if effective_policy.mode < needed else None
+        return SKIP_REASON_BY_MODE[effective_policy.mode] if effective_policy.mode < needed else None
 
 
 def _skip(pod: Pod, reason: ReasonCode, detail: str = "") -> SkippedPod:
     return SkippedPod(pod.namespace, pod.name, reason, detail)
-
-
-def _select_overrides(annotations: Mapping[str, str]) -> Annotations:
-    """Return the annotations that are overrides, without the records that admission leaves on every pod."""
-    return tuple(sorted(item for item in annotations.items() if is_override(item[0])))
 
 
 def _explain_finished(pod: Pod) -> ReasonCode | None:

@@ -225,10 +225,10 @@ class PodLimitRange:
 PodLimitRanges = Mapping[ResourceName, PodLimitRange]
 
 
-def get_pod_limit_ranges(pod: Pod, items: Sequence[LimitRangeItem]) -> PodLimitRanges:
-    """Return what LimitRanges of type Pod require of a pod, by resource; empty if nothing."""
+def get_pod_limit_ranges(pod: Pod, items: Sequence[LimitRangeItem], kept: Sequence[Container] = ()) -> PodLimitRanges:
+    """Return what LimitRanges of type Pod require of a pod's containers except the `kept` ones, which do not change."""
     of_pod = [item for item in items if item.is_for_pod]
-    found = ((resource, _build_range(pod, of_pod, resource)) for resource in ResourceName) if of_pod else ()
+    found = ((resource, _build_range(pod, of_pod, resource, kept)) for resource in ResourceName) if of_pod else ()
     return {resource: one for resource, one in found if one is not None}
 
 
@@ -240,14 +240,16 @@ def collect_pod_limit_ranges(
     if not namespaces:
         return {}
     by_index = {
-        index: get_pod_limit_ranges(pod.pod, limit_ranges[pod.pod.namespace])
+        index: get_pod_limit_ranges(pod.pod, limit_ranges[pod.pod.namespace], pod.kept)
         for index, pod in enumerate(pods)
         if pod.pod.namespace in namespaces
     }
     return {index: ranges for index, ranges in by_index.items() if ranges}
 
 
-def _build_range(pod: Pod, items: Sequence[LimitRangeItem], resource: ResourceName) -> PodLimitRange | None:
+def _build_range(
+    pod: Pod, items: Sequence[LimitRangeItem], resource: ResourceName, kept: Sequence[Container]
+) -> PodLimitRange | None:
     minimum = max((item.minimum.get(resource) or 0 for item in items), default=0)
     maximum = min((high for item in items if (high := item.maximum.get(resource)) is not None), default=UNBOUNDED)
     ratio = min((top for item in items if (top := item.max_ratio(resource)) is not None), default=math.inf)
@@ -259,6 +261,14 @@ def _build_range(pod: Pod, items: Sequence[LimitRangeItem], resource: ResourceNa
     if maximum < UNBOUNDED and any(one.role is ContainerRole.SIDECAR for one in pod.containers):
         # Sidecars run next to init containers: reduced by this much, the range holds for those as well.
         maximum -= max(init_limit, init_request)
+    if kept:
+        # Stricter than the range where the two sums differ; what is written is checked as a whole.
+        kept_request, kept_limit = (
+            sum(stated.get(resource) or 0 for stated in column)
+            for column in ([one.requests for one in kept], [one.limits for one in kept])
+        )
+        minimum = max(0, minimum - min(kept_request, kept_limit))
+        maximum -= max(kept_request, kept_limit) if maximum < UNBOUNDED else 0
     return PodLimitRange(minimum, maximum, ratio, init_request, init_limit, UNITS[resource])
 
 

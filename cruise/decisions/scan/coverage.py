@@ -174,9 +174,10 @@ def _explain_unmanaged(
     eligibility: Eligibility, resizable: ResizablePod, resource: ResourceName, static: frozenset[ResourceName]
 ) -> ReasonCode:
     """Return why one resource of a resizable pod is not sized."""
-    if resource not in resizable.effective_policy.resources:
+    policies = [resizable.effective_policy.for_container(one.name) for one in resizable.sized]
+    if all(resource not in one.resources for one in policies):
         return _NOT_MANAGED[resource]
-    if resource not in eligibility.get_managed_resources(resizable.pod):
+    if resource in eligibility.get_autoscaler_claims(resizable.pod).scaled:
         return ReasonCode.MANAGED_BY_HPA
     if resource in static:
         return REFUSAL_BY_MANAGER[resource]

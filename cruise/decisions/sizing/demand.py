@@ -81,7 +81,7 @@ def apply_limit_ranges(
     for index, ranges in candidates.pod_ranges.items():
         first = int(candidates.first_container[index])
         containers, pod_range = slice(first, first + len(candidates.pods[index].sized)), ranges.get(resource)
-        if pod_range is None or not bounds.managed[first]:
+        if pod_range is None or not candidates.manages[resource][index]:
             continue
         minimums, maximums, limits = (
             lower[containers].tolist(),
@@ -125,7 +125,8 @@ class ResourceDemand:
 
     `base` is the statistic clamped to [`lower`, `upper`]; what a LimitRange requires above the present request is no
     need. `raw_base`, `peak` and `headroom` are the statistic's, the headroom multiplied by its factor. Base and
-    headroom are zero if the resource is not managed. `peak_with_margin` is the largest target that use alone causes.
+    headroom are zero if the pod's resource is not managed. A container that is not managed in a pod that is has its
+    present request as base, and no headroom. `peak_with_margin` is the largest target that use alone causes.
     `current` is the request in the spec, 0 for none. `user_minimum` is what the workload's own annotations request
     beyond all of this; a smallest request of theirs is added separately.
     """
@@ -255,7 +256,7 @@ def _apply_min_limit(
     if lower is demand.lower and upper is demand.upper:
         return demand
     base = np.clip(demand.base, np.minimum(lower, demand.current), upper)
-    return replace(demand, lower=lower, upper=upper, base=np.where(demand.managed, base, 0))
+    return replace(demand, lower=lower, upper=upper, base=np.where(demand.managed, base, demand.base))
 
 
 def _cap_at_limit_ceilings(memory: ResourceDemand, limit: Int64Array, ceilings: MemoryLimitCeilings) -> ResourceDemand:
@@ -309,7 +310,7 @@ def _compute_resource_demand(
     current: Int64Array,
     policy: Policy,
 ) -> ResourceDemand:
-    factor, managed = candidates.headroom_factor, candidates.manages[resource][candidates.pod_of_container]
+    factor, managed = candidates.headroom_factor, candidates.manages_container[resource]
     headroom = np.maximum(peak - base, 0)
     scaled = _multiply_headroom(headroom, factor)
     user_minimums = candidates.user_minimums
@@ -318,7 +319,8 @@ def _compute_resource_demand(
         if user_minimums is None
         else _multiply_headroom(headroom, user_minimums.headroom_factor) - scaled
     )
-    lower, upper = candidates.minimum[resource], candidates.maximum[resource]
+    lower, upper = compute_request_bounds(candidates, resource, current)
+    unmanaged_base = np.where(candidates.manages[resource][candidates.pod_of_container], current, 0)
     # The API server checks a LimitRange only when something is written: adding one makes no pod need more.
     required = lower
     if policy.rules.memory_limit_safeguards:
@@ -337,7 +339,7 @@ def _compute_resource_demand(
     return ResourceDemand(
         raw_base=np.where(managed, base, 0),
         peak=peak,
-        base=np.where(managed, np.clip(base, required, upper), 0),
+        base=np.where(managed, np.clip(base, required, upper), unmanaged_base),
         headroom=np.where(managed, scaled, 0),
         peak_with_margin=peak_with_margin,
         lower=lower,
@@ -346,6 +348,15 @@ def _compute_resource_demand(
         managed=managed,
         user_minimum=user_minimum,
     )
+
+
+def compute_request_bounds(
+    candidates: ResizablePodColumns, resource: ResourceName, current: Int64Array
+) -> tuple[Int64Array, Int64Array]:
+    """Return the least and the largest request of each container; one that is not managed keeps its present request."""
+    managed = candidates.manages_container[resource]
+    least, most = candidates.minimum[resource], candidates.maximum[resource]
+    return np.where(managed, least, current), np.where(managed, most, current)
 
 
 def _multiply_headroom(headroom: Int64Array, factor: Float64Array) -> Int64Array:

@@ -8,7 +8,7 @@ import numpy as np
 
 from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
 from cruise.decisions.sizing.demand import DemandTable
-from cruise.decisions.sizing.pod_columns import PerResource
+from cruise.decisions.sizing.pod_columns import PerResource, count_kept_requests
 from cruise.domain.actions import SkippedPod
 from cruise.domain.arrays import Float64Array, Int64Array, convert_to_int64
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod
@@ -95,7 +95,10 @@ _NAME = attrgetter("namespace", "name")
 
 @dataclass(slots=True)
 class NodeCapacity:
-    """The capacity of a node for resizable pods; `fixed_pods` are the pods that are not resized."""
+    """The capacity of a node for resizable pods; `fixed_pods` are the pods that are not resized.
+
+    Of resizable pods, overhead and the containers that are not sized are reserved.
+    """
 
     node: Node
     number: int
@@ -108,7 +111,7 @@ class NodeCapacity:
 
     @property
     def available(self) -> Resources:
-        """What remains after fixed pods and the overhead of resizable pods."""
+        """What remains after all that is reserved."""
         return self.node.allocatable - Resources(self.reserved_cpu, self.reserved_memory)
 
     @property
@@ -161,11 +164,12 @@ def build_node_capacities(
             capacity.reserved_cpu += cpu
             capacity.reserved_memory += memory
         else:
-            overhead_cpu, overhead_memory = pod.overhead.cpu_millicores, pod.overhead.memory_bytes
+            reserved = pod.overhead + count_kept_requests(verdict) if verdict.kept else pod.overhead
+            reserved_cpu, reserved_memory = reserved.cpu_millicores, reserved.memory_bytes
             resizable.append(verdict)
             capacity_by_pod.append(capacity.number)
-            own_cpu.append(cpu - overhead_cpu)
-            own_memory.append(memory - overhead_memory)
-            capacity.reserved_cpu += overhead_cpu if verdict.manages_cpu else cpu
-            capacity.reserved_memory += overhead_memory if verdict.manages_memory else memory
+            own_cpu.append(cpu - reserved_cpu)
+            own_memory.append(memory - reserved_memory)
+            capacity.reserved_cpu += reserved_cpu if verdict.manages_cpu else cpu
+            capacity.reserved_memory += reserved_memory if verdict.manages_memory else memory
     return NodeCapacities(list(capacities.values()), resizable, capacity_by_pod, own_cpu, own_memory)

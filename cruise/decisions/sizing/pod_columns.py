@@ -16,7 +16,7 @@ from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array,
 from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, QosClass, ResizePending
 from cruise.domain.pod_resources import count_container_requests
 from cruise.domain.policy import Policy
-from cruise.domain.resources import ResourceName
+from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 
 PerResource = Mapping[ResourceName, Int64Array]
 
@@ -25,8 +25,9 @@ PerResource = Mapping[ResourceName, Int64Array]
 class InitContainerMinimums:
     """The requests of regular init containers, one row each: their pods, and the sidecars that run next to them.
 
-    Those are the sized containers [`first`, `last`) of the table: a pod's sized containers begin with its sidecars. The
-    rows of a pod are contiguous.
+    `container_requests` is what they and the sidecars that keep their size request, beyond all containers that do. The
+    other sidecars are the sized containers [`first`, `last`) of the table: a pod's sized containers begin with its
+    sidecars. The rows of a pod are contiguous.
     """
 
     pod: Int64Array
@@ -50,6 +51,12 @@ class InitContainerMinimums:
         return max(needs, default=0)
 
 
+def count_kept_requests(resizable: ResizablePod) -> Resources:
+    """Return what kube-scheduler counts for the containers of a pod that keep their size."""
+    infeasible = resizable.pod.resize.pending is ResizePending.INFEASIBLE
+    return sum((count_container_requests(one, infeasible) for one in resizable.kept), NO_RESOURCES)
+
+
 def build_init_container_minimums(pods: Sequence[ResizablePod], first_container: Int64Array) -> InitContainerMinimums:
     """Put the regular init containers of `pods` into columns; `first_container` is each pod's first sized one."""
     rows: list[tuple[int, int, int, int]] = []
@@ -58,12 +65,16 @@ def build_init_container_minimums(pods: Sequence[ResizablePod], first_container:
         if len(containers) == len(resizable.sized):
             continue
         infeasible = resizable.pod.resize.pending is ResizePending.INFEASIBLE
+        kept_names, beyond = {one.name for one in resizable.kept}, NO_RESOURCES - count_kept_requests(resizable)
         sidecars = 0
         for container in containers:
-            if container.role is ContainerRole.SIDECAR:
+            if container.name in kept_names:
+                is_sidecar = container.role is ContainerRole.SIDECAR
+                beyond += count_container_requests(container, infeasible) if is_sidecar else NO_RESOURCES
+            elif container.role is ContainerRole.SIDECAR:
                 sidecars += 1
             elif container.role is ContainerRole.INIT:
-                counted = count_container_requests(container, infeasible)
+                counted = count_container_requests(container, infeasible) + beyond
                 rows.append((index, counted.cpu_millicores, counted.memory_bytes, sidecars))
     pod, cpu, memory, sidecars_before = (convert_to_int64([row[column] for row in rows]) for column in range(4))
     first = first_container[pod]
@@ -97,8 +108,8 @@ class ResizablePodColumns:
     and `limit_ratio` (infinite if there is none) bound its limit, `adds_limit` tells whether it gets a limit if it has
     none, `keeps_memory_limit` whether its memory limit stays, `heap_limit` is what its heap needs as its limit, 0 for
     nothing, and `headroom_factor` multiplies its headroom. `pod_ranges` holds LimitRanges of type Pod by pod index.
-    `manages`, `guaranteed` (the QoS class) and `runs_to_completion` have an entry per pod; `resizing` are the pods with
-    a pending resize.
+    `manages`, `guaranteed` (the QoS class) and `runs_to_completion` have an entry per pod, `manages_container` one per
+    container; `resizing` are the pods with a pending resize.
     """
 
     pods: Sequence[ResizablePod]
@@ -114,6 +125,7 @@ class ResizablePodColumns:
     pod_ranges: Mapping[int, PodLimitRanges]
     headroom_factor: Float64Array
     manages: Mapping[ResourceName, BoolArray]
+    manages_container: Mapping[ResourceName, BoolArray]
     init_container_minimums: InitContainerMinimums
     update_threshold: UpdateThreshold
     guaranteed: BoolArray
@@ -190,6 +202,10 @@ def build_resizable_pod_columns(
         highest = min(floor.request_bytes, container.requests.memory_bytes or 0, int(maximum[ResourceName.MEMORY][at]))
         for values in (minimum[ResourceName.MEMORY], stated[:, 1]):
             values[at] = max(int(values[at]), highest)
+    manages = {
+        ResourceName.CPU: np.fromiter((pod.manages_cpu for pod in pods), dtype=np.bool_, count=len(pods)),
+        ResourceName.MEMORY: np.fromiter((pod.manages_memory for pod in pods), dtype=np.bool_, count=len(pods)),
+    }
     return ResizablePodColumns(
         pods=pods,
         first_container=first,
@@ -208,10 +224,8 @@ def build_resizable_pod_columns(
         if policy.rules.memory_limit_safeguards and limit_ranges
         else {},
         headroom_factor=factors,
-        manages={
-            ResourceName.CPU: np.fromiter((pod.manages_cpu for pod in pods), dtype=np.bool_, count=len(pods)),
-            ResourceName.MEMORY: np.fromiter((pod.manages_memory for pod in pods), dtype=np.bool_, count=len(pods)),
-        },
+        manages=manages,
+        manages_container={one: _find_managed_containers(pods, first, manages[one][pod_of], one) for one in manages},
         init_container_minimums=build_init_container_minimums(pods, first),
         update_threshold=get_update_threshold(policy),
         runs_to_completion=np.fromiter((pod.pod.runs_to_completion for pod in pods), dtype=np.bool_, count=len(pods)),
@@ -230,6 +244,16 @@ def _iterate_heaps(pods: Sequence[ResizablePod]) -> Iterator[tuple[int, Resizabl
             if container.heap is not None:
                 yield at, pod, container
             at += 1
+
+
+def _find_managed_containers(
+    pods: Sequence[ResizablePod], first: Int64Array, of_pods: BoolArray, resource: ResourceName
+) -> BoolArray:
+    """Return for each container whether a resource is managed, given whether it is for its pod."""
+    for index, pod in enumerate(pods):
+        for offset, resources in enumerate(pod.managed_by_container):
+            of_pods[first[index] + offset] &= resource in resources
+    return of_pods
 
 
 def _extract_user_minimums(

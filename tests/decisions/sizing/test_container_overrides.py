@@ -1,0 +1,150 @@
+"""Overrides of single containers, on whole clusters drawn at random: what is off is in no patch."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from cruise.decisions.admission.admission import MutatePod, decide_admission
+from cruise.decisions.admission.node_index import NodeIndex
+from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
+from cruise.domain.actions import ContainerTarget, ReasonCode, SkippedPod
+from cruise.domain.annotations import MODE, RESOURCES
+from cruise.domain.cluster import Container, ContainerRole, Pod
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.resources import ResourceName
+from cruise.domain.usage import StatisticsTable
+from cruise.kube_json.patches import build_resize_patch
+from tests.builders import NOW, make_container, make_node, make_pod, make_snapshot, make_statistic_for, make_table
+from tests.decisions.sizing.test_laws import applied, counted_on, each
+from tests.strategies import DrawnClusterValues, clusters
+
+FULL = Policy(mode=Mode.FULL)
+
+
+@st.composite
+def clusters_with_overrides(draw: st.DrawFn, *texts: str) -> DrawnClusterValues:
+    """A cluster in which some containers have one of the given overrides, each as `setting=value`."""
+    cluster = draw(clusters())
+
+    def annotated(pod: Pod) -> Pod:
+        names = [one.name for one in pod.containers if one.role is not ContainerRole.INIT]
+        chosen = draw(st.lists(st.sampled_from(names), unique=True, max_size=len(names)))
+        stated = {name: draw(st.sampled_from(texts)).split("=") for name in chosen}
+        found = {f"cruise.io/{setting}.{name}": value for name, (setting, value) in stated.items()}
+        return replace(pod, annotations={**pod.annotations, **found})
+
+    pods = tuple(annotated(pod) for pod in cluster.snapshot.pods)
+    return cluster._replace(snapshot=replace(cluster.snapshot, pods=pods))
+
+
+def get_stated(pod: Pod, container: str, setting: str) -> str | None:
+    return pod.annotations.get(f"cruise.io/{setting}.{container}")
+
+
+def list_targets(cluster: DrawnClusterValues) -> Iterator[tuple[Pod, Container, ContainerTarget]]:
+    """Yield everything that a node pass writes, and what new pods would be created with."""
+    snapshot, table = cluster
+    pods = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
+    for plan in decide_node_plans(snapshot, table, FULL, NOW):
+        for resize in plan.resize:
+            pod = pods[resize.namespace, resize.pod]
+            spec = build_resize_patch(resize)["spec"]
+            written = {one["name"] for field in spec.values() for one in field}
+            assert written == {target.container for target in resize.containers}
+            yield from pair(pod, resize.containers)
+    table = add_workload_rows(table)
+    eligibility, nodes = Eligibility(snapshot, table, {}, FULL, NOW), NodeIndex(snapshot.known_nodes)
+    for pod in snapshot.pods:
+        ranges = snapshot.limit_ranges.get(pod.namespace, ())
+        decision = decide_admission(pod, eligibility, table, nodes, ranges, FULL)
+        if isinstance(decision, MutatePod):
+            yield from pair(pod, decision.containers)
+
+
+def add_workload_rows(table: StatisticsTable) -> StatisticsTable:
+    """Add each pod's statistics to those of its workload, which new pods are sized by."""
+    rows = {row.key: row for row in map(table.row, range(len(table.keys)))}
+    for row in list(rows.values()):
+        key = row.key._replace(pod="")
+        rows.setdefault(key, replace(row, key=key))
+    return make_table(*rows.values())
+
+
+def pair(pod: Pod, targets: tuple[ContainerTarget, ...]) -> Iterator[tuple[Pod, Container, ContainerTarget]]:
+    by_name: Mapping[str, Container] = {one.name: one for one in pod.containers}
+    return ((pod, by_name[target.container], target) for target in targets)
+
+
+@given(clusters_with_overrides("mode=off", "mode=observe", "resources=cpu"))
+def test_nothing_of_a_container_that_is_off_is_written(cluster):
+    for pod, container, _ in list_targets(cluster):
+        mode = get_stated(pod, container.name, "mode")
+        event(f"written next to one that is off: {any(name.startswith(f'{MODE.name}.') for name in pod.annotations)}")
+        assert mode is None
+
+
+@given(clusters_with_overrides("resources=cpu", "resources=memory", "mode=off"))
+def test_a_resource_that_one_container_does_not_manage_keeps_its_sizes(cluster):
+    for pod, container, target in list_targets(cluster):
+        stated = get_stated(pod, container.name, "resources")
+        event(f"resources {stated}")
+        managed = ResourceName if stated is None else RESOURCES.read(stated)
+        for resource in set(ResourceName) - set(managed):
+            assert target.requests.get(resource) == container.requests.get(resource)
+            assert target.limits.get(resource) == container.limits.get(resource)
+
+
+@given(clusters_with_overrides("mode=off", "resources=memory", "resources=cpu"))
+def test_what_containers_keep_is_counted_on_their_nodes(cluster):
+    snapshot, table = cluster
+    plans = decide_node_plans(snapshot, table, FULL, NOW)
+    after = applied(snapshot, plans)
+    for plan in plans:
+        before, now = counted_on(snapshot, plan.node), counted_on(after, plan.node)
+        for capacity, was, is_now in zip(each(plan.allocatable), each(before), each(now), strict=True):
+            assert is_now <= max(capacity, was)
+
+
+@given(clusters_with_overrides("mode=off"))
+def test_a_pod_of_which_every_container_is_off_is_skipped_for_that(cluster):
+    snapshot, table = cluster
+    for pod in snapshot.pods:
+        sized = pod.sized_containers
+        if all(get_stated(pod, one.name, "mode") for one in sized) and not pod.is_finished and not pod.terminating:
+            verdict = Eligibility(snapshot, table, {}, FULL, NOW).check(pod)
+            assert isinstance(verdict, SkippedPod)
+
+
+def plan_for(*containers: Container, annotations: dict[str, str], without: str = "") -> NodePlan:
+    pod = make_pod(containers=containers, annotations=annotations)
+    rows = [make_statistic_for(pod, one.name) for one in containers if one.name != without]
+    snapshot = make_snapshot([pod], nodes=[make_node()])
+    [plan] = decide_node_plans(snapshot, make_table(*rows), FULL, NOW)
+    return plan
+
+
+APP, PROXY = make_container("app", 1000, 1024), make_container("proxy", 1000, 1024)
+PROXY_OFF = {"cruise.io/mode.proxy": "off"}
+
+
+def test_the_others_are_sized_even_if_one_that_is_off_has_no_statistics():
+    plan = plan_for(APP, PROXY, annotations=PROXY_OFF, without="proxy")
+    [resize] = plan.resize
+    assert [target.container for target in resize.containers] == ["app"]
+
+
+def test_all_off_is_mode_off_with_their_names():
+    plan = plan_for(APP, PROXY, annotations={**PROXY_OFF, "cruise.io/mode.app": "observe"})
+    [skipped] = plan.skipped
+    assert (skipped.reason, skipped.detail) == (ReasonCode.MODE_OBSERVE, "app, proxy")
+
+
+def test_mode_initial_of_a_container_sizes_it_at_creation_only():
+    pod = make_pod(containers=(APP, PROXY), annotations={"cruise.io/mode.proxy": "initial"})
+    snapshot = make_snapshot([pod], nodes=[make_node()])
+    table = make_table(make_statistic_for(pod, "app"), make_statistic_for(pod, "proxy"))
+    cluster = DrawnClusterValues(snapshot, table)
+    assert [target.container for _, _, target in list_targets(cluster)] == ["app", "app", "proxy"]
