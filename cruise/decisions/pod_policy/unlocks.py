@@ -6,6 +6,7 @@ To add a skip reason, add its row here.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -92,10 +93,11 @@ def _raise_mode(inputs: DecisionInputs) -> DecisionInputs:
 
 
 def _size_guaranteed(inputs: DecisionInputs) -> DecisionInputs:
+    """Return inputs that size Guaranteed pods, also if the history is too short to decrease them yet."""
     changed = _remove_annotations(inputs, f"{PREFIX}guaranteed")
     return changed._replace(
         stored={key: replace(one, guaranteed=None) for key, one in inputs.stored.items()},
-        policy=replace(inputs.policy, guaranteed=GuaranteedPolicy.RESIZE),
+        policy=replace(inputs.policy, guaranteed=GuaranteedPolicy.RESIZE, memory_limit_history=timedelta(0)),
     )
 
 
@@ -138,10 +140,13 @@ def _setting(setting: str, value: str, description: str, apply: Callable[[Decisi
     return Unlock(UnlockKind.SETTING, description, setting, value, apply=apply)
 
 
-def _override(setting: str, value: str, apply: Callable[[DecisionInputs], DecisionInputs]) -> Unlock:
+def _override(
+    setting: str, value: str, apply: Callable[[DecisionInputs], DecisionInputs], condition: str = ""
+) -> Unlock:
     """Return a change of a setting that an annotation of the same name overrides."""
     annotation = f"{PREFIX}{setting.replace('_', '-')}: {value}"
-    return Unlock(UnlockKind.SETTING, f"{setting}: {value}, or {annotation}", setting, value, annotation, apply)
+    description = f"{setting}: {value}, or {annotation}{condition}"
+    return Unlock(UnlockKind.SETTING, description, setting, value, annotation, apply)
 
 
 def _annotation(
@@ -198,7 +203,9 @@ UNLOCKS: Mapping[ReasonCode, Unlock] = {
     ReasonCode.WINDOWS: _nothing("Kubernetes resizes no Windows pods; change the pod template, see cruise export"),
     ReasonCode.COMPLETED: _nothing("it requests nothing any more"),
     ReasonCode.TERMINATING: _time("wait until it is gone"),
-    ReasonCode.GUARANTEED: _override("guaranteed", "resize", _size_guaranteed),
+    ReasonCode.GUARANTEED: _override(
+        "guaranteed", "resize", _size_guaranteed, "; decreases wait for memory_limit_history"
+    ),
     ReasonCode.BEST_EFFORT: Unlock(
         UnlockKind.SETTING,
         f"best_effort: adopt, or {PREFIX}best-effort: adopt, for new pods",

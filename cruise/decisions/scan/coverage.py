@@ -6,7 +6,7 @@ saving. All reasons share one such pass, so savings on the same node may differ 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
@@ -210,6 +210,7 @@ def _decide_without_reasons(
 ) -> _Reclaimable:
     """Return what would be reclaimable of skipped pods if the reason of each were unlocked; only what is known."""
     unlocked: dict[_PodKey, ResizablePod] = {}
+    history = inputs.policy.memory_limit_history
     for reason in sorted({reason for own in reasons.values() for reason in own.values()}):
         apply = UNLOCKS[reason].apply
         if apply is None:
@@ -222,6 +223,7 @@ def _decide_without_reasons(
                 verdict = eligibility.check(pod)
                 if isinstance(verdict, ResizablePod):
                     unlocked[key] = verdict
+                    history = min(history, changed.policy.memory_limit_history)
     if not unlocked:
         return {}
     nodes = frozenset(one.pod.node for one in unlocked.values() if one.pod.node is not None)
@@ -229,7 +231,7 @@ def _decide_without_reasons(
         inputs.snapshot,
         _UnlockedEligibility(inputs, statistics, now, unlocked),
         statistics,
-        inputs.policy,
+        replace(inputs.policy, memory_limit_history=history),
         now,
         context,
         nodes,

@@ -13,11 +13,12 @@ from cruise.decisions.scan.waste import count_requests_at_targets, estimate_wast
 from cruise.decisions.sizing.node_plans import SizingContext, decide_node_plans
 from cruise.domain.actions import ReasonCode
 from cruise.domain.cluster import ClusterSnapshot, Pod, QosClass, VerticalPodAutoscaler
-from cruise.domain.policy import Mode, Policy
+from cruise.domain.policy import GuaranteedPolicy, Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, ResourceName
 from cruise.domain.usage import StatisticsTable
 from tests.builders import (
     NOW,
+    NOW_SECONDS,
     make_autoscaler,
     make_container,
     make_node,
@@ -71,6 +72,16 @@ def test_the_saving_behind_a_reason_is_what_its_setting_would_reclaim():
     after = cover(*apply_reason(ReasonCode.GUARANTEED, make_snapshot([pod]), measured([pod])))
     assert after.skipped == {}
     assert after.sized.reclaimable == group.reclaimable != NO_RESOURCES
+
+
+def test_the_saving_of_guaranteed_pods_is_shown_before_their_history_is_long_enough_to_decrease_them():
+    pod = guaranteed()
+    short = measured([pod], history_since=NOW_SECONDS - 86_400)
+    group = cover(make_snapshot([pod]), short).skipped[ReasonCode.GUARANTEED]
+    assert group.reclaimable.fits_in(make_resources(1000, 1024))
+    assert group.reclaimable.cpu_millicores >= 700
+    resizing = replace(FULL, guaranteed=GuaranteedPolicy.RESIZE)
+    assert cover(make_snapshot([pod]), short, resizing).sized.reclaimable == NO_RESOURCES
 
 
 def apply_reason(
