@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from cruise.decisions.pod_policy.unlocks import UNLOCKS, Unlock, UnlockKind
 from cruise.decisions.scan.coverage import Coverage, CoverageGroup
+from cruise.decisions.scan.waste import ClusterRequestTotals
 from cruise.domain.actions import ReasonCode
 from cruise.domain.resources import ResourceName, Resources
 from cruise.interfaces.reasons import REASON_DESCRIPTIONS
-from cruise.interfaces.text import JsonValue, format_cores, format_gibibytes, format_share
+from cruise.interfaces.text import JsonValue, format_cores, format_count, format_gibibytes, format_share
 
 SIZED = "sized"
 PARTLY_KNOWN_NOTE = "* without the pods that have no usable statistics, or a second reason"
@@ -84,6 +85,18 @@ def describe_coverage(coverage: Coverage) -> str:
     requested, sized = coverage.requested, coverage.sized.requested
     cpu, memory = (format_share(sized.get(one), requested.get(one)) for one in ResourceName)
     return f"{cpu} of the requested CPU and {memory} of the requested memory are sized"
+
+
+def describe_best_effort_pods(totals: ClusterRequestTotals) -> str:
+    """Return what pods without requests use, for which kube-scheduler counts nothing; empty without such pods."""
+    if not totals.best_effort_pods:
+        return ""
+    used = totals.used_without_requests
+    pods = format_count(totals.best_effort_pods, "pod without requests uses", "pods without requests use")
+    return (
+        f"{pods} {format_cores(used.cpu_millicores)} cores and {format_gibibytes(used.memory_bytes)} GiB, which "
+        "kube-scheduler does not count"
+    )
 
 
 def find_largest_known_saving(coverage: Coverage) -> CoverageRow | None:

@@ -223,7 +223,7 @@ UNLOCKS: Mapping[ReasonCode, Unlock] = {
     ReasonCode.IMPLAUSIBLE_USAGE: _cluster(
         "select cAdvisor's series by prometheus_cadvisor_matchers; see cruise check"
     ),
-    ReasonCode.NEW_WORKLOAD: _time("wait for new_workload_age", "new_workload_age"),
+    ReasonCode.NEW_WORKLOAD: _time("wait for new_workload_age, or until a first run has ended", "new_workload_age"),
     ReasonCode.NEW_TEMPLATE_REVISION: _time("wait for samples of the new revision"),
     ReasonCode.MANAGED_BY_HPA: _object("scale by another metric than utilization, such as requests per second"),
     ReasonCode.MANAGED_BY_OTHER_AUTOSCALER: _object("set the VPA's updateMode to Off", _switch_off_vpas),

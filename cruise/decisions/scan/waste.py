@@ -9,7 +9,7 @@ from cruise.decisions.revert import OriginalSizesByUid
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.decisions.sizing.planned_requests import count_requests_when_resized, get_planned_sizes, get_target_sizes
 from cruise.domain.actions import ContainerTarget, ReasonCode
-from cruise.domain.cluster import NO_RESIZE, ClusterSnapshot, Pod
+from cruise.domain.cluster import NO_RESIZE, ClusterSnapshot, Pod, QosClass
 from cruise.domain.pod_resources import count_pod_requests, replace_container_resources
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.usage import StatisticsTable
@@ -65,13 +65,18 @@ class WorkloadRequests:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRequestTotals:
-    """The sums over all pods on nodes, as kube-scheduler counts them; `used` as far as it is known."""
+    """The sums over all pods on nodes, as kube-scheduler counts them; `used` as far as it is known.
+
+    `used_without_requests` is the use of the `best_effort_pods`, for which kube-scheduler counts nothing.
+    """
 
     allocatable: Resources
     requested: Resources
     target: Resources
     planned: Resources
     used: Resources
+    best_effort_pods: int = 0
+    used_without_requests: Resources = NO_RESOURCES
 
     @property
     def reclaimable(self) -> Resources:
@@ -127,11 +132,14 @@ def estimate_waste(
     for plan in plans:
         planned |= get_planned_sizes(plan)
     sums: dict[tuple[str, str], _WorkloadSums] = {}
-    used = _UsageSums(statistics)
+    used, best_effort = _UsageSums(statistics), _WorkloadSums()
     for one in pods:
         sums_of_workload = sums.setdefault((one.pod.namespace, one.pod.workload_name), _WorkloadSums())
         _add(sums_of_workload, one, planned.get((one.pod.namespace, one.pod.name)))
         used.add(sums_of_workload, one.pod)
+        if one.pod.qos is QosClass.BEST_EFFORT:
+            best_effort.pods += 1
+            used.add(best_effort, one.pod)
     allocatable = _sum(node.allocatable for node in snapshot.nodes)
     rows = [_build_workload(*key, sums_of_workload, allocatable) for key, sums_of_workload in sums.items()]
     totals = ClusterRequestTotals(
@@ -140,6 +148,8 @@ def estimate_waste(
         _sum(row.target for row in rows),
         _sum(row.planned for row in rows),
         _sum(row.used for row in rows),
+        best_effort.pods,
+        Resources(best_effort.used_cpu, best_effort.used_memory),
     )
     return tuple(sorted(rows, key=lambda row: (-row.share, row.namespace, row.workload))), totals
 

@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from cruise import __version__
 from cruise.decisions.scan.waste import ClusterRequestTotals
 from cruise.domain.resources import ResourceName, Resources
-from cruise.interfaces.coverage import PARTLY_KNOWN_NOTE, describe_coverage, list_coverage_rows
+from cruise.interfaces.coverage import (
+    PARTLY_KNOWN_NOTE,
+    describe_best_effort_pods,
+    describe_coverage,
+    list_coverage_rows,
+)
 from cruise.interfaces.scan.columns import PENDING_COLUMNS, RISK_COLUMNS, WASTE_COLUMNS
 from cruise.interfaces.scan.coverage_columns import COVERAGE_COLUMNS
 from cruise.interfaces.scan.report import SAVING_ESTIMATE_NOTE, ScanReport
@@ -84,6 +89,7 @@ def _build_variables(report: ScanReport) -> Mapping[str, object]:
         "estimate": SAVING_ESTIMATE_NOTE,
         "coverage": list_coverage_rows(findings.coverage),
         "coverage_summary": describe_coverage(findings.coverage),
+        "best_effort_pods": describe_best_effort_pods(findings.totals),
         "partly_known_note": PARTLY_KNOWN_NOTE,
         "columns": {
             "coverage": COVERAGE_COLUMNS,

@@ -61,6 +61,8 @@ def _document(report: ScanReport) -> JsonValue:
                 "recommended": build_amounts_document(totals.target),
                 "planned": build_amounts_document(totals.planned),
                 "used": build_amounts_document(totals.used),
+                "usedWithoutRequests": build_amounts_document(totals.used_without_requests),
+                "bestEffortPods": totals.best_effort_pods,
                 "reclaimable": build_amounts_document(totals.reclaimable),
                 "estimatedMonthlySaving": round(prices.compute_monthly_cost(totals.reclaimable), 2),
             },

@@ -9,7 +9,12 @@ from rich.text import Text
 
 from cruise.decisions.scan.findings import FindingsBasis, ImplausibleUsage, ScanFindings
 from cruise.decisions.scan.pending_pods import PendingPod
-from cruise.interfaces.coverage import PARTLY_KNOWN_NOTE, describe_coverage, list_coverage_rows
+from cruise.interfaces.coverage import (
+    PARTLY_KNOWN_NOTE,
+    describe_best_effort_pods,
+    describe_coverage,
+    list_coverage_rows,
+)
 from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS
 from cruise.interfaces.reasons import REJECTION_DESCRIPTIONS
 from cruise.interfaces.scan.columns import PENDING_COLUMNS, RISK_COLUMNS, WASTE_COLUMNS, RowT, ScanColumn
@@ -91,6 +96,9 @@ def _render_coverage(findings: ScanFindings, wide: bool) -> Iterator[RenderableT
         yield Padding(Text.assemble((f"{row.label} → ", "dim"), row.unlock_description), (0, 0, 0, 2))
     if any(row.is_partly_known for row in rows):
         yield Text(PARTLY_KNOWN_NOTE, style="dim")
+    best_effort = describe_best_effort_pods(findings.totals)
+    if best_effort:
+        yield Text(best_effort, style="yellow")
 
 
 def _render_risks(findings: ScanFindings, wide: bool) -> Iterator[RenderableType]:

@@ -1,7 +1,19 @@
-"""Savings compared with the requests before cruise."""
+"""Savings compared with the requests before cruise, and what pods without requests use."""
 
-from cruise.decisions.scan.waste import RequestSavings, sum_savings
-from tests.builders import make_amounts, make_container, make_pod, make_resources, make_snapshot
+from dataclasses import replace
+
+from cruise.decisions.scan.waste import RequestSavings, count_requests_at_targets, estimate_waste, sum_savings
+from cruise.domain.cluster import QosClass
+from cruise.interfaces.coverage import describe_best_effort_pods
+from tests.builders import (
+    make_amounts,
+    make_container,
+    make_pod,
+    make_resources,
+    make_snapshot,
+    make_statistic_for,
+    make_table,
+)
 
 NOTHING = make_amounts(None, None)
 
@@ -23,3 +35,17 @@ def test_containers_without_an_original_size_count_as_they_are():
     pod = make_pod(containers=[make_container("app", cpu=100), make_container("added", cpu=50)])
     found = sum_savings(make_snapshot([pod]), {pod.uid: {"app": (make_amounts(400, 128), NOTHING)}})
     assert (found.before.cpu_millicores, found.now.cpu_millicores) == (450, 150)
+
+
+def test_what_pods_without_requests_use_is_summed_up():
+    idle = make_pod("idle", containers=[make_container("app", None, None)], qos=QosClass.BEST_EFFORT)
+    busy = replace(idle, name="busy", uid="busy")
+    stated = make_pod("stated")
+    rows = [make_statistic_for(pod, cpu_base=70, memory_base_mib=90) for pod in (idle, busy, stated)]
+    snapshot = make_snapshot([idle, busy, stated])
+    _, totals = estimate_waste(snapshot, make_table(*rows), (), count_requests_at_targets(snapshot, ()))
+    assert (totals.best_effort_pods, totals.used_without_requests) == (2, make_resources(140, 180))
+    assert describe_best_effort_pods(totals) == (
+        "2 pods without requests use 0.14 cores and 0.18 GiB, which kube-scheduler does not count"
+    )
+    assert not describe_best_effort_pods(replace(totals, best_effort_pods=0))
