@@ -17,6 +17,12 @@ from tests.laws.unusual_clusters import draw_unusual_clusters
 _GENERATORS = (*GENERATORS.values(), draw_unusual_clusters, draw_mixed_clusters)
 # Short ones keep every size from decreasing.
 _HISTORIES = (timedelta(days=28), timedelta(days=28), timedelta(days=365))
+_ANNOTATIONS = (
+    {"cruise.io/guaranteed": "keep"},
+    {"cruise.io/mode.app": "off"},
+    {"cruise.io/resources.app": "cpu"},
+    {"cruise.io/memory-limits": "never"},
+)
 
 
 def draw_guaranteed_clusters(draw: Generator) -> DrawnCluster:
@@ -32,8 +38,8 @@ def _make_guaranteed(draw: Generator, one: DrawnWorkload) -> DrawnWorkload:
     template = one.workload.template
     containers = tuple(_equalize(draw, container, one.uses) for container in template.containers)
     annotations = {**template.annotations}
-    if draw_bool(draw, 0.1):
-        annotations["cruise.io/guaranteed"] = "keep"
+    if draw_bool(draw, 0.2):
+        annotations |= draw_choice(draw, _ANNOTATIONS)
     template = replace(template, containers=containers, annotations=annotations)
     return replace(one, workload=replace(one.workload, template=template))
 

@@ -111,6 +111,18 @@ def test_a_short_history_of_one_container_does_not_hold_back_the_others():
     assert sizes(plan_of([pod], rows)) == {"app": (2000, 2048), "proxy": (150, 150)}
 
 
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        ({"cruise.io/mode.proxy": "off"}, {"app": (750, 1500)}),
+        ({"cruise.io/resources.app": "memory"}, {"app": (2000, 1500), "proxy": (150, 150)}),
+    ],
+)
+def test_a_container_that_stays_as_it_is_keeps_the_class_too(annotations, expected):
+    pod = guaranteed(equal(), equal("proxy", 400, 512, role=ContainerRole.SIDECAR), annotations=annotations)
+    assert sizes(plan_of([pod], [use(pod), use(pod, 100, 100, "proxy", last_mib=50)])) == expected
+
+
 def test_growth_takes_free_capacity_only():
     pod, other = guaranteed(), make_pod("web-1", containers=[make_container(cpu=1500, memory_mib=1024)])
     rows = [use(pod, cpu_peak=2000), make_statistic_for(other, cpu_base=1400, cpu_peak=1500)]
