@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 
 from cruise.domain.actions import Action
-from cruise.domain.cluster import ClusterSnapshot, OomKill, Pod
+from cruise.domain.cluster import ClusterSnapshot, HorizontalPodAutoscaler, OomKill, Pod
 from cruise.errors import RefusedError
 
 
@@ -21,6 +21,9 @@ class ReadOnlyCluster:
 
     def get_cached_pod(self, namespace: str, name: str) -> Pod | None:
         return next((pod for pod in self.shown.pods if (pod.namespace, pod.name) == (namespace, name)), None)
+
+    def get_cached_autoscalers(self) -> tuple[HorizontalPodAutoscaler, ...]:
+        return self.shown.autoscalers
 
     async def oom_kills(self) -> AsyncIterator[OomKill]:
         none: tuple[OomKill, ...] = ()

@@ -13,9 +13,9 @@ from cruise.domain.resources import ResourceName
 class BoundStep:
     """One bound of a request and its source; both None without a bound.
 
-    Sources: `floor`, `override`, `limit-range`, `quota`, `memory-limit` (what the limit may rise to), `largest-use` (of
-    a Guaranteed pod), `earlier-runs` (the peak of a pod that runs to completion), `heap` (what its process may take),
-    or `submitted` (an override that applies up to the submitted request).
+    Sources: `floor`, `override`, `hpa`, `limit-range`, `quota`, `memory-limit` (what the limit may rise to),
+    `largest-use` (of a Guaranteed pod), `earlier-runs` (the peak of a pod that runs to completion), `heap` (what its
+    process may take), or `submitted` (an override that applies up to the submitted request).
     """
 
     value: int | None

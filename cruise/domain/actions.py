@@ -62,6 +62,7 @@ class ReasonCode(StrEnum):
     STALE_DECISION = "stale-decision"
     HISTORY_INCOMPLETE = "history-incomplete"
     USAGE_INCREASED = "usage-increased"
+    HPA_CHANGED = "hpa-changed"
     NOT_FOUND = "not-found"
     THROTTLED = "throttled"
     POD_DISRUPTION_BUDGET = "pod-disruption-budget"

@@ -15,6 +15,7 @@ from cruise.domain.policy import (
     BestEffortPolicy,
     EvictionRanking,
     GuaranteedPolicy,
+    HpaPolicy,
     MemoryLimitPolicy,
     Mode,
     RequestBounds,
@@ -23,7 +24,7 @@ from cruise.domain.policy import (
 from cruise.domain.resources import ResourceName, format_cpu_millicores, format_memory_bytes, quote_text
 from cruise.domain.run_operators import read_workload_name
 
-ChoiceT = TypeVar("ChoiceT", BestEffortPolicy, Mode, EvictionRanking, GuaranteedPolicy, MemoryLimitPolicy)
+ChoiceT = TypeVar("ChoiceT", BestEffortPolicy, Mode, EvictionRanking, GuaranteedPolicy, HpaPolicy, MemoryLimitPolicy)
 
 PREFIX = "cruise.io/"
 _CRUISEKUBE = "cruisekube.truefoundry.com/"
@@ -80,6 +81,7 @@ class Overrides(ContainerOverrides):
     ranking: EvictionRanking | None = None
     guaranteed: GuaranteedPolicy | None = None
     best_effort: BestEffortPolicy | None = None
+    hpa: HpaPolicy | None = None
     containers: Mapping[str, ContainerOverrides] = field(default_factory=dict)
 
 
@@ -87,7 +89,8 @@ class Overrides(ContainerOverrides):
 class EffectivePolicy:
     """The settings that apply to one pod after its overrides are resolved.
 
-    `ranking` None: the workload's default. `memory_limits`, `guaranteed` and `best_effort` None: the cluster's setting.
+    `ranking` None: the workload's default. `memory_limits`, `guaranteed`, `best_effort` and `hpa` None: the cluster's
+    setting.
     `containers` holds what applies to one container only. `set_by_administrator` is the policy without the workload's
     own annotations, None if these request no more than it.
     """
@@ -99,6 +102,7 @@ class EffectivePolicy:
     memory_limits: MemoryLimitPolicy | None = None
     guaranteed: GuaranteedPolicy | None = None
     best_effort: BestEffortPolicy | None = None
+    hpa: HpaPolicy | None = None
     bounds: RequestBounds = RequestBounds()
     containers: Mapping[str, ContainerOverrides] = field(default_factory=dict)
     set_by_administrator: "EffectivePolicy | None" = None
@@ -219,6 +223,7 @@ POD_SETTINGS = (
         _choice({one.value: one for one in BestEffortPolicy}, "choice for BestEffort pods"),
         attrgetter("value"),
     ),
+    _override("hpa", "hpa", _choice({one.value: one for one in HpaPolicy}, "choice for HPAs"), attrgetter("value")),
 )
 CONTAINER_SETTINGS = (
     MODE,

@@ -19,6 +19,7 @@ from cruise.domain.scheduling import (
     StorageAndNamespaces,
     Taint,
 )
+from cruise.domain.utilisation_scaling import UtilisationScaling
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -273,13 +274,14 @@ class PodDisruptionBudget:
 
 @dataclass(frozen=True, slots=True)
 class HorizontalPodAutoscaler:
-    """A HorizontalPodAutoscaler and the resources whose utilization it targets; `target_api` is group and version."""
+    """A HorizontalPodAutoscaler; `target_api` is group and version, `scaling` is None if it is incomplete."""
 
     namespace: str
     name: str
     target: WorkloadRef
     utilisation_resources: frozenset[ResourceName]
     target_api: str = ""
+    scaling: UtilisationScaling | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,8 +90,8 @@ class RuleSet:
     `memory_limit_safeguards`: a limit is added only if settings or the namespace say so, decreased only on a long
     history, and never reduced below known use for a LimitRange. `oom_kills_in_status`: OOM kills in the pod statuses of
     a file count as observed. `heap_bounds`: memory is not cut below what heaps may need. `sizes_more_pods`: pods with
-    devices are sized, and Guaranteed pods where settings say so. `run_histories`: pods that run to completion are sized
-    by their earlier runs at any hour, and not shrunk below their peak.
+    devices are sized, and Guaranteed pods and pods of HPAs where settings say so. `run_histories`: pods that run to
+    completion are sized by their earlier runs at any hour, and not shrunk below their peak.
     """
 
     name: str
@@ -213,6 +213,13 @@ class HeapBoundPolicy(StrEnum):
     IGNORE = "ignore"
 
 
+class HpaPolicy(StrEnum):
+    """Whether requests on whose utilization an HPA acts change, as long as it wants the same number of replicas."""
+
+    WITHIN_TARGET = "within-target"
+    HOLD = "hold"
+
+
 class GuaranteedPolicy(StrEnum):
     """Whether pods of QoS class Guaranteed are sized, with requests that stay equal to their limits."""
 
@@ -257,6 +264,7 @@ class Policy:
     rules: RuleSet = DEFAULT_RULES
     excluded_namespaces: frozenset[str] = PROTECTED_NAMESPACES  # names and patterns
     allow_extended_resources: bool = True
+    hpa: HpaPolicy = HpaPolicy.WITHIN_TARGET
     guaranteed: GuaranteedPolicy = GuaranteedPolicy.KEEP
     best_effort: BestEffortPolicy = BestEffortPolicy.KEEP
     # Times the largest known use: what the sizes of a Guaranteed pod are increased to, and what they are decreased to.

@@ -58,6 +58,11 @@ class ReasonDetail(StrEnum):
     # other reasons
     UTILISATION_TARGETED = "utilisation-targeted"
     UTILISATION_MAY_BE_TARGETED = "utilisation-may-be-targeted"
+    UTILISATION_UNKNOWN = "utilisation-unknown"
+    ABOVE_UTILISATION_TARGET = "above-utilisation-target"
+    REPLICAS_CHANGING = "replicas-changing"
+    REPLICAS_BETWEEN = "replicas-between"
+    SEVERAL_HPAS = "several-hpas"
     SCALE_NOT_READ = "scale-not-read"
     SCALE_UNREADABLE = "scale-unreadable"
     NAMESPACE_NOT_SEEN = "namespace-not-seen"

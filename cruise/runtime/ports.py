@@ -7,7 +7,7 @@ from typing import Protocol
 
 from cruise.domain.actions import Action, OriginalSizes, Outcome, RefusedResize, WriteIntent
 from cruise.domain.annotations import Overrides
-from cruise.domain.cluster import ClusterSnapshot, OomKill, Pod, WorkloadRef
+from cruise.domain.cluster import ClusterSnapshot, HorizontalPodAutoscaler, OomKill, Pod, WorkloadRef
 from cruise.domain.packing_plan import PackingPlan, PlacementHint
 from cruise.domain.policy import Policy
 from cruise.domain.records import DatabaseHistory, HeadroomSharing, HourlyClusterTotals, RiskDay, WorkloadRecommendation
@@ -41,6 +41,9 @@ class ClusterPort(SnapshotSource, Protocol):
 
     def get_cached_pod(self, namespace: str, name: str) -> Pod | None:
         """Return one pod as the watch has it, without a request; None if it does not exist."""
+
+    def get_cached_autoscalers(self) -> tuple[HorizontalPodAutoscaler, ...]:
+        """Return all HPAs as the watch has them, without a request; the snapshot's tuple if none has changed."""
 
     def oom_kills(self) -> AsyncIterator[OomKill]:
         """Yield out-of-memory kills as they are observed; the same kill may be yielded again."""

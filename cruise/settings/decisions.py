@@ -12,6 +12,7 @@ from cruise.domain.policy import (
     ConsolidationMode,
     GuaranteedPolicy,
     HeapBoundPolicy,
+    HpaPolicy,
     MemoryLimitPolicy,
     Mode,
     NodeAutoscalerSetting,
@@ -28,6 +29,7 @@ from cruise.settings.value_types import (
     GUARANTEED_CHOICE,
     HEADROOM_CHOICE,
     HEAP_BOUNDS_CHOICE,
+    HPA_CHOICE,
     MEMORY_LIMITS_CHOICE,
     MODE_CHOICE,
     NODE_AUTOSCALER_CHOICE,
@@ -89,6 +91,9 @@ class ActionOptions:
     """How long a pod is skipped after cruise reacted to an OOM kill."""
     allow_extended_resources: bool = create_setting(FLAG, _POLICY.allow_extended_resources)
     """Size CPU and memory of pods with GPUs and other extended resources; the devices do not change."""
+    hpa: HpaPolicy = create_setting(HPA_CHOICE, _POLICY.hpa)
+    """Requests on whose utilization an HPA acts: `within-target` changes them only as far as the HPA wants the same
+    number of replicas, `hold` never."""
     guaranteed: GuaranteedPolicy = create_setting(GUARANTEED_CHOICE, _POLICY.guaranteed)
     """Pods of QoS class Guaranteed: `keep` does not change them; `resize` sizes them by the largest use of their
     history, with requests equal to limits. See [Guaranteed pods](../operating.md#guaranteed-pods)."""

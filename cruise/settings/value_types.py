@@ -20,6 +20,7 @@ from cruise.domain.policy import (
     ConsolidationMode,
     GuaranteedPolicy,
     HeapBoundPolicy,
+    HpaPolicy,
     MemoryLimitPolicy,
     Mode,
     NodeAutoscalerSetting,
@@ -351,6 +352,7 @@ MEMORY_LIMITS_CHOICE = create_choice_type("a choice of memory limits", [(one.val
 GUARANTEED_CHOICE = create_choice_type("a choice for Guaranteed pods", [(one.value, one) for one in GuaranteedPolicy])
 HEAP_BOUNDS_CHOICE = create_choice_type("a choice for heaps", [(one.value, one) for one in HeapBoundPolicy])
 BEST_EFFORT_CHOICE = create_choice_type("a choice for BestEffort pods", [(one.value, one) for one in BestEffortPolicy])
+HPA_CHOICE = create_choice_type("a choice for pods of HPAs", [(one.value, one) for one in HpaPolicy])
 OOM_REACTION_CHOICE = create_choice_type("a reaction", [(reaction.value, reaction) for reaction in OomReaction])
 NODE_AUTOSCALER_CHOICE = create_choice_type("a node autoscaler", [(one.value, one) for one in NodeAutoscalerSetting])
 CONSOLIDATION_CHOICE = create_choice_type("a way to consolidate", [(one.value, one) for one in ConsolidationMode])

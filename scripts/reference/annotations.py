@@ -10,7 +10,14 @@ from cruise.domain.annotations import (
     Annotation,
     OverrideSource,
 )
-from cruise.domain.policy import BestEffortPolicy, EvictionRanking, GuaranteedPolicy, MemoryLimitPolicy, Mode
+from cruise.domain.policy import (
+    BestEffortPolicy,
+    EvictionRanking,
+    GuaranteedPolicy,
+    HpaPolicy,
+    MemoryLimitPolicy,
+    Mode,
+)
 from cruise.domain.run_operators import OPERATORS
 from scripts.reference.markdown import code, page, section, table
 
@@ -38,6 +45,10 @@ _WORDS: Mapping[str, tuple[str, str]] = {
     "cruise.io/best-effort": (
         ", ".join(code(one.value) for one in BestEffortPolicy),
         "Whether new pods without any requests get them, as the setting `best_effort` for the cluster.",
+    ),
+    "cruise.io/hpa": (
+        ", ".join(code(one.value) for one in HpaPolicy),
+        "Whether requests on whose utilization an HPA acts change, as the setting `hpa` for the cluster.",
     ),
     "cruise.io/cpu-min": ("0, or 10m up to the largest node", "The minimum of the CPU request."),
     "cruise.io/cpu-max": ("10m up to the largest node", "The maximum of the CPU request."),

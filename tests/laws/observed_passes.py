@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED
 from cruise.decisions.usage.revisions import update_revisions
 from cruise.domain.actions import Action, EvictPod, ResizePod
-from cruise.domain.cluster import ClusterSnapshot, OomKill, Pod
+from cruise.domain.cluster import ClusterSnapshot, HorizontalPodAutoscaler, OomKill, Pod
 from cruise.domain.original_resources import NO_REVISIONS
 from cruise.domain.policy import Mode
 from cruise.domain.usage import StatisticsTable
@@ -87,6 +87,9 @@ class PassRecorder:
 
     def get_cached_pod(self, namespace: str, name: str) -> Pod | None:
         return self.cluster.get_cached_pod(namespace, name)
+
+    def get_cached_autoscalers(self) -> tuple[HorizontalPodAutoscaler, ...]:
+        return self.cluster.get_cached_autoscalers()
 
     def oom_kills(self) -> AsyncIterator[OomKill]:
         return self.cluster.oom_kills()

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from cruise.app.serve.leadership import fence_store
 from cruise.domain.actions import Action, EvictPod, Outcome, ResizePod, WriteIntent
-from cruise.domain.cluster import ClusterSnapshot, OomKill, Pod
+from cruise.domain.cluster import ClusterSnapshot, HorizontalPodAutoscaler, OomKill, Pod
 from cruise.domain.policy import Policy
 from cruise.errors import CruiseError, UnavailableError
 from cruise.runtime.ports import StorePort
@@ -205,6 +205,9 @@ class _Cluster:
 
     def get_cached_pod(self, namespace: str, name: str) -> Pod | None:
         return self._cluster.get_cached_pod(namespace, name)
+
+    def get_cached_autoscalers(self) -> tuple[HorizontalPodAutoscaler, ...]:
+        return self._cluster.get_cached_autoscalers()
 
     def oom_kills(self) -> AsyncIterator[OomKill]:
         return self._cluster.oom_kills()

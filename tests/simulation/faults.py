@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 
 from cruise.domain.actions import Action
-from cruise.domain.cluster import ClusterSnapshot, OomKill, Pod
+from cruise.domain.cluster import ClusterSnapshot, HorizontalPodAutoscaler, OomKill, Pod
 from cruise.errors import CruiseError, UnavailableError
 from cruise.simulation.cluster.cluster import SimulatedCluster
 
@@ -48,6 +48,9 @@ class FaultyCluster:
 
     def get_cached_pod(self, namespace: str, name: str) -> Pod | None:
         return self.cluster.get_cached_pod(namespace, name)
+
+    def get_cached_autoscalers(self) -> tuple[HorizontalPodAutoscaler, ...]:
+        return self.cluster.get_cached_autoscalers()
 
     def oom_kills(self) -> AsyncIterator[OomKill]:
         return self.cluster.oom_kills()

@@ -34,12 +34,12 @@ from cruise.domain.cluster import (
 from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.policy import Mode
 from cruise.domain.scheduling import LabelSelector, StorageAndNamespaces
+from cruise.kube_json.objects.horizontal_autoscalers import decode_autoscaler
 from cruise.kube_json.objects.node import decode_node, detect_node_autoscaler
 from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerIndex, SharedStringMaps, add_namespace_name_label
 from cruise.kube_json.objects.quantities import decode_quota, group_quotas_by_namespace
 from cruise.kube_json.objects.workloads import (
     add_template_resources,
-    decode_autoscaler,
     decode_budget,
     decode_limit_range,
     decode_vertical_autoscaler,
@@ -201,7 +201,7 @@ class ClusterCache:
             pods=self.pods.pods(windows, self.pods.nodes_in_use() - names),
             workloads=workloads,
             budgets=self._part("budgets", self._all_budgets),
-            autoscalers=self._part("autoscalers", lambda: tuple(_sorted(self._autoscalers.values))),
+            autoscalers=self.autoscalers(),
             vertical_autoscalers=self._part("vertical autoscalers", lambda: tuple(_sorted(self._vertical.values))),
             scales=self._scales,
             unreadable_scales=self._unreadable_scales,
@@ -213,6 +213,10 @@ class ClusterCache:
             storage_and_namespaces=self._storage_and_namespaces(),
             node_autoscaler=self._part("node autoscaler", lambda: detect_node_autoscaler(nodes, workloads.values())),
         )
+
+    def autoscalers(self) -> tuple[HorizontalPodAutoscaler, ...]:
+        """Return all HPAs; the same tuple until one changes."""
+        return self._part("autoscalers", lambda: tuple(_sorted(self._autoscalers.values)))
 
     def _all_namespaces(self) -> Iterator[Key]:
         yield from self._namespaces.values

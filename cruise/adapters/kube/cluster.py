@@ -26,7 +26,7 @@ from cruise.adapters.kube.responses import decode_answer
 from cruise.adapters.kube.scales import ScaleReader
 from cruise.adapters.kube.watching import KindWatch, WatchLog, WatchTiming, format_kinds, format_shared_problem
 from cruise.domain.actions import Action
-from cruise.domain.cluster import ClusterSnapshot, OomKill, Pod
+from cruise.domain.cluster import ClusterSnapshot, HorizontalPodAutoscaler, OomKill, Pod
 from cruise.domain.policy import NodeAutoscalerSetting
 from cruise.errors import BadInputError, ExpiredVersionError, NotFoundError, RefusedError, UnavailableError
 from cruise.kube_json.objects.owners import OwnerIndex
@@ -139,6 +139,9 @@ class KubernetesCluster:
 
     def get_cached_pod(self, namespace: str, name: str) -> Pod | None:
         return self._cache.pods.get(namespace, name)
+
+    def get_cached_autoscalers(self) -> tuple[HorizontalPodAutoscaler, ...]:
+        return self._cache.autoscalers()
 
     def oom_kills(self) -> AsyncGenerator[OomKill, None]:
         return self._cache.oom_watch.oom_kills()

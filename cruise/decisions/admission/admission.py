@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from cruise.decisions.admission.guaranteed import GuaranteedAdmission
 from cruise.decisions.admission.limits import AdmissionLimits, apply_heap_floors
 from cruise.decisions.admission.node_index import NodeIndex
+from cruise.decisions.admission.utilisation import build_utilisation_admission
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds, compute_container_bounds
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.limit_ranges import get_pod_limit_ranges, violates_limit_range
@@ -175,19 +176,10 @@ def decide_admission(
     Deciding again for the mutated pod changes nothing. `nodes` are those that it may run on, present or added later;
     `limit_ranges` and `quotas` are those of the pod's namespace.
     """
-    effective_policy = eligibility.get_effective_policy(pod)
-    reason = eligibility.explain_skip_at_admission(pod)
-    if reason is not None or isinstance(effective_policy, UnreadableAnnotations):
-        detail = effective_policy.detail if isinstance(effective_policy, UnreadableAnnotations) else ""
-        if reason is ReasonCode.MANAGED_BY_OTHER_AUTOSCALER:
-            detail = eligibility.get_autoscaler_claims(pod).sized_by
-        elif reason is ReasonCode.LOOKUP_PENDING:
-            detail = eligibility.explain_pending_lookup(pod)
-        return LeaveUnchanged(reason or ReasonCode.UNREADABLE_ANNOTATION, detail)
+    skipped, effective_policy = _explain_skip(pod, eligibility), eligibility.get_effective_policy(pod)
+    if skipped is not None or isinstance(effective_policy, UnreadableAnnotations):
+        return skipped or LeaveUnchanged(ReasonCode.UNREADABLE_ANNOTATION)
     sized, managed = eligibility.find_managed_at_admission(pod)
-    if not sized:
-        claims = eligibility.get_autoscaler_claims(pod)
-        return LeaveUnchanged(*explain_none_managed(pod, effective_policy, claims, Mode.INITIAL))
     rows = [statistics.find(pod.namespace, "", pod.workload, container.name, pod.identity) for container in sized]
     reason = eligibility.explain_unusable_statistics(pod, rows)
     if reason is not None:
@@ -196,6 +188,9 @@ def decide_admission(
     known = [statistics.row(row) for row in known_rows]
     new_revision = eligibility.is_new_revision(pod, policy.new_workload_age)
     size = AdmissionSize.PEAK if new_revision else eligibility.admission_size
+    utilisation = build_utilisation_admission(
+        pod, sized, eligibility, statistics, _get_submitted_requests(pod, sized), known_rows, new_revision
+    )
     # What the pod states counts only for a new revision.
     sharing = statistics.sharing if size is AdmissionSize.NODE_PASS else None
     wanted = [
@@ -217,12 +212,14 @@ def decide_admission(
         )
         targets = guaranteed.compute_targets(statistics, policy)
         targets = [*keep_qos_class(pod, limit_to_largest_node(pod, targets, managed, nodes, terms))]
+        targets = utilisation.bound_targets(targets, statistics)
     else:
         targets = _set_requests(sized, wanted, bounds, managed)
         ranges = get_pod_limit_ranges(pod, limit_ranges, select_kept_containers(pod, sized)) if limit_ranges else {}
         limits = AdmissionLimits(sized, known, ceilings, bounds, managed, ranges, quotas, nodes, policy)
         targets = limits.raise_requests_to_limits(targets)
         targets = limit_to_largest_node(pod, targets, managed, nodes, terms)
+        targets = utilisation.bound_targets(targets, statistics)
         targets = limits.add_limits(targets)
         if new_revision:
             targets = _keep_stated_limits(targets, sized, managed)
@@ -230,6 +227,23 @@ def decide_admission(
     if quotas and isinstance(decision, MutatePod) and exceeds_quota(pod, decision.containers, quotas):
         return LeaveUnchanged(ReasonCode.QUOTA_EXCEEDED)
     return decision
+
+
+def _explain_skip(pod: Pod, eligibility: Eligibility) -> LeaveUnchanged | None:
+    """Return why a pod is left unchanged whatever its statistics, None if it may be sized."""
+    effective_policy = eligibility.get_effective_policy(pod)
+    reason = eligibility.explain_skip_at_admission(pod)
+    if reason is not None or isinstance(effective_policy, UnreadableAnnotations):
+        detail = effective_policy.detail if isinstance(effective_policy, UnreadableAnnotations) else ""
+        if reason is ReasonCode.MANAGED_BY_OTHER_AUTOSCALER:
+            detail = eligibility.get_autoscaler_claims(pod).sized_by
+        elif reason is ReasonCode.LOOKUP_PENDING:
+            detail = eligibility.explain_pending_lookup(pod)
+        return LeaveUnchanged(reason or ReasonCode.UNREADABLE_ANNOTATION, detail)
+    if not eligibility.find_managed_at_admission(pod).sized:
+        claims = eligibility.get_autoscaler_claims(pod)
+        return LeaveUnchanged(*explain_none_managed(pod, effective_policy, claims, Mode.INITIAL))
+    return None
 
 
 def _build_terms(pod: Pod, eligibility: Eligibility, policy: Policy) -> LargestNodeTerms:

@@ -30,9 +30,11 @@ from cruise.decisions.pod_policy.pod_annotations import Annotations, select_over
 from cruise.decisions.pod_policy.quotas import get_submitted_requests
 from cruise.decisions.pod_policy.static_managers import explain_static_managers, find_unresizable_resources
 from cruise.decisions.pod_policy.usable_statistics import UsableStatistics
+from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds
+from cruise.decisions.pod_policy.workload_policies import WorkloadPolicies, WorkloadPolicy
 from cruise.domain.actions import ReasonCode, SkippedPod
 from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations
-from cruise.domain.cluster import ClusterSnapshot, Container, Node, Pod, QosClass, WorkloadRef
+from cruise.domain.cluster import ClusterSnapshot, Container, HorizontalPodAutoscaler, Node, Pod, QosClass, WorkloadRef
 from cruise.domain.overrides import StatedSetting, StoredOverrides, read_vpa_overrides, resolve_overrides
 from cruise.domain.pod_resources import requests_devices
 from cruise.domain.policy import AdmissionSize, BestEffortPolicy, GuaranteedPolicy, Mode, Policy
@@ -53,7 +55,7 @@ class ResizablePod(NamedTuple):
     `manages_memory` tell which resources are not left to the user or another autoscaler; `managed_by_container` tells
     it for each container, empty if it is the same for all. `template_limits` are the template's memory limits by
     container, None if unknown. `submitted_requests` are the template's requests by container (None if unknown), only if
-    the effective policy requests more than administrators configured.
+    the effective policy requests more than administrators configured. `utilisation_bounds` are those of an HPA.
     """
 
     pod: Pod
@@ -67,20 +69,7 @@ class ResizablePod(NamedTuple):
     submitted_requests: tuple[Resources | None, ...] = ()
     managed_by_container: tuple[frozenset[ResourceName], ...] = ()
     kept: tuple[Container, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _WorkloadPods:
-    """What all pods of a workload share."""
-
-    effective_policy: EffectivePolicy | UnreadableAnnotations
-    statements: tuple[StatedSetting, ...]
-    skip_reason: ReasonCode | None
-    is_new: bool
-    claims: AutoscalerClaims
-    template_limits: Mapping[str, int] | None
-    sizes_guaranteed: bool
-    adopts_best_effort: bool
+    utilisation_bounds: UtilisationBounds | None = None
 
 
 class Eligibility:
@@ -99,13 +88,10 @@ class Eligibility:
     ) -> None:
         self._snapshot = snapshot
         self._statistics = statistics
-        self._stored = stored
         self._policy = policy
         self._sizes_device_pods = policy.allow_extended_resources and policy.rules.sizes_more_pods
         self._usable = UsableStatistics(snapshot, statistics, policy, now)
-        self._autoscalers = AutoscalerIndex(snapshot)
-        self._vpa_overrides = read_vpa_overrides(snapshot)
-        self._override_checks = OverrideChecks(snapshot, statistics)
+        self._workloads = WorkloadPolicies(snapshot, statistics, stored, policy, self._usable)
         self.evictability = Evictability(snapshot, policy.rules)
         self.nodes_autoscale = snapshot.node_autoscaler is not None
         # With node autoscaling, pods admitted at their peaks would get new nodes, be consolidated, and so on forever.
@@ -118,14 +104,13 @@ class Eligibility:
         }
         self._static_managers = {node.name: node for node in snapshot.nodes if node.static_managers}
         self._unready_nodes = frozenset(node.name for node in snapshot.nodes if not node.ready)
-        self._groups: dict[tuple[str, WorkloadRef | None, Annotations, AutoscalerClaims | None], _WorkloadPods] = {}
 
     def check(self, pod: Pod, *, killed: bool = False) -> ResizablePod | SkippedPod:
         """Return a bound pod as resizable with its effective policy, or why it is skipped.
 
         A pod that was `killed` for lack of memory need not wait for more samples.
         """
-        group = self._get_group(pod)
+        group = self._workloads.find_for_pod(pod)
         reason = _explain_finished(pod) if pod.phase != "Running" or pod.terminating else None
         reason = reason or group.skip_reason or self._explain_unsupported(pod, group)
         effective_policy = group.effective_policy
@@ -146,7 +131,7 @@ class Eligibility:
             return _skip(pod, *explain_none_managed(pod, effective_policy, group.claims, Mode.RESIZE))
         return self._check_statistics(pod, effective_policy, group, managed, killed=killed)
 
-    def _skip_for_other_autoscalers(self, pod: Pod, group: "_WorkloadPods") -> SkippedPod | None:
+    def _skip_for_other_autoscalers(self, pod: Pod, group: WorkloadPolicy) -> SkippedPod | None:
         """Skip a pod that another autoscaler sizes or scales, or might."""
         pending = describe_pending_lookup(pod, self._snapshot, group.claims)
         if group.claims.sized_by:
@@ -160,12 +145,11 @@ class Eligibility:
 
         None if results depend on each pod: an autoscaler of the namespace selects by labels or by direct controllers.
         """
-        return None if pod.namespace in self._autoscalers.by_pod else self._get_group(pod)
+        return self._workloads.find_shared(pod)
 
     def forget_pods(self) -> None:
         """Drop what was resolved for pods so far; it is resolved again when needed."""
-        self._groups.clear()
-        self._autoscalers.forget_pods()
+        self._workloads.forget_pods()
 
     @cached_property
     def largest_node_memory(self) -> int | None:
@@ -190,18 +174,18 @@ class Eligibility:
 
     def get_effective_policy(self, pod: Pod) -> EffectivePolicy | UnreadableAnnotations:
         """Resolve the overrides that apply to a pod: its own, its workload's, its namespace's, and the stored ones."""
-        return self._get_group(pod).effective_policy
+        return self._workloads.find_for_pod(pod).effective_policy
 
     def get_stated_settings(self, pod: Pod) -> tuple[StatedSetting, ...]:
         """Return every override that reaches a pod, nearest first, and whether it is in effect."""
-        return self._get_group(pod).statements
+        return self._workloads.find_for_pod(pod).statements
 
     def explain_skip_at_admission(self, pod: Pod) -> ReasonCode | None:
         """Return why a pod that is being created is skipped, regardless of statistics."""
-        group = self._get_group(pod)
+        group = self._workloads.find_for_pod(pod)
         return (
             _explain_finished(pod)
-            or self._explain_group_skip(pod.namespace, group.effective_policy, Mode.INITIAL)
+            or self._workloads.explain_skip(pod.namespace, group.effective_policy, Mode.INITIAL)
             or self._explain_unsupported(pod, group, is_new=True)
             or (ReasonCode.MANAGED_BY_OTHER_AUTOSCALER if group.claims.sized_by else None)
             or (ReasonCode.LOOKUP_PENDING if self.explain_pending_lookup(pod) else None)
@@ -209,22 +193,35 @@ class Eligibility:
 
     def explain_pending_lookup(self, pod: Pod) -> str:
         """Describe a lookup that decides about the pod and has not completed; empty if all have."""
-        return describe_pending_lookup(pod, self._snapshot, self._get_group(pod).claims)
+        return describe_pending_lookup(pod, self._snapshot, self._workloads.find_for_pod(pod).claims)
 
     def get_autoscaler_claims(self, pod: Pod) -> AutoscalerClaims:
         """Return what other autoscalers do to a pod."""
-        return self._get_group(pod).claims
+        return self._workloads.find_for_pod(pod).claims
 
     def find_managed_at_admission(self, pod: Pod) -> ManagedContainers:
         """Return the containers of a pod that is being created that are sized; none if its overrides are unreadable."""
-        group = self._get_group(pod)
+        group = self._workloads.find_for_pod(pod)
         if isinstance(group.effective_policy, UnreadableAnnotations):
             return ManagedContainers((), ())
-        return find_managed_containers(pod, group.effective_policy, group.claims, Mode.INITIAL)
+        if group.autoscaler is None:
+            return find_managed_containers(pod, group.effective_policy, group.claims, Mode.INITIAL)
+        # A resource that is left in running pods follows their requests in new ones.
+        claims = group.claims._replace(scaled=frozenset())
+        sized, resources = find_managed_containers(pod, group.effective_policy, claims, Mode.INITIAL)
+        return ManagedContainers(sized, tuple([own - group.claims.scaled for own in resources]))
+
+    def get_bounding_autoscaler(self, pod: Pod) -> HorizontalPodAutoscaler | None:
+        """Return the HPA within whose target requests may change, None if they may not, or without one."""
+        return self._workloads.find_for_pod(pod).autoscaler
+
+    def get_utilisation_bounds(self, pod: Pod) -> UtilisationBounds | None:
+        """Return how far an HPA lets requests change, None if it bounds none."""
+        return self._workloads.find_for_pod(pod).utilisation_bounds
 
     def explain_unusable_statistics(self, pod: Pod, rows: Sequence[int | None]) -> ReasonCode | None:
         """Return what is wrong with a pod's statistics: missing, stale, implausible, or of a new workload."""
-        return self._usable.explain_unusable(self._usable.drop_never_run(rows), is_new=self._get_group(pod).is_new)
+        return self._usable.explain_unusable(self._usable.drop_never_run(rows), is_new=self._workloads.find_for_pod(pod).is_new)
 
     def is_new_revision(self, pod: Pod, age: timedelta) -> bool:
         """Return whether the pod's template revision states other resources than before and is younger than `age`."""
@@ -234,7 +231,7 @@ class Eligibility:
         self,
         pod: Pod,
         effective_policy: EffectivePolicy,
-        group: "_WorkloadPods",
+        group: WorkloadPolicy,
         managed: ManagedContainers,
         *,
         killed: bool,
@@ -261,6 +258,11 @@ class Eligibility:
         is_usage_unknown = self._usable.have_never_run(rows)
         manages_cpu = manages_cpu and not managed.restarts_for(ResourceName.CPU)
         manages_memory = manages_memory and not managed.restarts_for(ResourceName.MEMORY) and not is_usage_unknown
+        stated, bounds = read_stated_resources(sized), group.utilisation_bounds
+        if bounds is not None:
+            # An HPA cannot compute the utilization of a pod without a request, and would start to with one.
+            manages_cpu &= ResourceName.CPU not in bounds.metrics or all(stated[0::4])
+            manages_memory &= ResourceName.MEMORY not in bounds.metrics or all(stated[1::4])
         if not manages_cpu and not manages_memory:
             skip_reason = (
                 (ReasonCode.NO_STATISTICS, "")
@@ -280,13 +282,14 @@ class Eligibility:
             effective_policy,
             sized,
             known_rows,
-            read_stated_resources(sized),
+            stated,
             manages_cpu,
             manages_memory,
             templates,
             submitted,
             resources if any(one != resources[0] for one in resources) else (),
             select_kept_containers(pod, sized),
+            bounds,
         )
 
     def _find_node_with_static_managers(self, pod: Pod) -> Node | None:
@@ -298,7 +301,7 @@ class Eligibility:
             return None
         return self._static_managers.get(pod.node)
 
-    def _explain_unsupported(self, pod: Pod, group: "_WorkloadPods", *, is_new: bool = False) -> ReasonCode | None:
+    def _explain_unsupported(self, pod: Pod, group: WorkloadPolicy, *, is_new: bool = False) -> ReasonCode | None:
         """Return which property of the pod itself forbids a resize, or of a new pod other sizes.
 
         Only a new pod can get another QoS class.
@@ -326,58 +329,6 @@ class Eligibility:
     def _ambiguous_workloads(self) -> frozenset[tuple[str, WorkloadRef]]:
         """Workloads of the same kind and name in different API groups, by namespace."""
         return find_ambiguous_workloads(self._snapshot)
-
-    def _get_group(self, pod: Pod) -> "_WorkloadPods":
-        stated = select_overrides(pod, self._snapshot)
-        claims = self._autoscalers.find_for_pod(pod) if pod.namespace in self._autoscalers.by_pod else None
-        key = (pod.namespace, pod.workload, stated, claims)
-        group = self._groups.get(key)
-        if group is None:
-            claims = claims or self._autoscalers.find_for_pod(pod)
-            group = self._groups[key] = self._build_group(dict(stated), pod, claims)
-        return group
-
-    def _build_group(self, annotations: Mapping[str, str], pod: Pod, claims: AutoscalerClaims) -> "_WorkloadPods":
-        namespace, workload = pod.namespace, pod.workload
-        resolution = resolve_overrides(
-            annotations, namespace, workload, self._snapshot, self._stored, self._policy.mode, self._vpa_overrides
-        )
-        effective_policy = resolution.effective_policy
-        if isinstance(effective_policy, EffectivePolicy) and resolution.statements:
-            effective_policy = self._override_checks.explain_unusable(resolution, pod) or effective_policy
-        if isinstance(effective_policy, EffectivePolicy) and not self._policy.rules.reserved_capacity:
-            effective_policy = (
-                replace(effective_policy, set_by_administrator=None)
-                if effective_policy.set_by_administrator is not None
-                else effective_policy
-            )
-        sizes_guaranteed = adopts_best_effort = False
-        if isinstance(effective_policy, EffectivePolicy):
-            stated = effective_policy.guaranteed or self._policy.guaranteed
-            sizes_guaranteed = stated is GuaranteedPolicy.RESIZE and self._policy.rules.sizes_more_pods
-            best_effort = effective_policy.best_effort or self._policy.best_effort
-            adopts_best_effort = best_effort is BestEffortPolicy.ADOPT and self._policy.rules.sizes_more_pods
-        return _WorkloadPods(
-            effective_policy=effective_policy,
-            statements=resolution.statements,
-            skip_reason=self._explain_group_skip(namespace, effective_policy, Mode.RESIZE),
-            is_new=workload is not None and self._usable.is_new_workload(namespace, workload),
-            claims=claims,
-            template_limits=None
-            if workload is None
-            else get_workload_memory_limits(namespace, workload, self._snapshot),
-            sizes_guaranteed=sizes_guaranteed,
-            adopts_best_effort=adopts_best_effort,
-        )
-
-    def _explain_group_skip(
-        self, namespace: str, effective_policy: EffectivePolicy | UnreadableAnnotations, needed: Mode
-    ) -> ReasonCode | None:
-        if self._policy.excludes_namespace(namespace):
-            return ReasonCode.EXCLUDED_NAMESPACE
-        if isinstance(effective_policy, UnreadableAnnotations):
-            return ReasonCode.UNREADABLE_ANNOTATION
-        return SKIP_REASON_BY_MODE[effective_policy.mode] if effective_policy.mode < needed else None
 
 
 def _skip(pod: Pod, reason: ReasonCode, detail: str = "") -> SkippedPod:

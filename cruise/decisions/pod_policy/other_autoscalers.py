@@ -31,14 +31,16 @@ Labels = tuple[tuple[str, str], ...]
 class AutoscalerClaims(NamedTuple):
     """What other autoscalers do to a pod: `scaled` are the resources on whose utilisation an HPA acts.
 
-    `scaled_by` and `sized_by` name the HPA and the VPA, empty if there is none. `pending` describes a scale that may
-    select the pod and has not been read yet.
+    `scaled_by` and `sized_by` name the HPA and the VPA, empty if there is none. `autoscaler` is the name of the HPA if
+    only one scales the pod, and certainly does. `pending` describes a scale that may select the pod and has not been
+    read yet.
     """
 
     scaled: frozenset[ResourceName] = frozenset()
     scaled_by: str = ""
     sized_by: str = ""
     pending: str = ""
+    autoscaler: str = ""
 
 
 NO_AUTOSCALER_CLAIMS = AutoscalerClaims()
@@ -99,6 +101,8 @@ class AutoscalerIndex:
     def _find(self, pod: Pod) -> AutoscalerClaims:
         scaled: frozenset[ResourceName] = frozenset()
         scaled_by = sized_by = pending = ""
+        names: list[str] = []
+        is_doubtful = False
         chain = self._get_owner_chain(pod)
         for claim in self._claims[pod.namespace]:
             is_certain = claim.target in chain.controllers
@@ -113,6 +117,7 @@ class AutoscalerIndex:
             if is_possible and not claim.sizes:
                 scaled |= claim.scaled
                 scaled_by = scaled_by or ReasonDetail.SCALE_UNREADABLE.create(claim.target)
+                is_doubtful = True
                 continue
             if is_possible:
                 sized_by = sized_by or ReasonDetail.SCALE_UNREADABLE.create(claim.target)
@@ -128,7 +133,12 @@ class AutoscalerIndex:
                 detail = ReasonDetail.UTILISATION_TARGETED if is_certain else ReasonDetail.UTILISATION_MAY_BE_TARGETED
                 scaled |= claim.scaled
                 scaled_by = scaled_by or detail.create(claim.name)
-        return AutoscalerClaims(scaled, scaled_by, sized_by, pending)
+                names.append(claim.name)
+                is_doubtful |= not is_certain
+        if len(names) > 1:
+            scaled_by = ReasonDetail.SEVERAL_HPAS.create(", ".join(names))
+        autoscaler = names[0] if len(names) == 1 and not is_doubtful else ""
+        return AutoscalerClaims(scaled, scaled_by, sized_by, pending, autoscaler)
 
     @cached_property
     def _known_controllers(self) -> frozenset[tuple[str, WorkloadRef]]:

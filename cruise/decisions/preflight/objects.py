@@ -54,8 +54,8 @@ def _check_hpas(snapshot: ClusterSnapshot) -> CheckItem:
         words = f"{format_count(snapshot.autoscalers, 'HPA')}, none on utilisation" if snapshot.autoscalers else "none"
         return CheckItem(OBJECT_AREA, "HPAs", CheckLevel.OK, words)
     count = format_count(targeting, "HPA")
-    words = f"{count} on utilisation of a resource, which is not resized: {format_names(targeting)}"
-    fix = "none needed; to have the resource resized too, let the HPA target an AverageValue or another metric"
+    words = f"{count} on utilisation of a resource, which changes only within the target: {format_names(targeting)}"
+    fix = "none needed; hpa: hold skips the resource, and a target of AverageValue lets cruise size it freely"
     return CheckItem(OBJECT_AREA, "HPAs", CheckLevel.OK, words, fix)
 
 

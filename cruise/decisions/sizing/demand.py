@@ -1,13 +1,14 @@
 """From statistics to demand: base, headroom, bounds and limits of every sized container, in columns."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
 
 from cruise.decisions.pod_policy.eligibility import ResizablePod
 from cruise.decisions.pod_policy.limit_ranges import UNITS
+from cruise.decisions.pod_policy.use_history import get_use_history
 from cruise.decisions.sizing.memory_limit import (
     MemoryLimitCeilings,
     MemoryLimitDemand,
@@ -15,6 +16,7 @@ from cruise.decisions.sizing.memory_limit import (
     compute_limit_demand,
 )
 from cruise.decisions.sizing.pod_columns import PerResource, ResizablePodColumns, build_resizable_pod_columns
+from cruise.decisions.sizing.utilisation_columns import bound_requests
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, cap_to_bounds, round_up_integers
 from cruise.domain.cluster import LimitRangeItem
 from cruise.domain.cluster_policies import ResourceQuota
@@ -158,7 +160,8 @@ class DemandTable:
 
     `cpu_limit` and `memory_limit` are those in the spec, 0 for none. `ceilings` is None if limits have none, `quotas`
     if no quota applies to a pod. `minimum_limit` is what a container's limit is not lowered below, 0 if it has and gets
-    none; None under the first rule set.
+    none; None under the first rule set. `utilisation_bounds` are the smallest and largest requests that HPAs allow, by
+    resource, without resources that none bounds.
     """
 
     candidates: ResizablePodColumns
@@ -171,6 +174,7 @@ class DemandTable:
     ceilings: MemoryLimitCeilings | None = None
     quotas: QuotaConstraints | None = None
     minimum_limit: PerResource | None = None
+    utilisation_bounds: Mapping[ResourceName, tuple[Int64Array, Int64Array]] = field(default_factory=dict)
 
     def get_resource(self, resource: ResourceName) -> ResourceDemand:
         """Return the demand for one resource."""
@@ -228,7 +232,7 @@ def compute_demand(
         ResourceName.CPU: compute_min_cpu_limits(candidates, table.cpu_limit, table.cpu.peak),
         ResourceName.MEMORY: compute_min_memory_limits(candidates, table.memory_limit, limit_demand, ceilings),
     }
-    return apply_min_limits(table, minimum_limits)
+    return _apply_utilisation_bounds(apply_min_limits(table, minimum_limits), statistics)
 
 
 def apply_min_limits(table: DemandTable, minimum_limits: PerResource) -> DemandTable:
@@ -240,6 +244,26 @@ def apply_min_limits(table: DemandTable, minimum_limits: PerResource) -> DemandT
         table.memory, table.memory_limit, table.candidates, ResourceName.MEMORY, minimum_limits[ResourceName.MEMORY]
     )
     return replace(table, cpu=cpu, memory=memory, minimum_limit=minimum_limits)
+
+
+def _apply_utilisation_bounds(table: DemandTable, statistics: StatisticColumns) -> DemandTable:
+    """Return the demand within the bounds of HPAs, which take precedence over all others."""
+    for resource, groups in table.candidates.metric_groups.items():
+        demand = table.get_resource(resource)
+        use = get_use_history(statistics, table.rows, resource)
+        lower, upper = bound_requests(groups, resource, demand.current, use)
+        bounded = replace(
+            demand,
+            lower=np.clip(demand.lower, lower, upper),
+            upper=np.clip(demand.upper, lower, upper),
+            base=np.where(demand.managed, np.clip(demand.base, lower, upper), 0),
+        )
+        bounds = {**table.utilisation_bounds, resource: (lower, upper)}
+        if resource is ResourceName.CPU:
+            table = replace(table, cpu=bounded, utilisation_bounds=bounds)
+        else:
+            table = replace(table, memory=bounded, utilisation_bounds=bounds)
+    return table
 
 
 def _apply_min_limit(

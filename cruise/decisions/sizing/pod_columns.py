@@ -1,7 +1,7 @@
 """The resizable pods of a pass in columns: what statistics and computed sizes do not change."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from cruise.decisions.pod_policy.heap_floors import compute_running_heap_floor
 from cruise.decisions.pod_policy.limit_ranges import PodLimitRanges, collect_pod_limit_ranges
 from cruise.decisions.pod_policy.quotas import has_own_eviction_protection
 from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_threshold
+from cruise.decisions.sizing.utilisation_columns import MetricGroups, build_metric_groups
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, convert_to_int64
 from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, QosClass, ResizePending
@@ -109,7 +110,7 @@ class ResizablePodColumns:
     none, `keeps_memory_limit` whether its memory limit stays, `heap_limit` is what its heap needs as its limit, 0 for
     nothing, and `headroom_factor` multiplies its headroom. `pod_ranges` holds LimitRanges of type Pod by pod index.
     `manages`, `guaranteed` (the QoS class) and `runs_to_completion` have an entry per pod, `manages_container` one per
-    container; `resizing` are the pods with a pending resize.
+    container; `resizing` are the pods with a pending resize. `metric_groups` are the bounds of HPAs.
     """
 
     pods: Sequence[ResizablePod]
@@ -133,6 +134,7 @@ class ResizablePodColumns:
     resizing: Sequence[int]
     heap_limit: Int64Array
     user_minimums: UserMinimums | None = None
+    metric_groups: Mapping[ResourceName, MetricGroups] = field(default_factory=dict)
 
     def sum_by_pod(self, resource: ResourceName, values: Int64Array) -> Int64Array:
         """Sum containers by pod, at least what their regular init containers request, without overhead.
@@ -233,6 +235,7 @@ def build_resizable_pod_columns(
         heap_limit=heap_limit,
         resizing=[index for index, pod in enumerate(pods) if pod.pod.resize.pending is not None],
         user_minimums=user_minimums,
+        metric_groups=build_metric_groups(pods, first),
     )
 
 

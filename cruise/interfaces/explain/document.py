@@ -124,7 +124,10 @@ def _steps(steps: ContainerSteps) -> JsonValue:
 
 
 def _request(steps: RequestSteps) -> JsonValue:
-    """Return the steps; `byBase`, `atPeak` and `guaranteed` only if true, `written` only if it differs from `final`."""
+    """Return the steps; `byBase`, `atPeak`, `guaranteed` and `utilisation` only if true or known.
+
+    `written` is there only if it differs from `final`.
+    """
     document = convert_to_json(steps)
     assert isinstance(document, dict)
     if not steps.by_base:
@@ -133,6 +136,8 @@ def _request(steps: RequestSteps) -> JsonValue:
         del document["atPeak"]
     if steps.guaranteed is None:
         del document["guaranteed"]
+    if steps.utilisation is None:
+        del document["utilisation"]
     if steps.written in (None, steps.final):
         del document["written"]
     return document

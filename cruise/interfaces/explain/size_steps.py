@@ -1,5 +1,6 @@
 """The steps to one container's sizes, each with its formula and numbers."""
 
+import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -9,15 +10,14 @@ from rich.text import Text
 
 from cruise.decisions.guaranteed_steps import GuaranteedStep
 from cruise.decisions.heap_steps import HeapStep
+from cruise.decisions.limit_steps import CpuLimitSteps, MemoryLimitSteps, UpdateThresholdStep
 from cruise.decisions.size_steps import (
     ContainerSteps,
-    CpuLimitSteps,
-    MemoryLimitSteps,
     RequestSteps,
     ResizeCauseStep,
-    UpdateThresholdStep,
     UserMinimumStep,
 )
+from cruise.decisions.utilisation_steps import UtilisationStep
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName, StatedResources
 from cruise.domain.usage import Statistic
@@ -110,6 +110,8 @@ def _add_request(rows: Table, resource: ResourceName, steps: RequestSteps) -> No
         rows.add_row("  request", f"{exact}, rounded up to {amount(steps.rounded)}")
     if steps.clamped != steps.rounded or steps.lower.source != "floor" or steps.upper.value is not None:
         rows.add_row("  bounds", _describe_bounds(steps, amount(steps.clamped), resource))
+    if steps.utilisation is not None:
+        rows.add_row("  HPA", Text(_describe_utilisation(steps.utilisation, amount)))
     if steps.user_minimum is not None:
         rows.add_row("  user minimum", Text(_describe_user_minimum(steps.user_minimum, amount)))
     if steps.trimmed:
@@ -150,6 +152,28 @@ def _describe_guaranteed(steps: RequestSteps, step: GuaranteedStep, amount: Call
     if step.grown > steps.rounded >= steps.current:
         return f"{text}; it increases only within the ceiling of its limit and the free capacity of its node"
     return text
+
+
+def _describe_utilisation(step: UtilisationStep, amount: Callable[[float], str]) -> str:
+    """Say how far an HPA lets a request change."""
+    if not step.is_at_minimum:
+        return (
+            f"{step.autoscaler} is at its maximum of replicas and above its target of {step.target_percent}%: up to "
+            f"{amount(step.upper)} it removes no pods"
+        )
+    if step.others_rely_on_it:
+        return (
+            f"{step.autoscaler} is at its minimum of replicas, but 7 days of usage of one of its pods are not known, "
+            "or need more than it requests: no pod decreases"
+        )
+    if step.largest_use is None:
+        return f"{step.autoscaler} is at its minimum of replicas, but 7 days of usage are not known yet: no decrease"
+    needed = step.largest_use / (step.target_percent / 100 * (1 - step.margin))
+    text = (
+        f"{step.autoscaler} adds no pods up to {step.target_percent}%; {step.margin:.0%} below that, the 7-day maximum "
+        f"{amount(step.largest_use)} needs {amount(math.ceil(needed))}"
+    )
+    return text if step.lower >= needed else f"{text}, some of it in other containers of the pod"
 
 
 def _describe_node_need(step: ResizeCauseStep, amount: Callable[[float], str]) -> str:

@@ -1,4 +1,4 @@
-"""Decode workloads, PodDisruptionBudgets, autoscalers and LimitRanges."""
+"""Decode workloads, PodDisruptionBudgets, VerticalPodAutoscalers and LimitRanges."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -198,19 +198,6 @@ def find_scale_targets(
     return {target: api for target, api in found.items() if target[1].kind not in POD_CONTROLLER_KINDS}
 
 
-def decode_autoscaler(document: object_json.AutoscalerObject) -> HorizontalPodAutoscaler:
-    """Return a HorizontalPodAutoscaler; without metrics Kubernetes targets CPU utilization."""
-    metadata, spec = document.metadata, document.spec
-    targeted = {name for metric in spec.metrics or () if (name := _get_utilization_resource(metric)) is not None}
-    return HorizontalPodAutoscaler(
-        namespace=metadata.namespace or "default",
-        name=metadata.name,
-        target=WorkloadRef(spec.scale_target_ref.kind, spec.scale_target_ref.name),
-        utilisation_resources=frozenset(targeted) if spec.metrics else frozenset({ResourceName.CPU}),
-        target_api=intern(spec.scale_target_ref.api_version),
-    )
-
-
 def decode_vertical_autoscaler(document: object_json.VerticalAutoscalerObject) -> VerticalPodAutoscaler:
     """Return a VerticalPodAutoscaler; BadInputError names the place."""
     metadata, spec = document.metadata, document.spec or object_json.VerticalAutoscalerSpec()
@@ -239,15 +226,6 @@ def _read_container_policy(policy: object_json.ContainerPolicy, place: str) -> V
         minimum=read_amounts(policy.min_allowed, f"{place}: minAllowed"),
         maximum=read_amounts(policy.max_allowed, f"{place}: maxAllowed"),
     )
-
-
-def _get_utilization_resource(metric: object_json.Metric) -> ResourceName | None:
-    """Return the resource whose utilization a metric targets, or None."""
-    resource = metric.resource or metric.container_resource
-    if resource is None or resource.name not in _RESOURCES:
-        return None
-    by_utilisation = resource.target is not None and resource.target.type == "Utilization"
-    return ResourceName(resource.name) if by_utilisation else None
 
 
 def decode_limit_range(document: object_json.LimitRangeObject) -> tuple[LimitRangeItem, ...]:

@@ -23,6 +23,7 @@ from cruise.errors import BadInputError
 from cruise.kube_json.object_errors import format_object_label
 from cruise.kube_json.objects.containers import read_oom_kills
 from cruise.kube_json.objects.devices import DeviceObjects, add_devices
+from cruise.kube_json.objects.horizontal_autoscalers import decode_autoscaler
 from cruise.kube_json.objects.node import (
     decode_node,
     decode_node_pool,
@@ -59,7 +60,6 @@ from cruise.kube_json.objects.storage import (
 from cruise.kube_json.objects.volumes import PersistentVolume, VolumeAttachment, decode_attachment, decode_volume
 from cruise.kube_json.objects.workloads import (
     add_template_resources,
-    decode_autoscaler,
     decode_budget,
     decode_limit_range,
     decode_vertical_autoscaler,

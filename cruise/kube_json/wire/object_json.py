@@ -11,6 +11,7 @@ from cruise.kube_json.wire.pod_json import (
     PodCondition,
     PodObject,
     QuantityMap,
+    QuantityText,
     ResourceRequirements,
     SelectorRequirementJson,
 )
@@ -163,13 +164,17 @@ class ScaleTarget(JsonStruct, frozen=True):
 
 class MetricTarget(JsonStruct, frozen=True):
     type: str = ""
+    average_utilization: int | None = None
+    average_value: QuantityText | None = None
 
 
 class ResourceMetric(JsonStruct, frozen=True):
-    """A Resource or ContainerResource metric."""
+    """A Resource or ContainerResource metric, as it is specified (`target`) or reported (`current`)."""
 
-    name: str
+    name: str = ""
+    container: str = ""
     target: MetricTarget | None = None
+    current: MetricTarget | None = None
 
 
 class Metric(JsonStruct, frozen=True):
@@ -178,14 +183,34 @@ class Metric(JsonStruct, frozen=True):
     container_resource: ResourceMetric | None = None
 
 
+class ScalingRules(JsonStruct, frozen=True):
+    stabilization_window_seconds: int | None = None
+    tolerance: QuantityText | None = None
+
+
+class ScalingBehavior(JsonStruct, frozen=True):
+    scale_down: ScalingRules | None = None
+
+
 class AutoscalerSpec(JsonStruct, frozen=True):
     scale_target_ref: ScaleTarget
     metrics: tuple[Metric, ...] | None = None
+    min_replicas: int | None = None
+    max_replicas: int | None = None
+    behavior: ScalingBehavior | None = None
+
+
+class AutoscalerStatus(JsonStruct, frozen=True):
+    current_replicas: int | None = None
+    desired_replicas: int | None = None
+    current_metrics: tuple[Metric, ...] | None = None
+    conditions: tuple[PodCondition, ...] | None = None
 
 
 class AutoscalerObject(JsonStruct, frozen=True, tag_field="kind", tag="HorizontalPodAutoscaler"):
     metadata: Metadata
     spec: AutoscalerSpec
+    status: AutoscalerStatus | None = None
 
 
 class UpdatePolicy(JsonStruct, frozen=True):

@@ -258,6 +258,9 @@ class ActionRunner:
         if isinstance(action, ResizePod) and not needs_read:
             pod = self._cluster.get_cached_pod(action.namespace, action.pod)
             changed = self._guards.explain_shrink_refusal(action, pod)
+        if isinstance(action, ResizePod) and changed is None:
+            autoscalers = self._cluster.get_cached_autoscalers()
+            changed = ReasonCode.HPA_CHANGED if self._guards.is_forbidden_by_autoscaler(action, autoscalers) else None
         if changed is not None:
             return self._build_outcome(action, ActionResult.SKIPPED, changed)
         # The server refuses the write if another client has changed the pod since; the next pass decides again.

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from cruise.decisions.pod_policy.utilisation_changes import UtilisationChanges
 from cruise.decisions.sizing.resizes import INFEASIBLE, is_below_usage, remove_growth
 from cruise.domain.actions import (
     Action,
@@ -15,7 +16,7 @@ from cruise.domain.actions import (
     ResizePod,
     UntaintNode,
 )
-from cruise.domain.cluster import ClusterSnapshot, Pod, Workload
+from cruise.domain.cluster import ClusterSnapshot, HorizontalPodAutoscaler, Pod, Workload
 from cruise.domain.original_resources import read_signed_original_resources
 from cruise.domain.pod_resources import count_pod_requests, get_spec_targets
 from cruise.domain.policy import Mode, Policy
@@ -56,6 +57,7 @@ class WriteGuards:
         self._now = now
         self._started = growths.get_current()
         self._limit_ranges = snapshot.limit_ranges
+        self._utilisation_changes = UtilisationChanges(snapshot)
         self._workloads = snapshot.workloads
         self.refusing_nodes: set[str | None] = set()
         addressed = {(one.namespace, one.pod) for one in actions if isinstance(one, ResizePod | EvictPod)}
@@ -189,6 +191,11 @@ class WriteGuards:
             return None
         margin = self._policy.working_set_margin
         return ReasonCode.USAGE_INCREASED if is_below_usage(action, pod, before, now, margin) else None
+
+    def is_forbidden_by_autoscaler(self, action: ResizePod, now: tuple[HorizontalPodAutoscaler, ...]) -> bool:
+        """Tell whether an HPA that the resize was decided under has changed; users' own requests are not checked."""
+        pod = self.get_decided_pod(action)
+        return pod is not None and not self._user_requested and self._utilisation_changes.forbid(action, pod, now)
 
     def requires_fresh_read(self, action: Action) -> bool:
         """Tell whether an action's pod is read from the API server right before the write.

@@ -210,6 +210,9 @@ class SimulatedCluster:
         record = self._state.records.get((namespace, name))
         return None if record is None else record.pod
 
+    def get_cached_autoscalers(self) -> tuple[HorizontalPodAutoscaler, ...]:
+        return self._shown.autoscalers
+
     async def oom_kills(self) -> AsyncIterator[OomKill]:
         """Yield every kill since the start of the simulation, and each new one, until the cluster is closed."""
         position = 0

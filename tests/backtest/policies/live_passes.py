@@ -173,6 +173,9 @@ class FleetCluster:
         index = self._index.get((namespace, name))
         return None if index is None or index in self._evicted else self.pod_of(index)
 
+    def get_cached_autoscalers(self):
+        return ()
+
     def oom_kills(self):
         raise AssertionError("the replay reports kills itself")
 

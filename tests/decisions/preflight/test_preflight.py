@@ -239,7 +239,10 @@ def test_each_other_autoscaler_is_named_with_what_it_does():
     found = item(items, "objects: VPAs").finding
     assert found == "1 of 2 VPAs resizes pods, which cruise skips: shop/web (InPlaceOrRecreate)"
     found = item(items, "objects: HPAs").finding
-    assert found == "1 HPA on utilisation of a resource, which is not resized: shop/web (cpu of Deployment/web)"
+    assert (
+        found
+        == "1 HPA on utilisation of a resource, which changes only within the target: shop/web (cpu of Deployment/web)"
+    )
     assert item(items, "objects: node autoscaler").finding.startswith("Karpenter: ")
 
 

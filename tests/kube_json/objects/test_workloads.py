@@ -7,8 +7,8 @@ from cruise.domain.cluster import LimitRangeItem, WorkloadRef
 from cruise.domain.resources import NOTHING_STATED, ResourceName, StatedResources
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
 from cruise.errors import BadInputError
+from cruise.kube_json.objects.horizontal_autoscalers import decode_autoscaler
 from cruise.kube_json.objects.workloads import (
-    decode_autoscaler,
     decode_budget,
     decode_limit_range,
     decode_vertical_autoscaler,

@@ -1,0 +1,83 @@
+"""The pods of each HPA, and whether each of them requests what its own use needs (ADR 0047).
+
+An HPA averages over pods: one that uses more than its part relies on what the others request beyond theirs.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims, AutoscalerIndex
+from cruise.decisions.pod_policy.usable_statistics import UsableStatistics
+from cruise.decisions.pod_policy.use_history import get_use_history
+from cruise.decisions.pod_policy.utilisation_bounds import MetricBounds, UtilisationBounds, cover_use
+from cruise.domain.arrays import convert_to_int64
+from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
+from cruise.domain.resources import ResourceName
+from cruise.domain.usage import StatisticsTable
+
+
+class ScaledPods:
+    """The running pods of a snapshot by the HPA that scales them."""
+
+    def __init__(
+        self,
+        snapshot: ClusterSnapshot,
+        statistics: StatisticsTable,
+        autoscalers: AutoscalerIndex,
+        usable: UsableStatistics,
+    ) -> None:
+        self._snapshot = snapshot
+        self._statistics = statistics
+        self._autoscalers = autoscalers
+        self._usable = usable
+
+    def cover_their_use(self, namespace: str, bounds: UtilisationBounds) -> bool:
+        """Return whether all pods of an HPA request what their use needs, so that none relies on the others."""
+        pods = self._by_autoscaler.get((namespace, bounds.autoscaler), ())
+        return all(self._cover(pods, resource, metrics) for resource, metrics in bounds.metrics.items())
+
+    def _cover(self, pods: Sequence[Pod], resource: ResourceName, metrics: Sequence[MetricBounds]) -> bool:
+        current: list[int] = []
+        rows: list[int] = []
+        names: list[str] = []
+        pod_of: list[int] = []
+        for number, pod in enumerate(pods):
+            sized = pod.sized_containers
+            for container, row in zip(sized, self._usable.find_rows(pod, sized), strict=True):
+                request = container.requests.resources.get(resource)
+                if row is None or not request:
+                    return False
+                current.append(request)
+                rows.append(row)
+                names.append(container.name)
+                pod_of.append(number)
+        if not pods:
+            return True
+        requests, groups = convert_to_int64(current), convert_to_int64(pod_of)
+        largest = get_use_history(self._statistics, convert_to_int64(rows), resource).largest
+        for metric in metrics:
+            counted = np.array([metric.container in ("", name) for name in names], dtype=np.bool_)
+            factors = np.full(len(pods), metric.peak_factor)
+            if not cover_use(requests[counted], largest[counted], groups[counted], factors):
+                return False
+        return True
+
+    @cached_property
+    def _by_autoscaler(self) -> Mapping[tuple[str, str], Sequence[Pod]]:
+        namespaces = {one.namespace for one in self._snapshot.autoscalers if one.scaling is not None}
+        shared: dict[tuple[str, WorkloadRef | None], AutoscalerClaims] = {}
+        found: dict[tuple[str, str], list[Pod]] = {}
+        for pod in self._snapshot.pods:
+            # Pending pods use nothing; the HPA ignores those that are terminating.
+            if pod.namespace not in namespaces or pod.phase != "Running" or pod.terminating:
+                continue
+            if pod.namespace in self._autoscalers.by_pod:
+                claims = self._autoscalers.find_for_pod(pod)
+            else:
+                key = (pod.namespace, pod.workload)
+                claims = shared.get(key) or shared.setdefault(key, self._autoscalers.find_for_pod(pod))
+            if claims.autoscaler:
+                found.setdefault((pod.namespace, claims.autoscaler), []).append(pod)
+        return found

@@ -1,0 +1,197 @@
+"""How far requests may change under an HPA on utilization, so that it wants the same number of replicas (ADR 0047).
+
+At its smallest number of replicas an HPA removes no pods, whatever the requests. It adds none either if each pod's use
+stays within target × (1 − tolerance) of its requests, and so does every average over pods. With the maxima of the last
+7 days as use, a metric then wants at most the number of pods that ran at that time: it never adds pods, and never keeps
+pods that another metric would have removed. At its largest number of replicas and above its target, requests may grow
+as long as utilization stays at the target or above. In between, every change of a request moves the number of replicas.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims
+from cruise.domain.arrays import Float64Array, Int64Array
+from cruise.domain.cluster import HorizontalPodAutoscaler, Workload
+from cruise.domain.reasons import ReasonDetail
+from cruise.domain.resources import ResourceName, StatedResources
+from cruise.domain.utilisation_scaling import DEFAULT_SCALE_DOWN_SECONDS, UtilisationMetric, UtilisationScaling
+
+_UNBOUNDED = float(1 << 60)
+MIN_MARGIN = 0.1
+"""The least margin below the target: the HPA samples seconds, and statistics are averages of a minute."""
+
+
+class MetricBounds(NamedTuple):
+    """What one metric allows for the requests of all containers of a pod, or of one `container`.
+
+    Together they may shrink to `peak_factor` × their 7-day maxima; infinite if they may not shrink. They may grow by
+    `growth_factor`, as long as they are at most `base_factor` × their bases; at the smallest number of replicas
+    (`growth_factor` 0) each may grow to its submitted request.
+    """
+
+    container: str
+    target_percent: int
+    peak_factor: float
+    growth_factor: float = 0.0
+    base_factor: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class UtilisationBounds:
+    """What an HPA allows for the pods of a workload, by resource; `submitted` are its template's requests."""
+
+    autoscaler: str
+    is_at_minimum: bool
+    metrics: Mapping[ResourceName, tuple[MetricBounds, ...]]
+    submitted: Mapping[str, StatedResources] = field(default_factory=dict)
+
+    def without_shrink(self) -> "UtilisationBounds":
+        """Return the bounds without any decrease."""
+        metrics = {
+            resource: tuple(one._replace(peak_factor=np.inf) for one in metrics)
+            for resource, metrics in self.metrics.items()
+        }
+        return replace(self, metrics=metrics)
+
+    def allows(self, decided: "UtilisationBounds") -> bool:
+        """Return whether sizes within the bounds that were `decided` earlier are within these."""
+        if self.is_at_minimum != decided.is_at_minimum or self.metrics.keys() != decided.metrics.keys():
+            return False
+        return all(
+            len(now) == len(before)
+            and all(
+                one.container == other.container
+                and one.peak_factor <= other.peak_factor
+                and one.growth_factor >= other.growth_factor
+                and one.base_factor >= other.base_factor
+                for one, other in zip(now, before, strict=True)
+            )
+            for now, before in ((self.metrics[resource], decided.metrics[resource]) for resource in self.metrics)
+        )
+
+
+def decide_utilisation_bounds(
+    autoscaler: HorizontalPodAutoscaler, workload: Workload | None
+) -> UtilisationBounds | str:
+    """Return how far the requests of an HPA's pods may change, or the detail why they may not.
+
+    `workload` is None if the HPA's target is not read; its replicas then are what the HPA reports.
+    """
+    name, scaling = autoscaler.name, autoscaler.scaling
+    if scaling is None or not scaling.is_active or any(one.reported_percent is None for one in scaling.metrics):
+        return ReasonDetail.UTILISATION_UNKNOWN.create(name)
+    replicas = {scaling.current_replicas, scaling.desired_replicas}
+    if workload is not None and workload.replicas is not None:
+        replicas.add(workload.replicas)
+    if len(replicas) > 1:
+        return ReasonDetail.REPLICAS_CHANGING.create(name)
+    if 0 < scaling.current_replicas == scaling.min_replicas:
+        if any(_is_above_target(one) for one in scaling.metrics):
+            return ReasonDetail.ABOVE_UTILISATION_TARGET.create(name)
+        submitted = {} if workload is None or workload.requests is None else workload.requests
+        return UtilisationBounds(name, True, _build_bounds_at_minimum(scaling), submitted)
+    growing = _build_bounds_at_maximum(scaling) if scaling.current_replicas == scaling.max_replicas else {}
+    return UtilisationBounds(name, False, growing) if growing else ReasonDetail.REPLICAS_BETWEEN.create(name)
+
+
+def _build_bounds_at_minimum(scaling: UtilisationScaling) -> Mapping[ResourceName, tuple[MetricBounds, ...]]:
+    return {
+        resource: tuple(
+            MetricBounds(one.container, one.target_percent, compute_peak_factor(one, scaling)) for one in metrics
+        )
+        for resource, metrics in _group_by_resource(scaling).items()
+    }
+
+
+def compute_peak_factor(metric: UtilisationMetric, scaling: UtilisationScaling) -> float:
+    """Return the smallest sum of requests at which the HPA adds no pods, relative to the use that must fit."""
+    margin = max(scaling.tolerance, MIN_MARGIN)
+    return 100 / (metric.target_percent * (1 - margin)) if margin < 1 else np.inf
+
+
+def _build_bounds_at_maximum(scaling: UtilisationScaling) -> Mapping[ResourceName, tuple[MetricBounds, ...]]:
+    """Return the bounds of resources that are above all of their targets.
+
+    A base is the use in a quarter of the recent samples, so a window of the default length has one that is as large.
+    """
+    if scaling.scale_down_seconds < DEFAULT_SCALE_DOWN_SECONDS:
+        return {}
+    return {
+        resource: tuple(
+            MetricBounds(
+                one.container,
+                one.target_percent,
+                np.inf,
+                (one.reported_percent or 0) / one.target_percent,
+                100 / one.target_percent,
+            )
+            for one in metrics
+        )
+        for resource, metrics in _group_by_resource(scaling).items()
+        if all(_is_above_target(one) for one in metrics)
+    }
+
+
+def _group_by_resource(scaling: UtilisationScaling) -> Mapping[ResourceName, Sequence[UtilisationMetric]]:
+    found: dict[ResourceName, list[UtilisationMetric]] = {}
+    for one in scaling.metrics:
+        found.setdefault(one.resource, []).append(one)
+    return found
+
+
+def _is_above_target(metric: UtilisationMetric) -> bool:
+    return metric.reported_percent is not None and metric.reported_percent > metric.target_percent
+
+
+def apply_utilisation_bounds(
+    claims: AutoscalerClaims, autoscaler: HorizontalPodAutoscaler, workload: Workload | None
+) -> tuple[AutoscalerClaims, UtilisationBounds | None]:
+    """Return the claims on resources whose requests may not change, and the bounds of the HPA's other resources.
+
+    `autoscaler` is the one HPA that certainly scales the pods.
+    """
+    bounds = decide_utilisation_bounds(autoscaler, workload)
+    if isinstance(bounds, str):
+        return claims._replace(scaled_by=bounds), None
+    held = claims.scaled - bounds.metrics.keys()
+    detail = ReasonDetail.REPLICAS_BETWEEN.create(autoscaler.name) if held else ""
+    return claims._replace(scaled=held, scaled_by=detail), bounds
+
+
+def cover_use(current: Int64Array, peaks: Int64Array, groups: Int64Array, factors: Float64Array) -> bool:
+    """Return whether the requests of every group are at least `peak_factor` × the largest use of its containers.
+
+    The arguments are those of `compute_lower_requests`.
+    """
+    count = len(factors)
+    needed = np.bincount(groups, _compute_parts(peaks, groups, factors), count)
+    return bool((np.bincount(groups, current, count) >= needed).all())
+
+
+def _compute_parts(peaks: Int64Array, groups: Int64Array, factors: Float64Array) -> Float64Array:
+    """Return what each container's use needs as its request."""
+    of_container = factors[groups]
+    parts = np.ceil(peaks * np.where(np.isinf(of_container), 1.0, of_container))
+    unbounded: Float64Array = np.where(np.isinf(of_container), _UNBOUNDED, np.minimum(parts, _UNBOUNDED))
+    return unbounded
+
+
+def compute_lower_requests(
+    current: Int64Array, peaks: Int64Array, groups: Int64Array, factors: Float64Array
+) -> Int64Array:
+    """Return the smallest requests of containers whose requests count together in groups.
+
+    Per container: its present request, the largest use that must fit, and its group; per group: its `peak_factor`. A
+    container below its part keeps its request, and the others of its group keep what it lacks.
+    """
+    parts, count = _compute_parts(peaks, groups, factors), len(factors)
+    missing = np.bincount(groups, np.maximum(parts - current, 0), count)
+    excess = np.bincount(groups, np.maximum(current - parts, 0), count)
+    share = np.divide(np.maximum(excess - missing, 0), excess, out=np.zeros(count), where=excess > 0)
+    reducible = np.floor(np.maximum(current - parts, 0) * share[groups])
+    lowest: Int64Array = current - reducible.astype(np.int64)
+    return lowest

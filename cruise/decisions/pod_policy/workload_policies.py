@@ -1,0 +1,136 @@
+"""What all pods of a workload share: overrides, autoscalers, and what follows from both."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from cruise.decisions.pod_policy.container_bounds import OverrideChecks, get_workload_memory_limits
+from cruise.decisions.pod_policy.managed_containers import SKIP_REASON_BY_MODE
+from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims, AutoscalerIndex
+from cruise.decisions.pod_policy.pod_annotations import Annotations, select_overrides
+from cruise.decisions.pod_policy.scaled_pods import ScaledPods
+from cruise.decisions.pod_policy.usable_statistics import UsableStatistics
+from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds, apply_utilisation_bounds
+from cruise.domain.actions import ReasonCode
+from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations
+from cruise.domain.cluster import ClusterSnapshot, HorizontalPodAutoscaler, Pod, WorkloadRef
+from cruise.domain.overrides import StatedSetting, StoredOverrides, read_vpa_overrides, resolve_overrides
+from cruise.domain.policy import BestEffortPolicy, GuaranteedPolicy, HpaPolicy, Mode, Policy
+from cruise.domain.usage import StatisticsTable
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadPolicy:
+    """What all pods of a workload with the same overrides share.
+
+    `autoscaler` is the HPA within whose target requests may change, `utilisation_bounds` how far they may.
+    """
+
+    effective_policy: EffectivePolicy | UnreadableAnnotations
+    statements: tuple[StatedSetting, ...]
+    skip_reason: ReasonCode | None
+    is_new: bool
+    claims: AutoscalerClaims
+    template_limits: Mapping[str, int] | None
+    sizes_guaranteed: bool
+    adopts_best_effort: bool
+    utilisation_bounds: UtilisationBounds | None
+    autoscaler: HorizontalPodAutoscaler | None
+
+
+class WorkloadPolicies:
+    """The overrides and autoscalers of one snapshot, resolved once per workload: thousands of pods may share them."""
+
+    def __init__(
+        self,
+        snapshot: ClusterSnapshot,
+        statistics: StatisticsTable,
+        stored: StoredOverrides,
+        policy: Policy,
+        usable: UsableStatistics,
+    ) -> None:
+        self._snapshot = snapshot
+        self._stored = stored
+        self._policy = policy
+        self._usable = usable
+        self._autoscalers = AutoscalerIndex(snapshot)
+        self._scaled_pods = ScaledPods(snapshot, statistics, self._autoscalers, usable)
+        self._hpas = {(one.namespace, one.name): one for one in snapshot.autoscalers if one.scaling is not None}
+        self._vpa_overrides = read_vpa_overrides(snapshot)
+        self._override_checks = OverrideChecks(snapshot, statistics)
+        self._found: dict[tuple[str, WorkloadRef | None, Annotations, AutoscalerClaims | None], WorkloadPolicy] = {}
+
+    def find_shared(self, pod: Pod) -> WorkloadPolicy | None:
+        """Return the one policy of all pods with the same overrides, autoscalers and workload.
+
+        None if results depend on each pod: an autoscaler of the namespace selects by labels or by direct controllers.
+        """
+        return None if pod.namespace in self._autoscalers.by_pod else self.find_for_pod(pod)
+
+    def forget_pods(self) -> None:
+        """Drop what was resolved for pods so far; it is resolved again when needed."""
+        self._found.clear()
+        self._autoscalers.forget_pods()
+
+    def find_for_pod(self, pod: Pod) -> WorkloadPolicy:
+        """Return what a pod shares with others of its workload."""
+        stated = select_overrides(pod, self._snapshot)
+        claims = self._autoscalers.find_for_pod(pod) if pod.namespace in self._autoscalers.by_pod else None
+        key = (pod.namespace, pod.workload, stated, claims)
+        group = self._found.get(key)
+        if group is None:
+            claims = claims or self._autoscalers.find_for_pod(pod)
+            group = self._found[key] = self._build(dict(stated), pod, claims)
+        return group
+
+    def _build(self, annotations: Mapping[str, str], pod: Pod, claims: AutoscalerClaims) -> WorkloadPolicy:
+        namespace, workload = pod.namespace, pod.workload
+        resolution = resolve_overrides(
+            annotations, namespace, workload, self._snapshot, self._stored, self._policy.mode, self._vpa_overrides
+        )
+        effective_policy = resolution.effective_policy
+        if isinstance(effective_policy, EffectivePolicy) and resolution.statements:
+            effective_policy = self._override_checks.explain_unusable(resolution, pod) or effective_policy
+        if isinstance(effective_policy, EffectivePolicy) and not self._policy.rules.reserved_capacity:
+            effective_policy = (
+                replace(effective_policy, set_by_administrator=None)
+                if effective_policy.set_by_administrator is not None
+                else effective_policy
+            )
+        sizes_guaranteed = adopts_best_effort = False
+        autoscaler = bounds = None
+        if isinstance(effective_policy, EffectivePolicy):
+            if (effective_policy.hpa or self._policy.hpa) is not HpaPolicy.HOLD and self._policy.rules.sizes_more_pods:
+                autoscaler = self._hpas.get((namespace, claims.autoscaler))
+            if autoscaler is not None:
+                target = None if workload is None else self._snapshot.workloads.get((namespace, workload))
+                claims, bounds = apply_utilisation_bounds(claims, autoscaler, target)
+            if bounds is not None and bounds.is_at_minimum and not self._scaled_pods.cover_their_use(namespace, bounds):
+                bounds = bounds.without_shrink()
+            stated = effective_policy.guaranteed or self._policy.guaranteed
+            sizes_guaranteed = stated is GuaranteedPolicy.RESIZE and self._policy.rules.sizes_more_pods
+            best_effort = effective_policy.best_effort or self._policy.best_effort
+            adopts_best_effort = best_effort is BestEffortPolicy.ADOPT and self._policy.rules.sizes_more_pods
+        return WorkloadPolicy(
+            effective_policy=effective_policy,
+            statements=resolution.statements,
+            skip_reason=self.explain_skip(namespace, effective_policy, Mode.RESIZE),
+            is_new=workload is not None and self._usable.is_new_workload(namespace, workload),
+            claims=claims,
+            template_limits=None
+            if workload is None
+            else get_workload_memory_limits(namespace, workload, self._snapshot),
+            sizes_guaranteed=sizes_guaranteed,
+            adopts_best_effort=adopts_best_effort,
+            utilisation_bounds=bounds,
+            autoscaler=autoscaler,
+        )
+
+    def explain_skip(
+        self, namespace: str, effective_policy: EffectivePolicy | UnreadableAnnotations, needed: Mode
+    ) -> ReasonCode | None:
+        """Return why pods of a namespace are skipped under their policy, which must allow the mode `needed`."""
+        if self._policy.excludes_namespace(namespace):
+            return ReasonCode.EXCLUDED_NAMESPACE
+        if isinstance(effective_policy, UnreadableAnnotations):
+            return ReasonCode.UNREADABLE_ANNOTATION
+        return SKIP_REASON_BY_MODE[effective_policy.mode] if effective_policy.mode < needed else None

@@ -1,0 +1,86 @@
+"""The bounds of HPAs on utilization in columns: how far each container's request may change (ADR 0047)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cruise.decisions.pod_policy.eligibility import ResizablePod
+from cruise.decisions.pod_policy.use_history import UseHistory
+from cruise.decisions.pod_policy.utilisation_bounds import MetricBounds, compute_lower_requests
+from cruise.domain.arrays import UNBOUNDED, Float64Array, Int64Array, round_up_integers
+from cruise.domain.resources import MEBIBYTE, ResourceName
+
+_UNITS = {ResourceName.CPU: 1, ResourceName.MEMORY: MEBIBYTE}
+
+
+@dataclass(frozen=True, slots=True)
+class MetricGroups:
+    """The containers whose requests an HPA's metric adds up, one group per pod and metric.
+
+    `containers` are indices of sized containers, `groups` their groups, `submitted` their template's requests (0:
+    unknown). Per group: the factors of `MetricBounds`.
+    """
+
+    containers: Int64Array
+    groups: Int64Array
+    submitted: Int64Array
+    peak_factor: Float64Array
+    growth_factor: Float64Array
+    base_factor: Float64Array
+
+
+def build_metric_groups(pods: Sequence[ResizablePod], first: Int64Array) -> Mapping[ResourceName, MetricGroups]:
+    """Put the bounds of HPAs into columns, by resource; `first` is each pod's first container."""
+    bounded = [index for index, pod in enumerate(pods) if pod.utilisation_bounds is not None]
+    if not bounded:
+        return {}
+    found = {resource: _build_groups(pods, bounded, first, resource) for resource in ResourceName}
+    return {resource: groups for resource, groups in found.items() if len(groups.containers)}
+
+
+def _build_groups(
+    pods: Sequence[ResizablePod], bounded: Iterable[int], first: Int64Array, resource: ResourceName
+) -> MetricGroups:
+    rows: list[tuple[int, int, int]] = []
+    metrics: list[MetricBounds] = []
+    for index in bounded:
+        pod, start = pods[index], int(first[index])
+        bounds = pod.utilisation_bounds
+        assert bounds is not None
+        for metric in bounds.metrics.get(resource, ()):
+            if pod.kept and not metric.container:
+                # A container that keeps its size may need more than it requests.
+                metric = metric._replace(peak_factor=np.inf)  # noqa: PLW2901
+            for offset, container in enumerate(pod.sized):
+                if metric.container in ("", container.name):
+                    stated = bounds.submitted.get(container.name)
+                    submitted = 0 if stated is None else stated.resources.get(resource)
+                    rows.append((start + offset, len(metrics), submitted))
+            metrics.append(metric)
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 3)
+    factors = np.array([one[2:] for one in metrics], dtype=np.float64).reshape(-1, 3)
+    return MetricGroups(columns[:, 0], columns[:, 1], columns[:, 2], factors[:, 0], factors[:, 1], factors[:, 2])
+
+
+def bound_requests(
+    groups: MetricGroups, resource: ResourceName, current: Int64Array, use: UseHistory
+) -> tuple[Int64Array, Int64Array]:
+    """Return the smallest and largest request of each container that HPAs allow, 0 and UNBOUNDED where none does.
+
+    A container in several groups gets the narrowest bounds. Whole units, except that the present request is allowed.
+    """
+    at, group, count = groups.containers, groups.groups, len(groups.peak_factor)
+    now, unit = current[at], _UNITS[resource]
+    lowest = compute_lower_requests(now, use.largest[at], group, groups.peak_factor)
+    lowest = np.minimum(now, round_up_integers(lowest, unit))
+    requested = np.bincount(group, now, count)
+    by_base = np.bincount(group, use.base[at], count) * groups.base_factor
+    growth = np.minimum(groups.growth_factor, np.divide(by_base, requested, out=np.zeros(count), where=requested > 0))
+    is_at_minimum = groups.growth_factor[group] == 0
+    grown = np.floor(now * np.maximum(growth, 1.0)[group]).astype(np.int64) // unit * unit
+    highest = np.maximum(now, np.where(is_at_minimum, groups.submitted, grown))
+    lower, upper = np.zeros_like(current), np.full_like(current, UNBOUNDED)
+    np.maximum.at(lower, at, lowest)
+    np.minimum.at(upper, at, highest)
+    return lower, upper

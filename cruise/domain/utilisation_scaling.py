@@ -1,0 +1,50 @@
+"""How a HorizontalPodAutoscaler scales by utilization: its metrics, its replicas, and its tolerance.
+
+Utilization is the use of the ready pods divided by their requests, in whole percent. A metric wants
+ceil(utilization / target × replicas), and the present replicas while the quotient is within the tolerance around 1.
+The largest number that any metric wants counts (pkg/controller/podautoscaler of Kubernetes).
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cruise.domain.resources import ResourceName
+
+DEFAULT_TOLERANCE = 0.1
+"""The controller manager's flag --horizontal-pod-autoscaler-tolerance by default."""
+DEFAULT_SCALE_DOWN_SECONDS = 300
+"""The window whose largest wanted number of replicas counts before pods are removed, by default."""
+
+
+class UtilisationMetric(NamedTuple):
+    """A metric with target type Utilization, of all containers or of one `container`.
+
+    `reported_percent` is what the controller measured last, at least the target, and at most one more unless the
+    replicas are at their maximum: decisions do not depend on more, and it changes with every sync. None if it could not
+    measure. `average_request` is the mean request of the measured pods, in millicores or bytes, to a few percent; None
+    at the minimum of replicas, or if unknown.
+    """
+
+    resource: ResourceName
+    container: str
+    target_percent: int
+    reported_percent: int | None = None
+    average_request: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UtilisationScaling:
+    """The metrics on utilization and the replicas of an HPA, as its controller reported them.
+
+    `is_active`: the controller can compute and change the number of replicas. `tolerance` applies before pods are
+    removed, `scale_down_seconds` is the stabilization window of that.
+    """
+
+    metrics: tuple[UtilisationMetric, ...]
+    min_replicas: int
+    max_replicas: int
+    current_replicas: int
+    desired_replicas: int
+    is_active: bool
+    tolerance: float = DEFAULT_TOLERANCE
+    scale_down_seconds: int = DEFAULT_SCALE_DOWN_SECONDS

@@ -1,0 +1,272 @@
+"""An HPA wants the same number of replicas before and after a resize, for all use within the history."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cruise.decisions.pod_policy.use_history import UseHistory
+from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds, cover_use, decide_utilisation_bounds
+from cruise.decisions.sizing.utilisation_columns import MetricGroups, bound_requests
+from cruise.domain.arrays import UNBOUNDED
+from cruise.domain.cluster import HorizontalPodAutoscaler
+from cruise.domain.reasons import ReasonDetail
+from cruise.domain.resources import ResourceName, StatedResources
+from cruise.domain.utilisation_scaling import UtilisationMetric, UtilisationScaling
+from tests.builders import make_ref, make_workload
+from tests.hpa_controller import MeasuredPod, desire_replicas, want_replicas
+
+CPU, MEMORY = ResourceName
+CONTAINERS = ("app", "proxy")
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Pods under an HPA: requests and 7-day maxima by pod and container, metrics, and use within the history."""
+
+    scaling: UtilisationScaling
+    containers: Sequence[str]
+    requests: np.ndarray
+    peaks: np.ndarray
+    submitted: np.ndarray
+    shares: np.ndarray
+    measured: Sequence[bool]
+    ready: Sequence[bool]
+    up_tolerance: float
+
+
+@st.composite
+def drawn_pods(draw: st.DrawFn) -> Drawn:
+    replicas = draw(st.integers(1, 6))
+    containers = CONTAINERS[: draw(st.integers(1, 2))]
+    shape = (replicas, len(containers))
+    amounts = lambda low, high: np.array(  # noqa: E731
+        draw(st.lists(st.integers(low, high), min_size=shape[0] * shape[1], max_size=shape[0] * shape[1]))
+    ).reshape(shape)
+    names = ["", *containers]
+    chosen = draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True))
+    tolerance = draw(st.sampled_from([0.0, 0.05, 0.1, 0.3]))
+    metrics = tuple(UtilisationMetric(CPU, one, draw(st.integers(1, 250)), 0) for one in chosen)
+    metrics = tuple(one._replace(reported_percent=one.target_percent) for one in metrics)
+    spare = draw(st.integers(0, 5))
+    # One pod at least is measured and ready: without one the controller changes nothing.
+    measured, ready = (
+        [True, *draw(st.lists(st.booleans(), min_size=replicas - 1, max_size=replicas - 1))] for _ in range(2)
+    )
+    return Drawn(
+        UtilisationScaling(metrics, replicas, replicas + spare, replicas, replicas, True, tolerance),
+        containers,
+        amounts(1, 3000),
+        amounts(0, 2000),
+        amounts(0, 4000),
+        np.array(draw(st.lists(st.floats(0, 1), min_size=shape[0] * shape[1], max_size=shape[0] * shape[1]))).reshape(
+            shape
+        ),
+        measured,
+        ready,
+        draw(st.sampled_from([0.0, 0.05, 0.1])),
+    )
+
+
+def bounds_of(scaling: UtilisationScaling) -> UtilisationBounds | str:
+    autoscaler = HorizontalPodAutoscaler("shop", "web", make_ref("Deployment/web"), frozenset({CPU}), "", scaling)
+    return decide_utilisation_bounds(autoscaler, make_workload("Deployment/web", replicas=scaling.current_replicas))
+
+
+def groups_of(drawn: Drawn, bounds: UtilisationBounds) -> MetricGroups:
+    rows = []
+    metrics = bounds.metrics.get(CPU, ())
+    replicas, width = drawn.requests.shape
+    for pod in range(replicas):
+        for number, metric in enumerate(metrics):
+            for offset, name in enumerate(drawn.containers):
+                if metric.container in ("", name):
+                    at = pod * width + offset
+                    rows.append((at, pod * len(metrics) + number, int(drawn.submitted.ravel()[at])))
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 3)
+    factors = np.tile(np.array([one[2:] for one in metrics], dtype=float).reshape(-1, 3), (replicas, 1))
+    return MetricGroups(*columns.T, *factors.T)
+
+
+def measure(drawn: Drawn, requests: np.ndarray, use: np.ndarray) -> list[MeasuredPod]:
+    return [
+        MeasuredPod(
+            dict(zip(drawn.containers, map(int, row), strict=True)),
+            dict(zip(drawn.containers, map(int, used), strict=True)),
+            measured,
+            ready,
+        )
+        for row, used, measured, ready in zip(requests, use, drawn.measured, drawn.ready, strict=True)
+    ]
+
+
+def proposals(drawn: Drawn, requests: np.ndarray, use: np.ndarray, current: int) -> list[int]:
+    pods = measure(drawn, requests, use)
+    tolerances = (drawn.scaling.tolerance, drawn.up_tolerance)
+    return [
+        want_replicas(pods, one.target_percent, one.container, current, tolerances) for one in drawn.scaling.metrics
+    ]
+
+
+def desire(drawn: Drawn, requests: np.ndarray, use: np.ndarray) -> int:
+    scaling = drawn.scaling
+    wanted = proposals(drawn, requests, use, scaling.current_replicas)
+    return desire_replicas(wanted, scaling.min_replicas, scaling.max_replicas)
+
+
+@given(drawn_pods(), st.floats(0, 1))
+def test_at_its_minimum_an_hpa_wants_the_same_replicas_for_all_use_of_the_history(drawn: Drawn, position: float):
+    bounds = bounds_of(drawn.scaling)
+    assert isinstance(bounds, UtilisationBounds)
+    use = UseHistory(drawn.peaks.ravel(), np.zeros(drawn.peaks.size, dtype=np.int64))
+    groups, requests = groups_of(drawn, bounds), drawn.requests.ravel()
+    if not cover_use(requests[groups.containers], use.largest[groups.containers], groups.groups, groups.peak_factor):
+        groups = groups_of(drawn, bounds.without_shrink())
+    lower, upper = bound_requests(groups, CPU, requests, use)
+    lower, upper = lower.reshape(drawn.requests.shape), upper.reshape(drawn.requests.shape)
+    unbounded = upper >= UNBOUNDED
+    assert (lower <= drawn.requests).all() and (unbounded | (upper >= drawn.requests)).all()
+    upper = np.where(unbounded, drawn.requests, upper)
+    lower = np.where(unbounded, drawn.requests, lower)
+    # Anything within the bounds, and pods of which only some have been resized.
+    after = np.maximum(lower + np.floor((upper - lower) * position).astype(np.int64), 1)
+    some = np.where((np.arange(len(after)) % 2 == 0)[:, np.newaxis], after, drawn.requests)
+    used = np.floor(drawn.peaks * drawn.shares).astype(np.int64)
+    for requests in (after, some):
+        before, now = desire(drawn, drawn.requests, used), desire(drawn, requests, used)
+        # Use within the bounds of the history never adds pods where the requests left room for it.
+        if before == drawn.scaling.min_replicas:
+            assert now == before
+
+
+@given(drawn_pods())
+def test_a_shrunk_pod_never_wants_more_pods_than_ran(drawn: Drawn):
+    scaling = replace(drawn.scaling, min_replicas=1)
+    fits = replace(drawn, requests=np.full_like(drawn.requests, 10**7), scaling=scaling)
+    bounds = bounds_of(replace(scaling, current_replicas=1, desired_replicas=1))
+    assert isinstance(bounds, UtilisationBounds)
+    use = UseHistory(drawn.peaks.ravel(), np.zeros(drawn.peaks.size, dtype=np.int64))
+    lower, _ = bound_requests(groups_of(fits, bounds), CPU, fits.requests.ravel(), use)
+    lowest = np.maximum(lower.reshape(drawn.requests.shape), 1)
+    used = np.floor(drawn.peaks * drawn.shares).astype(np.int64)
+    assert max(proposals(fits, lowest, used, len(lowest))) <= len(lowest)
+    # Below the tolerance a metric wants what its use needs, and keeps no pod that another metric would remove.
+    for one in scaling.metrics:
+        pods = measure(replace(fits, measured=[True] * len(lowest), ready=[True] * len(lowest)), lowest, used)
+        summed = sum(sum(pod.use.values()) if not one.container else pod.use[one.container] for pod in pods)
+        requested = sum(
+            sum(pod.requests.values()) if not one.container else pod.requests[one.container] for pod in pods
+        )
+        tolerances = (scaling.tolerance, drawn.up_tolerance)
+        wanted = want_replicas(pods, one.target_percent, one.container, len(pods), tolerances)
+        assert (
+            wanted <= math.ceil(summed * 100 / requested / one.target_percent * len(pods)) or scaling.tolerance == 0.3
+        )
+
+
+@given(drawn_pods(), st.integers(1, 400))
+def test_at_its_maximum_growth_removes_no_pod_while_use_stays_at_the_base(drawn: Drawn, excess: int):
+    replicas = drawn.requests.shape[0]
+    used = drawn.peaks
+    tolerances = (drawn.scaling.tolerance, drawn.up_tolerance)
+    everyone = replace(drawn, measured=[True] * replicas, ready=[True] * replicas)
+    metrics = []
+    for one in drawn.scaling.metrics:
+        pods = measure(everyone, drawn.requests, used)
+        summed = sum(sum(pod.use.values()) if not one.container else pod.use[one.container] for pod in pods)
+        requested = sum(
+            sum(pod.requests.values()) if not one.container else pod.requests[one.container] for pod in pods
+        )
+        metrics.append(one._replace(reported_percent=max(one.target_percent, summed * 100 // requested)))
+    scaling = replace(drawn.scaling, metrics=tuple(metrics), min_replicas=0, max_replicas=replicas)
+    bounds = bounds_of(scaling)
+    if isinstance(bounds, str):
+        assert any(one.reported_percent == one.target_percent for one in metrics)
+        return
+    history = UseHistory(np.full(used.size, UNBOUNDED), used.ravel())
+    lower, upper = bound_requests(groups_of(drawn, bounds), CPU, drawn.requests.ravel(), history)
+    grown = np.where(upper >= UNBOUNDED, drawn.requests.ravel(), upper).reshape(drawn.requests.shape)
+    assert (lower.reshape(grown.shape) * (upper.reshape(grown.shape) < UNBOUNDED) <= drawn.requests).all()
+    wanted = [
+        want_replicas(measure(everyone, grown, used), one.target_percent, one.container, replicas, tolerances)
+        for one in metrics
+    ]
+    # Reported percent are whole numbers: one less than the target may remain.
+    assert max(wanted) >= replicas or all(
+        100 * used.sum() / grown.sum() >= one.target_percent - 1 for one in metrics if not one.container
+    )
+
+
+SCALING = UtilisationScaling((UtilisationMetric(CPU, "", 50, 50),), 2, 5, 2, 2, True)
+HELD = {
+    "not active": (replace(SCALING, is_active=False), ReasonDetail.UTILISATION_UNKNOWN),
+    "not measured": (replace(SCALING, metrics=(UtilisationMetric(CPU, "", 50),)), ReasonDetail.UTILISATION_UNKNOWN),
+    "scaling": (replace(SCALING, desired_replicas=3), ReasonDetail.REPLICAS_CHANGING),
+    "between": (replace(SCALING, current_replicas=3, desired_replicas=3), ReasonDetail.REPLICAS_BETWEEN),
+    "above its target at its minimum": (
+        replace(SCALING, metrics=(UtilisationMetric(CPU, "", 50, 51),)),
+        ReasonDetail.ABOVE_UTILISATION_TARGET,
+    ),
+    "at its maximum, below its target": (
+        replace(SCALING, current_replicas=5, desired_replicas=5),
+        ReasonDetail.REPLICAS_BETWEEN,
+    ),
+    "removes pods without delay": (
+        replace(
+            SCALING,
+            current_replicas=5,
+            desired_replicas=5,
+            metrics=(UtilisationMetric(CPU, "", 50, 80),),
+            scale_down_seconds=0,
+        ),
+        ReasonDetail.REPLICAS_BETWEEN,
+    ),
+    "scaled to zero": (
+        replace(SCALING, min_replicas=0, current_replicas=0, desired_replicas=0),
+        ReasonDetail.REPLICAS_BETWEEN,
+    ),
+}
+
+
+@pytest.mark.parametrize(("scaling", "reason"), HELD.values(), ids=list(HELD))
+def test_requests_are_held(scaling: UtilisationScaling, reason: ReasonDetail):
+    assert bounds_of(scaling) == reason.create("web")
+
+
+def test_the_replicas_of_the_target_count_as_well():
+    autoscaler = HorizontalPodAutoscaler("shop", "web", make_ref("Deployment/web"), frozenset({CPU}), "", SCALING)
+    changing = decide_utilisation_bounds(autoscaler, make_workload("Deployment/web", replicas=3))
+    assert changing == ReasonDetail.REPLICAS_CHANGING.create("web")
+    unread = decide_utilisation_bounds(autoscaler, None)
+    assert isinstance(unread, UtilisationBounds) and unread.submitted == {}
+
+
+def test_growth_at_the_minimum_ends_at_the_submitted_request():
+    bounds = bounds_of(SCALING)
+    assert isinstance(bounds, UtilisationBounds)
+    groups = MetricGroups(*np.array([[0], [0], [400]]), *np.array([[bounds.metrics[CPU][0].peak_factor], [0.0], [0.0]]))
+    use = UseHistory(np.array([300]), np.array([250]))
+    lower, upper = bound_requests(groups, CPU, np.array([200]), use)
+    # 300m need 667m for 50% and a margin of a tenth, so the request does not shrink.
+    assert (lower.tolist(), upper.tolist()) == ([200], [400])
+    lower, upper = bound_requests(groups, CPU, np.array([1000]), use)
+    assert (lower.tolist(), upper.tolist()) == ([667], [1000])
+
+
+def test_without_seven_days_of_use_nothing_shrinks():
+    bounds = bounds_of(SCALING)
+    assert isinstance(bounds, UtilisationBounds)
+    groups = MetricGroups(*np.array([[0], [0], [0]]), *np.array([[bounds.metrics[CPU][0].peak_factor], [0.0], [0.0]]))
+    lower, _ = bound_requests(groups, CPU, np.array([1000]), UseHistory(np.array([UNBOUNDED]), np.array([10])))
+    assert lower.tolist() == [1000]
+
+
+def test_submitted_requests_come_from_the_template():
+    autoscaler = HorizontalPodAutoscaler("shop", "web", make_ref("Deployment/web"), frozenset({CPU}), "", SCALING)
+    requests = {"app": StatedResources(500, None)}
+    bounds = decide_utilisation_bounds(autoscaler, make_workload("Deployment/web", replicas=2, requests=requests))
+    assert isinstance(bounds, UtilisationBounds) and bounds.submitted == requests
