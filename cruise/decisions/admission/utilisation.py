@@ -20,7 +20,7 @@ from cruise.domain.actions import ContainerTarget
 from cruise.domain.annotations import UnreadableAnnotations
 from cruise.domain.arrays import Int64Array, convert_to_int64, round_up_integers
 from cruise.domain.cluster import Container, Pod, QosClass
-from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
+from cruise.domain.resources import MEBIBYTE, ResourceName, StatedResources
 from cruise.domain.usage import StatisticsTable
 from cruise.domain.utilisation_scaling import UtilisationMetric, UtilisationScaling
 
@@ -39,7 +39,7 @@ class UtilisationAdmission:
     names: Sequence[str]
     scaling: UtilisationScaling | None
     bounds: UtilisationBounds | None
-    submitted: Sequence[Resources]
+    submitted: Sequence[StatedResources]
     rows: Sequence[int]
     resources: frozenset[ResourceName]
     qos: QosClass
@@ -68,7 +68,7 @@ class UtilisationAdmission:
         wanted: Int64Array,
         statistics: StatisticsTable,
     ) -> Int64Array:
-        submitted = convert_to_int64([one.get(resource) for one in self.submitted])
+        submitted = convert_to_int64([one.resources.get(resource) for one in self.submitted])
         if self.keeps_template or not submitted.all():
             # The HPA cannot compute the utilization of a pod without a request, and would start to with one.
             return submitted
@@ -101,7 +101,7 @@ def build_utilisation_admission(
     sized: Sequence[Container],
     eligibility: Eligibility,
     statistics: StatisticsTable,
-    submitted: Sequence[Resources],
+    submitted: Sequence[StatedResources],
     rows: Sequence[int],
     new_revision: bool,
 ) -> UtilisationAdmission:

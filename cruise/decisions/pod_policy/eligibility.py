@@ -1,19 +1,15 @@
 """Which pods are resizable: for each its effective policy, or the reason to skip it (ADR 0004)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import NamedTuple
 
 from cruise.decisions.pod_policy.container_bounds import (
-    OverrideChecks,
-    get_workload_memory_limits,
     read_recorded_memory_limits,
 )
 from cruise.decisions.pod_policy.evictability import Evictability, estimate_daemonset_requests
 from cruise.decisions.pod_policy.managed_containers import (
-    SKIP_REASON_BY_MODE,
     ManagedContainers,
     explain_none_managed,
     find_managed_containers,
@@ -22,11 +18,9 @@ from cruise.decisions.pod_policy.managed_containers import (
 )
 from cruise.decisions.pod_policy.other_autoscalers import (
     AutoscalerClaims,
-    AutoscalerIndex,
     describe_pending_lookup,
     find_ambiguous_workloads,
 )
-from cruise.decisions.pod_policy.pod_annotations import Annotations, select_overrides
 from cruise.decisions.pod_policy.quotas import get_submitted_requests
 from cruise.decisions.pod_policy.static_managers import explain_static_managers, find_unresizable_resources
 from cruise.decisions.pod_policy.usable_statistics import UsableStatistics
@@ -35,9 +29,9 @@ from cruise.decisions.pod_policy.workload_policies import WorkloadPolicies, Work
 from cruise.domain.actions import ReasonCode, SkippedPod
 from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations
 from cruise.domain.cluster import ClusterSnapshot, Container, HorizontalPodAutoscaler, Node, Pod, QosClass, WorkloadRef
-from cruise.domain.overrides import StatedSetting, StoredOverrides, read_vpa_overrides, resolve_overrides
+from cruise.domain.overrides import StatedSetting, StoredOverrides
 from cruise.domain.pod_resources import requests_devices
-from cruise.domain.policy import AdmissionSize, BestEffortPolicy, GuaranteedPolicy, Mode, Policy
+from cruise.domain.policy import AdmissionSize, Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 from cruise.domain.usage import StatisticsTable
 
@@ -221,7 +215,9 @@ class Eligibility:
 
     def explain_unusable_statistics(self, pod: Pod, rows: Sequence[int | None]) -> ReasonCode | None:
         """Return what is wrong with a pod's statistics: missing, stale, implausible, or of a new workload."""
-        return self._usable.explain_unusable(self._usable.drop_never_run(rows), is_new=self._workloads.find_for_pod(pod).is_new)
+        return self._usable.explain_unusable(
+            self._usable.drop_never_run(rows), is_new=self._workloads.find_for_pod(pod).is_new
+        )
 
     def is_new_revision(self, pod: Pod, age: timedelta) -> bool:
         """Return whether the pod's template revision states other resources than before and is younger than `age`."""

@@ -15,7 +15,7 @@ from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import EXCLUDED_LABEL, PREFIX, SIZED_BY_KRR, WORKLOAD
 from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.overrides import StoredOverrides
-from cruise.domain.policy import GuaranteedPolicy, Mode, Policy
+from cruise.domain.policy import GuaranteedPolicy, HpaPolicy, Mode, Policy
 
 
 class UnlockKind(StrEnum):
@@ -98,6 +98,14 @@ def _size_guaranteed(inputs: DecisionInputs) -> DecisionInputs:
     return changed._replace(
         stored={key: replace(one, guaranteed=None) for key, one in inputs.stored.items()},
         policy=replace(inputs.policy, guaranteed=GuaranteedPolicy.RESIZE, memory_limit_history=timedelta(0)),
+    )
+
+
+def _size_within_target(inputs: DecisionInputs) -> DecisionInputs:
+    changed = _remove_annotations(inputs, f"{PREFIX}hpa")
+    return changed._replace(
+        stored={key: replace(one, hpa=None) for key, one in inputs.stored.items()},
+        policy=replace(inputs.policy, hpa=HpaPolicy.WITHIN_TARGET),
     )
 
 
@@ -225,7 +233,15 @@ UNLOCKS: Mapping[ReasonCode, Unlock] = {
     ),
     ReasonCode.NEW_WORKLOAD: _time("wait for new_workload_age, or until a first run has ended", "new_workload_age"),
     ReasonCode.NEW_TEMPLATE_REVISION: _time("wait for samples of the new revision"),
-    ReasonCode.MANAGED_BY_HPA: _object("scale by another metric than utilization, such as requests per second"),
+    ReasonCode.MANAGED_BY_HPA: Unlock(
+        UnlockKind.SETTING,
+        f"hpa: within-target, or {PREFIX}hpa: within-target, and the HPA at its minimum of replicas; or another metric "
+        "than utilization",
+        "hpa",
+        HpaPolicy.WITHIN_TARGET,
+        f"{PREFIX}hpa: within-target",
+        _size_within_target,
+    ),
     ReasonCode.MANAGED_BY_OTHER_AUTOSCALER: _object("set the VPA's updateMode to Off", _switch_off_vpas),
     ReasonCode.AMBIGUOUS_WORKLOAD: _object("rename one of the two workloads"),
     ReasonCode.LOOKUP_PENDING: _time("wait; if it lasts, cruise check shows the missing permission"),
@@ -254,6 +270,7 @@ UNLOCKS: Mapping[ReasonCode, Unlock] = {
     ReasonCode.STALE_DECISION: _time("wait: the next pass decides again; if it lasts, raise max_decision_age"),
     ReasonCode.HISTORY_INCOMPLETE: _time("wait until usage is read again"),
     ReasonCode.USAGE_INCREASED: _NEXT_PASS,
+    ReasonCode.HPA_CHANGED: _NEXT_PASS,
     ReasonCode.NOT_FOUND: _nothing("it is gone"),
     ReasonCode.THROTTLED: _NEXT_PASS,
     ReasonCode.POD_DISRUPTION_BUDGET: _object("wait until its budget allows an eviction, or change the budget"),

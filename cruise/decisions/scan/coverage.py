@@ -177,7 +177,10 @@ def _explain_unmanaged(
     policies = [resizable.effective_policy.for_container(one.name) for one in resizable.sized]
     if all(resource not in one.resources for one in policies):
         return _NOT_MANAGED[resource]
+    bounds = resizable.utilisation_bounds
     if resource in eligibility.get_autoscaler_claims(resizable.pod).scaled:
+        return ReasonCode.MANAGED_BY_HPA
+    if bounds is not None and resource in bounds.metrics:
         return ReasonCode.MANAGED_BY_HPA
     if resource in static:
         return REFUSAL_BY_MANAGER[resource]

@@ -51,7 +51,7 @@ def _build_groups(
         for metric in bounds.metrics.get(resource, ()):
             if pod.kept and not metric.container:
                 # A container that keeps its size may need more than it requests.
-                metric = metric._replace(peak_factor=np.inf)  # noqa: PLW2901
+                metric = metric._replace(peak_factor=np.inf)
             for offset, container in enumerate(pod.sized):
                 if metric.container in ("", container.name):
                     stated = bounds.submitted.get(container.name)
