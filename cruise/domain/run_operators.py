@@ -271,7 +271,7 @@ def _read_step(
         text = text.removeprefix(owner[1])
     path = _NO_STEP_CHARACTERS.sub("-", _STEP_INDEX.sub("", _drop_parentheses(text))).split(".")
     steps = [step for step in path if step.strip("-_")]
-    step = ".".join(steps[-_MAX_NESTED_STEPS:])[:_LONGEST_STEP]
+    step = ".".join(steps[-_MAX_NESTED_STEPS:])[:_LONGEST_STEP].strip("-_.")
     return f"{STEP_SEPARATOR}{step}" if step else ""
 
 

@@ -113,7 +113,7 @@ def test_the_step_of_a_workflow_is_its_node_without_run_index_and_item(node: str
             None,
             {"job.runner.gitlab.com/pod": "p", "project.runner.gitlab.com/id": "7"},
             {"job.runner.gitlab.com/name": "test: [a, b]"},
-            ("GitLabProject", "7:test-a-b-"),
+            ("GitLabProject", "7:test-a-b"),
         ),
         (None, {}, {}, None),
         (None, {WORKLOAD.name: "report"}, {}, ("Workload", "report")),

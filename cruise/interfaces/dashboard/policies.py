@@ -21,7 +21,13 @@ from cruise.interfaces.backtest.comparison import METRIC_NAMES, format_delta, fo
 from cruise.interfaces.dashboard.forms import SETTING_FIELD_PREFIX, get_rejected_form
 from cruise.interfaces.dashboard.layout import Dashboard, DashboardPage
 from cruise.interfaces.http.namespace_visibility import VisibilityDependency
-from cruise.interfaces.http.view import KindParameter, NameParameter, NamespaceParameter, WhatIfPort, wait_for_store
+from cruise.interfaces.http.view import (
+    KindParameter,
+    NamespaceParameter,
+    WhatIfPort,
+    WorkloadNameParameter,
+    wait_for_store,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +159,7 @@ def create_policies_pages(dashboard: Dashboard) -> APIRouter:
         visibility: VisibilityDependency,
         namespace: NamespaceParameter,
         kind: KindParameter,
-        name: NameParameter,
+        name: WorkloadNameParameter,
     ) -> Response:
         await visibility.require_access(namespace)
         workload = WorkloadRef(kind, name)

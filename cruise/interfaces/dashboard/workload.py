@@ -28,7 +28,7 @@ from cruise.interfaces.export_patches import build_patch, render_manifest
 from cruise.interfaces.export_report import describe_skipped_template
 from cruise.interfaces.http.cluster_summary import WORKLOAD_SORT_KEYS, WorkloadQuery, find_workloads
 from cruise.interfaces.http.namespace_visibility import VisibilityDependency
-from cruise.interfaces.http.view import KindParameter, NameParameter, NamespaceParameter, OffsetParameter
+from cruise.interfaces.http.view import KindParameter, NamespaceParameter, OffsetParameter, WorkloadNameParameter
 from cruise.interfaces.http.workload import WorkloadHistory, compute_template_sizes, read_workload_history
 from cruise.interfaces.reasons import describe_reason
 from cruise.interfaces.scan.finding_text import RISK_TITLES, describe_risk
@@ -59,7 +59,7 @@ def create_workload_pages(dashboard: Dashboard) -> APIRouter:
         visibility: VisibilityDependency,
         namespace: NamespaceParameter,
         kind: KindParameter,
-        name: NameParameter,
+        name: WorkloadNameParameter,
         pod: str = "",
     ) -> Response:
         await visibility.require_access(namespace)
@@ -90,8 +90,8 @@ def create_workload_pages(dashboard: Dashboard) -> APIRouter:
         visibility: VisibilityDependency,
         namespace: NamespaceParameter,
         kind: KindParameter,
-        name: NameParameter,
-        pod: NameParameter,
+        name: WorkloadNameParameter,
+        pod: WorkloadNameParameter,
     ) -> Response:
         await visibility.require_access("" if not await visibility.sees_all() else namespace)
         snapshot = await view.snapshot()

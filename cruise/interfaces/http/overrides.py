@@ -18,9 +18,9 @@ from cruise.interfaces.http.user_actions import perform_user_action
 from cruise.interfaces.http.view import (
     ApiView,
     KindParameter,
-    NameParameter,
     NamespaceParameter,
     OffsetParameter,
+    WorkloadNameParameter,
     list_error_responses,
     read_body,
     wait_for_store,
@@ -84,7 +84,10 @@ def create_override_routes(view: ApiView) -> APIRouter:
 
     @routes.get("/{namespace}/{kind}/{name}", responses=list_error_responses(404, 422, 503))
     async def override(
-        visibility: VisibilityDependency, namespace: NamespaceParameter, kind: KindParameter, name: NameParameter
+        visibility: VisibilityDependency,
+        namespace: NamespaceParameter,
+        kind: KindParameter,
+        name: WorkloadNameParameter,
     ) -> OverrideEntry:
         """Return the stored overrides of one workload."""
         await visibility.require_access(namespace)
@@ -103,7 +106,7 @@ def create_override_routes(view: ApiView) -> APIRouter:
         caller: CallerDependency,
         namespace: NamespaceParameter,
         kind: KindParameter,
-        name: NameParameter,
+        name: WorkloadNameParameter,
         request: Request,
     ) -> OverrideEntry:
         """Replace the stored overrides of one workload; annotations take precedence over them."""
@@ -128,7 +131,7 @@ def create_override_routes(view: ApiView) -> APIRouter:
         status_code=204,
     )
     async def delete_override(
-        caller: CallerDependency, namespace: NamespaceParameter, kind: KindParameter, name: NameParameter
+        caller: CallerDependency, namespace: NamespaceParameter, kind: KindParameter, name: WorkloadNameParameter
     ) -> Response:
         """Delete the stored overrides of one workload, if there are any."""
         workload = WorkloadRef(kind, name)

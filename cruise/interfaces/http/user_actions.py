@@ -18,8 +18,8 @@ from cruise.interfaces.http.namespace_visibility import CallerDependency, Namesp
 from cruise.interfaces.http.view import (
     ApiView,
     KindParameter,
-    NameParameter,
     NamespaceParameter,
+    WorkloadNameParameter,
     list_error_responses,
     parse_since,
     wait_for_store,
@@ -189,7 +189,7 @@ def create_revert_routes(view: ApiView) -> APIRouter:
 
     @routes.put("/{namespace}/{kind}/{name}", responses=list_error_responses(401, 403, 404, 422, 503))
     async def revert(
-        caller: CallerDependency, namespace: NamespaceParameter, kind: KindParameter, name: NameParameter
+        caller: CallerDependency, namespace: NamespaceParameter, kind: KindParameter, name: WorkloadNameParameter
     ) -> RevertedWorkload:
         """Store mode observe for one workload, and restore the original sizes of its pods, without evictions.
 

@@ -101,9 +101,12 @@ async def wait_for_store(answer: Awaitable[T]) -> T:
 _MAX_BODY_BYTES = 64 * 1024
 _LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 _SUBDOMAIN = r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"
+# Workloads of runs may be named by a label, and have a step after a colon.
+_WORKLOAD = r"^[A-Za-z0-9]([-._:A-Za-z0-9]{0,317}[A-Za-z0-9])?$"
 
 NamespaceParameter = Annotated[str, InPath(pattern=_LABEL, description="A namespace.")]
 NameParameter = Annotated[str, InPath(pattern=_SUBDOMAIN, description="The name of an object.")]
+WorkloadNameParameter = Annotated[str, InPath(pattern=_WORKLOAD, description="The name of a workload.")]
 KindParameter = Annotated[str, InPath(pattern=r"^[A-Z][A-Za-z0-9]{0,62}$", description="A kind, such as Deployment.")]
 OffsetParameter = Annotated[int, Query(ge=0, le=10_000_000, description="The number of items to skip.")]
 

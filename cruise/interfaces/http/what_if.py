@@ -16,9 +16,9 @@ from cruise.interfaces.http.overrides import read_override_settings
 from cruise.interfaces.http.view import (
     ApiView,
     KindParameter,
-    NameParameter,
     NamespaceParameter,
     WhatIfPort,
+    WorkloadNameParameter,
     list_error_responses,
     read_body,
 )
@@ -88,7 +88,7 @@ def create_what_if_routes(view: ApiView) -> APIRouter:
         caller: CallerDependency,
         namespace: NamespaceParameter,
         kind: KindParameter,
-        name: NameParameter,
+        name: WorkloadNameParameter,
         request: Request,
     ) -> WhatIfDocument:
         """Compare other overrides of one workload, in the format of /overrides, with the current ones."""

@@ -114,6 +114,14 @@ async def test_a_misspelt_kind_is_refused_and_a_kind_of_somebody_elses_is_not(ap
     assert (await api.get("/overrides")).json()["total"] == (code == 200)
 
 
+async def test_a_step_of_a_workflow_has_overrides_too(api, scene):
+    for workload in ("CronWorkflow/nightly:train", "DAG/Daily_report:load.all", "Workload/report"):
+        answered = await api.put(f"/overrides/shop/{workload}", json={"cpu-min": "100m"})
+        assert answered.status_code == 200, answered.text
+        assert ("shop", make_ref(workload)) in await scene.store.overrides()
+    assert (await api.put("/overrides/shop/DAG/a%2Fb", json={"cpu-min": "100m"})).status_code in (404, 422)
+
+
 async def test_what_is_answered_can_be_sent_again(api, scene):
     first = await api.put(WEB, json={"headroom-factor": 1.23456789, "memory-min": "100000001"})
     before = await stored(scene)
