@@ -26,6 +26,7 @@ from cruise.domain.cluster import (
     Workload,
     WorkloadRef,
 )
+from cruise.domain.heaps import HeapBound, HeapRuntime
 from cruise.domain.pod_resources import count_pod_requests, get_qos_class
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResourceName, Resources, StatedResources
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
@@ -68,6 +69,18 @@ memory_bytes = (
 )
 
 
+heaps = st.builds(
+    HeapBound,
+    st.sampled_from(HeapRuntime),
+    st.just("an option"),
+    fixed_bytes=st.just(0) | memory_bytes,
+    limit_share=st.sampled_from([0.0, 0.25, 0.75, 1.0]),
+    request_share=st.sampled_from([0.0, 0.0, 1.0]),
+    is_known=st.sampled_from([True, True, False]),
+    holds_request=st.booleans(),
+)
+
+
 @st.composite
 def containers(draw: st.DrawFn, name: str, role: ContainerRole = ContainerRole.MAIN) -> Container:
     """A container that the API server admits, settled on its node."""
@@ -81,7 +94,9 @@ def containers(draw: st.DrawFn, name: str, role: ContainerRole = ContainerRole.M
         if shape == "both limits":
             cpu_limit = (cpu or 0) + draw(millicores)
     requests = StatedResources(cpu if cpu is not None else cpu_limit, memory if memory is not None else memory_limit)
-    return _settled(Container(name=name, role=role, requests=requests, limits=StatedResources(cpu_limit, memory_limit)))
+    heap = None if role is ContainerRole.INIT else draw(st.none() | st.none() | heaps)
+    limits = StatedResources(cpu_limit, memory_limit)
+    return _settled(Container(name=name, role=role, requests=requests, limits=limits, heap=heap))
 
 
 def _settled(container: Container) -> Container:

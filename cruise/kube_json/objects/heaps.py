@@ -5,7 +5,7 @@ Only recognised options are kept, and of the environment nothing else: its value
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from cruise.domain.heaps import HeapBound, HeapRuntime
@@ -13,7 +13,7 @@ from cruise.domain.resources import MEBIBYTE
 from cruise.kube_json.objects.environment import COMMAND, UNREADABLE, ContainerEnvironment, StatedSize, parse_share
 from cruise.kube_json.objects.jvm_options import DEFAULT_JVM_HEAP, JVM_VARIABLES, PRODUCT_VARIABLES, read_jvm_heap
 from cruise.kube_json.objects.quantities import MAXIMUM_QUANTITY
-from cruise.kube_json.wire.pod_json import ContainerSpec, EnvironmentVariable
+from cruise.kube_json.wire.pod_json import ContainerSpec, EnvironmentVariable, QuantityText
 
 # The words of image names that suggest a runtime, and those of programs that run beside one.
 _IMAGE_WORDS = {
@@ -76,12 +76,39 @@ _DEFAULTS = {
 }
 
 
-def read_heap_bound(spec: ContainerSpec) -> HeapBound | None:
-    """Return what a container's heap may grow to, None if nothing suggests a runtime with a bound."""
+# Decoded containers are few; a process sees more of them with time.
+_CACHE_SIZE = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class HeapReader:
+    """Reads the bounds of heaps, each container of a template once: of its environment only a hash is kept."""
+
+    _cache: dict[tuple[int, QuantityText | None, QuantityText | None], HeapBound | None] = field(default_factory=dict)
+
+    def read(self, spec: ContainerSpec) -> HeapBound | None:
+        """Return what a container's heap may grow to, None if nothing suggests a runtime with a bound."""
+        resources = spec.resources
+        limits, requests = (resources.limits, resources.requests) if resources is not None else (None, None)
+        key = (
+            hash((spec.name, spec.image, spec.env, spec.env_from, spec.command, spec.args)),
+            None if limits is None else limits.get("memory"),
+            None if requests is None else requests.get("memory"),
+        )
+        try:
+            return self._cache[key]
+        except KeyError:
+            if len(self._cache) >= _CACHE_SIZE:
+                self._cache.clear()
+            found = self._cache[key] = _read_heap_bound(spec)
+            return found
+
+
+def _read_heap_bound(spec: ContainerSpec) -> HeapBound | None:
     words = [word for word in (*(spec.command or ()), *(spec.args or ())) if type(word) is str]
     suggested = _find_runtime(spec.image, words)
     # Most containers state nothing, and are not read any further.
-    if not any([_may_state_heap(one) for one in spec.env or ()]) and not any(["-" in word for word in words]):
+    if not any([_may_state_heap(one) for one in spec.env or ()]) and not any(map(_may_have_option, words)):
         return _get_default(suggested, spec)
     environment = ContainerEnvironment(spec, words)
     for runtime, read in _READERS.items():
@@ -93,6 +120,10 @@ def read_heap_bound(spec: ContainerSpec) -> HeapBound | None:
 
 def _may_state_heap(one: EnvironmentVariable) -> bool:
     return one.name in _VARIABLES or (type(one.value) is str and "-X" in one.value)
+
+
+def _may_have_option(word: str) -> bool:
+    return "-X" in word or "--max" in word or "$" in word
 
 
 def _get_default(suggested: HeapRuntime | None, spec: ContainerSpec) -> HeapBound | None:

@@ -27,7 +27,7 @@ from cruise.domain.scheduling import PodConstraints, SchedulingConstraints
 from cruise.errors import BadInputError
 from cruise.kube_json.object_errors import convert_to_struct, format_object_label, to_single_line
 from cruise.kube_json.objects.containers import ContainerReader, Extended, SharedValues
-from cruise.kube_json.objects.heaps import read_heap_bound
+from cruise.kube_json.objects.heaps import HeapReader
 from cruise.kube_json.objects.owners import (
     NO_OWNERS,
     OwnerIndex,
@@ -105,6 +105,7 @@ class PodReader:
     maps: SharedStringMaps = field(default_factory=SharedStringMaps)
     classes: Mapping[str, PriorityClass] = field(default_factory=dict)
     _containers: ContainerReader = field(default_factory=ContainerReader)
+    _heaps: HeapReader = field(default_factory=HeapReader)
     _placements: SchedulingConstraintReader = field(default_factory=SchedulingConstraintReader)
     _constraints: PodConstraintReader = field(default_factory=PodConstraintReader)
     _workloads: SharedValues[WorkloadRef, WorkloadRef] = field(default_factory=SharedValues)
@@ -179,7 +180,7 @@ class PodReader:
     def _read_shared_fields(self, document: PodObject, status: PodStatus) -> _SharedPodFields:
         """Return the fields that a pod shares with its replicas; BadInputError names the place."""
         metadata, spec = document.metadata, document.spec
-        heaps = [read_heap_bound(one) for one in (*(spec.init_containers or ()), *spec.containers)]
+        heaps = [self._heaps.read(one) for one in (*(spec.init_containers or ()), *spec.containers)]
         source = (
             metadata.namespace,
             metadata.labels,

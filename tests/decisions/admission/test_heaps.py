@@ -30,6 +30,7 @@ from tests.builders import (
     make_table,
     make_workload,
 )
+from tests.strategies import heaps
 
 INITIAL = Policy(mode=Mode.INITIAL)
 NODES = (make_node(memory_mib=65536),)
@@ -114,19 +115,9 @@ def test_settings_ignore_heaps():
 
 
 mebibytes = st.integers(16, 4096)
-heaps = st.builds(
-    HeapBound,
-    st.sampled_from(HeapRuntime),
-    st.just("an option"),
-    fixed_bytes=st.just(0) | mebibytes.map(lambda size: size * MEBIBYTE),
-    limit_share=st.sampled_from([0.0, 0.25, 0.75, 1.0]),
-    request_share=st.sampled_from([0.0, 0.0, 1.0]),
-    is_known=st.booleans(),
-    holds_request=st.booleans(),
-) | st.just(DEFAULT_JVM_HEAP)
 
 
-@given(heaps, mebibytes, mebibytes | st.just(0), mebibytes)
+@given(heaps | st.just(DEFAULT_JVM_HEAP), mebibytes, mebibytes | st.just(0), mebibytes)
 def test_deciding_again_changes_nothing_and_the_heap_fits(heap, memory_mib, more_mib, peak_mib):
     stated_mib = memory_mib + more_mib
     created = admit(new_pod(heap_container(heap, memory_mib, stated_mib)), peak_mib)

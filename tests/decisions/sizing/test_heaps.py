@@ -23,6 +23,7 @@ from tests.builders import (
     make_table,
     make_workload,
 )
+from tests.strategies import heaps
 
 FULL = Policy(mode=Mode.FULL, rules=TRACKING)
 XMX_1G = HeapBound(HeapRuntime.JVM, "-Xmx1g in JAVA_TOOL_OPTIONS", fixed_bytes=1024 * MEBIBYTE)
@@ -105,16 +106,6 @@ def test_a_setting_holds_only_limits():
 
 
 mebibytes = st.integers(16, 4096)
-heaps = st.builds(
-    HeapBound,
-    st.sampled_from(HeapRuntime),
-    st.just("an option"),
-    fixed_bytes=st.just(0) | mebibytes.map(lambda size: size * MEBIBYTE),
-    limit_share=st.sampled_from([0.0, 0.25, 0.75, 1.0]),
-    request_share=st.sampled_from([0.0, 0.0, 1.0]),
-    is_known=st.booleans(),
-    holds_request=st.booleans(),
-)
 
 
 @given(heaps, mebibytes, mebibytes, mebibytes)

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from cruise.domain.cluster import ContainerRole
 from cruise.domain.heaps import HeapBound, HeapRuntime
 from cruise.domain.resources import MEBIBYTE
-from cruise.kube_json.objects.heaps import read_heap_bound
+from cruise.kube_json.objects.heaps import HeapReader
 from cruise.kube_json.objects.pod import PodReader, decode_pod
 from cruise.kube_json.wire.pod_json import ContainerSpec, PodObject
 from tests.builders import make_container_json, make_pod_json
 
+read_heap_bound = HeapReader().read
 GIBIBYTE = 1024 * MEBIBYTE
 LIMIT = 4 * GIBIBYTE
 
