@@ -204,6 +204,9 @@ class StorePort(Protocol):
         answer was not received (`failed`).
         """
 
+    async def unanswered_resizes(self, since: datetime) -> Sequence[Outcome]:
+        """Return the resizes since a time whose answer was not received (`failed`), oldest first."""
+
     async def record_user_action(self, action: UserAction) -> None:
         """Store a user's action on cruise itself."""
 

@@ -213,6 +213,14 @@ class InMemoryStore:
         ]
         return find_counted_evictions([*ended, *begun])
 
+    async def unanswered_resizes(self, since: datetime) -> Sequence[Outcome]:
+        first = bisect_left(self._outcomes, since, key=_at)
+        return [
+            one
+            for one in self._outcomes[first:]
+            if isinstance(one.action, ResizePod) and one.result is ActionResult.FAILED
+        ]
+
     async def record_user_action(self, action: UserAction) -> None:
         self._user_actions.append(action)
 

@@ -17,7 +17,9 @@
 #define FAULTS 3         /* how many things go wrong */
 #endif
 
+#ifndef CAP
 #define CAP   13         /* allocatable */
+#endif
 #define GOAL  7          /* what G needs */
 #define NONE  2          /* nobody holds the Lease */
 #define A     0          /* pods that are resized */
@@ -46,6 +48,7 @@ byte open[5];            /* an intent: 0 none, else 1 + the replica that stored 
 bool left[5];            /* nobody waits for its outcome any more */
 byte was[5];             /* the size before, as the intent states it */
 byte wants[5], takes[5]; /* the size that it asks for, and by how much it grows */
+byte late[3];            /* the largest size that a resize without an answer asked for */
 byte row[5];             /* the audit: 0 nothing, 1 ended without an answer, 2 done; of resizes only 1 is kept */
 bool restored;           /* an older copy took its place */
 bool behind;             /* its epoch is before the one that replicas know, and the loss is not on record yet */
@@ -65,7 +68,7 @@ byte terms, term[2];
 #define ANSWERED 5       /* the answer is there, and not recorded yet */
 byte pc[2], step[2], plans;
 byte todo[2];            /* steps: 0 A without growth, 1 B0, 2 B1, 3 A with growth, 4 G, 5 O */
-byte seen_spec[6], seen_count[2], goal[6], growth[6];
+byte seen_spec[6], seen_counted[6], seen_count[2], goal[6], growth[6];
 bool seen_guest[2], changed_[10], old[2], sticky[2], reaction[2], cooling[2];
 bool knows_lost[2], knows_incomplete[2], hears_lost[2];
 byte grown[6], grown_by[6], grown_age[6], before_to[2], before_by[2], before_age[2];
@@ -158,7 +161,7 @@ inline look(p) {
     i = 0;
     do
     :: i < 3 ->
-        seen_spec[3 * p + i] = spec[i];
+        seen_spec[3 * p + i] = spec[i]; seen_counted[3 * p + i] = COUNTED(i);
         /* A grow is remembered for 90 seconds, or until a snapshot shows it. */
         if :: grown_age[3 * p + i] > 1 || (grown[3 * p + i] && grown[3 * p + i] == spec[i]) ->
             grown[3 * p + i] = 0; grown_by[3 * p + i] = 0; grown_age[3 * p + i] = 0
@@ -179,7 +182,7 @@ inline forget_plan(p) {
     sticky[p] = 0; reaction[p] = 0; before_to[p] = 0; before_by[p] = 0; before_age[p] = 0;
     i = 0;
     do
-    :: i < 3 -> seen_spec[3 * p + i] = 0; goal[3 * p + i] = 0; growth[3 * p + i] = 0; i++
+    :: i < 3 -> seen_spec[3 * p + i] = 0; seen_counted[3 * p + i] = 0; goal[3 * p + i] = 0; growth[3 * p + i] = 0; i++
     :: else -> break
     od;
     i = 0;
@@ -194,7 +197,27 @@ inline close_unsent(p) {
     skip
 }
 
-/* Open intents of others, and own ones without an answer, get an outcome from the cluster as it is. */
+#define GROWS(p, q, bit) ((todo[p] & (bit)) && growth[3 * p + (q)])
+#define IS_GROWING(p) (GROWS(p, A, 8) || GROWS(p, G, 16) || GROWS(p, O, 32))
+
+/*
+ * What a resize may take when it arrives late is kept for it: what it asks for above what its pod counts now. Where a plan
+ * has nothing to grow, pods are not counted.
+ */
+inline reserve(p, q, wanted, decided) {
+    size = (!IS_GROWING(p) -> decided : (wanted > seen_counted[3 * p + q] -> wanted - seen_counted[3 * p + q] : 0));
+    if
+    :: size && (!grown[3 * p + q] || (IS_GROWING(p) && grown[3 * p + q] == seen_spec[3 * p + q]) ||
+        size > grown_by[3 * p + q]) ->
+        grown[3 * p + q] = wanted; grown_by[3 * p + q] = size; grown_age[3 * p + q] = 0
+    :: else
+    fi
+}
+
+/*
+ * Open intents of others, and own ones without an answer, get an outcome from the cluster as it is. What has none may
+ * arrive yet, whoever found that out.
+ */
 inline reconcile(p) {
     k = 0;
     do
@@ -202,12 +225,10 @@ inline reconcile(p) {
         if
         :: open[k] && !UNDER_WAY(k, p) ->
             if
-            :: k < 3 -> row[k] = 1;
+            :: k < 3 -> row[k] = 1; if :: spec[k] == was[k] -> late[k] = MOST(late[k], wants[k]) :: else fi;
 #ifndef LOST_ANSWER
                 /* It may arrive yet, or the snapshot may be from before it arrived. */
-                if :: takes[k] && wants[k] != seen_spec[3 * p + k] ->
-                    grown[3 * p + k] = wants[k]; grown_by[3 * p + k] = takes[k]; grown_age[3 * p + k] = 0
-                :: else fi
+                reserve(p, k, wants[k], takes[k])
 #endif
             :: else -> row[k] = (gone[k - 3] -> 2 : 1)
             fi;
@@ -217,6 +238,20 @@ inline reconcile(p) {
         k++
     :: else -> break
     od;
+#ifndef LOST_ANSWER
+#ifndef FORGOTTEN_ROOM
+    k = 0;
+    do
+    :: k < 3 ->
+        if
+        :: late[k] && IS_GROWING(p) -> reserve(p, k, late[k], 0)
+        :: else
+        fi;
+        k++
+    :: else -> break
+    od;
+#endif
+#endif
     skip
 }
 
@@ -283,6 +318,12 @@ inline skip_step(p) { k = KIND(step[p]); if :: UNDER_WAY(k, p) -> close(k) :: el
 #define IS_FENCED(s) stale[s]
 #endif
 
+#ifdef FORMER_READER     /* a former leader compares intents */
+#define IS_READER(p) true
+#else
+#define IS_READER(p) MAY_WRITE(p)
+#endif
+
 #ifdef POLICY            /* the ValidatingAdmissionPolicy of README.md */
 #define IS_ADMITTED(s) (holder != NONE && of_term[s] == terms)
 #else
@@ -336,13 +377,20 @@ inline send_or_skip(p) {
     k = KIND(step[p]);
     if
     :: HEEDS_PAUSE(p) || IS_LATE(p) || changed_[5 * p + k] || USE_GREW(p) || (k >= 3 && knows_lost[p]) ->
-        printf("EV skip %d %d\n", p, k); skip_step(p); hears_lost[p] = knows_lost[p]; go_on(p)
+        printf("EV skip %d %d\n", p, k);
+        if
+        :: reaction[p] && !HEEDS_PAUSE(p) && !IS_LATE(p) ->
+            /* The kill is answered later, when the pod is as it was decided on. */
+            skip_step(p); leave(p); printf("EV abort %d\n", p)
+        :: else -> skip_step(p); hears_lost[p] = knows_lost[p]; go_on(p)
+        fi
     :: else ->
         if
         :: !MAY_WRITE(p) ->
             /* The client refuses it as if nobody had answered. */
             if :: UNDER_WAY(k, p) -> left[k] = true :: else fi;
             row[k] = MOST(row[k], 1);
+            if :: k < 3 -> late[k] = MOST(late[k], goal[3 * p + k]) :: else fi;
             leave(p); printf("EV abort %d\n", p)
         :: else ->
             /* A paused cruise sends nothing. */
@@ -414,8 +462,11 @@ end:
         printf("EV notice %d\n", p); print_state() }
     :: d_step { leads[p] && knows_incomplete[p] && !IS_BEHIND ->
         incomplete = false; knows_incomplete[p] = false; printf("EV regain %d\n", p); print_state() }
-    :: d_step { pc[p] == PLANNED -> reconcile(p); printf("EV reconcile %d\n", p);
+    /* Only the leader compares: a former one would keep from the next what it learns. */
+    :: d_step { pc[p] == PLANNED && IS_READER(p) -> reconcile(p); printf("EV reconcile %d\n", p);
         hears_lost[p] = knows_lost[p]; go_on(p); print_state() }
+    :: d_step { pc[p] == PLANNED && !IS_READER(p) ->
+        printf("EV reconcile %d\n", p); leave(p); printf("EV abort %d\n", p); print_state() }
     :: d_step { pc[p] == ALLOWED && MAY_WRITE(p) && IS_BEHIND ->
         printf("EV begin %d %d behind\n", p, KIND(step[p])); leave(p); print_state() }
     :: d_step { pc[p] == ALLOWED && MAY_WRITE(p) && !IS_BEHIND ->
@@ -444,6 +495,7 @@ end:
         /* The answer is lost; the write may be under way still. */
         faults++; k = what[p]; row[k] = MOST(row[k], 1);
         if :: UNDER_WAY(k, p) -> left[k] = true :: else fi;
+        if :: k < 3 -> late[k] = MOST(late[k], to[p]) :: else fi;
 #ifdef LOST_ANSWER
         if :: k < 3 -> grown[3 * p + k] = 0; grown_by[3 * p + k] = 0; grown_age[3 * p + k] = 0 :: else fi;
 #endif
@@ -565,7 +617,7 @@ inline pass_a_minute() {
 }
 
 /* What the leader remembers of a write, the database may lose. */
-#define IS_KNOWN(q, p) (q >= 3 || !takes[q] || grown[3 * p + q] == wants[q])
+#define IS_KNOWN(q, p) (q >= 3 || wants[q] <= was[q] || grown[3 * p + q] == wants[q])
 
 inline restore_older() {
     restored = true; behind = true; k = 0;
@@ -580,6 +632,19 @@ inline restore_older() {
     od;
     k = 0;
     do :: k < 5 -> close(k); row[k] = 0; k++ :: else -> break od;
+    k = 0;
+    do
+    :: k < 4 ->
+        if
+        :: k > 1 && at[k] == TRAVELS && what[k] < 3 && (holder == NONE || grown[3 * holder + what[k]] != to[k]) ->
+            forgiven = true
+        :: else
+        fi;
+        k++
+    :: else -> break
+    od;
+    k = 0;
+    do :: k < 3 -> late[k] = 0; k++ :: else -> break od;
     k = 0;
     do :: k < 4 -> if :: at[k] == TRAVELS -> unrecorded[k] = true :: else fi; k++ :: else -> break od;
     skip

@@ -655,6 +655,22 @@ async def test_an_eviction_counts_against_budgets_from_its_intent_on(store):
     assert [(line.result, line.action.uid) for line in spent] == [(ActionResult.DONE, "1"), (ActionResult.FAILED, "2")]
 
 
+async def test_unanswered_resizes_are_those_without_an_answer_oldest_first(store):
+    size = ContainerTarget("app", ContainerRole.MAIN, StatedResources(100, 1 << 20), StatedResources())
+    actions = [
+        ResizePod("shop", f"web-{n}", str(n), "n1", None, (size,), Resources(1, 1), ReasonCode.RIGHTSIZED)
+        for n in range(4)
+    ]
+    ends = (ActionResult.FAILED, ActionResult.FAILED, ActionResult.DONE, ActionResult.FAILED)
+    at = (2, 1, 3, -1)
+    lines = [
+        Outcome(NOW + timedelta(minutes=minutes), action, end, ReasonCode.RIGHTSIZED)
+        for action, end, minutes in zip(actions, ends, at, strict=True)
+    ]
+    await store.record_outcomes([*lines, eviction(4, ActionResult.FAILED)])
+    assert list(await store.unanswered_resizes(NOW)) == [lines[1], lines[0]]
+
+
 def kill(container: str = "app", minutes: int = 0, **changed: object) -> OomRecord:
     values = {
         "namespace": "shop",

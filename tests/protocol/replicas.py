@@ -79,6 +79,10 @@ class Construction:
         """Return what the database says of the evictions of the last hour."""
         return lines
 
+    def unanswered(self, lines: Sequence[Outcome]) -> Sequence[Outcome]:
+        """Return what the database says of resizes without an answer."""
+        return lines
+
     def left_open(self, intents: Sequence[WriteIntent]) -> Sequence[WriteIntent]:
         """Return what the database says of open intents."""
         return intents
@@ -243,6 +247,9 @@ class _Store:
 
     async def evictions_since(self, since: Any) -> Sequence[Outcome]:
         return self._replica.construction.spent(await self._database.evictions_since(since))
+
+    async def unanswered_resizes(self, since: Any) -> Sequence[Outcome]:
+        return self._replica.construction.unanswered(await self._database.unanswered_resizes(since))
 
     async def paused(self) -> bool:
         paused = await self._database.paused()

@@ -65,6 +65,16 @@ class LostAnswer(Construction):
     def left_open(self, intents: Sequence[WriteIntent]) -> Sequence[WriteIntent]:
         return ()
 
+    def unanswered(self, lines: Sequence[Outcome]) -> Sequence[Outcome]:
+        return ()
+
+
+class ForgottenRoom(Construction):
+    """What a former leader found without an end is not looked at by the next."""
+
+    def unanswered(self, lines: Sequence[Outcome]) -> Sequence[Outcome]:
+        return ()
+
 
 @dataclass(frozen=True)
 class Bug:
@@ -81,6 +91,8 @@ BUGS = (
     Bug("FORGOTTEN_BUDGET", ForgottenBudget, "law_budget", ("FAULTS=2",)),
     Bug("TWO_LEADERS", TwoLeaders, "law_fence", ("FAULTS=2",)),
     Bug("OLDER_DATABASE", OlderDatabase, "law_budget", ("FAULTS=1", "TERMS=1")),
+    # Found by three leaders in turn, each killed or replaced.
+    Bug("FORGOTTEN_ROOM", ForgottenRoom, "law_room", ("FAULTS=2", "TERMS=3", "PLANS=4", "ODD=2")),
     Bug("LOST_ANSWER", LostAnswer, "law_room", ("FAULTS=1", "TERMS=1")),
 )
 

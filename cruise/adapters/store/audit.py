@@ -40,7 +40,7 @@ _ACTIONS: dict[str, type[Action]] = {
     "untaint": UntaintNode,
 }
 _KINDS = {action: kind for kind, action in _ACTIONS.items()}
-EVICTION = _KINDS[EvictPod]
+EVICTION, RESIZE = _KINDS[EvictPod], _KINDS[ResizePod]
 
 
 def get_action_kind(action: Action) -> str:
@@ -264,6 +264,13 @@ async def read_evictions_since(connection: AsyncConnection, since: datetime) -> 
     started = select(intent).where(intent.c.kind == EVICTION, intent.c.at >= since)
     outcomes += [_to_intent(row).started_outcome for row in await connection.execute(started)]
     return find_counted_evictions(outcomes)
+
+
+async def read_unanswered_resizes(connection: AsyncConnection, since: datetime) -> Sequence[Outcome]:
+    """Return the resizes since a time whose answer was not received, oldest first."""
+    unanswered = (audit.c.kind == RESIZE) & (audit.c.result == ActionResult.FAILED)
+    statement = select(audit).where(unanswered, audit.c.at >= since).order_by(audit.c.at, audit.c.id)
+    return [_to_outcome(row) for row in await connection.execute(statement)]
 
 
 def _to_outcome(row: Row[tuple[object, ...]]) -> Outcome:

@@ -109,6 +109,7 @@ class PostgresStore:
     record_user_action = _in_transaction(audit.insert_user_action, CONNECTION_TIMEOUT)
     user_actions = _in_transaction(audit.read_newest_user_actions, CONNECTION_TIMEOUT)
     evictions_since = _in_transaction(audit.read_evictions_since, CONNECTION_TIMEOUT)
+    unanswered_resizes = _in_transaction(audit.read_unanswered_resizes, CONNECTION_TIMEOUT)
     put_override = _in_transaction(pods.write_override, CONNECTION_TIMEOUT)
     paused = _in_transaction(pods.read_paused, CONNECTION_TIMEOUT)
     set_paused = _in_transaction(pods.write_paused, CONNECTION_TIMEOUT)

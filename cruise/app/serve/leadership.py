@@ -75,6 +75,11 @@ class _FencedStore:
         self._guard()
         await self._store.write_statistics(table)
 
+    async def open_intents(self) -> Sequence[WriteIntent]:
+        """Read if this process leads: the next leader must learn of every write that a former one left open."""
+        self._guard()
+        return await self._store.open_intents()
+
     async def begin_writes(self, intents: Sequence[WriteIntent]) -> None:
         """Write if this process leads: a write without an intent is not sent."""
         self._guard()

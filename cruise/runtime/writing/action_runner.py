@@ -92,7 +92,12 @@ class ActionRunner:
         for found in await reconcile_intents(self._cluster, self._store, self._audit, self._snapshot):
             if isinstance(found.action, ResizePod):
                 # It may still take effect, or did so after the snapshot: its capacity is not free.
-                self._guards.consume(found.action)
+                self._guards.reserve(found.action)
+        if self._guards.needs_capacity:
+            # Former leaders have closed these intents, but the writes may be in transit.
+            for line in await self._store.unanswered_resizes(self._guards.oldest_in_transit):
+                if isinstance(line.action, ResizePod):
+                    self._guards.reserve(line.action)
         await self._pause.read()
         keys = await self._store.signing_keys()
         for first in range(0, len(self._actions), _ORIGINALS_PER_BATCH):

@@ -115,6 +115,10 @@ class AuditQueue:
             self._report(self._ongoing.pop(key, {}).values())
             self._unrecorded.append(outcome)
             return
+        if outcome.result is ActionResult.FAILED:
+            # It may still be done: budgets and capacities count each one.
+            self._unrecorded.append(outcome)
+            return
         self._forget_old(outcome.at)
         by_ending = self._ongoing.setdefault(key, {})
         result_and_reason = (outcome.result, outcome.reason)
@@ -126,11 +130,8 @@ class AuditQueue:
             return
         line = before.entry
         before.entry = replace(line, at=outcome.at, first_at=line.since, count=line.count + 1)
-        # Kills are rare, and the budgets count an eviction without an answer from its last attempt on.
-        is_stored = outcome.action.reason is ReasonCode.OOM_KILLED or (
-            outcome.result is ActionResult.FAILED and isinstance(outcome.action, EvictPod)
-        )
-        if is_stored or outcome.at - before.reported_at >= _UPDATE_INTERVAL:
+        if outcome.at - before.reported_at >= _UPDATE_INTERVAL or outcome.action.reason is ReasonCode.OOM_KILLED:
+            # Kills are rare, so each one is stored.
             self._report([before])
 
     async def record(self, store: StorePort) -> None:

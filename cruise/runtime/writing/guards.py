@@ -18,11 +18,12 @@ from cruise.domain.actions import (
 )
 from cruise.domain.cluster import ClusterSnapshot, HorizontalPodAutoscaler, Pod, Workload
 from cruise.domain.original_resources import read_signed_original_resources
-from cruise.domain.pod_resources import count_pod_requests, get_spec_targets
+from cruise.domain.pod_resources import count_pod_requests, get_spec_targets, replace_spec_resources
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, NOTHING_STATED, Resources, StatedResources
 from cruise.domain.usage import StatisticsTable
 from cruise.runtime.writing.evictions import (
+    LATE_ARRIVAL,
     NODE_PASS_REASONS,
     EvictionBudgets,
     PendingGrowth,
@@ -158,6 +159,27 @@ class WriteGuards:
         before = self._growths.add(self, action)
         return lambda: self._growths.restore(action, before)
 
+    @property
+    def needs_capacity(self) -> bool:
+        """Whether any action increases requests on a node."""
+        return self._capacities.has_nodes
+
+    @property
+    def oldest_in_transit(self) -> datetime:
+        """The time of the oldest decision whose write may still be done although no answer was received."""
+        return self._now - self._policy.max_decision_age - LATE_ARRIVAL
+
+    def reserve(self, action: ResizePod) -> None:
+        """Reserve the capacity of a resize that may be done late, for what it requests more than its pod does now."""
+        pod, growth = self._capacities.compute_growth(action)
+        known = self._growths.get_on_node(action.node, self._started).get(action.uid)
+        if known is not None and (pod is None or not known.is_visible_in(pod)):
+            if growth.fits_in(known.growth):
+                return
+            growth = growth.at_least(known.growth)
+        if growth != NO_RESOURCES:
+            self._growths.add(self, replace(action, growth=growth))
+
     def is_resized_by_other(self, action: ResizePod) -> bool:
         """Tell whether another plan of this process has resized the pod since the decision.
 
@@ -280,6 +302,19 @@ class _RemainingCapacities:
             if pod.node in growing_nodes and pod.node is not None:
                 self._counted[pod.node] = self._counted.get(pod.node, NO_RESOURCES) + count_pod_requests(pod)
                 self._pods[pod.uid] = pod
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether requests increase on any node."""
+        return bool(self._allocatable)
+
+    def compute_growth(self, action: ResizePod) -> tuple[Pod | None, Resources]:
+        """Return a pod of one of these nodes, None for others, and what it will count more after a resize."""
+        pod = self._pods.get(action.uid)
+        if pod is None:
+            return None, action.growth.at_least(NO_RESOURCES)
+        more = count_pod_requests(replace_spec_resources(pod, action.containers)) - count_pod_requests(pod)
+        return pod, more.at_least(NO_RESOURCES)
 
     def at_refusal(self, action: ResizePod, reason: ReasonCode) -> Resources | None:
         """Return the node's allocatable capacity if it can never do a resize, otherwise what its other pods leave."""

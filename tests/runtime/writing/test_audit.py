@@ -35,7 +35,8 @@ def test_the_same_again_is_no_news():
     ]
     for line in lines:
         audit.add(line)
-    assert list(audit.unrecorded) == [line for number, line in enumerate(lines) if number not in (1, 5, 9)]
+    # Each write without an answer counts, because each may be done.
+    assert list(audit.unrecorded) == [line for number, line in enumerate(lines) if number not in (1, 5)]
 
 
 async def test_a_hold_that_goes_on_is_one_line_brought_up_to_date_by_the_hour():

@@ -23,12 +23,24 @@ from cruise.domain.scheduling import OVERLOADED_TAINT
 from cruise.errors import HistoryChangedError, UnavailableError
 from cruise.runtime.writing.api_answers import WriteTimeouts
 from cruise.runtime.writing.audit import RECONCILED_DONE, RECONCILED_NOT_DONE, AuditQueue
-from cruise.runtime.writing.evictions import EvictionLock
+from cruise.runtime.writing.evictions import LATE_ARRIVAL, EvictionLock
 from cruise.runtime.writing.writer import ClusterWriter
 from cruise.simulation.store import InMemoryStore
 from tests.runtime.writing.test_action_runner import FULL, many, shrink
 from tests.simulation.faults import ClusterFaults, FaultyCluster
-from tests.simulation.scenes import START, amounts, cluster, evict, node, only_pod, pods, resize, resources, workload
+from tests.simulation.scenes import (
+    START,
+    amounts,
+    cluster,
+    evict,
+    node,
+    only_pod,
+    pods,
+    resize,
+    resources,
+    run,
+    workload,
+)
 
 WAITS = WriteTimeouts(poll=0.005, response=0.05)
 
@@ -300,6 +312,30 @@ async def test_room_of_a_write_that_may_arrive_late_is_not_given_to_another():
     await world.cluster.perform(late)
     # Once a snapshot shows it, or after a minute and a half, only what it really takes is counted.
     assert [line.result for line in await store.outcomes(START) if line.action == late] == [ActionResult.FAILED]
+
+
+async def test_room_of_a_late_write_is_kept_by_every_later_leader():
+    world, store = FaultyCluster(cluster(workload(replicas=2), [node(cpu=1600)]), ClusterFaults()), InMemoryStore()
+    first, second = await pods(world.cluster)
+    late, other = (replace(resize(pod, amounts(900, 512)), growth=resources(400, 0)) for pod in (first, second))
+    await store.begin_writes([WriteIntent(1, world.cluster.now, late, get_spec_targets(first))])
+    # Each one compares what is open with the cluster and is killed; the last one has nothing to compare.
+    for _ in range(3):
+        [outcome] = await applied(world, [other], store)
+        assert (outcome.result, outcome.reason) == (ActionResult.SKIPPED, ReasonCode.WAITING_FOR_CAPACITY)
+    run(world.cluster, (FULL.max_decision_age + LATE_ARRIVAL).total_seconds() + 1)
+    [outcome] = await applied(world, [other], store)
+    assert outcome.result is ActionResult.DONE
+
+
+async def test_room_of_a_late_write_is_what_it_takes_now_and_not_what_it_took_when_it_was_decided():
+    world, store = FaultyCluster(cluster(workload(replicas=2), [node(cpu=1600)]), ClusterFaults()), InMemoryStore()
+    first, second = await pods(world.cluster)
+    # Decided while the kubelet still counted more for the pod, so it took nothing.
+    late = resize(first, amounts(900, 512))
+    await store.begin_writes([WriteIntent(1, world.cluster.now, late, get_spec_targets(first))])
+    [outcome] = await applied(world, [replace(resize(second, amounts(900, 512)), growth=resources(400, 0))], store)
+    assert (outcome.result, outcome.reason) == (ActionResult.SKIPPED, ReasonCode.WAITING_FOR_CAPACITY)
 
 
 async def test_no_intent_is_recorded_for_what_was_held_back_before():
