@@ -144,11 +144,14 @@ class AdmissionRefresher:
     def _get_unpatched_reason(self, view: StoreState) -> ReasonCode | None:
         if view.paused:
             return ReasonCode.PAUSED
+        if view.history_incomplete:
+            # Its statistics may lack the latest peaks; the templates have what the owners asked for.
+            return ReasonCode.HISTORY_INCOMPLETE
         return ReasonCode.MODE_OBSERVE if self._observes else None
 
 
 def _get_stored_parts(view: StoreState) -> tuple[object, ...]:
-    return (view.statistics, view.overrides, view.paused, view.signing_keys)
+    return (view.statistics, view.overrides, view.paused, view.history_incomplete, view.signing_keys)
 
 
 def _get_snapshot_parts(snapshot: ClusterSnapshot) -> tuple[object, ...]:

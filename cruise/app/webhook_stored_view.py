@@ -13,7 +13,7 @@ import structlog
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing_plan import PlacementHint
 from cruise.domain.usage import STATISTIC_COLUMNS, StatisticsTable
-from cruise.errors import CruiseError, pause_garbage_collection
+from cruise.errors import CruiseError, HistoryChangedError, pause_garbage_collection
 from cruise.runtime.ports import StorePort
 
 log = structlog.get_logger()
@@ -21,12 +21,16 @@ log = structlog.get_logger()
 _STOP_SECONDS = 5.0
 # How far back new out-of-memory kills are looked for: the OOM reactor may be late.
 _OOM_KILL_WINDOW = timedelta(minutes=10)
+# A serve that knew the later state records the loss within seconds. One that was started since reads usage from where
+# the database ends, as after a downtime, and records nothing.
+_LOSS_WINDOW = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
     """The state of the database as last read; `read_at` is the time of the statistics, None before the first read.
 
+    With `history_incomplete` it lacks usage that it had before: it was restored to an earlier state.
     Parts that are equal after a read stay the same objects.
     """
 
@@ -35,6 +39,7 @@ class StoreState:
     paused: bool
     read_at: datetime | None
     signing_keys: tuple[bytes, ...] = ()
+    history_incomplete: bool = False
 
 
 EMPTY_STORE_STATE = StoreState(StatisticsTable.from_rows([]), {}, False, None)
@@ -63,6 +68,7 @@ class StorePoller:
         self._clock = clock
         self._interval = statistics_interval
         self._pause_seconds = pause_interval.total_seconds()
+        self._behind_since: datetime | None = None
         self._kills: frozenset[tuple[str, str, datetime]] = frozenset()
         self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -112,7 +118,7 @@ class StorePoller:
     async def _read(self, store: StorePort) -> None:
         state, now = self.state, self._clock()
         try:
-            paused = await store.paused()
+            paused, incomplete = await store.paused(), await self._is_history_incomplete(store, now)
             hints = await store.placement_hints()
             records = await store.oom_records(now - _OOM_KILL_WINDOW)
             kills = frozenset((one.pod_uid, one.container, one.finished_at) for one in records)
@@ -128,9 +134,10 @@ class StorePoller:
                     paused,
                     now,
                     state.signing_keys if keys == state.signing_keys else keys,
+                    incomplete,
                 )
-            elif paused != state.paused:
-                state = replace(state, paused=paused)
+            elif (paused, incomplete) != (state.paused, state.history_incomplete):
+                state = replace(state, paused=paused, history_incomplete=incomplete)
         except CruiseError as error:
             if str(error) != self.problem:
                 log.warning("store not read", error=str(error))
@@ -143,6 +150,18 @@ class StorePoller:
             log.info("store read", statistics=len(state.statistics.keys))
         self.problem = None
         self.state = state
+
+    async def _is_history_incomplete(self, store: StorePort, now: datetime) -> bool:
+        """Tell whether the database is at an earlier state, and the usage since is not known to be read again."""
+        try:
+            history = await store.history()
+        except HistoryChangedError as error:
+            if self._behind_since is None:
+                log.warning("the database went back", error=str(error))
+                self._behind_since = now
+            return now - self._behind_since < _LOSS_WINDOW
+        self._behind_since = None
+        return not history.regained
 
 
 def _unless_equal(known: StatisticsTable, read: StatisticsTable) -> StatisticsTable:

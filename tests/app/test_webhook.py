@@ -180,6 +180,20 @@ async def test_new_statistics_and_a_pause_are_taken_up():
     assert "700m" in str(get_patch(setting.review()))
 
 
+async def test_while_a_database_lacks_usage_that_it_had_new_pods_get_what_their_templates_ask_for():
+    setting = Setting()
+    await setting.look()
+    view = setting.store.state
+    assert get_patch(setting.review())
+    setting.store.state = replace(view, history_incomplete=True)
+    assert await setting.look(1) == 1
+    assert "patch" not in setting.review()
+    assert setting.reviewer.counts.answers["left", ReasonCode.HISTORY_INCOMPLETE.value] == 1
+    setting.store.state = view
+    assert await setting.look(1) == 1
+    assert get_patch(setting.review())
+
+
 async def test_statistics_that_grow_stale_stop_to_count():
     setting = Setting()
     await setting.look(0)

@@ -143,6 +143,35 @@ def test_a_pause_is_seen_between_readings(setting):
         assert setting.store.reads == 1
 
 
+def test_an_older_database_is_known_at_once_and_until_serve_has_read_again_what_it_lost(setting):
+    setting.write(cpu_peak=100)
+    with setting.follower as follower:
+        until(lambda: follower.state.read_at)
+        assert not follower.state.history_incomplete
+        # A backup takes the database's place: nothing in it tells so.
+        setting.store.expect(7)
+        until(lambda: follower.state.history_incomplete)
+        # The leader, which knew the later state, puts the loss on record, and later that it has read all again.
+        asyncio.run(setting.store.note_lost(1))
+        time.sleep(0.1)
+        assert follower.state.history_incomplete
+        asyncio.run(setting.store.note_lost(1, regained=True))
+        until(lambda: not follower.state.history_incomplete)
+        assert follower.problem is None
+
+
+def test_an_older_database_that_no_serve_knows_to_be_older_counts_for_an_hour(setting):
+    with setting.follower as follower:
+        until(lambda: follower.state.read_at)
+        setting.store.expect(7)
+        until(lambda: follower.state.history_incomplete)
+        setting.now += timedelta(minutes=59)
+        time.sleep(0.1)
+        assert follower.state.history_incomplete
+        setting.now += timedelta(minutes=1)
+        until(lambda: not follower.state.history_incomplete)
+
+
 def test_overrides_are_read(setting):
     asyncio.run(setting.store.put_override("shop", make_ref("Deployment/web"), Overrides(mode=Mode.OFF)))
     with setting.follower as follower:

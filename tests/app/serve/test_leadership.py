@@ -52,6 +52,7 @@ async def test_a_former_leader_writes_no_usage_no_statistics_and_no_kill():
         store.write_statistics(make_table(make_statistic(pod="other"))),
         store.record_oom(KILL),
         store.note_lost(60),
+        store.open_intents(),
         store.begin_writes([WriteIntent(1, NOW, TaintNode("n1", ReasonCode.OVERLOADED))]),
     ):
         with pytest.raises(UnavailableError, match="another process leads"):

@@ -374,6 +374,29 @@ async def test_an_older_database_that_was_taken_up_while_nobody_ran_shrinks_noth
     assert (after.state.history_lost_until, after.state.evictions_lost_until) == (0, AT + 600)
 
 
+async def test_a_process_that_knows_no_epoch_reads_an_older_database_as_after_a_downtime():
+    """In modes observe and initial no Lease keeps the epoch: progress and peaks went back together."""
+
+    def used(key, times):
+        return np.where((times > AT) & (times <= AT + 300), 900.0, 100.0)
+
+    fails = [False]
+    down = UnavailableError("Prometheus is away")
+    usage = source(cpu=used, refuse=lambda ask: down if fails[0] and ask.partition == "a" and ask.end > AT else None)
+    before = Cruise(usage)
+    await before.run(AT)
+    backup = deepcopy(before.store)
+    await before.run(AT + 300)
+    after = Cruise(usage, backup)
+    fails[0] = True
+    # What the backup has is shown with its own age, which admission and node passes compare with max_age.
+    assert of_pod(await after.run(AT + 600), WEB[0]).updated_at == AT
+    fails[0] = False
+    assert of_pod(await after.run(AT + 1800), WEB[0]).cpu_peak_millicores == 900
+    fails[0] = True
+    assert of_pod(await Cruise(usage, backup).run(AT + 2100), WEB[0]).cpu_peak_millicores == 900
+
+
 class SlowStore(InMemoryStore):
     """A store that notes how many writes of usage were under way at once."""
 
