@@ -11,8 +11,11 @@ import structlog
 
 from cruise.decisions.admission.replacement_pods import decide_unschedulable_pods, predict_replacement_pods
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, EarlierPasses, PodWrite
+from cruise.decisions.pod_policy.unlocks import DecisionInputs
+from cruise.decisions.scan.coverage import Coverage, estimate_coverage
+from cruise.decisions.scan.waste import count_requests_at_targets
 from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM, HeadroomModel
-from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
+from cruise.decisions.sizing.node_plans import NodePlan, SizingContext, decide_node_plans
 from cruise.decisions.sizing.risk_level import ObservedRisk
 from cruise.decisions.sizing.sharing import compute_average_sharing
 from cruise.domain.actions import (
@@ -46,7 +49,8 @@ class NodePassResult:
     """What one node pass read, decided and did.
 
     `unschedulable` are the pending pods that it skipped. `for_next_pass` is what the next pass must know of this one
-    and earlier ones. `seconds` is the duration of each step, by name and in order.
+    and earlier ones. `seconds` is the duration of each step, by name and in order. `coverage` is by namespace, None if
+    it could not be computed.
     """
 
     at: datetime
@@ -57,6 +61,7 @@ class NodePassResult:
     seconds: Mapping[str, float] = field(default_factory=dict)
     observed_risks: Mapping[ResourceName, ObservedRisk] = field(default_factory=dict)
     for_next_pass: EarlierPasses = ASSUME_UNCHANGED
+    coverage: Mapping[str, Coverage] | None = None
 
     @property
     def has_stale_writes(self) -> bool:
@@ -108,6 +113,7 @@ async def run_node_pass(
         seconds,
         observed_risks,
         for_next_pass,
+        steps.coverage,
     )
 
 
@@ -177,6 +183,7 @@ class _NodePassSteps:
     pending_resizes: Sequence[ResizePod] = field(init=False)
     skipped_pending: Sequence[SkippedPod] = field(init=False)
     outcomes: Sequence[Outcome] = field(init=False)
+    coverage: Mapping[str, Coverage] | None = field(init=False, default=None)
 
     async def take_snapshot(self) -> None:
         self.snapshot = await self.cluster.snapshot()
@@ -235,6 +242,22 @@ class _NodePassSteps:
         actions = [*self.pending_resizes, *order_actions(self.plans)]
         self.outcomes = await self.writer.apply_plan(actions, self.snapshot, self.now, statistics=self.statistics)
 
+    async def estimate_coverage(self) -> None:
+        def estimate() -> Mapping[str, Coverage]:
+            return estimate_coverage(
+                DecisionInputs(self.snapshot, self.stored, self.policy.planning_policy),
+                self.statistics,
+                self.now,
+                count_requests_at_targets(self.snapshot, self.plans),
+                SizingContext(self.refused, self.model, self.earlier, predict_replacement_pods),
+            )
+
+        try:
+            self.coverage = await asyncio.to_thread(estimate)
+        except Exception as error:
+            # It decides on pods that the pass skips: what is wrong with one of them must not fail the pass.
+            log.error("coverage not computed", error=repr(error))
+
     async def report(self) -> None:
         log.info(
             "node pass",
@@ -264,6 +287,8 @@ STEPS: Sequence[tuple[str, Callable[[_NodePassSteps], Awaitable[None]]]] = (
     ("writes", _NodePassSteps.write),
     # After the writes: the observed risk depends on the requests in effect, and some writes are refused.
     ("requests in effect", _NodePassSteps.note_requests),
+    # After everything that sizes pods: it only informs.
+    ("coverage", _NodePassSteps.estimate_coverage),
     ("report", _NodePassSteps.report),
 )
 

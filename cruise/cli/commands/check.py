@@ -48,6 +48,7 @@ def check(
     from dataclasses import replace
 
     from cruise.app.process import get_current_time
+    from cruise.decisions.preflight.coverage import check_coverage
     from cruise.decisions.preflight.items import CheckLevel
     from cruise.decisions.preflight.preflight import decide_preflight
     from cruise.decisions.sizing.headroom import HEADROOM_MODELS
@@ -72,6 +73,8 @@ def check(
         else {}
     )
     items = decide_preflight(facts, settings.mode, now, risks)
+    if facts.snapshot is not None:
+        items = [*check_coverage(facts.snapshot, policy, now), *items]
     print_result(
         format is OutputFormat.JSON,
         lambda: [render_check_json(items, settings.mode, now)],

@@ -8,14 +8,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from cruise.decisions.pod_policy.eligibility import FIRST_RESIZING_KUBELET
 from cruise.domain.actions import ReasonCode
-from cruise.domain.annotations import EXCLUDED_LABEL, PREFIX, SIZED_BY_KRR, WORKLOAD
+from cruise.domain.annotations import EXCLUDED_LABEL, PREFIX, SIZED_BY_KRR, WORKLOAD, ContainerOverrides
 from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import GuaranteedPolicy, HpaPolicy, Mode, Policy
+
+OverridesT = TypeVar("OverridesT", bound=ContainerOverrides)
 
 
 class UnlockKind(StrEnum):
@@ -57,20 +59,21 @@ def _change_pods(inputs: DecisionInputs, change: Callable[[Pod], Pod]) -> Decisi
 
 
 def _remove_annotations(inputs: DecisionInputs, *names: str) -> DecisionInputs:
-    """Return inputs without some annotations of pods, workloads and namespaces."""
+    """Return inputs without some annotations of pods, workloads and namespaces, for pods and single containers."""
+    prefixes = tuple(f"{name}." for name in names)
 
     def select(annotations: Mapping[str, str]) -> Mapping[str, str]:
-        return {name: text for name, text in annotations.items() if name not in names}
+        kept = {name: text for name, text in annotations.items() if name not in names and not name.startswith(prefixes)}
+        return kept if len(kept) < len(annotations) else annotations
 
     def change(pod: Pod) -> Pod:
-        annotations = pod.annotations
-        stated = bool(annotations) and any(name in annotations for name in names)
-        return replace(pod, annotations=select(annotations)) if stated else pod
+        kept = select(pod.annotations) if pod.annotations else pod.annotations
+        return pod if kept is pod.annotations else replace(pod, annotations=kept)
 
     snapshot = replace(
         inputs.snapshot,
         workloads={
-            key: replace(one, annotations=select(one.annotations)) if one.annotations else one
+            key: replace(one, annotations=kept) if (kept := select(one.annotations)) is not one.annotations else one
             for key, one in inputs.snapshot.workloads.items()
         },
         namespace_annotations={
@@ -80,6 +83,14 @@ def _remove_annotations(inputs: DecisionInputs, *names: str) -> DecisionInputs:
     return _change_pods(inputs._replace(snapshot=snapshot), change)
 
 
+def _without_mode(one: OverridesT) -> OverridesT:
+    return replace(one, mode=None)
+
+
+def _without_resources(one: OverridesT) -> OverridesT:
+    return replace(one, resources=None)
+
+
 def _include_all_namespaces(inputs: DecisionInputs) -> DecisionInputs:
     return inputs._replace(policy=replace(inputs.policy, excluded_namespaces=frozenset()))
 
@@ -87,7 +98,12 @@ def _include_all_namespaces(inputs: DecisionInputs) -> DecisionInputs:
 def _raise_mode(inputs: DecisionInputs) -> DecisionInputs:
     changed = _remove_annotations(inputs, f"{PREFIX}mode", EXCLUDED_LABEL.name, SIZED_BY_KRR.name)
     return changed._replace(
-        stored={key: replace(one, mode=None) for key, one in inputs.stored.items()},
+        stored={
+            key: replace(
+                _without_mode(one), containers={name: _without_mode(own) for name, own in one.containers.items()}
+            )
+            for key, one in inputs.stored.items()
+        },
         policy=replace(inputs.policy, mode=max(inputs.policy.mode, Mode.RESIZE)),
     )
 
@@ -115,7 +131,14 @@ def _size_device_pods(inputs: DecisionInputs) -> DecisionInputs:
 
 def _manage_resources(inputs: DecisionInputs) -> DecisionInputs:
     changed = _remove_annotations(inputs, f"{PREFIX}resources")
-    return changed._replace(stored={key: replace(one, resources=None) for key, one in inputs.stored.items()})
+    stored = {
+        key: replace(
+            _without_resources(one),
+            containers={name: _without_resources(own) for name, own in one.containers.items()},
+        )
+        for key, one in inputs.stored.items()
+    }
+    return changed._replace(stored=stored)
 
 
 def _switch_off_vpas(inputs: DecisionInputs) -> DecisionInputs:

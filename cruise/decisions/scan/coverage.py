@@ -12,13 +12,17 @@ from datetime import datetime
 import numpy as np
 
 from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
+from cruise.decisions.pod_policy.managed_containers import SKIP_REASON_BY_MODE
 from cruise.decisions.pod_policy.static_managers import REFUSAL_BY_MANAGER, find_unresizable_resources
 from cruise.decisions.pod_policy.unlocks import UNLOCKS, DecisionInputs
 from cruise.decisions.scan.waste import PodRequests
 from cruise.decisions.sizing.node_plans import SizingContext, size_cluster
 from cruise.decisions.sizing.resizes import SizeDecision
 from cruise.domain.actions import ReasonCode, SkippedPod
-from cruise.domain.cluster import Pod, QosClass
+from cruise.domain.annotations import UnreadableAnnotations
+from cruise.domain.cluster import Container, Node, Pod, QosClass
+from cruise.domain.pod_resources import count_container_requests
+from cruise.domain.policy import Mode
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 from cruise.domain.usage import StatisticsTable
 
@@ -27,6 +31,14 @@ _NOT_MANAGED = {
     ResourceName.MEMORY: ReasonCode.MEMORY_NOT_MANAGED,
 }
 _NO_VALID_SIZE = (SizeDecision.LIMIT_RANGE, SizeDecision.QOS_CHANGE, SizeDecision.EVICTED)
+# Of a pod with such a reason, an HPA or an annotation may exclude one resource whatever its statistics.
+_OF_STATISTICS = (
+    ReasonCode.NO_STATISTICS,
+    ReasonCode.STALE_STATISTICS,
+    ReasonCode.IMPLAUSIBLE_USAGE,
+    ReasonCode.NEW_WORKLOAD,
+    ReasonCode.NEW_TEMPLATE_REVISION,
+)
 # A size is decided; only its write waits.
 _WRITE_WAITS = frozenset(
     {
@@ -107,85 +119,175 @@ def estimate_coverage(
     """Return the coverage of each namespace with pods on nodes; `pods` are those of a node pass over `inputs`."""
     reasons = _find_reasons(inputs, statistics, now, pods)
     reclaimable = _decide_without_reasons(inputs, statistics, now, reasons, context)
-    sums: dict[tuple[str, ReasonCode | None], list[int]] = {}
+    sums = _CoverageSums()
     for one in pods:
         key = (one.pod.namespace, one.pod.name)
-        known = reclaimable.get(key, {})
-        by_resource = reasons.get(key, {})
-        seen = set[ReasonCode | None]()
-        for at, resource in enumerate(ResourceName):
-            reason = by_resource.get(resource)
-            amounts = sums.setdefault((one.pod.namespace, reason), [0] * 7)
-            if reason not in seen:
-                seen.add(reason)
-                amounts[0] += 1
-            requested, target = one.requested.get(resource), one.target.get(resource)
-            amounts[1 + at] += requested
-            if reason is None or reason in _WRITE_WAITS:
-                amounts[3 + at] += requested - target
-            elif resource in known:
-                amounts[3 + at] += known[resource]
+        known, own = reclaimable.get(key, {}), reasons.get(key, _ALL_SIZED)
+        sums.begin_pod(one.pod.namespace)
+        for resource in ResourceName:
+            requested = one.requested.get(resource)
+            saved, reason = requested - one.target.get(resource), own.of_pod.get(resource)
+            if reason is None:
+                kept = own.of_containers.get(resource)
+                if kept is not None:
+                    # The other containers reclaim their part anyway.
+                    is_known = resource in known and own.has_one_reason
+                    sums.add(kept[0], resource, kept[1], known[resource] - saved if is_known else None)
+                    requested -= kept[1]
+                sums.add(None, resource, requested, saved)
+            elif reason in _WRITE_WAITS:
+                sums.add(reason, resource, requested, saved)
             else:
-                amounts[5 + at] += requested
-    by_namespace: dict[str, dict[ReasonCode | None, CoverageGroup]] = {}
-    for (namespace, reason), (count, *amounts) in sorted(sums.items(), key=lambda item: (item[0][0], item[0][1] or "")):
-        group = CoverageGroup(count, *(Resources(*amounts[at : at + 2]) for at in (0, 2, 4)))
-        by_namespace.setdefault(namespace, {})[reason] = group
-    return {
-        namespace: Coverage(
-            groups.get(None, CoverageGroup()), {reason: group for reason, group in groups.items() if reason is not None}
-        )
-        for namespace, groups in by_namespace.items()
-    }
+                sums.add(reason, resource, requested, known.get(resource))
+    return sums.build()
+
+
+class _CoverageSums:
+    """The sums of requests by namespace and reason, None for those that are sized."""
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[str, ReasonCode | None], list[int]] = {}
+        self._namespace = ""
+        self._of_pod: set[ReasonCode | None] = set()
+
+    def begin_pod(self, namespace: str) -> None:
+        """Begin a pod, which counts once for each of its reasons."""
+        self._namespace, self._of_pod = namespace, set()
+
+    def add(self, reason: ReasonCode | None, resource: ResourceName, requested: int, reclaimable: int | None) -> None:
+        """Add requests of the pod; `reclaimable` is None if it is unknown."""
+        amounts = self._sums.setdefault((self._namespace, reason), [0] * 7)
+        if reason not in self._of_pod:
+            self._of_pod.add(reason)
+            amounts[0] += 1
+        at = 0 if resource is ResourceName.CPU else 1
+        amounts[1 + at] += requested
+        if reclaimable is None:
+            amounts[5 + at] += requested
+        else:
+            amounts[3 + at] += reclaimable
+
+    def build(self) -> Mapping[str, Coverage]:
+        """Return the coverage by namespace."""
+        by_namespace: dict[str, dict[ReasonCode | None, CoverageGroup]] = {}
+        for namespace, reason in sorted(self._sums, key=lambda key: (key[0], key[1] or "")):
+            count, *amounts = self._sums[namespace, reason]
+            group = CoverageGroup(count, *(Resources(*amounts[at : at + 2]) for at in (0, 2, 4)))
+            by_namespace.setdefault(namespace, {})[reason] = group
+        return {
+            namespace: Coverage(
+                groups.get(None, CoverageGroup()),
+                {reason: group for reason, group in groups.items() if reason is not None},
+            )
+            for namespace, groups in by_namespace.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _PodReasons:
+    """Why resources of a pod are not sized; and of the sized ones, why some containers are not, with their requests."""
+
+    of_pod: Mapping[ResourceName, ReasonCode] = field(default_factory=dict)
+    of_containers: Mapping[ResourceName, tuple[ReasonCode, int]] = field(default_factory=dict)
+
+    @property
+    def codes(self) -> frozenset[ReasonCode]:
+        return frozenset([*self.of_pod.values(), *(reason for reason, _ in self.of_containers.values())])
+
+    @property
+    def has_one_reason(self) -> bool:
+        return len(self.codes) == 1
+
+
+_ALL_SIZED = _PodReasons()
 
 
 def _find_reasons(
     inputs: DecisionInputs, statistics: StatisticsTable, now: datetime, pods: Sequence[PodRequests]
-) -> dict[_PodKey, dict[ResourceName, ReasonCode]]:
-    """Return why resources of pods are not sized; pods of which both are sized are absent."""
-    snapshot = inputs.snapshot
-    eligibility = Eligibility(snapshot, statistics, inputs.stored, inputs.policy, now)
-    nodes = {node.name: node for node in snapshot.nodes}
-    found: dict[_PodKey, dict[ResourceName, ReasonCode]] = {}
+) -> dict[_PodKey, _PodReasons]:
+    """Return why resources of pods are not sized; pods of which all is sized are absent."""
+    eligibility = Eligibility(inputs.snapshot, statistics, inputs.stored, inputs.policy, now)
+    nodes = {node.name: node for node in inputs.snapshot.nodes}
+    found: dict[_PodKey, _PodReasons] = {}
     for one in pods:
-        pod = one.pod
-        if one.skip_reason is not None:
-            own = dict.fromkeys(ResourceName, one.skip_reason)
-        elif pod.node not in nodes:
-            own = dict.fromkeys(ResourceName, ReasonCode.NODE_NOT_READY)
-        else:
+        pod, reason = one.pod, one.skip_reason
+        node = nodes.get(pod.node or "")
+        if reason is None and node is None:
+            reason = ReasonCode.NODE_NOT_READY
+        if reason is None and node is not None:
             verdict = eligibility.check(pod)
-            if isinstance(verdict, SkippedPod):
-                own = dict.fromkeys(ResourceName, verdict.reason)
-            elif verdict.manages_cpu and verdict.manages_memory:
+            if isinstance(verdict, ResizablePod):
+                own = _explain_resizable(eligibility, verdict, node)
+                if own is not _ALL_SIZED:
+                    found[pod.namespace, pod.name] = own
                 continue
-            else:
-                static = find_unresizable_resources(nodes[pod.node]) if pod.qos is QosClass.GUARANTEED else frozenset()
-                own = {
-                    resource: _explain_unmanaged(eligibility, verdict, resource, static)
-                    for resource in ResourceName
-                    if not (verdict.manages_cpu if resource is ResourceName.CPU else verdict.manages_memory)
-                }
-        found[pod.namespace, pod.name] = own
+            reason = verdict.reason
+        assert reason is not None
+        of_pod = dict.fromkeys(ResourceName, reason)
+        if reason in _OF_STATISTICS:
+            of_pod |= _explain_unmanaged(eligibility, pod)
+        found[pod.namespace, pod.name] = _PodReasons(of_pod)
     return found
 
 
-def _explain_unmanaged(
-    eligibility: Eligibility, resizable: ResizablePod, resource: ResourceName, static: frozenset[ResourceName]
-) -> ReasonCode:
-    """Return why one resource of a resizable pod is not sized."""
-    policies = [resizable.effective_policy.for_container(one.name) for one in resizable.sized]
-    if all(resource not in one.resources for one in policies):
-        return _NOT_MANAGED[resource]
+def _explain_resizable(eligibility: Eligibility, resizable: ResizablePod, node: Node) -> _PodReasons:
+    """Return why resources and containers of a resizable pod are not sized."""
+    is_partly_managed = bool(resizable.kept or resizable.managed_by_container)
+    if resizable.manages_cpu and resizable.manages_memory and not is_partly_managed:
+        return _ALL_SIZED
+    pod = resizable.pod
+    managed = {ResourceName.CPU: resizable.manages_cpu, ResourceName.MEMORY: resizable.manages_memory}
+    static = find_unresizable_resources(node) if pod.qos is QosClass.GUARANTEED else frozenset[ResourceName]()
     bounds = resizable.utilisation_bounds
-    if resource in eligibility.get_autoscaler_claims(resizable.pod).scaled:
-        return ReasonCode.MANAGED_BY_HPA
-    if bounds is not None and resource in bounds.metrics:
-        return ReasonCode.MANAGED_BY_HPA
-    if resource in static:
-        return REFUSAL_BY_MANAGER[resource]
+    by_hpa = dict.fromkeys(() if bounds is None else bounds.metrics, ReasonCode.MANAGED_BY_HPA)
+    unmanaged = by_hpa | _explain_unmanaged(eligibility, pod)
+    of_pod = {
+        resource: unmanaged.get(resource)
+        or (REFUSAL_BY_MANAGER[resource] if resource in static else _explain_unresizable(pod, resource))
+        for resource in ResourceName
+        if not managed[resource]
+    }
+    of_containers = {}
+    for resource in ResourceName if is_partly_managed else ():
+        kept = [
+            (reason, count_container_requests(container).get(resource))
+            for container in pod.sized_containers
+            if (reason := _explain_container(eligibility, pod, container, resource)) is not None
+        ]
+        if managed[resource] and kept:
+            of_containers[resource] = kept[0][0], sum(amount for _, amount in kept)
+    return _PodReasons(of_pod, of_containers)
+
+
+def _explain_container(
+    eligibility: Eligibility, pod: Pod, container: Container, resource: ResourceName
+) -> ReasonCode | None:
+    """Return why overrides or an HPA keep a resource of a container from being sized, None if they do not."""
+    policy = eligibility.get_effective_policy(pod)
+    if isinstance(policy, UnreadableAnnotations):
+        return ReasonCode.UNREADABLE_ANNOTATION
+    own = policy.for_container(container.name)
+    if own.mode < Mode.RESIZE:
+        return SKIP_REASON_BY_MODE[own.mode]
+    if resource not in own.resources:
+        return _NOT_MANAGED[resource]
+    return ReasonCode.MANAGED_BY_HPA if resource in eligibility.get_autoscaler_claims(pod).scaled else None
+
+
+def _explain_unmanaged(eligibility: Eligibility, pod: Pod) -> dict[ResourceName, ReasonCode]:
+    """Return the resources that overrides or an HPA keep from being sized in all containers, with the first reason."""
+    found = {}
+    for resource in ResourceName:
+        reasons = [_explain_container(eligibility, pod, one, resource) for one in pod.sized_containers]
+        if reasons and reasons[0] is not None and None not in reasons:
+            found[resource] = reasons[0]
+    return found
+
+
+def _explain_unresizable(pod: Pod, resource: ResourceName) -> ReasonCode:
+    """Return why one resource of a pod is not sized although it is managed."""
     restarts = "cpu_resize_restarts" if resource is ResourceName.CPU else "memory_resize_restarts"
-    if any(getattr(container, restarts) for container in resizable.sized):
+    if any(getattr(container, restarts) for container in pod.sized_containers):
         return ReasonCode.RESIZE_RESTARTS
     return ReasonCode.NO_STATISTICS
 
@@ -208,13 +310,13 @@ def _decide_without_reasons(
     inputs: DecisionInputs,
     statistics: StatisticsTable,
     now: datetime,
-    reasons: Mapping[_PodKey, Mapping[ResourceName, ReasonCode]],
+    reasons: Mapping[_PodKey, _PodReasons],
     context: SizingContext,
 ) -> _Reclaimable:
     """Return what would be reclaimable of skipped pods if the reason of each were unlocked; only what is known."""
     unlocked: dict[_PodKey, ResizablePod] = {}
     history = inputs.policy.memory_limit_history
-    for reason in sorted({reason for own in reasons.values() for reason in own.values()}):
+    for reason in sorted({reason for own in reasons.values() for reason in own.codes}):
         apply = UNLOCKS[reason].apply
         if apply is None:
             continue
@@ -222,7 +324,7 @@ def _decide_without_reasons(
         eligibility = Eligibility(changed.snapshot, statistics, changed.stored, changed.policy, now)
         for pod in changed.snapshot.pods:
             key = (pod.namespace, pod.name)
-            if key in reasons and reason in reasons[key].values():
+            if key in reasons and reason in reasons[key].codes:
                 verdict = eligibility.check(pod)
                 if isinstance(verdict, ResizablePod):
                     unlocked[key] = verdict

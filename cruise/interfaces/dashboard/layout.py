@@ -285,6 +285,9 @@ TERMS: Mapping[str, str] = {
         "The share of intervals in which a node's demand may exceed its pods' requests (cpu_risk, "
         "memory_risk). The observed risk is the share in which it did."
     ),
+    "coverage": (
+        "The share of all requests that is sized. The rest is skipped, each resource of each pod for one reason."
+    ),
     "target": "What a container should request, from its statistics and its bounds.",
     "reclaimable": "Requested minus target. In a total, what some workloads need more of is subtracted.",
     "skipped pods": "A pod, node or template that cruise does not change now. The skip reason says why.",

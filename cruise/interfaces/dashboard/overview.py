@@ -16,18 +16,21 @@ from cruise.domain.policy import Mode
 from cruise.domain.records import HourlyClusterTotals, get_clock_hour
 from cruise.domain.resources import ResourceName
 from cruise.errors import UnavailableError
+from cruise.interfaces.coverage import PARTLY_KNOWN_NOTE, CoverageRow, list_coverage_rows
 from cruise.interfaces.dashboard.charts import ChartLine, TimeChart
 from cruise.interfaces.dashboard.layout import Dashboard, DashboardPage, get_adjacent_pages
 from cruise.interfaces.http.cluster_summary import UNREADABLE_MODE
 from cruise.interfaces.http.controller import MAX_FILTERED, AuditEntry, build_controller_status, read_audit_page
+from cruise.interfaces.http.coverage import read_coverage
 from cruise.interfaces.http.figures import ClusterTotalsAtPass, ControllerFigures
-from cruise.interfaces.http.namespace_visibility import VisibilityDependency
+from cruise.interfaces.http.namespace_visibility import NamespaceVisibility, VisibilityDependency
 from cruise.interfaces.http.packing import MAX_HOURS
 from cruise.interfaces.http.user_actions import read_user_action_page
 from cruise.interfaces.http.view import OffsetParameter, wait_for_store
 from cruise.interfaces.reasons import CAUSE_DESCRIPTIONS, REASON_DESCRIPTIONS, REJECTION_DESCRIPTIONS
 from cruise.interfaces.scan.finding_text import RISK_TITLES, describe_risk
 from cruise.interfaces.scan.html import build_capacity_bars
+from cruise.runtime.node_pass import NodePassResult
 
 OVERVIEW_PAGE = DashboardPage("", "Overview", "/summary")
 _MAX_RISKS = 8
@@ -70,6 +73,9 @@ def create_overview_page(dashboard: Dashboard) -> APIRouter:
             is_old=refreshed_at is None or summary.node_pass.at - refreshed_at > dashboard.view.policy.max_age,
             page=OVERVIEW_PAGE,
             summary=summary,
+            coverage=await _list_coverage_rows(summary.node_pass, visibility),
+            partly_known_note=PARTLY_KNOWN_NOTE,
+            resources={one.value: one for one in ResourceName},
             risks=risks[:_MAX_RISKS],
             risk_count=len(risks),
             titles=RISK_TITLES,
@@ -83,6 +89,13 @@ def create_overview_page(dashboard: Dashboard) -> APIRouter:
         return response
 
     return routes
+
+
+async def _list_coverage_rows(node_pass: NodePassResult, visibility: NamespaceVisibility) -> Sequence[CoverageRow]:
+    """Return the lines of the coverage, empty if it is unknown."""
+    if node_pass.coverage is None:
+        return ()
+    return list_coverage_rows(await read_coverage(node_pass, visibility))
 
 
 def count_pods_by_mode(pods: Mapping[str, int]) -> Sequence[ModeAdoption]:

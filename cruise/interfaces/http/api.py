@@ -12,6 +12,7 @@ from cruise import __version__
 from cruise.errors import CruiseError, ThrottledError
 from cruise.interfaces.http.cluster_summary import ClusterSummaries, create_summary_routes
 from cruise.interfaces.http.controller import create_controller_routes
+from cruise.interfaces.http.coverage import create_coverage_routes
 from cruise.interfaces.http.overrides import create_override_routes
 from cruise.interfaces.http.packing import create_consolidation_routes, create_history_routes, create_packing_routes
 from cruise.interfaces.http.user_actions import create_pause_routes, create_revert_routes, create_user_action_routes
@@ -41,6 +42,7 @@ def create_api(
     )
     api.include_router(create_controller_routes(view), prefix=API_PREFIX)
     api.include_router(create_summary_routes(summaries or ClusterSummaries(view)), prefix=API_PREFIX)
+    api.include_router(create_coverage_routes(view), prefix=API_PREFIX)
     api.include_router(create_history_routes(view), prefix=API_PREFIX)
     api.include_router(create_pod_routes(view, explanations or PodExplanations(view)), prefix=API_PREFIX)
     api.include_router(create_override_routes(view), prefix=API_PREFIX)

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
+from cruise.decisions.scan.coverage import Coverage, sum_coverage
 from cruise.decisions.sizing.risk_level import ObservedRisk
 from cruise.domain.actions import ActionResult, EvictPod, Outcome, ReasonCode, ResizeCause, ResizePod, TaintNode
 from cruise.domain.packing_plan import PackingPlan, PlanPhase
@@ -50,6 +51,7 @@ class NodePassFigures:
     skipped: Mapping[ReasonCode, int]
     seconds: Mapping[str, float]
     observed_risks: Mapping[ResourceName, ObservedRisk] = field(default_factory=dict)
+    coverage: Coverage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,7 @@ def summarize_node_pass(node_pass: NodePassResult) -> NodePassFigures:
         skipped=Counter(one.reason for plan in node_pass.plans for one in (*plan.skipped, *plan.suspected_leaks)),
         seconds=node_pass.seconds,
         observed_risks=node_pass.observed_risks,
+        coverage=None if node_pass.coverage is None else sum_coverage(node_pass.coverage.values()),
     )
 
 

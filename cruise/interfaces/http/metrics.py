@@ -15,12 +15,14 @@ from prometheus_client.core import (
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from cruise.decisions.scan.coverage import Coverage
 from cruise.decisions.sizing.risk_level import ObservedRisk
 from cruise.domain.actions import ResizeCause
 from cruise.domain.policy import Mode
 from cruise.domain.preflight import CrossCheckCounts
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import SampleRejection
+from cruise.interfaces.coverage import list_coverage_rows
 from cruise.interfaces.http.figures import (
     ControllerFigures,
     JobFigures,
@@ -203,6 +205,25 @@ def _pass(figures: NodePassFigures) -> Iterator[Metric]:
         family.add_metric(["cpu", "core"], amounts.cpu_millicores / 1000)
         family.add_metric(["memory", "byte"], amounts.memory_bytes)
         yield family
+    if figures.coverage is not None:
+        yield from _coverage(figures.coverage)
+
+
+def _coverage(coverage: Coverage) -> Iterator[Metric]:
+    families = [
+        GaugeMetricFamily(f"cruise_coverage_{name}", help_text, labels=["reason", "resource", "unit"])
+        for name, help_text in (
+            ("requested_resources", "Requests that are sized, or skipped for a reason."),
+            ("reclaimable_resources", "What is reclaimable of them, or would be without the reason, as far as known."),
+            ("unknown_resources", "The part of them whose reclaimable amount is unknown."),
+        )
+    ]
+    for row in list_coverage_rows(coverage):
+        amounts = (row.group.requested, row.group.reclaimable, row.group.unknown)
+        for family, amount in zip(families, amounts, strict=True):
+            family.add_metric([row.label, "cpu", "core"], amount.cpu_millicores / 1000)
+            family.add_metric([row.label, "memory", "byte"], amount.memory_bytes)
+    yield from families
 
 
 def _risks(risks: Mapping[ResourceName, ObservedRisk]) -> Iterator[Metric]:

@@ -88,6 +88,7 @@ def _build_variables(report: ScanReport) -> Mapping[str, object]:
         "statistics_source": report.statistics_source,
         "estimate": SAVING_ESTIMATE_NOTE,
         "coverage": list_coverage_rows(findings.coverage),
+        "resources": {one.value: one for one in ResourceName},
         "coverage_summary": describe_coverage(findings.coverage),
         "best_effort_pods": describe_best_effort_pods(findings.totals),
         "partly_known_note": PARTLY_KNOWN_NOTE,

@@ -114,11 +114,32 @@ def test_of_a_pod_under_an_hpa_only_the_resource_that_is_not_scaled_is_sized():
     assert found.skipped[ReasonCode.MANAGED_BY_HPA].requested == make_resources(1000)
 
 
+def test_an_hpa_is_the_reason_for_its_resource_even_without_statistics():
+    pod = make_pod(containers=[make_container(**LARGE)])
+    found = cover(make_snapshot([pod], autoscalers=[make_autoscaler()]), make_table())
+    assert found.skipped[ReasonCode.MANAGED_BY_HPA].requested == make_resources(1000)
+    assert found.skipped[ReasonCode.NO_STATISTICS].requested == make_resources(0, 1024)
+
+
 def test_a_resource_that_an_annotation_leaves_to_its_owner_is_skipped_alone():
     pod = make_pod(containers=[make_container(**LARGE)], annotations={"cruise.io/resources": "memory"})
     group = cover(make_snapshot([pod]), measured([pod])).skipped[ReasonCode.CPU_NOT_MANAGED]
     assert group.requested == make_resources(1000)
     assert group.reclaimable.cpu_millicores >= 700
+
+
+def test_a_container_that_an_annotation_excludes_is_skipped_alone():
+    containers = [make_container(**LARGE), make_container("proxy", 500, 512)]
+    pod = make_pod(containers=containers, annotations={"cruise.io/mode.proxy": "off"})
+    rows = [make_statistic_for(pod), make_statistic_for(pod, "proxy", cpu_base=10, cpu_peak=20)]
+    found = cover(make_snapshot([pod]), make_table(*rows))
+    group = found.skipped[ReasonCode.MODE_OFF]
+    assert (found.sized.requested, group.requested) == (make_resources(1000, 1024), make_resources(500, 512))
+    assert group.unknown == NO_RESOURCES
+    assert group.reclaimable.cpu_millicores >= 400
+    after = cover(*apply_reason(ReasonCode.MODE_OFF, make_snapshot([pod]), make_table(*rows)))
+    assert after.skipped == {}
+    assert after.sized.reclaimable == found.sized.reclaimable + group.reclaimable
 
 
 def test_a_resource_whose_resize_restarts_is_skipped_alone():

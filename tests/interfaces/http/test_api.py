@@ -129,6 +129,14 @@ async def test_the_last_packing_plan_is_there_with_its_progress(scene, api):
     assert plan["remainingRounds"]["rounds"] == [{"placed": 3, "evictions": 2}, {"placed": 1, "evictions": 1}]
 
 
+async def test_coverage_is_of_the_last_pass(api):
+    found = await get(api, "/coverage")
+    assert (found["sized"]["pods"], found["skipped"]) == (5, [])
+    assert found["requested"] == found["sized"]["requested"] == (await get(api, "/summary"))["requested"]
+    assert found["sized"]["reclaimable"] == (await get(api, "/summary"))["reclaimable"]
+    assert await get(api, "/coverage?namespace=shop") == found
+
+
 async def test_the_openapi_document_is_whole(api):
     document = await get(api, "/openapi.json")
     assert set(document["paths"]) == {
@@ -149,6 +157,7 @@ async def test_the_openapi_document_is_whole(api):
         "/api/v1/user-actions",
         "/api/v1/summary",
         "/api/v1/workloads",
+        "/api/v1/coverage",
     }
     text = json.dumps(document)
     assert "HTTPValidationError" not in text

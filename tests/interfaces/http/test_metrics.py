@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from cruise.decisions.scan.coverage import Coverage, CoverageGroup
 from cruise.decisions.sizing.risk_level import ObservedRisk
 from cruise.domain.actions import ActionResult, ReasonCode
 from cruise.domain.packing_plan import PlanPhase
@@ -52,6 +53,14 @@ FIGURES = ControllerFigures(
         {ReasonCode.GUARANTEED: 5},
         {"snapshot": 0.25},
         {ResourceName.CPU: ObservedRisk(0.07, 0.4, 1000, 50), ResourceName.MEMORY: ObservedRisk(0.01, 1.5, 1000, 40)},
+        Coverage(
+            CoverageGroup(2, Resources(1500, 1 << 29), Resources(500, 0)),
+            {
+                ReasonCode.GUARANTEED: CoverageGroup(
+                    5, Resources(1000, 1 << 29), Resources(250, 0), Resources(0, 1 << 29)
+                )
+            },
+        ),
     ),
     statistics_at=NOW - timedelta(seconds=90),
     watch_lag_seconds=1.5,
@@ -94,6 +103,9 @@ def test_a_controller_tells_all_that_an_operator_watches():
     expected = {
         ("cruise_build_info", "1.2.3"): 1,
         ("cruise_leader",): 1,
+        ("cruise_coverage_requested_resources", "sized", "cpu", "core"): 1.5,
+        ("cruise_coverage_reclaimable_resources", "guaranteed", "cpu", "core"): 0.25,
+        ("cruise_coverage_unknown_resources", "guaranteed", "memory", "byte"): 1 << 29,
         ("cruise_mode", "resize"): 1,
         ("cruise_mode", "full"): 0,
         ("cruise_paused",): 0,

@@ -109,6 +109,9 @@ async def test_a_tenant_sees_the_pods_of_its_namespaces_alone(scene, sees, expec
         assert pods_of((await api.get("/audit")).json()["items"]) <= expected
         assert (await api.get(WEB)).status_code == (200 if sees == "shop" else 403)
         assert (await api.get("/pods/shop/no-such-pod")).status_code == (404 if sees == "shop" else 403)
+        coverage = (await api.get("/coverage")).json()
+        assert (coverage["sized"]["pods"] + sum(one["pods"] for one in coverage["skipped"]) > 0) is (sees == "shop")
+        assert (await api.get("/coverage?namespace=shop")).status_code == (200 if sees == "shop" else 403)
         # Of one piece, so that it takes all namespaces.
         assert (await api.get("/packing")).status_code == 403
 

@@ -18,6 +18,7 @@ from cruise.domain.scheduling import Taint, TaintEffect
 from cruise.interfaces.scan.html import render_scan_html, render_scan_mail
 from cruise.interfaces.scan.report import ScanReport, render_scan_csv, render_scan_json, render_scan_yaml
 from cruise.interfaces.scan.table import render_scan_table
+from cruise.interfaces.text import format_share
 from tests.builders import NOW, make_container, make_node, make_pod, make_snapshot, make_statistic_for, make_table
 from tests.shown import render_to_text
 from tests.strategies import clusters
@@ -99,6 +100,16 @@ def test_the_table_opens_with_coverage_and_what_unlocks_each_reason(width):
     assert text.index("Coverage") < text.index("At risk")
     assert "label cruise.io/workload, or a controller that creates it" in text
     assert "unknown" in text
+
+
+def test_the_page_says_the_shares_of_both_resources():
+    found = report()
+    page = render_scan_html(found).decode()
+    cpu = format_share(
+        found.findings.coverage.sized.requested.cpu_millicores, found.findings.coverage.requested.cpu_millicores
+    )
+    assert f"<b>{cpu}</b><small>of the requested CPU" in page
+    assert "label cruise.io/workload" in page
 
 
 def test_money_is_labelled_an_estimate_and_follows_from_the_prices():

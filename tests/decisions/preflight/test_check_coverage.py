@@ -1,0 +1,33 @@
+"""What `cruise check` says of coverage before any usage is known."""
+
+from cruise.decisions.preflight.coverage import check_coverage
+from cruise.decisions.preflight.items import CheckLevel
+from cruise.domain.cluster import QosClass
+from cruise.domain.policy import Policy
+from tests.builders import NOW, make_autoscaler, make_container, make_pod, make_snapshot
+
+LARGE = [make_container(cpu=1000, memory_mib=1024)]
+
+
+def test_what_can_be_sized_comes_first_then_the_reasons_and_what_unlocks_them():
+    pods = [
+        make_pod(containers=LARGE),
+        make_pod("db-0", workload="StatefulSet/db", containers=LARGE, qos=QosClass.GUARANTEED),
+        make_pod("scaled-0", workload="Deployment/scaled", containers=LARGE),
+        make_pod("dns-0", "kube-system", workload="Deployment/dns", containers=LARGE),
+    ]
+    snapshot = make_snapshot(pods, autoscalers=[make_autoscaler("Deployment/scaled")])
+    first, *others = check_coverage(snapshot, Policy(), NOW)
+    assert (
+        first.finding == "25 % of the requested CPU and 50 % of the requested memory can be sized once usage is known"
+    )
+    assert {one.name for one in others} == {"guaranteed", "managed-by-hpa", "excluded-namespace"}
+    by_name = {one.name: one for one in others}
+    assert by_name["guaranteed"].finding == "1 pod: 1.00 cores and 1.00 GiB are skipped"
+    assert by_name["managed-by-hpa"].finding == "1 pod: 1.00 cores and 0.00 GiB are skipped"
+    assert "guaranteed: resize" in by_name["guaranteed"].fix
+    assert all(one.level is CheckLevel.OK for one in (first, *others))
+
+
+def test_a_cluster_without_pods_has_no_coverage():
+    assert list(check_coverage(make_snapshot(), Policy(), NOW)) == []
