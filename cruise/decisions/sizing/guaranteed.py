@@ -129,6 +129,9 @@ def _replace_demand(
         sizes, least = (np.where(keeps_size, demand.current, one) for one in (sizes, least))
     upper = np.maximum(candidates.maximum[resource], sizes)
     lower = np.maximum(np.minimum(candidates.minimum[resource], upper), least)
+    if resource in table.utilisation_bounds:
+        # HPAs take precedence over all other bounds; the present size, and so the least, is always within theirs.
+        sizes, lower, upper = (np.clip(one, *table.utilisation_bounds[resource]) for one in (sizes, lower, upper))
     return replace(
         demand,
         raw_base=np.where(rows, sizes, demand.raw_base),

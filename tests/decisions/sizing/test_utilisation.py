@@ -10,8 +10,8 @@ from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import ReasonCode
-from cruise.domain.cluster import ContainerRole, HorizontalPodAutoscaler, Pod
-from cruise.domain.policy import SEED_RULES, HpaPolicy, Mode, Policy
+from cruise.domain.cluster import ContainerRole, HorizontalPodAutoscaler, Pod, QosClass
+from cruise.domain.policy import SEED_RULES, GuaranteedPolicy, HpaPolicy, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName
 from cruise.domain.utilisation_scaling import UtilisationMetric, UtilisationScaling
 from tests.builders import (
@@ -209,3 +209,16 @@ def test_a_new_pod_between_minimum_and_maximum_requests_as_much_as_the_others():
 def test_a_new_pod_keeps_its_template_under_hold():
     pod = replace(replica(), node=None, phase="Pending")
     assert new_cpu(create(pod, [use(pod)], AT_MINIMUM, replace(FULL, hpa=HpaPolicy.HOLD))) == 1000
+
+
+@pytest.mark.parametrize(("scaling", "cpu"), [(AT_MINIMUM, 200), (BETWEEN, 1000)])
+def test_the_bounds_hold_for_guaranteed_pods_as_well(scaling, cpu):
+    container = make_container("app", 1000, 1024, 1000, 1024)
+    pod = replica(containers=(container,), qos=QosClass.GUARANTEED)
+    policy = replace(FULL, guaranteed=GuaranteedPolicy.RESIZE)
+    [resize] = plan_of([pod], [use(pod)], [hpa(scaling)], policy).resize
+    [target] = resize.containers
+    assert target.requests == target.limits == make_amounts(cpu, 450)
+    # Without an HPA it would shrink further.
+    [resize] = plan_of([pod], [use(pod)], policy=policy).resize
+    assert resize.containers[0].limits.cpu_millicores == 140
