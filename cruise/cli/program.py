@@ -212,7 +212,11 @@ def apply_kubectl_options(arguments: Sequence[str], environment: MutableMapping[
         stated = value if equals else next(remaining, "")
         if not stated:
             raise ValueError(f"option '{name}' needs a value; see {PLUGIN_PROGRAM} --help")
-        environment[_OPTIONS[name]] = stated
+        if name == "--context" and rest[:1] == ["scan"]:
+            # It reads several.
+            rest += [name, stated]
+        else:
+            environment[_OPTIONS[name]] = stated
     return rest
 
 

@@ -148,6 +148,12 @@ def is_terminal() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 
+def print_progress(text: str) -> None:
+    """Print a line on standard error if it is a terminal."""
+    if is_terminal():
+        print_error(text)
+
+
 @contextmanager
 def show_spinner(text: str, visible: bool = True) -> Iterator[Callable[[str], None]]:
     """Show a spinner on a terminal; yields a function that changes its text."""

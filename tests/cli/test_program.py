@@ -28,7 +28,8 @@ K9S = yaml.safe_load((ROOT / "deploy/k9s/plugins.yaml").read_text())["plugins"]
 @pytest.mark.parametrize(
     ("arguments", "rest", "environment"),
     [
-        (["scan", "--context", "prod", "-f", "json"], ["scan", "-f", "json"], {"CRUISE_KUBE_CONTEXT": "prod"}),
+        (["check", "--context", "prod", "-f", "json"], ["check", "-f", "json"], {"CRUISE_KUBE_CONTEXT": "prod"}),
+        (["scan", "--context=a", "--context", "b"], ["scan", "--context", "a", "--context", "b"], {}),
         (["--kubeconfig=/k", "scan"], ["scan"], {"CRUISE_KUBECONFIG": "/k"}),
         (["scan", "--", "--context", "x"], ["scan", "--", "--context", "x"], {}),
         (["scan"], ["scan"], {}),

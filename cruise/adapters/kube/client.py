@@ -281,12 +281,18 @@ def find_credentials(
 
     With a `context`, the service account is not used.
     """
+    in_pod = environment.get("KUBERNETES_SERVICE_HOST") and (service_account / "token").exists()
+    if kubeconfig is None and context is None and in_pod:
+        return ServiceAccountCredentials(service_account)
+    return KubeconfigCredentials(find_kubeconfig(kubeconfig, environment), context)
+
+
+def find_kubeconfig(kubeconfig: Path | None, environment: Mapping[str, str] = os.environ) -> str:
+    """Return the given file, else kubectl's files, separated as in $KUBECONFIG. Raises BadInputError."""
     if kubeconfig is not None:
         if not kubeconfig.is_file():
             raise BadInputError(f"kubeconfig {kubeconfig} does not exist; set kubeconfig to the file that kubectl uses")
-        return KubeconfigCredentials(str(kubeconfig), context)
-    if context is None and environment.get("KUBERNETES_SERVICE_HOST") and (service_account / "token").exists():
-        return ServiceAccountCredentials(service_account)
+        return str(kubeconfig)
     paths = environment.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
     if not any(Path(place).expanduser().is_file() for place in paths.split(os.pathsep) if place):
         raise BadInputError(
@@ -294,7 +300,7 @@ def find_credentials(
             "exist; "
             "set kubeconfig, or KUBECONFIG"
         )
-    return KubeconfigCredentials(paths, context)
+    return paths
 
 
 def find_own_namespace(configured: str | None, service_account: Path = SERVICE_ACCOUNT) -> str:

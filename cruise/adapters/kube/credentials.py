@@ -187,6 +187,17 @@ class ServiceAccountCredentials:
         return _to_identity(configuration, {})
 
 
+def list_contexts(paths: str) -> list[str]:
+    """Return the contexts of kubeconfig files in their order; `paths` as in $KUBECONFIG. Raises BadInputError."""
+    try:
+        merger = KubeConfigMerger(paths)
+        if merger.config is None or not isinstance(merger.config.value, dict):
+            raise BadInputError(f"kubeconfig {paths} is empty")
+        return [str(one["name"]) for one in merger.config.value.get("contexts") or ()]
+    except _CONFIG_ERRORS as error:
+        raise BadInputError(f"kubeconfig {paths} cannot be used: {_describe_kubeconfig_error(error)}") from error
+
+
 class KubeconfigCredentials:
     """One or several kubeconfig files, merged as by kubectl; `paths` as in $KUBECONFIG.
 

@@ -1,5 +1,6 @@
 """`cruise scan`: a read-only report of containers at risk, reclaimable requests and pending pods."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,10 +35,12 @@ from cruise.cli.terminal import (
     write_document,
     write_json,
 )
-from cruise.errors import BadInputError
+from cruise.errors import BadInputError, UnavailableError
 
 if TYPE_CHECKING:
+    from cruise.decisions.scan.waste import ResourcePrices
     from cruise.interfaces.scan.report import ScanReport
+    from cruise.settings import Settings
 
 _MANY_PODS = 2000
 _FORMATS_BY_SUFFIX = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".csv": "csv", ".html": "html", ".htm": "html"}
@@ -60,6 +63,16 @@ def scan(
     price_cpu_core_hour: CorePriceOption = None,
     price_gib_hour: GibPriceOption = None,
     config: ConfigOption = None,
+    context: Annotated[
+        list[str] | None,
+        create_optional_option("--context", "NAME", "Read this context of the kubeconfig; several: one report of all."),
+    ] = None,
+    all_contexts: Annotated[
+        bool, typer.Option("--all-contexts", help="Read every context of the kubeconfig, one after the other.")
+    ] = False,
+    slack: Annotated[
+        bool, typer.Option("--slack", help="Also post a summary to Slack, at the address of the setting notify_url.")
+    ] = False,
 ) -> None:
     """Report containers at risk, reclaimable requests and pending pods; nothing is changed.
 
@@ -80,19 +93,57 @@ def scan(
       cruise scan --snapshot cluster.json --prometheus-url http://localhost:9090
 
       cruise scan --email-ready -o mail.html
+
+      cruise scan --context prod-eu --context prod-us -o clusters.html
+
+      cruise scan --all-contexts --slack
     """
-    from cruise.decisions.scan.findings import find_findings
-    from cruise.errors import pause_garbage_collection
-    from cruise.interfaces.scan.report import ScanReport
+    from cruise.cli.work import cluster_scans
+    from cruise.interfaces.scan.clusters import ClusterScans
 
     prices, chosen = get_prices(price_cpu_core_hour, price_gib_hour), _choose_format(format, output, email_ready)
     settings = resolve_settings(config)
     sources = ReportSources(snapshot, usage, prometheus_url, history, parse_time(now), HistoryLength.DAY)
+    contexts: list[str] = []
+    if context or all_contexts:
+        contexts = cluster_scans.choose_contexts(context or [], all_contexts, settings)
+        _check_live(sources, email_ready and len(contexts) > 1, several=len(contexts) > 1)
+    webhook = cluster_scans.find_slack_webhook(settings) if slack else None
+    if len(contexts) > 1:
+        scans = cluster_scans.scan_clusters(contexts, settings, lambda one: _scan(sources, one, prices))
+        cluster_scans.write_clusters(scans, chosen or ReportFormat.TABLE, output)
+    else:
+        settings = replace(settings, kube_context=contexts[0]) if contexts else settings
+        report = _scan(sources, settings, prices)
+        _write(report, chosen, output)
+        scans = ClusterScans({snapshot or settings.kube_context or "the cluster": report}, {})
+    if webhook is not None:
+        cluster_scans.post_summary(webhook, scans)
+    if scans.failures:
+        names = ", ".join(scans.failures)
+        raise UnavailableError(f"{len(scans.failures)} of {len(contexts)} clusters could not be read: {names}")
+
+
+def _check_live(sources: ReportSources, email_ready: bool, several: bool) -> None:
+    """Raise BadInputError for options that contradict contexts."""
+    of_one_cluster = {"--prometheus-url": sources.prometheus_url is not None, "--email-ready": email_ready}
+    for option, value in {"--snapshot": sources.snapshot, "--usage": sources.usage}.items():
+        if value is not None:
+            raise BadInputError(f"{option} is a file, and --context reads a live cluster; remove one of them")
+    for option, is_given in of_one_cluster.items() if several else ():
+        if is_given:
+            raise BadInputError(f"{option} is for one cluster, and several are read; remove it")
+
+
+def _scan(sources: ReportSources, settings: "Settings", prices: "ResourcePrices") -> "ScanReport":
+    from cruise.decisions.scan.findings import find_findings
+    from cruise.errors import pause_garbage_collection
+    from cruise.interfaces.scan.report import ScanReport
+
     with pause_garbage_collection():
         cluster, statistics, at, source = read_sources(sources, settings)
         with show_spinner(f"evaluating {len(cluster.pods):,} pods", len(cluster.pods) > _MANY_PODS):
-            report = ScanReport(find_findings(cluster, statistics, settings.to_policy(), prices, at), source)
-        _write(report, chosen, output)
+            return ScanReport(find_findings(cluster, statistics, settings.to_policy(), prices, at), source)
 
 
 def _choose_format(chosen: ReportFormat | None, output: Path | None, email_ready: bool) -> ReportFormat | None:

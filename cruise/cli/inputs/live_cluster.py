@@ -147,6 +147,7 @@ def build_prometheus_settings(
         token_file=None,
         user=None,
         password=None,
+        identity=None,
     )
     if not proxied:
         return direct

@@ -2,6 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+
+from markupsafe import Markup
 
 from cruise import __version__
 from cruise.decisions.scan.waste import ClusterRequestTotals
@@ -12,6 +15,7 @@ from cruise.interfaces.coverage import (
     describe_coverage,
     list_coverage_rows,
 )
+from cruise.interfaces.scan.clusters import CLUSTER_HEADINGS, ClusterScans, summarize_clusters
 from cruise.interfaces.scan.columns import PENDING_COLUMNS, RISK_COLUMNS, WASTE_COLUMNS
 from cruise.interfaces.scan.coverage_columns import COVERAGE_COLUMNS
 from cruise.interfaces.scan.report import SAVING_ESTIMATE_NOTE, ScanReport
@@ -51,9 +55,73 @@ class CapacityBar:
     parts: tuple[BarPart, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterPageRow:
+    """A line of the summary: texts with the values by which they are sorted, and the anchor of the cluster's part."""
+
+    cells: list[tuple[str, float | None]]
+    anchor: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPagePart:
+    """One cluster's part of the page; heading and anchor are empty if it is the only one."""
+
+    heading: str
+    anchor: str
+    basis: str
+    source: str
+    body: Markup
+
+
+_SHARED = {"version": __version__, "estimate": SAVING_ESTIMATE_NOTE}
+
+
 def render_scan_html(report: ScanReport) -> bytes:
     """Return the page for browsers, whose script sorts and filters."""
-    return load_template("scan.html.j2").render(_build_variables(report), most=_MAX_ROWS).encode()
+    findings = report.findings
+    variables = _build_variables(report)
+    page = {"title": _format_time(findings.at), "basis": variables["basis"], "clusters": (), "failures": ()}
+    return load_template("scan.html.j2").render(page, reports=[_build_part(report, variables)], **_SHARED).encode()
+
+
+def render_clusters_html(scans: ClusterScans) -> bytes:
+    """Return one page for several clusters: a summary, and each cluster's own findings."""
+    rows = summarize_clusters(scans)
+    names = [row.name for row in rows if row.name in scans.reports]
+    anchors = {name: f"cluster-{place}" for place, name in enumerate(names, start=1)}
+    parts = [
+        _build_part(scans.reports[name], _build_variables(scans.reports[name]), name, anchors[name]) for name in names
+    ]
+    page = {
+        "title": format_count(len(names), "cluster"),
+        "basis": "",
+        "cluster_headings": [(heading, place > 0) for place, heading in enumerate(CLUSTER_HEADINGS)],
+        "clusters": [
+            ClusterPageRow([(text, value) for _, text, value in row.list_cells()], anchors.get(row.name, ""))
+            for row in rows
+        ],
+        "failures": list(scans.failures.items()),
+    }
+    return load_template("scan.html.j2").render(page, reports=parts, **_SHARED).encode()
+
+
+def _build_part(
+    report: ScanReport, variables: Mapping[str, object], heading: str = "", anchor: str = ""
+) -> ClusterPagePart:
+    """Return one cluster's part of the page; `anchor` makes its anchors differ from those of others."""
+    template = load_template("scan_body.html.j2")
+    body = template.render(variables, most=_MAX_ROWS, prefix=f"{anchor}-" if anchor else "")
+    since = report.findings.basis.history_since
+    source = report.statistics_source
+    if since is not None:
+        source += f", with history since {_format_time(since)} for half of the containers"
+    # The body is HTML that a template has escaped.
+    return ClusterPagePart(heading, anchor, str(variables["basis"]), source, Markup(body))
+
+
+def _format_time(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC"
 
 
 def render_scan_mail(report: ScanReport) -> bytes:

@@ -1,6 +1,6 @@
 """A scan's findings as JSON, YAML and CSV."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from cruise.decisions.scan.findings import ScanFindings
@@ -37,15 +37,16 @@ class ScanReport:
 
 def render_scan_json(report: ScanReport) -> bytes:
     """Return the report as one JSON document."""
-    return render_json(_document(report))
+    return render_json(build_document(report))
 
 
 def render_scan_yaml(report: ScanReport) -> bytes:
     """Return the report as one YAML document."""
-    return render_yaml(_document(report))
+    return render_yaml(build_document(report))
 
 
-def _document(report: ScanReport) -> JsonValue:
+def build_document(report: ScanReport) -> dict[str, JsonValue]:
+    """Return the report for JSON and YAML."""
     findings = report.findings
     prices, totals = findings.prices, findings.totals
     return {
@@ -82,10 +83,16 @@ def _document(report: ScanReport) -> JsonValue:
 
 def render_scan_csv(report: ScanReport) -> bytes:
     """Return the report as CSV: one row a finding, coverage first, then containers at risk, waste and pending pods."""
-    return render_csv(_CSV_COLUMNS, _build_records(report))
+    return build_csv(build_records(report))
 
 
-def _build_records(report: ScanReport) -> Iterator[dict[str, object]]:
+def build_csv(rows: Iterable[Mapping[str, object]], *first_columns: str) -> bytes:
+    """Return rows of `build_records` as CSV; `first_columns` come before its own."""
+    return render_csv((*first_columns, *_CSV_COLUMNS), rows)
+
+
+def build_records(report: ScanReport) -> Iterator[dict[str, object]]:
+    """Yield one row a finding for CSV."""
     findings = report.findings
     for line in list_coverage_rows(findings.coverage):
         yield {"section": "coverage", **build_finding_record(COVERAGE_COLUMNS, line, findings)}

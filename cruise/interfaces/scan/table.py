@@ -74,11 +74,12 @@ def describe_implausible_usage(found: Sequence[ImplausibleUsage]) -> str:
     return f"Samples that cannot be true are rejected. {'; '.join(parts)}."
 
 
-def _heading(text: str, note: str = "") -> Text:
+def render_heading(text: str, note: str = "") -> Text:
+    """Return the heading of a section."""
     return Text.assemble(("\n" + text, "bold"), (f"  {note}" if note else "", "dim"))
 
 
-def _create_table(*columns: tuple[str, bool]) -> Table:
+def create_table(*columns: tuple[str, bool]) -> Table:
     """Return a table; a column is its heading and whether it has numbers."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading, is_number in columns:
@@ -90,7 +91,7 @@ def _create_table(*columns: tuple[str, bool]) -> Table:
 
 def _render_coverage(findings: ScanFindings, wide: bool) -> Iterator[RenderableType]:
     rows = list_coverage_rows(findings.coverage)
-    yield _heading("Coverage", describe_coverage(findings.coverage))
+    yield render_heading("Coverage", describe_coverage(findings.coverage))
     yield _render_section(COVERAGE_COLUMNS, rows, findings, wide)
     for row in () if wide else rows[1:]:
         yield Padding(Text.assemble((f"{row.label} → ", "dim"), row.unlock_description), (0, 0, 0, 2))
@@ -103,12 +104,12 @@ def _render_coverage(findings: ScanFindings, wide: bool) -> Iterator[RenderableT
 
 def _render_risks(findings: ScanFindings, wide: bool) -> Iterator[RenderableType]:
     if not findings.risks:
-        yield _heading("At risk", "no container")
+        yield render_heading("At risk", "no container")
         return
     containers = sum(
         pods for pods in {(r.namespace, r.workload, r.container): r.total_pods for r in findings.risks}.values()
     )
-    yield _heading(
+    yield render_heading(
         "At risk", f"{format_count(len(findings.risks), 'finding')}, {format_count(containers, 'container')}"
     )
     yield _render_section(RISK_COLUMNS, findings.risks[:_MAX_RISKS], findings, wide)
@@ -120,7 +121,7 @@ def _render_section(
 ) -> Table:
     shown = [column for column in columns if column.cell is not None and (wide or not column.wide)]
     headings = [column.heading if wide else column.narrow or column.heading for column in shown]
-    table = _create_table(*zip(headings, [column.kind == "number" for column in shown], strict=True))
+    table = create_table(*zip(headings, [column.kind == "number" for column in shown], strict=True))
     for row in rows:
         table.add_row(*(column.cell(row, findings, wide) for column in shown if column.cell is not None))
     return table
@@ -133,8 +134,8 @@ def _render_more(number: int) -> Iterator[RenderableType]:
 
 def _render_waste(findings: ScanFindings, wide: bool) -> Iterator[RenderableType]:
     totals, prices = findings.totals, findings.prices
-    yield _heading("Reclaimable", "requests above the targets, in mode full")
-    sums = _create_table(("", False), ("CPU CORES", True), ("", True), ("MEMORY GIB", True), ("", True))
+    yield render_heading("Reclaimable", "requests above the targets, in mode full")
+    sums = create_table(("", False), ("CPU CORES", True), ("", True), ("MEMORY GIB", True), ("", True))
     for label, amounts in (
         ("allocatable", totals.allocatable),
         ("requested", totals.requested),
@@ -181,10 +182,10 @@ def _render_waste(findings: ScanFindings, wide: bool) -> Iterator[RenderableType
 
 def _render_pending(findings: ScanFindings, wide: bool) -> Iterator[RenderableType]:
     if not findings.pending:
-        yield _heading("Pending", "no pod")
+        yield render_heading("Pending", "no pod")
         return
     fitting = sum(pod.best_node is not None for pod in findings.pending)
-    yield _heading(
+    yield render_heading(
         "Pending",
         f"{format_count(len(findings.pending), 'pod')}; {fitting:,} would fit, each alone, with all running pods at "
         "their targets",

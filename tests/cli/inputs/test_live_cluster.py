@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from cruise.adapters.kube.prometheus_services import PrometheusEndpoint
+from cruise.adapters.prometheus.settings import CloudIdentity
 from cruise.cli import main
 from cruise.cli.inputs.live_cluster import build_prometheus_settings
 from cruise.settings import Settings
@@ -98,7 +99,11 @@ def test_a_wrong_setting_is_rejected_before_anything_is_contacted(capsys, comman
 @pytest.mark.parametrize("proxied", [False, True])
 @pytest.mark.parametrize(
     "signing_in",
-    [{"prometheus_token_file": Path("/run/token")}, {"prometheus_user": "cruise", "prometheus_password": "s3cret"}],
+    [
+        {"prometheus_token_file": Path("/run/token")},
+        {"prometheus_user": "cruise", "prometheus_password": "s3cret"},
+        {"prometheus_identity": CloudIdentity.GOOGLE},
+    ],
 )
 def test_what_is_secret_goes_to_no_address_that_was_found(signing_in, proxied):
     settings = Settings(
@@ -108,6 +113,6 @@ def test_what_is_secret_goes_to_no_address_that_was_found(signing_in, proxied):
     )
     place = PrometheusEndpoint("http://p.team-a.svc:9090", "team-a", "p", {"Authorization": "Bearer of-the-api-server"})
     found = build_prometheus_settings(place, settings, proxied)
-    assert (found.token_file, found.user, found.password) == (None, None, None)
+    assert (found.token_file, found.user, found.password, found.identity) == (None, None, None, None)
     assert found.headers == place.headers
     assert (found.url, found.matchers, found.uses_get) == (place.url, 'cluster="prod"', proxied)
