@@ -54,12 +54,17 @@ class MemoryLimitSteps:
 
 @dataclass(frozen=True, slots=True)
 class CpuLimitSteps:
-    """How a CPU limit, which cannot be removed in place, rises to the node's CPU, or is `unchanged` under a quota."""
+    """How a CPU limit, which cannot be removed in place, rises to the node's CPU, or is `unchanged` under a quota.
+
+    Settings or the direction may keep it (`keeps_existing`), or let it rise only with the peak (`rises_with_use`).
+    """
 
     managed: bool
     current: int
     node_allocatable: int
     unchanged: bool
+    keeps_existing: bool
+    rises_with_use: bool
     final: int
     update_threshold: UpdateThresholdStep
 
@@ -119,6 +124,8 @@ def build_cpu_limit_steps(sized: SizingResult, at: int) -> CpuLimitSteps:
         current=current,
         node_allocatable=columns.nodes[int(columns.node_of_container[at])].allocatable.cpu_millicores,
         unchanged=keeps_limit(columns, ResourceName.CPU, at),
+        keeps_existing=bool(columns.candidates.keeps_cpu_limit[at] or not columns.candidates.may_grow[at]),
+        rises_with_use=bool(columns.candidates.raises_cpu_limit[at]),
         final=final,
         update_threshold=compare_with_update_threshold(sized, at, ResourceName.CPU, current, final),
     )

@@ -40,7 +40,7 @@ from cruise.domain.cluster import (
 )
 from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.pod_resources import count_pod_requests, replace_spec_resources
-from cruise.domain.policy import Mode, OomReaction, Policy
+from cruise.domain.policy import Mode, OomReaction, Policy, ResizeDirection
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, round_up_to_mebibytes
 from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, Statistic, StatisticKey, StatisticsTable
@@ -219,12 +219,15 @@ def _explain_skip(
 
 
 def _explain_unmanaged(record: OomRecord, checked: ResizablePod) -> SkippedPod | None:
-    """Skip a container that is not sized, or of which memory is not."""
+    """Skip a container that is not sized, of which memory is not, or that may only shrink."""
     namespace, name = checked.pod.namespace, checked.pod.name
     if any(one.name == record.container for one in checked.kept):
         mode = checked.effective_policy.for_container(record.container).mode
         reason = SKIP_REASON_BY_MODE.get(mode, ReasonCode.MEMORY_NOT_MANAGED)
         return SkippedPod(namespace, name, reason, record.container)
+    if checked.effective_policy.for_container(record.container).direction is ResizeDirection.SHRINK:
+        detail = ReasonDetail.DIRECTION_SHRINK.create(record.container)
+        return SkippedPod(namespace, name, ReasonCode.AT_MAXIMUM, detail)
     pairs = zip(checked.sized, checked.managed_by_container, strict=False)
     if any(one.name == record.container and ResourceName.MEMORY not in resources for one, resources in pairs):
         return SkippedPod(namespace, name, ReasonCode.MEMORY_NOT_MANAGED, record.container)

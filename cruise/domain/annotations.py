@@ -6,25 +6,27 @@ To add an override, add a row to OVERRIDES and a field to `Overrides` and `Effec
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from enum import StrEnum
+from enum import Enum, StrEnum
 from functools import partial
 from operator import attrgetter
 from typing import Any, TypeVar
 
 from cruise.domain.policy import (
     BestEffortPolicy,
+    CpuLimitPolicy,
     EvictionRanking,
     GuaranteedPolicy,
     HpaPolicy,
     MemoryLimitPolicy,
     Mode,
     RequestBounds,
+    ResizeDirection,
     parse_size,
 )
 from cruise.domain.resources import ResourceName, format_cpu_millicores, format_memory_bytes, quote_text
 from cruise.domain.run_operators import read_workload_name
 
-ChoiceT = TypeVar("ChoiceT", BestEffortPolicy, Mode, EvictionRanking, GuaranteedPolicy, HpaPolicy, MemoryLimitPolicy)
+ChoiceT = TypeVar("ChoiceT", bound=Enum)
 
 PREFIX = "cruise.io/"
 _CRUISEKUBE = "cruisekube.truefoundry.com/"
@@ -65,6 +67,8 @@ class ContainerOverrides:
     resources: frozenset[ResourceName] | None = None
     headroom_factor: float | None = None
     memory_limits: MemoryLimitPolicy | None = None
+    cpu_limits: CpuLimitPolicy | None = None
+    direction: ResizeDirection | None = None
     bounds: RequestBounds = RequestBounds()
 
 
@@ -89,10 +93,9 @@ class Overrides(ContainerOverrides):
 class EffectivePolicy:
     """The settings that apply to one pod after its overrides are resolved.
 
-    `ranking` None: the workload's default. `memory_limits`, `guaranteed`, `best_effort` and `hpa` None: the cluster's
-    setting.
-    `containers` holds what applies to one container only. `set_by_administrator` is the policy without the workload's
-    own annotations, None if these request no more than it.
+    `ranking` None: the workload's default. `memory_limits`, `cpu_limits`, `guaranteed`, `best_effort` and `hpa` None:
+    the cluster's setting. `containers` holds what applies to one container only. `set_by_administrator` is the policy
+    without the workload's own annotations, None if these request no more than it.
     """
 
     mode: Mode
@@ -100,6 +103,8 @@ class EffectivePolicy:
     resources: frozenset[ResourceName] = frozenset(ResourceName)
     headroom_factor: float = 1.0
     memory_limits: MemoryLimitPolicy | None = None
+    cpu_limits: CpuLimitPolicy | None = None
+    direction: ResizeDirection = ResizeDirection.BOTH
     guaranteed: GuaranteedPolicy | None = None
     best_effort: BestEffortPolicy | None = None
     hpa: HpaPolicy | None = None
@@ -208,6 +213,18 @@ MEMORY_LIMITS = _override(
     _choice({one.value: one for one in MemoryLimitPolicy}, "choice of memory limits"),
     attrgetter("value"),
 )
+CPU_LIMITS = _override(
+    "cpu-limits",
+    "cpu_limits",
+    _choice({one.value: one for one in CpuLimitPolicy}, "choice of CPU limits"),
+    attrgetter("value"),
+)
+DIRECTION = _override(
+    "direction",
+    "direction",
+    _choice({one.value: one for one in ResizeDirection}, "direction"),
+    attrgetter("value"),
+)
 # These apply to the whole pod, the others also to one container, as `NAME.CONTAINER`.
 POD_SETTINGS = (
     _override("eviction-ranking", "ranking", _choice(_RANKINGS, "ranking"), _LABEL),
@@ -230,6 +247,8 @@ CONTAINER_SETTINGS = (
     RESOURCES,
     _override("headroom-factor", "headroom_factor", _read_factor, _write_factor),
     MEMORY_LIMITS,
+    CPU_LIMITS,
+    DIRECTION,
 )
 BOUNDS = (
     _override("cpu-min", "minimum.cpu_millicores", _bound(ResourceName.CPU, may_be_zero=True), format_cpu_millicores),

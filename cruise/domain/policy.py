@@ -234,6 +234,25 @@ class BestEffortPolicy(StrEnum):
     ADOPT = "adopt"
 
 
+class CpuLimitPolicy(StrEnum):
+    """What happens to CPU limits: none changes, too low ones rise, or new pods have none.
+
+    With REMOVE_AT_CREATION, limits of running pods rise to their nodes' capacity: they cannot be removed in place.
+    """
+
+    KEEP = "keep"
+    RAISE = "raise"
+    REMOVE_AT_CREATION = "remove-at-creation"
+
+
+class ResizeDirection(StrEnum):
+    """In which direction requests and limits may change."""
+
+    BOTH = "both"
+    GROW = "grow"
+    SHRINK = "shrink"
+
+
 class OomReaction(StrEnum):
     """The reaction to an OOM kill."""
 
@@ -279,6 +298,7 @@ class Policy:
     node_load_interval: timedelta = timedelta(minutes=1)
     new_workload_age: timedelta = timedelta(minutes=30)
     memory_limits: MemoryLimitPolicy = MemoryLimitPolicy.EXISTING
+    cpu_limits: CpuLimitPolicy = CpuLimitPolicy.REMOVE_AT_CREATION
     memory_limit_history: timedelta = timedelta(days=28)
     heap_bounds: HeapBoundPolicy = HeapBoundPolicy.KEEP
     memory_limit_factor: float = 2.0  # times the largest known use

@@ -46,6 +46,7 @@ class ReasonDetail(StrEnum):
     NODE_UNKNOWN = "node-unknown"
     OOM_KILL_TOO_OLD = "oom-kill-too-old"
     NOTHING_GROWS = "nothing-grows"
+    DIRECTION_SHRINK = "direction-shrink"
     LIMIT_AT_CEILING = "limit-at-ceiling"
     NODE_OUT_OF_MEMORY = "node-out-of-memory"
     INIT_CONTAINER = "init-container"

@@ -157,6 +157,7 @@ DETAIL_DESCRIPTIONS: Mapping[ReasonDetail, str] = {
     ReasonDetail.NODE_UNKNOWN: "its node is unknown",
     ReasonDetail.OOM_KILL_TOO_OLD: "the OOM kill was too long ago",
     ReasonDetail.NOTHING_GROWS: "its bounds allow no larger size",
+    ReasonDetail.DIRECTION_SHRINK: "cruise.io/direction lets {} only shrink",
     ReasonDetail.LIMIT_AT_CEILING: (
         "the memory limit of {} is at its ceiling: raise it in the pod template, or look for a memory leak"
     ),

@@ -10,6 +10,7 @@ from cruise.domain.policy import (
     AdmissionSize,
     BestEffortPolicy,
     ConsolidationMode,
+    CpuLimitPolicy,
     GuaranteedPolicy,
     HeapBoundPolicy,
     HpaPolicy,
@@ -25,6 +26,7 @@ from cruise.settings.value_types import (
     ADMISSION_SIZE_CHOICE,
     BEST_EFFORT_CHOICE,
     CONSOLIDATION_CHOICE,
+    CPU_LIMITS_CHOICE,
     FLAG,
     GUARANTEED_CHOICE,
     HEADROOM_CHOICE,
@@ -161,6 +163,10 @@ class SizingOptions:
     heap_bounds: HeapBoundPolicy = create_setting(HEAP_BOUNDS_CHOICE, _POLICY.heap_bounds)
     """What is not cut below the bound of a JVM, Go, Node.js or .NET heap and its overhead: `keep`, memory requests and
     limits; `limits`, only limits; `ignore`, nothing. See [heaps](../operating.md#heaps)."""
+    cpu_limits: CpuLimitPolicy = create_setting(CPU_LIMITS_CHOICE, _POLICY.cpu_limits)
+    """What happens to CPU limits: `keep`, none changes, and no request exceeds one; `raise`, a limit near the peak is
+    increased; `remove-at-creation`, new pods have none, and those of running pods rise to the node's capacity. See
+    [CPU limits](../operating.md#cpu-limits)."""
     memory_limit_history: timedelta = create_setting(_PAUSE, _POLICY.memory_limit_history)
     """No memory limit is decreased on a shorter history."""
     memory_limit_ceiling: float = create_setting(create_bounded_type(100, "2", least=1), _POLICY.memory_limit_ceiling)

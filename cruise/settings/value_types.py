@@ -18,6 +18,7 @@ from cruise.domain.policy import (
     AdmissionSize,
     BestEffortPolicy,
     ConsolidationMode,
+    CpuLimitPolicy,
     GuaranteedPolicy,
     HeapBoundPolicy,
     HpaPolicy,
@@ -348,6 +349,7 @@ class HttpTlsChoice(StrEnum):
 MODE_CHOICE = create_choice_type("a mode", [(mode.label, mode) for mode in Mode if mode is not Mode.OFF])
 RULES_CHOICE = create_choice_type("a set of rules", [(rules.name, rules) for rules in RULE_SETS])
 HEADROOM_CHOICE = create_choice_type("a headroom model", [(model, model) for model in HEADROOM_MODELS])
+CPU_LIMITS_CHOICE = create_choice_type("a choice of CPU limits", [(one.value, one) for one in CpuLimitPolicy])
 MEMORY_LIMITS_CHOICE = create_choice_type("a choice of memory limits", [(one.value, one) for one in MemoryLimitPolicy])
 GUARANTEED_CHOICE = create_choice_type("a choice for Guaranteed pods", [(one.value, one) for one in GuaranteedPolicy])
 HEAP_BOUNDS_CHOICE = create_choice_type("a choice for heaps", [(one.value, one) for one in HeapBoundPolicy])

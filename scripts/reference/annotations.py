@@ -12,11 +12,13 @@ from cruise.domain.annotations import (
 )
 from cruise.domain.policy import (
     BestEffortPolicy,
+    CpuLimitPolicy,
     EvictionRanking,
     GuaranteedPolicy,
     HpaPolicy,
     MemoryLimitPolicy,
     Mode,
+    ResizeDirection,
 )
 from cruise.domain.run_operators import OPERATORS
 from scripts.reference.markdown import code, page, section, table
@@ -37,6 +39,14 @@ _WORDS: Mapping[str, tuple[str, str]] = {
     "cruise.io/memory-limits": (
         ", ".join(code(one.value) for one in MemoryLimitPolicy),
         "Which memory limits cruise changes, as the setting `memory_limits` for the cluster.",
+    ),
+    "cruise.io/cpu-limits": (
+        ", ".join(code(one.value) for one in CpuLimitPolicy),
+        "What happens to CPU limits, as the setting `cpu_limits` for the cluster.",
+    ),
+    "cruise.io/direction": (
+        ", ".join(code(one.value) for one in ResizeDirection),
+        "`grow`: no request or limit is decreased; `shrink`: none is increased, after an OOM kill neither.",
     ),
     "cruise.io/guaranteed": (
         ", ".join(code(one.value) for one in GuaranteedPolicy),

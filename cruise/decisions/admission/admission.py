@@ -204,12 +204,15 @@ def decide_admission(
         for limit in _get_submitted_memory_limits(pod, sized)
     ]
     bounds = [compute_container_bounds(effective_policy, container.name, limit_ranges, policy) for container in sized]
+    submitted = _get_submitted_requests(pod, sized)
+    bounds = [
+        bound.for_created(requests, container.limits)
+        for bound, requests, container in zip(bounds, submitted, sized, strict=True)
+    ]
     bounds = apply_heap_floors(sized, pod.qos, known, bounds, ceilings, policy)
     terms = _build_terms(pod, eligibility, policy)
     if pod.qos is QosClass.GUARANTEED:
-        guaranteed = GuaranteedAdmission(
-            sized, _get_submitted_requests(pod, sized), known_rows, bounds, ceilings, managed, new_revision
-        )
+        guaranteed = GuaranteedAdmission(sized, submitted, known_rows, bounds, ceilings, managed, new_revision)
         targets = guaranteed.compute_targets(statistics, policy)
         targets = [*keep_qos_class(pod, limit_to_largest_node(pod, targets, managed, nodes, terms))]
         targets = utilisation.bound_targets(targets, statistics)
@@ -305,7 +308,8 @@ def _set_requests(
                 bound.whole_unit_bounds[2],
                 bound.whole_unit_bounds[3],
             )
-        targets.append(ContainerTarget(container.name, container.role, StatedResources(cpu, memory), container.limits))
+        requests = StatedResources(cpu or None, memory or None)
+        targets.append(ContainerTarget(container.name, container.role, requests, container.limits))
     return targets
 
 

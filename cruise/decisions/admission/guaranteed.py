@@ -61,6 +61,7 @@ class GuaranteedAdmission:
         stated = convert_to_int64([one.requests.resources.get(resource) for one in self.sized])
         if resource is ResourceName.CPU:
             sizes = np.where(submitted % _CORE_MILLICORES, sizes, round_up_integers(sizes, _CORE_MILLICORES))
+            sizes = np.where([one.keeps_cpu_limit for one in self.bounds], stated, sizes)
         else:
             sizes = np.where([one.keeps_memory_limit for one in self.bounds], stated, sizes)
         sizes = np.maximum(sizes, stated) if self.keeps_template else sizes

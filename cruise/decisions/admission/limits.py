@@ -10,16 +10,17 @@ from cruise.decisions.pod_policy.container_bounds import ContainerBounds
 from cruise.decisions.pod_policy.heap_floors import compute_created_heap_floor
 from cruise.decisions.pod_policy.limit_ranges import UNITS, PodLimitRanges
 from cruise.decisions.pod_policy.quotas import applies_to_limits
+from cruise.decisions.sizing.cpu_limit import raise_cpu_limits
 from cruise.decisions.sizing.memory_limit import (
     compute_admission_limit,
     compute_min_admission_limit,
     get_largest_known_usage,
 )
 from cruise.domain.actions import ContainerTarget
-from cruise.domain.arrays import UNBOUNDED
+from cruise.domain.arrays import UNBOUNDED, convert_to_int64
 from cruise.domain.cluster import Container, QosClass
 from cruise.domain.cluster_policies import ResourceQuota
-from cruise.domain.policy import MemoryLimitPolicy, Policy
+from cruise.domain.policy import CpuLimitPolicy, MemoryLimitPolicy, Policy
 from cruise.domain.resources import ResourceName, StatedResources
 from cruise.domain.usage import Statistic
 
@@ -161,6 +162,10 @@ class AdmissionLimits:
                 targets, self.known, self.ceilings, self.bounds, adds, strict=True
             )
         ]
+        found = [
+            limit if target.limits.memory_bytes is None else bound.keep_direction(target.limits.memory_bytes, limit)
+            for target, limit, bound in zip(targets, found, self.bounds, strict=True)
+        ]
         return self._apply_pod_range(_MEMORY, targets, found)
 
     def _adds_memory_limit(self) -> list[bool]:
@@ -168,7 +173,12 @@ class AdmissionLimits:
         is_counted = bool(self.quotas) and applies_to_limits(self.quotas, _MEMORY)
         return [
             bound.adds_memory_limit
-            or (is_counted and bound.memory_limits is MemoryLimitPolicy.EXISTING and bound.heap.may_add_limit)
+            or (
+                is_counted
+                and bound.memory_limits is MemoryLimitPolicy.EXISTING
+                and bound.heap.may_add_limit
+                and bound.may_shrink
+            )
             for bound in self.bounds
         ]
 
@@ -178,16 +188,26 @@ class AdmissionLimits:
             _CPU in self.ranges and self.ranges[_CPU].requires_limit and self.policy.rules.memory_limit_safeguards
         )
         found: list[int | None] = []
-        for target, bound in zip(targets, self.bounds, strict=True):
+        for target, bound, statistic in zip(targets, self.bounds, self.known, strict=True):
             limit, request = target.limits.cpu_millicores, target.requests.resources.cpu_millicores
-            if is_counted and limit is not None:
+            if bound.keeps_cpu_limit or (limit is not None and not bound.may_grow):
+                found.append(limit)
+            elif limit is not None and bound.cpu_limits is CpuLimitPolicy.RAISE:
+                found.append(self._raise_cpu_limit(limit, statistic, request, bound))
+            elif is_counted and limit is not None:
                 # Without a limit the API server would reject the container; a larger one would use up the quota.
                 found.append(max(request, min(limit, self._get_largest_cpu_limit(request, bound))))
-            elif bound.required_limits[0] or (is_in_pod_range and limit is not None):
+            elif bound.adds_cpu_limit or (is_in_pod_range and limit is not None):
                 found.append(self._get_largest_cpu_limit(request, bound))
             else:
                 found.append(None)
         return self._apply_pod_range(_CPU, targets, found)
+
+    def _raise_cpu_limit(self, limit: int, statistic: Statistic, request: int, bounds: ContainerBounds) -> int:
+        """Return a limit that is raised if the peak or the request needs it."""
+        columns = (limit, statistic.cpu_peak_millicores, request, self._get_largest_cpu_limit(request, bounds))
+        [raised] = raise_cpu_limits(*(convert_to_int64([value]) for value in columns)).tolist()
+        return int(raised)
 
     def _get_largest_cpu_limit(self, request: int, bounds: ContainerBounds) -> int:
         """Return the largest CPU limit that LimitRanges allow and that any node could need."""
@@ -226,12 +246,21 @@ class AdmissionLimits:
         if resource is _MEMORY:
             terms = zip(self.sized, self.known, self.ceilings, self.bounds, self._adds_memory_limit(), strict=True)
             return [
-                compute_min_admission_limit(statistic, one.limits.memory_bytes, bound, self.policy, high, add)
+                bound.keep_direction(
+                    one.limits.memory_bytes or 0,
+                    compute_min_admission_limit(statistic, one.limits.memory_bytes, bound, self.policy, high, add),
+                )
+                if one.limits.memory_bytes is not None
+                else compute_min_admission_limit(statistic, None, bound, self.policy, high, add)
                 for one, statistic, high, bound, add in terms
             ]
         found = []
         for one, statistic, bound in zip(self.sized, self.known, self.bounds, strict=True):
             stated, peak = one.limits.cpu_millicores, statistic.cpu_peak_millicores
+            is_least = bound.cpu_limits is not CpuLimitPolicy.REMOVE_AT_CREATION or not bound.may_grow
+            if is_least or not bound.may_shrink:
+                found.append(stated or 0)
+                continue
             gets_limit = bound.required_limits[0] or (_CPU in self.ranges and stated is not None)
             found.append(min(peak, peak if stated is None else stated) if gets_limit else 0)
         return found

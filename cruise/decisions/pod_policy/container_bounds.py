@@ -23,12 +23,14 @@ from cruise.domain.overrides import ResolvedOverrides, StatedSetting
 from cruise.domain.policy import (
     LARGEST_CLOUD_MACHINE,
     LARGEST_MACHINE,
+    CpuLimitPolicy,
     MemoryLimitPolicy,
     Policy,
     RequestBounds,
+    ResizeDirection,
     explain_too_large,
 )
-from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
+from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, StatedResources
 from cruise.domain.usage import StatisticsTable
 
 _NO_RATIOS = (math.inf, math.inf)
@@ -48,6 +50,8 @@ class ContainerBounds(NamedTuple):
     required_limits: tuple[bool, bool] = (False, False)
     memory_limits: MemoryLimitPolicy = MemoryLimitPolicy.ALWAYS
     stated_least: tuple[int, int] = (0, 0)
+    cpu_limits: CpuLimitPolicy = CpuLimitPolicy.REMOVE_AT_CREATION
+    direction: ResizeDirection = ResizeDirection.BOTH
     heap: HeapFloor = NO_HEAP_FLOOR
 
     @property
@@ -55,8 +59,59 @@ class ContainerBounds(NamedTuple):
         """Return whether a container without a memory limit gets one."""
         if not self.heap.may_add_limit:
             return False
+        if self.direction is ResizeDirection.GROW:
+            return False
         is_required = self.required_limits[1] and self.memory_limits is MemoryLimitPolicy.EXISTING
         return self.memory_limits is MemoryLimitPolicy.ALWAYS or is_required
+
+    @property
+    def adds_cpu_limit(self) -> bool:
+        """Return whether a container without a CPU limit gets one: only where a LimitRange requires it."""
+        is_free = self.cpu_limits is not CpuLimitPolicy.KEEP and self.direction is not ResizeDirection.GROW
+        return self.required_limits[0] and is_free
+
+    @property
+    def keeps_cpu_limit(self) -> bool:
+        """Return whether a CPU limit stays as it is."""
+        return self.cpu_limits is CpuLimitPolicy.KEEP
+
+    @property
+    def may_grow(self) -> bool:
+        """Return whether requests and limits may be increased."""
+        return self.direction is not ResizeDirection.SHRINK
+
+    @property
+    def may_shrink(self) -> bool:
+        """Return whether requests and limits may be decreased."""
+        return self.direction is not ResizeDirection.GROW
+
+    def keep_direction(self, stated: int, value: int | None) -> int:
+        """Return a limit that does not change against the direction."""
+        wanted = stated if value is None else value
+        if not self.may_grow:
+            return min(stated, wanted)
+        return wanted if self.may_shrink else max(stated, wanted)
+
+    def for_created(self, submitted: StatedResources, limits: StatedResources) -> "ContainerBounds":
+        """Return the bounds of a new container's requests, given what it was submitted with and its limits.
+
+        `demand.narrow_bounds` does the same for running containers.
+        """
+        least_cpu, most_cpu, least_memory, most_memory, *caps = self.whole_unit_bounds
+        if self.keeps_cpu_limit and limits.cpu_millicores is not None:
+            most_cpu = min(most_cpu, limits.cpu_millicores)
+        cpu, memory = submitted.cpu_millicores or 0, submitted.memory_bytes or 0
+        if not self.may_grow:
+            most_cpu, most_memory = min(most_cpu, cpu), min(most_memory, memory)
+        least_cpu, least_memory = min(least_cpu, most_cpu), min(least_memory, most_memory)
+        if not self.may_shrink:
+            least_cpu, least_memory = max(least_cpu, cpu), max(least_memory, memory)
+        most_cpu, most_memory = max(most_cpu, least_cpu), max(most_memory, least_memory)
+        cpu_cap, memory_cap = caps
+        return self._replace(
+            whole_unit_bounds=(least_cpu, most_cpu, least_memory, most_memory, cpu_cap, memory_cap),
+            stated_least=(min(self.stated_least[0], most_cpu), min(self.stated_least[1], most_memory)),
+        )
 
     @property
     def keeps_memory_limit(self) -> bool:
@@ -73,6 +128,14 @@ def compute_container_bounds(
     precedence over the minimum request.
     """
     own = effective_policy.for_container(container)
+    bounds = _combine_bounds(own, items, policy)
+    cpu_limits = own.cpu_limits or policy.cpu_limits
+    if own.direction is ResizeDirection.BOTH and cpu_limits is CpuLimitPolicy.REMOVE_AT_CREATION:
+        return bounds
+    return bounds._replace(cpu_limits=cpu_limits, direction=own.direction)
+
+
+def _combine_bounds(own: EffectivePolicy, items: Sequence[LimitRangeItem], policy: Policy) -> ContainerBounds:
     override, floor = own.bounds, policy.minimum_request
     # The first rule set gives every container a memory limit.
     configured = (own.memory_limits or policy.memory_limits) if policy.rules.memory_limit_safeguards else None

@@ -9,6 +9,7 @@ import numpy as np
 from cruise.decisions.pod_policy.eligibility import ResizablePod
 from cruise.decisions.pod_policy.limit_ranges import UNITS
 from cruise.decisions.pod_policy.use_history import get_use_history
+from cruise.decisions.sizing.cpu_limit import compute_min_cpu_limits
 from cruise.decisions.sizing.memory_limit import (
     MemoryLimitCeilings,
     MemoryLimitDemand,
@@ -43,15 +44,6 @@ class LimitRangeBounds:
     managed: BoolArray
 
 
-def compute_min_cpu_limits(candidates: ResizablePodColumns, current: Int64Array, peak: Int64Array) -> Int64Array:
-    """Return the least that each container's CPU limit may be, 0 if it has and gets none.
-
-    A CPU limit does not kill, but throttles a container below its peak.
-    """
-    adds_limit = candidates.adds_limit[ResourceName.CPU]
-    return np.where(current > 0, np.minimum(current, peak), np.where(adds_limit, peak, 0))
-
-
 def compute_min_memory_limits(
     candidates: ResizablePodColumns, current: Int64Array, demand: MemoryLimitDemand, ceiling: MemoryLimitCeilings | None
 ) -> Int64Array:
@@ -62,7 +54,8 @@ def compute_min_memory_limits(
         known = np.minimum(known, np.maximum(highest, current))
     minimum = np.where(demand.may_fall, known, np.maximum(known, current))
     minimum = np.maximum(minimum, np.minimum(candidates.heap_limit, current))
-    minimum = np.where(candidates.keeps_memory_limit, current, minimum)
+    minimum = np.where(candidates.keeps_memory_limit | ~candidates.may_shrink, current, minimum)
+    minimum = np.where(candidates.may_grow, minimum, np.minimum(minimum, current))
     needed = np.maximum(demand.known, candidates.heap_limit)
     minimum_if_added = np.where(candidates.adds_limit[ResourceName.MEMORY], needed, 0)
     return np.where(current > 0, minimum, minimum_if_added)
@@ -203,6 +196,7 @@ def compute_demand(
 
     `stated` has a row per container: CPU request, memory request, CPU limit, memory limit, 0 for none.
     """
+    candidates = candidates.narrow_bounds(stated)
     cpu_peak = cap_to_bounds(statistics.cpu_peak_millicores[rows])
     memory_peak = np.maximum(
         cap_to_bounds(statistics.memory_peak_bytes[rows]), cap_to_bounds(statistics.oom_memory_bytes[rows])
@@ -343,7 +337,7 @@ def _compute_resource_demand(
         if user_minimums is None
         else _multiply_headroom(headroom, user_minimums.headroom_factor) - scaled
     )
-    lower, upper = compute_request_bounds(candidates, resource, current)
+    lower, upper = candidates.minimum[resource], candidates.maximum[resource]
     unmanaged_base = np.where(candidates.manages[resource][candidates.pod_of_container], current, 0)
     # The API server checks a LimitRange only when something is written: adding one makes no pod need more.
     required = lower
@@ -360,6 +354,8 @@ def _compute_resource_demand(
         peak_with_margin = cap_to_bounds(
             ((base + scaled) * (1 + PEAK_MARGIN_SHARE[resource] * np.minimum(factor, 1.0))).astype(np.int64)
         )
+    # What a container may not request beyond its present size is shared by the others.
+    peak_with_margin = np.where(candidates.may_grow, peak_with_margin, np.minimum(peak_with_margin, upper))
     return ResourceDemand(
         raw_base=np.where(managed, base, 0),
         peak=peak,
@@ -372,15 +368,6 @@ def _compute_resource_demand(
         managed=managed,
         user_minimum=user_minimum,
     )
-
-
-def compute_request_bounds(
-    candidates: ResizablePodColumns, resource: ResourceName, current: Int64Array
-) -> tuple[Int64Array, Int64Array]:
-    """Return the least and the largest request of each container; one that is not managed keeps its present request."""
-    managed = candidates.manages_container[resource]
-    least, most = candidates.minimum[resource], candidates.maximum[resource]
-    return np.where(managed, least, current), np.where(managed, most, current)
 
 
 def _multiply_headroom(headroom: Int64Array, factor: Float64Array) -> Int64Array:

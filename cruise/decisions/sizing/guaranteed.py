@@ -96,7 +96,8 @@ def apply_guaranteed_sizes(table: DemandTable, statistics: StatisticColumns, pol
         return table
     use = get_guaranteed_use(statistics, table.rows, policy)
     keeps_memory = candidates.keeps_memory_limit
-    cpu = _replace_demand(table, ResourceName.CPU, use[ResourceName.CPU], np.full_like(table.rows, _UNBOUNDED), policy)
+    highest_cpu, keeps_cpu = np.full_like(table.rows, _UNBOUNDED), candidates.keeps_cpu_limit
+    cpu = _replace_demand(table, ResourceName.CPU, use[ResourceName.CPU], highest_cpu, policy, keeps_cpu)
     memory = _replace_demand(
         table, ResourceName.MEMORY, use[ResourceName.MEMORY], _get_highest_memory(table), policy, keeps_memory
     )
@@ -117,7 +118,7 @@ def _replace_demand(
     use: GuaranteedUse,
     highest: Int64Array,
     policy: Policy,
-    keeps_size: BoolArray | None = None,
+    keeps_size: BoolArray,
 ) -> ResourceDemand:
     candidates, demand = table.candidates, table.get_resource(resource)
     rows = candidates.guaranteed[candidates.pod_of_container] & demand.managed
@@ -125,8 +126,7 @@ def _replace_demand(
     lower = np.maximum(candidates.stated_least[resource], np.minimum(candidates.minimum[resource], demand.current))
     bounds = GuaranteedBounds(lower, candidates.maximum[resource], highest)
     sizes, least = compute_guaranteed_sizes(resource, use, demand.current, bounds, policy)
-    if keeps_size is not None:
-        sizes, least = (np.where(keeps_size, demand.current, one) for one in (sizes, least))
+    sizes, least = (np.where(keeps_size, demand.current, one) for one in (sizes, least))
     upper = np.maximum(candidates.maximum[resource], sizes)
     lower = np.maximum(np.minimum(candidates.minimum[resource], upper), least)
     if resource in table.utilisation_bounds:

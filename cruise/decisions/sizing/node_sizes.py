@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cruise.decisions.sizing.cpu_limit import raise_cpu_limits
 from cruise.decisions.sizing.damping import (
     DampedSizes,
     ResizeUrgency,
@@ -274,7 +275,10 @@ def _compute_memory_limits(columns: NodePodColumns, memory: Int64Array) -> Int64
         get_node_limit_ceilings(columns),
         terms,
     )
-    limits = _apply_pod_ranges(columns, ResourceName.MEMORY, memory, limits, maximum)
+    present = np.where(table.memory_limit > 0, table.memory_limit, _NO_BOUND)
+    highest = np.where(columns.candidates.may_grow, _NO_BOUND, present)
+    limits = np.minimum(limits, highest)
+    limits = _apply_pod_ranges(columns, ResourceName.MEMORY, memory, limits, np.minimum(maximum, highest))
     return np.where(table.memory.managed & ~_keep_limits(columns, ResourceName.MEMORY), limits, table.memory_limit)
 
 
@@ -306,21 +310,27 @@ def get_node_limit_ceilings(columns: NodePodColumns) -> MemoryLimitCeilings | No
 
 
 def _compute_cpu_limits(columns: NodePodColumns, cpu: Int64Array) -> Int64Array:
-    """Return the CPU limit of each container: the node's capacity if it has or needs a limit, 0 for none.
+    """Return the CPU limit of each container, 0 for none.
 
-    A CPU limit cannot be removed in place. One above the node's CPU limits nothing, and stays.
+    It is the node's capacity if the container has or needs a limit, or what its peak needs. One above the node's CPU
+    limits nothing, and stays.
     """
-    table = columns.table
+    table, candidates = columns.table, columns.candidates
     node_cpu = convert_to_int64([node.allocatable.cpu_millicores for node in columns.nodes])[columns.node_of_container]
     maximum = columns.candidates.get_max_limit(ResourceName.CPU, cpu)
-    raised = np.maximum(np.minimum(np.maximum(node_cpu, table.cpu_limit), maximum), cpu)
+    highest = np.maximum(node_cpu, table.cpu_limit)
+    rising = raise_cpu_limits(table.cpu_limit, table.cpu.peak, cpu, highest)
+    wanted = np.where(candidates.raises_cpu_limit & (table.cpu_limit > 0), rising, highest)
+    raised = np.maximum(np.minimum(wanted, maximum), cpu)
     if table.minimum_limit is not None:
         minimum = table.minimum_limit[ResourceName.CPU]
         raised = np.maximum(raised, np.where(table.cpu_limit > 0, np.minimum(minimum, table.cpu_limit), minimum))
     has_limit = (table.cpu_limit > 0) | (columns.candidates.adds_limit[ResourceName.CPU] & (cpu > 0))
     raised = _apply_pod_ranges(columns, ResourceName.CPU, cpu, np.where(has_limit, raised, 0), maximum)
-    changes = table.cpu.managed & has_limit & ~_keep_limits(columns, ResourceName.CPU)
-    return np.where(changes, raised, table.cpu_limit)
+    changes = table.cpu.managed & has_limit & ~_keep_limits(columns, ResourceName.CPU) & ~candidates.keeps_cpu_limit
+    limits = np.where(changes, raised, table.cpu_limit)
+    is_highest = ~candidates.may_grow & (table.cpu_limit > 0)
+    return np.where(is_highest, np.minimum(limits, table.cpu_limit), limits)
 
 
 def keeps_limit(columns: NodePodColumns, resource: ResourceName, at: int) -> bool:

@@ -1,7 +1,7 @@
 """The resizable pods of a pass in columns: what statistics and computed sizes do not change."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, convert_to_int64
 from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, QosClass, ResizePending
 from cruise.domain.pod_resources import count_container_requests
-from cruise.domain.policy import Policy
+from cruise.domain.policy import CpuLimitPolicy, Policy
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 
 PerResource = Mapping[ResourceName, Int64Array]
@@ -107,10 +107,12 @@ class ResizablePodColumns:
     `first_container` is the index of each pod's first container, `pod_of_container` the pod of each container. Per
     container: `minimum` and `maximum` bound its request (`stated_least`: the minimum without LimitRanges), `limit_cap`
     and `limit_ratio` (infinite if there is none) bound its limit, `adds_limit` tells whether it gets a limit if it has
-    none, `keeps_memory_limit` whether its memory limit stays, `heap_limit` is what its heap needs as its limit, 0 for
-    nothing, and `headroom_factor` multiplies its headroom. `pod_ranges` holds LimitRanges of type Pod by pod index.
-    `manages`, `guaranteed` (the QoS class) and `runs_to_completion` have an entry per pod, `manages_container` one per
-    container; `resizing` are the pods with a pending resize. `metric_groups` are the bounds of HPAs.
+    none, `keeps_memory_limit` and `keeps_cpu_limit` whether its limit stays, `raises_cpu_limit` whether its CPU limit
+    only rises with use, `may_grow` and `may_shrink` in which direction it may change, `heap_limit` is what its heap
+    needs as its limit, 0 for nothing, and `headroom_factor` multiplies its headroom. `pod_ranges` holds LimitRanges of
+    type Pod by pod index. `manages`, `guaranteed` (the QoS class) and `runs_to_completion` have an entry per pod,
+    `manages_container` one per container; `resizing` are the pods with a pending resize. `metric_groups` are the bounds
+    of HPAs.
     """
 
     pods: Sequence[ResizablePod]
@@ -123,6 +125,10 @@ class ResizablePodColumns:
     limit_ratio: Mapping[ResourceName, Float64Array]
     adds_limit: Mapping[ResourceName, BoolArray]
     keeps_memory_limit: BoolArray
+    keeps_cpu_limit: BoolArray
+    raises_cpu_limit: BoolArray
+    may_grow: BoolArray
+    may_shrink: BoolArray
     pod_ranges: Mapping[int, PodLimitRanges]
     headroom_factor: Float64Array
     manages: Mapping[ResourceName, BoolArray]
@@ -164,6 +170,34 @@ class ResizablePodColumns:
         product = np.where(np.isinf(ratio), UNBOUNDED, requests * np.minimum(ratio, UNBOUNDED))
         return np.minimum(self.limit_cap[resource], np.minimum(product, UNBOUNDED).astype(np.int64))
 
+    @property
+    def adds_cpu_limit(self) -> BoolArray:
+        """Return for each container whether it gets a CPU limit if it has none."""
+        return self.adds_limit[ResourceName.CPU]
+
+    def narrow_bounds(self, stated: Int64Array) -> "ResizablePodColumns":
+        """Return the columns with the bounds of requests that what the containers state now leaves.
+
+        Requests do not change if their resource is not managed, nor against the container's direction, and do not
+        exceed a CPU limit that stays. `stated` has a row per container: CPU request, memory request, CPU limit, memory
+        limit, 0 for none.
+        """
+        is_free = self.may_grow & self.may_shrink & ~self.keeps_cpu_limit
+        if (is_free & np.logical_and.reduce(list(self.manages_container.values()))).all():
+            return self
+        minimum, least, maximum = {}, {}, {}
+        for at, resource in enumerate(ResourceName):
+            current, high = stated[:, at], self.maximum[resource]
+            if resource is ResourceName.CPU:
+                high = np.where(self.keeps_cpu_limit & (stated[:, 2] > 0), np.minimum(high, stated[:, 2]), high)
+            high = np.where(self.may_grow, high, np.minimum(high, current))
+            lows = [np.minimum(one[resource], high) for one in (self.minimum, self.stated_least)]
+            lows = [np.where(self.may_shrink, low, np.maximum(low, current)) for low in lows]
+            managed = self.manages_container[resource]
+            minimum[resource], least[resource] = (np.where(managed, low, current) for low in lows)
+            maximum[resource] = np.where(managed, np.maximum(high, lows[0]), current)
+        return replace(self, minimum=minimum, stated_least=least, maximum=maximum)
+
     def any_by_pod(self, flags: BoolArray) -> BoolArray:
         """Return for each pod whether one of its containers is flagged."""
         return np.logical_or.reduceat(flags, self.first_container) if len(self.pods) else np.zeros(0, dtype=np.bool_)
@@ -186,9 +220,20 @@ def build_resizable_pod_columns(
         bounds_by_container
     ]
     limit_rules = np.array(
-        [(bound.required_limits[0], bound.adds_memory_limit, bound.keeps_memory_limit) for bound in bounds.found],
+        [
+            (
+                bound.adds_cpu_limit,
+                bound.adds_memory_limit,
+                bound.keeps_memory_limit,
+                bound.keeps_cpu_limit,
+                bound.cpu_limits is CpuLimitPolicy.RAISE,
+                bound.may_grow,
+                bound.may_shrink,
+            )
+            for bound in bounds.found
+        ],
         dtype=np.bool_,
-    ).reshape(-1, 3)[bounds_by_container]
+    ).reshape(-1, 7)[bounds_by_container]
     factors = np.array([one.headroom_factor for one in bounds.policies], dtype=np.float64)[bounds_by_container]
     minimum = {ResourceName.CPU: whole_unit_bounds[:, 0], ResourceName.MEMORY: whole_unit_bounds[:, 2]}
     with_user_minimum = [index for index, pod in enumerate(pods) if pod.submitted_requests]
@@ -222,6 +267,10 @@ def build_resizable_pod_columns(
             ResourceName.MEMORY: limit_rules[:, 1],
         },
         keeps_memory_limit=limit_rules[:, 2],
+        keeps_cpu_limit=limit_rules[:, 3],
+        raises_cpu_limit=limit_rules[:, 4],
+        may_grow=limit_rules[:, 5],
+        may_shrink=limit_rules[:, 6],
         pod_ranges=collect_pod_limit_ranges(pods, limit_ranges)
         if policy.rules.memory_limit_safeguards and limit_ranges
         else {},

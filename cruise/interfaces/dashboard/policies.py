@@ -15,7 +15,16 @@ from cruise.domain.overrides import (
     read_vpa_overrides,
     resolve_overrides,
 )
-from cruise.domain.policy import BestEffortPolicy, EvictionRanking, GuaranteedPolicy, MemoryLimitPolicy, Mode, Policy
+from cruise.domain.policy import (
+    BestEffortPolicy,
+    CpuLimitPolicy,
+    EvictionRanking,
+    GuaranteedPolicy,
+    MemoryLimitPolicy,
+    Mode,
+    Policy,
+    ResizeDirection,
+)
 from cruise.domain.users import WhatIfComparison, WhatIfRun, WhatIfStage
 from cruise.interfaces.backtest.comparison import METRIC_NAMES, format_delta, format_interval, format_metric
 from cruise.interfaces.dashboard.forms import SETTING_FIELD_PREFIX, get_rejected_form
@@ -89,6 +98,8 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "eviction-ranking": [ranking.label for ranking in EvictionRanking],
     "resources": ["cpu,memory", "cpu", "memory"],
     "memory-limits": [one.value for one in MemoryLimitPolicy],
+    "cpu-limits": [one.value for one in CpuLimitPolicy],
+    "direction": [one.value for one in ResizeDirection],
     "guaranteed": [one.value for one in GuaranteedPolicy],
     "best-effort": [one.value for one in BestEffortPolicy],
 }
@@ -217,6 +228,7 @@ def list_cluster_settings(policy: Policy) -> Sequence[tuple[str, str]]:
         ("guaranteed", policy.guaranteed.value),
         ("best-effort", policy.best_effort.value),
         ("memory_limits", policy.memory_limits.value),
+        ("cpu_limits", policy.cpu_limits.value),
         ("memory_limit_factor", f"{policy.memory_limit_factor:g}"),
         ("memory_limit_ceiling", f"{policy.memory_limit_ceiling:g}"),
         ("oom_reaction", policy.oom_reaction.value),

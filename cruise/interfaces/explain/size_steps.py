@@ -17,6 +17,7 @@ from cruise.decisions.size_steps import (
     ResizeCauseStep,
     UserMinimumStep,
 )
+from cruise.decisions.sizing.cpu_limit import LEAST_LIMIT_FACTOR, RAISED_LIMIT_FACTOR
 from cruise.decisions.utilisation_steps import UtilisationStep
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName, StatedResources
@@ -325,6 +326,14 @@ def _add_cpu_limit(rows: Table, steps: CpuLimitSteps, follows: bool) -> None:
         return
     if steps.unchanged:
         rows.add_row("  limit", "unchanged, because a ResourceQuota counts it")
+        return
+    if steps.keeps_existing:
+        rows.add_row("  limit", "unchanged (cpu_limits: keep, or cruise.io/direction)")
+        return
+    if steps.rises_with_use:
+        rule = f"raised to {RAISED_LIMIT_FACTOR:g} × the peak once it is below {LEAST_LIMIT_FACTOR:g} ×"
+        rows.add_row("  limit", f"{rule} that, or below the request; never lowered (cpu_limits: raise)")
+        rows.add_row("", _describe_threshold(_CPU, steps.update_threshold, follows))
         return
     rows.add_row(
         "  limit",

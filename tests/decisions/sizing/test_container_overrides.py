@@ -13,8 +13,9 @@ from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import ContainerTarget, ReasonCode, SkippedPod
 from cruise.domain.annotations import MODE, RESOURCES
 from cruise.domain.cluster import Container, ContainerRole, Pod
+from cruise.domain.pod_resources import get_qos_class, replace_spec_resources
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.resources import ResourceName
+from cruise.domain.resources import ResourceName, StatedResources
 from cruise.domain.usage import StatisticsTable
 from cruise.kube_json.patches import build_resize_patch
 from tests.builders import NOW, make_container, make_node, make_pod, make_snapshot, make_statistic_for, make_table
@@ -49,7 +50,7 @@ def list_targets(cluster: DrawnClusterValues) -> Iterator[tuple[Pod, Container, 
     snapshot, table = cluster
     pods = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
     for plan in decide_node_plans(snapshot, table, FULL, NOW):
-        for resize in plan.resize:
+        for resize in (one for one in plan.resize if one.reason is not ReasonCode.WITHDRAWN):
             pod = pods[resize.namespace, resize.pod]
             spec = build_resize_patch(resize)["spec"]
             written = {one["name"] for field in spec.values() for one in field}
@@ -106,6 +107,50 @@ def test_what_containers_keep_is_counted_on_their_nodes(cluster):
         before, now = counted_on(snapshot, plan.node), counted_on(after, plan.node)
         for capacity, was, is_now in zip(each(plan.allocatable), each(before), each(now), strict=True):
             assert is_now <= max(capacity, was)
+
+
+def amounts(stated: StatedResources) -> tuple[int | None, int | None]:
+    return stated.cpu_millicores, stated.memory_bytes
+
+
+@given(clusters_with_overrides("direction=shrink", "direction=grow", "direction=both"))
+def test_sizes_change_in_their_direction_only(cluster):
+    for pod, container, target in list_targets(cluster):
+        direction = get_stated(pod, container.name, "direction")
+        changed = (container.requests, container.limits) != (target.requests, target.limits)
+        event(f"{direction}, changed {changed}")
+        before = (*amounts(container.requests), *amounts(container.limits))
+        after = (*amounts(target.requests), *amounts(target.limits))
+        # A CPU limit that is removed at creation is no bound any more.
+        for was, now in zip(before, after, strict=True):
+            if was is None or now is None:
+                assert direction != "shrink" or was == now
+            else:
+                assert direction != "shrink" or now <= was
+                assert direction != "grow" or now >= was
+
+
+@given(clusters_with_overrides("cpu-limits=keep", "cpu-limits=raise", "cpu-limits=remove-at-creation"))
+def test_cpu_limits_follow_their_policy(cluster):
+    for pod, container, target in list_targets(cluster):
+        stated = get_stated(pod, container.name, "cpu-limits")
+        was, now = container.limits.cpu_millicores, target.limits.cpu_millicores
+        event(f"{stated}, had a limit: {was is not None}")
+        if stated == "keep":
+            assert now == was
+            assert was is None or (target.requests.cpu_millicores or 0) <= was
+        if stated == "raise" and was is not None:
+            assert now is not None and now >= max(was, target.requests.cpu_millicores or 0)
+
+
+@given(clusters_with_overrides("cpu-limits=keep", "memory-limits=existing", "direction=shrink", "mode=off"))
+def test_no_limit_is_added_and_the_qos_class_stays(cluster):
+    ranges = cluster.snapshot.limit_ranges
+    for pod, container, target in list_targets(cluster):
+        if not ranges.get(pod.namespace):
+            for was, now in zip(amounts(container.limits), amounts(target.limits), strict=True):
+                assert was is not None or now is None
+        assert get_qos_class(replace_spec_resources(pod, [target])) is get_qos_class(pod)
 
 
 @given(clusters_with_overrides("mode=off"))
