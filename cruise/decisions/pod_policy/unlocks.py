@@ -261,7 +261,7 @@ UNLOCKS: Mapping[ReasonCode, Unlock] = {
         f"hpa: within-target, or {PREFIX}hpa: within-target, and the HPA at its minimum of replicas; or another metric "
         "than utilization",
         "hpa",
-        HpaPolicy.WITHIN_TARGET,
+        HpaPolicy.WITHIN_TARGET.value,
         f"{PREFIX}hpa: within-target",
         _size_within_target,
     ),
