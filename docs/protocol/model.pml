@@ -1,10 +1,11 @@
 /*
  * The write protocol of cruise as a Promela model. README.md says what the protocol promises, checking.md how to run this.
  *
- * One node and one hour. Sizes are units of memory. A is to shrink, G to grow into what A and the evictions free, O may
- * be killed for its memory, B0 and B1 may be evicted, and one eviction is allowed in the hour. Two replicas contend for
- * the lead. What a node pass decides here is what cruise's own pass decides in the same state: tests/protocol replays runs
- * of this model on the simulated cluster with the real passes, and compares every step.
+ * One node and one hour. Sizes are units of memory. A is to shrink, G to grow into what A and the evictions free (unless
+ * its kubelet finds that infeasible), O may be killed for its memory, B0 and B1 may be evicted, and one eviction is
+ * allowed in the hour. Two replicas contend for the lead. What a node pass decides here is what cruise's own pass decides
+ * in the same state: tests/protocol replays runs of this model on the simulated cluster with the real passes, and
+ * compares every step.
  */
 
 #ifndef TERMS
@@ -31,6 +32,7 @@
 /* ---- the cluster ---- */
 byte spec[3], actual[3]; /* what a pod requests, and what its kubelet has put in force */
 bool deferred[3];
+bool infeasible;         /* the kubelet of G said that it will never put its resize in force */
 byte gone[2];            /* B0, B1: 0 runs, 1 is terminating, 2 is gone and its replacement runs on another node */
 bool guest;              /* somebody else's pod of one unit was bound to the node */
 bool risen;              /* the usage of A has risen from 2 to 3, and a usage pass has shown it */
@@ -49,6 +51,7 @@ bool left[5];            /* nobody waits for its outcome any more */
 byte was[5];             /* the size before, as the intent states it */
 byte wants[5], takes[5]; /* the size that it asks for, and by how much it grows */
 byte late[3];            /* the largest size that a resize without an answer asked for */
+byte refused;            /* the size of G that was withdrawn as infeasible: no size as large is asked for again */
 byte row[5];             /* the audit: 0 nothing, 1 ended without an answer, 2 done; of resizes only 1 is kept */
 bool restored;           /* an older copy took its place */
 bool behind;             /* its epoch is before the one that replicas know, and the loss is not on record yet */
@@ -67,9 +70,10 @@ byte terms, term[2];
 #define WAITING 4        /* the write is sent */
 #define ANSWERED 5       /* the answer is there, and not recorded yet */
 byte pc[2], step[2], plans;
-byte todo[2];            /* steps: 0 A without growth, 1 B0, 2 B1, 3 A with growth, 4 G, 5 O */
+byte todo[2];            /* steps: 0 A without growth, 1 G withdrawn, 2 B0, 3 B1, 4 A with growth, 5 G, 6 O */
 byte seen_spec[6], seen_counted[6], seen_count[2], goal[6], growth[6];
 bool seen_guest[2], changed_[10], old[2], sticky[2], reaction[2], cooling[2];
+bool knows_open[2];      /* the answer of an own write was lost, and no pass has compared it since */
 bool knows_lost[2], knows_incomplete[2], hears_lost[2];
 byte grown[6], grown_by[6], grown_age[6], before_to[2], before_by[2], before_age[2];
 
@@ -85,15 +89,15 @@ bool unrecorded[4];      /* the database has lost its intent */
 bool without_guest[4];
 
 /* The laws: false where one is broken. */
-hidden byte law_pause, law_fresh, law_fence, law_former, law_row, law_room, law_once, law_budget, law_end;
+hidden byte law_pause, law_refused, law_fresh, law_fence, law_former, law_row, law_room, law_once, law_budget, law_end;
 byte evicted, last_term;
 bool forgiven;           /* a grow is known neither to the database, which went back, nor to the replica that leads */
 hidden byte i, k, n, m, room, size;  /* within a step */
 
 #define MOST(x, y)  ((x) > (y) -> (x) : (y))
-#define COUNTED(q)  MOST(spec[q], actual[q])
+#define COUNTED(q)  ((q) == G && infeasible -> actual[q] : MOST(spec[q], actual[q]))
 #define COUNT (COUNTED(A) + COUNTED(G) + COUNTED(O) + 2 * (gone[0] != 2) + 2 * (gone[1] != 2) + guest)
-#define KIND(s)     ((s) == 0 || (s) == 3 -> A : ((s) == 4 -> G : ((s) == 5 -> O : (s) + 2)))
+#define KIND(s)     ((s) == 0 || (s) == 4 -> A : ((s) == 1 || (s) == 5 -> G : ((s) == 6 -> O : (s) + 1)))
 #define IS_TODO(p)  ((todo[p] >> step[p]) & 1)
 #define IS_LATE_FOR(q) ((at[2] == TRAVELS && what[2] == q) || (at[3] == TRAVELS && what[3] == q))
 #define UNDER_WAY(q, p) (open[q] == 1 + p && !left[q])
@@ -120,6 +124,12 @@ inline free_slot(s) { at[s] = FREE; what[s] = 0; to[s] = 0; of_term[s] = 0; stal
 
 inline close(q) { open[q] = 0; left[q] = 0; was[q] = 0; wants[q] = 0; takes[q] = 0 }
 
+#ifdef FORGOTTEN_REFUSAL
+#define IS_REFUSED(wanted) false
+#else
+#define IS_REFUSED(wanted) (refused && (wanted) >= refused)
+#endif
+
 /* What a node pass decides: A shrinks, pods are evicted as far as that makes the others fit, and G and O share the rest. */
 inline decide(p) {
     n = (gone[0] == 0) + (gone[1] == 0);
@@ -141,19 +151,26 @@ inline decide(p) {
     :: else -> break
     od;
     todo[p] = 0;
-    if :: goal[3 * p + A] != spec[A] -> todo[p] = (growth[3 * p + A] -> 8 : 1) :: else fi;
-    if :: m && gone[0] == 0 -> todo[p] = todo[p] | 2; m-- :: else fi;
-    if :: m && gone[1] == 0 -> todo[p] = todo[p] | 4; m-- :: else fi;
-    /* What its kubelet has put off is left to it. */
-    if :: goal[3 * p + G] != spec[G] && !deferred[G] -> todo[p] = todo[p] | 16 :: else fi;
-    if :: goal[3 * p + O] != spec[O] && !cooling[p] -> todo[p] = todo[p] | 32 :: else fi
+    if :: goal[3 * p + A] != spec[A] -> todo[p] = (growth[3 * p + A] -> 16 : 1) :: else fi;
+    if :: m && gone[0] == 0 -> todo[p] = todo[p] | 4; m-- :: else fi;
+    if :: m && gone[1] == 0 -> todo[p] = todo[p] | 8; m-- :: else fi;
+    /* What its kubelet has put off is left to it; what it never will do is taken back. */
+    if
+    :: infeasible ->
+        growth[3 * p + G] = 0; goal[3 * p + G] = actual[G];
+        if :: spec[G] != actual[G] -> todo[p] = todo[p] | 2 :: else fi
+    :: !infeasible && goal[3 * p + G] != spec[G] && !deferred[G] && !IS_REFUSED(goal[3 * p + G]) ->
+        todo[p] = todo[p] | 32
+    :: else
+    fi;
+    if :: goal[3 * p + O] != spec[O] && !cooling[p] -> todo[p] = todo[p] | 64 :: else fi
 }
 
 /* Only a kill is answered: O grows where there is room. */
 inline decide_reaction(p) {
     goal[3 * p + O] = 2;
     growth[3 * p + O] = (COUNTED(O) < 2 -> 1 : 0);
-    todo[p] = (spec[O] == 1 && COUNT + growth[3 * p + O] <= CAP -> 32 : 0)
+    todo[p] = (spec[O] == 1 && COUNT + growth[3 * p + O] <= CAP -> 64 : 0)
 }
 
 inline look(p) {
@@ -198,7 +215,7 @@ inline close_unsent(p) {
 }
 
 #define GROWS(p, q, bit) ((todo[p] & (bit)) && growth[3 * p + (q)])
-#define IS_GROWING(p) (GROWS(p, A, 8) || GROWS(p, G, 16) || GROWS(p, O, 32))
+#define IS_GROWING(p) (GROWS(p, A, 16) || GROWS(p, G, 32) || GROWS(p, O, 64))
 
 /*
  * What a resize may take when it arrives late is kept for it: what it asks for above what its pod counts now. Where a plan
@@ -219,7 +236,7 @@ inline reserve(p, q, wanted, decided) {
  * arrive yet, whoever found that out.
  */
 inline reconcile(p) {
-    k = 0;
+    knows_open[p] = false; k = 0;
     do
     :: k < 5 ->
         if
@@ -282,11 +299,11 @@ inline find_room(p, q) {
 #define IS_BEHIND behind
 #endif
 
-/* Store the intent of a step; those of the grows that come next are stored with it. */
+/* Store the intent of a step; those of the resizes that come next are stored with it, up to the next evictions. */
 inline store_intents(p) {
     i = step[p];
     do
-    :: i < 6 ->
+    :: i < 7 ->
         if :: (todo[p] >> i) & 1 ->
             k = KIND(i);
             open[k] = 1 + p; left[k] = false;
@@ -297,7 +314,7 @@ inline store_intents(p) {
             :: else
             fi
         :: else fi;
-        if :: step[p] < 3 -> break :: else -> i++ fi
+        if :: step[p] == 2 || step[p] == 3 || (step[p] < 2 && i == 1) -> break :: else -> i++ fi
     :: else -> break
     od;
     skip
@@ -348,15 +365,15 @@ inline skip_step(p) { k = KIND(step[p]); if :: UNDER_WAY(k, p) -> close(k) :: el
 inline go_on(p) {
     pc[p] = PLANNED;
     do
-    :: step[p] == 6 ->
+    :: step[p] == 7 ->
         /* Only the leader may store that a kill was answered, and not in an older database. */
         if
         :: reaction[p] && (!MAY_WRITE(p) || IS_BEHIND) -> printf("EV abort %d\n", p)
         :: else -> if :: reaction[p] -> reacted = true :: else fi; printf("EV end %d\n", p)
         fi;
         close_unsent(p); forget_plan(p); break
-    :: step[p] < 6 && !IS_TODO(p) -> step[p]++
-    :: step[p] < 6 && IS_TODO(p) ->
+    :: step[p] < 7 && !IS_TODO(p) -> step[p]++
+    :: step[p] < 7 && IS_TODO(p) ->
         k = KIND(step[p]); room = 99; size = (k < 3 -> growth[3 * p + k] : 1);
         if
         :: k < 3 && size -> find_room(p, k)
@@ -388,7 +405,7 @@ inline send_or_skip(p) {
         if
         :: !MAY_WRITE(p) ->
             /* The client refuses it as if nobody had answered. */
-            if :: UNDER_WAY(k, p) -> left[k] = true :: else fi;
+            if :: UNDER_WAY(k, p) -> left[k] = true; knows_open[p] = true :: else fi;
             row[k] = MOST(row[k], 1);
             if :: k < 3 -> late[k] = MOST(late[k], goal[3 * p + k]) :: else fi;
             leave(p); printf("EV abort %d\n", p)
@@ -399,13 +416,16 @@ inline send_or_skip(p) {
             /* Nothing is sent by an old snapshot, and no shrink below the usage that is known. */
             law_fresh = !old[p] && !(k == A && goal[3 * p + A] == 2 && risen);
             assert(law_fresh);
+            /* No size is asked for again that the kubelet will never put in force. */
+            law_refused = !(step[p] == 5 && refused && goal[3 * p + G] >= refused);
+            assert(law_refused);
             at[p] = TRAVELS; what[p] = k; of_term[p] = term[p]; without_guest[p] = !seen_guest[p];
             unrecorded[p] = restored && !open[k];
             if
             :: k < 3 ->
                 to[p] = goal[3 * p + k];
                 if
-                :: growth[3 * p + k] ->
+                :: growth[3 * p + k] || step[p] == 1 ->
                     before_to[p] = grown[3 * p + k]; before_by[p] = grown_by[3 * p + k];
                     before_age[p] = grown_age[3 * p + k];
                     grown[3 * p + k] = to[p]; grown_by[3 * p + k] = growth[3 * p + k]; grown_age[3 * p + k] = 0
@@ -422,7 +442,7 @@ inline send_or_skip(p) {
 inline take_refusal(p) {
     k = what[p];
     if
-    :: k < 3 && growth[3 * p + k] ->
+    :: k < 3 && (growth[3 * p + k] || step[p] == 1) ->
         grown[3 * p + k] = before_to[p]; grown_by[3 * p + k] = before_by[p]; grown_age[3 * p + k] = before_age[p]
     :: else
     fi
@@ -452,7 +472,8 @@ end:
     :: d_step { leads[p] && pc[p] == IDLE && plans < PLANS ->
         decide(p); look(p);
         printf("EV plan %d %d %d %d %d\n", p, todo[p], goal[3 * p], goal[3 * p + 1], goal[3 * p + 2]);
-        if :: !todo[p] -> forget_plan(p) :: else fi; print_state() }
+        /* In a quiet cluster nothing but a lost answer makes a plan without steps look. */
+        if :: !todo[p] && !knows_open[p] -> forget_plan(p) :: else fi; print_state() }
     :: d_step { leads[p] && pc[p] == IDLE && plans < PLANS && killed && !reacted ->
         reaction[p] = true; decide_reaction(p); look(p); printf("EV react %d %d\n", p, todo[p]);
         if :: !todo[p] -> reacted = !IS_BEHIND; forget_plan(p) :: else fi; print_state() }
@@ -487,6 +508,7 @@ end:
         leave(p); print_state() }
     :: d_step { pc[p] == BEGUN && at[p] == FREE -> send_or_skip(p); print_state() }
     :: d_step { pc[p] == WAITING && at[p] == DONE ->
+        if :: step[p] == 1 -> refused = seen_spec[3 * p + G] :: else fi;
         hears_lost[p] = knows_lost[p]; pc[p] = ANSWERED; printf("EV answer %d %d done\n", p, what[p]); print_state() }
     :: d_step { pc[p] == WAITING && at[p] == CONFLICT ->
         take_refusal(p); hears_lost[p] = knows_lost[p]; pc[p] = ANSWERED;
@@ -494,7 +516,7 @@ end:
     :: d_step { pc[p] == WAITING && (at[p] != TRAVELS || at[2 + p] == FREE) && faults < FAULTS ->
         /* The answer is lost; the write may be under way still. */
         faults++; k = what[p]; row[k] = MOST(row[k], 1);
-        if :: UNDER_WAY(k, p) -> left[k] = true :: else fi;
+        if :: UNDER_WAY(k, p) -> left[k] = true; knows_open[p] = true :: else fi;
         if :: k < 3 -> late[k] = MOST(late[k], to[p]) :: else fi;
 #ifdef LOST_ANSWER
         if :: k < 3 -> grown[3 * p + k] = 0; grown_by[3 * p + k] = 0; grown_age[3 * p + k] = 0 :: else fi;
@@ -566,6 +588,12 @@ end:
     od
 }
 
+#ifdef BUSY
+#define MAY_REFUSE (!refused || faults < FAULTS)
+#else
+#define MAY_REFUSE (faults < FAULTS)
+#endif
+
 /* A kubelet looks at a resize: it is put in force, or waits for room. */
 #define TAKEN (actual[A] + actual[G] + actual[O] + 2 * (gone[0] != 2) + 2 * (gone[1] != 2) + guest)
 #define FITS(q) (TAKEN - actual[q] + spec[q] <= CAP)
@@ -589,8 +617,12 @@ end:
     :: d_step { gone[0] == 1 -> end_pod(0); print_state() }
     :: d_step { gone[1] == 1 -> end_pod(1); print_state() }
     :: d_step { actual[A] != spec[A] && (!deferred[A] || FITS(A)) -> put_in_force(A); print_state() }
-    :: d_step { actual[G] != spec[G] && (!deferred[G] || FITS(G)) -> put_in_force(G); print_state() }
-    :: d_step { actual[G] < spec[G] && !deferred[G] && faults < FAULTS -> faults++; put_off(G); print_state() }
+    :: d_step { actual[G] != spec[G] && !infeasible && (!deferred[G] || FITS(G)) -> put_in_force(G); print_state() }
+    :: d_step { actual[G] < spec[G] && !deferred[G] && !infeasible && faults < FAULTS -> faults++; put_off(G); print_state() }
+    :: d_step { actual[G] < spec[G] && !deferred[G] && !infeasible && MAY_REFUSE -> faults = faults + (faults < FAULTS);
+        infeasible = true; touch(G); printf("EV infeasible %d\n", G); print_state() }
+    :: d_step { infeasible && actual[G] == spec[G] -> infeasible = false; touch(G); printf("EV actual %d\n", G);
+        print_state() }
     :: d_step { actual[O] != spec[O] && (!deferred[O] || FITS(O)) -> put_in_force(O); print_state() }
     od
 }
@@ -604,7 +636,7 @@ inline crash(p) {
     :: k < 3 -> grown[3 * p + k] = 0; grown_by[3 * p + k] = 0; grown_age[3 * p + k] = 0; k++
     :: else -> break
     od;
-    cooling[p] = false; knows_lost[p] = false; knows_incomplete[p] = false; forget_plan(p); leads[p] = false; holder = NONE
+    cooling[p] = false; knows_open[p] = false; knows_lost[p] = false; knows_incomplete[p] = false; forget_plan(p); leads[p] = false; holder = NONE
 }
 
 /* A minute passes: decisions are too old, and what was sent before the minute before it has arrived or never will. */
@@ -645,6 +677,7 @@ inline restore_older() {
     od;
     k = 0;
     do :: k < 3 -> late[k] = 0; k++ :: else -> break od;
+    refused = 0;
     k = 0;
     do :: k < 4 -> if :: at[k] == TRAVELS -> unrecorded[k] = true :: else fi; k++ :: else -> break od;
     skip

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED
-from cruise.domain.actions import EvictPod, PodItem, ResizePod
+from cruise.domain.actions import EvictPod, PodItem, ReasonCode, ResizePod
 from cruise.domain.cluster import OomKill
 from cruise.errors import ConflictError, CruiseError, HistoryChangedError, NotFoundError, UnavailableError
 from cruise.runtime.node_pass import run_node_pass
@@ -25,7 +25,9 @@ from tests.protocol.spin import Event
 MINUTE_SECONDS = 61.0
 _PATIENCE_SECONDS = 20.0
 _UNIT_BYTES = UNIT << 20
-_GROWTH_STEPS = {0: 8, 1: 16, 2: 32}
+_GROWTH_STEPS = {0: 16, 1: 32, 2: 64}
+_EVICTION_STEPS = {3: 4, 4: 8}
+_SHRINK_STEP, _WITHDRAWAL_STEP = 1, 2
 
 
 class Differs(AssertionError):
@@ -61,6 +63,7 @@ class Replay:
         self._news = asyncio.Event()
         self._terms = 0
         self._is_restored = False
+        self._refused_units: int | None = None
         self._killed: OomKill | None = None
         self._evicted: list[str] = []
         self._writes: dict[int, Write] = {}
@@ -129,7 +132,7 @@ class Replay:
             )
 
         replica.begin(run)
-        await self._until_at(replica, "reconcile" if int(todo) else None)
+        await self._until_at(replica, "reconcile" if int(todo) or replica.audit.has_unresolved else None)
         self._compare_decisions(replica, int(todo), [int(goal) for goal in goals])
         await self._until_pause_is_seen(replica)
 
@@ -197,7 +200,11 @@ class Replay:
         replica = self._replicas[int(number)]
         await self._until_at(replica, "answer", int(pod))
         replica.has_answer = True
-        replica.go_on(self._writes.pop(int(number)).outcome)
+        write = self._writes.pop(int(number))
+        if write.action.reason is ReasonCode.WITHDRAWN and write.outcome is None:
+            decided_on = next(one for one in replica.writer.snapshot.pods if one.uid == write.action.uid)
+            self._refused_units = (decided_on.containers[0].requests.memory_bytes or 0) // _UNIT_BYTES
+        replica.go_on(write.outcome)
         await self._until(lambda: replica.recording is not None)
 
     async def _record(self, number: str, pod: str) -> None:
@@ -263,6 +270,9 @@ class Replay:
     async def _deferred(self, pod: str) -> None:
         self.world.put_off(int(pod))
 
+    async def _infeasible(self, pod: str) -> None:
+        self.world.refuse(int(pod))
+
     async def _tick(self) -> None:
         self._clock += MINUTE_SECONDS
 
@@ -278,6 +288,7 @@ class Replay:
         paused = await self.database.paused()
         known = self.database.epoch
         self.database, self._is_restored = InMemoryStore(), True
+        self._refused_units = None
         if self._construction.notices_older_database:
             # Usage passes advance it all the time.
             self.database.expect(known + 1)
@@ -312,14 +323,17 @@ class Replay:
             if replica.exclusions.explain_exclusion(action, self.world.cluster.now) is not None:
                 continue
             if isinstance(action, EvictPod):
-                decided |= {3: 2, 4: 4}[number]
+                decided |= _EVICTION_STEPS[number]
                 continue
             memory = action.containers[0].requests.memory_bytes
             if memory != goals[number] * _UNIT_BYTES:
                 raise Differs(f"{action.pod} is to get {memory}, in the model {goals[number]} units")
-            decided |= _GROWTH_STEPS[number] if number or action.needs_capacity else 1
+            if action.reason is ReasonCode.WITHDRAWN:
+                decided |= _WITHDRAWAL_STEP
+            else:
+                decided |= _GROWTH_STEPS[number] if number or action.needs_capacity else _SHRINK_STEP
         if decided != todo:
-            raise Differs(f"replica {replica.number} decides {decided:06b}, the model {todo:06b}")
+            raise Differs(f"replica {replica.number} decides {decided:07b}, the model {todo:07b}")
 
     async def _compare(self, state: str) -> None:
         deadline = asyncio.get_running_loop().time() + 2
@@ -354,6 +368,10 @@ class Replay:
         if isinstance(action, ResizePod) and number_of(action.pod) == 0:
             memory = action.containers[0].requests.memory_bytes or 0
             fresh = fresh and memory >= self.world.base["a"] * _UNIT_BYTES
+        if isinstance(action, ResizePod) and action.reason is not ReasonCode.WITHDRAWN and number_of(action.pod) == 1:
+            asked = (action.containers[0].requests.memory_bytes or 0) // _UNIT_BYTES
+            is_new = self._refused_units is None or asked < self._refused_units
+            self._judge("law_refused", is_new, f"{asked} units were infeasible")
         self._judge("law_fresh", fresh, f"{action} by a snapshot of {self._clock - taken_at:.0f} s ago")
 
     def _judge(self, law: str, holds: bool, why: str) -> None:

@@ -1,12 +1,12 @@
 """A replica of cruise whose every call to the API server and the database waits until the model takes the same step."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from cruise.app.serve.leadership import fence_store
-from cruise.domain.actions import Action, EvictPod, Outcome, ResizePod, WriteIntent
+from cruise.domain.actions import Action, EvictPod, Outcome, ReasonCode, RefusedResize, ResizePod, WriteIntent
 from cruise.domain.cluster import ClusterSnapshot, HorizontalPodAutoscaler, OomKill, Pod
 from cruise.domain.policy import Policy
 from cruise.errors import CruiseError, UnavailableError
@@ -82,6 +82,10 @@ class Construction:
     def unanswered(self, lines: Sequence[Outcome]) -> Sequence[Outcome]:
         """Return what the database says of resizes without an answer."""
         return lines
+
+    def refused(self, known: Mapping[str, RefusedResize]) -> Mapping[str, RefusedResize]:
+        """Return what the database says of refused resizes."""
+        return known
 
     def left_open(self, intents: Sequence[WriteIntent]) -> Sequence[WriteIntent]:
         """Return what the database says of open intents."""
@@ -248,6 +252,9 @@ class _Store:
     async def evictions_since(self, since: Any) -> Sequence[Outcome]:
         return self._replica.construction.spent(await self._database.evictions_since(since))
 
+    async def refused_resizes(self) -> Mapping[str, RefusedResize]:
+        return self._replica.construction.refused(await self._database.refused_resizes())
+
     async def unanswered_resizes(self, since: Any) -> Sequence[Outcome]:
         return self._replica.construction.unanswered(await self._database.unanswered_resizes(since))
 
@@ -266,7 +273,7 @@ class _Store:
             replica.commit_is_unseen = False
             raise UnavailableError("no answer in 10 s")
         replica.has_begun = True
-        if isinstance(first, ResizePod) and not first.needs_capacity:
+        if isinstance(first, ResizePod) and not first.needs_capacity and first.reason is ReasonCode.RIGHTSIZED:
             # Its pod is not read again, so this is the last that is waited for before it is sent.
             await replica.wait("send", number_of(first.pod))
 

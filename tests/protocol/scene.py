@@ -91,6 +91,10 @@ class World:
         """Let a kubelet put a resize off."""
         self.cluster._resizing._set_pending(self.record(number), ResizePending.DEFERRED, self._state.clock.now)
 
+    def refuse(self, number: int) -> None:
+        """Let a kubelet say that it will never do a resize."""
+        self.cluster._resizing._set_pending(self.record(number), ResizePending.INFEASIBLE, self._state.clock.now)
+
     def end(self, number: int) -> None:
         """Let a terminating pod end, and its replacement be bound and start elsewhere."""
         record, now = self.record(number), self._state.clock.now

@@ -25,6 +25,9 @@ RISE, KILL, GUEST = "ODD=1", "ODD=2", "ODD=3"
                 ("FAULTS=2", "TERMS=3"),
                 ("FAULTS=3", "TERMS=3", RISE),
                 ("FAULTS=3", GUEST),
+                # Three leaders in turn, with passes to shrink, grow and grow again, and a node that is full then.
+                ("FAULTS=2", "TERMS=3", "PLANS=4", KILL),
+                ("FAULTS=2", "TERMS=3", "PLANS=5", "CAP=12", RISE),
             )
         ),
     ],

@@ -3,14 +3,14 @@
 The code is built wrongly by the constructors' own arguments and by doubles at its ports.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from cruise.domain.actions import Action, ActionResult, EvictPod, Outcome, ResizePod, WriteIntent
+from cruise.domain.actions import Action, ActionResult, EvictPod, Outcome, RefusedResize, ResizePod, WriteIntent
 from cruise.runtime.writing.evictions import EvictionLock, PendingGrowths
 from tests.protocol.replaying import Differs, LawBroken, Replay
 from tests.protocol.replicas import Construction, Replica, WatchedWriter
@@ -76,6 +76,13 @@ class ForgottenRoom(Construction):
         return ()
 
 
+class ForgottenRefusal(Construction):
+    """What a kubelet called infeasible is asked for again."""
+
+    def refused(self, known: Mapping[str, RefusedResize]) -> Mapping[str, RefusedResize]:
+        return {}
+
+
 @dataclass(frozen=True)
 class Bug:
     """A bug by its name in the model, as code, and the law that it breaks; how much of the model shows it."""
@@ -91,6 +98,7 @@ BUGS = (
     Bug("FORGOTTEN_BUDGET", ForgottenBudget, "law_budget", ("FAULTS=2",)),
     Bug("TWO_LEADERS", TwoLeaders, "law_fence", ("FAULTS=2",)),
     Bug("OLDER_DATABASE", OlderDatabase, "law_budget", ("FAULTS=1", "TERMS=1")),
+    Bug("FORGOTTEN_REFUSAL", ForgottenRefusal, "law_refused", ("FAULTS=1", "TERMS=1", "PLANS=5")),
     # Found by three leaders in turn, each killed or replaced.
     Bug("FORGOTTEN_ROOM", ForgottenRoom, "law_room", ("FAULTS=2", "TERMS=3", "PLANS=4", "ODD=2")),
     Bug("LOST_ANSWER", LostAnswer, "law_room", ("FAULTS=1", "TERMS=1")),

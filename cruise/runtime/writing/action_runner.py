@@ -87,12 +87,17 @@ class ActionRunner:
 
     async def begin(self) -> None:
         """Before the first write: resolve open intents, read the pause, store original sizes before first resizes."""
-        if all(self._guards.is_forbidden_by_mode(action) for action in self._actions) or not self.needs_store:
+        is_forbidden = all(self._guards.is_forbidden_by_mode(action) for action in self._actions)
+        writes = self.needs_store and not is_forbidden
+        # A plan without actions compares them as well: in a quiet cluster it may be long until the next write.
+        if not writes and not (self._audit.has_unresolved and not self._actions):
             return
         for found in await reconcile_intents(self._cluster, self._store, self._audit, self._snapshot):
             if isinstance(found.action, ResizePod):
                 # It may still take effect, or did so after the snapshot: its capacity is not free.
                 self._guards.reserve(found.action)
+        if not writes:
+            return
         if self._guards.needs_capacity:
             # Former leaders have closed these intents, but the writes may be in transit.
             for line in await self._store.unanswered_resizes(self._guards.oldest_in_transit):

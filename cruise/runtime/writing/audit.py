@@ -74,9 +74,16 @@ class AuditQueue:
         """How many intents have no stored outcome: of this process, and of others that it has found."""
         return len(self._in_progress | self._reported_open | self._found)
 
+    @property
+    def has_unresolved(self) -> bool:
+        """Whether intents are known whose outcome only the cluster can tell."""
+        return bool(self._reported_open or self._found)
+
     def find(self, intents: Iterable[int]) -> None:
         """Record which intents without an outcome are in the database, until they are compared with the cluster."""
         self._found = set(intents)
+        # Another leader has compared the others, or the database has lost them.
+        self._reported_open &= self._found
 
     def is_in_progress(self, intent: int) -> bool:
         """Tell whether this process will store the outcome of an intent."""

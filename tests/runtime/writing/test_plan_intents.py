@@ -254,6 +254,20 @@ async def test_a_lost_answer_is_looked_up_by_the_next_plan_of_the_same_process(a
     assert await store.open_intents() == []
 
 
+async def test_a_lost_answer_is_looked_up_by_a_plan_that_has_nothing_to_do():
+    world = FaultyCluster(cluster(workload()), ClusterFaults(answered_writes=0, all_the_same=True))
+    store, audit = InMemoryStore(), AuditQueue()
+    writer = ClusterWriter(world, store, FULL, audit=audit, timeouts=WAITS)
+    pod = await only_pod(world.cluster)
+    with pytest.raises(UnavailableError):
+        await writer.apply_plan([shrink(pod)], await world.snapshot(), START)
+    world.faults.answered_writes = 9
+    assert await writer.apply_plan([], await world.snapshot(), START) == []
+    assert (await store.open_intents(), audit.open_intents) == ([], 0)
+    assert {one.result for one in await store.outcomes(START)} == {ActionResult.FAILED, ActionResult.DONE}
+    assert len(world.faults.sent) == 1
+
+
 async def test_what_another_plan_of_the_process_has_under_way_is_left_to_it():
     world, store, audit = many(3, write_seconds=0.2), InMemoryStore(), AuditQueue()
     writer = ClusterWriter(world, store, FULL, audit=audit, timeouts=WAITS)
