@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cruise.domain.cluster import (
+    POD_LEVEL,
     ClusterSnapshot,
     Container,
     ContainerRole,
@@ -20,7 +21,7 @@ from cruise.domain.cluster import (
     WorkloadRef,
 )
 from cruise.domain.policy import DEFAULT_RULES
-from cruise.domain.resources import MEBIBYTE, ResourceName, Resources, StatedResources
+from cruise.domain.resources import MEBIBYTE, NOTHING_STATED, ResourceName, Resources, StatedResources
 from cruise.domain.scheduling import LabelSelector
 from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable
 
@@ -318,6 +319,13 @@ def make_pod(
         qos=qos,
         **{"phase": "Running" if node else "Pending", "created_at": LONG_AGO, **more},
     )
+
+
+def make_pod_level(
+    requests: StatedResources = NOTHING_STATED, limits: StatedResources = NOTHING_STATED, **more: Any
+) -> Container:
+    """The pod-level resources of a pod."""
+    return Container(POD_LEVEL, ContainerRole.POD, requests, limits, **more)
 
 
 def make_ref(text: str) -> WorkloadRef:

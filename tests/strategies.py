@@ -21,17 +21,16 @@ from cruise.domain.cluster import (
     Node,
     Pod,
     PodDisruptionBudget,
-    ResizePending,
-    ResizeState,
     Workload,
     WorkloadRef,
 )
 from cruise.domain.heaps import HeapBound, HeapRuntime
 from cruise.domain.pod_resources import count_pod_requests, get_qos_class
+from cruise.domain.resize_state import ResizePending, ResizeState
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResourceName, Resources, StatedResources
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
 from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable
-from tests.builders import LONG_AGO, NOW, NOW_SECONDS
+from tests.builders import LONG_AGO, NOW, NOW_SECONDS, make_pod_level
 
 
 class DrawnClusterValues(NamedTuple):
@@ -214,7 +213,7 @@ def _in_some_state(draw: st.DrawFn, pod: Pod) -> Pod:
         case "extended":
             pod = replace(pod, extended_requests=(("nvidia.com/gpu", 1),))
         case "pod-level":
-            pod = replace(pod, pod_requests=StatedResources(4000, 4 << 30), pod_limits=StatedResources(5000, 5 << 30))
+            pod = replace(pod, pod_level=make_pod_level(StatedResources(4000, 4 << 30), StatedResources(5000, 5 << 30)))
         case "restarts":
             last = replace(pod.containers[-1], cpu_resize_restarts=draw(st.booleans()), memory_resize_restarts=True)
             pod = replace(pod, containers=(*pod.containers[:-1], last))

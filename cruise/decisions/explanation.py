@@ -247,7 +247,7 @@ def explain_pod_on_basis(basis: ExplanationBasis, pod: Pod) -> Explanation:
         else eligibility.evictability.explain_protection(pod),
         skipped=skipped,
         node=_explain_node(plan, sizing, basis.headroom),
-        steps=build_size_steps(sizing.sized, index, statistics, items, policy)
+        steps=build_size_steps(sizing.sized, index, eligibility.statistics, items, policy)
         if index is not None and is_sized
         else (),
         skipped_containers=_list_skipped_containers(pod, statistics, kept),

@@ -5,19 +5,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-import numpy as np
-
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds, compute_container_bounds
-from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
-from cruise.decisions.pod_policy.limit_ranges import forbids_resize, get_pod_limit_ranges
+from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.pod_policy.limit_ranges import forbids_resize, get_pod_limit_ranges, select_ranges
 from cruise.decisions.pod_policy.managed_containers import SKIP_REASON_BY_MODE
 from cruise.decisions.pod_policy.quotas import QuotaAllowance, keeps_limits
+from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.sizing.guaranteed import compute_guaranteed_memory_after_oom_kill
 from cruise.decisions.sizing.memory_limit import (
     compute_limit_after_oom_kill,
     compute_limit_ceiling,
     compute_min_limit_after_oom_kill,
 )
+from cruise.decisions.sizing.pod_level import enclose_target
 from cruise.decisions.sizing.resizes import (
     build_withdrawn_targets,
     is_refusal_outdated,
@@ -25,11 +25,10 @@ from cruise.decisions.sizing.resizes import (
     would_change_qos_class,
 )
 from cruise.decisions.sizing.update_threshold import get_update_threshold
-from cruise.decisions.usage.oom_records import find_relevant_oom_kills, raise_oom_memory, summarize_oom_records
+from cruise.decisions.usage.oom_records import raise_oom_memory, summarize_oom_records
 from cruise.domain.actions import ContainerTarget, EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.cluster import (
-    NO_RESIZE,
-    ClusterSnapshot,
+    POD_LEVEL,
     Container,
     ContainerRole,
     LimitRangeItem,
@@ -42,8 +41,9 @@ from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.pod_resources import count_pod_requests, replace_spec_resources
 from cruise.domain.policy import Mode, OomReaction, Policy, ResizeDirection
 from cruise.domain.reasons import ReasonDetail
+from cruise.domain.resize_state import NO_RESIZE
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, round_up_to_mebibytes
-from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, Statistic, StatisticKey, StatisticsTable
+from cruise.domain.usage import OomRecord, PeakKey, Statistic, StatisticsTable
 
 NEW_KILL_WINDOW = timedelta(hours=1)
 """How long after a kill cruise reacts: to a new installation, pod statuses may show kills from weeks ago."""
@@ -53,14 +53,15 @@ PEAK_MARGIN = 1.5
 """Largest factor of the OOM memory above observed use: use between two samples is unknown."""
 
 
-def build_oom_record(kill: OomKill, statistic: Statistic | None) -> OomRecord:
+def build_oom_record(kill: OomKill, statistic: Statistic | None, others_bytes: int = 0) -> OomRecord:
     """Return the record of a kill; its OOM memory is the limit at the kill, or the observed use with a margin if less.
 
     It is 0 if use was far below the limit: then the node ran out of memory, which shows nothing about the container.
+    `others_bytes` is the use of the containers that shared the limit.
     """
     known = 0 if statistic is None else max(statistic.memory_peak_bytes, statistic.oom_memory_bytes)
     observed = max(kill.last_working_set_bytes or 0, known)
-    limit = kill.memory_limit_bytes
+    limit = None if kill.memory_limit_bytes is None else max(0, kill.memory_limit_bytes - others_bytes)
     if limit is None:
         oom_memory = observed
     elif not observed:
@@ -87,7 +88,11 @@ def build_oom_record(kill: OomKill, statistic: Statistic | None) -> OomRecord:
 def build_oom_record_from_table(kill: OomKill, statistics: StatisticsTable) -> OomRecord:
     """Return the record of a kill, by the statistics of its container or else of its workload."""
     row = statistics.find(kill.namespace, kill.pod, kill.workload, kill.container, kill.identity)
-    return build_oom_record(kill, None if row is None else statistics.row(row))
+    others = [
+        statistics.find(kill.namespace, kill.pod, kill.workload, name, kill.identity) for name in kill.shares_limit_with
+    ]
+    others_bytes = sum(int(statistics.memory_last_bytes[other]) for other in others if other is not None)
+    return build_oom_record(kill, None if row is None else statistics.row(row), others_bytes)
 
 
 def build_oom_records(kills: Iterable[OomKill], statistics: StatisticsTable) -> list[OomRecord]:
@@ -97,39 +102,6 @@ def build_oom_records(kills: Iterable[OomKill], statistics: StatisticsTable) -> 
         records.append(build_oom_record_from_table(kill, statistics))
         statistics = raise_oom_memory(statistics, records[-1], shared=applies_to_workload(records[-1], records))
     return records
-
-
-def add_kills_in_pod_status(
-    statistics: StatisticsTable, snapshot: ClusterSnapshot, policy: Policy, now: datetime
-) -> StatisticsTable:
-    """Raise the OOM memory in statistics by kills that pod statuses still show."""
-    if not policy.rules.oom_kills_in_status:
-        return statistics
-    records: list[OomRecord] = []
-    for record in build_oom_records(_select_uncounted(find_relevant_oom_kills(snapshot, now), statistics), statistics):
-        records.append(record)
-        statistics = raise_oom_memory(
-            _add_own_row(statistics, record), record, shared=applies_to_workload(record, records)
-        )
-    return statistics
-
-
-def _add_own_row(statistics: StatisticsTable, record: OomRecord) -> StatisticsTable:
-    """Add a copy of the workload's row for a killed container without a row: its kill affects only itself."""
-    container_key = ContainerKey(record.namespace, record.pod, record.container)
-    workload_key = PeakKey(record.namespace, record.workload, record.container, record.identity)
-    rows = statistics.row_of_workload
-    row = rows.get(workload_key, rows.get(workload_key._replace(identity="")))
-    if row is None or container_key in statistics.row_of_container:
-        return statistics
-    key = StatisticKey(record.namespace, record.pod, record.workload, record.container, record.identity)
-    return statistics.join(StatisticsTable.from_columns(statistics.take(np.array([row])), [key]))
-
-
-def _select_uncounted(kills: Iterable[OomKill], statistics: StatisticsTable) -> list[OomKill]:
-    """Return the kills of containers whose statistics have no OOM memory; other kills may be counted already."""
-    rows = [(one, statistics.find(one.namespace, one.pod, one.workload, one.container, one.identity)) for one in kills]
-    return [kill for kill, row in rows if row is None or not statistics.oom_memory_bytes[row]]
 
 
 def applies_to_workload(record: OomRecord, known: Iterable[OomRecord]) -> bool:
@@ -177,7 +149,7 @@ def decide_oom_reaction(
     if policy.oom_reaction is OomReaction.EVICT:
         return _evict(checked, eligibility)
     allocated = _use_allocated(checked)
-    resize = _build_resize(allocated, _build_target(record, allocated, context, policy), context)
+    resize = _build_resize(checked.pod, allocated, _build_targets(record, allocated, context, policy), context)
     if isinstance(resize, SkippedPod):
         return resize
     requested = _add_other_containers(allocated, resize.containers)
@@ -252,8 +224,29 @@ def _use_allocated(resizable: ResizablePod) -> ResizablePod:
     """Return a pod with a pending resize with its allocated resources in place of those of its spec."""
     if resizable.pod.resize.pending is None:
         return resizable
-    pairs = zip(resizable.sized, build_withdrawn_targets(resizable), strict=True)
-    return resizable._replace(sized=tuple(replace(c, requests=t.requests, limits=t.limits) for c, t in pairs))
+    withdrawn = replace_spec_resources(resizable.pod, build_withdrawn_targets(resizable))
+    parts = {part.name: part for part in withdrawn.parts}
+    return resizable._replace(pod=withdrawn, sized=tuple([parts[one.name] for one in resizable.sized]))
+
+
+def _build_targets(
+    record: OomRecord, resizable: ResizablePod, context: OomContext, policy: Policy
+) -> Sequence[ContainerTarget] | SkippedPod:
+    """Return what grows after a kill, or why nothing does: the container, or the pod if the kill was at its limit."""
+    pod = resizable.pod
+    if pod.pod_level is None:
+        target = _build_target(record, resizable, context, policy)
+        return target if isinstance(target, SkippedPod) else (target,)
+    killed = next((one for one in pod.sized_containers if one.name == record.container), None)
+    if killed is not None and killed.limits.memory_bytes is not None:
+        target = _build_target(record, resizable._replace(sized=(killed,)), context, policy)
+        return target if isinstance(target, SkippedPod) else enclose_target(pod, killed, target)
+    others = sum(
+        one.memory_last_bytes for name, one in context.statistics.items() if name not in (record.container, POD_LEVEL)
+    )
+    whole = replace(record, container=POD_LEVEL, oom_memory_bytes=record.oom_memory_bytes + others)
+    target = _build_target(whole, resizable, context, policy)
+    return target if isinstance(target, SkippedPod) else (target,)
 
 
 def _build_target(
@@ -265,7 +258,8 @@ def _build_target(
     if container is None:
         return SkippedPod(pod.namespace, pod.name, ReasonCode.NOT_FOUND, record.container)
     statistic = context.statistics.get(container.name)
-    bounds = compute_container_bounds(resizable.effective_policy, container.name, context.limit_ranges, policy)
+    ranges = select_ranges(container, context.limit_ranges)
+    bounds = compute_container_bounds(resizable.effective_policy, container.name, ranges, policy)
     current_request, current_limit = container.requests.memory_bytes or 0, container.limits.memory_bytes
     request = max(
         min(
@@ -331,7 +325,7 @@ def _apply_pod_range(pod: Pod, container: Container, request: int, limit: int, c
     It is never lower than before.
     """
     pod_range = get_pod_limit_ranges(pod, context.limit_ranges).get(ResourceName.MEMORY)
-    if pod_range is None:
+    if pod_range is None or pod.pod_level is not None:
         return limit
     others = [one for one in pod.sized_containers if one is not container and one.name != container.name]
     limits = [(container.limits.memory_bytes or 0), *(one.limits.memory_bytes or 0 for one in others)]
@@ -349,13 +343,12 @@ def _get_ceiling(resizable: ResizablePod, container: Container, context: OomCont
 
 
 def _build_resize(
-    resizable: ResizablePod, target: ContainerTarget | SkippedPod, context: OomContext
+    pod: Pod, resizable: ResizablePod, grown: Sequence[ContainerTarget] | SkippedPod, context: OomContext
 ) -> ResizePod | SkippedPod:
-    """Return the resize to the target; another pending resize is withdrawn with it, since it would block it."""
-    if isinstance(target, SkippedPod):
-        return target
-    pod = resizable.pod
-    targets = (target,) if pod.resize.pending is None else _add_other_containers(resizable, (target,))
+    """Return the resize to the targets; another pending resize is withdrawn with it, since it would block it."""
+    if isinstance(grown, SkippedPod):
+        return grown
+    targets = tuple(grown) if pod.resize.pending is None else _add_other_containers(resizable, grown)
     if forbids_resize(pod, targets, context.limit_ranges):
         return SkippedPod(pod.namespace, pod.name, ReasonCode.LIMIT_RANGE)
     if would_change_qos_class(pod, targets):
@@ -373,7 +366,7 @@ def _build_resize(
 def _add_other_containers(resizable: ResizablePod, targets: Sequence[ContainerTarget]) -> tuple[ContainerTarget, ...]:
     """Return targets for all sized containers, unchanged for those not among `targets`."""
     by_name = {target.container: target for target in targets}
-    return tuple(by_name.get(c.name, ContainerTarget(c.name, c.role, c.requests, c.limits)) for c in resizable.sized)
+    return tuple(by_name.get(c.name, ContainerTarget(c.name, c.role, c.requests, c.limits)) for c in resizable.written)
 
 
 def _evict(resizable: ResizablePod, eligibility: Eligibility) -> EvictPod | SkippedPod:

@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cruise.decisions.pod_policy.eligibility import FIRST_RESIZING_KUBELET
 from cruise.decisions.pod_policy.limit_ranges import forbids_resize
+from cruise.decisions.pod_policy.resizable_pod import FIRST_RESIZING_KUBELET, resizes_pod_level
 from cruise.decisions.sizing.memory_limit import supports_lowering_memory_limits
 from cruise.domain.actions import ContainerTarget, ReasonCode, ResizePod
-from cruise.domain.cluster import NO_RESIZE, ClusterSnapshot, Container, LimitRangeItem, Node, Pod, QosClass
+from cruise.domain.cluster import ClusterSnapshot, Container, LimitRangeItem, Node, Pod, QosClass
 from cruise.domain.pod_resources import count_pod_requests, get_qos_class, replace_spec_resources
 from cruise.domain.reasons import ReasonDetail
+from cruise.domain.resize_state import NO_RESIZE
 from cruise.domain.resources import NO_RESOURCES, Resources, StatedResources
 
 # Requests and limits by container name.
@@ -47,7 +48,7 @@ def _decide(
     pod: Pod, original: OriginalSizesByUid, node: Node | None, ranges: Sequence[LimitRangeItem]
 ) -> PodRevert | None:
     targets, not_restored = [], []
-    for container in pod.containers:
+    for container in pod.parts:
         if container.name in original:
             target, details = _build_target(container, *original[container.name], node)
             if pod.qos is QosClass.GUARANTEED:
@@ -66,7 +67,7 @@ def _decide(
         ReasonCode.REVERTED,
     )
     detail = "; ".join(not_restored)
-    by_name = {container.name: container for container in pod.containers}
+    by_name = {part.name: part for part in pod.parts}
     if all(
         (target.requests, target.limits) == (by_name[target.container].requests, by_name[target.container].limits)
         for target in targets
@@ -87,7 +88,7 @@ def _explain_rejection(
     reason = None
     if pod.mirror or pod.windows:
         reason = ReasonCode.STATIC_POD if pod.mirror else ReasonCode.WINDOWS
-    elif pod.pod_requests is not None or pod.pod_limits is not None:
+    elif pod.pod_level is not None and node is not None and not resizes_pod_level(node):
         reason = ReasonCode.POD_LEVEL_RESOURCES
     elif node is not None and node.kubelet_version is not None and node.kubelet_version < FIRST_RESIZING_KUBELET:
         reason = ReasonCode.RESIZE_UNSUPPORTED

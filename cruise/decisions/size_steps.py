@@ -14,7 +14,7 @@ from cruise.decisions.limit_steps import (
     build_memory_limit_steps,
     compare_with_update_threshold,
 )
-from cruise.decisions.pod_policy.eligibility import ResizablePod
+from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.sizing.damping import ResizeUrgency
 from cruise.decisions.sizing.demand import compute_max_requests
 from cruise.decisions.sizing.node_sizes import SizingResult

@@ -21,9 +21,10 @@ from cruise.decisions.template_evidence import (
     combine_evidence,
     find_oom_killed_workloads,
 )
+from cruise.decisions.usage.pod_level import sum_statistics
 from cruise.domain.actions import ContainerTarget, ReasonCode
 from cruise.domain.annotations import APP_INSTANCE, CRUISE_RECORDS
-from cruise.domain.cluster import ClusterSnapshot, Container, ContainerRole, Pod, Workload, WorkloadRef
+from cruise.domain.cluster import POD_LEVEL, ClusterSnapshot, Container, ContainerRole, Pod, Workload, WorkloadRef
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.pod_resources import compute_qos_class, get_spec_targets
 from cruise.domain.policy import Mode, Policy
@@ -232,7 +233,7 @@ class _TemplateSizing:
     ) -> tuple[TemplateContainerSizes, ...]:
         """Combine the needs of pods of one template by container; pods of older revisions may lack some."""
         targeted = {target.container for _, targets in sized for target in targets}
-        containers = {one.name: one for pod, _ in sized for one in pod.sized_containers if one.name in targeted}
+        containers = {one.name: one for pod, _ in sized for one in pod.parts if one.name in targeted}
         targets_by_container: dict[str, list[tuple[Pod, ContainerTarget]]] = {name: [] for name in containers}
         for pod, pod_targets in sized:
             for target in pod_targets:
@@ -241,6 +242,9 @@ class _TemplateSizing:
                 )
         joined = []
         for name, container in containers.items():
+            if not targets_by_container[name]:
+                # It states nothing of its own next to pod-level resources.
+                continue
             targets = [target for _, target in targets_by_container[name]]
             joined.append(
                 TemplateContainerSizes(
@@ -269,6 +273,8 @@ class _TemplateSizing:
     def _build_evidence(self, container: str, pods: Sequence[Pod]) -> TemplateEvidence:
         statistics = self.killed.statistics
         known, oom_memory = [], 0
+        if container == POD_LEVEL:
+            return self._build_pod_level_evidence(pods)
         for pod in pods:
             row = statistics.find(pod.namespace, "", pod.workload, container, pod.identity)
             memory_of_kills = self.killed.get_oom_memory(pod, container)
@@ -277,6 +283,15 @@ class _TemplateSizing:
             elif row is not None:
                 known.append(statistics.row(row))
         return combine_evidence(known) if known else TemplateEvidence(oom_memory_bytes=oom_memory)
+
+    def _build_pod_level_evidence(self, pods: Sequence[Pod]) -> TemplateEvidence:
+        """Combine the evidence of all containers for the pod-level resources of a template."""
+        find, known = self.killed.statistics.find, []
+        for pod in pods:
+            rows = [find(pod.namespace, "", pod.workload, one.name, pod.identity) for one in pod.sized_containers]
+            if None not in rows:
+                known.append(sum_statistics([self.killed.statistics.row(row) for row in rows if row is not None]))
+        return combine_evidence(known) if known else TemplateEvidence()
 
 
 def _explain_no_patch(pod: Pod, workload: Workload | None) -> NoPatchReason | None:
@@ -309,7 +324,7 @@ def _create_from_template(pod: Pod, workload: Workload, snapshot: ClusterSnapsho
         ]
     )
     annotations = {name: text for name, text in pod.annotations.items() if name not in CRUISE_RECORDS}
-    qos = compute_qos_class(containers, pod.pod_requests, pod.pod_limits)
+    qos = compute_qos_class(containers, pod.pod_level)
     return replace(created, containers=containers, annotations=annotations, qos=qos)
 
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from cruise.domain.cluster_policies import NodePool, ResourceQuota, VpaContainerPolicy
 from cruise.domain.heaps import HeapBound
+from cruise.domain.resize_state import NO_RESIZE, ResizeState
 from cruise.domain.resources import NO_RESOURCES, NOTHING_STATED, ResourceName, Resources, StatedResources
 from cruise.domain.run_operators import WORKLOAD_GROUP, EndedPod, runs_to_completion
 from cruise.domain.scheduling import (
@@ -30,6 +31,11 @@ class ContainerRole(StrEnum):
     MAIN = "main"
     SIDECAR = "sidecar"  # an init container with restartPolicy Always
     INIT = "init"
+    POD = "pod"  # no container: the resources that the pod states for all of them
+
+
+POD_LEVEL = "(pod)"
+"""The name of a pod's own resources among those of its containers; no container can have it."""
 
 
 class QosClass(StrEnum):
@@ -42,7 +48,7 @@ class QosClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """One container: its spec, and the kubelet's report.
+    """One container, or the pod-level resources of a pod: its spec, and the kubelet's report.
 
     `allocated` and `actual` are `status.containerStatuses[].allocatedResources` and `….resources.requests`, None if not
     reported; `actual_limits` is `….resources.limits`. `running` is False if the kubelet reports it waiting or
@@ -61,30 +67,6 @@ class Container:
     restart_count: int = 0
     running: bool = True
     heap: HeapBound | None = None
-
-
-class ResizePending(StrEnum):
-    """The reason of the condition PodResizePending."""
-
-    DEFERRED = "Deferred"
-    INFEASIBLE = "Infeasible"
-
-
-@dataclass(frozen=True, slots=True)
-class ResizeState:
-    """The resize conditions of a pod; `pending_since` is the last transition.
-
-    `static_manager` is the resource whose static manager makes the resize infeasible.
-    """
-
-    pending: ResizePending | None = None
-    pending_since: datetime | None = None
-    in_progress: bool = False
-    error: bool = False
-    static_manager: ResourceName | None = None
-
-
-NO_RESIZE = ResizeState()
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -106,7 +88,8 @@ class Pod:
     `containers` has init containers and sidecars in spec order, then the main ones. `annotations` has only the keys
     that decisions read. `identity` distinguishes pods of one workload whose use differs: the ordinal of a StatefulSet
     pod, the node of a DaemonSet pod, else empty. `extended_requests` includes huge pages and ephemeral storage. `ready`
-    is the condition Ready. `nominated_node` is the node that kube-scheduler nominated, else empty. `pod_group` is the
+    is the condition Ready. `pod_level` has the pod-level resources, with the name `POD_LEVEL` and role POD, None if it
+    states none. `nominated_node` is the node that kube-scheduler nominated, else empty. `pod_group` is the
     group that it is scheduled with, else empty. `owner_group` is the API group of its controller, empty for Kubernetes'
     own groups.
     """
@@ -129,8 +112,7 @@ class Pod:
     priority: int = 0
     qos: QosClass = QosClass.BURSTABLE
     overhead: Resources = NO_RESOURCES
-    pod_requests: StatedResources | None = None
-    pod_limits: StatedResources | None = None
+    pod_level: Container | None = None
     extended_requests: tuple[tuple[str, int], ...] = ()
     windows: bool = False
     mirror: bool = False
@@ -176,6 +158,11 @@ class Pod:
         return tuple([one for one in self.containers if one.role is not ContainerRole.INIT])
 
     @property
+    def parts(self) -> tuple[Container, ...]:
+        """Everything that a resize can name: the pod-level resources if it states any, and all containers."""
+        return self.containers if self.pod_level is None else (self.pod_level, *self.containers)
+
+    @property
     def workload_name(self) -> str:
         """The workload as `Kind/name`; the pod itself if it has none."""
         return str(self.workload) if self.workload is not None else f"Pod/{self.name}"
@@ -188,7 +175,8 @@ class Node:
     `kubelet_version` is (major, minor), None if unknown. `allocatable_extended` includes huge pages and ephemeral
     storage. `cpu_capacity_millicores` and `memory_capacity_bytes` include what is reserved from pods, None if unknown.
     `address` is the kubelet's, empty if unknown. `deleting`: it has a deletionTimestamp. `static_managers` are the
-    resources that a static manager of the kubelet assigns to Guaranteed pods, as far as known.
+    resources that a static manager of the kubelet assigns to Guaranteed pods, as far as known. `declared_features` are
+    the feature gates that the kubelet declares, None if unknown.
     """
 
     name: str
@@ -206,6 +194,7 @@ class Node:
     kubelet_port: int = 10250
     deleting: bool = False
     static_managers: frozenset[ResourceName] = frozenset()
+    declared_features: frozenset[str] | None = None
 
     @property
     def accepts_pods(self) -> bool:
@@ -372,7 +361,8 @@ class OomKill:
     """A container that was terminated with reason OOMKilled.
 
     Limit and request are those at the kill, None if not stated; `last_working_set_bytes` is the last sample before it,
-    None if there is none. `runs_to_completion`: the workload's next run is another pod.
+    None if there is none. `runs_to_completion`: the workload's next run is another pod. `shares_limit_with` are the
+    other containers of the pod if the limit is the pod's.
     """
 
     namespace: str
@@ -389,6 +379,7 @@ class OomKill:
     role: ContainerRole = ContainerRole.MAIN
     restarts: int = 0
     runs_to_completion: bool = False
+    shares_limit_with: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, str, datetime]:

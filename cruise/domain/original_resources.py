@@ -193,9 +193,13 @@ def get_stated_resources(
     """Return what each sized container was created with: from `originals`, the annotation or its spec."""
     if originals is None:
         originals = read_original_resources(pod)
-    return tuple(
-        [_format_resources(*originals.get(one.name, (one.requests, one.limits))) for one in pod.sized_containers]
-    )
+    texts = [_format_resources(*originals.get(one.name, (one.requests, one.limits))) for one in pod.sized_containers]
+    whole = pod.pod_level
+    if whole is not None:
+        # Another revision of the pod's own resources is one of each container.
+        pod_text = _format_resources(*originals.get(whole.name, (whole.requests, whole.limits)))
+        texts = [f"{text} {pod_text}" for text in texts]
+    return tuple(texts)
 
 
 def read_original_resources(pod: Pod) -> Mapping[str, tuple[StatedResources, StatedResources]]:

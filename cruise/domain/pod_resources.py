@@ -6,7 +6,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cruise.domain.actions import ContainerTarget
-from cruise.domain.cluster import Container, ContainerRole, Node, Pod, QosClass, ResizePending
+from cruise.domain.cluster import Container, ContainerRole, Node, Pod, QosClass
+from cruise.domain.resize_state import NO_RESIZE, ResizePending
 from cruise.domain.resources import NO_RESOURCES, Resources, StatedResources, is_extended
 from cruise.domain.scheduling import UNSCHEDULABLE_TAINT
 
@@ -21,18 +22,33 @@ def count_container_requests(container: Container, infeasible: bool = False) -> 
     return Resources(cpu, memory)
 
 
-def count_pod_requests(pod: Pod, containers: Sequence[Container] | None = None) -> Resources:
-    """Return the requests that kube-scheduler counts for a pod on its node, or with other containers.
+def count_pod_requests(pod: Pod) -> Resources:
+    """Return the requests that kube-scheduler counts for a pod on its node.
 
     Main containers and sidecars add up. An init container runs next to the sidecars started before it; the largest such
-    sum is a minimum. Pod-level requests replace the sum. Overhead is added. A finished pod counts nothing. Source:
-    KEP-753, KEP-1287, KEP-2837.
+    sum is a minimum. Pod-level requests replace the sum for the resources that they state, counted as a container's
+    are. Overhead is added. A finished pod counts nothing. Source: KEP-753, KEP-1287, KEP-2837, KEP-5419.
     """
     if pod.is_finished:
         return NO_RESOURCES
     infeasible = pod.resize.pending is ResizePending.INFEASIBLE
+    cpu, memory = _sum_containers(pod.containers, infeasible)
+    whole = pod.pod_level
+    if whole is not None:
+        whole_cpu, whole_memory = _count_container(whole, infeasible)
+        cpu = cpu if whole.requests.cpu_millicores is None else whole_cpu
+        memory = memory if whole.requests.memory_bytes is None else whole_memory
+    return Resources(cpu + pod.overhead.cpu_millicores, memory + pod.overhead.memory_bytes)
+
+
+def sum_container_requests(containers: Sequence[Container]) -> Resources:
+    """Return what containers of a pod count together, without its overhead and pod-level resources."""
+    return Resources(*_sum_containers(containers, infeasible=False))
+
+
+def _sum_containers(containers: Sequence[Container], infeasible: bool) -> tuple[int, int]:
     cpu = memory = sidecar_cpu = sidecar_memory = floor_cpu = floor_memory = 0
-    for container in pod.containers if containers is None else containers:
+    for container in containers:
         own_cpu, own_memory = _count_container(container, infeasible)
         role = container.role
         if role is ContainerRole.INIT:
@@ -44,12 +60,7 @@ def count_pod_requests(pod: Pod, containers: Sequence[Container] | None = None) 
             sidecar_memory += own_memory
         cpu += own_cpu
         memory += own_memory
-    cpu, memory = max(cpu, floor_cpu), max(memory, floor_memory)
-    stated = pod.pod_requests
-    if stated is not None:
-        cpu = cpu if stated.cpu_millicores is None else stated.cpu_millicores
-        memory = memory if stated.memory_bytes is None else stated.memory_bytes
-    return Resources(cpu + pod.overhead.cpu_millicores, memory + pod.overhead.memory_bytes)
+    return max(cpu, floor_cpu), max(memory, floor_memory)
 
 
 def count_pod_limits(pod: Pod) -> Resources:
@@ -70,12 +81,27 @@ def count_pod_limits(pod: Pod) -> Resources:
         if container.role is ContainerRole.SIDECAR:
             sidecars += own
     whole = running.at_least(floor)
-    if pod.pod_limits is not None:
-        whole = pod.pod_limits.with_defaults(StatedResources(whole.cpu_millicores, whole.memory_bytes)).resources
+    if pod.pod_level is not None:
+        summed = StatedResources(whole.cpu_millicores, whole.memory_bytes)
+        whole = pod.pod_level.limits.with_defaults(summed).resources
     return Resources(
         whole.cpu_millicores + (pod.overhead.cpu_millicores if whole.cpu_millicores else 0),
         whole.memory_bytes + (pod.overhead.memory_bytes if whole.memory_bytes else 0),
     )
+
+
+def get_memory_limit_at_kill(pod: Pod, limits: StatedResources) -> int | None:
+    """Return the memory limit that a container of a pod reached: its own, or the pod's if it states none."""
+    if limits.memory_bytes is not None or pod.pod_level is None:
+        return limits.memory_bytes
+    return (pod.pod_level.actual_limits or pod.pod_level.limits).memory_bytes
+
+
+def find_limit_sharers(pod: Pod, container: Container) -> tuple[str, ...]:
+    """Return the other containers that share a memory limit with a container that states none: those of its pod."""
+    if pod.pod_level is None or container.limits.memory_bytes is not None:
+        return ()
+    return tuple([one.name for one in pod.sized_containers if one.name != container.name])
 
 
 def compute_init_container_minimum(pod: Pod, sidecar_requests: Mapping[str, Resources]) -> Resources:
@@ -141,11 +167,20 @@ def create_fast_replace(dataclass: type[DataclassT], *names: str) -> Callable[..
 # Requests and limits in a pod's spec.
 
 _replace_resources = create_fast_replace(Container, "requests", "limits")
+_replace_parts = create_fast_replace(Pod, "containers", "pod_level")
 
 
 def replace_spec_resources(pod: Pod, targets: Sequence[ContainerTarget]) -> Pod:
     """Return the pod with the requests and limits of the targets."""
-    return replace(pod, containers=replace_container_resources(pod, targets))
+    named = {target.container: target for target in targets}
+    containers = tuple([_replace_named(container, named) for container in pod.containers])
+    whole = None if pod.pod_level is None else _replace_named(pod.pod_level, named)
+    return _replace_parts(pod, containers, whole)
+
+
+def _replace_named(part: Container, targets: Mapping[str, ContainerTarget]) -> Container:
+    target = targets.get(part.name)
+    return part if target is None else _replace_resources(part, target.requests, target.limits)
 
 
 def predict_actuated_pod(pod: Pod, targets: Sequence[ContainerTarget]) -> Pod:
@@ -153,29 +188,29 @@ def predict_actuated_pod(pod: Pod, targets: Sequence[ContainerTarget]) -> Pod:
     named = {target.container for target in targets}
     asking = replace_spec_resources(pod, targets)
     return replace(
-        asking, containers=tuple(_with_allocated_spec(c) if c.name in named else c for c in asking.containers)
+        asking,
+        containers=tuple(_with_allocated_spec(c) if c.name in named else c for c in asking.containers),
+        pod_level=_with_allocated_spec(asking.pod_level) if asking.pod_level is not None else None,
     )
 
 
-def replace_container_resources(pod: Pod, targets: Sequence[ContainerTarget]) -> tuple[Container, ...]:
-    """Return the pod's containers with the requests and limits of the targets."""
-    named = {target.container: target for target in targets}
-    return tuple(
-        [
-            _replace_resources(container, target.requests, target.limits)
-            if (target := named.get(container.name))
-            else container
-            for container in pod.containers
-        ]
-    )
+def reset_kubelet_status(pod: Pod) -> Pod:
+    """Return the pod as a new one, without what a kubelet has reported."""
+    containers = tuple([_without_status(container) for container in pod.containers])
+    whole = None if pod.pod_level is None else _without_status(pod.pod_level)
+    return replace(pod, containers=containers, pod_level=whole, resize=NO_RESIZE)
+
+
+def _without_status(part: Container) -> Container:
+    return replace(part, allocated=None, actual=None, actual_limits=None)
 
 
 def get_spec_targets(pod: Pod) -> tuple[ContainerTarget, ...]:
     """Return the requests and limits of a pod's spec, without its init containers."""
     return tuple(
-        ContainerTarget(container.name, container.role, container.requests, container.limits)
-        for container in pod.containers
-        if container.role is not ContainerRole.INIT
+        ContainerTarget(part.name, part.role, part.requests, part.limits)
+        for part in pod.parts
+        if part.role is not ContainerRole.INIT
     )
 
 
@@ -190,21 +225,17 @@ def _with_allocated_spec(container: Container) -> Container:
 
 def get_qos_class(pod: Pod) -> QosClass:
     """Return the class that follows from the pod's requests and limits, regardless of `pod.qos`."""
-    return compute_qos_class(pod.containers, pod.pod_requests, pod.pod_limits)
+    return compute_qos_class(pod.containers, pod.pod_level)
 
 
-def compute_qos_class(
-    containers: Iterable[Container], pod_requests: StatedResources | None, pod_limits: StatedResources | None
-) -> QosClass:
+def compute_qos_class(containers: Iterable[Container], pod_level: Container | None) -> QosClass:
     """Return the QoS class of a pod with these containers and pod-level resources.
 
     Guaranteed: every CPU and memory limit is set and equals its request. BestEffort: nothing is set. Pod-level
     resources count in place of the containers'. Source: Pod Quality of Service Classes.
     """
-    if pod_requests is not None or pod_limits is not None:
-        stated = [(pod_requests or StatedResources(), pod_limits or StatedResources())]
-    else:
-        stated = [(container.requests, container.limits) for container in containers]
+    parts = containers if pod_level is None else (pod_level,)
+    stated = [(part.requests, part.limits) for part in parts]
     # One loop, for speed: webhook reviews call this several times for each pod.
     all_empty = all_equal = True
     for requests, limits in stated:

@@ -25,6 +25,9 @@ def build_patch(sizes: TemplateSizes) -> JsonObject:
         ]
         if changed:
             spec[field] = changed
+    for one in sizes.containers:
+        if one.role is ContainerRole.POD and one.changes:
+            spec["resources"] = build_resources(one)
     template: JsonObject = {"template": {"spec": spec}}
     kind, name = sizes.workload.kind, sizes.workload.name
     return {

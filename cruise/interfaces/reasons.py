@@ -31,7 +31,7 @@ REASON_DESCRIPTIONS: Mapping[ReasonCode, str] = {
     ReasonCode.BEST_EFFORT: (
         "QoS class BestEffort: requests would change the class; best_effort: adopt gives them to new pods"
     ),
-    ReasonCode.POD_LEVEL_RESOURCES: "it has pod-level resources, which cannot be resized in place",
+    ReasonCode.POD_LEVEL_RESOURCES: "it has pod-level resources, which only kubelets from 1.36 on resize",
     ReasonCode.EXTENDED_RESOURCES: "it uses a GPU or another extended resource",
     ReasonCode.NO_CONTROLLER: "it has no controller; the label cruise.io/workload groups such pods",
     ReasonCode.NO_STATISTICS: "it has no statistics",

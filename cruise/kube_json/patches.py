@@ -32,6 +32,10 @@ def build_pod_patch(submitted: JsonObject, before: Pod, after: Pod) -> list[Oper
     `before` is the decoded `submitted`. Parents that are absent or null are added.
     """
     operations = [*_annotation_operations(submitted, before, after), *_toleration_operations(submitted, before, after)]
+    if before.pod_level is not None and after.pod_level is not None:
+        operations += _resource_operations(
+            "/spec/resources", submitted["spec"].get("resources"), before.pod_level, after.pod_level
+        )
     places = _list_containers(submitted)
     for place, old, new in zip(places, before.containers, after.containers, strict=True):
         if (old.requests, old.limits) != (new.requests, new.limits):
@@ -78,7 +82,7 @@ def build_verified_patch(
         raise BadInputError("the patched pod differs from the decision")
     if (before.qos, patched.qos) not in _CLASS_CHANGES and patched.qos is not before.qos:
         raise BadInputError(f"the patch would change the pod's QoS class from {before.qos} to {patched.qos}")
-    for old, container in zip(before.containers, patched.containers, strict=True):
+    for old, container in zip(before.parts, patched.parts, strict=True):
         if container != old and _exceeds(container.requests, container.limits):
             raise BadInputError(f"container {container.name} would request more than its limit")
     return patch
@@ -192,12 +196,15 @@ def _is_above(request: int | None, limit: int | None) -> bool:
 def build_resize_patch(resize: ResizePod) -> JsonObject:
     """Return one patch for all containers, with uid and version as preconditions if known.
 
-    Sidecars are under `initContainers`, as in the pod's spec.
+    Sidecars are under `initContainers`, as in the pod's spec, pod-level resources under `resources`.
     """
     spec: JsonObject = {"containers": _build_containers(resize.containers, ContainerRole.MAIN)}
     sidecars = _build_containers(resize.containers, ContainerRole.SIDECAR)
     if sidecars:
         spec["initContainers"] = sidecars
+    for target in resize.containers:
+        if target.role is ContainerRole.POD:
+            spec["resources"] = _build_resources(target)
     preconditions = {"uid": resize.uid, "resourceVersion": resize.version}
     metadata = {name: value for name, value in preconditions.items() if value}
     return {"metadata": metadata, "spec": spec} if metadata else {"spec": spec}
@@ -207,12 +214,16 @@ def _build_containers(targets: Sequence[ContainerTarget], role: ContainerRole) -
     containers: list[JsonObject] = []
     for target in targets:
         if target.role is role:
-            resources: JsonObject = {"requests": amounts_to_json(target.requests)}
-            limits = amounts_to_json(target.limits)
-            if limits:
-                resources["limits"] = limits
-            containers.append({"name": target.container, "resources": resources})
+            containers.append({"name": target.container, "resources": _build_resources(target)})
     return containers
+
+
+def _build_resources(target: ContainerTarget) -> JsonObject:
+    resources: JsonObject = {"requests": amounts_to_json(target.requests)}
+    limits = amounts_to_json(target.limits)
+    if limits:
+        resources["limits"] = limits
+    return resources
 
 
 # Preferred node affinity for placement hints.

@@ -152,7 +152,7 @@ def get_changed_resources(action: ResizePod, pod: Pod | None) -> frozenset[Resou
     """Return the resources whose requests a resize changes; both if the pod is not known."""
     if pod is None:
         return frozenset(ResourceName)
-    before = {container.name: container.requests for container in pod.containers}
+    before = {part.name: part.requests for part in pod.parts}
     return frozenset(
         resource
         for resource in ResourceName

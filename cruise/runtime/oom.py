@@ -12,8 +12,9 @@ from cruise.decisions.pod_policy.container_bounds import get_template_memory_lim
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.static_managers import add_static_managers
 from cruise.decisions.usage.oom_records import OOM_KILL_RETENTION, raise_oom_memory
+from cruise.decisions.usage.pod_level import sum_statistics
 from cruise.domain.actions import ActionResult, ContainerTarget, EvictPod, Outcome, ReasonCode, ResizePod, SkippedPod
-from cruise.domain.cluster import ClusterSnapshot, ContainerRole, Node, OomKill, Pod
+from cruise.domain.cluster import POD_LEVEL, ClusterSnapshot, ContainerRole, Node, OomKill, Pod
 from cruise.domain.pod_resources import count_pod_requests
 from cruise.domain.policy import Policy
 from cruise.domain.resources import NO_RESOURCES, Resources
@@ -318,6 +319,8 @@ def _get_container_statistics(pod: Pod, statistics: StatisticsTable) -> dict[str
             row = statistics.find(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
             if row is not None:
                 found[container.name] = statistics.row(row)
+    if pod.pod_level is not None and len(found) == len(pod.sized_containers):
+        found[POD_LEVEL] = sum_statistics(list(found.values()))
     return found
 
 

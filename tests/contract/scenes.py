@@ -72,7 +72,7 @@ class SimulatedEnvironment:
             scene.nodes,
             scene.workloads,
             START,
-            SimulatedBehaviour(step_seconds=5),
+            SimulatedBehaviour(step_seconds=5, server_version=(1, 36)),
             budgets=scene.budgets,
             limit_ranges=scene.limit_ranges,
         )
@@ -146,7 +146,7 @@ class RealEnvironment:
         if pod.node is None:
             hopeless = count_pod_requests(pod).cpu_millicores > self._roomiest
             return hopeless and pod.unschedulable_since is not None
-        done = all(one.allocated == one.requests for one in pod.containers)
+        done = all(one.allocated == one.requests for one in pod.parts)
         return pod.phase == "Running" and not pod.terminating and (done or pod.resize.pending is not None)
 
     def _as_it_is(self) -> str:
@@ -221,10 +221,15 @@ def _manifests(scene: ContractCluster, namespace: str) -> list[dict[str, Any]]:
             *(_container(one) for one in workload.template.containers),
             nodeSelector={SCENE_LABEL: namespace},
             terminationGracePeriodSeconds=workload.grace_seconds,
+            **_pod_level(workload.template.pod_level),
         )
         found.append(manifests.workload(kind, namespace, workload.ref.name, template, workload.replicas))
     found += [_budget(rule, namespace) for rule in scene.budgets]
     return found
+
+
+def _pod_level(one: Container | None) -> dict[str, Any]:
+    return {} if one is None else {"resources": _container(one)["resources"]}
 
 
 def _container(one: Container) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from dataclasses import replace
 import pytest
 
 from cruise.domain.actions import ReasonCode, TaintNode, UntaintNode
-from cruise.domain.cluster import LimitRangeItem, Pod, PodDisruptionBudget, ResizePending
+from cruise.domain.cluster import POD_LEVEL, LimitRangeItem, Pod, PodDisruptionBudget
+from cruise.domain.pod_resources import count_pod_requests
+from cruise.domain.resize_state import ResizePending
 from cruise.domain.resources import NO_RESOURCES, StatedResources
 from cruise.domain.scheduling import (
     OVERLOADED_TAINT,
@@ -23,6 +25,7 @@ from cruise.domain.scheduling import (
 from cruise.errors import ConflictError, NotFoundError, RefusedError, ThrottledError
 from cruise.simulation.cluster.controllers import DisruptionBudgetSpec
 from cruise.simulation.cluster.workloads import SimulatedWorkload
+from tests.builders import make_pod_level
 from tests.contract.scenes import Build, ContractCluster, ContractEnvironment, real, simulated
 from tests.simulation.scenes import (
     NAMESPACE,
@@ -111,6 +114,50 @@ async def test_a_resize_is_in_the_spec_immediately_and_in_effect_soon(build: Bui
         assert one.allocated == one.actual == amounts(400, 128)
         assert one.actual_limits == amounts(None, 512)
         assert one.restart_count == 0
+
+
+def web_with_pod_level() -> SimulatedWorkload:
+    whole = make_pod_level(amounts(400, 512), amounts(None, 1024))
+    return workload(pod=template(LIMITED, pod_level=whole), grace_seconds=1)
+
+
+@pytest.mark.parametrize(("cpu", "memory", "limit"), [(600, 600, 1200), (300, 256, 512)])
+async def test_pod_level_resources_are_resized_both_ways(build: Build, cpu: int, memory: int, limit: int) -> None:
+    async with build(ContractCluster([web_with_pod_level()])) as world:
+        await world.wait_until_stable()
+        before = await first_pod(world)
+        assert count_pod_requests(before) == amounts(400, 512).resources
+        await world.port.perform(resize(before, amounts(cpu, memory), amounts(None, limit), name=POD_LEVEL))
+        after = await world.port.read_pod(before.namespace, before.name)
+        assert after is not None
+        assert after.pod_level is not None
+        assert (after.pod_level.requests, after.pod_level.limits) == (amounts(cpu, memory), amounts(None, limit))
+        await world.wait_until_stable()
+        done = await first_pod(world)
+        assert count_pod_requests(done) == amounts(cpu, memory).resources
+        assert done.containers == before.containers
+        assert done.pod_level is not None
+        assert done.pod_level.actual_limits == amounts(None, limit)
+
+
+@pytest.mark.parametrize(
+    ("name", "requests", "limits"),
+    [
+        (POD_LEVEL, amounts(100), amounts()),
+        (POD_LEVEL, amounts(), amounts(None, 200)),
+        ("app", amounts(500), amounts()),
+        ("app", amounts(), amounts(None, 2048)),
+    ],
+)
+async def test_containers_beyond_the_pods_own_resources_are_refused(
+    build: Build, name: str, requests: StatedResources, limits: StatedResources
+) -> None:
+    async with build(ContractCluster([web_with_pod_level()])) as world:
+        await world.wait_until_stable()
+        before = await first_pod(world)
+        with pytest.raises(RefusedError):
+            await world.port.perform(resize(before, requests, limits, name=name))
+        assert await world.port.read_pod(before.namespace, before.name) == before
 
 
 async def test_pending_pod_can_be_resized_so_that_it_schedules(build: Build) -> None:

@@ -5,11 +5,18 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from cruise.decisions.oom import OomContext, build_oom_record, build_oom_records, decide_oom_reaction
+from cruise.decisions.oom import (
+    OomContext,
+    build_oom_record,
+    build_oom_record_from_table,
+    build_oom_records,
+    decide_oom_reaction,
+)
 from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.usage.pod_level import sum_statistics
 from cruise.domain.actions import ContainerTarget, EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.annotations import ORIGINAL_RESOURCES
-from cruise.domain.cluster import ContainerRole, LimitRangeItem, OomKill, Pod, QosClass, ResizePending, ResizeState
+from cruise.domain.cluster import POD_LEVEL, ContainerRole, LimitRangeItem, OomKill, Pod, QosClass
 from cruise.domain.policy import (
     SEED_RULES,
     EvictionRanking,
@@ -20,6 +27,7 @@ from cruise.domain.policy import (
     Policy,
 )
 from cruise.domain.reasons import ReasonDetail
+from cruise.domain.resize_state import ResizePending, ResizeState
 from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
 from cruise.domain.usage import OomRecord
 from tests.builders import (
@@ -30,6 +38,7 @@ from tests.builders import (
     make_container,
     make_node,
     make_pod,
+    make_pod_level,
     make_ref,
     make_resources,
     make_snapshot,
@@ -449,3 +458,51 @@ def test_a_pod_with_a_device_is_not_evicted_after_a_kill_unless_it_is_ranked():
     assert held(pod, free_capacity=Resources()) is ReasonCode.NOT_EVICTABLE
     ranked = replace(pod, annotations={"cruise.io/eviction-ranking": "low"})
     assert isinstance(react(ranked, free_capacity=Resources()), EvictPod)
+
+
+def pod_level_of(limit_mib: int | None, app_limit_mib: int | None = None) -> Pod:
+    app = make_container(cpu=None, memory_mib=None if app_limit_mib is None else 200, memory_limit_mib=app_limit_mib)
+    logs = make_container("logs", cpu=None, memory_mib=None)
+    whole = make_pod_level(make_amounts(500, 600), make_amounts(None, limit_mib))
+    return make_pod(containers=[app, logs], pod_level=whole)
+
+
+def react_at_pod_level(pod: Pod, limit_mib: int, *, shared: bool, last_mib: int = 250):
+    rows = [
+        make_statistic_for(pod, name, memory_base_mib=base, memory_peak_mib=base)
+        for name, base in (("app", last_mib), ("logs", 380))
+    ]
+    kill = replace(kill_of(pod, limit_mib, last_mib), shares_limit_with=("logs",) if shared else ())
+    node, table = make_node(kubelet_version=(1, 36)), make_table(*rows)
+    known = {row.key.container: row for row in rows} | {POD_LEVEL: sum_statistics(rows)}
+    eligibility = Eligibility(make_snapshot([pod], nodes=[node]), table, {}, FULL, NOW)
+    record = build_oom_record_from_table(kill, table)
+    return decide_oom_reaction(record, pod, OomContext(node, AMPLE, known), eligibility, FULL, NOW)
+
+
+def test_kill_at_a_containers_own_limit_raises_it_and_the_pods_around_it():
+    decision = react_at_pod_level(pod_level_of(900, 256), 256, shared=False)
+    assert isinstance(decision, ResizePod)
+    whole, app = decision.containers
+    assert (whole.container, app.container) == (POD_LEVEL, "app")
+    assert app.limits.memory_bytes == 512 * MEBIBYTE
+    assert app.requests.memory_bytes == 256 * MEBIBYTE
+    assert whole.requests.memory_bytes == 656 * MEBIBYTE
+    assert whole.limits.memory_bytes == 900 * MEBIBYTE
+    assert decision.growth == make_resources(0, 56)
+
+
+def test_kill_at_the_pods_limit_raises_the_pods_although_the_container_used_a_part_of_it():
+    decision = react_at_pod_level(pod_level_of(640), 640, shared=True)
+    assert isinstance(decision, ResizePod)
+    [whole] = decision.containers
+    assert (whole.container, whole.role) == (POD_LEVEL, ContainerRole.POD)
+    # All containers together reached the limit: request at least that, limit half as much again or more.
+    assert whole.requests.memory_bytes == 640 * MEBIBYTE
+    assert whole.limits.memory_bytes >= 960 * MEBIBYTE
+
+
+def test_kill_far_below_the_pods_limit_is_the_nodes():
+    decision = react_at_pod_level(pod_level_of(8000), 8000, shared=True)
+    assert isinstance(decision, SkippedPod)
+    assert decision.reason is ReasonCode.RECORDED_ONLY

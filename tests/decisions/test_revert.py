@@ -6,19 +6,12 @@ from hypothesis import strategies as st
 
 from cruise.decisions.revert import PodRevert, decide_reverts
 from cruise.domain.actions import ReasonCode
-from cruise.domain.cluster import (
-    ClusterSnapshot,
-    Container,
-    LimitRangeItem,
-    Node,
-    Pod,
-    QosClass,
-    ResizePending,
-    ResizeState,
-)
+from cruise.domain.cluster import ClusterSnapshot, Container, LimitRangeItem, Node, Pod, QosClass
 from cruise.domain.pod_resources import get_qos_class, replace_spec_resources
 from cruise.domain.reasons import ReasonDetail
+from cruise.domain.resize_state import ResizePending, ResizeState
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, NOTHING_STATED, StatedResources
+from tests.builders import make_pod_level
 from tests.simulation.scenes import amounts, node, resources
 
 
@@ -98,7 +91,7 @@ def test_reverts_that_the_server_would_reject_are_skipped():
     assert reverted(pod(), *wanted, node(kubelet_version=(1, 32))).skipped is ReasonCode.RESIZE_UNSUPPORTED
     assert reverted(pod(windows=True), *wanted).skipped is ReasonCode.WINDOWS
     assert reverted(pod(mirror=True), *wanted).skipped is ReasonCode.STATIC_POD
-    assert reverted(pod(pod_requests=amounts(1)), *wanted).skipped is ReasonCode.POD_LEVEL_RESOURCES
+    assert reverted(pod(pod_level=make_pod_level(amounts(1))), *wanted).skipped is ReasonCode.POD_LEVEL_RESOURCES
     ranges = {"shop": (LimitRangeItem(False, maximum=amounts(400)),)}
     assert reverted(pod(), *wanted, limit_ranges=ranges).skipped is ReasonCode.LIMIT_RANGE
 

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.domain.cluster import Container, ContainerRole, Pod, ResizePending, ResizeState
+from cruise.domain.cluster import Container, ContainerRole, Pod
 from cruise.domain.pod_resources import compute_init_container_minimum, count_container_requests, count_pod_requests
+from cruise.domain.resize_state import ResizePending, ResizeState
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Resources, StatedResources
+from tests.builders import make_pod_level
 
 INIT, SIDECAR, MAIN = ContainerRole.INIT, ContainerRole.SIDECAR, ContainerRole.MAIN
 INFEASIBLE = ResizeState(pending=ResizePending.INFEASIBLE)
@@ -120,16 +122,21 @@ def test_maximum_is_taken_within_each_container_before_the_sum() -> None:
 
 
 def test_pod_level_requests_win_for_the_resource_they_state() -> None:
-    one = pod(container("app", 250, 64), pod_requests=StatedResources(1000, None))
+    one = pod(container("app", 250, 64), pod_level=make_pod_level(StatedResources(1000, None)))
     assert count_pod_requests(one) == Resources(1000, 64 * MEBIBYTE)
-    assert cpu(count_pod_requests(pod(container("app", 250), pod_requests=StatedResources(100)))) == 100
+    assert cpu(count_pod_requests(pod(container("app", 250), pod_level=make_pod_level(StatedResources(100))))) == 100
 
 
 def test_overhead_is_added_last() -> None:
     overhead = Resources(50, 16 * MEBIBYTE)
     assert count_pod_requests(pod(container("app", 250, 64), overhead=overhead)) == Resources(300, 80 * MEBIBYTE)
     assert (
-        cpu(count_pod_requests(pod(container("app", 250), overhead=overhead, pod_requests=StatedResources(100)))) == 150
+        cpu(
+            count_pod_requests(
+                pod(container("app", 250), overhead=overhead, pod_level=make_pod_level(StatedResources(100)))
+            )
+        )
+        == 150
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 from cruise.domain.cluster import Container, ContainerRole, Pod, QosClass
 from cruise.domain.pod_resources import get_qos_class
 from cruise.domain.resources import NOTHING_STATED, StatedResources
+from tests.builders import make_pod_level
 
 FULL = StatedResources(700, 200)
 
@@ -42,6 +43,6 @@ def test_init_containers_and_sidecars_count() -> None:
 
 
 def test_pod_level_resources_speak_for_the_pod() -> None:
-    one = replace(pod((NOTHING_STATED, NOTHING_STATED)), pod_requests=FULL, pod_limits=FULL)
+    one = replace(pod((NOTHING_STATED, NOTHING_STATED)), pod_level=make_pod_level(FULL, FULL))
     assert get_qos_class(one) is QosClass.GUARANTEED
-    assert get_qos_class(replace(one, pod_requests=StatedResources(100, 200))) is QosClass.BURSTABLE
+    assert get_qos_class(replace(one, pod_level=make_pod_level(StatedResources(100, 200)))) is QosClass.BURSTABLE

@@ -6,9 +6,10 @@ No simulated time passes: each step of a kubelet or controller is one event of t
 from dataclasses import replace
 from datetime import timedelta
 
-from cruise.domain.cluster import Container, OomKill, Pod, ResizePending
+from cruise.domain.cluster import Container, OomKill, Pod
 from cruise.domain.pod_resources import count_pod_requests
 from cruise.domain.policy import MemoryLimitPolicy, Mode, Policy
+from cruise.domain.resize_state import ResizePending
 from cruise.domain.resources import MEBIBYTE, NOTHING_STATED
 from cruise.domain.usage import Statistic, StatisticsTable
 from cruise.simulation.cluster.cluster import SimulatedCluster

@@ -9,7 +9,8 @@ from cruise.backtest.policies.statistics_lookup import ReplayedStatisticsLookup
 from cruise.backtest.recordings.recording import RecordedContainer, UsageRecording
 from cruise.backtest.replay.nodes import format_node_name, parse_node_index
 from cruise.backtest.replay.policy import ContainerSizes, ReplayClusterView
-from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
+from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.sizing.pod_columns import ResizablePodColumns, build_resizable_pod_columns
 from cruise.domain.annotations import ORIGINAL_RESOURCES, RESOURCES, EffectivePolicy
 from cruise.domain.arrays import Int64Array

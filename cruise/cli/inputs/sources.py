@@ -176,7 +176,7 @@ def load_usage_of_snapshot(
     OOM kills in the snapshot's pod statuses also count.
     """
     from cruise.adapters import files
-    from cruise.decisions.oom import add_kills_in_pod_status
+    from cruise.decisions.oom_in_status import add_kills_in_pod_status
 
     with show_spinner(f"reading {path}", is_large_file(path)):
         statistics, at = files.load_usage(path, snapshot, now)

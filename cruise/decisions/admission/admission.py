@@ -5,26 +5,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cruise.decisions.admission.guaranteed import GuaranteedAdmission
-from cruise.decisions.admission.limits import AdmissionLimits, apply_heap_floors
+from cruise.decisions.admission.limits import AdmissionLimits, bound_sizes
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.admission.utilisation import build_utilisation_admission
-from cruise.decisions.pod_policy.container_bounds import ContainerBounds, compute_container_bounds
+from cruise.decisions.pod_policy.container_bounds import (
+    ContainerBounds,
+    compute_container_bounds,
+    read_recorded_memory_limits,
+)
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.limit_ranges import get_pod_limit_ranges, violates_limit_range
+from cruise.decisions.pod_policy.limit_ranges import get_pod_limit_ranges, select_ranges, violates_limit_range
 from cruise.decisions.pod_policy.managed_containers import explain_none_managed, select_kept_containers
 from cruise.decisions.pod_policy.quotas import exceeds_quota
+from cruise.decisions.pod_policy.resizable_pod import find_pod_level_resources, select_stating_containers
 from cruise.decisions.sizing.memory_limit import compute_limit_ceiling
+from cruise.decisions.sizing.pod_level import PodLevelContainers
 from cruise.decisions.sizing.resizes import keep_qos_class, would_change_qos_class
+from cruise.decisions.usage.pod_level import sum_statistics
 from cruise.domain.actions import ContainerTarget, ReasonCode
 from cruise.domain.annotations import UnreadableAnnotations
 from cruise.domain.cluster import Container, LimitRangeItem, Pod, QosClass
 from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.original_resources import read_original_resources
 from cruise.domain.pod_resources import (
-    compute_qos_class,
     count_pod_requests,
     create_fast_replace,
-    replace_container_resources,
+    get_qos_class,
+    replace_spec_resources,
 )
 from cruise.domain.policy import AdmissionSize, Mode, Policy
 from cruise.domain.records import HeadroomSharing
@@ -64,7 +71,7 @@ def limit_to_largest_node(
     terms: LargestNodeTerms,
 ) -> list[ContainerTarget]:
     """Cut requests to the largest node that the pod can run on, so that it does not stay pending."""
-    requests = count_pod_requests(pod, replace_container_resources(pod, targets)) + terms.reserved_capacity
+    requests = count_pod_requests(replace_spec_resources(pod, targets)) + terms.reserved_capacity
     capacities = []
     for capacity in nodes.find_capacities(pod):
         # Usually the first one fits.
@@ -79,8 +86,9 @@ def limit_to_largest_node(
         default=NO_RESOURCES,
     )
     names = {target.container for target in targets}
-    sized = tuple([one for one in pod.sized_containers if one.name in names])
-    kept_requests = sum((one.requests.resources for one in select_kept_containers(pod, sized)), NO_RESOURCES)
+    sized = tuple([one for one in pod.parts if one.name in names])
+    kept = select_kept_containers(pod, sized) if pod.pod_level is None else ()
+    kept_requests = sum((one.requests.resources for one in kept), NO_RESOURCES)
     capacity = largest - terms.reserved_capacity - pod.overhead - kept_requests
     submitted = _get_submitted_requests(pod, sized)
     cuts = {
@@ -137,7 +145,7 @@ def _get_share_held(capacity: Resources, requests: Resources) -> float:
     )
 
 
-_replace_in_pod = create_fast_replace(Pod, "containers", "qos", "annotations")
+_replace_in_pod = create_fast_replace(Pod, "containers", "pod_level", "qos", "annotations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +188,23 @@ def decide_admission(
     if skipped is not None or isinstance(effective_policy, UnreadableAnnotations):
         return skipped or LeaveUnchanged(ReasonCode.UNREADABLE_ANNOTATION)
     sized, managed = eligibility.find_managed_at_admission(pod)
+    # Next to pod-level resources all containers count, also those that keep their own sizes.
+    stating, sized = (
+        select_stating_containers(sized, effective_policy),
+        sized if pod.pod_level is None else pod.sized_containers,
+    )
     rows = [statistics.find(pod.namespace, "", pod.workload, container.name, pod.identity) for container in sized]
     reason = eligibility.explain_unusable_statistics(pod, rows)
     if reason is not None:
         return LeaveUnchanged(reason)
     known_rows = [row for row in rows if row is not None]
     known = [statistics.row(row) for row in known_rows]
+    containers = None
+    if pod.pod_level is not None:
+        template_limits, resources = read_recorded_memory_limits(pod), find_pod_level_resources(pod, managed)
+        containers = PodLevelContainers(pod, known, stating, resources, effective_policy, template_limits, policy)
+        sized, managed, known, known_rows = (pod.pod_level,), (resources,), [sum_statistics(known)], [0]
+        statistics = replace(StatisticsTable.from_rows(known), sharing=statistics.sharing)
     new_revision = eligibility.is_new_revision(pod, policy.new_workload_age)
     size = AdmissionSize.PEAK if new_revision else eligibility.admission_size
     utilisation = build_utilisation_admission(
@@ -203,13 +222,14 @@ def decide_admission(
         compute_limit_ceiling(limit, eligibility.largest_node_memory, policy)
         for limit in _get_submitted_memory_limits(pod, sized)
     ]
-    bounds = [compute_container_bounds(effective_policy, container.name, limit_ranges, policy) for container in sized]
+    own_ranges = select_ranges(sized[0], limit_ranges)
+    bounds = [compute_container_bounds(effective_policy, container.name, own_ranges, policy) for container in sized]
     submitted = _get_submitted_requests(pod, sized)
     bounds = [
         bound.for_created(requests, container.limits)
         for bound, requests, container in zip(bounds, submitted, sized, strict=True)
     ]
-    bounds = apply_heap_floors(sized, pod.qos, known, bounds, ceilings, policy)
+    bounds = bound_sizes(sized, pod.qos, known, bounds, ceilings, containers, policy)
     terms = _build_terms(pod, eligibility, policy)
     if pod.qos is QosClass.GUARANTEED:
         guaranteed = GuaranteedAdmission(sized, submitted, known_rows, bounds, ceilings, managed, new_revision)
@@ -226,7 +246,9 @@ def decide_admission(
         targets = limits.add_limits(targets)
         if new_revision:
             targets = _keep_stated_limits(targets, sized, managed)
-    decision = _check_decision(pod, sized, MutatePod(tuple(targets), size, new_revision), limit_ranges)
+    if containers is not None and not new_revision:
+        targets = [*keep_qos_class(pod, containers.size(targets[0]))]
+    decision = _check_decision(pod, MutatePod(tuple(targets), size, new_revision), limit_ranges)
     if quotas and isinstance(decision, MutatePod) and exceeds_quota(pod, decision.containers, quotas):
         return LeaveUnchanged(ReasonCode.QUOTA_EXCEEDED)
     return decision
@@ -246,6 +268,9 @@ def _explain_skip(pod: Pod, eligibility: Eligibility) -> LeaveUnchanged | None:
     if not eligibility.find_managed_at_admission(pod).sized:
         claims = eligibility.get_autoscaler_claims(pod)
         return LeaveUnchanged(*explain_none_managed(pod, effective_policy, claims, Mode.INITIAL))
+    managed = eligibility.find_managed_at_admission(pod).resources
+    if pod.pod_level is not None and not find_pod_level_resources(pod, managed):
+        return LeaveUnchanged(ReasonCode.POD_LEVEL_RESOURCES)
     return None
 
 
@@ -259,7 +284,7 @@ def _build_terms(pod: Pod, eligibility: Eligibility, policy: Policy) -> LargestN
 
 
 def _check_decision(
-    pod: Pod, sized: Sequence[Container], mutation: MutatePod, limit_ranges: Sequence[LimitRangeItem]
+    pod: Pod, mutation: MutatePod, limit_ranges: Sequence[LimitRangeItem]
 ) -> MutatePod | LeaveUnchanged:
     """Leave the pod unchanged if the API server would reject the sizes, or if they change nothing."""
     targets = mutation.containers
@@ -267,7 +292,8 @@ def _check_decision(
         return LeaveUnchanged(ReasonCode.LIMIT_RANGE)
     if would_change_qos_class(pod, targets):
         return LeaveUnchanged(ReasonCode.QOS_CHANGE)
-    if all(_unchanged(container, target) for container, target in zip(sized, targets, strict=True)):
+    parts = {part.name: part for part in pod.parts}
+    if all(_unchanged(parts[target.container], target) for target in targets):
         return LeaveUnchanged(ReasonCode.NO_CHANGE_NEEDED, new_revision=mutation.new_revision)
     return mutation
 
@@ -277,17 +303,18 @@ class AdmittedResources:
     """The resources that a mutation gives to a pod, and to others with equal containers and pod-level resources."""
 
     containers: tuple[Container, ...]
+    pod_level: Container | None
     qos: QosClass
 
     def apply_to(self, pod: Pod, annotations: Mapping[str, str]) -> Pod:
         """Return the pod as it is created, with annotations added; its own take precedence."""
-        return _replace_in_pod(pod, self.containers, self.qos, {**annotations, **pod.annotations})
+        return _replace_in_pod(pod, self.containers, self.pod_level, self.qos, {**annotations, **pod.annotations})
 
 
 def compute_admitted_resources(pod: Pod, mutation: MutatePod) -> AdmittedResources:
     """Return the pod's resources after a mutation."""
-    containers = replace_container_resources(pod, mutation.containers)
-    return AdmittedResources(containers, compute_qos_class(containers, pod.pod_requests, pod.pod_limits))
+    sized = replace_spec_resources(pod, mutation.containers)
+    return AdmittedResources(sized.containers, sized.pod_level, get_qos_class(sized))
 
 
 def _set_requests(
@@ -359,4 +386,4 @@ def _clamp(value: int, least: int, most: int) -> int:
 def get_original_resources(pod: Pod, mutation: MutatePod) -> dict[str, tuple[StatedResources, StatedResources]]:
     """Return the requests and limits that a mutation replaces, by container name."""
     named = {target.container for target in mutation.containers}
-    return {c.name: (c.requests, c.limits) for c in pod.containers if c.name in named}
+    return {part.name: (part.requests, part.limits) for part in pod.parts if part.name in named}

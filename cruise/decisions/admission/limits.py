@@ -16,16 +16,35 @@ from cruise.decisions.sizing.memory_limit import (
     compute_min_admission_limit,
     get_largest_known_usage,
 )
+from cruise.decisions.sizing.pod_level import PodLevelContainers
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.arrays import UNBOUNDED, convert_to_int64
 from cruise.domain.cluster import Container, QosClass
 from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.policy import CpuLimitPolicy, MemoryLimitPolicy, Policy
-from cruise.domain.resources import ResourceName, StatedResources
+from cruise.domain.resources import ResourceName, Resources, StatedResources
 from cruise.domain.usage import Statistic
 
 AmountT = TypeVar("AmountT", int, int | None)
 _CPU, _MEMORY = ResourceName.CPU, ResourceName.MEMORY
+
+
+def bound_sizes(
+    sized: Sequence[Container],
+    qos: QosClass,
+    known: Sequence[Statistic],
+    bounds: Sequence[ContainerBounds],
+    ceilings: Sequence[int],
+    containers: PodLevelContainers | None,
+    policy: Policy,
+) -> list[ContainerBounds]:
+    """Return the bounds with what heaps need, and with what the containers within pod-level resources need."""
+    if containers is None:
+        return apply_heap_floors(sized, qos, known, bounds, ceilings, policy)
+    heap = containers.get_heap_floor([get_largest_known_usage(one, policy) for one in containers.statistics])
+    present = min(heap.request_bytes, sized[0].requests.memory_bytes or 0)
+    least = containers.get_least_requests().at_least(Resources(0, present))
+    return [bound.raise_minimum(least)._replace(heap=heap) for bound in bounds]
 
 
 def apply_heap_floors(

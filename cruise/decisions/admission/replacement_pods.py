@@ -16,10 +16,10 @@ from cruise.decisions.sizing.resizes import keep_qos_class, matches_refused_resi
 from cruise.decisions.sizing.update_threshold import get_update_threshold
 from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.annotations import EffectivePolicy
-from cruise.domain.cluster import NO_RESIZE, ClusterSnapshot, Container, ContainerRole, LimitRangeItem, Pod
+from cruise.domain.cluster import ClusterSnapshot, Container, ContainerRole, LimitRangeItem, Pod
 from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.overrides import StoredOverrides
-from cruise.domain.pod_resources import replace_spec_resources
+from cruise.domain.pod_resources import replace_spec_resources, reset_kubelet_status, sum_container_requests
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, StatedResources
 from cruise.domain.usage import StatisticsTable
@@ -97,9 +97,9 @@ def _decide(
     effective_policy = eligibility.get_effective_policy(pod)
     if isinstance(effective_policy, EffectivePolicy) and effective_policy.mode < Mode.RESIZE:
         return SkippedPod(pod.namespace, pod.name, ReasonCode.MODE_INITIAL)
-    by_name = {target.container: target for target in decision.containers}
-    containers = [one for one in pod.sized_containers if one.name in by_name]
-    pairs = [(one, by_name[one.name]) for one in containers]
+    parts = {part.name: part for part in pod.parts}
+    pairs = [(parts[target.container], target) for target in decision.containers]
+    containers = [part for part, _ in pairs]
     targets = tuple(_shrink_container(container, target, container.limits.memory_bytes) for container, target in pairs)
     if ranges and forbids_resize(pod, targets, ranges):
         # With a smaller request a LimitRange may require the limit that the pod would be created with.
@@ -206,7 +206,14 @@ def _request_bases(
                 min(known.memory_base_bytes, known.memory_peak_bytes, bounds[3]) * (ResourceName.MEMORY in resources),
             )
         at_base.append(replace(one, requests=StatedResources(*astuple(base))))
-    return replace(pod, containers=tuple(at_base))
+    whole = pod.pod_level
+    if whole is not None:
+        # The sum, for the resources that the pod states.
+        summed = sum_container_requests(at_base)
+        cpu = None if whole.requests.cpu_millicores is None else summed.cpu_millicores
+        memory = None if whole.requests.memory_bytes is None else summed.memory_bytes
+        whole = replace(whole, requests=StatedResources(cpu, memory))
+    return replace(pod, containers=tuple(at_base), pod_level=whole)
 
 
 def recreate_from_template(pod: Pod, snapshot: ClusterSnapshot) -> Pod:
@@ -214,28 +221,33 @@ def recreate_from_template(pod: Pod, snapshot: ClusterSnapshot) -> Pod:
     workload = None if pod.workload is None else snapshot.workloads.get((pod.namespace, pod.workload))
     stated = {} if workload is None or workload.requests is None else workload.requests
     limits = {} if workload is None or workload.memory_limits is None else workload.memory_limits
-    containers = [replace(one, allocated=None, actual=None, actual_limits=None) for one in pod.containers]
-    for at, one in enumerate(containers):
-        if one.name in stated:
-            limit = StatedResources(one.limits.cpu_millicores, limits.get(one.name))
-            containers[at] = replace(one, requests=stated[one.name].with_defaults(one.requests), limits=limit)
+    created = reset_kubelet_status(pod)
+
+    def restore(one: Container) -> Container:
+        if one.name not in stated:
+            return one
+        limit = StatedResources(one.limits.cpu_millicores, limits.get(one.name))
+        return replace(one, requests=stated[one.name].with_defaults(one.requests), limits=limit)
+
     return replace(
-        pod,
+        created,
         node=None,
         phase="Pending",
         ready=False,
-        resize=NO_RESIZE,
-        containers=tuple(containers),
+        containers=tuple(map(restore, created.containers)),
+        pod_level=None if created.pod_level is None else restore(created.pod_level),
         constraints=get_replacement_constraints(pod.constraints),
     )
 
 
 def _request_larger(pod: Pod, other: Pod) -> Pod:
     """Return the pod with the larger of two requests of each container."""
-    containers = [
-        replace(
-            one, requests=StatedResources(*astuple(one.requests.resources.at_least(other_container.requests.resources)))
-        )
-        for one, other_container in zip(pod.containers, other.containers, strict=True)
-    ]
-    return replace(pod, containers=tuple(containers))
+    containers = [_merge_requests(*pair) for pair in zip(pod.containers, other.containers, strict=True)]
+    whole = pod.pod_level
+    if whole is not None and other.pod_level is not None:
+        whole = _merge_requests(whole, other.pod_level)
+    return replace(pod, containers=tuple(containers), pod_level=whole)
+
+
+def _merge_requests(one: Container, other: Container) -> Container:
+    return replace(one, requests=StatedResources(*astuple(one.requests.resources.at_least(other.requests.resources))))

@@ -20,7 +20,7 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.evictability import Evictability
 from cruise.domain.actions import ActionResult, EvictPod, Outcome, PodItem, ReasonCode, ResizePod
 from cruise.domain.annotations import EffectivePolicy
-from cruise.domain.cluster import ClusterSnapshot, ResizePending
+from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing_plan import (
     EvictedPod,
@@ -34,6 +34,7 @@ from cruise.domain.packing_plan import (
 from cruise.domain.pod_resources import count_pod_requests, replace_spec_resources
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.reasons import PlanCondition, PlanStatusReason
+from cruise.domain.resize_state import ResizePending
 from cruise.domain.resources import NO_RESOURCES, ResourceName
 from cruise.domain.usage import StatisticsTable
 

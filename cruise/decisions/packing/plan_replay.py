@@ -30,7 +30,7 @@ PodNeeds = Mapping[PodKey, PodNeed]
 
 def check_sizes(snapshot: ClusterSnapshot, pod: Pod, targets: Sequence[ContainerTarget]) -> Iterator[str]:
     """Yield what the API server would reject about a pod's sizes, and what cruise does not change."""
-    roles = {container.name: container.role for container in pod.containers}
+    roles = {part.name: part.role for part in pod.parts}
     for target in targets:
         if roles.get(target.container) is not target.role:
             yield f"has no {target.role} container {target.container}"
@@ -40,7 +40,7 @@ def check_sizes(snapshot: ClusterSnapshot, pod: Pod, targets: Sequence[Container
                 yield f"would request more {resource} than the limit of container {target.container}"
     if len({target.container for target in targets}) < len(targets):
         yield "has a container sized twice"
-    if pod.mirror or pod.windows or pod.pod_requests is not None or pod.pod_limits is not None:
+    if pod.mirror or pod.windows:
         yield "cannot be resized"
     if get_qos_class(replace_spec_resources(pod, targets)) is not pod.qos:
         yield "would change its QoS class"
@@ -61,7 +61,7 @@ def find_growing_resource(pod: Pod, targets: Sequence[ContainerTarget]) -> Itera
 
 def find_removed_values(pod: Pod, targets: Sequence[ContainerTarget]) -> Iterator[str]:
     """Yield the stated values that a resize removes: the API server keeps every stated value."""
-    stated = {container.name: container for container in pod.containers}
+    stated = {part.name: part for part in pod.parts}
     for target in targets:
         container = stated.get(target.container)
         if container is None:

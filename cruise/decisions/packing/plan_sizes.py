@@ -18,7 +18,7 @@ from cruise.decisions.sizing.resizes import keep_qos_class, would_change_qos_cla
 from cruise.domain.actions import ContainerTarget, ReasonCode, ResizePod
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod
-from cruise.domain.pod_resources import count_pod_requests, get_spec_targets, predict_actuated_pod
+from cruise.domain.pod_resources import count_pod_requests, get_spec_targets, predict_actuated_pod, reset_kubelet_status
 from cruise.domain.resources import NO_RESOURCES, Resources, StatedResources
 
 # A pod that the node pass skips for one of these reasons keeps its size.
@@ -128,10 +128,7 @@ def _predict_on_node(pod: Pod, node: str) -> Pod:
     """Return a pod as it runs on its target; a created pod has no reported resources yet."""
     if pod.node is None:
         return replace(pod, node=node, phase="Running")
-    containers = tuple(
-        replace(container, allocated=None, actual=None, actual_limits=None) for container in pod.containers
-    )
-    return replace(pod, node=node, containers=containers)
+    return replace(reset_kubelet_status(pod), node=node, resize=pod.resize)
 
 
 def _get_smaller(stated: StatedResources, size: PlannedContainerSize) -> StatedResources:

@@ -28,7 +28,8 @@ from cruise.decisions.packing.resources import (
     select_resources,
     subtract_nominated_capacity,
 )
-from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
+from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.pod_policy.static_managers import add_static_managers
 from cruise.decisions.scheduling.placements import find_leftover_attachments
 from cruise.decisions.sizing.demand import DemandTable, build_demand_table
@@ -97,7 +98,7 @@ def count_current_requests(pods: Sequence[Pod]) -> Int64Array:
     known_requests: dict[tuple[object, ...], Resources] = {}
     for pod in pods:
         # Decoding shares equal containers, and most replicas have the same requests.
-        key = (*map(id, pod.containers), id(pod.overhead), id(pod.pod_requests), pod.resize.pending)
+        key = (*map(id, pod.containers), id(pod.overhead), id(pod.pod_level), pod.resize.pending)
         pod_requests = known_requests.get(key)
         if pod_requests is None:
             pod_requests = known_requests[key] = count_pod_requests(pod)

@@ -16,7 +16,12 @@ from cruise.domain.packing_plan import (
     PlanStage,
     SpentBudget,
 )
-from cruise.domain.pod_resources import count_pod_requests, predict_actuated_pod, replace_spec_resources
+from cruise.domain.pod_resources import (
+    count_pod_requests,
+    predict_actuated_pod,
+    replace_spec_resources,
+    reset_kubelet_status,
+)
 from cruise.domain.resources import Resources
 
 PodsByUid = Mapping[str, Pod]
@@ -68,7 +73,7 @@ def get_arrival_sizes(stage: PlanStage, arrival: PlannedPlacement) -> tuple[Cont
 
 def has_sizes(pod: Pod, containers: Sequence[ContainerTarget]) -> bool:
     """Tell whether a pod's spec has these sizes."""
-    spec = {container.name: (container.requests, container.limits) for container in pod.containers}
+    spec = {part.name: (part.requests, part.limits) for part in pod.parts}
     targets = {container.container: (container.requests, container.limits) for container in containers}
     # None leaves a value as it is.
     return targets.keys() <= spec.keys() and all(
@@ -81,13 +86,6 @@ def has_sizes(pod: Pod, containers: Sequence[ContainerTarget]) -> bool:
 def count_arrival_requests(pod: Pod, containers: Sequence[ContainerTarget] = ()) -> Resources:
     """Return what a pod counts on arrival with these sizes, before a kubelet reports anything."""
     return count_pod_requests(replace_spec_resources(replace(reset_kubelet_status(pod), phase="Pending"), containers))
-
-
-def reset_kubelet_status(pod: Pod) -> Pod:
-    """Return the pod as a new one, without what a kubelet has reported."""
-    return replace(
-        pod, containers=tuple(replace(container, allocated=None, actual=None) for container in pod.containers)
-    )
 
 
 def predict_cluster_after_plan(snapshot: ClusterSnapshot, proposal: PackingProposal) -> ClusterSnapshot:

@@ -54,6 +54,14 @@ class ContainerBounds(NamedTuple):
     direction: ResizeDirection = ResizeDirection.BOTH
     heap: HeapFloor = NO_HEAP_FLOOR
 
+    def raise_minimum(self, least: Resources) -> "ContainerBounds":
+        """Return the bounds with requests that are at least so large, also above the maximum."""
+        cpu, most_cpu, memory, most_memory, *caps = self.whole_unit_bounds
+        cpu, memory = max(cpu, least.cpu_millicores), max(memory, least.memory_bytes)
+        whole = (cpu, max(cpu, most_cpu), memory, max(memory, most_memory), caps[0], caps[1])
+        stated = (max(self.stated_least[0], least.cpu_millicores), max(self.stated_least[1], least.memory_bytes))
+        return self._replace(whole_unit_bounds=whole, stated_least=stated)
+
     @property
     def adds_memory_limit(self) -> bool:
         """Return whether a container without a memory limit gets one."""

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import NamedTuple
 
 from cruise.decisions.pod_policy.container_bounds import (
     read_recorded_memory_limits,
@@ -22,48 +21,38 @@ from cruise.decisions.pod_policy.other_autoscalers import (
     find_ambiguous_workloads,
 )
 from cruise.decisions.pod_policy.quotas import get_submitted_requests
+from cruise.decisions.pod_policy.resizable_pod import (
+    FIRST_RESIZING_KUBELET,
+    ResizablePod,
+    find_pod_level_resources,
+    resizes_pod_level,
+    select_stating_containers,
+)
 from cruise.decisions.pod_policy.static_managers import explain_static_managers, find_unresizable_resources
 from cruise.decisions.pod_policy.usable_statistics import UsableStatistics
 from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds
 from cruise.decisions.pod_policy.workload_policies import WorkloadPolicies, WorkloadPolicy
+from cruise.decisions.usage.pod_level import add_pod_level_rows
 from cruise.domain.actions import ReasonCode, SkippedPod
 from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations
-from cruise.domain.cluster import ClusterSnapshot, Container, HorizontalPodAutoscaler, Node, Pod, QosClass, WorkloadRef
+from cruise.domain.cluster import (
+    POD_LEVEL,
+    ClusterSnapshot,
+    Container,
+    HorizontalPodAutoscaler,
+    Node,
+    Pod,
+    QosClass,
+    WorkloadRef,
+)
 from cruise.domain.overrides import StatedSetting, StoredOverrides
 from cruise.domain.pod_resources import requests_devices
 from cruise.domain.policy import AdmissionSize, Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 from cruise.domain.usage import StatisticsTable
 
-FIRST_RESIZING_KUBELET = (1, 33)
-
 # Reasons that may be due to statistics of another revision.
 _REASONS_OF_OTHER_REVISIONS = (None, ReasonCode.STALE_STATISTICS)
-
-
-class ResizablePod(NamedTuple):
-    """A pod that cruise may resize: its effective policy, and for each sized container the row of its statistic.
-
-    `sized` are main containers and sidecars in the pod's order, `kept` those that keep their size. `stated_resources`
-    has four numbers for each: CPU request, memory request, CPU limit, memory limit, 0 for none. `manages_cpu` and
-    `manages_memory` tell which resources are not left to the user or another autoscaler; `managed_by_container` tells
-    it for each container, empty if it is the same for all. `template_limits` are the template's memory limits by
-    container, None if unknown. `submitted_requests` are the template's requests by container (None if unknown), only if
-    the effective policy requests more than administrators configured. `utilisation_bounds` are those of an HPA.
-    """
-
-    pod: Pod
-    effective_policy: EffectivePolicy
-    sized: tuple[Container, ...]
-    rows: tuple[int, ...]
-    stated_resources: tuple[int, ...]
-    manages_cpu: bool
-    manages_memory: bool
-    template_limits: Mapping[str, int] | None = None
-    submitted_requests: tuple[Resources | None, ...] = ()
-    managed_by_container: tuple[frozenset[ResourceName], ...] = ()
-    kept: tuple[Container, ...] = ()
-    utilisation_bounds: UtilisationBounds | None = None
 
 
 class Eligibility:
@@ -81,7 +70,7 @@ class Eligibility:
         now: datetime,
     ) -> None:
         self._snapshot = snapshot
-        self._statistics = statistics
+        self.statistics = self._statistics = statistics = add_pod_level_rows(statistics, snapshot.pods)
         self._policy = policy
         self._sizes_device_pods = policy.allow_extended_resources and policy.rules.sizes_more_pods
         self._usable = UsableStatistics(snapshot, statistics, policy, now)
@@ -93,6 +82,7 @@ class Eligibility:
         self.admission_size = policy.admission_size or (
             AdmissionSize.NODE_PASS if admits_node_pass_sizes else AdmissionSize.PEAK
         )
+        self._pod_level_nodes = frozenset(node.name for node in snapshot.nodes if resizes_pod_level(node))
         self._kubelets: dict[str | None, tuple[int, int] | None] = {
             node.name: node.kubelet_version for node in snapshot.nodes
         }
@@ -114,9 +104,9 @@ class Eligibility:
         if pod.node in self._unready_nodes:
             # No kubelet would resize the pod, and an evicted pod would not terminate.
             return _skip(pod, ReasonCode.NODE_NOT_READY)
-        kubelet = self._kubelets.get(pod.node)
-        if kubelet is not None and kubelet < FIRST_RESIZING_KUBELET:
-            return _skip(pod, ReasonCode.RESIZE_UNSUPPORTED, f"kubelet {kubelet[0]}.{kubelet[1]}")
+        unsupported = self._skip_for_kubelet(pod)
+        if unsupported is not None:
+            return unsupported
         skipped = self._skip_for_other_autoscalers(pod, group)
         if skipped is not None:
             return skipped
@@ -124,6 +114,16 @@ class Eligibility:
         if not managed.sized:
             return _skip(pod, *explain_none_managed(pod, effective_policy, group.claims, Mode.RESIZE))
         return self._check_statistics(pod, effective_policy, group, managed, killed=killed)
+
+    def _skip_for_kubelet(self, pod: Pod) -> SkippedPod | None:
+        """Skip a pod whose kubelet cannot resize it."""
+        kubelet = self._kubelets.get(pod.node)
+        detail = "kubelet unknown" if kubelet is None else f"kubelet {kubelet[0]}.{kubelet[1]}"
+        if kubelet is not None and kubelet < FIRST_RESIZING_KUBELET:
+            return _skip(pod, ReasonCode.RESIZE_UNSUPPORTED, detail)
+        if pod.pod_level is not None and (pod.pod_level.requests.is_empty or pod.node not in self._pod_level_nodes):
+            return _skip(pod, ReasonCode.POD_LEVEL_RESOURCES, detail)
+        return None
 
     def _skip_for_other_autoscalers(self, pod: Pod, group: WorkloadPolicy) -> SkippedPod | None:
         """Skip a pod that another autoscaler sizes or scales, or might."""
@@ -233,6 +233,9 @@ class Eligibility:
         killed: bool,
     ) -> ResizablePod | SkippedPod:
         sized, resources = managed
+        if pod.pod_level is not None:
+            # All containers count for the pod, also those that keep their own sizes.
+            sized = pod.sized_containers
         rows = self._usable.find_rows(pod, sized)
         reason = self._usable.explain_unusable(rows, is_new=group.is_new)
         if reason in _REASONS_OF_OTHER_REVISIONS and not killed and self._usable.need_own_samples(pod, rows):
@@ -267,6 +270,17 @@ class Eligibility:
             )
             return _skip(pod, *skip_reason)
         known_rows = tuple([row for row in rows if row is not None])
+        container_rows: tuple[int, ...] = ()
+        stating: tuple[Container, ...] = ()
+        if pod.pod_level is not None:
+            whole = self._statistics.find(pod.namespace, pod.name, pod.workload, POD_LEVEL, pod.identity)
+            if whole is None:
+                return _skip(pod, ReasonCode.NO_STATISTICS)
+            sized, container_rows, known_rows, resources = (pod.pod_level,), known_rows, (whole,), ()
+            stating = select_stating_containers(managed.sized, effective_policy)
+            stated, level_resources = read_stated_resources(sized), find_pod_level_resources(pod, managed.resources)
+            manages_cpu = manages_cpu and ResourceName.CPU in level_resources
+            manages_memory = manages_memory and ResourceName.MEMORY in level_resources
         templates = read_recorded_memory_limits(pod) if group.template_limits is None else group.template_limits
         submitted = (
             get_submitted_requests(pod, sized, self._snapshot)
@@ -284,8 +298,10 @@ class Eligibility:
             templates,
             submitted,
             resources if any(one != resources[0] for one in resources) else (),
-            select_kept_containers(pod, sized),
+            () if pod.pod_level is not None else select_kept_containers(pod, sized),
             bounds,
+            container_rows,
+            stating,
         )
 
     def _find_node_with_static_managers(self, pod: Pod) -> Node | None:
@@ -311,8 +327,10 @@ class Eligibility:
             reason = ReasonCode.BEST_EFFORT
         elif pod.qos is QosClass.GUARANTEED and not group.sizes_guaranteed:
             reason = ReasonCode.GUARANTEED
-        elif pod.pod_requests is not None or pod.pod_limits is not None:
+        elif pod.pod_level is not None and not self._policy.rules.sizes_more_pods:
             reason = ReasonCode.POD_LEVEL_RESOURCES
+        elif pod.pod_level is not None and group.autoscaler is not None:
+            reason = ReasonCode.MANAGED_BY_HPA
         elif requests_devices(pod) and not self._sizes_device_pods:
             reason = ReasonCode.EXTENDED_RESOURCES
         elif pod.workload is None:

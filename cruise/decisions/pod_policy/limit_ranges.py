@@ -6,9 +6,9 @@ states.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from cruise.decisions.pod_policy.eligibility import ResizablePod
+from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Pod
@@ -21,11 +21,15 @@ def violates_limit_range(pod: Pod, targets: Sequence[ContainerTarget], ranges: S
 
     Every container counts, resized or not, since the API server validates the whole pod.
     """
-    containers = replace_spec_resources(pod, targets).containers
+    sized = replace_spec_resources(pod, targets)
+    containers = sized.containers
     for item in ranges:
         if item.is_for_pod:
             requests = _sum_amounts(containers, [container.requests for container in containers])
             limits = _sum_amounts(containers, [container.limits for container in containers])
+            if sized.pod_level is not None:
+                requests = sized.pod_level.requests.with_defaults(requests)
+                limits = sized.pod_level.limits.with_defaults(limits)
             if _violates(requests, limits, item):
                 return True
         elif any(_violates(container.requests, container.limits, item) for container in containers):
@@ -226,10 +230,20 @@ PodLimitRanges = Mapping[ResourceName, PodLimitRange]
 
 
 def get_pod_limit_ranges(pod: Pod, items: Sequence[LimitRangeItem], kept: Sequence[Container] = ()) -> PodLimitRanges:
-    """Return what LimitRanges of type Pod require of a pod's containers except the `kept` ones, which do not change."""
-    of_pod = [item for item in items if item.is_for_pod]
+    """Return what LimitRanges of type Pod require of a pod's containers except the `kept` ones, which do not change.
+
+    Next to pod-level resources they require nothing of the containers.
+    """
+    of_pod = [item for item in items if item.is_for_pod] if pod.pod_level is None else []
     found = ((resource, _build_range(pod, of_pod, resource, kept)) for resource in ResourceName) if of_pod else ()
     return {resource: one for resource, one in found if one is not None}
+
+
+def select_ranges(part: Container, items: Sequence[LimitRangeItem]) -> Sequence[LimitRangeItem]:
+    """Return the LimitRanges of a container; of pod-level resources those of type Pod, as if for a container."""
+    if part.role is not ContainerRole.POD:
+        return items
+    return [replace(item, is_for_pod=False) for item in items if item.is_for_pod]
 
 
 def collect_pod_limit_ranges(
@@ -242,7 +256,7 @@ def collect_pod_limit_ranges(
     by_index = {
         index: get_pod_limit_ranges(pod.pod, limit_ranges[pod.pod.namespace], pod.kept)
         for index, pod in enumerate(pods)
-        if pod.pod.namespace in namespaces
+        if pod.pod.namespace in namespaces and pod.pod.pod_level is None
     }
     return {index: ranges for index, ranges in by_index.items() if ranges}
 

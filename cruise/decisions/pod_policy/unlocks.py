@@ -10,7 +10,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
-from cruise.decisions.pod_policy.eligibility import FIRST_RESIZING_KUBELET
+from cruise.decisions.pod_policy.resizable_pod import FIRST_RESIZING_KUBELET
 from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import EXCLUDED_LABEL, PREFIX, SIZED_BY_KRR, WORKLOAD, ContainerOverrides
 from cruise.domain.cluster import ClusterSnapshot, Pod
@@ -244,7 +244,7 @@ UNLOCKS: Mapping[ReasonCode, Unlock] = {
         "adopt",
         f"{PREFIX}best-effort: adopt",
     ),
-    ReasonCode.POD_LEVEL_RESOURCES: _object("state resources of containers in the pod template instead"),
+    ReasonCode.POD_LEVEL_RESOURCES: _object("use nodes with Kubernetes 1.36 or newer"),
     ReasonCode.EXTENDED_RESOURCES: _setting(
         "allow_extended_resources", "true", "allow_extended_resources: true", _size_device_pods
     ),

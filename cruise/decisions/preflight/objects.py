@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from cruise.decisions.node_load import find_tainted_nodes, format_untaint_command
-from cruise.decisions.pod_policy.eligibility import FIRST_RESIZING_KUBELET
 from cruise.decisions.pod_policy.evictability import DisruptionBudgetIndex
 from cruise.decisions.pod_policy.heap_floors import find_excess_over_limit
 from cruise.decisions.pod_policy.quotas import allows_one_more_pod
+from cruise.decisions.pod_policy.resizable_pod import FIRST_RESIZING_KUBELET
 from cruise.decisions.preflight.items import CheckItem, CheckLevel, format_count, format_names
 from cruise.decisions.sizing.memory_limit import FIRST_KUBELET_LOWERING_MEMORY_LIMITS
 from cruise.domain.cluster import (

@@ -11,8 +11,9 @@ from datetime import datetime
 
 import numpy as np
 
-from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
+from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.managed_containers import SKIP_REASON_BY_MODE
+from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.pod_policy.static_managers import REFUSAL_BY_MANAGER, find_unresizable_resources
 from cruise.decisions.pod_policy.unlocks import UNLOCKS, DecisionInputs
 from cruise.decisions.scan.waste import PodRequests

@@ -322,7 +322,7 @@ class _RiskAssessment:
         if kill is not None or oom_memory:
             yield _build_running_kill_risk(pod, container, kill, oom_memory, self._remedies)
         if row is not None and is_fresh:
-            if pod.pod_requests is None:
+            if pod.pod_level is None:
                 requests = container.requests.resources
                 self._excess_by_node[pod.node, ResourceName.CPU] += self._cpu_base[row] - requests.cpu_millicores
                 self._excess_by_node[pod.node, ResourceName.MEMORY] += self._memory_base[row] - requests.memory_bytes
@@ -338,7 +338,7 @@ class _RiskAssessment:
                 ("CPU", container.requests.cpu_millicores),
                 ("memory", container.requests.memory_bytes),
             )
-            if not amount and pod.pod_requests is None
+            if not amount and pod.pod_level is None
         )
         if missing and not self._excludes(pod.namespace):
             yield ContainerRisk(ContainerRiskKind.NO_REQUESTS, *key, observed=len(missing), missing=missing)

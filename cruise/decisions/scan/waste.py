@@ -2,15 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from cruise.decisions.revert import OriginalSizesByUid
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.decisions.sizing.planned_requests import count_requests_when_resized, get_planned_sizes, get_target_sizes
 from cruise.domain.actions import ContainerTarget, ReasonCode
-from cruise.domain.cluster import NO_RESIZE, ClusterSnapshot, Pod, QosClass
-from cruise.domain.pod_resources import count_pod_requests, replace_container_resources
+from cruise.domain.cluster import ClusterSnapshot, Pod, QosClass
+from cruise.domain.pod_resources import count_pod_requests, replace_spec_resources, reset_kubelet_status
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.usage import StatisticsTable
 
@@ -228,12 +228,12 @@ def sum_savings(snapshot: ClusterSnapshot, originals: Mapping[str, OriginalSizes
             continue
         targets = [
             ContainerTarget(container.name, container.role, *original[container.name])
-            for container in pod.containers
+            for container in pod.parts
             if container.name in original
         ]
         # The kubelet reports present values, which would count if they are larger.
-        containers = [replace(one, allocated=None, actual=None) for one in replace_container_resources(pod, targets)]
+        restored = reset_kubelet_status(replace_spec_resources(pod, targets))
         pods += 1
-        before += count_pod_requests(replace(pod, resize=NO_RESIZE), containers)
+        before += count_pod_requests(restored)
         now += count_pod_requests(pod)
     return RequestSavings(pods, before, now)

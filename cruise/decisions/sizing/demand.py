@@ -6,8 +6,8 @@ from itertools import chain
 
 import numpy as np
 
-from cruise.decisions.pod_policy.eligibility import ResizablePod
 from cruise.decisions.pod_policy.limit_ranges import UNITS
+from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.pod_policy.use_history import get_use_history
 from cruise.decisions.sizing.cpu_limit import compute_min_cpu_limits
 from cruise.decisions.sizing.memory_limit import (
@@ -17,6 +17,7 @@ from cruise.decisions.sizing.memory_limit import (
     compute_limit_demand,
 )
 from cruise.decisions.sizing.pod_columns import PerResource, ResizablePodColumns, build_resizable_pod_columns
+from cruise.decisions.sizing.pod_level import collect_pod_level_containers
 from cruise.decisions.sizing.utilisation_columns import bound_requests
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, cap_to_bounds, round_up_integers
 from cruise.domain.cluster import LimitRangeItem
@@ -184,9 +185,9 @@ def build_demand_table(
     count = sum(len(pod.rows) for pod in pods)
     rows = np.fromiter(chain.from_iterable([pod.rows for pod in pods]), dtype=np.int64, count=count)
     stated = np.fromiter(chain.from_iterable([pod.stated_resources for pod in pods]), dtype=np.int64, count=4 * count)
-    return compute_demand(
-        build_resizable_pod_columns(pods, limit_ranges, policy), stated.reshape(-1, 4), statistics, rows, policy
-    )
+    pod_level = collect_pod_level_containers(pods, statistics, policy)
+    candidates = build_resizable_pod_columns(pods, limit_ranges, policy, pod_level)
+    return compute_demand(candidates, stated.reshape(-1, 4), statistics, rows, policy)
 
 
 def compute_demand(

@@ -17,7 +17,8 @@ from cruise.decisions.eviction.ranking import (
     EvictionTerms,
     decide_evictions,
 )
-from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
+from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.domain.actions import EvictPod, ReasonCode
 from cruise.domain.arrays import BoolArray, Int64Array

@@ -62,6 +62,14 @@ class PastDemand:
     recent: Mapping[ResourceName, Float32Array]
     hours: Mapping[ResourceName, Float32Array]
 
+    def get_recent(self, resource: ResourceName, rows: Int64Array) -> Float32Array:
+        """Return the rows' samples of the last hour; a row that was added later, such as a pod's sum, has none."""
+        return _select_rows(self.recent[resource], rows)
+
+    def get_hours(self, resource: ResourceName, rows: Int64Array) -> Float32Array:
+        """Return the rows' samples of clock hours, as `get_recent`."""
+        return _select_rows(self.hours[resource], rows)
+
     @staticmethod
     def create_empty(rows: int) -> "PastDemand":
         """Return the past demand of containers without samples."""
@@ -84,6 +92,15 @@ class PastDemand:
             },
             hours={resource: _select_hours(peaks, numbers) for resource, peaks in hours.items()},
         )
+
+
+def _select_rows(samples: Float32Array, rows: Int64Array) -> Float32Array:
+    is_known = rows < len(samples)
+    if is_known.all():
+        return samples[rows]
+    selected = np.full((len(rows), samples.shape[1]), np.nan, dtype=np.float32)
+    selected[is_known] = samples[rows[is_known]]
+    return selected
 
 
 def _select_interval_maxima(
@@ -152,9 +169,9 @@ class JointPeakHeadroom:
     def get_extras(self, resource: ResourceName, rows: Int64Array, demand: ResourceDemand) -> Float64Array:
         """Return the demand of each container in each interval."""
         peak = (demand.base + demand.headroom).astype(np.float64)
-        recent = self._past.recent[resource][rows].astype(np.float64)
+        recent = self._past.get_recent(resource, rows).astype(np.float64)
         recent = np.where(np.isnan(recent), peak[:, np.newaxis], recent)
-        return np.concatenate((recent, np.nan_to_num(self._past.hours[resource][rows].astype(np.float64))), axis=1)
+        return np.concatenate((recent, np.nan_to_num(self._past.get_hours(resource, rows).astype(np.float64))), axis=1)
 
     def compute_node_headroom(
         self, resource: ResourceName, base: Int64Array, largest: Int64Array, extras: Float64Array
@@ -197,7 +214,7 @@ class RiskHeadroom:
 
         A container without a sample in the last hour is expected between its base and its peak.
         """
-        recent, hours = self._past.recent[resource][rows], self._past.hours[resource][rows]
+        recent, hours = self._past.get_recent(resource, rows), self._past.get_hours(resource, rows)
         base, headroom = demand.base.astype(np.float64), np.maximum(demand.peak - demand.base, 0).astype(np.float64)
         level, highest = _quantiles(recent, RISE_QUANTILE), np.fmax.reduce(recent, axis=1, initial=np.nan)
         if resource is ResourceName.MEMORY and recent.shape[1]:

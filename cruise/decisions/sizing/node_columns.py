@@ -6,7 +6,8 @@ from operator import attrgetter
 
 import numpy as np
 
-from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
+from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.sizing.demand import DemandTable
 from cruise.decisions.sizing.pod_columns import PerResource, count_kept_requests
 from cruise.domain.actions import SkippedPod

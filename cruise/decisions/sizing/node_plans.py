@@ -157,6 +157,7 @@ def size_cluster(
         ResourceName.CPU: convert_to_int64(capacities.own_cpu),
         ResourceName.MEMORY: convert_to_int64(capacities.own_memory),
     }
+    statistics = eligibility.statistics
     table = build_demand_table(capacities.resizable_pods, statistics, snapshot.limit_ranges, policy)
     table = apply_guaranteed_sizes(table, statistics, policy)
     demand_columns = NodePodColumns(

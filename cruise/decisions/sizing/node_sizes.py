@@ -211,6 +211,10 @@ def _compute_urgency_by_pod(
     urgency: ResizeUrgencyColumn = np.maximum.reduce([limit_urgency, *damped.urgency.values()])
     if urgency.size:
         urgency = np.maximum.reduceat(urgency, columns.candidates.first_container)
+        near_container_limit = list(columns.candidates.near_container_limit)
+        urgency[near_container_limit] = np.maximum(
+            urgency[near_container_limit], np.int8(ResizeUrgency.USAGE_NEAR_LIMIT)
+        )
     return urgency
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Mapping
 
 from cruise.decisions.sizing.node_plans import NodePlan
-from cruise.domain.cluster import ContainerRole, Pod
+from cruise.domain.cluster import POD_LEVEL, ContainerRole, Pod
 from cruise.domain.pod_resources import compute_init_container_minimum, count_container_requests, count_pod_requests
-from cruise.domain.resources import Resources
+from cruise.domain.resources import Resources, StatedResources
 
 
 def estimate_requests_after_plan(plan: NodePlan, pods: Mapping[tuple[str, str], Pod]) -> Resources:
@@ -57,10 +57,9 @@ def _compute_growth(
 
 
 def count_requests_when_resized(pod: Pod, sizes: Mapping[str, Resources]) -> Resources:
-    """Return what counts for a pod once these requests, by container, are allocated and actual.
-
-    Only for pods without pod-level resources; no others are sized.
-    """
+    """Return what counts for a pod once these requests, by container, are allocated and actual."""
+    if pod.pod_level is not None:
+        return _count_with_pod_level(pod, pod.pod_level.requests, sizes.get(POD_LEVEL))
     cpu = memory = 0
     has_init = False
     for container in pod.containers:
@@ -74,3 +73,15 @@ def count_requests_when_resized(pod: Pod, sizes: Mapping[str, Resources]) -> Res
         memory += size.memory_bytes
     total = Resources(cpu, memory)
     return (total.at_least(compute_init_container_minimum(pod, sizes)) if has_init else total) + pod.overhead
+
+
+def _count_with_pod_level(pod: Pod, stated: StatedResources, whole: Resources | None) -> Resources:
+    """Return the same for a pod with pod-level resources; those that it does not state count as they are."""
+    counted = count_pod_requests(pod)
+    if whole is None:
+        return counted
+    cpu, memory = whole.cpu_millicores + pod.overhead.cpu_millicores, whole.memory_bytes + pod.overhead.memory_bytes
+    return Resources(
+        counted.cpu_millicores if stated.cpu_millicores is None else cpu,
+        counted.memory_bytes if stated.memory_bytes is None else memory,
+    )

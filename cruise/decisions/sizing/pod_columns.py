@@ -2,21 +2,24 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import numpy as np
 
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds, compute_container_bounds
-from cruise.decisions.pod_policy.eligibility import ResizablePod
-from cruise.decisions.pod_policy.heap_floors import compute_running_heap_floor
-from cruise.decisions.pod_policy.limit_ranges import PodLimitRanges, collect_pod_limit_ranges
+from cruise.decisions.pod_policy.heap_floors import HeapFloor, compute_running_heap_floor
+from cruise.decisions.pod_policy.limit_ranges import PodLimitRanges, collect_pod_limit_ranges, select_ranges
 from cruise.decisions.pod_policy.quotas import has_own_eviction_protection
+from cruise.decisions.pod_policy.resizable_pod import ResizablePod
+from cruise.decisions.sizing.pod_level import PodLevelContainers
 from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_threshold
 from cruise.decisions.sizing.utilisation_columns import MetricGroups, build_metric_groups
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, convert_to_int64
-from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, QosClass, ResizePending
+from cruise.domain.cluster import POD_LEVEL, Container, ContainerRole, LimitRangeItem, QosClass
 from cruise.domain.pod_resources import count_container_requests
 from cruise.domain.policy import CpuLimitPolicy, Policy
+from cruise.domain.resize_state import ResizePending
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 
 PerResource = Mapping[ResourceName, Int64Array]
@@ -63,7 +66,7 @@ def build_init_container_minimums(pods: Sequence[ResizablePod], first_container:
     rows: list[tuple[int, int, int, int]] = []
     for index, resizable in enumerate(pods):
         containers = resizable.pod.containers
-        if len(containers) == len(resizable.sized):
+        if len(containers) == len(resizable.sized) or resizable.pod.pod_level is not None:
             continue
         infeasible = resizable.pod.resize.pending is ResizePending.INFEASIBLE
         kept_names, beyond = {one.name for one in resizable.kept}, NO_RESOURCES - count_kept_requests(resizable)
@@ -112,7 +115,8 @@ class ResizablePodColumns:
     needs as its limit, 0 for nothing, and `headroom_factor` multiplies its headroom. `pod_ranges` holds LimitRanges of
     type Pod by pod index. `manages`, `guaranteed` (the QoS class) and `runs_to_completion` have an entry per pod,
     `manages_container` one per container; `resizing` are the pods with a pending resize. `metric_groups` are the bounds
-    of HPAs.
+    of HPAs. A pod with pod-level resources has one entry,
+    `POD_LEVEL`; `pod_level` has its containers, and `near_container_limit` the pods of which one needs a larger limit.
     """
 
     pods: Sequence[ResizablePod]
@@ -141,6 +145,8 @@ class ResizablePodColumns:
     heap_limit: Int64Array
     user_minimums: UserMinimums | None = None
     metric_groups: Mapping[ResourceName, MetricGroups] = field(default_factory=dict)
+    pod_level: Mapping[int, PodLevelContainers] = field(default_factory=dict)
+    near_container_limit: Sequence[int] = ()
 
     def sum_by_pod(self, resource: ResourceName, values: Int64Array) -> Int64Array:
         """Sum containers by pod, at least what their regular init containers request, without overhead.
@@ -204,9 +210,12 @@ class ResizablePodColumns:
 
 
 def build_resizable_pod_columns(
-    pods: Sequence[ResizablePod], limit_ranges: Mapping[str, Sequence[LimitRangeItem]], policy: Policy
+    pods: Sequence[ResizablePod],
+    limit_ranges: Mapping[str, Sequence[LimitRangeItem]],
+    policy: Policy,
+    pod_level: Mapping[int, PodLevelContainers] = MappingProxyType({}),
 ) -> ResizablePodColumns:
-    """Put `pods` into columns."""
+    """Put `pods` into columns; `pod_level` has those with pod-level resources, by index."""
     counts = np.fromiter((len(pod.rows) for pod in pods), dtype=np.int64, count=len(pods))
     first = np.concatenate(([0], np.cumsum(counts)[:-1])).astype(np.int64) if len(pods) else np.zeros(0, np.int64)
     pod_of = np.repeat(np.arange(len(pods), dtype=np.int64), counts)
@@ -235,6 +244,12 @@ def build_resizable_pod_columns(
         dtype=np.bool_,
     ).reshape(-1, 7)[bounds_by_container]
     factors = np.array([one.headroom_factor for one in bounds.policies], dtype=np.float64)[bounds_by_container]
+    for index, one in pod_level.items():
+        least, at = one.get_least_requests(), first[index]
+        for column, amount in ((0, least.cpu_millicores), (2, least.memory_bytes)):
+            whole_unit_bounds[at, column] = max(whole_unit_bounds[at, column], amount)
+            whole_unit_bounds[at, column + 1] = max(whole_unit_bounds[at, column + 1], amount)
+            stated[at, column // 2] = max(stated[at, column // 2], amount)
     minimum = {ResourceName.CPU: whole_unit_bounds[:, 0], ResourceName.MEMORY: whole_unit_bounds[:, 2]}
     with_user_minimum = [index for index, pod in enumerate(pods) if pod.submitted_requests]
     user_minimums = (
@@ -242,8 +257,7 @@ def build_resizable_pod_columns(
     )
     maximum = {ResourceName.CPU: whole_unit_bounds[:, 1], ResourceName.MEMORY: whole_unit_bounds[:, 3]}
     heap_limit = np.zeros(len(pod_of), dtype=np.int64)
-    for at, pod, container in _iterate_heaps(pods):
-        floor = compute_running_heap_floor(container, pod.pod.qos, policy)
+    for at, container, floor in _iterate_heap_floors(pods, pod_level, first, policy):
         heap_limit[at] = floor.limit_bytes
         limit_rules[at, 1] &= floor.may_add_limit
         highest = min(floor.request_bytes, container.requests.memory_bytes or 0, int(maximum[ResourceName.MEMORY][at]))
@@ -285,16 +299,22 @@ def build_resizable_pod_columns(
         resizing=[index for index, pod in enumerate(pods) if pod.pod.resize.pending is not None],
         user_minimums=user_minimums,
         metric_groups=build_metric_groups(pods, first),
+        pod_level=pod_level,
+        near_container_limit=[index for index, one in pod_level.items() if one.needs_larger_limit()],
     )
 
 
-def _iterate_heaps(pods: Sequence[ResizablePod]) -> Iterator[tuple[int, ResizablePod, Container]]:
-    """Yield the containers with a bound of their heap, each with its index."""
+def _iterate_heap_floors(
+    pods: Sequence[ResizablePod], pod_level: Mapping[int, PodLevelContainers], first: Int64Array, policy: Policy
+) -> Iterator[tuple[int, Container, HeapFloor]]:
+    """Yield the containers with a bound of their heap, and pods with pod-level resources, with their index."""
+    for index, one in pod_level.items():
+        yield int(first[index]), pods[index].sized[0], one.get_heap_floor()
     at = 0
     for pod in pods:
         for container in pod.sized:
             if container.heap is not None:
-                yield at, pod, container
+                yield at, container, compute_running_heap_floor(container, pod.pod.qos, policy)
             at += 1
 
 
@@ -360,6 +380,8 @@ class _BoundsCache:
 
     def get_numbers(self, pod: ResizablePod) -> list[int]:
         """Return the number of each sized container's bounds."""
+        if pod.pod.pod_level is not None:
+            return [self._number(pod, POD_LEVEL)]
         if not pod.effective_policy.containers:
             return [self._number(pod, "")] * len(pod.sized)
         return [self._number(pod, container.name) for container in pod.sized]
@@ -370,6 +392,8 @@ class _BoundsCache:
         number = self._numbers.get(key)
         if number is None:
             items = self._limit_ranges.get(pod.pod.namespace, ())
+            if container == POD_LEVEL:
+                items = select_ranges(pod.sized[0], items)
             number = self._numbers[key] = len(self.found)
             self.found.append(compute_container_bounds(pod.effective_policy, container, items, self._policy))
             self.policies.append(pod.effective_policy.for_container(container))

@@ -8,16 +8,17 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.decisions.pod_policy.eligibility import ResizablePod
 from cruise.decisions.pod_policy.limit_ranges import forbids_resize
+from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.pod_policy.static_managers import REFUSAL_BY_MANAGER
 from cruise.decisions.sizing.demand import DemandTable
 from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_threshold
 from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.arrays import BoolArray, Int64Array
-from cruise.domain.cluster import Container, LimitRangeItem, Pod, QosClass, ResizePending, ResizeState
-from cruise.domain.pod_resources import compute_qos_class, replace_container_resources
+from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Pod, QosClass
+from cruise.domain.pod_resources import get_qos_class, replace_spec_resources
 from cruise.domain.policy import Policy
+from cruise.domain.resize_state import ResizePending, ResizeState
 from cruise.domain.resources import NO_RESOURCES, NOTHING_STATED, ResourceName, Resources, StatedResources
 from cruise.domain.usage import StatisticsTable
 
@@ -36,7 +37,7 @@ def withdraw_pending_resize(
         until = None if state.pending_since is None else state.pending_since + policy.deferred_resize_timeout
         return None, replace(skipped, until=until)
     targets = build_withdrawn_targets(pod)
-    if all(container.requests == target.requests for container, target in zip(pod.sized, targets, strict=True)):
+    if all(container.requests == target.requests for container, target in zip(pod.written, targets, strict=True)):
         return None, skipped
     earlier = refused.get(pod_object.uid)
     if earlier is not None and earlier.containers == targets:
@@ -53,7 +54,7 @@ def explain_pending_resize(state: ResizeState) -> ReasonCode:
 
 def build_withdrawn_targets(pod: ResizablePod) -> tuple[ContainerTarget, ...]:
     """Return the sizes of a pod's containers without its pending resize."""
-    return keep_qos_class(pod.pod, [_build_withdrawn_target(container) for container in pod.sized])
+    return keep_qos_class(pod.pod, [_build_withdrawn_target(container) for container in pod.written])
 
 
 def _build_withdrawn_target(container: Container) -> ContainerTarget:
@@ -88,7 +89,7 @@ def remove_growth(pod: Pod, resize: ResizePod, ranges: Sequence[LimitRangeItem],
     None if the rest does not exceed the update threshold, or the API server would reject it. Without this, two pods
     that wait for each other's capacity, one for CPU and one for memory, would wait forever.
     """
-    by_name = {container.name: container for container in pod.containers}
+    by_name = {part.name: part for part in pod.parts}
     targets = tuple([_cap_at_present(target, by_name[target.container]) for target in resize.containers])
     targets = keep_qos_class(pod, targets)
     exceeds_threshold = get_update_threshold(policy).is_exceeded_by(
@@ -172,16 +173,24 @@ def keep_qos_class(pod: Pod, targets: Sequence[ContainerTarget]) -> tuple[Contai
     """Return the targets with limits that equal their requests if the pod is Guaranteed."""
     if pod.qos is not QosClass.GUARANTEED:
         return tuple(targets)
-    return tuple([replace(target, limits=target.requests) for target in targets])
+    # A container's own resources do not count next to pod-level ones.
+    return tuple(
+        [
+            replace(target, limits=target.requests)
+            if pod.pod_level is None or target.role is ContainerRole.POD
+            else target
+            for target in targets
+        ]
+    )
 
 
 def would_change_qos_class(pod: Pod, targets: Sequence[ContainerTarget]) -> bool:
     """Return whether the sizes would make a Burstable pod Guaranteed, or a Guaranteed pod Burstable."""
     is_guaranteed = pod.qos is QosClass.GUARANTEED
     # A single container with a limit other than its request decides, which is cheaper than computing the class.
-    if any(_differs_from_limits(target.requests, target.limits) for target in targets):
+    if pod.pod_level is None and any(_differs_from_limits(target.requests, target.limits) for target in targets):
         return is_guaranteed
-    after = compute_qos_class(replace_container_resources(pod, targets), pod.pod_requests, pod.pod_limits)
+    after = get_qos_class(replace_spec_resources(pod, targets))
     return (after is QosClass.GUARANTEED) is not is_guaranteed
 
 
@@ -268,8 +277,11 @@ class ContainerSizeColumns:
         chosen = pods[table.candidates.pod_of_container]
         columns = (self.cpu_millicores, self.memory_bytes, self.cpu_limit_millicores, self.memory_limit_bytes)
         values = zip(*(column[chosen].tolist() for column in columns), strict=True)
+        pod_level = table.candidates.pod_level
         for index in np.flatnonzero(pods).tolist():
-            yield tuple([_build_target(container, *next(values)) for container in table.candidates.pods[index].sized])
+            pod = table.candidates.pods[index]
+            targets = tuple([_build_target(container, *next(values)) for container in pod.sized])
+            yield targets if index not in pod_level else keep_qos_class(pod.pod, pod_level[index].size(targets[0]))
 
 
 def _build_target(container: Container, cpu: int, memory: int, cpu_limit: int, memory_limit: int) -> ContainerTarget:
@@ -282,7 +294,9 @@ def decide_size_changes(
 ) -> SizeDecisions:
     """Return why each pod's sizes are written or not; pods that do not remain are evicted."""
     decisions = np.where(remains, np.int8(SizeDecision.NO_CHANGE_NEEDED), np.int8(SizeDecision.EVICTED))
-    changed = _exceed_update_threshold(table, sizes) & remains
+    changed = _exceed_update_threshold(table, sizes)
+    changed[list(table.candidates.near_container_limit)] = True
+    changed &= remains
     decisions[changed] = SizeDecision.RIGHTSIZED
     if table.candidates.resizing:
         resizing = np.array(table.candidates.resizing, dtype=np.int64)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.decisions.pod_policy.eligibility import ResizablePod
+from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.pod_policy.use_history import UseHistory
 from cruise.decisions.pod_policy.utilisation_bounds import MetricBounds, compute_lower_requests
 from cruise.domain.arrays import UNBOUNDED, Float64Array, Int64Array, round_up_integers

@@ -13,7 +13,7 @@ from cruise.domain.annotations import INSTANCE_TYPE, NODE_GROUPS, ZONE
 from cruise.domain.cluster import Node, Pod
 from cruise.domain.packing_plan import PlanPhase
 from cruise.domain.pod_resources import replace_spec_resources
-from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
+from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, StatedResources
 from cruise.errors import UnavailableError
 from cruise.interfaces.dashboard.layout import (
     Dashboard,
@@ -213,7 +213,10 @@ def select_node_labels(nodes: Sequence[Node], name: str) -> Mapping[str, str]:
 
 
 def _sum_requests(pod: Pod) -> Resources:
-    return sum((container.requests.resources for container in pod.sized_containers), NO_RESOURCES)
+    summed = sum((container.requests.resources for container in pod.sized_containers), NO_RESOURCES)
+    if pod.pod_level is None:
+        return summed
+    return pod.pod_level.requests.with_defaults(StatedResources(summed.cpu_millicores, summed.memory_bytes)).resources
 
 
 # Pending pods and the last packing plan.

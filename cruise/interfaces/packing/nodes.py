@@ -46,7 +46,7 @@ def compute_size_on_arrival(arrival: PlannedPlacement, pods: PodsByName) -> Reso
 
 def count_requests_with(pod: Pod, targets: Sequence[ContainerTarget]) -> Resources:
     """Return the requests of a pod whose containers have these targets."""
-    containers = {container.name: container for container in pod.containers}
+    containers = {part.name: part for part in pod.parts}
     sizes = {}
     for target in targets:
         now, requests = count_container_requests(containers[target.container]), target.requests

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 from cruise.domain.cluster import Container, ContainerRole, OomKill, Pod
 from cruise.domain.heaps import HeapBound
+from cruise.domain.pod_resources import find_limit_sharers, get_memory_limit_at_kill
 from cruise.domain.resources import StatedResources
 from cruise.errors import BadInputError
 from cruise.kube_json.objects.quantities import read_amounts, read_extended
@@ -287,9 +288,10 @@ def _read_kills(pod: Pod, report: ContainerStatus, ended: TerminatedState) -> It
                 identity=pod.identity,
                 node=pod.node,
                 finished_at=ended.finished_at,
-                memory_limit_bytes=limits.memory_bytes,
+                memory_limit_bytes=get_memory_limit_at_kill(pod, container.limits if pod.pod_level else limits),
                 memory_request_bytes=requests.memory_bytes,
                 role=container.role,
                 restarts=report.restart_count,
                 runs_to_completion=pod.runs_to_completion,
+                shares_limit_with=find_limit_sharers(pod, container),
             )

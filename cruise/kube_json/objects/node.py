@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from sys import intern
 from typing import Any, TypeVar
 
 import msgspec
@@ -64,12 +65,17 @@ def decode_node(document: NodeObject | NodeClaimObject, maps: SharedStringMaps |
             memory_capacity_bytes=read_memory(capacity.get("memory"), "status.capacity.memory"),
             address=next((one.address for one in status.addresses or () if one.type == "InternalIP"), ""),
             kubelet_port=_kubelet_port(status),
+            declared_features=_read_features(status),
             deleting=document.metadata.deletion_timestamp is not None,
         )
     except BadInputError as error:
         raise BadInputError(
             f"{format_object_label(str(document.__struct_config__.tag), None, name)}: {error}"
         ) from error
+
+
+def _read_features(status: NodeStatus) -> frozenset[str] | None:
+    return None if status.declared_features is None else frozenset(map(intern, status.declared_features))
 
 
 def _kubelet_port(status: NodeStatus) -> int:

@@ -9,20 +9,11 @@ from sys import intern
 from typing import Any
 
 from cruise.domain.annotations import MIRROR_POD, OPERATING_SYSTEM, POD_GROUP_ANNOTATIONS, POD_GROUP_LABELS
-from cruise.domain.cluster import (
-    DEFAULT_SCHEDULER,
-    NO_RESIZE,
-    Container,
-    ContainerRole,
-    Pod,
-    QosClass,
-    ResizePending,
-    ResizeState,
-    WorkloadRef,
-)
+from cruise.domain.cluster import DEFAULT_SCHEDULER, POD_LEVEL, Container, ContainerRole, Pod, QosClass, WorkloadRef
 from cruise.domain.cluster_policies import get_foreign_group
 from cruise.domain.pod_resources import compute_qos_class
-from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, StatedResources
+from cruise.domain.resize_state import NO_RESIZE, ResizePending, ResizeState
+from cruise.domain.resources import NO_RESOURCES, NOTHING_STATED, ResourceName, Resources, StatedResources
 from cruise.domain.scheduling import PodConstraints, SchedulingConstraints
 from cruise.errors import BadInputError
 from cruise.kube_json.object_errors import convert_to_struct, format_object_label, to_single_line
@@ -82,8 +73,7 @@ class _SharedPodFields:
     placement: SchedulingConstraints
     containers: tuple[Container, ...]
     extended: Extended
-    requests: StatedResources | None
-    limits: StatedResources | None
+    pod_level: Container | None
     overhead: Resources
     qos: QosClass
     windows: bool
@@ -159,8 +149,7 @@ class PodReader:
             priority=given.priority if given else spec.priority or 0,
             qos=_read_qos_class(status) or shared.qos,
             overhead=shared.overhead,
-            pod_requests=shared.requests,
-            pod_limits=shared.limits,
+            pod_level=shared.pod_level,
             extended_requests=shared.extended,
             windows=shared.windows,
             mirror=shared.owner_kind == "Node" or MIRROR_POD in annotations,
@@ -191,6 +180,7 @@ class PodReader:
             heaps,
             status.init_container_statuses,
             status.container_statuses,
+            (status.resources, status.allocated_resources) if spec.resources else None,
         )
         if self._latest and self._latest[0].source == source:
             return self._latest[0]
@@ -198,7 +188,7 @@ class PodReader:
         owner = find_controller(metadata.owner_references)
         placement = self._placements.read(spec)
         containers, extended = self._containers.read_all(spec, status, heaps)
-        requests, limits = _read_pod_level_resources(spec, containers)
+        pod_level = _read_pod_level_resources(spec, status, containers)
         shared = _SharedPodFields(
             source=source,
             namespace=namespace,
@@ -209,11 +199,10 @@ class PodReader:
             placement=placement,
             containers=containers,
             extended=extended,
-            requests=requests,
-            limits=limits,
+            pod_level=pod_level,
             preemption_allowed=read_preemption_policy(spec.preemption_policy, "spec.preemptionPolicy"),
             overhead=read_amounts(spec.overhead, "spec.overhead").resources if spec.overhead else NO_RESOURCES,
-            qos=compute_qos_class(containers, requests, limits),
+            qos=compute_qos_class(containers, pod_level),
             windows=_is_windows(spec),
             constraints=self._constraints.read(spec, namespace, labels),
             priority_class=intern(spec.priority_class_name or ""),
@@ -234,37 +223,40 @@ def decode_pod(document: PodObject | Mapping[str, Any], owners: OwnerIndex = NO_
     )
 
 
-def _read_pod_level_resources(
-    spec: PodSpec, containers: tuple[Container, ...]
-) -> tuple[StatedResources | None, StatedResources | None]:
-    """Read pod-level requests and limits, None if there are none.
+def _read_pod_level_resources(spec: PodSpec, status: PodStatus, containers: tuple[Container, ...]) -> Container | None:
+    """Read pod-level resources with the kubelet's report; None if the pod states none.
 
-    Absent requests become what kube-apiserver makes them: the containers' sum if any is stated, else the limit.
+    With a limit, absent requests become what kube-apiserver makes them: the containers' sum if any is stated, else the
+    limit.
     """
     stated = spec.resources
     if stated is None or not (stated.requests or stated.limits):
-        return None, None
+        return None
     requests = read_amounts(stated.requests, "spec.resources.requests")
     limits = read_amounts(stated.limits, "spec.resources.limits")
-    limited = StatedResources(
-        _sum_requests(
-            limits.cpu_millicores,
-            [container.requests.cpu_millicores for container in _without_init_containers(containers)],
-        ),
-        _sum_requests(
-            limits.memory_bytes, [container.requests.memory_bytes for container in _without_init_containers(containers)]
-        ),
+    if limits != NOTHING_STATED:
+        running = [container.requests for container in containers if container.role is not ContainerRole.INIT]
+        requests = requests.with_defaults(
+            StatedResources(
+                _sum_requests(limits.cpu_millicores, [one.cpu_millicores for one in running]),
+                _sum_requests(limits.memory_bytes, [one.memory_bytes for one in running]),
+            )
+        )
+    allocated, actual = status.allocated_resources, status.resources
+    return Container(
+        name=POD_LEVEL,
+        role=ContainerRole.POD,
+        requests=requests,
+        limits=limits,
+        allocated=None if allocated is None else read_amounts(allocated, "status.allocatedResources"),
+        actual=None if actual is None else read_amounts(actual.requests, "status.resources.requests"),
+        actual_limits=None if actual is None else read_amounts(actual.limits, "status.resources.limits"),
     )
-    return requests.with_defaults(limited), limits if stated.limits else None
-
-
-def _without_init_containers(containers: tuple[Container, ...]) -> list[Container]:
-    return [container for container in containers if container.role is not ContainerRole.INIT]
 
 
 def _sum_requests(limit: int | None, requests: list[int | None]) -> int | None:
     stated = [request for request in requests if request is not None]
-    return limit if limit is None or not stated else sum(stated)
+    return sum(stated) if stated else limit
 
 
 def _find_pod_group(spec: PodSpec, labels: Mapping[str, str], annotations: Mapping[str, str] | None) -> str:

@@ -6,6 +6,7 @@ from sys import intern
 
 from cruise.domain.annotations import PUBLISHED_VPA
 from cruise.domain.cluster import (
+    POD_LEVEL,
     HorizontalPodAutoscaler,
     LimitRangeItem,
     PodDisruptionBudget,
@@ -96,8 +97,11 @@ def _get_template(spec: object_json.WorkloadSpec) -> object_json.TemplateSpec | 
 def _read_template_resources(
     template: object_json.TemplateSpec,
 ) -> Mapping[str, tuple[StatedResources, StatedResources]]:
-    """Return the requests and limits of the pod template's containers, by name."""
+    """Return the requests and limits of the pod template's containers, by name, and its pod-level ones."""
     found = {}
+    if template.resources is not None and (template.resources.requests or template.resources.limits):
+        requests = read_amounts(template.resources.requests, "template: spec.resources.requests")
+        found[POD_LEVEL] = requests, read_amounts(template.resources.limits, "template: spec.resources.limits")
     for one in (*(template.init_containers or ()), *(template.containers or ())):
         stated, place = one.resources or _NOTHING_STATED, f"template: container {one.name}"
         requests = read_amounts(stated.requests, f"{place}: requests")

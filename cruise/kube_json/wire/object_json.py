@@ -53,6 +53,7 @@ class NodeStatus(JsonStruct, frozen=True):
     capacity: QuantityMap | None = None
     conditions: tuple[PodCondition, ...] | None = None
     node_info: NodeSystem | None = None
+    declared_features: tuple[str, ...] | None = None
     addresses: tuple[NodeAddress, ...] | None = None
     daemon_endpoints: DaemonEndpoints | None = None
 
@@ -74,6 +75,7 @@ class TemplateSpec(JsonStruct, frozen=True):
 
     containers: tuple[TemplateContainer, ...] | None = None
     init_containers: tuple[TemplateContainer, ...] | None = None
+    resources: ResourceRequirements | None = None
 
 
 class PodTemplate(JsonStruct, frozen=True):

@@ -209,7 +209,7 @@ class PendingGrowth:
 
     def is_visible_in(self, pod: Pod) -> bool:
         """Tell whether the pod's spec has these sizes."""
-        spec = {container.name: container for container in pod.containers}
+        spec = {part.name: part for part in pod.parts}
         return all(
             target.container in spec
             and _matches(spec[target.container].requests, target.requests)

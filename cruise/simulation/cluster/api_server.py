@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Node, Pod
 from cruise.domain.cluster_policies import ResourceQuota
-from cruise.domain.pod_resources import count_pod_requests, get_qos_class
+from cruise.domain.pod_resources import count_pod_requests, get_qos_class, reset_kubelet_status, sum_container_requests
 from cruise.domain.resources import NOTHING_STATED, ResourceName, Resources, StatedResources
 from cruise.errors import RefusedError
 
 MEMORY_LIMIT_MAY_FALL = (1, 34)
-POD_LEVEL_RESIZE = (1, 35)
+POD_LEVEL_RESIZE = (1, 36)
 INIT_RESIZE = (1, 36)
 NODE_CAPACITY_CHECK = (1, 36)
 RESIZE_ON_NODE = (1, 33)
@@ -89,6 +89,8 @@ def _pod_sums(pod: Pod) -> tuple[StatedResources, StatedResources]:
         )
         for stated in ([one.requests for one in pod.containers], [one.limits for one in pod.containers])
     )
+    if pod.pod_level is not None:
+        return pod.pod_level.requests.with_defaults(requests), pod.pod_level.limits.with_defaults(limits)
     return requests, limits
 
 
@@ -111,28 +113,24 @@ def _defaulted(container: Container, item: LimitRangeItem) -> Container:
 
 def get_stated_requests(pod: Pod) -> Resources:
     """Return the requests of the pod's spec, without the kubelet's status."""
-    plain = tuple(replace(one, allocated=None, actual=None) for one in pod.containers)
-    return count_pod_requests(replace(pod, containers=plain))
+    return count_pod_requests(reset_kubelet_status(pod))
 
 
 def replace_spec_resources_checked(pod: Pod, targets: Sequence[ContainerTarget]) -> Pod:
     """Return the pod with the targets in its spec. Raises RefusedError for an unknown container."""
     wanted = {target.container: target for target in targets}
-    for name in sorted(wanted.keys() - {container.name for container in pod.containers}):
+    for name in sorted(wanted.keys() - {part.name for part in pod.parts}):
         raise _invalid(pod, f"spec.containers: Forbidden: container {name!r} may not be added", "FieldValueForbidden")
-    return replace(
-        pod,
-        containers=tuple(
-            replace(
-                one,
-                requests=wanted[one.name].requests.with_defaults(one.requests),
-                limits=wanted[one.name].limits.with_defaults(one.limits),
-            )
-            if one.name in wanted
-            else one
-            for one in pod.containers
-        ),
-    )
+
+    def merge(one: Container) -> Container:
+        target = wanted.get(one.name)
+        if target is None:
+            return one
+        requests, limits = target.requests.with_defaults(one.requests), target.limits.with_defaults(one.limits)
+        return replace(one, requests=requests, limits=limits)
+
+    whole = None if pod.pod_level is None else merge(pod.pod_level)
+    return replace(pod, containers=tuple(map(merge, pod.containers)), pod_level=whole)
 
 
 def check_creation(pod: Pod, ranges: Sequence[LimitRangeItem]) -> None:
@@ -166,8 +164,9 @@ def _check_kind(pod: Pod, kubelet: tuple[int, int], server: tuple[int, int]) -> 
         (pod.mirror, "static pods cannot be resized"),
         (pod.windows, "windows pods cannot be resized"),
         (
-            server < POD_LEVEL_RESIZE and (pod.pod_requests is not None or pod.pod_limits is not None),
-            "pods with pod-level resources cannot be resized",
+            server < POD_LEVEL_RESIZE and pod.pod_level is not None,
+            "resize of pods with pod-level resources is forbidden when "
+            "InPlacePodLevelResourcesVerticalScalingEnabled feature gate is disabled",
         ),
         (pod.node is not None and kubelet < RESIZE_ON_NODE, "Pod running on node without support for resize"),
     )
@@ -177,7 +176,8 @@ def _check_kind(pod: Pod, kubelet: tuple[int, int], server: tuple[int, int]) -> 
 
 
 def _check_values(pod: Pod) -> None:
-    for container in pod.containers:
+    _check_pod_level(pod)
+    for container in pod.parts:
         rows = (
             ("cpu", container.requests.cpu_millicores, container.limits.cpu_millicores),
             ("memory", container.requests.memory_bytes, container.limits.memory_bytes),
@@ -190,6 +190,24 @@ def _check_values(pod: Pod) -> None:
                 raise _invalid(
                     pod, f"{field}: Invalid value: must be less than or equal to {resource} limit of {limit}"
                 )
+
+
+def _check_pod_level(pod: Pod) -> None:
+    """Raise RefusedError if containers request more together, or have larger limits, than the pod states."""
+    whole = pod.pod_level
+    if whole is None:
+        return
+    summed = sum_container_requests(reset_kubelet_status(pod).containers)
+    for resource in ResourceName:
+        request, limit = whole.requests.get(resource), whole.limits.get(resource)
+        if request is not None and summed.get(resource) > request:
+            text = f"must be greater than or equal to aggregate container requests of {summed.get(resource)}"
+            raise _invalid(pod, f"spec.resources.requests[{resource}]: Invalid value: {request}: {text}")
+        for one in pod.containers:
+            own = one.limits.get(resource)
+            if one.role is ContainerRole.MAIN and limit is not None and own is not None and own > limit:
+                text = f"must be less than or equal to pod limits of {limit}"
+                raise _invalid(pod, f"spec.containers[{one.name}][{resource}].limits: Invalid value: {own}: {text}")
 
 
 def _check_change(pod: Pod, old: Container, new: Container, kubelet: tuple[int, int], server: tuple[int, int]) -> None:
@@ -276,7 +294,11 @@ class SimulatedQuotas:
         """Raise RefusedError for a new pod that exceeds a quota, or lacks a request or limit that a quota counts."""
         for rule in self._rules.get(pod.namespace, ()):
             for field, resource, _ in rule.bounds:
-                open_at = [one.name for one in pod.containers if getattr(one, field).get(resource) is None]
+                open_at = (
+                    []
+                    if pod.pod_level
+                    else [one.name for one in pod.containers if getattr(one, field).get(resource) is None]
+                )
                 if open_at:
                     text = f"failed quota: {rule.name}: must specify {field}.{resource} for: {','.join(open_at)}"
                     raise RefusedError(f'pods "{pod.name}" is forbidden: {text}', "AdmissionDenied")
@@ -314,9 +336,10 @@ def _usage(pod: Pod) -> _QuotaUsage:
     limited = tuple(
         replace(one, requests=one.limits, allocated=None, actual=one.actual_limits) for one in pod.containers
     )
-    return _QuotaUsage(
-        count_pod_requests(pod), count_pod_requests(replace(pod, containers=limited, pod_requests=pod.pod_limits))
-    )
+    whole = pod.pod_level
+    if whole is not None:
+        whole = replace(whole, requests=whole.limits, allocated=None, actual=whole.actual_limits)
+    return _QuotaUsage(count_pod_requests(pod), count_pod_requests(replace(pod, containers=limited, pod_level=whole)))
 
 
 def _quota(rule: ResourceQuotaSpec, used: _QuotaUsage) -> ResourceQuota:

@@ -7,9 +7,15 @@ from functools import partial
 import numpy as np
 
 from cruise.domain.cluster import Container, ContainerRole, OomKill, Pod
+from cruise.domain.pod_resources import find_limit_sharers, get_memory_limit_at_kill
 from cruise.domain.usage import ContainerKey
 from cruise.simulation.cluster.api_server import get_stated_requests
-from cruise.simulation.cluster.state import PodRecord, SimulatedClusterState, convert_to_datetime
+from cruise.simulation.cluster.state import (
+    PodRecord,
+    SimulatedClusterState,
+    convert_to_datetime,
+    get_limits_in_force,
+)
 from cruise.simulation.demand.history import StartedBefore
 
 
@@ -28,9 +34,10 @@ class Kubelet:
     def bind(self, record: PodRecord, node: str) -> None:
         """Bind a pod and allocate its requests."""
         pod = record.pod
-        record.allocated_limits = {one.name: one.limits for one in pod.containers}
+        record.allocated_limits = {one.name: one.limits for one in pod.parts}
         containers = tuple(_allocated(one) for one in pod.containers)
-        bound = replace(pod, node=node, containers=containers, unschedulable_since=None)
+        whole = None if pod.pod_level is None else _allocated(pod.pod_level)
+        bound = replace(pod, node=node, containers=containers, pod_level=whole, unschedulable_since=None)
         self._state.put(record, bound, get_stated_requests(pod))
 
     def start_later(self, record: PodRecord, at: int) -> None:
@@ -68,12 +75,13 @@ class Kubelet:
             identity=record.pod.identity,
             node=record.pod.node,
             finished_at=convert_to_datetime(at),
-            memory_limit_bytes=limits.memory_bytes,
+            memory_limit_bytes=get_memory_limit_at_kill(record.pod, limits),
             memory_request_bytes=requests.memory_bytes,
             last_working_set_bytes=int(last) if np.isfinite(last) else None,
             role=container.role,
             restarts=container.restart_count,
             runs_to_completion=record.pod.runs_to_completion,
+            shares_limit_with=find_limit_sharers(record.pod, container),
         )
         self._state.counts.oom_kills += 1
         member = (*record.member, name)
@@ -99,7 +107,10 @@ class Kubelet:
         for one in containers:
             if one.name in running:
                 self._add_container(record, one, at)
-        self._state.put(record, replace(pod, phase="Running", containers=containers))
+        whole = pod.pod_level
+        if whole is not None:
+            whole = replace(whole, actual=whole.allocated, actual_limits=record.allocated_limits[whole.name])
+        self._state.put(record, replace(pod, phase="Running", containers=containers, pod_level=whole))
         self._update_readiness(record, at)
         if record.workload.finishes:
             self._state.clock.schedule(at + record.workload.duration_seconds, partial(self._finish, record))
@@ -107,7 +118,7 @@ class Kubelet:
     def _add_container(self, record: PodRecord, container: Container, at: int) -> None:
         pod = record.pod
         profile = record.workload.profiles.get(container.name)
-        limits = record.allocated_limits[container.name]
+        limits = get_limits_in_force(record, container)
         source, member = (None, 0) if profile is None else (profile.source, profile.member(record.slot))
         past = None
         if source is not None and at < self._state.clock.now:

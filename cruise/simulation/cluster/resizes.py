@@ -4,10 +4,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from cruise.domain.cluster import NO_RESIZE, Container, ContainerRole, Pod, QosClass, ResizePending
+from cruise.domain.cluster import Container, ContainerRole, Pod, QosClass
+from cruise.domain.resize_state import NO_RESIZE, ResizePending
 from cruise.domain.resources import ResourceName, Resources
 from cruise.simulation.cluster.api_server import get_stated_requests
-from cruise.simulation.cluster.state import PodKey, PodRecord, SimulatedClusterState, convert_to_datetime
+from cruise.simulation.cluster.state import (
+    PodKey,
+    PodRecord,
+    SimulatedClusterState,
+    convert_to_datetime,
+    get_limits_in_force,
+)
 
 
 class ResizeActuation:
@@ -100,13 +107,15 @@ class ResizeActuation:
         record.deferred_since = None
         record.is_failing = False
         record.allocations += 1
-        record.allocated_limits = {one.name: one.limits for one in record.pod.containers}
+        record.allocated_limits = {one.name: one.limits for one in record.pod.parts}
+        whole = record.pod.pod_level
         pod = replace(
             record.pod,
             containers=tuple(
                 one if one.role is ContainerRole.INIT else replace(one, allocated=one.requests)
                 for one in record.pod.containers
             ),
+            pod_level=None if whole is None else replace(whole, allocated=whole.requests),
             resize=replace(NO_RESIZE, in_progress=True),
         )
         self._state.put(record, pod, need)
@@ -133,7 +142,10 @@ class ResizeActuation:
         record.is_failing = False
         containers = tuple(self._apply_allocated(record, one) for one in pod.containers)
         resize = replace(pod.resize, in_progress=False, error=False)
-        self._state.put(record, replace(pod, containers=containers, resize=resize))
+        whole = pod.pod_level
+        if whole is not None:
+            whole = replace(whole, actual=whole.allocated, actual_limits=record.allocated_limits[whole.name])
+        self._state.put(record, replace(pod, containers=containers, pod_level=whole, resize=resize))
         self._state.counts.resizes_done += 1
         for old in pod.containers:
             if old.name in record.rows and _restarts(old, record):
@@ -143,7 +155,7 @@ class ResizeActuation:
         row = record.rows.get(container.name)
         if row is None:
             return False
-        limit = record.allocated_limits[container.name].memory_bytes
+        limit = get_limits_in_force(record, container).memory_bytes
         falls = limit is not None and limit < self._state.containers.memory_limit[row]
         return falls and bool(self._state.containers.last_memory[row] > limit)
 
@@ -152,7 +164,7 @@ class ResizeActuation:
         if row is None or container.allocated is None:
             return container
         limits = record.allocated_limits[container.name]
-        self._state.containers.set_sizes(row, container.allocated, limits)
+        self._state.containers.set_sizes(row, container.allocated, get_limits_in_force(record, container))
         return replace(container, actual=container.allocated, actual_limits=limits)
 
 
@@ -167,7 +179,7 @@ def _is_unfinished(record: PodRecord) -> bool:
 def _differs(record: PodRecord) -> bool:
     return any(
         (one.requests, one.limits) != (one.allocated, record.allocated_limits.get(one.name))
-        for one in record.pod.containers
+        for one in record.pod.parts
         if one.role is not ContainerRole.INIT
     )
 

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.domain.cluster import ContainerRole, Node, Pod
+from cruise.domain.cluster import POD_LEVEL, Container, ContainerRole, Node, Pod
 from cruise.domain.pod_resources import count_pod_requests
-from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResourceName, Resources, StatedResources
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, NOTHING_STATED, ResourceName, Resources, StatedResources
 from cruise.domain.run_operators import MAX_ENDED_PODS, EndedPod
 from cruise.simulation.cluster.containers import ContainerTable
 from cruise.simulation.cluster.workloads import SimulatedWorkload
@@ -302,3 +302,9 @@ class SimulatedClusterState:
             counted.cpu_millicores or mains * DEFAULT_SCORED.cpu_millicores,
             counted.memory_bytes or mains * DEFAULT_SCORED.memory_bytes,
         )
+
+
+def get_limits_in_force(record: PodRecord, container: Container) -> StatedResources:
+    """Return a container's limits as the kubelet sets them: the pod's where it states none."""
+    limits = record.allocated_limits[container.name]
+    return limits.with_defaults(record.allocated_limits.get(POD_LEVEL, NOTHING_STATED))

@@ -343,7 +343,7 @@ class _Search:
             return pod
         base = self.sized[get_pod_key(pod)].base
         asking = Container("app", requests=StatedResources(base.cpu_millicores, base.memory_bytes))
-        return replace(pod, containers=(asking,), overhead=NO_RESOURCES, pod_requests=None)
+        return replace(pod, containers=(asking,), overhead=NO_RESOURCES, pod_level=None)
 
     def _grounded(self, staying: list[Pod], leaving: list[Pod], arriving: list[tuple[Pod, str | None]]) -> bool:
         """Whether some order of leaving and arriving lets each pod find its neighbours, or start its group."""

@@ -12,13 +12,12 @@ from cruise.domain.cluster import (
     Node,
     Pod,
     PodDisruptionBudget,
-    ResizePending,
-    ResizeState,
     Workload,
     WorkloadRef,
 )
 from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.pod_resources import count_pod_requests, get_qos_class
+from cruise.domain.resize_state import ResizePending, ResizeState
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Resources, StatedResources
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
 from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable

@@ -10,7 +10,7 @@ from cruise.decisions.packing.expected_pods import StagePlacements
 from cruise.decisions.packing.remaining_plan import get_plan_subjects
 from cruise.domain.actions import ActionResult, EvictPod, Outcome, ReasonCode, ResizePod
 from cruise.domain.annotations import PLACEMENT_HINT
-from cruise.domain.cluster import ClusterSnapshot, Pod, ResizePending, ResizeState
+from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.packing_plan import (
     EvictedPod,
     PackingPlan,
@@ -22,6 +22,7 @@ from cruise.domain.packing_plan import (
 )
 from cruise.domain.pod_resources import get_spec_targets, replace_spec_resources
 from cruise.domain.policy import Mode, Policy
+from cruise.domain.resize_state import ResizePending, ResizeState
 from cruise.domain.resources import NO_RESOURCES
 from cruise.domain.scheduling import SchedulingConstraints, Toleration
 from cruise.interfaces.packing.descriptions import describe_plan_condition

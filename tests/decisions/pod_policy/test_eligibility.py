@@ -5,7 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
+from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.domain.actions import ReasonCode, SkippedPod
 from cruise.domain.annotations import EffectivePolicy, Overrides, UnreadableAnnotations
 from cruise.domain.cluster import ClusterSnapshot, ContainerRole, NodeAutoscalerKind, Pod, QosClass
@@ -31,6 +32,7 @@ from tests.builders import (
     make_container,
     make_node,
     make_pod,
+    make_pod_level,
     make_ref,
     make_snapshot,
     make_statistic,
@@ -85,8 +87,8 @@ def managed_by(found: ResizablePod) -> set[ResourceName]:
         ({"terminating": True}, ReasonCode.TERMINATING),
         ({"qos": QosClass.GUARANTEED}, ReasonCode.GUARANTEED),
         ({"qos": QosClass.BEST_EFFORT}, ReasonCode.BEST_EFFORT),
-        ({"pod_requests": make_amounts(500, 512)}, ReasonCode.POD_LEVEL_RESOURCES),
-        ({"pod_limits": make_amounts(500, 512)}, ReasonCode.POD_LEVEL_RESOURCES),
+        ({"pod_level": make_pod_level(make_amounts(500, 512))}, ReasonCode.POD_LEVEL_RESOURCES),
+        ({"pod_level": make_pod_level(limits=make_amounts(500, 512))}, ReasonCode.POD_LEVEL_RESOURCES),
         ({"workload": None}, ReasonCode.NO_CONTROLLER),
         ({"annotations": {"cruise.io/mode": "off"}}, ReasonCode.MODE_OFF),
         ({"annotations": {"cruise.io/mode": "observe"}}, ReasonCode.MODE_OBSERVE),

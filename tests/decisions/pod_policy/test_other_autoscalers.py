@@ -7,8 +7,9 @@ import pytest
 
 from cruise.decisions.admission.admission import LeaveUnchanged, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
-from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
+from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.other_autoscalers import NO_AUTOSCALER_CLAIMS, AutoscalerIndex
+from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.domain.actions import ReasonCode, SkippedPod
 from cruise.domain.cluster import (
     ClusterSnapshot,

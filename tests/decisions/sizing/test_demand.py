@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds, compute_container_bounds
-from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
+from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.sizing.demand import DemandTable, build_demand_table
 from cruise.domain.annotations import ContainerOverrides, EffectivePolicy
 from cruise.domain.arrays import UNBOUNDED, cap_to_bounds, convert_to_int64, round_up, round_up_integers

@@ -7,12 +7,13 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from cruise.decisions.pod_policy.container_bounds import compute_container_bounds
-from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
+from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.sizing.demand import build_demand_table
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.decisions.usage.revisions import update_revisions
 from cruise.domain.actions import ReasonCode, RefusedResize, ResizePod
-from cruise.domain.cluster import NO_RESIZE, ClusterSnapshot, Container, ContainerRole, Node, Pod, QosClass
+from cruise.domain.cluster import ClusterSnapshot, Container, ContainerRole, Node, Pod, QosClass
 from cruise.domain.original_resources import NO_REVISIONS
 from cruise.domain.pod_resources import (
     compute_init_container_minimum,
@@ -22,6 +23,7 @@ from cruise.domain.pod_resources import (
     replace_spec_resources,
 )
 from cruise.domain.policy import DEFAULT_RULES, SEED_RULES, EvictionRanking, Mode, Policy
+from cruise.domain.resize_state import NO_RESIZE
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResourceName, Resources
 from cruise.domain.usage import Statistic, StatisticsTable
 from cruise.simulation.cluster.api_server import check_resize
@@ -509,7 +511,7 @@ def test_an_unmanaged_resource_is_written_unchanged(cluster):
             if resize.reason is ReasonCode.WITHDRAWN:
                 continue
             pod = resizable[resize.namespace, resize.pod]
-            for container, target in zip(pod.sized, resize.containers, strict=True):
+            for container, target in zip(pod.written, resize.containers, strict=True):
                 if not pod.manages_cpu:
                     assert target.requests.cpu_millicores == container.requests.cpu_millicores
                     assert target.limits.cpu_millicores == container.limits.cpu_millicores

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
+from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.sizing.demand import build_demand_table
 from cruise.decisions.sizing.headroom import JointPeakHeadroom, PastDemand
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.domain.cluster import ContainerRole, Pod, QosClass, ResizePending, ResizeState, WorkloadRef
+from cruise.domain.cluster import ContainerRole, Pod, QosClass, WorkloadRef
+from cruise.domain.resize_state import ResizePending, ResizeState
 from cruise.domain.resources import MEBIBYTE, ResourceName, Resources, StatedResources
 from cruise.domain.scheduling import LabelRequirement, NodeSelectorTerm, SelectorOperator, TaintEffect, Toleration
 from cruise.errors import BadInputError
@@ -274,14 +275,16 @@ def test_qos_that_the_status_states_stands():
 def test_pod_level_resources_are_read_with_the_servers_defaults():
     pod = decode_pod(make_pod_json(spec={"resources": {"limits": {"cpu": "2", "memory": "1Gi"}}}))
     # The container states requests for both, so their sum is the pod's.
-    assert (pod.pod_requests, pod.pod_limits) == (make_amounts(100, 128), make_amounts(2000, 1024))
+    assert pod.pod_level is not None
+    assert (pod.pod_level.requests, pod.pod_level.limits) == (make_amounts(100, 128), make_amounts(2000, 1024))
     assert pod.qos is QosClass.BURSTABLE
     bare = decode_pod(
         make_pod_json(containers=[{"name": "app"}], spec={"resources": {"limits": {"cpu": "2", "memory": "1Gi"}}})
     )
-    assert bare.pod_requests == make_amounts(2000, 1024)
+    assert bare.pod_level is not None
+    assert bare.pod_level.requests == make_amounts(2000, 1024)
     assert bare.qos is QosClass.GUARANTEED
-    assert decode_pod(make_pod_json(spec={"resources": {}})).pod_requests is None
+    assert decode_pod(make_pod_json(spec={"resources": {}})).pod_level is None
 
 
 # ---- conditions ----

@@ -18,10 +18,11 @@ from cruise.domain.actions import (
     TaintNode,
     UntaintNode,
 )
-from cruise.domain.cluster import ContainerRole, LimitRangeItem, Pod, ResizePending
+from cruise.domain.cluster import ContainerRole, LimitRangeItem, Pod
 from cruise.domain.pod_resources import get_spec_targets
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.reasons import ReasonDetail
+from cruise.domain.resize_state import ResizePending
 from cruise.domain.resources import NO_RESOURCES, NOTHING_STATED, Resources, StatedResources
 from cruise.domain.scheduling import OVERLOADED_TAINT, LabelRequirement, LabelSelector, SelectorOperator
 from cruise.errors import UnavailableError

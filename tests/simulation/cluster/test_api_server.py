@@ -14,6 +14,7 @@ from cruise.simulation.cluster.api_server import (
     get_stated_requests,
     replace_spec_resources_checked,
 )
+from tests.builders import make_pod_level
 from tests.simulation.scenes import amounts, container, node, resize, resources
 
 INVALID, FORBIDDEN = "FieldValueInvalid", "FieldValueForbidden"
@@ -51,7 +52,7 @@ def wanted(pod: Pod, name: str = "app", **changes: Any) -> Pod:
         (running(container(None, None)), {"requests": amounts(100)}, INVALID, "QOS Class may not change"),
         (running(LIMITED, mirror=True), {}, FORBIDDEN, "static pods"),
         (running(LIMITED, windows=True), {}, FORBIDDEN, "windows pods"),
-        (running(LIMITED, pod_requests=amounts(900)), {}, FORBIDDEN, "pods with pod-level resources"),
+        (running(LIMITED, pod_level=make_pod_level(amounts(900))), {}, FORBIDDEN, "pods with pod-level resources"),
     ],
 )
 def test_refusals(pod: Pod, changes: dict[str, Any], cause: str, message: str) -> None:

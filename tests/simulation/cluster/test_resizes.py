@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.domain.cluster import Pod, ResizePending
+from cruise.domain.cluster import Pod
+from cruise.domain.resize_state import ResizePending
 from cruise.domain.resources import MEBIBYTE
 from cruise.errors import CruiseError, RefusedError
 from cruise.simulation.cluster.cluster import SimulatedCluster

@@ -1,0 +1,80 @@
+"""A pod that cruise may resize, and which kubelets can."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds
+from cruise.domain.annotations import EffectivePolicy
+from cruise.domain.cluster import Container, Node, Pod
+from cruise.domain.policy import ResizeDirection
+from cruise.domain.resources import ResourceName, Resources
+
+FIRST_RESIZING_KUBELET = (1, 33)
+_FIRST_KUBELET_RESIZING_POD_LEVEL = (1, 36)
+_POD_LEVEL_FEATURE = "InPlacePodLevelResourcesVerticalScaling"
+
+
+def resizes_pod_level(node: Node) -> bool:
+    """Return whether a node's kubelet resizes pod-level resources in place (KEP-5419); False if that is unknown.
+
+    No kubelet is newer than its API server, so its version holds for both.
+    """
+    if node.declared_features is not None:
+        return _POD_LEVEL_FEATURE in node.declared_features
+    return node.kubelet_version is not None and node.kubelet_version >= _FIRST_KUBELET_RESIZING_POD_LEVEL
+
+
+class ResizablePod(NamedTuple):
+    """A pod that cruise may resize: its effective policy, and for each sized container the row of its statistic.
+
+    `sized` are main containers and sidecars in the pod's order, `kept` those that keep their size. `stated_resources`
+    has four numbers for each: CPU request, memory request, CPU limit, memory limit, 0 for none. `manages_cpu` and
+    `manages_memory` tell which resources are not left to the user or another autoscaler; `managed_by_container` tells
+    it for each container, empty if it is the same for all. `template_limits` are the template's memory limits by
+    container, None if unknown. `submitted_requests` are the template's requests by container (None if unknown), only if
+    the effective policy requests more than administrators configured. `utilisation_bounds` are those of an HPA. A pod
+    with pod-level resources is sized like one
+    container, `POD_LEVEL`: `container_rows` are the rows of all its containers, and `stating` those that state
+    resources of their own and do not keep them.
+    """
+
+    pod: Pod
+    effective_policy: EffectivePolicy
+    sized: tuple[Container, ...]
+    rows: tuple[int, ...]
+    stated_resources: tuple[int, ...]
+    manages_cpu: bool
+    manages_memory: bool
+    template_limits: Mapping[str, int] | None = None
+    submitted_requests: tuple[Resources | None, ...] = ()
+    managed_by_container: tuple[frozenset[ResourceName], ...] = ()
+    kept: tuple[Container, ...] = ()
+    utilisation_bounds: UtilisationBounds | None = None
+    container_rows: tuple[int, ...] = ()
+    stating: tuple[Container, ...] = ()
+
+    @property
+    def written(self) -> tuple[Container, ...]:
+        """What a resize names: the sized containers, and within pod-level resources those that state their own."""
+        return (*self.sized, *self.stating)
+
+
+def select_stating_containers(
+    containers: Sequence[Container], effective_policy: EffectivePolicy
+) -> tuple[Container, ...]:
+    """Return the containers that state CPU or memory, and may change in both directions."""
+    return tuple(
+        [
+            one
+            for one in containers
+            if not (one.requests.is_empty and one.limits.is_empty)
+            and effective_policy.for_container(one.name).direction is ResizeDirection.BOTH
+        ]
+    )
+
+
+def find_pod_level_resources(pod: Pod, managed: Sequence[frozenset[ResourceName]]) -> frozenset[ResourceName]:
+    """Return the resources that a pod states for all its containers, of those that are managed of any of them."""
+    any_managed = frozenset(resource for own in managed for resource in own)
+    stated = None if pod.pod_level is None else pod.pod_level.requests
+    return frozenset(one for one in any_managed if stated is not None and stated.get(one) is not None)
