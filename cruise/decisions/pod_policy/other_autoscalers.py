@@ -22,7 +22,7 @@ from cruise.domain.cluster import (
 from cruise.domain.cluster_policies import get_foreign_group
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import ResourceName
-from cruise.domain.run_operators import POD_CONTROLLER_KINDS
+from cruise.domain.run_operators import POD_CONTROLLER_KINDS, WORKLOAD_GROUP
 from cruise.domain.scheduling import LabelSelector
 
 Labels = tuple[tuple[str, str], ...]
@@ -233,10 +233,13 @@ def describe_pending_lookup(pod: Pod, snapshot: ClusterSnapshot, claimed: Autosc
 
 
 def find_ambiguous_workloads(snapshot: ClusterSnapshot) -> frozenset[tuple[str, WorkloadRef]]:
-    """Return the workloads of the same kind and name in different API groups: statistics cannot tell them apart."""
+    """Return the workloads of the same kind and name in different API groups: statistics cannot tell them apart.
+
+    What users named the same is the same.
+    """
     groups: dict[tuple[str, WorkloadRef], set[str]] = {}
     for pod in snapshot.pods:
-        if pod.owner_group and pod.workload is not None:
+        if pod.owner_group and pod.workload is not None and pod.workload.kind != WORKLOAD_GROUP:
             groups.setdefault((pod.namespace, pod.workload), set()).add(pod.owner_group)
     if not groups:
         return frozenset()

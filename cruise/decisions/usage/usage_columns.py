@@ -100,18 +100,24 @@ class RunColumns:
 
 
 def add_earlier_rows(
-    table: StatisticsTable, earlier: StatisticsTable, running: Collection[StatisticKey]
+    table: StatisticsTable, earlier: StatisticsTable, running: Collection[StatisticKey], oldest: int
 ) -> StatisticsTable:
     """Add the earlier rows of running containers and of workloads that `table` has no row for.
 
-    They keep their `updated_at`, which shows their age.
+    They keep their `updated_at`, which shows their age; workloads' rows from before `oldest` (Unix seconds) are
+    dropped, since names of runs may never occur again.
     """
     rows = []
     for key in running:
         row = earlier.row_of_container.get(get_container_key(key))
         if row is not None and get_container_key(key) not in table.row_of_container:
             rows.append(row)
-    rows += [row for key, row in earlier.row_of_workload.items() if key not in table.row_of_workload]
+    updated_at = earlier.updated_at.tolist()
+    rows += [
+        row
+        for key, row in earlier.row_of_workload.items()
+        if key not in table.row_of_workload and updated_at[row] >= oldest
+    ]
     return table.join(earlier.select(np.array(rows, dtype=np.int64))) if rows else table
 
 

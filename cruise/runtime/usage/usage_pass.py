@@ -25,6 +25,7 @@ from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import ClusterSnapshot, ContainerRole, Pod
 from cruise.domain.original_resources import NO_REVISIONS, WorkloadRevisions
 from cruise.domain.policy import Policy
+from cruise.domain.records import RETENTION
 from cruise.domain.usage import StatisticKey, StatisticsTable
 from cruise.errors import HistoryChangedError
 from cruise.runtime.ports import SnapshotSource, StorePort, UsageSourcePort
@@ -111,7 +112,8 @@ async def run_usage_pass(
     )
     table = add_rejections(table, earlier, state.rejections.get_shares(at, reading.step_seconds), running.keys)
     await store.write_statistics(replace(table, revisions=updated.changed) if updated else table)
-    state.table = add_earlier_rows(table, earlier, running.keys)
+    oldest = at - int(RETENTION.statistics.total_seconds())
+    state.table = add_earlier_rows(table, earlier, running.keys, oldest)
     state.table = replace(state.table, sharing=earlier.sharing)
     if updated:
         state.table, state.has_originals = replace(state.table, revisions=updated.revisions), True

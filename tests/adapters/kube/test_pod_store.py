@@ -213,3 +213,14 @@ async def test_a_kill_arrives_once_with_its_limit_and_again_after_a_restart(cont
         kills = cluster.oom_kills()
         assert (await asyncio.wait_for(anext(kills), 5)).key == one.key
         await kills.aclose()
+
+
+def test_deleted_pods_that_ran_to_completion_are_remembered_with_their_workload():
+    ward = Ward()
+    labels = {"workflows.argoproj.io/cron-workflow": "nightly"}
+    node = {"workflows.argoproj.io/node-name": "nightly-1764300000.train"}
+    run = pod(0, RUNNING, name="train", owner="Workflow/nightly-1764300000", labels=labels, annotations=node)
+    ward.see(run, pod(0, RUNNING, name="web-1"), pod(0, RUNNING, name="early", owner="Workflow/w", node=None))
+    for name in ("train", "web-1", "early"):
+        ward.pods.drop(("shop", name))
+    assert [(one.name, one.workload) for one in ward.pods.ended_pods()] == [("train", "CronWorkflow/nightly:train")]

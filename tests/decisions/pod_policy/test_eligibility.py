@@ -637,3 +637,21 @@ def test_a_kill_suffices_for_a_new_revision():
     found = eligibility_of(make_snapshot([old, new]), make_statistic_for(old), make_statistic(""))
     assert isinstance(found.check(new), SkippedPod)
     assert isinstance(found.check(new, killed=True), ResizablePod)
+
+
+def test_annotations_of_a_job_count_if_its_pods_are_grouped_by_name():
+    pod = make_pod("import-1", workload="Workload/import", owner_kind="Job", owner_name="import-x7k2q")
+    job = make_workload("Job/import-x7k2q", annotations={"cruise.io/mode": "off"})
+    row = make_statistic_for(pod)
+    assert reason(pod, row, workloads=[job]) is ReasonCode.MODE_OFF
+    assert isinstance(verdict(pod, row, workloads=[make_workload("Job/other")]), ResizablePod)
+
+
+def test_a_name_that_cannot_be_a_label_is_unreadable():
+    pod = make_pod(annotations={"cruise.io/workload": "a name"})
+    found = verdict(pod, make_statistic_for(pod))
+    assert isinstance(found, SkippedPod)
+    assert (found.reason, "write at most 63" in found.detail) == (ReasonCode.UNREADABLE_ANNOTATION, True)
+    assert isinstance(
+        verdict(make_pod(annotations={"cruise.io/workload": "a-name"}), make_statistic_for(pod)), ResizablePod
+    )

@@ -1,6 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
 from cruise.decisions.usage.attribution import UsageAttribution, UsageOwner, guess_former_owner
+from cruise.domain.run_operators import EndedPod
 from cruise.domain.usage import ContainerKey, PeakKey
 from tests.builders import make_pod, make_ref, make_snapshot, make_workload
 
@@ -97,3 +100,16 @@ def test_a_former_pod_belongs_to_a_workload_of_its_namespace():
         "shop", "Deployment/web", "app", ""
     )
     assert attribution.get_peak_key(ContainerKey("other", "web-7d9f8b6c5d-x2x4z", "app"), "") is None
+
+
+def test_the_usage_of_a_deleted_pod_belongs_to_the_workload_that_the_cluster_remembers():
+    ended = EndedPod("shop", "nightly-1-train-2", "uid-1", "CronWorkflow/nightly:train", None)
+    snapshot = replace(make_snapshot([make_pod("web-1")]), ended_pods=(ended,))
+    attribution = UsageAttribution.from_snapshot(snapshot)
+    found = attribution.get_peak_key(ContainerKey("shop", "nightly-1-train-2", "main"), "n1")
+    assert found == PeakKey("shop", "CronWorkflow/nightly:train", "main", "")
+    assert attribution.get_peak_key(ContainerKey("shop", "nightly-1-train-3", "main"), "n1") is None
+    # A present pod of the same name counts.
+    again = replace(snapshot, pods=(make_pod("nightly-1-train-2"),))
+    key = UsageAttribution.from_snapshot(again).get_peak_key(ContainerKey("shop", "nightly-1-train-2", "main"), "n1")
+    assert key == PeakKey("shop", "Deployment/web", "main", "")

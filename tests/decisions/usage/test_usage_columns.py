@@ -1,8 +1,8 @@
-"""Rows of statistics with rejected samples."""
+"""Rows of statistics with rejected samples, and earlier rows."""
 
-from cruise.decisions.usage.usage_columns import add_rejections
+from cruise.decisions.usage.usage_columns import add_earlier_rows, add_rejections
 from cruise.domain.usage import ContainerKey, PeakKey, SampleRejection
-from tests.builders import make_statistic, make_table
+from tests.builders import NOW_SECONDS, make_statistic, make_table
 
 PODS = [make_statistic(f"web-{number}") for number in (1, 2, 3, 4)]
 WORKLOAD = make_statistic("")
@@ -39,3 +39,10 @@ def test_a_container_without_a_row_keeps_its_earlier_one_or_gets_an_empty_one():
 def test_rejections_of_a_former_pod_are_ignored():
     table = add_rejections(make_table(*PODS), make_table(), {container(9): ALL}, KEYS)
     assert not table.rejected_percent.any()
+
+
+def test_earlier_rows_of_workloads_stay_for_a_limited_time():
+    ages = (0, 100, 101)
+    rows = [make_statistic("", workload=f"Workflow/run-{age}", updated_at=NOW_SECONDS - age) for age in ages]
+    table = add_earlier_rows(make_table(), make_table(*rows), (), NOW_SECONDS - 100)
+    assert [key.workload for key in table.row_of_workload] == ["Workflow/run-0", "Workflow/run-100"]
