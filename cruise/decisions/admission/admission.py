@@ -206,7 +206,10 @@ def decide_admission(
         sized, managed, known, known_rows = (pod.pod_level,), (resources,), [sum_statistics(known)], [0]
         statistics = replace(StatisticsTable.from_rows(known), sharing=statistics.sharing)
     new_revision = eligibility.is_new_revision(pod, policy.new_workload_age)
-    size = AdmissionSize.PEAK if new_revision else eligibility.admission_size
+    # A pod that runs to completion is not evicted, so its size cannot move from node to node, and it may need its peak
+    # before a node pass sees it.
+    needs_peak = new_revision or (pod.runs_to_completion and policy.rules.run_histories)
+    size = AdmissionSize.PEAK if needs_peak else eligibility.admission_size
     utilisation = build_utilisation_admission(
         pod, sized, eligibility, statistics, _get_submitted_requests(pod, sized), known_rows, new_revision
     )

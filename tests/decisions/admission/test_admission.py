@@ -550,6 +550,14 @@ def test_planned_sizes_are_base_and_the_share_of_headroom_that_pods_of_a_node_ge
     assert decision.containers[0].limits == make_amounts(None, 600)
 
 
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+def test_a_pod_that_runs_to_completion_gets_its_peak_where_sizes_are_planned(policy):
+    pod = new_pod(restart_policy=policy)
+    assert requested(created(PLANNED, pod=pod)) == (make_amounts(500, 300), AdmissionSize.PEAK)
+    by_the_first_rules = replace(PLANNED, rules=SEED_RULES)
+    assert requested(created(by_the_first_rules, pod=pod))[1] is AdmissionSize.NODE_PASS
+
+
 def test_before_the_first_node_pass_a_planned_size_is_the_peak():
     assert requested(created(PLANNED, sharing=None))[0] == make_amounts(500, 300)
 
