@@ -16,6 +16,7 @@ class ReasonCode(StrEnum):
 
     # a pod is skipped
     EXCLUDED_NAMESPACE = "excluded-namespace"
+    NAMESPACE_NOT_INCLUDED = "namespace-not-included"
     MODE_OFF = "mode-off"
     MODE_OBSERVE = "mode-observe"
     MODE_INITIAL = "mode-initial"

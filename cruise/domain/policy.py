@@ -1,7 +1,7 @@
 """The installation's policy, and the values that settings and overrides choose from."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import IntEnum, StrEnum
@@ -20,6 +20,7 @@ from cruise.domain.resources import (
     parse_memory_bytes,
     quote_text,
 )
+from cruise.domain.scheduling import LabelSelector
 
 # Names and patterns of namespaces; patterns as in fnmatch: `*`, `?`, `[a-c]`, `[!a-c]`.
 
@@ -282,6 +283,8 @@ class Policy:
     mode: Mode = Mode.OBSERVE
     rules: RuleSet = DEFAULT_RULES
     excluded_namespaces: frozenset[str] = PROTECTED_NAMESPACES  # names and patterns
+    included_namespaces: frozenset[str] = frozenset()  # names and patterns, empty for all
+    namespace_selector: LabelSelector | None = None  # of the labels of namespaces; None for all
     allow_extended_resources: bool = True
     hpa: HpaPolicy = HpaPolicy.WITHIN_TARGET
     guaranteed: GuaranteedPolicy = GuaranteedPolicy.KEEP
@@ -329,6 +332,11 @@ class Policy:
     def excludes_namespace(self, namespace: str) -> bool:
         """Return whether the pods of a namespace are skipped."""
         return matches_any_pattern(self.excluded_namespaces, namespace)
+
+    def includes_namespace(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Return whether a namespace that is not excluded is among those to size, given its labels."""
+        is_listed = not self.included_namespaces or matches_any_pattern(self.included_namespaces, namespace)
+        return is_listed and (self.namespace_selector is None or self.namespace_selector.matches(labels))
 
     @property
     def planning_policy(self) -> "Policy":

@@ -16,6 +16,7 @@ from cruise.interfaces.text import format_age, format_count, format_memory, form
 
 REASON_DESCRIPTIONS: Mapping[ReasonCode, str] = {
     ReasonCode.EXCLUDED_NAMESPACE: "its namespace is excluded",
+    ReasonCode.NAMESPACE_NOT_INCLUDED: "included_namespaces or namespace_selector leaves out its namespace",
     ReasonCode.MODE_OFF: "mode off",
     ReasonCode.MODE_OBSERVE: "mode observe: nothing is written",
     ReasonCode.MODE_INITIAL: "mode initial: pods are sized only at creation",

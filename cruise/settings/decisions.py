@@ -21,6 +21,7 @@ from cruise.domain.policy import (
     Policy,
     RuleSet,
 )
+from cruise.domain.scheduling import LabelSelector
 from cruise.domain.users import NotificationTopic
 from cruise.settings.value_types import (
     ADMISSION_SIZE_CHOICE,
@@ -34,6 +35,8 @@ from cruise.settings.value_types import (
     HPA_CHOICE,
     MEMORY_LIMITS_CHOICE,
     MODE_CHOICE,
+    NAMESPACE_PATTERNS,
+    NAMESPACE_SELECTOR,
     NODE_AUTOSCALER_CHOICE,
     NOTIFY_FORMAT_CHOICE,
     NOTIFY_TOPICS_CHOICE,
@@ -79,6 +82,12 @@ class ActionOptions:
     )
     """Namespaces whose pods are skipped, by name or by a pattern such as `openshift-*`. They are added to the default
     and to cruise's own namespace; `!kube-system` removes one of the default."""
+    included_namespaces: frozenset[str] = create_setting(NAMESPACE_PATTERNS, _POLICY.included_namespaces)
+    """The only namespaces whose pods are sized, by name or pattern; unset: all. Excluded ones stay excluded. See
+    [namespaces](../operating.md#which-namespaces)."""
+    namespace_selector: LabelSelector | None = create_setting(NAMESPACE_SELECTOR, _POLICY.namespace_selector)
+    """Only pods of namespaces with such labels are sized, as `kubectl get namespaces --selector` selects them; unset:
+    all."""
     rules: RuleSet = create_setting(RULES_CHOICE, _POLICY.rules)
     """`seeds` uses the rules of the first design, for comparison."""
     max_evictions_per_node: int = create_setting(create_count_type("1"), _POLICY.max_evictions_per_node)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cruise.adapters.prometheus.settings import CloudIdentity
-from cruise.domain.policy import Policy
+from cruise.domain.policy import PROTECTED_NAMESPACES, Policy, matches_any_pattern
 from cruise.errors import BadInputError
 from cruise.settings.settings import SETTING_TYPES, Settings
 from cruise.settings.value_types import ApiAuthentication, InvalidValue, NotifyFormat
@@ -33,6 +33,7 @@ def check_contradictions(settings: Settings) -> Settings:
         raise BadInputError(
             "webhook_client_names without webhook_client_ca_file: no client is verified; set both or neither"
         )
+    _check_namespaces(settings)
     _check_prometheus_credentials(settings)
     if settings.api_authentication is ApiAuthentication.KUBERNETES and settings.api_token_file is not None:
         raise BadInputError("api_authentication is kubernetes and api_token_file is set; keep one")
@@ -47,6 +48,13 @@ def check_contradictions(settings: Settings) -> Settings:
     if (settings.price_core_hour is None) != (settings.price_gibibyte_hour is None):
         raise BadInputError("price_core_hour and price_gibibyte_hour belong together; set both or neither")
     return settings
+
+
+def _check_namespaces(settings: Settings) -> None:
+    for name in sorted(settings.included_namespaces):
+        if matches_any_pattern(settings.excluded_namespaces, name):
+            fix = f"write !{name} there" if name in PROTECTED_NAMESPACES else "remove it from one of the two"
+            raise BadInputError(f"included_namespaces: {name} is among excluded_namespaces as well; {fix}")
 
 
 def _check_prometheus_credentials(settings: Settings) -> None:

@@ -30,9 +30,14 @@ from cruise.domain.policy import (
     is_namespace_name,
 )
 from cruise.domain.resources import quote_text
+from cruise.domain.scheduling import LabelSelector
 from cruise.domain.users import NotificationTopic
+from cruise.errors import BadInputError
+from cruise.kube_json.objects.scheduling import parse_selector
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
+_LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 _ADDRESS = re.compile(r"(?:[A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\]):(\d{1,5})", re.ASCII)
 # Printable ASCII without a space at either end, which HTTP carries as it is.
 _HEADER_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")
@@ -226,6 +231,28 @@ def create_excluded_namespaces_type(protected: frozenset[str]) -> ValueType:
     return ValueType("a list of namespaces or patterns of their names", "monitoring,openshift-*", read)
 
 
+def _read_namespace_patterns(value: object) -> frozenset[str]:
+    names = _read_names(value)
+    for name in sorted(names):
+        try:
+            check_namespace_pattern(name)
+        except ValueError as error:
+            raise InvalidValue(str(error)) from error
+    return names
+
+
+def _read_namespace_selector(value: object) -> LabelSelector:
+    text = _read_text(value)
+    try:
+        selector = parse_selector(text)
+    except BadInputError as error:
+        raise InvalidValue(str(error)) from error
+    for one in selector.requirements:
+        if not _LABEL_KEY.fullmatch(one.key) or not all(map(_LABEL_VALUE.fullmatch, one.values)):
+            raise InvalidValue(f"{quote_text(text)} matches no namespace: {quote_text(one.key)} can have no such label")
+    return selector
+
+
 def _read_url(value: object) -> str:
     text = _read_text(value)
     if not re.match(r"https?://[^/\s]+", text) or re.search(r"\s", text):
@@ -349,6 +376,10 @@ class HttpTlsChoice(StrEnum):
 MODE_CHOICE = create_choice_type("a mode", [(mode.label, mode) for mode in Mode if mode is not Mode.OFF])
 RULES_CHOICE = create_choice_type("a set of rules", [(rules.name, rules) for rules in RULE_SETS])
 HEADROOM_CHOICE = create_choice_type("a headroom model", [(model, model) for model in HEADROOM_MODELS])
+NAMESPACE_PATTERNS = ValueType(
+    "a list of namespaces or patterns of their names", "payments,team-*", _read_namespace_patterns
+)
+NAMESPACE_SELECTOR = ValueType("a label selector of namespaces", "team=payments,tier!=test", _read_namespace_selector)
 CPU_LIMITS_CHOICE = create_choice_type("a choice of CPU limits", [(one.value, one) for one in CpuLimitPolicy])
 MEMORY_LIMITS_CHOICE = create_choice_type("a choice of memory limits", [(one.value, one) for one in MemoryLimitPolicy])
 GUARANTEED_CHOICE = create_choice_type("a choice for Guaranteed pods", [(one.value, one) for one in GuaranteedPolicy])

@@ -23,6 +23,8 @@ NOT_IN_SETTINGS = {
         "prometheus_url",
         "database_url",
         "excluded_namespaces",
+        "included_namespaces",
+        "namespace_selector",
         "usage_source",
         "kubelet_access",
         "publish_vpas",

@@ -95,6 +95,24 @@ def test_observe_is_what_nobody_has_to_ask_for_and_it_has_no_verb_that_writes():
     assert kinds(found).isdisjoint({"MutatingWebhookConfiguration", "StatefulSet", "Job", "Secret"})
 
 
+def test_the_webhook_selects_the_namespaces_that_are_sized():
+    values = {"mode": "initial", "includedNamespaces": "{shop,bank}", "namespaceSelector.matchLabels.team": "web"}
+    found = [one for one in yaml.load_all(rendered(values), yaml.CSafeLoader) if one]
+    settings = named(found, "ConfigMap", "cruise")["data"]
+    assert (settings["CRUISE_INCLUDED_NAMESPACES"], settings["CRUISE_NAMESPACE_SELECTOR"]) == ("shop,bank", "team=web")
+    [webhook] = named(found, "MutatingWebhookConfiguration", "cruise")["webhooks"]
+    selector = webhook["namespaceSelector"]
+    assert selector["matchLabels"] == {"team": "web"}
+    assert {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["shop", "bank"]} in (
+        selector["matchExpressions"]
+    )
+    # A label selector knows no patterns: then the webhook decides.
+    with_pattern = rendered({"mode": "initial", "includedNamespaces": "{shop,team-*}"})
+    found = [one for one in yaml.load_all(with_pattern, yaml.CSafeLoader) if one]
+    [webhook] = named(found, "MutatingWebhookConfiguration", "cruise")["webhooks"]
+    assert {one["operator"] for one in webhook["namespaceSelector"]["matchExpressions"]} == {"NotIn"}
+
+
 def test_no_part_of_the_release_is_lost_in_another_namespace():
     text = rendered({"mode": "full", "excludedNamespaces": "{legacy}"}, namespace="elsewhere")
     assert "cruise.svc" not in text

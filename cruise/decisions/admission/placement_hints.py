@@ -17,7 +17,13 @@ from cruise.domain.scheduling import SchedulingConstraints, Taint, TaintEffect, 
 
 # Pods skipped for these reasons get no placement hint.
 _WITHOUT_HINT = frozenset(
-    {ReasonCode.MODE_OFF, ReasonCode.MODE_OBSERVE, ReasonCode.EXCLUDED_NAMESPACE, ReasonCode.UNREADABLE_ANNOTATION}
+    {
+        ReasonCode.MODE_OFF,
+        ReasonCode.MODE_OBSERVE,
+        ReasonCode.EXCLUDED_NAMESPACE,
+        ReasonCode.NAMESPACE_NOT_INCLUDED,
+        ReasonCode.UNREADABLE_ANNOTATION,
+    }
 )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from cruise.decisions.pod_policy.evictability import DisruptionBudgetIndex
 from cruise.decisions.pod_policy.limit_ranges import violates_limit_range
+from cruise.decisions.pod_policy.namespaces import explain_skipped_namespace
 from cruise.decisions.pod_policy.other_autoscalers import AutoscalerIndex, describe_pending_lookup
 from cruise.decisions.pod_policy.quotas import allows_one_more_pod
 from cruise.decisions.scheduling.filters import (
@@ -59,7 +60,7 @@ class EvictionRules:
     def get_mode(self, pod: Pod) -> Mode:
         """Return the mode that applies to a pod; off if it is excluded or its annotations are unreadable."""
         effective_policy = self.get_effective_policy(pod)
-        is_excluded = self._policy.excludes_namespace(pod.namespace)
+        is_excluded = explain_skipped_namespace(pod.namespace, self._snapshot, self._policy) is not None
         return Mode.OFF if is_excluded or isinstance(effective_policy, UnreadableAnnotations) else effective_policy.mode
 
     def explain_unusable_claims(self, pod: Pod) -> str | None:

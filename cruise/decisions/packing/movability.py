@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.limit_ranges import violates_limit_range
+from cruise.decisions.pod_policy.namespaces import explain_skipped_namespace
 from cruise.decisions.pod_policy.quotas import allows_one_more_pod
 from cruise.domain.annotations import CRUISE_RECORDS, HOSTNAME, UnreadableAnnotations
 from cruise.domain.cluster import ClusterSnapshot, Pod
@@ -71,7 +72,7 @@ class MovabilityCheck:
 
     def _check_shared(self, pod: Pod) -> EvictionCost:
         effective_policy = self._eligibility.get_effective_policy(pod)
-        if self._policy.excludes_namespace(pod.namespace):
+        if explain_skipped_namespace(pod.namespace, self._snapshot, self._policy) is not None:
             return EvictionCost(ReasonDetail.NAMESPACE_EXCLUDED, 1)
         if isinstance(effective_policy, UnreadableAnnotations):
             return EvictionCost(ReasonDetail.ANNOTATIONS_UNREADABLE.create(effective_policy.detail), 1)

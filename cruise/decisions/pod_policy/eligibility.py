@@ -15,6 +15,7 @@ from cruise.decisions.pod_policy.managed_containers import (
     read_stated_resources,
     select_kept_containers,
 )
+from cruise.decisions.pod_policy.namespaces import explain_skipped_namespace
 from cruise.decisions.pod_policy.other_autoscalers import (
     AutoscalerClaims,
     describe_pending_lookup,
@@ -165,6 +166,10 @@ class Eligibility:
     @cached_property
     def _total_daemonset_requests(self) -> Resources:
         return sum(self.daemonset_requests.values(), NO_RESOURCES)
+
+    def explain_skipped_namespace(self, namespace: str) -> ReasonCode | None:
+        """Return why settings leave out the pods of a namespace, None if they do not."""
+        return explain_skipped_namespace(namespace, self._snapshot, self._policy)
 
     def get_effective_policy(self, pod: Pod) -> EffectivePolicy | UnreadableAnnotations:
         """Resolve the overrides that apply to a pod: its own, its workload's, its namespace's, and the stored ones."""

@@ -92,7 +92,13 @@ def _without_resources(one: OverridesT) -> OverridesT:
 
 
 def _include_all_namespaces(inputs: DecisionInputs) -> DecisionInputs:
-    return inputs._replace(policy=replace(inputs.policy, excluded_namespaces=frozenset()))
+    policy = replace(
+        inputs.policy,
+        excluded_namespaces=frozenset(),
+        included_namespaces=frozenset(),
+        namespace_selector=None,
+    )
+    return inputs._replace(policy=policy)
 
 
 def _raise_mode(inputs: DecisionInputs) -> DecisionInputs:
@@ -223,6 +229,12 @@ UNLOCKS: Mapping[ReasonCode, Unlock] = {
         "excluded_namespaces",
         "!NAMESPACE",
         "excluded_namespaces without its name or pattern; !NAMESPACE for one of the default",
+        _include_all_namespaces,
+    ),
+    ReasonCode.NAMESPACE_NOT_INCLUDED: _setting(
+        "included_namespaces",
+        "NAMESPACE",
+        "included_namespaces with its name or pattern, and a namespace_selector that matches its labels",
         _include_all_namespaces,
     ),
     ReasonCode.MODE_OFF: _MODE,

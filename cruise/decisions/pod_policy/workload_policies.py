@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from cruise.decisions.pod_policy.container_bounds import OverrideChecks, get_workload_memory_limits
 from cruise.decisions.pod_policy.managed_containers import SKIP_REASON_BY_MODE
+from cruise.decisions.pod_policy.namespaces import explain_skipped_namespace
 from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims, AutoscalerIndex
 from cruise.decisions.pod_policy.pod_annotations import Annotations, select_overrides
 from cruise.decisions.pod_policy.scaled_pods import ScaledPods
@@ -129,8 +130,9 @@ class WorkloadPolicies:
         self, namespace: str, effective_policy: EffectivePolicy | UnreadableAnnotations, needed: Mode
     ) -> ReasonCode | None:
         """Return why pods of a namespace are skipped under their policy, which must allow the mode `needed`."""
-        if self._policy.excludes_namespace(namespace):
-            return ReasonCode.EXCLUDED_NAMESPACE
+        reason = explain_skipped_namespace(namespace, self._snapshot, self._policy)
+        if reason is not None:
+            return reason
         if isinstance(effective_policy, UnreadableAnnotations):
             return ReasonCode.UNREADABLE_ANNOTATION
         return SKIP_REASON_BY_MODE[effective_policy.mode] if effective_policy.mode < needed else None

@@ -158,6 +158,7 @@ def create_policies_pages(dashboard: Dashboard) -> APIRouter:
             replayable=[name for name, _ in cluster_settings if name not in _NOT_REPLAYABLE],
             field_prefix=SETTING_FIELD_PREFIX,
             excluded=sorted(view.policy.excluded_namespaces),
+            included=sorted(view.policy.included_namespaces),
             stored=[one for one in list_stored_overrides(stored) if visible is None or one.namespace in visible],
             annotated=[
                 one for one in list_annotation_overrides(snapshot) if visible is None or one.namespace in visible

@@ -146,7 +146,7 @@ def summarize_cluster(
         key = (pod.namespace, pod.workload_name)
         if pod.node is None or (pod.is_finished and key not in risks_by_workload):
             continue
-        mode = get_mode(eligibility, policy, pod)
+        mode = get_mode(eligibility, pod)
         if pod.is_finished:
             finished[key] = mode
             continue
@@ -165,9 +165,9 @@ def summarize_cluster(
     return ClusterSummary(node_pass, totals, savings, risks, tuple(workloads), dict(pods_by_mode))
 
 
-def get_mode(eligibility: Eligibility, policy: Policy, pod: Pod) -> str:
+def get_mode(eligibility: Eligibility, pod: Pod) -> str:
     """Return the name of a pod's effective mode."""
-    if policy.excludes_namespace(pod.namespace):
+    if eligibility.explain_skipped_namespace(pod.namespace) is not None:
         return Mode.OFF.label
     effective = eligibility.get_effective_policy(pod)
     return effective.mode.label if isinstance(effective, EffectivePolicy) else UNREADABLE_MODE

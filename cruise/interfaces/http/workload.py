@@ -116,7 +116,7 @@ async def read_workload_history(
         summary=own_summary,
         pods=pods,
         selected=selected,
-        mode=get_mode(eligibility, view.policy, selected),
+        mode=get_mode(eligibility, selected),
         requested=sum((count_pod_requests(one) for one in pods if not one.is_finished), start=NO_RESOURCES),
         statistics={name: table.row(row) for name, row in rows.items() if row is not None},
         peaks=await wait_for_store(store.hourly_peaks(namespace, workload, hour)),

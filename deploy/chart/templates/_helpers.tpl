@@ -134,6 +134,13 @@ true
 {{ concat (list "kube-system" .Release.Namespace) .Values.excludedNamespaces | uniq | toJson }}
 {{- end }}
 
+{{/* Labels as a selector in text. */}}
+{{- define "cruise.namespaceSelector" -}}
+{{- $parts := list -}}
+{{- range $key, $value := . -}}{{- $parts = append $parts (printf "%s=%s" $key (toString $value)) -}}{{- end -}}
+{{ $parts | join "," }}
+{{- end }}
+
 {{/* Those of them that are names: label selectors know no patterns. */}}
 {{- define "cruise.excludedNames" -}}
 {{- $names := list -}}

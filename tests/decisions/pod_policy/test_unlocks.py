@@ -55,11 +55,15 @@ def test_a_setting_does_what_the_decision_assumes_of_it(reason):
     assert unlock.value
     if unlock.apply is None:
         return
-    value = unlock.value.replace("NAMESPACE", "kube-system")
+    namespace = "kube-system" if reason is ReasonCode.EXCLUDED_NAMESPACE else "shop"
+    value = unlock.value.replace("NAMESPACE", namespace)
     settings = load_settings({"CRUISE_" + unlock.setting.upper(): value, "CRUISE_DATABASE_URL": "postgresql://db/x"})
     policy = unlock.apply(DecisionInputs(ClusterSnapshot(), {}, Policy(mode=Mode.OBSERVE))).policy
     if reason is ReasonCode.EXCLUDED_NAMESPACE:
         assert not settings.to_policy().excludes_namespace("kube-system")
         assert not policy.excludes_namespace("kube-system")
+    elif reason is ReasonCode.NAMESPACE_NOT_INCLUDED:
+        assert settings.to_policy().includes_namespace(namespace, {})
+        assert policy.includes_namespace(namespace, {})
     else:
         assert getattr(settings.to_policy(), unlock.setting) == getattr(policy, unlock.setting)
