@@ -23,6 +23,11 @@ from cruise.domain.policy import (
 )
 from cruise.domain.scheduling import LabelSelector
 from cruise.domain.users import NotificationTopic
+from cruise.settings.namespace_types import (
+    NAMESPACE_PATTERNS,
+    NAMESPACE_SELECTOR,
+    create_excluded_namespaces_type,
+)
 from cruise.settings.value_types import (
     ADMISSION_SIZE_CHOICE,
     BEST_EFFORT_CHOICE,
@@ -35,8 +40,6 @@ from cruise.settings.value_types import (
     HPA_CHOICE,
     MEMORY_LIMITS_CHOICE,
     MODE_CHOICE,
-    NAMESPACE_PATTERNS,
-    NAMESPACE_SELECTOR,
     NODE_AUTOSCALER_CHOICE,
     NOTIFY_FORMAT_CHOICE,
     NOTIFY_TOPICS_CHOICE,
@@ -52,7 +55,6 @@ from cruise.settings.value_types import (
     create_choice_type,
     create_count_type,
     create_duration_type,
-    create_excluded_namespaces_type,
     create_number_type,
     create_price_type,
     create_setting,

@@ -26,18 +26,12 @@ from cruise.domain.policy import (
     Mode,
     NodeAutoscalerSetting,
     OomReaction,
-    check_namespace_pattern,
     is_namespace_name,
 )
 from cruise.domain.resources import quote_text
-from cruise.domain.scheduling import LabelSelector
 from cruise.domain.users import NotificationTopic
-from cruise.errors import BadInputError
-from cruise.kube_json.objects.scheduling import parse_selector
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
-_LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 _ADDRESS = re.compile(r"(?:[A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\]):(\d{1,5})", re.ASCII)
 # Printable ASCII without a space at either end, which HTTP carries as it is.
 _HEADER_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")
@@ -180,7 +174,7 @@ def create_list_type(what: str, values: Iterable[tuple[str, object]]) -> ValueTy
     named = dict(values)
 
     def read(value: object) -> frozenset[object]:
-        names = _read_names(value)
+        names = read_names(value)
         if not names or not names <= named.keys():
             raise ValueError(value)
         return frozenset(named[name] for name in names)
@@ -188,7 +182,8 @@ def create_list_type(what: str, values: Iterable[tuple[str, object]]) -> ValueTy
     return ValueType(what, ",".join(named), read)
 
 
-def _read_names(value: object) -> frozenset[str]:
+def read_names(value: object) -> frozenset[str]:
+    """Read names from a list or from text; ValueError for anything else."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
         raise ValueError(value)
@@ -203,54 +198,11 @@ def _read_namespace(value: object) -> str:
 
 
 def _read_namespaces(value: object) -> frozenset[str]:
-    names = _read_names(value)
+    names = read_names(value)
     for name in sorted(names):
         if not is_namespace_name(name):
             raise InvalidValue(f"{quote_text(name)} is not the name of a namespace")
     return names
-
-
-def create_excluded_namespaces_type(protected: frozenset[str]) -> ValueType:
-    """Names and patterns of namespaces, added to the `protected` ones; `!NAME` removes one of these."""
-
-    def read(value: object) -> frozenset[str]:
-        stated = _read_names(value)
-        removed = {name[1:] for name in stated if name.startswith("!")}
-        for name in sorted(removed - protected):
-            raise InvalidValue(
-                f'"!{name}" removes nothing: only {", ".join(sorted(protected))} are excluded by default'
-            )
-        added = frozenset(name for name in stated if not name.startswith("!"))
-        for name in sorted(added):
-            try:
-                check_namespace_pattern(name)
-            except ValueError as error:
-                raise InvalidValue(str(error)) from error
-        return (protected - removed) | added
-
-    return ValueType("a list of namespaces or patterns of their names", "monitoring,openshift-*", read)
-
-
-def _read_namespace_patterns(value: object) -> frozenset[str]:
-    names = _read_names(value)
-    for name in sorted(names):
-        try:
-            check_namespace_pattern(name)
-        except ValueError as error:
-            raise InvalidValue(str(error)) from error
-    return names
-
-
-def _read_namespace_selector(value: object) -> LabelSelector:
-    text = _read_text(value)
-    try:
-        selector = parse_selector(text)
-    except BadInputError as error:
-        raise InvalidValue(str(error)) from error
-    for one in selector.requirements:
-        if not _LABEL_KEY.fullmatch(one.key) or not all(map(_LABEL_VALUE.fullmatch, one.values)):
-            raise InvalidValue(f"{quote_text(text)} matches no namespace: {quote_text(one.key)} can have no such label")
-    return selector
 
 
 def _read_url(value: object) -> str:
@@ -304,7 +256,7 @@ def _read_matchers(value: object) -> str:
 
 
 def _read_hosts(value: object) -> frozenset[str]:
-    names = _read_names(value)
+    names = read_names(value)
     for name in sorted(names):
         if not _HOST.fullmatch(name):
             raise InvalidValue(f"{quote_text(name)} is not the name of a host")
@@ -317,7 +269,7 @@ NAME = ValueType("the name of a series or a label", "namespace", _read_name)
 NAME_OR_NONE = ValueType("the name of a label, or - for none", "container_id", _read_label)
 PATH = ValueType("a path", "/etc/cruise/token", _read_path)
 FLAG = ValueType("true or false", "true", _read_flag)
-NAMES = ValueType("a list of names", "kube-system,monitoring", _read_names)
+NAMES = ValueType("a list of names", "kube-system,monitoring", read_names)
 HOSTS = ValueType("a list of hosts", "cruise.example.com", _read_hosts)
 NAMESPACE = ValueType("the name of a namespace", "cruise", _read_namespace)
 NAMESPACES = ValueType("a list of namespaces", "monitoring,observability", _read_namespaces)
@@ -376,10 +328,6 @@ class HttpTlsChoice(StrEnum):
 MODE_CHOICE = create_choice_type("a mode", [(mode.label, mode) for mode in Mode if mode is not Mode.OFF])
 RULES_CHOICE = create_choice_type("a set of rules", [(rules.name, rules) for rules in RULE_SETS])
 HEADROOM_CHOICE = create_choice_type("a headroom model", [(model, model) for model in HEADROOM_MODELS])
-NAMESPACE_PATTERNS = ValueType(
-    "a list of namespaces or patterns of their names", "payments,team-*", _read_namespace_patterns
-)
-NAMESPACE_SELECTOR = ValueType("a label selector of namespaces", "team=payments,tier!=test", _read_namespace_selector)
 CPU_LIMITS_CHOICE = create_choice_type("a choice of CPU limits", [(one.value, one) for one in CpuLimitPolicy])
 MEMORY_LIMITS_CHOICE = create_choice_type("a choice of memory limits", [(one.value, one) for one in MemoryLimitPolicy])
 GUARANTEED_CHOICE = create_choice_type("a choice for Guaranteed pods", [(one.value, one) for one in GuaranteedPolicy])
