@@ -53,15 +53,19 @@ class CoverageRow:
         return any(self.group.unknown.get(one) and self.group.is_known(one) for one in ResourceName)
 
     def format_requested(self, resource: ResourceName) -> str:
-        """Write the requests of a resource."""
-        return _FORMATTERS[resource](self.group.requested.get(resource))
+        """Write the requests of a resource, `–` if there are none."""
+        requested = self.group.requested.get(resource)
+        return _FORMATTERS[resource](requested) if requested else "–"
 
     def format_share(self, resource: ResourceName) -> str:
-        """Write the share of all requests of a resource."""
-        return format_share(self.group.requested.get(resource), self.total.get(resource))
+        """Write the share of all requests of a resource, empty if there are none."""
+        requested = self.group.requested.get(resource)
+        return format_share(requested, self.total.get(resource)) if requested else ""
 
     def format_reclaimable(self, resource: ResourceName) -> str:
-        """Write what is or would be reclaimable: `unknown`, `–` if nothing unlocks it, `1.20*` if partly known."""
+        """Write what is or would be reclaimable: `unknown`, `–` if nothing can be, `1.20*` if partly known."""
+        if not self.group.requested.get(resource):
+            return "–"
         if not self.group.is_known(resource):
             return "–" if self.unlock is not None and self.unlock.kind is UnlockKind.NOTHING else "unknown"
         amount = _FORMATTERS[resource](self.group.reclaimable.get(resource))

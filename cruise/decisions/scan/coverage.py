@@ -119,11 +119,15 @@ def estimate_coverage(
 ) -> Mapping[str, Coverage]:
     """Return the coverage of each namespace with pods on nodes; `pods` are those of a node pass over `inputs`."""
     reasons = _find_reasons(inputs, statistics, now, pods)
-    reclaimable = _decide_without_reasons(inputs, statistics, now, reasons, context)
+    reclaimable = _decide_without_reasons(inputs, statistics, now, pods, reasons, context)
     sums = _CoverageSums()
     for one in pods:
         key = (one.pod.namespace, one.pod.name)
-        known, own = reclaimable.get(key, {}), reasons.get(key, _ALL_SIZED)
+        own = reasons.get(key)
+        if own is None:
+            sums.add_sized_pod(one)
+            continue
+        known = reclaimable.get(key, {})
         sums.begin_pod(one.pod.namespace)
         for resource in ResourceName:
             requested = one.requested.get(resource)
@@ -154,6 +158,16 @@ class _CoverageSums:
     def begin_pod(self, namespace: str) -> None:
         """Begin a pod, which counts once for each of its reasons."""
         self._namespace, self._of_pod = namespace, set()
+
+    def add_sized_pod(self, one: PodRequests) -> None:
+        """Add a pod of which all is sized."""
+        amounts = self._sums.setdefault((one.pod.namespace, None), [0] * 7)
+        requested, target = one.requested, one.target
+        amounts[0] += 1
+        amounts[1] += requested.cpu_millicores
+        amounts[2] += requested.memory_bytes
+        amounts[3] += requested.cpu_millicores - target.cpu_millicores
+        amounts[4] += requested.memory_bytes - target.memory_bytes
 
     def add(self, reason: ReasonCode | None, resource: ResourceName, requested: int, reclaimable: int | None) -> None:
         """Add requests of the pod; `reclaimable` is None if it is unknown."""
@@ -216,7 +230,7 @@ def _find_reasons(
         if reason is None and node is None:
             reason = ReasonCode.NODE_NOT_READY
         if reason is None and node is not None:
-            verdict = eligibility.check(pod)
+            verdict = one.resizable or eligibility.check(pod)
             if isinstance(verdict, ResizablePod):
                 own = _explain_resizable(eligibility, verdict, node)
                 if own is not _ALL_SIZED:
@@ -311,6 +325,7 @@ def _decide_without_reasons(
     inputs: DecisionInputs,
     statistics: StatisticsTable,
     now: datetime,
+    pods: Sequence[PodRequests],
     reasons: Mapping[_PodKey, _PodReasons],
     context: SizingContext,
 ) -> _Reclaimable:
@@ -332,10 +347,11 @@ def _decide_without_reasons(
                     history = min(history, changed.policy.memory_limit_history)
     if not unlocked:
         return {}
+    sized_pods = {(one.pod.namespace, one.pod.name): one.resizable for one in pods if one.resizable is not None}
     nodes = frozenset(one.pod.node for one in unlocked.values() if one.pod.node is not None)
     sizing = size_cluster(
         inputs.snapshot,
-        _UnlockedEligibility(inputs, statistics, now, unlocked),
+        _UnlockedEligibility(inputs, statistics, now, sized_pods | unlocked),
         statistics,
         replace(inputs.policy, memory_limit_history=history),
         now,

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from cruise.decisions.pod_policy.eligibility import ResizablePod
 from cruise.decisions.revert import OriginalSizesByUid
+from cruise.decisions.sizing.container_sizes import PlannedContainerSizes
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.decisions.sizing.planned_requests import count_requests_when_resized, get_planned_sizes, get_target_sizes
 from cruise.domain.actions import ContainerTarget, ReasonCode
@@ -96,12 +98,16 @@ class _WorkloadSums:
 
 
 class PodRequests(NamedTuple):
-    """A pod on a node: its requests as kube-scheduler counts them, at present and at its target; why it is skipped."""
+    """A pod on a node: its requests as kube-scheduler counts them, at present and at its target; why it is skipped.
+
+    `resizable` is what the plan sized it by, None if it was not sized.
+    """
 
     pod: Pod
     requested: Resources
     target: Resources
     skip_reason: ReasonCode | None
+    resizable: ResizablePod | None = None
 
 
 def count_requests_at_targets(snapshot: ClusterSnapshot, plans: Sequence[NodePlan]) -> list[PodRequests]:
@@ -110,8 +116,11 @@ def count_requests_at_targets(snapshot: ClusterSnapshot, plans: Sequence[NodePla
     A pod without a target, because it is not sized or will be evicted, counts with its present requests.
     """
     targets: dict[tuple[str, str], Mapping[str, Resources]] = {}
+    resizable: dict[tuple[str, str], ResizablePod] = {}
     for plan in plans:
         targets |= get_target_sizes(plan)
+        if isinstance(plan.targets, PlannedContainerSizes):
+            resizable |= {(one.pod.namespace, one.pod.name): one for one in plan.targets.get_pods()}
     skip_reasons = {(one.namespace, one.pod): one.reason for plan in plans for one in plan.skipped}
     found = []
     for pod in snapshot.pods:
@@ -120,7 +129,7 @@ def count_requests_at_targets(snapshot: ClusterSnapshot, plans: Sequence[NodePla
         key = (pod.namespace, pod.name)
         requested, sizes = count_pod_requests(pod), targets.get(key)
         target = requested if sizes is None else count_requests_when_resized(pod, sizes)
-        found.append(PodRequests(pod, requested, target, skip_reasons.get(key)))
+        found.append(PodRequests(pod, requested, target, skip_reasons.get(key), resizable.get(key)))
     return found
 
 

@@ -5,6 +5,7 @@ from typing import NamedTuple, overload
 
 import numpy as np
 
+from cruise.decisions.pod_policy.eligibility import ResizablePod
 from cruise.decisions.sizing.node_sizes import SizingResult
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import ContainerRole
@@ -51,6 +52,10 @@ class PlannedContainerSizes(Sequence[PlannedContainerSize]):
             pod = self._sized.columns.candidates.pods[at]
             for container in pod.sized:
                 yield ContainerKey(pod.pod.namespace, pod.pod.name, container.name)
+
+    def get_pods(self) -> Iterator[ResizablePod]:
+        """Yield the pods with their effective policies."""
+        return map(self._sized.columns.candidates.pods.__getitem__, self._get_remaining_pods())
 
     def get_requests(self) -> dict[ResourceName, Int64Array]:
         """Return the present requests of the containers, in the order of `get_containers`."""

@@ -33,7 +33,7 @@ def _create_resource_columns(
             lambda row, _, wide: Text.assemble(
                 row.format_requested(resource), (f" {row.format_share(resource):>4}" if wide else "", "dim")
             ),
-            f"{title} requested",
+            title,
             lambda row, _: ScanPageCell(
                 [(f"{row.format_requested(resource)} ", ""), (row.format_share(resource), "small")], requested(row)
             ),
@@ -44,7 +44,7 @@ def _create_resource_columns(
         ScanColumn(
             "RECLAIMABLE",
             lambda row, _, wide: Text(row.format_reclaimable(resource)),
-            f"{title} reclaimable",
+            "Reclaimable",
             lambda row, _: ScanPageCell([(row.format_reclaimable(resource), "")], row.group.reclaimable.get(resource)),
             record={f"{name}_reclaimable_{unit}": lambda row, _: reclaimable(row)},
             kind="number",

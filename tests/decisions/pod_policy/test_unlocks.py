@@ -35,6 +35,11 @@ def test_every_skip_reason_has_an_entry():
     assert all(one.description for one in UNLOCKS.values())
 
 
+def test_values_are_plain_texts_so_that_every_format_can_write_them():
+    for one in UNLOCKS.values():
+        assert {type(text) for text in (one.description, one.setting, one.value, one.annotation)} == {str}
+
+
 @pytest.mark.parametrize("reason", [reason for reason, one in UNLOCKS.items() if one.setting])
 def test_a_setting_of_the_table_exists(reason):
     assert UNLOCKS[reason].setting in SETTING_TYPES
