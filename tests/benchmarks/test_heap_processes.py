@@ -55,6 +55,8 @@ def run(command, env) -> str:
         *[({"JAVA_TOOL_OPTIONS": f"-XX:MaxRAM={size}m"}, []) for size in (100, 200, 260, 300, 512, 4096)],
         ({"JAVA_TOOL_OPTIONS": "-XX:MaxRAM=2g -XX:MaxRAMPercentage=75.0"}, []),
         ({"JAVA_TOOL_OPTIONS": "-XX:MaxRAM=200m -XX:MinRAMPercentage=80"}, []),
+        ({"JAVA_TOOL_OPTIONS": "-XX:MaxRAM=2g -XX:MaxRAMFraction=2"}, []),
+        ({"JAVA_TOOL_OPTIONS": "-XX:MaxRAM=2g -XX:MaxRAMFraction=2 -XX:MaxRAMPercentage=30"}, []),
         ({"JAVA_TOOL_OPTIONS": "-XX:MaxRAM=1g -Xms600m"}, []),
         ({"JAVA_TOOL_OPTIONS": "-XX:MaxRAM=1g -XX:InitialHeapSize=600m -Xmx700m"}, []),
     ],

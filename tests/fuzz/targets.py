@@ -74,12 +74,24 @@ class Target:
     kept_bytes: int = 0
 
 
+JVM: dict[str, Any] = {
+    "command": ["sh", "-c", "exec java $JAVA_OPTS -Xmx$(HEAP) -jar app.jar"],
+    "env": [
+        {"name": "HEAP", "value": "512m"},
+        {"name": "JAVA_OPTS", "value": "-XX:MaxRAMPercentage=75.0"},
+        {"name": "GOMEMLIMIT", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}},
+    ],
+    "memory_limit": "1Gi",
+}
+
+
 def reviews() -> Target:
     """Reviews of pods: always answered, always allowed, and each patch applies to the pod."""
     sized = make_container_json(requests={"cpu": "500m", "memory": "1Gi"}, limits={"cpu": "1", "memory": "2Gi"})
     pods = [
         make_pod_json(name="", node=None),
         make_pod_json(name="", node=None, containers=[sized, make_container_json("proxy")]),
+        make_pod_json(name="", node=None, containers=[make_container_json(**JVM)]),
         make_pod_json(name="", node=None, annotations={"cruise.io/mode": "initial", "cruise.io/cpu-max": "300m"}),
     ]
     admitter = make_admitter()
@@ -204,7 +216,7 @@ def watch_lines() -> Target:
     """Lines of watches of all kinds, read by one cluster; unreadable objects are listed separately."""
     decoders = {StreamDecoder(kind.shape).kind: (kind, StreamDecoder(kind.shape)) for kind in ALL_KINDS}
     documents = [
-        make_pod_json(),
+        make_pod_json(containers=[make_container_json(**JVM)]),
         make_node_json(),
         make_deployment_json(),
         make_replica_set_json(),

@@ -131,7 +131,7 @@ def test_what_is_answered_from_memory_is_what_would_be_decided(pod, seed):
     answer_of(reviewer, pod)
     replica = copy.deepcopy(pod)
     replica["spec"]["volumes"] = [{"name": f"kube-api-access-{seed}"}]
-    replica["spec"]["containers"][0]["env"] = [{"name": "A", "value": str(seed)}]
+    replica["spec"]["containers"][0]["terminationMessagePath"] = f"/dev/{seed}"
     known = answer_of(reviewer, replica, uid="other")
     assert reviewer.counts.from_cache == 1 or not reviewer.counts.answers[("mutated", "peak")]
     assert known == answer_of(make_reviewer(), replica, uid="other")
@@ -476,3 +476,15 @@ def test_what_takes_too_long_to_decide_is_answered_unchanged():
     reviewer.set_state(make_admitter(), NO_OWNERS)
     assert not get_patch(decode_response(reviewer.review(encode_review(make_review(pod_json())))))
     assert reviewer.counts.answers == {TOO_LATE: 1}
+
+
+def test_a_jvm_keeps_the_limit_that_its_heap_needs():
+    # The statistics have a largest use of 350 MiB: twice that would leave a heap of 175 MiB.
+    container = make_container_json(memory="2Gi", memory_limit="4Gi", command=["java", "-jar", "app.jar"])
+    reviewer, limits = make_reviewer(), []
+    for one in (container, container | {"command": ["app"]}):
+        pod = make_pod_json(name="", node=None, containers=[one])
+        response = decode_response(reviewer.review(encode_review(make_review(pod))))
+        patched = apply_response_patch(pod, get_patch(response))
+        limits.append(patched["spec"]["containers"][0]["resources"]["limits"]["memory"])
+    assert limits == ["1400Mi", "700Mi"]

@@ -1,22 +1,22 @@
 """The resizable pods of a pass in columns: what statistics and computed sizes do not change."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
 
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds, compute_container_bounds
-from cruise.decisions.pod_policy.heap_floors import HeapFloor, compute_running_heap_floor
 from cruise.decisions.pod_policy.limit_ranges import PodLimitRanges, collect_pod_limit_ranges, select_ranges
 from cruise.decisions.pod_policy.quotas import has_own_eviction_protection
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
+from cruise.decisions.sizing.heap_columns import apply_heap_floors, find_heap_floors
 from cruise.decisions.sizing.pod_level import PodLevelContainers
 from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_threshold
 from cruise.decisions.sizing.utilisation_columns import MetricGroups, build_metric_groups
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, convert_to_int64
-from cruise.domain.cluster import POD_LEVEL, Container, ContainerRole, LimitRangeItem, QosClass
+from cruise.domain.cluster import POD_LEVEL, ContainerRole, LimitRangeItem, QosClass
 from cruise.domain.pod_resources import count_container_requests
 from cruise.domain.policy import CpuLimitPolicy, Policy
 from cruise.domain.resize_state import ResizePending
@@ -256,13 +256,12 @@ def build_resizable_pod_columns(
         _extract_user_minimums(pods, with_user_minimum, first, minimum, factors, bounds) if with_user_minimum else None
     )
     maximum = {ResourceName.CPU: whole_unit_bounds[:, 1], ResourceName.MEMORY: whole_unit_bounds[:, 3]}
-    heap_limit = np.zeros(len(pod_of), dtype=np.int64)
-    for at, container, floor in _iterate_heap_floors(pods, pod_level, first, policy):
-        heap_limit[at] = floor.limit_bytes
-        limit_rules[at, 1] &= floor.may_add_limit
-        highest = min(floor.request_bytes, container.requests.memory_bytes or 0, int(maximum[ResourceName.MEMORY][at]))
-        for values in (minimum[ResourceName.MEMORY], stated[:, 1]):
-            values[at] = max(int(values[at]), highest)
+    heap_limit = apply_heap_floors(
+        find_heap_floors(pods, pod_level, first, policy),
+        (minimum[ResourceName.MEMORY], stated[:, 1]),
+        maximum[ResourceName.MEMORY],
+        limit_rules[:, 1],
+    )
     manages = {
         ResourceName.CPU: np.fromiter((pod.manages_cpu for pod in pods), dtype=np.bool_, count=len(pods)),
         ResourceName.MEMORY: np.fromiter((pod.manages_memory for pod in pods), dtype=np.bool_, count=len(pods)),
@@ -302,20 +301,6 @@ def build_resizable_pod_columns(
         pod_level=pod_level,
         near_container_limit=[index for index, one in pod_level.items() if one.needs_larger_limit()],
     )
-
-
-def _iterate_heap_floors(
-    pods: Sequence[ResizablePod], pod_level: Mapping[int, PodLevelContainers], first: Int64Array, policy: Policy
-) -> Iterator[tuple[int, Container, HeapFloor]]:
-    """Yield the containers with a bound of their heap, and pods with pod-level resources, with their index."""
-    for index, one in pod_level.items():
-        yield int(first[index]), pods[index].sized[0], one.get_heap_floor()
-    at = 0
-    for pod in pods:
-        for container in pod.sized:
-            if container.heap is not None:
-                yield at, container, compute_running_heap_floor(container, pod.pod.qos, policy)
-            at += 1
 
 
 def _find_managed_containers(

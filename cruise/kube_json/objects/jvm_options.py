@@ -1,5 +1,6 @@
 """Read the largest heap of a JVM from its options, in the order in which the JVM reads them."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -25,6 +26,8 @@ _SIZES = {
     "-XX:MaxDirectMemorySize=": "direct",
 }
 _PERCENTAGES = {"-XX:MaxRAMPercentage=": "share", "-XX:MinRAMPercentage=": "small-share"}
+# Before percentages: one part of so many.
+_FRACTION = re.compile(r"-XX:MaxRAMFraction=([1-9][0-9]{0,5})")
 _UNITS = {"": 1}
 _UNITS |= {unit: 1 << 10 * (at // 2 + 1) for at, unit in enumerate("kKmMgGtT")}
 _DEFAULT_SHARE, _DEFAULT_SMALL_SHARE = 0.25, 0.5
@@ -96,6 +99,9 @@ def _collect(environment: ContainerEnvironment, words: Sequence[str], place: str
             share = parse_share(word[len(prefix) :], 100) if word.startswith(prefix) else None
             if share is not None:
                 settings[key] = (StatedSize(limit_share=share, text=word), place)
+        fraction = _FRACTION.fullmatch(word)
+        if fraction is not None:
+            settings["fraction"] = (StatedSize(limit_share=1 / int(fraction.group(1)), text=word), place)
         if word == "-XX:-UseContainerSupport":
             settings["container"] = (StatedSize(is_known=False, text=word), place)
 
@@ -110,8 +116,9 @@ def _build_bound(settings: _Settings) -> HeapBound:
     bound = replace(DEFAULT_JVM_HEAP, extra_bytes=extra, is_stated=True)
     if "small-share" in settings:
         bound = replace(bound, small_limit_share=settings["small-share"][0].limit_share)
-    if "share" in settings:
-        size, place = settings["share"]
+    stated = settings.get("share", settings.get("fraction"))
+    if stated is not None:
+        size, place = stated
         bound = replace(bound, limit_share=size.limit_share, source=f"{size.text} in {place}", holds_request=True)
     if "ram" in settings:
         ram, place = settings["ram"]

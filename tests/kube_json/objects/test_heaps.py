@@ -1,5 +1,7 @@
 """Heap bounds: every form that is recognised, what others get, and that no text raises or leaks."""
 
+import json
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -8,10 +10,13 @@ from hypothesis import strategies as st
 from cruise.domain.cluster import ContainerRole
 from cruise.domain.heaps import HeapBound, HeapRuntime
 from cruise.domain.resources import MEBIBYTE
+from cruise.kube_json.admission_review import ReviewRequest, get_created_pod
 from cruise.kube_json.objects.heaps import HeapReader
 from cruise.kube_json.objects.pod import PodReader, decode_pod
+from cruise.kube_json.reading.snapshot import read_snapshot
+from cruise.kube_json.reading.stream import StreamDecoder
 from cruise.kube_json.wire.pod_json import ContainerSpec, PodObject
-from tests.builders import make_container_json, make_pod_json
+from tests.builders import make_container_json, make_list_json, make_pod_json
 
 read_heap_bound = HeapReader().read
 GIBIBYTE = 1024 * MEBIBYTE
@@ -54,6 +59,7 @@ def from_secret(name: str):
         ({"JAVA_TOOL_OPTIONS": "-XX:MaxRAMPercentage=75.0"}, 3072, "-XX:MaxRAMPercentage=75.0 in JAVA_TOOL_OPTIONS"),
         ({"JAVA_TOOL_OPTIONS": "-XX:MaxRAM=2g"}, 512, "-XX:MaxRAM=2g in JAVA_TOOL_OPTIONS"),
         ({"JAVA_TOOL_OPTIONS": "-XX:MaxRAM=2g -XX:MaxRAMPercentage=50"}, 1024, "-XX:MaxRAM=2g in JAVA_TOOL_OPTIONS"),
+        ({"JAVA_TOOL_OPTIONS": "-XX:MaxRAMFraction=2"}, 2048, "-XX:MaxRAMFraction=2 in JAVA_TOOL_OPTIONS"),
         ({"JAVA_TOOL_OPTIONS": "-Xms3g"}, 3072, "the JVM's default of 25 % of the memory limit"),
         ({"JAVA_TOOL_OPTIONS": "-Xmx1g", "JDK_JAVA_OPTIONS": "-Xmx2g"}, 2048, "-Xmx2g in JDK_JAVA_OPTIONS"),
         ({"_JAVA_OPTIONS": "-Xmx3g", "JDK_JAVA_OPTIONS": "-Xmx2g"}, 3072, "-Xmx3g in _JAVA_OPTIONS"),
@@ -277,6 +283,18 @@ def test_other_values_are_not_kept(secret):
     pod = reader.read(msgspec.convert(make_pod_json(containers=[container]), PodObject))
     assert pod.containers[0].heap is not None
     assert secret not in repr(pod) and secret not in repr(reader)
+
+
+def test_watches_files_and_reviews_read_the_same():
+    env = [reference("LIMIT", divisor="1Mi"), {"name": "JAVA_TOOL_OPTIONS", "value": "-Xmx$(LIMIT)m"}]
+    document = make_pod_json(containers=[make_container_json(memory_limit="1Gi", env=env)], node=None)
+    expected = decode_pod(document).containers[0].heap
+    assert expected is not None and expected.limit_share == 1.0
+    [item] = StreamDecoder(PodObject).page(json.dumps(make_list_json(document)).encode()).items
+    in_file = read_snapshot([json.dumps(make_list_json(document)).encode()], "a file").pods[0]
+    created = get_created_pod(ReviewRequest(namespace="shop", object=msgspec.Raw(json.dumps(document).encode())))
+    for pod in (PodReader().read(item), in_file, PodReader().read(created)):
+        assert pod.containers[0].heap == expected
 
 
 def test_equal_containers_share_their_bound_and_init_containers_count_too():
