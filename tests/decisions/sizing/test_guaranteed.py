@@ -115,6 +115,13 @@ def test_a_container_that_stays_as_it_is_keeps_the_class_too(annotations, expect
     assert sizes(plan_of([pod], [use(pod), use(pod, 100, 100, "proxy", last_mib=50)])) == expected
 
 
+@pytest.mark.parametrize(("direction", "cpu_peak", "memory_mib"), [("grow", 500, 1000), ("shrink", 1900, 2000)])
+def test_a_direction_holds_for_requests_and_limits(direction, cpu_peak, memory_mib):
+    pod = guaranteed(annotations={"cruise.io/direction": direction})
+    for policy in (RESIZE, DAMPED):
+        assert not plan_of([pod], [use(pod, cpu_peak, memory_mib)], policy=policy).resize
+
+
 def test_growth_takes_free_capacity_only():
     pod, other = guaranteed(), make_pod("web-1", containers=[make_container(cpu=1500, memory_mib=1024)])
     rows = [use(pod, cpu_peak=2000), make_statistic_for(other, cpu_base=1400, cpu_peak=1500)]
@@ -155,6 +162,9 @@ def test_it_is_evicted_only_with_a_stated_ranking():
         ({"cruise.io/cpu-min": "900m", "cruise.io/memory-min": "1600Mi"}, (900, 1600)),
         ({"cruise.io/headroom-factor": "3"}, (750, 1500)),
         ({"cruise.io/memory-limits": "never"}, (750, 2048)),
+        ({"cruise.io/cpu-limits": "keep"}, (2000, 1500)),
+        ({"cruise.io/cpu-limits": "remove-at-creation"}, (750, 1500)),
+        ({"cruise.io/direction": "shrink"}, (750, 1500)),
     ],
 )
 def test_overrides_apply_but_never_below_the_largest_use(annotations, expected):
