@@ -228,7 +228,7 @@ UNLOCKS: Mapping[ReasonCode, Unlock] = {
     ReasonCode.EXCLUDED_NAMESPACE: _setting(
         "excluded_namespaces",
         "!NAMESPACE",
-        "excluded_namespaces without its name or pattern; !NAMESPACE for one of the default",
+        "excluded_namespaces without it, or with !NAMESPACE if it is a default",
         _include_all_namespaces,
     ),
     ReasonCode.NAMESPACE_NOT_INCLUDED: _setting(
