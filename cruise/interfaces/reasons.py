@@ -174,7 +174,7 @@ DETAIL_DESCRIPTIONS: Mapping[ReasonDetail, str] = {
     ReasonDetail.UTILISATION_UNKNOWN: "HPA {} does not report that it can scale, or not all of its metrics",
     ReasonDetail.ABOVE_UTILISATION_TARGET: "HPA {} is above its target",
     ReasonDetail.REPLICAS_CHANGING: "HPA {} is changing the number of replicas",
-    ReasonDetail.REPLICAS_BETWEEN: "HPA {} is between its minimum and maximum of replicas, so every change moves them",
+    ReasonDetail.REPLICAS_BETWEEN: "HPA {} is between its minimum and maximum of replicas, which follow requests there",
     ReasonDetail.SEVERAL_HPAS: "HPAs {} target the utilization of the same pods",
     ReasonDetail.SCALE_NOT_READ: "the scale of {} has not been read, and it may be one of its pods",
     ReasonDetail.SCALE_UNREADABLE: "the scale of {} cannot be read (see cruise check), and it may be one of its pods",

@@ -130,13 +130,13 @@ class ControlPlane:
             assert server.running, f"{name} has ended:\n{self.log(name)[-3000:]}"
         return True
 
-    def pause(self) -> None:
-        """Stop the API server's process with all connections open."""
-        self._servers[API_SERVER].pause()
+    def pause(self, server: str = API_SERVER) -> None:
+        """Stop a server's process with all connections open."""
+        self._servers[server].pause()
 
-    def resume(self) -> None:
+    def resume(self, server: str = API_SERVER) -> None:
         """End a pause."""
-        self._servers[API_SERVER].resume()
+        self._servers[server].resume()
 
     def kill_api_server(self) -> None:
         """Kill the API server: connections break, and new ones are refused."""

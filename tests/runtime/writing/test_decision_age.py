@@ -8,9 +8,11 @@ from datetime import timedelta
 import pytest
 
 from cruise.domain.actions import Action, ActionResult, ReasonCode, ResizePod, TaintNode, UntaintNode
-from cruise.domain.cluster import Pod
+from cruise.domain.cluster import HorizontalPodAutoscaler, Pod
 from cruise.domain.policy import Mode, Policy
+from cruise.domain.resources import ResourceName
 from cruise.domain.usage import StatisticsTable
+from cruise.domain.utilisation_scaling import UtilisationMetric, UtilisationScaling
 from cruise.errors import UnavailableError
 from cruise.runtime.writing.api_answers import WriteTimeouts
 from cruise.simulation.store import InMemoryStore
@@ -123,4 +125,20 @@ async def test_a_size_that_was_decided_below_usage_is_not_held_back_by_the_same_
         statistics=table(pod, 90, 90),
         writing={"latest": lambda: table(pod, 90, 90)},
     )
+    assert told(outcomes) == [WRITTEN]
+
+
+@pytest.mark.parametrize("growth", [False, True])
+async def test_a_request_on_which_an_hpa_acts_is_not_written_once_that_hpa_changed(growth):
+    world = cluster(workload())
+    pod = await only_pod(world)
+    scaling = UtilisationScaling((UtilisationMetric(ResourceName.CPU, "", 50, 50),), 1, 6, 1, 1, True)
+    hpa = HorizontalPodAutoscaler(pod.namespace, "web", pod.workload, frozenset({ResourceName.CPU}), "", scaling)
+    snapshot = replace(await world.snapshot(), autoscalers=(hpa,))
+    # The cluster has no such HPA any more.
+    action = grow(pod) if growth else sized(pod, 100, 100)
+    outcomes = await applied(world, [action], FULL, snapshot=snapshot)
+    assert told(outcomes) == [(ActionResult.SKIPPED, ReasonCode.HPA_CHANGED)]
+    requested = pod.containers[0].requests.cpu_millicores
+    outcomes = await applied(world, [sized(pod, requested, 100)], FULL, snapshot=snapshot)
     assert told(outcomes) == [WRITTEN]
