@@ -212,7 +212,10 @@ def _explain_no_growth(record: OomRecord, checked: ResizablePod, context: OomCon
     if context.node is None:
         # A pod on a node with unknown capacity is not evicted for lack of capacity.
         return SkippedPod(namespace, name, ReasonCode.NODE_NOT_READY, ReasonDetail.NODE_UNKNOWN)
-    if not checked.manages_memory:
+    bounds = checked.utilisation_bounds
+    # At its maximum of replicas an HPA would remove a pod because of a larger request; the node pass grows within that.
+    is_bounded = bounds is not None and not bounds.is_at_minimum and ResourceName.MEMORY in bounds.metrics
+    if is_bounded or not checked.manages_memory:
         return SkippedPod(namespace, name, ReasonCode.MEMORY_NOT_MANAGED)
     unmanaged = _explain_unmanaged(record, checked)
     if unmanaged is None and record.memory_limit_bytes is not None and not record.oom_memory_bytes:

@@ -30,6 +30,7 @@ from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resize_state import ResizePending, ResizeState
 from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
 from cruise.domain.usage import OomRecord
+from cruise.domain.utilisation_scaling import UtilisationMetric, UtilisationScaling
 from tests.builders import (
     NOW,
     NOW_SECONDS,
@@ -360,6 +361,10 @@ def test_an_autoscaler_on_memory_keeps_it():
     pod = pod_of()
     scaler = make_autoscaler("Deployment/web", "shop", ResourceName.MEMORY)
     assert held(pod, autoscalers=[scaler]) is ReasonCode.MEMORY_NOT_MANAGED
+    # At its maximum of replicas it would remove a pod because of a larger request.
+    metrics = (UtilisationMetric(ResourceName.MEMORY, "", 50, 80),)
+    scaling = UtilisationScaling(metrics, 1, 3, 3, 3, is_active=True)
+    assert held(pod, autoscalers=[replace(scaler, scaling=scaling)]) is ReasonCode.MEMORY_NOT_MANAGED
 
 
 def test_bounds_apply_and_a_container_at_its_maximum_is_skipped():

@@ -1,10 +1,10 @@
 """Twins of each service on a real control plane: cruise sizes one, and the real HPA controller scales both."""
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from cruise.decisions.admission.admission import MutatePod, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
@@ -59,14 +59,13 @@ class ReplayResult:
 
 
 class Replay:
-    """Replays the use of services in steps, on a control plane whose HPA controller syncs every `sync_seconds`."""
+    """Replays the use of services in steps, each until the real HPA controller has settled."""
 
-    def __init__(self, control_plane: ControlPlane, services: Sequence[Service], sync_seconds: float) -> None:
+    def __init__(self, control_plane: ControlPlane, services: Sequence[Service]) -> None:
         self._control_plane = control_plane
         self._admin = control_plane.api()
         self._services = {one.name: one for one in services}
         self._histories = {one.name: one.history() for one in services}
-        self._sync_seconds = sync_seconds
         self._metrics = MetricsWriter(self._admin)
         self._seen: set[str] = set()
 
@@ -94,15 +93,29 @@ class Replay:
         """Show every HPA the use of a minute until none changes its replicas: new pods share the use of the others."""
         before = None
         for _ in range(MOST_ROUNDS):
+            wait_until(lambda: len(self._ready_pods()) == self._count_pods(), "all pods run")
             # Otherwise a sync might see the new use of some pods of a service, and the former use of others.
             self._control_plane.pause(CONTROLLER_MANAGER)
-            self._write_metrics(minute)
+            expected = self._write_metrics(minute)
             self._control_plane.resume(CONTROLLER_MANAGER)
-            time.sleep(3 * self._sync_seconds)
+            wait_until(partial(self._have_synced, expected), "every HPA has seen the use", longest_pause=1)
             counts = self._count_replicas()
             if counts == before:
                 return
             before = counts
+
+    def _have_synced(self, expected: Mapping[tuple[str, str], int]) -> bool:
+        """Tell whether every HPA reports the utilization of CPU that follows from what was written."""
+        for one in self._admin.items("horizontalpodautoscalers.autoscaling"):
+            metrics = one.get("status", {}).get("currentMetrics") or [{}]
+            measured = metrics[0].get("resource") or metrics[0].get("containerResource") or {}
+            percent = measured.get("current", {}).get("averageUtilization")
+            if percent != expected[one["metadata"]["namespace"], one["metadata"]["name"]]:
+                return False
+        return True
+
+    def _count_pods(self) -> int:
+        return sum(sum(pair) for pair in self._count_replicas().values())
 
     def _ready_pods(self) -> list[Json]:
         pods = [pod for namespace in (SIZED, TWINS) for pod in self._admin.items("pods", namespace)]
@@ -112,14 +125,24 @@ class Replay:
             if conditions(pod).get("Ready", {}).get("status") == "True" and "deletionTimestamp" not in pod["metadata"]
         ]
 
-    def _write_metrics(self, minute: int) -> None:
+    def _write_metrics(self, minute: int) -> Mapping[tuple[str, str], int]:
+        """Write the use of all pods; return the utilization of CPU by service, in percent, of what its HPA counts."""
         pods: dict[tuple[str, str], list[Json]] = {}
         for pod in self._ready_pods():
             pods.setdefault((pod["metadata"]["namespace"], pod["metadata"]["labels"]["app"]), []).append(pod)
-        for (_, name), members in pods.items():
-            use = self._services[name].use(minute, len(members))
+        expected = {}
+        for (namespace, name), members in pods.items():
+            service = self._services[name]
+            use = service.use(minute, len(members))
+            used = requested = 0
             for pod in members:
                 self._metrics.write(pod, use)
+                for one in pod["spec"]["containers"]:
+                    if service.metrics[0].container in ("", one["name"]):
+                        used += use[one["name"]][0]
+                        requested += _millicores(one["resources"]["requests"]["cpu"])
+            expected[namespace, name] = used * 100 // requested
+        return expected
 
     def _size(self, minute: int) -> int:
         """Size the pods as a node pass does, new ones first as the webhook would have; return the resizes."""

@@ -11,11 +11,10 @@ from tests.e2e.hpa.metrics_api import serve_metrics
 from tests.e2e.hpa.replay import Replay
 from tests.e2e.hpa.services import REPLAYED, SERVICES
 
-SYNC_SECONDS = 1
 FLAGS = (
     # Custom resources are not encoded as protobuf.
     "--kube-api-content-type=application/json",
-    f"--horizontal-pod-autoscaler-sync-period={SYNC_SECONDS}s",
+    "--horizontal-pod-autoscaler-sync-period=1s",
     "--horizontal-pod-autoscaler-downscale-stabilization=1s",
     "--horizontal-pod-autoscaler-cpu-initialization-period=1s",
     "--horizontal-pod-autoscaler-initial-readiness-delay=1s",
@@ -31,7 +30,7 @@ def replay() -> Iterator[Replay]:
     ):
         kubelet.add_nodes([SimulatedNodeSpec(f"n{n}", "100", "200Gi", pods=250) for n in range(2)])
         serve_metrics(control_plane.api())
-        replay = Replay(control_plane, SERVICES, SYNC_SECONDS)
+        replay = Replay(control_plane, SERVICES)
         replay.create()
         yield replay
 
