@@ -33,10 +33,11 @@ class ScaledPods:
         self._autoscalers = autoscalers
         self._usable = usable
 
-    def cover_their_use(self, namespace: str, bounds: UtilisationBounds) -> bool:
-        """Return whether all pods of an HPA request what their use needs, so that none relies on the others."""
+    def find_uncovered(self, namespace: str, bounds: UtilisationBounds) -> frozenset[ResourceName]:
+        """Return the resources of which a pod of an HPA requests less than its use needs: it relies on the others."""
         pods = self._by_autoscaler.get((namespace, bounds.autoscaler), ())
-        return all(self._cover(pods, resource, metrics) for resource, metrics in bounds.metrics.items())
+        covered = {one for one, metrics in bounds.metrics.items() if self._cover(pods, one, metrics)}
+        return frozenset(bounds.metrics.keys() - covered)
 
     def _cover(self, pods: Sequence[Pod], resource: ResourceName, metrics: Sequence[MetricBounds]) -> bool:
         current: list[int] = []

@@ -49,13 +49,10 @@ class UtilisationBounds:
     metrics: Mapping[ResourceName, tuple[MetricBounds, ...]]
     submitted: Mapping[str, StatedResources] = field(default_factory=dict)
 
-    def without_shrink(self) -> "UtilisationBounds":
-        """Return the bounds without any decrease."""
-        metrics = {
-            resource: tuple(one._replace(peak_factor=np.inf) for one in metrics)
-            for resource, metrics in self.metrics.items()
-        }
-        return replace(self, metrics=metrics)
+    def without_shrink(self, resources: frozenset[ResourceName]) -> "UtilisationBounds":
+        """Return the bounds without a decrease of some resources."""
+        held = {one: tuple(metric._replace(peak_factor=np.inf) for metric in self.metrics[one]) for one in resources}
+        return replace(self, metrics={**self.metrics, **held})
 
     def allows(self, decided: "UtilisationBounds") -> bool:
         """Return whether sizes within the bounds that were `decided` earlier are within these."""

@@ -105,8 +105,8 @@ class WorkloadPolicies:
             if autoscaler is not None:
                 target = None if workload is None else self._snapshot.workloads.get((namespace, workload))
                 claims, bounds = apply_utilisation_bounds(claims, autoscaler, target)
-            if bounds is not None and bounds.is_at_minimum and not self._scaled_pods.cover_their_use(namespace, bounds):
-                bounds = bounds.without_shrink()
+            if bounds is not None and bounds.is_at_minimum:
+                bounds = bounds.without_shrink(self._scaled_pods.find_uncovered(namespace, bounds))
             stated = effective_policy.guaranteed or self._policy.guaranteed
             sizes_guaranteed = stated is GuaranteedPolicy.RESIZE and self._policy.rules.sizes_more_pods
             best_effort = effective_policy.best_effort or self._policy.best_effort

@@ -118,6 +118,18 @@ def test_a_short_or_unknown_history_shrinks_nothing():
         assert written(plan_of([pod], [row], [hpa()])) == {"app": 1000}
 
 
+def test_no_pod_shrinks_while_another_one_needs_more_than_it_requests():
+    idle, hot = replica("web-1", identity="1"), replica("web-2", identity="2")
+    rows = [use(idle), use(hot, 460)]
+    assert written(plan_of([idle], rows[:1], [hpa()])) == {"app": 200}
+    plan = plan_of([idle, hot], rows, [hpa()])
+    assert {one.pod: one.containers[0].requests.cpu_millicores for one in plan.resize} == {"web-1": 1000, "web-2": 1000}
+    # The metric of the other resource is its own matter.
+    metrics = (*AT_MINIMUM.metrics, UtilisationMetric(MEMORY, "", 20, 20))
+    plan = plan_of([idle], rows[:1], [hpa(replace(AT_MINIMUM, metrics=metrics))])
+    assert (written(plan), written(plan, MEMORY)) == ({"app": 200}, {"app": 1024 * MEBIBYTE})
+
+
 def test_growth_ends_at_the_template():
     pod = replica(cpu=300)
     rows = [use(pod, 2000, cpu_base=1500, cpu_peak=1800)]

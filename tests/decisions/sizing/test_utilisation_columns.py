@@ -125,7 +125,7 @@ def test_at_its_minimum_an_hpa_wants_the_same_replicas_for_all_use_of_the_histor
     use = UseHistory(drawn.peaks.ravel(), np.zeros(drawn.peaks.size, dtype=np.int64))
     groups, requests = groups_of(drawn, bounds), drawn.requests.ravel()
     if not cover_use(requests[groups.containers], use.largest[groups.containers], groups.groups, groups.peak_factor):
-        groups = groups_of(drawn, bounds.without_shrink())
+        groups = groups_of(drawn, bounds.without_shrink(frozenset({CPU})))
     lower, upper = bound_requests(groups, CPU, requests, use)
     lower, upper = lower.reshape(drawn.requests.shape), upper.reshape(drawn.requests.shape)
     unbounded = upper >= UNBOUNDED

@@ -1,6 +1,7 @@
 """Twins of each service on a real control plane: cruise sizes one, and the real HPA controller scales both."""
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -24,6 +25,8 @@ from tests.e2e.hpa.services import Service, to_bytes
 SIZED, TWINS = "sized", "twins"
 CONTROLLER_MANAGER = "kube-controller-manager"
 MOST_ROUNDS = 6
+STABILIZATION_SECONDS = 5
+"""The controller's window before it removes pods: meanwhile the use of those that are left is written."""
 POLICY = Policy(
     mode=Mode.RESIZE,
     rules=TRACKING,
@@ -90,19 +93,26 @@ class Replay:
         return result
 
     def _settle(self, minute: int) -> None:
-        """Show every HPA the use of a minute until none changes its replicas: new pods share the use of the others."""
-        before = None
+        """Show every HPA the use of a minute until none changes its replicas: the pods left or added share it anew."""
         for _ in range(MOST_ROUNDS):
-            wait_until(lambda: len(self._ready_pods()) == self._count_pods(), "all pods run")
             # Otherwise a sync might see the new use of some pods of a service, and the former use of others.
             self._control_plane.pause(CONTROLLER_MANAGER)
             expected = self._write_metrics(minute)
+            before = self._count_replicas()
             self._control_plane.resume(CONTROLLER_MANAGER)
             wait_until(partial(self._have_synced, expected), "every HPA has seen the use", longest_pause=1)
-            counts = self._count_replicas()
-            if counts == before:
+            if not self._await_change(before):
                 return
-            before = counts
+            wait_until(lambda: len(self._ready_pods()) == self._count_pods(), "all pods run")
+
+    def _await_change(self, before: Mapping[str, tuple[int, int]]) -> bool:
+        """Wait for as long as the controller delays the removal of pods; return whether any number changed."""
+        end = time.monotonic() + STABILIZATION_SECONDS + 3
+        while time.monotonic() < end:
+            if self._count_replicas() != before:
+                return True
+            time.sleep(0.3)
+        return False
 
     def _have_synced(self, expected: Mapping[tuple[str, str], int]) -> bool:
         """Tell whether every HPA reports the utilization of CPU that follows from what was written."""

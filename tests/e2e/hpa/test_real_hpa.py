@@ -8,14 +8,14 @@ from tests.controlplane.behaviour import SimulatedNodeSpec
 from tests.controlplane.control_plane import KUBELET, ControlPlane
 from tests.controlplane.kubelet import TestKubelet
 from tests.e2e.hpa.metrics_api import serve_metrics
-from tests.e2e.hpa.replay import Replay
+from tests.e2e.hpa.replay import STABILIZATION_SECONDS, Replay
 from tests.e2e.hpa.services import REPLAYED, SERVICES
 
 FLAGS = (
     # Custom resources are not encoded as protobuf.
     "--kube-api-content-type=application/json",
     "--horizontal-pod-autoscaler-sync-period=1s",
-    "--horizontal-pod-autoscaler-downscale-stabilization=1s",
+    f"--horizontal-pod-autoscaler-downscale-stabilization={STABILIZATION_SECONDS}s",
     "--horizontal-pod-autoscaler-cpu-initialization-period=1s",
     "--horizontal-pod-autoscaler-initial-readiness-delay=1s",
     "--concurrent-horizontal-pod-autoscaler-syncs=10",
@@ -47,13 +47,13 @@ def check(replay: Replay, step_minutes: int) -> None:
         f"{after}m instead of {before}m; {len(scaled)} services were scaled"
     )
     for difference in result.differences[:40]:
-        print(difference)
+        print(difference, result.requested[difference[0]][difference[1]])
     assert len(scaled) >= 3 and len(resting) >= 10 and after < before / 2
     assert not result.differences
 
 
 def test_replicas_are_those_without_cruise(replay: Replay):
-    check(replay, 180)
+    check(replay, 240)
 
 
 @pytest.mark.long
