@@ -73,7 +73,7 @@ byte pc[2], step[2], plans;
 byte todo[2];            /* steps: 0 A without growth, 1 G withdrawn, 2 B0, 3 B1, 4 A with growth, 5 G, 6 O */
 byte seen_spec[6], seen_counted[6], seen_count[2], goal[6], growth[6];
 bool seen_guest[2], changed_[10], old[2], sticky[2], reaction[2], cooling[2];
-bool knows_open[2];      /* the answer of an own write was lost, and no pass has compared it since */
+bool knows_open[2];      /* an own answer was lost, or former leaders may have left something, and no pass has looked since */
 bool knows_lost[2], knows_incomplete[2], hears_lost[2];
 byte grown[6], grown_by[6], grown_age[6], before_to[2], before_by[2], before_age[2];
 
@@ -466,13 +466,13 @@ end:
     /* A former leader gives up three seconds after it lost the lead, which no other has for five. */
     :: d_step { holder == NONE && !leads[p] && pc[p] == IDLE && terms < TERMS && (terms || !p) &&
         (BOTH || pc[1 - p] < WAITING) ->
-        holder = p; leads[p] = true; terms++; term[p] = terms;
+        holder = p; leads[p] = true; terms++; term[p] = terms; knows_open[p] = true;
         if :: !IS_BEHIND -> knows_lost[p] = lost; knows_incomplete[p] = incomplete :: else fi;
         printf("EV acquire %d\n", p); print_state() }
     :: d_step { leads[p] && pc[p] == IDLE && plans < PLANS ->
         decide(p); look(p);
         printf("EV plan %d %d %d %d %d\n", p, todo[p], goal[3 * p], goal[3 * p + 1], goal[3 * p + 2]);
-        /* In a quiet cluster nothing but a lost answer makes a plan without steps look. */
+        /* Without steps only the first plan of a leader looks, and the first after a lost answer. */
         if :: !todo[p] && !knows_open[p] -> forget_plan(p) :: else fi; print_state() }
     :: d_step { leads[p] && pc[p] == IDLE && plans < PLANS && killed && !reacted ->
         reaction[p] = true; decide_reaction(p); look(p); printf("EV react %d %d\n", p, todo[p]);

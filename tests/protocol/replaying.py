@@ -98,6 +98,7 @@ class Replay:
         self._terms += 1
         replica = self._replicas[int(number)]
         replica.leads, replica.term = True, self._terms
+        replica.audit.expect_others()
         # What the first usage pass of a leader reads of the database's past.
         with suppress(HistoryChangedError):
             history = await self.database.history()

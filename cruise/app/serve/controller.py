@@ -105,6 +105,7 @@ class Controller:
         self._pace = options.pace
         self._loads = NodeLoadHistory()
         shared = options.shared
+        shared.audit.expect_others()
         exclusions = shared.exclusions
         self._usage = UsageState()
         exclusions.history_incomplete = lambda: self.history_incomplete

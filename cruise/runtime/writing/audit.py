@@ -62,6 +62,7 @@ class AuditQueue:
         self._closed: list[int] = []
         self._reported_open: set[int] = set()
         self._found: set[int] = set()
+        self._expects_others = False
         self._ongoing: dict[tuple[type[Action], str], dict[_Ending, _OngoingEntry]] = {}
         self._prune_count = _PRUNE_COUNT
 
@@ -77,10 +78,15 @@ class AuditQueue:
     @property
     def has_unresolved(self) -> bool:
         """Whether intents are known whose outcome only the cluster can tell."""
-        return bool(self._reported_open or self._found)
+        return self._expects_others or bool(self._reported_open or self._found)
+
+    def expect_others(self) -> None:
+        """Record that former leaders may have left intents open: the next plan looks for them, even without actions."""
+        self._expects_others = True
 
     def find(self, intents: Iterable[int]) -> None:
         """Record which intents without an outcome are in the database, until they are compared with the cluster."""
+        self._expects_others = False
         self._found = set(intents)
         # Another leader has compared the others, or the database has lost them.
         self._reported_open &= self._found

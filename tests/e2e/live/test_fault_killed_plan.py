@@ -24,6 +24,7 @@ MOVES, CPU_MILLICORES = 3, 800
 KILLS = 30
 # The next leader may continue a plan for as long as a pass interval.
 INTERVAL_SECONDS = 40
+FINISHED = "SELECT id FROM packing_plan WHERE phase = 'finished'"
 UNDER_WAY = "SELECT id FROM packing_plan WHERE phase = 'in-progress'"
 
 
@@ -95,6 +96,9 @@ def test_killed_in_the_middle_of_packing_plans(stage: LiveStage, tmp_path: Path,
             time.sleep(1)
             open_at_kills.append(judge(stage, database, most))
         coming.result()
+        # A leader that lives takes up what was left, and the next plan comes to its end.
+        with started(told, tmp_path):
+            wait_until(lambda: rows(database, FINISHED), "a plan is finished", seconds=300)
         # The last leader finds the hour's budget spent by all that was done until now, and waits in vain.
         most = evicted(stage).total()
         with started({**told, **settings(most)}, tmp_path):
@@ -109,7 +113,6 @@ def test_killed_in_the_middle_of_packing_plans(stage: LiveStage, tmp_path: Path,
         f"{len(moments)} kills in {len(set(plans_at_kills))} plans, intents open at each: {open_at_kills}; "
         f"{evicted(stage).total()} evictions of {most}; plans: {dict(phases)}"
     )
-    assert phases["finished"] > 0
     assert phases.keys() <= {"finished", "dropped", "advisory"}
 
 

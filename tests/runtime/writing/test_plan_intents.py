@@ -268,6 +268,17 @@ async def test_a_lost_answer_is_looked_up_by_a_plan_that_has_nothing_to_do():
     assert len(world.faults.sent) == 1
 
 
+async def test_what_former_leaders_left_open_is_looked_up_by_the_first_plan_though_it_has_nothing_to_do():
+    world, store, audit = FaultyCluster(cluster(workload()), ClusterFaults()), InMemoryStore(), AuditQueue()
+    pod = await only_pod(world.cluster)
+    await store.begin_writes([WriteIntent(1, START, shrink(pod), get_spec_targets(pod))])
+    audit.expect_others()
+    writer = ClusterWriter(world, store, FULL, audit=audit, timeouts=WAITS)
+    for _ in range(2):
+        assert await writer.apply_plan([], await world.snapshot(), START) == []
+        assert (await store.open_intents(), audit.has_unresolved) == ([], False)
+
+
 async def test_what_another_plan_of_the_process_has_under_way_is_left_to_it():
     world, store, audit = many(3, write_seconds=0.2), InMemoryStore(), AuditQueue()
     writer = ClusterWriter(world, store, FULL, audit=audit, timeouts=WAITS)
