@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cruise.decisions.pod_policy.eligibility import ResizablePod
+from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.revert import OriginalSizesByUid
 from cruise.decisions.sizing.container_sizes import PlannedContainerSizes
 from cruise.decisions.sizing.node_plans import NodePlan

@@ -5,7 +5,7 @@ from typing import NamedTuple, overload
 
 import numpy as np
 
-from cruise.decisions.pod_policy.eligibility import ResizablePod
+from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.sizing.node_sizes import SizingResult
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import ContainerRole

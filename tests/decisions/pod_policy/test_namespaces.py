@@ -6,7 +6,8 @@ import pytest
 
 from cruise.decisions.admission.admission import LeaveUnchanged, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
-from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
+from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.domain.actions import ReasonCode
 from cruise.domain.policy import Mode, Policy
 from cruise.errors import BadInputError
