@@ -60,7 +60,7 @@ def draw_statistics(random: Random, pod: Pod) -> Iterator[Statistic]:
     since = NOW_SECONDS - random.choice([2, 40]) * DAY
     for container in pod.sized_containers:
         cpu, memory = random.randint(0, 900), random.randint(1, 900)
-        figures = {
+        figures: dict[str, Any] = {
             "cpu_base": cpu,
             "cpu_peak": cpu + random.randint(0, 800),
             "memory_base_mib": memory,

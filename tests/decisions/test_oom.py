@@ -504,7 +504,7 @@ def test_kill_at_the_pods_limit_raises_the_pods_although_the_container_used_a_pa
     assert (whole.container, whole.role) == (POD_LEVEL, ContainerRole.POD)
     # All containers together reached the limit: request at least that, limit half as much again or more.
     assert whole.requests.memory_bytes == 640 * MEBIBYTE
-    assert whole.limits.memory_bytes >= 960 * MEBIBYTE
+    assert whole.limits.resources.memory_bytes >= 960 * MEBIBYTE
 
 
 def test_kill_far_below_the_pods_limit_is_the_nodes():

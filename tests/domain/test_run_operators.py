@@ -174,7 +174,9 @@ def test_many_runs_of_every_operator_are_few_workloads():
             labels = dict.fromkeys(operator.run_keys, run) | dict.fromkeys(operator.marks, "mark")
             for step in ("a", "b"):
                 stated = labels | dict.fromkeys(operator.steps, f"{run}.{step}" if operator.owner_kinds else step)
-                owners = [(kind, run) for kind in sorted(operator.owner_kinds - {"Pod"})] or [None]
+                owners: list[tuple[str, str] | None] = [
+                    (kind, run) for kind in sorted(operator.owner_kinds - {"Pod"})
+                ] or [None]
                 found |= {group(owner, stated) for owner in owners}
     assert len(found) <= 2 * sum(max(1, len(one.owner_kinds)) for one in OPERATORS)
 

@@ -57,9 +57,10 @@ class Cruise:
                 done = await run_node_pass(
                     PassInput(self.world, self.store, self.policy, self.world.now), usage=self.state
                 )
-                self.actions += [one for plan in done.plans for one in (*plan.evict, *plan.resize)]
+                for plan in done.plans:
+                    self.actions += [*plan.evict, *plan.resize]
                 self.skipped |= {one.reason for plan in done.plans for one in plan.skipped}
-        newest = max(pod.owner_name for pod in self.created.values())
+        newest = max(pod.owner_name or "" for pod in self.created.values())
         return [pod for pod in self.created.values() if pod.owner_name == newest]
 
 

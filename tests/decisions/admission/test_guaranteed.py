@@ -1,6 +1,7 @@
 """The sizes that Guaranteed pods are created with."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -96,7 +97,7 @@ def test_whole_cores_stay_whole():
 
 
 def test_a_short_history_or_a_remembered_kill_decreases_nothing():
-    short = {"history_since": NOW_SECONDS - 86_400}
+    short: dict[str, Any] = {"history_since": NOW_SECONDS - 86_400}
     assert left(new_pod(), use(**short)) is ReasonCode.NO_CHANGE_NEEDED
     assert created(new_pod(), use(cpu=2400, memory_mib=2000, **short)) == [(2880, 2400)]
     assert created(new_pod(), use(oom_memory_mib=1500)) == [(750, 2048)]

@@ -62,7 +62,8 @@ def admit(pod: Pod, peak_mib: int = 300, policy: Policy = INITIAL) -> Pod:
 
 def sizes(container: Container, *args, qos: QosClass = QosClass.BURSTABLE, **more) -> tuple[int, int]:
     [created] = admit(new_pod(container, qos), *args, **more).containers
-    return tuple((one.memory_bytes or 0) // MEBIBYTE for one in (created.requests, created.limits))
+    request, limit = ((one.memory_bytes or 0) // MEBIBYTE for one in (created.requests, created.limits))
+    return request, limit
 
 
 def test_a_stated_heap_holds_request_and_limit():

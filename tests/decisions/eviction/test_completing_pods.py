@@ -57,7 +57,7 @@ def draw_cluster(seed: int) -> tuple[ClusterSnapshot, list[Statistic]]:
     drawn = [draw_pod(draw, number) for number in range(draw.randint(3, 9))]
     nodes = [make_node("n3")]
     for name in ("n1", "n2"):
-        requested = [pod.containers[0].requests for pod, _ in drawn if pod.node == name]
+        requested = [pod.containers[0].requests.resources for pod, _ in drawn if pod.node == name]
         memory = sum(one.memory_bytes for one in requested) // MEBIBYTE
         nodes.append(make_node(name, sum(one.cpu_millicores for one in requested) + 100, memory + 100))
     return make_snapshot([pod for pod, _ in drawn], nodes=nodes, workloads=()), [row for _, row in drawn]
@@ -78,7 +78,7 @@ def test_no_path_evicts_a_pod_that_runs_to_completion(seeds, block: int):
                 resized += 1
                 pod, peak = pods[resize.pod], peaks[resize.pod]
                 for target in resize.containers if pod.runs_to_completion else ():
-                    before, after = pod.containers[0].requests, target.requests
+                    before, after = pod.containers[0].requests.resources, target.requests.resources
                     assert after.cpu_millicores >= min(before.cpu_millicores, peak.cpu_peak_millicores), seed
                     assert after.memory_bytes >= min(before.memory_bytes, peak.memory_peak_bytes), seed
         eligibility = Eligibility(snapshot, statistics, {}, FULL, NOW)

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,7 +32,7 @@ from tests.builders import (
 from tests.strategies import clusters
 
 FULL = Policy(mode=Mode.FULL)
-LARGE = {"cpu": 1000, "memory_mib": 1024}
+LARGE: dict[str, Any] = {"cpu": 1000, "memory_mib": 1024}
 
 
 def cover_by_namespace(inputs: DecisionInputs, table: StatisticsTable) -> dict[str, Coverage]:
@@ -215,7 +216,7 @@ def draw_cluster(seed: int) -> tuple[ClusterSnapshot, StatisticsTable]:
         kind = draw.choice(_KINDS)
         cpu, memory = draw.randint(200, 2000), draw.randint(256, 4096)
         for replica in range(draw.randint(1, 4)):
-            limits = {"cpu_limit": cpu, "memory_limit_mib": memory} if kind == "guaranteed" else {}
+            limits: dict[str, Any] = {"cpu_limit": cpu, "memory_limit_mib": memory} if kind == "guaranteed" else {}
             pod = make_pod(
                 f"w{number}-{replica}",
                 "kube-system" if kind == "excluded" else "shop",
@@ -248,7 +249,7 @@ def sum_largest_headrooms(snapshot: ClusterSnapshot, table: StatisticsTable, res
         one = table.row(row)
         cpu = one.cpu_peak_millicores - one.cpu_base_millicores
         memory = one.memory_peak_bytes - one.memory_base_bytes
-        node = nodes[one.key.namespace, one.key.pod]
+        node = nodes[one.key.namespace, one.key.pod] or ""
         largest[node] = max(largest[node], cpu if resource is ResourceName.CPU else memory)
     return sum(largest.values())
 

@@ -39,7 +39,7 @@ def heap_container(heap: HeapBound | None, memory_mib: int = 3072, limit_mib: in
 
 def plan(container: Container, policy: Policy = FULL, peak_mib: int = 300, **more):
     pod = make_pod(containers=[container], **more)
-    template = make_workload(memory_limits={"app": (container.limits.memory_bytes or 0)} if container.limits else None)
+    template = make_workload(memory_limits={"app": container.limits.memory_bytes or 0})
     snapshot = make_snapshot([pod], nodes=[make_node()], workloads=[template])
     row = make_statistic_for(pod, memory_base_mib=peak_mib // 2, memory_peak_mib=peak_mib, memory_last_mib=peak_mib)
     return snapshot, make_table(row), decide_node_plans(snapshot, make_table(row), policy, NOW)[0]
@@ -49,7 +49,8 @@ def sizes(container: Container, policy: Policy = FULL, **more) -> tuple[int, int
     """The planned memory request and limit in MiB, 0 for none."""
     _, _, decided = plan(container, policy, **more)
     amounts = [one for resize in decided.resize for one in resize.containers] or [container]
-    return tuple((amount.memory_bytes or 0) // MEBIBYTE for amount in (amounts[0].requests, amounts[0].limits))
+    request, limit = ((amount.memory_bytes or 0) // MEBIBYTE for amount in (amounts[0].requests, amounts[0].limits))
+    return request, limit
 
 
 def test_a_stated_heap_holds_request_and_limit():
@@ -125,4 +126,5 @@ def test_explain_names_the_option_and_the_bound():
     explained = explain_pod(snapshot.pods[0], snapshot, table, FULL, NOW)
     [steps] = explained.steps
     assert steps.memory.lower.source == "heap"
+    assert steps.heap is not None
     assert (steps.heap.source, steps.heap.request_floor) == (XMX_1G.source, NEEDED_MIB * MEBIBYTE)

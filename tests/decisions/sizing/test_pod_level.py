@@ -107,7 +107,7 @@ def test_known_use_near_a_containers_own_limit_raises_it_within_the_pods():
     app = make_statistic_for(pod, "app", memory_base_mib=120, memory_peak_mib=127, memory_7d_max_mib=150)
     logs = make_statistic_for(pod, "logs", memory_base_mib=180, memory_peak_mib=180, memory_7d_max_mib=2000)
     targets = targets_of(plan_for(pod, app, logs))
-    assert 150 * MEBIBYTE < targets["app"].limits.memory_bytes <= 256 * MEBIBYTE
+    assert 150 * MEBIBYTE < targets["app"].limits.resources.memory_bytes <= 256 * MEBIBYTE
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_resource_that_the_pod_does_not_state_stays():
     targets = targets_of(plan_for(pod))
     assert targets[POD_LEVEL].requests.memory_bytes is None
     assert targets["app"].requests.memory_bytes == 1024 * MEBIBYTE
-    assert targets[POD_LEVEL].requests.cpu_millicores < 800
+    assert targets[POD_LEVEL].requests.resources.cpu_millicores < 800
 
 
 def test_limit_ranges_of_type_pod_bound_the_pods_own_resources():

@@ -340,7 +340,7 @@ def ended(minutes: int, **more) -> Measured:
 
 
 def is_new(statistic) -> bool:
-    return statistic.history_since > AT - NEW_SECONDS
+    return bool(statistic.history_since > AT - NEW_SECONDS)
 
 
 def test_a_run_of_any_length_is_a_history_once_it_has_ended():

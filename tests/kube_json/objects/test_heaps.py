@@ -1,6 +1,7 @@
 """Heap bounds: every form that is recognised, what others get, and that no text raises or leaks."""
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -177,7 +178,9 @@ def test_images_suggest_a_runtime_with_its_default(image, runtime):
     if bound is not None:
         assert (bound.is_stated, bound.holds_request) == (False, False)
         assert heap_mib(bound) == {HeapRuntime.JVM: 1024, HeapRuntime.NODE: 2048, HeapRuntime.DOTNET: 3072}[runtime]
-        assert not read_heap_bound(spec(image=image, envFrom=[{"configMapRef": {"name": "x"}}])).is_known
+        unread = read_heap_bound(spec(image=image, envFrom=[{"configMapRef": {"name": "x"}}]))
+        assert unread is not None
+        assert not unread.is_known
 
 
 @pytest.mark.parametrize(
@@ -257,7 +260,7 @@ words = st.lists(joined | st.sampled_from(["java", "node", "sh", "-c", "-jar"]),
 
 @given(st.lists(sources, max_size=6), words, words, joined, st.sampled_from([None, "1Gi", "x", "0"]), st.booleans())
 def test_no_text_raises_and_no_bound_is_negative(env, command, args, image, limit, has_env_from):
-    more = {"envFrom": [{}]} if has_env_from else {}
+    more: dict[str, Any] = {"envFrom": [{}]} if has_env_from else {}
     found = read_heap_bound(spec(variables=env, command=command, args=args, image=image, limit=limit, **more))
     if found is not None:
         assert 0 <= found.compute_heap(GIBIBYTE, GIBIBYTE) <= found.compute_memory(GIBIBYTE, GIBIBYTE)

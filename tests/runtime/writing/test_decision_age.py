@@ -132,6 +132,7 @@ async def test_a_size_that_was_decided_below_usage_is_not_held_back_by_the_same_
 async def test_a_request_on_which_an_hpa_acts_is_not_written_once_that_hpa_changed(growth):
     world = cluster(workload())
     pod = await only_pod(world)
+    assert pod.workload is not None
     scaling = UtilisationScaling((UtilisationMetric(ResourceName.CPU, "", 50, 50),), 1, 6, 1, 1, True)
     hpa = HorizontalPodAutoscaler(pod.namespace, "web", pod.workload, frozenset({ResourceName.CPU}), "", scaling)
     snapshot = replace(await world.snapshot(), autoscalers=(hpa,))
@@ -139,6 +140,6 @@ async def test_a_request_on_which_an_hpa_acts_is_not_written_once_that_hpa_chang
     action = grow(pod) if growth else sized(pod, 100, 100)
     outcomes = await applied(world, [action], FULL, snapshot=snapshot)
     assert told(outcomes) == [(ActionResult.SKIPPED, ReasonCode.HPA_CHANGED)]
-    requested = pod.containers[0].requests.cpu_millicores
+    requested = pod.containers[0].requests.resources.cpu_millicores
     outcomes = await applied(world, [sized(pod, requested, 100)], FULL, snapshot=snapshot)
     assert told(outcomes) == [WRITTEN]
