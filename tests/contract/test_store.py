@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ from cruise.domain.actions import (
     UntaintNode,
     WriteIntent,
 )
-from cruise.domain.annotations import Overrides
+from cruise.domain.annotations import ContainerOverrides, Overrides
 from cruise.domain.cluster import ContainerRole, WorkloadRef
 from cruise.domain.original_resources import RevisionRun, WorkloadContainer, WorkloadRevisions
 from cruise.domain.packing_plan import (
@@ -47,7 +48,17 @@ from cruise.domain.packing_plan import (
     PlanStage,
     PriorityResult,
 )
-from cruise.domain.policy import EvictionRanking, Mode, RequestBounds
+from cruise.domain.policy import (
+    BestEffortPolicy,
+    CpuLimitPolicy,
+    EvictionRanking,
+    GuaranteedPolicy,
+    HpaPolicy,
+    MemoryLimitPolicy,
+    Mode,
+    RequestBounds,
+    ResizeDirection,
+)
 from cruise.domain.reasons import (
     BlockingPods,
     PlanCondition,
@@ -800,14 +811,23 @@ async def test_the_peaks_of_one_hour_are_every_keys(store):
 # ---- overrides and pause ----
 
 bounds = st.builds(RequestBounds, amounts, amounts)
+of_one_container: dict[str, st.SearchStrategy[Any]] = {
+    "mode": st.none() | st.sampled_from(Mode),
+    "resources": st.none() | st.frozensets(st.sampled_from(ResourceName)),
+    "headroom_factor": st.none() | st.floats(0, 100),
+    "memory_limits": st.none() | st.sampled_from(MemoryLimitPolicy),
+    "cpu_limits": st.none() | st.sampled_from(CpuLimitPolicy),
+    "direction": st.none() | st.sampled_from(ResizeDirection),
+    "bounds": bounds,
+}
 overrides = st.builds(
     Overrides,
-    st.none() | st.sampled_from(Mode),
-    st.none() | st.sampled_from(EvictionRanking),
-    st.none() | st.frozensets(st.sampled_from(ResourceName)),
-    bounds,
-    st.dictionaries(names, bounds, max_size=2),
-    st.none() | st.floats(0, 100),
+    **of_one_container,
+    ranking=st.none() | st.sampled_from(EvictionRanking),
+    guaranteed=st.none() | st.sampled_from(GuaranteedPolicy),
+    best_effort=st.none() | st.sampled_from(BestEffortPolicy),
+    hpa=st.none() | st.sampled_from(HpaPolicy),
+    containers=st.dictionaries(names, st.builds(ContainerOverrides, **of_one_container), max_size=2),
 )
 
 
