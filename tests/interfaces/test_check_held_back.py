@@ -129,7 +129,9 @@ def holding(snapshot: ClusterSnapshot) -> Iterator[tuple[str, str, str]]:
             assert verdict.reason is ReasonCode.MANAGED_BY_OTHER_AUTOSCALER
             yield "VPAs", f"{pod.namespace}/{claimed.sized_by.partition(': ')[2]}", 'updateMode to "Off"'
         if claimed.scaled_by:
-            yield "HPAs", f"{pod.namespace}/{claimed.scaled_by.partition(': ')[2]}", "AverageValue"
+            # A pod may be scaled by several HPAs; the report has a name for each.
+            for name in claimed.scaled_by.partition(": ")[2].split(", "):
+                yield "HPAs", f"{pod.namespace}/{name}", "AverageValue"
         if claimed.pending or "may-be" in f"{claimed.sized_by}{claimed.scaled_by}":
             yield "targets", f"{pod.namespace}/Kafka/db", "scale subresource"
         covering = leaving.disruption_budgets.find_for_pod(pod)

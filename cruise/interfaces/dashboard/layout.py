@@ -286,7 +286,9 @@ TERMS: Mapping[str, str] = {
         "memory_risk). The observed risk is the share in which it did."
     ),
     "coverage": (
-        "The share of all requests that is sized. The rest is skipped, each resource of each pod for one reason."
+        "The share of all requests that is sized. The rest is skipped, each resource of each pod for one reason. "
+        "What is reclaimable behind a reason is what its pods would not request if the reason were unlocked; it "
+        "is unknown for pods without usable statistics or with a second reason."
     ),
     "target": "What a container should request, from its statistics and its bounds.",
     "reclaimable": "Requested minus target. In a total, what some workloads need more of is subtracted.",
