@@ -12,7 +12,7 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import ContainerTarget, ReasonCode, SkippedPod
 from cruise.domain.annotations import MODE, RESOURCES
-from cruise.domain.cluster import Container, ContainerRole, Pod
+from cruise.domain.cluster import POD_LEVEL, Container, ContainerRole, Pod
 from cruise.domain.pod_resources import get_qos_class, replace_spec_resources
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import ResourceName, StatedResources
@@ -53,7 +53,8 @@ def list_targets(cluster: DrawnClusterValues) -> Iterator[tuple[Pod, Container, 
         for resize in (one for one in plan.resize if one.reason is not ReasonCode.WITHDRAWN):
             pod = pods[resize.namespace, resize.pod]
             spec = build_resize_patch(resize)["spec"]
-            written = {one["name"] for field in spec.values() for one in field}
+            written = {POD_LEVEL} if spec.pop("resources", None) else set()
+            written |= {one["name"] for field in spec.values() for one in field}
             assert written == {target.container for target in resize.containers}
             yield from pair(pod, resize.containers)
     table = add_workload_rows(table)
@@ -76,7 +77,9 @@ def add_workload_rows(table: StatisticsTable) -> StatisticsTable:
 
 def pair(pod: Pod, targets: tuple[ContainerTarget, ...]) -> Iterator[tuple[Pod, Container, ContainerTarget]]:
     by_name: Mapping[str, Container] = {one.name: one for one in pod.containers}
-    return ((pod, by_name[target.container], target) for target in targets)
+    # What the pod as a whole gets is no container's.
+    of_containers = [target for target in targets if target.container != POD_LEVEL]
+    return ((pod, by_name[target.container], target) for target in of_containers)
 
 
 @given(clusters_with_overrides("mode=off", "mode=observe", "resources=cpu"))
