@@ -120,7 +120,8 @@ def _cut_managed(
     cut = _cut_to_capacity([wanted[one] or 0 for one in at], [submitted[one] for one in at], capacity - others, unit)
     found = list(wanted)
     for index, amount in zip(at, cut, strict=True):
-        found[index] = amount
+        # A container that gets no request is not cut.
+        found[index] = None if wanted[index] is None else amount
     return found
 
 
@@ -131,7 +132,7 @@ def _cut_to_capacity(wanted: Sequence[int], submitted: Sequence[int], capacity: 
     floors = [min(pair) for pair in zip(wanted, submitted, strict=True)]
     remaining, total_growth = max(0, capacity - sum(floors)), sum(wanted) - sum(floors)
     return [
-        max(unit, floor, (floor + (amount - floor) * remaining // max(1, total_growth)) // unit * unit)
+        min(amount, max(unit, floor, (floor + (amount - floor) * remaining // max(1, total_growth)) // unit * unit))
         for amount, floor in zip(wanted, floors, strict=True)
     ]
 
@@ -190,7 +191,7 @@ def decide_admission(
     sized, managed = eligibility.find_managed_at_admission(pod)
     # Next to pod-level resources all containers count, also those that keep their own sizes.
     stating, sized = (
-        select_stating_containers(sized, effective_policy),
+        select_stating_containers(sized, effective_policy, policy),
         sized if pod.pod_level is None else pod.sized_containers,
     )
     rows = [statistics.find(pod.namespace, "", pod.workload, container.name, pod.identity) for container in sized]

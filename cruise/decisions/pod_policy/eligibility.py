@@ -282,7 +282,7 @@ class Eligibility:
             if whole is None:
                 return _skip(pod, ReasonCode.NO_STATISTICS)
             sized, container_rows, known_rows, resources = (pod.pod_level,), known_rows, (whole,), ()
-            stating = select_stating_containers(managed.sized, effective_policy)
+            stating = select_stating_containers(managed.sized, effective_policy, self._policy)
             stated, level_resources = read_stated_resources(sized), find_pod_level_resources(pod, managed.resources)
             manages_cpu = manages_cpu and ResourceName.CPU in level_resources
             manages_memory = manages_memory and ResourceName.MEMORY in level_resources

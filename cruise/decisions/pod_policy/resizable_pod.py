@@ -6,7 +6,7 @@ from typing import NamedTuple
 from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.cluster import Container, Node, Pod
-from cruise.domain.policy import ResizeDirection
+from cruise.domain.policy import CpuLimitPolicy, Policy, ResizeDirection
 from cruise.domain.resources import ResourceName, Resources
 
 FIRST_RESIZING_KUBELET = (1, 33)
@@ -60,17 +60,17 @@ class ResizablePod(NamedTuple):
 
 
 def select_stating_containers(
-    containers: Sequence[Container], effective_policy: EffectivePolicy
+    containers: Sequence[Container], effective_policy: EffectivePolicy, policy: Policy
 ) -> tuple[Container, ...]:
-    """Return the containers that state CPU or memory, and may change in both directions."""
-    return tuple(
-        [
-            one
-            for one in containers
-            if not (one.requests.is_empty and one.limits.is_empty)
-            and effective_policy.for_container(one.name).direction is ResizeDirection.BOTH
-        ]
-    )
+    """Return the containers that state CPU or memory, and may change in both directions without a CPU limit to keep."""
+
+    def may_change(one: Container) -> bool:
+        own = effective_policy.for_container(one.name)
+        keeps_cpu_limit = (own.cpu_limits or policy.cpu_limits) is CpuLimitPolicy.KEEP
+        return own.direction is ResizeDirection.BOTH and not (keeps_cpu_limit and one.limits.cpu_millicores is not None)
+
+    stating = (one for one in containers if not (one.requests.is_empty and one.limits.is_empty))
+    return tuple([one for one in stating if may_change(one)])
 
 
 def find_pod_level_resources(pod: Pod, managed: Sequence[frozenset[ResourceName]]) -> frozenset[ResourceName]:
