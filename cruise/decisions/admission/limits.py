@@ -246,7 +246,10 @@ class AdmissionLimits:
             self._get_kept_limits(resource),
             [limit or 0 for limit in limits],
             [
-                min(bound.whole_unit_bounds[4 + at], int(min(bound.ratios[at] * request, UNBOUNDED)))
+                min(
+                    bound.whole_unit_bounds[4 + at],
+                    UNBOUNDED if math.isinf(bound.ratios[at]) else int(min(bound.ratios[at] * request, UNBOUNDED)),
+                )
                 for bound, request in zip(self.bounds, requests, strict=True)
             ],
         )
