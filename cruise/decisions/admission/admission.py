@@ -7,6 +7,11 @@ from dataclasses import dataclass, replace
 from cruise.decisions.admission.guaranteed import GuaranteedAdmission
 from cruise.decisions.admission.limits import AdmissionLimits, bound_sizes
 from cruise.decisions.admission.node_index import NodeIndex
+from cruise.decisions.admission.submitted import (
+    get_submitted_memory_limits,
+    get_submitted_requests,
+    restore_submitted_pod,
+)
 from cruise.decisions.admission.utilisation import build_utilisation_admission
 from cruise.decisions.pod_policy.container_bounds import (
     ContainerBounds,
@@ -26,7 +31,6 @@ from cruise.domain.actions import ContainerTarget, ReasonCode
 from cruise.domain.annotations import UnreadableAnnotations
 from cruise.domain.cluster import Container, LimitRangeItem, Pod, QosClass
 from cruise.domain.cluster_policies import ResourceQuota
-from cruise.domain.original_resources import read_original_resources
 from cruise.domain.pod_resources import (
     count_pod_requests,
     create_fast_replace,
@@ -90,7 +94,7 @@ def limit_to_largest_node(
     kept = select_kept_containers(pod, sized) if pod.pod_level is None else ()
     kept_requests = sum((one.requests.resources for one in kept), NO_RESOURCES)
     capacity = largest - terms.reserved_capacity - pod.overhead - kept_requests
-    submitted = _get_submitted_requests(pod, sized)
+    submitted = get_submitted_requests(pod, sized)
     cuts = {
         resource: _cut_managed(
             [target.requests.get(resource) for target in targets],
@@ -103,12 +107,6 @@ def limit_to_largest_node(
     }
     pairs = zip(cuts[ResourceName.CPU], cuts[ResourceName.MEMORY], strict=True)
     return [replace(target, requests=StatedResources(*pair)) for target, pair in zip(targets, pairs, strict=True)]
-
-
-def _get_submitted_requests(pod: Pod, sized: Sequence[Container]) -> list[StatedResources]:
-    """Return the requests that the containers were submitted with, before any mutation."""
-    originals = read_original_resources(pod)
-    return [originals.get(one.name, (one.requests,))[0] for one in sized]
 
 
 def _cut_managed(
@@ -185,6 +183,24 @@ def decide_admission(
     Deciding again for the mutated pod changes nothing. `nodes` are those that it may run on, present or added later;
     `limit_ranges` and `quotas` are those of the pod's namespace.
     """
+    submitted = restore_submitted_pod(pod)
+    if submitted is not None:
+        # Sizes within a LimitRange depend on the stated ones, so deciding from an earlier decision's differs from it.
+        first = _decide(submitted, eligibility, statistics, nodes, limit_ranges, policy, quotas)
+        if isinstance(first, MutatePod) and _has_sizes(pod, first.containers):
+            return LeaveUnchanged(ReasonCode.NO_CHANGE_NEEDED, new_revision=first.new_revision)
+    return _decide(pod, eligibility, statistics, nodes, limit_ranges, policy, quotas)
+
+
+def _decide(
+    pod: Pod,
+    eligibility: Eligibility,
+    statistics: StatisticsTable,
+    nodes: NodeIndex,
+    limit_ranges: Sequence[LimitRangeItem],
+    policy: Policy,
+    quotas: Sequence[ResourceQuota],
+) -> MutatePod | LeaveUnchanged:
     skipped, effective_policy = _explain_skip(pod, eligibility), eligibility.get_effective_policy(pod)
     if skipped is not None or isinstance(effective_policy, UnreadableAnnotations):
         return skipped or LeaveUnchanged(ReasonCode.UNREADABLE_ANNOTATION)
@@ -212,7 +228,7 @@ def decide_admission(
     needs_peak = new_revision or (pod.runs_to_completion and policy.rules.run_histories)
     size = AdmissionSize.PEAK if needs_peak else eligibility.admission_size
     utilisation = build_utilisation_admission(
-        pod, sized, eligibility, statistics, _get_submitted_requests(pod, sized), known_rows, new_revision
+        pod, sized, eligibility, statistics, get_submitted_requests(pod, sized), known_rows, new_revision
     )
     # What the pod states counts only for a new revision.
     sharing = statistics.sharing if size is AdmissionSize.NODE_PASS else None
@@ -224,11 +240,11 @@ def decide_admission(
         wanted = [one.at_least(container.requests.resources) for one, container in zip(wanted, sized, strict=True)]
     ceilings = [
         compute_limit_ceiling(limit, eligibility.largest_node_memory, policy)
-        for limit in _get_submitted_memory_limits(pod, sized)
+        for limit in get_submitted_memory_limits(pod, sized)
     ]
     own_ranges = select_ranges(sized[0], limit_ranges)
     bounds = [compute_container_bounds(effective_policy, container.name, own_ranges, policy) for container in sized]
-    submitted = _get_submitted_requests(pod, sized)
+    submitted = get_submitted_requests(pod, sized)
     bounds = [
         bound.for_created(requests, container.limits)
         for bound, requests, container in zip(bounds, submitted, sized, strict=True)
@@ -296,8 +312,7 @@ def _check_decision(
         return LeaveUnchanged(ReasonCode.LIMIT_RANGE)
     if would_change_qos_class(pod, targets):
         return LeaveUnchanged(ReasonCode.QOS_CHANGE)
-    parts = {part.name: part for part in pod.parts}
-    if all(_unchanged(parts[target.container], target) for target in targets):
+    if _has_sizes(pod, targets):
         return LeaveUnchanged(ReasonCode.NO_CHANGE_NEEDED, new_revision=mutation.new_revision)
     return mutation
 
@@ -344,12 +359,6 @@ def _set_requests(
     return targets
 
 
-def _get_submitted_memory_limits(pod: Pod, sized: Sequence[Container]) -> list[int | None]:
-    """Return the memory limits that the pod was submitted with, before any mutation."""
-    originals = read_original_resources(pod)
-    return [originals.get(one.name, (one.requests, one.limits))[1].memory_bytes for one in sized]
-
-
 def _compute_requests(statistic: Statistic, sharing: HeadroomSharing | None, headroom_factor: float) -> Resources:
     """Return a container's requests: its peak, or its base plus its `sharing` of the headroom above it.
 
@@ -379,8 +388,9 @@ def _keep_stated_limits(
     ]
 
 
-def _unchanged(container: Container, target: ContainerTarget) -> bool:
-    return container.requests == target.requests and container.limits == target.limits
+def _has_sizes(pod: Pod, targets: Sequence[ContainerTarget]) -> bool:
+    parts = {part.name: (part.requests, part.limits) for part in pod.parts}
+    return all(parts[target.container] == (target.requests, target.limits) for target in targets)
 
 
 def _clamp(value: int, least: int, most: int) -> int:

@@ -436,6 +436,22 @@ def test_deciding_again_does_not_change_the_pod():
     assert left(created) is ReasonCode.NO_CHANGE_NEEDED
 
 
+def test_deciding_again_under_a_limit_range_of_the_pod_does_not_change_it():
+    # The CPU limit that the first decision adds would leave less of the sum to the other containers.
+    pod = new_pod(
+        make_container("proxy", role=ContainerRole.SIDECAR, cpu=1, memory_mib=16, cpu_limit=1, settled=False),
+        make_container(cpu=None, memory_mib=16, settled=False),
+        make_container("log", cpu=None, memory_mib=None, settled=False),
+    )
+    rows = (use("proxy", cpu=2404), use(cpu=475), use("log", cpu=1))
+    ranges = (LimitRangeItem(True, maximum=make_amounts(2000, None)),)
+    decision = decide(pod, *rows, ranges=ranges)
+    assert isinstance(decision, MutatePod)
+    kept = format_original_resources(get_original_resources(pod, decision))
+    created = compute_admitted_resources(pod, decision).apply_to(pod, {ORIGINAL_RESOURCES: kept})
+    assert left(created, *rows, ranges=ranges) is ReasonCode.NO_CHANGE_NEEDED
+
+
 @given(clusters(), st.sampled_from([Mode.INITIAL, Mode.FULL]))
 def test_admission_is_idempotent_keeps_the_qos_class_and_is_never_rejected(cluster: DrawnClusterValues, mode: Mode):
     snapshot, table = cluster
