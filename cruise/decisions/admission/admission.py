@@ -19,7 +19,7 @@ from cruise.decisions.pod_policy.container_bounds import (
     read_recorded_memory_limits,
 )
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.limit_ranges import get_pod_limit_ranges, select_ranges, violates_limit_range
+from cruise.decisions.pod_policy.limit_ranges import UNITS, get_pod_limit_ranges, select_ranges, violates_limit_range
 from cruise.decisions.pod_policy.managed_containers import explain_none_managed, select_kept_containers
 from cruise.decisions.pod_policy.quotas import exceeds_quota
 from cruise.decisions.pod_policy.resizable_pod import find_pod_level_resources, select_stating_containers
@@ -40,7 +40,6 @@ from cruise.domain.pod_resources import (
 from cruise.domain.policy import AdmissionSize, Mode, Policy
 from cruise.domain.records import HeadroomSharing
 from cruise.domain.resources import (
-    MEBIBYTE,
     NO_RESOURCES,
     ResourceName,
     Resources,
@@ -48,8 +47,6 @@ from cruise.domain.resources import (
     round_up_to_mebibytes,
 )
 from cruise.domain.usage import Statistic, StatisticsTable
-
-_UNITS = {ResourceName.CPU: 1, ResourceName.MEMORY: MEBIBYTE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +98,7 @@ def limit_to_largest_node(
             [one.resources.get(resource) if terms.keeps_template else 0 for one in submitted],
             [resource in one for one in managed],
             capacity.get(resource),
-            _UNITS[resource],
+            UNITS[resource],
         )
         for resource in ResourceName
     }
