@@ -230,7 +230,8 @@ def find_runs(
 @lru_cache(maxsize=1 << 16)
 def _kind_completes(workload: str) -> bool:
     kind = workload.partition("/")[0]
-    return runs_to_completion(kind) or kind not in LASTING_KINDS
+    # A bare pod is no run of anything, although Spark's executors have a pod as their controller.
+    return kind != "Pod" and (runs_to_completion(kind) or kind not in LASTING_KINDS)
 
 
 def _has_no_pods(known: KnownPeaks, running: RunningContainers) -> BoolArray:
