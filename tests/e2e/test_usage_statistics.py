@@ -1,7 +1,7 @@
 """Statistics of 500 containers over 8 days, read from a real Prometheus, against the plain reference."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
@@ -71,10 +71,6 @@ def expectation() -> Expectation:
     return Expectation(of, members, minutes[1:])
 
 
-# The plain reference knows the peaks of lasting workloads; those of runs have tests of their own.
-LASTING = Policy(rules=replace(Policy().rules, run_histories=False))
-
-
 @pytest.fixture(scope="module")
 def prometheus():
     with running_prometheus(cadvisor_cluster.blocks()) as address:
@@ -88,7 +84,7 @@ async def test_the_statistics_of_every_container_equal_the_plain_reference(prome
     source, store, state = PrometheusUsageSource(PrometheusSettings(prometheus)), InMemoryStore(), UsageState()
     for until in (END - 1200, END):
         now = datetime.fromtimestamp(until + SETTLE, UTC)
-        table = await run_usage_pass(cluster, source, store, state, LASTING, now)
+        table = await run_usage_pass(cluster, source, store, state, Policy(), now)
         assert state.failures == []
     live = [key for key, member in expectation.members.items() if not member.gone]
     assert len(live) == cadvisor_cluster.CONTAINERS
