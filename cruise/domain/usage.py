@@ -327,7 +327,7 @@ class PeakSummary:
 class PartitionProgress:
     """The time range of a partition that has been read, [read_from, read_until] except `gaps`, in Unix seconds.
 
-    A gap is (start, end, tries); it is not read again after two tries.
+    A gap is (start, end, tries), with at most two tries; after them it is read again once an hour.
     """
 
     read_from: int

@@ -156,6 +156,11 @@ class Controller:
         """Whether the database has lost usage; until it is read again, nothing is shrunk or evicted for its usage."""
         return self._usage.history_lost_until > 0
 
+    @property
+    def usage_gap_seconds(self) -> int:
+        """How much usage failed to be read twice and is read again once an hour, of the partition that lacks most."""
+        return self._usage.gap_seconds
+
     async def refresh_statistics(self, on_progress: Callable[[UsageReadingProgress], None] | None = None) -> None:
         """Read new samples and write the statistics; the first pass reads the whole history."""
         now = self._clock()

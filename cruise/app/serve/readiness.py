@@ -88,6 +88,7 @@ class ServeView:
             leads_given_up=0 if self.lease is None else self.lease.resignations,
             database_epoch=0 if self.opened_store is None else self.opened_store.epoch,
             history_incomplete=self.controller is not None and self.controller.history_incomplete,
+            usage_gap_seconds=0 if self.controller is None else self.controller.usage_gap_seconds,
             open_intents=self.open_intents(),
         )
         return replace(figures, cross_check=self.cross_checked()) if self.leading else figures

@@ -131,6 +131,7 @@ class ControllerFigures:
     leads_given_up: int = 0
     database_epoch: int = 0
     history_incomplete: bool = False
+    usage_gap_seconds: int = 0
     open_intents: int = 0
 
 

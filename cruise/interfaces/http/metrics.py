@@ -174,6 +174,12 @@ def _progress(figures: ControllerFigures) -> Iterator[Metric]:
             "read again.",
             int(figures.history_incomplete),
         )
+        yield GaugeMetricFamily(
+            "cruise_usage_gap_seconds",
+            "Usage that failed to be read twice, in seconds, of the partition that lacks most; it is read again once "
+            "an hour. Peaks of that time are unknown until then.",
+            figures.usage_gap_seconds,
+        )
 
 
 def _pass(figures: NodePassFigures) -> Iterator[Metric]:

@@ -89,6 +89,8 @@ class UsageReader:
         # Partitions share the peaks of workloads: concurrent writes would block on each other's rows.
         self._writing = asyncio.Lock()
         self._read_something = False
+        # A part of usage that cannot be read at all must not cost a query in every pass.
+        self._retries_all = at // HOUR_SECONDS != state.gaps_retried_hour
         self._failures: list[tuple[FailedUsageRead, CruiseError]] = []
         self._unrecorded: dict[str, PartitionProgress] = {}
         self._remaining_seconds: dict[str, int] = {}
@@ -98,7 +100,8 @@ class UsageReader:
     async def read(self, partitions: Sequence[str], containers: int) -> Sequence[FailedUsageRead]:
         """Read every partition as far as possible; return what failed.
 
-        A failed chunk becomes a gap, and its partition is continued in the next pass, which retries the gap once.
+        A failed chunk becomes a gap, and its partition is continued in the next pass, which retries the gap. A gap that
+        failed twice is retried in the first pass of each clock hour; these reads are not among the failures.
         Raises the source's error if nothing could be read: then no gap is counted, and the next pass starts where this
         one did. Raises Unavailable if the database is unreachable.
         """
@@ -120,6 +123,7 @@ class UsageReader:
             await self._state.record(
                 self._store, partition, progress, self._state.reject_implausible(None, self._attribution), self._at
             )
+        self._state.gaps_retried_hour = self._at // HOUR_SECONDS
         return [failure for failure, _ in self._failures]
 
     def _get_progress(self, partition: str) -> PartitionProgress:
@@ -140,7 +144,7 @@ class UsageReader:
             self._state.bounds is not None
             and len({one.read_until for one in known}) == 1
             and all(0 < self._at - one.read_until <= chunk_seconds for one in known)
-            and not any(gap[2] == 1 for one in known for gap in one.gaps)
+            and not any(self._is_due(gap) for one in known for gap in one.gaps)
         )
 
     async def _read_together(self, known: Mapping[str, PartitionProgress]) -> None:
@@ -181,29 +185,37 @@ class UsageReader:
             for checked_block, one in zip(checked_blocks, checked, strict=True)
         ]
 
+    def _is_due(self, gap: Gap) -> bool:
+        return gap[2] == 1 or self._retries_all
+
     async def _read_partition(self, partition: str, progress: PartitionProgress) -> None:
-        for gap in [gap for gap in progress.gaps if gap[2] == 1]:
-            progress = await self._finish(self._retry_gap(partition, progress, gap))
-        for start, end in self._list_chunks(progress.read_until):
+        # Given-up gaps that were joined may be longer than a chunk.
+        due = [(*part, gap[2]) for gap in progress.gaps if self._is_due(gap) for part in self._list_chunks(*gap[:2])]
+        progress = replace(progress, gaps=(*(gap for gap in progress.gaps if not self._is_due(gap)), *due))
+        for gap in due:
+            progress, succeeded = await self._finish(self._retry_gap(partition, progress, gap))
+            if not succeeded:
+                break
+        for start, end in self._list_chunks(progress.read_until, self._at):
             progress, succeeded = await self._finish(self._read_chunk(partition, progress, start, end))
             if not succeeded:
                 return
 
-    async def _retry_gap(self, partition: str, progress: PartitionProgress, gap: Gap) -> PartitionProgress:
-        start, end, _ = gap
+    async def _retry_gap(self, partition: str, progress: PartitionProgress, gap: Gap) -> tuple[PartitionProgress, bool]:
+        start, end, tries = gap
         others = tuple(other for other in progress.gaps if other != gap)
-        read = await self._read(partition, start, end, progress.counter_tail)
+        read = await self._read(partition, start, end, progress.counter_tail, is_given_up=tries > 1)
         if read is None:
-            # A gap in what the database has lost is retried until it is read: sizes depend on the whole history.
-            tries = 1 if start < self._state.history_lost_until else 2
+            # A gap in what the database has lost is retried in every pass: nothing shrinks until it is read.
+            tries = 1 if tries == 1 and start < self._state.history_lost_until else 2
             progress = replace(progress, gaps=join_gaps((*others, (start, end, tries))))
             self._unrecorded[partition] = progress
-            return progress
+            return progress, False
         block, tail = read
         tail = tail if end == progress.read_until else progress.counter_tail
         progress = replace(progress, gaps=others, counter_tail=tail)
         await self._record(partition, progress, self._state.reject_implausible(block, self._attribution))
-        return progress
+        return progress, True
 
     async def _read_chunk(
         self, partition: str, progress: PartitionProgress, start: int, end: int
@@ -227,13 +239,18 @@ class UsageReader:
         gaps = join_gaps((*progress.gaps, (progress.read_until, end, 1)))
         self._unrecorded[partition] = replace(progress, read_until=end, gaps=gaps)
 
-    async def _read(self, partition: str, start: int, end: int, tail: CounterTail | None) -> Read | None:
+    async def _read(
+        self, partition: str, start: int, end: int, tail: CounterTail | None, *, is_given_up: bool = False
+    ) -> Read | None:
         async with self._semaphore:
             try:
                 tail_at_start = tail if tail is not None and tail.at == start else None
                 read = await self._source.read(partition, start, end, tail_at_start)
             except CruiseError as error:
-                self._failures.append((FailedUsageRead(partition, start, end, str(error)), error))
+                if is_given_up:
+                    log.info("usage still not read", partition=partition, start=start, end=end, error=str(error))
+                else:
+                    self._failures.append((FailedUsageRead(partition, start, end, str(error)), error))
                 return None
         self._read_something = True
         return read
@@ -243,10 +260,10 @@ class UsageReader:
             await self._state.record(self._store, partition, progress, checked, self._at)
         self._unrecorded.pop(partition, None)
 
-    def _list_chunks(self, start: int) -> Iterator[tuple[int, int]]:
+    def _list_chunks(self, start: int, until: int) -> Iterator[tuple[int, int]]:
         length = self._reading.get_chunk_seconds(math.ceil(self._containers_per_partition))
-        while start < self._at:
-            end = min(start + length, self._at)
+        while start < until:
+            end = min(start + length, until)
             yield start, end
             start = end
 

@@ -170,6 +170,8 @@ class UsageState:
     scrape_delay: ScrapeDelay = field(default_factory=ScrapeDelay)
     revisions_seen_hour: int = 0
     """The clock hour (since the Unix epoch) in which running revisions were last recorded."""
+    gaps_retried_hour: int = 0
+    """The clock hour (since the Unix epoch) in which gaps that failed twice were last read again."""
     has_originals: bool = False
     history_lost_until: int = 0
     """Unix seconds: the database has lost usage until then, and it is read again; 0 for none."""
@@ -200,6 +202,12 @@ class UsageState:
         if self.history_lost_until and not is_incomplete:
             await store.note_lost(self.history_lost_until, regained=True)
             self.history_lost_until = 0
+
+    @property
+    def gap_seconds(self) -> int:
+        """The duration of usage that has failed twice, of the partition that lacks most."""
+        given_up = ([end - start for start, end, tries in one.gaps if tries > 1] for one in self.progress.values())
+        return max(map(sum, given_up), default=0)
 
     async def statistics(self, store: StorePort) -> StatisticsTable:
         """Return the statistics of the last usage pass; before the first one, the database's, which are read once."""

@@ -59,12 +59,13 @@ def test_a_pass_that_fails_again_and_again_is_named_with_its_reason():
 async def test_a_pass_that_does_not_end_or_go_through_is_named_while_this_process_leads():
     async with JobScheduler() as jobs:
         jobs.supervise("node pass", timedelta(0), timedelta(0), vital=True)
-        one = running(controller=Passing(jobs))
+        one = running(controller=Passing(jobs, usage_gap_seconds=300))
         [reason] = one.get_unready_reasons()
         assert reason.startswith("node pass: no success for")
         metrics = one.metrics().decode()
     assert 'cruise_last_success_age_seconds{pass="node pass"}' in metrics
     assert "cruise_leadership_released_total 0.0" in metrics
+    assert "cruise_usage_gap_seconds 300.0" in metrics
 
 
 @dataclass
@@ -73,6 +74,7 @@ class Passing:
 
     jobs: JobScheduler
     history_incomplete: bool = False
+    usage_gap_seconds: int = 0
 
 
 @pytest.mark.server

@@ -222,7 +222,7 @@ async def test_a_failed_chunk_is_tried_once_more_and_loses_its_own_containers_fo
     assert of_pod(table, DB[0]).updated_at == AT + 600
 
 
-async def test_a_chunk_that_fails_twice_stays_unknown():
+async def test_a_chunk_that_fails_twice_is_left_out():
     def refuse(ask):
         return BadInputError("unreadable") if ask.partition == "b" and ask.start == AT else None
 
@@ -236,7 +236,55 @@ async def test_a_chunk_that_fails_twice_stays_unknown():
         (AT + 600, AT + 900),
     ]
     assert (await cruise.store.usage_progress())["b"].gaps == ((AT, AT + 300, 2),)
+    assert cruise.state.gap_seconds == 300
     assert of_pod(table, DB[0]).updated_at == AT + 900
+
+
+async def test_what_failed_twice_is_read_again_every_hour_so_that_its_peaks_are_not_lost():
+    unreadable = [True]
+
+    def refuse(ask):
+        is_lost = unreadable[0] and ask.partition == "b" and AT <= ask.start < AT + 1800
+        return UnavailableError("timed out") if is_lost else None
+
+    def with_peak(key, times):
+        return np.where((times > AT) & (times <= AT + 60), 900.0, 100.0)
+
+    cruise = Cruise(source(cpu=with_peak, refuse=refuse), reading=replace(READING, samples_per_chunk=30))
+    for minutes in range(0, 65, 5):
+        table = await cruise.run(AT + 60 * minutes)
+    assert of_pod(table, DB[0]).cpu_7d_max_millicores < 900
+    assert (await cruise.store.usage_progress())["b"].gaps == ((AT, AT + 1800, 2),)
+    assert cruise.state.gap_seconds == 1800
+    # Once an hour, in chunks, no further than to the first that fails, and without a failed pass.
+    before = len(cruise.usage.asked)
+    for minutes in (70, 75):
+        await cruise.run(AT + 60 * minutes)
+        assert cruise.state.failures == []
+    again = [ask for ask in cruise.usage.asked[before:] if ask.start < AT + 60 * 60]
+    assert again == [Ask("b", AT, AT + 900, None)]
+    unreadable[0] = False
+    assert of_pod(await cruise.run(AT + 80 * 60), DB[0]).cpu_7d_max_millicores < 900
+    table = await cruise.run(AT + 130 * 60)
+    assert of_pod(table, DB[0]).cpu_7d_max_millicores == 900
+    assert (await cruise.store.usage_progress())["b"].gaps == ()
+    assert cruise.state.gap_seconds == 0
+
+
+async def test_a_new_leader_reads_at_once_what_the_former_gave_up():
+    unreadable = [True]
+
+    def refuse(ask):
+        return UnavailableError("timed out") if unreadable[0] and ask.partition == "b" and ask.start == AT else None
+
+    usage = source(refuse=refuse)
+    former = Cruise(usage)
+    for at in (AT, AT + 300, AT + 600, AT + 900):
+        await former.run(at)
+    unreadable[0] = False
+    later = Cruise(usage, former.store)
+    await later.run(AT + 960)
+    assert (await later.store.usage_progress())["b"].gaps == ()
 
 
 async def test_where_nothing_can_be_read_nothing_changes_and_the_reason_is_raised():
