@@ -29,6 +29,7 @@ from tests.controlplane.server_flags import (
 from tests.controlplane.server_process import ServerProcess
 
 API_SERVER = "kube-apiserver"
+CONTROLLER_MANAGER = "kube-controller-manager"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,11 @@ from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable
 from cruise.kube_json.reading.snapshot import read_snapshot
 from tests.builders import TRACKING
 from tests.controlplane.api import ApiError, Json, conditions, wait_until
-from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.control_plane import CONTROLLER_MANAGER, ControlPlane
 from tests.e2e.hpa.metrics_api import MetricsWriter
 from tests.e2e.hpa.services import Service, to_bytes
 
 SIZED, TWINS = "sized", "twins"
-CONTROLLER_MANAGER = "kube-controller-manager"
 MOST_ROUNDS = 6
 STABILIZATION_SECONDS = 5
 """The controller's window before it removes pods: meanwhile the use of those that are left is written."""
