@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from cruise.backtest.recordings.recording import UsageRecording
 from cruise.decisions.usage.estimation import (
+    completes_without_pods,
     estimate_containers,
     estimate_usage,
     estimate_workloads,
@@ -18,9 +19,10 @@ from cruise.decisions.usage.estimation import (
 )
 from cruise.decisions.usage.oom_records import SingleOomKill, raise_by_single_kills, summarize_single_kill
 from cruise.decisions.usage.peaks import PeaksByNumber, get_first_history_hour, get_peak_hours, group_peaks_by_hour
-from cruise.decisions.usage.usage_columns import NEVER, EstimationTime, RecentUsage
+from cruise.decisions.usage.usage_columns import NEVER, EstimationTime, RecentUsage, RunColumns
 from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.policy import Policy
+from cruise.domain.run_operators import runs_to_completion
 from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, PeakSummary, StatisticColumns, StatisticsTable
 from cruise.runtime.usage.peak_columns import PeakColumns
 from cruise.runtime.usage.sample_windows import UsageWindows
@@ -86,6 +88,39 @@ class WeeklyPeaks:
         return by_time
 
 
+class _ReplayedRuns:
+    """Which workloads of a recording run to completion, by their kinds, and since when their pods run.
+
+    A recorded pod was created when the interval began in which its first sample lies.
+    """
+
+    def __init__(self, keys: Sequence[PeakKey], numbers: Int64Array) -> None:
+        self._numbers = numbers
+        kinds = [key.workload.partition("/")[0] for key in keys]
+        self._with_pods = np.array([runs_to_completion(kind) for kind in kinds], dtype=np.bool_)
+        self._without_pods = np.array([completes_without_pods(key.workload) for key in keys], dtype=np.bool_)
+        self._completing = np.flatnonzero(self._with_pods[numbers])
+        self._starts = np.full(len(numbers), NEVER)
+
+    def observe(self, began: int, cpu: Float32Array, memory: Float32Array) -> None:
+        """Add the samples of an interval that `began` then: matrices (times, containers)."""
+        at = self._completing
+        has_sample = ~(np.isnan(cpu[:, at]) & np.isnan(memory[:, at])).all(axis=0)
+        self._starts[at[has_sample & (self._starts[at] == NEVER)]] = began
+
+    def forget(self, containers: Int64Array) -> None:
+        """Forget the starts of pods that were replaced."""
+        self._starts[containers] = NEVER
+
+    def find(self, present: BoolArray, is_idle: BoolArray) -> RunColumns:
+        """Return the runs while the containers of a mask are present; `is_idle` marks workloads without any."""
+        self._starts[~present] = NEVER
+        running = self._completing[present[self._completing]]
+        oldest_start = np.full(len(is_idle), NEVER)
+        np.minimum.at(oldest_start, self._numbers[running], self._starts[running])
+        return RunColumns(np.where(is_idle, self._without_pods, self._with_pods), oldest_start)
+
+
 class ReplayedStatistics:
     """The statistics of a recording's containers, updated interval by interval.
 
@@ -120,6 +155,7 @@ class ReplayedStatistics:
         self._of_containers = _LatestStatistics(len(numbers))
         self._of_workloads = _LatestStatistics(len(self.keys))
         self._table: StatisticsTable | None = None
+        self._runs = _ReplayedRuns(self.keys, self.numbers) if policy.rules.run_histories else None
         by_key = sorted(range(len(self.keys)), key=self.keys.__getitem__)
         self._shared = np.array([one for one in by_key if not is_bare_pod_key(self.keys[one])], dtype=np.int64)
 
@@ -130,6 +166,8 @@ class ReplayedStatistics:
             memory = np.where(memory == 0, np.float32(1), memory)
         self._count_hours(time)
         self.at = time
+        if self._runs is not None:
+            self._runs.observe(int(times[0]) - self._step, cpu, memory)
         peaks = group_peaks_by_hour(times, cpu.T, memory.T, self.numbers)
         self._week.merge(peaks)
         self._peaks.merge_numbered(peaks)
@@ -154,6 +192,8 @@ class ReplayedStatistics:
             self._pods[container] = pod._replace(pod=f"{pod.pod.split()[0]} {self._creation_counts[container]}")
         self._rows[containers] = -1
         self._of_containers.forget(containers)
+        if self._runs is not None:
+            self._runs.forget(containers)
 
     def apply_oom_kill(self, container: int, record: OomRecord, time: int) -> None:
         """Raise the OOM memory of the killed pod for 7 days; after a second kill that of its workload."""
@@ -187,12 +227,15 @@ class ReplayedStatistics:
         """
         self._forget_kills()
         live = np.flatnonzero(present)
+        is_idle = np.ones(len(self.keys), dtype=np.bool_)
+        is_idle[self.numbers[live]] = False
         usage = estimate_usage(
             self._windows.get_recent(),
             self._peaks.known(),
             self._rows[live],
             self._oom,
             EstimationTime(self.at, self._step, self._max_age, self._new_workload),
+            None if self._runs is None else self._runs.find(present, is_idle),
         )
         chosen, containers = estimate_containers(usage, self._rows[live])
         self._of_containers.forget(np.flatnonzero(~present))
@@ -203,8 +246,6 @@ class ReplayedStatistics:
         for kill in self._kills:
             if self._creation_counts[kill.container] == kill.creation_count:
                 own[kill.container] = max(own[kill.container], kill.raised_memory.raised_to_bytes)
-        is_idle = np.ones(len(self.keys), dtype=np.bool_)
-        is_idle[self.numbers[live]] = False
         self._of_workloads.put(*estimate_workloads(usage, is_idle))
         self._table = None
         known = np.flatnonzero(self._of_containers.known)

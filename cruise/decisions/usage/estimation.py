@@ -215,7 +215,7 @@ def find_runs(
     known: KnownPeaks, running: RunningContainers, run_starts: Int64Array, without_pods: BoolArray
 ) -> RunColumns:
     """Return which numbers belong to workloads whose pods run to completion: their pods do, or else their kind."""
-    completes = without_pods & np.array([_kind_completes(key.workload) for key in known.keys], dtype=np.bool_)
+    completes = without_pods & np.array([completes_without_pods(key.workload) for key in known.keys], dtype=np.bool_)
     oldest_start = np.full(len(known.keys), NEVER)
     numbers = {key: number for number, key in enumerate(known.keys) if not key.identity} if len(run_starts) else {}
     for index in np.flatnonzero(run_starts != NEVER).tolist():
@@ -228,7 +228,8 @@ def find_runs(
 
 
 @lru_cache(maxsize=1 << 16)
-def _kind_completes(workload: str) -> bool:
+def completes_without_pods(workload: str) -> bool:
+    """Return whether the pods of a workload without any run to completion, by its kind."""
     kind = workload.partition("/")[0]
     # A bare pod is no run of anything, although Spark's executors have a pod as their controller.
     return kind != "Pod" and (runs_to_completion(kind) or kind not in LASTING_KINDS)

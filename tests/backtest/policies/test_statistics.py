@@ -22,8 +22,7 @@ from tests.shown_cluster import ReadOnlyCluster
 
 HOUR = 3600
 START = 1_767_268_200 // HOUR * HOUR - 600
-# A recording does not say which pods ran to completion, so a replay treats all workloads as lasting ones.
-POLICY = Policy(rules=replace(Policy().rules, run_histories=False))
+POLICY = Policy()
 FIGURES = [column.name for column in fields(StatisticColumns)]
 
 
@@ -63,6 +62,7 @@ class Both:
         count = len(self.recording.containers)
         self.present = np.ones(count, dtype=np.bool_)
         self.births = [0] * count
+        self.created: dict[ContainerKey, datetime] = {}
         self.samples: dict[ContainerKey, dict[int, tuple[float, float]]] = {}
         self.replayed = ReplayedStatistics(self.recording, POLICY)
         self.source = RecordedUsage({}, self._of(0), self._of(1), step=self.recording.step_seconds)
@@ -90,6 +90,9 @@ class Both:
         cpu = np.where(self.present, self.recording.cpu_millicores[self.told : self.told + count], np.nan)
         memory = np.where(self.present, self.recording.memory_bytes[self.told : self.told + count], np.nan)
         self.at = self.recording.start + (self.told + count - 1) * self.recording.step_seconds
+        began = datetime.fromtimestamp(self.at - count * self.recording.step_seconds, UTC)
+        keys = [self.key(place) for place in np.flatnonzero(self.present).tolist()]
+        self.created = {key: self.created.get(key, began) for key in keys}
         for place in np.flatnonzero(self.present).tolist():
             of_pod = self.samples.setdefault(self.key(place), {})
             for line in range(count):
@@ -101,7 +104,12 @@ class Both:
     async def compare(self) -> int:
         """Run both passes; return how many rows there are."""
         pods = [
-            make_pod(self.key(place).pod, workload=one.workload, containers=[make_container("app")])
+            make_pod(
+                self.key(place).pod,
+                workload=one.workload,
+                containers=[make_container("app")],
+                created_at=self.created[self.key(place)],
+            )
             for place, one in enumerate(self.recording.containers)
             if self.present[place]
         ]
