@@ -28,7 +28,7 @@ class RuntimeOverhead:
 RUNTIME_OVERHEADS = {
     HeapRuntime.JVM: RuntimeOverhead(128 * MEBIBYTE, 0.04),
     HeapRuntime.GO: RuntimeOverhead(16 * MEBIBYTE, 0.0),
-    HeapRuntime.NODE: RuntimeOverhead(48 * MEBIBYTE, 0.18),
+    HeapRuntime.NODE: RuntimeOverhead(72 * MEBIBYTE, 0.18),
     # Not measured.
     HeapRuntime.DOTNET: RuntimeOverhead(128 * MEBIBYTE, 0.04),
 }

@@ -15,6 +15,10 @@ class ResourceName(StrEnum):
     MEMORY = "memory"
 
 
+ROUNDING_UNIT = {ResourceName.CPU: 1, ResourceName.MEMORY: MEBIBYTE}
+"""What requests are multiples of: millicores, and mebibytes in bytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Resources:
     """CPU and memory, as amounts or differences."""

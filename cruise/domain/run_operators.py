@@ -165,7 +165,7 @@ OPERATORS = (
         "Prow", frozenset(), (("ProwJob", "prow.k8s.io/job"),), marks=frozenset({"prow.k8s.io/job", "prow.k8s.io/id"})
     ),
 )
-"""The operators whose pods are grouped, and by what."""
+"""The operators whose pods are grouped into workloads, each with the labels that group them."""
 
 _BY_OWNER_KIND = {kind: operator for operator in OPERATORS for kind in operator.owner_kinds}
 _OF_BARE_PODS = tuple(operator for operator in OPERATORS if not operator.owner_kinds)

@@ -103,17 +103,6 @@ def describe_best_effort_pods(totals: ClusterRequestTotals) -> str:
     )
 
 
-def find_largest_known_saving(coverage: Coverage) -> CoverageRow | None:
-    """Return the reason behind which most is known to be reclaimable, as a share of the requests; None if none."""
-    total = coverage.requested
-
-    def get_share(row: CoverageRow) -> float:
-        return sum(row.group.reclaimable.get(one) / max(1, total.get(one)) for one in ResourceName)
-
-    rows = [row for row in list_coverage_rows(coverage) if row.reason is not None and get_share(row) > 0]
-    return max(rows, key=get_share, default=None)
-
-
 def build_amounts_document(amounts: Resources) -> JsonValue:
     """Return CPU and memory for JSON and YAML."""
     return {"cpuMillicores": amounts.cpu_millicores, "memoryBytes": amounts.memory_bytes}

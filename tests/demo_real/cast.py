@@ -6,6 +6,7 @@ from tests.controlplane.api import Json
 from tests.controlplane.behaviour import SimulatedNodeSpec
 from tests.controlplane.manifests import budget, container, pod_template, workload
 from tests.e2e.live.manifests import app, autoscaler, sidecar
+from tests.e2e.live.sizes import containers_of, requests
 from tests.e2e.live.usage import ContainerUse
 
 NAMESPACE = "shop"
@@ -57,6 +58,16 @@ def create_late_workloads() -> Iterator[Json]:
         TOO_LARGE,
         pod_template(TOO_LARGE, container(requests={"cpu": str(CORES + 2), "memory": "2Gi"})),
     )
+
+
+def compute_asked_millicores() -> dict[tuple[str, str], int]:
+    """Return what people ask for, by workload and container, in a pod each."""
+    return {
+        (one["metadata"]["name"], container): requests(one["spec"]["template"], container).cpu
+        for one in (*workloads(), *create_late_workloads())
+        if "template" in one["spec"]
+        for container in containers_of(one["spec"]["template"])
+    }
 
 
 def _rather(node: str) -> Json:

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from tests.controlplane.api import Api, Json
 from tests.controlplane.audit import AuditEvent, AuditLog
-from tests.demo_real.cast import CORES, NAMESPACE, NODES
-from tests.e2e.live.sizes import ObservedSize, counted
+from tests.demo_real.cast import CORES, NAMESPACE, NODES, compute_asked_millicores
+from tests.e2e.live.sizes import ObservedSize, containers_of, counted, requests
 
 GIB = 1024
 NEWEST = 12
@@ -76,7 +76,19 @@ class Picture:
         was = sum(size.cpu for size in self.before.values())
         done = ", ".join(f"{count} {what}" for what, count in sorted(self.done.items())) or "nothing done yet"
         cores = f"requested {was / 1000:.1f} -> {now / 1000:.1f} of {CORES * len(NODES)} cores"
-        return f"{cores}, {self.pending} pending, {done}"
+        less, more = self._compare_with_asked()
+        asked = f"{less / 1000:.1f} less than asked, {more / 1000:.1f} more"
+        return f"{cores} ({asked}), {self.pending} pending, {done}"
+
+    def _compare_with_asked(self) -> tuple[int, int]:
+        """Return by how many millicores the containers that request less than people asked do, and those with more."""
+        asked = compute_asked_millicores()
+        changes = [
+            requests(pod, name).cpu - asked[pod["metadata"]["labels"]["app"], name]
+            for pod in self.pods
+            for name in containers_of(pod)
+        ]
+        return -sum(one for one in changes if one < 0), sum(one for one in changes if one > 0)
 
     def render(self, hints: Sequence[str]) -> RenderableType:
         """All as a table for a terminal."""

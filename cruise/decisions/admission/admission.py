@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cruise.decisions.admission.guaranteed import GuaranteedAdmission
+from cruise.decisions.admission.largest_node import build_largest_node_terms, limit_to_largest_node
 from cruise.decisions.admission.limits import AdmissionLimits, bound_sizes
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.admission.submitted import (
@@ -19,7 +20,7 @@ from cruise.decisions.pod_policy.container_bounds import (
     read_recorded_memory_limits,
 )
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.limit_ranges import UNITS, get_pod_limit_ranges, select_ranges, violates_limit_range
+from cruise.decisions.pod_policy.limit_ranges import get_pod_limit_ranges, select_ranges, violates_limit_range
 from cruise.decisions.pod_policy.managed_containers import explain_none_managed, select_kept_containers
 from cruise.decisions.pod_policy.quotas import exceeds_quota
 from cruise.decisions.pod_policy.resizable_pod import find_pod_level_resources, select_stating_containers
@@ -28,11 +29,10 @@ from cruise.decisions.sizing.pod_level import PodLevelContainers
 from cruise.decisions.sizing.resizes import keep_qos_class, would_change_qos_class
 from cruise.decisions.usage.pod_level import sum_statistics
 from cruise.domain.actions import ContainerTarget, ReasonCode
-from cruise.domain.annotations import UnreadableAnnotations
+from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations
 from cruise.domain.cluster import Container, LimitRangeItem, Pod, QosClass
 from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.pod_resources import (
-    count_pod_requests,
     create_fast_replace,
     get_qos_class,
     replace_spec_resources,
@@ -40,106 +40,12 @@ from cruise.domain.pod_resources import (
 from cruise.domain.policy import AdmissionSize, Mode, Policy
 from cruise.domain.records import HeadroomSharing
 from cruise.domain.resources import (
-    NO_RESOURCES,
     ResourceName,
     Resources,
     StatedResources,
     round_up_to_mebibytes,
 )
 from cruise.domain.usage import Statistic, StatisticsTable
-
-
-@dataclass(frozen=True, slots=True)
-class LargestNodeTerms:
-    """How requests are cut to the largest node (ADR 0016).
-
-    A larger node may be added, so only what cruise adds is cut: with `keeps_template` no request falls below the
-    submitted request, or below its target if that is less. `reserved_capacity` is what DaemonSets request of every
-    node. With `nodes_autoscale`, a pod that no known node can hold gets no more than it requests itself; without, it is
-    unchanged.
-    """
-
-    keeps_template: bool = True
-    reserved_capacity: Resources = NO_RESOURCES
-    nodes_autoscale: bool = False
-
-
-def limit_to_largest_node(
-    pod: Pod,
-    targets: Sequence[ContainerTarget],
-    managed: Sequence[frozenset[ResourceName]],
-    nodes: NodeIndex,
-    terms: LargestNodeTerms,
-) -> list[ContainerTarget]:
-    """Cut requests to the largest node that the pod can run on, so that it does not stay pending."""
-    requests = count_pod_requests(replace_spec_resources(pod, targets)) + terms.reserved_capacity
-    capacities = []
-    for capacity in nodes.find_capacities(pod):
-        # Usually the first one fits.
-        if requests.fits_in(capacity):
-            return list(targets)
-        capacities.append(capacity)
-    if not capacities and not terms.nodes_autoscale:
-        return list(targets)
-    largest = max(
-        capacities,
-        key=lambda capacity: (_get_share_held(capacity, requests), capacity.memory_bytes, capacity.cpu_millicores),
-        default=NO_RESOURCES,
-    )
-    names = {target.container for target in targets}
-    sized = tuple([one for one in pod.parts if one.name in names])
-    kept = select_kept_containers(pod, sized) if pod.pod_level is None else ()
-    kept_requests = sum((one.requests.resources for one in kept), NO_RESOURCES)
-    capacity = largest - terms.reserved_capacity - pod.overhead - kept_requests
-    submitted = get_submitted_requests(pod, sized)
-    cuts = {
-        resource: _cut_managed(
-            [target.requests.get(resource) for target in targets],
-            [one.resources.get(resource) if terms.keeps_template else 0 for one in submitted],
-            [resource in one for one in managed],
-            capacity.get(resource),
-            UNITS[resource],
-        )
-        for resource in ResourceName
-    }
-    pairs = zip(cuts[ResourceName.CPU], cuts[ResourceName.MEMORY], strict=True)
-    return [replace(target, requests=StatedResources(*pair)) for target, pair in zip(targets, pairs, strict=True)]
-
-
-def _cut_managed(
-    wanted: Sequence[int | None], submitted: Sequence[int], managed: Sequence[bool], capacity: int, unit: int
-) -> list[int | None]:
-    """Cut the requests of managed containers to the capacity that the others leave."""
-    at = [index for index, is_managed in enumerate(managed) if is_managed]
-    others = sum(amount or 0 for amount, is_managed in zip(wanted, managed, strict=True) if not is_managed)
-    cut = _cut_to_capacity([wanted[one] or 0 for one in at], [submitted[one] for one in at], capacity - others, unit)
-    found = list(wanted)
-    for index, amount in zip(at, cut, strict=True):
-        # A container that gets no request is not cut.
-        found[index] = None if wanted[index] is None else amount
-    return found
-
-
-def _cut_to_capacity(wanted: Sequence[int], submitted: Sequence[int], capacity: int, unit: int) -> list[int]:
-    """Share the capacity beyond the submitted requests, in proportion to what is wanted beyond them."""
-    if sum(wanted) <= capacity:
-        return list(wanted)
-    floors = [min(pair) for pair in zip(wanted, submitted, strict=True)]
-    remaining, total_growth = max(0, capacity - sum(floors)), sum(wanted) - sum(floors)
-    return [
-        min(amount, max(unit, floor, (floor + (amount - floor) * remaining // max(1, total_growth)) // unit * unit))
-        for amount, floor in zip(wanted, floors, strict=True)
-    ]
-
-
-def _get_share_held(capacity: Resources, requests: Resources) -> float:
-    """Return which share of the requests a node holds, by its scarcer resource."""
-    return min(
-        1.0,
-        capacity.cpu_millicores / max(1, requests.cpu_millicores),
-        capacity.memory_bytes / max(1, requests.memory_bytes),
-    )
-
 
 _replace_in_pod = create_fast_replace(Pod, "containers", "pod_level", "qos", "annotations")
 
@@ -180,13 +86,14 @@ def decide_admission(
     Deciding again for the mutated pod changes nothing. `nodes` are those that it may run on, present or added later;
     `limit_ranges` and `quotas` are those of the pod's namespace.
     """
+    terms = (eligibility, statistics, nodes, limit_ranges, policy, quotas)
     submitted = restore_submitted_pod(pod)
     if submitted is not None:
         # Sizes within a LimitRange depend on the stated ones, so deciding from an earlier decision's differs from it.
-        first = _decide(submitted, eligibility, statistics, nodes, limit_ranges, policy, quotas)
+        first = _decide(submitted, *terms)
         if isinstance(first, MutatePod) and _has_sizes(pod, first.containers):
             return LeaveUnchanged(ReasonCode.NO_CHANGE_NEEDED, new_revision=first.new_revision)
-    return _decide(pod, eligibility, statistics, nodes, limit_ranges, policy, quotas)
+    return _decide(pod, *terms)
 
 
 def _decide(
@@ -198,10 +105,13 @@ def _decide(
     policy: Policy,
     quotas: Sequence[ResourceQuota],
 ) -> MutatePod | LeaveUnchanged:
-    skipped, effective_policy = _explain_skip(pod, eligibility), eligibility.get_effective_policy(pod)
+    effective_policy, (sized, managed) = (
+        eligibility.get_effective_policy(pod),
+        eligibility.find_managed_at_admission(pod),
+    )
+    skipped = _explain_skip(pod, eligibility, effective_policy, managed)
     if skipped is not None or isinstance(effective_policy, UnreadableAnnotations):
         return skipped or LeaveUnchanged(ReasonCode.UNREADABLE_ANNOTATION)
-    sized, managed = eligibility.find_managed_at_admission(pod)
     # Next to pod-level resources all containers count, also those that keep their own sizes.
     stating, sized = (
         select_stating_containers(sized, effective_policy, policy),
@@ -224,9 +134,8 @@ def _decide(
     # before a node pass sees it.
     needs_peak = new_revision or (pod.runs_to_completion and policy.rules.run_histories)
     size = AdmissionSize.PEAK if needs_peak else eligibility.admission_size
-    utilisation = build_utilisation_admission(
-        pod, sized, eligibility, statistics, get_submitted_requests(pod, sized), known_rows, new_revision
-    )
+    submitted = get_submitted_requests(pod, sized)
+    utilisation = build_utilisation_admission(pod, sized, eligibility, statistics, submitted, known_rows, new_revision)
     # What the pod states counts only for a new revision.
     sharing = statistics.sharing if size is AdmissionSize.NODE_PASS else None
     wanted = [
@@ -241,24 +150,23 @@ def _decide(
     ]
     own_ranges = select_ranges(sized[0], limit_ranges)
     bounds = [compute_container_bounds(effective_policy, container.name, own_ranges, policy) for container in sized]
-    submitted = get_submitted_requests(pod, sized)
     bounds = [
         bound.for_created(requests, container.limits)
         for bound, requests, container in zip(bounds, submitted, sized, strict=True)
     ]
     bounds = bound_sizes(sized, pod.qos, known, bounds, ceilings, containers, policy)
-    terms = _build_terms(pod, eligibility, policy)
+    largest_node = build_largest_node_terms(pod, eligibility, policy)
     if pod.qos is QosClass.GUARANTEED:
         guaranteed = GuaranteedAdmission(sized, submitted, known_rows, bounds, ceilings, managed, new_revision)
         targets = guaranteed.compute_targets(statistics, policy)
-        targets = [*keep_qos_class(pod, limit_to_largest_node(pod, targets, managed, nodes, terms))]
+        targets = [*keep_qos_class(pod, limit_to_largest_node(pod, targets, managed, nodes, largest_node))]
         targets = utilisation.bound_targets(targets, statistics)
     else:
         targets = _set_requests(sized, wanted, bounds, managed)
         ranges = get_pod_limit_ranges(pod, limit_ranges, select_kept_containers(pod, sized)) if limit_ranges else {}
         limits = AdmissionLimits(sized, known, ceilings, bounds, managed, ranges, quotas, nodes, policy)
         targets = limits.raise_requests_to_limits(targets)
-        targets = limit_to_largest_node(pod, targets, managed, nodes, terms)
+        targets = limit_to_largest_node(pod, targets, managed, nodes, largest_node)
         targets = utilisation.bound_targets(targets, statistics)
         targets = limits.add_limits(targets)
         if new_revision:
@@ -271,9 +179,13 @@ def _decide(
     return decision
 
 
-def _explain_skip(pod: Pod, eligibility: Eligibility) -> LeaveUnchanged | None:
-    """Return why a pod is left unchanged whatever its statistics, None if it may be sized."""
-    effective_policy = eligibility.get_effective_policy(pod)
+def _explain_skip(
+    pod: Pod,
+    eligibility: Eligibility,
+    effective_policy: EffectivePolicy | UnreadableAnnotations,
+    managed: Sequence[frozenset[ResourceName]],
+) -> LeaveUnchanged | None:
+    """Return why a pod is left unchanged whatever its statistics, None if it may be sized; `managed` by container."""
     reason = eligibility.explain_skip_at_admission(pod)
     if reason is not None or isinstance(effective_policy, UnreadableAnnotations):
         detail = effective_policy.detail if isinstance(effective_policy, UnreadableAnnotations) else ""
@@ -282,22 +194,12 @@ def _explain_skip(pod: Pod, eligibility: Eligibility) -> LeaveUnchanged | None:
         elif reason is ReasonCode.LOOKUP_PENDING:
             detail = eligibility.explain_pending_lookup(pod)
         return LeaveUnchanged(reason or ReasonCode.UNREADABLE_ANNOTATION, detail)
-    if not eligibility.find_managed_at_admission(pod).sized:
+    if not managed:
         claims = eligibility.get_autoscaler_claims(pod)
         return LeaveUnchanged(*explain_none_managed(pod, effective_policy, claims, Mode.INITIAL))
-    managed = eligibility.find_managed_at_admission(pod).resources
     if pod.pod_level is not None and not find_pod_level_resources(pod, managed):
         return LeaveUnchanged(ReasonCode.POD_LEVEL_RESOURCES)
     return None
-
-
-def _build_terms(pod: Pod, eligibility: Eligibility, policy: Policy) -> LargestNodeTerms:
-    """Return how requests are cut; the first rule set cut templates as well, and ignored DaemonSets."""
-    if not policy.rules.template_limits:
-        return LargestNodeTerms(keeps_template=False)
-    return LargestNodeTerms(
-        reserved_capacity=eligibility.get_other_daemonset_requests(pod), nodes_autoscale=eligibility.nodes_autoscale
-    )
 
 
 def _check_decision(

@@ -8,7 +8,7 @@ from typing import TypeVar
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds
 from cruise.decisions.pod_policy.heap_floors import compute_created_heap_floor
-from cruise.decisions.pod_policy.limit_ranges import UNITS, PodLimitRanges
+from cruise.decisions.pod_policy.limit_ranges import PodLimitRanges
 from cruise.decisions.pod_policy.quotas import applies_to_limits
 from cruise.decisions.sizing.cpu_limit import raise_cpu_limits
 from cruise.decisions.sizing.memory_limit import (
@@ -22,7 +22,7 @@ from cruise.domain.arrays import UNBOUNDED, convert_to_int64
 from cruise.domain.cluster import Container, QosClass
 from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.policy import CpuLimitPolicy, MemoryLimitPolicy, Policy
-from cruise.domain.resources import ResourceName, Resources, StatedResources
+from cruise.domain.resources import ROUNDING_UNIT, ResourceName, Resources, StatedResources
 from cruise.domain.usage import Statistic
 
 AmountT = TypeVar("AmountT", int, int | None)
@@ -131,7 +131,7 @@ class AdmissionLimits:
         return resource in self.ranges or any(bound.ratios[at] < math.inf for bound in self.bounds)
 
     def _raise_requests(self, resource: ResourceName, requests: Sequence[int]) -> list[int]:
-        at, unit = int(resource is _MEMORY), UNITS[resource]
+        at, unit = int(resource is _MEMORY), ROUNDING_UNIT[resource]
         minimum_limits, maximums = (
             self._get_minimum_limits(resource),
             [bound.whole_unit_bounds[2 * at + 1] for bound in self.bounds],

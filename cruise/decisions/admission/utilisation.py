@@ -20,11 +20,9 @@ from cruise.domain.actions import ContainerTarget
 from cruise.domain.annotations import UnreadableAnnotations
 from cruise.domain.arrays import Int64Array, convert_to_int64, round_up_integers
 from cruise.domain.cluster import Container, Pod, QosClass
-from cruise.domain.resources import MEBIBYTE, ResourceName, StatedResources
+from cruise.domain.resources import ROUNDING_UNIT, ResourceName, StatedResources
 from cruise.domain.usage import StatisticsTable
 from cruise.domain.utilisation_scaling import UtilisationMetric, UtilisationScaling
-
-_UNITS = {ResourceName.CPU: 1, ResourceName.MEMORY: MEBIBYTE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +78,7 @@ class UtilisationAdmission:
             now = submitted[counted]
             factors = np.array([compute_peak_factor(metric, scaling)])
             lowest = compute_lower_requests(now, largest[counted], np.zeros_like(now), factors)
-            lowest = np.minimum(now, round_up_integers(lowest, _UNITS[resource]))
+            lowest = np.minimum(now, round_up_integers(lowest, ROUNDING_UNIT[resource]))
             chosen = np.clip(wanted[counted], lowest, now)
             if not is_at_minimum:
                 chosen = _request_average(metric, now, lowest)

@@ -13,7 +13,7 @@ from cruise.domain.actions import ContainerTarget
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Pod
 from cruise.domain.pod_resources import replace_spec_resources
-from cruise.domain.resources import MEBIBYTE, ResourceName, StatedResources
+from cruise.domain.resources import ROUNDING_UNIT, ResourceName, StatedResources
 
 
 def violates_limit_range(pod: Pod, targets: Sequence[ContainerTarget], ranges: Sequence[LimitRangeItem]) -> bool:
@@ -96,9 +96,6 @@ def _violates_for_resource(
     if most is not None and (limit is None or limit > most or (request or 0) > most):
         return True
     return ratio is not None and (not request or not limit or limit > ratio * request)
-
-
-UNITS = {ResourceName.CPU: 1, ResourceName.MEMORY: MEBIBYTE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +280,7 @@ def _build_range(
         )
         minimum = max(0, minimum - min(kept_request, kept_limit))
         maximum -= max(kept_request, kept_limit) if maximum < UNBOUNDED else 0
-    return PodLimitRange(minimum, maximum, ratio, init_request, init_limit, UNITS[resource])
+    return PodLimitRange(minimum, maximum, ratio, init_request, init_limit, ROUNDING_UNIT[resource])
 
 
 def _raise_to_sum(values: Sequence[int], maximum: Sequence[int], required_sum: int) -> list[int]:

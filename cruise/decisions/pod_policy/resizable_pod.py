@@ -33,9 +33,8 @@ class ResizablePod(NamedTuple):
     it for each container, empty if it is the same for all. `template_limits` are the template's memory limits by
     container, None if unknown. `submitted_requests` are the template's requests by container (None if unknown), only if
     the effective policy requests more than administrators configured. `utilisation_bounds` are those of an HPA. A pod
-    with pod-level resources is sized like one
-    container, `POD_LEVEL`: `container_rows` are the rows of all its containers, and `stating` those that state
-    resources of their own and do not keep them.
+    with pod-level resources is sized like one container, `POD_LEVEL`: `container_rows` are the rows of all its
+    containers, and `stating` those that state resources of their own and do not keep them.
     """
 
     pod: Pod

@@ -8,16 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from cruise.decisions.pod_policy.resizable_pod import FIRST_RESIZING_KUBELET
 from cruise.domain.actions import ReasonCode
-from cruise.domain.annotations import EXCLUDED_LABEL, PREFIX, SIZED_BY_KRR, WORKLOAD, ContainerOverrides
+from cruise.domain.annotations import EXCLUDED_LABEL, PREFIX, SIZED_BY_KRR, WORKLOAD, ContainerOverrides, Overrides
 from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import GuaranteedPolicy, HpaPolicy, Mode, Policy
-
-OverridesT = TypeVar("OverridesT", bound=ContainerOverrides)
 
 
 class UnlockKind(StrEnum):
@@ -83,12 +81,18 @@ def _remove_annotations(inputs: DecisionInputs, *names: str) -> DecisionInputs:
     return _change_pods(inputs._replace(snapshot=snapshot), change)
 
 
-def _without_mode(one: OverridesT) -> OverridesT:
-    return replace(one, mode=None)
+def _remove_override(inputs: DecisionInputs, name: str) -> DecisionInputs:
+    """Return inputs without an override: annotations, and stored ones, of pods and of single containers."""
+    changes: dict[str, Any] = {name: None}
 
+    def clear(one: Overrides) -> Overrides:
+        if name not in ContainerOverrides.__dataclass_fields__:
+            return replace(one, **changes)
+        containers = {container: replace(own, **changes) for container, own in one.containers.items()}
+        return replace(one, containers=containers, **changes)
 
-def _without_resources(one: OverridesT) -> OverridesT:
-    return replace(one, resources=None)
+    changed = _remove_annotations(inputs, f"{PREFIX}{name}")
+    return changed._replace(stored={key: clear(one) for key, one in inputs.stored.items()})
 
 
 def _include_all_namespaces(inputs: DecisionInputs) -> DecisionInputs:
@@ -102,33 +106,18 @@ def _include_all_namespaces(inputs: DecisionInputs) -> DecisionInputs:
 
 
 def _raise_mode(inputs: DecisionInputs) -> DecisionInputs:
-    changed = _remove_annotations(inputs, f"{PREFIX}mode", EXCLUDED_LABEL.name, SIZED_BY_KRR.name)
-    return changed._replace(
-        stored={
-            key: replace(
-                _without_mode(one), containers={name: _without_mode(own) for name, own in one.containers.items()}
-            )
-            for key, one in inputs.stored.items()
-        },
-        policy=replace(inputs.policy, mode=max(inputs.policy.mode, Mode.RESIZE)),
-    )
+    changed = _remove_annotations(_remove_override(inputs, "mode"), EXCLUDED_LABEL.name, SIZED_BY_KRR.name)
+    return changed._replace(policy=replace(inputs.policy, mode=max(inputs.policy.mode, Mode.RESIZE)))
 
 
 def _size_guaranteed(inputs: DecisionInputs) -> DecisionInputs:
     """Return inputs that size Guaranteed pods, also if the history is too short to decrease them yet."""
-    changed = _remove_annotations(inputs, f"{PREFIX}guaranteed")
-    return changed._replace(
-        stored={key: replace(one, guaranteed=None) for key, one in inputs.stored.items()},
-        policy=replace(inputs.policy, guaranteed=GuaranteedPolicy.RESIZE, memory_limit_history=timedelta(0)),
-    )
+    policy = replace(inputs.policy, guaranteed=GuaranteedPolicy.RESIZE, memory_limit_history=timedelta(0))
+    return _remove_override(inputs, "guaranteed")._replace(policy=policy)
 
 
 def _size_within_target(inputs: DecisionInputs) -> DecisionInputs:
-    changed = _remove_annotations(inputs, f"{PREFIX}hpa")
-    return changed._replace(
-        stored={key: replace(one, hpa=None) for key, one in inputs.stored.items()},
-        policy=replace(inputs.policy, hpa=HpaPolicy.WITHIN_TARGET),
-    )
+    return _remove_override(inputs, "hpa")._replace(policy=replace(inputs.policy, hpa=HpaPolicy.WITHIN_TARGET))
 
 
 def _size_device_pods(inputs: DecisionInputs) -> DecisionInputs:
@@ -136,15 +125,7 @@ def _size_device_pods(inputs: DecisionInputs) -> DecisionInputs:
 
 
 def _manage_resources(inputs: DecisionInputs) -> DecisionInputs:
-    changed = _remove_annotations(inputs, f"{PREFIX}resources")
-    stored = {
-        key: replace(
-            _without_resources(one),
-            containers={name: _without_resources(own) for name, own in one.containers.items()},
-        )
-        for key, one in inputs.stored.items()
-    }
-    return changed._replace(stored=stored)
+    return _remove_override(inputs, "resources")
 
 
 def _switch_off_vpas(inputs: DecisionInputs) -> DecisionInputs:

@@ -4,6 +4,7 @@ An HPA divides by the requests in the spec, so it sees a resize at once, even on
 """
 
 from dataclasses import replace
+from functools import cached_property
 
 from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims, AutoscalerIndex
 from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds, decide_utilisation_bounds
@@ -18,9 +19,12 @@ class UtilisationChanges:
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._decided = snapshot.autoscalers
-        self._before = self._after = _KnownAutoscalers(snapshot)
         self._snapshot = snapshot
         self._now = snapshot.autoscalers
+
+    @cached_property
+    def _before(self) -> "_KnownAutoscalers":
+        return _KnownAutoscalers(self._snapshot)
 
     def forbid(self, action: ResizePod, pod: Pod, now: tuple[HorizontalPodAutoscaler, ...]) -> bool:
         """Return whether an HPA that acts on a request which the action changes has itself changed since.

@@ -13,13 +13,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.decisions.sizing.demand import PEAK_MARGIN_SHARE, ROUNDING_UNIT, ResourceDemand
+from cruise.decisions.sizing.demand import PEAK_MARGIN_SHARE, ResourceDemand
 from cruise.decisions.sizing.fitting import NodeFit
 from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.domain.actions import ResizeCause
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array, round_up
 from cruise.domain.policy import Policy
-from cruise.domain.resources import ResourceName
+from cruise.domain.resources import ROUNDING_UNIT, ResourceName
 
 Sizes = Mapping[ResourceName, Int64Array]
 

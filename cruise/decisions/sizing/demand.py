@@ -6,7 +6,6 @@ from itertools import chain
 
 import numpy as np
 
-from cruise.decisions.pod_policy.limit_ranges import UNITS
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.pod_policy.use_history import get_use_history
 from cruise.decisions.sizing.cpu_limit import compute_min_cpu_limits
@@ -23,10 +22,9 @@ from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array,
 from cruise.domain.cluster import LimitRangeItem
 from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.policy import Policy
-from cruise.domain.resources import MEBIBYTE, ResourceName
+from cruise.domain.resources import MEBIBYTE, ROUNDING_UNIT, ResourceName
 from cruise.domain.usage import StatisticColumns, StatisticsTable
 
-ROUNDING_UNIT = {ResourceName.CPU: 1, ResourceName.MEMORY: MEBIBYTE}
 # Margin above its target that an increased request gets, so that the next rise needs no write; no request exceeds the
 # container's own peak by more.
 PEAK_MARGIN_SHARE = {ResourceName.CPU: 0.1, ResourceName.MEMORY: 0.1}
@@ -105,7 +103,7 @@ def apply_limit_ranges(
 def _raise_to_limit_ratio(
     candidates: ResizablePodColumns, resource: ResourceName, bounds: LimitRangeBounds, minimum_limit: Int64Array
 ) -> Int64Array:
-    ratio, unit = candidates.limit_ratio[resource], UNITS[resource]
+    ratio, unit = candidates.limit_ratio[resource], ROUNDING_UNIT[resource]
     applies = bounds.managed & (minimum_limit > 0) & ~np.isinf(ratio)
     if not applies.any():
         return bounds.lower

@@ -13,7 +13,6 @@ from cruise.decisions.pod_policy.heap_floors import (
     compute_created_heap_floor,
     compute_running_heap_floor,
 )
-from cruise.decisions.pod_policy.limit_ranges import UNITS
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.sizing.memory_limit import compute_limit_ceiling, get_largest_known_usage
 from cruise.decisions.sizing.update_threshold import get_update_threshold
@@ -22,7 +21,14 @@ from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import Container, ContainerRole, Pod
 from cruise.domain.policy import MemoryLimitPolicy, Policy
-from cruise.domain.resources import NOTHING_STATED, ResourceName, Resources, StatedResources, round_up_to_mebibytes
+from cruise.domain.resources import (
+    NOTHING_STATED,
+    ROUNDING_UNIT,
+    ResourceName,
+    Resources,
+    StatedResources,
+    round_up_to_mebibytes,
+)
 from cruise.domain.usage import Statistic, StatisticsTable
 
 
@@ -155,7 +161,7 @@ class PodLevelContainers:
         needs = [_get_needs(one, resource) for one in self.statistics]
         base, headroom = sum(base for base, _ in needs), sum(more for _, more in needs)
         share = min(1.0, max(0, whole - base) / headroom) if headroom else 0.0
-        unit, least = UNITS[resource], self.policy.minimum_request.get(resource)
+        unit, least = ROUNDING_UNIT[resource], self.policy.minimum_request.get(resource)
         wanted = [
             None if stated is None else max(least, int(base + share * more) // unit * unit)
             for stated, (base, more) in zip(present, needs, strict=True)

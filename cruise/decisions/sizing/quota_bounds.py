@@ -14,7 +14,6 @@ import numpy as np
 
 from cruise.decisions.pod_policy.quotas import QuotaAllowance, keeps_limits
 from cruise.decisions.sizing.demand import (
-    ROUNDING_UNIT,
     DemandTable,
     QuotaConstraints,
     ResourceDemand,
@@ -25,7 +24,7 @@ from cruise.domain.arrays import BoolArray, Int64Array, round_up_integers
 from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.pod_resources import count_container_requests
 from cruise.domain.resize_state import ResizePending
-from cruise.domain.resources import ResourceName, Resources
+from cruise.domain.resources import ROUNDING_UNIT, ResourceName, Resources
 
 QuotasByNamespace = Mapping[str, Sequence[ResourceQuota]]
 

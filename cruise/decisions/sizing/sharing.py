@@ -5,13 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.decisions.sizing.demand import ROUNDING_UNIT
 from cruise.decisions.sizing.fitting import NodeFit
 from cruise.decisions.sizing.headroom import HeadroomModel
 from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array, round_up, round_up_integers
 from cruise.domain.records import HeadroomSharing
-from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
+from cruise.domain.resources import NO_RESOURCES, ROUNDING_UNIT, ResourceName, Resources
 
 SizesByResource = Mapping[ResourceName, Int64Array]
 

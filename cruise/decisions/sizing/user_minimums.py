@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cruise.decisions.sizing.demand import ROUNDING_UNIT, ResourceDemand
+from cruise.decisions.sizing.demand import ResourceDemand
 from cruise.decisions.sizing.fitting import NodeFit
 from cruise.decisions.sizing.memory_limit import MemoryLimitCeilings
 from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.decisions.sizing.pod_columns import UserMinimums
 from cruise.decisions.sizing.resizes import SizeDecision, SizeDecisions
 from cruise.domain.arrays import BoolArray, Int64Array, round_up_integers
-from cruise.domain.resources import ResourceName
+from cruise.domain.resources import ROUNDING_UNIT, ResourceName
 
 SizesByResource = Mapping[ResourceName, Int64Array]
 

@@ -9,9 +9,7 @@ from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.pod_policy.use_history import UseHistory
 from cruise.decisions.pod_policy.utilisation_bounds import MetricBounds, compute_lower_requests
 from cruise.domain.arrays import UNBOUNDED, Float64Array, Int64Array, round_up_integers
-from cruise.domain.resources import MEBIBYTE, ResourceName
-
-_UNITS = {ResourceName.CPU: 1, ResourceName.MEMORY: MEBIBYTE}
+from cruise.domain.resources import ROUNDING_UNIT, ResourceName
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,7 @@ def bound_requests(
     A container in several groups gets the narrowest bounds. Whole units, except that the present request is allowed.
     """
     at, group, count = groups.containers, groups.groups, len(groups.peak_factor)
-    now, unit = current[at], _UNITS[resource]
+    now, unit = current[at], ROUNDING_UNIT[resource]
     lowest = compute_lower_requests(now, use.largest[at], group, groups.peak_factor)
     lowest = np.minimum(now, round_up_integers(lowest, unit))
     requested = np.bincount(group, now, count)

@@ -86,7 +86,7 @@ class OwnerIndex:
         return None if found is None else WorkloadRef(*found)
 
     def find_workload_of(self, pod: Pod) -> WorkloadRef | None:
-        """Return the workload of a decoded pod by what is known now; only annotations that decisions read count."""
+        """Return the workload of a decoded pod by the owners known now and the annotations kept in memory."""
         return self.find_workload(
             pod.namespace,
             pod.owner_kind,

@@ -11,6 +11,7 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.sizing.demand import build_demand_table
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
+from cruise.decisions.usage.pod_level import add_pod_level_rows
 from cruise.decisions.usage.revisions import update_revisions
 from cruise.domain.actions import ReasonCode, RefusedResize, ResizePod
 from cruise.domain.cluster import ClusterSnapshot, Container, ContainerRole, Node, Pod, QosClass
@@ -165,6 +166,7 @@ def bases_of(pod: ResizablePod, snapshot: ClusterSnapshot, table: StatisticsTabl
     `test_limit_ranges.py` has the laws on how much that is.
     """
     found = {}
+    table = add_pod_level_rows(table, snapshot.pods)
     bounds = build_demand_table([pod], table, snapshot.limit_ranges, FULL)
     for at, (container, row) in enumerate(zip(pod.sized, pod.rows, strict=True)):
         use, items = table.row(row), snapshot.limit_ranges.get(pod.pod.namespace, ())
@@ -184,6 +186,7 @@ def bases_of(pod: ResizablePod, snapshot: ClusterSnapshot, table: StatisticsTabl
 def demand_of(pod: ResizablePod, snapshot: ClusterSnapshot, table: StatisticsTable) -> tuple[Resources, Resources]:
     """Base and largest headroom of a pod, one container after the other as the rules have it."""
     base = bases_of(pod, snapshot, table)
+    table = add_pod_level_rows(table, snapshot.pods)
     cpu_headroom, memory_headroom = [0], [0]
     for row in pod.rows:
         use = table.row(row)
@@ -469,7 +472,14 @@ def test_a_shortage_cuts_no_request_below_its_base_and_raises_none_above(cluster
         short = {one for one in ResourceName if need.get(one) > plan.available.get(one)}
         assert bool(short) == (not plan.fits)
         assert short <= plan.shortages
-        targets = {(target.namespace, target.pod, target.container): target for target in plan.targets}
+        # A pod whose LimitRange allows no size that is needed gets none.
+        unwritten = {(s.namespace, s.pod) for s in plan.skipped if s.reason is ReasonCode.LIMIT_RANGE}
+        targets = {
+            (target.namespace, target.pod, target.container): target
+            for target in plan.targets
+            if (target.namespace, target.pod) not in unwritten
+        }
+        assert not unwritten & {(resize.namespace, resize.pod) for resize in plan.resize}
         for pod in resizable_on(snapshot, table, plan.node):
             managed = {ResourceName.CPU: pod.manages_cpu, ResourceName.MEMORY: pod.manages_memory}
             bases = bases_of(pod, snapshot, table)
