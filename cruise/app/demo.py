@@ -28,6 +28,7 @@ from cruise.domain.actions import Outcome
 from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Mode, Policy
+from cruise.domain.prices import PriceSettings
 from cruise.domain.usage import StatisticsTable
 from cruise.domain.users import UserAction
 from cruise.errors import BadInputError
@@ -85,6 +86,7 @@ class DemoView:
     policy: Policy
     activity: ServeActivity
     what_if_runs: WhatIfPort | None = None
+    prices: PriceSettings = PriceSettings()
 
     def now(self) -> datetime:
         """Return the simulated time."""
@@ -169,7 +171,7 @@ async def _run(
             bar.update(reading, completed=read.done_container_hours, total=read.total_container_hours)
 
         await controller.refresh_statistics(show_reading)
-    view = DemoView(cluster, store, policy, controller.activity)
+    view = DemoView(cluster, store, policy, controller.activity, prices=settings.to_price_settings())
     # Half of the age from which statistics are too old.
     clock = DemoClock(cluster.now, DEMO_SPEED, policy.max_age / 2, controller.activity)
     place = "embedded Postgres" if settings.database_url is None else "Postgres"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from cruise.domain.prices import CORE_HOUR, GIBIBYTE_HOUR
 from cruise.domain.resources import Resources
 
 if TYPE_CHECKING:
@@ -211,10 +212,7 @@ class ConfigurationComparison:
         return [metric for metric, check in self.bounds.items() if check.result in wrong]
 
 
-# Default prices of resources and disturbances in dollars; reasons in docs/backtest.md.
-
-CORE_HOUR = 0.0145
-GIBIBYTE_HOUR = 0.00724
+# Prices of resources and disturbances in dollars; reasons in docs/backtest.md.
 
 
 @dataclass(frozen=True, slots=True)

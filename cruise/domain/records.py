@@ -1,8 +1,9 @@
-"""Records in the database: hourly totals, observed risks, recommendations, and how long each is kept."""
+"""Records in the database: hourly totals, counts of outcomes, observed risks, recommendations, and retention."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from cruise.domain.actions import Action, ActionResult, ReasonCode, ResizeCause
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.resources import ResourceName, Resources
 
@@ -32,6 +33,25 @@ class HourlyClusterTotals:
 def get_clock_hour(at: datetime) -> int:
     """Return the clock hour of a time."""
     return int(at.timestamp()) // 3600
+
+
+# Counts of the audit.
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeCount:
+    """The number of audit rows of one type of action with one result; `namespace` is None for actions on nodes.
+
+    `purpose` is the reason for the action, `reason` that for its result, `cause` that of a resize where it is known.
+    """
+
+    namespace: str | None
+    action_type: type[Action]
+    purpose: ReasonCode
+    cause: ResizeCause | None
+    result: ActionResult
+    reason: ReasonCode
+    count: int
 
 
 # Observed risks, and the sharing of headroom.

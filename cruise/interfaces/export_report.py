@@ -10,7 +10,6 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from cruise import __version__
-from cruise.decisions.scan.waste import ResourcePrices
 from cruise.decisions.template_sizes import (
     NoPatchReason,
     SkippedTemplate,
@@ -19,6 +18,7 @@ from cruise.decisions.template_sizes import (
     TemplateSizes,
 )
 from cruise.domain.original_resources import amounts_to_json
+from cruise.domain.prices import ResourcePrices
 from cruise.domain.resources import ResourceName, Resources
 from cruise.interfaces.export_patches import build_patch
 from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS, create_plain_table, format_change
@@ -85,7 +85,7 @@ def render_export_json(report: ExportReport) -> bytes:
             for one in changes.skipped
         ],
         "freed": _amounts(changes.reclaimable),
-        "estimatedMonthlySaving": round(report.prices.compute_monthly_cost(changes.reclaimable), 2),
+        "reclaimableMonthlyCost": round(report.prices.compute_monthly_cost(changes.reclaimable), 2),
     }
     return msgspec.json.encode(document) + b"\n"
 
@@ -98,7 +98,7 @@ def _workload(sizes: TemplateSizes, prices: ResourcePrices) -> JsonValue:
         "containers": [_container(one) for one in sizes.containers],
         "injected": list(sizes.injected),
         "freed": _amounts(sizes.reclaimable),
-        "estimatedMonthlySaving": round(prices.compute_monthly_cost(sizes.reclaimable), 2),
+        "reclaimableMonthlyCost": round(prices.compute_monthly_cost(sizes.reclaimable), 2),
         "patch": build_patch(sizes),
     }
 
@@ -251,7 +251,7 @@ def render_pull_request(report: ExportReport) -> str:
         f"Set the resources of {format_count(len(changes.changed), 'workload')} by their measured usage",
         "",
         f"All running pods together would request {describe_reclaimable(changes.reclaimable, report.prices)} at "
-        "list prices "
+        "the prices "
         f"(${report.prices.cpu_core_hour:g} a core-hour, ${report.prices.memory_gib_hour:g} a GiB-hour).",
         "",
         f"Statistics: {_escape_markdown(report.statistics_source)}; at {changes.at:%Y-%m-%d %H:%M} UTC.",

@@ -10,7 +10,14 @@ from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import ClusterSnapshot, HorizontalPodAutoscaler, OomKill, Pod, WorkloadRef
 from cruise.domain.packing_plan import PackingPlan, PlacementHint
 from cruise.domain.policy import Policy
-from cruise.domain.records import DatabaseHistory, HeadroomSharing, HourlyClusterTotals, RiskDay, WorkloadRecommendation
+from cruise.domain.records import (
+    DatabaseHistory,
+    HeadroomSharing,
+    HourlyClusterTotals,
+    OutcomeCount,
+    RiskDay,
+    WorkloadRecommendation,
+)
 from cruise.domain.usage import (
     CounterTail,
     HourlyPeaks,
@@ -193,6 +200,10 @@ class StorePort(Protocol):
 
     async def outcomes(self, since: datetime, limit: int = 1000) -> Sequence[Outcome]:
         """Return the newest audit lines since a time, newest first."""
+
+    async def count_outcomes(self, since: datetime) -> Sequence[OutcomeCount]:
+        """Return the counts of all outcomes since a time, in no order."""
+        ...
 
     async def outcomes_of_pod(self, namespace: str, pod: str, since: datetime) -> Sequence[Outcome]:
         """Return every audit line about a pod's name since a time, newest first, by an indexed query."""

@@ -1,5 +1,6 @@
-"""Settings of decisions: mode, budgets, packing, sizing, and the prices of backtests."""
+"""Settings of decisions: mode, budgets, packing, sizing, and prices."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -45,6 +46,7 @@ from cruise.settings.value_types import (
     NOTIFY_TOPICS_CHOICE,
     OOM_REACTION_CHOICE,
     PATH,
+    PRICES_BY_NAME,
     PUBLISH_VPAS_CHOICE,
     RULES_CHOICE,
     TEXT,
@@ -218,10 +220,14 @@ class LogAndPriceOptions:
     log_format: str = create_setting(_LOG_FORMAT, "auto")
     """`auto`: text on a terminal, JSON elsewhere."""
     price_core_hour: float | None = create_setting(create_price_type("0.0145"), None)
-    """The price of a core-hour in `cruise backtest`; together with `price_gibibyte_hour` it adds the cost of nodes.
-    Unset: slack counts at 0.0145."""
+    """The price of a core-hour in dollars. With `price_gibibyte_hour`, the dashboard and the API show what is saved and
+    reclaimable in money, `cruise scan` uses it, and `cruise backtest` adds the cost of nodes. Unset: the dashboard
+    shows cores and GiB, scans and backtests use 0.0145. See [money](../operating.md#money)."""
     price_gibibyte_hour: float | None = create_setting(create_price_type("0.00724"), None)
     """The same for a GiB-hour of memory. Unset: 0.00724."""
+    node_prices: Mapping[str, float] | None = create_setting(PRICES_BY_NAME, None)
+    """The price of an hour of a node in dollars, by its label `node.kubernetes.io/instance-type`. Money is then
+    computed with the average price of the nodes' core-hours and GiB-hours. See [money](../operating.md#money)."""
     price_starved_minute: float = create_setting(create_price_type("0.01"), _PRICES.starved_minute)
     """The price of a minute in which a container gets less CPU than it requests, in `cruise backtest`."""
     price_oom_kill: float = create_setting(create_price_type("1"), _PRICES.oom_kill)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from cruise.domain.policy import Policy
+from cruise.domain.prices import PriceSettings, ResourcePrices
 from cruise.errors import BadInputError
 from cruise.kube_json.admission_review import ReviewLimits
 from cruise.settings.connections import DatabaseOptions, KubernetesOptions, PrometheusOptions, UsageSourceOptions
@@ -61,6 +62,12 @@ class Settings(
         """Return the policy that decisions read."""
         shared = {name: getattr(self, name) for name in SETTING_TYPES if name in Policy.__dataclass_fields__}
         return Policy(**shared)
+
+    def to_price_settings(self) -> PriceSettings:
+        """Return the stated prices."""
+        is_stated = self.price_core_hour is not None and self.price_gibibyte_hour is not None
+        resources = ResourcePrices(self.price_core_hour or 0.0, self.price_gibibyte_hour or 0.0) if is_stated else None
+        return PriceSettings(resources, self.node_prices or {})
 
     def to_review_limits(self) -> ReviewLimits:
         """Return the limits of admission reviews."""

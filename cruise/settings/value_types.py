@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from cruise.adapters.kubelets.client import KubeletAccess, KubeletEndpoint
 from cruise.adapters.prometheus.settings import CloudIdentity
@@ -135,6 +135,19 @@ def create_positive_type(example: str) -> ValueType:
 def create_price_type(example: str) -> ValueType:
     """A price of at least 0."""
     return create_number_type("a number of at least 0", example, lambda found: found >= 0)
+
+
+def _read_prices(value: object) -> dict[str, float]:
+    if isinstance(value, str):
+        pairs = [part.partition("=") for part in value.split(",") if part.strip()]
+        value = {name.strip(): text.strip() for name, _, text in pairs}
+    if not isinstance(value, dict):
+        raise ValueError(value)
+    price = create_positive_type("0.096")
+    return {name: cast(float, price.read(stated)) for name, stated in value.items()}
+
+
+PRICES_BY_NAME = ValueType("a list of prices above 0", "m6i.large=0.096,e2-standard-4=0.134", _read_prices)
 
 
 def create_bounded_type(most: float, example: str, *, least: float = 0) -> ValueType:

@@ -1,6 +1,7 @@
 """The Store port in memory: for `scan` and `plan`, for backtests, and for tests."""
 
 from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -16,6 +17,8 @@ from cruise.domain.actions import (
     Outcome,
     RefusedResize,
     ResizePod,
+    TaintNode,
+    UntaintNode,
     WriteIntent,
     find_counted_evictions,
 )
@@ -28,6 +31,7 @@ from cruise.domain.records import (
     DatabaseHistory,
     HeadroomSharing,
     HourlyClusterTotals,
+    OutcomeCount,
     RiskDay,
     get_clock_hour,
 )
@@ -195,6 +199,21 @@ class InMemoryStore:
     async def outcomes(self, since: datetime, limit: int = 1000) -> Sequence[Outcome]:
         first = max(bisect_left(self._outcomes, since, key=_at), len(self._outcomes) - limit)
         return self._outcomes[first:][::-1]
+
+    async def count_outcomes(self, since: datetime) -> Sequence[OutcomeCount]:
+        found = self._outcomes[bisect_left(self._outcomes, since, key=_at) :]
+        counts = Counter(
+            (
+                None if isinstance(one.action, TaintNode | UntaintNode) else one.action.namespace,
+                type(one.action),
+                one.action.reason,
+                one.action.cause if isinstance(one.action, ResizePod) else None,
+                one.result,
+                one.reason,
+            )
+            for one in found
+        )
+        return [OutcomeCount(*key, count) for key, count in counts.items()]
 
     async def outcomes_of_pod(self, namespace: str, pod: str, since: datetime) -> Sequence[Outcome]:
         return [

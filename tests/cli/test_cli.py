@@ -364,7 +364,7 @@ def test_a_scan_for_mail_is_html_and_nothing_else(capsys, files, tmp_path):
 def test_prices_change_the_estimate(capsys, files):
     main(["scan", *files, "--format", "json", "--price-cpu-core-hour", "1", "--price-gib-hour", "0"])
     totals = json.loads(capsys.readouterr().out)["waste"]["totals"]
-    assert totals["estimatedMonthlySaving"] == pytest.approx(totals["reclaimable"]["cpuMillicores"] / 1000 * 730)
+    assert totals["reclaimableMonthlyCost"] == pytest.approx(totals["reclaimable"]["cpuMillicores"] / 1000 * 730)
 
 
 def test_a_price_that_is_no_number_is_rejected(capsys, files):

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -72,6 +73,7 @@ from cruise.domain.records import (
     DatabaseHistory,
     HeadroomSharing,
     HourlyClusterTotals,
+    OutcomeCount,
     RiskDay,
     get_clock_hour,
 )
@@ -502,6 +504,14 @@ outcomes = st.builds(
 )
 
 
+def count_alone(one: Outcome) -> OutcomeCount:
+    """What one outcome adds to the counts."""
+    action = one.action
+    namespace = action.namespace if isinstance(action, ResizePod | EvictPod) else None
+    cause = action.cause if isinstance(action, ResizePod) else None
+    return OutcomeCount(namespace, type(action), action.reason, cause, one.result, one.reason, 1)
+
+
 @given(written=st.lists(outcomes, max_size=8), since=times)
 @FEW_EXAMPLES
 async def test_outcomes_come_back_as_they_were_newest_first(open_empty, written, since):
@@ -510,8 +520,10 @@ async def test_outcomes_come_back_as_they_were_newest_first(open_empty, written,
         await store.record_outcomes(written[3:])
         found = await store.outcomes(since)
         spent = await store.evictions_since(since)
+        counts = await store.count_outcomes(since)
     by_time = sorted((line for line in written if line.at >= since), key=lambda line: line.at)
     assert list(found) == by_time[::-1]
+    assert Counter({replace(one, count=1): one.count for one in counts}) == Counter(map(count_alone, by_time))
     evictions = [line for line in by_time if isinstance(line.action, EvictPod)]
     assert [line for line in spent if line.result is ActionResult.DONE] == [
         line for line in evictions if line.result is ActionResult.DONE

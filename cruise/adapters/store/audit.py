@@ -17,6 +17,7 @@ from cruise.domain.actions import (
     EvictPod,
     Outcome,
     ReasonCode,
+    ResizeCause,
     ResizePod,
     TaintNode,
     UntaintNode,
@@ -26,6 +27,7 @@ from cruise.domain.actions import (
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.policy import EvictionRanking, Mode
+from cruise.domain.records import OutcomeCount
 from cruise.domain.users import UserAction, UserActionKind
 
 # Actions, targets and overrides as JSON documents. Modes and rankings are stored by name: documents stay readable, and
@@ -243,6 +245,25 @@ async def read_newest_outcomes(connection: AsyncConnection, since: datetime, lim
     """Return the newest outcomes since a time, newest first."""
     statement = select(audit).where(audit.c.at >= since).order_by(audit.c.at.desc(), audit.c.id.desc())
     return [_to_outcome(row) for row in await connection.execute(statement.limit(limit))]
+
+
+async def count_outcomes(connection: AsyncConnection, since: datetime) -> Sequence[OutcomeCount]:
+    """Return the counts of all outcomes since a time."""
+    purpose, cause = audit.c.action["reason"].astext, audit.c.action["cause"].astext
+    key = (audit.c.namespace, audit.c.kind, purpose, cause, audit.c.result, audit.c.reason)
+    statement = select(*key, func.count()).where(audit.c.at >= since).group_by(*key)
+    return [
+        OutcomeCount(
+            row[0],
+            _ACTIONS[row[1]],
+            ReasonCode(row[2]),
+            None if row[3] is None else ResizeCause(row[3]),
+            ActionResult(row[4]),
+            ReasonCode(row[5]),
+            row[6],
+        )
+        for row in await connection.execute(statement)
+    ]
 
 
 async def read_outcomes_of_pod(

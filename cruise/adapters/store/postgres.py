@@ -105,6 +105,7 @@ class PostgresStore:
     open_intents = _in_transaction(audit.read_open_intents, CONNECTION_TIMEOUT)
     record_outcomes = _in_transaction(audit.append_outcomes)
     outcomes = _in_transaction(audit.read_newest_outcomes)
+    count_outcomes = _in_transaction(audit.count_outcomes)
     outcomes_of_pod = _in_transaction(audit.read_outcomes_of_pod, CONNECTION_TIMEOUT)
     record_user_action = _in_transaction(audit.insert_user_action, CONNECTION_TIMEOUT)
     user_actions = _in_transaction(audit.read_newest_user_actions, CONNECTION_TIMEOUT)

@@ -17,6 +17,7 @@ from cruise.domain.actions import Outcome
 from cruise.domain.cluster import ClusterSnapshot, WorkloadRef
 from cruise.domain.policy import Policy
 from cruise.domain.preflight import CrossCheckCounts
+from cruise.domain.prices import PriceSettings
 from cruise.domain.usage import StatisticsTable
 from cruise.domain.users import UserAction
 from cruise.errors import UnavailableError
@@ -55,6 +56,7 @@ class ServeView:
     what_if_runs: WhatIfPort | None = None
     counts: ListenerCounts = field(default_factory=ListenerCounts)
     open_intents: Callable[[], int] = lambda: 0
+    prices: PriceSettings = PriceSettings()
 
     @property
     def store(self) -> StorePort:

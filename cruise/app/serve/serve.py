@@ -61,7 +61,7 @@ _API_REQUESTS_PER_SECOND, _API_BURST = 50.0, 200
 async def run_serve(settings: Settings) -> None:
     """Serve until cancelled. Raises BadInputError for invalid settings before it waits for anything."""
     check_settings(settings)
-    running = ServeView(get_policy(settings), get_current_time, ServeActivity())
+    running = ServeView(get_policy(settings), get_current_time, ServeActivity(), prices=settings.to_price_settings())
     host, _, port = settings.http_address.rpartition(":")
     async with (
         # A separate client: API callers must not use up the passes' request rate.

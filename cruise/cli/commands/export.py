@@ -16,7 +16,7 @@ from cruise.cli.inputs.sources import (
     ReportSources,
     UsageFileOption,
     WeekOption,
-    get_prices,
+    read_price_options,
     read_sources,
 )
 from cruise.cli.options import (
@@ -104,7 +104,7 @@ def export(
     from cruise.errors import pause_garbage_collection
     from cruise.interfaces.export_report import ExportReport
 
-    prices = get_prices(price_cpu_core_hour, price_gib_hour)
+    prices = read_price_options(price_cpu_core_hour, price_gib_hour)
     if (price_cpu_core_hour, price_gib_hour) != (None, None) and format in _WITHOUT_PRICES:
         raise BadInputError(f"prices are for the estimate, and --format {format.value} has none; remove them")
     names = [_read_name(name) for name in workloads or ()]
@@ -117,7 +117,7 @@ def export(
         cluster, statistics, at, source = read_sources(sources, settings)
         pods = _select_pods(cluster, names, namespace or [])
         changes = size_templates(cluster, statistics, settings.to_policy(), at, pods)
-        report = ExportReport(changes, source, prices)
+        report = ExportReport(changes, source, prices.get_prices(settings, cluster))
         if directory is not None:
             _save(report, format, directory)
         else:

@@ -12,10 +12,11 @@ from cruise.cli.inputs.sources import (
     DayOption,
     GibPriceOption,
     HistoryLength,
+    PriceOptions,
     PrometheusUrlOption,
     ReportSources,
     UsageFileOption,
-    get_prices,
+    read_price_options,
     read_sources,
 )
 from cruise.cli.options import (
@@ -38,7 +39,6 @@ from cruise.cli.terminal import (
 from cruise.errors import BadInputError, UnavailableError
 
 if TYPE_CHECKING:
-    from cruise.decisions.scan.waste import ResourcePrices
     from cruise.interfaces.scan.report import ScanReport
     from cruise.settings import Settings
 
@@ -101,7 +101,10 @@ def scan(
     from cruise.cli.work import cluster_scans
     from cruise.interfaces.scan.clusters import ClusterScans
 
-    prices, chosen = get_prices(price_cpu_core_hour, price_gib_hour), _choose_format(format, output, email_ready)
+    prices, chosen = (
+        read_price_options(price_cpu_core_hour, price_gib_hour),
+        _choose_format(format, output, email_ready),
+    )
     settings = resolve_settings(config)
     sources = ReportSources(snapshot, usage, prometheus_url, history, parse_time(now), HistoryLength.DAY)
     contexts: list[str] = []
@@ -135,7 +138,7 @@ def _check_live(sources: ReportSources, email_ready: bool, several: bool) -> Non
             raise BadInputError(f"{option} is for one cluster, and several are read; remove it")
 
 
-def _scan(sources: ReportSources, settings: "Settings", prices: "ResourcePrices") -> "ScanReport":
+def _scan(sources: ReportSources, settings: "Settings", prices: PriceOptions) -> "ScanReport":
     from cruise.decisions.scan.findings import find_findings
     from cruise.errors import pause_garbage_collection
     from cruise.interfaces.scan.report import ScanReport
@@ -143,7 +146,10 @@ def _scan(sources: ReportSources, settings: "Settings", prices: "ResourcePrices"
     with pause_garbage_collection():
         cluster, statistics, at, source = read_sources(sources, settings)
         with show_spinner(f"evaluating {len(cluster.pods):,} pods", len(cluster.pods) > _MANY_PODS):
-            return ScanReport(find_findings(cluster, statistics, settings.to_policy(), prices, at), source)
+            findings = find_findings(
+                cluster, statistics, settings.to_policy(), prices.get_prices(settings, cluster), at
+            )
+            return ScanReport(findings, source)
 
 
 def _choose_format(chosen: ReportFormat | None, output: Path | None, email_ready: bool) -> ReportFormat | None:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cruise.cli.options import create_optional_option
 from cruise.cli.terminal import add_note, show_spinner
-from cruise.domain.backtest import CORE_HOUR, GIBIBYTE_HOUR
+from cruise.domain.prices import CORE_HOUR, GIBIBYTE_HOUR
 from cruise.errors import BadInputError
 
 if TYPE_CHECKING:
     from cruise.adapters.prometheus.settings import PrometheusSettings
-    from cruise.decisions.scan.waste import ResourcePrices
     from cruise.domain.cluster import ClusterSnapshot
     from cruise.domain.policy import NodeAutoscalerSetting, Policy
+    from cruise.domain.prices import ResourcePrices
     from cruise.domain.usage import StatisticsTable
     from cruise.settings import Settings
 
@@ -46,11 +46,15 @@ WeekOption = Annotated[
 ]
 CorePriceOption = Annotated[
     float | None,
-    create_optional_option("--price-cpu-core-hour", "$", f"For the estimate; {CORE_HOUR} by default.", min=0),
+    create_optional_option(
+        "--price-cpu-core-hour", "$", f"For the estimate; by default that of the settings, or {CORE_HOUR}.", min=0
+    ),
 ]
 GibPriceOption = Annotated[
     float | None,
-    create_optional_option("--price-gib-hour", "$", f"For the estimate; {GIBIBYTE_HOUR} by default.", min=0),
+    create_optional_option(
+        "--price-gib-hour", "$", f"For the estimate; by default that of the settings, or {GIBIBYTE_HOUR}.", min=0
+    ),
 ]
 
 
@@ -87,15 +91,29 @@ def read_sources(sources: ReportSources, settings: "Settings") -> ReportInputs:
     return ReportInputs(cluster, *_read_statistics(cluster, prometheus, sources, settings))
 
 
-def get_prices(cpu_core_hour: float | None, gib_hour: float | None) -> "ResourcePrices":
-    """Return the prices of the options, or the defaults; BadInputError."""
-    from cruise.decisions.scan.waste import ResourcePrices
+class PriceOptions(NamedTuple):
+    """The prices of options; None if not given."""
 
-    cpu_core_hour = CORE_HOUR if cpu_core_hour is None else cpu_core_hour
-    gib_hour = GIBIBYTE_HOUR if gib_hour is None else gib_hour
-    if not math.isfinite(cpu_core_hour + gib_hour):
+    cpu_core_hour: float | None
+    memory_gib_hour: float | None
+
+    def get_prices(self, settings: "Settings", cluster: "ClusterSnapshot") -> "ResourcePrices":
+        """Return the prices of the options, otherwise those of the settings, otherwise list prices."""
+        from cruise.decisions.prices import estimate_prices
+        from cruise.domain.prices import LIST_PRICES, ResourcePrices
+
+        stated = estimate_prices(cluster.nodes, settings.to_price_settings()) or LIST_PRICES
+        return ResourcePrices(
+            stated.cpu_core_hour if self.cpu_core_hour is None else self.cpu_core_hour,
+            stated.memory_gib_hour if self.memory_gib_hour is None else self.memory_gib_hour,
+        )
+
+
+def read_price_options(cpu_core_hour: float | None, gib_hour: float | None) -> PriceOptions:
+    """Return the prices of the options; BadInputError."""
+    if not math.isfinite((cpu_core_hour or 0.0) + (gib_hour or 0.0)):
         raise BadInputError("a price is a number, such as 0.0145")
-    return ResourcePrices(cpu_core_hour, gib_hour)
+    return PriceOptions(cpu_core_hour, gib_hour)
 
 
 def _read_cluster(sources: ReportSources, settings: "Settings") -> "tuple[ClusterSnapshot, PrometheusSettings | None]":

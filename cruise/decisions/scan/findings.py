@@ -14,7 +14,6 @@ from cruise.decisions.scan.pending_pods import PendingPod, explain_pending_pods
 from cruise.decisions.scan.risks import ContainerRisk, rank_risks
 from cruise.decisions.scan.waste import (
     ClusterRequestTotals,
-    ResourcePrices,
     WorkloadRequests,
     count_requests_at_targets,
     estimate_waste,
@@ -23,6 +22,7 @@ from cruise.decisions.sizing.node_plans import SizingContext, decide_node_plans
 from cruise.domain.actions import ReasonCode
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.policy import Mode, Policy
+from cruise.domain.prices import ResourcePrices
 from cruise.domain.usage import SampleRejection, StatisticsTable
 
 

@@ -16,23 +16,6 @@ from cruise.domain.pod_resources import count_pod_requests, replace_spec_resourc
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.usage import StatisticsTable
 
-HOURS_A_MONTH = 730
-
-
-@dataclass(frozen=True, slots=True)
-class ResourcePrices:
-    """The price of an hour of each resource, in the configured currency."""
-
-    cpu_core_hour: float
-    memory_gib_hour: float
-
-    def compute_monthly_cost(self, amount: Resources) -> float:
-        """Return the price of an amount for a month of 730 hours."""
-        hour = (
-            amount.cpu_millicores / 1000 * self.cpu_core_hour + amount.memory_bytes / (1 << 30) * self.memory_gib_hour
-        )
-        return hour * HOURS_A_MONTH
-
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRequests:

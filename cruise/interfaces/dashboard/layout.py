@@ -8,6 +8,7 @@ from functools import cache
 from hashlib import sha256
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -32,6 +33,7 @@ from cruise.interfaces.text import (
     format_cpu,
     format_gibibytes,
     format_memory,
+    format_money,
     format_share,
     load_template,
 )
@@ -206,6 +208,7 @@ class Dashboard:
             figures=self.view.get_figures(),
             assets=list_assets(),
             terms=TERMS,
+            new_id=create_id_source(),
             version=__version__,
             now=now,
             age=lambda then, ago=True: format_age(now, then, ago),
@@ -215,6 +218,7 @@ class Dashboard:
             gib=format_gibibytes,
             share=format_share,
             count=format_count,
+            money=format_money,
             **values,
         )
         return HTMLResponse(text, http_status, HEADERS)
@@ -259,6 +263,12 @@ class Dashboard:
                 return handler
 
         return PageRoute
+
+
+def create_id_source() -> Callable[[], str]:
+    """Return a source of element ids that differ within a page, and from those of an earlier rendering of it."""
+    rendering, numbers = secrets.token_hex(4), count()
+    return lambda: f"tip-{rendering}-{next(numbers)}"
 
 
 # A page is useful without this answer.

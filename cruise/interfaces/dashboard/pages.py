@@ -12,7 +12,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
 
 from cruise.domain.users import Caller
-from cruise.interfaces.dashboard import nodes, overview, policies, workload
+from cruise.interfaces.dashboard import actions, health, nodes, overview, policies, workload
 from cruise.interfaces.dashboard.access import DashboardAccess, add_problem_pages
 from cruise.interfaces.dashboard.forms import create_form_routes
 from cruise.interfaces.dashboard.layout import HEADERS, Dashboard, SignInSessions, create_asset_routes
@@ -71,9 +71,9 @@ MENU_PAGES = (
     workload.WORKLOADS_PAGE,
     nodes.NODES_PAGE,
     nodes.PENDING_PAGE,
-    overview.ACTIONS_PAGE,
+    actions.ACTIONS_PAGE,
     policies.POLICIES_PAGE,
-    overview.HEALTH_PAGE,
+    health.HEALTH_PAGE,
 )
 
 
@@ -104,9 +104,9 @@ def add_dashboard(
         workload.create_workload_pages(dashboard),
         nodes.create_nodes_pages(dashboard),
         nodes.create_pending_page(dashboard),
-        overview.create_actions_page(dashboard),
+        actions.create_actions_page(dashboard),
         policies.create_policies_pages(dashboard),
-        overview.create_health_page(dashboard),
+        health.create_health_page(dashboard),
         create_form_routes(dashboard, api),
         create_event_stream_route(dashboard),
         create_sign_in_routes(dashboard, authority),

@@ -10,6 +10,8 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from cruise import __version__
 from cruise.errors import CruiseError, ThrottledError
+from cruise.interfaces.http.attention import create_attention_routes
+from cruise.interfaces.http.audit import create_audit_routes
 from cruise.interfaces.http.cluster_summary import ClusterSummaries, create_summary_routes
 from cruise.interfaces.http.controller import create_controller_routes
 from cruise.interfaces.http.coverage import create_coverage_routes
@@ -40,8 +42,11 @@ def create_api(
         # The request guard checks the token. This describes it in the OpenAPI document.
         dependencies=[Depends(HTTPBearer(auto_error=False, description="A token that this server accepts."))],
     )
+    summaries = summaries or ClusterSummaries(view)
     api.include_router(create_controller_routes(view), prefix=API_PREFIX)
-    api.include_router(create_summary_routes(summaries or ClusterSummaries(view)), prefix=API_PREFIX)
+    api.include_router(create_audit_routes(view), prefix=API_PREFIX)
+    api.include_router(create_summary_routes(summaries), prefix=API_PREFIX)
+    api.include_router(create_attention_routes(view, summaries), prefix=API_PREFIX)
     api.include_router(create_coverage_routes(view), prefix=API_PREFIX)
     api.include_router(create_history_routes(view), prefix=API_PREFIX)
     api.include_router(create_pod_routes(view, explanations or PodExplanations(view)), prefix=API_PREFIX)

@@ -11,6 +11,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.prices import estimate_prices
 from cruise.decisions.revert import OriginalSizesByUid
 from cruise.decisions.scan.risks import ContainerRisk, rank_risks
 from cruise.decisions.scan.waste import (
@@ -25,10 +26,11 @@ from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.cluster import Pod
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Mode, Policy
+from cruise.domain.prices import ResourcePrices
 from cruise.domain.resources import Resources
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import CruiseError, UnavailableError, pause_garbage_collection
-from cruise.interfaces.http.controller import SizeDocument, get_last_pass
+from cruise.interfaces.http.controller import SizeDocument, build_size_document, get_last_pass
 from cruise.interfaces.http.namespace_visibility import NamespaceVisibility, VisibilityDependency
 from cruise.interfaces.http.view import (
     ApiView,
@@ -63,7 +65,10 @@ class WorkloadSummary:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSummary:
-    """One node pass; `modes` counts pods on nodes by mode, `workloads` has the largest share of the cluster first."""
+    """One node pass; `modes` counts pods on nodes by mode, `workloads` has the largest share of the cluster first.
+
+    `prices` are None if settings state none.
+    """
 
     node_pass: NodePassResult
     totals: ClusterRequestTotals
@@ -71,6 +76,7 @@ class ClusterSummary:
     risks: tuple[ContainerRisk, ...]
     workloads: tuple[WorkloadSummary, ...]
     modes: Mapping[str, int]
+    prices: ResourcePrices | None
 
 
 class ClusterSummaries:
@@ -118,7 +124,8 @@ class ClusterSummaries:
         def build() -> ClusterSummary:
             with pause_garbage_collection():
                 originals = collect_original_sizes(node_pass.snapshot, recorded, keys)
-                return summarize_cluster(node_pass, statistics, stored, view.policy, originals)
+                prices = estimate_prices(node_pass.snapshot.nodes, view.prices)
+                return summarize_cluster(node_pass, statistics, stored, view.policy, originals, prices)
 
         return await asyncio.to_thread(build)
 
@@ -129,6 +136,7 @@ def summarize_cluster(
     stored: StoredOverrides,
     policy: Policy,
     originals: Mapping[str, OriginalSizesByUid],
+    prices: ResourcePrices | None = None,
 ) -> ClusterSummary:
     """Sum up a node pass; `originals` are the original sizes by pod uid."""
     snapshot = node_pass.snapshot
@@ -162,7 +170,7 @@ def summarize_cluster(
         for row in rows
     ]
     savings = sum_savings(snapshot, originals)
-    return ClusterSummary(node_pass, totals, savings, risks, tuple(workloads), dict(pods_by_mode))
+    return ClusterSummary(node_pass, totals, savings, risks, tuple(workloads), dict(pods_by_mode), prices)
 
 
 def get_mode(eligibility: Eligibility, pod: Pod) -> str:
@@ -272,12 +280,22 @@ class WorkloadPage:
 
 
 @dataclass(frozen=True, slots=True)
+class PricesDocument:
+    """The average prices of an hour of the nodes' CPU and memory, in dollars."""
+
+    __pydantic_config__ = CAMEL_CASE_CONFIG
+    cpu_core_hour: float
+    memory_gib_hour: float
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterSummaryDocument:
     """Sums over the pods on nodes in the last node pass.
 
     `planned` is what they request after the pass, `reclaimable` is requested − target, net of workloads that should
-    request more, and `saved` compares `savedPods` with their requests before cruise. `modes` and `risks` count pods
-    by mode and risks by kind.
+    request more, and `saved` compares `savedPods` with their requests before cruise. The monthly costs are those of
+    these two amounts at `prices`, null without prices in the settings. `modes` and `risks` count pods by mode and
+    risks by kind.
     """
 
     __pydantic_config__ = CAMEL_CASE_CONFIG
@@ -289,6 +307,9 @@ class ClusterSummaryDocument:
     used: SizeDocument
     saved: SizeDocument
     saved_pods: int
+    prices: PricesDocument | None
+    saved_monthly_cost: float | None
+    reclaimable_monthly_cost: float | None
     modes: dict[str, int]
     risks: dict[str, int]
 
@@ -301,16 +322,19 @@ def create_summary_routes(summaries: ClusterSummaries) -> APIRouter:
     async def summary() -> ClusterSummaryDocument:
         """Return the sums of the cluster in the last node pass."""
         newest = await summaries.get_newest()
-        totals = newest.totals
+        totals, prices = newest.totals, newest.prices
         return ClusterSummaryDocument(
-            allocatable=_size(totals.allocatable),
-            requested=_size(totals.requested),
-            target=_size(totals.target),
-            planned=_size(totals.planned),
-            reclaimable=_size(totals.reclaimable),
-            used=_size(totals.used),
-            saved=_size(newest.savings.saved),
+            allocatable=build_size_document(totals.allocatable),
+            requested=build_size_document(totals.requested),
+            target=build_size_document(totals.target),
+            planned=build_size_document(totals.planned),
+            reclaimable=build_size_document(totals.reclaimable),
+            used=build_size_document(totals.used),
+            saved=build_size_document(newest.savings.saved),
             saved_pods=newest.savings.pods,
+            prices=None if prices is None else PricesDocument(prices.cpu_core_hour, prices.memory_gib_hour),
+            saved_monthly_cost=_round_cost(prices, newest.savings.saved),
+            reclaimable_monthly_cost=_round_cost(prices, totals.reclaimable),
             modes=dict(sorted(newest.modes.items())),
             risks=dict(Counter(risk.kind.value for risk in newest.risks)),
         )
@@ -341,6 +365,10 @@ def create_summary_routes(summaries: ClusterSummaries) -> APIRouter:
     return routes
 
 
+def _round_cost(prices: ResourcePrices | None, amount: Resources) -> float | None:
+    return None if prices is None else round(prices.compute_monthly_cost(amount), 2)
+
+
 def _document(summary: WorkloadSummary) -> WorkloadDocument:
     totals = summary.waste
     return WorkloadDocument(
@@ -348,16 +376,12 @@ def _document(summary: WorkloadSummary) -> WorkloadDocument:
         workload=totals.workload,
         mode=summary.mode,
         pods=totals.pods,
-        requested=_size(totals.requested),
-        target=_size(totals.target),
-        planned=_size(totals.planned),
-        reclaimable=_size(totals.reclaimable),
-        used=_size(totals.used),
+        requested=build_size_document(totals.requested),
+        target=build_size_document(totals.target),
+        planned=build_size_document(totals.planned),
+        reclaimable=build_size_document(totals.reclaimable),
+        used=build_size_document(totals.used),
         risks=list(dict.fromkeys(risk.kind.value for risk in summary.risks)),
         skipped=totals.skipped_pods,
         skip_reason=describe_reason(totals.skip_reason) if totals.skip_reason is not None else None,
     )
-
-
-def _size(amount: Resources) -> SizeDocument:
-    return SizeDocument(amount.cpu_millicores, amount.memory_bytes)

@@ -1,10 +1,10 @@
-"""The API's routes for the controller: its status, the plans of the last node pass, and the audit."""
+"""The API's routes for the controller: its status, and the plans of the last node pass."""
 
 import asyncio
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -13,28 +13,20 @@ from fastapi import APIRouter, HTTPException, Query, Response
 from cruise import __version__
 from cruise.decisions.node_load import format_untaint_command
 from cruise.decisions.sizing.node_plans import NodePlan
-from cruise.domain.actions import ContainerTarget, EvictPod, Outcome, ResizePod
+from cruise.domain.resources import Resources
 from cruise.errors import CruiseError, UnavailableError, pause_garbage_collection
-from cruise.interfaces.http.figures import get_action_name
 from cruise.interfaces.http.namespace_visibility import NamespaceVisibility, VisibilityDependency
 from cruise.interfaces.http.view import (
     ApiView,
     NameParameter,
     OffsetParameter,
     list_error_responses,
-    parse_since,
     wait_for_store,
 )
 from cruise.interfaces.plan_document import build_node_plan_document
-from cruise.interfaces.reasons import describe_detail, describe_reason
-from cruise.interfaces.size_changes import format_resize
 from cruise.interfaces.text import CAMEL_CASE_CONFIG
 from cruise.runtime.node_load import NodeLoadPassResult
 from cruise.runtime.node_pass import NodePassResult
-
-_DAY = timedelta(days=1)
-# The number of audit lines that are filtered for a caller who may see only some namespaces.
-MAX_FILTERED = 5000
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +84,11 @@ class SizeDocument:
     __pydantic_config__ = CAMEL_CASE_CONFIG
     cpu_millicores: int
     memory_bytes: int
+
+
+def build_size_document(amount: Resources) -> SizeDocument:
+    """Return an amount for the API."""
+    return SizeDocument(amount.cpu_millicores, amount.memory_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,63 +156,8 @@ class NodePage:
     items: list[NodePlanDocument]
 
 
-@dataclass(frozen=True, slots=True)
-class StatedSizeDocument:
-    """The requests and limits of a container; null for an amount that is absent or that the resize did not change."""
-
-    __pydantic_config__ = CAMEL_CASE_CONFIG
-    cpu_millicores: int | None
-    memory_bytes: int | None
-    cpu_limit_millicores: int | None
-    memory_limit_bytes: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerChangeDocument:
-    """One container of a resize: what it stated before, null where that is not on record, and what was written."""
-
-    __pydantic_config__ = CAMEL_CASE_CONFIG
-    container: str
-    before: StatedSizeDocument | None
-    after: StatedSizeDocument
-
-
-@dataclass(frozen=True, slots=True)
-class AuditEntry:
-    """One line of the audit: `purpose` is the reason for the action, `reason` the reason for its result.
-
-    For a resize, `cause` is the condition that caused it, and `containers` and `changes` are its sizes before and
-    after. The same result occurred `count` times, first at `first_at` and last at `at`, as updated once an hour.
-    """
-
-    at: datetime
-    first_at: datetime
-    count: int
-    action: str
-    namespace: str | None
-    pod: str | None
-    node: str | None
-    workload: str | None
-    purpose: str
-    result: str
-    reason: str
-    message: str
-    detail: str
-    cause: str | None
-    changes: str
-    containers: list[ContainerChangeDocument]
-
-
-@dataclass(frozen=True, slots=True)
-class AuditPage:
-    """The newest lines since a time, newest first; `more` says whether there are older ones."""
-
-    items: list[AuditEntry]
-    more: bool
-
-
 def create_controller_routes(view: ApiView) -> APIRouter:
-    """Return the routes at /status, /nodes and /audit."""
+    """Return the routes at /status and /nodes."""
     routes = APIRouter(tags=["controller"])
 
     @routes.get("/status")
@@ -245,27 +187,7 @@ def create_controller_routes(view: ApiView) -> APIRouter:
         [visible_plan] = await filter_plans_by_namespace([plan], visibility)
         return _document(build_node_plan_document(visible_plan))
 
-    @routes.get("/audit", responses=list_error_responses(422, 503))
-    async def audit(
-        visibility: VisibilityDependency,
-        since: Annotated[str | None, Query(description="A time with a zone; the default is a day ago.")] = None,
-        limit: Annotated[int, Query(ge=1, le=1000, description="The maximum number of items.")] = 100,
-    ) -> AuditPage:
-        """Return the newest lines of the audit, without pods that the caller may not get."""
-        earliest = view.now() - _DAY if since is None else parse_since(since)
-        return await read_audit_page(view, visibility, earliest, limit)
-
     return routes
-
-
-async def read_audit_page(view: ApiView, visibility: NamespaceVisibility, since: datetime, limit: int) -> AuditPage:
-    """Return the newest lines of the audit, without pods that the caller may not get."""
-    fetched = limit + 1 if await visibility.sees_all() else MAX_FILTERED
-    outcomes = await wait_for_store(view.store.outcomes(since, fetched))
-    entries = [_entry(outcome) for outcome in outcomes]
-    visible = await visibility.get_visible_namespaces(one.namespace for one in entries if one.namespace is not None)
-    shown = [one for one in entries if visible is None or one.namespace is None or one.namespace in visible]
-    return AuditPage(shown[:limit], more=len(shown) > limit or len(outcomes) == fetched)
 
 
 async def build_controller_status(view: ApiView) -> ControllerStatus:
@@ -351,49 +273,6 @@ def _node_page(node_pass: NodePassResult, plans: Sequence[NodePlan], offset: int
     page = {"at": node_pass.at, "total": len(node_pass.plans), "offset": offset}
     with pause_garbage_collection():
         return _document({**page, "items": [build_node_plan_document(plan) for plan in plans]})
-
-
-def _entry(outcome: Outcome) -> AuditEntry:
-    action = outcome.action
-    pod_action = action if isinstance(action, ResizePod | EvictPod) else None
-    workload = pod_action.workload if pod_action is not None else None
-    return AuditEntry(
-        at=outcome.at,
-        first_at=outcome.since,
-        count=outcome.count,
-        action=get_action_name(outcome),
-        namespace=pod_action.namespace if pod_action is not None else None,
-        pod=pod_action.pod if pod_action is not None else None,
-        node=action.node,
-        workload=str(workload) if workload is not None else None,
-        purpose=action.reason.value,
-        result=outcome.result.value,
-        reason=outcome.reason.value,
-        message=describe_reason(outcome.reason),
-        detail=describe_detail(outcome.detail),
-        cause=action.cause.value if isinstance(action, ResizePod) and action.cause is not None else None,
-        changes=format_resize(action, outcome.before, "→") if isinstance(action, ResizePod) else "",
-        containers=_changes(action, outcome.before) if isinstance(action, ResizePod) else [],
-    )
-
-
-def _changes(action: ResizePod, before: Sequence[ContainerTarget]) -> list[ContainerChangeDocument]:
-    recorded = {one.container: one for one in before}
-    return [
-        ContainerChangeDocument(
-            target.container,
-            _stated_size(recorded[target.container]) if target.container in recorded else None,
-            _stated_size(target),
-        )
-        for target in action.containers
-    ]
-
-
-def _stated_size(one: ContainerTarget) -> StatedSizeDocument:
-    requests, limits = one.requests, one.limits
-    return StatedSizeDocument(
-        requests.cpu_millicores, requests.memory_bytes, limits.cpu_millicores, limits.memory_bytes
-    )
 
 
 def _document(value: object) -> Response:

@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from cruise.decisions.scan.coverage import Coverage, CoverageGroup, sum_coverage
-from cruise.domain.resources import ResourceName, Resources
+from cruise.domain.resources import ResourceName
 from cruise.errors import UnavailableError
 from cruise.interfaces.coverage import CoverageRow, list_coverage_rows
-from cruise.interfaces.http.controller import SizeDocument, get_last_pass
+from cruise.interfaces.http.controller import SizeDocument, build_size_document, get_last_pass
 from cruise.interfaces.http.namespace_visibility import NamespaceVisibility, VisibilityDependency
 from cruise.interfaces.http.view import ApiView, list_error_responses
 from cruise.interfaces.text import CAMEL_CASE_CONFIG
@@ -108,7 +108,9 @@ async def read_coverage(node_pass: NodePassResult, visibility: NamespaceVisibili
 def _document(coverage: Coverage) -> CoverageDocument:
     _, *skipped = list_coverage_rows(coverage)
     return CoverageDocument(
-        _size(coverage.requested), CoverageGroupDocument(*_group(coverage.sized)), [_skipped(row) for row in skipped]
+        build_size_document(coverage.requested),
+        CoverageGroupDocument(*_group(coverage.sized)),
+        [_skipped(row) for row in skipped],
     )
 
 
@@ -131,8 +133,9 @@ def _skipped(row: CoverageRow) -> SkippedRequestsDocument:
 
 def _group(group: CoverageGroup) -> tuple[int, SizeDocument, KnownSizeDocument, SizeDocument]:
     cpu, memory = (group.reclaimable.get(one) if group.is_known(one) else None for one in ResourceName)
-    return group.pods, _size(group.requested), KnownSizeDocument(cpu, memory), _size(group.unknown)
-
-
-def _size(amount: Resources) -> SizeDocument:
-    return SizeDocument(amount.cpu_millicores, amount.memory_bytes)
+    return (
+        group.pods,
+        build_size_document(group.requested),
+        KnownSizeDocument(cpu, memory),
+        build_size_document(group.unknown),
+    )

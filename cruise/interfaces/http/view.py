@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect
 from cruise.domain.actions import Outcome
 from cruise.domain.cluster import ClusterSnapshot, WorkloadRef
 from cruise.domain.policy import Policy
+from cruise.domain.prices import PriceSettings
 from cruise.domain.usage import StatisticsTable
 from cruise.domain.users import Caller, UserAction, WhatIfProposal, WhatIfRun
 from cruise.errors import UnavailableError
@@ -53,6 +54,11 @@ class ApiView(Protocol):
     @property
     def policy(self) -> Policy:
         """The settings of decisions."""
+        ...
+
+    @property
+    def prices(self) -> PriceSettings:
+        """The prices that settings state."""
         ...
 
     def now(self) -> datetime:

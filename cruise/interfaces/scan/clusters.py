@@ -53,7 +53,7 @@ class ClusterSummary:
     requested: Resources
     sized: Resources
     reclaimable: Resources
-    monthly_saving: float
+    monthly_cost: float
 
     def list_cells(self) -> list[tuple[str, str, float | None]]:
         """Return for each of CLUSTER_HEADINGS the heading, the text and the value by which it is sorted."""
@@ -72,7 +72,7 @@ class ClusterSummary:
             (format_gibibytes(requested.memory_bytes), requested.memory_bytes),
             (sized_memory, sized.memory_bytes / max(1, requested.memory_bytes)),
             (format_gibibytes(reclaimable.memory_bytes), reclaimable.memory_bytes),
-            (format_money(self.monthly_saving), self.monthly_saving),
+            (format_money(self.monthly_cost), self.monthly_cost),
         ]
         return [(heading, *cell) for heading, cell in zip(CLUSTER_HEADINGS, cells, strict=True)]
 
@@ -80,7 +80,7 @@ class ClusterSummary:
 def summarize_clusters(scans: ClusterScans) -> list[ClusterSummary]:
     """Return a summary of each cluster, the one with the largest saving first, and of all of them if there are more."""
     rows = [_summarize(name, report) for name, report in scans.reports.items()]
-    rows.sort(key=lambda row: (-row.monthly_saving, row.name))
+    rows.sort(key=lambda row: (-row.monthly_cost, row.name))
     return [*rows, _sum(rows)] if len(rows) > 1 else rows
 
 
@@ -110,7 +110,7 @@ def _sum(rows: Sequence[ClusterSummary]) -> ClusterSummary:
         sum((row.requested for row in rows), nothing),
         sum((row.sized for row in rows), nothing),
         sum((row.reclaimable for row in rows), nothing),
-        sum(row.monthly_saving for row in rows),
+        sum(row.monthly_cost for row in rows),
     )
 
 
@@ -164,7 +164,7 @@ def _build_document(scans: ClusterScans) -> JsonValue:
                 "requested": build_amounts_document(row.requested),
                 "sized": build_amounts_document(row.sized),
                 "reclaimable": build_amounts_document(row.reclaimable),
-                "estimatedMonthlySaving": round(row.monthly_saving, 2),
+                "reclaimableMonthlyCost": round(row.monthly_cost, 2),
             }
             for row in summarize_clusters(scans)
         ],
@@ -185,7 +185,7 @@ def render_slack_summary(scans: ClusterScans) -> bytes:
         "cruise scan: no cluster could be read"
         if total is None
         else f"cruise scan of {format_count(len(scans.reports), 'cluster')}: about "
-        f"{format_money(abs(total.monthly_saving))} a month {'less' if total.monthly_saving >= 0 else 'more'} at the "
+        f"{format_money(abs(total.monthly_cost))} a month {'less' if total.monthly_cost >= 0 else 'more'} at the "
         f"targets, {format_count(total.at_risk, 'finding')} at risk, {format_count(total.pending, 'pod')} pending"
     )
     lines = [_describe(row) for row in rows if row.name in scans.reports]
@@ -205,7 +205,7 @@ def _describe(row: ClusterSummary) -> str:
         f"{format_share(sized.cpu_millicores, requested.cpu_millicores)} of CPU and "
         f"{format_share(sized.memory_bytes, requested.memory_bytes)} of memory sized; reclaimable "
         f"{format_cores(reclaimable.cpu_millicores)} cores and {format_gibibytes(reclaimable.memory_bytes)} GiB, about "
-        f"{format_money(row.monthly_saving)} a month; {format_count(row.at_risk, 'finding')} at risk, "
+        f"{format_money(row.monthly_cost)} a month; {format_count(row.at_risk, 'finding')} at risk, "
         f"{format_count(row.pending, 'pod')} pending"
     )
 

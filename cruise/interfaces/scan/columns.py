@@ -246,10 +246,10 @@ WASTE_COLUMNS: tuple[ScanColumn[WorkloadRequests], ...] = (
             findings.prices.compute_monthly_cost(one.reclaimable),
         ),
         lambda one, findings: {
-            "estimatedMonthlySaving": round(findings.prices.compute_monthly_cost(one.reclaimable), 2)
+            "reclaimableMonthlyCost": round(findings.prices.compute_monthly_cost(one.reclaimable), 2)
         },
         {
-            "estimated_monthly_saving": lambda one, findings: (
+            "reclaimable_monthly_cost": lambda one, findings: (
                 f"{findings.prices.compute_monthly_cost(one.reclaimable):.2f}"
             )
         },

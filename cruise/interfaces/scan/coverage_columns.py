@@ -94,10 +94,10 @@ COVERAGE_COLUMNS: tuple[ScanColumn[CoverageRow], ...] = (
         "$ a month",
         lambda row, findings: ScanPageCell([(_format_cost(row, findings), "")], _compute_cost(row, findings)),
         lambda row, findings: {
-            "estimatedMonthlySaving": round(_compute_cost(row, findings), 2) if row.is_money_known else None
+            "reclaimableMonthlyCost": round(_compute_cost(row, findings), 2) if row.is_money_known else None
         },
         {
-            "estimated_monthly_saving": lambda row, findings: (
+            "reclaimable_monthly_cost": lambda row, findings: (
                 f"{_compute_cost(row, findings):.2f}" if row.is_money_known else ""
             )
         },

@@ -15,7 +15,7 @@ from cruise.interfaces.scan.columns import (
 from cruise.interfaces.scan.coverage_columns import COVERAGE_COLUMNS, build_coverage_document
 from cruise.interfaces.text import JsonValue, convert_to_json, render_csv, render_json, render_yaml
 
-SAVING_ESTIMATE_NOTE = "an estimate at list prices; what a provider bills differs"
+SAVING_ESTIMATE_NOTE = "an estimate; what a provider bills differs"
 _CSV_COLUMNS = (
     "section",
     *dict.fromkeys(
@@ -65,7 +65,7 @@ def build_document(report: ScanReport) -> dict[str, JsonValue]:
                 "usedWithoutRequests": build_amounts_document(totals.used_without_requests),
                 "bestEffortPods": totals.best_effort_pods,
                 "reclaimable": build_amounts_document(totals.reclaimable),
-                "estimatedMonthlySaving": round(prices.compute_monthly_cost(totals.reclaimable), 2),
+                "reclaimableMonthlyCost": round(prices.compute_monthly_cost(totals.reclaimable), 2),
             },
             "prices": {
                 "cpuCoreHour": prices.cpu_core_hour,

@@ -7,11 +7,11 @@ import pytest
 from cruise.decisions.scan.findings import ScanFindings, find_findings
 from cruise.decisions.scan.pending_pods import SchedulingObstacle
 from cruise.decisions.scan.risks import ContainerRiskKind, OomRemedy
-from cruise.decisions.scan.waste import ResourcePrices
 from cruise.domain.actions import ReasonCode
 from cruise.domain.cluster import ContainerRole, OomKill
 from cruise.domain.heaps import HeapBound, HeapRuntime
 from cruise.domain.policy import HeapBoundPolicy, Mode, Policy
+from cruise.domain.prices import ResourcePrices
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.scheduling import SchedulingConstraints, Taint, TaintEffect, Toleration
 from tests.builders import (

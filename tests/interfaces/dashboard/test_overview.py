@@ -42,9 +42,9 @@ def test_before_there_are_two_hours_the_passes_of_this_process_are_drawn():
     assert [line.name for line in build_overview_charts([hour(1), hour(0)], passes)[1].lines][-1] == "saved"
 
 
-async def test_the_page_opens_with_coverage_of_the_namespaces_that_the_caller_sees():
+async def test_the_page_opens_with_cards_and_coverage_of_the_namespaces_that_the_caller_sees():
     scene = await make_busy_scene()
     async with browser(scene) as page:
         shown = (await page.get("/")).text
-    assert 0 < shown.index('id="coverage"') < shown.index('class="cards"') < shown.index('id="at-risk"')
+    assert 0 < shown.index('class="cards first"') < shown.index('id="coverage"') < shown.index('id="at-risk"')
     assert "of the requested CPU and" in shown

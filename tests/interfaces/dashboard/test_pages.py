@@ -96,7 +96,7 @@ async def test_a_page_has_its_policy_and_nothing_that_it_forbids(scene, path):
 
 async def test_a_page_links_files_by_their_content(scene):
     async with browser(scene) as page:
-        links = re.findall(r"(?:href|src)=\"\./(static/[^\"]+)\"", (await page.get("/")).text)
+        links = re.findall(r"(?:href|src)=\"\./(static/[^\"]+)\"", (await page.get("/nodes")).text)
         for link in links:
             answer = await page.get(f"/{link}")
             assert answer.status_code == 200 and "immutable" in answer.headers["cache-control"]
@@ -131,7 +131,7 @@ async def test_only_a_page_of_the_session_signs_out(scene):
     async with browser(scene, known=True) as page:
         await page.post("/sign-in", data={"token": "reader"})
         assert (await page.post("/sign-out", data={"form_token": "guessed"})).status_code == 403
-        [token] = re.findall(r'name="form_token" value="([^"]+)"', (await page.get("/")).text)
+        [token] = re.findall(r'name="form_token" value="([^"]+)"', (await page.get("/nodes")).text)
         assert (await page.post("/sign-out", data={"form_token": token})).status_code == 303
         page.cookies.delete(SESSION_COOKIE)
         assert (await page.get("/")).status_code == 303

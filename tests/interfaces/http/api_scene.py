@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from cruise.domain.actions import Outcome
 from cruise.domain.cluster import ClusterSnapshot, WorkloadRef
 from cruise.domain.policy import Mode, Policy
+from cruise.domain.prices import PriceSettings
 from cruise.domain.usage import StatisticsTable
 from cruise.domain.users import UserAction
 from cruise.interfaces.http.api import create_api
@@ -57,6 +58,7 @@ class ApiScene:
     consolidation: ConsolidationPassResult | None = None
     what_if_runs: WhatIfPort | None = None
     announced: list[UserAction] = field(default_factory=list)
+    prices: PriceSettings = PriceSettings()
 
     def now(self) -> datetime:
         return NOW

@@ -14,7 +14,8 @@ from pydantic import TypeAdapter
 
 from cruise.adapters.store.connection import Database
 from cruise.adapters.store.postgres import PostgresStore
-from cruise.interfaces.http.controller import AuditPage, ControllerStatus, NodePage, NodePlanDocument
+from cruise.interfaces.http.audit import AuditPage
+from cruise.interfaces.http.controller import ControllerStatus, NodePage, NodePlanDocument
 from cruise.interfaces.http.overrides import OverridePage
 from cruise.interfaces.http.packing import HistoryPage
 from cruise.interfaces.http.request_guard import StaticTokenAuthority
@@ -149,6 +150,8 @@ async def test_the_openapi_document_is_whole(api):
         "/api/v1/what-if/{namespace}/{kind}/{name}",
         "/api/v1/reverts/{namespace}/{kind}/{name}",
         "/api/v1/audit",
+        "/api/v1/actions",
+        "/api/v1/attention",
         "/api/v1/overrides",
         "/api/v1/overrides/{namespace}/{kind}/{name}",
         "/api/v1/pause",

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from cruise.adapters import files
 from cruise.decisions.scan.findings import find_findings
-from cruise.decisions.scan.waste import ResourcePrices
 from cruise.domain.policy import Policy
+from cruise.domain.prices import ResourcePrices
 from cruise.interfaces.scan.clusters import (
     TOTAL,
     ClusterScans,
@@ -48,7 +48,7 @@ def scans() -> ClusterScans:
 def test_the_summary_adds_up_and_begins_with_the_largest_saving(scans: ClusterScans):
     *rows, total = summarize_clusters(scans)
     assert total.name == TOTAL
-    assert [row.monthly_saving for row in rows] == sorted((row.monthly_saving for row in rows), reverse=True)
+    assert [row.monthly_cost for row in rows] == sorted((row.monthly_cost for row in rows), reverse=True)
     for name in ("nodes", "pods", "at_risk", "pending"):
         assert getattr(total, name) == sum(getattr(row, name) for row in rows)
     for name in ("requested", "sized", "reclaimable"):

@@ -10,9 +10,9 @@ import yaml
 from hypothesis import given
 
 from cruise.decisions.scan.findings import find_findings
-from cruise.decisions.scan.waste import ResourcePrices
 from cruise.domain.cluster import OomKill
 from cruise.domain.policy import Policy
+from cruise.domain.prices import ResourcePrices
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.scheduling import Taint, TaintEffect
 from cruise.interfaces.scan.html import render_scan_html, render_scan_mail
@@ -113,7 +113,7 @@ def test_money_is_labelled_an_estimate_and_follows_from_the_prices():
     assert "estimate" in waste["prices"]["note"]
     freed = waste["totals"]["reclaimable"]
     assert freed == {"cpuMillicores": 800, "memoryBytes": 1948 * MEBIBYTE}
-    assert waste["totals"]["estimatedMonthlySaving"] == pytest.approx(
+    assert waste["totals"]["reclaimableMonthlyCost"] == pytest.approx(
         730 * (0.8 * 0.0145 + 1948 / 1024 * 0.00724), abs=0.01
     )
 
@@ -148,7 +148,7 @@ def test_the_table_has_its_three_parts_in_order_and_totals():
     assert 0 < text.index("At risk") < text.index("Reclaimable") < text.index("Pending")
     assert "OOM-killed" in text
     assert "a month" in text
-    assert "an estimate at list prices" in text
+    assert "an estimate; what a provider bills differs" in text
     assert "yes, on 1 node: on n1 " in text
     assert 0 < text.index("Coverage") < text.index("no-controller") < text.index("At risk")
 

@@ -1,4 +1,29 @@
 "use strict";
+// Explanations stay within the window and out of scrolled tables, and Escape hides them.
+(() => {
+  const place = (event) => {
+    const subject = event.target.closest?.(".explained");
+    if (!subject) return;
+    const tip = subject.querySelector(".tip"), at = subject.getBoundingClientRect();
+    tip.style.position = "fixed";
+    tip.style.left = "0px";
+    const { width, height } = tip.getBoundingClientRect();
+    tip.style.left = `${Math.max(8, Math.min(at.left, document.documentElement.clientWidth - width - 8))}px`;
+    tip.style.top = `${at.bottom + height > window.innerHeight ? Math.max(0, at.top - height) : at.bottom}px`;
+  };
+  document.addEventListener("mouseover", place);
+  document.addEventListener("focusin", place);
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    for (const one of document.querySelectorAll(".explained:hover, .explained:focus-within")) one.classList.add("dismissed");
+  });
+  for (const over of ["mouseout", "focusout"]) {
+    document.addEventListener(over, (event) => {
+      const one = event.target.closest?.(".explained");
+      if (one && !one.contains(event.relatedTarget)) one.classList.remove("dismissed");
+    });
+  }
+})();
 // Draws the charts of a page, and redraws them after a swap or a change of the window or the colour scheme.
 (() => {
   if (!window.echarts) return;

@@ -1,0 +1,82 @@
+"""What cruise did lately, and what needs a person, for the API and the first page."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from cruise.domain.actions import ActionResult, EvictPod, Outcome, ReasonCode
+from cruise.domain.policy import EvictionRanking
+from cruise.domain.prices import PriceSettings, ResourcePrices
+from cruise.domain.resources import ResourceName
+from cruise.interfaces.http.attention import list_attention_items
+from cruise.interfaces.http.audit import RecentActions
+from cruise.interfaces.http.cluster_summary import ClusterSummaries
+from cruise.interfaces.http.figures import ControllerFigures, JobFigures, PackingPassFigures
+from tests.interfaces.http.api_scene import NOW, ApiScene, create_api_client, make_busy_scene
+
+QUIET = RecentActions(NOW, 0, 0, 0, 0, {}, [])
+
+
+def evict(pod: str, result: ActionResult, minutes: int, namespace: str = "shop") -> Outcome:
+    action = EvictPod(namespace, pod, pod, "n1", None, EvictionRanking.LOW, ResourceName.MEMORY, ReasonCode.OOM_KILLED)
+    return Outcome(NOW - timedelta(minutes=minutes), action, result, action.reason)
+
+
+async def test_actions_of_a_day_are_counted_and_the_newest_shown():
+    scene = await make_busy_scene()
+    await scene.store.record_outcomes(
+        [
+            evict("a", ActionResult.DONE, 3),
+            evict("b", ActionResult.DONE, 2, "other"),
+            evict("c", ActionResult.FAILED, 1),
+            evict("d", ActionResult.DONE, 60 * 25),
+        ]
+    )
+    async with create_api_client(scene) as api:
+        everything = (await api.get("/actions")).json()
+        of_one = (await api.get("/actions", params={"namespace": "other"})).json()
+        older = (await api.get("/actions", params={"since": (NOW - timedelta(days=2)).isoformat()})).json()
+    assert (everything["resizes"], everything["evictions"], everything["oomKillsAnswered"]) == (5, 2, 2)
+    assert everything["refused"] == 1
+    # The replicas of one workload are one line.
+    assert [one["action"] for one in everything["newest"]] == ["resize", "evict", "evict"]
+    assert "→" in everything["newest"][0]["changes"]
+    assert (of_one["resizes"], of_one["evictions"], [one["pod"] for one in of_one["newest"]]) == (0, 1, ["b"])
+    assert older["evictions"] == 3
+
+
+async def test_what_needs_a_person_is_named_with_its_page_and_urgent_items_come_first():
+    scene = await make_busy_scene()
+    summary = await ClusterSummaries(scene).get_newest()
+    figures = replace(scene.get_figures(), packing=PackingPassFigures(pending=2))
+    assert [item.code for item in await items(scene, figures)] == ["pending"]
+    assert list_attention_items(scene.get_figures(), summary, (), QUIET, scene.policy, NOW) == []
+    broken = replace(
+        figures,
+        statistics_at=NOW - timedelta(hours=2),
+        jobs=[JobFigures("node pass", failures_in_a_row=3, error="refused")],
+    )
+    found = await items(scene, broken)
+    assert [item.code for item in found] == ["stale-statistics", "job-failing", "pending"]
+    assert [item.urgent for item in found] == [True, True, False]
+    assert "3 times in a row: refused" in found[1].message
+    async with create_api_client(scene) as api:
+        assert (await api.get("/attention")).json() == {"items": []}
+
+
+async def items(scene: ApiScene, figures: ControllerFigures):
+    summary = await ClusterSummaries(scene).get_newest()
+    return list_attention_items(figures, summary, (), QUIET, scene.policy, NOW)
+
+
+async def test_money_is_null_until_prices_are_set():
+    scene = await make_busy_scene()
+    async with create_api_client(scene) as api:
+        without = (await api.get("/summary")).json()
+    scene = replace(scene, prices=PriceSettings(ResourcePrices(0.03, 0.004)))
+    async with create_api_client(scene) as api:
+        priced = (await api.get("/summary")).json()
+    assert without["prices"] is None and without["reclaimableMonthlyCost"] is None
+    assert priced["prices"] == {"cpuCoreHour": 0.03, "memoryGibHour": 0.004}
+    amount = priced["reclaimable"]
+    month = 730 * (amount["cpuMillicores"] / 1000 * 0.03 + amount["memoryBytes"] / 2**30 * 0.004)
+    assert abs(priced["reclaimableMonthlyCost"] - month) < 0.01
