@@ -13,13 +13,13 @@ from cruise.domain.cluster import (
     HorizontalPodAutoscaler,
     LimitRangeItem,
     Node,
-    NodeAutoscalerKind,
     Pod,
     PodDisruptionBudget,
     QosClass,
     Workload,
     WorkloadRef,
 )
+from cruise.domain.cluster_policies import NodeAutoscalerKind
 from cruise.domain.policy import DEFAULT_RULES
 from cruise.domain.resources import MEBIBYTE, NOTHING_STATED, ResourceName, Resources, StatedResources
 from cruise.domain.scheduling import LabelSelector

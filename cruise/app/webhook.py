@@ -162,6 +162,7 @@ def _get_snapshot_parts(snapshot: ClusterSnapshot) -> tuple[object, ...]:
         snapshot.workloads,
         snapshot.autoscalers,
         snapshot.vertical_autoscalers,
+        snapshot.rightsizing_policies,
         snapshot.scales,
         snapshot.unreadable_scales,
         snapshot.namespaces,

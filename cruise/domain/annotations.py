@@ -34,13 +34,15 @@ LARGEST_FACTOR = 10
 
 
 class OverrideSource(StrEnum):
-    """Where a value is stated. The first six are in order of precedence, nearest first."""
+    """Where a value is stated. The first eight are in order of precedence, nearest first."""
 
     POD = "pod"  # its template
     WORKLOAD = "workload"
     VERTICAL_POD_AUTOSCALER = "vertical-pod-autoscaler"  # one whose update mode changes no pods
     NAMESPACE = "namespace"
     DATABASE = "database"  # through the API, with the token
+    RIGHTSIZING_POLICY = "rightsizing-policy"
+    CLUSTER_RIGHTSIZING_POLICY = "cluster-rightsizing-policy"
     CLUSTER = "cluster"  # the settings
     CRUISE = "cruise"
     OTHERS = "others"  # Kubernetes and other tools
@@ -48,7 +50,15 @@ class OverrideSource(StrEnum):
 
 _ANYWHERE = (OverrideSource.POD, OverrideSource.WORKLOAD, OverrideSource.NAMESPACE, OverrideSource.DATABASE)
 # Users of a namespace may write these; only administrators may write the others.
-TENANT_SOURCES = frozenset({OverrideSource.POD, OverrideSource.WORKLOAD, OverrideSource.VERTICAL_POD_AUTOSCALER})
+TENANT_SOURCES = frozenset(
+    {
+        OverrideSource.POD,
+        OverrideSource.WORKLOAD,
+        OverrideSource.VERTICAL_POD_AUTOSCALER,
+        OverrideSource.RIGHTSIZING_POLICY,
+    }
+)
+POLICY_SOURCES = frozenset({OverrideSource.RIGHTSIZING_POLICY, OverrideSource.CLUSTER_RIGHTSIZING_POLICY})
 WORKLOAD_SOURCES = frozenset({OverrideSource.POD, OverrideSource.WORKLOAD, OverrideSource.DATABASE})
 
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from cruise.domain.cluster_policies import NodePool, ResourceQuota, VpaContainerPolicy
+from cruise.domain.cluster_policies import NodeAutoscalerKind, NodePool, ResourceQuota, VpaContainerPolicy
 from cruise.domain.heaps import HeapBound
 from cruise.domain.resize_state import NO_RESIZE, ResizeState
 from cruise.domain.resources import NO_RESOURCES, NOTHING_STATED, ResourceName, Resources, StatedResources
+from cruise.domain.rightsizing_policies import RightsizingPolicy
 from cruise.domain.run_operators import WORKLOAD_GROUP, EndedPod, runs_to_completion
 from cruise.domain.scheduling import (
     NO_STORAGE_OR_NAMESPACES,
@@ -206,13 +207,6 @@ PodsByName = Mapping[tuple[str, str], Pod]
 """Pods by namespace and name."""
 
 
-class NodeAutoscalerKind(StrEnum):
-    """The programs that add nodes for pending pods and remove nodes that are little used."""
-
-    KARPENTER = "karpenter"
-    CLUSTER_AUTOSCALER = "cluster-autoscaler"
-
-
 @dataclass(frozen=True, slots=True)
 class Workload:
     """A controller object.
@@ -342,6 +336,7 @@ class ClusterSnapshot:
     vertical_autoscalers: tuple[VerticalPodAutoscaler, ...] = ()
     scales: Mapping[tuple[str, WorkloadRef], LabelSelector | None] = field(default_factory=dict)
     unreadable_scales: Mapping[tuple[str, WorkloadRef], str] = field(default_factory=dict)
+    rightsizing_policies: tuple[RightsizingPolicy, ...] = ()
     namespaces: frozenset[str] | None = None
     removed_nodes: tuple[Node, ...] = ()
     node_pools: tuple[NodePool, ...] = ()

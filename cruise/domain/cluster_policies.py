@@ -1,7 +1,8 @@
-"""Quotas, container policies of VPAs, and NodePools."""
+"""Quotas, container policies of VPAs, node autoscalers, and NodePools."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from cruise.domain.resources import NOTHING_STATED, ResourceName, StatedResources
 from cruise.domain.scheduling import LabelRequirement, Taint
@@ -40,6 +41,13 @@ class VpaContainerPolicy:
     controlled: frozenset[ResourceName] | None = None
     minimum: StatedResources = NOTHING_STATED
     maximum: StatedResources = NOTHING_STATED
+
+
+class NodeAutoscalerKind(StrEnum):
+    """The programs that add nodes for pending pods and remove nodes that are little used."""
+
+    KARPENTER = "karpenter"
+    CLUSTER_AUTOSCALER = "cluster-autoscaler"
 
 
 @dataclass(frozen=True, slots=True)

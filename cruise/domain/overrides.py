@@ -1,6 +1,6 @@
 """Overrides: parsed from annotations and resolved, nearest first, each with its source."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
@@ -15,6 +15,7 @@ from cruise.domain.annotations import (
     MODE,
     OVERRIDES,
     POD_SETTINGS,
+    POLICY_SOURCES,
     PREFIX,
     SIZED_BY_KRR,
     TENANT_SOURCES,
@@ -30,10 +31,12 @@ from cruise.domain.cluster import ClusterSnapshot, VerticalPodAutoscaler, Worklo
 from cruise.domain.cluster_policies import VpaContainerPolicy
 from cruise.domain.policy import MINIMUM_REQUEST, Mode, RequestBounds
 from cruise.domain.resources import ResourceName, StatedResources
+from cruise.domain.rightsizing_policies import CLUSTER_POLICY_KIND, POLICY_KIND
 
 StoredOverrides = Mapping[tuple[str, WorkloadRef], Overrides]
 # Overrides from VerticalPodAutoscalers that change no pods, by namespace and target.
-VpaOverrides = Mapping[tuple[str, WorkloadRef], Sequence[tuple["SettingSource", "Overrides | UnreadableAnnotations"]]]
+VpaOverrides = Mapping[tuple[str, WorkloadRef], Sequence["OverrideLayer"]]
+OverrideLayer = tuple["SettingSource", Overrides | UnreadableAnnotations]
 
 
 def parse_overrides(annotations: Mapping[str, str]) -> Overrides | UnreadableAnnotations:
@@ -62,17 +65,38 @@ def parse_overrides(annotations: Mapping[str, str]) -> Overrides | UnreadableAnn
         except ValueError as error:
             return UnreadableAnnotations(f"{other.name}: {error}")
     read = Overrides(**build_override_fields(values))
-    contradiction = _find_contradiction(EffectivePolicy(Mode.OFF, bounds=read.bounds, containers=read.containers))
-    return read if contradiction is None else UnreadableAnnotations(contradiction)
+    contradictory = _find_contradiction(read)
+    return read if contradictory is None else UnreadableAnnotations(_explain_contradiction(contradictory))
 
 
-def _find_contradiction(policy: EffectivePolicy) -> str | None:
-    """Return the first minimum that is above the maximum of the same container, or None."""
+def parse_settings(stated: Iterable[tuple[str, str, str]]) -> Overrides | UnreadableAnnotations:
+    """Parse settings of a policy object: each its place for messages, its name, and its value as in an annotation."""
+    values: dict[str, Any] = {}
+    for place, setting, text in stated:
+        try:
+            values[setting] = OVERRIDES[setting.partition(".")[0]].read(text)
+        except ValueError as error:
+            return UnreadableAnnotations(f"{place}: {error}")
+    read = Overrides(**build_override_fields(values))
+    contradictory = _find_contradiction(read)
+    if contradictory is None:
+        return read
+    where = f"spec.containers[{contradictory}]" if contradictory else "spec"
+    return UnreadableAnnotations(f"{where}.minAllowed: the minimum is above the maximum")
+
+
+def _find_contradiction(stated: Overrides | EffectivePolicy) -> str | None:
+    """Return the first container whose minimum is above its maximum, empty for all of a pod; None if there is none."""
+    policy = EffectivePolicy(Mode.OFF, bounds=stated.bounds, containers=stated.containers)
     for container in ("", *policy.containers):
         bounds = policy.for_container(container).bounds
         if _is_above(bounds.minimum, bounds.maximum):
-            return f"{PREFIX}…-min{'.' + container if container else ''}: the minimum is above the maximum"
+            return container
     return None
+
+
+def _explain_contradiction(container: str) -> str:
+    return f"{PREFIX}…-min{'.' + container if container else ''}: the minimum is above the maximum"
 
 
 def _is_above(low: StatedResources, high: StatedResources) -> bool:
@@ -137,7 +161,7 @@ def read_vpa_overrides(snapshot: ClusterSnapshot) -> VpaOverrides:
 
     Pods of one that changes pods are skipped, and one that cruise created states nothing.
     """
-    found: dict[tuple[str, WorkloadRef], list[tuple[SettingSource, Overrides | UnreadableAnnotations]]] = {}
+    found: dict[tuple[str, WorkloadRef], list[OverrideLayer]] = {}
     for vpa in snapshot.vertical_autoscalers:
         if vpa.target is not None and vpa.rules and not vpa.changes_pods and not vpa.is_published:
             layer = SettingSource(OverrideSource.VERTICAL_POD_AUTOSCALER, vpa.name), get_vpa_overrides(vpa)
@@ -181,6 +205,12 @@ def _is_off(rule: VpaContainerPolicy) -> bool:
     return rule.off or rule.controlled == frozenset()
 
 
+_POLICY_KINDS: Mapping[OverrideSource, str] = {
+    OverrideSource.RIGHTSIZING_POLICY: POLICY_KIND,
+    OverrideSource.CLUSTER_RIGHTSIZING_POLICY: CLUSTER_POLICY_KIND,
+}
+
+
 class SettingSource(NamedTuple):
     """The source of a setting, with the name of the object if there are several."""
 
@@ -191,6 +221,8 @@ class SettingSource(NamedTuple):
         """Format as in messages about unreadable annotations."""
         if self.setter is OverrideSource.VERTICAL_POD_AUTOSCALER:
             return f"VPA {self.name}"
+        if self.setter in POLICY_SOURCES:
+            return f"{_POLICY_KINDS[self.setter]} {self.name}"
         return f"namespace {self.name}" if self.setter is OverrideSource.NAMESPACE else self.name or self.setter.value
 
 
@@ -223,10 +255,12 @@ def resolve_overrides(
     stored: StoredOverrides,
     cluster_mode: Mode,
     vertical: VpaOverrides,
+    policies: Sequence[OverrideLayer],
 ) -> ResolvedOverrides:
-    """Resolve the annotations of a pod, its workload and its namespace, and stored overrides, nearest first.
+    """Resolve the annotations of a pod, its workload and its namespace, stored overrides, and policy objects.
 
-    A VerticalPodAutoscaler's come right after those of its target.
+    Each comes before the next one. A VerticalPodAutoscaler's come right after those of its target. `policies` are those
+    that apply to the pod, nearest first.
     """
     workload = snapshot.workloads.get((namespace, ref)) if ref is not None else None
     stated = (
@@ -240,6 +274,7 @@ def resolve_overrides(
         layers[after_workload:after_workload] = vertical[namespace, ref]
     if ref is not None and (namespace, ref) in stored:
         layers.append((SettingSource(OverrideSource.DATABASE, str(ref)), stored[namespace, ref]))
+    layers += policies
     if not layers:
         return _resolve_cluster_mode(cluster_mode)
     unreadable = next(
@@ -253,11 +288,11 @@ def resolve_overrides(
     readable = [(source, layer) for source, layer in layers if isinstance(layer, Overrides)]
     resolution = resolve_layers(cluster_mode, readable)
     if unreadable is None and isinstance(resolution.effective_policy, EffectivePolicy):
-        contradiction = _find_contradiction(resolution.effective_policy)
+        container = _find_contradiction(resolution.effective_policy)
         unreadable = (
             None
-            if contradiction is None
-            else UnreadableAnnotations(f"{_list_bound_sources(resolution)}: {contradiction}")
+            if container is None
+            else UnreadableAnnotations(f"{_list_bound_sources(resolution)}: {_explain_contradiction(container)}")
         )
     return resolution if unreadable is None else ResolvedOverrides(unreadable, resolution.statements)
 
@@ -276,7 +311,10 @@ def _resolve_cluster_mode(mode: Mode) -> ResolvedOverrides:
 
 
 def resolve_layers(cluster_mode: Mode, layers: Sequence[tuple[SettingSource, Overrides]]) -> ResolvedOverrides:
-    """Resolve layers, given nearest first: the nearest value takes effect, and the lowest of the modes."""
+    """Resolve layers, given nearest first: the nearest value takes effect, and the lowest of the modes.
+
+    Of several policy objects of one kind only the first one's mode counts.
+    """
     values, statements = _collect_values(cluster_mode, layers)
     policy = EffectivePolicy(**build_override_fields(values))
     if any(
@@ -304,8 +342,8 @@ def _collect_values(
     statements: list[StatedSetting] = []
     for setting, found in stated.items():
         is_mode = setting.partition(".")[0] == MODE.setting
-        values[setting] = min(value for value, _ in found) if is_mode else found[0][0]
-        effective = next(index for index, (value, _) in enumerate(found) if value is values[setting])
+        effective = _find_lowest_mode(found) if is_mode else 0
+        values[setting] = found[effective][0]
         # A container's mode above its pod's has no effect.
         if is_mode and values[setting] > values[MODE.setting]:
             effective = -1
@@ -314,3 +352,11 @@ def _collect_values(
             for index, (value, source) in enumerate(found)
         ]
     return values, statements
+
+
+def _find_lowest_mode(found: Sequence[tuple[Any, SettingSource]]) -> int:
+    """Return the index of the mode that takes effect."""
+    counted: dict[object, int] = {}
+    for index, (_, source) in enumerate(found):
+        counted.setdefault(source.setter if source.setter in POLICY_SOURCES else index, index)
+    return min(counted.values(), key=lambda index: found[index][0])

@@ -8,7 +8,7 @@ from enum import IntEnum, StrEnum
 from fnmatch import translate
 from functools import lru_cache
 
-from cruise.domain.cluster import NodeAutoscalerKind
+from cruise.domain.cluster_policies import NodeAutoscalerKind
 from cruise.domain.resources import (
     MEBIBYTE,
     ResourceName,

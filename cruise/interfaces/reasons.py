@@ -200,6 +200,8 @@ _SOURCES: Mapping[OverrideSource, str] = {
     OverrideSource.VERTICAL_POD_AUTOSCALER: "VPA {}",
     OverrideSource.NAMESPACE: "annotation of namespace {}",
     OverrideSource.DATABASE: "override stored for {}",
+    OverrideSource.RIGHTSIZING_POLICY: "RightsizingPolicy {}",
+    OverrideSource.CLUSTER_RIGHTSIZING_POLICY: "ClusterRightsizingPolicy {}",
     OverrideSource.CLUSTER: "cluster",
 }
 

@@ -23,7 +23,7 @@ from cruise.domain.policy import (
 from cruise.domain.run_operators import OPERATORS
 from scripts.reference.markdown import code, page, section, table
 
-_WORDS: Mapping[str, tuple[str, str]] = {
+OVERRIDE_WORDS: Mapping[str, tuple[str, str]] = {
     "cruise.io/mode": (
         ", ".join(code(mode.label) for mode in Mode),
         "What cruise may do; the lowest of cluster, namespace, workload and container applies. "
@@ -113,7 +113,8 @@ _OTHERS: Mapping[str, str] = {
 }
 _INTRODUCTION = """Configure cruise for single workloads with annotations on a pod's template, its workload or its
 namespace, or through the API, under the same names without `cruise.io/`. The nearest value
-applies, in this order; of the mode, the lowest. Pods with an annotation that cannot be read are
+applies, in this order; of the mode, the lowest. [Policy objects](policies.md) come after them and say
+the same for many workloads. Pods with an annotation that cannot be read are
 skipped, with a reason and an Event.
 
 User minimums, which a workload's own annotations request beyond its pod template, are granted
@@ -129,15 +130,15 @@ separate workloads, written as `Kind/name:step`."""
 
 def annotations_page() -> str:
     """Return the page; ValueError for an annotation without description, or a description without annotation."""
-    described = {*_WORDS, *_OTHERS}
+    described = {*OVERRIDE_WORDS, *_OTHERS}
     names = {one.name for one in ALL_ANNOTATIONS}
     if described != names:
         raise ValueError(f"annotations.py: described or read, not both: {', '.join(sorted(described ^ names))}")
     overrides = table(
         ("annotation", "values", "meaning"),
-        ((_format_name(one.name, one not in POD_SETTINGS), *_WORDS[one.name]) for one in OVERRIDES.values()),
+        ((_format_name(one.name, one not in POD_SETTINGS), *OVERRIDE_WORDS[one.name]) for one in OVERRIDES.values()),
     )
-    others = [one for one in ALL_ANNOTATIONS if one.name not in _WORDS]
+    others = [one for one in ALL_ANNOTATIONS if one.name not in OVERRIDE_WORDS]
     written = [one for one in others if one.allowed_sources == (OverrideSource.CRUISE,)]
     obeyed = [one for one in others if OverrideSource.POD in one.allowed_sources]
     rest = [one for one in others if one not in written and one not in obeyed]

@@ -7,6 +7,7 @@ from scripts.reference.annotations import annotations_page
 from scripts.reference.api import api_page
 from scripts.reference.commands import commands_page
 from scripts.reference.metrics import metrics_page
+from scripts.reference.policy_page import policies_page
 from scripts.reference.reasons import reasons_page
 from scripts.reference.settings import settings_page
 
@@ -14,6 +15,7 @@ PLACE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 PAGES: Mapping[str, Callable[[], str]] = {
     "settings.md": settings_page,
     "annotations.md": annotations_page,
+    "policies.md": policies_page,
     "metrics.md": metrics_page,
     "reasons.md": reasons_page,
     "commands.md": commands_page,

@@ -7,6 +7,7 @@ import pytest
 from cruise.interfaces.http import metrics
 from scripts.reference.markdown import table
 from scripts.reference.pages import PAGES, PLACE
+from scripts.reference.policy_objects import DEFINITIONS, format_definitions
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -25,3 +26,7 @@ def test_every_metric_that_is_made_is_on_the_page():
 def test_an_entry_without_a_description_fails():
     with pytest.raises(ValueError, match="colour has no description"):
         table(("setting", "meaning"), [("colour", " ")])
+
+
+def test_the_chart_has_the_definitions_of_policies_that_the_code_makes():
+    assert {one.name: one.read_text() for one in DEFINITIONS.iterdir()} == format_definitions()

@@ -47,7 +47,7 @@ def resolution(
         namespace_annotations={"shop": namespace or {}},
     )
     snapshot = replace(snapshot, vertical_autoscalers=(one,))
-    return resolve_overrides({}, "shop", WEB, snapshot, {}, Mode.FULL, read_vpa_overrides(snapshot))
+    return resolve_overrides({}, "shop", WEB, snapshot, {}, Mode.FULL, read_vpa_overrides(snapshot), ())
 
 
 def policy(one: VerticalPodAutoscaler, **annotations: dict[str, str]) -> EffectivePolicy:

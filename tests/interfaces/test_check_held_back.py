@@ -14,11 +14,10 @@ from cruise.domain.actions import ReasonCode, SkippedPod
 from cruise.domain.cluster import (
     ClusterSnapshot,
     HorizontalPodAutoscaler,
-    NodeAutoscalerKind,
     VerticalPodAutoscaler,
     WorkloadRef,
 )
-from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.cluster_policies import NodeAutoscalerKind, ResourceQuota
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.preflight import PreflightFacts
 from cruise.domain.resources import ResourceName

@@ -15,11 +15,11 @@ from cruise.domain.cluster import (
     HorizontalPodAutoscaler,
     LimitRangeItem,
     Node,
-    NodeAutoscalerKind,
     Pod,
     VerticalPodAutoscaler,
     WorkloadRef,
 )
+from cruise.domain.cluster_policies import NodeAutoscalerKind
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName, StatedResources
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator

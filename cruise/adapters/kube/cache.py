@@ -33,11 +33,13 @@ from cruise.domain.cluster import (
 )
 from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.policy import Mode
+from cruise.domain.rightsizing_policies import CLUSTER_POLICY_KIND, POLICY_KIND, RightsizingPolicy
 from cruise.domain.scheduling import LabelSelector, StorageAndNamespaces
 from cruise.kube_json.objects.horizontal_autoscalers import decode_autoscaler
 from cruise.kube_json.objects.node import decode_node, detect_node_autoscaler
 from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerIndex, SharedStringMaps, add_namespace_name_label
 from cruise.kube_json.objects.quantities import decode_quota, group_quotas_by_namespace
+from cruise.kube_json.objects.rightsizing_policies import build_unreadable_policy, decode_policy
 from cruise.kube_json.objects.workloads import (
     add_template_resources,
     decode_budget,
@@ -46,7 +48,7 @@ from cruise.kube_json.objects.workloads import (
     find_scale_targets,
 )
 from cruise.kube_json.reading.stream import UnreadableObject
-from cruise.kube_json.wire import object_json
+from cruise.kube_json.wire import object_json, policy_json
 from cruise.kube_json.wire.object_json import AnyObject
 
 log = structlog.get_logger()
@@ -76,6 +78,8 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "PodDisruptionBudget": ("budgets",),
     "HorizontalPodAutoscaler": ("autoscalers", "annotations"),
     "VerticalPodAutoscaler": ("vertical autoscalers", "annotations"),
+    "RightsizingPolicy": ("rightsizing policies",),
+    "ClusterRightsizingPolicy": ("rightsizing policies",),
     "LimitRange": ("limit ranges", "annotations"),
     "ResourceQuota": ("quotas", "annotations"),
     "Namespace": ("annotations", "storage", "namespaces"),
@@ -96,7 +100,8 @@ class ClusterCache:
 
     An object that cannot be decoded is logged once and left out. The node of such a pod is left out too, because its
     free capacity is unknown. Such a PodDisruptionBudget covers its whole namespace and allows no eviction. Such a
-    namespace, and a namespace with such an autoscaler, LimitRange, quota or workload, has mode off.
+    namespace, and a namespace with such an autoscaler, LimitRange, quota or workload, has mode off. Pods that such a
+    policy may select are skipped.
     """
 
     def __init__(self) -> None:
@@ -128,6 +133,10 @@ class ClusterCache:
         self._vertical: ObjectStore[object_json.VerticalAutoscalerObject, VerticalPodAutoscaler] = ObjectStore(
             decode_vertical_autoscaler, partial(self._changed, "VerticalPodAutoscaler")
         )
+        self._policies: dict[str, ObjectStore[policy_json.AnyPolicy, RightsizingPolicy]] = {
+            kind: ObjectStore(decode_policy, partial(self._changed, kind))
+            for kind in (POLICY_KIND, CLUSTER_POLICY_KIND)
+        }
         self._scales: Mapping[ScaleTargetKey, LabelSelector | None] = {}
         self._unreadable_scales: Mapping[ScaleTargetKey, str] = {}
         self._limit_ranges: ObjectStore[object_json.LimitRangeObject, tuple[LimitRangeItem, ...]] = ObjectStore(
@@ -149,6 +158,7 @@ class ClusterCache:
             "ResourceQuota": self._quotas,
             "Namespace": self._namespaces,
             "PriorityClass": self._classes.store,
+            **self._policies,
             **self._storage.keepers(),
             **self._workloads,
         }
@@ -203,6 +213,7 @@ class ClusterCache:
             budgets=self._part("budgets", self._all_budgets),
             autoscalers=self.autoscalers(),
             vertical_autoscalers=self._part("vertical autoscalers", lambda: tuple(_sorted(self._vertical.values))),
+            rightsizing_policies=self._part("rightsizing policies", self._all_policies),
             scales=self._scales,
             unreadable_scales=self._unreadable_scales,
             namespaces=self._part("namespaces", lambda: frozenset(name for _, name in self._all_namespaces())),
@@ -239,6 +250,13 @@ class ClusterCache:
             for namespace, name in self._budgets.unreadable
         }
         return tuple(_sorted(self._budgets.values | unreadable))
+
+    def _all_policies(self) -> tuple[RightsizingPolicy, ...]:
+        found: dict[Key, RightsizingPolicy] = {}
+        for store in self._policies.values():
+            found |= store.values
+            found |= {key: build_unreadable_policy(*key, one.problem) for key, one in store.unreadable.items()}
+        return tuple(_sorted(found))
 
     def _all_limit_ranges(self) -> Mapping[str, tuple[LimitRangeItem, ...]]:
         ranges: dict[str, tuple[LimitRangeItem, ...]] = {}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from cruise.adapters.kube.client import KubernetesClient
 from cruise.errors import CruiseError, NotFoundError, RefusedError
 from cruise.kube_json.reading.stream import ListPage, StreamDecoder
-from cruise.kube_json.wire import object_json, pod_json, storage_json
+from cruise.kube_json.wire import object_json, pod_json, policy_json, storage_json
 from cruise.kube_json.wire.object_json import AnyObject
 
 
@@ -32,6 +32,22 @@ NODES = WatchedKind("nodes", "/api/v1/nodes", object_json.NodeObject)
 PODS = WatchedKind("pods", "/api/v1/pods", pod_json.PodObject)
 BUDGETS = WatchedKind("poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", object_json.BudgetObject)
 
+POLICY_KINDS: tuple[WatchedKind, ...] = (
+    WatchedKind(
+        "rightsizingpolicies",
+        "/apis/cruise.io/v1alpha1/rightsizingpolicies",
+        policy_json.RightsizingPolicyObject,
+        optional=True,
+        read_if_served=True,
+    ),
+    WatchedKind(
+        "clusterrightsizingpolicies",
+        "/apis/cruise.io/v1alpha1/clusterrightsizingpolicies",
+        policy_json.ClusterRightsizingPolicyObject,
+        optional=True,
+        read_if_served=True,
+    ),
+)
 ADMISSION_KINDS: tuple[WatchedKind, ...] = (
     REPLICA_SETS,
     JOBS,
@@ -53,6 +69,7 @@ ADMISSION_KINDS: tuple[WatchedKind, ...] = (
         optional=True,
         read_if_served=True,
     ),
+    *POLICY_KINDS,
     WatchedKind("limitranges", "/api/v1/limitranges", object_json.LimitRangeObject),
     WatchedKind("namespaces", "/api/v1/namespaces", object_json.NamespaceObject),
 )

@@ -7,6 +7,7 @@ from cruise.decisions.pod_policy.evictability import DisruptionBudgetIndex
 from cruise.decisions.pod_policy.limit_ranges import violates_limit_range
 from cruise.decisions.pod_policy.namespaces import explain_skipped_namespace
 from cruise.decisions.pod_policy.other_autoscalers import AutoscalerIndex, describe_pending_lookup
+from cruise.decisions.pod_policy.policy_objects import PolicyIndex
 from cruise.decisions.pod_policy.quotas import allows_one_more_pod
 from cruise.decisions.scheduling.filters import (
     UNUSABLE_CLAIM,
@@ -35,6 +36,7 @@ class EvictionRules:
         }
         self._autoscalers = AutoscalerIndex(snapshot)
         self._vpa_overrides = read_vpa_overrides(snapshot)
+        self._policy_objects = PolicyIndex(snapshot)
         self.disruption_budgets = DisruptionBudgetIndex(snapshot.budgets)
 
     def explain_not_evictable(self, pod: Pod) -> str | None:
@@ -111,6 +113,7 @@ class EvictionRules:
             self._stored,
             self._policy.mode,
             self._vpa_overrides,
+            self._policy_objects.find_for_pod(pod),
         ).effective_policy
 
 

@@ -10,6 +10,7 @@ from cruise.decisions.pod_policy.heap_floors import NO_HEAP_FLOOR, HeapFloor
 from cruise.decisions.usage.usage_columns import group_containers_by_workload
 from cruise.domain.annotations import (
     BOUNDS,
+    POLICY_SOURCES,
     PREFIX,
     WORKLOAD_SOURCES,
     EffectivePolicy,
@@ -248,6 +249,7 @@ def read_recorded_memory_limits(pod: Pod) -> Mapping[str, int] | None:
 
 
 _BOUNDS = {bound.setting: bound for bound in BOUNDS}
+_SHARED_SOURCES = POLICY_SOURCES | {OverrideSource.VERTICAL_POD_AUTOSCALER}
 
 
 @dataclass(frozen=True)
@@ -287,9 +289,9 @@ class OverrideChecks:
 
     def _explain_too_large(self, one: StatedSetting) -> str:
         bound = _BOUNDS.get(one.setting.partition(".")[0])
-        # VPAs are commonly written with a maximum that no node has.
+        # Objects for many pods, or for other clusters as well, may have a maximum that no node has.
         is_cap = bound is not None and bound.field.startswith("maximum.")
-        if bound is None or (is_cap and one.source.setter is OverrideSource.VERTICAL_POD_AUTOSCALER):
+        if bound is None or (is_cap and one.source.setter in _SHARED_SOURCES):
             return ""
         resource = ResourceName.CPU if bound.field.endswith("cpu_millicores") else ResourceName.MEMORY
         return explain_too_large(resource, one.value, self._largest_node)

@@ -8,13 +8,20 @@ from cruise.decisions.pod_policy.managed_containers import SKIP_REASON_BY_MODE
 from cruise.decisions.pod_policy.namespaces import explain_skipped_namespace
 from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims, AutoscalerIndex
 from cruise.decisions.pod_policy.pod_annotations import Annotations, select_overrides
+from cruise.decisions.pod_policy.policy_objects import PolicyIndex
 from cruise.decisions.pod_policy.scaled_pods import ScaledPods
 from cruise.decisions.pod_policy.usable_statistics import UsableStatistics
 from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds, apply_utilisation_bounds
 from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations
 from cruise.domain.cluster import ClusterSnapshot, HorizontalPodAutoscaler, Pod, WorkloadRef
-from cruise.domain.overrides import StatedSetting, StoredOverrides, read_vpa_overrides, resolve_overrides
+from cruise.domain.overrides import (
+    SettingSource,
+    StatedSetting,
+    StoredOverrides,
+    read_vpa_overrides,
+    resolve_overrides,
+)
 from cruise.domain.policy import BestEffortPolicy, GuaranteedPolicy, HpaPolicy, Mode, Policy
 from cruise.domain.usage import StatisticsTable
 
@@ -57,26 +64,36 @@ class WorkloadPolicies:
         self._scaled_pods = ScaledPods(snapshot, statistics, self._autoscalers, usable)
         self._hpas = {(one.namespace, one.name): one for one in snapshot.autoscalers if one.scaling is not None}
         self._vpa_overrides = read_vpa_overrides(snapshot)
+        self._policy_objects = PolicyIndex(snapshot)
         self._override_checks = OverrideChecks(snapshot, statistics)
-        self._found: dict[tuple[str, WorkloadRef | None, Annotations, AutoscalerClaims | None], WorkloadPolicy] = {}
+        self._found: dict[
+            tuple[str, WorkloadRef | None, Annotations, AutoscalerClaims | None, tuple[SettingSource, ...]],
+            WorkloadPolicy,
+        ] = {}
 
     def find_shared(self, pod: Pod) -> WorkloadPolicy | None:
         """Return the one policy of all pods with the same overrides, autoscalers and workload.
 
-        None if results depend on each pod: an autoscaler of the namespace selects by labels or by direct controllers.
+        None if results depend on each pod: an autoscaler of the namespace selects by labels or by direct controllers,
+        or a policy object by labels.
         """
-        return None if pod.namespace in self._autoscalers.by_pod else self.find_for_pod(pod)
+        if pod.namespace in self._autoscalers.by_pod or self._policy_objects.depend_on_labels(pod.namespace):
+            return None
+        return self.find_for_pod(pod)
 
     def forget_pods(self) -> None:
         """Drop what was resolved for pods so far; it is resolved again when needed."""
         self._found.clear()
         self._autoscalers.forget_pods()
+        self._policy_objects.forget_pods()
 
     def find_for_pod(self, pod: Pod) -> WorkloadPolicy:
         """Return what a pod shares with others of its workload."""
         stated = select_overrides(pod, self._snapshot)
         claims = self._autoscalers.find_for_pod(pod) if pod.namespace in self._autoscalers.by_pod else None
-        key = (pod.namespace, pod.workload, stated, claims)
+        by_labels = self._policy_objects.depend_on_labels(pod.namespace)
+        policies = tuple([source for source, _ in self._policy_objects.find_for_pod(pod)]) if by_labels else ()
+        key = (pod.namespace, pod.workload, stated, claims, policies)
         group = self._found.get(key)
         if group is None:
             claims = claims or self._autoscalers.find_for_pod(pod)
@@ -86,7 +103,14 @@ class WorkloadPolicies:
     def _build(self, annotations: Mapping[str, str], pod: Pod, claims: AutoscalerClaims) -> WorkloadPolicy:
         namespace, workload = pod.namespace, pod.workload
         resolution = resolve_overrides(
-            annotations, namespace, workload, self._snapshot, self._stored, self._policy.mode, self._vpa_overrides
+            annotations,
+            namespace,
+            workload,
+            self._snapshot,
+            self._stored,
+            self._policy.mode,
+            self._vpa_overrides,
+            self._policy_objects.find_for_pod(pod),
         )
         effective_policy = resolution.effective_policy
         if isinstance(effective_policy, EffectivePolicy) and resolution.statements:

@@ -12,11 +12,11 @@ from cruise.decisions.sizing.memory_limit import FIRST_KUBELET_LOWERING_MEMORY_L
 from cruise.domain.cluster import (
     ClusterSnapshot,
     LimitRangeItem,
-    NodeAutoscalerKind,
     Pod,
     PodDisruptionBudget,
     WorkloadRef,
 )
+from cruise.domain.cluster_policies import NodeAutoscalerKind
 from cruise.domain.policy import Mode
 from cruise.domain.resources import StatedResources
 from cruise.domain.run_operators import POD_CONTROLLER_KINDS

@@ -19,6 +19,7 @@ from cruise.domain.preflight import (
     WebhookFacts,
 )
 from cruise.domain.resources import ResourceName
+from cruise.domain.rightsizing_policies import POLICY_GROUP
 
 _NAMES = {ResourceName.CPU: "CPU", ResourceName.MEMORY: "memory"}
 
@@ -233,6 +234,8 @@ _READ = (
     ("batch", "cronjobs"),
     ("autoscaling", "horizontalpodautoscalers"),
     ("autoscaling.k8s.io", "verticalpodautoscalers"),
+    (POLICY_GROUP, "rightsizingpolicies"),
+    (POLICY_GROUP, "clusterrightsizingpolicies"),
     ("policy", "poddisruptionbudgets"),
     ("karpenter.sh", "nodepools"),
     ("karpenter.sh", "nodeclaims"),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
+from cruise.decisions.pod_policy.policy_objects import PolicyIndex
 from cruise.domain.annotations import OVERRIDES, Overrides, UnreadableAnnotations
 from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
 from cruise.domain.overrides import (
@@ -288,5 +289,8 @@ def _resolve_for(
     stored: StoredOverrides,
     mode: Mode,
 ) -> ResolvedOverrides:
-    annotations = pod.annotations if pod is not None else {}
-    return resolve_overrides(annotations, namespace, workload, snapshot, stored, mode, read_vpa_overrides(snapshot))
+    annotations, labels = ({}, {}) if pod is None else (pod.annotations, pod.labels)
+    policies = PolicyIndex(snapshot).find(namespace, workload, labels)
+    return resolve_overrides(
+        annotations, namespace, workload, snapshot, stored, mode, read_vpa_overrides(snapshot), policies
+    )

@@ -10,7 +10,6 @@ from cruise.domain.cluster import (
     HorizontalPodAutoscaler,
     LimitRangeItem,
     Node,
-    NodeAutoscalerKind,
     OomKill,
     Pod,
     PodDisruptionBudget,
@@ -18,7 +17,8 @@ from cruise.domain.cluster import (
     Workload,
     WorkloadRef,
 )
-from cruise.domain.cluster_policies import NodePool, ResourceQuota
+from cruise.domain.cluster_policies import NodeAutoscalerKind, NodePool, ResourceQuota
+from cruise.domain.rightsizing_policies import RightsizingPolicy
 from cruise.errors import BadInputError
 from cruise.kube_json.object_errors import format_object_label
 from cruise.kube_json.objects.containers import read_oom_kills
@@ -44,6 +44,7 @@ from cruise.kube_json.objects.owners import (
 )
 from cruise.kube_json.objects.pod import PodReader
 from cruise.kube_json.objects.quantities import decode_quota, group_quotas_by_namespace
+from cruise.kube_json.objects.rightsizing_policies import decode_policy
 from cruise.kube_json.objects.storage import (
     ClaimSpec,
     CsiNode,
@@ -68,7 +69,7 @@ from cruise.kube_json.objects.workloads import (
     has_read_controller,
     read_controller,
 )
-from cruise.kube_json.wire import object_json, pod_json, storage_json
+from cruise.kube_json.wire import object_json, pod_json, policy_json, storage_json
 from cruise.kube_json.wire import storage_json as device_json
 
 
@@ -83,6 +84,7 @@ class ObjectCollection:
     budgets: list[PodDisruptionBudget] = field(default_factory=list)
     autoscalers: list[HorizontalPodAutoscaler] = field(default_factory=list)
     vertical_autoscalers: list[VerticalPodAutoscaler] = field(default_factory=list)
+    rightsizing_policies: list[RightsizingPolicy] = field(default_factory=list)
     oom_kills: list[OomKill] = field(default_factory=list)
     limit_ranges: dict[str, tuple[LimitRangeItem, ...]] = field(default_factory=dict)
     quotas: list[tuple[str, ResourceQuota]] = field(default_factory=list)
@@ -136,12 +138,12 @@ class ObjectCollection:
                 self.budgets += [budget] if budget else []
             case object_json.AutoscalerObject() | object_json.VerticalAutoscalerObject():
                 self._add_autoscaler(document)
+            case policy_json.PolicyObject():
+                self.rightsizing_policies.append(decode_policy(document))
             case object_json.LimitRangeObject() | object_json.QuotaObject() | object_json.NamespaceObject():
                 self._add_namespaced(document)
             case object_json.NodePoolObject() | object_json.NodeClaimObject() | object_json.ConfigMapObject():
                 self._add_node_autoscaling(document)
-            case storage_json.PriorityClassObject():
-                self.priority_classes[document.metadata.name] = decode_priority_class(document)
             case _:
                 self._add_storage_or_devices(document)
 
@@ -162,9 +164,13 @@ class ObjectCollection:
         else:
             self.vertical_autoscalers.append(decode_vertical_autoscaler(document))
 
-    def _add_storage_or_devices(self, document: storage_json.AnyStorage | device_json.AnyDevices) -> None:
+    def _add_storage_or_devices(
+        self, document: storage_json.AnyStorage | storage_json.PriorityClassObject | device_json.AnyDevices
+    ) -> None:
         name = document.metadata.name
         match document:
+            case storage_json.PriorityClassObject():
+                self.priority_classes[name] = decode_priority_class(document)
             case storage_json.ClaimObject():
                 self.claims.append(decode_claim(document))
             case storage_json.VolumeObject():
@@ -233,6 +239,7 @@ class ObjectCollection:
             budgets=tuple(sorted(self.budgets, key=lambda budget: (budget.namespace, budget.name))),
             autoscalers=tuple(sorted(self.autoscalers, key=lambda scaler: (scaler.namespace, scaler.name))),
             vertical_autoscalers=tuple(sorted(self.vertical_autoscalers, key=lambda vpa: (vpa.namespace, vpa.name))),
+            rightsizing_policies=tuple(sorted(self.rightsizing_policies, key=lambda one: (one.namespace, one.name))),
             # A file has no scale subresources.
             scales=dict.fromkeys(find_scale_targets(self.autoscalers, self.vertical_autoscalers)),
             limit_ranges=self.limit_ranges,

@@ -15,6 +15,7 @@ from cruise.kube_json.wire.pod_json import (
     ResourceRequirements,
     SelectorRequirementJson,
 )
+from cruise.kube_json.wire.policy_json import ClusterRightsizingPolicyObject, RightsizingPolicyObject
 from cruise.kube_json.wire.storage_json import AnyDevices, AnyStorage, PriorityClassObject
 
 
@@ -339,6 +340,8 @@ AnyObject = (
     | BudgetObject
     | AutoscalerObject
     | VerticalAutoscalerObject
+    | RightsizingPolicyObject
+    | ClusterRightsizingPolicyObject
     | LimitRangeObject
     | QuotaObject
     | NamespaceObject

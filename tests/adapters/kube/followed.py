@@ -13,7 +13,7 @@ from cruise.errors import UnavailableError
 from tests.controlplane.control_plane import ADMIN, ControlPlane
 
 # Custom resources that are not installed on the control plane of the tests.
-NOT_INSTALLED = frozenset({"clonesets", "verticalpodautoscalers"})
+NOT_INSTALLED = frozenset({"clonesets", "verticalpodautoscalers", "rightsizingpolicies", "clusterrightsizingpolicies"})
 # Waits that are made for a cluster's years are shortened to what a test can wait for.
 SHORT = WatchTiming(
     watch_seconds=1.0,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from tests.controlplane.api import Api, Json, wait_until
-from tests.deploy.installing import remove, resource_of
+from tests.deploy.installing import documents, remove, resource_of
 
 VERTICAL = "/apis/autoscaling.k8s.io/v1"
 KARPENTER_KINDS = "NodePool", "NodeClaim"
@@ -59,6 +59,15 @@ def foreign_kinds(admin: Api, kinds: Mapping[str, Sequence[str]]) -> Iterator[No
 def vertical_autoscalers(admin: Api) -> Iterator[None]:
     """Have VerticalPodAutoscalers, as their project defines them but for the schema."""
     with _defined(admin, _definition("autoscaling.k8s.io", "VerticalPodAutoscaler", subresources={"status": {}})):
+        yield
+
+
+@contextmanager
+def policy_objects(admin: Api) -> Iterator[None]:
+    """Have RightsizingPolicies and ClusterRightsizingPolicies, as deploy/ defines them."""
+    with ExitStack() as stack:
+        for definition in documents("crds.yaml"):
+            stack.enter_context(_defined(admin, definition))
         yield
 
 

@@ -1,0 +1,176 @@
+"""Which policy objects apply to a pod, the most specific first."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from cruise.domain.annotations import Overrides
+from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
+from cruise.domain.overrides import OverrideLayer, SettingSource
+from cruise.domain.policy import Mode, matches_any_pattern
+from cruise.domain.rightsizing_policies import RightsizingPolicy, is_pattern
+from cruise.domain.scheduling import SelectorOperator
+
+_Label = tuple[str, str]
+
+
+class PolicyIndex:
+    """The policy objects of one snapshot.
+
+    Those of the namespace come before those of the cluster. Within both, the more specific one comes first: one that
+    names the workload, then one whose pattern matches its name, then one that selects by labels of pods, by namespaces,
+    by kinds, and then one that selects all. Of equally specific ones, the one with the lowest mode comes first, then
+    the first by name.
+    """
+
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self._labels = snapshot.storage_and_namespaces.namespace_labels
+        self._by_namespace: dict[str, list[RightsizingPolicy]] = {}
+        self._of_some_namespaces: list[RightsizingPolicy] = []
+        everywhere: list[RightsizingPolicy] = []
+        for policy in snapshot.rightsizing_policies:
+            selector = policy.selector
+            if policy.namespace:
+                self._by_namespace.setdefault(policy.namespace, []).append(policy)
+            elif selector.namespace_labels is not None or any(map(is_pattern, selector.namespaces)):
+                self._of_some_namespaces.append(policy)
+            elif selector.namespaces:
+                for namespace in selector.namespaces:
+                    self._by_namespace.setdefault(namespace, []).append(policy)
+            else:
+                everywhere.append(policy)
+        self._everywhere = _PolicyCandidates(everywhere)
+        self._is_empty = not snapshot.rightsizing_policies
+        self._candidates: dict[str, _PolicyCandidates] = {}
+        self._found: dict[tuple[str, WorkloadRef | None, tuple[_Label, ...]], Sequence[OverrideLayer]] = {}
+
+    def depend_on_labels(self, namespace: str) -> bool:
+        """Return whether the policies that apply to a pod of a namespace depend on its labels."""
+        if self._is_empty:
+            return False
+        return self._everywhere.use_labels or self._get_candidates(namespace).use_labels
+
+    def forget_pods(self) -> None:
+        """Drop the results for the pods so far."""
+        self._found.clear()
+
+    def find_for_pod(self, pod: Pod) -> Sequence[OverrideLayer]:
+        """Return the policies that apply to a pod, nearest first."""
+        return self.find(pod.namespace, pod.workload, pod.labels)
+
+    def find(
+        self, namespace: str, workload: WorkloadRef | None, pod_labels: Mapping[str, str]
+    ) -> Sequence[OverrideLayer]:
+        """Return the policies that apply to a workload's pods with these labels, nearest first."""
+        if self._is_empty:
+            return ()
+        labels = tuple(sorted(pod_labels.items())) if self.depend_on_labels(namespace) else ()
+        key = (namespace, workload, labels)
+        found = self._found.get(key)
+        if found is None:
+            selected = self._select(namespace, workload, pod_labels)
+            found = self._found[key] = tuple([_build_layer(policy) for policy in selected])
+        return found
+
+    def _select(
+        self, namespace: str, workload: WorkloadRef | None, pod_labels: Mapping[str, str]
+    ) -> Sequence[RightsizingPolicy]:
+        selected = [
+            *self._get_candidates(namespace).select(workload, pod_labels),
+            *self._everywhere.select(workload, pod_labels),
+        ]
+        selected.sort(key=lambda policy: _get_rank(policy, workload))
+        return selected
+
+    def _get_candidates(self, namespace: str) -> "_PolicyCandidates":
+        """Return the policies for a namespace that are not for all of them."""
+        found = self._candidates.get(namespace)
+        if found is None:
+            labels = self._labels.get(namespace, {})
+            of_cluster = [one for one in self._of_some_namespaces if _selects_namespace(one, namespace, labels)]
+            found = _PolicyCandidates([*self._by_namespace.get(namespace, ()), *of_cluster])
+            self._candidates[namespace] = found
+        return found
+
+
+class _PolicyCandidates:
+    """Policies by what a pod must have, so that few are compared with it: a workload's name, a label, or neither."""
+
+    def __init__(self, policies: Iterable[RightsizingPolicy]) -> None:
+        self._by_name: dict[str, list[RightsizingPolicy]] = {}
+        self._by_label: dict[_Label, list[RightsizingPolicy]] = {}
+        self._others: list[RightsizingPolicy] = []
+        self.use_labels = False
+        for policy in policies:
+            selector = policy.selector
+            self.use_labels |= selector.pod_labels is not None
+            label = _get_required_label(policy)
+            if selector.names and not any(map(is_pattern, selector.names)):
+                for name in selector.names:
+                    self._by_name.setdefault(name, []).append(policy)
+            elif label is not None:
+                self._by_label.setdefault(label, []).append(policy)
+            else:
+                self._others.append(policy)
+
+    def select(self, workload: WorkloadRef | None, pod_labels: Mapping[str, str]) -> list[RightsizingPolicy]:
+        """Return the policies that apply, in any order."""
+        candidates = list(self._others)
+        if workload is not None:
+            candidates += self._by_name.get(workload.name, ())
+        if self._by_label:
+            for label in pod_labels.items():
+                candidates += self._by_label.get(label, ())
+        return [policy for policy in candidates if _selects_pod(policy, workload, pod_labels)]
+
+
+def _get_required_label(policy: RightsizingPolicy) -> _Label | None:
+    """Return a label that all selected pods have, None if there is no such label."""
+    requirements = () if policy.selector.pod_labels is None else policy.selector.pod_labels.requirements
+    for one in requirements:
+        if one.operator is SelectorOperator.IN and len(one.values) == 1:
+            return one.key, one.values[0]
+    return None
+
+
+def _selects_namespace(policy: RightsizingPolicy, namespace: str, labels: Mapping[str, str]) -> bool:
+    selector = policy.selector
+    is_listed = not selector.namespaces or matches_any_pattern(selector.namespaces, namespace)
+    return is_listed and (selector.namespace_labels is None or selector.namespace_labels.matches(labels))
+
+
+def _selects_pod(policy: RightsizingPolicy, workload: WorkloadRef | None, labels: Mapping[str, str]) -> bool:
+    selector = policy.selector
+    if selector.kinds and (workload is None or workload.kind not in selector.kinds):
+        return False
+    if selector.names and (workload is None or not matches_any_pattern(selector.names, workload.name)):
+        return False
+    return selector.pod_labels is None or selector.pod_labels.matches(labels)
+
+
+def _get_rank(policy: RightsizingPolicy, workload: WorkloadRef | None) -> tuple[bool, tuple[bool, ...], Mode, str]:
+    """Return a key by which the nearest policy comes first."""
+    return not policy.namespace, get_specificity(policy, workload), _find_lowest_mode(policy), policy.name
+
+
+def get_specificity(policy: RightsizingPolicy, workload: WorkloadRef | None) -> tuple[bool, ...]:
+    """Return how specifically a policy selects a workload; the lowest is the most specific."""
+    selector = policy.selector
+    return (
+        workload is None or workload.name not in selector.names,
+        not selector.names,
+        selector.pod_labels is None,
+        not selector.namespaces and selector.namespace_labels is None,
+        not selector.kinds,
+    )
+
+
+def _find_lowest_mode(policy: RightsizingPolicy) -> Mode:
+    """Return the lowest mode that a policy states for a pod or a container; full if it states none."""
+    overrides = policy.overrides
+    if not isinstance(overrides, Overrides):
+        return Mode.OFF
+    modes = [overrides.mode, *(one.mode for one in overrides.containers.values())]
+    return min((mode for mode in modes if mode is not None), default=Mode.FULL)
+
+
+def _build_layer(policy: RightsizingPolicy) -> OverrideLayer:
+    return SettingSource(policy.source, policy.name), policy.overrides

@@ -1,0 +1,62 @@
+"""Structs of policy objects and of their spec."""
+
+from typing import Any
+
+from cruise.kube_json.wire.pod_json import JsonStruct, LabelSelectorJson, Metadata, QuantityMap
+
+
+class PolicyObject(JsonStruct, frozen=True):
+    """Base of both kinds of policies; `spec` is decoded apart, so that an unreadable one keeps its name."""
+
+    metadata: Metadata
+    spec: dict[str, Any] | None = None
+    status: dict[str, Any] | None = None
+
+
+class RightsizingPolicyObject(PolicyObject, frozen=True, tag_field="kind", tag="RightsizingPolicy"):
+    """A policy for one namespace."""
+
+
+class ClusterRightsizingPolicyObject(PolicyObject, frozen=True, tag_field="kind", tag="ClusterRightsizingPolicy"):
+    """A policy for all namespaces."""
+
+
+AnyPolicy = RightsizingPolicyObject | ClusterRightsizingPolicyObject
+
+
+class PolicySelectorJson(JsonStruct, frozen=True, forbid_unknown_fields=True):
+    kinds: tuple[str, ...] | None = None
+    names: tuple[str, ...] | None = None
+    pod_selector: LabelSelectorJson | None = None
+    namespaces: tuple[str, ...] | None = None
+    namespace_selector: LabelSelectorJson | None = None
+
+
+class ContainerPolicyFields(JsonStruct, frozen=True, forbid_unknown_fields=True):
+    """The settings for one container, or for all of them; a field has the name of its annotation."""
+
+    name: str = ""
+    mode: str | None = None
+    resources: tuple[str, ...] | None = None
+    headroom_factor: int | float | None = None
+    memory_limits: str | None = None
+    cpu_limits: str | None = None
+    direction: str | None = None
+    min_allowed: QuantityMap | None = None
+    max_allowed: QuantityMap | None = None
+
+
+class FreezeJson(JsonStruct, frozen=True, forbid_unknown_fields=True):
+    schedule: str = ""
+    duration: str = ""
+    time_zone: str | None = None
+
+
+class PolicySpec(ContainerPolicyFields, frozen=True, forbid_unknown_fields=True):
+    selector: PolicySelectorJson | None = None
+    eviction_ranking: str | None = None
+    guaranteed: str | None = None
+    best_effort: str | None = None
+    hpa: str | None = None
+    containers: tuple[ContainerPolicyFields, ...] | None = None
+    freeze: tuple[FreezeJson, ...] | None = None

@@ -1,0 +1,92 @@
+"""The reference page of policy objects, from their definitions."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from cruise.domain.rightsizing_policies import CLUSTER_POLICY_KIND, POLICY_GROUP, POLICY_VERSION
+from scripts.reference.markdown import code, page, section, table
+from scripts.reference.policy_objects import build_definitions
+
+_INTRODUCTION = f"""Configure cruise for many workloads with objects that are kept in Git: a `RightsizingPolicy` for
+one namespace, a `ClusterRightsizingPolicy` for all of them (`{POLICY_GROUP}/{POLICY_VERSION}`). The API server
+refuses values that cruise could not use, and `kubectl explain rightsizingpolicy.spec` describes the fields. The
+chart installs both definitions (`crds.install`); with `kubectl`, apply `deploy/crds.yaml`. They
+require Kubernetes 1.29. Without them there are no policies, and nothing else changes."""
+_EXAMPLE = """```yaml
+apiVersion: cruise.io/v1alpha1
+kind: RightsizingPolicy
+metadata: {name: web, namespace: shop}
+spec:
+  selector:
+    kinds: [Deployment]
+    names: ["web-*"]
+  mode: resize
+  evictionRanking: high
+  minAllowed: {memory: 256Mi}
+  containers:
+    - name: istio-proxy
+      mode: "off"
+```"""
+_PRECEDENCE: Sequence[tuple[str, str, str]] = (
+    ("1", "annotations of the pod (its template)", "a tenant"),
+    ("2", "annotations of the workload", "a tenant"),
+    ("3", "a VerticalPodAutoscaler that changes no pods", "a tenant"),
+    ("4", "annotations of the namespace", "an administrator"),
+    ("5", "an override stored through the API or the dashboard", "an administrator"),
+    ("6", "RightsizingPolicies of the namespace, the most specific first", "a tenant"),
+    ("7", "ClusterRightsizingPolicies, the most specific first", "an administrator"),
+    ("8", "settings", "an administrator"),
+)
+_PRECEDENCE_RULES = """For each setting the first source that states it applies. What a tenant requests beyond the
+pod template is granted from free capacity only; an administrator's requests may cost other pods.
+
+- **The most specific policy** is one that names the workload, then one whose pattern matches the
+  name, then one that selects by labels of pods, then by namespaces, then by kinds, and last one that
+  selects all.
+- **The mode** is the lowest of all sources. Of several policies of one kind, only the most specific
+  one that states a mode counts, so a ClusterRightsizingPolicy may set `observe` for all namespaces,
+  and another one `resize` for one of them. The settings' mode remains the highest.
+- **Equally specific policies**: the one that states the lowest mode comes first, then the first by
+  name.
+- **A policy that cannot be read** (written to the API server without validation, or for a newer
+  cruise) excludes the pods that it may select: `unreadable-annotation`, with an Event on each."""
+
+
+def policies_page() -> str:
+    """Return the page."""
+    definition = next(one for one in build_definitions() if one["spec"]["names"]["kind"] == CLUSTER_POLICY_KIND)
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    return page(
+        "Policy objects",
+        _INTRODUCTION,
+        _EXAMPLE,
+        section("Precedence", table(("", "source", "counts as"), _PRECEDENCE), _PRECEDENCE_RULES),
+        section(
+            "Fields",
+            "`selector.namespaces` and `selector.namespaceSelector` are only in ClusterRightsizingPolicies.",
+            table(("field", "values", "meaning"), _list_fields(schema["spec"])),
+        ),
+    )
+
+
+def _list_fields(schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str, str]]:
+    for name, field in schema["properties"].items():
+        place = f"{path}{name}"
+        yield code(place), _describe_values(field), field["description"]
+        nested = field.get("items", field)
+        if "properties" in nested and not name.endswith("Selector") and name not in ("minAllowed", "maxAllowed"):
+            if name == "containers":
+                yield code(f"{place}[]…"), "", "The name, and the fields from `mode` to `maxAllowed` above."
+            else:
+                yield from _list_fields(nested, f"{place}[]." if "items" in field else f"{place}.")
+
+
+def _describe_values(field: Mapping[str, Any]) -> str:
+    choices = field.get("enum") or field.get("items", {}).get("enum")
+    if choices:
+        return ", ".join(map(code, choices))
+    if "maximum" in field:
+        return f"{field['minimum']} to {field['maximum']}"
+    if set(field.get("properties", ())) == {"cpu", "memory"}:
+        return "`cpu`, `memory`: quantities"
+    return {"array": "a list", "object": "", "string": "a text"}[field["type"]]

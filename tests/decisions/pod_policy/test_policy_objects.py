@@ -1,0 +1,205 @@
+"""Which policies apply to a pod, in which order, and what is known to wait."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.pod_policy.policy_objects import PolicyIndex
+from cruise.domain.actions import ReasonCode, SkippedPod
+from cruise.domain.annotations import EffectivePolicy, Overrides, UnreadableAnnotations
+from cruise.domain.cluster import ClusterSnapshot, Pod
+from cruise.domain.overrides import parse_overrides
+from cruise.domain.policy import Mode, Policy, matches_any_pattern
+from cruise.domain.rightsizing_policies import PolicySelector, RightsizingPolicy
+from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
+from tests.builders import NOW, make_pod, make_ref, make_snapshot, make_statistic_for, make_table
+
+KINDS, NAMES = ("Deployment", "StatefulSet"), ("web", "web-1", "db")
+LABELS: tuple[Mapping[str, str], ...] = ({}, {"team": "a"}, {"team": "b", "tier": "front"})
+NAMESPACES: Mapping[str, Mapping[str, str]] = {"shop": {"env": "live"}, "shop-2": {"env": "test"}, "blog": {}}
+
+
+def label(key: str, *values: str) -> LabelSelector:
+    return LabelSelector((LabelRequirement(key, SelectorOperator.IN, values),))
+
+
+def policy(name: str, namespace: str = "", stated: Mapping[str, str] | None = None, **selector) -> RightsizingPolicy:
+    overrides = parse_overrides({f"cruise.io/{key}": value for key, value in (stated or {}).items()})
+    return RightsizingPolicy(namespace, name, PolicySelector(**selector), overrides)
+
+
+def world(*policies: RightsizingPolicy, pods: tuple[Pod, ...] = (), **more) -> ClusterSnapshot:
+    ordered = tuple(sorted(policies, key=lambda one: (one.namespace, one.name)))
+    snapshot = make_snapshot(pods, **more)
+    labels = {name: {"kubernetes.io/metadata.name": name, **found} for name, found in NAMESPACES.items()}
+    storage = replace(snapshot.storage_and_namespaces, namespace_labels=labels)
+    return replace(snapshot, rightsizing_policies=ordered, storage_and_namespaces=storage)
+
+
+def order(snapshot: ClusterSnapshot, pod: Pod) -> list[str]:
+    return [source.name for source, _ in PolicyIndex(snapshot).find_for_pod(pod)]
+
+
+def effective(pod: Pod, snapshot: ClusterSnapshot, mode: Mode = Mode.FULL) -> EffectivePolicy:
+    found = Eligibility(snapshot, make_table(), {}, Policy(mode=mode), NOW).get_effective_policy(pod)
+    assert isinstance(found, EffectivePolicy)
+    return found
+
+
+def test_the_more_specific_policy_comes_first_and_those_of_the_namespace_before_the_clusters():
+    pod = make_pod(workload="Deployment/web", labels={"team": "a"})
+    snapshot = world(
+        policy("1-name", "shop", names=frozenset({"web"})),
+        policy("2-pattern", "shop", names=frozenset({"w*"})),
+        policy("3-labels", "shop", pod_labels=label("team", "a")),
+        policy("4-kinds", "shop", kinds=frozenset({"Deployment"})),
+        policy("5-all", "shop"),
+        policy("6-name", names=frozenset({"web"})),
+        policy("7-pattern", names=frozenset({"w*"})),
+        policy("8-labels", pod_labels=label("team", "a")),
+        policy("90-namespaces", namespaces=frozenset({"shop"})),
+        policy("91-kinds", kinds=frozenset({"Deployment"})),
+        policy("92-all"),
+        policy("not-other-namespace", "blog"),
+        policy("not-other-name", "shop", names=frozenset({"db"})),
+        policy("not-other-labels", namespace_labels=label("env", "test")),
+    )
+    found = order(snapshot, pod)
+    assert found == sorted(found)
+    assert len(found) == 11
+
+
+def test_of_equally_specific_policies_the_lowest_mode_comes_first_and_then_the_name():
+    pod = make_pod()
+    assert order(world(policy("b", "shop"), policy("a", "shop")), pod) == ["a", "b"]
+    cautious = policy("c", "shop", {"mode.app": "off"})
+    assert order(world(policy("b", "shop", {"mode": "resize"}), policy("a", "shop"), cautious), pod) == ["c", "b", "a"]
+
+
+def test_the_nearest_value_applies_and_others_fill_what_it_leaves_out():
+    pod = make_pod(annotations={"cruise.io/cpu-max": "2"})
+    found = effective(
+        pod,
+        world(
+            policy("web", "shop", {"cpu-min": "100m", "cpu-max": "1"}, names=frozenset({"web"})),
+            policy("all", "shop", {"cpu-min": "50m", "memory-min": "64Mi"}),
+            policy("cluster", "", {"memory-min": "32Mi", "headroom-factor": "2"}),
+            namespace_annotations={"shop": {"cruise.io/memory-max": "1Gi"}},
+        ),
+    )
+    assert (found.bounds.minimum.cpu_millicores, found.bounds.maximum.cpu_millicores) == (100, 2000)
+    assert (found.bounds.minimum.memory_bytes, found.bounds.maximum.memory_bytes) == (64 << 20, 1 << 30)
+    assert found.headroom_factor == 2
+
+
+@pytest.mark.parametrize(
+    ("modes", "mode"),
+    [
+        ({"web": "resize", "all": "observe"}, Mode.RESIZE),
+        ({"web": "resize", "all": "observe", "cluster": "initial"}, Mode.INITIAL),
+        ({"web": "full", "cluster": "observe", "cluster-shop": "resize"}, Mode.RESIZE),
+        ({"all": "off", "cluster": "full"}, Mode.OFF),
+    ],
+)
+def test_of_one_kind_of_policy_the_most_specific_mode_counts_and_of_both_the_lowest(modes, mode):
+    selectors = {"web": ("shop", {"names": frozenset({"web"})}), "all": ("shop", {})}
+    selectors |= {"cluster": ("", {}), "cluster-shop": ("", {"namespaces": frozenset({"shop"})})}
+    policies = [policy(name, selectors[name][0], {"mode": text}, **selectors[name][1]) for name, text in modes.items()]
+    assert effective(make_pod(), world(*policies)).mode is mode
+    assert effective(make_pod(), world(*policies), Mode.OBSERVE).mode is min(mode, Mode.OBSERVE)
+    annotated = make_pod(annotations={"cruise.io/mode": "initial"})
+    assert effective(annotated, world(*policies)).mode is min(mode, Mode.INITIAL)
+
+
+def test_a_policy_of_the_namespace_costs_no_neighbour_and_one_of_the_cluster_may():
+    stated = {"cpu-min": "3"}
+    own = effective(make_pod(), world(policy("own", "shop", stated)))
+    assert own.set_by_administrator is not None
+    assert own.set_by_administrator.bounds.minimum.cpu_millicores is None
+    assert effective(make_pod(), world(policy("all", "", stated))).set_by_administrator is None
+
+
+@pytest.mark.parametrize("namespace", ["shop", ""])
+def test_pods_that_an_unreadable_policy_may_select_are_skipped(namespace: str):
+    broken = RightsizingPolicy(namespace, "broken", overrides=UnreadableAnnotations("spec.mode: is wrong"))
+    pods = make_pod("web-1"), make_pod("other-1", "blog")
+    rows = [make_statistic_for(pod) for pod in pods]
+    checks = Eligibility(world(broken, pods=pods), make_table(*rows), {}, Policy(mode=Mode.FULL), NOW)
+    kind = "RightsizingPolicy" if namespace else "ClusterRightsizingPolicy"
+    found = checks.check(pods[0])
+    assert found == SkippedPod("shop", "web-1", ReasonCode.UNREADABLE_ANNOTATION, f"{kind} broken: spec.mode: is wrong")
+    assert isinstance(checks.check(pods[1]), SkippedPod) is (namespace == "")
+
+
+def test_pods_of_one_workload_with_other_labels_may_have_other_policies():
+    by_label = policy("canary", "shop", {"mode": "off"}, pod_labels=label("track", "canary"))
+    pods = make_pod("web-1"), make_pod("web-2", labels={"track": "canary"})
+    checks = Eligibility(world(by_label, pods=pods), make_table(), {}, Policy(mode=Mode.FULL), NOW)
+    modes = [checks.get_effective_policy(pod) for pod in pods]
+    assert [one.mode for one in modes if isinstance(one, EffectivePolicy)] == [Mode.FULL, Mode.OFF]
+    assert checks.get_policy_group(pods[0]) is None
+    assert checks.get_policy_group(make_pod(namespace="blog")) is not None
+
+
+def names_of(pool: tuple[str, ...]) -> st.SearchStrategy[frozenset[str]]:
+    return st.frozensets(st.sampled_from(pool), max_size=2)
+
+
+@st.composite
+def selectors(draw: st.DrawFn, *, of_cluster: bool) -> PolicySelector:
+    requirement = st.builds(
+        LabelRequirement,
+        st.sampled_from(("team", "tier", "env")),
+        st.sampled_from((SelectorOperator.IN, SelectorOperator.NOT_IN)),
+        st.sampled_from((("a",), ("a", "b"), ("front",), ("live",))),
+    )
+    labels = st.none() | st.builds(LabelSelector, st.lists(requirement, max_size=2).map(tuple))
+    return PolicySelector(
+        kinds=draw(names_of(KINDS)),
+        names=draw(names_of((*NAMES, "web*", "?b"))),
+        pod_labels=draw(labels),
+        namespaces=draw(names_of((*NAMESPACES, "shop*", "[a-c]*"))) if of_cluster else frozenset(),
+        namespace_labels=draw(labels) if of_cluster else None,
+    )
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> list[RightsizingPolicy]:
+    found = []
+    for index in range(draw(st.integers(0, 8))):
+        namespace = draw(st.sampled_from(("", *NAMESPACES)))
+        selector = draw(selectors(of_cluster=not namespace))
+        mode = draw(st.none() | st.sampled_from(Mode))
+        found.append(RightsizingPolicy(namespace, f"p{index}", selector, Overrides(mode=mode)))
+    return found
+
+
+def selects(one: RightsizingPolicy, pod: Pod) -> bool:
+    """The plain rule, without an index."""
+    selector, workload = one.selector, pod.workload
+    return all(
+        (
+            one.namespace in ("", pod.namespace),
+            not selector.namespaces or matches_any_pattern(selector.namespaces, pod.namespace),
+            selector.namespace_labels is None or selector.namespace_labels.matches(NAMESPACES[pod.namespace]),
+            not selector.kinds or (workload is not None and workload.kind in selector.kinds),
+            not selector.names or (workload is not None and matches_any_pattern(selector.names, workload.name)),
+            selector.pod_labels is None or selector.pod_labels.matches(pod.labels),
+        )
+    )
+
+
+@given(
+    policies(),
+    st.sampled_from(tuple(NAMESPACES)),
+    st.sampled_from(KINDS),
+    st.sampled_from(NAMES),
+    st.sampled_from(LABELS),
+)
+def test_the_index_finds_what_the_plain_rule_selects(drawn, namespace, kind, name, labels):
+    pod = make_pod(namespace=namespace, workload=make_ref(f"{kind}/{name}"), labels=labels)
+    assert sorted(order(world(*drawn), pod)) == sorted(one.name for one in drawn if selects(one, pod))

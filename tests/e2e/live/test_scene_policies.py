@@ -1,0 +1,82 @@
+"""Policies as objects on a real API server: what it refuses, and what cruise does by those that it takes."""
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from tests.controlplane.api import Api, ApiError, Json, wait_until
+from tests.deploy.installing import resource_of
+from tests.e2e.live.custom_kinds import policy_objects
+from tests.e2e.live.manifests import app
+from tests.e2e.live.sizes import requests
+from tests.e2e.live.stage import LiveStage, list_skipped
+from tests.e2e.live.usage import ContainerUse
+from tests.kube_json.objects.test_rightsizing_policies import READABLE, UNREADABLE, policy_json
+
+USE = ContainerUse(cores=0.4, mebibytes=300, peak_cores=0.5, peak_mebibytes=400)
+# What the structural schema refuses alone, before any rule: the decoder is given it by files only.
+UNKNOWN_FIELDS: Mapping[str, tuple[Json, str]] = {
+    "a field that is none": ({"modde": "off"}, 'unknown field "spec.modde"'),
+    "namespaces in a namespace": ({"selector": {"namespaces": ["shop"]}}, 'unknown field "spec.selector.namespaces"'),
+}
+
+
+@pytest.fixture
+def with_policies(admin: Api) -> Iterator[None]:
+    with policy_objects(admin):
+        yield
+
+
+def dry_run(admin: Api, one: Json) -> Json:
+    path = admin.path(resource_of(one), one["metadata"].get("namespace"))
+    answer: Json = admin.request("POST", f"{path}?dryRun=All&fieldValidation=Strict", one)
+    return answer
+
+
+def test_the_api_server_refuses_what_cruise_could_not_read_and_says_what_to_write(
+    admin: Api, namespace: str, with_policies: None
+):
+    for name, spec in READABLE.items():
+        assert dry_run(admin, policy_json(spec, namespace=namespace))["spec"] == spec, name
+    wrong = {name: (spec, told) for name, (spec, _, told) in UNREADABLE.items()} | UNKNOWN_FIELDS
+    for name, (refused_spec, told) in wrong.items():
+        with pytest.raises(ApiError) as refused:
+            dry_run(admin, policy_json(refused_spec, namespace=namespace))
+        assert told in refused.value.message, (name, refused.value.message)
+
+
+def test_a_policy_takes_effect_and_is_named_by_explain(stage: LiveStage, with_policies: None):
+    stage.node(cpu="16", memory="64Gi")
+    names = ("web", "db", "free")
+    for name in names:
+        stage.create(app("Deployment", stage.namespace, name, "1", "1Gi"))
+    stage.running(len(names))
+    stage.measure(dict.fromkeys(names, USE))
+    stage.mark()
+    everything = policy_json({"selector": {"namespaces": [stage.namespace]}, "maxAllowed": {"cpu": "350m"}}, "all")
+    web = policy_json({"selector": {"names": ["web"]}, "minAllowed": {"memory": "700Mi"}}, "web", stage.namespace)
+    db = policy_json(
+        {"selector": {"podSelector": {"matchLabels": {"app": "db"}}}, "mode": "off"}, "db", stage.namespace
+    )
+    stage.create(everything, web, db)
+    pods = {one["metadata"]["labels"]["app"]: one["metadata"]["name"] for one in stage.pods()}
+    explained = " ".join(stage.command("explain", f"{stage.namespace}/{pods['web']}", mode="resize").out.split())
+    assert "memory-min 700Mi RightsizingPolicy web" in explained
+    assert "cpu-max 350m ClusterRightsizingPolicy all" in explained
+    said = stage.once()
+    assert list_skipped(said) == {pods["db"]: "mode-off"}
+    web_size, free_size = (requests(stage.resized(pods[name])) for name in ("web", "free"))
+    assert (web_size.cpu, web_size.memory) == (350, 700)
+    assert free_size.cpu == 350
+    assert free_size.memory in range(300, 441)
+
+
+def test_a_policy_that_appears_while_cruise_runs_is_obeyed(stage: LiveStage, with_policies: None):
+    stage.node(cpu="16", memory="64Gi")
+    stage.create(app("Deployment", stage.namespace, "web", "1", "1Gi"))
+    stage.running(1)
+    stage.measure({"web": USE})
+    with stage.serving("resize", pass_interval="2s"):
+        wait_until(lambda: requests(stage.pod("web")).cpu < 600, "it is sized")
+        stage.create(policy_json({"minAllowed": {"cpu": "900m"}}, "least", stage.namespace))
+        wait_until(lambda: requests(stage.pod("web")).cpu == 900, "the policy is obeyed")

@@ -1,0 +1,176 @@
+"""Policies are read as annotations are; one that is unreadable says where and what to write."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from cruise.domain.annotations import OVERRIDES, ContainerOverrides, Overrides, UnreadableAnnotations
+from cruise.domain.overrides import format_settings
+from cruise.domain.policy import EvictionRanking, Mode, RequestBounds
+from cruise.domain.resources import ResourceName
+from cruise.domain.rightsizing_policies import PolicySelector, RightsizingPolicy
+from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
+from cruise.kube_json.objects.rightsizing_policies import decode_policy
+from cruise.kube_json.wire.policy_json import ClusterRightsizingPolicyObject, RightsizingPolicyObject
+from tests.builders import make_amounts
+
+Json = dict[str, Any]
+
+_IN_TEAM = {"matchExpressions": [{"key": "team", "operator": "In", "values": ["shop"]}]}
+# Specs that both the API server and cruise take.
+READABLE: dict[str, Json] = {
+    "nothing": {},
+    "all settings": {
+        "selector": {"kinds": ["Deployment"], "names": ["web", "work-*"], "podSelector": _IN_TEAM},
+        "mode": "resize",
+        "resources": ["cpu", "memory"],
+        "headroomFactor": 1.5,
+        "memoryLimits": "never",
+        "cpuLimits": "keep",
+        "direction": "grow",
+        "minAllowed": {"cpu": "100m", "memory": "64Mi"},
+        "maxAllowed": {"cpu": 2, "memory": "4Gi"},
+        "evictionRanking": "high",
+        "guaranteed": "resize",
+        "bestEffort": "adopt",
+        "hpa": "hold",
+        "containers": [{"name": "app", "mode": "off"}, {"name": "proxy", "minAllowed": {"cpu": 0}}],
+        "freeze": [{"schedule": "0 18 * * 5", "duration": "62h", "timeZone": "Europe/Berlin"}],
+    },
+    "both bounds of a container": {
+        "minAllowed": {"cpu": "500m"},
+        "containers": [{"name": "app", "minAllowed": {"cpu": "10m"}, "maxAllowed": {"cpu": "100m"}}],
+    },
+}
+# Specs that neither takes: what cruise says, and a part of what the API server says.
+UNREADABLE: dict[str, tuple[Json, str, str]] = {
+    "no mode": (
+        {"mode": "sometimes"},
+        'spec.mode: "sometimes" is no mode; write one of off, observe, initial, resize, full',
+        'spec.mode: Unsupported value: "sometimes": supported values: "off", "observe", "initial", "resize", "full"',
+    ),
+    "a boolean for a mode": (
+        {"mode": False},
+        "spec.mode: is true or false instead of a text; write a text",
+        'spec.mode: Invalid value: "boolean"',
+    ),
+    "no quantity": (
+        {"maxAllowed": {"cpu": "lots"}},
+        'spec.maxAllowed.cpu: "lots" is not a quantity; write e.g. 500m',
+        'spec.maxAllowed.cpu: Invalid value: "lots": "lots" is not a quantity; write e.g. 500m',
+    ),
+    "too small": (
+        {"minAllowed": {"memory": "1Mi"}},
+        'spec.minAllowed.memory: "1Mi" is below 16Mi, the smallest request; write e.g. 512Mi',
+        '"1Mi" is below 16Mi, the smallest request; write e.g. 512Mi',
+    ),
+    "too small for a container": (
+        {"containers": [{"name": "app", "maxAllowed": {"cpu": "5m"}}]},
+        'spec.containers[app].maxAllowed.cpu: "5m" is below 10m, the smallest request; write e.g. 500m',
+        'spec.containers[0].maxAllowed.cpu: Invalid value: "5m": "5m" is below 10m, the smallest request',
+    ),
+    "no maximum": (
+        {"maxAllowed": {"cpu": 0}},
+        'spec.maxAllowed.cpu: "0" is below 10m, the smallest request; write e.g. 500m',
+        '"0" is below 10m, the smallest request',
+    ),
+    "a wrong unit": (
+        {"maxAllowed": {"cpu": 4000}},
+        'spec.maxAllowed.cpu: "4000" is more than any node has (at most 2048); did you mean 4?',
+        '"4000" is more than any node has (at most 2048)',
+    ),
+    "below zero": (
+        {"minAllowed": {"cpu": "-1"}},
+        'spec.minAllowed.cpu: "-1" is negative',
+        '"-1" is below 10m',
+    ),
+    "bounds in the wrong order": (
+        {"minAllowed": {"cpu": "2"}, "maxAllowed": {"cpu": "1"}},
+        "spec.minAllowed: the minimum is above the maximum",
+        "minAllowed.cpu is above maxAllowed.cpu",
+    ),
+    "a container's bounds in the wrong order": (
+        {"containers": [{"name": "app", "minAllowed": {"memory": "2Gi"}, "maxAllowed": {"memory": "1Gi"}}]},
+        "spec.containers[app].minAllowed: the minimum is above the maximum",
+        "minAllowed.memory is above maxAllowed.memory",
+    ),
+    "a container's minimum above all containers' maximum": (
+        {"maxAllowed": {"cpu": "1"}, "containers": [{"name": "app", "minAllowed": {"cpu": "2"}}]},
+        "spec.containers[app].minAllowed: the minimum is above the maximum",
+        "minAllowed.cpu of a container and maxAllowed.cpu of all containers: the minimum is above the maximum",
+    ),
+    "a factor": (
+        {"headroomFactor": 11},
+        'spec.headroomFactor: "11" is no factor; write a number from 0 to 10, such as 1.5',
+        "spec.headroomFactor in body should be less than or equal to 10",
+    ),
+    "a ranking": (
+        {"evictionRanking": "last"},
+        'spec.evictionRanking: "last" is no ranking; write one of low, medium, high, never, no-eviction',
+        'supported values: "low", "medium", "high", "never"',
+    ),
+    "a resource": (
+        {"resources": ["disk"]},
+        'spec.resources: "disk" names no resources; write cpu, memory or cpu,memory',
+        'spec.resources[0]: Unsupported value: "disk"',
+    ),
+    "a requirement without values": (
+        {"selector": {"podSelector": {"matchExpressions": [{"key": "team", "operator": "In"}]}}},
+        "spec.selector.podSelector",
+        "In and NotIn need values",
+    ),
+}
+
+
+def policy_json(spec: Json, name: str = "web", namespace: str = "") -> Json:
+    """A policy as in a file, of the cluster without a namespace."""
+    kind = "RightsizingPolicy" if namespace else "ClusterRightsizingPolicy"
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": "cruise.io/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def read(spec: Json, namespace: str = "shop") -> RightsizingPolicy:
+    struct = RightsizingPolicyObject if namespace else ClusterRightsizingPolicyObject
+    return decode_policy(msgspec.convert(policy_json(spec, namespace=namespace), struct))
+
+
+def test_every_setting_has_a_field():
+    policy = read(READABLE["all settings"])
+    assert isinstance(policy.overrides, Overrides)
+    assert {name for name in format_settings(policy.overrides) if "." not in name} == set(OVERRIDES)
+    assert policy.overrides.mode is Mode.RESIZE
+    assert policy.overrides.ranking is EvictionRanking.HIGH
+    assert policy.overrides.resources == frozenset(ResourceName)
+    assert policy.overrides.bounds == RequestBounds(make_amounts(100, 64), make_amounts(2000, 4096))
+    assert policy.overrides.containers == {
+        "app": ContainerOverrides(mode=Mode.OFF),
+        "proxy": ContainerOverrides(bounds=RequestBounds(make_amounts(0))),
+    }
+    assert policy.selector == PolicySelector(
+        frozenset({"Deployment"}),
+        frozenset({"web", "work-*"}),
+        LabelSelector((LabelRequirement("team", SelectorOperator.IN, ("shop",)),)),
+    )
+
+
+@pytest.mark.parametrize("name", READABLE)
+def test_what_the_api_server_takes_can_be_read(name: str):
+    assert isinstance(read(READABLE[name]).overrides, Overrides)
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_what_cannot_be_read_says_where_and_what_to_write(name: str):
+    spec, told, _ = UNREADABLE[name]
+    overrides = read(spec).overrides
+    assert isinstance(overrides, UnreadableAnnotations)
+    assert told in overrides.detail
+
+
+def test_a_selector_that_cannot_be_read_selects_all_that_it_could():
+    for spec in ({"selector": {"names": "web"}}, {"selector": {"name": ["web"]}}, {"modde": "off"}):
+        policy = read(spec)
+        assert policy.selector == PolicySelector()
+        assert isinstance(policy.overrides, UnreadableAnnotations)
+    assert isinstance(read({"selector": {"namespaces": ["shop"]}}).overrides, UnreadableAnnotations)
+    assert read({"selector": {"namespaces": ["shop"]}}, namespace="").selector.namespaces == {"shop"}
