@@ -189,7 +189,6 @@ def prepare_basis(
         size_cluster(
             snapshot,
             eligibility,
-            statistics,
             policy,
             now,
             SizingContext(refused or {}, headroom, earlier, predict_replacement_pods),

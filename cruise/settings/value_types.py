@@ -1,4 +1,8 @@
-"""Types of values: how each is written, as text in the environment and as a TOML value."""
+"""Types of values: how each is written, as text in the environment and as a TOML value.
+
+pydantic-settings is not used: tried at 2.16, it ignores misspelled variables, quotes values in errors of four lines and
+takes `y` as true and `1_0` as an integer.
+"""
 
 import math
 import os

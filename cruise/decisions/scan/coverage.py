@@ -352,7 +352,6 @@ def _decide_without_reasons(
     sizing = size_cluster(
         inputs.snapshot,
         _UnlockedEligibility(inputs, statistics, now, sized_pods | unlocked),
-        statistics,
         replace(inputs.policy, memory_limit_history=history),
         now,
         context,

@@ -138,20 +138,19 @@ def decide_node_plans(
     snapshot = add_static_managers(snapshot, refused or {})
     eligibility = Eligibility(snapshot, statistics, stored or {}, policy, now)
     context = SizingContext(refused or {}, headroom, earlier, replacements)
-    sizing = size_cluster(snapshot, eligibility, statistics, policy, now, context, nodes)
+    sizing = size_cluster(snapshot, eligibility, policy, now, context, nodes)
     return build_node_plans(sizing, policy, refused or {}, now)
 
 
 def size_cluster(
     snapshot: ClusterSnapshot,
     eligibility: Eligibility,
-    statistics: StatisticsTable,
     policy: Policy,
     now: datetime,
     context: SizingContext,
     nodes: frozenset[str] | None = None,
 ) -> NodeSizing:
-    """Compute the sizes of the resizable pods of a snapshot, or only of `nodes`."""
+    """Compute the sizes of the resizable pods of a snapshot, or only of `nodes`, by the statistics of `eligibility`."""
     capacities = build_node_capacities(snapshot, eligibility, nodes)
     counted = {
         ResourceName.CPU: convert_to_int64(capacities.own_cpu),
