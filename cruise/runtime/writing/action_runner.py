@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
 
 import structlog
 
@@ -19,7 +18,6 @@ from cruise.domain.actions import (
     RefusedResize,
     ResizePod,
 )
-from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.pod_resources import get_spec_targets
 from cruise.domain.reasons import ReasonDetail
 from cruise.errors import ConflictError, CruiseError, NotFoundError, RefusedError, ThrottledError, UnavailableError
@@ -28,13 +26,12 @@ from cruise.runtime.writing.api_answers import (
     WEBHOOK_FAILED,
     PauseState,
     WriteThrottle,
-    WriteTimeouts,
     classify_refusal,
     is_disruption_budget_refusal,
 )
 from cruise.runtime.writing.audit import AuditQueue, PlanIntents, reconcile_intents
 from cruise.runtime.writing.evictions import EvictionLock
-from cruise.runtime.writing.guards import WriteGuards
+from cruise.runtime.writing.guards import DecidedActions, WriteGuards
 
 log = structlog.get_logger()
 
@@ -48,33 +45,29 @@ class ActionRunner:
 
     def __init__(
         self,
-        actions: Sequence[Action],
+        decided: DecidedActions,
         cluster: ClusterPort,
         store: StorePort,
         guards: WriteGuards,
         audit: AuditQueue,
         evictions: EvictionLock,
         pause: PauseState,
-        timeouts: WriteTimeouts,
-        snapshot: ClusterSnapshot,
-        now: datetime,
     ) -> None:
-        self._actions = actions
-        self._snapshot = snapshot
+        self._actions, self._snapshot, self._now = decided.actions, decided.snapshot, decided.now
         self._cluster = cluster
         self._store = store
         self._guards = guards
         self._audit = audit
         self._evictions = evictions
         self._pause = pause
-        self._timeouts = timeouts
-        self._now = now
-        self._throttle = WriteThrottle(pause, timeouts)
+        self._throttle = WriteThrottle(pause)
         self._forbidden: set[type[Action]] = set()
         self._spent_evictions: Sequence[Outcome] | None = None
         self._refused_targets: list[RefusedResize] = []
-        self._outcomes: list[Outcome | None] = [None] * len(actions)
-        self._intents = PlanIntents(actions, store, audit, now, self._get_sizes_before, self._may_be_sent)
+        self._outcomes: list[Outcome | None] = [None] * len(self._actions)
+        self._intents = PlanIntents(
+            decided.actions, store, audit, decided.now, self._get_sizes_before, self._may_be_sent
+        )
 
     def outcomes(self) -> list[Outcome]:
         """Return how each action ended, in the order of the actions."""
@@ -221,7 +214,7 @@ class ActionRunner:
             await self._intents.begin(number)
         else:
             with suppress(CruiseError, TimeoutError):
-                async with asyncio.timeout(self._timeouts.response):
+                async with asyncio.timeout(self._pause.timeouts.response):
                     await self._intents.begin(number)
 
     async def _send_once(self, number: int, action: Action, detail: str, *, last: bool) -> Outcome | None:
@@ -283,7 +276,7 @@ class ActionRunner:
         try:
             await asyncio.shield(sending)
         except asyncio.CancelledError:
-            await asyncio.wait({sending}, timeout=self._timeouts.response)
+            await asyncio.wait({sending}, timeout=self._pause.timeouts.response)
             if not sending.done():
                 sending.cancel()
                 await asyncio.wait({sending})

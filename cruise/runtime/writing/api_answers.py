@@ -91,7 +91,7 @@ class PauseState:
 
     def __init__(self, store: StorePort | None, timeouts: WriteTimeouts = WRITE_TIMEOUTS) -> None:
         self._store = store
-        self._timeouts = timeouts
+        self.timeouts = timeouts
         # With the time until the next read and the wait in a slow client, this stays below a second.
         self._valid_seconds = 1.8 * timeouts.poll
         self._answered_at = -float("inf")
@@ -101,7 +101,7 @@ class PauseState:
 
     async def watch(self, stop: asyncio.Event) -> None:
         """Read until `stop`; `allows_writing` raises a failure."""
-        while not self.is_paused and self._failure is None and not await wait_for_event(stop, self._timeouts.poll):
+        while not self.is_paused and self._failure is None and not await wait_for_event(stop, self.timeouts.poll):
             await self.read()
 
     async def read(self) -> None:
@@ -124,7 +124,7 @@ class PauseState:
 
         Raises what the database raised, and Unavailable if no recent answer arrived within `pause_check`.
         """
-        until = time.monotonic() + self._timeouts.pause_check
+        until = time.monotonic() + self.timeouts.pause_check
         while not self.is_paused:
             if self._failure is not None:
                 raise UnavailableError(f"whether writing is paused is not known: {self._failure}") from self._failure
@@ -138,7 +138,7 @@ class PauseState:
         """Wait for a time, or until paused."""
         until = time.monotonic() + seconds
         while not self.is_paused and (remaining := until - time.monotonic()) > 0:
-            await wait_for_event(self._changed, min(remaining, self._timeouts.poll))
+            await wait_for_event(self._changed, min(remaining, self.timeouts.poll))
 
 
 async def wait_for_event(event: asyncio.Event, seconds: float) -> bool:
@@ -154,9 +154,8 @@ async def wait_for_event(event: asyncio.Event, seconds: float) -> bool:
 class WriteThrottle:
     """Slows writers down after a 429: one at a time, with growing delays, until one write succeeds."""
 
-    def __init__(self, pause: PauseState, timeouts: WriteTimeouts = WRITE_TIMEOUTS) -> None:
+    def __init__(self, pause: PauseState) -> None:
         self._pause = pause
-        self._timeouts = timeouts
         self._one_at_a_time = asyncio.Lock()
         self._throttled_in_a_row = 0
         self._failures_in_a_row = 0
@@ -193,11 +192,14 @@ class WriteThrottle:
         now = time.monotonic()
         if self._throttled_in_a_row and now < self._resume_at:
             return  # sent at the same time as the request that slowed down
-        doubled = self._timeouts.first_delay * 2.0 ** min(self._throttled_in_a_row, 10)
-        seconds = min(doubled if retry_after_seconds is None else retry_after_seconds, self._timeouts.longest_delay)
+        timeouts = self._pause.timeouts
+        doubled = timeouts.first_delay * 2.0 ** min(self._throttled_in_a_row, 10)
+        seconds = min(
+            doubled if retry_after_seconds is None else retry_after_seconds, self._pause.timeouts.longest_delay
+        )
         # A stated time of zero would send all retries at the same time.
-        seconds = max(seconds, self._timeouts.first_delay)
+        seconds = max(seconds, timeouts.first_delay)
         self._throttled_in_a_row += 1
         self._waited_seconds += seconds
         self._resume_at = now + seconds
-        self.has_given_up = self._waited_seconds > self._timeouts.max_total_delay
+        self.has_given_up = self._waited_seconds > timeouts.max_total_delay

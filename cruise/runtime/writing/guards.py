@@ -1,7 +1,7 @@
 """The checks before a write: mode, exclusions, capacity of the node, eviction budgets, and the pod's present state."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from cruise.decisions.pod_policy.utilisation_changes import UtilisationChanges
@@ -32,40 +32,49 @@ from cruise.runtime.writing.evictions import (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class DecidedActions:
+    """Actions, and what they were decided on, at `now`: a snapshot and, except for a user's request, statistics.
+
+    Actions that a user requested are done in any mode and while paused. A part of a longer pass has that pass's start.
+    """
+
+    actions: Sequence[Action]
+    snapshot: ClusterSnapshot
+    now: datetime
+    user_requested: bool = False
+    pass_started_at: datetime | None = None
+    statistics: StatisticsTable | None = None
+
+
 class WriteGuards:
     """The checks of one application of a plan: what it was decided on, and what it has used since."""
 
     def __init__(
         self,
-        actions: Sequence[Action],
-        snapshot: ClusterSnapshot,
+        decided: DecidedActions,
         policy: Policy,
-        now: datetime,
-        *,
         growths: PendingGrowths,
         exclusions: WriteExclusions,
-        user_requested: bool = False,
-        pass_started_at: datetime | None = None,
-        statistics: StatisticsTable | None = None,
         latest: Callable[[], StatisticsTable | None] = lambda: None,
     ) -> None:
-        self._taken_at = snapshot.taken_at
-        self._statistics, self._latest = statistics, latest
-        self._user_requested = user_requested
+        actions, snapshot, now = decided.actions, decided.snapshot, decided.now
+        self._decided, self._snapshot = decided, snapshot
+        self._latest = latest
         self._policy = policy
         self._growths = growths
         self._exclusions = exclusions
-        self._now = now
         self._started = growths.get_current()
-        self._limit_ranges = snapshot.limit_ranges
         self._utilisation_changes = UtilisationChanges(snapshot)
-        self._workloads = snapshot.workloads
         self.refusing_nodes: set[str | None] = set()
         addressed = {(one.namespace, one.pod) for one in actions if isinstance(one, ResizePod | EvictPod)}
         self._pods = {key: pod for pod in snapshot.pods if (key := (pod.namespace, pod.name)) in addressed}
         self._capacities = _RemainingCapacities(actions, snapshot)
         self._budgets = EvictionBudgets(
-            snapshot, policy, pass_started_at or now, evicting=any(isinstance(one, EvictPod) for one in actions)
+            snapshot,
+            policy,
+            decided.pass_started_at or now,
+            evicting=any(isinstance(one, EvictPod) for one in actions),
         )
 
     def get_decided_pod(self, action: ResizePod | EvictPod) -> Pod | None:
@@ -77,7 +86,7 @@ class WriteGuards:
         if isinstance(action, UntaintNode):
             return False
         required = Mode.RESIZE if isinstance(action, ResizePod) else Mode.FULL
-        return self._policy.mode < required and not self._user_requested
+        return self._policy.mode < required and not self._decided.user_requested
 
     def respects_pause(self, action: Action) -> bool:
         """Tell whether a pause stops an action; the removal of cruise's own taints is not stopped."""
@@ -91,7 +100,7 @@ class WriteGuards:
         """Return why a node pass must not change the pod or node now, None if it may."""
         if self._exclusions.history_incomplete() and self._depends_on_history(action):
             return ReasonCode.HISTORY_INCOMPLETE
-        return self._exclusions.explain_exclusion(action, self._now)
+        return self._exclusions.explain_exclusion(action, self._decided.now)
 
     def _depends_on_history(self, action: Action) -> bool:
         """Tell whether an action decreases or evicts because of past usage."""
@@ -122,9 +131,9 @@ class WriteGuards:
                 continue
             pod = self.get_decided_pod(action)
             if pod is not None and pod.uid == action.uid:
-                owner = None if pod.workload is None else self._workloads.get((pod.namespace, pod.workload))
+                owner = None if pod.workload is None else self._snapshot.workloads.get((pod.namespace, pod.workload))
                 sizes = _get_original_sizes(pod, owner, signing_keys)
-                originals.append(OriginalSizes(pod.uid, pod.namespace, pod.name, sizes, self._now))
+                originals.append(OriginalSizes(pod.uid, pod.namespace, pod.name, sizes, self._decided.now))
         return originals
 
     def has_capacity(self, action: ResizePod) -> bool:
@@ -150,7 +159,7 @@ class WriteGuards:
         decided_on = self.get_decided_pod(action)
         if decided_on is None or action.reason not in (ReasonCode.RIGHTSIZED, ReasonCode.REVERTED):
             return None
-        return remove_growth(decided_on, action, self._limit_ranges.get(action.namespace, ()), self._policy)
+        return remove_growth(decided_on, action, self._snapshot.limit_ranges.get(action.namespace, ()), self._policy)
 
     def consume(self, action: ResizePod) -> Callable[[], None]:
         """Use the capacity of an increase, just before it is sent; return a function that releases it."""
@@ -167,7 +176,7 @@ class WriteGuards:
     @property
     def oldest_in_transit(self) -> datetime:
         """The time of the oldest decision whose write may still be done although no answer was received."""
-        return self._now - self._policy.max_decision_age - LATE_ARRIVAL
+        return self._decided.now - self._policy.max_decision_age - LATE_ARRIVAL
 
     def reserve(self, action: ResizePod) -> None:
         """Reserve the capacity of a resize that may be done late, for what it requests more than its pod does now."""
@@ -196,7 +205,7 @@ class WriteGuards:
 
     def is_too_old(self) -> bool:
         """Tell whether the snapshot of the decision is older than `max_decision_age`."""
-        taken_at = self._taken_at
+        taken_at = self._snapshot.taken_at
         return (
             taken_at is not None
             and self._growths.get_current() - taken_at > self._policy.max_decision_age.total_seconds()
@@ -208,7 +217,7 @@ class WriteGuards:
             changed = self.explain_change(action, pod)
             if changed is not None or pod is None:
                 return changed
-        before, now = self._statistics, self._latest()
+        before, now = self._decided.statistics, self._latest()
         if before is None or now is None or now.memory_base_bytes is before.memory_base_bytes:
             return None
         margin = self._policy.working_set_margin
@@ -217,7 +226,9 @@ class WriteGuards:
     def is_forbidden_by_autoscaler(self, action: ResizePod, now: tuple[HorizontalPodAutoscaler, ...]) -> bool:
         """Tell whether an HPA that the resize was decided under has changed; users' own requests are not checked."""
         pod = self.get_decided_pod(action)
-        return pod is not None and not self._user_requested and self._utilisation_changes.forbid(action, pod, now)
+        return (
+            pod is not None and not self._decided.user_requested and self._utilisation_changes.forbid(action, pod, now)
+        )
 
     def requires_fresh_read(self, action: Action) -> bool:
         """Tell whether an action's pod is read from the API server right before the write.

@@ -16,7 +16,7 @@ from cruise.runtime.writing.action_runner import ActionRunner
 from cruise.runtime.writing.api_answers import WRITE_TIMEOUTS, PauseState, WriteTimeouts, wait_for_event
 from cruise.runtime.writing.audit import AuditQueue
 from cruise.runtime.writing.evictions import EvictionLock, PendingGrowths, WriteExclusions
-from cruise.runtime.writing.guards import WriteGuards
+from cruise.runtime.writing.guards import DecidedActions, WriteGuards
 
 log = structlog.get_logger()
 
@@ -88,33 +88,12 @@ class ClusterWriter:
         the cluster or the database is unreachable; what was done until then, and what may have been done, is in the
         audit, also after a cancellation.
         """
-        guards = WriteGuards(
-            actions,
-            snapshot,
-            self._policy,
-            now,
-            growths=self._growths,
-            exclusions=self._exclusions,
-            user_requested=user_requested,
-            pass_started_at=pass_started_at,
-            statistics=statistics,
-            latest=self._latest,
-        )
+        decided = DecidedActions(actions, snapshot, now, user_requested, pass_started_at, statistics)
+        guards = WriteGuards(decided, self._policy, self._growths, self._exclusions, self._latest)
         # Actions that ignore a pause do not wait for the database to report it.
         respects_pause = not user_requested and any(guards.respects_pause(action) for action in actions)
         pause = PauseState(self._store if respects_pause else None, self._timeouts)
-        run = ActionRunner(
-            actions,
-            self._cluster,
-            self._store,
-            guards,
-            self._audit,
-            self._evictions,
-            pause,
-            self._timeouts,
-            snapshot,
-            now,
-        )
+        run = ActionRunner(decided, self._cluster, self._store, guards, self._audit, self._evictions, pause)
         # In a separate task: a failed task group hides a cancellation from outside.
         applying = asyncio.ensure_future(self._run(run, _list_phases(actions, self._concurrent), pause))
         task = asyncio.current_task()

@@ -11,7 +11,7 @@ from cruise.domain.original_resources import format_original_resources, sign_ori
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES
 from cruise.runtime.writing.evictions import PendingGrowths, WriteExclusions
-from cruise.runtime.writing.guards import WriteGuards
+from cruise.runtime.writing.guards import DecidedActions, WriteGuards
 from tests.simulation.scenes import START, amounts, evict, node, resize, resources
 
 FULL = Policy(mode=Mode.FULL, max_evictions_per_node=2, max_evictions_per_workload=1, max_evictions_per_hour=5)
@@ -31,9 +31,8 @@ def grow(one: Pod, by: int, **fields) -> ResizePod:
 def guards(*actions, pods=(), policy=FULL, growths=None, workloads=None, exclusions=None, **options) -> WriteGuards:
     snapshot = ClusterSnapshot((node("n1"), node("n2")), tuple(pods), workloads=workloads or {})
     growths = growths or PendingGrowths()
-    return WriteGuards(
-        actions, snapshot, policy, START, growths=growths, exclusions=exclusions or WriteExclusions(), **options
-    )
+    decided = DecidedActions(actions, snapshot, START, **options)
+    return WriteGuards(decided, policy, growths, exclusions or WriteExclusions())
 
 
 def done(action, minutes: int = 0) -> Outcome:
@@ -273,7 +272,7 @@ def test_a_namespace_with_a_quota_loses_one_pod_at_a_time_to_what_does_not_fit()
     quotas = {"shop": (ResourceQuota(amounts(1000, None)),)}
     for counted, held in ((quotas, ReasonCode.QUOTA_EXCEEDED), ({"bank": quotas["shop"]}, None)):
         snapshot = ClusterSnapshot((node("n1"), node("n2")), (first, second), quotas=counted)
-        guard = WriteGuards([action], snapshot, FULL, START, growths=PendingGrowths(), exclusions=WriteExclusions())
+        guard = WriteGuards(DecidedActions([action], snapshot, START), FULL, PendingGrowths(), WriteExclusions())
         assert guard.find_exceeded_budget(action, []) is None
         assert guard.find_exceeded_budget(action, spent) is held
         # A plan was made with all its moves in view, and a kill does not wait.

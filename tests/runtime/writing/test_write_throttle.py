@@ -7,7 +7,7 @@ from cruise.runtime.writing.api_answers import MAX_SEQUENTIAL_FAILURES, PauseSta
 
 @pytest.fixture
 def brake() -> WriteThrottle:
-    return WriteThrottle(PauseState(None), WriteTimeouts(first_delay=0.001))
+    return WriteThrottle(PauseState(None, WriteTimeouts(first_delay=0.001)))
 
 
 async def most_together(brake: WriteThrottle, writers: int = 8) -> int:
