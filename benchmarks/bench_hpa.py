@@ -17,8 +17,8 @@ from cruise.decisions.sizing.utilisation_columns import MetricGroups, bound_requ
 from cruise.domain.cluster import HorizontalPodAutoscaler, WorkloadRef
 from cruise.domain.resources import ResourceName
 from cruise.domain.utilisation_scaling import UtilisationMetric, UtilisationScaling
+from cruise.simulation.horizontal_autoscaler import MeasuredPod, desire_replicas, want_replicas
 from tests.e2e.hpa.services import DAY, HISTORY, REPLAYED, SERVICES, Service
-from tests.hpa_controller import MeasuredPod, desire_replicas, want_replicas
 
 NAME = "hpa"
 STEP_MINUTES = 10

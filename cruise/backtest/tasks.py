@@ -15,6 +15,7 @@ from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.backtest.policies.policies import POLICIES
 from cruise.backtest.recordings.prometheus import read_recording
 from cruise.backtest.recordings.recording import RecordingHalf, UsageRecording, cap_requests_to_node, select_half
+from cruise.backtest.recordings.scaling import add_autoscalers
 from cruise.backtest.recordings.traces import load_trace
 from cruise.backtest.replay.policy import ConsolidationSizes, ReplayOptions
 from cruise.backtest.replay.replay import replay_policy
@@ -212,6 +213,9 @@ def summarize_recording(
 def run_replay_task(number: int, task: ReplayTask) -> PolicyScore:
     """Return a policy's score with the seconds of this replay."""
     recording, _ = cap_requests_to_node(task.source.read(_ignore, _ignore), task.options.node)
+    target = task.options.hpa_target_percent
+    scaled = None if target is None else add_autoscalers(recording, target)
+    recording = recording if scaled is None else scaled.recording
     started = perf_counter()
     score = replay_policy(
         recording,
@@ -220,6 +224,7 @@ def run_replay_task(number: int, task: ReplayTask) -> PolicyScore:
         consolidation=task.consolidation,
         watched_node=task.watched_node,
         on_progress=_report_share(number),
+        scaled=scaled,
     )
     line = score.time_line if task.with_time_line else None
     hourly_counts = score.hourly_counts if task.with_hourly_counts else None

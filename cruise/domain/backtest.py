@@ -94,12 +94,39 @@ class NodeTimeLine:
 
 
 @dataclass(frozen=True, slots=True)
+class AutoscalingScore:
+    """What HPAs did under one policy, summed over workloads; `unchanged` is what they would have done without it.
+
+    `differing_minutes` are minutes of workloads with another number of replicas than with the requests as they were;
+    `unexplained_minutes` those of them that did not begin with use above all of the 7 days before. Core-minutes are
+    requested while the HPA would be at its minimum with the requests as they were.
+    """
+
+    workload_minutes: float = 0.0
+    replica_minutes: float = 0.0
+    unchanged_replica_minutes: float = 0.0
+    scale_events: int = 0
+    unchanged_scale_events: int = 0
+    differing_minutes: float = 0.0
+    unexplained_minutes: float = 0.0
+    core_minutes_at_minimum: float = 0.0
+    unchanged_core_minutes_at_minimum: float = 0.0
+
+    @property
+    def reclaimed_share_at_minimum(self) -> float:
+        """The share of the CPU requests at the minimum of replicas that the policy reclaimed."""
+        before = self.unchanged_core_minutes_at_minimum
+        return 1 - self.core_minutes_at_minimum / before if before else 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyScore:
     """Scores of one policy; `memory` is None if memory was not recorded.
 
     `evictions_per_1000_pod_days` includes consolidation's moves, `moves_per_1000_pod_days` counts only those.
     `nodes_mean_by_requests` and `moves_by_requests` are the figures of consolidation by present requests, None if that
-    was not replayed. `cost` is None without prices. `seconds` is the run time of the replays.
+    was not replayed. `cost` is None without prices, `autoscaling` without HPAs. `seconds` is the run time of the
+    replays.
     """
 
     policy: str
@@ -121,6 +148,7 @@ class PolicyScore:
     time_line: NodeTimeLine | None = None
     hourly_counts: HourlyCounts | None = None
     seconds: float = 0.0
+    autoscaling: AutoscalingScore | None = None
 
     @property
     def own_evictions_per_1000_pod_days(self) -> float:

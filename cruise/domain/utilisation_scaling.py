@@ -32,6 +32,21 @@ class UtilisationMetric(NamedTuple):
     average_request: int | None = None
 
 
+def report_utilization(
+    metric: UtilisationMetric, percent: int, average_request: int | None, *, is_at_minimum: bool, is_at_maximum: bool
+) -> UtilisationMetric:
+    """Return a metric with what the controller measured, as far as decisions depend on it."""
+    most = percent if is_at_maximum else metric.target_percent + 1
+    average = _round_to_steps(average_request) if average_request and not is_at_minimum else None
+    return metric._replace(reported_percent=max(metric.target_percent, min(percent, most)), average_request=average)
+
+
+def _round_to_steps(amount: int) -> int:
+    """Round to five significant bits, so that the percent's rounding changes the result rarely."""
+    unit = 1 << max(0, amount.bit_length() - 5)
+    return (amount + unit // 2) // unit * unit
+
+
 @dataclass(frozen=True, slots=True)
 class UtilisationScaling:
     """The metrics on utilization and the replicas of an HPA, as its controller reported them.

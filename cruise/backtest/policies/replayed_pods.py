@@ -1,5 +1,7 @@
 """Builds the pods and nodes of a replay for the decisions, from the columns of the cluster view."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
 
@@ -8,13 +10,14 @@ import numpy as np
 from cruise.backtest.policies.statistics_lookup import ReplayedStatisticsLookup
 from cruise.backtest.recordings.recording import RecordedContainer, UsageRecording
 from cruise.backtest.replay.nodes import format_node_name, parse_node_index
-from cruise.backtest.replay.policy import ContainerSizes, ReplayClusterView
+from cruise.backtest.replay.policy import NO_CONTAINERS, ContainerSizes, ReplayClusterView
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
+from cruise.decisions.pod_policy.use_history import get_use_history
 from cruise.decisions.sizing.pod_columns import ResizablePodColumns, build_resizable_pod_columns
 from cruise.domain.annotations import ORIGINAL_RESOURCES, RESOURCES, EffectivePolicy
-from cruise.domain.arrays import Int64Array
-from cruise.domain.cluster import ClusterSnapshot, Container, Node, Pod, Workload, WorkloadRef
+from cruise.domain.arrays import BoolArray, Int64Array
+from cruise.domain.cluster import ClusterSnapshot, Container, HorizontalPodAutoscaler, Node, Pod, Workload, WorkloadRef
 from cruise.domain.original_resources import format_original_resources
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Policy
@@ -53,6 +56,10 @@ class ReplayedPods:
         self._workloads = {
             key: Workload(*key, replicas=count, memory_limits=limits[key]) for key, count in replicas.items()
         }
+        self._templates: dict[tuple[str, WorkloadRef], dict[str, StatedResources]] = {key: {} for key in replicas}
+        for one in recording.containers:
+            self._templates[one.namespace, one.workload][one.container] = _get_provisioned(one)[0]
+        self._autoscalers: tuple[HorizontalPodAutoscaler, ...] = ()
 
     def note_admission(self, container: int, sized: bool) -> None:
         """Record whether admission changed the sizes of a container's new pod."""
@@ -98,13 +105,53 @@ class ReplayedPods:
         nodes = [node for node, exists in zip(self.nodes(view), view.node_exists.tolist(), strict=True) if exists]
         pods = [self.pod(container, view) for container in chosen.tolist()]
         pods.sort(key=lambda pod: (pod.namespace, pod.name))
-        return ClusterSnapshot(nodes=tuple(nodes), pods=tuple(pods), workloads=self._workloads)
+        return ClusterSnapshot(
+            nodes=tuple(nodes),
+            pods=tuple(pods),
+            workloads=self._scale_workloads(view),
+            autoscalers=view.autoscalers,
+        )
 
-    def eligibility(self, view: ReplayClusterView, statistics: StatisticsTable, policy: Policy) -> Eligibility:
-        """Return the eligibility rules; of other pods, only pending ones matter to evictions."""
+    def _scale_workloads(self, view: ReplayClusterView) -> Mapping[tuple[str, WorkloadRef], Workload]:
+        """Return the workloads, with the replicas that HPAs set."""
+        if view.autoscalers is not self._autoscalers:
+            self._autoscalers = view.autoscalers
+            scaled = {}
+            for one in view.autoscalers:
+                key = (one.namespace, one.target)
+                replicas = None if one.scaling is None else one.scaling.desired_replicas
+                scaled[key] = replace(self._workloads[key], replicas=replicas, requests=self._templates[key])
+            self._workloads = {**self._workloads, **scaled}
+        return self._workloads
+
+    def find_running(self, view: ReplayClusterView, autoscalers: Sequence[HorizontalPodAutoscaler]) -> Int64Array:
+        """Return the running containers of the workloads that some HPAs scale."""
+        if not autoscalers:
+            return NO_CONTAINERS
+        numbers = [self._workload_numbers[one.namespace, one.target] for one in autoscalers]
+        return np.flatnonzero(np.isin(self._numbers, numbers) & (view.node >= 0))
+
+    def find_siblings(self, containers: BoolArray) -> BoolArray:
+        """Return a mask of all containers of the workloads of some containers."""
+        is_chosen = np.zeros(len(self._workload_numbers), dtype=np.bool_)
+        is_chosen[self._numbers[containers]] = True
+        return is_chosen[self._numbers]
+
+    def eligibility(
+        self,
+        view: ReplayClusterView,
+        statistics: StatisticsTable,
+        policy: Policy,
+        scaled: Int64Array = NO_CONTAINERS,
+    ) -> Eligibility:
+        """Return the eligibility rules.
+
+        Of other pods, only pending ones matter to evictions, and to the bounds of HPAs those that they scale, `scaled`.
+        """
         pending = np.flatnonzero((view.node >= OTHER_NODE) & (view.node < 0))
+        counted = np.concatenate((pending, scaled))
         return Eligibility(
-            self.snapshot(view, pending), statistics, self._stored, policy, convert_to_datetime(view.time)
+            self.snapshot(view, counted), statistics, self._stored, policy, convert_to_datetime(view.time)
         )
 
     def _pod(
@@ -165,6 +212,8 @@ class ResizableReplayedPods:
         self._checked_inputs = np.full((count, 2), _NOT_CHECKED, dtype=np.int64)
         self._results: list[ResizablePod | None] = [None] * count
         self._is_resizable = np.zeros(count, dtype=np.bool_)
+        self._bounded_inputs: Int64Array | None = None
+        self._autoscalers: tuple[HorizontalPodAutoscaler, ...] = ()
         self._candidates: ResizablePodColumns | None = None
         self._effective_policies: list[EffectivePolicy] = []
 
@@ -175,9 +224,12 @@ class ResizableReplayedPods:
         placed = view.node >= 0
         state = self._compute_state(view, lookup)
         inputs = self._checked_inputs
-        changed = np.flatnonzero(placed & ((inputs[:, 0] != state) | (inputs[:, 1] != view.creation_count)))
+        is_changed = placed & ((inputs[:, 0] != state) | (inputs[:, 1] != view.creation_count))
+        scaled = self._find_changed_scaled(view, lookup, is_changed) if view.autoscalers else NO_CONTAINERS
+        is_changed[scaled] = True
+        changed = np.flatnonzero(is_changed)
         if len(changed):
-            eligibility = self._pods.eligibility(view, lookup.get_rows(changed), self._policy)
+            eligibility = self._pods.eligibility(view, lookup.get_rows(changed), self._policy, scaled)
             for container in changed.tolist():
                 result = eligibility.check(self._pods.pod(container, view))
                 self._results[container] = self._share_policy(result) if isinstance(result, ResizablePod) else None
@@ -191,6 +243,27 @@ class ResizableReplayedPods:
             pods = [result for result in map(self._results.__getitem__, chosen.tolist()) if result is not None]
             self._candidates = build_resizable_pod_columns(pods, {}, self._policy)
         return self._candidates, chosen
+
+    def _find_changed_scaled(
+        self, view: ReplayClusterView, lookup: ReplayedStatisticsLookup, is_changed: BoolArray
+    ) -> Int64Array:
+        """Return the running containers of workloads whose HPA, pods, requests or largest use changed."""
+        rows = lookup.row_of_container
+        bounded: Int64Array = np.column_stack(
+            (view.node >= 0, view.sizes.cpu_millicores, view.sizes.memory_bytes, rows, rows)
+        ).astype(np.int64)
+        covered = np.flatnonzero(rows >= 0)
+        for column, resource in ((3, ResourceName.CPU), (4, ResourceName.MEMORY)):
+            bounded[covered, column] = get_use_history(lookup.columns, rows[covered], resource).largest
+        before, self._bounded_inputs = self._bounded_inputs, bounded
+        is_changed = is_changed | (before is None or (before != bounded).any(axis=1))
+        known = set(map(id, self._autoscalers))
+        of_changed = [one for one in view.autoscalers if id(one) not in known]
+        self._autoscalers = view.autoscalers
+        is_changed[self._pods.find_running(view, of_changed)] = True
+        scaled = np.zeros(len(rows), dtype=np.bool_)
+        scaled[self._pods.find_running(view, view.autoscalers)] = True
+        return np.flatnonzero(scaled & self._pods.find_siblings(is_changed))
 
     def _share_policy(self, pod: ResizablePod) -> ResizablePod:
         """Return a pod that shares equal policy objects: the columns compute bounds once per object."""

@@ -8,6 +8,7 @@ from cruise.backtest.recordings.recording import UsageRecording
 from cruise.backtest.replay.nodes import ReplayedNodes
 from cruise.backtest.replay.policy import ContainerSizes, ReplayClusterView, ReplayOptions
 from cruise.domain.arrays import Float32Array, Int64Array
+from cruise.domain.cluster import HorizontalPodAutoscaler
 from cruise.domain.resources import Resources
 
 PENDING_NODE = -1
@@ -45,11 +46,19 @@ class ReplayedPodState:
         self._memory = self.sizes.memory_bytes if recording.has_memory else np.zeros(count, dtype=np.int64)
         self.memory_in_use: Float32Array = np.zeros(count, dtype=np.float32)
         self._placements: PlacedContainers | None = None
+        self.autoscalers: tuple[HorizontalPodAutoscaler, ...] = ()
 
     def get_view(self, time: int) -> ReplayClusterView:
         """Return the cluster as policies see it."""
         return ReplayClusterView(
-            time, self.sizes, self.node, self.creation_count, self.created_at, self.nodes.exists, self.nodes.allocatable
+            time,
+            self.sizes,
+            self.node,
+            self.creation_count,
+            self.created_at,
+            self.nodes.exists,
+            self.nodes.allocatable,
+            self.autoscalers,
         )
 
     @property

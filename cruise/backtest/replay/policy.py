@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from cruise.domain.arrays import BoolArray, Float32Array, Int64Array
+from cruise.domain.cluster import HorizontalPodAutoscaler
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Policy
 from cruise.domain.resources import MEBIBYTE, Resources
@@ -50,7 +51,8 @@ class ReplayClusterView:
 
     `node` is the index of the container's node: -1 if the pod is pending, -2 if it does not exist. `creation_count` is
     the number of pods created for the container so far; it increases when a pod is replaced. Times are in Unix seconds.
-    `node_exists` has one entry per node index; the index of a removed node is reused. Policies must not change a view,
+    `node_exists` has one entry per node index; the index of a removed node is reused. `autoscalers` are the HPAs
+    as their controller reported them last. Policies must not change a view,
     nor keep it after the call.
     """
 
@@ -61,6 +63,7 @@ class ReplayClusterView:
     created_at: Int64Array
     node_exists: BoolArray
     allocatable: Resources
+    autoscalers: tuple[HorizontalPodAutoscaler, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,7 @@ class ReplayOptions:
     If samples are further apart than `pass_seconds`, there is one pass per sample. `risk` is the stated risk of the
     policies that have one; `policy` has cruise's settings and `stored` its stored overrides.
     `with_both_consolidations` adds a second replay of each policy, whose consolidation uses the present requests.
-    Without prices there are no costs.
+    Without prices there are no costs. With `hpa_target_percent` workloads have HPAs on CPU utilization.
     """
 
     node: Resources = Resources(16000, 64 * 1024 * MEBIBYTE)
@@ -164,3 +167,4 @@ class ReplayOptions:
     price_core_hour: float | None = None
     price_gibibyte_hour: float | None = None
     stored: StoredOverrides = field(default_factory=dict)
+    hpa_target_percent: int | None = None

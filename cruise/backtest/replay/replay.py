@@ -7,6 +7,8 @@ from itertools import pairwise
 import numpy as np
 
 from cruise.backtest.recordings.recording import UsageRecording
+from cruise.backtest.recordings.scaling import ScaledRecording
+from cruise.backtest.replay.autoscaling import ReplayedAutoscaling
 from cruise.backtest.replay.cluster import ReplayedCluster
 from cruise.backtest.replay.counts import HourlyCountRecorder, TimeLineRecorder
 from cruise.backtest.replay.node_removal import NodeRemoval
@@ -107,13 +109,14 @@ def replay_policy(
     consolidation: ConsolidationSizes = ConsolidationSizes.ADMITTED,
     watched_node: str | None = None,
     on_progress: Callable[[float], None] | None = None,
+    scaled: ScaledRecording | None = None,
 ) -> PolicyScore:
     """Return the score of a policy; `on_progress` receives the completed share, about once per percent.
 
     Nodes are named node-000, node-001 …; `watched_node` is the one whose time line is recorded, by default the first.
-    The same arguments give the same score.
+    The same arguments give the same score. With `scaled`, whose recording it is, its HPAs set the number of pods.
     """
-    replay = _Replay(recording, policy, options, consolidation, watched_node)
+    replay = _Replay(recording, policy, options, consolidation, watched_node, scaled)
     length, shown_percent = len(recording.cpu_millicores), 0
     for interval in split_into_intervals(recording, options):
         replay.run_interval(interval)
@@ -133,6 +136,7 @@ class _Replay:
         options: ReplayOptions,
         consolidation: ConsolidationSizes,
         watched_node: str | None,
+        scaled: ScaledRecording | None,
     ) -> None:
         count = len(recording.containers)
         self._recording = recording
@@ -150,6 +154,7 @@ class _Replay:
         self._totals = ReplayTotals(np.zeros(count, dtype=np.float64))
         memory = self._memory if recording.has_memory else None
         self._hourly_counts = HourlyCountRecorder(recording, self._cpu, memory, self._changes, self._totals)
+        self._autoscaling = None if scaled is None else ReplayedAutoscaling(scaled, self._pods, self._cluster)
 
     def run_interval(self, interval: ReplayInterval) -> None:
         """Create pods, account for usage, kill, observe, decide, apply, remove pods, consolidate nodes."""
@@ -157,7 +162,10 @@ class _Replay:
         self._cluster.create(interval.created_containers, interval.start_time)
         rows = slice(interval.first_row, interval.end_row)
         cpu, memory = self._recording.cpu_millicores[rows], self._recording.memory_bytes[rows]
-        self._account_usage(interval, cpu, memory)
+        if self._autoscaling is None:
+            self._account_usage(interval.start_time, cpu, memory)
+        else:
+            self._scale_by_usage(self._autoscaling, interval, cpu, memory)
         self._policy.observe(interval.end_time, self._hide_pending(cpu), self._hide_pending(memory))
         decision = self._policy.decide(self._pods.get_view(interval.end_time))
         self._time_line.record_decision(decision)
@@ -165,10 +173,22 @@ class _Replay:
         self._cluster.remove(interval.removed_containers)
         self._node_removal.consolidate(interval.end_time)
 
-    def _account_usage(self, interval: ReplayInterval, cpu: Float32Array, memory: Float32Array) -> None:
+    def _scale_by_usage(
+        self, autoscaling: ReplayedAutoscaling, interval: ReplayInterval, cpu: Float32Array, memory: Float32Array
+    ) -> None:
+        """Account for usage sample by sample; after each one HPAs add and remove pods."""
+        step = self._recording.step_seconds
+        for place in range(len(cpu)):
+            rows, start = slice(place, place + 1), interval.start_time + place * step
+            self._account_usage(start, cpu[rows], memory[rows])
+            autoscaling.sync(interval.first_row + place, start + step)
+
+    def _account_usage(self, start_time: int, cpu: Float32Array, memory: Float32Array) -> None:
         pods, nodes = self._pods, self._pods.nodes
         placements = pods.placements
-        minutes = (interval.end_time - interval.start_time) / 60
+        step = self._recording.step_seconds
+        end_time = start_time + len(cpu) * step
+        minutes = (end_time - start_time) / 60
         self._totals.add(minutes, placements.order, nodes.node_count, int(np.count_nonzero(pods.node == PENDING_NODE)))
         cpu_usage = compute_interval_usage(cpu, placements)
         self._cpu.add(cpu_usage, pods.sizes.cpu_millicores, nodes.cpu_millicores)
@@ -176,11 +196,10 @@ class _Replay:
         if self._recording.has_memory:
             memory_usage = compute_interval_usage(memory, placements)
             self._memory.add(memory_usage, pods.sizes.memory_bytes, nodes.memory_bytes)
-        self._time_line.record_usage(interval.end_time, cpu_usage, memory_usage)
+        self._time_line.record_usage(end_time, cpu_usage, memory_usage)
         if memory_usage is not None:
             pods.memory_in_use = memory[-1]
-            step = self._recording.step_seconds
-            times = np.arange(interval.start_time + step, interval.end_time + 1, step, dtype=np.int64)
+            times = np.arange(start_time + step, end_time + 1, step, dtype=np.int64)
             self._oom_killer.kill(memory, memory_usage, times)
 
     def _hide_pending(self, rows: Float32Array) -> Float32Array:
@@ -207,4 +226,5 @@ class _Replay:
             self._pods.nodes.peak,
             self._time_line.get_time_line(),
             self._hourly_counts.get_counts(),
+            None if self._autoscaling is None else self._autoscaling.get_score(),
         )

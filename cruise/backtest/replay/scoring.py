@@ -8,7 +8,14 @@ from cruise.backtest.recordings.recording import UsageRecording
 from cruise.backtest.replay.pods import PlacedContainers
 from cruise.backtest.replay.policy import ReplayOptions
 from cruise.domain.arrays import Float32Array, Float64Array, Int64Array
-from cruise.domain.backtest import ContainerScore, HourlyCounts, NodeTimeLine, PolicyScore, ResourceScore
+from cruise.domain.backtest import (
+    AutoscalingScore,
+    ContainerScore,
+    HourlyCounts,
+    NodeTimeLine,
+    PolicyScore,
+    ResourceScore,
+)
 
 REVERSAL_SECONDS = 86400
 WORST_CONTAINERS = 10
@@ -163,6 +170,7 @@ def compute_policy_score(
     nodes_peak: int,
     time_line: NodeTimeLine,
     hourly_counts: HourlyCounts,
+    autoscaling: AutoscalingScore | None,
 ) -> PolicyScore:
     """Compute the score of a replay; `accounts` are those of CPU and memory."""
     cpu, memory = accounts
@@ -185,6 +193,7 @@ def compute_policy_score(
         worst_containers=_find_worst_containers(recording, options, cpu, memory, changes),
         time_line=time_line,
         hourly_counts=hourly_counts,
+        autoscaling=autoscaling,
     )
 
 

@@ -23,6 +23,7 @@ from cruise.cli.commands.backtest_options import (
     DaysOption,
     EndOption,
     HalfOption,
+    HpaOption,
     HtmlOption,
     JobsOption,
     MarkdownOption,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from cruise.interfaces.backtest.report import BacktestReport, ReplayTerms
     from cruise.settings import Settings
 
+_LARGEST_HPA_TARGET = 1000
 # The policies that use the rules of the settings.
 _POLICIES_WITH_RULES = frozenset({"cruise", "cruise-joint-peak", "cruise-risk"})
 
@@ -81,6 +83,7 @@ def backtest(
     node_cpu: NodeCpuOption = "16",
     node_memory: NodeMemoryOption = "64Gi",
     pod_creation: PodCreationOption = PodCreationTimeName.FIRST_SAMPLE,
+    hpa: HpaOption = None,
     risk: RiskOption = None,
     seed: SeedOption = 0,
     jobs: JobsOption = None,
@@ -115,6 +118,8 @@ def backtest(
 
       cruise backtest --trace traces/azure --node-cpu 32 --format json
 
+      cruise backtest --trace traces/azure --hpa 70% --policy vpa cruise
+
       cruise backtest --prometheus-url http://localhost:9090 --days 14
 
       cruise backtest --trace traces/* --half tune --policy cruise
@@ -133,7 +138,10 @@ def backtest(
     policies = _select_policies(policy)
     _check_used(policies, risk, rules, against)
     risk = DEFAULT_RISK if risk is None else risk
-    options = _build_options(_parse_node(node_cpu, node_memory), pod_creation, seed, risk, rules, settings)
+    options = replace(
+        _build_options(_parse_node(node_cpu, node_memory), pod_creation, seed, risk, rules, settings),
+        hpa_target_percent=None if hpa is None else _parse_hpa(hpa),
+    )
     with_page = html is not None or format is ReportFormat.HTML
     shown_node = _check_show_node(show_node, with_page=with_page or against is not None)
     if html is not None:
@@ -243,6 +251,17 @@ def _parse_node(cpu: str, memory: str) -> "Resources":
     return Resources(*amounts)
 
 
+def _parse_hpa(text: str) -> int:
+    """Return the target of --hpa in percent; BadInputError for anything else."""
+    digits = text.removesuffix("%")
+    if not (digits.isascii() and digits.isdigit() and 1 <= int(digits) <= _LARGEST_HPA_TARGET):
+        raise BadInputError(
+            f'--hpa: "{text}" is no target of utilization; write a whole percentage up to {_LARGEST_HPA_TARGET}, '
+            "e.g. 70%"
+        )
+    return int(digits)
+
+
 def _build_options(
     node: "Resources",
     pod_creation: PodCreationTimeName,
@@ -334,6 +353,7 @@ def _build_terms(options: "ReplayOptions", half: RecordingHalfName | None, setti
             settings.price_eviction,
             settings.price_resize,
         ),
+        options.hpa_target_percent,
     )
 
 

@@ -88,6 +88,15 @@ RiskOption = Annotated[
         rich_help_panel="The simulated cluster",
     ),
 ]
+HpaOption = Annotated[
+    str | None,
+    create_optional_option(
+        "--hpa",
+        "PERCENT",
+        "Give each workload an HPA with this target of CPU utilization, e.g. 70%: replicas follow the requests.",
+        rich_help_panel="The simulated cluster",
+    ),
+]
 SeedOption = Annotated[int, _cluster("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of random numbers.")]
 JobsOption = Annotated[
     int | None,

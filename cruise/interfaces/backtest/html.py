@@ -6,6 +6,12 @@ from dataclasses import dataclass
 from cruise import __version__
 from cruise.decisions.policy_costs import compute_policy_cost, compute_slack_reduction, find_dominated_policies
 from cruise.domain.backtest import BacktestResult, ContainerScore, ObjectivePrices, PolicyScore
+from cruise.interfaces.backtest.autoscaling_table import (
+    AUTOSCALING_HEADINGS,
+    AUTOSCALING_NOTE,
+    format_autoscaling,
+    has_autoscaling,
+)
 from cruise.interfaces.backtest.pareto_chart import KILLS, STARVATION, ParetoChart, build_pareto_chart, compute_radius
 from cruise.interfaces.backtest.report import COST_NOTE, BacktestReport, compute_monthly_cost
 from cruise.interfaces.backtest.table import (
@@ -43,6 +49,7 @@ class _PolicyRow:
     slack_reduction: Sequence[str]
     objective: Sequence[str]
     cost: str | None
+    autoscaling: Sequence[str]
     dominated_by: str | None
 
 
@@ -69,6 +76,7 @@ class _RecordingSection:
     pareto_charts: Sequence[tuple[str, ParetoChart]]
     policies: Sequence[_PolicySection]
     has_memory: bool
+    has_autoscaling: bool
 
 
 def render_backtest_html(report: BacktestReport, shown_node: str | None = None) -> bytes:
@@ -81,6 +89,8 @@ def render_backtest_html(report: BacktestReport, shown_node: str | None = None) 
         definitions=DEFINITIONS,
         slack_reduction_note=SLACK_REDUCTION_NOTE,
         objective_note=describe_cost(report.terms.objective_prices),
+        autoscaling_headings=[long.replace("\n", " ").strip().capitalize() for long, _ in AUTOSCALING_HEADINGS],
+        autoscaling_note=AUTOSCALING_NOTE if any(map(has_autoscaling, report.results)) else None,
         dominated_note=describe_dominated_mark(),
         columns=MAX_COLUMNS,
         height=CHART_HEIGHT,
@@ -114,6 +124,7 @@ def _build_section(result: BacktestResult, prices: ObjectivePrices, shown_node: 
                 format_slack_reduction(reductions.get(name)),
                 format_cost(compute_policy_cost(score, prices)),
                 _format_monthly_cost(score, result),
+                format_autoscaling(score) if score.autoscaling is not None else (),
                 dominated.get(name),
             )
             for name, score in result.policies.items()
@@ -122,6 +133,7 @@ def _build_section(result: BacktestResult, prices: ObjectivePrices, shown_node: 
         pareto_charts=[(size, chart) for size, chart in charts if chart is not None],
         policies=[_build_policy_section(name, score, name == first) for name, score in result.policies.items()],
         has_memory=has_memory,
+        has_autoscaling=has_autoscaling(result),
     )
 
 

@@ -14,7 +14,7 @@ from cruise.decisions.policy_costs import (
     find_rank_changes,
     rank_by_cost,
 )
-from cruise.domain.backtest import BacktestResult, ContainerScore, ObjectivePrices, PolicyScore
+from cruise.domain.backtest import AutoscalingScore, BacktestResult, ContainerScore, ObjectivePrices, PolicyScore
 from cruise.domain.policy import DEFAULT_RULES
 from cruise.interfaces.text import (
     JsonValue,
@@ -43,6 +43,7 @@ class ReplayTerms:
     """The parameters of a replay; `half` is tune, report or None for every series.
 
     `rules` names cruise's rule set. `prices` are those of nodes, `objective_prices` those of slack and harm.
+    `hpa_target_percent` is None without HPAs.
     """
 
     pass_seconds: int
@@ -53,6 +54,7 @@ class ReplayTerms:
     prices: ReplayPrices | None = None
     rules: str = DEFAULT_RULES.name
     objective_prices: ObjectivePrices = ObjectivePrices()
+    hpa_target_percent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +194,15 @@ def _policy(
         "containerDays": round_figure(score.container_days),
         "estimatedCost": round_figure(score.cost),
         "estimatedCostPerMonth": round_figure(compute_monthly_cost(score, result)),
+        **({} if score.autoscaling is None else {"autoscaling": _autoscaling(score.autoscaling)}),
         "dominatedBy": dominated_by,
         "worst": [_container(one) for one in score.worst_containers],
     }
+
+
+def _autoscaling(score: AutoscalingScore) -> JsonValue:
+    figures = {convert_to_camel_case(name): round_figure(value) for name, value in dataclasses.asdict(score).items()}
+    return {**figures, "reclaimedShareAtMinimum": round_figure(score.reclaimed_share_at_minimum)}
 
 
 def _container(score: ContainerScore) -> dict[str, JsonValue]:

@@ -19,6 +19,12 @@ from cruise.decisions.policy_costs import (
 )
 from cruise.domain.backtest import BacktestResult, ObjectivePrices, PolicyScore
 from cruise.domain.policy import DEFAULT_RULES
+from cruise.interfaces.backtest.autoscaling_table import (
+    AUTOSCALING_HEADINGS,
+    AUTOSCALING_NOTE,
+    format_autoscaling,
+    has_autoscaling,
+)
 from cruise.interfaces.backtest.report import COST_NOTE, BacktestReport, ReplayTerms, compute_monthly_cost
 from cruise.interfaces.text import format_cores, format_count, format_memory, format_money, format_percent, format_rate
 
@@ -120,10 +126,11 @@ def describe_terms(terms: ReplayTerms) -> str:
     half = {None: "", "tune": "; only the half of the series for tuning"}.get(
         terms.half, "; only the half of the series for reports"
     )
+    hpas = "" if terms.hpa_target_percent is None else f"; HPAs at {terms.hpa_target_percent} % of CPU"
     rules = "" if terms.rules == DEFAULT_RULES.name else f"; rules {terms.rules}"
     return (
         f"a pass every {format_seconds(terms.pass_seconds)}; pods are created {created}; "
-        f"seed {terms.seed}, risk {terms.risk:g}{rules}{half}"
+        f"seed {terms.seed}, risk {terms.risk:g}{rules}{hpas}{half}"
     )
 
 
@@ -224,6 +231,9 @@ def render_backtest_table(
         yield _build_table(result, dominated, wide, report.has_costs)
         yield ""
         yield _build_cost_table(result, report.terms.objective_prices, dominated, wide)
+        if has_autoscaling(result):
+            yield ""
+            yield _build_autoscaling_table(result, wide)
         for line in describe_cost_ranking(result, report.terms.objective_prices):
             yield Text(line)
         costs = None if wide else _describe_costs(result)
@@ -263,6 +273,16 @@ def _build_cost_table(
     for name, score in result.policies.items():
         cells = (*format_cost(compute_policy_cost(score, prices)), *format_slack_reduction(reductions.get(name)))
         table.add_row(Text(name), *cells, style="dim" if name in dominated else _STYLES.get(name, ""))
+    return table
+
+
+def _build_autoscaling_table(result: BacktestResult, wide: bool) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0) if wide else (0, 1, 0, 0))
+    table.add_column(_two_lines("\nPOLICY"), overflow="fold", header_style="dim")
+    for long, short in AUTOSCALING_HEADINGS:
+        table.add_column(_two_lines(long if wide else short), justify="right", no_wrap=True, header_style="dim")
+    for name, score in result.policies.items():
+        table.add_row(Text(name), *format_autoscaling(score), style=_STYLES.get(name, ""))
     return table
 
 
@@ -312,6 +332,8 @@ def _build_notes(report: BacktestReport, any_dominated: bool) -> Iterator[Text]:
     if bounds:
         yield Text(f"Bounds, which know the future and cannot be installed: {format_names(bounds)}.", style="dim")
     yield Text(DEFINITIONS, style="dim")
+    if any(map(has_autoscaling, report.results)):
+        yield Text(f"{AUTOSCALING_NOTE}.", style="dim")
     yield Text(f"{describe_cost(report.terms.objective_prices)}.", style="dim")
     if any(compute_slack_reduction(result.policies) for result in report.results):
         yield Text(f"{SLACK_REDUCTION_NOTE}.", style="dim")

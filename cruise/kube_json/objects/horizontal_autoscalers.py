@@ -10,6 +10,7 @@ from cruise.domain.utilisation_scaling import (
     DEFAULT_TOLERANCE,
     UtilisationMetric,
     UtilisationScaling,
+    report_utilization,
 )
 from cruise.kube_json.object_errors import name_object_in_errors
 from cruise.kube_json.objects.quantities import read_cpu, read_memory
@@ -110,17 +111,13 @@ def _read_metric(
     percent = None if current is None else current.average_utilization
     if current is None or percent is None:
         return metric
-    target, replicas = metric.target_percent, status.current_replicas
-    most = percent if replicas == spec.max_replicas else target + 1
+    replicas = status.current_replicas
+    is_at_minimum = replicas == (1 if spec.min_replicas is None else spec.min_replicas)
     average = None
-    if percent > 0 and replicas != (1 if spec.min_replicas is None else spec.min_replicas):
+    if percent > 0 and not is_at_minimum:
         read = read_cpu if metric.resource is ResourceName.CPU else read_memory
         value = read(current.average_value, "status.currentMetrics: averageValue")
-        average = _round_to_steps(value * 100 // percent) if value else None
-    return metric._replace(reported_percent=max(target, min(percent, most)), average_request=average)
-
-
-def _round_to_steps(amount: int) -> int:
-    """Round to five significant bits, so that the percent's rounding changes the result rarely."""
-    unit = 1 << max(0, amount.bit_length() - 5)
-    return (amount + unit // 2) // unit * unit
+        average = value * 100 // percent if value else None
+    return report_utilization(
+        metric, percent, average, is_at_minimum=is_at_minimum, is_at_maximum=replicas == spec.max_replicas
+    )

@@ -167,9 +167,16 @@ def test_terms_reach_the_replay(capsys, trace, monkeypatch):
             "eviction": 0.05,
             "resize": 0.0002,
         },
+        "hpaTargetPercent": None,
     }
-    month = found["policies"]["as-requested"]["estimatedCostPerMonth"]
-    assert month == pytest.approx(730 * (16 * 0.02 + 64 * 0.005), rel=1e-4)
+
+
+def test_hpas_scale_the_workloads_of_a_trace(capsys, trace):
+    found = answer(capsys, "--trace", trace, "--hpa", "30%", "--policy", "as-requested", "vpa")
+    assert found["terms"]["hpaTargetPercent"] == 30
+    unchanged, vpa = (found["policies"][name]["autoscaling"] for name in ("as-requested", "vpa"))
+    assert unchanged["replicaMinutes"] == unchanged["unchangedReplicaMinutes"] == vpa["unchangedReplicaMinutes"] > 0
+    assert vpa["workloadMinutes"] == unchanged["workloadMinutes"]
 
 
 def test_cruise_decides_by_the_present_settings(capsys, trace, monkeypatch):
@@ -258,6 +265,10 @@ def test_another_node_can_be_watched(capsys, trace):
         (["--risk", "1"], "--risk: 1 is not between 0 and 1"),
         (["--risk", "nan"], "--risk: nan is not between 0 and 1"),
         (["--risk", "low"], "invalid value for '--risk'"),
+        *(
+            (["--hpa", text], f'--hpa: "{text}" is no target of utilization; write a whole percentage up to 1000, ')
+            for text in ("", "%", "seventy", "0", "70.5%", "1001", "\uff17\uff10")
+        ),
         (["--seed", "-1"], "invalid value for '--seed'"),
         (["--pod-creation", "late"], "'late' is not one of"),
         (["--half", "third"], "'third' is not one of"),

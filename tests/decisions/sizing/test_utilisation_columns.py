@@ -17,8 +17,8 @@ from cruise.domain.cluster import HorizontalPodAutoscaler
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import ResourceName, StatedResources
 from cruise.domain.utilisation_scaling import UtilisationMetric, UtilisationScaling
+from cruise.simulation.horizontal_autoscaler import MeasuredPod, desire_replicas, want_replicas
 from tests.builders import make_ref, make_workload
-from tests.hpa_controller import MeasuredPod, desire_replicas, want_replicas
 
 CPU, MEMORY = ResourceName
 CONTAINERS = ("app", "proxy")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from cruise.domain.resources import MEBIBYTE
+from cruise.simulation.horizontal_autoscaler import MeasuredPod, desire_replicas, want_replicas
 from tests.controlplane.manifests import Json, container, pod_template, workload
-from tests.hpa_controller import MeasuredPod, desire_replicas, want_replicas
 
 HOUR = 60
 DAY = 24 * HOUR

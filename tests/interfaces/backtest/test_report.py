@@ -5,6 +5,7 @@ import math
 
 import yaml
 
+from cruise.domain.backtest import AutoscalingScore
 from cruise.interfaces.backtest.report import (
     BacktestReport,
     ReplayPrices,
@@ -91,6 +92,7 @@ def test_the_terms_are_told():
             "eviction": 0.05,
             "resize": 0.0002,
         },
+        "hpaTargetPercent": None,
     }
     assert document(make_result())["terms"]["prices"] is None
 
@@ -169,6 +171,31 @@ def test_cost_is_brought_to_a_month_of_730_hours():
 
 
 # ---- YAML and CSV ----
+
+
+def test_what_hpas_did_is_there_with_hpas_only():
+    done = AutoscalingScore(
+        workload_minutes=600.0,
+        replica_minutes=900.0,
+        scale_events=3,
+        differing_minutes=60.0,
+        core_minutes_at_minimum=150.0,
+        unchanged_core_minutes_at_minimum=600.0,
+    )
+    policies = document(make_result(policies={"cruise": make_score(autoscaling=done)}))["policies"]
+    assert policies["cruise"]["autoscaling"] == {
+        "workloadMinutes": 600.0,
+        "replicaMinutes": 900.0,
+        "unchangedReplicaMinutes": 0.0,
+        "scaleEvents": 3.0,
+        "unchangedScaleEvents": 0.0,
+        "differingMinutes": 60.0,
+        "unexplainedMinutes": 0.0,
+        "coreMinutesAtMinimum": 150.0,
+        "unchangedCoreMinutesAtMinimum": 600.0,
+        "reclaimedShareAtMinimum": 0.75,
+    }
+    assert "autoscaling" not in document(make_result())["policies"]["cruise"]
 
 
 def test_yaml_is_the_same_document():

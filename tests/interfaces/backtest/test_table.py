@@ -1,5 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
+from cruise.domain.backtest import AutoscalingScore
+from cruise.interfaces.backtest.autoscaling_table import AUTOSCALING_HEADINGS, format_autoscaling
 from cruise.interfaces.backtest.report import BacktestReport, ReplayPrices, ReplayTerms
 from cruise.interfaces.backtest.table import format_figures, render_backtest_table
 from tests.backtest_results import make_policies, make_result, make_score
@@ -135,5 +139,22 @@ def test_a_node_that_never_was_is_noted():
     assert "Note: no pod ran on node node-099." in table(results, shown_node="node-099")
 
 
+HPAS = AutoscalingScore(6000.0, 9000.0, 7800.0, 12, 3, 1500.0, 600.0, 150.0, 600.0)
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_a_third_table_has_what_hpas_did(width):
+    text = table(make_result(policies={"cruise": make_score(autoscaling=HPAS)}), width=width)
+    lines = [line.split() for line in text.splitlines() if line.startswith("cruise ")]
+    assert lines[2] == ["cruise", "75.0", "150", "130", "12", "3", "1,500", "25.0", "600"]
+    assert "divides by the requests that the policy sets" in flat(text)
+    assert "divides by the requests" not in flat(table(width=width))
+
+
+def test_the_target_of_hpas_is_told():
+    assert "HPAs at 70 % of CPU" in flat(table(terms=replace(TERMS, hpa_target_percent=70)))
+
+
 def test_figures_are_as_many_as_headings():
+    assert len(format_autoscaling(make_score(autoscaling=HPAS))) == len(AUTOSCALING_HEADINGS)
     assert len(format_figures(make_score())) == len(format_figures(make_score(memory=None))) == 13
