@@ -18,6 +18,7 @@ from cruise.domain.records import (
     RiskDay,
     WorkloadRecommendation,
 )
+from cruise.domain.rightsizing_policies import PolicyStatus, RightsizingPolicy
 from cruise.domain.usage import (
     CounterTail,
     HourlyPeaks,
@@ -67,6 +68,13 @@ class RecommendationPublisher(Protocol):
 
         Raises Conflict, NotFoundError, Refused, Throttled, Unavailable.
         """
+
+
+class PolicyStatusPublisher(Protocol):
+    """Writes the status of policy objects; adapters.kube.actions."""
+
+    async def write_status(self, policy: RightsizingPolicy, status: PolicyStatus) -> None:
+        """Write one policy's status. Raises Conflict, NotFoundError, Refused, Throttled, Unavailable."""
 
 
 class UsageSourcePort(Protocol):

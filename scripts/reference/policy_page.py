@@ -51,6 +51,15 @@ pod template is granted from free capacity only; an administrator's requests may
 - **A policy that cannot be read** (written to the API server without validation, or for a newer
   cruise) excludes the pods that it may select: `unreadable-annotation`, with an Event on each."""
 
+_STATUS = """From mode `resize` on, the leader writes the status of each policy after a node pass, if something changed:
+the selected workloads, sized pods, skipped pods by reason, what the pods save of their requests
+before cruise, and conflicts. `kubectl get rightsizingpolicies -A` shows the figures. In the modes
+below, cruise has no permission to write, so the status stays as it is; `cruise explain` shows in every
+mode which policy states a value.
+
+Two equally specific policies that state different values for a workload are a conflict: both name
+the other one, the settings, and the winner."""
+
 
 def policies_page() -> str:
     """Return the page."""
@@ -61,6 +70,7 @@ def policies_page() -> str:
         _INTRODUCTION,
         _EXAMPLE,
         section("Precedence", table(("", "source", "counts as"), _PRECEDENCE), _PRECEDENCE_RULES),
+        section("Status", _STATUS),
         section(
             "Fields",
             "`selector.namespaces` and `selector.namespaceSelector` are only in ClusterRightsizingPolicies.",

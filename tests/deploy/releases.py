@@ -15,6 +15,11 @@ from tests.helm.binary import helm
 CONFIGURATION = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
 # What controllers make of what a release holds.
 FOLLOWING = ("pods", "replicasets.apps", "persistentvolumeclaims", "endpointslices.discovery.k8s.io")
+# What stays when a release is uninstalled: with its definition, every policy would be deleted.
+KEPT = {
+    f"customresourcedefinitions.apiextensions.k8s.io {plural}.cruise.io"
+    for plural in ("rightsizingpolicies", "clusterrightsizingpolicies")
+}
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,13 @@ BEYOND_READS = [
         NAMESPACE,
         {(verb, "", "secrets", "cruise-webhook-tls") for verb in ("get", "patch")},
     ),
-    (SERVE, "resize", "", {("patch", "", "pods/resize", ""), ("create", "", "events", "")}),
+    (
+        SERVE,
+        "resize",
+        "",
+        {("patch", "", "pods/resize", ""), ("create", "", "events", "")}
+        | {("patch", "cruise.io", f"{scope}rightsizingpolicies/status", "") for scope in ("", "cluster")},
+    ),
     (
         SERVE,
         "resize",
@@ -100,6 +106,8 @@ NEVER = [
     ("patch", "policy", "poddisruptionbudgets", ""),
     ("patch", "autoscaling", "horizontalpodautoscalers", ""),
     ("patch", "", "limitranges", ""),
+    ("patch", "cruise.io", "rightsizingpolicies", ""),
+    ("patch", "cruise.io", "clusterrightsizingpolicies", ""),
     ("patch", "", "namespaces", ""),
     ("delete", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", ""),
     ("create", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", ""),

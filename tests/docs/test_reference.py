@@ -7,7 +7,7 @@ import pytest
 from cruise.interfaces.http import metrics
 from scripts.reference.markdown import table
 from scripts.reference.pages import PAGES, PLACE
-from scripts.reference.policy_objects import DEFINITIONS, format_definitions
+from scripts.reference.policy_objects import DEFINITIONS, build_definitions, format_definitions
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -30,3 +30,12 @@ def test_an_entry_without_a_description_fails():
 
 def test_the_chart_has_the_definitions_of_policies_that_the_code_makes():
     assert {one.name: one.read_text() for one in DEFINITIONS.iterdir()} == format_definitions()
+
+
+def test_the_columns_of_policies_show_fields_that_they_have():
+    for definition in build_definitions():
+        [version] = definition["spec"]["versions"]
+        fields = version["schema"]["openAPIV3Schema"]["properties"]
+        for column in version["additionalPrinterColumns"]:
+            part, _, name = column["jsonPath"].removeprefix(".").partition(".")
+            assert part == "metadata" or fields[part]["properties"][name]["type"] == column["type"], column

@@ -1,4 +1,4 @@
-"""The four writes to a cluster, each with preconditions, and published recommendations.
+"""The four writes to a cluster, each with preconditions, published recommendations, and statuses of policies.
 
 | action | request | precondition |
 |---|---|---|
@@ -16,12 +16,15 @@ from urllib.parse import quote
 import msgspec
 
 from cruise.adapters.kube.client import APPLY, MERGE_PATCH, STRATEGIC_MERGE, KubernetesClient
+from cruise.adapters.kube.kinds import POLICY_KINDS
 from cruise.adapters.kube.responses import decode_answer
 from cruise.domain.actions import Action, EvictPod, ResizePod, TaintNode, UntaintNode
 from cruise.domain.records import WorkloadRecommendation
+from cruise.domain.rightsizing_policies import POLICY_GROUP, POLICY_VERSION, PolicyStatus, RightsizingPolicy
 from cruise.domain.scheduling import Taint
 from cruise.errors import ConflictError
 from cruise.kube_json.patches import VPA_API_VERSION, JsonObject, build_resize_patch, build_vpa, build_vpa_status
+from cruise.kube_json.policy_documents import build_policy_status
 
 # Kubelets and controllers change other parts of nodes all the time.
 _TAINT_ATTEMPTS = 5
@@ -126,3 +129,21 @@ class VpaPublisher:
             await self._client.send("POST", collection, document)
         status = build_vpa_status(recommendation, since)
         await self._client.send("PATCH", f"{path}/status", status, content_type=APPLY, repeatable=True)
+
+
+class PolicyStatusWriter:
+    """Writes the status of policy objects."""
+
+    def __init__(self, client: KubernetesClient) -> None:
+        self._client = client
+
+    async def write_status(self, policy: RightsizingPolicy, status: PolicyStatus) -> None:
+        """Apply one policy's status, with its uid as precondition.
+
+        Raises ConflictError, NotFoundError, RefusedError, ThrottledError and UnavailableError.
+        """
+        kind = POLICY_KINDS[0] if policy.namespace else POLICY_KINDS[1]
+        place = f"/apis/{POLICY_GROUP}/{POLICY_VERSION}"
+        place += f"/namespaces/{quote(policy.namespace)}" if policy.namespace else ""
+        path = f"{place}/{kind.plural}/{quote(policy.name)}/status"
+        await self._client.send("PATCH", path, build_policy_status(policy, status), content_type=APPLY, repeatable=True)

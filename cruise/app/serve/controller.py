@@ -22,6 +22,7 @@ from cruise.runtime.oom import OomReactor
 from cruise.runtime.packing.consolidation_pass import ConsolidationPassResult, run_consolidation_pass
 from cruise.runtime.packing.packing_pass import PackingPassResult, PackingSolver, run_packing_pass
 from cruise.runtime.packing.plan_execution import POLL_SECONDS, PlanExecutor
+from cruise.runtime.policy_statuses import PolicyStatuses
 from cruise.runtime.ports import ClusterPort, PassInput, StorePort, UsageSourcePort
 from cruise.runtime.revert import revert_workload
 from cruise.runtime.usage.usage_pass import run_usage_pass
@@ -78,6 +79,7 @@ class ControllerOptions:
     shared: SharedWriterState = field(default_factory=SharedWriterState)
     packing: PackingSettings | None = None
     publication: VpaPublication | None = None
+    policy_statuses: PolicyStatuses | None = None
     earlier: EarlierPasses = NO_EARLIER_PASSES
     grace: timedelta = SHUTDOWN_GRACE
     pace: float = 1.0
@@ -138,7 +140,7 @@ class Controller:
             on_step=lambda: self._extend_deadline("packing"),
         )
         self._packing = options.packing
-        self._publication = options.publication
+        self._publication, self._policy_statuses = options.publication, options.policy_statuses
         self._totals = HourlyTotalsRecorder()
         # A plan that another process started is resumed before a new one is made.
         self._packing_due, self._has_plan, self._has_resumed = False, True, False
@@ -270,8 +272,10 @@ class Controller:
         await self._totals.keep(self._store, self.activity)
 
     async def publish(self) -> None:
-        """Publish the recommendations that changed."""
-        statistics = self.activity.statistics
+        """Publish the recommendations and the statuses of policies that changed."""
+        statistics, node_pass = self.activity.statistics, self.activity.node_pass
+        if self._policy_statuses is not None and node_pass is not None:
+            await self._policy_statuses.write(node_pass)
         if self._publication is not None and statistics is not None:
             snapshot = await self._cluster.snapshot()
             self.activity.published += await self._publication.publish(snapshot, statistics, self._clock())
@@ -347,7 +351,7 @@ class Controller:
         # Half an interval later, so that node passes use complete, recent statistics.
         jobs.run_every(interval, "node pass", self._rightsize_all, delay=interval / 2)
         jobs.run_every(interval, "history", self.keep_history, delay=interval * 5 / 8)
-        if self._publication is not None:
+        if self._publication is not None or self._policy_statuses is not None:
             jobs.run_every(interval, "publication", self.publish, delay=interval * 3 / 4)
 
     async def _rightsize_all(self) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import structlog
 
-from cruise.adapters.kube.actions import VpaPublisher
+from cruise.adapters.kube.actions import PolicyStatusWriter, VpaPublisher
 from cruise.adapters.kube.client import connect_to_kubernetes, find_own_namespace
 from cruise.adapters.kube.events import UserActionEventRecorder
 from cruise.app.http_connection import get_listener_limits
@@ -45,6 +45,7 @@ from cruise.interfaces.http.view import ApiView
 from cruise.interfaces.http.workload import PodExplanations
 from cruise.runtime.packing.packing_pass import PackingSolver
 from cruise.runtime.packing.solver_client import SolverProcess
+from cruise.runtime.policy_statuses import PolicyStatuses
 from cruise.runtime.writing.publication import MAX_PER_PASS, VpaPublication
 from cruise.runtime.writing.writer import compute_concurrent_writes
 from cruise.settings import Settings
@@ -123,7 +124,17 @@ def create_controller(
         settings.consolidation_cooldown,
     )
     publication = _create_publication(settings, connected, policy, most_published)
-    options = replace(options, packing=packing, publication=publication, grace=settings.shutdown_grace_period)
+    statuses = None
+    if connected.lease is not None:
+        # Without leader election, in modes below `resize`, nothing is written.
+        statuses = PolicyStatuses(PolicyStatusWriter(connected.client), connected.store, policy, most_published)
+    options = replace(
+        options,
+        packing=packing,
+        publication=publication,
+        policy_statuses=statuses,
+        grace=settings.shutdown_grace_period,
+    )
     source, reading = connected.usage.source, connected.usage.reading
     return Controller(connected.cluster, source, connected.store, policy, get_current_time, reading, options)
 

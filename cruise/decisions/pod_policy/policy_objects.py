@@ -1,6 +1,7 @@
 """Which policy objects apply to a pod, the most specific first."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
@@ -10,6 +11,16 @@ from cruise.domain.rightsizing_policies import RightsizingPolicy, is_pattern
 from cruise.domain.scheduling import SelectorOperator
 
 _Label = tuple[str, str]
+
+
+class AppliedPolicies(NamedTuple):
+    """The policies that apply to a pod, nearest first, and their settings in the same order."""
+
+    policies: tuple[RightsizingPolicy, ...]
+    layers: tuple[OverrideLayer, ...]
+
+
+NO_POLICIES = AppliedPolicies((), ())
 
 
 class PolicyIndex:
@@ -40,7 +51,7 @@ class PolicyIndex:
         self._everywhere = _PolicyCandidates(everywhere)
         self._is_empty = not snapshot.rightsizing_policies
         self._candidates: dict[str, _PolicyCandidates] = {}
-        self._found: dict[tuple[str, WorkloadRef | None, tuple[_Label, ...]], Sequence[OverrideLayer]] = {}
+        self._found: dict[tuple[str, WorkloadRef | None, tuple[_Label, ...]], AppliedPolicies] = {}
 
     def depend_on_labels(self, namespace: str) -> bool:
         """Return whether the policies that apply to a pod of a namespace depend on its labels."""
@@ -53,21 +64,20 @@ class PolicyIndex:
         self._found.clear()
 
     def find_for_pod(self, pod: Pod) -> Sequence[OverrideLayer]:
-        """Return the policies that apply to a pod, nearest first."""
-        return self.find(pod.namespace, pod.workload, pod.labels)
+        """Return the settings of the policies that apply to a pod, nearest first."""
+        return self.find(pod.namespace, pod.workload, pod.labels).layers
 
-    def find(
-        self, namespace: str, workload: WorkloadRef | None, pod_labels: Mapping[str, str]
-    ) -> Sequence[OverrideLayer]:
-        """Return the policies that apply to a workload's pods with these labels, nearest first."""
+    def find(self, namespace: str, workload: WorkloadRef | None, pod_labels: Mapping[str, str]) -> "AppliedPolicies":
+        """Return the policies that apply to a workload's pods with these labels; equal pods share one object."""
         if self._is_empty:
-            return ()
+            return NO_POLICIES
         labels = tuple(sorted(pod_labels.items())) if self.depend_on_labels(namespace) else ()
         key = (namespace, workload, labels)
         found = self._found.get(key)
         if found is None:
-            selected = self._select(namespace, workload, pod_labels)
-            found = self._found[key] = tuple([_build_layer(policy) for policy in selected])
+            selected = tuple(self._select(namespace, workload, pod_labels))
+            found = AppliedPolicies(selected, tuple([_build_layer(policy) for policy in selected]))
+            self._found[key] = found
         return found
 
     def _select(

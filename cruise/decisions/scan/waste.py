@@ -1,7 +1,7 @@
 """What a cluster requests beyond its targets, by workload."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -213,7 +213,14 @@ class RequestSavings:
 
 def sum_savings(snapshot: ClusterSnapshot, originals: Mapping[str, OriginalSizesByUid]) -> RequestSavings:
     """Compare the pods' requests, as kube-scheduler counts them, with their original ones by pod uid."""
-    pods, before, now = 0, NO_RESOURCES, NO_RESOURCES
+    found = [(before, now) for _, before, now in iterate_savings(snapshot, originals)]
+    return RequestSavings(len(found), _sum(before for before, _ in found), _sum(now for _, now in found))
+
+
+def iterate_savings(
+    snapshot: ClusterSnapshot, originals: Mapping[str, OriginalSizesByUid]
+) -> Iterator[tuple[Pod, Resources, Resources]]:
+    """Yield each pod on a node with known original sizes, with its requests before cruise and now."""
     for pod in snapshot.pods:
         original = originals.get(pod.uid)
         if original is None or pod.node is None or pod.is_finished:
@@ -225,7 +232,4 @@ def sum_savings(snapshot: ClusterSnapshot, originals: Mapping[str, OriginalSizes
         ]
         # The kubelet reports present values, which would count if they are larger.
         restored = reset_kubelet_status(replace_spec_resources(pod, targets))
-        pods += 1
-        before += count_pod_requests(restored)
-        now += count_pod_requests(pod)
-    return RequestSavings(pods, before, now)
+        yield pod, count_pod_requests(restored), count_pod_requests(pod)

@@ -290,7 +290,7 @@ def _resolve_for(
     mode: Mode,
 ) -> ResolvedOverrides:
     annotations, labels = ({}, {}) if pod is None else (pod.annotations, pod.labels)
-    policies = PolicyIndex(snapshot).find(namespace, workload, labels)
+    policies = PolicyIndex(snapshot).find(namespace, workload, labels).layers
     return resolve_overrides(
         annotations, namespace, workload, snapshot, stored, mode, read_vpa_overrides(snapshot), policies
     )

@@ -1,12 +1,13 @@
 """Read RightsizingPolicies and ClusterRightsizingPolicies."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import msgspec
 
 from cruise.domain.annotations import CONTAINER_SETTINGS, OVERRIDES, POD_SETTINGS, UnreadableAnnotations
 from cruise.domain.overrides import parse_settings
-from cruise.domain.rightsizing_policies import PolicySelector, RightsizingPolicy
+from cruise.domain.rightsizing_policies import PolicySelector, RightsizingPolicy, format_policy_field
 from cruise.errors import BadInputError
 from cruise.kube_json.object_errors import explain_validation_error, to_single_line
 from cruise.kube_json.objects.scheduling import read_selector
@@ -25,18 +26,22 @@ def decode_policy(document: PolicyObject) -> RightsizingPolicy:
     """Return a policy; if it cannot be read, one that selects all that it could and says why."""
     metadata = document.metadata
     namespace = (metadata.namespace or "default") if isinstance(document, RightsizingPolicyObject) else ""
+    problem = ""
     try:
         spec = msgspec.convert(document.spec or {}, PolicySpec)
         selector = _read_policy_selector(spec.selector or PolicySelectorJson())
     except msgspec.ValidationError as error:
-        return build_unreadable_policy(namespace, metadata.name, f"spec.{explain_validation_error(error)}")
+        problem = f"spec.{explain_validation_error(error)}"
     except BadInputError as error:
-        return build_unreadable_policy(namespace, metadata.name, str(error))
-    if namespace and (selector.namespaces or selector.namespace_labels is not None):
-        problem = "spec.selector: a RightsizingPolicy selects in its own namespace; write a ClusterRightsizingPolicy"
-        return build_unreadable_policy(namespace, metadata.name, problem)
+        problem = str(error)
+    else:
+        if namespace and (selector.namespaces or selector.namespace_labels is not None):
+            problem = "spec.selector: it selects in its own namespace; write a ClusterRightsizingPolicy for others"
+    if problem:
+        unreadable = build_unreadable_policy(namespace, metadata.name, problem)
+        return replace(unreadable, generation=metadata.generation, uid=metadata.uid or "")
     overrides = parse_settings(_iterate_policy_settings(spec))
-    return RightsizingPolicy(namespace, metadata.name, selector, overrides)
+    return RightsizingPolicy(namespace, metadata.name, selector, overrides, metadata.generation, metadata.uid or "")
 
 
 def build_unreadable_policy(namespace: str, name: str, problem: str) -> RightsizingPolicy:
@@ -59,7 +64,7 @@ def _iterate_policy_settings(spec: PolicySpec) -> Iterator[_Setting]:
     for override in POD_SETTINGS:
         value = getattr(spec, override.setting.replace("-", "_"))
         if value is not None:
-            yield f"spec.{_format_field(override.setting)}", override.setting, value
+            yield f"spec.{format_policy_field(override.setting)}", override.setting, value
     yield from _iterate_container_settings(spec, "spec", "")
     for container in spec.containers or ():
         place = f"spec.containers[{container.name}]"
@@ -71,14 +76,8 @@ def _iterate_container_settings(stated: ContainerPolicyFields, place: str, suffi
         value = getattr(stated, override.setting.replace("-", "_"))
         if value is not None:
             text = ",".join(value) if isinstance(value, tuple) else str(value)
-            yield f"{place}.{_format_field(override.setting)}", f"{override.setting}{suffix}", text
+            yield f"{place}.{format_policy_field(override.setting)}", f"{override.setting}{suffix}", text
     for bound, quantities in (("min", stated.min_allowed), ("max", stated.max_allowed)):
         for resource, quantity in sorted((quantities or {}).items()):
             if f"{resource}-{bound}" in OVERRIDES and quantity is not None:
                 yield f"{place}.{bound}Allowed.{resource}", f"{resource}-{bound}{suffix}", str(quantity)
-
-
-def _format_field(setting: str) -> str:
-    """Return the name of a setting's field: `memoryLimits` for `memory-limits`."""
-    first, *others = setting.split("-")
-    return first + "".join(map(str.capitalize, others))

@@ -5,12 +5,15 @@ from typing import Any
 from cruise.kube_json.wire.pod_json import JsonStruct, LabelSelectorJson, Metadata, QuantityMap
 
 
+class PolicyMetadata(Metadata, frozen=True):
+    generation: int = 0
+
+
 class PolicyObject(JsonStruct, frozen=True):
     """Base of both kinds of policies; `spec` is decoded apart, so that an unreadable one keeps its name."""
 
-    metadata: Metadata
+    metadata: PolicyMetadata
     spec: dict[str, Any] | None = None
-    status: dict[str, Any] | None = None
 
 
 class RightsizingPolicyObject(PolicyObject, frozen=True, tag_field="kind", tag="RightsizingPolicy"):

@@ -80,3 +80,38 @@ def test_a_policy_that_appears_while_cruise_runs_is_obeyed(stage: LiveStage, wit
         wait_until(lambda: requests(stage.pod("web")).cpu < 600, "it is sized")
         stage.create(policy_json({"minAllowed": {"cpu": "900m"}}, "least", stage.namespace))
         wait_until(lambda: requests(stage.pod("web")).cpu == 900, "the policy is obeyed")
+
+
+def test_the_status_says_what_a_policy_did_and_what_contradicts_it(stage: LiveStage, with_policies: None):
+    admin, ns = stage.admin, stage.namespace
+    stage.node(cpu="16", memory="64Gi")
+    for name in ("web", "db"):
+        stage.create(app("Deployment", ns, name, "1", "1Gi"))
+    stage.running(2)
+    stage.measure({"web": USE})
+    one = policy_json({"selector": {"names": ["web"]}, "maxAllowed": {"cpu": "450m"}}, "one", ns)
+    other = policy_json({"selector": {"names": ["web"]}, "maxAllowed": {"cpu": "300m"}}, "other", ns)
+    everything = policy_json({"selector": {"namespaces": [ns]}}, ns)
+    stage.create(one, other, everything)
+
+    def read(kind: str, namespace: str | None, name: str) -> Json:
+        found: Json = admin.read(f"{kind}.cruise.io", namespace, name).get("status", {})
+        return found
+
+    with stage.serving("resize", pass_interval="2s"):
+        wait_until(lambda: requests(stage.pod("web")).cpu == 450, "the first by name applies")
+        wait_until(
+            lambda: read("rightsizingpolicies", ns, "one").get("savedCpu") == "550m", "what it saves is in its status"
+        )
+    conflict = {
+        "policy": f"RightsizingPolicy {ns}/one",
+        "winner": f"RightsizingPolicy {ns}/one",
+        "settings": ["cpu-max"],
+        "workload": "Deployment/web",
+    }
+    found = read("rightsizingpolicies", ns, "other")
+    assert (found["conflictCount"], found["conflicts"]) == (1, [conflict])
+    assert (found["observedGeneration"], found["workloads"], found["sizedPods"], found["skippedPods"]) == (1, 1, 1, 0)
+    whole = read("clusterrightsizingpolicies", None, ns)
+    assert (whole["workloads"], whole["sizedPods"], whole["skippedPods"]) == (2, 1, 1)
+    assert whole["skipped"] == [{"reason": "no-statistics", "pods": 1}]

@@ -6,12 +6,14 @@ import msgspec
 import pytest
 
 from cruise.domain.annotations import OVERRIDES, ContainerOverrides, Overrides, UnreadableAnnotations
+from cruise.domain.cluster import WorkloadRef
 from cruise.domain.overrides import format_settings
 from cruise.domain.policy import EvictionRanking, Mode, RequestBounds
 from cruise.domain.resources import ResourceName
 from cruise.domain.rightsizing_policies import PolicySelector, RightsizingPolicy
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
 from cruise.kube_json.objects.rightsizing_policies import decode_policy
+from cruise.kube_json.policy_documents import build_workload_policy
 from cruise.kube_json.wire.policy_json import ClusterRightsizingPolicyObject, RightsizingPolicyObject
 from tests.builders import make_amounts
 
@@ -165,6 +167,16 @@ def test_what_cannot_be_read_says_where_and_what_to_write(name: str):
     overrides = read(spec).overrides
     assert isinstance(overrides, UnreadableAnnotations)
     assert told in overrides.detail
+
+
+@pytest.mark.parametrize("name", READABLE)
+def test_what_is_written_is_read_again(name: str):
+    overrides = read(READABLE[name]).overrides
+    assert isinstance(overrides, Overrides)
+    written = build_workload_policy("shop", WorkloadRef("Deployment", "web"), overrides)
+    policy = decode_policy(msgspec.convert(written, RightsizingPolicyObject))
+    assert policy.overrides == overrides
+    assert policy.selector == PolicySelector(frozenset({"Deployment"}), frozenset({"web"}))
 
 
 def test_a_selector_that_cannot_be_read_selects_all_that_it_could():

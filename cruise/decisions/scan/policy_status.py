@@ -1,0 +1,108 @@
+"""What each policy object did in a node pass, and which equally specific policies contradict each other."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from cruise.decisions.pod_policy.policy_objects import PolicyIndex, get_specificity
+from cruise.decisions.revert import OriginalSizesByUid
+from cruise.decisions.scan.waste import iterate_savings
+from cruise.domain.actions import SkippedPod
+from cruise.domain.annotations import Overrides, UnreadableAnnotations
+from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
+from cruise.domain.overrides import format_settings
+from cruise.domain.resources import NO_RESOURCES, Resources
+from cruise.domain.rightsizing_policies import PolicyConflict, PolicyStatus, RightsizingPolicy
+
+PolicyKey = tuple[str, str]
+"""Namespace (empty for the cluster) and name."""
+
+
+@dataclass(slots=True)
+class _PolicyCounts:
+    """What is counted for one policy; `conflicts` by the other policy's title."""
+
+    workloads: set[tuple[str, WorkloadRef | None]] = field(default_factory=set)
+    sized_pods: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    saved: Resources = NO_RESOURCES
+    conflicts: dict[str, PolicyConflict] = field(default_factory=dict)
+
+    def add_pod(self, pod: Pod, reason: str | None, saved: Resources) -> None:
+        """Count a pod that is skipped for a reason, or sized."""
+        self.workloads.add((pod.namespace, pod.workload))
+        self.saved += saved
+        if reason is None:
+            self.sized_pods += 1
+        else:
+            self.skipped[reason] += 1
+
+
+def summarize_policies(
+    snapshot: ClusterSnapshot, skipped: Iterable[SkippedPod], originals: Mapping[str, OriginalSizesByUid]
+) -> Mapping[PolicyKey, PolicyStatus]:
+    """Return the status of every policy after a node pass that skipped these pods.
+
+    Pods on nodes are counted, and sized if they are not skipped. `originals` are sizes before cruise by pod uid.
+    """
+    index = PolicyIndex(snapshot)
+    reasons = {one.key: one.reason.value for one in skipped}
+    counts = {(one.namespace, one.name): _PolicyCounts() for one in snapshot.rightsizing_policies}
+    savings = {pod.uid: before - now for pod, before, now in iterate_savings(snapshot, originals)}
+    compared: set[int] = set()
+    for pod in snapshot.pods:
+        if pod.node is None or pod.is_finished:
+            continue
+        applied = index.find(pod.namespace, pod.workload, pod.labels)
+        reason = reasons.get((pod.namespace, pod.name))
+        saved = savings.get(pod.uid, NO_RESOURCES)
+        for policy in applied.policies:
+            counts[policy.namespace, policy.name].add_pod(pod, reason, saved)
+        # Equal pods share one object, which the index keeps.
+        if len(applied.policies) > 1 and id(applied) not in compared:
+            compared.add(id(applied))
+            for policy, conflict in _iterate_conflicts(applied.policies, pod.workload):
+                counts[policy.namespace, policy.name].conflicts.setdefault(conflict.policy, conflict)
+    return {
+        (one.namespace, one.name): _build_status(one, counts[one.namespace, one.name])
+        for one in snapshot.rightsizing_policies
+    }
+
+
+def _build_status(policy: RightsizingPolicy, counts: _PolicyCounts) -> PolicyStatus:
+    return PolicyStatus(
+        generation=policy.generation,
+        workloads=len(counts.workloads),
+        sized_pods=counts.sized_pods,
+        skipped=dict(sorted(counts.skipped.items())),
+        saved=counts.saved,
+        conflicts=tuple(counts.conflicts[title] for title in sorted(counts.conflicts)),
+        problem=policy.overrides.detail if isinstance(policy.overrides, UnreadableAnnotations) else "",
+    )
+
+
+def _iterate_conflicts(
+    policies: Sequence[RightsizingPolicy], workload: WorkloadRef | None
+) -> Iterator[tuple[RightsizingPolicy, PolicyConflict]]:
+    """Yield each policy with a conflict, given those of one workload, nearest first.
+
+    What a nearer policy states is no conflict of the others.
+    """
+    decided: set[str] = set()
+    for _, group in groupby(policies, key=lambda one: (one.namespace, get_specificity(one, workload))):
+        equal = [(one, _get_settings(one)) for one in group]
+        for number, (nearer, stated) in enumerate(equal):
+            for other, others in equal[number + 1 :]:
+                differing = sorted(
+                    name for name in stated.keys() & others.keys() - decided if stated[name] != others[name]
+                )
+                if differing:
+                    settings = tuple(differing)
+                    yield nearer, PolicyConflict(other.title, nearer.title, settings, str(workload))
+                    yield other, PolicyConflict(nearer.title, nearer.title, settings, str(workload))
+            decided |= stated.keys()
+
+
+def _get_settings(policy: RightsizingPolicy) -> Mapping[str, str]:
+    return format_settings(policy.overrides) if isinstance(policy.overrides, Overrides) else {}

@@ -1,0 +1,92 @@
+"""Write policy objects and their status as Kubernetes JSON."""
+
+from typing import Any
+
+from cruise.domain.annotations import BOUNDS, Overrides
+from cruise.domain.cluster import WorkloadRef
+from cruise.domain.overrides import format_setting_value, iterate_settings
+from cruise.domain.resources import MEBIBYTE, format_cpu_millicores, format_memory_bytes
+from cruise.domain.rightsizing_policies import (
+    CLUSTER_POLICY_KIND,
+    POLICY_GROUP,
+    POLICY_KIND,
+    POLICY_VERSION,
+    PolicyStatus,
+    RightsizingPolicy,
+    format_policy_field,
+)
+
+JsonObject = dict[str, Any]
+
+
+def build_workload_policy(namespace: str, workload: WorkloadRef, overrides: Overrides) -> JsonObject:
+    """Return a RightsizingPolicy that states overrides for one workload."""
+    selector = {"kinds": [workload.kind], "names": [workload.name]}
+    name = f"{workload.kind.lower()}-{workload.name.lower().replace(':', '-')}"
+    return {
+        **_build_head(namespace, name),
+        "spec": {"selector": selector, **build_policy_settings(overrides)},
+    }
+
+
+def build_policy_settings(overrides: Overrides) -> JsonObject:
+    """Return the settings of a policy's spec."""
+    spec: JsonObject = {}
+    containers: dict[str, JsonObject] = {}
+    for setting, value in iterate_settings(overrides):
+        name, _, container = setting.partition(".")
+        fields = containers.setdefault(container, {"name": container}) if container else spec
+        if name in _BOUND_FIELDS:
+            bound, resource = _BOUND_FIELDS[name]
+            fields.setdefault(bound, {})[resource] = format_setting_value(name, value)
+        elif name == "resources":
+            fields[name] = sorted(value)
+        elif name == "headroom-factor":
+            fields[format_policy_field(name)] = value
+        else:
+            fields[format_policy_field(name)] = format_setting_value(name, value)
+    return {**spec, "containers": list(containers.values())} if containers else spec
+
+
+_BOUND_FIELDS = {
+    one.setting: (f"{one.setting.partition('-')[2]}Allowed", one.setting.partition("-")[0]) for one in BOUNDS
+}
+
+
+def build_policy_status(policy: RightsizingPolicy, status: PolicyStatus) -> JsonObject:
+    """Return a policy with its status only, for server-side apply; its uid is a precondition."""
+    head = _build_head(policy.namespace, policy.name)
+    head["metadata"] |= {"uid": policy.uid} if policy.uid else {}
+    return {
+        **head,
+        "status": {
+            "observedGeneration": status.generation,
+            "workloads": status.workloads,
+            "sizedPods": status.sized_pods,
+            "skippedPods": sum(status.skipped.values()),
+            "skipped": [{"reason": reason, "pods": pods} for reason, pods in sorted(status.skipped.items())],
+            "savedCpu": format_cpu_millicores(status.saved.cpu_millicores),
+            "savedMemory": format_memory_bytes(round(status.saved.memory_bytes / MEBIBYTE) * MEBIBYTE),
+            "conflictCount": len(status.conflicts),
+            "conflicts": [
+                {
+                    "policy": one.policy,
+                    "winner": one.winner,
+                    "settings": list(one.settings),
+                    "workload": one.workload,
+                }
+                for one in status.conflicts[:_MAX_CONFLICTS]
+            ],
+            **({"problem": status.problem} if status.problem else {}),
+        },
+    }
+
+
+# One that contradicts many others is recognized by the first of them.
+_MAX_CONFLICTS = 20
+
+
+def _build_head(namespace: str, name: str) -> JsonObject:
+    metadata = {"namespace": namespace, "name": name} if namespace else {"name": name}
+    kind = POLICY_KIND if namespace else CLUSTER_POLICY_KIND
+    return {"apiVersion": f"{POLICY_GROUP}/{POLICY_VERSION}", "kind": kind, "metadata": metadata}

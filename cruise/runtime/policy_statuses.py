@@ -1,0 +1,82 @@
+"""Writes the status of policy objects after a node pass: only what changed, respecting mode, pause and a budget."""
+
+import asyncio
+from collections.abc import Mapping
+
+import structlog
+
+from cruise.decisions.scan.policy_status import PolicyKey, summarize_policies
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.rightsizing_policies import PolicyStatus
+from cruise.errors import ConflictError, NotFoundError, RefusedError
+from cruise.runtime.node_pass import NodePassResult
+from cruise.runtime.ports import PolicyStatusPublisher, StorePort
+from cruise.runtime.revert import collect_original_sizes
+
+log = structlog.get_logger()
+
+MAX_STATUSES_PER_PASS = 200
+
+
+class PolicyStatuses:
+    """Writes the statuses that differ from those that this process wrote; after a restart, all of them once.
+
+    In modes below `resize` nothing is written, because cruise has no permission to.
+    """
+
+    def __init__(
+        self, publisher: PolicyStatusPublisher, store: StorePort, policy: Policy, limit: int = MAX_STATUSES_PER_PASS
+    ) -> None:
+        self._publisher = publisher
+        self._store = store
+        self._policy = policy
+        self._limit = limit
+        self._written: dict[str, PolicyStatus] = {}
+        self._problem = ""
+
+    async def write(self, node_pass: NodePassResult) -> int:
+        """Write up to a pass's budget, and return how many were written. Raises Throttled, Unavailable.
+
+        Statuses that cannot be written are logged, once as long as the problem stays the same.
+        """
+        policies = node_pass.snapshot.rightsizing_policies
+        if not policies or self._policy.mode < Mode.RESIZE or await self._store.paused():
+            return 0
+        statuses = await self._summarize(node_pass)
+        uids = {one.uid for one in policies}
+        self._written = {uid: status for uid, status in self._written.items() if uid in uids}
+        changed = [one for one in policies if statuses[one.key].differs(self._written.get(one.uid))]
+        # New ones first, so that none waits for others that change all the time.
+        changed.sort(key=lambda one: (one.uid in self._written, one.key))
+        if changed:
+            await self._store.check_writable()
+        written = 0
+        for one in changed[: self._limit]:
+            if await self._store.paused():
+                break
+            try:
+                await self._publisher.write_status(one, statuses[one.key])
+            except (ConflictError, NotFoundError) as error:
+                # The policy was deleted, or created again.
+                log.info("status not written", policy=one.title, error=str(error))
+            except RefusedError as error:
+                self._log_once(str(error))
+                break
+            else:
+                self._written[one.uid] = statuses[one.key]
+                written += 1
+        return written
+
+    async def _summarize(self, node_pass: NodePassResult) -> Mapping[PolicyKey, PolicyStatus]:
+        stored, keys = await self._store.original_sizes(), await self._store.signing_keys()
+        snapshot = node_pass.snapshot
+        skipped = [one for plan in node_pass.plans for one in plan.skipped]
+        # In a thread: this takes a second for a large cluster.
+        return await asyncio.to_thread(
+            lambda: summarize_policies(snapshot, skipped, collect_original_sizes(snapshot, stored, keys))
+        )
+
+    def _log_once(self, problem: str) -> None:
+        if problem != self._problem:
+            log.warning("statuses of policies cannot be written", problem=problem)
+        self._problem = problem
