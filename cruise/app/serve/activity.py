@@ -169,7 +169,13 @@ class HourlyTotalsRecorder:
             lambda: sum_savings(result.snapshot, collect_original_sizes(result.snapshot, stored, keys))
         )
         await store.record_cluster_hour(
-            HourlyClusterTotals(hour, moment.allocatable, moment.requested, moment.used, savings.saved)
+            HourlyClusterTotals(
+                hour,
+                moment.allocatable,
+                moment.requested,
+                moment.used,
+                sum((one.saved for one in savings.values()), NO_RESOURCES),
+            )
         )
         self._kept = hour
 

@@ -201,9 +201,12 @@ def _sum(amounts: Iterable[Resources]) -> Resources:
 class RequestSavings:
     """The number of pods on nodes with known original sizes, and their requests before cruise and now."""
 
-    pods: int
-    before: Resources
-    now: Resources
+    pods: int = 0
+    before: Resources = NO_RESOURCES
+    now: Resources = NO_RESOURCES
+
+    def __add__(self, other: "RequestSavings") -> "RequestSavings":
+        return RequestSavings(self.pods + other.pods, self.before + other.before, self.now + other.now)
 
     @property
     def saved(self) -> Resources:
@@ -211,10 +214,12 @@ class RequestSavings:
         return self.before - self.now
 
 
-def sum_savings(snapshot: ClusterSnapshot, originals: Mapping[str, OriginalSizesByUid]) -> RequestSavings:
-    """Compare the pods' requests, as kube-scheduler counts them, with their original ones by pod uid."""
-    found = [(before, now) for _, before, now in iterate_savings(snapshot, originals)]
-    return RequestSavings(len(found), _sum(before for before, _ in found), _sum(now for _, now in found))
+def sum_savings(snapshot: ClusterSnapshot, originals: Mapping[str, OriginalSizesByUid]) -> Mapping[str, RequestSavings]:
+    """Compare the pods' requests, as kube-scheduler counts them, with their original ones by pod uid, by namespace."""
+    savings: dict[str, RequestSavings] = {}
+    for pod, before, now in iterate_savings(snapshot, originals):
+        savings[pod.namespace] = savings.get(pod.namespace, RequestSavings()) + RequestSavings(1, before, now)
+    return savings
 
 
 def iterate_savings(

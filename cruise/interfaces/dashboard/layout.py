@@ -20,7 +20,9 @@ from fastapi.routing import APIRoute
 from starlette.background import BackgroundTask
 
 from cruise import __version__
+from cruise.domain.resources import ResourceName
 from cruise.errors import CruiseError
+from cruise.interfaces.dashboard.terms import HEADINGS, TERMS
 from cruise.interfaces.http.cluster_summary import ClusterSummaries
 from cruise.interfaces.http.health import Scope
 from cruise.interfaces.http.user_actions import PauseStatus, get_pause_status
@@ -207,7 +209,8 @@ class Dashboard:
             provider=self.provider,
             figures=self.view.get_figures(),
             assets=list_assets(),
-            terms=TERMS,
+            terms={**TERMS, **HEADINGS},
+            resources={one.value: one for one in ResourceName},
             new_id=create_id_source(),
             version=__version__,
             now=now,
@@ -273,44 +276,6 @@ def create_id_source() -> Callable[[], str]:
 
 # A page is useful without this answer.
 _PAUSE_SECONDS = 2.0
-_PACKING_PLAN = (
-    "Resizes, evictions and placements that let pending pods run (cruise pack) or that drain nodes (consolidation). It "
-    "is carried out in stages. What eviction budgets defer is planned in further rounds."
-)
-# Definitions of docs/glossary.md, shown as tooltips of headings.
-TERMS: Mapping[str, str] = {
-    "base": (
-        "What a container usually uses: the 75th percentile of its samples, CPU over the last 10 minutes "
-        "and memory over the last 30."
-    ),
-    "peak": (
-        "The most a container uses at this time of day: the largest sample of the last hour, and of the "
-        "same hour of the day on the last seven days."
-    ),
-    "headroom": (
-        "The capacity above their bases that the pods of a node share for their peaks. A headroom model "
-        "says how much of it a node needs."
-    ),
-    "stated risk": (
-        "The share of intervals in which a node's demand may exceed its pods' requests (cpu_risk, "
-        "memory_risk). The observed risk is the share in which it did."
-    ),
-    "coverage": (
-        "The share of all requests that is sized. The rest is skipped, each resource of each pod for one reason. "
-        "What is reclaimable behind a reason is what its pods would not request if the reason were unlocked; it "
-        "is unknown for pods without usable statistics or with a second reason."
-    ),
-    "target": "What a container should request, from its statistics and its bounds.",
-    "reclaimable": "Requested minus target. In a total, what some workloads need more of is subtracted.",
-    "skipped pods": "A pod, node or template that cruise does not change now. The skip reason says why.",
-    "effective settings": (
-        "The settings that apply to one pod once its annotations, those of its workload and namespace, and "
-        "the stored overrides are resolved, the nearest first."
-    ),
-    "packing plan": _PACKING_PLAN,
-    "consolidation": _PACKING_PLAN,
-    "what-if run": "A replay of the cluster's recorded usage under changed settings, before they are applied.",
-}
 _ADVICE: Mapping[int, tuple[str, str]] = {
     HTTPStatus.FORBIDDEN: (
         "You may not see this",

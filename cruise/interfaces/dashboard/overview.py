@@ -83,7 +83,6 @@ def create_overview_page(dashboard: Dashboard) -> APIRouter:
             cards=cards,
             coverage=coverage,
             partly_known_note=PARTLY_KNOWN_NOTE,
-            resources={one.value: one for one in ResourceName},
             risks=risks[:_MAX_RISKS],
             risk_count=len(risks),
             titles=RISK_TITLES,

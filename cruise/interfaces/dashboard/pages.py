@@ -12,7 +12,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
 
 from cruise.domain.users import Caller
-from cruise.interfaces.dashboard import actions, health, nodes, overview, policies, workload
+from cruise.interfaces.dashboard import actions, health, namespaces, nodes, overview, policies, workload
 from cruise.interfaces.dashboard.access import DashboardAccess, add_problem_pages
 from cruise.interfaces.dashboard.forms import create_form_routes
 from cruise.interfaces.dashboard.layout import HEADERS, Dashboard, SignInSessions, create_asset_routes
@@ -68,6 +68,7 @@ async def _stream_passes(dashboard: Dashboard) -> AsyncIterator[str]:
 
 MENU_PAGES = (
     overview.OVERVIEW_PAGE,
+    namespaces.NAMESPACES_PAGE,
     workload.WORKLOADS_PAGE,
     nodes.NODES_PAGE,
     nodes.PENDING_PAGE,
@@ -100,6 +101,7 @@ def add_dashboard(
         api.include_router(create_provider_routes(dashboard, provider_authority, time.monotonic))
     for routes in (
         overview.create_overview_page(dashboard),
+        namespaces.create_namespaces_pages(dashboard),
         workload.create_workloads_page(dashboard),
         workload.create_workload_pages(dashboard),
         nodes.create_nodes_pages(dashboard),

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from cruise.decisions.pod_policy.policy_objects import PolicyIndex
-from cruise.domain.annotations import OVERRIDES, Overrides, UnreadableAnnotations
+from cruise.domain.annotations import OVERRIDES, Overrides, OverrideSource, UnreadableAnnotations
 from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
 from cruise.domain.overrides import (
     ResolvedOverrides,
+    SettingSource,
     StoredOverrides,
     format_settings,
     parse_overrides,
@@ -126,6 +127,17 @@ class StatedOverrides:
 
 
 @dataclass(frozen=True, slots=True)
+class NamespaceSetting:
+    """A setting that is stated for `workloads` of a namespace; for `effective` of them it takes effect."""
+
+    source: SettingSource
+    setting: str
+    value: str
+    workloads: Sequence[str]
+    effective: int
+
+
+@dataclass(frozen=True, slots=True)
 class FormField:
     """A field of the form: its stored value and the values that it accepts."""
 
@@ -182,7 +194,9 @@ def create_policies_pages(dashboard: Dashboard) -> APIRouter:
         own = stored.get((namespace, workload))
         if not pods and own is None and (namespace, workload) not in snapshot.workloads:
             raise HTTPException(404, f"there is no {workload} in {namespace}, and no override is stored for it")
-        resolved = _resolve_for(pods[0] if pods else None, namespace, workload, snapshot, stored, view.policy.mode)
+        resolved = _OverrideResolver(snapshot, stored, view.policy.mode).resolve(
+            pods[0] if pods else None, namespace, workload
+        )
         effective = resolved.effective_policy
         panel = build_what_if_panel(view.what_if_runs, namespace, workload)
         rejected = get_rejected_form(request)
@@ -259,6 +273,34 @@ def list_annotation_overrides(snapshot: ClusterSnapshot) -> Sequence[StatedOverr
     return overrides
 
 
+def list_namespace_settings(
+    snapshot: ClusterSnapshot, stored: StoredOverrides, namespace: str, mode: Mode
+) -> Sequence[NamespaceSetting]:
+    """Return all settings that apply to workloads of a namespace, from whatever source, the widest source first."""
+    on_nodes = [pod for pod in snapshot.pods if pod.node is not None and not pod.is_finished]
+    pods = {pod.workload: pod for pod in on_nodes if pod.namespace == namespace}
+    resolver = _OverrideResolver(snapshot, stored, mode)
+    found: dict[tuple[SettingSource, str, str], tuple[set[str], set[str]]] = {}
+    for ref, pod in pods.items():
+        if ref is None:
+            continue
+        for one in resolver.resolve(pod, namespace, ref).statements:
+            # Templates are many and have no name of their own.
+            source = one.source if one.source.name else SettingSource(one.source.setter)
+            stated, effective = found.setdefault((source, one.setting, one.value), (set(), set()))
+            stated.add(str(ref))
+            if one.is_effective:
+                effective.add(str(ref))
+    order = list(OverrideSource)
+    return sorted(
+        (
+            NamespaceSetting(source, setting, value, sorted(stated), len(effective))
+            for (source, setting, value), (stated, effective) in found.items()
+        ),
+        key=lambda one: (-order.index(one.source.setter), -len(one.workloads), one.source.name, one.setting),
+    )
+
+
 def build_form_fields(stored: Mapping[str, str], proposed: Mapping[str, str] | None = None) -> Sequence[FormField]:
     """Return the fields for settings of all containers, with the proposed values, or the stored ones without them."""
     values = stored if proposed is None else proposed
@@ -281,16 +323,17 @@ def select_container_overrides(sent: Mapping[str, str], stored: Overrides | None
     return {name: sent.get(name, "") for name in {**get_container_overrides(stored), **sent} if name not in OVERRIDES}
 
 
-def _resolve_for(
-    pod: Pod | None,
-    namespace: str,
-    workload: WorkloadRef,
-    snapshot: ClusterSnapshot,
-    stored: StoredOverrides,
-    mode: Mode,
-) -> ResolvedOverrides:
-    annotations, labels = ({}, {}) if pod is None else (pod.annotations, pod.labels)
-    policies = PolicyIndex(snapshot).find(namespace, workload, labels).layers
-    return resolve_overrides(
-        annotations, namespace, workload, snapshot, stored, mode, read_vpa_overrides(snapshot), policies
-    )
+class _OverrideResolver:
+    """Resolves the overrides of workloads of one snapshot."""
+
+    def __init__(self, snapshot: ClusterSnapshot, stored: StoredOverrides, mode: Mode) -> None:
+        self._snapshot, self._stored, self._mode = snapshot, stored, mode
+        self._policies, self._vertical = PolicyIndex(snapshot), read_vpa_overrides(snapshot)
+
+    def resolve(self, pod: Pod | None, namespace: str, workload: WorkloadRef) -> ResolvedOverrides:
+        """Resolve the overrides of a pod, or of a workload without pods."""
+        annotations, labels = ({}, {}) if pod is None else (pod.annotations, pod.labels)
+        policies = self._policies.find(namespace, workload, labels).layers
+        return resolve_overrides(
+            annotations, namespace, workload, self._snapshot, self._stored, self._mode, self._vertical, policies
+        )

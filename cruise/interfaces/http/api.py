@@ -15,6 +15,7 @@ from cruise.interfaces.http.audit import create_audit_routes
 from cruise.interfaces.http.cluster_summary import ClusterSummaries, create_summary_routes
 from cruise.interfaces.http.controller import create_controller_routes
 from cruise.interfaces.http.coverage import create_coverage_routes
+from cruise.interfaces.http.namespaces import create_namespace_routes
 from cruise.interfaces.http.overrides import create_override_routes
 from cruise.interfaces.http.packing import create_consolidation_routes, create_history_routes, create_packing_routes
 from cruise.interfaces.http.user_actions import create_pause_routes, create_revert_routes, create_user_action_routes
@@ -47,6 +48,7 @@ def create_api(
     api.include_router(create_audit_routes(view), prefix=API_PREFIX)
     api.include_router(create_summary_routes(summaries), prefix=API_PREFIX)
     api.include_router(create_attention_routes(view, summaries), prefix=API_PREFIX)
+    api.include_router(create_namespace_routes(summaries), prefix=API_PREFIX)
     api.include_router(create_coverage_routes(view), prefix=API_PREFIX)
     api.include_router(create_history_routes(view), prefix=API_PREFIX)
     api.include_router(create_pod_routes(view, explanations or PodExplanations(view)), prefix=API_PREFIX)

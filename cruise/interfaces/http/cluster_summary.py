@@ -72,11 +72,16 @@ class ClusterSummary:
 
     node_pass: NodePassResult
     totals: ClusterRequestTotals
-    savings: RequestSavings
+    savings_by_namespace: Mapping[str, RequestSavings]
     risks: tuple[ContainerRisk, ...]
     workloads: tuple[WorkloadSummary, ...]
     modes: Mapping[str, int]
     prices: ResourcePrices | None
+
+    @property
+    def savings(self) -> RequestSavings:
+        """What is saved in the whole cluster."""
+        return sum(self.savings_by_namespace.values(), RequestSavings())
 
 
 class ClusterSummaries:
@@ -333,8 +338,8 @@ def create_summary_routes(summaries: ClusterSummaries) -> APIRouter:
             saved=build_size_document(newest.savings.saved),
             saved_pods=newest.savings.pods,
             prices=None if prices is None else PricesDocument(prices.cpu_core_hour, prices.memory_gib_hour),
-            saved_monthly_cost=_round_cost(prices, newest.savings.saved),
-            reclaimable_monthly_cost=_round_cost(prices, totals.reclaimable),
+            saved_monthly_cost=round_monthly_cost(prices, newest.savings.saved),
+            reclaimable_monthly_cost=round_monthly_cost(prices, totals.reclaimable),
             modes=dict(sorted(newest.modes.items())),
             risks=dict(Counter(risk.kind.value for risk in newest.risks)),
         )
@@ -365,7 +370,8 @@ def create_summary_routes(summaries: ClusterSummaries) -> APIRouter:
     return routes
 
 
-def _round_cost(prices: ResourcePrices | None, amount: Resources) -> float | None:
+def round_monthly_cost(prices: ResourcePrices | None, amount: Resources) -> float | None:
+    """Return the price of an amount for a month, None without prices."""
     return None if prices is None else round(prices.compute_monthly_cost(amount), 2)
 
 

@@ -15,8 +15,9 @@ from fastapi import FastAPI
 from cruise.domain.policy import Mode
 from cruise.domain.users import Access, Caller, PathAccess, UserAction, UserActionKind
 from cruise.interfaces.dashboard.access import DashboardAccess
-from cruise.interfaces.dashboard.layout import CONTENT_SECURITY_POLICY, SESSION_COOKIE, TERMS, SignInSessions
+from cruise.interfaces.dashboard.layout import CONTENT_SECURITY_POLICY, SESSION_COOKIE, SignInSessions
 from cruise.interfaces.dashboard.pages import MENU_PAGES, add_dashboard
+from cruise.interfaces.dashboard.terms import TERMS
 from cruise.interfaces.http.api import create_api
 from cruise.interfaces.http.cluster_summary import ClusterSummaries
 from cruise.interfaces.http.request_guard import (
@@ -29,7 +30,7 @@ from cruise.interfaces.http.workload import PodExplanations
 from tests.interfaces.http.api_scene import ApiScene, make_busy_scene, make_present, make_view
 
 ADMINISTRATOR, READER, TENANT, STRANGER = map(Caller, ("administrator", "reader", "tenant", "stranger"))
-OF_ONE = ("/workloads/shop/Deployment/web", "/nodes/n1", "/policies/shop/Deployment/web")
+OF_ONE = ("/namespaces/shop", "/workloads/shop/Deployment/web", "/nodes/n1", "/policies/shop/Deployment/web")
 PATHS = [f"/{page.path}" for page in MENU_PAGES] + list(OF_ONE)
 
 
