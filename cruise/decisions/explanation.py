@@ -18,6 +18,7 @@ from cruise.decisions.sizing.fitting import ContendedNode
 from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM, HeadroomModel
 from cruise.decisions.sizing.node_plans import NodePlan, NodeSizing, SizingContext, build_node_plans, size_cluster
 from cruise.decisions.sizing.risk_level import ObservedRisk
+from cruise.decisions.startup_steps import StartupExplanation, explain_pod_startup
 from cruise.domain.actions import EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod
@@ -106,7 +107,7 @@ class Explanation:
     """The outcome for one pod, and everything that led to it.
 
     `steps` holds the containers that are sized, `skipped_containers` the others; `oom_kills` its containers that were
-    killed for lack of memory; `admission` what a pending pod would be created with.
+    killed for lack of memory; `admission` what a pending pod would be created with; `startup` the CPU of its start.
     """
 
     pod: Pod
@@ -124,6 +125,7 @@ class Explanation:
     admission: MutatePod | LeaveUnchanged | None = None
     autoscaler_claims: AutoscalerClaims = NO_AUTOSCALER_CLAIMS
     oom_kills: tuple[ContainerRisk, ...] = ()
+    startup: StartupExplanation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +208,7 @@ def explain_pod_on_basis(basis: ExplanationBasis, pod: Pod) -> Explanation:
     statements = eligibility.get_stated_settings(pod)
     policy_or_error = eligibility.get_effective_policy(pod)
     effective_policy = policy_or_error if isinstance(policy_or_error, EffectivePolicy) else None
+    startup = explain_pod_startup(pod, snapshot, eligibility, policy)
     kills = find_oom_kill_risks(pod, snapshot, statistics, policy, basis.now)
     capacities = [] if basis.sized is None else [one for one in basis.sized.capacities if one.node.name == pod.node]
     if basis.sized is None or not capacities:
@@ -223,6 +226,7 @@ def explain_pod_on_basis(basis: ExplanationBasis, pod: Pod) -> Explanation:
             admission=admission,
             autoscaler_claims=eligibility.get_autoscaler_claims(pod),
             oom_kills=kills,
+            startup=startup,
         )
     sizing = replace(basis.sized, capacities=capacities)
     [plan] = build_node_plans(sizing, policy, basis.refused, basis.now)
@@ -254,6 +258,7 @@ def explain_pod_on_basis(basis: ExplanationBasis, pod: Pod) -> Explanation:
         eviction=eviction,
         autoscaler_claims=eligibility.get_autoscaler_claims(pod),
         oom_kills=kills,
+        startup=startup,
     )
 
 

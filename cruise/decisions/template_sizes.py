@@ -226,7 +226,15 @@ class _TemplateSizing:
     def _decide(self, pod: Pod) -> MutatePod | LeaveUnchanged:
         ranges = self.snapshot.limit_ranges.get(pod.namespace, ())
         # Without quotas: what they have left now is not what they have left when the change is rolled out.
-        return decide_admission(pod, self.eligibility, self.killed.statistics, self.nodes, ranges, self.policy)
+        return decide_admission(
+            pod,
+            self.eligibility,
+            self.killed.statistics,
+            self.nodes,
+            ranges,
+            self.policy,
+            boosts_startup=False,
+        )
 
     def _combine_by_container(
         self, sized: Sequence[tuple[Pod, Sequence[ContainerTarget]]]

@@ -25,6 +25,7 @@ from cruise.domain.policy import (
 )
 from cruise.domain.resources import ResourceName, format_cpu_millicores, format_memory_bytes, quote_text
 from cruise.domain.run_operators import read_workload_name
+from cruise.domain.startup_cpu import StartupCpu, read_startup_cpu, write_startup_cpu
 
 ChoiceT = TypeVar("ChoiceT", bound=Enum)
 
@@ -79,6 +80,7 @@ class ContainerOverrides:
     memory_limits: MemoryLimitPolicy | None = None
     cpu_limits: CpuLimitPolicy | None = None
     direction: ResizeDirection | None = None
+    startup_cpu: StartupCpu | None = None
     bounds: RequestBounds = RequestBounds()
 
 
@@ -104,8 +106,9 @@ class EffectivePolicy:
     """The settings that apply to one pod after its overrides are resolved.
 
     `ranking` None: the workload's default. `memory_limits`, `cpu_limits`, `guaranteed`, `best_effort` and `hpa` None:
-    the cluster's setting. `containers` holds what applies to one container only. `set_by_administrator` is the policy
-    without the workload's own annotations, None if these request no more than it.
+    the cluster's setting. `startup_cpu` None: a container starts with its size. `containers` holds what applies to one
+    container only. `set_by_administrator` is the policy without the workload's own annotations, None if these request
+    no more than it.
     """
 
     mode: Mode
@@ -115,6 +118,7 @@ class EffectivePolicy:
     memory_limits: MemoryLimitPolicy | None = None
     cpu_limits: CpuLimitPolicy | None = None
     direction: ResizeDirection = ResizeDirection.BOTH
+    startup_cpu: StartupCpu | None = None
     guaranteed: GuaranteedPolicy | None = None
     best_effort: BestEffortPolicy | None = None
     hpa: HpaPolicy | None = None
@@ -235,6 +239,7 @@ DIRECTION = _override(
     _choice({one.value: one for one in ResizeDirection}, "direction"),
     attrgetter("value"),
 )
+STARTUP_CPU = _override("startup-cpu", "startup_cpu", read_startup_cpu, write_startup_cpu)
 # These apply to the whole pod, the others also to one container, as `NAME.CONTAINER`.
 POD_SETTINGS = (
     _override("eviction-ranking", "ranking", _choice(_RANKINGS, "ranking"), _LABEL),
@@ -259,6 +264,7 @@ CONTAINER_SETTINGS = (
     MEMORY_LIMITS,
     CPU_LIMITS,
     DIRECTION,
+    STARTUP_CPU,
 )
 BOUNDS = (
     _override("cpu-min", "minimum.cpu_millicores", _bound(ResourceName.CPU, may_be_zero=True), format_cpu_millicores),
@@ -285,6 +291,7 @@ def format_placement_hint(replaced: tuple[str, str]) -> str:
 ORIGINAL_RESOURCES = f"{PREFIX}original-resources"
 ORIGINAL_RESOURCES_SIGNATURE = f"{ORIGINAL_RESOURCES}-signature"
 PLACEMENT_HINT = f"{PREFIX}steered"
+STARTUP_BOOST = f"{PREFIX}startup-boost"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 DO_NOT_DISRUPT = ("karpenter.sh/do-not-disrupt", "karpenter.sh/do-not-evict", f"{_CRUISEKUBE}do-not-disrupt")
 MIRROR_POD = "kubernetes.io/config.mirror"
@@ -345,6 +352,7 @@ ALL_ANNOTATIONS = (
     Annotation(ORIGINAL_RESOURCES, (OverrideSource.CRUISE,)),
     Annotation(ORIGINAL_RESOURCES_SIGNATURE, (OverrideSource.CRUISE,)),
     Annotation(PLACEMENT_HINT, (OverrideSource.CRUISE,), parse_placement_hint, format_placement_hint),
+    Annotation(STARTUP_BOOST, (OverrideSource.CRUISE,)),
     *map(Annotation, (MIRROR_POD, BIND_COMPLETED, SELECTED_NODE, MIGRATED_PLUGINS, STORAGE_CLASS)),
     *map(Annotation, (NAMESPACE_NAME, OPERATING_SYSTEM, HOSTNAME, ZONE, REGION, OLD_ZONE, OLD_REGION)),
     *map(Annotation, (*POD_GROUP_LABELS, *POD_GROUP_ANNOTATIONS)),

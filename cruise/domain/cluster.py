@@ -89,8 +89,9 @@ class Pod:
     `containers` has init containers and sidecars in spec order, then the main ones. `annotations` has only the keys
     that decisions read. `identity` distinguishes pods of one workload whose use differs: the ordinal of a StatefulSet
     pod, the node of a DaemonSet pod, else empty. `extended_requests` includes huge pages and ephemeral storage. `ready`
-    is the condition Ready. `pod_level` has the pod-level resources, with the name `POD_LEVEL` and role POD, None if it
-    states none. `nominated_node` is the node that kube-scheduler nominated, else empty. `pod_group` is the
+    is the condition Ready, `ready_since` when it became true, `started_at` when the kubelet accepted the pod, None if
+    that is not the case or unknown. `pod_level` has the pod-level resources, with the name `POD_LEVEL` and role POD,
+    None if it states none. `nominated_node` is the node that kube-scheduler nominated, else empty. `pod_group` is the
     group that it is scheduled with, else empty. `owner_group` is the API group of its controller, empty for Kubernetes'
     own groups.
     """
@@ -129,6 +130,8 @@ class Pod:
     pod_group: str = ""
     restart_policy: str = "Always"
     owner_group: str = ""
+    ready_since: datetime | None = None
+    started_at: datetime | None = None
     # The resourceVersion; it does not count in comparisons.
     version: str = field(default="", compare=False)
 

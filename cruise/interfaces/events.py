@@ -15,6 +15,7 @@ PodKey = tuple[str, str]
 _PURPOSES = {
     ReasonCode.RIGHTSIZED: "sized by its usage",
     ReasonCode.WITHDRAWN: "its node could not do the last resize",
+    ReasonCode.START_COMPLETED: "the CPU that it got for its start is taken back",
     ReasonCode.OOM_KILLED: "after an OOM kill",
     ReasonCode.REVERTED: "its original sizes are restored",
     ReasonCode.NODE_OVER_CAPACITY: "its node cannot hold all of its pods",

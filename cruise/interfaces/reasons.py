@@ -39,6 +39,7 @@ REASON_DESCRIPTIONS: Mapping[ReasonCode, str] = {
     ReasonCode.STALE_STATISTICS: "its statistics are too old",
     ReasonCode.IMPLAUSIBLE_USAGE: "more than a tenth of its latest samples cannot be true, so its usage is unknown",
     ReasonCode.NEW_WORKLOAD: "its workload has too little history",
+    ReasonCode.STARTING: "it still has the CPU of its start (cruise.io/startup-cpu)",
     ReasonCode.NEW_TEMPLATE_REVISION: (
         "its pod template has other resources than the previous revision, and has no samples yet"
     ),
@@ -95,6 +96,7 @@ REASON_DESCRIPTIONS: Mapping[ReasonCode, str] = {
     ReasonCode.RIGHTSIZED: "sized by its usage",
     ReasonCode.NODE_OVER_CAPACITY: "the node cannot hold all of its pods",
     ReasonCode.WITHDRAWN: "a resize that the node cannot do is withdrawn",
+    ReasonCode.START_COMPLETED: "the pod has started: the CPU that it got for that is taken back",
     ReasonCode.OOM_KILLED: "it was OOM killed",
     ReasonCode.OVERLOADED: "the node's load was above the threshold twice",
     ReasonCode.LOAD_NORMAL: "the node's load fell below the threshold",

@@ -21,16 +21,18 @@ from cruise.decisions.admission.admission import (
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.admission.placement_hints import apply_placement_hint, find_placement_hint
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.domain.annotations import ORIGINAL_RESOURCES, ORIGINAL_RESOURCES_SIGNATURE
+from cruise.domain.annotations import ORIGINAL_RESOURCES, ORIGINAL_RESOURCES_SIGNATURE, STARTUP_BOOST
 from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.original_resources import format_original_resources, sign_original_resources
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing_plan import PlacementHint
 from cruise.domain.pod_resources import create_fast_replace, get_qos_class
 from cruise.domain.policy import Mode, Policy
+from cruise.domain.startup_boosts import format_startup_boosts
 from cruise.domain.usage import StatisticsTable
 
 _NAMES = ("labels", "owner_name")
+_replace_annotations = create_fast_replace(Pod, "annotations")
 _without_names = create_fast_replace(Pod, *_NAMES)
 _parts_of = attrgetter(*(field.name for field in fields(Pod) if field.name not in (*_NAMES, "containers")))
 # A hint whose pod was not created after this time is used for the controller's next pod.
@@ -99,7 +101,10 @@ class PodAdmitter:
         outcome = self._get_outcome(pod)
         if outcome.admitted is None:
             return pod, outcome.decision
-        return outcome.admitted.apply_to(pod, self._build_annotations(pod, outcome.originals)), outcome.decision
+        created = outcome.admitted.apply_to(pod, self._build_annotations(pod, outcome.originals))
+        if outcome.boosts:
+            created = _replace_annotations(created, {**created.annotations, STARTUP_BOOST: outcome.boosts})
+        return created, outcome.decision
 
     def _get_outcome(self, pod: Pod) -> "_AdmissionOutcome":
         """Decide on a pod, or return the decision on a pod that differs in labels and the owner's name only.
@@ -133,7 +138,8 @@ class PodAdmitter:
         # A later mutation must not overwrite the original resources of the first one.
         is_first = ORIGINAL_RESOURCES not in pod.annotations
         originals = format_original_resources(get_original_resources(pod, decision)) if is_first else ""
-        return _AdmissionOutcome(decision, compute_admitted_resources(pod, decision), originals)
+        boosts = format_startup_boosts(decision.boosts) if decision.boosts else ""
+        return _AdmissionOutcome(decision, compute_admitted_resources(pod, decision), originals, boosts)
 
     def _build_annotations(self, pod: Pod, originals: str) -> Mapping[str, str]:
         """Return the annotations with the original resources; those that another client wrote are not signed."""
@@ -147,11 +153,12 @@ class PodAdmitter:
 
 @dataclass(frozen=True, slots=True)
 class _AdmissionOutcome:
-    """A decision, the resources that it gives pods, and the replaced resources as an annotation."""
+    """A decision, the resources that it gives pods, and the replaced resources and the boosts as annotations."""
 
     decision: MutatePod | LeaveUnchanged
     admitted: AdmittedResources | None = None
     originals: str = ""
+    boosts: str = ""
 
 
 def _find_next_change(snapshot: ClusterSnapshot, statistics: StatisticsTable, policy: Policy, now: datetime) -> float:

@@ -372,7 +372,8 @@ def _signature(created: Pod) -> str:
 
 def _get_size_basis(decision: MutatePod) -> str:
     """Return the basis of a new pod's requests: `stated` in the template of a new revision, or the admission size."""
-    return "stated" if decision.new_revision else decision.admission_size.value
+    size = decision.admission_size
+    return "stated" if decision.new_revision or size is None else size.value
 
 
 def _build_patch(

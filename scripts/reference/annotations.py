@@ -48,6 +48,11 @@ OVERRIDE_WORDS: Mapping[str, tuple[str, str]] = {
         ", ".join(code(one.value) for one in ResizeDirection),
         "`grow`: no request or limit is decreased; `shrink`: none is increased, after an OOM kill neither.",
     ),
+    "cruise.io/startup-cpu": (
+        "`1x` to `10x`, or 10m up to the largest machine",
+        "The CPU request of a new pod until it has been ready for 30 seconds, as a factor of its size or as an amount. "
+        "See [slow starts](../operating.md#slow-starts).",
+    ),
     "cruise.io/guaranteed": (
         ", ".join(code(one.value) for one in GuaranteedPolicy),
         "Whether Guaranteed pods are sized, as the setting `guaranteed` for the cluster.",
@@ -75,6 +80,7 @@ _OTHERS: Mapping[str, str] = {
     "karpenter.sh/do-not-disrupt": "Any value except `false`: never evicted or moved.",
     "karpenter.sh/do-not-evict": "The same, for Karpenter before 0.32.",
     "cruisekube.truefoundry.com/do-not-disrupt": "The same.",
+    "cruise.io/startup-boost": "Written by the webhook: the CPU of containers while they start, and afterwards.",
     "cruise.io/original-resources": (
         "Written by the webhook: the pod's original requests and limits, for `cruise revert`."
     ),

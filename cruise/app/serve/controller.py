@@ -25,6 +25,7 @@ from cruise.runtime.packing.plan_execution import POLL_SECONDS, PlanExecutor
 from cruise.runtime.policy_statuses import PolicyStatuses
 from cruise.runtime.ports import ClusterPort, PassInput, StorePort, UsageSourcePort
 from cruise.runtime.revert import revert_workload
+from cruise.runtime.startup import STARTUP_INTERVAL, StartupPass
 from cruise.runtime.usage.usage_pass import run_usage_pass
 from cruise.runtime.usage.usage_reader import UsageReadingProgress, UsageReadingSettings
 from cruise.runtime.usage.usage_state import UsageState
@@ -122,6 +123,7 @@ class Controller:
         )
         self._load_writer, self._node_writer = create_writer(), create_pod_writer(exclusions=exclusions)
         self._revert_writer = create_pod_writer()
+        self._startup = StartupPass(create_pod_writer())
         self._headroom = HeadroomState(self._usage)
         # A new leader evicts no pod before its second node pass.
         self._earlier = options.earlier
@@ -299,6 +301,10 @@ class Controller:
             outcomes = await remove_taints_on_exit(self._cluster, self._load_writer, namespace, process, self._clock())
             self.activity.add(outcomes)
 
+    async def end_startup_boosts(self) -> None:
+        """Take back the CPU of pods that have started."""
+        await self._add_outcomes(await self._startup.run(self._build_input()))
+
     async def react_to_kills(self) -> None:
         """Handle out-of-memory kills, until cancelled."""
         async for reaction in self._reactor.reactions(self._clock):
@@ -323,6 +329,10 @@ class Controller:
             jobs.run_every(
                 self._scale(self._policy.node_load_interval), "node load", self.watch_load, delay=timedelta(0)
             )
+            if self._policy.mode >= Mode.RESIZE:
+                jobs.bound("startup", margin)
+                pause = max(self._scale(STARTUP_INTERVAL), timedelta(seconds=_POLL_INTERVAL_SECONDS))
+                jobs.run_every(pause, "startup", self.end_startup_boosts, delay=pause)
             jobs.bound("prune", self._scale(_PRUNE_INTERVAL) / 4)
             jobs.run_every(self._scale(_PRUNE_INTERVAL), "prune", self._prune, delay=self._scale(_PRUNE_INTERVAL))
             jobs.start(self._fill_then_rightsize(jobs))

@@ -8,6 +8,7 @@ from cruise.decisions.admission.guaranteed import GuaranteedAdmission
 from cruise.decisions.admission.largest_node import build_largest_node_terms, limit_to_largest_node
 from cruise.decisions.admission.limits import AdmissionLimits, bound_sizes
 from cruise.decisions.admission.node_index import NodeIndex
+from cruise.decisions.admission.startup import StartupStep, StartupTerms, add_boosts, find_startup_steps
 from cruise.decisions.admission.submitted import (
     get_submitted_memory_limits,
     get_submitted_requests,
@@ -35,18 +36,28 @@ from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.pod_resources import (
     create_fast_replace,
     get_qos_class,
+    get_spec_targets,
     replace_spec_resources,
 )
 from cruise.domain.policy import AdmissionSize, Mode, Policy
 from cruise.domain.records import HeadroomSharing
-from cruise.domain.resources import (
-    ResourceName,
-    Resources,
-    StatedResources,
-    round_up_to_mebibytes,
-)
+from cruise.domain.resources import ResourceName, Resources, StatedResources, round_up_to_mebibytes
+from cruise.domain.startup_boosts import StartupBoost, settle_boosted_pod
 from cruise.domain.usage import Statistic, StatisticsTable
 
+# Sizes of these pods are not decided, or are the stated ones: they start with more than they state.
+_BOOSTED_AS_STATED = frozenset(
+    {
+        ReasonCode.NO_CHANGE_NEEDED,
+        ReasonCode.NO_STATISTICS,
+        ReasonCode.STALE_STATISTICS,
+        ReasonCode.IMPLAUSIBLE_USAGE,
+        ReasonCode.NEW_WORKLOAD,
+        ReasonCode.QUOTA_EXCEEDED,
+        ReasonCode.LIMIT_RANGE,
+        ReasonCode.QOS_CHANGE,
+    }
+)
 _replace_in_pod = create_fast_replace(Pod, "containers", "pod_level", "qos", "annotations")
 
 
@@ -63,13 +74,14 @@ class LeaveUnchanged:
 class MutatePod:
     """The pod is created with other resources: complete requests and limits of each sized container.
 
-    `admission_size` tells what requests are computed from; with `new_revision` they are at least the template's, which
-    no earlier pod had.
+    `admission_size` tells what requests are computed from, None if they are the stated ones; with `new_revision` they
+    are at least the template's, which no earlier pod had. The `boosts` are part of them until the pod has started.
     """
 
     containers: tuple[ContainerTarget, ...]
-    admission_size: AdmissionSize = AdmissionSize.PEAK
+    admission_size: AdmissionSize | None = AdmissionSize.PEAK
     new_revision: bool = False
+    boosts: tuple[StartupBoost, ...] = ()
 
 
 def decide_admission(
@@ -80,20 +92,79 @@ def decide_admission(
     limit_ranges: Sequence[LimitRangeItem],
     policy: Policy,
     quotas: Sequence[ResourceQuota] = (),
+    *,
+    boosts_startup: bool = True,
 ) -> MutatePod | LeaveUnchanged:
     """Size a pod at its creation: requests from the peak, the memory limit from the 7-day maximum, no CPU limit.
 
     Deciding again for the mutated pod changes nothing. `nodes` are those that it may run on, present or added later;
-    `limit_ranges` and `quotas` are those of the pod's namespace.
+    `limit_ranges` and `quotas` are those of the pod's namespace. Without `boosts_startup` the sizes are those after
+    its start.
     """
-    terms = (eligibility, statistics, nodes, limit_ranges, policy, quotas)
+
+    def decide(stated: Pod) -> MutatePod | LeaveUnchanged:
+        decision = _decide(stated, eligibility, statistics, nodes, limit_ranges, policy, quotas)
+        if not boosts_startup:
+            return decision
+        terms = build_startup_terms(stated, eligibility, nodes, limit_ranges, policy)
+        return _add_startup_boosts(stated, decision, terms, quotas)
+
     submitted = restore_submitted_pod(pod)
     if submitted is not None:
         # Sizes within a LimitRange depend on the stated ones, so deciding from an earlier decision's differs from it.
-        first = _decide(submitted, *terms)
+        first = decide(submitted)
         if isinstance(first, MutatePod) and _has_sizes(pod, first.containers):
             return LeaveUnchanged(ReasonCode.NO_CHANGE_NEEDED, new_revision=first.new_revision)
-    return _decide(pod, *terms)
+    return decide(settle_boosted_pod(pod) if boosts_startup else pod)
+
+
+def build_startup_terms(
+    pod: Pod, eligibility: Eligibility, nodes: NodeIndex, limit_ranges: Sequence[LimitRangeItem], policy: Policy
+) -> StartupTerms:
+    """Return what bounds the CPU of a pod's start besides its policy."""
+    return StartupTerms(eligibility, nodes, build_largest_node_terms(pod, eligibility, policy), limit_ranges, policy)
+
+
+def explain_startup(
+    pod: Pod, decision: MutatePod | LeaveUnchanged, terms: StartupTerms, quotas: Sequence[ResourceQuota]
+) -> list[StartupStep]:
+    """Return how the CPU of each container that states one for its start was decided; `decision` is without boosts."""
+    if isinstance(decision, LeaveUnchanged) and decision.reason not in _BOOSTED_AS_STATED:
+        return []
+    settled = _merge_sizes(pod, decision)
+    steps = find_startup_steps(pod, settled, terms)
+    boosts = [one.boost for one in steps if one.boost is not None]
+    if not boosts:
+        return steps
+    boosted = add_boosts(settled, boosts)
+    checked = _check_decision(pod, MutatePod(tuple(boosted)), terms.limit_ranges)
+    reason = checked.reason if isinstance(checked, LeaveUnchanged) else None
+    if reason is None and quotas and exceeds_quota(pod, boosted, quotas):
+        reason = ReasonCode.QUOTA_EXCEEDED
+    if reason is None:
+        return steps
+    return [one if one.boost is None else replace(one, boost=None, reason=reason) for one in steps]
+
+
+def _add_startup_boosts(
+    pod: Pod, decision: MutatePod | LeaveUnchanged, terms: StartupTerms, quotas: Sequence[ResourceQuota]
+) -> MutatePod | LeaveUnchanged:
+    steps = explain_startup(pod, decision, terms, quotas)
+    boosts = tuple([one.boost for one in steps if one.boost is not None])
+    if not boosts:
+        return decision
+    named = {one.container for one in boosts}
+    named |= {one.container for one in decision.containers} if isinstance(decision, MutatePod) else set()
+    boosted = tuple([one for one in add_boosts(_merge_sizes(pod, decision), boosts) if one.container in named])
+    if isinstance(decision, MutatePod):
+        return replace(decision, containers=boosted, boosts=boosts)
+    return MutatePod(boosted, None, decision.new_revision, boosts)
+
+
+def _merge_sizes(pod: Pod, decision: MutatePod | LeaveUnchanged) -> list[ContainerTarget]:
+    """Return the sizes of all parts of a pod after its start."""
+    decided = {one.container: one for one in decision.containers} if isinstance(decision, MutatePod) else {}
+    return [decided.get(one.container, one) for one in get_spec_targets(pod)]
 
 
 def _decide(

@@ -91,7 +91,8 @@ def _decide(
     refused: Mapping[str, RefusedResize],
 ) -> ResizePod | SkippedPod:
     ranges = snapshot.limit_ranges.get(pod.namespace, ())
-    decision = decide_admission(pod, eligibility, statistics, nodes, ranges, policy)
+    # A pod that no node can hold does not wait for the CPU of its start.
+    decision = decide_admission(pod, eligibility, statistics, nodes, ranges, policy, boosts_startup=False)
     if isinstance(decision, LeaveUnchanged):
         return SkippedPod(pod.namespace, pod.name, decision.reason, decision.detail)
     effective_policy = eligibility.get_effective_policy(pod)
@@ -234,6 +235,8 @@ def recreate_from_template(pod: Pod, snapshot: ClusterSnapshot) -> Pod:
         node=None,
         phase="Pending",
         ready=False,
+        ready_since=None,
+        started_at=None,
         containers=tuple(map(restore, created.containers)),
         pod_level=None if created.pod_level is None else restore(created.pod_level),
         constraints=get_replacement_constraints(pod.constraints),

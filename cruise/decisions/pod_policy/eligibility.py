@@ -12,6 +12,7 @@ from cruise.decisions.pod_policy.managed_containers import (
     ManagedContainers,
     explain_none_managed,
     find_managed_containers,
+    keep_boosted_cpu,
     read_stated_resources,
     select_kept_containers,
 )
@@ -111,9 +112,11 @@ class Eligibility:
         skipped = self._skip_for_other_autoscalers(pod, group)
         if skipped is not None:
             return skipped
-        managed = find_managed_containers(pod, effective_policy, group.claims, Mode.RESIZE)
+        allowed = find_managed_containers(pod, effective_policy, group.claims, Mode.RESIZE)
+        managed = keep_boosted_cpu(pod, allowed)
         if not managed.sized:
-            return _skip(pod, *explain_none_managed(pod, effective_policy, group.claims, Mode.RESIZE))
+            none_managed = explain_none_managed(pod, effective_policy, group.claims, Mode.RESIZE)
+            return _skip(pod, *((ReasonCode.STARTING, "") if allowed.sized else none_managed))
         return self._check_statistics(pod, effective_policy, group, managed, killed=killed)
 
     def _skip_for_kubelet(self, pod: Pod) -> SkippedPod | None:
@@ -134,6 +137,17 @@ class Eligibility:
         if pending:
             return _skip(pod, ReasonCode.LOOKUP_PENDING, pending)
         return None
+
+    def explain_no_resize(self, pod: Pod) -> ReasonCode | None:
+        """Return why settings or the pod's node forbid every resize of a bound pod now, None if they do not."""
+        unsupported = self._skip_for_kubelet(pod)
+        if unsupported is not None:
+            return unsupported.reason
+        return (
+            ReasonCode.NODE_NOT_READY
+            if pod.node in self._unready_nodes
+            else self._workloads.find_for_pod(pod).skip_reason
+        )
 
     def get_policy_group(self, pod: Pod) -> object | None:
         """Return one object for all pods with the same overrides, autoscalers and workload.
@@ -209,6 +223,16 @@ class Eligibility:
         claims = group.claims._replace(scaled=frozenset())
         sized, resources = find_managed_containers(pod, group.effective_policy, claims, Mode.INITIAL)
         return ManagedContainers(sized, tuple([own - group.claims.scaled for own in resources]))
+
+    @property
+    def has_static_managers(self) -> bool:
+        """Whether a static manager is known of any node: a Guaranteed pod may run there."""
+        return bool(self._static_managers)
+
+    @cached_property
+    def has_kubelets_without_resize(self) -> bool:
+        """Whether any node's kubelet is known to resize no pods."""
+        return any(one is not None and one < FIRST_RESIZING_KUBELET for one in self._kubelets.values())
 
     def get_bounding_autoscaler(self, pod: Pod) -> HorizontalPodAutoscaler | None:
         """Return the HPA within whose target requests may change, None if they may not, or without one."""

@@ -8,7 +8,9 @@ from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.cluster import Container, Pod
 from cruise.domain.policy import Mode
 from cruise.domain.resources import ResourceName
+from cruise.domain.startup_boosts import find_startup_boosts
 
+_CPU = frozenset({ResourceName.CPU})
 SKIP_REASON_BY_MODE = {
     Mode.OFF: ReasonCode.MODE_OFF,
     Mode.OBSERVE: ReasonCode.MODE_OBSERVE,
@@ -50,6 +52,19 @@ def find_managed_containers(
         if own.mode >= needed and resources:
             found.append((container, resources))
     return ManagedContainers(tuple([one for one, _ in found]), tuple([resources for _, resources in found]))
+
+
+def keep_boosted_cpu(pod: Pod, managed: ManagedContainers) -> ManagedContainers:
+    """Return the containers without the CPU of those that still have what they start with: it is no size."""
+    boosts = find_startup_boosts(pod)
+    if not boosts:
+        return managed
+    boosted = {one.container for one in boosts}
+    pairs = [
+        (one, own - _CPU if one.name in boosted else own)
+        for one, own in zip(managed.sized, managed.resources, strict=True)
+    ]
+    return ManagedContainers(tuple([one for one, own in pairs if own]), tuple([own for _, own in pairs if own]))
 
 
 def read_stated_resources(containers: tuple[Container, ...]) -> tuple[int, ...]:

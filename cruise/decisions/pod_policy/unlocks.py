@@ -248,6 +248,7 @@ UNLOCKS: Mapping[ReasonCode, Unlock] = {
         "select cAdvisor's series by prometheus_cadvisor_matchers; see cruise check"
     ),
     ReasonCode.NEW_WORKLOAD: _time("wait for new_workload_age, or until a first run has ended", "new_workload_age"),
+    ReasonCode.STARTING: _time("wait until it has been ready for 30 seconds"),
     ReasonCode.NEW_TEMPLATE_REVISION: _time("wait for samples of the new revision"),
     ReasonCode.MANAGED_BY_HPA: Unlock(
         UnlockKind.SETTING,

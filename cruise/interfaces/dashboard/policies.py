@@ -109,6 +109,7 @@ _CHOICES: Mapping[str, Sequence[str]] = {
 _NOT_REPLAYABLE = frozenset({"mode", "pass_interval"})
 _EXAMPLES = {
     "headroom-factor": "1.5",
+    "startup-cpu": "2x",
     "cpu-min": "100m",
     "cpu-max": "2",
     "memory-min": "128Mi",

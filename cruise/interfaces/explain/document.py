@@ -17,6 +17,7 @@ from cruise.domain.original_resources import amounts_to_json
 from cruise.domain.overrides import StatedSetting
 from cruise.domain.usage import Statistic, StatisticsTable
 from cruise.interfaces.coverage import build_unlock_document
+from cruise.interfaces.explain.startup import build_startup_document
 from cruise.interfaces.reasons import describe_detail, describe_oom_kill, describe_reason, describe_source
 from cruise.interfaces.size_changes import format_resize
 from cruise.interfaces.text import JsonValue, convert_to_json
@@ -46,6 +47,7 @@ def render_explanation_json(explanation: Explanation, now: datetime, history: Po
         "skippedContainers": [_skipped_container(one) for one in explanation.skipped_containers],
         "patch": build_resize_patch(explanation.resize) if explanation.resize is not None else None,
         "admission": _admission(explanation.admission),
+        "startup": build_startup_document(explanation.startup),
         "history": _history(history),
     }
     return msgspec.json.encode(document) + b"\n"
@@ -177,7 +179,7 @@ def _admission(admission: MutatePod | LeaveUnchanged | None) -> JsonValue:
             return {"reason": reason.value, "message": describe_reason(reason, detail)}
         case MutatePod(containers, size, new_revision):
             return {
-                "size": size.value,
+                "size": "stated" if size is None else size.value,
                 "newRevision": new_revision,
                 "containers": [
                     {

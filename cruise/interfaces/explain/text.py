@@ -28,6 +28,7 @@ from cruise.domain.policy import AdmissionSize, Policy
 from cruise.domain.resources import ResourceName, StatedResources
 from cruise.domain.usage import StatisticsTable
 from cruise.interfaces.explain.size_steps import create_grid, describe_statistic, render_container_steps
+from cruise.interfaces.explain.startup import build_startup_table
 from cruise.interfaces.reasons import (
     CAUSE_DESCRIPTIONS,
     describe_detail,
@@ -43,6 +44,7 @@ from cruise.kube_json.patches import build_resize_patch
 _MAX_RANKED = 12
 _ADMISSION_SIZES = {
     AdmissionSize.PEAK: "by the workload's peaks:",
+    None: "as it states, with more CPU for its start:",
     AdmissionSize.NODE_PASS: "as a node pass would size it, by the workload's base and a share of the headroom:",
 }
 _NEW_REVISION = "at least as the template states, because its revision is new, and at least the workload's peaks:"
@@ -79,6 +81,7 @@ def render_explanation_text(explanation: Explanation, policy: Policy, now: datet
     for steps in explanation.steps:
         yield _heading(f"Container {steps.container}")
         yield render_container_steps(steps, policy, now, limits.get(steps.container))
+    yield from _render_startup(explanation, now)
     if explanation.skipped_containers:
         yield from _render_skipped(explanation.skipped_containers, now)
     if explanation.resize is not None:
@@ -91,6 +94,12 @@ def render_explanation_text(explanation: Explanation, policy: Policy, now: datet
         yield Text(command, no_wrap=True)
     if explanation.admission is not None:
         yield from _render_admission(explanation.admission)
+
+
+def _render_startup(explanation: Explanation, now: datetime) -> Iterator[RenderableType]:
+    if explanation.startup is not None:
+        yield _heading("CPU while it starts")
+        yield build_startup_table(explanation.startup, now)
 
 
 def _heading(text: str) -> Text:
@@ -253,7 +262,7 @@ def _render_admission(admission: MutatePod | LeaveUnchanged) -> Iterator[Rendera
         case LeaveUnchanged(reason, detail):
             yield Text(f"  the webhook would not change it: {reason.value}: {describe_reason(reason, detail)}")
         case MutatePod(containers, size, new_revision):
-            yield Text(f"  {_NEW_REVISION if new_revision else _ADMISSION_SIZES[size]}")
+            yield Text(f"  {_NEW_REVISION if new_revision and size is not None else _ADMISSION_SIZES[size]}")
             for target in containers:
                 yield Text(f"  {target.container}: {_format_sizes(target.requests, target.limits)}")
 

@@ -144,6 +144,8 @@ class PodReader:
             annotations=annotations,
             phase=intern(phase),
             ready=_is_ready(phase, conditions),
+            ready_since=_get_ready_since(conditions),
+            started_at=status.start_time,
             terminating=metadata.deletion_timestamp is not None,
             created_at=metadata.creation_timestamp,
             priority=given.priority if given else spec.priority or 0,
@@ -312,6 +314,13 @@ def _is_ready(phase: str, conditions: Sequence[PodCondition]) -> bool:
     """Return whether a pod is ready; a running one without the condition, as in files source by hand, is."""
     stated = [condition.status == "True" for condition in conditions if condition.type == "Ready"]
     return phase == "Running" and all(stated)
+
+
+def _get_ready_since(conditions: Sequence[PodCondition]) -> datetime | None:
+    for condition in conditions:
+        if condition.type == "Ready" and condition.status == "True":
+            return condition.last_transition_time
+    return None
 
 
 def _get_unschedulable_since(conditions: Sequence[PodCondition], created_at: datetime | None) -> datetime | None:

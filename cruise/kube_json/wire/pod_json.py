@@ -288,6 +288,7 @@ class PodSpec(JsonStruct, frozen=True):
 
 class PodStatus(JsonStruct, frozen=True):
     phase: str | None = None
+    start_time: Timestamp | None = None
     nominated_node_name: str | None = None
     qos_class: str | None = None
     conditions: tuple[PodCondition, ...] | None = None

@@ -110,7 +110,10 @@ class Kubelet:
         whole = pod.pod_level
         if whole is not None:
             whole = replace(whole, actual=whole.allocated, actual_limits=record.allocated_limits[whole.name])
-        self._state.put(record, replace(pod, phase="Running", containers=containers, pod_level=whole))
+        started_at = convert_to_datetime(at)
+        self._state.put(
+            record, replace(pod, phase="Running", started_at=started_at, containers=containers, pod_level=whole)
+        )
         self._update_readiness(record, at)
         if record.workload.finishes:
             self._state.clock.schedule(at + record.workload.duration_seconds, partial(self._finish, record))
@@ -152,7 +155,8 @@ class Kubelet:
             started[row] + workload.ready_seconds <= at for row in record.rows.values()
         )
         if ready is not pod.ready:
-            self._state.put(record, replace(pod, ready=ready))
+            since = convert_to_datetime(at) if ready else None
+            self._state.put(record, replace(pod, ready=ready, ready_since=since))
 
     def _get_restart_delay(self, row: int, at: int) -> int:
         """Return the seconds until a killed container restarts; doubled with each kill that follows soon."""

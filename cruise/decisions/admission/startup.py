@@ -1,0 +1,145 @@
+"""The CPU that new containers request while they start, beyond their sizes (annotation `cruise.io/startup-cpu`).
+
+The sizes after the start are decided as always. A boost is added to them only if an in-place resize can take it back.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cruise.decisions.admission.largest_node import LargestNodeTerms
+from cruise.decisions.admission.node_index import NodeIndex
+from cruise.decisions.pod_policy.container_bounds import compute_container_bounds
+from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.pod_policy.limit_ranges import select_ranges
+from cruise.decisions.pod_policy.managed_containers import SKIP_REASON_BY_MODE
+from cruise.domain.actions import ContainerTarget, ReasonCode
+from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations
+from cruise.domain.cluster import Container, LimitRangeItem, Pod, QosClass
+from cruise.domain.pod_resources import count_pod_requests, replace_spec_resources
+from cruise.domain.policy import CpuLimitPolicy, Mode, Policy, ResizeDirection
+from cruise.domain.resources import ResourceName, Resources
+from cruise.domain.startup_boosts import StartupBoost
+from cruise.domain.startup_cpu import StartupCpu
+
+
+@dataclass(frozen=True, slots=True)
+class StartupTerms:
+    """What bounds a boost besides the pod and its policy; `limit_ranges` are those of the pod's namespace."""
+
+    eligibility: Eligibility
+    nodes: NodeIndex
+    largest_node: LargestNodeTerms
+    limit_ranges: Sequence[LimitRangeItem]
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
+class StartupStep:
+    """One container that asks for more CPU while it starts: its boost, or the reason why it gets none."""
+
+    container: str
+    stated: StartupCpu
+    boost: StartupBoost | None
+    reason: ReasonCode | None
+
+
+def find_startup_steps(pod: Pod, settled: Sequence[ContainerTarget], terms: StartupTerms) -> list[StartupStep]:
+    """Return a step for each container that states its CPU at start; `settled` has all sizes after the start."""
+    effective_policy = terms.eligibility.get_effective_policy(pod)
+    if isinstance(effective_policy, UnreadableAnnotations):
+        return []
+    sizes = {one.container: one for one in settled}
+    steps = []
+    for container in pod.sized_containers:
+        own = effective_policy.for_container(container.name)
+        if own.startup_cpu is not None:
+            steps.append(_decide_step(pod, container, sizes[container.name], own, own.startup_cpu, terms))
+    return _fit_largest_node(pod, settled, steps, terms)
+
+
+def add_boosts(settled: Sequence[ContainerTarget], boosts: Sequence[StartupBoost]) -> list[ContainerTarget]:
+    """Return the sizes during the start."""
+    by_container = {one.container: one for one in boosts}
+    return [
+        replace(
+            target,
+            requests=replace(target.requests, cpu_millicores=boost.boosted_request),
+            limits=replace(target.limits, cpu_millicores=boost.boosted_limit),
+        )
+        if (boost := by_container.get(target.container)) is not None
+        else target
+        for target in settled
+    ]
+
+
+def _decide_step(
+    pod: Pod,
+    container: Container,
+    target: ContainerTarget,
+    own: EffectivePolicy,
+    stated: StartupCpu,
+    terms: StartupTerms,
+) -> StartupStep:
+    reason = _explain_no_boost(pod, container, own, terms)
+    request, limit = target.requests.cpu_millicores, target.limits.cpu_millicores
+    if reason is None and not request:
+        # A share of nothing is nothing, and a pod that gets a request now would have to keep it.
+        reason = ReasonCode.CPU_NOT_MANAGED
+    if reason is not None or request is None:
+        return StartupStep(container.name, stated, None, reason)
+    ranges = select_ranges(container, terms.limit_ranges)
+    bounds = compute_container_bounds(own, container.name, ranges, terms.policy)
+    most_request, most_limit = bounds.whole_unit_bounds[1], bounds.whole_unit_bounds[4]
+    boosted = min(stated.apply_to(request), max(request, most_request))
+    boosted_limit = limit
+    if limit is not None:
+        if pod.qos is QosClass.GUARANTEED and limit == request:
+            boosted = boosted_limit = boosted if not bounds.keeps_cpu_limit else request
+        elif bounds.cpu_limits is CpuLimitPolicy.KEEP:
+            boosted = min(boosted, limit)
+        else:
+            # The limit would throttle the start: it keeps its ratio to the request.
+            boosted_limit = min(limit * boosted // request, max(limit, most_limit))
+            boosted = min(boosted, boosted_limit)
+    if boosted <= request:
+        return StartupStep(container.name, stated, None, ReasonCode.AT_MAXIMUM)
+    boost = StartupBoost(container.name, boosted, boosted_limit, request, limit)
+    return StartupStep(container.name, stated, boost, None)
+
+
+def _explain_no_boost(pod: Pod, container: Container, own: EffectivePolicy, terms: StartupTerms) -> ReasonCode | None:
+    """Return why a container must start with its size, None if it may start with more."""
+    eligibility = terms.eligibility
+    claims, autoscaler = eligibility.get_autoscaler_claims(pod), eligibility.get_bounding_autoscaler(pod)
+    metrics = () if autoscaler is None or autoscaler.scaling is None else autoscaler.scaling.metrics
+    is_scaled = any(one.resource is ResourceName.CPU and one.container in ("", container.name) for one in metrics)
+    mode = min(own.mode, terms.policy.mode)
+    is_managed = ResourceName.CPU in own.resources and own.direction is ResizeDirection.BOTH
+    # The HPA divides by what all pods request, also those that start: it would add replicas late.
+    is_scaled = is_scaled or ResourceName.CPU in claims.scaled
+    obstacles = (
+        (SKIP_REASON_BY_MODE.get(mode, ReasonCode.MODE_OFF), mode < Mode.RESIZE),
+        (ReasonCode.CPU_NOT_MANAGED, not is_managed),
+        (ReasonCode.MANAGED_BY_HPA, is_scaled),
+        (ReasonCode.POD_LEVEL_RESOURCES, pod.pod_level is not None),
+        (ReasonCode.RESIZE_RESTARTS, container.cpu_resize_restarts),
+        (ReasonCode.RESIZE_UNSUPPORTED, eligibility.has_kubelets_without_resize),
+        (ReasonCode.STATIC_CPU_MANAGER, pod.qos is QosClass.GUARANTEED and eligibility.has_static_managers),
+    )
+    return next((reason for reason, applies in obstacles if applies), None)
+
+
+def _fit_largest_node(
+    pod: Pod, settled: Sequence[ContainerTarget], steps: Sequence[StartupStep], terms: StartupTerms
+) -> list[StartupStep]:
+    """Return the steps without boosts if no node that the pod may run on could hold them all."""
+    boosts = [one.boost for one in steps if one.boost is not None]
+    if not boosts:
+        return list(steps)
+    boosted = replace_spec_resources(pod, add_boosts(settled, boosts))
+    needed: Resources = count_pod_requests(boosted) + terms.largest_node.reserved_capacity
+    if any(needed.fits_in(capacity) for capacity in terms.nodes.find_capacities(pod)):
+        return list(steps)
+    return [
+        one if one.boost is None else replace(one, boost=None, reason=ReasonCode.INSUFFICIENT_CAPACITY) for one in steps
+    ]

@@ -1,0 +1,41 @@
+"""How the CPU of a pod's start was decided, for `explain`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from cruise.decisions.admission.admission import build_startup_terms, decide_admission, explain_startup
+from cruise.decisions.admission.node_index import NodeIndex
+from cruise.decisions.admission.replacement_pods import recreate_from_template
+from cruise.decisions.admission.startup import StartupStep
+from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.startup import get_boost_end
+from cruise.domain.cluster import ClusterSnapshot, Pod
+from cruise.domain.policy import Policy
+from cruise.domain.startup_boosts import StartupBoost, find_startup_boosts
+
+
+@dataclass(frozen=True, slots=True)
+class StartupExplanation:
+    """The boosts of a pod that starts, and when they end (None: unknown yet); `steps` are those of a new pod."""
+
+    boosts: tuple[StartupBoost, ...]
+    ends_at: datetime | None
+    steps: Sequence[StartupStep]
+
+
+def explain_pod_startup(
+    pod: Pod, snapshot: ClusterSnapshot, eligibility: Eligibility, policy: Policy
+) -> StartupExplanation | None:
+    """Explain the CPU of a pod's start, None if nothing is stated for it and it has none."""
+    boosts = find_startup_boosts(pod)
+    new_pod = recreate_from_template(pod, snapshot) if pod.node is not None else pod
+    nodes, ranges = NodeIndex(snapshot.known_nodes), snapshot.limit_ranges.get(pod.namespace, ())
+    settled = decide_admission(
+        new_pod, eligibility, eligibility.statistics, nodes, ranges, policy, boosts_startup=False
+    )
+    terms = build_startup_terms(new_pod, eligibility, nodes, ranges, policy)
+    steps = explain_startup(new_pod, settled, terms, ())
+    if not boosts and not steps:
+        return None
+    return StartupExplanation(boosts, get_boost_end(pod) if boosts else None, steps)

@@ -1,0 +1,100 @@
+"""A pod that starts with twice its CPU on a real control plane, and goes back to its size."""
+
+from datetime import datetime
+
+from cruise.decisions.startup import READY_TIME
+from cruise.domain.annotations import STARTUP_BOOST
+from tests.controlplane.api import Json, conditions, wait_until
+from tests.e2e.live.manifests import app
+from tests.e2e.live.sizes import ObservedSize, requests
+from tests.e2e.live.stage import LiveStage
+from tests.e2e.live.usage import ContainerUse
+
+USE = ContainerUse(cores=0.2, mebibytes=150, peak_cores=0.2, peak_mebibytes=150)
+SIZED, BOOSTED, AS_SENT = ObservedSize(200, 150), ObservedSize(400, 150), ObservedSize(700, 1024)
+# A scale of the pass's interval, the watch's delay and a busy machine.
+SOON_SECONDS = 60
+
+
+def known(stage: LiveStage) -> None:
+    """A workload whose usage cruise knows, and that asks for more CPU while it starts."""
+    stage.node(cpu="8", memory="32Gi")
+    told = {"cruise.io/startup-cpu.app": "2x"}
+    stage.create(app("Deployment", stage.namespace, "web", "700m", "1Gi", {"memory": "1Gi"}, annotations=told))
+    stage.running(1)
+    stage.measure({"web": USE})
+    stage.once("initial")
+    stage.mark()
+
+
+def successor(stage: LiveStage) -> Json:
+    """Delete the pod, and wait until the one that its ReplicaSet makes is ready."""
+    gone = {one["metadata"]["uid"] for one in stage.pods("web")}
+    for one in stage.pods("web"):
+        stage.admin.delete("pods", stage.namespace, one["metadata"]["name"], grace=0)
+
+    def look() -> Json | None:
+        found = [one for one in stage.pods("web") if one["metadata"]["uid"] not in gone]
+        ready = found and conditions(found[0]).get("Ready", {}).get("status") == "True"
+        return found[0] if ready else None
+
+    return wait_until(look, "another pod is ready")
+
+
+def boosted(stage: LiveStage) -> Json | None:
+    pod = successor(stage)
+    return pod if requests(pod) == BOOSTED else None
+
+
+def settled(stage: LiveStage) -> Json | None:
+    """The pod, if it has its size, and the kubelet has given it."""
+    pod = stage.pod("web")
+    actual = pod["status"]["containerStatuses"][0].get("resources", {}).get("requests", {}).get("cpu")
+    return pod if requests(pod) == SIZED and actual == "200m" else None
+
+
+def taken_back(stage: LiveStage) -> list[Json]:
+    """The resizes in the audit log."""
+    return [one.request_object for one in stage.events() if (one.verb, one.resource) == ("patch", "pods/resize")]
+
+
+def test_a_pod_starts_with_twice_its_cpu_and_goes_back_30_seconds_after_it_is_ready(stage: LiveStage):
+    known(stage)
+    with stage.reviewing("resize"):
+        wait_until(lambda: boosted(stage), "a new pod is boosted", seconds=SOON_SECONDS)
+        # Cooldowns and tolerances hold up other decreases for days.
+        calm = {
+            "shrink_cooldown": "7d",
+            "cpu_tolerance": "1",
+            "over_requested_stabilization": "1d",
+            "pass_interval": "10m",
+        }
+        with stage.serving("resize", **calm) as serve:
+            pod = wait_until(lambda: boosted(stage), "a new pod is boosted", seconds=SOON_SECONDS)
+            assert pod["metadata"]["annotations"][STARTUP_BOOST] == '{"app":{"boosted":"400m","request":"200m"}}'
+            after = wait_until(lambda: settled(stage), "its CPU is taken back", seconds=30 + SOON_SECONDS)
+            assert after["metadata"]["uid"] == pod["metadata"]["uid"]
+            assert after["status"]["containerStatuses"][0]["restartCount"] == 0
+            ready = datetime.fromisoformat(conditions(pod)["Ready"]["lastTransitionTime"])
+            [written] = [one for one in stage.events() if (one.verb, one.resource) == ("patch", "pods/resize")]
+            waited = datetime.fromisoformat(written.request_received_timestamp) - ready
+            print(f"taken back {waited.total_seconds():.1f} s after ready")
+            assert waited >= READY_TIME
+            # A leader that dies leaves nothing that another one needs.
+            pod = wait_until(lambda: boosted(stage), "a new pod is boosted", seconds=SOON_SECONDS)
+            serve.kill()
+        assert requests(stage.pod("web")) == BOOSTED
+        with stage.serving("resize", **calm):
+            after = wait_until(lambda: settled(stage), "another leader takes it back", seconds=60 + SOON_SECONDS)
+            assert after["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert len(taken_back(stage)) == 2
+
+
+def test_without_the_right_to_resize_no_pod_starts_with_more(stage: LiveStage):
+    known(stage)
+    with stage.reviewing("initial"):
+        pod = wait_until(
+            lambda: pod if requests(pod := successor(stage)) != AS_SENT else None, "it is sized", seconds=SOON_SECONDS
+        )
+        assert requests(pod) == SIZED
+        assert STARTUP_BOOST not in pod["metadata"]["annotations"]
