@@ -372,8 +372,7 @@ def _signature(created: Pod) -> str:
 
 def _get_size_basis(decision: MutatePod) -> str:
     """Return the basis of a new pod's requests: `stated` in the template of a new revision, or the admission size."""
-    size = decision.admission_size
-    return "stated" if decision.new_revision or size is None else size.value
+    return "stated" if decision.new_revision or decision.admission_size is None else decision.admission_size.value
 
 
 def _build_patch(

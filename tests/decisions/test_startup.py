@@ -98,6 +98,9 @@ def test_a_node_pass_leaves_the_cpu_of_the_start_and_sizes_memory():
     assert sizes["web-1"].cpu_millicores == 1000
     assert sizes["web-1"].memory_bytes < 128 << 20
     assert sizes["web-2"].cpu_millicores < 1000
+    # What the start gets does not count against the node's other pods.
+    assert plan.available.cpu_millicores == 4000 - 400
+    assert plan.counted.cpu_millicores == 2000
     only_cpu = replace(pod, annotations={**RECORD, "cruise.io/resources": "cpu"})
     [plan] = decide_node_plans(make_snapshot([only_cpu]), make_table(*rows), policy, NOW)
     assert [(one.pod, one.reason) for one in plan.skipped] == [("web-1", ReasonCode.STARTING)]

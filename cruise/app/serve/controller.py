@@ -331,8 +331,7 @@ class Controller:
             )
             if self._policy.mode >= Mode.RESIZE:
                 jobs.bound("startup", margin)
-                pause = max(self._scale(STARTUP_INTERVAL), timedelta(seconds=_POLL_INTERVAL_SECONDS))
-                jobs.run_every(pause, "startup", self.end_startup_boosts, delay=pause)
+                jobs.run_every(STARTUP_INTERVAL, "startup", self.end_startup_boosts, delay=timedelta(0))
             jobs.bound("prune", self._scale(_PRUNE_INTERVAL) / 4)
             jobs.run_every(self._scale(_PRUNE_INTERVAL), "prune", self._prune, delay=self._scale(_PRUNE_INTERVAL))
             jobs.start(self._fill_then_rightsize(jobs))

@@ -55,15 +55,10 @@ def find_managed_containers(
 
 
 def keep_boosted_cpu(pod: Pod, managed: ManagedContainers) -> ManagedContainers:
-    """Return the containers without the CPU of those that still have what they start with: it is no size."""
-    boosts = find_startup_boosts(pod)
-    if not boosts:
+    """Return the containers without CPU if one of them still has what it starts with, which is no size."""
+    if not find_startup_boosts(pod):
         return managed
-    boosted = {one.container for one in boosts}
-    pairs = [
-        (one, own - _CPU if one.name in boosted else own)
-        for one, own in zip(managed.sized, managed.resources, strict=True)
-    ]
+    pairs = [(one, own - _CPU) for one, own in zip(managed.sized, managed.resources, strict=True)]
     return ManagedContainers(tuple([one for one, own in pairs if own]), tuple([own for _, own in pairs if own]))
 
 

@@ -13,8 +13,9 @@ from cruise.decisions.sizing.pod_columns import PerResource, count_kept_requests
 from cruise.domain.actions import SkippedPod
 from cruise.domain.arrays import Float64Array, Int64Array, convert_to_int64
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod
-from cruise.domain.pod_resources import count_pod_requests
+from cruise.domain.pod_resources import count_pod_requests, reset_kubelet_status
 from cruise.domain.resources import ResourceName, Resources
+from cruise.domain.startup_boosts import settle_boosted_pod
 
 
 class NodePodColumns:
@@ -142,7 +143,10 @@ class NodeCapacities:
 def build_node_capacities(
     snapshot: ClusterSnapshot, eligibility: Eligibility, nodes: frozenset[str] | None
 ) -> NodeCapacities:
-    """Assign every bound pod to its node, as resizable or fixed, and subtract fixed pods from the node's capacity."""
+    """Assign every bound pod to its node, as resizable or fixed, and subtract fixed pods from the node's capacity.
+
+    Of a pod that starts with more CPU, what it has afterwards is subtracted.
+    """
     wanted = sorted((node for node in snapshot.nodes if nodes is None or node.name in nodes), key=attrgetter("name"))
     capacities = {node.name: NodeCapacity(node, number) for number, node in enumerate(wanted)}
     resizable: list[ResizablePod] = []
@@ -159,6 +163,10 @@ def build_node_capacities(
         capacity.counted_cpu += cpu
         capacity.counted_memory += memory
         verdict = eligibility.check(pod)
+        settled = settle_boosted_pod(pod)
+        if settled is not pod:
+            # Others do not make room for the CPU of a start, which is about to be taken back.
+            cpu = count_pod_requests(reset_kubelet_status(settled)).cpu_millicores
         if isinstance(verdict, SkippedPod):
             capacity.skipped_pods.append(verdict)
             capacity.fixed_pods.append(pod)
