@@ -22,7 +22,8 @@ from cruise.app.demo_frames import DemoClock, DemoFrameBuilder
 from cruise.app.http_server import serve_http
 from cruise.app.process import handle_signals, is_worth_logging
 from cruise.app.serve.activity import ControllerHooks, ServeActivity
-from cruise.app.serve.controller import Controller, ControllerOptions
+from cruise.app.serve.controller import Controller
+from cruise.app.serve.controller_options import ControllerOptions
 from cruise.app.serve.serve import build_http_app
 from cruise.domain.actions import Outcome
 from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef

@@ -22,6 +22,7 @@ from cruise.domain.policy import (
 )
 from cruise.domain.resources import ResourceName, format_cpu_millicores, format_memory_bytes
 from cruise.domain.rightsizing_policies import CLUSTER_POLICY_KIND, POLICY_GROUP, POLICY_KIND, POLICY_VERSION
+from cruise.domain.startup_cpu import LARGEST_STARTUP_FACTOR
 from scripts.reference.annotations import OVERRIDE_WORDS
 
 Schema = dict[str, Any]
@@ -182,8 +183,38 @@ def _build_container_settings() -> Schema:
         "memoryLimits": _choice("memory-limits", _values(MemoryLimitPolicy)),
         "cpuLimits": _choice("cpu-limits", _values(CpuLimitPolicy)),
         "direction": _choice("direction", _values(ResizeDirection)),
+        "startupCpu": _build_startup_cpu(),
         "minAllowed": _build_bounds("min", "The minimum of the requests; 0 is no minimum.", may_be_zero=True),
         "maxAllowed": _build_bounds("max", "The maximum of the requests.", may_be_zero=False),
+    }
+
+
+def _build_startup_cpu() -> Schema:
+    least, most, example = _SIZES[ResourceName.CPU]
+    is_factor = "string(self).matches('^[0-9]+([.][0-9]+)?x$')"
+    factor = "double(string(self).substring(0, size(string(self)) - 1))"
+    quantity = "quantity(string(self))"
+    return {
+        "anyOf": [{"type": "integer"}, {"type": "string"}],
+        "x-kubernetes-int-or-string": True,
+        "maxLength": 32,
+        "description": _describe("startup-cpu"),
+        "x-kubernetes-validations": [
+            {
+                "rule": f"{is_factor} || isQuantity(string(self))",
+                "messageExpression": f"'\"' + string(self) + '\" is neither a factor nor a quantity; "
+                f"write e.g. 2x or {example}'",
+            },
+            {
+                "rule": f"!{is_factor} || ({factor} >= 1.0 && {factor} <= {LARGEST_STARTUP_FACTOR}.0)",
+                "message": f"write a factor from 1x to {LARGEST_STARTUP_FACTOR}x",
+            },
+            {
+                "rule": f"{is_factor} || !isQuantity(string(self)) || (!{quantity}.isLessThan(quantity('{least}')) && "
+                f"!{quantity}.isGreaterThan(quantity('{most}')))",
+                "message": f"write an amount from {least} to {most}",
+            },
+        ],
     }
 
 

@@ -99,4 +99,6 @@ def _describe_values(field: Mapping[str, Any]) -> str:
         return f"{field['minimum']} to {field['maximum']}"
     if set(field.get("properties", ())) == {"cpu", "memory"}:
         return "`cpu`, `memory`: quantities"
+    if "x-kubernetes-int-or-string" in field:
+        return "a factor such as `2x`, or a quantity"
     return {"array": "a list", "object": "", "string": "a text"}[field["type"]]

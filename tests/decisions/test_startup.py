@@ -94,7 +94,7 @@ def test_a_node_pass_leaves_the_cpu_of_the_start_and_sizes_memory():
     rows.append(make_statistic("", memory_peak_mib=100))
     policy = replace(RESIZE, rules=TRACKING)
     [plan] = decide_node_plans(make_snapshot([pod, other]), make_table(*rows), policy, NOW)
-    sizes = {one.pod: one.containers[0].requests for one in plan.resize}
+    sizes = {one.pod: one.containers[0].requests.resources for one in plan.resize}
     assert sizes["web-1"].cpu_millicores == 1000
     assert sizes["web-1"].memory_bytes < 128 << 20
     assert sizes["web-2"].cpu_millicores < 1000
@@ -107,4 +107,4 @@ def test_a_node_pass_leaves_the_cpu_of_the_start_and_sizes_memory():
     # Once it is taken back, it is a size like any other.
     settled = replace(pod, containers=(make_container(cpu=400),))
     [plan] = decide_node_plans(make_snapshot([settled]), make_table(*rows), policy, NOW)
-    assert plan.resize[0].containers[0].requests.cpu_millicores < 400
+    assert plan.resize[0].containers[0].requests.resources.cpu_millicores < 400

@@ -51,8 +51,9 @@ def test_no_text_increases_anything(text):
         pod = make_boosted(make_container(cpu=1000, cpu_limit=1000), text=stated)
         for boost in find_startup_boosts(pod):
             target = boost.settle(pod.containers[0])
-            assert 0 < target.requests.cpu_millicores < 1000
-            assert target.requests.cpu_millicores <= target.limits.cpu_millicores <= 1000
+            cpu, limit = target.requests.resources.cpu_millicores, target.limits.resources.cpu_millicores
+            assert 0 < cpu < 1000
+            assert cpu <= limit <= 1000
             assert replace_spec_resources(pod, [target]).containers[0].requests.memory_bytes == 128 << 20
 
 

@@ -5,7 +5,8 @@ from datetime import timedelta
 
 import numpy as np
 
-from cruise.app.serve.controller import Controller, ControllerOptions, SharedWriterState
+from cruise.app.serve.controller import Controller
+from cruise.app.serve.controller_options import ControllerOptions, SharedWriterState
 from cruise.domain.actions import EvictPod
 from cruise.domain.policy import DEFAULT_RULES, Mode, Policy
 from cruise.domain.resources import MEBIBYTE

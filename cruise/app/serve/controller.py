@@ -3,13 +3,13 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from cruise.app.serve.activity import NO_HOOKS, ControllerHooks, HourlyTotalsRecorder, ServeActivity
-from cruise.app.serve.jobs import SHUTDOWN_GRACE, JobScheduler
-from cruise.decisions.eviction.ranking import NO_EARLIER_PASSES, EarlierPasses
+from cruise.app.serve.activity import HourlyTotalsRecorder
+from cruise.app.serve.controller_options import ControllerOptions
+from cruise.app.serve.jobs import JobScheduler
 from cruise.domain.actions import Outcome, SkippedPod
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.policy import ConsolidationMode, Mode, Policy
@@ -20,70 +20,21 @@ from cruise.runtime.node_load import NodeLoadHistory, remove_taints_on_exit, run
 from cruise.runtime.node_pass import NodePassResult, add_stored_resizes, run_node_pass
 from cruise.runtime.oom import OomReactor
 from cruise.runtime.packing.consolidation_pass import ConsolidationPassResult, run_consolidation_pass
-from cruise.runtime.packing.packing_pass import PackingPassResult, PackingSolver, run_packing_pass
+from cruise.runtime.packing.packing_pass import PackingPassResult, run_packing_pass
 from cruise.runtime.packing.plan_execution import POLL_SECONDS, PlanExecutor
-from cruise.runtime.policy_statuses import PolicyStatuses
 from cruise.runtime.ports import ClusterPort, PassInput, StorePort, UsageSourcePort
 from cruise.runtime.revert import revert_workload
 from cruise.runtime.startup import STARTUP_INTERVAL, StartupPass
 from cruise.runtime.usage.usage_pass import run_usage_pass
 from cruise.runtime.usage.usage_reader import UsageReadingProgress, UsageReadingSettings
 from cruise.runtime.usage.usage_state import UsageState
-from cruise.runtime.writing.audit import AuditQueue
-from cruise.runtime.writing.evictions import EvictionLock, PendingGrowths, WriteExclusions
-from cruise.runtime.writing.publication import VpaPublication
-from cruise.runtime.writing.writer import CONCURRENT_WRITES, ClusterWriter
+from cruise.runtime.writing.writer import ClusterWriter
 
 _PRUNE_INTERVAL = timedelta(hours=1)
 _POLL_INTERVAL_SECONDS = 0.5
 # A packing pass that solves more often than this, each within its time limit, is stuck.
 _MAX_SOLVES = 30
 _REFILL_INTERVAL = timedelta(seconds=15)
-
-
-@dataclass(frozen=True, slots=True)
-class PackingSettings:
-    """The solver and its time limit, whether packing plans are carried out, and consolidation.
-
-    `consolidation_cooldown` is the age from which a pod may be moved for consolidation.
-    """
-
-    solver: PackingSolver
-    seconds: float = 10.0
-    enabled: bool = True
-    consolidation: ConsolidationMode = ConsolidationMode.OFF
-    consolidation_interval: timedelta = timedelta(minutes=30)
-    consolidation_cooldown: timedelta = timedelta(hours=4)
-
-
-@dataclass(frozen=True, slots=True)
-class SharedWriterState:
-    """What the writers of a process share, also between terms of leadership."""
-
-    audit: AuditQueue = field(default_factory=AuditQueue)
-    evictions: EvictionLock = field(default_factory=EvictionLock)
-    growths: PendingGrowths = field(default_factory=PendingGrowths)
-    exclusions: WriteExclusions = field(default_factory=WriteExclusions)
-    concurrent_writes: int = CONCURRENT_WRITES
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerOptions:
-    """What a controller runs in addition to its passes, and what it shares with earlier terms of leadership.
-
-    `shared` and `activity` outlive a term. Without `packing` nothing is packed. `pace` is how many seconds of the
-    controller's clock pass in a real second: 1 except in simulations.
-    """
-
-    hooks: ControllerHooks = NO_HOOKS
-    activity: ServeActivity = field(default_factory=ServeActivity)
-    shared: SharedWriterState = field(default_factory=SharedWriterState)
-    packing: PackingSettings | None = None
-    publication: VpaPublication | None = None
-    policy_statuses: PolicyStatuses | None = None
-    earlier: EarlierPasses = NO_EARLIER_PASSES
-    grace: timedelta = SHUTDOWN_GRACE
-    pace: float = 1.0
 
 
 class Controller:

@@ -28,7 +28,8 @@ from cruise.app.serve.connections import (
     serve_api_certificate,
     wait_until_synced,
 )
-from cruise.app.serve.controller import Controller, ControllerOptions, PackingSettings, SharedWriterState
+from cruise.app.serve.controller import Controller
+from cruise.app.serve.controller_options import ControllerOptions, PackingSettings, SharedWriterState
 from cruise.app.serve.leadership import run_while_leading, uses_leader_election
 from cruise.app.serve.notifier import create_notifier, get_notification_webhook
 from cruise.app.serve.readiness import ServeView

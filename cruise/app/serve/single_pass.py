@@ -25,7 +25,8 @@ from cruise.app.serve.connections import (
     open_connections,
     wait_until_synced,
 )
-from cruise.app.serve.controller import Controller, ControllerOptions
+from cruise.app.serve.controller import Controller
+from cruise.app.serve.controller_options import ControllerOptions
 from cruise.app.serve.leadership import LEASE_NAME
 from cruise.app.serve.notifier import create_notifier
 from cruise.app.serve.serve import check_settings, create_controller

@@ -45,6 +45,7 @@ class ContainerPolicyFields(JsonStruct, frozen=True, forbid_unknown_fields=True)
     memory_limits: str | None = None
     cpu_limits: str | None = None
     direction: str | None = None
+    startup_cpu: str | int | float | None = None
     min_allowed: QuantityMap | None = None
     max_allowed: QuantityMap | None = None
 

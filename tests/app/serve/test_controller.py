@@ -11,7 +11,8 @@ import pytest
 from cruise.app.demo import SimulatedAdmission
 from cruise.app.demo_frames import count_additional_oom_kills
 from cruise.app.serve.activity import ControllerHooks, ServeActivity
-from cruise.app.serve.controller import Controller, ControllerOptions
+from cruise.app.serve.controller import Controller
+from cruise.app.serve.controller_options import ControllerOptions
 from cruise.domain.actions import ActionResult, Outcome, ResizePod
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.pod_resources import get_qos_class

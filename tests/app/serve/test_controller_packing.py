@@ -9,7 +9,8 @@ from datetime import timedelta
 import pytest
 
 from cruise.app.serve.activity import ServeActivity
-from cruise.app.serve.controller import Controller, ControllerOptions, PackingSettings
+from cruise.app.serve.controller import Controller
+from cruise.app.serve.controller_options import ControllerOptions, PackingSettings
 from cruise.domain.packing_plan import PackingPlan, PlanPhase
 from cruise.domain.policy import ConsolidationMode, Mode
 from cruise.domain.reasons import PlanCondition, PlanStatusReason

@@ -76,7 +76,7 @@ class Cluster:
         """The reasons for no boost, by container."""
         snapshot = replace(self.snapshot, limit_ranges={pod.namespace: self.ranges} if self.ranges else {})
         found = explain_pod_startup(pod, snapshot, self.eligibility, self.policy)
-        return {one.container: one.reason for one in found.steps}
+        return {} if found is None else {one.container: one.reason for one in found.steps}
 
 
 def cpus(decision):
@@ -186,7 +186,7 @@ def test_a_guaranteed_pod_stays_so():
     [container] = created.containers
     assert created.qos is QosClass.GUARANTEED
     assert container.requests == container.limits
-    assert container.requests.cpu_millicores > 700
+    assert container.requests.resources.cpu_millicores > 700
     static = make_node(static_managers=frozenset({ResourceName.CPU}))
     assert not find_startup_boosts(Cluster(use(400), policy=policy, nodes=(static,)).create(pod))
     # Unsized Guaranteed pods are left alone as a whole.

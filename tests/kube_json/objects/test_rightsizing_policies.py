@@ -12,6 +12,7 @@ from cruise.domain.policy import EvictionRanking, Mode, RequestBounds
 from cruise.domain.resources import ResourceName
 from cruise.domain.rightsizing_policies import PolicySelector, RightsizingPolicy
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
+from cruise.domain.startup_cpu import StartupCpu
 from cruise.kube_json.objects.rightsizing_policies import decode_policy
 from cruise.kube_json.policy_documents import build_workload_policy
 from cruise.kube_json.wire.policy_json import ClusterRightsizingPolicyObject, RightsizingPolicyObject
@@ -31,13 +32,14 @@ READABLE: dict[str, Json] = {
         "memoryLimits": "never",
         "cpuLimits": "keep",
         "direction": "grow",
+        "startupCpu": "1.5x",
         "minAllowed": {"cpu": "100m", "memory": "64Mi"},
         "maxAllowed": {"cpu": 2, "memory": "4Gi"},
         "evictionRanking": "high",
         "guaranteed": "resize",
         "bestEffort": "adopt",
         "hpa": "hold",
-        "containers": [{"name": "app", "mode": "off"}, {"name": "proxy", "minAllowed": {"cpu": 0}}],
+        "containers": [{"name": "app", "mode": "off", "startupCpu": 2}, {"name": "proxy", "minAllowed": {"cpu": 0}}],
         "freeze": [{"schedule": "0 18 * * 5", "duration": "62h", "timeZone": "Europe/Berlin"}],
     },
     "both bounds of a container": {
@@ -56,6 +58,16 @@ UNREADABLE: dict[str, tuple[Json, str, str]] = {
         {"mode": False},
         "spec.mode: is true or false instead of a text; write a text",
         'spec.mode: Invalid value: "boolean"',
+    ),
+    "no factor": (
+        {"startupCpu": "11x"},
+        'spec.startupCpu: "11x" is no factor; write one from 1x to 10x, such as 2x, or an amount',
+        "write a factor from 1x to 10x",
+    ),
+    "no start": (
+        {"startupCpu": "twice"},
+        'spec.startupCpu: "twice" is not a quantity; write e.g. 500m',
+        '"twice" is neither a factor nor a quantity; write e.g. 2x or 500m',
     ),
     "no quantity": (
         {"maxAllowed": {"cpu": "lots"}},
@@ -146,7 +158,7 @@ def test_every_setting_has_a_field():
     assert policy.overrides.resources == frozenset(ResourceName)
     assert policy.overrides.bounds == RequestBounds(make_amounts(100, 64), make_amounts(2000, 4096))
     assert policy.overrides.containers == {
-        "app": ContainerOverrides(mode=Mode.OFF),
+        "app": ContainerOverrides(mode=Mode.OFF, startup_cpu=StartupCpu(cpu_millicores=2000)),
         "proxy": ContainerOverrides(bounds=RequestBounds(make_amounts(0))),
     }
     assert policy.selector == PolicySelector(
