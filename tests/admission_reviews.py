@@ -1,4 +1,4 @@
-"""AdmissionReviews as kube-apiserver sends them, odd ones too, and what it does with the answer."""
+"""AdmissionReviews as kube-apiserver sends them, unusual ones included, and its handling of the response."""
 
 import base64
 import json

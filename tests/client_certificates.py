@@ -1,4 +1,4 @@
-"""An authority for clients, and certificates that it gives them: what an operator makes for the API server."""
+"""A client CA and client certificates, as an operator creates them for the API server."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

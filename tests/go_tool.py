@@ -1,4 +1,4 @@
-"""Programs of others for tests, built once from their Go modules and kept in the cache."""
+"""Third-party Go programs for tests, built once from their modules and cached."""
 
 import fcntl
 import hashlib

@@ -1,4 +1,4 @@
-"""A small HTTP server on a free loopback port, for answers that a real one would rarely give."""
+"""A small HTTP server on a free loopback port, for responses that real servers rarely send."""
 
 import ssl
 from collections.abc import Callable, Iterator, Mapping

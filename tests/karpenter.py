@@ -1,4 +1,4 @@
-"""NodePools, their machines and the pods that wait for them, as Karpenter's API has them."""
+"""NodePools, their nodes and pending pods, as in Karpenter's API."""
 
 from tests.builders import make_container_json, make_node_json, make_pod_json
 

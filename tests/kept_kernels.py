@@ -1,4 +1,4 @@
-"""Compiled kernels that outlive a checkout: `fetch DIRECTORY` before they would be compiled, `keep DIRECTORY` after."""
+"""Compiled kernels kept between checkouts: `fetch DIRECTORY` before compilation, `keep DIRECTORY` after it."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Random pods with pod-level resources as the API server accepts them, and statistics of their containers."""
+"""Random pods with pod-level resources that the API server accepts, and statistics of their containers."""
 
 from collections.abc import Iterator
 from random import Random

@@ -1,4 +1,4 @@
-"""A real Prometheus for tests: blocks made by promtool, and a server on a free loopback port."""
+"""A real Prometheus for tests: blocks written by promtool, and a server on a free loopback port."""
 
 import hashlib
 import os

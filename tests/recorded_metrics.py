@@ -1,4 +1,4 @@
-"""What Prometheus would have scraped of a recorded cluster: cAdvisor's counters, and kube-state-metrics."""
+"""The metrics that Prometheus would have scraped from a recorded cluster: cAdvisor and kube-state-metrics."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""A usage source of known samples that writes down what it is asked, and refuses what it is told to refuse."""
+"""A usage source with known samples that records its queries, and rejects those that a test names."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What a worker takes next: a file, whose fixtures are then made once, or one test of those that mostly wait."""
+"""Distribution of tests over workers: by file, to share fixtures, or single tests that mostly wait."""
 
 from collections.abc import Iterable, Sequence
 

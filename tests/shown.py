@@ -1,4 +1,4 @@
-"""What a terminal of some width would show."""
+"""The text that a terminal of a given width shows."""
 
 import io
 from collections.abc import Callable, Iterable

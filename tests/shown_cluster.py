@@ -1,4 +1,4 @@
-"""A cluster that can be looked at and nothing more."""
+"""A read-only cluster."""
 
 from collections.abc import AsyncIterator
 

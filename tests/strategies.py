@@ -1,4 +1,4 @@
-"""Random clusters that could exist: what the API server admits, the scheduler places and the kubelet reports.
+"""Random valid clusters: what the API server admits, the scheduler places and the kubelet reports.
 
 Every pod's class of service follows from its resources, limits are never under requests, and every node holds what
 kube-scheduler counts on it. Within that anything goes: all controllers and none, sidecars, init containers, overhead,

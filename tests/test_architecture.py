@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md names modules that exist, and its recipes name the files that hold each rule."""
+"""ARCHITECTURE.md names existing modules, and its recipes name the files that hold each rule."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The house rules that no linter states."""
+"""House rules that no linter checks."""
 
 import ast
 import os

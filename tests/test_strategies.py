@@ -1,4 +1,4 @@
-"""The random clusters are ones that could exist, and they reach the states that laws must hold in."""
+"""The random clusters are valid, and reach the states for which the invariants are stated."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""How much a run tries: `--tier core` needs no server, `default` is what a change must pass, `long` searches furthest.
+"""The tiers of a test run: `--tier core` needs no server, `default` is required for a change, `long` is exhaustive.
 
 A test needs a server where its folder, one of its fixtures or a mark says so, or where its module starts one. What has
 the mark `long` is left to that tier: others show the same from another side, or sooner. `beyond_core` is for what takes

@@ -1,4 +1,4 @@
-"""Statistics the plain way: one container after the other, from the raw samples, without a thought of speed."""
+"""A simple, slow reference for statistics: one container after the other, from raw samples."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A webhook that runs in a thread of the test, and its configuration on the test control plane."""
+"""A webhook in a thread of the test, and its configuration on the test control plane."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""The webhook of notifications against a real server: what arrives, that it is signed, and what no failure tells."""
+"""The notification webhook against a real server: delivery, signature, and no secrets in error messages."""
 
 import hmac
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Snapshot and usage files as they lie on disk or come through a pipe."""
+"""Snapshot and usage files, read from disk and through a pipe."""
 
 import gc
 import gzip

@@ -1,4 +1,4 @@
-"""Event loops: the listener is tried on the loop of the running programs too."""
+"""Event loops: the listener is also tested on the loop that the programs use in production."""
 
 import asyncio
 from collections.abc import Callable, Mapping

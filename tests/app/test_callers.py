@@ -1,4 +1,4 @@
-"""Whose reviews are answered: with an authority for clients set, of those only that show its certificate."""
+"""Client authentication: with a configured CA, only reviews from clients with its certificate are answered."""
 
 import ssl
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""Logs: one line an event, for machines and for people, and no secrets in either."""
+"""Logging: one line per event as text or JSON, without secrets."""
 
 import io
 import json

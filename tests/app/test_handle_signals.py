@@ -1,4 +1,4 @@
-"""The end of a process, in a process of its own."""
+"""Termination by signals, in a separate process."""
 
 import signal
 import subprocess

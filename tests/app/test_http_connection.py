@@ -1,4 +1,4 @@
-"""What a listener takes of clients that it does not know: of each too much is sent, and counted what is kept of it."""
+"""Limits of a listener for unknown clients: each is exceeded, and the memory held is measured."""
 
 import asyncio
 import gc

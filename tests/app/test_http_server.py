@@ -1,4 +1,4 @@
-"""The HTTP server: bound when it says so, what is in flight answered at the end, bad addresses told in one line."""
+"""The HTTP server: ready when bound, drains requests at shutdown, reports invalid addresses in one line."""
 
 import asyncio
 import os

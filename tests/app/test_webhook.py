@@ -1,4 +1,4 @@
-"""When the webhook's state is renewed: on changes, when time matters, and never more than once a second."""
+"""When the webhook refreshes its state: on changes and deadlines, at most once a second."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The store as the webhook sees it: read aside, kept when the database is away, one object while nothing changes."""
+"""The webhook's view of the database: polled in the background, kept while the database is down."""
 
 import asyncio
 import gc

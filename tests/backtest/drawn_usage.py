@@ -1,4 +1,4 @@
-"""Recordings of unlike kinds of usage, for laws: nothing is tuned on them."""
+"""Random recordings with different usage patterns, for invariants; no parameter is tuned on them."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Small recordings and views for tests of cruise under replay."""
+"""Small recordings and views for tests of the replayed cruise policy."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The arena's table; VPA itself needs Go, and is run by the benchmark alone."""
+"""The table of the arena benchmark; VPA itself needs Go and runs only in the benchmark."""
 
 import json
 import os

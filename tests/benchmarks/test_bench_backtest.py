@@ -1,4 +1,4 @@
-"""The benchmark of replays, at sizes that take no time."""
+"""The replay benchmark on small inputs."""
 
 import numpy as np
 

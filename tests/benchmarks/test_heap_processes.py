@@ -1,4 +1,4 @@
-"""Real JVM, Node.js and Go processes have the heap that cruise reads from the pod, and take no more than it counts.
+"""Real JVM, Node.js and Go processes have the heap that cruise reads from the pod, and use no more memory.
 
 The runtimes are not installed for the tests: a JDK is too large. What a machine lacks is skipped.
 """

@@ -1,4 +1,4 @@
-"""Generated clusters are read without complaint and have the shape that benchmarks claim."""
+"""Generated clusters are readable and have the shape that the benchmarks state."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The drawn clusters are full and known to be packable, and the simple way keeps to their rules."""
+"""The random clusters are full and known to be packable, and the reference plan obeys their rules."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The installed command as a person meets it: on a terminal, and completed by the shell."""
+"""The installed command as users run it: on a terminal, and with shell completion."""
 
 import os
 import pty

@@ -1,4 +1,4 @@
-"""Names and annotations that would steer a terminal: every command shows them, and its documents keep them exactly."""
+"""Names and annotations with terminal control sequences: tables escape them, documents keep them exactly."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""`kubectl cruise`, its completion, and the files that krew and k9s take."""
+"""`kubectl cruise`, its completion, and the files for krew and k9s."""
 
 import hashlib
 import os

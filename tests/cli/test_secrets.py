@@ -1,4 +1,4 @@
-"""Canaries in every secret, every failure provoked: none is found in what cruise prints, logs or answers."""
+"""No secret appears in output, logs or responses, whatever fails."""
 
 import json
 import os

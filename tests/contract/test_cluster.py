@@ -1,4 +1,4 @@
-"""What every cluster keeps: one suite for each implementation of the Cluster port.
+"""The contract of ClusterPort: one suite for each implementation.
 
 A scene is described once, in the simulation's terms; an implementation builds it and says how to let time pass until
 its controllers and kubelets have come to rest.

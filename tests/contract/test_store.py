@@ -1,4 +1,4 @@
-"""What every store keeps: one suite for the in-memory store, the embedded Postgres and a Postgres by URL."""
+"""The contract of StorePort: one suite for the in-memory store, the embedded Postgres and a Postgres by URL."""
 
 import asyncio
 import math

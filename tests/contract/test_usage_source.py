@@ -1,4 +1,4 @@
-"""What every usage source keeps: one suite for each implementation of the UsageSourcePort port."""
+"""The contract of UsageSourcePort: one suite for each implementation."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""The behaviour of a test kubelet: its nodes, and how it treats each pod."""
+"""The behavior of a test kubelet: its nodes, and how it treats each pod."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

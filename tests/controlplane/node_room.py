@@ -1,4 +1,4 @@
-"""The free capacity of a node, as a kubelet checks new pods and resizes: by what it has allocated."""
+"""The free capacity of a node, as a kubelet checks new pods and resizes against it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

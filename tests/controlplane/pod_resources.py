@@ -1,4 +1,4 @@
-"""What a pod asks of its node: its containers' resources as its spec states them, and what they add up to."""
+"""The requests of a pod and its containers, and their sums."""
 
 from collections.abc import Mapping
 from typing import Any

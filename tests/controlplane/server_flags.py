@@ -1,4 +1,4 @@
-"""How each server of the control plane is started: its flags, and the files that they name."""
+"""The flags of each control plane server, and the files that they refer to."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A server in a process group of its own, which ends with whoever started it."""
+"""A server in its own process group, which ends with the process that started it."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Where the control plane cannot be built, the reason is one line."""
+"""If the control plane cannot be built, the reason is reported in one line."""
 
 from pathlib import Path
 

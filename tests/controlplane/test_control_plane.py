@@ -1,4 +1,4 @@
-"""What the test control plane is for: a real API server, scheduler and controllers, and a kubelet that can be told."""
+"""The test control plane: real API server, scheduler and controllers, and a controllable kubelet."""
 
 import os
 import signal

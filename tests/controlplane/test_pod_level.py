@@ -1,4 +1,4 @@
-"""Pod-level resources on a real API server: what cruise writes is accepted, and what the server rejects is known."""
+"""Pod-level resources on a real API server: it accepts what cruise writes, and its rejections are expected."""
 
 from dataclasses import replace
 from random import Random

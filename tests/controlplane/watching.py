@@ -1,4 +1,4 @@
-"""One watch on an API server, which another thread may end."""
+"""A watch on an API server that another thread can end."""
 
 import http.client
 import socket

@@ -1,1 +1,1 @@
-"""cruise on a real control plane, for a person to look at: `make demo-real`."""
+"""The demo on a real control plane: `make demo-real`."""

@@ -1,4 +1,4 @@
-"""Who takes part in the demo: nodes, workloads, and what they really use."""
+"""The nodes and workloads of the demo, and the actual usage of their pods."""
 
 from collections.abc import Iterator, Mapping
 

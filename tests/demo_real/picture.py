@@ -1,4 +1,4 @@
-"""The demo's live status: nodes, pods, and what cruise has asked the API server for."""
+"""The demo's live status: nodes, pods, and the requests that cruise sent to the API server."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The demo on a real control plane plays by itself, and says in one line where it cannot."""
+"""The demo on a real control plane runs unattended, and reports in one line if it cannot."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What somebody with a stolen token of cruise might try: each is to be refused, whatever the mode."""
+"""Requests that an attacker with a stolen cruise token might send; each must be denied in every mode."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A control plane on which releases are installed."""
+"""A control plane for chart releases."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What stands in deploy/, as a test puts it into a control plane: the files of each mode, and the accounts' tokens."""
+"""Installs the files of deploy/ for each mode into a control plane, with the accounts' tokens."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The Helm chart as Helm renders it: what each mode has, what deploy/ is made of, and which values are refused."""
+"""The Helm chart as Helm renders it: objects per mode, the files of deploy/, and rejected values."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The chart's own Postgres: what its first start runs leaves the roles with the passwords of the URLs."""
+"""The chart's Postgres: the roles and passwords that its first start creates."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The examples of values files: rendered, judged by a real API server, installed, upgraded and uninstalled."""
+"""The example values files: rendered, validated by a real API server, installed, upgraded, uninstalled."""
 
 import base64
 import json

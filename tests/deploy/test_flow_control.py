@@ -1,4 +1,4 @@
-"""What cruise asks of a real API server waits in a queue of its own, and its Lease does not."""
+"""API priority and fairness: cruise's requests have their own queue, and its Lease is exempt."""
 
 import http.client
 import ssl

@@ -1,4 +1,4 @@
-"""The chart's policies.leader: the API server lets the holder of the Lease write, and no other process of cruise."""
+"""The chart's policies.leader: only the process that holds the Lease may write."""
 
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""The manifests as a real API server takes them."""
+"""A real API server accepts the manifests."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The chart's rules and dashboards name metrics that cruise has, and Prometheus takes them."""
+"""The chart's alerts and dashboards use existing metrics, and Prometheus accepts them."""
 
 import json
 import re

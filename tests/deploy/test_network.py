@@ -1,4 +1,4 @@
-"""The NetworkPolicies fit the pods that the other manifests make: who is selected, and which ports are open."""
+"""The NetworkPolicies select the pods of the other manifests and open the right ports."""
 
 from collections.abc import Iterator
 from urllib.parse import urlsplit

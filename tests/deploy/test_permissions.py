@@ -1,4 +1,4 @@
-"""What each mode's roles allow on a real API server: this much, and not a verb more."""
+"""The roles of each mode grant exactly the listed verbs on a real API server."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Releases of the chart by real Helm on a real API server: up, down, back and away."""
+"""Chart releases by real Helm on a real API server: install, upgrade, rollback, uninstall."""
 
 import json
 from pathlib import Path

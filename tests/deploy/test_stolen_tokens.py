@@ -1,4 +1,4 @@
-"""A token of each of cruise's accounts in other hands: what it must not do is refused, and cruise's own work is not."""
+"""A stolen token of any cruise account cannot do more than that account's work."""
 
 from base64 import b64decode
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What the documentation says to type exists; what needs no cluster is run, and prints what the page says."""
+"""Commands in the documentation exist; those that need no cluster are run and print what the page shows."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""Every link in the documentation leads somewhere, on GitHub as on the site."""
+"""Every link in the documentation resolves, on GitHub and on the site."""
 
 import re
 

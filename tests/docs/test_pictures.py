@@ -1,4 +1,4 @@
-"""The pictures of the documentation show what cruise decides now."""
+"""The images of the documentation show current decisions."""
 
 import re
 

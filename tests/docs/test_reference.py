@@ -1,4 +1,4 @@
-"""The pages of docs/reference say what the code says, and leave nothing out."""
+"""The pages of docs/reference match the code and are complete."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The table of annotations: complete, read back as written, described, and the only place with their names."""
+"""The table of annotations: complete, round-trips, described, and the only place with their names."""
 
 import ast
 import re

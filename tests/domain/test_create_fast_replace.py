@@ -1,4 +1,4 @@
-"""A copy with some fields replaced is the one that `dataclasses.replace` makes."""
+"""The fast replacement of fields equals `dataclasses.replace`."""
 
 from dataclasses import replace
 

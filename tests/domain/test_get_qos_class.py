@@ -1,4 +1,4 @@
-"""The classes of the Kubernetes manual's examples."""
+"""QoS classes of the examples in the Kubernetes documentation."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Override annotations: read, refused, resolved nearest first."""
+"""Override annotations: parsed, rejected, and resolved with the nearest first."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Which namespaces are excluded: names, patterns, and what can be neither."""
+"""Excluded namespaces: names, patterns and invalid entries."""
 
 from fnmatch import fnmatchcase
 

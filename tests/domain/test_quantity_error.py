@@ -1,4 +1,4 @@
-"""Quantities against the Kubernetes grammar, and the laws of reading and writing."""
+"""Quantities: the Kubernetes grammar, and round trips."""
 
 from fractions import Fraction
 

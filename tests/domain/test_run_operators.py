@@ -1,4 +1,4 @@
-"""Pods of two runs are one workload; pods of different steps, and of lasting controllers, are not."""
+"""Pods of two runs belong to one workload; pods of different steps and of permanent controllers do not."""
 
 import random
 

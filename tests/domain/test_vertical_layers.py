@@ -1,4 +1,4 @@
-"""VerticalPodAutoscalers that size no pods state bounds; the nearest statement counts, as with annotations."""
+"""VerticalPodAutoscalers in mode Off state bounds; the nearest statement applies, as with annotations."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The stage of the live scenes, for processes that are tried on it."""
+"""The shared environment of the live scenes."""
 
 from tests.e2e.live.conftest import stage
 

@@ -1,4 +1,4 @@
-"""Several `cruise serve` on one real control plane, distinguished in its audit log by their tokens."""
+"""Several `cruise serve` replicas on one real control plane, distinguished in its audit log by their tokens."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""`cruise serve` on a host whose clock is wrong by the minutes given as argument, or in the file that it names."""
+"""`cruise serve` on a host with a wrong clock: minutes as argument, or from the file that it names."""
 
 import sys
 from datetime import datetime, timedelta, tzinfo

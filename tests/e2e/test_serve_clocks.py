@@ -1,4 +1,4 @@
-"""Hosts whose clocks are ten minutes wrong: one leads at a time all the same, and no pod comes to harm."""
+"""Hosts with clocks ten minutes off: there is one leader at a time, and no pod is harmed."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Two `cruise serve` on a real control plane: one writes, and when it goes the other goes on where it was."""
+"""Two `cruise serve` on a real control plane: one writes, and the other takes over when it stops."""
 
 import signal
 import time

@@ -1,4 +1,4 @@
-"""`cruise serve --once` on a real control plane: what it does, what it prints, and when it refuses."""
+"""`cruise serve --once` on a real control plane: actions, output and rejections."""
 
 import json
 import re

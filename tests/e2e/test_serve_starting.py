@@ -1,4 +1,4 @@
-"""How `cruise serve` begins, beside a world that is not all there, and how it ends."""
+"""How `cruise serve` starts with missing dependencies, and how it ends."""
 
 import re
 import signal

@@ -1,4 +1,4 @@
-"""What a real Prometheus is asked, written down in between: no sample twice, and few in all."""
+"""The queries to a real Prometheus, recorded by a proxy: no sample is read twice."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A real Prometheus whose scrapes are missed, late, irregular or doubled: steady containers stay steady, or unknown."""
+"""A real Prometheus with missed, late, irregular or duplicate scrapes: steady containers stay steady or unknown."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Statistics of 500 containers over 8 days, read from a real Prometheus, against the plain reference."""
+"""Statistics of 500 containers over 8 days from a real Prometheus, compared with a simple reference."""
 
 import math
 from dataclasses import dataclass

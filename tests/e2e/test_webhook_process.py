@@ -1,4 +1,4 @@
-"""`cruise webhook` as a process: bad settings in one line, a graceful end, and a database that comes and goes."""
+"""`cruise webhook` as a process: invalid settings, graceful shutdown, and an unstable database."""
 
 import asyncio
 import http.client

@@ -1,4 +1,4 @@
-"""`cruise serve` on a host that resolves no names for as long as the file exists that is given as argument."""
+"""`cruise serve` on a host without DNS for as long as the file given as argument exists."""
 
 import socket
 import sys

@@ -1,1 +1,1 @@
-"""What a new user does in the first five minutes, step by step as the pages have it, and how long it takes."""
+"""The first five minutes of a new user: runs the steps of the quick start and measures their duration."""

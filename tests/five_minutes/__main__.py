@@ -1,4 +1,4 @@
-"""Go through the quick start on a fresh clone, and print what each step took; with `--here` on this checkout."""
+"""Run the quick start on a fresh clone and print the duration of each step; `--here` uses this checkout."""
 
 import argparse
 import os

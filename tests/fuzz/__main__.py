@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz KIND`: cases of one kind led by coverage, until one breaks or memory keeps growing."""
+"""`python -m tests.fuzz KIND`: coverage-guided cases of one kind until one fails or memory keeps growing."""
 
 import argparse
 import gc

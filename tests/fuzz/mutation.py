@@ -1,4 +1,4 @@
-"""A mutator of JSON that keeps it JSON mostly: a part is replaced, dropped, repeated or put elsewhere."""
+"""A JSON mutator whose output is mostly valid JSON: replaces, removes, repeats or moves parts."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Input from others, with examples and the code that reads it; only the documented errors may be raised."""
+"""Fuzz targets: untrusted input with examples, the code that reads it, and the errors that it may raise."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Fuzzing of input from others: many cases of each kind, selected by the branches that they take."""
+"""Fuzzing of untrusted input: many cases of each kind, selected by branch coverage."""
 
 import os
 import subprocess

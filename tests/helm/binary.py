@@ -1,4 +1,4 @@
-"""Helm, built once from its Go module and kept in the cache."""
+"""Helm, built once from its Go module and cached."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What holds cruise back in a drawn cluster, as a user reads it: whatever holds a pod has its name in the report."""
+"""Every reason that prevents sizing in a random cluster is named in the report."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A preflight's findings at both widths and for scripts."""
+"""Preflight findings at both widths and as JSON."""
 
 import json
 

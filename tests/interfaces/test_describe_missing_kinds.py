@@ -1,4 +1,4 @@
-"""A file that lacks kinds of objects: what is therefore not judged is said in one line."""
+"""Checks that are omitted because a file lacks kinds of objects are named in one line."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Notifications in words and in their three forms."""
+"""Notification texts and their three formats."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The document of one pass: `cruise plan`'s plans, and what became of them."""
+"""The JSON of one pass: the plans as in `cruise plan`, and their outcomes."""
 
 import json
 from typing import Any

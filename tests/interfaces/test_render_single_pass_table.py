@@ -1,4 +1,4 @@
-"""One pass for people."""
+"""The table of one pass."""
 
 from dataclasses import replace
 

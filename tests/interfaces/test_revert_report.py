@@ -1,4 +1,4 @@
-"""What a revert is said to have done, at both widths and for scripts."""
+"""The report of a revert at both widths and as JSON."""
 
 import json
 

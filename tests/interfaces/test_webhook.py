@@ -1,4 +1,4 @@
-"""The webhook's HTTP: every review is answered with 200 and allowed, whatever it is."""
+"""The webhook's HTTP interface: every review is answered with 200 and allowed."""
 
 import asyncio
 import copy

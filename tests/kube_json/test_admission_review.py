@@ -1,4 +1,4 @@
-"""Reviews: what is asked, what the answer depends on, and how it is written."""
+"""AdmissionReviews: requests, the inputs of a response, and its encoding."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Patches: minimal, escaped, with missing parents added, and tried out against an independent reading of RFC 6902."""
+"""Patches: minimal, escaped, with missing parents, and applied by an independent RFC 6902 implementation."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""The preferred node affinity as it is patched into submitted pods."""
+"""The preferred node affinity that is patched into submitted pods."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""VerticalPodAutoscalers of cruise's own name their workloads by the API group that these are of."""
+"""Published VerticalPodAutoscalers name their workloads with the right API group."""
 
 import pytest
 

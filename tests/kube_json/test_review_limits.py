@@ -1,4 +1,4 @@
-"""What is more than is read of a pod in creation: counted before it is read, and told by its word."""
+"""Limits of AdmissionReviews, checked before the pod is decoded."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Usage files: every value in its column, and what a bad file is told."""
+"""Usage files: every value in its column, and messages about invalid files."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The laws of every pass over every cluster; each yields a description of what broke it."""
+"""Invariants of every pass over every cluster; each yields a description of a violation."""
 
 import math
 from collections import Counter

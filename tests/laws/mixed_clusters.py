@@ -1,4 +1,4 @@
-"""Random clusters with everything that restricts a pass in one cluster.
+"""Random clusters with every kind of object that restricts a pass.
 
 Sizes are the most frequent requests of the openb trace of a public GPU cluster, which has no usage. Most namespaces
 have quotas or LimitRanges, half of the workloads budgets, autoscalers or annotations; many replicas are not ready.

@@ -1,4 +1,4 @@
-"""Runs node passes over a random cluster through the ports, and records everything that they do."""
+"""Runs node passes over a random cluster through the ports, and records their calls."""
 
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass, field, replace

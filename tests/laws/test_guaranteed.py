@@ -1,4 +1,4 @@
-"""Guaranteed pods on random clusters, seen in every second in which their kubelets carry out a resize."""
+"""Guaranteed pods on random clusters, checked in every second of a kubelet's resizes."""
 
 import numpy as np
 

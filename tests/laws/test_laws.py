@@ -1,4 +1,4 @@
-"""Checks the laws of passes on random clusters: three passes each, as `cruise serve` runs them in mode full.
+"""Checks the invariants of passes on random clusters: three passes each, as in `cruise serve` in mode full.
 
 A failure names generator and seed: `find_broken_laws("few huge", 17)` runs that cluster alone.
 """

@@ -1,4 +1,4 @@
-"""Random clusters with unusual objects, written after the laws held for all others.
+"""Random clusters with unusual objects, added after the invariants held for all others.
 
 Many replicas of few workloads on many small nodes, pinned by selectors and taints; pods that state nothing, or one
 resource; a third of them without usage; memory limits of old kubelets; namespaces with annotations of their own.

@@ -1,4 +1,4 @@
-"""Small random problems whose pods are free of each other: headroom, sites, limits, full nodes, both objectives."""
+"""Small random problems without rules between pods: headroom, masks, limits, full nodes, both objectives."""
 
 import random
 

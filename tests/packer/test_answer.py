@@ -1,4 +1,4 @@
-"""Bounds by counting: never below what a proved packing reaches, and met where nothing has to go."""
+"""Counting bounds never exceed a proved packing, and are reached if no eviction is needed."""
 
 from dataclasses import replace
 

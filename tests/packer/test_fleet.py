@@ -1,4 +1,4 @@
-"""The least price of nodes: no packing costs less than the bound, what is proved is the best, and rules hold."""
+"""The least price of nodes: no packing costs less than the bound, proved packings are optimal, and rules hold."""
 
 import math
 from dataclasses import replace

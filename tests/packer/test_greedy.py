@@ -1,4 +1,4 @@
-"""The quick method: whole, obedient and no worse than now, whatever the rules."""
+"""The greedy method: complete, valid and never worse than now, under every rule."""
 
 from dataclasses import replace
 

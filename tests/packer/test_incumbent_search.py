@@ -1,4 +1,4 @@
-"""Small parts, without rules and with them: against every assignment, and what the paper draws with a second's work."""
+"""Small subproblems with and without rules, compared with exhaustive search and the paper's generator."""
 
 import math
 from dataclasses import replace

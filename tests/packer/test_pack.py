@@ -1,4 +1,4 @@
-"""The packer as a whole: obedient, never worse, the same again, and its bounds hold."""
+"""The packer as a whole: valid, never worse than now, reproducible, with correct bounds."""
 
 from dataclasses import replace
 

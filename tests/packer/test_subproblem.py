@@ -1,4 +1,4 @@
-"""Parts apart: they cover the problem, touch nothing of each other, and put together they are the whole again."""
+"""Subproblems cover the problem, are independent, and combine to the whole problem."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What parts have proved, put together: of one part all of it, of several what holds for any of their answers."""
+"""Combining the proofs of subproblems: complete for one, common to all answers for several."""
 
 import numpy as np
 

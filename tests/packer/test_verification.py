@@ -1,4 +1,4 @@
-"""The judge of assignments on arrays: each rule broken alone, and what only looks like a breach."""
+"""The verification of assignments: each rule broken alone, and cases that only look like violations."""
 
 from dataclasses import replace
 

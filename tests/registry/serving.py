@@ -1,4 +1,4 @@
-"""A registry of OCI artifacts, built from its Go module when a long test first needs it."""
+"""An OCI registry, built from its Go module when a long test first needs it."""
 
 import subprocess
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a process knows of the writes of those before it."""
+"""What a process knows of the resizes of earlier processes."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Admission of one pod: mode, annotation, and that a second admission finds nothing to do."""
+"""Admission of one pod: mode, annotations, and that a second admission changes nothing."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""From a review to its answer: laws of the whole path, what is remembered, and what goes wrong."""
+"""From a review to its response: invariants, the cache of responses, and failures."""
 
 import asyncio
 import copy

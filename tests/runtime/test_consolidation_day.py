@@ -1,4 +1,4 @@
-"""Half a day under an autoscaler that gives nodes back as soon as their pods fit elsewhere by what they request."""
+"""Half a day under a node autoscaler that removes nodes whose pods fit elsewhere by their requests."""
 
 from dataclasses import dataclass, replace
 from datetime import timedelta

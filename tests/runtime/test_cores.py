@@ -1,4 +1,4 @@
-"""Cores: those that the process may be scheduled on, and no more than a container's limit."""
+"""Usable cores: the process's CPU affinity, at most its container's limit."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A day of evictions on the simulated cluster: on the only node nobody goes, since nobody could come back."""
+"""A day of evictions on the simulated cluster: no eviction from the only node of a pod."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Each expected pod is steered once, in the webhook as its reviews come in."""
+"""Each expected pod gets its placement hint once, whatever the order of reviews."""
 
 import copy
 from dataclasses import replace

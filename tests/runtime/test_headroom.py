@@ -1,4 +1,4 @@
-"""What node passes keep of headroom from pass to pass, and from process to process."""
+"""The headroom state that is kept from pass to pass, and from process to process."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A day of missed, late and irregular scrapes under serve's own passes: nothing moves, nothing false is believed."""
+"""A day of missed, late and irregular scrapes: no pod is resized, and no false usage is accepted."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""A day beside a tenant that asks for a whole node by its own annotations, on the simulated cluster."""
+"""A day with a tenant whose annotations request a whole node, on the simulated cluster."""
 
 from dataclasses import replace
 from datetime import timedelta

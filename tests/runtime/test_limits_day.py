@@ -1,4 +1,4 @@
-"""A leak over a day on the simulated cluster: it meets its limit, which ends at twice what its template states."""
+"""A memory leak over a day on the simulated cluster: its limit ends at twice the template's limit."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""A day beside others on the simulated cluster: overloaded nodes, and autoscalers that come and stay."""
+"""A day with overloaded nodes and other autoscalers on the simulated cluster."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""A node pass sizes from the table of the usage pass; the store is read where a process has none yet."""
+"""A node pass reads the usage pass's table, and the store before the first usage pass."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A rollout to a template that asks for more, over a day of passes: its pods are sized by their own use."""
+"""A rollout to a template with larger requests over a day of passes: its pods are sized by their own usage."""
 
 from dataclasses import dataclass, replace
 from datetime import timedelta

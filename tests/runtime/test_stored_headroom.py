@@ -1,4 +1,4 @@
-"""Who explains from the store alone prepares the model that the node pass has."""
+"""The headroom model prepared from the store alone equals that of the node pass."""
 
 import asyncio
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""A workflow of a hundred pods every twenty minutes: each run is created at the sizes of the runs before it."""
+"""A workflow of a hundred pods every twenty minutes: each run is created at the sizes of earlier runs."""
 
 from dataclasses import replace
 from datetime import timedelta

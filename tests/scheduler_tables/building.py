@@ -1,4 +1,4 @@
-"""The verdicts of kube-scheduler's own test tables, written down once by its tests, and kept in the cache."""
+"""Runs kube-scheduler's own test tables once, and caches their results."""
 
 import fcntl
 import hashlib

@@ -1,4 +1,4 @@
-"""The tables are those of the kube-scheduler that the other tests run."""
+"""The tables belong to the version of kube-scheduler that the other tests run."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""cruise says what kube-scheduler's plugins say in their own tests, or that it does not judge the pod."""
+"""cruise agrees with kube-scheduler's plugins in their own test cases, or reports the pod as not modelled."""
 
 import json
 from collections import Counter, defaultdict

@@ -1,4 +1,4 @@
-"""The verdicts of kube-scheduler's own test tables, and the clusters that they are about."""
+"""The results of kube-scheduler's own test tables, and the clusters of their cases."""
 
 import json
 from collections.abc import Iterator, Mapping

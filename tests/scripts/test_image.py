@@ -1,4 +1,4 @@
-"""What the image is made of: nothing that was not pinned, nothing that starts programs, the same bytes each time."""
+"""The image contains only pinned files, starts nothing else, and is reproducible."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Public recordings as trace directories that a backtest reads."""
+"""Public recordings, converted to trace directories for backtests."""
 
 import io
 import json

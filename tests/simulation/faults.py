@@ -1,4 +1,4 @@
-"""What goes wrong between cruise and a cluster: slow answers, storms of 429, refusals, and no answer at all."""
+"""Faults between cruise and a cluster: slow responses, 429 storms, rejections and timeouts."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Small clusters for tests: containers whose demand a test sets."""
+"""Small clusters for tests, with container demand that a test sets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

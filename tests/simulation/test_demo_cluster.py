@@ -1,4 +1,4 @@
-"""The demo's cluster: what its story needs, and its twin."""
+"""The demo cluster: the events that it must contain, and its copy without cruise."""
 
 import pickle
 from datetime import UTC, datetime, timedelta

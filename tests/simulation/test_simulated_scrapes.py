@@ -1,4 +1,4 @@
-"""Samples of a simulated cluster where scrapes are missed or come late."""
+"""Samples of a simulated cluster with missed and late scrapes."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The simulated cluster's usage samples, as the UsageSourcePort port hands them out."""
+"""The simulated cluster's usage samples through UsageSourcePort."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""A small HTTP server on a loopback port, for what a real API server will not do on demand."""
+"""A small HTTP server on a loopback port that returns answers which a real API server does not give on demand."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A cluster followed by watches, for as long as a test needs it."""
+"""A cluster that is watched for the duration of a test."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

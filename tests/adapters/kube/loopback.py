@@ -1,4 +1,4 @@
-"""An API server of a test's own on loopback: lists in pages, watches, and whatever fault is due next."""
+"""A fake API server on loopback with paginated lists, watches and injected faults."""
 
 import asyncio
 import json

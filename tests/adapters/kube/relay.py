@@ -1,4 +1,4 @@
-"""A network between cruise and the API server that can be broken: a relay of bytes on a loopback port."""
+"""A TCP relay between cruise and the API server that tests can interrupt."""
 
 import asyncio
 from collections.abc import AsyncIterator

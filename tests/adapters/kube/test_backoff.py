@@ -1,4 +1,4 @@
-"""How long to wait before the next try."""
+"""The delay before the next attempt."""
 
 from hypothesis import given
 from hypothesis import strategies as st

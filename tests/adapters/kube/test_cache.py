@@ -1,4 +1,4 @@
-"""The cache of a cluster, whatever the order in which objects arrive."""
+"""The cluster cache has the same content in whatever order objects arrive."""
 
 import gc
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The cluster as cruise keeps it in memory, against a real control plane."""
+"""The in-memory cluster state, compared with a real control plane."""
 
 import asyncio
 from dataclasses import replace

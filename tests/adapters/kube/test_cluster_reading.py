@@ -1,4 +1,4 @@
-"""Reading a cluster once: against a real API server, and with unusual answers."""
+"""Reading a cluster once, from a real API server and with unusual responses."""
 
 import json
 import re

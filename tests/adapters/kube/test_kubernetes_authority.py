@@ -1,4 +1,4 @@
-"""Callers as an API server judges them, and how seldom it is asked."""
+"""Authentication and authorization of callers by a real API server, and how often it is queried."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Karpenter's NodePools and NodeClaims: on a real API server, without them, without rights, and written oddly."""
+"""Karpenter's NodePools and NodeClaims: present, missing, forbidden and malformed."""
 
 import json
 

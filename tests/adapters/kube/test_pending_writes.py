@@ -1,4 +1,4 @@
-"""Between a write and its watch event: waiting for the cache, or reading ahead."""
+"""The time between a write and its watch event: wait for the cache, or read the object."""
 
 import asyncio
 from dataclasses import replace

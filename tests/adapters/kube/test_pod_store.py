@@ -1,4 +1,4 @@
-"""Out-of-memory kills: each once, soon, and with the limit at the kill."""
+"""OOM kills are reported once, promptly, and with the memory limit at the kill."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""A real control plane that stops, restarts and changes meanwhile."""
+"""A real control plane that stops, restarts and changes."""
 
 import asyncio
 import random

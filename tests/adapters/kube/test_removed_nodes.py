@@ -1,4 +1,4 @@
-"""Kinds of nodes that have been there lately."""
+"""Node shapes of recently removed nodes."""
 
 from cruise.adapters.kube.object_store import RemovedNodes
 from cruise.domain.cluster import Node

@@ -1,4 +1,4 @@
-"""Rejections with bodies as servers write them; test_actions.py and others provoke those of a real server."""
+"""Error responses with the bodies that API servers send; test_actions.py and others cover those of a real server."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The pods of autoscalers' targets, as a real API server's scales tell them, and servers that tell nothing."""
+"""The pods selected by HPA targets, from the scale subresource of a real API server and from servers without one."""
 
 import json
 

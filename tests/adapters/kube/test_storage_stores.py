@@ -1,4 +1,4 @@
-"""Claims and priority classes as they are watched, and what becomes of those that depend on something unreadable."""
+"""Watched claims and priority classes, and pods that refer to unreadable ones."""
 
 import json
 

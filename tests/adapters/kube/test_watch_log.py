@@ -1,4 +1,4 @@
-"""Lines of the log about watches."""
+"""Log lines about watches."""
 
 import asyncio
 

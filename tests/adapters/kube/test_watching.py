@@ -1,4 +1,4 @@
-"""Lists and watches that fail in every way that a server and a network have."""
+"""Lists and watches under every kind of server and network failure."""
 
 import asyncio
 from contextlib import asynccontextmanager

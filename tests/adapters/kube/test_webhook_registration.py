@@ -1,4 +1,4 @@
-"""What a preflight asks the API server: a real one, and servers that lack a kind or answer strangely."""
+"""Preflight reads from a real API server, and from servers that lack a kind or give unusual answers."""
 
 import base64
 import json

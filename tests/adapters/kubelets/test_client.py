@@ -1,4 +1,4 @@
-"""What kubelets answer, refuse or leave open, and that nothing is sent to one that is not known."""
+"""Responses, rejections and timeouts of kubelets, and that no request is sent to an unverified one."""
 
 import ssl
 from collections.abc import AsyncIterator, Callable

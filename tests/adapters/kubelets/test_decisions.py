@@ -1,4 +1,4 @@
-"""An hour of kubelets and an hour of Prometheus, of the same containers measured at other moments: one decision."""
+"""An hour of kubelet metrics and an hour of Prometheus samples of the same containers lead to the same decision."""
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Decoding the metrics of kubelets: compared with the library, and other text."""
+"""Decoding of kubelet metrics, compared with the client library, and of other text."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What becomes of kubelets that refuse, hang or talk nonsense, and of a process that starts again."""
+"""Kubelets that reject requests, time out or return invalid data, and a restarted cruise process."""
 
 import asyncio
 from collections.abc import Callable

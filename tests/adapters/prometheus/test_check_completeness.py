@@ -1,4 +1,4 @@
-"""What servers say beside an answer: that something is missing from it, or a remark on the query."""
+"""Warnings and infos in a response: incomplete data, or a remark on the query."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every way in which a server can refuse, each as one clear line."""
+"""Every kind of error response, each reported as one clear line."""
 
 import base64
 import gzip

@@ -1,4 +1,4 @@
-"""Credentials of cloud providers, each against servers that verify the signature or the token."""
+"""Cloud credentials, against servers that verify the signature or token."""
 
 import hashlib
 import hmac

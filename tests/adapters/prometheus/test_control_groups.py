@@ -1,4 +1,4 @@
-"""Control groups inside a container's own, and series of single processors, in every order and beside replicas."""
+"""Nested control groups and per-CPU series, in any order and with replicas."""
 
 from itertools import permutations
 

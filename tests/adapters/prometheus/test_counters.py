@@ -1,4 +1,4 @@
-"""From counters to usage, step by step: one core for a whole step counts 60 s."""
+"""From counters to usage, step by step: one core used for a whole step adds 60 s."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Who speaks for containers, told from who reports those that run."""
+"""Selection of the exporters that are trusted for container usage."""
 
 import pytest
 

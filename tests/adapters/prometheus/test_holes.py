@@ -1,4 +1,4 @@
-"""Missed, late and repeated scrapes: a steady container stays steady, or is not known for a while."""
+"""Missed, late and repeated scrapes: a steady container stays steady or has unknown usage."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Node loads from a real server: load averages, names behind addresses, root control groups."""
+"""Node loads from a real server: load averages, node names by address, root control groups."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A real Prometheus that holds series of several clusters whose namespaces, workloads, nodes and pods have one name.
+"""A real Prometheus with series of several clusters that have equal namespace, workload, node and pod names.
 
 Each scene has a label of its own, so that one server serves all; cruise selects it as users select a tenant.
 """

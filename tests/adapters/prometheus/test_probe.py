@@ -1,4 +1,4 @@
-"""What a preflight finds out from a real server, where all is well and where something is missing."""
+"""Preflight facts from a real Prometheus, complete and with missing series."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Reading a recording: what is repeated, and what ends it."""
+"""Reading a recording: which errors are retried, and which end it."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Scrape times of nodes, against a server with invented answers."""
+"""Scrape times of nodes, from a fake server."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What of an answer is of pods that were seen, where those of other clusters cannot be told apart."""
+"""Selecting the samples of known pods where other clusters cannot be distinguished."""
 
 from datetime import UTC, datetime
 

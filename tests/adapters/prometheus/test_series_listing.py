@@ -1,4 +1,4 @@
-"""What the index tells: which containers there were, and how queries are cut so that none costs too much."""
+"""The series index: which containers existed, and how queries are split to limit their cost."""
 
 import re
 from collections import Counter

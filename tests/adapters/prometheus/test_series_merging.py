@@ -1,4 +1,4 @@
-"""Series of one container that agree, as replicas do, and forged ones that do not."""
+"""Several series of one container: replicas that agree, and forged ones that do not."""
 
 import numpy as np
 import pytest

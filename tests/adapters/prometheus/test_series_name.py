@@ -1,4 +1,4 @@
-"""Range answers, as servers give them and as they should not."""
+"""Valid and invalid answers to range queries."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The usage source against a server with invented answers."""
+"""The usage source against a fake server."""
 
 import asyncio
 import json

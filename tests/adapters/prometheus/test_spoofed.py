@@ -1,4 +1,4 @@
-"""A real Prometheus to which a pod has exposed series of another pod's container, as labels are honoured somewhere."""
+"""A real Prometheus with honored labels, to which a pod exposed series of another pod's container."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""The node exporters that count, if pods expose load averages too."""
+"""Selection of trusted node exporters if pods expose load averages too."""
 
 import pytest
 

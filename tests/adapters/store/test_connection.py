@@ -1,4 +1,4 @@
-"""URLs in, the driver's own form out, and never a password in what people read."""
+"""Conversion of database URLs to the driver's form; passwords never appear in messages."""
 
 import pytest
 

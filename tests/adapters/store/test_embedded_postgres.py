@@ -1,4 +1,4 @@
-"""The embedded server: started, shared, killed, found again, and refused where it cannot be."""
+"""The embedded server: start, sharing, kill, recovery, and rejection where it cannot run."""
 
 import os
 import pwd

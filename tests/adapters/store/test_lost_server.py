@@ -1,4 +1,4 @@
-"""kill -9 of the embedded server while usage is recorded: each read is stored completely or not at all, and work
+"""The embedded server is killed while usage is recorded: each read is stored completely or not at all.
 continues.
 """
 

@@ -1,4 +1,4 @@
-"""Servers that are not running or stop, and schemas of other versions and roles."""
+"""Database servers that are not running or stop, and schemas of other versions and roles."""
 
 import asyncio
 import subprocess

@@ -1,4 +1,4 @@
-"""What only the database itself shows: values that it cannot store, and the use of indexes."""
+"""Properties of the real database: values that it cannot store, and the use of indexes."""
 
 import asyncio
 import gc

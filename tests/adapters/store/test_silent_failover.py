@@ -1,4 +1,4 @@
-"""Connections that stay open and carry nothing more: found out within seconds, and all of them dropped."""
+"""Dead connections that stay open are detected within seconds and dropped."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

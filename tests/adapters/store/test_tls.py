@@ -1,4 +1,4 @@
-"""A Postgres that speaks TLS: with sslmode=verify-full its certificate has to be that of the server that is meant."""
+"""Postgres over TLS: sslmode=verify-full rejects the certificate of another server."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A certificate's life: made once for all replicas, published before it is used, renewed in two steps."""
+"""The certificate's life cycle: issued once for all replicas, published before use, renewed in two steps."""
 
 import asyncio
 import ssl

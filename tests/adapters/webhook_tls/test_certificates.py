@@ -1,4 +1,4 @@
-"""Certificates that a strict client accepts, and those that are told to be of no use."""
+"""Certificates that a strict client accepts, and unusable certificates with their messages."""
 
 import socket
 import ssl

@@ -1,4 +1,4 @@
-"""Certificates in files: read as they are, replaced whole, keys for their owner alone."""
+"""Certificate files are replaced atomically, and keys are readable by their owner only."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The certificate in a Secret of a real API server, with several who write it."""
+"""The certificate in a Secret of a real API server, with concurrent writers."""
 
 import asyncio
 import base64

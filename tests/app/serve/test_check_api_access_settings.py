@@ -1,4 +1,4 @@
-"""What stands before serve: who is let in where, and which certificate it shows."""
+"""Checks before `serve` starts: allowed callers per address, and the served certificate."""
 
 import asyncio
 import ssl

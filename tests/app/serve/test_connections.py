@@ -1,4 +1,4 @@
-"""What settings and the server make of the policy."""
+"""How settings and the API server's version determine the policy."""
 
 import json
 from collections.abc import AsyncIterator, Callable

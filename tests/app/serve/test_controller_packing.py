@@ -1,4 +1,4 @@
-"""The controller packs after its node passes, and takes up what another one has begun."""
+"""The controller packs after node passes, and continues the plan of an earlier leader."""
 
 import asyncio
 from collections.abc import AsyncIterator

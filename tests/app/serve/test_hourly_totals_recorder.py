@@ -1,4 +1,4 @@
-"""Which sums of the cluster are kept of an hour."""
+"""The cluster totals that are stored for an hour."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Jobs by the monotonic clock: steps of the wall clock, deadlines, and what is told of passes that do not end."""
+"""Jobs run by the monotonic clock: wall-clock steps, deadlines, and reports about stuck passes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

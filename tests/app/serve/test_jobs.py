@@ -1,4 +1,4 @@
-"""Jobs: failures of the world are told and tried again, mistakes of ours end the process."""
+"""Jobs: external failures are logged and retried, programming errors end the process."""
 
 import asyncio
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Who leads runs and writes; whoever does not is held back."""
+"""Only the leader runs passes and writes."""
 
 from datetime import timedelta
 

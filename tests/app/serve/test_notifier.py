@@ -1,4 +1,4 @@
-"""Notifications as the controller has them: together, at most once an interval, bounded, and never in the way."""
+"""Notifications are grouped, rate-limited and bounded, and never delay the controller."""
 
 import asyncio
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Readiness: what a process waits for, and what goes wrong in it."""
+"""Readiness: what a process waits for, and its failures."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""The first reading of usage: how far it is, and how long it still takes."""
+"""Progress and remaining time of the first usage read."""
 
 from datetime import timedelta
 

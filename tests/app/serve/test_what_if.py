@@ -1,4 +1,4 @@
-"""Proposals replayed on what a real Prometheus holds, each in a process of its own with bounds."""
+"""What-if runs on the data of a real Prometheus, each in a separate process with limits."""
 
 import asyncio
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Recordings for tests of the baselines: a few containers, each the only one of its pod."""
+"""Recordings for tests of the baselines: pods with one container each."""
 
 from collections.abc import Sequence
 

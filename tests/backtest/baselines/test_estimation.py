@@ -1,4 +1,4 @@
-"""Expected values are upstream's own, from pkg/recommender/logic: estimator_test.go and recommender_test.go."""
+"""Expected values are from upstream tests in pkg/recommender/logic: estimator_test.go and recommender_test.go."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Expected values are upstream's own, from pkg/updater; the files and tests are named at each."""
+"""Expected values are from upstream tests in pkg/updater, which each test names."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Expected values are upstream's own, from the tests named at each; the rest are laws."""
+"""Expected values are from the upstream tests that each test names; the rest are invariants."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Expected values are upstream's own, from pkg/recommender/model/container_test.go; the tests are named at each."""
+"""Expected values are from upstream pkg/recommender/model/container_test.go; each test names its source."""
 
 import numpy as np
 import pytest

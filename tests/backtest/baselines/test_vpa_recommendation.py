@@ -1,4 +1,4 @@
-"""Expected values are upstream's own where a test names its file; the rest are laws of the replay."""
+"""Expected values are from upstream where a test names a file; the rest are invariants of the replay."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Cruise under replay through its ports: usage pass, node pass and OOM reactor as `cruise serve` runs them."""
+"""cruise under replay through its ports: usage pass, node pass and OOM reactor as in `cruise serve`."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Cruise under replay decides what its passes decide through their ports, pass by pass."""
+"""The replayed policy decides what the real passes decide through their ports, pass by pass."""
 
 import asyncio
 from contextlib import closing

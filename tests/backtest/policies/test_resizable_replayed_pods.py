@@ -1,4 +1,4 @@
-"""Who may be touched under replay, from pass to pass."""
+"""Which pods are resizable under replay, from pass to pass."""
 
 from dataclasses import replace
 

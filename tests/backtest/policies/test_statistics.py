@@ -1,4 +1,4 @@
-"""Statistics under replay against the usage pass over simulated ports, value by value."""
+"""Statistics under replay equal those of the usage pass over simulated ports, value by value."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace

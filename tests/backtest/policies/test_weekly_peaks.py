@@ -1,4 +1,4 @@
-"""A week of hourly peaks in columns against a store's own summary."""
+"""Hourly peaks of a week in columns, compared with a store's summary."""
 
 import numpy as np
 from hypothesis import given

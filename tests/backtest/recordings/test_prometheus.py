@@ -1,4 +1,4 @@
-"""Reads a recording back from a Prometheus that has days of it, with queries of limited size."""
+"""Reading a recording from a Prometheus with several days of data, with limited query sizes."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The workload and the requests of a recorded container: from the cluster, its metrics, or its pod's name."""
+"""Workload and requests of a recorded container, from the cluster, its metrics or the pod's name."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Trace directories as recordings: the grid, and one clear line for what does not fit onto one."""
+"""Trace directories as recordings: the time grid, and one clear line for an invalid one."""
 
 import gzip
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Trace directories made of numbers."""
+"""Trace directories written from arrays."""
 
 import gzip
 from pathlib import Path

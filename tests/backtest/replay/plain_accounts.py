@@ -1,4 +1,4 @@
-"""The metrics of a replay worked out container by container, sample by sample, from the views that a policy saw."""
+"""The metrics of a replay, computed sample by sample from the views that a policy saw."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Policies for tests of the replay: plain ones, random ones, and a journal of what any of them was asked."""
+"""Policies for tests of the replay: simple ones, random ones, and one that records its calls."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Resizes and those that are taken back."""
+"""Counts of resizes and reversals."""
 
 import numpy as np
 import pytest

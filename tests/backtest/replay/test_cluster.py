@@ -1,4 +1,4 @@
-"""What becomes of a policy's wishes, on nodes of 1000 millicores and 1000 MiB."""
+"""How a policy's decisions are applied, on nodes of 1000 millicores and 1000 MiB."""
 
 from dataclasses import replace
 

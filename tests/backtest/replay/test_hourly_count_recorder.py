@@ -1,4 +1,4 @@
-"""The counts of all hours and groups together are those of the score, and each is of its hour."""
+"""Hourly counts add up to the score's totals, and each is in its own hour."""
 
 import numpy as np
 import pytest

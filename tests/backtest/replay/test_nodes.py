@@ -1,4 +1,4 @@
-"""Nodes of one size: which one a pod gets, and indices used again."""
+"""Nodes of equal size: the node selected for a pod, and the reuse of indices."""
 
 import numpy as np
 from hypothesis import given

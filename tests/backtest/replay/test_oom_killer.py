@@ -1,4 +1,4 @@
-"""Kills: at the own limit, and as the kernel chooses where a node's memory is used up."""
+"""OOM kills at the container's limit, and the kernel's choice on an exhausted node."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Laws of the replay: what must hold whatever a policy wants, and figures that a plain count confirms."""
+"""Invariants of the replay under any policy, and figures that a simple count confirms."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The sums behind a score, by hand: two nodes of 100, three containers."""
+"""The sums that a score is computed from, worked out by hand: two nodes of 100, three containers."""
 
 import numpy as np
 import pytest

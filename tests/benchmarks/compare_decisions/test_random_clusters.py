@@ -1,4 +1,4 @@
-"""Random clusters are read without complaint, repeat, and have what decisions go by."""
+"""Random clusters are readable, reproducible, and contain all inputs of the decisions."""
 
 import json
 

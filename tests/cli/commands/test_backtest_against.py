@@ -1,4 +1,4 @@
-"""`cruise backtest --against`: what it answers, when it ends with 1, and every wrong option."""
+"""`cruise backtest --against`: its output, when it exits with 1, and every invalid option."""
 
 import json
 

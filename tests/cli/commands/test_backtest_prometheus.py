@@ -1,4 +1,4 @@
-"""`cruise backtest` from a real Prometheus: the days that fill it, and days of which it has nothing."""
+"""`cruise backtest` from a real Prometheus, for days with and without data."""
 
 import json
 from datetime import UTC, datetime, timedelta

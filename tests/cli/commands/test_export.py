@@ -1,4 +1,4 @@
-"""`cruise export`: what is written, that it is a fixed point, and every wrong input."""
+"""`cruise export`: its output, that a second export changes nothing, and every invalid input."""
 
 import json
 from copy import deepcopy

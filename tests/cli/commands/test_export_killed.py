@@ -1,4 +1,4 @@
-"""`cruise export` sizes templates whose pods were killed for lack of memory and of which none runs."""
+"""`cruise export` sizes templates whose pods were OOM-killed and of which no pod is running."""
 
 import json
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""`cruise export` names what a workload's template has, and nothing that its pods have beside that."""
+"""`cruise export` names containers of the template, and none that were injected into its pods."""
 
 import json
 from pathlib import Path

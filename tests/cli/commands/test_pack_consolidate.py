@@ -1,4 +1,4 @@
-"""`cruise pack --consolidate`: the fewest nodes, what keeps the others, and which to add."""
+"""`cruise pack --consolidate`: the minimum number of nodes, why others are kept, and which to add."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`cruise pack --consolidate` where Karpenter orders the nodes: which types, how many, and from which NodePool."""
+"""`cruise pack --consolidate` with Karpenter: node types, counts and NodePools."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`cruise serve` with what it cannot work with: one line that names the fix, before anything is waited for."""
+"""`cruise serve` with unusable configuration: one line that names the fix, immediately."""
 
 import socket
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Commands on a live cluster where there is none, or nothing that can be used."""
+"""Commands that need a cluster without a reachable or usable one."""
 
 from pathlib import Path
 

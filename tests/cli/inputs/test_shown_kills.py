@@ -1,4 +1,4 @@
-"""Out-of-memory kills in a snapshot file count with the usage file that belongs to it."""
+"""OOM kills in a snapshot file count together with the usage file of the same cluster."""
 
 import json
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""`cruise scan` against Prometheus: what a real one holds, and everything that a server may answer instead."""
+"""`cruise scan` against a real Prometheus and against unusual answers."""
 
 import json
 import os

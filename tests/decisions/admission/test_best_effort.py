@@ -1,4 +1,4 @@
-"""New pods without any requests: unchanged by default, and with requests by their usage where settings say adopt."""
+"""New pods without requests: unchanged by default, with requests by their usage if best_effort is `adopt`."""
 
 from dataclasses import replace
 

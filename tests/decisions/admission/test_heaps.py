@@ -1,4 +1,4 @@
-"""Heaps at creation: the limit leaves the heap what its workload used, and the request what the process may take."""
+"""Heaps at admission: the limit covers the workload's earlier usage, the request covers the whole heap."""
 
 from dataclasses import replace
 

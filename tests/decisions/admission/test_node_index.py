@@ -1,4 +1,4 @@
-"""The index finds the same nodes as a search one by one, at a cost independent of their number."""
+"""The index finds the same nodes as a linear search, at a cost independent of their number."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""The predicted replacement of an evicted pod: by template, peak, and quotas."""
+"""The predicted replacement of an evicted pod: by template, peak and quotas."""
 
 from dataclasses import replace
 

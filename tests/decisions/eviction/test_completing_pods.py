@@ -1,4 +1,4 @@
-"""Random crowded clusters: nothing evicts or moves a pod that runs to completion, or shrinks it below its peak."""
+"""Random clusters under pressure: a pod that runs to completion is not evicted or shrunk below its peak."""
 
 import random
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The best plan of a tiny cluster by trying all, straight on the domain's objects.
+"""The best plan of a tiny cluster by exhaustive search over the domain's objects.
 
 A plan is valid if every pod that arrives is let in by kube-scheduler with everything else in its final place, if
 required affinity has an order in which each pod finds its neighbours, and if cruise may take away whom it takes away.

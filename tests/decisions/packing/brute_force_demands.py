@@ -1,4 +1,4 @@
-"""What the pods of a tiny cluster need once they are sized, read straight from what was measured."""
+"""The requests of a tiny cluster's pods after sizing, computed from their samples."""
 
 import random
 from collections.abc import Collection

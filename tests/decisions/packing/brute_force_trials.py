@@ -1,4 +1,4 @@
-"""One tiny cluster through the whole packer, beside what trying all plans says of it."""
+"""A tiny cluster through the whole packer, compared with an exhaustive search."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The same cluster under other names, with more room, or with fewer constraints."""
+"""Variants of a cluster: with other names, more capacity or fewer constraints."""
 
 import random
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Tiny random clusters with every kind of constraint: at most five nodes and nine pods, so that all plans can be tried.
+"""Tiny random clusters with every kind of constraint: at most five nodes and nine pods, for exhaustive search.
 
 Each cluster has some of the features, so that rules meet each other and plans still exist. Most running pods are where
 kube-scheduler would have put them, some are where labels, taints or rules changed after they had come.

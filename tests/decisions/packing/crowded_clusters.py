@@ -1,4 +1,4 @@
-"""Tiny clusters as manifests in which every rule is likely to matter: few pods, most of which a rule ties to others.
+"""Tiny clusters as manifests with few pods, most of which are related by rules.
 
 Beside them, all that kube-scheduler could bind, one pod after the other and without any eviction.
 """

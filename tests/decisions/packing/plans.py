@@ -1,4 +1,4 @@
-"""Plans whose lists and figures are those of their stages, and a small cluster with one that is right."""
+"""Plans whose lists and figures match their stages, and a small cluster with a valid plan."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Somebody to report better packings to."""
+"""A receiver for reports of better packings."""
 
 from cruise.packer.answer import Packing
 

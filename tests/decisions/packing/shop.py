@@ -1,4 +1,4 @@
-"""Pods of one workload and nodes for them, each with what a test says of it."""
+"""Pods of one workload and nodes for them, with overrides for each test."""
 
 from cruise.domain.cluster import Container, Node, Pod, WorkloadRef
 from cruise.domain.resources import Resources, StatedResources

@@ -1,4 +1,4 @@
-"""Random clusters in which sizing makes room: pods ask for their peaks, some are pending, statistics know better."""
+"""Random clusters in which sizing frees capacity: pods request their peaks, and some pods are pending."""
 
 import random
 from collections.abc import Iterator

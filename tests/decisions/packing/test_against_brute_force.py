@@ -1,4 +1,4 @@
-"""A thousand tiny clusters with every kind of constraint: the packer against trying all plans, with fixed sizes."""
+"""A thousand tiny clusters with every kind of constraint: the packer against exhaustive search, fixed sizes."""
 
 from cruise.packer.problem import PackingObjective
 from tests.decisions.packing.brute_force_trials import find_disagreements

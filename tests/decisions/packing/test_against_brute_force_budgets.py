@@ -1,4 +1,4 @@
-"""Tiny clusters under drawn eviction budgets: packed as well as trying all plans within them, and every proof true."""
+"""Tiny clusters with random eviction budgets: plans are as good as exhaustive search, and proofs are true."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""What holds of any cluster: the judge lets its plans pass, names change no answer, and more room makes none worse."""
+"""Invariants of every cluster: plans pass verification, names do not matter, more capacity is never worse."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The same thousand tiny clusters for the operator's objective: most pods by priority, then the least evicted."""
+"""A thousand tiny clusters for the operator's objective: most pods by priority, then fewest evictions."""
 
 from dataclasses import replace
 

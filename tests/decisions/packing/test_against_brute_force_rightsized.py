@@ -1,4 +1,4 @@
-"""Tiny clusters whose pods are sized to base and shared headroom: the packer against trying all plans."""
+"""Tiny clusters whose pods are sized to base and shared headroom: the packer against exhaustive search."""
 
 from collections import Counter
 from dataclasses import replace

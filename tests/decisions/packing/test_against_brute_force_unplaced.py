@@ -1,4 +1,4 @@
-"""Whoever is said to stay pending in any plan does: neither the quick method's word nor the packer's is wrong."""
+"""A pod that is reported as pending in any plan is pending in every plan."""
 
 import pytest
 

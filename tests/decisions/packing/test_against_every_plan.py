@@ -1,4 +1,4 @@
-"""Tiny clusters with every kind of constraint: the fewest nodes against trying all plans, and the judge's word."""
+"""Tiny clusters with every kind of constraint: fewest nodes and verification against exhaustive search."""
 
 from dataclasses import replace
 

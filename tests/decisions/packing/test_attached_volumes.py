@@ -1,4 +1,4 @@
-"""Volumes that are still attached for pods that are gone: they count against attach limits, so nobody goes for them."""
+"""Volumes that are still attached for deleted pods count against attach limits, and cause no evictions."""
 
 import pytest
 

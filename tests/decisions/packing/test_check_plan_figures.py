@@ -1,4 +1,4 @@
-"""What a plan says of itself, beside what its stages do."""
+"""The figures of a plan, compared with its stages."""
 
 from dataclasses import replace
 

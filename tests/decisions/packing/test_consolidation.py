@@ -1,4 +1,4 @@
-"""What of a plan for fewer nodes is begun: within every budget, straight off nodes that are to be empty."""
+"""Which moves of a consolidation plan are started: within every budget, and only from nodes to be drained."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

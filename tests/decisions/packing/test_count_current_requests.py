@@ -1,4 +1,4 @@
-"""What pods take where sizes are variables."""
+"""The requests of pods whose sizes are variables."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Clusters in which most pods are tied by rules: each plan can be carried out, and no order refutes what it proves."""
+"""Clusters whose pods are related by rules: each plan can be executed, and no order contradicts a proof."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Devices that are allocated dynamically, as kubectl prints them: counted where that is all that they take."""
+"""Dynamically allocated devices, as kubectl prints them: counted if a claim needs nothing else."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Who may be taken off a node, and what disruption budgets allow."""
+"""Which pods may be evicted, and what PodDisruptionBudgets allow."""
 
 from dataclasses import replace
 

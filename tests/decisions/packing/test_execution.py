@@ -1,4 +1,4 @@
-"""The next step of a plan, decided from hand-made clusters."""
+"""The next step of a plan, on hand-made clusters."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""A right plan passes, and whatever is changed about it is objected to."""
+"""Verification accepts a valid plan and objects to every change of it."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Which pod may be the first of those that its affinity names: the packer, the judge and trying all plans agree."""
+"""Which pod may be the first of an affinity group: packer, verification and exhaustive search agree."""
 
 from dataclasses import replace
 

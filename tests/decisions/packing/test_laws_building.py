@@ -1,4 +1,4 @@
-"""What holds for the problem of any cluster."""
+"""Invariants of the packing problem of any cluster."""
 
 import random
 from dataclasses import fields, replace

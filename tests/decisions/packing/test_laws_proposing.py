@@ -1,4 +1,4 @@
-"""Every proposal of a random cluster passes the judge."""
+"""Every proposal for a random cluster passes verification."""
 
 import math
 from collections.abc import Callable

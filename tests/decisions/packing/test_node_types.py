@@ -1,4 +1,4 @@
-"""Node types from Karpenter's NodePools: which machines, as many as limits allow, and which pools offer none."""
+"""Node types from Karpenter's NodePools: types, limits, and pools that offer none."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Room that kube-scheduler keeps for a nominated pod: what is said of the others, by their priorities."""
+"""Capacity that kube-scheduler reserves for a nominated pod, by the priorities of other pods."""
 
 from typing import Any
 

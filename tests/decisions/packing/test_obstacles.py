@@ -1,4 +1,4 @@
-"""That the sets of obstacles are smallest ones: every smaller set is tried on tiny clusters, node by node."""
+"""Sets of obstacles are minimal: every smaller set is tried on tiny clusters."""
 
 import math
 from itertools import combinations

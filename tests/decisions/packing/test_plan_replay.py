@@ -1,4 +1,4 @@
-"""A plan stage by stage: what is there when a pod arrives, and what must be gone."""
+"""A plan stage by stage: which pods are present when a pod arrives, and which must have been evicted."""
 
 from dataclasses import replace
 

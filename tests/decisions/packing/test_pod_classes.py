@@ -1,4 +1,4 @@
-"""The rules between pods, said of classes."""
+"""The rules between pods, in terms of classes."""
 
 from typing import Any
 

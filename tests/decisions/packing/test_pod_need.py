@@ -1,4 +1,4 @@
-"""Sizes that a plan asks for: what the server takes, and what nodes hold."""
+"""Sizes in a plan: those that the API server accepts, and those that fit the nodes."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Which limits on evictions a plan has to mind."""
+"""The limits on evictions that apply to a plan."""
 
 from cruise.decisions.packing.problem import BuiltProblem, build_packing_problem
 from cruise.domain.cluster import ClusterSnapshot, PodDisruptionBudget, WorkloadRef

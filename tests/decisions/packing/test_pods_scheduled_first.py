@@ -1,4 +1,4 @@
-"""Pods that a plan leaves out, and that kube-scheduler takes in place of those that it names."""
+"""Pods outside a plan that kube-scheduler may schedule before those of the plan."""
 
 from dataclasses import replace
 from datetime import timedelta

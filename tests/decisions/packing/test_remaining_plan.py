@@ -1,4 +1,4 @@
-"""The cluster once a plan is carried out, and the budgets that it uses up."""
+"""The cluster after a plan, and the budgets that the plan uses."""
 
 from dataclasses import replace
 

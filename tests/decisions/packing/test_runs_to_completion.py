@@ -1,4 +1,4 @@
-"""Pods that run to completion: no plan moves, preempts or re-creates them unless `eviction-ranking: low` is stated."""
+"""Plans do not evict pods that run to completion unless `eviction-ranking: low` is stated."""
 
 from dataclasses import replace
 

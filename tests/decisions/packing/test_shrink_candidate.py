@@ -1,4 +1,4 @@
-"""The fewest pods whose shrinking makes the room that is needed."""
+"""The fewest pods that must shrink to free enough capacity."""
 
 from itertools import combinations
 

@@ -1,4 +1,4 @@
-"""Tiny clusters on the edges of kube-scheduler's rules, as kubectl prints them: what is placed, what is said of it."""
+"""Tiny clusters at the edge cases of kube-scheduler's rules: placements and messages."""
 
 import json
 from itertools import permutations

@@ -1,4 +1,4 @@
-"""Pods on nodes that are not listed: printed after their nodes, while the cluster grew."""
+"""Pods on nodes that are not listed, because the cluster grew while it was printed."""
 
 from dataclasses import replace
 from typing import Any

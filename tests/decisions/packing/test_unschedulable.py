@@ -1,4 +1,4 @@
-"""Why pods stay pending, obstacle by obstacle, in words that are read at a glance."""
+"""Why pods stay pending, obstacle by obstacle, as short messages."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What volumes ask of a packing."""
+"""The constraints that volumes add to a packing."""
 
 from cruise.decisions.packing.problem import build_packing_problem
 from cruise.domain.arrays import UNBOUNDED

@@ -1,4 +1,4 @@
-"""HPAs and VPAs: which pods are certainly or possibly theirs, and what is skipped."""
+"""HPAs and VPAs: pods that certainly or possibly belong to them, and what is skipped."""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Which policies apply to a pod, in which order, and what is known to wait."""
+"""Which policies apply to a pod, in which order, and when a policy is not known yet."""
 
 from collections.abc import Mapping
 from dataclasses import replace

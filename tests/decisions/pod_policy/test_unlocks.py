@@ -1,4 +1,4 @@
-"""The table of unlocks names every skip reason, and settings and annotations that exist and do what it says."""
+"""Every skip reason has an unlock that names existing settings and annotations with that effect."""
 
 import pytest
 

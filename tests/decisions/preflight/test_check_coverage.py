@@ -1,4 +1,4 @@
-"""What `cruise check` says of coverage before any usage is known."""
+"""What `cruise check` reports about coverage before any usage is known."""
 
 from cruise.decisions.preflight.coverage import check_coverage
 from cruise.decisions.preflight.items import CheckLevel

@@ -1,4 +1,4 @@
-"""Coverage: every request is sized or skipped for one reason, and what a reason is said to cost is what it costs."""
+"""Coverage: every request is sized or skipped for one reason, and the cost of a reason is exact."""
 
 import random
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Each filter that looks at a node, its room, its ports and its volumes."""
+"""The filters for a single node: state, capacity, ports and volumes."""
 
 from collections.abc import Iterable
 from dataclasses import replace

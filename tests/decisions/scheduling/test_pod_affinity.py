@@ -1,4 +1,4 @@
-"""Affinity, anti-affinity and topology spread, as kube-scheduler reads them."""
+"""Affinity, anti-affinity and topology spread, as kube-scheduler evaluates them."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What the board knows follows its pods as they come and go."""
+"""The index of placements stays correct when pods are added and removed."""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The two indices leave out nothing that matches."""
+"""The two indexes find everything that matches."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Overrides of single containers, on whole clusters drawn at random: what is off is in no patch."""
+"""Overrides of single containers on random clusters: no patch contains a container in mode off."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

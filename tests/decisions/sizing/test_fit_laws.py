@@ -1,4 +1,4 @@
-"""What holds for every plan whatever the headroom model, on whole clusters drawn at random."""
+"""Invariants of every plan under every headroom model, on random clusters."""
 
 from hypothesis import event, given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Guaranteed pods in a node pass: sized by their largest use, with requests that stay equal to their limits."""
+"""Guaranteed pods in a node pass: sized by their largest usage, with requests equal to limits."""
 
 from dataclasses import replace
 from datetime import timedelta

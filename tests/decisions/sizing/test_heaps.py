@@ -1,4 +1,4 @@
-"""Heaps in a node pass: memory is not cut below what the process may take, and nothing grows for it."""
+"""Heaps in a node pass: memory is not cut below what the process may use, and nothing grows for it."""
 
 from dataclasses import replace
 

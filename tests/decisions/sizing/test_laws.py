@@ -1,4 +1,4 @@
-"""What holds for every plan, on whole clusters drawn at random."""
+"""Invariants of every plan, on random clusters."""
 
 from collections.abc import Sequence
 from dataclasses import replace

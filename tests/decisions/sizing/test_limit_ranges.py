@@ -1,4 +1,4 @@
-"""Sizes under LimitRanges: no limit below known use, none rejected, and no pod skipped needlessly."""
+"""Sizes under LimitRanges: no limit below known usage, none rejected, no pod skipped needlessly."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Pods with pod-level resources: one size for the pod by its containers' summed use, their own sizes within it."""
+"""Pods with pod-level resources: one size for the pod by the sum of its containers' usage."""
 
 from dataclasses import replace
 from functools import partial

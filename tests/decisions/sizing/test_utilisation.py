@@ -1,4 +1,4 @@
-"""Pods of HPAs on utilization in a node pass and at their creation."""
+"""Pods under HPAs on utilization, in a node pass and at admission."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""An HPA wants the same number of replicas before and after a resize, for all use within the history."""
+"""An HPA computes the same number of replicas before and after a resize, for all usage in the history."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Samples that contradict their node: one of four cores that used 1,000 m in total."""
+"""Samples that contradict their node's total: a node of four cores that used 1,000 m."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Which containers an OOM kill raises."""
+"""Which containers' memory an OOM kill raises."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Revisions of a workload, as its pods show them pass by pass."""
+"""Revisions of a workload, as detected from its pods pass by pass."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""The pages over a real control plane, as `make demo-real` shows them: quiet, whole, and what they do is done."""
+"""The dashboard over a real control plane, as in `make demo-real`: no errors, complete pages, working forms."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Signing in by an identity provider in a real browser: two sites, real cookies, and the pages' own policy."""
+"""Sign-in by an identity provider in a real browser, with cookies and Content-Security-Policy."""
 
 import time
 from contextlib import AsyncExitStack

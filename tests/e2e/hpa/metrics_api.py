@@ -1,4 +1,4 @@
-"""The metrics API that HPAs read, served by the API server itself from custom resources."""
+"""The metrics API for HPAs, served by the API server from custom resources."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Twins of each service on a real control plane: cruise sizes one, and the real HPA controller scales both."""
+"""Two copies of each service on a real control plane: cruise sizes one, and the HPA controller scales both."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Services under HPAs on utilization, with ten days of use: seven of history, and three to replay."""
+"""Services under HPAs on utilization with ten days of usage: seven of history, three replayed."""
 
 import math
 from collections.abc import Mapping, Sequence

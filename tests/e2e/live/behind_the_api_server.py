@@ -1,4 +1,4 @@
-"""What an API server hands requests on to: addresses of this machine that are not loopback, and a Service there."""
+"""A webhook Service and its endpoint behind a real API server, at a non-loopback address of this machine."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""Kinds that a scene defines: those of VerticalPodAutoscalers, and one with a scale, as operators bring them."""
+"""CustomResourceDefinitions for scenes: VerticalPodAutoscalers, and a kind with a scale subresource."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager

@@ -1,4 +1,4 @@
-"""Proxies between cruise and its dependencies, for HTTP and for sockets, with faults on demand."""
+"""Proxies for HTTP and sockets between cruise and its dependencies, with injected faults."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""Processes of cruise that have imported all of it when they begin: forked from one that did so, one for each worker.
+"""Runs cruise in processes forked from one that has imported everything, one per test worker.
 
 Scenes start some hundred of them, and each would import for a second and a half of a core. What differs from a process
 of its own is its command line and that its modules were imported before; its environment, its directory, its streams,

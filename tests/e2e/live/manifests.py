@@ -1,4 +1,4 @@
-"""What scenes put into the cluster beside plain workloads."""
+"""Kubernetes objects for scenes, other than plain workloads."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""A stage with two workloads that request far more than they use, and commands of cruise on terminals."""
+"""An environment with two workloads that request far more than they use, and cruise commands on a terminal."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The API server gone, forgetful or overrun: no write is lost or done twice, and all goes on by itself."""
+"""API server outages, restarts and throttling: no write is lost or repeated, and cruise recovers."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Two replicas, 200 new pods a minute and a fault every 30 seconds: nothing is lost, and memory stays flat.
+"""Two replicas, 200 new pods a minute and a fault every 30 seconds: no write is lost, memory stays flat.
 
 An hour in the tier long; CHURN_MINUTES states another time.
 """

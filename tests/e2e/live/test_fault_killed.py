@@ -1,4 +1,4 @@
-"""cruise killed with a write under way: nothing is forgotten, and no budget is spent twice."""
+"""cruise is killed during a write: no write is forgotten, and no budget is spent twice."""
 
 import asyncio
 import random

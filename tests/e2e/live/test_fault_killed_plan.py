@@ -1,4 +1,4 @@
-"""cruise killed in the middle of packing plans: nothing is forgotten or done twice, and every plan comes to its end."""
+"""cruise is killed during packing plans: no step is lost or repeated, and every plan finishes."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""Answers that nobody gets, and a write of a former leader that arrives when the next one has long been at work."""
+"""Lost responses, and a late write of a former leader while the next one works."""
 
 import time
 from pathlib import Path

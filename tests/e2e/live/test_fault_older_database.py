@@ -1,4 +1,4 @@
-"""An older copy of the database takes over while no cruise runs: what it has forgotten costs nobody anything."""
+"""An older copy of the database takes over while cruise is stopped: lost records harm no pod."""
 
 import json
 import re

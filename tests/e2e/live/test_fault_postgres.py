@@ -1,4 +1,4 @@
-"""Postgres gone or slow: no write that could not be recorded, nothing twice, and all goes on by itself."""
+"""Postgres is down or slow: no unrecorded write, none repeated, and cruise recovers."""
 
 import json
 import re

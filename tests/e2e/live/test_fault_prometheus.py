@@ -1,4 +1,4 @@
-"""Prometheus gone, answering half, or with nothing new: nothing is changed, and all goes on by itself."""
+"""Prometheus is down, incomplete or stale: no pod is changed, and cruise recovers."""
 
 import time
 from collections import Counter

@@ -1,4 +1,4 @@
-"""New pods, sized on their way through the API server by a webhook with its own least rights."""
+"""New pods are sized by the webhook, which has the least privileges."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""The API of a running `cruise serve`, asked and written to as a person's scripts would."""
+"""The API of a running `cruise serve`, read and written as by a script."""
 
 import json
 import ssl

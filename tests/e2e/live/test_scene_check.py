@@ -1,4 +1,4 @@
-"""`cruise check` on a real cluster: as cruise's own account and as an admin, where all is well and where it is not."""
+"""`cruise check` on a real cluster, as cruise's account and as an admin, with and without problems."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Commands that people run on a real cluster: scan and explain, with no more than the rights to read."""
+"""scan and explain on a real cluster with read-only access."""
 
 import pytest
 

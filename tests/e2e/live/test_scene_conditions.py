@@ -1,4 +1,4 @@
-"""Every state in which a kubelet may leave a resize, provoked on a real control plane."""
+"""Every resize condition of a kubelet, provoked on a real control plane."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Nodes emptied by serve on a real control plane: under a budget, while pods come, each pod moved once."""
+"""Nodes drained by serve on a real control plane: within budgets, while pods are created, each pod moved once."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""`cruise scan` of several contexts: one report, also if a cluster is gone, and its summary in Slack."""
+"""`cruise scan` of several contexts: one report even if a cluster is unreachable, and its Slack summary."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Evictions in mode full: by the Eviction API, under PodDisruptionBudgets and budgets of cruise's own."""
+"""Evictions in mode full by the Eviction API, within PodDisruptionBudgets and cruise's own budgets."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Guaranteed pods, and pods with a GPU: resized in place and created at their sizes, as the API server has it."""
+"""Guaranteed pods and pods with a GPU: resized in place, and sized at admission."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What happened days ago counts: peaks of this hour of the day, and memory of any hour for the limit."""
+"""History of earlier days counts: peaks at this hour of the day, and the 7-day maximum for memory limits."""
 
 from tests.controlplane.api import Json
 from tests.e2e.live.manifests import app

@@ -1,4 +1,4 @@
-"""A cluster without Prometheus: kubelets that ask the API server who calls, and tell what the scene's pods use."""
+"""A cluster without Prometheus: usage is read from kubelets, which authorize the caller."""
 
 import json
 from collections.abc import Iterator

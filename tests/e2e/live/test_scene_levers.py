@@ -1,4 +1,4 @@
-"""What must never be sent: evictions for a tenant's annotations, and the first of a plan that budgets would stop."""
+"""Evictions that must not be sent: for a tenant's annotations, and for a plan that budgets would stop."""
 
 from tests.controlplane.api import Json
 from tests.e2e.live.manifests import app

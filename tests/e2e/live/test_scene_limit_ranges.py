@@ -1,4 +1,4 @@
-"""LimitRanges: kube-apiserver's LimitRanger judges every size that cruise writes, of pods that run and of new ones."""
+"""LimitRanges: kube-apiserver accepts every size that cruise writes to running and new pods."""
 
 from tests.controlplane.api import Json, wait_until
 from tests.controlplane.manifests import container, pod_template, workload

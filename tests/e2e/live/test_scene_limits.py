@@ -1,4 +1,4 @@
-"""Limits, directions and single containers on a real API server; its audit log says what was written."""
+"""Limits, directions and container policies on a real API server, verified by its audit log."""
 
 from typing import Any
 

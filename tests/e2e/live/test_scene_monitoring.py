@@ -1,4 +1,4 @@
-"""The chart's dashboards on a real Prometheus that scrapes a real serve and a real webhook: each panel has data."""
+"""The chart's dashboards on a real Prometheus that scrapes serve and webhook: every panel has data."""
 
 import json
 import urllib.request

@@ -1,4 +1,4 @@
-"""Out-of-memory kills: grown in place at once, then left alone, and nothing is done twice for one kill."""
+"""OOM kills: memory grows in place at once, and no kill is handled twice."""
 
 from datetime import UTC, datetime
 

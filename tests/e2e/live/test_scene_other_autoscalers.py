@@ -1,4 +1,4 @@
-"""Autoscalers beside cruise on a real control plane: what they size or scale by is never written."""
+"""Resources that another autoscaler sizes or scales on are never written."""
 
 import json
 from collections.abc import Iterator

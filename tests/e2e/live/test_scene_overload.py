@@ -1,4 +1,4 @@
-"""The overload taint: put on and taken off with hysteresis, and nobody else's is touched."""
+"""The overload taint is added and removed with hysteresis, and other taints are not changed."""
 
 import json
 

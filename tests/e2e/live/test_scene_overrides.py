@@ -1,4 +1,4 @@
-"""What people ask for by annotation, and what cruise does where it cannot read it."""
+"""Override annotations, and the behavior if they are unreadable."""
 
 from collections.abc import Mapping
 

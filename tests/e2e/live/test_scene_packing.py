@@ -1,4 +1,4 @@
-"""Pods that no node holds after rightsizing: rescued without evictions, or by moving others under their budgets."""
+"""Pods that fit no node after rightsizing are placed without evictions, or by moving other pods."""
 
 import json
 

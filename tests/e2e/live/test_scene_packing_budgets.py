@@ -1,4 +1,4 @@
-"""Plans that need one to five evictions from one node, one after the other, each within its budgets."""
+"""Plans that need one to five evictions from one node, each within its budgets."""
 
 import random
 from concurrent.futures import ThreadPoolExecutor

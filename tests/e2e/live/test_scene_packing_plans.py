@@ -1,4 +1,4 @@
-"""Random plans carried out end to end, one after the other, on a real control plane."""
+"""Random plans executed to the end on a real control plane."""
 
 import random
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""One pass over one of each: resized, or held with its reason, and a pending pod is bound where neighbours shrank."""
+"""One pass over pods of every kind: resized, or skipped with a reason, and a pending pod is bound."""
 
 import pytest
 

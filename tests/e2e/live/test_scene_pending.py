@@ -1,4 +1,4 @@
-"""A pod that no node can hold, because of what it asks for itself, is shrunk in place and bound."""
+"""A pending pod whose own requests fit no node is shrunk in place and bound."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Policies as objects on a real API server: what it refuses, and what cruise does by those that it takes."""
+"""RightsizingPolicy objects on a real API server: rejected ones, and the effect of accepted ones."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""Sizes as VerticalPodAutoscalers on a real control plane: cruise makes its own, and touches none of a user."""
+"""Published VerticalPodAutoscalers on a real control plane: users' own objects are not changed."""
 
 from pathlib import Path
 

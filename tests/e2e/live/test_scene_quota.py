@@ -1,4 +1,4 @@
-"""A namespace's quota: limits that it counts stay, and no request is sent that it would refuse."""
+"""ResourceQuotas: counted limits stay, and no request is sent that the quota would reject."""
 
 from tests.controlplane.api import wait_until
 from tests.e2e.live.manifests import app

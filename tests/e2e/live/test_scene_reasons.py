@@ -1,4 +1,4 @@
-"""Pods that are left alone on a real control plane, each for a reason of its own."""
+"""Pods that are skipped on a real control plane, one for each reason."""
 
 from typing import Any
 

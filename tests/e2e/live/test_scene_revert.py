@@ -1,4 +1,4 @@
-"""`cruise revert` after cruise has sized pods: original sizes back in place, nobody restarted, and no more sizing."""
+"""`cruise revert` restores original sizes in place without restarts, and sizing stops."""
 
 import os
 import pty

@@ -1,4 +1,4 @@
-"""Node load where nobody exports load averages: by the root control group of each node."""
+"""Node load without load averages: from the root control group of each node."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Pods of workflows, and pods without requests, on a real control plane: what they are created with the next time."""
+"""Workflow pods and pods without requests on a real control plane: the sizes of the next run."""
 
 from tests.controlplane.api import Json, wait_until
 from tests.controlplane.manifests import container, pod, pod_template, workload

@@ -1,4 +1,4 @@
-"""Slips in settings and annotations: patterns of namespaces, units and container names that nobody can mean."""
+"""Mistakes in settings and annotations: namespace patterns, units and container names that match nothing."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""A pod whose use somebody else exposes too: it is left alone, and its neighbour is sized."""
+"""A pod whose usage another pod also exposes is skipped, and its neighbor is sized."""
 
 from tests.e2e.live.manifests import app
 from tests.e2e.live.sizes import requests

@@ -1,4 +1,4 @@
-"""What a person says while cruise runs: pause, resume, revert."""
+"""User actions while cruise runs: pause, resume, revert."""
 
 from datetime import UTC, datetime, timedelta
 

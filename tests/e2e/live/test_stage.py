@@ -1,4 +1,4 @@
-"""The stage itself: usage of pods that exist, as cruise's own adapter reads it from a real Prometheus."""
+"""The environment itself: usage of existing pods, as cruise reads it from a real Prometheus."""
 
 from datetime import UTC, datetime
 

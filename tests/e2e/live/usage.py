@@ -1,4 +1,4 @@
-"""The usage of a control plane's pods: history in a real Prometheus' blocks, and then what it scrapes.
+"""The usage of a control plane's pods: history in Prometheus blocks, then live scrapes.
 
 Pods' names are random, so usage is generated once they exist. There are no containers: counters follow the stated
 usage.

@@ -1,4 +1,4 @@
-"""Plans carried out stage by stage for the real scheduler to bind: pods are created anew where the plan steers them."""
+"""Executes plans stage by stage; the real scheduler binds the re-created pods by their placement hints."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Drawn clusters on the real control plane."""
+"""Random clusters on the real control plane."""
 
 import secrets
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Why the real scheduler bound a pod elsewhere than where it was steered: what outweighed a preference."""
+"""Why the real scheduler bound a pod to another node than its placement hint names."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Single pods put before the real scheduler and the judge alike."""
+"""Single pods, evaluated by the real scheduler and by cruise."""
 
 from cruise.decisions.scheduling.filters import CLAIM_IN_USE
 from cruise.decisions.scheduling.placements import PodPlacements

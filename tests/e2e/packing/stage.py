@@ -1,4 +1,4 @@
-"""Many drawn clusters on one API server, and what its scheduler makes of their pods."""
+"""Many random clusters on one API server, and the decisions of its scheduler."""
 
 import json
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Claims of every kind for a drawn cluster: bound ones, ones that wait for their pods, ones that nobody serves."""
+"""Claims of every kind for a random cluster: bound, WaitForFirstConsumer, and without a provisioner."""
 
 import random
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Devices that are allocated dynamically: the real kube-scheduler gives out as many as plans count."""
+"""Dynamically allocated devices: the real kube-scheduler allocates as many as plans count."""
 
 import json
 import secrets

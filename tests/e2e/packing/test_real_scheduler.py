@@ -1,4 +1,4 @@
-"""The real kube-scheduler as judge: of the judge itself, on single pods, and of plans for whole clusters."""
+"""cruise's scheduling rules against the real kube-scheduler, for single pods and for whole plans."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What keeps a pod out for a while: the real kube-scheduler refuses it where plans evict nobody for it."""
+"""Temporary obstacles: the real kube-scheduler rejects the pod, and plans evict nothing for it."""
 
 import json
 import secrets

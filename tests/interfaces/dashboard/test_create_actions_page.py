@@ -1,4 +1,4 @@
-"""The audit as a page."""
+"""The audit page."""
 
 import re
 from dataclasses import replace

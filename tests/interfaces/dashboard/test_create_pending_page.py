@@ -1,4 +1,4 @@
-"""Pods that wait, and the plan for them."""
+"""The page of pending pods and their packing plan."""
 
 from dataclasses import replace
 

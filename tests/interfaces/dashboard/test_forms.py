@@ -1,4 +1,4 @@
-"""Forms that change something: whose they are, what they may ask for, and what the API refuses of it."""
+"""Dashboard forms: origin, permissions, and rejections by the API."""
 
 import re
 

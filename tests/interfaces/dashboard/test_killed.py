@@ -1,4 +1,4 @@
-"""Workloads whose last runs were killed, of which no pod runs."""
+"""Workloads without running pods whose last runs were OOM-killed."""
 
 from dataclasses import replace
 from datetime import timedelta

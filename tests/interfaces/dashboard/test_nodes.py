@@ -1,4 +1,4 @@
-"""The list of nodes, and what becomes of the pods of one."""
+"""The list of nodes, and the pods of one node."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The first page's lines over time."""
+"""The charts of the first page."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What every page has, who gets in, and what stands in place of a page that cannot be shown."""
+"""Elements of every page, access control, and error pages."""
 
 import re
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What applies where, and the form of one workload."""
+"""The policies page and the form for one workload."""
 
 from dataclasses import replace
 

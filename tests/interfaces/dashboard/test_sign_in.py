@@ -1,4 +1,4 @@
-"""Signing in by an identity provider, from the page that wanted it and back to it; no token is ever logged."""
+"""Sign-in by an identity provider and the return to the requested page; no token is logged."""
 
 import re
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""How cruise itself does, in words."""
+"""The webhook's status on the health page."""
 
 import re
 from dataclasses import replace

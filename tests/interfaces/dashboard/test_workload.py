@@ -1,4 +1,4 @@
-"""One workload: its pods as they are, and its sizes as they were at each time."""
+"""The workload page: current pods, and sizes over time."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A controller's activity on a simulated cluster, as the API looks at them."""
+"""A controller's activity on a simulated cluster, served by the API."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

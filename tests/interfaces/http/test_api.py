@@ -1,4 +1,4 @@
-"""The API over a controller that just made a pass on a simulated cluster."""
+"""The API of a controller after a pass on a simulated cluster."""
 
 import asyncio
 import json

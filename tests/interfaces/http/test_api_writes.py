@@ -1,4 +1,4 @@
-"""Pauses, overrides and the token that they need."""
+"""Writes through the API: pauses and overrides, with their token."""
 
 import json
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What cruise did lately, and what needs a person, for the API and the first page."""
+"""Recent actions and items that need attention, in the API and on the first page."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Explanations by the last pass, and what a part of the statistics says of one workload's template."""
+"""Explanations of the last pass, and of one workload's template from a part of the statistics."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""With how few nodes the cluster would do: in the API, on the page of nodes, as metrics."""
+"""The minimum number of nodes in the API, on the nodes page and in metrics."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who gets through to the API, by which names, how many at a time, and what each of them sees."""
+"""API access: authentication, allowed hosts, concurrency limits and visible namespaces."""
 
 import asyncio
 from collections.abc import Sequence

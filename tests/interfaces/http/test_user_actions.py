@@ -1,4 +1,4 @@
-"""One workload put back through the API, and by the form of its pages."""
+"""Reverting one workload through the API and through the dashboard's form."""
 
 import pytest
 

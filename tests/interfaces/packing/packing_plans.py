@@ -1,4 +1,4 @@
-"""A packing plan with something of everything."""
+"""A packing plan that contains an entry of every kind."""
 
 from cruise.domain.actions import ContainerTarget, ReasonCode, ResizePod
 from cruise.domain.cluster import ContainerRole

@@ -1,4 +1,4 @@
-"""A packing plan made by hand, with a snapshot that it belongs to."""
+"""A hand-made packing plan with its snapshot."""
 
 from dataclasses import replace
 

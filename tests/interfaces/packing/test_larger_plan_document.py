@@ -1,4 +1,4 @@
-"""What eviction budgets leave to later plans, as people read it."""
+"""The text about what eviction budgets leave to later rounds."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Several clusters in one report: every format has each cluster, their sums, and those that could not be read."""
+"""Several clusters in one report: every format has each cluster, the totals, and failed scans."""
 
 import csv
 import io

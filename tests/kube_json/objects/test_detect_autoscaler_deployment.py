@@ -1,4 +1,4 @@
-"""What tells that nodes come and go by themselves, and what does not."""
+"""Detection of node autoscalers from their Deployments."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Heap bounds: every form that is recognised, what others get, and that no text raises or leaks."""
+"""Heap bounds: every recognized form, rejected ones, and that no text raises or leaks."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What pods ask of their neighbours, ports and volumes, from JSON as kubectl prints it."""
+"""Affinity, ports and volumes of pods, from JSON as kubectl prints it."""
 
 from typing import Any
 

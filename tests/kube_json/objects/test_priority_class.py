@@ -1,4 +1,4 @@
-"""Priorities of pods that state none."""
+"""The priorities of pods that state none."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Quantities in their place: what a refusal says, and what is taken for absent."""
+"""Quantities in objects: the error messages, and values that count as absent."""
 
 import pytest
 

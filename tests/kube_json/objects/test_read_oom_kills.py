@@ -1,4 +1,4 @@
-"""Out-of-memory kills in pods' statuses."""
+"""OOM kills in the statuses of pods."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Policies are read as annotations are; one that is unreadable says where and what to write."""
+"""Policies are parsed as annotations are; the message about an invalid one names the place and the fix."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""One copy of equal values, and none of those that nobody holds."""
+"""Equal values share one object, and unused values are freed."""
 
 import gc
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Claims and what they are resolved with, from JSON as kubectl prints it."""
+"""Claims and the objects that resolve them, from JSON as kubectl prints it."""
 
 import json
 from dataclasses import replace

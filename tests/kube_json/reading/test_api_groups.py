@@ -1,4 +1,4 @@
-"""Kinds of other API groups with the names of Kubernetes' own, and templates known through what is below."""
+"""Kinds of other API groups with the names of built-in kinds, and templates of custom workloads."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Lists cut into runs: whatever the layout, the chunks and the guesses, the items are the same."""
+"""Lists split into runs: the items do not depend on layout, chunks and guesses."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Whole snapshots: what is put together from many objects, and what a bad file is told."""
+"""Whole snapshots: the combination of many objects, and messages about invalid files."""
 
 import json
 from typing import Any

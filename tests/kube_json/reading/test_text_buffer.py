@@ -1,4 +1,4 @@
-"""Where objects end, against a reading byte by byte; and memory that is used again."""
+"""The ends of objects, compared with reading byte by byte, and the reuse of memory."""
 
 from hypothesis import given
 from hypothesis import strategies as st

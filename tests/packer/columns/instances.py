@@ -1,4 +1,4 @@
-"""Small random instances with everything in them: masks, stuck copies, several resources and priorities."""
+"""Small random instances with node masks, immovable copies, several resources and priorities."""
 
 import random
 

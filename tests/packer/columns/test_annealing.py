@@ -1,4 +1,4 @@
-"""Annealing under rules between pods: what its tables call sound, and what it finds, against every assignment."""
+"""Annealing under rules between pods, compared with exhaustive search."""
 
 from itertools import product
 

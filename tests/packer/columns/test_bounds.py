@@ -1,4 +1,4 @@
-"""Bounds of single entries under rules between pods, against every assignment."""
+"""Bounds of single objective entries under rules between pods, compared with exhaustive search."""
 
 from dataclasses import replace
 from itertools import product

@@ -1,4 +1,4 @@
-"""Company that arrives: who wants whom may not hang in the air."""
+"""Affinity between arriving pods: no group may consist of pods that only refer to each other."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Packing under all rules, against trying every assignment."""
+"""Packing under all rules, compared with exhaustive search."""
 
 import math
 from dataclasses import replace

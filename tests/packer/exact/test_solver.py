@@ -1,4 +1,4 @@
-"""One call of CP-SAT: a model in which it loses its way is answered all the same."""
+"""One call of CP-SAT: an invalid model gets an answer too."""
 
 import math
 from pathlib import Path

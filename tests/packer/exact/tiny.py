@@ -1,4 +1,4 @@
-"""Tiny random problems with every rule, whether an assignment of pods obeys them, and the best one by trying all."""
+"""Tiny random problems with every rule, a check of assignments, and the best one by exhaustive search."""
 
 from itertools import product
 

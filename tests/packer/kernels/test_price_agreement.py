@@ -1,4 +1,4 @@
-"""Prices at which known changes agree: they follow from what the shares of changes bring, and promise no less."""
+"""Prices at which known changes agree: derived from the shares of changes, and never too optimistic."""
 
 import numpy as np
 from hypothesis import given

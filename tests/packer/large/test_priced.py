@@ -1,4 +1,4 @@
-"""Plans that begin with what prices say of nodes: they obey every rule, and take fewer evictions than ejections do."""
+"""Plans that start from node prices obey every rule and need fewer evictions than ejection search."""
 
 import math
 

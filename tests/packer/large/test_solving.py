@@ -1,4 +1,4 @@
-"""Ejections: obedient and no worse than now under every rule, the same again, and all placed where room is left."""
+"""Ejection search: valid, never worse than now, reproducible, and complete where capacity is left."""
 
 import math
 from dataclasses import replace

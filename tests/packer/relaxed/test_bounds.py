@@ -1,4 +1,4 @@
-"""Bounds by prices: never beyond what some assignment reaches, tried out one by one, and whole numbers throughout."""
+"""Lagrangian bounds never exceed what some assignment reaches, and are computed in integers."""
 
 import math
 from concurrent.futures import ThreadPoolExecutor

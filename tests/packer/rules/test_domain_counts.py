@@ -1,4 +1,4 @@
-"""The counts of rules: the kernels' tables answer the same questions alike, wherever pods come and go."""
+"""Counts of rules: the kernels' tables give the same answers while pods are added and removed."""
 
 import numpy as np
 from hypothesis import given

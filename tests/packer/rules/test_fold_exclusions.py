@@ -1,4 +1,4 @@
-"""Exclusions by node as resources: the same assignments obey."""
+"""Exclusions by node expressed as resources: the same assignments are valid."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Who leaves gives company to one that comes before, unless the two may not be there at once."""
+"""An evicted pod satisfies the affinity of a pod that arrives earlier, unless they exclude each other."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Fewer nodes for what is attracted: the same assignments obey."""
+"""Fewer nodes for pods with affinity: the same assignments are valid."""
 
 from dataclasses import replace
 from itertools import product

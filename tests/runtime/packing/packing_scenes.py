@@ -1,4 +1,4 @@
-"""Plans made by hand for simulated clusters, and a cluster whose pods are admitted as the webhook would."""
+"""Hand-made plans for simulated clusters, and a cluster whose pods are admitted as by the webhook."""
 
 from collections.abc import Sequence
 from dataclasses import replace

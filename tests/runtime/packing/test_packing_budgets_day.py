@@ -1,4 +1,4 @@
-"""A day with a pod that two moves from one node would place, on the simulated cluster."""
+"""A day with a pod that needs two evictions from one node, on the simulated cluster."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Plans made by hand, carried out on simulated clusters."""
+"""Hand-made plans, executed on simulated clusters."""
 
 from dataclasses import replace
 from datetime import timedelta

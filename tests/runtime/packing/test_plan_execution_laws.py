@@ -1,4 +1,4 @@
-"""Laws of carrying out, on random small clusters: whatever is planned, and whenever somebody else goes on with it."""
+"""Invariants of plan execution on small random clusters, with any plan and any change of leader."""
 
 from dataclasses import replace
 

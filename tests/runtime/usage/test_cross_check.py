@@ -1,4 +1,4 @@
-"""Figures read elsewhere beside what kubelets say: the same containers, and one that somebody invents."""
+"""The usage source compared with kubelets: matching containers, and a forged one."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

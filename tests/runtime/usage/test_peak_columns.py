@@ -1,4 +1,4 @@
-"""The peaks in memory against a store's own summary."""
+"""Peaks in memory, compared with a store's summary."""
 
 import numpy as np
 from hypothesis import given

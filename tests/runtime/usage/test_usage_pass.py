@@ -1,4 +1,4 @@
-"""The usage pass over a source that writes down what it is asked."""
+"""The usage pass with a source that records its queries."""
 
 import asyncio
 from collections import Counter

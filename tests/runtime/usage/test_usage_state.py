@@ -1,4 +1,4 @@
-"""How late samples come, from the tails of reads."""
+"""The scrape delay, measured from the newest samples of reads."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Plans in a world that goes wrong: many actions at once, storms, refusals, pauses and cancellations in mid-plan."""
+"""Plans under failures: concurrent actions, throttling, rejections, pauses and cancellation."""
 
 import asyncio
 from collections import Counter

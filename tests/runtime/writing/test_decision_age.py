@@ -1,4 +1,4 @@
-"""A decision is written while it is young, and a shrink only while the pod and its usage are as they were."""
+"""A decision is written while it is recent, and a shrink only if pod and usage are unchanged."""
 
 import asyncio
 import time

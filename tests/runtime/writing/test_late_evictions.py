@@ -1,4 +1,4 @@
-"""An eviction whose answer nobody saw may be done late: every budget counts it until it cannot be done any more."""
+"""An eviction without a response may happen late: every budget counts it until then."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Writes are on record before they are sent, and what was left open is compared with the cluster."""
+"""Writes are recorded before they are sent, and open ones are compared with the cluster."""
 
 import asyncio
 from collections.abc import Collection, Sequence

@@ -1,4 +1,4 @@
-"""Publishing: what is written, in which mode, within which budget, and what ends a pass."""
+"""Publishing of VPAs: content, modes, budgets, and the errors that end a pass."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta

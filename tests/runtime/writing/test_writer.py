@@ -1,4 +1,4 @@
-"""Every guard that stands before a write, on small simulated clusters."""
+"""Every guard before a write, on small simulated clusters."""
 
 import asyncio
 from collections.abc import Collection, Sequence

@@ -1,4 +1,4 @@
-"""The simulated cluster as a whole: time, streams of kills, figures, and the same bytes for the same seed."""
+"""The simulated cluster as a whole: time, kill events, figures, and reproducible output for a seed."""
 
 import asyncio
 import pickle

@@ -1,4 +1,4 @@
-"""Pods on their nodes: start, kills at the limit and on exhausted nodes, restarts, end."""
+"""Pods on their nodes: start, kills at the limit and on exhausted nodes, restarts, termination."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Nodes that come for pods without one, and go where their pods have room elsewhere."""
+"""Nodes added for unschedulable pods, and removed when their pods fit elsewhere."""
 
 from dataclasses import replace
 from typing import Any

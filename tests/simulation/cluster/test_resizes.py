@@ -1,4 +1,4 @@
-"""In-place resizes: desired, allocated, actual, and the states in which they wait."""
+"""In-place resizes: desired, allocated and actual resources, and pending states."""
 
 from dataclasses import replace
 from datetime import timedelta

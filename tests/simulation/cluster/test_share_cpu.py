@@ -1,4 +1,4 @@
-"""CPU shares and victims, against cases worked out by hand and laws of a fair share."""
+"""CPU shares and OOM victims, against hand-computed cases and invariants of fair sharing."""
 
 import numpy as np
 import pytest

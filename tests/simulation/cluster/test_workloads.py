@@ -1,4 +1,4 @@
-"""Pods as their controllers make them."""
+"""Pods as created by their controllers."""
 
 import uuid
 from dataclasses import replace

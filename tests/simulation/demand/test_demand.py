@@ -1,4 +1,4 @@
-"""Replayed traces: step-hold, offsets, loops and fresh processes."""
+"""Replayed traces: step interpolation, offsets, loops and restarted processes."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Made-up demand: the shapes that it promises, and the same values for the same seed."""
+"""Synthetic demand has the stated shape, and is reproducible for a seed."""
 
 from collections.abc import Callable
 

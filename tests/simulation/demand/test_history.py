@@ -1,4 +1,4 @@
-"""The ring of measurements: how long and for which containers they are kept."""
+"""The ring buffer of measurements: its retention and containers."""
 
 import numpy as np
 
