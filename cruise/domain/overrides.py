@@ -65,7 +65,7 @@ def parse_overrides(annotations: Mapping[str, str]) -> Overrides | UnreadableAnn
         except ValueError as error:
             return UnreadableAnnotations(f"{other.name}: {error}")
     read = Overrides(**build_override_fields(values))
-    contradictory = _find_contradiction(read)
+    contradictory = find_contradiction(read)
     return read if contradictory is None else UnreadableAnnotations(_explain_contradiction(contradictory))
 
 
@@ -78,14 +78,14 @@ def parse_settings(stated: Iterable[tuple[str, str, str]]) -> Overrides | Unread
         except ValueError as error:
             return UnreadableAnnotations(f"{place}: {error}")
     read = Overrides(**build_override_fields(values))
-    contradictory = _find_contradiction(read)
+    contradictory = find_contradiction(read)
     if contradictory is None:
         return read
     where = f"spec.containers[{contradictory}]" if contradictory else "spec"
     return UnreadableAnnotations(f"{where}.minAllowed: the minimum is above the maximum")
 
 
-def _find_contradiction(stated: Overrides | EffectivePolicy) -> str | None:
+def find_contradiction(stated: Overrides | EffectivePolicy) -> str | None:
     """Return the first container whose minimum is above its maximum, empty for all of a pod; None if there is none."""
     policy = EffectivePolicy(Mode.OFF, bounds=stated.bounds, containers=stated.containers)
     for container in ("", *policy.containers):
@@ -288,7 +288,7 @@ def resolve_overrides(
     readable = [(source, layer) for source, layer in layers if isinstance(layer, Overrides)]
     resolution = resolve_layers(cluster_mode, readable)
     if unreadable is None and isinstance(resolution.effective_policy, EffectivePolicy):
-        container = _find_contradiction(resolution.effective_policy)
+        container = find_contradiction(resolution.effective_policy)
         unreadable = (
             None
             if container is None

@@ -1,6 +1,6 @@
 """`cruise export`: the sizes of workloads for manifests in Git."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,7 +25,6 @@ from cruise.cli.options import (
     create_optional_option,
     parse_time,
     resolve_settings,
-    save_report,
     suggest_similar,
 )
 from cruise.cli.terminal import create_table_console, print_error, print_report, write_document, write_json
@@ -69,6 +68,12 @@ def export(
         ExportFormat | None,
         create_optional_option("--format", None, "table by default; with -o DIR all files for Git.", "-f"),
     ] = None,
+    policies: Annotated[
+        bool,
+        typer.Option(
+            "--policies", help="Write RightsizingPolicies from VerticalPodAutoscalers and stored overrides instead."
+        ),
+    ] = False,
     output: Annotated[
         Path | None,
         create_optional_option("--output", "DIR", "Write files to this directory; - for standard output.", "-o"),
@@ -87,6 +92,9 @@ def export(
     each workload, a Kustomize component (kustomization.yaml) of these patches
     and Helm values; and PULL_REQUEST.md, which has the evidence.
 
+    With --policies, VerticalPodAutoscalers and the overrides in cruise's
+    database become RightsizingPolicies, so that both can be removed.
+
     Examples:
       cruise export
 
@@ -97,6 +105,8 @@ def export(
       cruise export -n shop -f kustomize > sizes/kustomization.yaml
 
       cruise export -f pull-request | gh pr create --body-file -
+
+      cruise export --policies -n shop -o policies/
 
       cruise export --snapshot cluster.json --usage usage.json
     """
@@ -112,6 +122,15 @@ def export(
     if directory is not None and format in (ExportFormat.TABLE, ExportFormat.JSON):
         raise BadInputError(f"--format {format.value} is not for files: remove --output, or redirect standard output")
     settings = resolve_settings(config)
+    if policies:
+        given = {"--format": format, "--usage": usage, "--prometheus-url": prometheus_url, "--history": history}
+        unused = [option for option, value in {**given, "--now": now, "WORKLOADS": names or None}.items() if value]
+        if unused:
+            raise BadInputError(f"--policies reads no usage and has one format; remove {' and '.join(unused)}")
+        from cruise.cli.work.policy_export import save_policies
+
+        save_policies(settings, snapshot, namespace or [], directory)
+        return
     sources = ReportSources(snapshot, usage, prometheus_url, history, parse_time(now), HistoryLength.WEEK)
     with pause_garbage_collection():
         cluster, statistics, at, source = read_sources(sources, settings)
@@ -206,17 +225,6 @@ def _save(report: "ExportReport", format: ExportFormat | None, directory: Path) 
     if not report.changes.changed:
         print_error("no pod template needs a change; nothing was written")
         return
-    _write_all(_render_files(report, format), directory)
+    from cruise.cli.work.policy_export import write_files
 
-
-def _write_all(files: Iterable[tuple[str, str]], directory: Path) -> None:
-    count = 0
-    for name, text in files:
-        path = directory / name
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise BadInputError(f"--output: {path.parent} cannot be created: {error.strerror}") from error
-        save_report(path, [text.encode()], "--output")
-        count += 1
-    print_error(f"wrote {count:,} file{'s' if count > 1 else ''} under {directory}")
+    write_files(_render_files(report, format), directory)

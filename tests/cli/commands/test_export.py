@@ -301,3 +301,31 @@ def test_no_limit_falls_on_a_history_of_unknown_length(capsys, files):
     usage_file.write_text(json.dumps(document))
     # A limit that stays is not part of a patch.
     assert "memory: 600Mi" not in export(capsys, *files, "--format", "patches", "-n", "shop")
+
+
+def vpa_json(name: str, **spec: Any) -> Json:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+    metadata = {"namespace": "shop", "name": name}
+    return {"kind": "VerticalPodAutoscaler", "metadata": metadata, "spec": {"targetRef": target, **spec}}
+
+
+def test_vpas_become_policies(capsys, tmp_path: Path):
+    rules = {"containerPolicies": [{"containerName": "logs", "mode": "Off"}]}
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(make_list_json(vpa_json("web", resourcePolicy=rules), vpa_json("api"))))
+    policies = list(yaml.safe_load_all(export(capsys, "--policies", "--snapshot", str(path))))
+    assert [one["metadata"]["name"] for one in policies] == ["deployment-api", "deployment-web"]
+    assert policies[1]["spec"] == {
+        "selector": {"kinds": ["Deployment"], "names": ["web"]},
+        "mode": "resize",
+        "containers": [{"name": "logs", "mode": "off"}],
+    }
+    export(capsys, "--policies", "--snapshot", str(path), "-o", str(tmp_path / "out"))
+    text = (tmp_path / "out" / "shop" / "deployment-web.yaml").read_text()
+    assert text.startswith("# From VerticalPodAutoscaler shop/web.\n")
+    assert "mode: 'off'" in text
+
+
+def test_policies_need_no_usage(capsys, tmp_path: Path):
+    told = error_line(capsys, "--policies", "--usage", "usage.json", "--format", "json")
+    assert "--policies reads no usage and has one format; remove --format and --usage" in told

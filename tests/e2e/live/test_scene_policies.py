@@ -1,6 +1,6 @@
 """RightsizingPolicy objects on a real API server: rejected ones, and the effect of accepted ones."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pytest
 
@@ -15,7 +15,7 @@ from tests.kube_json.objects.test_rightsizing_policies import READABLE, UNREADAB
 
 USE = ContainerUse(cores=0.4, mebibytes=300, peak_cores=0.5, peak_mebibytes=400)
 # What the structural schema refuses alone, before any rule: the decoder is given it by files only.
-UNKNOWN_FIELDS: Mapping[str, tuple[Json, str]] = {
+UNKNOWN_FIELDS: dict[str, tuple[Json, str]] = {
     "a field that is none": ({"modde": "off"}, 'unknown field "spec.modde"'),
     "namespaces in a namespace": ({"selector": {"namespaces": ["shop"]}}, 'unknown field "spec.selector.namespaces"'),
 }

@@ -1,0 +1,124 @@
+"""Policies from VerticalPodAutoscalers and stored overrides say the same, and are readable."""
+
+from dataclasses import replace
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cruise.decisions.policy_export import PolicyExport, export_policies
+from cruise.domain.annotations import Overrides
+from cruise.domain.cluster import VerticalPodAutoscaler
+from cruise.domain.cluster_policies import VpaContainerPolicy
+from cruise.domain.overrides import format_settings, get_vpa_overrides, parse_overrides
+from cruise.domain.resources import MEBIBYTE, NOTHING_STATED, ResourceName, StatedResources
+from cruise.kube_json.objects.rightsizing_policies import decode_policy
+from cruise.kube_json.policy_documents import build_workload_policy
+from cruise.kube_json.wire.policy_json import RightsizingPolicyObject
+from tests.builders import make_amounts, make_ref, make_snapshot, make_workload
+
+WEB = make_ref("Deployment/web")
+TEMPLATE = make_workload(requests={"app": NOTHING_STATED, "logs": NOTHING_STATED, "proxy": NOTHING_STATED})
+
+
+def vpa(*rules: VpaContainerPolicy, mode: str = "Auto", name: str = "sizes", **more) -> VerticalPodAutoscaler:
+    return VerticalPodAutoscaler("shop", name, WEB, mode, rules=rules, **more)
+
+
+def exported(*vpas: VerticalPodAutoscaler, stored=None, workloads=(TEMPLATE,)) -> PolicyExport:
+    return export_policies(replace(make_snapshot(workloads=workloads), vertical_autoscalers=vpas), stored or {})
+
+
+def settings(export: PolicyExport) -> dict[str, str]:
+    [one] = export.policies
+    return format_settings(one.overrides)
+
+
+def test_the_mode_follows_the_update_mode():
+    modes = {mode: settings(exported(vpa(mode=mode)))["mode"] for mode in ("Off", "Initial", "Recreate", "")}
+    assert modes == {"Off": "observe", "Initial": "initial", "Recreate": "resize", "": "resize"}
+
+
+def test_bounds_and_resources_are_kept_and_pointless_bounds_dropped():
+    found = exported(
+        vpa(
+            VpaContainerPolicy(minimum=make_amounts(5, 32), maximum=StatedResources(3_000_000, 4096 * MEBIBYTE)),
+            VpaContainerPolicy("app", controlled=frozenset({ResourceName.MEMORY}), maximum=make_amounts(None, 512)),
+            VpaContainerPolicy("proxy", off=True, minimum=make_amounts(100)),
+        )
+    )
+    assert settings(found) == {
+        "mode": "resize",
+        "memory-min": "32Mi",
+        "memory-max": "4Gi",
+        "resources.app": "memory",
+        "memory-max.app": "512Mi",
+        "mode.proxy": "off",
+    }
+
+
+def test_all_off_but_named_containers_names_the_others():
+    rules = VpaContainerPolicy(off=True), VpaContainerPolicy("app", maximum=make_amounts(500))
+    found = settings(exported(vpa(*rules)))
+    assert {name: value for name, value in found.items() if name.startswith("mode")} == {
+        "mode": "resize",
+        "mode.logs": "off",
+        "mode.proxy": "off",
+    }
+    unknown = exported(vpa(*rules), workloads=())
+    assert unknown.policies == ()
+    assert "the containers of its target are unknown" in unknown.problems[0]
+    assert settings(exported(vpa(VpaContainerPolicy(off=True)), workloads=()))["mode"] == "off"
+
+
+def test_one_workload_has_one_policy():
+    stored = parse_overrides({"cruise.io/cpu-max": "2", "cruise.io/memory-max": "1Gi", "cruise.io/mode": "initial"})
+    assert isinstance(stored, Overrides)
+    other = make_ref("StatefulSet/db")
+    found = exported(
+        vpa(VpaContainerPolicy(maximum=make_amounts(1000))), stored={("shop", WEB): stored, ("shop", other): stored}
+    )
+    web, db = found.policies
+    assert format_settings(web.overrides) == {"mode": "initial", "cpu-max": "1", "memory-max": "1Gi"}
+    assert web.origins == ("VerticalPodAutoscaler shop/sizes", "overrides in the database")
+    assert db.overrides == stored
+
+
+def test_bounds_that_contradict_each_other_together_are_a_problem():
+    stored = parse_overrides({"cruise.io/cpu-min": "2"})
+    assert isinstance(stored, Overrides)
+    found = exported(vpa(VpaContainerPolicy(maximum=make_amounts(1000))), stored={("shop", WEB): stored})
+    assert found.policies == ()
+    assert "the minimum of shop Deployment/web is above the maximum" in found.problems[0]
+
+
+def test_what_cruise_published_and_what_contradicts_itself_is_not_exported():
+    found = exported(
+        vpa(name="cruise-web", is_published=True),
+        vpa(VpaContainerPolicy(minimum=make_amounts(200), maximum=make_amounts(100)), name="broken"),
+    )
+    assert found.policies == ()
+    assert found.problems == ("VerticalPodAutoscaler shop/broken: minAllowed of * is above maxAllowed",)
+
+
+AMOUNTS = st.none() | st.sampled_from((0, 1, 10, 250, 2000, 2_048_000, 9_999_999))
+MEMORY = st.none() | st.sampled_from((0, 1, MEBIBYTE, 16 * MEBIBYTE, 4096 * MEBIBYTE, 1 << 50))
+RULES = st.builds(
+    VpaContainerPolicy,
+    st.sampled_from(("", "app", "logs", "injected")),
+    st.booleans(),
+    st.none() | st.frozensets(st.sampled_from(ResourceName)),
+    st.builds(StatedResources, AMOUNTS, MEMORY),
+    st.builds(StatedResources, AMOUNTS, MEMORY),
+)
+
+
+@given(st.lists(RULES, max_size=4, unique_by=lambda one: one.container), st.sampled_from(("Off", "Initial", "Auto")))
+def test_what_is_exported_can_be_read_and_says_the_same(rules, mode):
+    one = vpa(*rules, mode=mode)
+    for policy in exported(one).policies:
+        document = build_workload_policy(policy.namespace, policy.workload, policy.overrides)
+        read = decode_policy(msgspec.convert(document, RightsizingPolicyObject)).overrides
+        assert read == policy.overrides
+        assert isinstance(read, Overrides)
+        assert isinstance(get_vpa_overrides(one), Overrides)
