@@ -99,6 +99,8 @@ def test_what_cruise_published_and_what_contradicts_itself_is_not_exported():
     )
     assert found.policies == ()
     assert found.problems == ("VerticalPodAutoscaler shop/broken: minAllowed of * is above maxAllowed",)
+    absurd = exported(vpa(VpaContainerPolicy("app", minimum=make_amounts(9_999_999))))
+    assert absurd.problems == ("VerticalPodAutoscaler shop/sizes: minAllowed of app is more than any node has",)
 
 
 AMOUNTS = st.none() | st.sampled_from((0, 1, 10, 250, 2000, 2_048_000, 9_999_999))
