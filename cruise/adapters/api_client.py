@@ -76,7 +76,7 @@ class ApiClient:
         self._opener = _create_opener()
 
     def is_paused(self) -> bool:
-        """Tell whether writes are paused."""
+        """Return whether writes are paused."""
         return self._request_pause("GET")
 
     def set_paused(self, paused: bool) -> None:

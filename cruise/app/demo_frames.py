@@ -159,7 +159,7 @@ def _format_outcome(outcome: Outcome) -> DemoEvent:
             kind = "tainted" if isinstance(action, TaintNode) else "untainted"
             return DemoEvent(outcome.at, kind, action.node, action.reason)
         case _:
-            raise AssertionError(f"a resize is told with what was before it: {action}")
+            raise AssertionError(f"a resize event has no sizes before it: {action}")
 
 
 def format_size_change(before: Resources | None, after: Resources) -> str:

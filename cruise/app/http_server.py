@@ -161,7 +161,7 @@ class _ConnectionAcceptor:
         return len(self.handshakes) + len(self._server.server_state.connections) - closing
 
     def _drop_slowest_client(self) -> bool:
-        """Drop the client that was waited for longest, without a complete request first; tell whether one was dropped.
+        """Drop the client that is idle longest, without a complete request first; return whether one was dropped.
 
         A client whose request is being answered is not dropped.
         """

@@ -175,7 +175,7 @@ def _build_text_processors(colours: bool) -> list[Processor]:
 
 
 def is_worth_logging(record: logging.LogRecord) -> bool:
-    """Tell whether a library's record is logged: libraries set their own levels when imported."""
+    """Return whether a library's record is logged: libraries set their own levels when imported."""
     return record.levelno >= _QUIET.get(record.name.partition(".")[0], logging.NOTSET)
 
 

@@ -44,7 +44,7 @@ def get_current_seconds() -> float:
 
 
 async def is_reading_kubelets(settings: Settings, client: KubernetesClient) -> bool:
-    """Tell whether usage comes from kubelets: if configured, or if permitted in a cluster without Prometheus.
+    """Return whether usage comes from kubelets: if configured, or if permitted in a cluster without Prometheus.
 
     Raises BadInputError if there is no source, or if a Prometheus exists but is not configured; Throttled, Unavailable.
     """

@@ -55,7 +55,7 @@ _MOST_DECIDED = 50_000
 OpenStore = AbstractAsyncContextManager[StorePort]
 _STOP_CHECK_SECONDS = 0.1
 _QUOTA_SECONDS = 10.0
-# Meanwhile clients are told to reconnect, to another replica.
+# Meanwhile clients are asked to reconnect, to another replica.
 _DRAIN_SECONDS = 2.0
 # How soon a thread that decodes statistics yields; Python's default is ten times longer.
 _SWITCH_SECONDS = 0.000_5

@@ -152,7 +152,7 @@ class StorePoller:
         self.state = state
 
     async def _is_history_incomplete(self, store: StorePort, now: datetime) -> bool:
-        """Tell whether the database is at an earlier state, and the usage since is not known to be read again."""
+        """Return whether the database is at an earlier state, and the usage since is not known to be read again."""
         try:
             history = await store.history()
         except HistoryChangedError as error:

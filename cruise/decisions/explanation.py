@@ -55,7 +55,7 @@ class RankedPod:
     """One pod in the eviction order for a resource.
 
     `evicted_for` is the resource that it is evicted for (possibly the other one), None if it stays;
-    `not_evicted_reason` tells why it may not or need not be evicted.
+    `not_evicted_reason` is the reason why it may not or need not be evicted.
     """
 
     namespace: str

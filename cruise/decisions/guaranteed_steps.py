@@ -1,4 +1,4 @@
-"""Shows how the sizes of a Guaranteed pod came about."""
+"""Shows how the sizes of a Guaranteed pod were computed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from cruise.domain.usage import StatisticsTable
 
 @dataclass(frozen=True, slots=True)
 class GuaranteedStep:
-    """How a request, which is the limit as well, came about, in millicores or bytes.
+    """How a request, which is the limit as well, was computed, in millicores or bytes.
 
     It is increased to `grown` and decreased to `shrunk`, each a margin above the `largest_use`, and stays in between.
     It increases only within its ceiling and the free capacity of the node, and decreases only if the history is long.

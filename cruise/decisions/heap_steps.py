@@ -13,9 +13,9 @@ from cruise.domain.policy import Policy
 class HeapStep:
     """The bound of a heap and what follows from it, in bytes.
 
-    `source` is the option and where it stands, or the runtime's default. `memory` is what the process may take, 0 if
+    `source` is the option and its place, or the runtime's default. `memory` is what the process may take, 0 if
     that is unknown. A present request that is larger is not cut below `request_floor`, nor a limit below `limit_floor`:
-    None where the limit stays as it is while the process runs.
+    None where the limit is unchanged while the process runs.
     """
 
     runtime: HeapRuntime

@@ -1,4 +1,4 @@
-"""Shows how a container's limits came about, and whether a value moves far enough to be written."""
+"""Shows how a container's limits were computed, and whether a change is large enough to be written."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class MemoryLimitSteps:
     """From the 7-day maximum to the memory limit, in bytes; 0 for no limit.
 
     `wanted` is 2 × the larger of 7-day maximum and OOM memory, `minimum_safe` 1.2 × the present working set, `cap` what
-    LimitRanges allow and `ceiling` what the limit may rise to now (None: unlimited). `cannot_be_lowered` tells that the
+    LimitRanges allow and `ceiling` what the limit may rise to now (None: unlimited). `cannot_be_lowered`: the
     kubelet cannot lower limits in place, `unchanged` that a quota counts the limit, `memory_leak_suspected` that use
     only grows towards a limit that does not follow, `adds_missing` that a container without a limit gets one,
     `keeps_existing` that the setting `memory_limits` keeps it, and `has_pod_limit_range` that a LimitRange bounds the

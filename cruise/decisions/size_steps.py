@@ -1,4 +1,4 @@
-"""Shows how each size of a container came about: its row of the columns that a node pass decides by."""
+"""Shows how each size of a container was computed, from its row in the columns of a node pass."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ class ResizeCauseStep:
     """Why write damping writes a request or not.
 
     `needed_together` is what the node's pods need, `requested_together` what they request. `cause` is None if the
-    request stays; `within_update_threshold` tells that nothing of the pod moves far enough all the same. `is_lasting`
+    request stays; `within_update_threshold`: no change of the pod exceeds the update threshold. `is_lasting`
     tells that the container has been under-requested, or else its node over-requested, for long. `init_container_sum`
     is what the pod's init containers make kube-scheduler count, 0 if they do not determine it.
     """
@@ -106,7 +106,7 @@ class RequestSteps:
 
 @dataclass(frozen=True, slots=True)
 class ContainerSteps:
-    """How all sizes of one container came about."""
+    """How all sizes of one container were computed."""
 
     container: str
     statistic: Statistic

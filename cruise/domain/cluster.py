@@ -146,7 +146,7 @@ class Pod:
 
     @property
     def as_ended(self) -> EndedPod | None:
-        """What to remember of the pod once it is deleted, None if nothing: the names of most pods tell their owner."""
+        """What to remember of the pod once it is deleted, None if its name identifies its owner."""
         if self.node is None or self.workload is None or not self.runs_to_completion:
             return None
         return EndedPod(self.namespace, self.name, self.uid, str(self.workload), self.created_at)

@@ -41,8 +41,8 @@ class HeapBound:
     `fixed_bytes` is a stated size, 0 for none. `limit_share` and `request_share` are shares of the container's memory
     limit and request at its start: at least `least_bytes` (of a small limit at most `small_limit_share`) and at most
     `most_bytes`. The process takes up to `extra_bytes` besides the runtime's overhead. `is_known` is False if a setting
-    cannot be read. `is_stated` tells that an option states the bound; else it is the default of a runtime that image or
-    command suggest. `holds_request` tells that the request is not cut below it either: the process takes all of the
+    cannot be read. `is_stated`: an option states the bound; else it is the default of a runtime that image or
+    command suggest. `holds_request` indicates that the request is not cut below it either: the process takes all of the
     heap, whatever it needs. `source` names option and place.
     """
 

@@ -1,4 +1,4 @@
-"""The resources that pods were created with: the annotation that records them, and revisions of templates told by them.
+"""The resources that pods were created with: the annotation that records them, and the template revisions.
 
 A revision is identified by the resources of its pods, which works for every controller; a template that is rolled back
 is its earlier revision again.

@@ -107,7 +107,7 @@ def find_limit_sharers(pod: Pod, container: Container) -> tuple[str, ...]:
 def compute_init_container_minimum(pod: Pod, sidecar_requests: Mapping[str, Resources]) -> Resources:
     """Return the requests of a pod while its init containers run, without overhead; zero if it has none.
 
-    `sidecar_requests` has planned requests of sidecars by name; others count as they are. Source: KEP-753.
+    `sidecar_requests` has planned requests of sidecars by name; others count unchanged. Source: KEP-753.
     """
     infeasible = pod.resize.pending is ResizePending.INFEASIBLE
     sidecars = floor = NO_RESOURCES

@@ -73,7 +73,7 @@ class PolicyStatus:
     """What a policy did: its workloads, its sized pods, its skipped pods by reason, and what its pods save.
 
     `saved` is relative to their requests before cruise, negative if they request more. `conflicts` has one for each
-    other policy. `problem` says why it cannot be used, empty if it can.
+    other policy. `problem` is the reason why it cannot be used, empty if it can.
     """
 
     generation: int

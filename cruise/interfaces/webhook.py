@@ -49,7 +49,7 @@ class AllowedCallers:
     names: frozenset[str] = frozenset()
 
     def are_allowed(self, scope: Scope) -> bool:
-        """Tell whether the caller of a request is allowed."""
+        """Return whether the caller of a request is allowed."""
         tls = scope.get("extensions", {}).get("tls")
         return tls is not None and (not self.names or tls["client_cert_name"] in self.names)
 

@@ -27,7 +27,7 @@ class PackingStatus(StrEnum):
 
     @property
     def is_proved(self) -> bool:
-        """Tell whether no packing is better."""
+        """Return whether no packing is better."""
         return self in (PackingStatus.OPTIMAL, PackingStatus.ALREADY_OPTIMAL)
 
 
@@ -97,7 +97,7 @@ class Packing:
     """An assignment that obeys every rule of its problem; `pod_node[pod]` is -1 for a pod without a node.
 
     `bound` has for each entry of the key what no packing exceeds that is as good in the entries before.
-    `needs_evictions` tells that no packing without evictions is as good. `least_evicted` is the number of pods that
+    `needs_evictions` indicates that no packing without evictions is as good. `least_evicted` is the number of pods that
     every plan evicts that places as many of each priority. `notes` tell what was left out, and why.
     """
 
@@ -187,7 +187,7 @@ class BestKnown:
 
     @property
     def is_proved(self) -> bool:
-        """Tell whether no packing is better."""
+        """Return whether no packing is better."""
         return self.key == self.bound
 
     def set_key(self, key: tuple[int, ...]) -> None:
@@ -197,7 +197,7 @@ class BestKnown:
         self.key = key
 
     def update_bound(self, key: tuple[int, ...], bound: Sequence[int]) -> bool:
-        """Apply a bound that was proved for a key; tell whether it improves the known one.
+        """Apply a bound that was proved for a key; return whether it improves the known one.
 
         After the first entry in which that key differs, it is about packings that are not as good.
         """

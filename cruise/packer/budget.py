@@ -51,7 +51,7 @@ class BudgetMeter:
     threads: ThreadPool = SINGLE_THREAD
 
     def is_exhausted(self) -> bool:
-        """Tell whether the deadline or the work has run out."""
+        """Return whether the deadline or the work has run out."""
         return self.work_left <= 0 or (
             self.deadline_seconds < math.inf and read_monotonic_seconds() > self.deadline_seconds
         )

@@ -245,7 +245,7 @@ class _DrainSearch(ClusterSearch):
         state.home_node[moved] = -1
 
     def _place(self, pods: IntArray, depth: int) -> bool:
-        """Place pods, the largest first, by ejections of this depth; tell whether all are placed."""
+        """Place pods, the largest first, by ejections of this depth; return whether all are placed."""
         state = self.state
         shares = (self.problem.demands[self.problem.pod_class[pods]] * state.shares).sum(axis=1)
         unplaced = pods[np.argsort(-shares, kind="stable")]

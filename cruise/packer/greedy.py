@@ -168,7 +168,7 @@ class _RemainingEvictions:
         self._by_node = None if most is None else most.copy()
 
     def allows(self, pod: int) -> bool:
-        """Tell whether this pod may be evicted."""
+        """Return whether this pod may be evicted."""
         node = self._problem.pod_node[pod]
         on_node = self._by_node is None or self._by_node[node] > 0
         return bool(on_node) and all(self._by_limit[limit] > 0 for limit in self._get_limits(pod))

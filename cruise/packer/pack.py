@@ -61,7 +61,7 @@ def pack(problem: PackingProblem, budget: SolveBudget, report: ReportFunction) -
     report(quick)
     combined = CombinedPacking(problem, split_problem(problem), quick.pod_node, report)
     open_parts = [part for part in combined.pieces if not part.is_proved]
-    # Small parts first: what they leave of their share goes to the others.
+    # Small parts first: the others get the rest of their share.
     open_parts.sort(key=lambda part: part.problem.pod_count)
     remaining_pods = float(sum(part.problem.pod_count for part in open_parts))
     with BudgetMeter(budget.deadline_seconds, budget.work_units, budget.threads).get_part(_SEARCH_SHARE) as meter:
@@ -336,7 +336,7 @@ class IncumbentSearch:
             incumbent.lower(entry, bound)
 
     def _repair(self, entry: int, start: IntArray, bound: int, meter: BudgetMeter) -> bool:
-        """Anneal near an assignment that may break rules; tell whether the bound is reached then."""
+        """Anneal near an assignment that may break rules; return whether the bound is reached then."""
         incumbent = self.incumbent
         self._offer_if_valid(start)
         for _ in range(_REPAIRS):

@@ -51,7 +51,7 @@ class AttractionRule:
 
     @property
     def allows_first_pod(self) -> bool:
-        """Tell whether a holder may arrive without any target, as the first of them."""
+        """Return whether a holder may arrive without any target, as the first of them."""
         return self.holder in self.targets.tolist()
 
 
@@ -72,7 +72,7 @@ class SpreadRule:
 
     @property
     def counts_itself(self) -> bool:
-        """Tell whether a holder is one of the targets."""
+        """Return whether a holder is one of the targets."""
         return self.holder in self.targets.tolist()
 
 
@@ -109,7 +109,7 @@ class PlacementRules:
 
     @property
     def are_binding(self) -> bool:
-        """Tell whether there is any rule between pods or limit of evictions."""
+        """Return whether there is any rule between pods or limit of evictions."""
         between_pods = self.exclusions or self.attractions or self.spreads or self.eviction_limits
         return bool(between_pods) or self.max_evicted_by_node is not None
 

@@ -254,11 +254,11 @@ class SubproblemState:
 
     @property
     def is_proved(self) -> bool:
-        """Tell whether no assignment is better."""
+        """Return whether no assignment is better."""
         return self.known.is_proved
 
     def offer_assignment(self, pod_node: IntArray) -> bool:
-        """Use an assignment if it obeys every rule and is better; tell whether it obeys them."""
+        """Use an assignment if it obeys every rule and is better; return whether it obeys them."""
         violations = find_rule_violations(self.problem, pod_node)
         if violations:
             self._build_whole.notes = (PackingNote(PackingNoteCode.PACKING_DROPPED, violations[0]),)
@@ -365,7 +365,7 @@ class CombinedPacking:
         return sum(piece.evictions for piece in self.pieces) if is_maximal or len(self.pieces) == 1 else 0
 
     def _are_evictions_needed(self) -> bool:
-        """Tell whether each part that evicts has proved that it must, which the whole bound may not show."""
+        """Return whether each part that evicts has proved that it must, which the whole bound may not show."""
         evicting = [one.known for one in self.pieces if self._weighs_evictions and one.known.key[-1] < 0]
         return bool(evicting) and all(one.bound[-1] < 0 for one in evicting)
 

@@ -70,7 +70,7 @@ class PodAdmitter:
         return _find_next_change(self._snapshot, self._statistics, self._policy, self._now)
 
     def has_statistics(self, pod: Pod) -> bool:
-        """Tell whether the pod's workload has statistics."""
+        """Return whether the pod's workload has statistics."""
         find = self._statistics.find
         names = (hint.name for hint in pod.sized_containers)
         return any(find(pod.namespace, pod.name, pod.workload, name, pod.identity) is not None for name in names)
@@ -213,7 +213,7 @@ class ExpectedPods:
         return bool(self._hints)
 
     def may_match(self, review: bytes) -> bool:
-        """Tell whether a review may be of an expected pod: it contains the name of an expected owner."""
+        """Return whether a review may be of an expected pod: it contains the name of an expected owner."""
         return self._owners is not None and self._owners.search(review) is not None
 
     def find(self, pod: Pod) -> PlacementHint | None:

@@ -76,7 +76,7 @@ class NodeLoadHistory:
         return self._readings
 
     def can_untaint(self, now: datetime) -> bool:
-        """Tell whether the API server did not recently forbid the removal of taints."""
+        """Return whether the API server did not recently forbid the removal of taints."""
         return self._forbidden_until is None or now >= self._forbidden_until
 
     def update_permissions(self, outcomes: Sequence[Outcome], now: datetime) -> None:

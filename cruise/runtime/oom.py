@@ -198,7 +198,7 @@ class OomReactor:
         return await self._store.statistics_of_pod(kill.namespace, kill.pod, workload, kill.identity)
 
     async def _is_shared(self, record: OomRecord, now: datetime) -> bool:
-        """Tell whether a kill raises the OOM memory of its whole workload, because it is not the first."""
+        """Return whether a kill raises the OOM memory of its whole workload, because it is not the first."""
         earlier = await self._store.oom_records(now - OOM_KILL_RETENTION, (record.namespace, record.workload))
         return applies_to_workload(record, [*earlier, record])
 

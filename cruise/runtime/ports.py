@@ -185,7 +185,7 @@ class StorePort(Protocol):
         """Store a kill; return False if the same (pod uid, container, finished_at) is stored already."""
 
     async def has_oom_record(self, pod_uid: str, container: str, finished_at: datetime) -> bool:
-        """Tell whether a kill is stored."""
+        """Return whether a kill is stored."""
 
     async def oom_records(self, since: datetime, workload: tuple[str, str] | None = None) -> Sequence[OomRecord]:
         """Return the kills finished since a time, oldest first: all, or those of one (namespace, Kind/name)."""
@@ -239,7 +239,7 @@ class StorePort(Protocol):
         """Store one override, or remove it with None."""
 
     async def paused(self) -> bool:
-        """Tell whether writes are paused."""
+        """Return whether writes are paused."""
 
     async def set_paused(self, paused: bool) -> None:
         """Pause or resume all writes."""

@@ -49,7 +49,7 @@ class StartupPass:
         return outcomes
 
     async def _is_ended(self, resize: ResizePod, store: StorePort, inputs: PassInput) -> bool:
-        """Tell whether the boost was ended before: the pod has grown to the same CPU since."""
+        """Return whether the boost was ended before: the pod has grown to the same CPU since."""
         lines = await store.outcomes_of_pod(resize.namespace, resize.pod, inputs.now - RETENTION.outcomes)
         is_ended = any(
             isinstance(one.action, ResizePod)

@@ -38,7 +38,7 @@ async def check_access(client: KubernetesClient, required: Sequence[RequiredAcce
 
 
 async def is_restricted_by_policy(client: KubernetesClient, binding: str) -> bool | None:
-    """Tell whether a ValidatingAdmissionPolicy is bound, None if cruise may not read that. Raises UnavailableError."""
+    """Return whether a ValidatingAdmissionPolicy is bound, None if cruise may not read it. Raises UnavailableError."""
     try:
         await client.get(f"{_BINDINGS}/{quote(binding, safe='')}")
     except NotFoundError:
@@ -103,7 +103,7 @@ class KubernetesAuthority:
         return await self._callers.get(sha256(token.encode()).digest(), lambda: self._review_token(token))
 
     async def authorize(self, caller: Caller, access: Access) -> bool:
-        """Tell whether a caller has an access. Raises ThrottledError and UnavailableError."""
+        """Return whether a caller has an access. Raises ThrottledError and UnavailableError."""
         return await self._answers.get((caller, access), lambda: self._review_access(caller, access))
 
     async def _review_token(self, token: str) -> Caller | None:

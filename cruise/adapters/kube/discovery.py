@@ -50,7 +50,7 @@ class ApiDiscovery:
         return self.serves("v1/pods/eviction", "create")
 
     def serves(self, resource: str, verb: str) -> bool:
-        """Tell whether a resource is served with a verb, whatever RBAC allows."""
+        """Return whether a resource is served with a verb, regardless of RBAC."""
         return verb in self.verbs.get(resource, frozenset())
 
 
@@ -102,7 +102,7 @@ async def discover_api(client: KubernetesClient) -> ApiDiscovery:
 
 
 async def _is_declared_by_a_node(client: KubernetesClient, feature: str) -> bool:
-    """Tell whether the first node declares a feature; nodes differ only during an upgrade."""
+    """Return whether the first node declares a feature; nodes differ only during an upgrade."""
     try:
         nodes = msgspec.json.decode(await client.get("/api/v1/nodes", {"limit": "1"}), type=_NodeFeaturesList)
     except RefusedError:

@@ -124,7 +124,7 @@ async def list_pages(
 
 
 async def is_optional_kind_missing(client: KubernetesClient, kind: WatchedKind, error: Exception) -> bool:
-    """Tell whether an error means that an optional kind has no objects for cruise."""
+    """Return whether an error means that an optional kind has no objects for cruise."""
     forbidden = isinstance(error, RefusedError) and error.cause == "Forbidden"
     if not kind.optional or not (forbidden or isinstance(error, NotFoundError)):
         return False

@@ -211,7 +211,7 @@ class LeaderLease:
         """Run `work` while the Lease is held; return when it returns, raise what it raises.
 
         The work is cancelled if the Lease is lost, and started again once it is held again. Before each renewal,
-        `get_stall_reason` says why the work makes no progress, or None. With a reason, the Lease is released and not
+        `get_stall_reason` returns why the work makes no progress, or None. With a reason, the Lease is released and not
         acquired again for one `duration`, so that another process can lead. On cancellation, the work ends first and
         the Lease is released. Raises NamespaceMissingError.
         """
@@ -253,7 +253,7 @@ class LeaderLease:
         return left if 0 < left < pause else pause
 
     async def _lead_once(self, work: Callable[[], Awaitable[None]], get_stall_reason: Callable[[], str | None]) -> bool:
-        """Work while the Lease is held; tell whether the work ended by itself, and raise its exception."""
+        """Work while the Lease is held; return whether the work ended by itself, and raise its exception."""
         failed: list[Exception] = []
 
         async def run_work() -> None:
@@ -302,7 +302,7 @@ class LeaderLease:
         return 0.0 if self._held_until is None else max(0.0, self._held_until - self._clock())
 
     async def _acquire(self) -> bool:
-        """Take the Lease if it is free; tell whether it is held now."""
+        """Take the Lease if it is free; return whether it is held now."""
         found = await self._read()
         if not self._is_free():
             return False
@@ -338,7 +338,7 @@ class LeaderLease:
         return found
 
     def _is_free(self) -> bool:
-        """Tell whether the Lease may be taken; a deleted Lease still counts until it would have expired."""
+        """Return whether the Lease may be taken; a deleted Lease still counts until it would have expired."""
         seen = self._seen
         return seen is None or seen.released or self._is_own(seen) or self._clock() >= self._expires_at()
 

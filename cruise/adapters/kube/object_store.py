@@ -135,7 +135,7 @@ class WatchedObjectStore:
         self._keeper.drop(key)
 
     def _is_outdated(self, key: Key, version: str) -> bool:
-        """Tell whether a newer version than this one was merged."""
+        """Return whether a newer version than this one was merged."""
         if not self._read_ahead or key not in self._read_ahead:
             return False
         number = _parse_version(version)

@@ -90,7 +90,7 @@ def _get_key(action: Action) -> ObjectKey:
 
 
 def _shows(cache: ClusterCache, action: Action) -> bool:
-    """Tell whether the cache shows the write, or a later state of the object."""
+    """Return whether the cache shows the write, or a later state of the object."""
     match action:
         case ResizePod():
             pod = cache.pods.get(action.namespace, action.pod)

@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass
 
-# The upper limit of the wait before a read, whatever Retry-After says.
+# The upper limit of the wait before a read, even if Retry-After is longer.
 MAX_WAIT_SECONDS = 30.0
 
 

@@ -134,7 +134,7 @@ class WatchTiming:
 class KindWatch:
     """Follows one kind while `run` runs.
 
-    `listed` is set once all objects are read, or if the kind is missing (`is_absent`). `problem` says why the kind is
+    `listed` is set once all objects are read, or if the kind is missing (`is_absent`). `problem` states why the kind is
     not followed at present.
     """
 

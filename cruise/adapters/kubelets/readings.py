@@ -225,7 +225,7 @@ class KubeletReadings:
     def get_ages(self, nodes: Collection[str], times: Int64Array) -> Mapping[str, Float64Array]:
         """Return for nodes by how many seconds their last reading preceded each time, NaN if there was none.
 
-        A node is left out if its containers were measured at different times: none stands for the others.
+        A node is left out if its containers were measured at different times: none represents the others.
         """
         found = {}
         for node in nodes:

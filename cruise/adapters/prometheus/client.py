@@ -240,7 +240,7 @@ def _shorten(text: str, max_length: int = MAX_QUOTE_LENGTH) -> str:
 
 
 def _was_never_connected(error: requests.exceptions.ConnectionError) -> bool:
-    """Tell whether no connection was established."""
+    """Return whether no connection was established."""
     cause = error.args[0] if error.args else None
     return isinstance(cause, MaxRetryError) and isinstance(cause.reason, NewConnectionError)
 

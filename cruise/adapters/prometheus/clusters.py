@@ -262,7 +262,7 @@ class _ClusterFinder:
         return _UnknownPods(list(found), [*lived, *namesakes], bool(namesakes))
 
     def _is_significant(self, unknown: _UnknownPods) -> bool:
-        """Tell whether there are more unknown pods than pods of ours that may just have ended."""
+        """Return whether there are more unknown pods than pods of ours that may just have ended."""
         if unknown.is_certain or self._seen.get_covered_seconds(self._at) >= MIN_LIFETIME_SECONDS:
             return bool(unknown.pods)
         return len(unknown.pods) > sum(self._get_age(pod) < MIN_LIFETIME_SECONDS for pod in self._pods.values())
@@ -290,7 +290,7 @@ class _ClusterFinder:
         return matches if self._ids_have_uids and matches is not None else has_generated_name(pod)
 
     def _is_namesake(self, row: Labels) -> bool:
-        """Tell whether a series is of another cluster's pod with the same name, and not of our pod's predecessor."""
+        """Return whether a series is of another cluster's pod with the same name, and not of our pod's predecessor."""
         pod = self._get_pod(row)
         if pod is None or not self._ids_have_uids or self._get_age(pod) < MIN_LIFETIME_SECONDS:
             return False

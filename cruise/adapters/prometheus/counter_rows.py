@@ -24,7 +24,7 @@ MIN_SCRAPE_INTERVAL = 0.1
 
 @dataclass(frozen=True, slots=True)
 class GrowthSpreading:
-    """Over how many steps growth is spread (`span`), and over how many a counter is known to stand still (`rest`).
+    """Over how many steps growth is spread (`span`), and after how many a counter is known to be unchanged (`rest`).
 
     `falls_are_resets`: any lower value means a reset; else only a value below half of the previous one.
     """
@@ -93,7 +93,7 @@ class CounterReading:
 
     @property
     def spreading(self) -> GrowthSpreading:
-        """How growth is spread; a target is known to stand still one step after the longest hole."""
+        """How growth is spread; a target is known to be idle one step after the longest gap."""
         return GrowthSpreading(
             self.max_gap_steps, self.max_gap_steps + self.fills_holes, falls_are_resets=not self.fills_holes
         )
@@ -172,7 +172,7 @@ class CounterRows:
             ages = (tail.at - np.abs(changed_at)) // reading.step_seconds
             has_time[known] = (changed_at >= 0) | (ages > reading.max_gap_steps)
         last_moves[known] = -1 - ages
-        # A counter that stands still for longer was scraped up to the end.
+        # A counter that is unchanged for longer was scraped up to the end.
         ages[(ages > reading.max_gap_steps) | ~has_time[known]] = 0
         lead = 0 if tail is None else 1 + int(ages.max(initial=0))
         rows = [np.full((count, lead + cpu.shape[1]), np.nan) for _ in range(2)]
@@ -199,7 +199,7 @@ class CounterRows:
         return find_scrapes(families, last_moves, reading.max_gap_steps, lead)
 
     def find_observed(self, scrapes: ScrapeSteps, reading: CounterReading) -> BoolArray:
-        """Tell which values scrapes saw."""
+        """Return which values scrapes saw."""
         seen = ~np.isnan(self.cpu)
         if reading.fills_holes:
             seen[:, self.lead :] &= scrapes.scraped[self.targets] & ~self._find_backward_steps()
@@ -207,7 +207,7 @@ class CounterRows:
         return seen
 
     def find_changing(self, growths: Sequence[Float64Array], scrapes: ScrapeSteps) -> BoolArray:
-        """Tell which targets may have irregular scrapes: one is missing, or all counters jump together."""
+        """Return which targets may have irregular scrapes: one is missing, or all counters jump together."""
         # The first step of a read without a tail is unknown for all targets.
         scraped = np.logical_and.reduce(scrapes.scraped[:, 0 if self.lead else 1 :], axis=1)
         growth = np.concatenate(growths)

@@ -153,9 +153,9 @@ def compute_usage(
     """Compute the usage, and the tail for the next read.
 
     `pressured_nodes` are the nodes that ever showed pressure, and is updated: on other nodes, zeros mean that the
-    kernel does not measure it. `get_ages` is called for nodes whose counters all jump or stand still, and returns by
+    kernel does not measure it. `get_ages` is called for nodes whose counters all jump or are unchanged, and returns by
     how many seconds the last scrape preceded each time. The block starts before `times` if a scrape completes earlier
-    steps. `recent_pressure` has the share of time that containers of such nodes waited, which stands in for unknown
+    steps. `recent_pressure` has the share of time that containers of such nodes waited, which replaces unknown
     pressure, and is updated.
     """
     rejections = RejectedSteps(before, reading)

@@ -168,7 +168,7 @@ class ScrapeTimes:
         return checked is None or not abs(at - checked[0]) < CHECK_SECONDS
 
     def _check(self, settings: PrometheusSettings, nodes: Sequence[str], at: int) -> None:
-        """Check whether the containers of a node have the same times; if not, none stands for the others."""
+        """Check whether the containers of a node have the same times; if not, none represents the others."""
         if not nodes:
             return
         times = self._times(settings, {node: self._pods[node] for node in nodes}, at, at)
@@ -201,10 +201,10 @@ class ScrapeTimes:
         return found
 
 
-# A server repeats the last value for five minutes, so a missed scrape looks like a counter that stands still. One
+# A server repeats the last value for five minutes, so a missed scrape looks like an unchanged counter. One
 # scrape
-# covers all containers of a node, and their values hardly ever all stand still for a minute: if any of them changed,
-# there was a scrape; if none did, there was none. A node whose values all stand still for longer is idle until one
+# covers all containers of a node, and their values are hardly ever all unchanged for a minute: if any of them changed,
+# there was a scrape; if none did, there was none. A node whose values are all unchanged for longer is idle until one
 # changes.
 
 # How far back a server looks for a value; growth over a longer time is not used.
@@ -251,13 +251,13 @@ class ScrapeSteps:
 
 
 def find_changes(values: Float64Array, before: Float64Array) -> BoolArray:
-    """Tell where series differ from the step before; `before` precedes the first step."""
+    """Return where series differ from the step before; `before` precedes the first step."""
     earlier = np.column_stack((before, values[:, :-1]))
     return np.asarray((values != earlier) & ~np.isnan(values), dtype=np.bool_)
 
 
 def find_backward_steps(values: Float64Array, before: Float64Array) -> BoolArray:
-    """Tell where a counter is a little lower than a step earlier: the value of a replica that lags.
+    """Return where a counter is a little lower than a step earlier: the value of a replica that lags.
 
     A reset counter falls by more than half; one that had barely started cannot be distinguished, and is not used until
     it is above its earlier value.

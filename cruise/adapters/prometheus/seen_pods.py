@@ -24,7 +24,7 @@ _RETENTION_SECONDS = 7200
 
 
 def has_generated_name(pod: Pod) -> bool:
-    """Tell whether no pod of another cluster can have the same name."""
+    """Return whether no pod of another cluster can have the same name."""
     return pod.workload is not None and pod.workload.kind in _GENERATED_NAME_KINDS and not pod.mirror
 
 
@@ -49,7 +49,7 @@ class ObservedPods:
     first: float | None = None
 
     def __contains__(self, name: tuple[str, str]) -> bool:
-        """Tell whether a pod was seen, by namespace and name."""
+        """Return whether a pod was seen, by namespace and name."""
         return name in self.pods
 
     def add_snapshot(self, snapshot: ClusterSnapshot, now: float) -> None:

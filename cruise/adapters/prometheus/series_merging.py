@@ -98,7 +98,7 @@ def _select_container_groups(series: Sequence[SeriesName]) -> Iterator[tuple[int
 
 
 def _is_nested(id_: str, ids: Collection[str]) -> bool:
-    """Tell whether one of the other control groups contains this one."""
+    """Return whether one of the other control groups contains this one."""
     if len(ids) < 2:
         return False
     parent = id_.rpartition("/")[0]
@@ -177,7 +177,7 @@ def merge_counters(
 
     `before` has the merged values one step earlier, NaN if unknown; no counter grows by more than `max_per_step`. The
     lower of two values counts, unless it is below what was seen already, so that growth is not overstated while it is
-    unknown whether both agree. Where the lower one stands still, there is no value.
+    unknown whether both agree. Where the lower one is unchanged, there is no value.
     """
     merged = np.fmax(one, other)
     # If both were reset (or the only one left was), the counter starts below what was seen.
@@ -191,7 +191,7 @@ def merge_counters(
             chosen = np.where(low >= latest, low, np.where((high >= latest) | reset[:, step], high, latest))
         chosen = np.where(np.isnan(latest) | np.isnan(high), high, chosen)
         latest = np.where(np.isnan(chosen), latest, chosen)
-        # One of them was not scraped, or stands still next to a forged one: the growth in between is unknown.
+        # One of them was not scraped, or is unchanged next to a forged one: the growth in between is unknown.
         with np.errstate(invalid="ignore"):
             merged[:, step] = np.where((low == chosen) & (low == earlier) & (high > low), np.nan, chosen)
     with np.errstate(invalid="ignore"):
@@ -200,7 +200,7 @@ def merge_counters(
 
 
 def find_gauge_disagreements(one: Float64Array, other: Float64Array) -> BoolArray:
-    """Tell where one of two gauges is outside what the other shows around that step."""
+    """Return where one of two gauges is outside what the other shows around that step."""
     return _find_outliers(one, other) | _find_outliers(other, one)
 
 
@@ -238,7 +238,7 @@ def find_overlapping_starts(counters: Float64Array, owners: Int64Array) -> BoolA
 
 
 def _find_contradictions(one: Float64Array, other: Float64Array) -> BoolArray:
-    """Tell where a counter is below the other's value two steps before, or falls while the other does not."""
+    """Return where a counter is below the other's value two steps before, or falls while the other does not."""
     found = np.zeros(one.shape, dtype=np.bool_)
     fresh = np.ones(one.shape, dtype=np.bool_)
     # A repeated value may be older than the other's, because a scrape was missed.
@@ -324,5 +324,5 @@ def _find_conflicts(counters: Float64Array) -> BoolArray | None:
 
 
 def _grew_alike(one: float, other: float) -> bool:
-    """Tell whether two counters grew by the same amount, like two names of one control group."""
+    """Return whether two counters grew by the same amount, like two names of one control group."""
     return abs(one - other) <= GAUGE_TOLERANCE_SHARE * max(one, other) + 1.0

@@ -110,7 +110,7 @@ def describe_database(dsn: str) -> str:
 
 
 def verifies_server(dsn: str) -> bool:
-    """Tell whether the server's identity is verified, or the server is on this machine."""
+    """Return whether the server's identity is verified, or the server is on this machine."""
     parts = urlsplit(dsn)
     parameters = dict(parse_qsl(parts.query))
     host = parameters.get("host", parts.hostname or "")

@@ -179,7 +179,7 @@ class EmbeddedPostgres:
         unfinished.rename(self.pgdata)
 
     def _is_answering(self) -> bool:
-        """Tell whether a server answers; the kernel still accepts connections for a moment after a kill."""
+        """Return whether a server answers; the kernel still accepts connections for a moment after a kill."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(5)
             try:

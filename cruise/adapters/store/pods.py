@@ -38,7 +38,7 @@ async def insert_oom_record(connection: AsyncConnection, record: OomRecord) -> b
 
 
 async def has_oom_record(connection: AsyncConnection, pod_uid: str, container: str, finished_at: datetime) -> bool:
-    """Tell whether a kill is stored."""
+    """Return whether a kill is stored."""
     key = {"pod_uid": pod_uid, "container": container, "finished_at": finished_at}
     return await connection.scalar(select(oom_record.c.pod_uid).filter_by(**key)) is not None
 
@@ -189,7 +189,7 @@ async def write_override(
 
 
 async def read_paused(connection: AsyncConnection) -> bool:
-    """Tell whether writes are paused; False if nothing is stored."""
+    """Return whether writes are paused; False if nothing is stored."""
     return bool(await connection.scalar(select(control.c.paused)))
 
 

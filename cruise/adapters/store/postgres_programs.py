@@ -80,7 +80,7 @@ def prepare_programs(account: SystemUser | None, cache: Path) -> Path:
 
 
 def make_directory(path: Path, mode: int) -> None:
-    """Create a directory and its missing parents with exactly this mode; an existing one stays as it is."""
+    """Create a directory and its missing parents with exactly this mode; an existing one is unchanged."""
     missing = [parent for parent in (path, *path.parents) if not parent.exists()]
     for directory in reversed(missing):
         directory.mkdir(exist_ok=True)

@@ -129,7 +129,7 @@ def verify_clients(context: ssl.SSLContext, authorities: Path) -> None:
 
 
 def load_certificate(context: ssl.SSLContext, pair: KeyPair) -> None:
-    """Use a certificate for new connections; existing ones stay as they are."""
+    """Use a certificate for new connections; existing ones are unchanged."""
     # The library reads only files, and the private key must not be on a disk.
     descriptor = os.memfd_create("cruise-tls")
     try:
@@ -152,7 +152,7 @@ def split_bundle(bundle: bytes) -> list[bytes]:
 
 
 def is_issued_by(authority: bytes, pair: KeyPair) -> bool:
-    """Tell whether a CA (PEM) issued the pair's certificate."""
+    """Return whether a CA (PEM) issued the pair's certificate."""
     leaf = x509.load_pem_x509_certificate(pair.certificate)
     try:
         leaf.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))

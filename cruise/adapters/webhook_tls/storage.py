@@ -38,7 +38,7 @@ class _PublishedConfiguration(msgspec.Struct, frozen=True):
 
 
 async def publish_ca(client: KubernetesClient, name: str, ca_bundle: bytes) -> bool:
-    """Set this CA bundle (PEM) for every webhook of a MutatingWebhookConfiguration; tell whether any had another.
+    """Set this CA bundle (PEM) for every webhook of a MutatingWebhookConfiguration; return whether any had another.
 
     Raises NotFoundError without such a configuration, ConflictError, RefusedError, ThrottledError and UnavailableError.
     """

@@ -51,7 +51,7 @@ AnnounceFunction = Callable[[Sequence[Outcome], Sequence[SkippedPod], PodsByName
 class ServeActivity:
     """What happened since the process started, over all its terms of leadership.
 
-    `is_filled`: this term has statistics; until then `fill_progress` tells how much is read. `refreshed_at` is when
+    `is_filled`: this term has statistics; until then `fill_progress` indicates how much is read. `refreshed_at` is when
     they were last updated, `unreadable` what could not be read then. `paused`: the last pass found writes paused.
     `requested_before` has the requests of pods before their last resizes, by uid and time. `notices` counts
     notifications that were sent and dropped, `published` the writes of VerticalPodAutoscalers.

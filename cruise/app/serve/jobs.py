@@ -63,7 +63,7 @@ def _wall_offset() -> float:
 class _WatchedJob:
     """The deadline of a job's runs, the longest time without a success, and the time of the last success.
 
-    `running` is the deadline of the present run; `is_overdue` tells whether the last run exceeded it. A process must
+    `running` is the deadline of the present run; `is_overdue`: the last run exceeded it. A process must
     not lead while a job that `leads` is overdue.
     """
 

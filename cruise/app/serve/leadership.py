@@ -23,7 +23,7 @@ LEASE_NAME = "cruise-serve"
 
 
 def uses_leader_election(mode: Mode) -> bool:
-    """Tell whether processes elect a leader: only then does cruise write to the cluster."""
+    """Return whether processes elect a leader: only then does cruise write to the cluster."""
     return mode >= Mode.RESIZE
 
 

@@ -58,8 +58,8 @@ _PAUSES_BETWEEN_NOTICES = (2.0,)
 class SinglePassResult:
     """The result of one pass, its mode, and whether writes were paused.
 
-    `packing` is the packing pass after it, None if no pod is pending; `packed` its outcomes. `told` counts
-    notifications.
+    `packing` is the packing pass after it, None if no pod is pending; `packing_outcomes` the results of its
+    actions. `notifications` counts the notifications.
     """
 
     node_pass: NodePassResult

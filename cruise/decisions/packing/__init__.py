@@ -1,1 +1,1 @@
-"""From a cluster to a packing problem, and from its answer to a plan that is judged, explained and carried out."""
+"""Builds a packing problem from a cluster, and from its solution a plan that is verified, explained and executed."""

@@ -64,7 +64,7 @@ def start_plan(
 ) -> PackingPlan:
     """Return a proposal as a plan that is carried out as far as the mode allows, or that is advisory.
 
-    `at` is the time of the snapshot; `advisory_reason` tells why nothing is carried out.
+    `at` is the time of the snapshot; `advisory_reason` is the reason why nothing is carried out.
     """
     has_evictions = any(stage.evictions for stage in proposal.stages)
     condition = advisory_reason
@@ -127,7 +127,7 @@ class _CurrentStage:
             self.plan = replace(plan, placed=self._places.placed_pods, changed_at=now)
 
     def is_done(self) -> bool:
-        """Tell whether all pods of the stage are bound, on any node, and the evicted ones no longer exist."""
+        """Return whether all pods of the stage are bound, on any node, and the evicted ones no longer exist."""
         stage, places = self._stage, self._places
         bound = all(places.get_node(one) is not None for one in stage.arrivals)
         # If only pending pods remain and all of them run, no other pod must be evicted.
@@ -265,7 +265,7 @@ class _CurrentStage:
 
 
 def _is_actual(resize: ResizePod, places: StagePlacements) -> bool:
-    """Tell whether a pod's counted requests have reached its new sizes."""
+    """Return whether a pod's counted requests have reached its new sizes."""
     pod = places.pods.get(resize.uid)
     if pod is None or pod.node is None:
         return True

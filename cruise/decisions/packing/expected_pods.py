@@ -198,7 +198,7 @@ class StagePlacements:
         return self.get_pod(arrival) or self.pods.get(arrival.uid)
 
     def are_all_evicted(self) -> bool:
-        """Tell whether no evicted pod still exists."""
+        """Return whether no evicted pod still exists."""
         return not any(uid in self.pods for uid in self.left)
 
     def get_pending_evictions(self) -> list[PlannedPlacement | PlannedPreemption]:
@@ -215,7 +215,7 @@ class StagePlacements:
         ]
 
     def _is_pending(self, arrival: PlannedPlacement) -> bool:
-        """Tell whether a pod to recreate is still pending, and no other has been bound in its place."""
+        """Return whether a pod to recreate is still pending, and no other has been bound in its place."""
         own = self.pods.get(arrival.uid)
         return (own is None or own.node is None) and self.get_node(arrival) is None
 
@@ -291,7 +291,7 @@ def _find_pods_scheduled_first(plan: PackingPlan, pods: PodsByUid) -> dict[str, 
 
 
 def _is_equal(one: Pod, other: Pod) -> bool:
-    """Tell whether two pods have the same owner, priority and requests, so that they may exchange targets."""
+    """Return whether two pods have the same owner, priority and requests, so that they may exchange targets."""
     keys = [(pod.namespace, pod.owner_kind, pod.owner_name, pod.priority) for pod in (one, other)]
     return (
         one.owner_name is not None
@@ -330,7 +330,7 @@ def _remove_bound_pods(stage: PlanStage, places: StagePlacements) -> PlanStage:
 
 
 def _is_resize_useful(one: ResizePod, places: StagePlacements) -> bool:
-    """Tell whether a resize is of any use: none is for a pod that waited and has a node, or was created anew."""
+    """Return whether a resize is of any use: none is for a pod that waited and has a node, or was created anew."""
     pod = places.pods.get(one.uid)
     return one.uid not in places.left and not (one.node is None and pod is not None and pod.node is not None)
 

@@ -38,7 +38,7 @@ def find_alternating_arrivals(
 ) -> tuple[PlanStage, ...] | None:
     """Return the stages with more pods in the first one, if some order places them; None if none does.
 
-    All pods of the first stage are still placed, perhaps on another node, and later stages stay as they are.
+    All pods of the first stage are still placed, perhaps on another node, and later stages are unchanged.
     """
     if not still_open or built.sizes is not PackingSizes.FIXED or built.problem.node_prices is not None:
         return None
@@ -95,7 +95,7 @@ def _is_related(built: BuiltProblem, one: Pod, other: Pod) -> bool:
 
 
 def _is_accepted(built: BuiltProblem, stages: Sequence[PlanStage]) -> bool:
-    """Tell whether each pod is accepted when it arrives, and no eviction breaks what held before the first one."""
+    """Return whether each pod is accepted when it arrives, and no eviction breaks what held before the first one."""
     placements = PodPlacements(built.snapshot)
     filters = SchedulerFilters(placements)
     pods = {get_pod_key(pod): pod for pod in built.pods}
@@ -117,7 +117,7 @@ def _accepts(placements: PodPlacements, filters: SchedulerFilters, pod: Pod, nod
 
 
 def _would_be_accepted_again(placements: PodPlacements, filters: SchedulerFilters, arrival: PlannedPlacement) -> bool:
-    """Tell whether a pod that arrived would be accepted again, with all other pods in place."""
+    """Return whether a pod that arrived would be accepted again, with all other pods in place."""
     pod = placements.remove(arrival.key)
     is_accepted = _accepts(placements, filters, pod, arrival.target)
     placements.add(pod, arrival.target)
@@ -163,7 +163,7 @@ class _AlternationSearch:
         return self._best
 
     def _descend(self, placed: tuple[tuple[Pod, str], ...], remaining: tuple[_AlternatingPod, ...]) -> bool:
-        """Continue after the placed pods; tell whether the search is finished."""
+        """Continue after the placed pods; return whether the search is finished."""
         placed_keys = {get_pod_key(pod) for pod, _ in placed}
         if self._required.keys() <= placed_keys:
             counts = Counter(pod.priority for pod, _ in placed)
@@ -268,7 +268,7 @@ def find_pods_scheduled_afterwards(
 
 
 def does_order_matter(problem: PackingProblem) -> bool:
-    """Tell whether pending pods change what the rules of other pending pods count, if they arrive first.
+    """Return whether pending pods change what the rules of other pending pods count, if they arrive first.
 
     That is so for a spread that counts pods which do not have it, and for the first pod of a group that contains
     others.
@@ -299,7 +299,7 @@ def _is_open(built: BuiltProblem, pod: Pod, obstacles: Sequence[str]) -> bool:
 
 
 def _is_counted_by_another_spread(built: BuiltProblem, pod: Pod) -> bool:
-    """Tell whether this pod and another one that may still arrive count for a spread that only one of them has."""
+    """Return whether this pod and another one that may still arrive count for a spread that only one of them has."""
     for index, other in enumerate(built.pods):
         is_immovable = other.node is not None and built.immovable_reasons[index] is not None
         if is_immovable or other.namespace != pod.namespace or other.constraints.spread == pod.constraints.spread:
@@ -311,7 +311,7 @@ def _is_counted_by_another_spread(built: BuiltProblem, pod: Pod) -> bool:
 
 
 def _may_be_first_of_group(built: BuiltProblem, pod: Pod) -> bool:
-    """Tell whether a pod may be the first that its affinity matches, while others of them are pending."""
+    """Return whether a pod may be the first that its affinity matches, while others of them are pending."""
     terms, storage_and_namespaces = pod.constraints.affinity, built.snapshot.storage_and_namespaces
 
     def is_matched(other: Pod) -> bool:
@@ -322,7 +322,7 @@ def _may_be_first_of_group(built: BuiltProblem, pod: Pod) -> bool:
 
 
 def _uses_leftover_volume(built: BuiltProblem) -> bool:
-    """Tell whether a pod of the problem uses a volume that is left attached to a node."""
+    """Return whether a pod of the problem uses a volume that is left attached to a node."""
     storage_and_namespaces = built.snapshot.storage_and_namespaces
     leftover = {volume for volumes in find_leftover_attachments(built.snapshot).values() for volume in volumes}
     return bool(leftover) and any(
@@ -333,7 +333,7 @@ def _uses_leftover_volume(built: BuiltProblem) -> bool:
 
 
 def _shares_volumes(built: BuiltProblem, pod: Pod) -> bool:
-    """Tell whether the pod needs several shared volumes of a driver, of which the model counts only one once."""
+    """Return whether the pod needs several shared volumes of a driver, of which the model counts only one once."""
     storage_and_namespaces = built.snapshot.storage_and_namespaces
     drivers = {claim.driver for _, claim in iterate_claims(storage_and_namespaces, pod) if claim is not None}
     users = Counter(

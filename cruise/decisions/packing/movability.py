@@ -97,7 +97,7 @@ class PodsOnUnknownNodes:
         return None
 
     def _counts(self, pod: Pod, other: Pod) -> bool:
-        """Tell whether the affinity or topology spread of a pod counts the other pod."""
+        """Return whether the affinity or topology spread of a pod counts the other pod."""
         spreads = pod.constraints.spread if other.namespace == pod.namespace and not other.terminating else ()
         return any(
             self._storage_and_namespaces.term_matches_pod(term, other.namespace, other.labels)
@@ -105,7 +105,7 @@ class PodsOnUnknownNodes:
         ) or any(one.matches(other.labels) for one in spreads)
 
     def _keeps_apart(self, holder: Pod, other: Pod) -> bool:
-        """Tell whether anti-affinity of the holder may separate the two on different nodes."""
+        """Return whether anti-affinity of the holder may separate the two on different nodes."""
         return any(
             term.topology_key != HOSTNAME
             and self._storage_and_namespaces.term_matches_pod(term, other.namespace, other.labels)

@@ -160,7 +160,7 @@ class MoveCycles:
         return self._find_several_blocking_pods(pod, candidates) if blocking is None else [blocking]
 
     def _try_without(self, other: int, pod: int) -> tuple[bool, bool]:
-        """Tell whether a pod would be accepted without another, and whether that one could go to its target."""
+        """Return whether a pod would be accepted without another, and whether that one could go to its target."""
         interim, queue = self._interim, self._queue
         interim.evict(other)
         helps = interim.accepts(pod, queue.target[pod])

@@ -147,7 +147,7 @@ class InterimPlacement:
         self._change(pod, node, 1)
 
     def accepts(self, pod: int, node: int) -> bool:
-        """Tell whether kube-scheduler's filters would accept the pod on the node now."""
+        """Return whether kube-scheduler's filters would accept the pod on the node now."""
         pod_class, problem = self._class_of[pod], self._problem
         requests = self._on_target[pod]
         if not problem.allowed_nodes[problem.node_mask_of_class[pod_class], node]:
@@ -161,7 +161,7 @@ class InterimPlacement:
         return self._counts.allows(pod_class, node)
 
     def _lacks_shared(self, pod_class: int, node: int, requests: Int64Array) -> bool:
-        """Tell whether shared resources are too small with one more pod of the class."""
+        """Return whether shared resources are too small with one more pod of the class."""
         assert self._sharing_count is not None
         shared = self._shared_once[pod_class]
         once = (self._sharing_count[node] + shared) > 0

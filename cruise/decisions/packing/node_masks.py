@@ -50,7 +50,7 @@ class NodeMasks:
         return self._get_column(key)[0]
 
     def distinguishes_nodes(self, key: str) -> bool:
-        """Tell whether no two nodes have the same value of a label."""
+        """Return whether no two nodes have the same value of a label."""
         codes, values = self._get_column(key)
         return len(values) == np.count_nonzero(codes >= 0)
 

@@ -146,7 +146,7 @@ def _list_label_values(name: str, current: str, pool: NodePool, own: Sequence[No
 
 
 def _is_set_by_karpenter(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
-    """Tell whether Karpenter labels a node for a requirement: one that machines do not have themselves."""
+    """Return whether Karpenter labels a node for a requirement: one that machines do not have themselves."""
     domain = requirement.key.partition("/")[0]
     is_machine_label = "/" in requirement.key and (domain.endswith("kubernetes.io") or "karpenter" in domain)
     return requirement.operator is SelectorOperator.IN and requirement.key not in labels and not is_machine_label
@@ -167,7 +167,7 @@ _NO_NODE_BOUND_PODS = NO_RESOURCES, 0
 class NodeFleet:
     """A snapshot with candidate nodes, the type of each in `types`, and the price of every node in whole units.
 
-    `measure` tells whether prices are stated, by size, or 1 for each node. `pools_without_types` has the NodePools that
+    `measure`: prices are stated, by size, or 1 for each node. `pools_without_types` has the NodePools that
     offer no type, and why.
     """
 
@@ -193,7 +193,7 @@ def add_candidate_nodes(snapshot: ClusterSnapshot, types: Sequence[NodeType] | N
 
     NodePools order known instance types with their labels and taints, within their limits. An existing node costs what
     its type costs, by its label node.kubernetes.io/instance-type. Without stated types, nodes cost by size if NodePools
-    may order some, and all the same otherwise. Raises BadInputError for a node of no stated type.
+    may order some, and equally otherwise. Raises BadInputError for a node of no stated type.
     """
     pending = [pod for pod in snapshot.pods if pod.node is None and not pod.is_finished and not pod.terminating]
     pods = pending if types is None else [pod for pod in snapshot.pods if not pod.is_finished]

@@ -78,7 +78,7 @@ class PlacedPodsByClass:
         return self._protections_by_priority[below]
 
     def preempting_helps(self, below: int) -> BoolArray:
-        """Tell which nodes hold pods below a priority that no plan evicts but kube-scheduler may preempt."""
+        """Return which nodes hold pods below a priority that no plan evicts but kube-scheduler may preempt."""
         helps = np.zeros(self.problem.node_count, dtype=np.bool_)
         helps[self.problem.pod_node[self.immovable & (self.priority < below)]] = True
         return helps
@@ -174,11 +174,11 @@ class PodObstacles:
         return obstacles
 
     def is_contradictory(self, pod_class: int) -> bool:
-        """Tell whether anti-affinity separates the class from all pods that its affinity requires."""
+        """Return whether anti-affinity separates the class from all pods that its affinity requires."""
         return self._excludes_affinity_targets(pod_class, including_itself=False)
 
     def repels_itself(self, pod_class: int) -> bool:
-        """Tell whether that is so of its own pods too, so that only the first of them can be placed."""
+        """Return whether that is so of its own pods too, so that only the first of them can be placed."""
         return self._excludes_affinity_targets(pod_class, including_itself=True)
 
     def _excludes_affinity_targets(self, pod_class: int, *, including_itself: bool) -> bool:
@@ -193,7 +193,7 @@ class PodObstacles:
         return False
 
     def requires_missing_pods(self, pod_class: int) -> bool:
-        """Tell whether its affinity matches no pod at all."""
+        """Return whether its affinity matches no pod at all."""
         return any(len(attraction.targets) == 0 for attraction in self._get_attractions(pod_class))
 
     def _get_excluded_classes(self, pod_class: int, domains: Int64Array) -> set[int]:
@@ -249,7 +249,7 @@ def _add_obstacle(found: ObstacleMasks, obstacle: PlacementObstacle, mask: BoolA
 
 
 def _is_within(finer: Int64Array, coarser: Int64Array) -> bool:
-    """Tell whether nodes of one domain of the finer topology always share a domain of the coarser one."""
+    """Return whether nodes of one domain of the finer topology always share a domain of the coarser one."""
     pairs = {
         (finer_domain, coarser_domain)
         for finer_domain, coarser_domain in zip(finer.tolist(), coarser.tolist(), strict=True)
@@ -278,7 +278,7 @@ def find_smallest_obstacle_set(
 ) -> ObstacleSet:
     """Return the smallest set; of equally small ones that of the lowest ranks.
 
-    `masks` has for each obstacle the nodes that it closes; `alternatives` tells what must be dropped for capacity.
+    `masks` has for each obstacle the nodes that it closes; `alternatives` indicates what must be dropped for capacity.
     """
     bits: dict[str, int] = {}
     closed = np.zeros(node_count, dtype=np.int64)
@@ -354,7 +354,7 @@ class CapacityObstacles:
                 yield RelaxedObstacles(self._fits(IgnoredPods(protections=dropped, movable=True)), names)
 
     def get_after_preemption(self) -> BoolArray:
-        """Tell which nodes have capacity once kube-scheduler has preempted pods that no plan evicts."""
+        """Return which nodes have capacity once kube-scheduler has preempted pods that no plan evicts."""
         if not self._preempts:
             return np.zeros(self._problem.node_count, dtype=np.bool_)
         helps = self._placed_pods.preempting_helps(self._priority)

@@ -275,7 +275,7 @@ class PlanReplay:
             self._object(prefix, get_pod_key(pod), objection)
 
     def _check_filters(self, prefix: str, pod: Pod, node_name: str) -> bool:
-        """Object to every filter that rejects the pod on the node; tell whether none does."""
+        """Object to every filter that rejects the pod on the node; return whether none does."""
         rejections = list(self._scheduler.check(pod, self.placements.nodes[node_name]))
         for rejection in rejections:
             self._object(prefix, get_pod_key(pod), f"is not let onto {node_name}, which {rejection}")

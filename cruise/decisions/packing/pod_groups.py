@@ -67,7 +67,7 @@ Labels = tuple[tuple[str, str], ...]
 class PodGroup:
     """Pods that no rule distinguishes, represented by `pod`.
 
-    `immovable_reason` tells why they must not be evicted; None if they may be. They may arrive only on nodes with the
+    `immovable_reason` is why they must not be evicted, None if they may be. They may arrive only on nodes with the
     labels `allowed_nodes`. `is_node_bound` is true for pods that run for the sake of their node.
     """
 
@@ -88,7 +88,7 @@ class PodGroup:
 
     @property
     def may_arrive(self) -> bool:
-        """Tell whether a pod of the group may be placed on a node."""
+        """Return whether a pod of the group may be placed on a node."""
         return self.pending or self.immovable_reason is None
 
 
@@ -173,7 +173,7 @@ def get_extra_resources(
 
 
 def has_nominated_node(pod: Pod) -> bool:
-    """Tell whether kube-scheduler reserves capacity on a node for this pending pod."""
+    """Return whether kube-scheduler reserves capacity on a node for this pending pod."""
     return pod.node is None and bool(pod.nominated_node)
 
 

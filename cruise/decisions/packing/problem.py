@@ -158,7 +158,7 @@ def _apply_rightsized_requests(
 
 
 def keeps_current_size(pod: Pod, usage: UsageInputs) -> bool:
-    """Tell whether a pod's sizes cannot change now, whatever its statistics say."""
+    """Return whether a pod's sizes cannot change now, whatever its statistics say."""
     return pod.resize.pending is not None or pod.uid in usage.refused or pod.uid in usage.not_resizable
 
 

@@ -99,12 +99,12 @@ def build_proposal(built: BuiltProblem, packing: Packing) -> PackingProposal | N
 
 
 def _may_lack_domains(built: BuiltProblem) -> bool:
-    """Tell whether pods are spread over domains, and an unknown node may be in another one."""
+    """Return whether pods are spread over domains, and an unknown node may be in another one."""
     return bool(built.problem.rules.spreads) and any(note.code is PackingNoteCode.NODES_MISSING for note in built.notes)
 
 
 def _may_evict_less(built: BuiltProblem, changes: PodChanges) -> bool:
-    """Tell whether a pod that needs evictions might use capacity that is reserved for a lower priority instead."""
+    """Return whether a pod that needs evictions might use capacity that is reserved for a lower priority instead."""
     evicts = changes.moved or changes.preempted
     return bool(evicts) and any(find_pods_that_may_use_nominated_capacity(built.snapshot, built.pods))
 

@@ -72,7 +72,7 @@ def get_arrival_sizes(stage: PlanStage, arrival: PlannedPlacement) -> tuple[Cont
 
 
 def has_sizes(pod: Pod, containers: Sequence[ContainerTarget]) -> bool:
-    """Tell whether a pod's spec has these sizes."""
+    """Return whether a pod's spec has these sizes."""
     spec = {part.name: (part.requests, part.limits) for part in pod.parts}
     targets = {container.container: (container.requests, container.limits) for container in containers}
     # None leaves a value as it is.

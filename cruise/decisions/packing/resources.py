@@ -128,7 +128,7 @@ class NominatedPods:
                 placements.add(pod, pod.nominated_node)
 
     def fits_now(self, pod: Pod) -> bool:
-        """Tell whether the nominated node already has free capacity for a pod."""
+        """Return whether the nominated node already has free capacity for a pod."""
         return self._fits_now.get(get_pod_key(pod), False)
 
     def explain_unsupported(self, pod: Pod) -> str | None:
@@ -147,7 +147,7 @@ class NominatedPods:
         return None
 
     def _is_related(self, pod: Pod, nominated: Pod) -> bool:
-        """Tell whether the placement of a nominated pod decides where another pod may be placed."""
+        """Return whether the placement of a nominated pod decides where another pod may be placed."""
         constraints, nominated_constraints = pod.constraints, nominated.constraints
         if constraints is UNCONSTRAINED and not nominated_constraints.anti_affinity:
             return False

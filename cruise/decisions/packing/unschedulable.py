@@ -43,7 +43,7 @@ class UnschedulableEvidence:
 
     @property
     def is_blocked_by_capacity(self) -> bool:
-        """Tell whether the pod lacks capacity only."""
+        """Return whether the pod lacks capacity only."""
         closing = [self.masks[obstacle] for obstacle in self.blocked.obstacles if obstacle in self.masks]
         return not any(mask[self.blocked.nodes].any() for mask in closing)
 
@@ -252,7 +252,7 @@ class _UnplacedPodExplainer:
         return tuple(str(obstacle) for obstacle in blocked.obstacles), reason, impossible
 
     def _may_preempt(self, pod_class: int, pod: Pod, fixed: ObstacleMasks, capacity: CapacityObstacles) -> bool:
-        """Tell whether kube-scheduler may preempt what no plan evicts: it spares only pods that budgets cover."""
+        """Return whether kube-scheduler may preempt what no plan evicts: it spares only pods that budgets cover."""
         open_nodes = capacity.get_after_preemption()
         if not open_nodes.any():
             return False

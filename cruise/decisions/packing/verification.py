@@ -81,7 +81,7 @@ def _find_wrong_status(snapshot: ClusterSnapshot, proposal: PackingProposal) -> 
 
 
 def _is_improvement(snapshot: ClusterSnapshot, proposal: PackingProposal) -> bool:
-    """Tell whether the plan is better than the present state, by the objective of its sizes."""
+    """Return whether the plan is better than the present state, by the objective of its sizes."""
     running, running_after = _count_running(snapshot), _count_running_after(snapshot, proposal)
     priorities = {get_pod_key(pod): pod.priority for pod in snapshot.pods}
     evicted = Counter(priorities[one.key] for one in (*proposal.moves, *proposal.preempted))

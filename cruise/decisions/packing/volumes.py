@@ -21,7 +21,7 @@ class VolumeRequirements:
 
     `terms` has for each volume with node affinity its terms, of which a node must match one. `attached` are volumes of
     CSI drivers, as (driver, volume). `exclusive` are claims that only one pod may use, `shared` those that pods use on
-    one node. `missing` tells which claim keeps the pod pending on any node.
+    one node. `missing` indicates which claim keeps the pod pending on any node.
     """
 
     terms: tuple[tuple[NodeSelectorTerm, ...], ...] = ()

@@ -81,7 +81,7 @@ class ContainerBounds(NamedTuple):
 
     @property
     def keeps_cpu_limit(self) -> bool:
-        """Return whether a CPU limit stays as it is."""
+        """Return whether a CPU limit is unchanged."""
         return self.cpu_limits is CpuLimitPolicy.KEEP
 
     @property
@@ -124,7 +124,7 @@ class ContainerBounds(NamedTuple):
 
     @property
     def keeps_memory_limit(self) -> bool:
-        """Return whether a memory limit stays as it is."""
+        """Return whether a memory limit is unchanged."""
         return self.memory_limits is MemoryLimitPolicy.NEVER
 
 

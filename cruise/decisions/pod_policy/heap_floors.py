@@ -17,7 +17,7 @@ from cruise.domain.resources import round_up_to_mebibytes
 class HeapFloor(NamedTuple):
     """What memory is not cut below, in bytes; a smaller request or limit stays.
 
-    `may_add_limit` tells whether a container without a limit may get one: it would reduce a heap that is a share of it.
+    `may_add_limit`: whether a container without a limit may get one: it would reduce a heap that is a share of it.
     """
 
     request_bytes: int = 0

@@ -1,1 +1,1 @@
-"""What kube-scheduler says of a pod and a node, read from the cluster's own objects."""
+"""kube-scheduler's filters for a pod and a node, evaluated on the cluster's objects."""

@@ -126,7 +126,7 @@ def get_pod_key(pod: Pod) -> PodKey:
 
 
 def is_waiting_for_scheduling(pod: Pod) -> bool:
-    """Tell whether a pod is pending and kube-scheduler may bind it."""
+    """Return whether a pod is pending and kube-scheduler may bind it."""
     excluded = pod.is_finished or pod.terminating or pod.scheduling_gated
     return pod.node is None and not excluded and pod.scheduler == DEFAULT_SCHEDULER
 

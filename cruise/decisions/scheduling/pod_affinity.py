@@ -47,7 +47,7 @@ def check_affinity(placements: PodPlacements, pod: Pod, node: Node) -> Iterator[
 
 
 def is_first_of_affinity_group(placements: PodPlacements, pod: Pod) -> bool:
-    """Tell whether a pod matches its own required affinity, and no pod in any domain does."""
+    """Return whether a pod matches its own required affinity, and no pod in any domain does."""
     terms = pod.constraints.affinity
     if not terms or not all(
         placements.storage_and_namespaces.term_matches_pod(term, pod.namespace, pod.labels) for term in terms

@@ -16,7 +16,7 @@ from cruise.domain.usage import ContainerKey
 class PlannedContainerSize(NamedTuple):
     """The target of one container; `memory_limit_bytes` is 0 if it has no limit and gets none.
 
-    A request is base + share of the node's headroom, rounded and clamped; bases and headrooms show how it came about.
+    A request is base + share of the node's headroom, rounded and clamped; bases and headrooms are its parts.
     """
 
     namespace: str

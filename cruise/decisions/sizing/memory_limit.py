@@ -31,7 +31,7 @@ class MemoryLimitDemand:
     """What containers need of their memory limits in bytes, one entry each.
 
     `target` is the multiple of the largest use seen, `minimum_safe` the present working set with a margin, `known` the
-    largest of the use seen, the OOM memory and `minimum_safe`. `may_fall` tells whether the history is long enough to
+    largest of the use seen, the OOM memory and `minimum_safe`. `may_fall`: whether the history is long enough to
     lower the limit, `is_rising` whether use is at its highest and above its base, `is_varying` whether it is known to
     go up and down: it was higher before, or is in a burst.
     """
@@ -136,7 +136,7 @@ def _may_fall(
 class MemoryLimitTerms:
     """What limits of running pods must keep to, one entry per container.
 
-    No limit is lowered below `minimum`; `adds_missing` tells whether a container without a limit gets one, and
+    No limit is lowered below `minimum`; `adds_missing` indicates whether a container without a limit gets one, and
     `keeps_existing` whether a limit stays unless the request exceeds it.
     """
 
@@ -156,7 +156,7 @@ def compute_memory_limits(
 ) -> Int64Array:
     """Return the memory limit of each container of a running pod, 0 for none.
 
-    `limit_range_maximum` is the most that LimitRanges allow; `supports_lowering` tells whether the kubelet lowers and
+    `limit_range_maximum` is the most that LimitRanges allow; `supports_lowering`: whether the kubelet lowers and
     adds limits in place. Without a `ceiling` limits follow use without bound; without `terms` every container gets a
     limit, and a LimitRange may lower it to the present working set.
     """

@@ -64,7 +64,7 @@ ReplacementPredictor = Callable[[ClusterSnapshot, Eligibility, StatisticsTable, 
 class NodePlan:
     """What to do on one node.
 
-    `fits` tells whether the bases and the largest headroom of the remaining pods fit `available`; if they do not, the
+    `fits`: whether the bases and the largest headroom of the remaining pods fit `available`; if they do not, the
     pods share what there is, bases first, and `reason` is `overcommitted` if no eviction would help, else
     `under-pressure`. `shortages` are the resources that the node lacked before evictions, `eviction_pressure` those of
     them for which pods are evicted if the next pass finds the same. `evict` is in marking order, `resize` has decreases

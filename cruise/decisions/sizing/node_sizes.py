@@ -338,12 +338,12 @@ def _compute_cpu_limits(columns: NodePodColumns, cpu: Int64Array) -> Int64Array:
 
 
 def keeps_limit(columns: NodePodColumns, resource: ResourceName, at: int) -> bool:
-    """Return whether one container's limit stays as it is because a quota counts it."""
+    """Return whether one container's limit is unchanged because a quota counts it."""
     quotas = columns.table.quotas
     return quotas is not None and bool(quotas.keeps_limits[resource][at])
 
 
 def _keep_limits(columns: NodePodColumns, resource: ResourceName) -> BoolArray:
-    """Return for each container whether its limit stays as it is because a quota counts it."""
+    """Return for each container whether its limit is unchanged because a quota counts it."""
     quotas = columns.table.quotas
     return np.zeros(len(columns.node_of_container), dtype=np.bool_) if quotas is None else quotas.keeps_limits[resource]

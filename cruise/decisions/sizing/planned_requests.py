@@ -76,7 +76,7 @@ def count_requests_when_resized(pod: Pod, sizes: Mapping[str, Resources]) -> Res
 
 
 def _count_with_pod_level(pod: Pod, stated: StatedResources, whole: Resources | None) -> Resources:
-    """Return the same for a pod with pod-level resources; those that it does not state count as they are."""
+    """Return the same for a pod with pod-level resources; those that it does not state count unchanged."""
     counted = count_pod_requests(pod)
     if whole is None:
         return counted

@@ -109,7 +109,7 @@ class ResizablePodColumns:
 
     `first_container` is the index of each pod's first container, `pod_of_container` the pod of each container. Per
     container: `minimum` and `maximum` bound its request (`stated_least`: the minimum without LimitRanges), `limit_cap`
-    and `limit_ratio` (infinite if there is none) bound its limit, `adds_limit` tells whether it gets a limit if it has
+    and `limit_ratio` (infinite if there is none) bound its limit, `adds_limit`: whether it gets a limit if it has
     none, `keeps_memory_limit` and `keeps_cpu_limit` whether its limit stays, `raises_cpu_limit` whether its CPU limit
     only rises with use, `may_grow` and `may_shrink` in which direction it may change, `heap_limit` is what its heap
     needs as its limit, 0 for nothing, and `headroom_factor` multiplies its headroom. `pod_ranges` holds LimitRanges of

@@ -84,7 +84,7 @@ def _keep_largest_limit(stated: int | None, actual: int | None, request: int | N
 
 
 def remove_growth(pod: Pod, resize: ResizePod, ranges: Sequence[LimitRangeItem], policy: Policy) -> ResizePod | None:
-    """Return the part of a resize that needs no capacity: requests that would increase stay as they are.
+    """Return the part of a resize that needs no capacity: requests that would increase are unchanged.
 
     None if the rest does not exceed the update threshold, or the API server would reject it. Without this, two pods
     that wait for each other's capacity, one for CPU and one for memory, would wait forever.

@@ -2,7 +2,7 @@
 
 Gibbs and Candès, Adaptive Conformal Inference Under Distribution Shift (2021): a level that rises by a step when demand
 exceeded requests, and falls by a small part of it otherwise, is exceeded in the stated share of intervals, whatever the
-demand is like and whatever stands between level and request. ADR 0007.
+demand is like and whatever lies between level and request. ADR 0007.
 """
 
 import math

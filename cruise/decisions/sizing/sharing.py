@@ -156,7 +156,7 @@ def _level_growth(
     """Limit growth, in place, to one level on each node that cannot hold the bases; return which nodes these are.
 
     Small containers get what they need. No request falls below its present value, and one that would end below its
-    lower bound stays as it is.
+    lower bound is unchanged.
     """
     demand, unit = columns.table.get_resource(resource), ROUNDING_UNIT[resource]
     short = fit.may_grow[resource] & ~fit.fits[resource]
@@ -216,7 +216,7 @@ def trim_growth_to_capacity(
             floors.insert(0, np.maximum(demand.current, sizes_without_grants[resource]))
         growth = np.where(written & managed, np.maximum(sums - counted, 0), 0)
         planned = np.where(written, sums, np.where(managed, counted, 0))
-        # Budgets may allow only some of the planned evictions, and replacements are created all the same.
+        # Budgets may allow only some of the planned evictions, but replacements are created anyway.
         occupying = fit.remains | np.isin(columns.node_of_pod, list(fit.reserved_for_replacements))
         excess = columns.sum_by_node(np.where(occupying, planned, 0)) - columns.available[resource]
         for node, reserved in fit.reserved_for_replacements.items():

@@ -1,6 +1,6 @@
 """User minimums: what workloads' own annotations request beyond their templates, granted from free capacity only.
 
-Everything else is decided without them. The remaining capacity of a node goes to the smallest grants first. ADR 0013.
+Everything else is decided without them. The remaining capacity of a node is granted to the smallest first. ADR 0013.
 """
 
 from collections.abc import Mapping, Sequence

@@ -45,7 +45,7 @@ class BaseEstimates:
 class UsageEstimates:
     """What the usage up to a time shows, before it is assigned to containers and workloads.
 
-    `is_live` tells whether a row belongs to an existing pod that was sampled recently.
+    `is_live` indicates whether a row belongs to an existing pod that was sampled recently.
     """
 
     at: int
@@ -106,7 +106,7 @@ def estimate_usage(
     """Estimate bases by row and peaks by number, of which there is at least one.
 
     `running_rows` are the rows of existing containers, -1 for one without; `oom` the OOM memory per number, 0 for none;
-    `runs` tells which numbers belong to pods that run to completion, None if that makes no difference.
+    `runs` indicates which numbers belong to pods that run to completion, None if that makes no difference.
     """
     is_live = np.zeros(len(recent.number), dtype=np.bool_)
     is_live[running_rows[running_rows >= 0]] = True

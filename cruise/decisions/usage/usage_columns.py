@@ -1,7 +1,7 @@
 """Recent usage and known peaks in columns, their percentiles and maxima, and how rows of statistics are merged.
 
 A row of `RecentUsage` is a container. A number of `KnownPeaks` is a container of a workload, or of one identity of it;
-its parent is the same container without identity, which stands for the whole workload.
+its parent is the same container without identity, which represents the whole workload.
 """
 
 from collections import defaultdict

@@ -28,7 +28,7 @@ class LabelBox:
     height: float
 
     def overlaps(self, other: "LabelBox") -> bool:
-        """Tell whether the two share more than an edge."""
+        """Return whether the two share more than an edge."""
         return (
             self.x < other.x + other.width
             and other.x < self.x + self.width
@@ -37,7 +37,7 @@ class LabelBox:
         )
 
     def contains(self, other: "LabelBox") -> bool:
-        """Tell whether the other box is inside this one."""
+        """Return whether the other box is inside this one."""
         return (
             self.x <= other.x
             and self.y <= other.y
@@ -83,7 +83,7 @@ def _is_free(box: LabelBox, within: LabelBox, taken: Sequence[LabelBox]) -> bool
 
 
 def _is_nearest(box: LabelBox, mark: tuple[float, float], marks: Sequence[tuple[float, float]]) -> bool:
-    """Tell whether no other mark is nearer to a box than its own mark."""
+    """Return whether no other mark is nearer to a box than its own mark."""
     distance = math.dist(box.get_nearest_point(*mark), mark)
     return all(math.dist(box.get_nearest_point(*other), other) >= distance for other in marks)
 

@@ -171,7 +171,7 @@ def list_warnings(result: BacktestResult, shown_node: str | None = None) -> Iter
 
 
 def has_time_line(score: PolicyScore) -> bool:
-    """Tell whether a pod ran on the node of the time line."""
+    """Return whether a pod ran on the node of the time line."""
     line = score.time_line
     return line is not None and bool(line.requested_cpu_millicores.any() or line.peak_cpu_millicores.any())
 

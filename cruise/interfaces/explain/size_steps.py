@@ -143,7 +143,7 @@ def _describe_heap(step: HeapStep) -> str:
 
 
 def _describe_guaranteed(steps: RequestSteps, step: GuaranteedStep, amount: Callable[[float], str]) -> str:
-    """Say how the request of a Guaranteed pod, which is its limit as well, came about."""
+    """Say how the request of a Guaranteed pod, which is its limit as well, was computed."""
     text = (
         f"request = limit: the largest use is {amount(step.largest_use)}; at least {step.growth_margin:g} × that, "
         f"{amount(step.grown)}, and at most {step.shrink_margin:g} ×, {amount(step.shrunk)}"

@@ -187,7 +187,7 @@ AUTOSCALER_NAMES = {
 
 
 def is_node_count_proved(change: NodeCountChange) -> bool:
-    """Tell whether no plan needs fewer nodes, or a lower price."""
+    """Return whether no plan needs fewer nodes, or a lower price."""
     if change.price_after is not None and change.price_bound is not None:
         return change.price_after <= change.price_bound
     return change.nodes_after <= change.nodes_bound

@@ -188,7 +188,7 @@ class BranchAndPrice:
         return node
 
     def _may_reach_target(self, node: _BranchNode, meter: BudgetMeter) -> bool | None:
-        """Tell whether a node of the tree may reach the target, by its own prices; None if the budget ends."""
+        """Return whether a node of the tree may reach the target, by its own prices; None if the budget ends."""
         generation, master = self.generation, self.master
         if self._listed:
             master.restrict(self._fits(node), np.any(node.minimum > 0, axis=1), node.required)

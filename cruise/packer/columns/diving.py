@@ -74,7 +74,7 @@ def _compute_value(generation: ColumnGeneration, values: FloatArray) -> float:
 def _fix_patterns(
     generation: ColumnGeneration, levels: FloatArray, fixed: IntArray, noise: float, generator: np.random.Generator
 ) -> bool:
-    """Fix whole columns, and the largest fraction if it is nearly whole or nothing else is; tell whether any is."""
+    """Fix whole columns, and the largest fraction if it is nearly whole or nothing else is; return whether any is."""
     t, first = generation.master.tableau, generation.master.first
     whole = np.maximum(np.floor(levels + 1.0 - _WHOLE), fixed).astype(np.int64)
     groups = np.array(generation.master.groups)

@@ -166,7 +166,7 @@ class ColumnGeneration:
         return self.pricing.price(value, stay_bonus, counts, open_groups, known, self.most_nodes, meter)
 
     def add_patterns(self, groups: IntArray, patterns: IntArray) -> bool:
-        """Add patterns to the master; tell whether one of them gains at its duals."""
+        """Add patterns to the master; return whether one of them gains at its duals."""
         gained = False
         duals = self.master.tableau.duals
         value, stay_bonus = self.master.prices(-duals[: self.master.convexity])

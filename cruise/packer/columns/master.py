@@ -100,7 +100,7 @@ class MasterProblem:
         self.tableau.cost[self.slacks] += generator.uniform(0.0, _SLACK_PERTURBATION, len(self.slacks))
 
     def add(self, group: int, pattern: IntArray) -> bool:
-        """Add a column; tell whether it is new."""
+        """Add a column; return whether it is new."""
         key = group.to_bytes(4, "little") + pattern.tobytes()
         if key in self.seen:
             return False
@@ -175,12 +175,12 @@ class MasterProblem:
                 return False
 
     def _is_within_bounds(self) -> bool:
-        """Tell whether every level is within its bounds, which rounding in pivots may violate."""
+        """Return whether every level is within its bounds, which rounding in pivots may violate."""
         t = self.tableau
         return bool((t.level >= -LEVEL_TOLERANCE).all() and (t.level <= t.upper[t.basis] + LEVEL_TOLERANCE).all())
 
     def repair(self, floor: float, meter: BudgetMeter) -> bool | None:
-        """Restore the optimum after bounds were lowered; tell whether it is at least `floor`, None at the deadline."""
+        """Restore the optimum after bounds were lowered; return whether it reaches `floor`, None at the deadline."""
         m = len(self.right)
         while True:
             before = int(self.tableau.pivots[0])

@@ -324,7 +324,7 @@ def choose_branching(
 
 
 def reaches_target(subproblem: PrioritySubproblem, groups: IntArray, patterns: IntArray, target: int) -> bool:
-    """Tell whether one pattern per node meets every demand and the target, in whole numbers."""
+    """Return whether one pattern per node meets every demand and the target, in whole numbers."""
     placed = np.minimum(patterns.sum(axis=0), subproblem.counts)
     stayed = np.minimum(patterns, subproblem.running[groups]).sum(axis=0)
     if (np.bincount(groups, minlength=len(subproblem.group_size)) > subproblem.group_size).any():

@@ -27,7 +27,7 @@ class Incumbent(BestKnown):
         self.apply_relaxed_bound()
 
     def is_open(self, entry: int) -> bool:
-        """Tell whether an entry of the key may still be better."""
+        """Return whether an entry of the key may still be better."""
         return self.key[entry] < self.bound[entry]
 
     def offer(self, assignment: IntArray) -> None:

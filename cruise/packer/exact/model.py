@@ -220,7 +220,7 @@ def _maximise_entry(
 
 
 def _is_worth_building(layout: ProblemLayout, meter: BudgetMeter) -> bool:
-    """Tell whether building the model takes a small part of the remaining budget."""
+    """Return whether building the model takes a small part of the remaining budget."""
     variables = int((layout.running > layout.immovable).sum() + (layout.maximum > 0).sum())
     building = variables * SECONDS_A_VARIABLE / _BUILDING_SHARE
     return not meter.is_exhausted() and building < min(meter.get_remaining_seconds(), meter.work_left / EFFORT_UNIT)

@@ -15,12 +15,12 @@ _Kind = tuple[dict[tuple[int, int], cp_model.IntVar], dict[tuple[int, int], int]
 
 
 def is_constant_true(literal: BoolLiteral) -> bool:
-    """Tell whether a literal is constant and true."""
+    """Return whether a literal is constant and true."""
     return isinstance(literal, bool | np.bool_) and bool(literal)
 
 
 def is_constant_false(literal: BoolLiteral) -> bool:
-    """Tell whether a literal is constant and false."""
+    """Return whether a literal is constant and false."""
     return isinstance(literal, bool | np.bool_) and not literal
 
 

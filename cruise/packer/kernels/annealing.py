@@ -97,7 +97,7 @@ def _insert(placement: CopyPlacement, state: NDArray[np.uint64], temperature: fl
 
 @compile_inline
 def _exchange_fits(placement: CopyPlacement, n: int, comes: int, goes: int) -> bool:
-    """Tell whether demands and limits allow one copy instead of another, headroom apart."""
+    """Return whether demands and limits allow one copy instead of another, headroom apart."""
     if placement.x[comes, n] >= placement.limits[comes, n]:
         return False
     for r in range(placement.free.shape[1]):
@@ -108,7 +108,7 @@ def _exchange_fits(placement: CopyPlacement, n: int, comes: int, goes: int) -> b
 
 @compile_inline
 def _pair_fits(placement: CopyPlacement, n: int, other: int, a: int, d: int, b: int) -> bool:
-    """Tell whether copies a and d of node n may be exchanged for copy b of the other node."""
+    """Return whether copies a and d of node n may be exchanged for copy b of the other node."""
     x, limits = placement.x, placement.limits
     if x[b, n] >= limits[b, n] or x[a, other] + (1 if a == d else 0) >= limits[a, other]:
         return False

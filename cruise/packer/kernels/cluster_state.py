@@ -199,7 +199,7 @@ def undo_changes(s: PackedClusterState, down_to: int) -> None:
 
 @compile_without_allocation
 def has_capacity(s: PackedClusterState, c: int, n: int) -> bool:
-    """Tell whether a node has capacity for one more pod of a class."""
+    """Return whether a node has capacity for one more pod of a class."""
     for r in range(s.free.shape[1]):
         d, h = s.demands[c, r], s.headroom[c, r]
         if (d > 0 or h > 0) and d + max(h, s.largest[n, r]) > s.free[n, r]:
@@ -209,7 +209,7 @@ def has_capacity(s: PackedClusterState, c: int, n: int) -> bool:
 
 @compile_without_allocation
 def is_allowed(s: PackedClusterState, p: int, n: int) -> bool:
-    """Tell whether every rule except capacity allows a pod to arrive on a node, or to return to it."""
+    """Return whether every rule except capacity allows a pod to arrive on a node, or to return to it."""
     c = s.pod_class[p]
     if s.tables[s.tables[TIED] + c] and (
         s.tables[s.tables[CLOSED] + c]
@@ -235,7 +235,7 @@ def is_allowed(s: PackedClusterState, p: int, n: int) -> bool:
 
 @compile_without_allocation
 def _is_not_excluded(s: PackedClusterState, c: int, n: int) -> bool:
-    """Tell whether no pod on a node excludes a class from that node."""
+    """Return whether no pod on a node excludes a class from that node."""
     t = s.tables
     if t[t[SHUNNED_STARTS] + c] < t[t[SHUNNED_STARTS] + c + 1]:
         other = s.first_pod[n]
@@ -249,7 +249,7 @@ def _is_not_excluded(s: PackedClusterState, c: int, n: int) -> bool:
 
 @compile_without_allocation
 def may_be_ejected(s: PackedClusterState, p: int) -> bool:
-    """Tell whether a pod may be ejected: freely from another node than its home, otherwise within limits."""
+    """Return whether a pod may be ejected: freely from another node than its home, otherwise within limits."""
     if s.protected_nodes[p]:
         return False
     c = s.pod_class[p]
@@ -327,7 +327,7 @@ def update_skyline(s: PackedClusterState) -> None:
 
 @compile_without_allocation
 def may_have_capacity(s: PackedClusterState, c: int) -> bool:
-    """Tell whether the skyline allows that a node of the span has capacity for the class; False is certain."""
+    """Return whether the skyline allows that a node of the span has capacity for the class; False is certain."""
     b = min(s.demands[c, s.scarcity[0]] // s.unit[0], s.skyline.shape[1] - 1)
     return bool(s.skyline[s.line[s.mask_of_class[c]], b] >= s.demands[c, s.scarcity[1]])
 

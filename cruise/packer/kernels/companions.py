@@ -137,7 +137,7 @@ def _write_minimum(s: KnapsackItems, where: int) -> int:
 
 @compile_inline
 def _drop_unaccompanied(h: PatternBounds, g: int, pattern: IntArray) -> bool:
-    """Remove copies without their targets from a pattern; tell whether it still has the minimum of its group."""
+    """Remove copies without their targets from a pattern; return whether it still has the minimum of its group."""
     rule = _find_unaccompanied(h, g, pattern)
     while rule >= 0:
         pattern[h.holder[rule]] = h.max_alone[rule, g]

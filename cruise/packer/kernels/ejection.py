@@ -307,7 +307,7 @@ def _place_by_many_ejections(s: PackedClusterState, p: int, rank: int, nodes: in
 
 @compile_without_allocation
 def _may_suffice(s: PackedClusterState, c: int, n: int, ejectable: IntArray, most: int) -> bool:
-    """Tell whether so many of some pods may free enough for a class: the largest in each resource, or all."""
+    """Return whether so many of some pods may free enough for a class: the largest in each resource, or all."""
     s.spent[0] += ejectable.shape[0]
     for r in range(s.free.shape[1]):
         if s.demands[c, r] > s.free[n, r]:

@@ -13,7 +13,7 @@ SEARCH_SPACE = 1.0 + 1e-9
 
 @compile_inline
 def item_exceeds_capacity(s: KnapsackItems, i: int) -> bool:
-    """Tell whether one more copy of an item exceeds the remaining capacity."""
+    """Return whether one more copy of an item exceeds the remaining capacity."""
     if s.headroom.shape[0] > 0:
         for r in range(len(s.left)):
             if s.item_weight[i, r] + max(s.peak[0, r], s.item_head[i, r]) > s.left[r]:
@@ -63,7 +63,7 @@ def count_fitting_copies(s: KnapsackItems, i: int) -> int:
 
 @compile_inline
 def is_nothing_left_fitting(s: KnapsackItems, first: int) -> bool:
-    """Tell whether none of the items from `first` on fits."""
+    """Return whether none of the items from `first` on fits."""
     for r in range(len(s.left)):
         if s.minimum_load[first, r] > s.left[r]:
             return True
@@ -204,7 +204,7 @@ def solve_knapsack(
 
 @compile_inline
 def _is_maximal(s: KnapsackItems, count: int) -> bool:
-    """Tell whether nothing more fits, and copies that stay come before others of their class."""
+    """Return whether nothing more fits, and copies that stay come before others of their class."""
     for i in range(count):
         if s.taken[i] == s.item_bound[i]:
             continue

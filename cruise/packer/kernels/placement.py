@@ -305,7 +305,7 @@ def undo_log(placement: CopyPlacement) -> None:
 
 @compile_inline
 def lacks_capacity(placement: CopyPlacement, c: int, n: int) -> bool:
-    """Tell whether a node has too little capacity for one more copy of a class."""
+    """Return whether a node has too little capacity for one more copy of a class."""
     if placement.headroom.shape[0] > 0:
         for r in range(placement.free.shape[1]):
             if placement.demands[c, r] + max(placement.peak[n, r], placement.headroom[c, r]) > placement.free[n, r]:
@@ -319,13 +319,13 @@ def lacks_capacity(placement: CopyPlacement, c: int, n: int) -> bool:
 
 @compile_inline
 def may_place(placement: CopyPlacement, c: int, n: int) -> bool:
-    """Tell whether one more copy of a class may be placed on a node."""
+    """Return whether one more copy of a class may be placed on a node."""
     return placement.x[c, n] < placement.limits[c, n] and not lacks_capacity(placement, c, n)
 
 
 @compile_inline
 def exceeds_headroom(placement: CopyPlacement) -> bool:
-    """Tell whether headroom no longer fits on a node of the log."""
+    """Return whether headroom no longer fits on a node of the log."""
     if placement.headroom.shape[0] == 0:
         return False
     for k in range(placement.logged[0]):
@@ -338,7 +338,7 @@ def exceeds_headroom(placement: CopyPlacement) -> bool:
 
 @compile_without_allocation
 def keeps_requirements(placement: CopyPlacement) -> bool:
-    """Tell whether as many copies of each class are placed as required, and no rule between pods is broken."""
+    """Return whether as many copies of each class are placed as required, and no rule between pods is broken."""
     if placement.rule_energies.shape[0] > 0 and placement.rule_energies[BROKEN] > 0:
         return False
     for k in range(len(placement.required)):
@@ -352,7 +352,7 @@ def keeps_requirements(placement: CopyPlacement) -> bool:
 
 @compile_inline
 def is_greater(vector: IntArray, other: IntArray) -> bool:
-    """Tell whether a vector is lexicographically greater than another."""
+    """Return whether a vector is lexicographically greater than another."""
     for k in range(len(vector)):
         if vector[k] != other[k]:
             return bool(vector[k] > other[k])

@@ -96,7 +96,7 @@ def _is_victim(s: PackedClusterState, p: int, n: int, rank: int) -> bool:
 
 @compile_without_allocation
 def _could_fit(s: PackedClusterState, c: int, n: int) -> bool:
-    """Tell whether a class fits once all lower priorities are gone, headroom apart."""
+    """Return whether a class fits once all lower priorities are gone, headroom apart."""
     for r in range(s.free.shape[1]):
         if s.demands[c, r] == 0:
             continue

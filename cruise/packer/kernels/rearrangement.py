@@ -243,7 +243,7 @@ def _place_again(s: PackedClusterState, out: IntArray, first: int, paper: bool, 
 
 @compile_without_allocation
 def _compare(s: PackedClusterState, weights: IntArray, paper: bool, before: IntArray, gains: IntArray) -> int:
-    """Tell whether all changes since the last decision are better (1), worse (-1) or neither.
+    """Return whether all changes since the last decision are better (1), worse (-1) or neither.
 
     `gains` has for each rank how many more are placed and stay, and the answer in the end.
     """

@@ -65,7 +65,7 @@ def _count_arriving(s: KnapsackItems, p: RunningPods, g: int, c: int) -> int:
 
 @compile_inline
 def _fits_next_to_running(s: KnapsackItems, p: RunningPods, g: int, c: int) -> bool:
-    """Tell whether a node can hold one more copy of a class as it is."""
+    """Return whether a node can hold one more copy of a class as it is."""
     for r in range(s.demands.shape[1]):
         if s.demands[c, r] > p.beside[g, r]:
             return False

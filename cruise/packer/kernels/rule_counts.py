@@ -85,7 +85,7 @@ def find_least_count(t: IntArray, s: int) -> None:
 
 @compile_without_allocation
 def may_arrive(t: IntArray, c: int, n: int, home: bool) -> bool:
-    """Tell whether rules other than those by node allow a pod of a class on a node; `home`: it ran there."""
+    """Return whether rules other than those by node allow a pod of a class on a node; `home`: it ran there."""
     for i in range(t[t[BANNED_STARTS] + c], t[t[BANNED_STARTS] + c + 1]):
         k = t[t[BANNED] + i]
         d = t[t[DOMAINS] + t[t[SCALE] + k] * t[NODES] + n]
@@ -135,7 +135,7 @@ def _obeys_attractions(t: IntArray, c: int, n: int) -> bool:
 
 @compile_without_allocation
 def _is_supported(t: IntArray, a: int, n: int) -> bool:
-    """Tell whether the targets of an attraction are in the domains of a node."""
+    """Return whether the targets of an attraction are in the domains of a node."""
     for j in range(t[t[WANTS_STARTS] + a], t[t[WANTS_STARTS] + a + 1]):
         k = t[t[WANTS] + j]
         d = t[t[DOMAINS] + t[t[SCALE] + k] * t[NODES] + n]
@@ -146,7 +146,7 @@ def _is_supported(t: IntArray, a: int, n: int) -> bool:
 
 @compile_without_allocation
 def _is_somewhere(t: IntArray, a: int, n: int) -> bool:
-    """Tell whether a node is in a domain of any topology of an attraction."""
+    """Return whether a node is in a domain of any topology of an attraction."""
     for j in range(t[t[WANTS_STARTS] + a], t[t[WANTS_STARTS] + a + 1]):
         if t[t[DOMAINS] + t[t[SCALE] + t[t[WANTS] + j]] * t[NODES] + n] >= 0:
             return True
@@ -155,7 +155,7 @@ def _is_somewhere(t: IntArray, a: int, n: int) -> bool:
 
 @compile_without_allocation
 def may_depart(t: IntArray, c: int, n: int) -> bool:
-    """Tell whether no pod that arrived depends on a pod of the class staying on a node."""
+    """Return whether no pod that arrived depends on a pod of the class staying on a node."""
     for i in range(t[t[PULLING_STARTS] + c], t[t[PULLING_STARTS] + c + 1]):
         if t[t[FOLLOWED] + t[t[PULLING] + i]] > 0:
             return False

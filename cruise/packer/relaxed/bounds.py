@@ -177,7 +177,7 @@ class _BundleMethod:
         return float(demand @ self._prices) - gains
 
     def _update_unplaced(self, step: float) -> bool:
-        """Move the unplaced pods towards the cheapest choice; tell whether they changed."""
+        """Move the unplaced pods towards the cheapest choice; return whether they changed."""
         cheapest = self._dual.get_missing(self._question, np.rint(self._prices).astype(np.int64))
         change = np.where(self._question.missed, 0.0, cheapest - self._missing)
         gain = float(change @ self._prices[: len(change)])

@@ -162,7 +162,7 @@ def _fold_spreads(problem: PackingProblem) -> PackingProblem:
 
 
 def is_domain_per_node(domains: IntArray) -> bool:
-    """Tell whether every node is a domain of its own."""
+    """Return whether every node is a domain of its own."""
     return bool((domains >= 0).all()) and len(np.unique(domains)) == len(domains)
 
 

@@ -90,7 +90,7 @@ class ExclusionCheck:
     others: DomainCounts
 
     def allows(self, node: int) -> bool:
-        """Tell whether one more pod may arrive on a node."""
+        """Return whether one more pod may arrive on a node."""
         return self.others.get_at_node(node) == 0
 
     def get_allowed_nodes(self) -> BoolArray:
@@ -111,17 +111,17 @@ class AttractionCheck:
 
     @property
     def allows_first_pod(self) -> bool:
-        """Tell whether the next holder would be the first."""
+        """Return whether the next holder would be the first."""
         return self.rule.allows_first_pod and not any(counts.by_domain_counts for counts in self.targets)
 
     def allows(self, node: int) -> bool:
-        """Tell whether one more pod may arrive on a node."""
+        """Return whether one more pod may arrive on a node."""
         if self.allows_first_pod:
             return all(counts.domains.domain_list[node] >= 0 for counts in self.targets)
         return self.supports(node)
 
     def supports(self, node: int) -> bool:
-        """Tell whether targets are in the domains of a node."""
+        """Return whether targets are in the domains of a node."""
         return all(counts.get_at_node(node) > 0 for counts in self.targets)
 
     def get_allowed_nodes(self) -> BoolArray:
@@ -158,7 +158,7 @@ class SpreadCheck:
         return self.rule.max_skew + self.minimum - int(self.rule.counts_itself)
 
     def allows(self, node: int) -> bool:
-        """Tell whether one more pod may arrive on a node."""
+        """Return whether one more pod may arrive on a node."""
         domain = self.all_domains.domain_list[node]
         return domain >= 0 and self.targets.get_in_domain(domain) <= self.maximum
 
@@ -226,7 +226,7 @@ class RuleCounts:
         self.pod_node[pod] = -1
 
     def allows(self, c: int, node: int) -> bool:
-        """Tell whether kube-scheduler's filters allow one more pod of a class on a node now."""
+        """Return whether kube-scheduler's filters allow one more pod of a class on a node now."""
         return all(rule.allows(node) for rule in self.get_checks(c))
 
     def get_checks(self, c: int) -> list[ExclusionCheck | AttractionCheck | SpreadCheck]:

@@ -173,7 +173,7 @@ def _is_domain_per_node(domains: IntArray) -> bool:
 
 
 def _fits_limit(counters: _CounterTable, closed: BoolArray, topology: int, holder: int, targets: IntArray) -> bool:
-    """Tell whether two more rows of counts fit; otherwise close the classes."""
+    """Return whether two more rows of counts fit; otherwise close the classes."""
     if counters.length + counters.reserved + 2 * counters.sizes[topology] <= _MAX_COUNTS:
         return True
     closed[holder] = True

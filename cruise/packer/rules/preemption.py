@@ -16,7 +16,7 @@ class LeavingPods:
         self._free = problem.capacities - immovable.T @ problem.demands
 
     def find_companions(self, rule: AttractionRule, topology: int, node: int, source: int = -1) -> bool:
-        """Tell whether a holder, which may run at `home`, may arrive on a node because a target runs in its domain."""
+        """Return whether a holder, perhaps at `home`, may arrive on a node because a target runs in its domain."""
         row = self._problem.rules.topologies[topology]
         nodes = np.flatnonzero((row == row[node]) & (row >= 0))
         class_nodes = np.argwhere(self._running[np.ix_(rule.targets, nodes)] > 0).tolist()
@@ -25,7 +25,7 @@ class LeavingPods:
         )
 
     def _are_compatible(self, holder: int, node: int, target: int, target_node: int, source: int) -> bool:
-        """Tell whether rules and capacity allow a holder on a node while the target is there."""
+        """Return whether rules and capacity allow a holder on a node while the target is there."""
         problem = self._problem
         if target == holder and target_node == source and self._running[target, target_node] == 1:
             return False
@@ -62,7 +62,7 @@ def find_nodes_used_by_non_preempting_pods(problem: PackingProblem, pod_node: In
 
 
 def has_undue_profit(problem: PackingProblem, pod_node: IntArray) -> bool:
-    """Tell whether a pod that never preempts arrives where pods are preempted, directly or through a chain."""
+    """Return whether a pod that never preempts arrives where pods are preempted, directly or through a chain."""
     never_preempts = (pod_node >= 0) & (pod_node != problem.pod_node) & ~problem.preempt[problem.pod_class]
     return bool(
         never_preempts.any() and find_nodes_freed_by_preemption(problem, pod_node)[pod_node[never_preempts]].any()
@@ -70,7 +70,7 @@ def has_undue_profit(problem: PackingProblem, pod_node: IntArray) -> bool:
 
 
 def may_have_undue_profit(problem: PackingProblem) -> bool:
-    """Tell whether pending pods never preempt while running pods may be preempted for others."""
+    """Return whether pending pods never preempt while running pods may be preempted for others."""
     pending, running = problem.pod_class[problem.pod_node < 0], problem.pod_class[problem.pod_node >= 0]
     return bool((~problem.preempt[pending]).any() and (problem.preemptible & problem.movable)[running].any())
 

@@ -53,7 +53,7 @@ def choose_cache_directory(environ: Mapping[str, str], kernels: Path = KERNELS) 
 
 
 def is_cache_warm(directory: Path | None) -> bool:
-    """Tell whether every kernel has been compiled into the directory."""
+    """Return whether every kernel has been compiled into the directory."""
     return directory is not None and (directory / _WARM).exists()
 
 
@@ -84,7 +84,7 @@ def _list_roots(environ: Mapping[str, str], installed: Path) -> Iterator[Path]:
 
 
 def _prepare(directory: Path, filled: Path) -> bool:
-    """Create a directory, with the kernels of another if it can be read; tell whether it may be used."""
+    """Create a directory, with the kernels of another if it can be read; return whether it may be used."""
     try:
         directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         if not directory.exists():
@@ -105,7 +105,7 @@ def _prepare(directory: Path, filled: Path) -> bool:
 
 
 def _is_writable_by_owner_only(directory: Path, owner: int) -> bool:
-    """Tell whether only the owner can write the directory: kernels are code."""
+    """Return whether only the owner can write the directory: kernels are code."""
     found = directory.lstat()
     return stat.S_ISDIR(found.st_mode) and found.st_uid == owner and not found.st_mode & 0o022
 

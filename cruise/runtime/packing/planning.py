@@ -61,7 +61,7 @@ class PlanningResult(Generic[P]):
 
     @property
     def evicts_unproved(self) -> bool:
-        """Tell whether the plan evicts pods although it is not proved that evictions are needed."""
+        """Return whether the plan evicts pods although it is not proved that evictions are needed."""
         return isinstance(self.plan, PackingProposal) and bool(self.plan.evicted) and not self.packing.needs_evictions
 
     @property
@@ -237,7 +237,7 @@ def _replace_bound(found: FoundPlan, bound: tuple[int, ...]) -> FoundPlan:
 
 
 def _adds_domains(fleet: NodeFleet) -> bool:
-    """Tell whether new nodes would add domains to a spread."""
+    """Return whether new nodes would add domains to a spread."""
     keys = {one.topology_key for pod in fleet.snapshot.pods for one in pod.constraints.spread if not pod.is_finished}
     domains: dict[bool, set[tuple[str, str]]] = {True: set(), False: set()}
     for node in fleet.snapshot.nodes:
@@ -269,7 +269,7 @@ async def _search_fewest_nodes(search: SearchFunction, snapshot: ClusterSnapshot
 
 
 def _is_cut_short(found: FoundPlan) -> bool:
-    """Tell whether the solver's own packing is better but its moves cannot be ordered."""
+    """Return whether the solver's own packing is better but its moves cannot be ordered."""
     objective = found.built.problem.objective
     return found.planned_packing.planned.get_key(objective) < found.packing.planned.get_key(objective)
 

@@ -86,7 +86,7 @@ class SolverProcess:
         return self._child is not None and self._child.compiling
 
     async def ready(self) -> bool:
-        """Wait until every kernel is loaded or compiled; tell whether the solver could be started."""
+        """Wait until every kernel is loaded or compiled; return whether the solver could be started."""
         child = await self._get_process()
         return await child.wait_until_ready(math.inf)
 
@@ -300,12 +300,12 @@ class _SolverProcessHandle:
         return self._has_status.is_set() and self._compiling and not (self.warm or self.ended)
 
     async def loads_compiled(self) -> bool:
-        """Wait for the first status; tell whether the process loads compiled kernels."""
+        """Wait for the first status; return whether the process loads compiled kernels."""
         await self._has_status.wait()
         return not self._compiling
 
     async def wait_until_ready(self, seconds: float) -> bool:
-        """Wait until the kernels are loaded or the process has ended, at most a time; tell whether they are loaded."""
+        """Wait until the kernels are loaded, the process ends or the time is over; return whether they are loaded."""
         with suppress(TimeoutError):
             async with asyncio.timeout(None if seconds == math.inf else max(seconds, 0.0)):
                 await self._is_settled.wait()

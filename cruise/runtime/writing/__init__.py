@@ -1,1 +1,1 @@
-"""The one way to write to a cluster, and everything that stands before a write."""
+"""The only way to write to a cluster, and all guards before a write."""

@@ -120,7 +120,7 @@ class PauseState:
         self._changed = asyncio.Event()
 
     async def allows_writing(self) -> bool:
-        """Tell whether writes are allowed, by a recent answer; a slow database slows the writers.
+        """Return whether writes are allowed, by a recent answer; a slow database slows the writers.
 
         Raises what the database raised, and Unavailable if no recent answer arrived within `pause_check`.
         """
@@ -142,7 +142,7 @@ class PauseState:
 
 
 async def wait_for_event(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for an event for at most a time; tell whether it was set."""
+    """Wait for an event for at most a time; return whether it was set."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()

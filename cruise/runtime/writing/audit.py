@@ -92,7 +92,7 @@ class AuditQueue:
         self._reported_open &= self._found
 
     def is_in_progress(self, intent: int) -> bool:
-        """Tell whether this process will store the outcome of an intent."""
+        """Return whether this process will store the outcome of an intent."""
         return intent in self._in_progress
 
     def close_intents(self, intents: Iterable[int]) -> None:
@@ -295,7 +295,7 @@ async def _is_done(intent: WriteIntent, cluster: ClusterPort, snapshot: ClusterS
 
 
 def _is_resized(before: Sequence[ContainerTarget], action: ResizePod, pod: Pod) -> bool:
-    """Tell whether a pod's sizes differ from those before the resize: a resize may have been sent in part."""
+    """Return whether a pod's sizes differ from those before the resize: a resize may have been sent in part."""
     if before:
         return tuple(before) != get_spec_targets(pod)
     spec = {target.container: target for target in get_spec_targets(pod)}

@@ -37,7 +37,7 @@ class EvictionLock:
         """Returns until when (Unix seconds) evictions are missing from the database; 0 for none."""
 
     def are_known(self, now: datetime) -> bool:
-        """Tell whether the database has all evictions that count against the hourly budget."""
+        """Return whether the database has all evictions that count against the hourly budget."""
         return now.timestamp() >= self.lost_until() + BUDGET_WINDOW.total_seconds()
 
     @asynccontextmanager
@@ -152,7 +152,7 @@ class EvictionBudgets:
         ]
 
     def _is_replaced_in_place(self, line: Outcome) -> bool:
-        """Tell whether an evicted pod's replacement is on the same node with its old size: no capacity is freed."""
+        """Return whether an evicted pod's replacement is on the same node with its old size: no capacity is freed."""
         evicted = line.action
         if not isinstance(evicted, EvictPod) or evicted.uid in self._alive:
             return False
@@ -161,7 +161,7 @@ class EvictionBudgets:
 
 
 def _is_retried_by(action: EvictPod, line: Outcome) -> bool:
-    """Tell whether an action evicts the pod of an eviction without an answer."""
+    """Return whether an action evicts the pod of an eviction without an answer."""
     return isinstance(line.action, EvictPod) and line.action.uid == action.uid and line.result is ActionResult.FAILED
 
 
@@ -208,7 +208,7 @@ class PendingGrowth:
     targets: tuple[ContainerTarget, ...]
 
     def is_visible_in(self, pod: Pod) -> bool:
-        """Tell whether the pod's spec has these sizes."""
+        """Return whether the pod's spec has these sizes."""
         spec = {part.name: part for part in pod.parts}
         return all(
             target.container in spec
@@ -256,7 +256,7 @@ class PendingGrowths:
 
 
 def _matches(stated: StatedResources, wanted: StatedResources) -> bool:
-    """Tell whether the stated resources have the wanted values; None matches any."""
+    """Return whether the stated resources have the wanted values; None matches any."""
     return wanted.cpu_millicores in (None, stated.cpu_millicores) and wanted.memory_bytes in (
         None,
         stated.memory_bytes,

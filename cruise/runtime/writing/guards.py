@@ -82,18 +82,18 @@ class WriteGuards:
         return self._pods.get((action.namespace, action.pod))
 
     def is_forbidden_by_mode(self, action: Action) -> bool:
-        """Tell whether the mode forbids an action; cruise's own taints may always be removed."""
+        """Return whether the mode forbids an action; cruise's own taints may always be removed."""
         if isinstance(action, UntaintNode):
             return False
         required = Mode.RESIZE if isinstance(action, ResizePod) else Mode.FULL
         return self._policy.mode < required and not self._decided.user_requested
 
     def respects_pause(self, action: Action) -> bool:
-        """Tell whether a pause stops an action; the removal of cruise's own taints is not stopped."""
+        """Return whether a pause stops an action; the removal of cruise's own taints is not stopped."""
         return not isinstance(action, UntaintNode)
 
     def needs_store(self, action: Action) -> bool:
-        """Tell whether an action must be stored before it is done; the removal of cruise's own taints need not be."""
+        """Return whether an action must be stored before it is done; the removal of cruise's own taints need not be."""
         return not isinstance(action, UntaintNode)
 
     def explain_exclusion(self, action: Action) -> ReasonCode | None:
@@ -103,7 +103,7 @@ class WriteGuards:
         return self._exclusions.explain_exclusion(action, self._decided.now)
 
     def _depends_on_history(self, action: Action) -> bool:
-        """Tell whether an action decreases or evicts because of past usage."""
+        """Return whether an action decreases or evicts because of past usage."""
         if not isinstance(action, ResizePod | EvictPod) or action.reason not in (
             *NODE_PASS_REASONS,
             ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS,
@@ -137,7 +137,7 @@ class WriteGuards:
         return originals
 
     def has_capacity(self, action: ResizePod) -> bool:
-        """Tell whether an increase fits the free capacity of its node, which a decrease frees only once it took effect.
+        """Return whether an increase fits the free capacity of its node; a decrease counts once it has taken effect.
 
         It does not fit on a node where an eviction was refused: the plan counted on that pod's capacity.
         """
@@ -190,7 +190,7 @@ class WriteGuards:
             self._growths.add(self, replace(action, growth=growth))
 
     def is_resized_by_other(self, action: ResizePod) -> bool:
-        """Tell whether another plan of this process has resized the pod since the decision.
+        """Return whether another plan of this process has resized the pod since the decision.
 
         Used for pods that are not read again before the write.
         """
@@ -204,7 +204,7 @@ class WriteGuards:
         )
 
     def is_too_old(self) -> bool:
-        """Tell whether the snapshot of the decision is older than `max_decision_age`."""
+        """Return whether the snapshot of the decision is older than `max_decision_age`."""
         taken_at = self._snapshot.taken_at
         return (
             taken_at is not None
@@ -224,14 +224,14 @@ class WriteGuards:
         return ReasonCode.USAGE_INCREASED if is_below_usage(action, pod, before, now, margin) else None
 
     def is_forbidden_by_autoscaler(self, action: ResizePod, now: tuple[HorizontalPodAutoscaler, ...]) -> bool:
-        """Tell whether an HPA that the resize was decided under has changed; users' own requests are not checked."""
+        """Return whether an HPA that the resize was decided under has changed; users' own requests are not checked."""
         pod = self.get_decided_pod(action)
         return (
             pod is not None and not self._decided.user_requested and self._utilisation_changes.forbid(action, pod, now)
         )
 
     def requires_fresh_read(self, action: Action) -> bool:
-        """Tell whether an action's pod is read from the API server right before the write.
+        """Return whether an action's pod is read from the API server right before the write.
 
         Not for a pure decrease, which saves a request a pod: `explain_shrink_refusal` compares it with the watch, and
         the server checks uid, version and values.
@@ -260,7 +260,7 @@ class WriteGuards:
         return reason
 
     def _is_reserved_for_plan(self, evictions: Sequence[Outcome]) -> bool:
-        """Tell whether the remaining evictions of the hour are reserved for the active packing plan."""
+        """Return whether the remaining evictions of the hour are reserved for the active packing plan."""
         reserved = self._exclusions.reserved.evictions
         return reserved > 0 and self._budgets.get_remaining_in_hour(evictions) <= reserved
 

@@ -67,7 +67,7 @@ class VpaPublication:
         return list(build_recommendations((*sizes.changed, *sizes.unchanged), snapshot, now))
 
     async def _write(self, recommendations: WorkloadRecommendation, exists: bool, now: datetime) -> bool:
-        """Write one recommendation; tell whether the next write may succeed."""
+        """Write one recommendation; return whether the next write may succeed."""
         key = (recommendations.namespace, recommendations.name)
         published = self._published.get(key)
         since = (
