@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED
 from cruise.domain.actions import EvictPod, PodItem, ReasonCode, ResizePod
-from cruise.domain.cluster import OomKill
+from cruise.domain.cluster import ClusterSnapshot, OomKill
 from cruise.errors import ConflictError, CruiseError, HistoryChangedError, NotFoundError, UnavailableError
 from cruise.runtime.node_pass import run_node_pass
 from cruise.runtime.oom import OomReactor
@@ -40,12 +40,12 @@ class LawBroken(AssertionError):
 
 @dataclass(slots=True)
 class Write:
-    """A write under way: what was decided and what was sent, by which leader, and whether a guest was counted."""
+    """A write under way: what was decided and what was sent, by which leader, and the snapshot of the decision."""
 
     action: ResizePod | EvictPod
     sent: ResizePod | EvictPod
     term: int
-    saw_guest: bool
+    seen: ClusterSnapshot
     outcome: CruiseError | None = None
     has_landed: bool = False
     is_known_to_database: bool = True
@@ -54,8 +54,10 @@ class Write:
 class Replay:
     """One run; `play` takes its events one after the other. Where not `compares`, laws alone are looked at."""
 
-    def __init__(self, construction: Construction | None = None, *, compares: bool = True) -> None:
-        self.world = World()
+    def __init__(
+        self, construction: Construction | None = None, *, compares: bool = True, world: World | None = None
+    ) -> None:
+        self.world = world or World()
         self.database = InMemoryStore()
         self.counts = dict.fromkeys(("events", "passes", "writes"), 0)
         self._compares = compares
@@ -175,11 +177,10 @@ class Replay:
         await self._until_at(replica, "send", int(pod))
         replica.go_on()
         await self._until_at(replica, "answer", int(pod))
-        self._judge_sending(replica)
+        await self._judge_sending(replica)
         sent = replica.construction.as_sent(replica.sent)
         assert isinstance(sent, ResizePod | EvictPod)
-        saw_guest = any(one.name == "guest" for one in replica.writer.snapshot.pods)
-        self._writes[int(number)] = Write(replica.sent, sent, replica.term, saw_guest)
+        self._writes[int(number)] = Write(replica.sent, sent, replica.term, replica.writer.snapshot)
         self.counts["writes"] += 1
 
     async def _skip(self, number: str, pod: str) -> None:
@@ -254,7 +255,7 @@ class Replay:
             self._evicted.append(write.action.uid)
             self._judge("law_budget", len(self._evicted) <= 1, f"{len(self._evicted)} evictions")
         elif size != self.world.record(int(pod)).pod.containers and write.action.needs_capacity:
-            counted = self.world.counted() - (self.world.guest and not write.saw_guest)
+            counted = self.world.counted() - self.world.count_unseen(write.seen)
             room = counted <= ALLOCATABLE or (self._is_restored and self._terms > 1)
             self._judge("law_room", room, f"{counted} of {ALLOCATABLE} units are requested")
 
@@ -360,7 +361,7 @@ class Replay:
         known = [*(one.action for one in await self.database.open_intents()), *(one.action for one in lines)]
         return not write.is_known_to_database or self._is_restored or write.action in known
 
-    def _judge_sending(self, replica: Replica) -> None:
+    async def _judge_sending(self, replica: Replica) -> None:
         action, snapshot = replica.sent, replica.writer.snapshot
         taken_at = snapshot.taken_at
         assert taken_at is not None

@@ -49,6 +49,7 @@ class Construction:
 
     policy: Policy = POLICY
     notices_older_database = True
+    resumes_plans = True
 
     def writer(self, replica: "Replica") -> "WatchedWriter":
         """Return what applies the next plan."""
@@ -74,6 +75,10 @@ class Construction:
     def as_sent(self, action: Action) -> Action:
         """Return a write as it goes to the API server."""
         return action
+
+    def as_seen(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
+        """Return a snapshot as passes get it."""
+        return snapshot
 
     def spent(self, lines: Sequence[Outcome]) -> Sequence[Outcome]:
         """Return what the database says of the evictions of the last hour."""
@@ -204,7 +209,8 @@ class _Cluster:
         self._cluster = replica.around.world.cluster
 
     async def snapshot(self) -> ClusterSnapshot:
-        return replace(await self._cluster.snapshot(), taken_at=self._replica.around.monotonic())
+        snapshot = self._replica.construction.as_seen(await self._cluster.snapshot())
+        return replace(snapshot, taken_at=self._replica.around.monotonic())
 
     async def read_pod(self, namespace: str, name: str) -> Pod | None:
         if self._replica.has_begun:

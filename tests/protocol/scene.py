@@ -6,11 +6,12 @@ No simulated time passes: each step of a kubelet or controller is one event of t
 from dataclasses import replace
 from datetime import timedelta
 
-from cruise.domain.cluster import Container, OomKill, Pod
+from cruise.domain.cluster import ClusterSnapshot, Container, OomKill, Pod
 from cruise.domain.pod_resources import count_pod_requests
 from cruise.domain.policy import MemoryLimitPolicy, Mode, Policy
 from cruise.domain.resize_state import ResizePending
 from cruise.domain.resources import MEBIBYTE, NOTHING_STATED
+from cruise.domain.scheduling import SchedulingConstraints
 from cruise.domain.usage import Statistic, StatisticsTable
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.cluster.state import PodRecord
@@ -23,7 +24,9 @@ ALLOCATABLE = 13
 GOAL = 7
 RESIZED = ("a", "g", "o")
 EVICTABLE = ("b0", "b1")
-_FIRST = {"a": 5, "g": 2, "o": 1, "b0": 2, "b1": 2, "guest": 1}
+PENDING = "p"
+NEEDED = 5
+_FIRST = {"a": 5, "g": 2, "o": 1, "b0": 2, "b1": 2, PENDING: NEEDED}
 _LONG_AGO = START - timedelta(days=9)
 # Whatever is not of this model is out of the way: one budget, nothing that waits for its time, no limits.
 POLICY = Policy(
@@ -43,14 +46,17 @@ POLICY = Policy(
 class World:
     """The cluster, and what is known of its usage."""
 
-    def __init__(self) -> None:
-        self.cluster = SimulatedCluster([node("n1", 4000, ALLOCATABLE * UNIT)], _workloads(), START, BY_SECOND)
+    guest = "guest"
+    """The pod of others that may be bound to the node."""
+
+    def __init__(self, *more: SimulatedWorkload) -> None:
+        nodes = [node("n1", 4000, ALLOCATABLE * UNIT, labels={"name": "n1"})]
+        self.cluster = SimulatedCluster(nodes, [*_workloads(), *more], START, BY_SECOND)
         self._state = self.cluster._state
         # Added now, so that every pod of the model began on n1.
         self._state.add_nodes([node("n2", 4000, 8 * UNIT)])
         self._originals = {app: self._found(app) for app in (*RESIZED, *EVICTABLE)}
         self.base = {"a": 2, "g": GOAL, "o": 1, "b0": 2, "b1": 2}
-        self.guest = False
 
     def _found(self, app: str) -> PodRecord:
         return next(
@@ -102,10 +108,19 @@ class World:
         self.cluster._kubelet.remove(record, now)
         self.cluster._controllers.reconcile(now, self.cluster.admit)
         for one in self.cluster._scheduler.queue():
+            if one.pod.labels["app"] == PENDING:
+                continue
             chosen = self.cluster._scheduler.choose(one)
             assert chosen == "n2"
             self.cluster._kubelet.bind(one, chosen)
             self.cluster._kubelet.start_at_past_time(one, now)
+
+    def count_unseen(self, snapshot: ClusterSnapshot) -> int:
+        """Return what others' pod takes of the node, in units, if it was bound after a snapshot."""
+        pods = (one.pod for one in self._state.records.values())
+        now = next((pod for pod in pods if pod.labels["app"] == self.guest and pod.node is not None), None)
+        was_bound = any(one.labels["app"] == self.guest and one.node is not None for one in snapshot.pods)
+        return 0 if now is None or was_bound else _units(now)
 
     def add_guest(self) -> None:
         """Bind somebody else's pod to the node."""
@@ -124,7 +139,6 @@ class World:
         self._state.add(record)
         self.cluster._kubelet.bind(record, "n1")
         self._state.put(record, replace(record.pod, phase="Running", ready=True))
-        self.guest = True
 
     def seen(self) -> str:
         """Return sizes and evictions as the model prints them."""
@@ -138,6 +152,29 @@ class World:
         """Return how far an eviction is: 0 for a running pod, 1 for a terminating one, 2 for one that is gone."""
         record = self.record(number)
         return 2 if record.is_deleted else int(record.pod.terminating)
+
+
+class PackingWorld(World):
+    """The same cluster with a pending pod, which fits once A has shrunk and one pod has been evicted."""
+
+    guest = PENDING
+
+    def __init__(self) -> None:
+        pod = replace(template(_container(NEEDED)), placement=SchedulingConstraints(node_selector=(("name", "n1"),)))
+        super().__init__(workload(PENDING, pod, created_at=_LONG_AGO))
+        self._pending = next(one for one in self._state.records.values() if one.pod.labels["app"] == PENDING)
+        self._state.put(self._pending, replace(self._pending.pod, unschedulable_since=START))
+
+    @property
+    def pending(self) -> Pod:
+        """The pod that a plan is made for."""
+        return self._pending.pod
+
+    def bind(self) -> None:
+        """Let kube-scheduler bind the pending pod, and its kubelet start it."""
+        assert self.cluster._scheduler.choose(self._pending) == "n1"
+        self.cluster._kubelet.bind(self._pending, "n1")
+        self.cluster._kubelet.start_at_past_time(self._pending, self._state.clock.now)
 
 
 def _container(units: int, limit: int | None = None) -> Container:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MODEL = Path(__file__).parents[2] / "docs" / "protocol" / "model.pml"
+PACKING_MODEL = MODEL.with_name("packing.pml")
 WHY_NOT = None if shutil.which("spin") and shutil.which("gcc") else "spin or gcc is not installed"
 _COMPILER = ("gcc", "-w", "-O1", "-DNFAIR=3", "-DMEMLIM=3000", "-o", "pan", "pan.c")
 
@@ -42,18 +43,18 @@ class Check:
     events: tuple[Event, ...] = ()
 
 
-def check(folder: Path, defines: Sequence[str] = (), claim: str | None = None) -> Check:
-    """Check the model under some definitions, such as `FAULTS=2`; with a `claim`, that formula under weak fairness."""
+def check(folder: Path, defines: Sequence[str] = (), claim: str | None = None, *, model: Path = MODEL) -> Check:
+    """Check a model under some definitions, such as `FAULTS=2`; with a `claim`, that formula under weak fairness."""
     options = [f"-D{one}" for one in defines]
     # spin leaves the way to a broken law next to the model.
-    shutil.copy(MODEL, folder)
-    _run(["spin", *options, "-a", MODEL.name], folder)
+    shutil.copy(model, folder)
+    _run(["spin", *options, "-a", model.name], folder)
     _run([*_COMPILER, *(["-DSAFETY"] if claim is None else [])], folder)
     asked = [] if claim is None else ["-a", "-f", "-A", "-N", claim]
     told = _run(["./pan", "-m100000", *asked], folder)
     found = re.search(r"assertion violated (\w+)|(acceptance cycle)", told)
     broken = None if found is None else found[1] or claim
-    events = () if broken is None else tuple(events_of(_run(["spin", *options, "-t", MODEL.name], folder)))
+    events = () if broken is None else tuple(events_of(_run(["spin", *options, "-t", model.name], folder)))
     return Check(
         states=_number(r"(\S+) states, stored", told),
         depth=_number(r"depth reached (\S+),", told),
@@ -66,10 +67,10 @@ def check(folder: Path, defines: Sequence[str] = (), claim: str | None = None) -
     )
 
 
-def random_run(folder: Path, seed: int, defines: Sequence[str]) -> tuple[Event, ...]:
-    """Return the events of one random run of the model."""
+def random_run(folder: Path, seed: int, defines: Sequence[str], *, model: Path = MODEL) -> tuple[Event, ...]:
+    """Return the events of one random run of a model."""
     options = [f"-D{one}" for one in defines]
-    return tuple(events_of(_run(["spin", "-T", f"-n{seed}", "-u5000", *options, str(MODEL)], folder)))
+    return tuple(events_of(_run(["spin", "-T", f"-n{seed}", "-u5000", *options, str(model)], folder)))
 
 
 def events_of(text: str) -> list[Event]:

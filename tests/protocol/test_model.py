@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.protocol.spin import WHY_NOT, check
+from tests.protocol.spin import PACKING_MODEL, WHY_NOT, check
 
 # spin compiles and runs programs of its own.
 pytestmark = [pytest.mark.server, pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))]
@@ -38,6 +38,31 @@ def test_no_run_breaks_a_law(tmp_path: Path, defines: tuple[str, ...]):
     print(f"{' '.join(defines)}: {found.states} states, depth {found.depth}, {found.seconds} s")
     assert (found.broken, found.complete) == (None, True)
     assert found.states > 50_000
+
+
+@pytest.mark.parametrize(
+    "defines",
+    [
+        ("FAULTS=2", "TERMS=3"),
+        *(
+            pytest.param(defines, marks=pytest.mark.long)
+            for defines in (("FAULTS=3", "TERMS=3", "GROWS=2"), ("FAULTS=3", "TERMS=4", "PLANS=3"))
+        ),
+    ],
+    ids=" ".join,
+)
+def test_no_run_of_a_packing_plan_breaks_a_law(tmp_path: Path, defines: tuple[str, ...]):
+    found = check(tmp_path, defines, model=PACKING_MODEL)
+    print(f"packing plan, {' '.join(defines)}: {found.states} states, depth {found.depth}, {found.seconds} s")
+    assert (found.broken, found.complete) == (None, True)
+    assert found.states > 50_000
+
+
+def test_every_packing_plan_ends_in_runs_of_any_length(tmp_path: Path):
+    found = check(tmp_path, ("LIVE", "FAULTS=1"), "plan_ends", model=PACKING_MODEL)
+    print(f"plan_ends: {found.states} states, depth {found.depth}, {found.seconds} s")
+    assert (found.broken, found.complete) == (None, True)
+    assert found.states > 10_000
 
 
 @pytest.mark.parametrize("claim", ["plans_end", "pause_rests"])

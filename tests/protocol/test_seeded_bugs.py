@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from cruise.domain.actions import Action, ActionResult, EvictPod, Outcome, RefusedResize, ResizePod, WriteIntent
+from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.runtime.writing.evictions import EvictionLock, PendingGrowths
 from tests.protocol.replaying import Differs, LawBroken, Replay
+from tests.protocol.replaying_plans import PackingReplay
 from tests.protocol.replicas import Construction, Replica, WatchedWriter
 from tests.protocol.scene import POLICY
-from tests.protocol.spin import WHY_NOT, check
+from tests.protocol.spin import PACKING_MODEL, WHY_NOT, check
 
 pytestmark = [pytest.mark.server, pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))]
 
@@ -83,6 +85,22 @@ class ForgottenRefusal(Construction):
         return {}
 
 
+class EagerEviction(Construction):
+    """A shrink that is requested counts as actual."""
+
+    def as_seen(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
+        def in_force(pod: Pod) -> Pod:
+            return replace(pod, containers=tuple(replace(one, allocated=None, actual=None) for one in pod.containers))
+
+        return replace(snapshot, pods=tuple(map(in_force, snapshot.pods)))
+
+
+class ForgottenReservation(Construction):
+    """A new leader does not look for a plan in progress before its first node pass."""
+
+    resumes_plans = False
+
+
 @dataclass(frozen=True)
 class Bug:
     """A bug by its name in the model, as code, and the law that it breaks; how much of the model shows it."""
@@ -105,6 +123,13 @@ BUGS = (
 )
 
 
+PACKING_BUGS = (
+    Bug("EAGER_EVICTION", EagerEviction, "law_actual", ("FAULTS=0", "TERMS=1", "PLANS=1", "GROWS=0")),
+    Bug("FORGOTTEN_RESERVATION", ForgottenReservation, "law_reserved", ("FAULTS=1", "PLANS=1")),
+    Bug("FORGOTTEN_BUDGET", ForgottenBudget, "law_budget", ("FAULTS=1", "TERMS=1")),
+)
+
+
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name.lower())
 async def test_a_seeded_bug_is_found_in_the_model_and_in_the_code(tmp_path: Path, bug: Bug):
     found = check(tmp_path, (bug.name, *bug.size))
@@ -115,3 +140,14 @@ async def test_a_seeded_bug_is_found_in_the_model_and_in_the_code(tmp_path: Path
     # Code without the bug leaves the way that breaks the law.
     with pytest.raises(Differs):
         await Replay(compares=False).play(found.events)
+
+
+@pytest.mark.parametrize("bug", PACKING_BUGS, ids=lambda bug: bug.name.lower())
+async def test_a_seeded_bug_of_packing_plans_is_found_in_the_model_and_in_the_code(tmp_path: Path, bug: Bug):
+    found = check(tmp_path, (bug.name, *bug.size), model=PACKING_MODEL)
+    assert found.broken == bug.law
+    print(f"{bug.name}: {bug.law} by {'; '.join(map(str, found.events))}")
+    with pytest.raises(LawBroken, match=bug.law):
+        await PackingReplay(bug.code(), compares=False).play(found.events)
+    with pytest.raises(Differs):
+        await PackingReplay(compares=False).play(found.events)

@@ -125,6 +125,11 @@ class _CurrentStage:
         self._places = StagePlacements(plan, stage, snapshot)
         if self._places.placed_pods != plan.placed:
             self.plan = replace(plan, placed=self._places.placed_pods, changed_at=now)
+        # Of an eviction whose answer was lost the time is unknown: kube-scheduler has as long from now on.
+        unknown = self._places.left - {one.uid for one in plan.evicted}
+        if unknown:
+            evicted = (*plan.evicted, *(EvictedPod(uid, now) for uid in sorted(unknown)))
+            self.plan = replace(self.plan, evicted=evicted, changed_at=now)
 
     def is_done(self) -> bool:
         """Return whether all pods of the stage are bound, on any node, and the evicted ones no longer exist."""

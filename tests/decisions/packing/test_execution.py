@@ -108,6 +108,18 @@ def test_a_plan_is_finished_when_everybody_is_bound_and_who_left_is_gone():
     assert decide_next_step(plan, cluster(DB, new, bound), FULL, SOON).plan.phase is PlanPhase.FINISHED
 
 
+def test_after_an_eviction_of_unknown_time_the_pending_pod_still_gets_its_time_to_be_bound():
+    """A leader was killed before it stored its eviction; the next one finds the pod gone, and the other one pending."""
+    pending = replace(BIG, unschedulable_since=NOW - timedelta(minutes=2))
+    new = pod("web-9", 1500, "n2", uid="uid-new")
+    plan = told(plan_of(STAGE), cluster(WEB, DB, pending))
+    found = decide_next_step(plan, cluster(DB, new, pending), FULL, SOON).plan
+    assert (found.phase, found.evicted) == (PlanPhase.IN_PROGRESS, (EvictedPod(WEB.uid, SOON),))
+    later = decide_next_step(found, cluster(DB, new, pending), FULL, SOON + timedelta(seconds=31)).plan
+    assert (later.phase, later.evicted) == (PlanPhase.DROPPED, found.evicted)
+    assert "big-1" in describe_plan_condition(later)
+
+
 @pytest.mark.parametrize(
     ("snapshot", "why"),
     [
