@@ -15,6 +15,7 @@ from cruise.interfaces.http.view import OffsetParameter, wait_for_store
 
 ACTIONS_PAGE = DashboardPage("actions", "Actions", "/audit")
 _ROWS = 100
+_ACTIONS = ("resize", "evict", "taint", "untaint")
 _MAX_USER_ACTIONS = 20
 _PERIODS = {"1h": timedelta(hours=1), "1d": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
 _COLOURS = {
@@ -35,15 +36,17 @@ def create_actions_page(dashboard: Dashboard) -> APIRouter:
         request: Request,
         visibility: VisibilityDependency,
         text: Annotated[str, Query(max_length=200)] = "",
+        action: Annotated[str, Query(pattern=f"^({'|'.join(_ACTIONS)})?$")] = "",
+        cause: Annotated[str, Query(pattern="^[a-z-]{0,40}$")] = "",
         result: Annotated[str, Query(pattern=f"^({'|'.join(ActionResult)})?$")] = "",
         period: Annotated[str, Query(pattern=f"^({'|'.join(_PERIODS)})$")] = "1d",
         offset: OffsetParameter = 0,
     ) -> Response:
         since = view.now() - _PERIODS[period]
         audit = await read_audit_page(view, visibility, since, MAX_FILTERED)
-        entries = [one for one in audit.items if _matches(one, text, result)]
+        entries = [one for one in audit.items if _matches(one, text, action, cause, result)]
         shown = entries[offset : offset + _ROWS]
-        query = {"text": text, "result": result, "period": period}
+        query = {"text": text, "action": action, "cause": cause, "result": result, "period": period}
         earlier, later = get_adjacent_pages(query, offset, _ROWS, len(entries))
         return dashboard.page(
             request,
@@ -54,6 +57,10 @@ def create_actions_page(dashboard: Dashboard) -> APIRouter:
             more=audit.more,
             most=MAX_FILTERED,
             text=text,
+            action=action,
+            actions=_ACTIONS,
+            cause=cause,
+            causes=sorted({_get_cause(one) for one in audit.items} | ({cause} if cause else set())),
             result=result,
             results=list(ActionResult),
             period=period,
@@ -80,8 +87,17 @@ def _find_revertible(entries: Sequence[AuditEntry]) -> Sequence[int]:
     return [index for index in newest.values() if entries[index].purpose != ReasonCode.REVERTED]
 
 
-def _matches(entry: AuditEntry, text: str, result: str) -> bool:
-    if result and entry.result != result:
+def _get_cause(entry: AuditEntry) -> str:
+    """Return the cause of a resize, or the reason for any other action."""
+    return entry.cause or entry.purpose
+
+
+def _matches(entry: AuditEntry, text: str, action: str, cause: str, result: str) -> bool:
+    if (
+        (result and entry.result != result)
+        or (action and entry.action != action)
+        or (cause and _get_cause(entry) != cause)
+    ):
         return False
     names = (entry.action, entry.namespace, entry.pod, entry.node, entry.workload)
     searched = " ".join(name for name in names if name).lower()

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from html import escape
+from typing import Annotated
 
 import msgspec
+from fastapi import Query
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -15,6 +17,8 @@ from cruise.domain.resources import ResourceName
 from cruise.interfaces.text import escape_text, format_cpu, format_memory
 
 _MAX_ROWS = 24
+CHART_PERIODS = {"1d": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30), "90d": timedelta(days=90)}
+ChartPeriodParameter = Annotated[str, Query(pattern=f"^({'|'.join(CHART_PERIODS)})$", description="A time range.")]
 
 
 @dataclass(frozen=True, slots=True)

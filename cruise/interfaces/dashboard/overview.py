@@ -16,7 +16,7 @@ from cruise.interfaces.dashboard.cards import (
     build_reclaimable_card,
     build_saved_card,
 )
-from cruise.interfaces.dashboard.charts import ChartLine, TimeChart
+from cruise.interfaces.dashboard.charts import CHART_PERIODS, ChartLine, ChartPeriodParameter, TimeChart
 from cruise.interfaces.dashboard.layout import Dashboard, DashboardPage
 from cruise.interfaces.http.attention import list_attention_items, list_visible_risks
 from cruise.interfaces.http.audit import RECENT, describe_audit_cause, read_recent_actions
@@ -24,7 +24,6 @@ from cruise.interfaces.http.cluster_summary import UNREADABLE_MODE
 from cruise.interfaces.http.coverage import read_coverage
 from cruise.interfaces.http.figures import ClusterTotalsAtPass
 from cruise.interfaces.http.namespace_visibility import NamespaceVisibility, VisibilityDependency
-from cruise.interfaces.http.packing import MAX_HOURS
 from cruise.interfaces.http.view import wait_for_store
 from cruise.interfaces.scan.finding_text import RISK_TITLES, describe_risk
 from cruise.interfaces.scan.html import build_capacity_bars
@@ -57,12 +56,16 @@ def create_overview_page(dashboard: Dashboard) -> APIRouter:
     routes = APIRouter(include_in_schema=False, route_class=dashboard.route())
 
     @routes.get("/")
-    async def overview(request: Request, visibility: VisibilityDependency) -> Response:
+    async def overview(
+        request: Request, visibility: VisibilityDependency, period: ChartPeriodParameter = "30d"
+    ) -> Response:
         summary = await dashboard.summaries.get_available()
         risks = await list_visible_risks(summary, visibility)
         now, figures = dashboard.view.now(), dashboard.view.get_figures()
         recent = await read_recent_actions(dashboard.view, visibility, now - RECENT)
-        hours = await wait_for_store(dashboard.view.store.cluster_hours(get_clock_hour(now - MAX_HOURS)))
+        since = now - CHART_PERIODS[period]
+        hours = await wait_for_store(dashboard.view.store.cluster_hours(get_clock_hour(since)))
+        history = [one for one in figures.history if one.at >= since]
         refreshed_at = figures.statistics_at
         coverage = await _list_coverage_rows(summary.node_pass, visibility)
         cards = [
@@ -90,7 +93,9 @@ def create_overview_page(dashboard: Dashboard) -> APIRouter:
             capacity_bars=build_capacity_bars(summary.totals),
             adoption=count_pods_by_mode(summary.modes),
             hours=hours,
-            charts=build_overview_charts(hours, figures.history),
+            charts=build_overview_charts(hours, history),
+            period=period,
+            periods=list(CHART_PERIODS),
         )
         response.background = BackgroundTask(dashboard.summaries.refresh)
         return response

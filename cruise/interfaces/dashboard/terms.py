@@ -34,6 +34,9 @@ TERMS: Mapping[str, str] = {
         "known. Its monthly cost, like that of what is reclaimable, is its price for 730 hours."
     ),
     "target": "What a container should request, from its statistics and its bounds.",
+    "planned": (
+        "What a container requests after this pass: the target, limited by free capacity, quotas and write damping."
+    ),
     "reclaimable": "Requested minus target. In a total, what some workloads need more of is subtracted.",
     "skipped pods": "A pod, node or template that cruise does not change now. The skip reason says why.",
     "effective settings": (
@@ -53,4 +56,26 @@ HEADINGS: Mapping[str, str] = {
     "cpu requested": "The CPU that the pods request, as kube-scheduler counts it.",
     "memory requested": "The memory that the pods request, as kube-scheduler counts it.",
     "sized": "The share of the requested CPU and of the requested memory that is sized.",
+    "used": "The sum of the bases: what the containers usually use.",
+    "requested": "What the pods request now, as kube-scheduler counts it.",
+    "allocatable": "What pods can request of the nodes.",
+    "at risk": "Findings about the workload's containers, such as OOM kills and memory near its limit.",
+    "pods resized": "The pods whose size the last node pass changes.",
+    "cpu free": "What no pod would request of the node's allocatable CPU at the planned sizes.",
+    "memory free": "What no pod would request of the node's allocatable memory at the planned sizes.",
+    "7-day maximum": "The largest sample of the last seven days.",
+    "request": "What the container requests now.",
+    "limit": "The container's limit now.",
+    "priority": "The pod's priority: of two pending pods, the higher one is placed first.",
+    "runs": "Runs since the process started.",
+    "failed": "Failed runs since the process started.",
+    "duration": "The duration of the last run.",
+    "stated": "The share of intervals in which demand may exceed the requests (cpu_risk, memory_risk).",
+    "observed": "The share of intervals in which demand exceeded the requests, in the last seven days.",
+    "intervals": "One for each node and node pass of the last seven days.",
+    "level": "The level of headroom that keeps the observed risk at the stated one.",
+    "current": "The metric with the current settings.",
+    "proposed": "The metric with the proposed settings.",
+    "change": "Proposed minus current; less is better.",
+    "95 % interval": "The interval that is expected to hold the change over as much time again.",
 }

@@ -12,10 +12,11 @@ from cruise.decisions.template_sizes import SkippedTemplate, TemplateSizes
 from cruise.domain.actions import ActionResult, ContainerTarget, EvictPod, Outcome, ResizePod
 from cruise.domain.cluster import Container
 from cruise.domain.policy import Mode
+from cruise.domain.records import get_clock_hour
 from cruise.domain.resources import ResourceName, StatedResources
 from cruise.domain.usage import Statistic
 from cruise.errors import NotFoundError
-from cruise.interfaces.dashboard.charts import ChartEvent, ChartLine, TimeChart, render_html
+from cruise.interfaces.dashboard.charts import CHART_PERIODS, ChartEvent, ChartLine, TimeChart, render_html
 from cruise.interfaces.dashboard.layout import (
     Dashboard,
     DashboardPage,
@@ -37,6 +38,8 @@ from cruise.interfaces.text import format_memory
 
 WORKLOAD_PAGE = DashboardPage("workloads", "Workload", "/workloads")
 _MAX_OUTCOMES = 12
+# Hourly peaks are kept for eight days.
+_CHART_PERIODS = ("1d", "7d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ def create_workload_pages(dashboard: Dashboard) -> APIRouter:
         kind: KindParameter,
         name: WorkloadNameParameter,
         pod: str = "",
+        period: Annotated[str, Query(pattern=f"^({'|'.join(_CHART_PERIODS)})$")] = "7d",
     ) -> Response:
         await visibility.require_access(namespace)
         summary = await dashboard.summaries.get_available()
@@ -68,13 +72,16 @@ def create_workload_pages(dashboard: Dashboard) -> APIRouter:
             found = await read_workload_history(view, summary, namespace, f"{kind}/{name}", pod)
         except NotFoundError as error:
             raise HTTPException(404, str(error)) from error
+        since = get_clock_hour(view.now() - CHART_PERIODS[period])
         return dashboard.page(
             request,
             "workload.html.j2",
             page=WORKLOAD_PAGE,
             found=found,
             pass_at=summary.node_pass.at,
-            rows=[_build_row(found, container) for container in found.selected.sized_containers],
+            rows=[_build_row(found, container, since) for container in found.selected.sized_containers],
+            period=period,
+            periods=_CHART_PERIODS,
             outcomes=found.outcomes[:_MAX_OUTCOMES],
             describe_reason=describe_reason,
             format_resize=format_resize,
@@ -114,19 +121,24 @@ def create_workload_pages(dashboard: Dashboard) -> APIRouter:
     return routes
 
 
-def _build_row(found: WorkloadHistory, container: Container) -> ContainerRow:
+def _build_row(found: WorkloadHistory, container: Container, since: int) -> ContainerRow:
     statistic = found.statistics.get(container.name)
-    charts = [_build_chart(found, container, resource) for resource in ResourceName]
+    charts = [_build_chart(found, container, resource, since) for resource in ResourceName]
     return ContainerRow(container, statistic, [chart for chart in charts if chart is not None])
 
 
-def _build_chart(found: WorkloadHistory, container: Container, resource: ResourceName) -> TimeChart | None:
-    """Return hourly usage with the request and limit at that time, None before the first complete hour."""
+def _build_chart(found: WorkloadHistory, container: Container, resource: ResourceName, since: int) -> TimeChart | None:
+    """Return usage by hour from hour `since` on, with request and limit, None before the first complete hour."""
     peaks, is_cpu = found.peaks, resource is ResourceName.CPU
     values = (peaks.cpu_demand_millicores if is_cpu else peaks.memory_bytes).tolist()
     by_hour: dict[int, float] = {}
     for key, hour, value in zip(peaks.keys, peaks.hours.tolist(), values, strict=True):
-        if key.container == container.name and key.identity in (found.selected.identity, "") and value == value:
+        if (
+            hour >= since
+            and key.container == container.name
+            and key.identity in (found.selected.identity, "")
+            and value == value
+        ):
             by_hour[hour] = max(value, by_hour.get(hour, 0.0))
     if not by_hour:
         return None

@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from cruise.app.http_server import serve_http
 from cruise.app.serve.controller import Controller
 from cruise.app.serve.serve import build_http_app
 from cruise.domain.policy import Mode, Policy
+from cruise.domain.prices import PriceSettings, ResourcePrices
 from cruise.interfaces.dashboard.pages import MENU_PAGES
 from cruise.interfaces.http.health import AsgiApp, Receive, Scope, Send
 from cruise.interfaces.http.request_guard import RequestGuardRules, StaticTokenAuthority
@@ -34,6 +35,21 @@ TOKEN = "a token of cruise's own, of 32 bytes"
 SERIOUS = """axe.run(document).then((found) => found.violations
     .filter((one) => ["serious", "critical"].includes(one.impact))
     .map((one) => one.id + ": " + one.nodes.map((node) => node.target.join(" "))))"""
+# Of the numbers that must explain themselves, those that do not: each is focusable and described by a text.
+UNEXPLAINED = """[...document.querySelectorAll(".cards.first b, .modes .number, th.n")]
+    .filter((one) => !one.closest(".figures"))
+    .filter((one) => {
+        const subject = one.querySelector("[aria-describedby]");
+        const tip = subject && document.getElementById(subject.getAttribute("aria-describedby"));
+        return !tip || !tip.textContent.trim() || subject.tabIndex < 0;
+    }).map((one) => one.textContent.trim())"""
+# What a person asks first, and whether all of it is within the first screen.
+FIRST_QUESTIONS = ["Saved", "Reclaimable", "Coverage", "Last 24 hours", "Needs a person", "What cruise did"]
+FIRST_SCREEN = """QUESTIONS.filter((title) => {
+    const heading = [...document.querySelectorAll("h2")].find((one) => one.textContent.trim() === title);
+    const part = heading && (heading.closest(".card") || heading.closest("section").querySelector("li, .empty"));
+    return !part || part.getBoundingClientRect().bottom > window.innerHeight;
+})""".replace("QUESTIONS", str(FIRST_QUESTIONS))
 # Tables that go on beyond the edge of their panels, but for what is folded away.
 CUT_OFF = """[...document.querySelectorAll(".scroll")]
     .filter((one) => one.scrollWidth > one.clientWidth + 1 && !one.closest("details"))
@@ -122,7 +138,7 @@ async def test_pages_are_quiet_whole_and_for_everybody():
         for width, scheme in SIGHTS:
             looks: Mapping[str, Any] = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
             async with visiting(browser, app, **looks) as visit:
-                for path in [*(page.path for page in MENU_PAGES), "nodes/node-1", POLICY, WORKLOAD]:
+                for path in [*(page.path for page in MENU_PAGES), "namespaces/shop", "nodes/node-1", POLICY, WORKLOAD]:
                     await visit.open(path)
                     assert await visit.page.evaluate("document.documentElement.scrollWidth") <= width, path
                     assert await visit.page.evaluate(CUT_OFF) == [], (path, width)
@@ -132,6 +148,92 @@ async def test_pages_are_quiet_whole_and_for_everybody():
                 assert await visit.page.locator("#explanation").get_by_text("Container app").count() == 1
                 assert "kind: Deployment" in await visit.page.locator("#explanation pre").inner_text()
                 assert visit.reports == []
+
+
+async def test_the_first_screen_answers_what_is_asked_first(tmp_path):
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    view = replace(await demo(), prices=PriceSettings(ResourcePrices(0.03, 0.004)))
+    app = served(view, RequestGuardRules(StaticTokenAuthority(file)))
+    async with chromium() as browser:
+        for width, height, scheme in [(1280, 800, "light"), (1280, 800, "dark"), (390, 844, "light")]:
+            looks: Mapping[str, Any] = {"viewport": {"width": width, "height": height}, "color_scheme": scheme}
+            async with visiting(browser, app, **looks) as visit:
+                await signed_in(visit, "sign-in?to=health", "health")
+                await visit.open("")
+                assert await visit.page.evaluate(FIRST_SCREEN) == [], (width, scheme)
+                assert await visit.page.locator("section[aria-labelledby=newest] .change").count() > 0
+                money = visit.page.locator(".cards.first b", has_text="a month")
+                assert await money.count() == 2
+                assert [text[0] for text in await money.all_inner_texts()] == ["$", "$"]
+                pause = visit.page.get_by_role("button", name="Pause all writes")
+                box = await pause.bounding_box()
+                assert box is not None and box["y"] + box["height"] <= height
+                assert "→" in await visit.page.locator("section[aria-labelledby=newest]").inner_text()
+                assert await serious(visit) == []
+                assert await visit.page.evaluate("document.documentElement.scrollWidth") <= width
+        await pause_and_resume(browser, app)
+
+
+async def pause_and_resume(browser: Browser, app: AsgiApp) -> None:
+    """The first page tells and changes whether cruise is paused."""
+    async with visiting(browser, app, viewport={"width": 1280, "height": 800}) as visit:
+        await signed_in(visit, "sign-in?to=health", "health")
+        await visit.open("")
+        await visit.page.get_by_role("button", name="Pause all writes").click()
+        await visit.page.get_by_text("cruise is paused").wait_for()
+        assert await visit.page.locator(".state").get_by_text("paused: nothing is written").is_visible()
+        assert await visit.page.evaluate(FIRST_SCREEN) == []
+        await visit.page.get_by_role("button", name="Resume writes").click()
+        await visit.page.get_by_text("running in mode full").wait_for()
+
+
+async def test_numbers_explain_themselves_on_hover_and_by_keyboard_and_escape_hides_it():
+    app = served(await demo(), RequestGuardRules())
+    async with chromium() as browser, visiting(browser, app, viewport={"width": 1280, "height": 800}) as visit:
+        for path in [*(page.path for page in MENU_PAGES), "namespaces/shop", "nodes/node-1", POLICY, WORKLOAD]:
+            await visit.open(path)
+            assert await visit.page.evaluate(UNEXPLAINED) == [], path
+        await visit.open("")
+        number = visit.page.locator(".cards.first .subject").first
+        tip = visit.page.locator(".cards.first .tip").first
+        assert not await tip.is_visible()
+        await number.hover()
+        assert await tip.is_visible()
+        await visit.page.mouse.move(640, 790)
+        assert not await tip.is_visible()
+        await number.focus()
+        assert await tip.is_visible() and "before cruise" in await tip.inner_text()
+        assert await serious(visit) == []
+        await visit.page.keyboard.press("Escape")
+        assert not await tip.is_visible()
+        # An explanation of a heading within a scrolled table is whole.
+        heading = visit.page.locator("th .subject", has_text="reclaimable").first
+        await heading.scroll_into_view_if_needed()
+        await heading.focus()
+        box = await visit.page.locator("th .tip:visible").bounding_box()
+        assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 1280 and box["y"] + box["height"] <= 800
+        assert visit.reports == []
+
+
+async def test_actions_are_filtered_by_cause_and_charts_by_time():
+    app = served(await demo(), RequestGuardRules())
+    async with chromium() as browser, visiting(browser, app) as visit:
+        await visit.open("actions")
+        everything = await visit.page.locator("#rows tbody tr").count()
+        cause = await visit.page.get_by_label("Cause").locator("option").nth(1).inner_text()
+        await visit.page.get_by_label("Cause").select_option(cause)
+        await visit.page.wait_for_url(f"**cause={cause}**")
+        await visit.page.wait_for_function(
+            f"[...document.querySelectorAll('#rows tbody tr')].every((row) => row.textContent.includes('{cause}'))"
+        )
+        assert 0 < await visit.page.locator("#rows tbody tr").count() <= everything
+        await visit.open("?period=7d")
+        ranges = visit.page.get_by_role("navigation", name="Time range")
+        assert await ranges.locator("[aria-current]").inner_text() == "7d"
+        await ranges.get_by_text("1d").click()
+        await visit.page.wait_for_url("**period=1d")
+        assert visit.reports == []
 
 
 async def serious(visit: Visit) -> list[str]:
