@@ -85,7 +85,7 @@ def _build(settings: dict[str, Any]) -> Overrides:
 def _convert_vpa(vpa: VerticalPodAutoscaler, snapshot: ClusterSnapshot) -> Overrides | str:
     """Return a VerticalPodAutoscaler's policy, or why there is none."""
     for rule in vpa.rules:
-        if not rule.off and not rule.minimum.resources.fits_in(LARGEST_MACHINE):
+        if not rule.minimum.resources.fits_in(LARGEST_MACHINE):
             return f"minAllowed of {rule.container or '*'} is more than any node has"
     overrides = get_vpa_overrides(replace(vpa, rules=tuple(map(_drop_pointless_bounds, vpa.rules))))
     if isinstance(overrides, UnreadableAnnotations):
