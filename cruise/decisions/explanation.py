@@ -245,7 +245,7 @@ def explain_pod_on_basis(basis: ExplanationBasis, pod: Pod) -> Explanation:
         statements=statements,
         effective_policy=effective_policy,
         ranking=eligibility.evictability.get_ranking(pod, effective_policy) if effective_policy is not None else None,
-        not_evictable_reason=eligibility.evictability.explain_not_evictable_for_sizing(pod, effective_policy)
+        not_evictable_reason=eligibility.explain_not_evictable_for_sizing(pod, effective_policy)
         if effective_policy is not None
         else eligibility.evictability.explain_protection(pod),
         skipped=skipped,

@@ -376,7 +376,7 @@ def _evict(resizable: ResizablePod, eligibility: Eligibility) -> EvictPod | Skip
     pod = resizable.pod
     if resizable.effective_policy.mode < Mode.FULL:
         return SkippedPod(pod.namespace, pod.name, ReasonCode.INSUFFICIENT_CAPACITY, ReasonDetail.NO_EVICTIONS)
-    reason = eligibility.evictability.explain_not_evictable_for_sizing(pod, resizable.effective_policy, killed=True)
+    reason = eligibility.explain_not_evictable_for_sizing(pod, resizable.effective_policy, killed=True)
     if reason is not None:
         return SkippedPod(pod.namespace, pod.name, ReasonCode.NOT_EVICTABLE, reason)
     ranking = eligibility.evictability.get_ranking(pod, resizable.effective_policy)

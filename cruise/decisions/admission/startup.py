@@ -117,10 +117,12 @@ def _explain_no_boost(pod: Pod, container: Container, own: EffectivePolicy, term
     is_managed = ResourceName.CPU in own.resources and own.direction is ResizeDirection.BOTH
     # The HPA divides by what all pods request, also those that start: it would add replicas late.
     is_scaled = is_scaled or ResourceName.CPU in claims.scaled
+    is_sized = bool(claims.sized_by) and ResourceName.CPU not in claims.get_free_resources(container.name)
     obstacles = (
         (SKIP_REASON_BY_MODE.get(mode, ReasonCode.MODE_OFF), mode < Mode.RESIZE),
         (ReasonCode.CPU_NOT_MANAGED, not is_managed),
         (ReasonCode.MANAGED_BY_HPA, is_scaled),
+        (ReasonCode.MANAGED_BY_OTHER_AUTOSCALER, is_sized),
         (ReasonCode.POD_LEVEL_RESOURCES, pod.pod_level is not None),
         (ReasonCode.RESIZE_RESTARTS, container.cpu_resize_restarts),
         (ReasonCode.RESIZE_UNSUPPORTED, eligibility.has_kubelets_without_resize),

@@ -16,10 +16,17 @@ from cruise.decisions.sizing.container_sizes import PlannedContainerSize
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.decisions.sizing.resizes import keep_qos_class, would_change_qos_class
 from cruise.domain.actions import ContainerTarget, ReasonCode, ResizePod
-from cruise.domain.arrays import Int64Array
+from cruise.domain.arrays import UNBOUNDED, Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod
-from cruise.domain.pod_resources import count_pod_requests, get_spec_targets, predict_actuated_pod, reset_kubelet_status
-from cruise.domain.resources import NO_RESOURCES, Resources, StatedResources
+from cruise.domain.pod_resources import (
+    count_pod_requests,
+    get_spec_targets,
+    predict_actuated_pod,
+    replace_spec_resources,
+    reset_kubelet_status,
+    sum_container_requests,
+)
+from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, StatedResources
 
 # A pod that the node pass skips for one of these reasons keeps its size.
 _REASONS_TO_KEEP_SIZE = frozenset(
@@ -69,7 +76,7 @@ class PlannedNodeSizes:
                 _get_smaller(container.requests, sizes[container.name]),
                 _get_planned_limits(container, resize),
             )
-            for container in pod.containers
+            for container in pod.parts
             if container.name in sizes
         )
         targets = keep_qos_class(pod, targets)
@@ -88,7 +95,7 @@ class PlannedNodeSizes:
         resize = self._resizes.get(key)
         targets = tuple(
             _build_target(container, sizes[container.name], _get_planned_limits(container, resize))
-            for container in pod.containers
+            for container in pod.parts
             if container.name in sizes
         )
         targets = keep_qos_class(pod, targets)
@@ -99,7 +106,8 @@ class PlannedNodeSizes:
 
     def _is_rejected(self, pod: Pod, targets: Sequence[ContainerTarget]) -> bool:
         ranges = self._snapshot.limit_ranges.get(pod.namespace, ())
-        return would_change_qos_class(pod, targets) or (bool(ranges) and violates_limit_range(pod, targets, ranges))
+        is_rejected = would_change_qos_class(pod, targets) or _exceed_pod_level(pod, targets)
+        return is_rejected or (bool(ranges) and violates_limit_range(pod, targets, ranges))
 
 
 def decide_plan_sizes(
@@ -129,6 +137,20 @@ def _predict_on_node(pod: Pod, node: str) -> Pod:
     if pod.node is None:
         return replace(pod, node=node, phase="Running")
     return replace(reset_kubelet_status(pod), node=node, resize=pod.resize)
+
+
+def _exceed_pod_level(pod: Pod, targets: Sequence[ContainerTarget]) -> bool:
+    """Return whether a plan's sizes of a pod as a whole do not enclose what its containers state, which they keep."""
+    whole = replace_spec_resources(pod, targets).pod_level
+    if whole is None:
+        return False
+    running = sum_container_requests(pod.containers)
+    limits = [one.limits.resources for one in pod.containers]
+    return any(
+        running.get(resource) > (whole.requests.get(resource) or running.get(resource))
+        or max(one.get(resource) for one in limits) > (whole.limits.get(resource) or UNBOUNDED)
+        for resource in ResourceName
+    )
 
 
 def _get_smaller(stated: StatedResources, size: PlannedContainerSize) -> StatedResources:

@@ -124,8 +124,9 @@ def compute_rightsized_requests(
             if isinstance(eligible, ResizablePod):
                 sized.append(index)
                 resizable.append(eligible)
-        table = build_demand_table(resizable, usage.statistics, snapshot.limit_ranges, policy)
-        table = apply_guaranteed_sizes(table, usage.statistics, policy)
+        # With the rows of pods that state resources as a whole.
+        table = build_demand_table(resizable, eligibility.statistics, snapshot.limit_ranges, policy)
+        table = apply_guaranteed_sizes(table, eligibility.statistics, policy)
         _apply_rightsized_requests(requests, sized, resizable, table)
     return requests
 

@@ -130,9 +130,9 @@ class Eligibility:
         return None
 
     def _skip_for_other_autoscalers(self, pod: Pod, group: WorkloadPolicy) -> SkippedPod | None:
-        """Skip a pod that another autoscaler sizes or scales, or might."""
+        """Skip a pod that another autoscaler sizes, or might."""
         pending = describe_pending_lookup(pod, self._snapshot, group.claims)
-        if group.claims.sized_by:
+        if _is_sized_by_others(pod, group):
             return _skip(pod, ReasonCode.MANAGED_BY_OTHER_AUTOSCALER, group.claims.sized_by)
         if pending:
             return _skip(pod, ReasonCode.LOOKUP_PENDING, pending)
@@ -189,6 +189,16 @@ class Eligibility:
         """Resolve the overrides that apply to a pod: its own, its workload's, its namespace's, and the stored ones."""
         return self._workloads.find_for_pod(pod).effective_policy
 
+    def explain_not_evictable_for_sizing(
+        self, pod: Pod, effective_policy: EffectivePolicy, *, killed: bool = False
+    ) -> str | None:
+        """Return why a pod is not evicted to relieve its node or to get a larger size, None if it may be.
+
+        What a pod that another autoscaler sizes in part will request elsewhere is not known.
+        """
+        sized_by = self._workloads.find_for_pod(pod).claims.sized_by
+        return sized_by or self.evictability.explain_not_evictable_for_sizing(pod, effective_policy, killed=killed)
+
     def get_stated_settings(self, pod: Pod) -> tuple[StatedSetting, ...]:
         """Return every override that reaches a pod, nearest first, and whether it is in effect."""
         return self._workloads.find_for_pod(pod).statements
@@ -200,7 +210,7 @@ class Eligibility:
             _explain_finished(pod)
             or self._workloads.explain_skip(pod.namespace, group.effective_policy, Mode.INITIAL)
             or self._explain_unsupported(pod, group, is_new=True)
-            or (ReasonCode.MANAGED_BY_OTHER_AUTOSCALER if group.claims.sized_by else None)
+            or (ReasonCode.MANAGED_BY_OTHER_AUTOSCALER if _is_sized_by_others(pod, group) else None)
             or (ReasonCode.LOOKUP_PENDING if self.explain_pending_lookup(pod) else None)
         )
 
@@ -372,6 +382,11 @@ class Eligibility:
     def _ambiguous_workloads(self) -> frozenset[tuple[str, WorkloadRef]]:
         """Workloads of the same kind and name in different API groups, by namespace."""
         return find_ambiguous_workloads(self._snapshot)
+
+
+def _is_sized_by_others(pod: Pod, group: WorkloadPolicy) -> bool:
+    """Return whether a VPA sizes the pod as a whole: it leaves no container and no resource of it."""
+    return bool(group.claims.sized_by) and (pod.pod_level is not None or not group.claims.left_by_vpa)
 
 
 def _skip(pod: Pod, reason: ReasonCode, detail: str = "") -> SkippedPod:

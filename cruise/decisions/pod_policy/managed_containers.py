@@ -42,13 +42,13 @@ def find_managed_containers(
 ) -> ManagedContainers:
     """Return the containers whose mode is at least `needed` and that neither overrides nor autoscalers exclude."""
     sized = pod.sized_containers
-    if not effective_policy.containers:
+    if not effective_policy.containers and not claims.left_by_vpa:
         resources = effective_policy.resources - claims.scaled
         return ManagedContainers(sized, (resources,) * len(sized)) if resources else ManagedContainers((), ())
     found = []
     for container in sized:
         own = effective_policy.for_container(container.name)
-        resources = own.resources - claims.scaled
+        resources = own.resources & claims.get_free_resources(container.name)
         if own.mode >= needed and resources:
             found.append((container, resources))
     return ManagedContainers(tuple([one for one, _ in found]), tuple([resources for _, resources in found]))
@@ -83,6 +83,8 @@ def explain_none_managed(
     mode = max(modes, default=needed)
     if mode < needed:
         return SKIP_REASON_BY_MODE[mode], ", ".join(one.name for one in pod.sized_containers)
+    if claims.sized_by:
+        return ReasonCode.MANAGED_BY_OTHER_AUTOSCALER, claims.sized_by
     return ReasonCode.MANAGED_BY_HPA, claims.scaled_by
 
 

@@ -19,7 +19,7 @@ from cruise.domain.cluster import (
     VerticalPodAutoscaler,
     WorkloadRef,
 )
-from cruise.domain.cluster_policies import get_foreign_group
+from cruise.domain.cluster_policies import VpaContainerPolicy, get_foreign_group
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import ResourceName
 from cruise.domain.run_operators import POD_CONTROLLER_KINDS, WORKLOAD_GROUP
@@ -33,7 +33,7 @@ class AutoscalerClaims(NamedTuple):
 
     `scaled_by` and `sized_by` name the HPA and the VPA, empty if there is none. `autoscaler` is the name of the HPA if
     only one scales the pod, and certainly does. `pending` describes a scale that may select the pod and has not been
-    read yet.
+    read yet. `left_by_vpa` are the resources that the VPA does not control, by container, and for all others by "".
     """
 
     scaled: frozenset[ResourceName] = frozenset()
@@ -41,8 +41,17 @@ class AutoscalerClaims(NamedTuple):
     sized_by: str = ""
     pending: str = ""
     autoscaler: str = ""
+    left_by_vpa: tuple[tuple[str, frozenset[ResourceName]], ...] = ()
+
+    def get_free_resources(self, container: str) -> frozenset[ResourceName]:
+        """Return the resources of a container on which no other autoscaler acts."""
+        if not self.sized_by:
+            return _ALL - self.scaled
+        left = dict(self.left_by_vpa)
+        return left.get(container, left.get("", frozenset())) - self.scaled
 
 
+_ALL = frozenset(ResourceName)
 NO_AUTOSCALER_CLAIMS = AutoscalerClaims()
 
 # Kinds between a workload and its pods.
@@ -51,7 +60,7 @@ _BELOW_WORKLOADS = frozenset({"Job", "ReplicaSet"})
 
 @dataclass(frozen=True, slots=True)
 class _AutoscalerClaim:
-    """One autoscaler; `is_plain` if pods name its target as their controller."""
+    """One autoscaler; `is_plain` if pods name its target as their controller, `left` as in `AutoscalerClaims`."""
 
     name: str
     target: WorkloadRef
@@ -61,6 +70,7 @@ class _AutoscalerClaim:
     selector: LabelSelector | None
     answered: bool
     unreadable: bool
+    left: tuple[tuple[str, frozenset[ResourceName]], ...] = ()
 
 
 class AutoscalerIndex:
@@ -102,6 +112,7 @@ class AutoscalerIndex:
         scaled: frozenset[ResourceName] = frozenset()
         scaled_by = sized_by = pending = ""
         names: list[str] = []
+        sizing: list[_AutoscalerClaim] = []
         is_doubtful = False
         chain = self._get_owner_chain(pod)
         for claim in self._claims[pod.namespace]:
@@ -129,6 +140,7 @@ class AutoscalerIndex:
             if claim.sizes:
                 detail = ReasonDetail.SIZED_BY_VPA if is_certain else ReasonDetail.MAY_BE_SIZED_BY_VPA
                 sized_by = sized_by or detail.create(claim.name)
+                sizing += [claim] if is_certain else []
             else:
                 detail = ReasonDetail.UTILISATION_TARGETED if is_certain else ReasonDetail.UTILISATION_MAY_BE_TARGETED
                 scaled |= claim.scaled
@@ -138,7 +150,10 @@ class AutoscalerIndex:
         if len(names) > 1:
             scaled_by = ReasonDetail.SEVERAL_HPAS.create(", ".join(names))
         autoscaler = names[0] if len(names) == 1 and not is_doubtful else ""
-        return AutoscalerClaims(scaled, scaled_by, sized_by, pending, autoscaler)
+        # One that may size the pod leaves nothing, nor do several, which VPA does not support.
+        is_one = len(sizing) == 1 and sized_by == ReasonDetail.SIZED_BY_VPA.create(sizing[0].name)
+        left = sizing[0].left if is_one else ()
+        return AutoscalerClaims(scaled, scaled_by, sized_by, pending, autoscaler, left)
 
     @cached_property
     def _known_controllers(self) -> frozenset[tuple[str, WorkloadRef]]:
@@ -209,7 +224,23 @@ def _build_claim(
         snapshot.scales.get((one.namespace, target)),
         target.kind in POD_CONTROLLER_KINDS or (one.namespace, target) in snapshot.scales,
         (one.namespace, target) in snapshot.unreadable_scales,
+        _list_left_resources(one) if isinstance(one, VerticalPodAutoscaler) else (),
     )
+
+
+def _get_controlled(rule: VpaContainerPolicy) -> frozenset[ResourceName]:
+    if rule.off:
+        return frozenset()
+    return _ALL if rule.controlled is None else rule.controlled
+
+
+def _list_left_resources(vertical: VerticalPodAutoscaler) -> tuple[tuple[str, frozenset[ResourceName]], ...]:
+    """Return the resources that a VPA does not control, by container; empty if it controls all.
+
+    The policy for all containers does not apply to one that has its own.
+    """
+    left = {one.container: _ALL - _get_controlled(one) for one in vertical.rules}
+    return tuple(sorted(left.items())) if any(left.values()) else ()
 
 
 _INTERMEDIATE = frozenset({"Job", "ReplicaSet"})

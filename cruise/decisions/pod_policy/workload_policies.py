@@ -121,6 +121,8 @@ class WorkloadPolicies:
                 if effective_policy.set_by_administrator is not None
                 else effective_policy
             )
+        if not self._policy.rules.sizes_more_pods:
+            claims = claims._replace(left_by_vpa=())
         sizes_guaranteed = adopts_best_effort = False
         autoscaler = bounds = None
         if isinstance(effective_policy, EffectivePolicy):

@@ -277,7 +277,7 @@ def _explain_resizable(eligibility: Eligibility, resizable: ResizablePod, node: 
 def _explain_container(
     eligibility: Eligibility, pod: Pod, container: Container, resource: ResourceName
 ) -> ReasonCode | None:
-    """Return why overrides or an HPA keep a resource of a container from being sized, None if they do not."""
+    """Return why overrides or another autoscaler keep a resource of a container from being sized, None if not."""
     policy = eligibility.get_effective_policy(pod)
     if isinstance(policy, UnreadableAnnotations):
         return ReasonCode.UNREADABLE_ANNOTATION
@@ -286,7 +286,11 @@ def _explain_container(
         return SKIP_REASON_BY_MODE[own.mode]
     if resource not in own.resources:
         return _NOT_MANAGED[resource]
-    return ReasonCode.MANAGED_BY_HPA if resource in eligibility.get_autoscaler_claims(pod).scaled else None
+    claims = eligibility.get_autoscaler_claims(pod)
+    if resource in claims.scaled:
+        return ReasonCode.MANAGED_BY_HPA
+    is_free = resource in claims.get_free_resources(container.name)
+    return None if is_free else ReasonCode.MANAGED_BY_OTHER_AUTOSCALER
 
 
 def _explain_unmanaged(eligibility: Eligibility, pod: Pod) -> dict[ResourceName, ReasonCode]:

@@ -194,7 +194,7 @@ def _build_contended_node(
 
 def _explain_not_evictable(resizable: ResizablePod, eligibility: Eligibility, earlier: EarlierPasses) -> str | None:
     rules = eligibility.evictability
-    reason = rules.explain_not_evictable_for_sizing(resizable.pod, resizable.effective_policy)
+    reason = eligibility.explain_not_evictable_for_sizing(resizable.pod, resizable.effective_policy)
     reason = reason or rules.explain_not_evictable_now(resizable.pod)
     if reason is None and resizable.pod.uid in earlier.refused_evictions:
         return ReasonDetail.REFUSED_BEFORE

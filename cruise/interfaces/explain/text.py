@@ -20,7 +20,6 @@ from cruise.decisions.explanation import (
     SkippedContainer,
 )
 from cruise.decisions.pod_history import HourProfile, PodHistory
-from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims
 from cruise.decisions.pod_policy.unlocks import UNLOCKS
 from cruise.domain.actions import ActionResult, EvictPod, ResizePod
 from cruise.domain.overrides import StatedSetting
@@ -70,8 +69,7 @@ def render_explanation_text(explanation: Explanation, policy: Policy, now: datet
         yield Text.assemble(("  ", ""), (risk.container, "bold"), f": {describe_oom_kill(risk, now)}", style="red")
     yield _heading("Overrides")
     yield _build_statements(explanation.statements)
-    if explanation.autoscaler_claims.scaled:
-        yield _describe_autoscaler(explanation.autoscaler_claims)
+    yield from _describe_autoscalers(explanation)
     if explanation.ranking is not None:
         yield _describe_evictability(explanation)
     if explanation.node is not None:
@@ -138,9 +136,16 @@ def _build_statements(statements: Sequence[StatedSetting]) -> Table:
     return rows
 
 
-def _describe_autoscaler(claims: AutoscalerClaims) -> Text:
-    names = " and ".join(sorted(resource.value for resource in claims.scaled))
-    return Text(f"  {names} not sized: {describe_detail(claims.scaled_by)}", style="dim")
+def _describe_autoscalers(explanation: Explanation) -> Iterator[Text]:
+    claims = explanation.autoscaler_claims
+    if claims.scaled:
+        names = " and ".join(sorted(resource.value for resource in claims.scaled))
+        yield Text(f"  {names} not sized: {describe_detail(claims.scaled_by)}", style="dim")
+    if claims.left_by_vpa:
+        free = {one.name: claims.get_free_resources(one.name) for one in explanation.pod.sized_containers}
+        taken = {name: sorted(frozenset(ResourceName) - own) for name, own in free.items()}
+        parts = "; ".join(f"{' and '.join(own)} of {name}" for name, own in taken.items() if own)
+        yield Text(f"  not sized: {parts} ({describe_detail(claims.sized_by)})", style="dim")
 
 
 def _describe_evictability(explanation: Explanation) -> Text:

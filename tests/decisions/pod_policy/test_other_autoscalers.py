@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.decisions.admission.admission import LeaveUnchanged, decide_admission
+from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.other_autoscalers import NO_AUTOSCALER_CLAIMS, AutoscalerIndex
@@ -19,13 +19,15 @@ from cruise.domain.cluster import (
     Workload,
     WorkloadRef,
 )
-from cruise.domain.policy import Mode, Policy
+from cruise.domain.cluster_policies import VpaContainerPolicy
+from cruise.domain.policy import SEED_RULES, Mode, Policy
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import ResourceName
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
 from tests.builders import (
     NOW,
     make_autoscaler,
+    make_container,
     make_node,
     make_pod,
     make_ref,
@@ -280,3 +282,58 @@ def test_a_vpa_next_to_an_hpa_skips_the_whole_pod() -> None:
     found = verdict(make_pod(), world)
     assert isinstance(found, SkippedPod)
     assert found.reason is ReasonCode.MANAGED_BY_OTHER_AUTOSCALER
+
+
+BOTH, MEMORY = frozenset(ResourceName), frozenset({ResourceName.MEMORY})
+NONE: frozenset[ResourceName] = frozenset()
+# Rules of a VPA, and what it leaves of the containers app and proxy.
+LEFT = {
+    "no rules": ((), NONE, NONE),
+    "one container off": ((VpaContainerPolicy("proxy", off=True),), NONE, BOTH),
+    "all others off": ((VpaContainerPolicy(off=True), VpaContainerPolicy("app")), NONE, BOTH),
+    "one resource": ((VpaContainerPolicy(controlled=CPU),), MEMORY, MEMORY),
+    "one resource of one container": ((VpaContainerPolicy("app", controlled=CPU),), MEMORY, NONE),
+    "its own rule comes first": ((VpaContainerPolicy(controlled=CPU), VpaContainerPolicy("app")), NONE, MEMORY),
+    "no resource": ((VpaContainerPolicy("app", controlled=NONE),), BOTH, NONE),
+    "another container": ((VpaContainerPolicy("other", off=True),), NONE, NONE),
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_a_vpa_does_not_control_is_sized(name: str) -> None:
+    rules, app, proxy = LEFT[name]
+    pod = make_pod(containers=(make_container(), make_container("proxy")))
+    world = snapshot(pod, vertical=[replace(VPA, rules=rules)])
+    rows = [make_statistic(pod_name, container=one) for pod_name in ("web-1", "") for one in ("app", "proxy")]
+    statistics = make_table(*rows)
+    eligibility = Eligibility(world, statistics, {}, FULL, NOW)
+    found = eligibility.check(pod)
+    expected = {one: own for one, own in (("app", app), ("proxy", proxy)) if own}
+    created = replace(pod, node=None, phase="Pending")
+    decision = decide_admission(created, eligibility, statistics, NodeIndex(world.nodes), (), FULL)
+    if not expected:
+        assert isinstance(found, SkippedPod)
+        assert (found.reason, found.detail) == (
+            ReasonCode.MANAGED_BY_OTHER_AUTOSCALER,
+            ReasonDetail.SIZED_BY_VPA.create("web"),
+        )
+        assert decision == LeaveUnchanged(found.reason, found.detail)
+        return
+    assert isinstance(found, ResizablePod)
+    managed = found.managed_by_container or [expected[found.sized[0].name]] * len(found.sized)
+    assert {one.name: own for one, own in zip(found.sized, managed, strict=True)} == expected
+    assert isinstance(decision, MutatePod)
+    for target in decision.containers:
+        stated = next(one for one in pod.containers if one.name == target.container)
+        for resource in BOTH - expected[target.container]:
+            assert target.requests.get(resource) == stated.requests.get(resource)
+            assert target.limits.get(resource) == stated.limits.get(resource)
+    assert {one.container for one in decision.containers} == expected.keys()
+    # What the VPA will request elsewhere is not known.
+    assert eligibility.explain_not_evictable_for_sizing(pod, found.effective_policy)
+    if expected != {"proxy": BOTH}:
+        return
+    # The first rule set skips the pod, and so does a VPA that only may size it, or a second one.
+    assert isinstance(Eligibility(world, statistics, {}, replace(FULL, rules=SEED_RULES), NOW).check(pod), SkippedPod)
+    two = snapshot(pod, vertical=[replace(VPA, rules=rules), replace(VPA, name="second", rules=rules)])
+    assert isinstance(Eligibility(two, statistics, {}, FULL, NOW).check(pod), SkippedPod)

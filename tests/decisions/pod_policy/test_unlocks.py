@@ -17,6 +17,7 @@ NO_SKIPS = {
     ReasonCode.RIGHTSIZED,
     ReasonCode.NODE_OVER_CAPACITY,
     ReasonCode.WITHDRAWN,
+    ReasonCode.START_COMPLETED,
     ReasonCode.OOM_KILLED,
     ReasonCode.OVERLOADED,
     ReasonCode.LOAD_NORMAL,
