@@ -31,6 +31,7 @@ from cruise.domain.users import WhatIfComparison, WhatIfRun, WhatIfStage
 from cruise.interfaces.backtest.comparison import METRIC_NAMES, format_delta, format_interval, format_metric
 from cruise.interfaces.dashboard.forms import SETTING_FIELD_PREFIX, get_rejected_form
 from cruise.interfaces.dashboard.layout import Dashboard, DashboardPage
+from cruise.interfaces.dashboard.policy_objects import list_policy_objects, render_policy_object
 from cruise.interfaces.http.namespace_visibility import VisibilityDependency
 from cruise.interfaces.http.view import (
     KindParameter,
@@ -173,6 +174,7 @@ def create_policies_pages(dashboard: Dashboard) -> APIRouter:
             field_prefix=SETTING_FIELD_PREFIX,
             excluded=sorted(view.policy.excluded_namespaces),
             included=sorted(view.policy.included_namespaces),
+            policy_objects=list_policy_objects(snapshot, visible),
             stored=[one for one in list_stored_overrides(stored) if visible is None or one.namespace in visible],
             annotated=[
                 one for one in list_annotation_overrides(snapshot) if visible is None or one.namespace in visible
@@ -198,7 +200,7 @@ def create_policies_pages(dashboard: Dashboard) -> APIRouter:
         resolved = _OverrideResolver(snapshot, stored, view.policy.mode).resolve(
             pods[0] if pods else None, namespace, workload
         )
-        effective = resolved.effective_policy
+        effective, settings = resolved.effective_policy, format_settings(own) if own is not None else {}
         panel = build_what_if_panel(view.what_if_runs, namespace, workload)
         rejected = get_rejected_form(request)
         proposed = panel.own_run.proposal.settings if panel.own_run is not None else None
@@ -215,7 +217,8 @@ def create_policies_pages(dashboard: Dashboard) -> APIRouter:
             error=effective.detail if isinstance(effective, UnreadableAnnotations) else "",
             mode=effective.mode.label if not isinstance(effective, UnreadableAnnotations) else "unreadable",
             panel=panel,
-            fields=build_form_fields(format_settings(own) if own is not None else {}, proposed),
+            fields=build_form_fields(settings, proposed),
+            manifest=render_policy_object(namespace, workload, settings if proposed is None else proposed),
             rejected=rejected,
             container_overrides=get_container_overrides(own)
             if rejected is None

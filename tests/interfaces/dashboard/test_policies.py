@@ -1,13 +1,20 @@
 """The policies page and the form for one workload."""
 
+import re
 from dataclasses import replace
+from html import unescape
 
 import pytest
+import yaml
 
-from cruise.domain.annotations import Overrides
+from cruise.domain.annotations import Overrides, UnreadableAnnotations
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.overrides import format_settings, parse_overrides
+from cruise.domain.policy import Mode
+from cruise.domain.rightsizing_policies import PolicySelector, RightsizingPolicy
+from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
 from cruise.interfaces.dashboard.policies import build_form_fields, get_container_overrides, list_annotation_overrides
+from cruise.interfaces.dashboard.policy_objects import list_policy_objects
 from tests.interfaces.dashboard.test_pages import browser, sign_in
 from tests.interfaces.http.api_scene import ApiScene, make_busy_scene
 
@@ -41,6 +48,44 @@ async def test_the_form_shows_what_is_stored_and_keeps_what_is_of_single_contain
         shown = (await page.get("/policies/shop/Deployment/web")).text
     assert 'name="setting.cpu-max" value="2"' in shown
     assert 'name="setting.memory-max.app" value="1Gi"' in shown
+
+
+async def test_stored_overrides_are_shown_as_an_object_for_git(scene):
+    found = parse_overrides({"cruise.io/mode": "off", "cruise.io/memory-max.app": "1Gi"})
+    assert isinstance(found, Overrides)
+    async with browser(scene, known=True) as page:
+        await sign_in(page, "administrator")
+        assert "kind: RightsizingPolicy" not in (await page.get("/policies/shop/Deployment/web")).text
+        await scene.store.put_override("shop", WorkloadRef("Deployment", "web"), found)
+        shown = unescape((await page.get("/policies/shop/Deployment/web")).text)
+    [manifest] = re.findall(r"<pre[^>]*>(apiVersion: cruise.io.*?)</pre>", shown, re.DOTALL)
+    document = yaml.safe_load(manifest)
+    assert document["spec"] == {
+        "selector": {"kinds": ["Deployment"], "names": ["web"]},
+        "mode": "off",
+        "containers": [{"name": "app", "maxAllowed": {"memory": "1Gi"}}],
+    }
+
+
+async def test_policy_objects_are_listed_as_far_as_their_namespaces_are_visible(scene):
+    labels = LabelSelector((LabelRequirement("team", SelectorOperator.IN, ("a", "b")),))
+    broken = RightsizingPolicy("bank", "broken", overrides=UnreadableAnnotations("spec.mode: is wrong"))
+    stated = Overrides(mode=Mode.RESIZE)
+    policies = (
+        RightsizingPolicy("", "all", PolicySelector(namespaces=frozenset({"sh*"})), stated),
+        broken,
+        RightsizingPolicy("shop", "web", PolicySelector(frozenset({"Deployment"}), pod_labels=labels), stated),
+    )
+    snapshot = replace(await scene.snapshot(), rightsizing_policies=policies)
+    rows = list_policy_objects(snapshot, None)
+    assert [(one.namespace, one.name, one.selects) for one in rows] == [
+        ("", "all", "sh*"),
+        ("bank", "broken", "all"),
+        ("shop", "web", "Deployment; labels team In (a, b)"),
+    ]
+    assert [one.error for one in rows] == ["", "spec.mode: is wrong", ""]
+    assert [dict(one.settings) for one in rows] == [{"mode": "resize"}, {}, {"mode": "resize"}]
+    assert [one.name for one in list_policy_objects(snapshot, {"shop"})] == ["web"]
 
 
 async def test_of_a_workload_that_is_not_there_nothing_is_shown(scene):
