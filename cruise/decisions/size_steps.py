@@ -31,8 +31,9 @@ from cruise.domain.usage import Statistic, StatisticsTable
 class ResizeCauseStep:
     """Why write damping writes a request or not.
 
-    `needed_together` is what the node's pods need, `requested_together` what they request. `cause` is None if the
-    request stays; `within_update_threshold`: no change of the pod exceeds the update threshold. `is_lasting`
+    `needed_together` is what the node's pods need, `requested_together` what they request; it may exceed the need by
+    the `tolerance`, and be below it by the `shortage_share`. `cause` is None if the request stays;
+    `within_update_threshold`: no change of the pod exceeds the update threshold. `is_lasting`
     tells that the container has been under-requested, or else its node over-requested, for long. `init_container_sum`
     is what the pod's init containers make kube-scheduler count, 0 if they do not determine it.
     """
@@ -40,6 +41,7 @@ class ResizeCauseStep:
     needed_together: int
     requested_together: int
     tolerance: float
+    shortage_share: float
     cause: ResizeCause | None
     within_update_threshold: bool
     under_requested: bool
@@ -265,6 +267,7 @@ def _build_resize_cause(sized: SizingResult, at: int, resource: ResourceName) ->
         needed_together=round(float(damped.needed[resource][node])),
         requested_together=round(float(damped.requested[resource][node])),
         tolerance=damping.tolerances[resource],
+        shortage_share=damping.shortage_shares[resource],
         cause=cause,
         within_update_threshold=cause is not None and bool(sized.decisions[pod] == SizeDecision.NO_CHANGE_NEEDED),
         under_requested=under_requested,

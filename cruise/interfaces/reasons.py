@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from cruise.decisions.scan.risks import ContainerRisk, OomRemedy
+from cruise.decisions.sizing.damping import compute_shortage_share
 from cruise.decisions.sizing.risk_level import REPORTED_DAYS, ObservedRisk
 from cruise.domain.actions import ReasonCode, ResizeCause
 from cruise.domain.annotations import OverrideSource
@@ -260,10 +261,11 @@ def describe_observed_risk(resource: ResourceName, risk: ObservedRisk) -> str:
         relation = within if risk.is_within_stated_risk else "above"
         share = f"{format_percent(risk.observed)} % of {risk.intervals:,} intervals"
         observed = f"observed {share} in {REPORTED_DAYS} days ({relation})"
-    return (
-        f"{name}: nodes keep the last hour's usage and {risk.level:.2f} times the expected rise; "
-        f"stated risk {format_percent(risk.stated_risk)} %, {observed}"
-    )
+    headroom = f"the last hour's usage and {risk.level:.2f} times the expected rise"
+    if risk.level < 0:
+        share = format_percent(compute_shortage_share(resource, risk.level))
+        headroom = f"the last hour's usage, and may request {share} % less before they grow"
+    return f"{name}: nodes keep {headroom}; stated risk {format_percent(risk.stated_risk)} %, {observed}"
 
 
 # Kinds of objects that a snapshot file lacks: kubectl's name, and what cruise reads from them.

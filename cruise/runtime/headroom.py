@@ -21,6 +21,7 @@ from cruise.decisions.sizing.risk_level import (
     RequestsInForce,
     compute_initial_level,
     compute_next_level,
+    get_least_level,
     summarize_observed_risk,
 )
 from cruise.decisions.usage.peaks import get_peak_hours
@@ -58,7 +59,7 @@ class RiskHistory:
         in_effect: RequestsInForce,
         at: int,
         samples: Mapping[ResourceName, NDArray[np.floating]],
-        get_risk: Callable[[ResourceName], float],
+        policy: Policy,
     ) -> None:
         """Count the nodes that were short of their requests in the interval up to `at`; see `RequestsInForce`."""
         day = at // DAY_SECONDS
@@ -66,8 +67,8 @@ class RiskHistory:
             short = in_effect.flag_short_nodes(resource, usage)
             if not len(short):
                 continue
-            stated_risk = get_risk(resource)
-            level = compute_next_level(self.level(resource, stated_risk), short, stated_risk)
+            stated_risk, least = policy.get_risk(resource), get_least_level(resource, policy)
+            level = compute_next_level(self.level(resource, stated_risk), short, stated_risk, least)
             days = self._days[resource]
             earlier = days.get(day, RiskDay(resource, day, 0, 0, level))
             days[day] = replace(
@@ -184,9 +185,7 @@ class HeadroomState:
             ResourceName.CPU: usage.cpu_demand_millicores[:, columns],
             ResourceName.MEMORY: usage.memory_bytes[:, columns],
         }
-        risks.count_interval(
-            replace(in_effect, rows=windows.find_rows(containers)), windows.head, samples, policy.get_risk
-        )
+        risks.count_interval(replace(in_effect, rows=windows.find_rows(containers)), windows.head, samples, policy)
 
     def _collect_past_demand(self, statistics: StatisticsTable, model: HeadroomModelEntry) -> PastDemand:
         keys, windows = statistics.keys, self._usage.windows

@@ -31,6 +31,13 @@ def test_what_a_node_keeps_why_and_how_the_promise_was_kept_is_a_sentence(kept: 
     assert expected in found
 
 
+def test_what_nodes_may_lack_while_the_stated_risk_is_unspent_is_a_sentence_too() -> None:
+    found = describe_observed_risk(CPU, ObservedRisk(0.07, -0.2, 1000, 50))
+    assert found.startswith(
+        "CPU: nodes keep the last hour's usage, and may request 10.0 % less before they grow; stated"
+    )
+
+
 @pytest.mark.parametrize("width", [80, 160])
 def test_the_demo_ends_with_what_nodes_keep(width: int) -> None:
     some = Resources(1000, 1 << 30)

@@ -24,7 +24,7 @@ def count_interval_of_day(history, day, used):
     requests = {one: np.array([100]) for one in ResourceName}
     in_force = RequestsInForce(day * DAY, np.array([0]), np.array([0]), 1, requests)
     samples = np.array([[float(used)]])
-    history.count_interval(in_force, day * DAY + 300, {ResourceName.CPU: samples}, RISK.get_risk)
+    history.count_interval(in_force, day * DAY + 300, {ResourceName.CPU: samples}, RISK)
 
 
 async def test_the_largest_single_headroom_takes_nothing_read():

@@ -31,7 +31,12 @@ from cruise.backtest.replay.policy import (
 from cruise.decisions.admission.replacement_pods import predict_replacement_pods
 from cruise.decisions.eviction.ranking import NO_EARLIER_PASSES, EarlierPasses
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.sizing.damping import WriteDamping, get_tolerances, is_within_write_budget
+from cruise.decisions.sizing.damping import (
+    WriteDamping,
+    get_shortage_shares,
+    get_tolerances,
+    is_within_write_budget,
+)
 from cruise.decisions.sizing.demand import compute_demand
 from cruise.decisions.sizing.fitting import (
     ContentionContext,
@@ -40,6 +45,7 @@ from cruise.decisions.sizing.fitting import (
     find_contended_nodes,
     find_shortages,
 )
+from cruise.decisions.sizing.headroom import HeadroomModel
 from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.decisions.sizing.node_sizes import SizingResult, size_nodes
 from cruise.decisions.sizing.risk_level import RequestsInForce
@@ -82,7 +88,7 @@ class ReplayedDamping:
         for _, written in self._writes:
             written[np.isin(written, containers)] = _REPLACED
 
-    def get_for_pass(self, view: ReplayClusterView, chosen: Int64Array) -> WriteDamping | None:
+    def get_for_pass(self, view: ReplayClusterView, chosen: Int64Array, headroom: HeadroomModel) -> WriteDamping | None:
         """Return the write damping of a pass over the chosen containers; None if the rules have none."""
         if not self._policy.rules.write_damping:
             return None
@@ -94,6 +100,7 @@ class ReplayedDamping:
         over_requested = {one: _resize_times(self._over_requested_since.get(one), nodes) for one in ResourceName}
         return WriteDamping(
             get_tolerances(self._policy),
+            get_shortage_shares(headroom),
             {one: view.time - since >= over_seconds for one, since in over_requested.items()},
             {one: view.time - since[chosen] >= under_seconds for one, since in self._under_requested_since.items()},
             self._find_past_cooldown(view.time, chosen),
@@ -213,7 +220,7 @@ class CruisePolicy:
             table=compute_demand(candidates, stated, statistics, row_of_container[chosen], self._policy),
         )
         headroom = self._headroom.get_for_pass(row_of_container, len(statistics.updated_at), self._lookup.pod_rows)
-        damping = self._damping.get_for_pass(view, chosen)
+        damping = self._damping.get_for_pass(view, chosen, headroom)
         sized = size_nodes(columns, self._fit(view, columns), headroom, damping=damping)
         self._sharing = compute_average_sharing(summarize_node_headroom(sized.node_needs, sized.headroom_shares))
         remaining = sized.fit.remains[columns.candidates.pod_of_container]

@@ -94,7 +94,7 @@ class ReplayedHeadroom:
         """Count the demand of an interval against the requests in effect; matrices have one row per time."""
         if self._requests_in_force is not None:
             samples = {ResourceName.CPU: cpu.T, ResourceName.MEMORY: memory.T}
-            self._risks.count_interval(self._requests_in_force, time, samples, self._policy.get_risk)
+            self._risks.count_interval(self._requests_in_force, time, samples, self._policy)
             self._requests_in_force = None
 
     def reset_replaced(self, containers: Int64Array) -> None:

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from cruise.decisions.sizing.demand import PEAK_MARGIN_SHARE, ResourceDemand
 from cruise.decisions.sizing.fitting import NodeFit
+from cruise.decisions.sizing.headroom import HeadroomModel
 from cruise.decisions.sizing.node_columns import NodePodColumns
+from cruise.decisions.sizing.risk_level import LEAST_LEVEL
 from cruise.domain.actions import ResizeCause
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array, round_up
 from cruise.domain.policy import Policy
@@ -39,6 +41,9 @@ UNDER_REQUESTED_SHARE = {ResourceName.CPU: 0.25, ResourceName.MEMORY: 0.1}
 # Share of its pods' need that a node may lack before requests increase: CPU needs change by that much between passes.
 # Memory has none: a slow leak would stay below any share for hours.
 SHORTAGE_SHARE = {ResourceName.CPU: 0.05, ResourceName.MEMORY: 0.0}
+# What it may lack in addition at the least level of headroom: requests are above the need most of the time, and would
+# keep less than the stated risk. Usage that lasts is a base, and an under-requested base grows anyway.
+UNSPENT_SHORTAGE_SHARE = 0.25
 # Share of the tolerance that remains above the need after requests are decreased.
 TOLERANCE_LEFT_SHARE = 1 / 3
 
@@ -67,13 +72,14 @@ ResizeUrgencyColumn = NDArray[np.int8]
 class WriteDamping:
     """How far sizes may drift before they are written, and which conditions have lasted long enough.
 
-    `tolerances` is by how much, relative to their need, a node's requests may exceed it. `over_requested` (per node)
-    and `under_requested` (per container) tell whether the condition has outlasted its stabilization. `past_cooldown`
-    (per pod) tells whether a request may decrease: its shrink cooldown is over, and its daily number of resizes is not
-    used up.
+    `tolerances` is by how much, relative to their need, a node's requests may exceed it, `shortage_shares` by how much
+    they may be below it. `over_requested` (per node) and `under_requested` (per container) tell whether the condition
+    has outlasted its stabilization. `past_cooldown` (per pod) tells whether a request may decrease: its shrink cooldown
+    is over, and its daily number of resizes is not used up.
     """
 
     tolerances: Mapping[ResourceName, float]
+    shortage_shares: Mapping[ResourceName, float]
     over_requested: Mapping[ResourceName, BoolArray]
     under_requested: Mapping[ResourceName, BoolArray]
     past_cooldown: Mapping[ResourceName, BoolArray]
@@ -111,6 +117,21 @@ def is_within_write_budget(writes_by_pod: Int64Array, total_writes: int, policy:
 def get_tolerances(policy: Policy) -> Mapping[ResourceName, float]:
     """Return by how much, relative to their need, the requests on a node may exceed it."""
     return {ResourceName.CPU: policy.cpu_tolerance, ResourceName.MEMORY: policy.memory_tolerance}
+
+
+def compute_shortage_share(resource: ResourceName, level: float) -> float:
+    """Return by how much, relative to their need, the requests on a node may be below it before they increase.
+
+    It is larger at levels of headroom below zero: nodes run short less often than stated (ADR 0007).
+    """
+    unspent = max(level / LEAST_LEVEL, 0.0) if resource is ResourceName.CPU else 0.0
+    return SHORTAGE_SHARE[resource] + UNSPENT_SHORTAGE_SHARE * unspent
+
+
+def get_shortage_shares(headroom: HeadroomModel) -> Mapping[ResourceName, float]:
+    """Return the shortage share of each resource at the model's present level."""
+    risks = {one: headroom.get_observed_risk(one) for one in ResourceName}
+    return {one: compute_shortage_share(one, 0.0 if risk is None else risk.level) for one, risk in risks.items()}
 
 
 def choose_sizes_to_write(
@@ -197,7 +218,7 @@ class _ResourceDamping:
         """Increase the requests furthest below their targets on nodes with a shortage; return whether any changed."""
         missing = self.need - self.get_requested()
         least = self._columns.candidates.update_threshold.minimum.get(self.resource)
-        missing[missing <= np.maximum(self.need * SHORTAGE_SHARE[self.resource], least)] = 0.0
+        missing[missing <= np.maximum(self.need * self._damping.shortage_shares[self.resource], least)] = 0.0
         possible = np.where(self._counts & (self._targets > self.sizes), self._growth_targets - self.sizes, 0)
         # Growth below what init containers request adds nothing to the pod's sum.
         growth_by_pod = self._sum_by_pod(self.sizes + possible) - self._sum_by_pod(self.sizes)

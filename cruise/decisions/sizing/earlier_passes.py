@@ -6,7 +6,13 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from cruise.decisions.eviction.ranking import EarlierPasses
-from cruise.decisions.sizing.damping import WriteDamping, get_tolerances, is_within_write_budget
+from cruise.decisions.sizing.damping import (
+    WriteDamping,
+    get_shortage_shares,
+    get_tolerances,
+    is_within_write_budget,
+)
+from cruise.decisions.sizing.headroom import HeadroomModel
 from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.decisions.sizing.node_sizes import SizingResult
 from cruise.domain.arrays import BoolArray
@@ -15,7 +21,7 @@ from cruise.domain.resources import ResourceName
 
 
 def build_write_damping(
-    columns: NodePodColumns, earlier: EarlierPasses, policy: Policy, now: datetime
+    columns: NodePodColumns, earlier: EarlierPasses, headroom: HeadroomModel, policy: Policy, now: datetime
 ) -> WriteDamping | None:
     """Return which conditions have lasted long enough; None if write damping is off.
 
@@ -55,7 +61,9 @@ def build_write_damping(
     for uid, resource in resized:
         if uid in pod_index:
             past_cooldown[resource][pod_index[uid]] = False
-    return WriteDamping(get_tolerances(policy), over_requested, under_requested, past_cooldown)
+    return WriteDamping(
+        get_tolerances(policy), get_shortage_shares(headroom), over_requested, under_requested, past_cooldown
+    )
 
 
 def _flag(columns: NodePodColumns, flags: BoolArray, pod: int, container: str) -> None:

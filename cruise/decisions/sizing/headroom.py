@@ -236,7 +236,7 @@ class RiskHeadroom:
         It is at most the sum of the containers' headrooms plus that margin: memory that only grows is always at its
         peak.
         """
-        multiple, above = self._risks[resource].level, extras[:, _ABOVE]
+        multiple, above = max(self._risks[resource].level, 0.0), extras[:, _ABOVE]
         margin = multiple * USAGE_SHARE * (base + above)
         highest = np.maximum(extras[:, _HEADROOM], 0.0)
         wanted = np.clip(above + multiple * extras[:, _RISE], 0.0, highest) + np.maximum(margin, 0.0)

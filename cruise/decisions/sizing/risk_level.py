@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
+from cruise.domain.policy import Policy
 from cruise.domain.records import RiskDay
 from cruise.domain.resources import ResourceName
 
-# From the usage of the last hour to three times the rises, which exceeds the peaks on every recorded trace.
-LEAST_LEVEL, MOST_LEVEL = 0.0, 3.0
+# From the usage of the last hour to three times the rises, which exceeds the peaks on every recorded trace. Below zero,
+# nodes need no less, but may lack a growing share of CPU before requests increase (`damping`).
+LEAST_LEVEL, MOST_LEVEL = -1.0, 3.0
 # How far an interval in which every node runs short moves the level.
 LEVEL_STEP = 0.2
 # Share of the stated risk that is aimed at: levels fluctuate, and the stated risk must not be exceeded.
@@ -66,15 +68,20 @@ def compute_initial_level(stated_risk: float) -> float:
 
     It is 0.6 for 7 % and 1 for 1 %, which no recorded trace exceeds twice as often in its first day.
     """
-    return min(max(-math.log10(stated_risk) / 2, LEAST_LEVEL), MOST_LEVEL)
+    return min(max(-math.log10(stated_risk) / 2, 0.0), MOST_LEVEL)
 
 
-def compute_next_level(level: float, short: BoolArray, stated_risk: float) -> float:
-    """Return the level after an interval in which the flagged nodes ran short."""
+def get_least_level(resource: ResourceName, policy: Policy) -> float:
+    """Return the least level: below zero only where it changes something, which is CPU with write damping."""
+    return LEAST_LEVEL if resource is ResourceName.CPU and policy.rules.write_damping else 0.0
+
+
+def compute_next_level(level: float, short: BoolArray, stated_risk: float, least: float) -> float:
+    """Return the level after an interval in which the flagged nodes ran short, at least `least`."""
     if not len(short):
         return level
     moved = level + LEVEL_STEP * (float(short.mean()) - RISK_TARGET_SHARE * stated_risk)
-    return min(max(moved, LEAST_LEVEL), MOST_LEVEL)
+    return min(max(moved, least), MOST_LEVEL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName, StatedResources
 from cruise.domain.usage import Statistic
 from cruise.interfaces.reasons import CAUSE_DESCRIPTIONS, REJECTION_DESCRIPTIONS
-from cruise.interfaces.text import format_age, format_exact
+from cruise.interfaces.text import format_age, format_exact, format_percent
 
 _CPU, _MEMORY = ResourceName.CPU, ResourceName.MEMORY
 
@@ -212,6 +212,10 @@ def _explain_unchanged(resource: ResourceName, steps: RequestSteps, step: Resize
     elif step.init_container_sum:
         counted = format_exact(resource, step.init_container_sum)
         reason = f"because of an init container the pod counts as {counted} for any smaller request"
+    elif steps.final > steps.current and step.requested_together < step.needed_together:
+        reason = (
+            f"the node's pods may request up to {format_percent(step.shortage_share)} % less than they need together"
+        )
     elif steps.final > steps.current:
         reason = "the requests of the node's pods cover what they need together"
     elif step.requested_together <= step.needed_together * (1 + step.tolerance):

@@ -2,11 +2,15 @@
 
 from datetime import timedelta
 
+import numpy as np
 import pytest
 from hypothesis import given
 
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, NO_EARLIER_PASSES, EarlierPasses, PodWrite
+from cruise.decisions.sizing.damping import get_shortage_shares
+from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM, PastDemand, RiskHeadroom
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
+from cruise.decisions.sizing.risk_level import ObservedRisk
 from cruise.domain.actions import ActionResult, Outcome, ReasonCode, ResizeCause, ResizePod
 from cruise.domain.cluster import ContainerRole, LimitRangeItem
 from cruise.domain.policy import Mode, Policy
@@ -31,7 +35,16 @@ PODS = ("a", "b", "c", "d")
 
 
 def plan(
-    sizes, bases, *, peaks=None, earlier=ASSUME_UNCHANGED, policy=FULL, node_cpu=16000, limit_ranges=None, **stated
+    sizes,
+    bases,
+    *,
+    peaks=None,
+    earlier=ASSUME_UNCHANGED,
+    policy=FULL,
+    node_cpu=16000,
+    limit_ranges=None,
+    headroom=SHARED_MAX_HEADROOM,
+    **stated,
 ) -> NodePlan:
     """Plan pods with these CPU requests, bases and peaks on one node; memory needs no change."""
     peaks = bases if peaks is None else peaks
@@ -47,7 +60,7 @@ def plan(
         )
     nodes = [make_node("n1", cpu=node_cpu, memory_mib=64 * 1024)]
     snapshot = make_snapshot(pods, nodes=nodes, limit_ranges=limit_ranges)
-    [made] = decide_node_plans(snapshot, make_table(*rows), policy, NOW, earlier=earlier)
+    [made] = decide_node_plans(snapshot, make_table(*rows), policy, NOW, earlier=earlier, headroom=headroom)
     return made
 
 
@@ -72,6 +85,30 @@ def test_a_sum_within_its_tolerance_stays():
 def test_on_a_short_node_the_pod_with_the_largest_shortage_grows_alone_immediately():
     made = plan([1000, 1000, 1000], [1200, 1050, 950], peaks=[2000, 1050, 950], earlier=NO_EARLIER_PASSES)
     assert written(made) == {"a": (2000, ResizeCause.NODE_UNDER_PRESSURE)}
+
+
+@pytest.mark.parametrize(("level", "grows"), [(0.5, True), (0.0, True), (-0.1, True), (-0.4, False), (-1.0, False)])
+def test_a_node_may_lack_more_while_less_than_the_stated_risk_is_observed(level, grows):
+    # The node lacks 100 of 1100, and a tenth is what it may lack at a level of -0.2.
+    seen, none = np.full((1, 12), 1100, dtype=np.float32), np.empty((1, 0), dtype=np.float32)
+    past = PastDemand(dict.fromkeys(ResourceName, seen), dict.fromkeys(ResourceName, none))
+    risks = {CPU: ObservedRisk(0.07, level, 0, 0), MEMORY: ObservedRisk(0.01, 0.0, 0, 0)}
+    made = plan([1000], [1100], earlier=NO_EARLIER_PASSES, headroom=RiskHeadroom(past, risks))
+    assert bool(made.resize) == grows
+    # What it needs is the same, and usage that lasts is requested.
+    assert targets(made)[0] >= 1100
+    lasting = EarlierPasses(over_requested_since={}, under_requested_since={("uid-shop-a", "app", CPU): LONG_AGO})
+    [grown] = plan([1000], [1400], earlier=lasting, headroom=RiskHeadroom(past, risks)).resize
+    assert grown.cause is ResizeCause.UNDER_REQUESTED
+
+
+def test_memory_may_never_lack_anything():
+    assert (
+        get_shortage_shares(
+            RiskHeadroom(PastDemand.create_empty(0), dict.fromkeys(ResourceName, ObservedRisk(0.07, -1.0, 0, 0)))
+        )[MEMORY]
+        == 0.0
+    )
 
 
 def test_growth_includes_a_margin_up_to_the_peak():
@@ -283,7 +320,9 @@ def test_no_request_is_cut_below_its_target_or_before_its_stabilization(cluster)
                 continue
             assert resize.cause is not None
             assert resize.cause is not ResizeCause.OVER_REQUESTED
-            now = {one.name: one.requests.resources for one in pods[resize.pod].containers}
+            pod = pods[resize.pod]
+            sized = pod.containers if pod.pod_level is None else (*pod.containers, pod.pod_level)
+            now = {one.name: one.requests.resources for one in sized}
             for one in resize.containers:
                 before, after, target = now[one.container], one.requests.resources, wanted[resize.pod, one.container]
                 assert after.cpu_millicores >= min(before.cpu_millicores, target.cpu_millicores)

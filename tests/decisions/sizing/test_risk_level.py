@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cruise.decisions.sizing.damping import UNSPENT_SHORTAGE_SHARE
 from cruise.decisions.sizing.risk_level import (
     LEAST_LEVEL,
     MOST_LEVEL,
@@ -16,8 +17,10 @@ from cruise.decisions.sizing.risk_level import (
     RequestsInForce,
     compute_initial_level,
     compute_next_level,
+    get_least_level,
     summarize_observed_risk,
 )
+from cruise.domain.policy import SEED_RULES, Policy
 from cruise.domain.records import RiskDay
 from cruise.domain.resources import ResourceName
 
@@ -56,10 +59,18 @@ def test_the_smaller_the_stated_risk_the_higher_the_initial_level():
     assert levels[-1] == MOST_LEVEL
 
 
-@given(st.floats(LEAST_LEVEL, MOST_LEVEL), st.lists(st.booleans(), max_size=5), st.floats(1e-4, 0.5))
-def test_the_level_stays_within_its_bounds_and_moves_the_right_way(level, short, asked):
-    moved = compute_next_level(level, np.array(short, dtype=np.bool_), asked)
-    assert LEAST_LEVEL <= moved <= MOST_LEVEL
+def test_only_cpu_with_write_damping_has_levels_below_zero():
+    policy = Policy()
+    assert get_least_level(CPU, policy) == LEAST_LEVEL < 0
+    assert get_least_level(ResourceName.MEMORY, policy) == 0
+    assert get_least_level(CPU, replace(policy, rules=SEED_RULES)) == 0
+
+
+@given(st.sampled_from([LEAST_LEVEL, 0.0]), st.data(), st.lists(st.booleans(), max_size=5), st.floats(1e-4, 0.5))
+def test_the_level_stays_within_its_bounds_and_moves_the_right_way(least, data, short, asked):
+    level = data.draw(st.floats(least, MOST_LEVEL))
+    moved = compute_next_level(level, np.array(short, dtype=np.bool_), asked, least)
+    assert least <= moved <= MOST_LEVEL
     if not short:
         assert moved == level
     elif sum(short) > RISK_TARGET_SHARE * asked * len(short):
@@ -94,15 +105,16 @@ def test_the_stated_risk_is_met_for_any_demand(demand, asked):
     level, requests, short = 1.0, np.full(nodes, 1.0), np.zeros(passes)
     for step in range(12, passes):
         usual, most = np.median(used[step - 12 : step], axis=0), used[max(0, step - 288) : step].max(axis=0)
-        wanted = usual + level * (most - usual + 0.05 * usual)
+        wanted = usual + max(level, 0.0) * (most - usual + 0.05 * usual)
         shrinks = (requests > 1.15 * wanted) & (step % 6 == 0)
-        requests = np.where((wanted > requests) | shrinks, wanted, requests)
+        grows = wanted * (1 - UNSPENT_SHORTAGE_SHARE * max(-level, 0.0)) > requests
+        requests = np.where(grows | shrinks, wanted, requests)
         passed = used[step] > requests
         short[step] = passed.mean()
-        level = compute_next_level(level, passed, asked)
+        level = compute_next_level(level, passed, asked, LEAST_LEVEL)
     settled = short[288 * 7 :].mean()
     assert settled <= asked
-    if 0.1 < level < MOST_LEVEL:
+    if LEAST_LEVEL < level < MOST_LEVEL:
         assert settled >= asked / 2
 
 
