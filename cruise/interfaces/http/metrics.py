@@ -249,7 +249,11 @@ def _risks(risks: Mapping[ResourceName, ObservedRisk]) -> Iterator[Metric]:
             "The last seven days' intervals, one for each node and pass.",
             lambda one: one.intervals,
         ),
-        ("level", "The multiple of the expected rise of demand that nodes keep as headroom.", lambda one: one.level),
+        (
+            "level",
+            "Multiple of the expected rise that nodes keep; below 0 they may lack CPU before pods grow.",
+            lambda one: one.level,
+        ),
     )
     for name, help_text, value in families if risks else ():
         family = GaugeMetricFamily(f"cruise_headroom_{name}", help_text, labels=["resource"])
