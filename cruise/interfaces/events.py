@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from cruise.domain.actions import ActionResult, EvictPod, Outcome, PodEvent, ReasonCode, ResizePod, SkippedPod
 from cruise.domain.cluster import Pod
 from cruise.domain.reasons import ReasonDetail, parse_detail_code
+from cruise.domain.rightsizing_policies import CLUSTER_POLICY_KIND, POLICY_KIND
 from cruise.domain.users import UserAction, UserActionKind
 from cruise.interfaces.reasons import CAUSE_DESCRIPTIONS, describe_detail
 from cruise.interfaces.size_changes import format_resize
@@ -58,6 +59,10 @@ _USER_ACTIONS = {
 }
 
 
+# Objects that state overrides in their spec.
+_OBJECTS = tuple(f"{kind} " for kind in ("VPA", POLICY_KIND, CLUSTER_POLICY_KIND))
+
+
 def describe_user_action(action: UserAction) -> str:
     """Return the message of an Event about a user action."""
     return _shorten(_USER_ACTIONS[action.kind].format(action.caller, action.detail))
@@ -66,7 +71,8 @@ def describe_user_action(action: UserAction) -> str:
 def _describe_skipped(skipped: SkippedPod) -> str | None:
     """Return a message for the owner of a skipped pod, None if there is nothing to fix."""
     if skipped.reason is ReasonCode.UNREADABLE_ANNOTATION:
-        return f"not resized: annotation of the {skipped.detail}"
+        is_object = skipped.detail.startswith(_OBJECTS)
+        return f"not resized: {'' if is_object else 'annotation of the '}{skipped.detail}"
     if skipped.reason is ReasonCode.MEMORY_LEAK_SUSPECTED:
         return f"{skipped.detail}: memory usage only increases and its limit is not raised; it will be OOM killed"
     if parse_detail_code(skipped.detail) in (ReasonDetail.LIMIT_AT_CEILING, ReasonDetail.INIT_CONTAINER):

@@ -21,7 +21,7 @@ REASON_DESCRIPTIONS: Mapping[ReasonCode, str] = {
     ReasonCode.MODE_OFF: "mode off",
     ReasonCode.MODE_OBSERVE: "mode observe: nothing is written",
     ReasonCode.MODE_INITIAL: "mode initial: pods are sized only at creation",
-    ReasonCode.UNREADABLE_ANNOTATION: "an annotation cannot be read",
+    ReasonCode.UNREADABLE_ANNOTATION: "an annotation or a policy object cannot be read",
     ReasonCode.UNSIGNED_ANNOTATION: (
         "cruise did not resize it, and its annotation has no valid signature of the webhook"
     ),

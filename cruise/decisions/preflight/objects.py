@@ -8,6 +8,7 @@ from cruise.decisions.pod_policy.heap_floors import find_excess_over_limit
 from cruise.decisions.pod_policy.quotas import allows_one_more_pod
 from cruise.decisions.pod_policy.resizable_pod import FIRST_RESIZING_KUBELET
 from cruise.decisions.preflight.items import CheckItem, CheckLevel, format_count, format_names
+from cruise.decisions.scan.policy_status import summarize_policies
 from cruise.decisions.sizing.memory_limit import FIRST_KUBELET_LOWERING_MEMORY_LIMITS
 from cruise.domain.cluster import (
     ClusterSnapshot,
@@ -42,6 +43,28 @@ def _check_vpas(snapshot: ClusterSnapshot) -> CheckItem:
     words = f"{len(rivals):,} of {format_count(found, 'VPA')} {verb} pods, which cruise skips: {format_names(rivals)}"
     fix = 'to let cruise resize these pods, delete the VPAs or set their updateMode to "Off"; two would conflict'
     return CheckItem(OBJECT_AREA, "VPAs", CheckLevel.WARN, words, fix)
+
+
+def check_policies(snapshot: ClusterSnapshot) -> Iterator[CheckItem]:
+    """Yield what is wrong with policy objects, if there are any."""
+    if not snapshot.rightsizing_policies:
+        return
+    statuses = summarize_policies(snapshot, (), {})
+    unreadable = [one.title for one in snapshot.rightsizing_policies if statuses[one.key].problem]
+    conflicts = [one.title for one in snapshot.rightsizing_policies if statuses[one.key].conflicts]
+    count = f"{len(snapshot.rightsizing_policies):,} policy objects"
+    if unreadable:
+        words = f"{len(unreadable):,} of {count} cannot be read, and their pods are skipped: {format_names(unreadable)}"
+        fix = (
+            "correct them: cruise explain shows what is wrong for a pod; or update cruise, if they are for a newer one"
+        )
+    elif conflicts:
+        words = f"{len(conflicts):,} of {count} contradict equally specific ones: {format_names(conflicts)}"
+        fix = "state the settings in one of them, or select more specifically; their status names the one that applies"
+    else:
+        yield CheckItem(OBJECT_AREA, "policies", CheckLevel.OK, f"{count} without conflicts")
+        return
+    yield CheckItem(OBJECT_AREA, "policies", CheckLevel.WARN, words, fix)
 
 
 def _check_hpas(snapshot: ClusterSnapshot) -> CheckItem:
@@ -158,6 +181,7 @@ def check_objects(snapshot: ClusterSnapshot, mode: Mode) -> Iterator[CheckItem]:
     yield _check_quotas(snapshot)
     yield _check_heaps(snapshot)
     yield from check_autoscalers(snapshot)
+    yield from check_policies(snapshot)
     yield from check_disruption_budgets(snapshot, mode)
     yield from _check_taints(snapshot, mode)
 

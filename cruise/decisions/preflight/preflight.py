@@ -211,6 +211,7 @@ def _list_problems(found: PreflightFacts) -> Iterator[CheckItem]:
 READ_VERBS = ("get", "list", "watch")
 LEASE_RULE = "cruise-serve"
 POLICY_RULES = "cruise-accounts"
+_POLICY_PLURALS = ("rightsizingpolicies", "clusterrightsizingpolicies")
 _READ = (
     ("", "pods"),
     ("", "nodes"),
@@ -234,8 +235,7 @@ _READ = (
     ("batch", "cronjobs"),
     ("autoscaling", "horizontalpodautoscalers"),
     ("autoscaling.k8s.io", "verticalpodautoscalers"),
-    (POLICY_GROUP, "rightsizingpolicies"),
-    (POLICY_GROUP, "clusterrightsizingpolicies"),
+    *((POLICY_GROUP, plural) for plural in _POLICY_PLURALS),
     ("policy", "poddisruptionbudgets"),
     ("karpenter.sh", "nodepools"),
     ("karpenter.sh", "nodeclaims"),
@@ -263,6 +263,7 @@ def list_required_access(mode: Mode, namespace: str, *, reviews_callers: bool = 
         ]
         needs += [RequiredAccess("patch", "pods", "", "resize"), RequiredAccess("create", "events"), *lease]
         needs.append(RequiredAccess("create", "leases", "coordination.k8s.io", "", namespace))
+        needs += [RequiredAccess("patch", plural, POLICY_GROUP, "status") for plural in _POLICY_PLURALS]
     if mode >= Mode.FULL:
         needs += [RequiredAccess("create", "pods", "", "eviction"), RequiredAccess("patch", "nodes")]
     return tuple(needs)

@@ -10,6 +10,7 @@ import pytest
 from cruise.decisions.preflight.items import CheckItem, CheckLevel
 from cruise.decisions.preflight.preflight import decide_preflight, list_required_access
 from cruise.decisions.sizing.risk_level import ObservedRisk
+from cruise.domain.annotations import Overrides, UnreadableAnnotations
 from cruise.domain.cluster import LimitRangeItem, VerticalPodAutoscaler
 from cruise.domain.cluster_policies import NodeAutoscalerKind, ResourceQuota
 from cruise.domain.heaps import HeapBound, HeapRuntime
@@ -26,6 +27,7 @@ from cruise.domain.preflight import (
     WebhookFacts,
 )
 from cruise.domain.resources import MEBIBYTE, ResourceName
+from cruise.domain.rightsizing_policies import RightsizingPolicy
 from cruise.domain.scheduling import OVERLOADED_TAINT
 from tests.builders import (
     NOW,
@@ -79,6 +81,10 @@ def item(items: list[CheckItem], place: str) -> CheckItem:
 
 def usage(**changes) -> dict[str, PrometheusFacts]:
     return {"prometheus": PrometheusFacts("http://prometheus:9090", True, replace(USAGE, **changes))}
+
+
+def _policy(name: str, overrides: Overrides | UnreadableAnnotations | None = None) -> RightsizingPolicy:
+    return RightsizingPolicy("shop", name, overrides=overrides or Overrides())
 
 
 def in_cluster(**objects: Any) -> dict[str, Any]:
@@ -167,6 +173,12 @@ CASES: dict[str, tuple[Any, str, tuple[CheckLevel, ...]]] = {
     "pods not known": (
         in_cluster(autoscalers=[make_autoscaler("KafkaConnect/web")]),
         "objects: targets",
+        (W, W, W, W),
+    ),
+    "a policy object": (beside(rightsizing_policies=(_policy("a"),)), "objects: policies", (O, O, O, O)),
+    "a policy object that is unreadable": (
+        beside(rightsizing_policies=(_policy("a", UnreadableAnnotations("spec.mode: is wrong")),)),
+        "objects: policies",
         (W, W, W, W),
     ),
     "Karpenter": (beside(node_autoscaler=NodeAutoscalerKind.KARPENTER), "objects: node autoscaler", (O, O, O, O)),
