@@ -400,8 +400,8 @@ class Replay:
         """A pause is seen within a second: here before anything else happens."""
         # A plan without actions, which only compares intents, does not read the pause.
         if await self.database.paused() and replica.writer.actions:
-            # After its last answer a plan only records, and does not read the pause again.
-            await self._until(lambda: replica.is_idle or replica.saw_pause or replica.recording is not None)
+            # After its last write a plan only records, and does not read the pause again.
+            await self._until(lambda: replica.is_idle or replica.saw_pause or replica.writer.has_finished)
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(_PATIENCE_SECONDS):

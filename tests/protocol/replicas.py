@@ -1,7 +1,7 @@
 """A replica of cruise whose every call to the API server and the database waits until the model takes the same step."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -12,10 +12,11 @@ from cruise.domain.policy import Policy
 from cruise.errors import CruiseError, UnavailableError
 from cruise.runtime.ports import StorePort
 from cruise.runtime.usage.usage_state import UsageState
-from cruise.runtime.writing.api_answers import WriteTimeouts
+from cruise.runtime.writing.action_runner import ActionRunner
+from cruise.runtime.writing.api_answers import PauseState, WriteTimeouts
 from cruise.runtime.writing.audit import AuditQueue
 from cruise.runtime.writing.evictions import EvictionLock, PendingGrowths, WriteExclusions
-from cruise.runtime.writing.writer import ClusterWriter
+from cruise.runtime.writing.writer import ClusterWriter, WritePhase
 from cruise.simulation.store import InMemoryStore
 from tests.protocol.scene import EVICTABLE, POLICY, RESIZED, World
 
@@ -98,16 +99,27 @@ class Construction:
 
 
 class WatchedWriter(ClusterWriter):
-    """The writer, which keeps what it was given last."""
+    """The writer, which keeps what it was given last, and tells when nothing more will be written."""
 
     actions: Sequence[Action] = ()
     snapshot: ClusterSnapshot = ClusterSnapshot()
+    has_finished = False
 
     async def apply_plan(
         self, actions: Sequence[Action], snapshot: ClusterSnapshot, *args: Any, **named: Any
     ) -> list[Outcome]:
         self.actions, self.snapshot = actions, snapshot
         return await super().apply_plan(actions, snapshot, *args, **named)
+
+    async def _run(self, run: ActionRunner, phases: Iterable[WritePhase], pause: PauseState) -> None:
+        finish = run.finish
+
+        def finish_and_tell() -> None:
+            self.has_finished = True
+            finish()
+
+        run.finish = finish_and_tell  # type: ignore[method-assign]
+        await super()._run(run, phases, pause)
 
 
 class Replica:

@@ -74,9 +74,7 @@ def back_again(stage: LiveStage, serving: RunningProgram) -> None:
     """Start the API server anew: it answers old watches with 410. What was there to do is done, once."""
     stage.plane.start_api_server()
     stage.admin.patch("deployments.apps", stage.namespace, "web", {"spec": {"replicas": 3}})
-    wait_until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=240)
-    wait_until(serving.ready, "it is ready again")
-    assert set(targets(stage).values()) == {1}
+    recovered(stage, serving, "the API server was back")
 
 
 def test_a_storm_of_429_is_waited_out(stage: LiveStage):

@@ -1,6 +1,7 @@
 """Resources that another autoscaler sizes or scales on are never written."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,10 +88,12 @@ def test_nothing_is_written_to_pods_that_a_scale_may_select_before_it_was_answer
                 wait_until(lambda: held.items() <= holds(serving).items(), "both are held", seconds=60)
                 assert not stage.deeds()
                 proxy.released.set()
+                answered_at = time.monotonic()
                 wait_until(
                     lambda: requests(stage.pod("free")).cpu < 300, "what it does not select is sized", seconds=60
                 )
                 wait_until(lambda: requests(stage.pod("pistons")).memory < 1024, "its memory is sized")
+                print(f"all sized {time.monotonic() - answered_at:.1f} s after the scale was answered")
                 assert requests(stage.pod("pistons")).cpu == 700
         finally:
             proxy.released.set()
