@@ -40,7 +40,7 @@ def _vpa(service: Service, _requests: Requests, use: Sequence[Requests], _minute
 
 
 def _cruise(service: Service, requests: Requests, use: Sequence[Requests], minute: int, replicas: int) -> Requests:
-    """Shrink to the bound where the HPA lets it, and grow to it up to the template."""
+    """Shrink to the bound if the HPA allows it, and grow to it up to the template."""
     if minute < 0:
         return requests
     percent = {one.container: _utilization(use[-1], requests, one.container) for one in service.metrics}

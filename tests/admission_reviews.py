@@ -131,7 +131,7 @@ other_texts = st.sampled_from(["1Gi", "10Gi"])
 
 @st.composite
 def build_amounts(draw: st.DrawFn) -> Json | None:
-    """Requests or limits of a container, in any notation, with what cruise does not know beside it."""
+    """Requests or limits of a container, in any notation, with resources that cruise does not know."""
     if draw(st.integers(0, 5)) == 0:
         return draw(st.sampled_from([None, {}]))
     stated: Json = {}
@@ -169,7 +169,7 @@ def build_submitted_containers(draw: st.DrawFn, name: str) -> Json:
 
 @st.composite
 def build_submitted_pods(draw: st.DrawFn) -> Json:
-    """A pod of Deployment web as somebody may submit it."""
+    """A pod of Deployment web as a user may submit it."""
     names = draw(st.permutations(["app", "proxy", "log"]))[: draw(st.integers(1, 3))]
     spec: Json = {"containers": [draw(build_submitted_containers(name)) for name in names]}
     if "proxy" not in names and draw(st.booleans()):

@@ -289,7 +289,7 @@ def make_container(
     settled: bool = True,
     **more: Any,
 ) -> Container:
-    """A container whose kubelet reports what the spec asks for, unless it is not `settled`."""
+    """A container whose kubelet reports the requests of its spec, unless it is not `settled`."""
     requests, limits = make_amounts(cpu, memory_mib), make_amounts(cpu_limit, memory_limit_mib)
     if settled and role is not ContainerRole.INIT:
         more = {"allocated": requests, "actual": requests, "actual_limits": limits} | more

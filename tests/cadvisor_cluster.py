@@ -30,7 +30,7 @@ GIBIBYTE = 2**30
 
 @dataclass(frozen=True, slots=True)
 class ClusterMember:
-    """One pod's part in a workload; a pod that is gone is `gone`."""
+    """One pod's part in a workload; `gone`: the pod was deleted."""
 
     namespace: str
     name: str
@@ -75,7 +75,7 @@ def _pod(member: ClusterMember) -> Pod:
 
 
 def members() -> list[ClusterMember]:
-    """All pods, those that are gone included."""
+    """All pods, deleted ones included."""
     found: list[ClusterMember] = []
     for index in range(60):
         web = ClusterMember(f"team-{index % 10}", "", WorkloadRef("Deployment", f"web-{index}"), "", ("app",), 0)

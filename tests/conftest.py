@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage again, beside what has been collected."""
+    """Count garbage again, in addition to what has been collected."""
     gc.freeze()
     gc.enable()
 
@@ -84,7 +84,7 @@ def run_long(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A real control plane, shared by the tests of one worker; each has a namespace and nodes of its own."""
+    """A real control plane, shared by the tests of one worker; each has its own namespace and nodes."""
     try:
         programs()
     except NotAvailable as missing:

@@ -37,7 +37,7 @@ class HttpAnswer:
 
 @contextmanager
 def answering(respond: Callable[[ReceivedHttpRequest], HttpAnswer], certificate: Path | None = None) -> Iterator[str]:
-    """Serve every GET and POST with what `respond` says; yields the server's address.
+    """Serve every GET and POST with the result of `respond`; yields the server's address.
 
     With a `certificate`, a file with its key, the server speaks TLS.
     """

@@ -71,7 +71,7 @@ class DebianServer:
         self._run("pg_ctl", "-D", str(self.directory / "data"), "-w", "-l", "/dev/null", "-o", options, "start")
 
     def stop(self) -> None:
-        """Stop, dropping whoever is connected."""
+        """Stop, and close all connections."""
         self._run("pg_ctl", "-D", str(self.directory / "data"), "-m", "immediate", "-w", "stop")
 
     @contextmanager
@@ -176,13 +176,13 @@ def change(dsn: str, *statements: str) -> None:
             await connection.execute(statement)
         await connection.close()
 
-    # Sessions' fixtures are made inside of the loop of the first test that asks for them.
+    # Session fixtures are created in the loop of the first test that uses them.
     with ThreadPoolExecutor(1) as thread:
         thread.submit(lambda: asyncio.run(carry_out())).result()
 
 
 def free_port() -> int:
-    """A TCP port of the loopback that nobody listens on."""
+    """An unused TCP port on loopback."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -109,7 +109,7 @@ def wait_until_ready(server: "subprocess.Popen[bytes]", url: str, log: Path) -> 
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return an unused port."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])

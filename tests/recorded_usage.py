@@ -25,7 +25,7 @@ class Ask:
 
 @dataclass
 class RecordedUsage:
-    """Containers by partition; `cpu` and `memory` tell a container's samples at some times, NaN for none.
+    """Containers by partition; `cpu` and `memory` return a container's samples at some times, NaN for none.
 
     `refuse` names the error with which a read ends, if it does. `node` is where all run, of which `node_millicores` is
     known, in all that it used.
@@ -78,7 +78,7 @@ class RecordedUsage:
         return {}
 
     def times_asked(self) -> list[tuple[str, int]]:
-        """Every (partition, grid time) that was asked for, as often as it was."""
+        """Every (partition, grid time) that was queried, as often as it was."""
         return [
             (ask.partition, at) for ask in self.asked for at in range(ask.start + self.step, ask.end + 1, self.step)
         ]

@@ -39,7 +39,7 @@ def make_storage_class_json(name: str = "fast", **more: Any) -> Json:
 
 
 def make_drivers_json(node: str = "n1", migrated: str = "", **counts: int | None) -> Json:
-    """A node's drivers with how many volumes each attaches; `_` in a name stands for a dot.
+    """A node's drivers with how many volumes each attaches; `_` in a name represents a dot.
 
     `migrated` are the plugins from before CSI that drivers have taken over there.
     """

@@ -99,7 +99,7 @@ def containers(draw: st.DrawFn, name: str, role: ContainerRole = ContainerRole.M
 
 
 def _settled(container: Container) -> Container:
-    """Let the kubelet report what the spec asks for; of init containers it reports nothing that counts."""
+    """Let the kubelet report the requests of the spec; of init containers it reports nothing that counts."""
     if container.role is ContainerRole.INIT:
         return container
     return replace(container, allocated=container.requests, actual=container.requests, actual_limits=container.limits)

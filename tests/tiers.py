@@ -16,7 +16,7 @@ from tests.postgres_servers import embedded_server
 from tests.prometheus_server import running_prometheus
 
 CORE, DEFAULT, LONG = TIERS = ("core", "default", "long")
-# How many examples a property tries that says nothing of its own.
+# The number of examples of a property that does not state its own.
 EXAMPLES = {CORE: 25, DEFAULT: 100, LONG: 1000}
 # Which part of its seeds a test tries, and how many at least: among fifty drawn clusters is each kind.
 SEEDS = {CORE: (0.02, 20), DEFAULT: (0.1, 50), LONG: (1.0, 0)}
@@ -49,7 +49,7 @@ def begin(config: pytest.Config) -> None:
 
 
 def leaves_out(config: pytest.Config, path: Path) -> bool:
-    """Tell whether nothing below a folder is for the tier, so that its modules need not even be read."""
+    """Return whether nothing below a folder is for the tier, so that its modules need not even be read."""
     return config.getoption("--tier") == CORE and path in SERVER_FOLDERS
 
 
@@ -83,7 +83,7 @@ def seeds_of(config: pytest.Config) -> Seeds:
 
 
 def is_long(config: pytest.Config) -> bool:
-    """Tell whether nothing is spared."""
+    """Return whether nothing is spared."""
     return bool(config.getoption("--tier") == LONG)
 
 

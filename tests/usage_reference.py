@@ -63,7 +63,7 @@ def compute_reference_base(values: Numbers, window: int) -> float:
 
 
 def peak_minutes(minutes: Minutes, at: int, look_ahead: int) -> NDArray[np.bool_]:
-    """Tell which minutes count for a peak."""
+    """Return which minutes count for a peak."""
     counts = (minutes > at - HOUR) & (minutes <= at)
     for hour in {at // HOUR, (at + look_ahead) // HOUR}:
         for days in range(1, 8):

@@ -22,7 +22,7 @@ from tests.postgres_servers import free_port
 
 
 class RunningWebhook:
-    """One `serve_webhook`, asked to stop as a signal would."""
+    """One `serve_webhook`, stopped as by a signal."""
 
     def __init__(self, settings: Settings, store: StorePort, times: CertificateTimes | None = None) -> None:
         self.settings = settings
@@ -94,7 +94,7 @@ def store_of(*statistics: Statistic) -> InMemoryStore:
 def configure_webhook(
     api: Api, name: str, address: str, namespace: str, policy: str = "Fail", **more: object
 ) -> Iterator[str]:
-    """A MutatingWebhookConfiguration that asks the webhook at `address` about the pods of one namespace."""
+    """A MutatingWebhookConfiguration for the pods of one namespace, with the webhook at `address`."""
     api.create(
         {
             "apiVersion": "admissionregistration.k8s.io/v1",
@@ -137,7 +137,7 @@ def ca_bundle(api: Api, name: str) -> str | None:
 
 
 def wait_until_sized(make: Callable[[str], Json], sized: Callable[[Json], bool], seconds: float = 20) -> Json:
-    """Create pods by `make`, each with a name of its own, until one comes out `sized`; return that one."""
+    """Create pods with unique names by `make` until one is `sized`; return that one."""
     count = 0
 
     def attempt() -> Json | None:

@@ -24,9 +24,9 @@ REDIRECT = "https://cruise/signed-in"
 
 @dataclass
 class LocalIdentityProvider:
-    """Signs in whoever comes as `claims` say; the rest is what it may do wrong.
+    """Signs in the user of `claims`; the other fields are faults.
 
-    `said` has every token, code and verifier that went by, which nothing may log.
+    `said` has every token, code and verifier that was sent, none of which may be logged.
     """
 
     ca_file: Path
@@ -52,14 +52,14 @@ class LocalIdentityProvider:
         return web.json_response(KeySet([self.key]).as_dict(private=False))
 
     def authorize(self, query: dict[str, str]) -> str:
-        """What a browser is sent back to once somebody has said yes."""
+        """The redirect of a browser after the user has consented."""
         code = secrets.token_urlsafe(24)
         self.asked[code] = query
         self.said.append(code)
         return f"{query['redirect_uri']}?{urlencode({'code': code, 'state': query['state']})}"
 
     async def door(self, request: web.Request) -> web.Response:
-        """The provider's own page, on which somebody says yes."""
+        """The provider's own page, on which the user consents."""
         back = escape(self.authorize(dict(request.query)))
         page = f'<!doctype html><title>Sign in</title><link rel="icon" href="data:,"><a href="{back}">Yes, I am</a>'
         return web.Response(text=page, content_type="text/html")

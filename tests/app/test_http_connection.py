@@ -31,7 +31,7 @@ GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 async def echo(scope, receive, send):
-    """Read the whole body, and tell how long it was."""
+    """Read the whole body, and return its length."""
     size = 0
     while True:
         message = await receive()

@@ -34,7 +34,7 @@ TABLE = make_table(make_statistic("", cpu_peak=400, memory_peak_mib=300))
 
 
 class Cluster:
-    """What upkeep asks of a cluster."""
+    """The calls of the refresher to a cluster."""
 
     def __init__(self) -> None:
         self.version = 1

@@ -148,7 +148,7 @@ def test_an_older_database_is_known_at_once_and_until_serve_has_read_again_what_
     with setting.follower as follower:
         until(lambda: follower.state.read_at)
         assert not follower.state.history_incomplete
-        # A backup takes the database's place: nothing in it tells so.
+        # A backup replaces the database, and nothing in it shows that.
         setting.store.expect(7)
         until(lambda: follower.state.history_incomplete)
         # The leader, which knew the later state, puts the loss on record, and later that it has read all again.

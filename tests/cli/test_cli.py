@@ -60,7 +60,7 @@ def write_files(directory: Path, snapshot=None, usage=None) -> list[str]:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the program in a process of its own."""
+    """Run the program in a separate process."""
     return subprocess.run(
         [sys.executable, "-m", "cruise", *arguments], capture_output=True, text=True, check=False, timeout=60
     )
@@ -377,7 +377,7 @@ def test_scan_wants_one_source_of_usage(capsys, files):
     assert "choose one" in error_line(capsys, "scan", *both)
 
 
-# ---- where output goes ----
+# ---- output ----
 
 
 def test_a_reader_that_has_had_enough_is_no_failure(files):

@@ -52,7 +52,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
         if name.startswith(("CRUISE_", "KUBE", "_TYPER", "_CRUISE")):
             monkeypatch.delenv(name)
     for name in ("CRUISE_KUBE_CONTEXT", "CRUISE_KUBECONFIG", "_CRUISE_COMPLETE", "_TYPER_COMPLETE_ARGS"):
-        # Set and taken out again, so that what a test sets goes with it.
+        # Set and removed again, so that monkeypatch restores what a test sets.
         monkeypatch.setenv(name, "x")
         monkeypatch.delenv(name)
 

@@ -235,7 +235,7 @@ def test_pack_sizes_where_use_is_given_and_places_what_scan_sees_room_for(answer
 
 
 def test_pack_resizes_to_the_targets_of_plan(capfd):
-    """Where no other pod comes to share the node's headroom, as in the example."""
+    """Where no other pod shares the node's headroom, as in the example."""
     files = ["--snapshot", str(EXAMPLE[0]), "--usage", str(EXAMPLE[1]), "--format", "json"]
     assert main(["plan", *files]) == 0
     [node] = json.loads(capfd.readouterr().out)["nodes"]

@@ -99,7 +99,7 @@ POD = {
 
 @pytest.fixture
 def checked(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path):
-    """Look at the cluster, and at Prometheus alone, in an environment; returns all that was said."""
+    """Scan the cluster, and Prometheus alone, in an environment; return all output."""
     snapshot = a_file(tmp_path, "snapshot.json", json.dumps({"kind": "List", "items": [NODE, POD]}))
 
     def run(environment: Mapping[str, str]) -> str:

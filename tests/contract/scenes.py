@@ -41,7 +41,7 @@ class ContractCluster:
 
 
 class ContractEnvironment(Protocol):
-    """A cluster under test. Where others use it too, the scene has a namespace and names of nodes of its own."""
+    """A cluster under test. On a shared cluster the scene has its own namespace and node names."""
 
     port: ClusterPort
     namespace: str
@@ -51,7 +51,7 @@ class ContractEnvironment(Protocol):
         ...
 
     async def wait_until_stable(self) -> None:
-        """Wait until what was asked for is done and every replacement runs."""
+        """Wait until all requested changes are done and every replacement is running."""
         ...
 
     async def exhaust_memory(self, pod: Pod) -> None:
@@ -101,7 +101,7 @@ async def simulated(scene: ContractCluster) -> AsyncIterator[ContractEnvironment
 
 
 class RealEnvironment:
-    """A scene on a real control plane, with a namespace and nodes of its own."""
+    """A scene on a real control plane, with its own namespace and nodes."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class RealEnvironment:
         await asyncio.to_thread(self._kubelet.oom_kill, pod.namespace, pod.name, "app")
 
     async def _at_rest(self) -> bool:
-        """Tell whether controllers, scheduler and kubelets are done, and the port knows."""
+        """Return whether controllers, scheduler and kubelets are done, and the port shows it."""
         pods = [pod for pod in (await self.port.snapshot()).pods if pod.namespace == self.namespace]
         return (
             len(pods) == self._replicas
@@ -157,7 +157,7 @@ class RealEnvironment:
         return f"servers {sorted(self._plane.pids())}, pods {pods}, events {events}\n{logs}"
 
     async def _budgets_observed(self, healthy: int) -> bool:
-        """Tell whether the disruption controller has seen the pods as they are, and the port what it says."""
+        """Return whether the disruption controller has observed the pods, and the port its status."""
         told = {
             one["metadata"]["name"]: one for one in self._admin.items("poddisruptionbudgets.policy", self.namespace)
         }

@@ -331,7 +331,7 @@ async def test_only_the_overload_taint_is_touched(build: Build) -> None:
             return {one.name: set(one.taints) for one in (await world.port.snapshot()).nodes}
 
         n1, n2 = world.node("n1"), world.node("n2")
-        for _ in range(2):  # asked twice, done once
+        for _ in range(2):  # requested twice, done once
             await world.port.perform(TaintNode(n1, ReasonCode.OVERLOADED))
             assert await taints() == {n1: {FOREIGN, OVERLOADED_TAINT}, n2: set()}
         for _ in range(2):

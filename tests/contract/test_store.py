@@ -117,7 +117,7 @@ StoreOpener = Callable[[], AbstractAsyncContextManager[StorePort]]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Two stores keep the whole suite; of the second Postgres a part tells enough, short of the tier long."""
+    """Two stores run the whole suite; the second Postgres runs a part of it below the tier long."""
     if "open_empty" in metafunc.fixturenames:
         whole = is_long(metafunc.config) or metafunc.definition.get_closest_marker("smoke")
         kinds = ["memory", "embedded", "debian"] if whole else ["memory", "embedded"]
@@ -127,7 +127,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="module")
 def open_empty(request: pytest.FixtureRequest) -> Iterator[StoreOpener]:
-    """Opens an empty store of one kind, as often as a test likes."""
+    """Opens an empty store of one kind, any number of times."""
     if request.param == "memory":
         yield _memory_store
     elif request.param == "embedded":

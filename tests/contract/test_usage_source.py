@@ -126,7 +126,7 @@ def monitored() -> ClusterSnapshot:
 
 
 def cross_checked(source: UsageSourcePort) -> CrossCheckedUsageSource:
-    """Prometheus, beside kubelets that are asked a quarter of an hour before the end."""
+    """Prometheus, and kubelets that are queried a quarter of an hour before the end."""
     series, at = measured_series(), END - 900.0
 
     async def answer(node: Node) -> bytes:
@@ -159,7 +159,7 @@ async def test_kubelets_agree_with_the_prometheus_that_scrapes_them(prometheus_a
     with closing(PrometheusUsageSource(PrometheusSettings(prometheus_address))) as source:
         checked = cross_checked(source)
         subject = Subject(checked, monitored(), containers_of(monitored()))
-        # Before and after they were asked.
+        # Before and after they were queried.
         for end in (END - 960, END):
             for partition in await checked.partitions(monitored()):
                 await checked.read(partition, START, end, None)

@@ -46,7 +46,7 @@ class BehaviourRule:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def covers(self, pod: Json) -> bool:
-        """Tell whether the rule applies to a pod."""
+        """Return whether the rule applies to a pod."""
         metadata = pod["metadata"]
         labels = metadata.get("labels") or {}
         return (

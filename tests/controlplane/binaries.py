@@ -21,7 +21,7 @@ GO_PLACES = ("/usr/local/go/bin", *(f"/usr/lib/go-1.{minor}/bin" for minor in ra
 
 
 class NotAvailable(Exception):
-    """The control plane cannot run on this machine; the message says why in one line."""
+    """The control plane cannot run on this machine; the message is the reason in one line."""
 
 
 def programs() -> Path:

@@ -23,7 +23,7 @@ def kubelet_endpoint(
 ) -> Iterator[int]:
     """Serve the nodes `names`, by loopback address, with their certificates; yields the port.
 
-    As a kubelet does by default, it asks the API server who has a token, and whether they may get nodes/metrics.
+    As a kubelet does by default, it asks the API server to authenticate tokens and to authorize nodes/metrics.
     Clients with a certificate of `client_ca` may.
     """
 

@@ -224,7 +224,7 @@ class NodeLoop:
             self.reconsider(record.pod["spec"]["nodeName"])
 
     def _judge(self, record: NodePodRecord, behaviour: KubeletBehaviour) -> bool:
-        """Allocate a resize, or set the reason why not; tell whether that changed."""
+        """Allocate a resize, or set the reason why not; return whether that changed."""
         generation = record.pod["metadata"].get("generation", 0)
         if generation == record.observed_generation and record.pending is None:
             return False
@@ -241,7 +241,7 @@ class NodeLoop:
         return before != (record.pending, record.observed_generation, record.allocated)
 
     def _progress(self, record: NodePodRecord, behaviour: KubeletBehaviour) -> bool:
-        """Let the allocation take effect, now or later; tell whether that changes the pod's status."""
+        """Let the allocation take effect, now or later; return whether that changes the pod's status."""
         if record.in_force:
             return False
         told = record.in_progress[0] if record.in_progress else None

@@ -34,12 +34,12 @@ class ContainerRecord:
 
     @property
     def runs(self) -> bool:
-        """Tell whether it is running now."""
+        """Return whether it is running now."""
         return "running" in self.state
 
     @property
     def lasting(self) -> bool:
-        """Tell whether it runs for as long as its pod: every one but plain init containers."""
+        """Return whether it runs for as long as its pod: every one but plain init containers."""
         return not self.init or self.spec.get("restartPolicy") == "Always"
 
     def terminate(self, reason: str, exit_code: int, now: str) -> None:
@@ -62,7 +62,7 @@ class ContainerRecord:
         self.number = next(_numbers)
 
     def actuate(self, now: str) -> None:
-        """Put what is allocated into force, by a restart where the resize policy says so."""
+        """Apply the allocated resources, by a restart if the resize policy requires it."""
         before, self.actual = self.actual, get_actual(self.allocated)
         policies = {one["resourceName"]: one["restartPolicy"] for one in self.spec.get("resizePolicy") or ()}
         changed = {
@@ -121,7 +121,7 @@ class NodePodRecord:
 
     @property
     def terminal(self) -> bool:
-        """Tell whether it has finished."""
+        """Return whether it has finished."""
         return self.phase in ("Succeeded", "Failed")
 
     @property
@@ -132,13 +132,13 @@ class NodePodRecord:
 
     @property
     def in_force(self) -> bool:
-        """Tell whether all that is allocated is in force."""
+        """Return whether all that is allocated is in force."""
         return self.pod_actual == get_actual(self.pod_allocated) and all(
             container.actual == get_actual(container.allocated) for container in self.containers
         )
 
     def allocate(self, resources: Mapping[str, Json]) -> None:
-        """Allocate what the spec asks for."""
+        """Allocate the requests of the spec."""
         for container in self.containers:
             container.allocated = resources[container.name]
         self.pod_allocated = resources[WHOLE_POD]

@@ -13,7 +13,7 @@ WHOLE_POD = ""
 
 
 def get_stated(pod: Json) -> dict[str, Json]:
-    """The resources that a pod's spec asks for, by container; those of the pod itself under WHOLE_POD."""
+    """The requests of a pod's spec, by container; those of the pod itself under WHOLE_POD."""
     spec = pod["spec"]
     found = {one["name"]: one.get("resources") or {} for one in _containers(spec)}
     return {**found, WHOLE_POD: spec.get("resources") or {}}

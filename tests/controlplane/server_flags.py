@@ -92,7 +92,7 @@ def api_server_command(directory: Path, ports: Ports, flags: Flags) -> list[str]
 
 
 def write_admission(directory: Path, client: ClientFiles) -> None:
-    """Let the API server show a certificate to whatever webhook asks for one."""
+    """Let the API server present a client certificate to any webhook that requests one."""
     config, kubeconfig = "apiserver.config.k8s.io/v1", directory / "webhooks.kubeconfig"
     user = {"client-certificate": str(client.certificate), "client-key": str(client.key)}
     stated = {"apiVersion": "v1", "kind": "Config", "users": [{"name": "*", "user": user}]}
@@ -149,7 +149,7 @@ def kubeconfig_text(address: str, ca_file: Path, user: str, token: str) -> str:
 
 
 def _audit_policy(level: AuditLevel) -> dict[str, Any]:
-    """Writes with the level asked for; reads without bodies, which may be a whole cluster each."""
+    """Writes at the requested level; reads without bodies, which may be a whole cluster each."""
     reads = "None" if level == "None" else "Metadata"
     return {
         "apiVersion": "audit.k8s.io/v1",

@@ -38,7 +38,7 @@ class ServerProcess:
 
     @property
     def running(self) -> bool:
-        """Tell whether it has not ended."""
+        """Return whether it has not ended."""
         return self._process.poll() is None
 
     def pause(self) -> None:
@@ -47,7 +47,7 @@ class ServerProcess:
         self._process.send_signal(signal.SIGSTOP)
         # A signal is only asked for: on a busy machine its threads run on for a while.
         os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
-        # A stopped server cannot see its pipe close, so somebody else wakes it when this process has gone.
+        # A stopped server cannot see its pipe close, so another process wakes it when this one has ended.
         wake = f"read -r _; kill -CONT {self.pid}"
         self._waker = subprocess.Popen(["/bin/sh", "-c", wake], stdin=subprocess.PIPE, process_group=0)
 

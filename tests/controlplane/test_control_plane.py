@@ -64,7 +64,7 @@ def resize(admin: Api, namespace: str, name: str, requests: Json) -> Json:
 
 
 def settled(one: Json, requests: Json) -> bool:
-    """Tell whether a resize is done, as clients must decide it."""
+    """Return whether a resize is done, as clients must decide it."""
     unfinished = {"PodResizePending", "PodResizeInProgress"} & set(conditions(one))
     seen = one["status"].get("observedGeneration", 0) >= one["metadata"]["generation"]
     return seen and not unfinished and status_of(one)["allocatedResources"] == requests
@@ -467,7 +467,7 @@ def test_no_server_outlives_whoever_started_it(paused: bool, tmp_path: Path):
 
 
 def alive(pid: int) -> bool:
-    """Tell whether a process runs; one that has ended may wait for its parent to hear of it."""
+    """Return whether a process runs; one that has ended may wait for its parent to hear of it."""
     try:
         os.kill(pid, 0)
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")

@@ -31,7 +31,7 @@ class ApiWatch:
             yield msgspec.json.decode(line)
 
     def stop(self) -> None:
-        """End the watch for whoever iterates over it."""
+        """End the watch for its iterating thread."""
         try:
             # Below TLS, whose own shutdown is not for two threads.
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)

@@ -185,7 +185,7 @@ def _hints(plane: ControlPlane) -> list[str]:
 
 
 def _settled(admin: Api, at_least: int) -> bool:
-    """Tell whether enough pods run, and those that do not are known to have no room."""
+    """Return whether enough pods run, and those that do not are known to have no room."""
     pods = admin.items("pods", NAMESPACE)
     running = sum(one["status"].get("phase") == "Running" for one in pods)
     waiting = [one for one in pods if not one["spec"].get("nodeName")]

@@ -33,7 +33,7 @@ USES: Mapping[tuple[str, str], ContainerUse] = {
 
 
 def workloads() -> Iterator[Json]:
-    """What people have asked for: far more than they use, as a rule."""
+    """The requests of users, usually far above the usage."""
     ns = NAMESPACE
     yield app("Deployment", ns, "web", "1500m", "2Gi", {"memory": "2Gi"}, replicas=12)
     yield app("Deployment", ns, "api", "1200m", "1Gi", replicas=8)
@@ -61,7 +61,7 @@ def create_late_workloads() -> Iterator[Json]:
 
 
 def compute_asked_millicores() -> dict[tuple[str, str], int]:
-    """Return what people ask for, by workload and container, in a pod each."""
+    """Return the requests of users, by workload and container, of one pod each."""
     return {
         (one["metadata"]["name"], container): requests(one["spec"]["template"], container).cpu
         for one in (*workloads(), *create_late_workloads())

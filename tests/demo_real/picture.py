@@ -81,7 +81,7 @@ class Picture:
         return f"{cores} ({asked}), {self.pending} pending, {done}"
 
     def _compare_with_asked(self) -> tuple[int, int]:
-        """Return by how many millicores the containers that request less than people asked do, and those with more."""
+        """Return by how many millicores containers request less than submitted, and by how many more."""
         asked = compute_asked_millicores()
         changes = [
             requests(pod, name).cpu - asked[pod["metadata"]["labels"]["app"], name]

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_it_shrinks_what_asks_for_too_much_and_ends_by_itself(control_plane: ControlPlane):
-    """The shared control plane only tells that there can be one; the demo has its own."""
+    """The shared control plane only shows that one can run; the demo has its own."""
     command = [sys.executable, "-m", "tests.demo_real"]
     environment = {**os.environ, "DEMO_SECONDS": "25"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200, check=False)

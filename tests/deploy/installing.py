@@ -53,7 +53,7 @@ def accounts() -> list[Json]:
 
 
 def grant(admin: Api, mode: str) -> None:
-    """Give cruise's accounts exactly what a mode's files say, and wait until the server goes by it."""
+    """Grant cruise's accounts exactly the rights of a mode's files, and wait until the server applies them."""
     for one in accounts():
         admin.apply(one)
     apply_policies(admin)
@@ -134,7 +134,7 @@ def check_permission(
     name: str = "",
     namespace: str = "",
 ) -> bool:
-    """Tell whether the server would let an account do something, everywhere or in one namespace."""
+    """Return whether the server would let an account do something, everywhere or in one namespace."""
     attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource, "name": name}
     review = {
         "apiVersion": "authorization.k8s.io/v1",
@@ -163,7 +163,7 @@ def rules(api: Api, namespace: str) -> set[tuple[str, str, str, str]]:
         (verb, group, resource, name)
         for rule in status["resourceRules"]
         for verb, group, resource, name in _spelt_out(rule)
-        # What everybody may: ask about oneself.
+        # Rights of every account: to query its own rights.
         if not resource.startswith("self")
     }
 

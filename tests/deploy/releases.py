@@ -24,7 +24,7 @@ KEPT = {
 
 @dataclass(frozen=True)
 class Cluster:
-    """A control plane of its own, since releases have names that hold for a whole cluster."""
+    """A separate control plane, because release names are unique in a cluster."""
 
     plane: ControlPlane
     admin: Api

@@ -16,7 +16,7 @@ from tests.helm.binary import helm
 
 HEADER = "# Rendered from deploy/chart by `make manifests`: edit the chart.\n\n"
 SCHEMA = CHART / "values.schema.json"
-# Those of which the chart has a value of its own, since more depends on it, and those that its containers fix.
+# Settings for which the chart has its own value, because more depends on it, and those that its containers fix.
 NOT_IN_SETTINGS = {
     *(
         "mode",
@@ -32,7 +32,7 @@ NOT_IN_SETTINGS = {
     *("namespace", "kubeconfig", "kube_context", "data_dir", "http_address", "webhook_address", "tls_dir"),
     *("api_authentication", "api_token_file", "webhook_service", "webhook_configuration"),
 }
-# Each file shows one template, in the mode that says most.
+# Each file shows one template, in the mode with the most content.
 FULL = {"mode": "full", "database.existingSecret": "cruise-database"}
 OBSERVE = {"mode": "observe"}
 VALUES: Mapping[str, Mapping[str, str]] = {
@@ -53,7 +53,7 @@ VALUES: Mapping[str, Mapping[str, str]] = {
 
 
 class Refused(Exception):
-    """Helm did not take the values; says what it printed."""
+    """Helm rejected the values; the message is its output."""
 
 
 def rendered(values: Mapping[str, str], *more: str, namespace: str = NAMESPACE) -> str:
@@ -74,7 +74,7 @@ def objects(values: Mapping[str, str], *more: str, namespace: str = NAMESPACE) -
 
 
 def manifests() -> Iterator[tuple[str, str]]:
-    """Every file of deploy/ that comes from the chart, with its text."""
+    """Every file of deploy/ that is rendered from the chart, with its text."""
     plain = {"forKubectl": "true", "image.tag": "latest"}
     for file, values in VALUES.items():
         text = rendered({**plain, **values}, "--show-only", f"templates/{file}")
@@ -85,7 +85,7 @@ def manifests() -> Iterator[tuple[str, str]]:
 
 
 def settings_schema() -> Json:
-    """The part of the values' schema for `settings`: every setting that is no secret and has no value of its own."""
+    """The part of the values' schema for `settings`: every setting that is no secret and has no separate value."""
     descriptions = {name: text for group in Settings.__bases__ for name, text in read_descriptions(group).items()}
     names = sorted(name for name, form in SETTING_TYPES.items() if not form.secret and name not in NOT_IN_SETTINGS)
     types = ["string", "number", "boolean", "array"]

@@ -10,7 +10,7 @@ HEADINGS = ("account", "from mode", "where", "what", "verbs")
 
 
 def rights_table() -> str:
-    """What `kubectl auth can-i --list` says of each account, by the mode from which on it does; in Markdown."""
+    """The output of `kubectl auth can-i --list` for each account, by the first mode that grants it; in Markdown."""
     lines = [HEADINGS, ("---",) * len(HEADINGS), *_rows()]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -106,7 +106,7 @@ def test_the_webhook_selects_the_namespaces_that_are_sized():
     assert {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["shop", "bank"]} in (
         selector["matchExpressions"]
     )
-    # A label selector knows no patterns: then the webhook decides.
+    # A label selector has no patterns: then the webhook decides.
     with_pattern = rendered({"mode": "initial", "includedNamespaces": "{shop,team-*}"})
     found = [one for one in yaml.load_all(with_pattern, yaml.CSafeLoader) if one]
     [webhook] = named(found, "MutatingWebhookConfiguration", "cruise")["webhooks"]

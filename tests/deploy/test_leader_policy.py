@@ -86,7 +86,7 @@ def hold(admin: Api, holder: str) -> None:
 
 
 def refused(api: Api, namespace: str) -> str:
-    """Try an eviction that changes nothing; return what the server says against it."""
+    """Try an eviction that changes nothing; return the server's rejection."""
     victim = {"name": "victim", "namespace": namespace}
     uid = api.get(api.path("pods", namespace, "victim"))["metadata"]["uid"]
     options = {"dryRun": ["All"], "preconditions": {"uid": uid}}

@@ -84,9 +84,9 @@ def test_a_dashboard_shows_metrics_that_cruise_has(file: Path):
 def test_every_figure_of_cruise_itself_is_on_a_dashboard_or_calls_somebody():
     watched = " ".join([*(file.read_text() for file in DASHBOARDS), RULES.read_text()])
     families = {re.sub("_(total|bucket|sum|count)$", "", name) for name in labels_by_metric() if name[:6] == "cruise"}
-    # How busy the listeners are is looked up when somebody was turned away.
+    # The number of connections is needed once clients were rejected.
     gauges = {"cruise_http_connections", "cruise_http_body_bytes", "cruise_packing_solve_seconds", "cruise_job_runs"}
-    # What it is now says nothing: the alert is on what it was behind.
+    # The present value is not enough: the alert is about the past lag.
     gauges.add("cruise_database_epoch")
     assert {name for name in families if name not in watched} - gauges == set()
 

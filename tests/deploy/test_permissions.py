@@ -79,7 +79,7 @@ BEYOND_READS = [
     ),
     (SERVE, "full", "", {("create", "", "pods/eviction", ""), ("patch", "", "nodes", "")}),
 ]
-# What nobody of cruise may do in any mode.
+# What no account of cruise may do in any mode.
 NEVER = [
     ("delete", "", "pods", ""),
     ("deletecollection", "", "pods", ""),
@@ -187,7 +187,7 @@ def test_the_server_itself_refuses_what_the_mode_does_not_give(control_plane: Co
     for name, attempt in attempts.items():
         with pytest.raises(ApiError) as refused:
             attempt()
-        # Who may do it is told that there is no such object.
+        # An authorized caller gets Not Found.
         answers[name] = refused.value.status
     may_resize, may_evict = mode in ("resize", "full"), mode == "full"
     assert answers == {

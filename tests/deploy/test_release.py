@@ -99,7 +99,7 @@ def test_what_kubectl_has_installed_is_taken_over(cluster: Cluster):
     cluster.helm("install", "cruise", str(CHART), "--take-ownership", "--force-conflicts", *database)
     assert len(cluster.webhooks()) == 1
     cluster.helm("uninstall", "cruise")
-    # What mode resize has not is left to whoever applied it.
+    # Objects that mode resize does not have are left to other owners.
     left = cluster.there({resource_of(one) for one in plain})
     assert left == {
         "clusterroles.rbac.authorization.k8s.io cruise-full",

@@ -58,7 +58,7 @@ def secured(namespace: str) -> Json:
         "seccompProfile": {"type": "RuntimeDefault"},
     }
     one = container(requests={"cpu": "10m", "memory": "16Mi"}, securityContext=security)
-    # It is for nobody to run.
+    # It is never run.
     return pod(namespace, "one", one, schedulingGates=[{"name": "example.com/never"}])
 
 
@@ -71,7 +71,7 @@ def victims_of(namespace: str) -> list[Json]:
     """What attempts are made on, besides what deploy/ has."""
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     [configuration] = [one for one in documents("webhook.yaml") if one["kind"] == "MutatingWebhookConfiguration"]
-    # There is nobody behind it.
+    # It has no endpoint.
     configuration["webhooks"][0]["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": "none"}}
     lease, deployed = "coordination.k8s.io/v1", ("network.yaml", "flowcontrol.yaml", "certificates.yaml")
     return [
@@ -127,7 +127,7 @@ def seen(admin: Api, there: AttackTargets) -> Json:
 
 
 def answer(api: Api, attempt: Any) -> str:
-    """What the server says to an attempt."""
+    """The server's response to an attempt."""
     try:
         attempt(api)
     except ApiError as error:

@@ -43,7 +43,7 @@ class Server:
     credential: str
 
     def leads(self) -> bool:
-        """Tell whether its status says that it leads."""
+        """Return whether its status reports it as the leader."""
         code, body = self.running.get("/api/v1/status")
         return code == 200 and bool(json.loads(body)["leader"])
 
@@ -148,7 +148,7 @@ def list_resized(stage: LiveStage, app: str = "web") -> int:
 
 
 def is_sized(pod: Json) -> bool:
-    """Tell whether a pod requests what it uses, or a little more."""
+    """Return whether a pod requests what it uses, or a little more."""
     requests = requests_of(pod)
     amounts = int(requests["cpu"].removesuffix("m")), int(requests["memory"].removesuffix("Mi"))
     return all(USED <= amount <= USED + KEPT for amount in amounts)

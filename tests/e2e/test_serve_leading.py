@@ -100,7 +100,7 @@ def test_nobody_is_evicted_twice_or_in_vain_when_the_leader_goes(stage: LiveStag
             stage.create(app("Deployment", stage.namespace, name, "300m", "128Mi", nodeSelector=selector))
     stage.running(len(names))
     for node in {pod["spec"]["nodeName"] for pod in stage.pods()}:
-        # Without the webhook whoever comes back would ask for as little as before, and take the room again.
+        # Without the webhook a replacement pod would request as little as before, and use the capacity again.
         stage.admin.patch("nodes", None, node, {"spec": {"unschedulable": True}})
     for place in places:
         stage.node(f"{place}-spare", cpu="2", labels={"place": place})
@@ -162,7 +162,7 @@ def test_a_leader_that_is_cut_off_stops_before_the_other_leads(stage: LiveStage,
 
             def taken_over() -> bool:
                 leading = b.leads()
-                # Asked in this order: what the first says now held a moment ago, when the second began.
+                # Queried in this order: the first answer was still valid when the second was read.
                 assert not (leading and a.leads()), "two lead at once"
                 return leading
 

@@ -18,7 +18,7 @@ NOTHING = b'{"status":"success","data":{"resultType":"vector","result":[]}}'
 
 
 def unready(running: RunningProgram, why: str) -> None:
-    """Wait until it is alive and says why it is not ready."""
+    """Wait until it is alive and reports why it is not ready."""
     wait_until_true(lambda: running.get("/healthz")[0] == 200, "it is alive", 30)
 
     def look() -> bool:

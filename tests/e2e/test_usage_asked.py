@@ -75,7 +75,7 @@ def forwarded_to(
 
 
 async def fill(address: str, store: StorePort) -> StatisticsTable:
-    """One process: a source and a state of its own."""
+    """One process with its own source and state."""
     source = PrometheusUsageSource(PrometheusSettings(address))
     table = await run_usage_pass(ReadOnlyCluster(snapshot()), source, store, UsageState(), Policy(), NOW, READING)
     source.close()
@@ -149,6 +149,6 @@ async def test_fifteen_minutes_of_passes_cost_a_500th_of_what_cruisekube_costs(p
     fill, passes = counts[1] / len(snapshot().pods), (counts[-1] - counts[1]) / len(snapshot().pods)
     # A restart shows as two series for the minutes in which the old one lingers.
     assert 45 <= passes <= 31_100 / 500
-    # All pods are on one node; that its counters jump together for once is a reason to ask when it was scraped.
+    # All pods are on one node; if its counters jump together, its scrape times are queried.
     times_of_scrapes = (END - HORIZON) / 60 / len(snapshot().pods)
     assert 30_000 <= fill <= 31_100 + times_of_scrapes

@@ -129,7 +129,7 @@ class Behind:
         first, last, newest = int(form["start"]), int(form["end"]), self.now - self.late
         body = self._ask(request.path, form | {"end": str(min(last, newest)), "stats": "all"})
         if last > newest:
-            # What is asked for after the newest sample is answered with it, for five minutes.
+            # Queries after the newest sample return it, for five minutes.
             form |= {"start": str(newest), "end": str(newest), "stats": "all"}
             latest = {
                 str(one["metric"]): one["values"][-1][1] for one in self._ask(request.path, form)["data"]["result"]
@@ -197,7 +197,7 @@ async def test_as_first_designed_every_hole_makes_a_peak(first_design: tuple[Sta
 async def test_statistics_are_those_of_the_use_whatever_the_scrapes_were(
     prometheus: str, late: int, first_design: tuple[StatisticsTable, float]
 ) -> None:
-    """Also where every sample comes two minutes later than samples are waited for at first."""
+    """Also if every sample arrives two minutes later than the initial scrape delay."""
     table, samples = await passes(prometheus, late=late)
     off = errors(table)
     assert set(off) == set(NODES)

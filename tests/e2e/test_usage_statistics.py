@@ -103,7 +103,7 @@ async def test_the_statistics_of_every_container_equal_the_plain_reference(prome
 
 
 def compare_cpu(actual: int, expected: float, key: tuple[str, str, str]) -> None:
-    """To 1 %, beside the rounding up to whole millicores."""
+    """To 1 %, in addition to the rounding up to whole millicores."""
     assert expected * 0.99 <= actual <= math.ceil(expected * 1.01), (key, actual, expected)
 
 

@@ -111,7 +111,7 @@ def test_new_pods_ask_for_their_workloads_peak(control_plane, admin, namespace, 
         assert container_of(pod) == SIZED
         original = parse_original_resources(pod["metadata"]["annotations"][ORIGINAL_RESOURCES])
         assert original == {"app": (make_amounts(1000, 1024), make_amounts(2000, 2048))}
-        # The API server has a certificate to show; nobody else has.
+        # Only the API server has a client certificate.
         with pytest.raises(urllib.error.HTTPError, match="403"):
             fetched(settings, "/mutate", b"{}")
 

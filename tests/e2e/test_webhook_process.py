@@ -32,7 +32,7 @@ UNVERIFIED = ssl._create_unverified_context()
 
 @pytest.fixture
 def settings(control_plane, admin, namespace, tmp_path):
-    # Whose pods are asked about: nothing is said of a pod whose owner was not seen.
+    # The pods of the reviews: a pod whose owner was not seen gets no patch.
     admin.create(workload("Deployment", namespace, "web", pod_template("web"), 0))
     return {
         "kubeconfig": str(control_plane.kubeconfig()),

@@ -36,7 +36,7 @@ SHOP = {
     "mailer": ContainerUse(cores=0.02, mebibytes=60),
 }
 ASKS = {"web": ("500m", "512Mi", 3), "db": ("1", "1Gi", 1), "mailer": ("200m", "64Mi", 1)}
-# Whose certificate it is does not matter: the quick start has the browser ask.
+# The certificate is not verified: in the quick start the browser asks.
 _UNVERIFIED = ssl._create_unverified_context()
 
 
@@ -50,7 +50,7 @@ class QuickStartSteps:
     taken: list[tuple[str, float, float]] = field(default_factory=list)
 
     def run(self, command: str, like: str | None = None) -> str:
-        """Run a command that stands in the pages, or is `like` one that does; returns what it printed."""
+        """Run a command of the pages, or one that is `like` one of them; return its output."""
         assert (like or command) in self.written, f"neither {' nor '.join(PAGES)} says: {like or command}"
         with self.timed(command):
             done = subprocess.run(

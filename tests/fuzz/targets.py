@@ -63,7 +63,7 @@ OBJECTS = 500
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Examples to begin from, and what takes one case; `is_json` lets the parts of a document be changed.
+    """Initial examples, and the function that reads one case; with `is_json` the parts of a document are mutated.
 
     `kept_bytes` is what atheris itself keeps of a case at most: every array that a comparison of numpy's returns.
     """

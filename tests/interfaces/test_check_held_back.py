@@ -117,7 +117,7 @@ def lines_of(snapshot: ClusterSnapshot, width: int) -> dict[str, str]:
 
 
 def holding(snapshot: ClusterSnapshot) -> Iterator[tuple[str, str, str]]:
-    """What holds each pod: which item tells of it, its name there, and a part of what is to be done."""
+    """What prevents sizing of each pod: the item that reports it, its name there, and a part of the fix."""
     table = make_table(*(make_statistic_for(pod) for pod in snapshot.pods))
     eligibility, leaving = Eligibility(snapshot, table, {}, FULL, NOW), EvictionRules(snapshot, FULL, {})
     for pod in snapshot.pods:

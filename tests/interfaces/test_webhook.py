@@ -240,7 +240,7 @@ def random_json(generator: random.Random, depth: int = 0):
 
 
 def exceeds(resources) -> bool:
-    """Tell whether a request is over its limit, as kube-apiserver sees it."""
+    """Return whether a request is over its limit, as kube-apiserver sees it."""
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     for name, read in (("cpu", parse_cpu_millicores), ("memory", parse_memory_bytes)):
         request, limit = requests.get(name), limits.get(name)

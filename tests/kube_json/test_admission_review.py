@@ -138,7 +138,7 @@ CHANGES: dict[str, dict[str, object]] = {
 
 
 def test_each_change_of_such_a_field_changes_the_digest():
-    # The namespace is the request's. Each pod has a volume of a name of its own, and no size depends on volumes.
+    # The namespace is the request's. Each pod has a volume with a unique name, and no size depends on volumes.
     assert {key for part in CHANGES.values() for key in part} | {"namespace", "volumes"} == {
         field.encode_name for struct in (RawMetadata, RawSpec) for field in msgspec.structs.fields(struct)
     }

@@ -49,7 +49,7 @@ def count_assignments(problem: PackingProblem) -> int:
 
 
 def is_valid(problem: PackingProblem, running: IntArray, x: IntArray) -> BoolArray:
-    """Tell whether nothing arrives where this takes more than there is."""
+    """Return whether nothing arrives where this takes more than there is."""
     widest = np.where((x > 0)[..., None], problem.headroom[:, None, :], 0).max(axis=-3)
     used = np.einsum("...cn,cr->...nr", x, problem.demands) + widest
     wanted = np.einsum("...cn,cr->...nr", x > running, problem.demands + problem.headroom) > 0

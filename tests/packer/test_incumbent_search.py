@@ -80,7 +80,7 @@ def test_what_is_proved_under_rules_with_bounds_is_the_best_of_all(seeds):
 
 
 def test_a_question_is_asked_anew_where_more_is_reached_before_it():
-    """The second tier's figures were asked for beside one pod of the first, until two of them had a place."""
+    """The second tier's figures were requested next to one pod of the first, until two of them were placed."""
     one = np.ones(2, dtype=np.int64)
     problem = PackingProblem(
         resources=("cpu",),

@@ -65,7 +65,7 @@ def test_what_is_said_to_need_evictions_places_less_without(seed, ruled):
 
 def test_a_bound_of_what_is_as_good_as_the_best_does_not_outlive_it():
     # A better packing has one more of the higher priority and evicts one of it: then two of the lower find a place,
-    # where one is the most that does beside four that stay.
+    # where at most one fits next to four that stay.
     problem = PackingProblem(
         resources=("cpu", "memory", "pods"),
         capacities=np.array([[700, 694, 110], [700, 1056, 110], [600, 698, 110], [600, 682, 110], [600, 903, 110]]),

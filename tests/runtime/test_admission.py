@@ -141,7 +141,7 @@ def test_what_was_replaced_is_signed_for_the_pods_of_one_controller():
         replace(created, owner_kind="Job"),
     ):
         assert read_signed_original_resources(other, [b"new"]) is None
-    # Nobody's own words are signed afterwards.
+    # The annotations of users are not signed afterwards.
     forged = replace(pod, annotations={ORIGINAL_RESOURCES: created.annotations[ORIGINAL_RESOURCES]})
     again, _ = admitter.admit(forged)
     assert again.annotations == forged.annotations

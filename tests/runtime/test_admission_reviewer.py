@@ -336,7 +336,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def bounded_out(reviewer, pod):
-    """The reason that a pod is left for, which has to be said to whoever creates it too."""
+    """The reason that a pod is skipped for, which its creator must get as a warning too."""
     before = Counter(reviewer.counts.answers)
     answer = answer_of(reviewer, pod)
     assert not get_patch(answer)

@@ -147,5 +147,5 @@ def test_a_taint_that_asks_to_keep_away_does_not_keep_a_steered_pod_from_its_nod
     desk.reviewer.set_state(admitter, NO_OWNERS, None)
     tolerated = {"key": "spot", "operator": "Exists", "effect": "PreferNoSchedule"}
     assert desk.ask(submitted())["spec"]["tolerations"] == [tolerated]
-    # Where the other pod goes there is no such taint, nor is there any node of that name.
+    # The other pod's node has no such taint, and there is no node of that name.
     assert "tolerations" not in desk.ask(submitted())["spec"]

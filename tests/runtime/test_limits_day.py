@@ -31,7 +31,7 @@ class Growing:
 
 
 async def limits_of_a_leak(rules: RuleSet, hours: int) -> tuple[int, set[ReasonCode]]:
-    """The largest limit in so many hours, in MiB, and what was said of the pod."""
+    """The largest limit in so many hours, in MiB, and the reasons stated for the pod."""
     leak = workload("leak", template(container(100, 400, amounts(None, 1024))), Growing(), created_at=START)  # type: ignore[arg-type]
     world = cluster(leak, [node("n1", cpu=4000, mebibytes=16_384)], BY_MINUTE)
     policy, store = Policy(mode=Mode.RESIZE, rules=rules), InMemoryStore()

@@ -83,7 +83,7 @@ async def test_over_a_day_what_a_vpa_takes_over_at_noon_is_left_alone_from_then_
         [workload(name, template(big), dials[name], replicas=2) for name in names],
         [node("n1", cpu=16000, mebibytes=32768)],
         BY_MINUTE,
-        # The Deployment is named after the target, and nothing says whose it is.
+        # The Deployment is named after the target, and nothing else identifies it.
         autoscalers=[
             HorizontalPodAutoscaler(
                 NAMESPACE, "engine", WorkloadRef("KafkaConnect", "engine"), frozenset({ResourceName.CPU})

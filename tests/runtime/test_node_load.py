@@ -26,7 +26,7 @@ Loads = Mapping[str, float]
 
 
 class Readings:
-    """A usage source that knows loads only: those of one minute after the other, each with a sample of its own."""
+    """A usage source with node loads only: those of one minute after the other, each with a new sample."""
 
     def __init__(self, *minutes: Loads | CruiseError, every_seconds: int = 60) -> None:
         self._minutes = list(minutes)

@@ -158,7 +158,7 @@ async def test_an_infeasible_resize_is_withdrawn_once_and_not_tried_again() -> N
     run(world, 10)
     [back] = await pods(world)
     assert back.containers[0].requests == amounts(500, 512)
-    # What asks for less than what was refused is asked for; the like of it is not.
+    # A smaller resize than the refused one is sent; an equal one is not.
     second = await run_node_pass(PassInput(world, store, FULL, world.now))
     assert [(o.result, o.reason) for o in second.outcomes] == [(ActionResult.DONE, ReasonCode.RIGHTSIZED)]
     run(world, 10)
@@ -203,7 +203,7 @@ async def test_a_budget_that_refuses_leaves_the_pod_and_the_sums_as_they_are() -
     store = await with_statistics(world, cpu=50, mebibytes=3 * 1024)
     done = await run_node_pass(PassInput(world, store, SEEDS_IN_FULL, START))
     assert (ActionResult.REFUSED, ReasonCode.POD_DISRUPTION_BUDGET) in [(o.result, o.reason) for o in done.outcomes]
-    # The next pass passes over the pod, and knows that the node was short.
+    # The next pass skips the pod, and knows that the node was short.
     refused = {o.action.uid for o in done.outcomes if isinstance(o.action, EvictPod)}
     assert (done.for_next_pass.eviction_pressure, done.for_next_pass.refused_evictions) == (
         frozenset({("n1", ResourceName.MEMORY)}),
@@ -249,7 +249,7 @@ async def test_an_odd_node_is_left_out_and_the_others_are_sized() -> None:
     world = cluster([workload(name, created_at=LONG_AGO) for name in "abcdefgh"], [node(f"n{i}") for i in range(5)])
     store = await with_statistics(world, cpu=50, mebibytes=64)
     sound = await world.snapshot()
-    # What no decoder lets through: a value that nobody foresaw.
+    # A value that no decoder accepts.
     odd = replace(sound.nodes[2], allocatable=None)  # type: ignore[arg-type]
 
     class Odd(FaultyCluster):

@@ -63,7 +63,7 @@ class Source:
 
 
 class Process:
-    """What one process runs: usage passes and node passes over one store, with a state of its own."""
+    """One process: usage passes and node passes over one store, with their own state."""
 
     def __init__(self, store: CountingStore, policy: Policy = POLICY, before: "Process | None" = None) -> None:
         if before is None:

@@ -150,7 +150,7 @@ async def test_a_second_kill_inside_the_cool_down_teaches_and_waits(restarted):
     run(world, 60)
     again = world.oom_kills_at[-1]
     assert again.finished_at > kill.finished_at
-    # After a restart of cruise the audit tells when it reacted last.
+    # After a restart of cruise the audit shows the time of its last reaction.
     reaction = await reacted(world, store, again, OomReactor(world, store, FULL) if restarted else reactor)
     assert isinstance(reaction.decision, SkippedPod)
     assert reaction.decision.reason is ReasonCode.COOLDOWN
@@ -530,7 +530,7 @@ async def test_a_kill_is_answered_while_a_long_plan_is_under_way():
     reaction = await OomReactor(faulty, store, FULL, writer).react(kill, world.now)
     assert reaction is not None
     assert reaction.outcome.result is ActionResult.DONE
-    # It stood behind a few of the plan's actions, never behind the plan.
+    # It waited for a few of the plan's actions, never for the whole plan.
     assert len(faulty.faults.sent) - before < 16 * 20
     assert not applying.done()
     applying.cancel()

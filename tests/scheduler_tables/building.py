@@ -13,7 +13,7 @@ from tests.controlplane.binaries import NotAvailable, go_environment, go_program
 CACHE = binaries.CACHE.parent / "scheduler-tables"
 MODULE = Path(__file__).parent
 SOURCES = ("go.mod", "go.sum", "patch/main.go", "record/known.go", "record/record.go")
-# Those of kube-scheduler's plugins whose tests ask whether a pod may be scheduled, or to which node.
+# The plugins of kube-scheduler whose tests decide whether a pod may be scheduled, or on which node.
 PLUGINS = (
     "dynamicresources",
     "gangscheduling",

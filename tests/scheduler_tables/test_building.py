@@ -9,7 +9,7 @@ from tests.scheduler_tables import building
 
 
 def version_in(text: str) -> str:
-    """The version of Kubernetes that a go.mod asks for."""
+    """The Kubernetes version that a go.mod requires."""
     found = re.search(r"k8s\.io/kubernetes (v\S+)", text)
     assert found is not None
     return found[1]

@@ -79,7 +79,7 @@ class Case:
     node: Node
 
     def contradiction(self, said: str) -> str:
-        """Say that cruise says something else."""
+        """Report that cruise disagrees."""
         one = self.verdict
         return f"{one.plugin} {one.test}: {one.code} {one.reasons}, cruise: {said}"
 
@@ -130,7 +130,7 @@ def why_contradicted(case: Case) -> str | None:
 def why_planned_otherwise(case: Case) -> str | None:
     """Say what a plan does otherwise; None for nothing.
 
-    It places the pod where all of kube-scheduler's rules let it in; on a cordoned node alone it does not, and says so.
+    It places the pod wherever all of kube-scheduler's rules allow it, except on a cordoned node, and reports that.
     """
     built = build_packing_problem(case.snapshot)
     plan = build_proposal(built, pack_quickly(built.problem))
@@ -145,7 +145,7 @@ def why_planned_otherwise(case: Case) -> str | None:
 
 
 def why_not_told(case: Case) -> str | None:
-    """Say of which pod that is not judged no plan says so; None where it does."""
+    """Return the pod that is not modelled and that no plan reports so; None if there is none."""
     unjudged = explain_unsupported_constraints(case.snapshot.storage_and_namespaces, case.pod)
     told = [one.reason for one in build_packing_problem(case.snapshot).ignored_pods if one.key == case.verdict.pod]
     if told == [UnschedulableReason(UnschedulableCode.NOT_EVALUATED, unsupported=unjudged or "")]:
@@ -154,7 +154,7 @@ def why_not_told(case: Case) -> str | None:
 
 
 class Compared(NamedTuple):
-    """What becomes of the verdicts, by plugin, with the cases that are agreed on and those that are not judged."""
+    """The results by plugin, with the cases of agreement and those that are not modelled."""
 
     tallies: dict[str, Tally]
     agreed: list[Case]
@@ -163,7 +163,7 @@ class Compared(NamedTuple):
 
 @pytest.fixture(scope="module")
 def compared() -> Compared:
-    """All verdicts, compared with what cruise says."""
+    """All results, compared with cruise's."""
     try:
         path = verdicts()
     except NotAvailable as missing:

@@ -26,12 +26,12 @@ _CONFIGURED = (
 
 
 class NotConvertible(Exception):
-    """A table's case is about no cluster that cruise can be shown; says why."""
+    """A table's case has no cluster that cruise can read; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one plugin says of a pod and a node; `cluster` is a List of Kubernetes objects, both included."""
+    """The result of one plugin for a pod and a node; `cluster` is a List of Kubernetes objects, both included."""
 
     plugin: str
     test: str
@@ -43,7 +43,7 @@ class Verdict:
 
     @property
     def allowed(self) -> bool:
-        """Tell whether the pod may run on the node as far as the plugin is concerned."""
+        """Return whether the pod may run on the node as far as the plugin is concerned."""
         return self.code in _ALLOWED
 
 

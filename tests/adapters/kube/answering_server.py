@@ -139,7 +139,7 @@ async def create_client(
     user: Mapping[str, Any] | None = None,
     timeout_seconds: float = 5,
 ) -> AsyncIterator[tuple[KubernetesClient, AnsweringServer]]:
-    """Yield a client of a server that answers as told."""
+    """Yield a client of a server with the given answers."""
     async with run_answering_server(respond) as (server, url):
         settings = KubernetesSettings(kubeconfig(directory, url, user), timeout_seconds=timeout_seconds)
         async with connect_to_kubernetes(settings) as client:

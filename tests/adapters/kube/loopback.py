@@ -26,7 +26,7 @@ PODS, NODES, REPLICA_SETS = "/api/v1/pods", "/api/v1/nodes", "/apis/apps/v1/repl
 
 
 class LoopbackServer:
-    """Objects by path and key, what happened to them, and what was asked. `faults` are used up one by one.
+    """Objects by path and key, their events, and the requests received. `faults` are used up one by one.
 
     Faults are due by path and verb, `list` or `watch`.
     """
@@ -40,7 +40,7 @@ class LoopbackServer:
         self._events: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
 
     def verbs(self, path: str) -> list[str]:
-        """Which verbs were asked of a path, in order."""
+        """The verbs of the requests to a path, in order."""
         return [verb for asked, verb, _ in self.asked if asked == path]
 
     async def put(self, path: str, document: Json) -> None:
@@ -78,7 +78,7 @@ class LoopbackServer:
         self._events.clear()
 
     def events_of(self, path: str) -> list[tuple[int, bytes]]:
-        """Return the versions and lines that watches of a path are told."""
+        """Return the versions and lines that watches of a path receive."""
         return self._events[path]
 
     def _note(self, path: str, kind: str, document: Json) -> None:
@@ -169,7 +169,7 @@ async def stop_sending(server: LoopbackServer, request: web.Request) -> web.Stre
 
 
 async def end_immediately(server: LoopbackServer, request: web.Request) -> web.StreamResponse:
-    """Open the watch and end it properly, with nothing said."""
+    """Open the watch and end it properly, without an event."""
     response = web.StreamResponse()
     await response.prepare(request)
     return response

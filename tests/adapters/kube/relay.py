@@ -12,7 +12,7 @@ from tests.controlplane.server_flags import kubeconfig_text
 
 
 class Network(Enum):
-    """What becomes of bytes."""
+    """What the relay does with bytes."""
 
     UP = "up"
     SILENT = "silent"  # nothing arrives on either side, every connection stays open
@@ -21,7 +21,7 @@ class Network(Enum):
 
 
 class Relay:
-    """Passes bytes on for as long as `state` lets it; made by `relayed`."""
+    """Forwards bytes while `state` allows it; made by `relayed`."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port

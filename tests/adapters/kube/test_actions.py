@@ -567,7 +567,7 @@ async def test_adds_and_removes_only_cruises_taint(client: KubernetesClient, adm
 
 
 def added_by_another(admin: Api, node: str, key: str) -> bool:
-    """Add a taint with a precondition; tell whether no other client wrote meanwhile."""
+    """Add a taint with a precondition; return whether no other client wrote meanwhile."""
     found = admin.read("nodes", None, node)
     patch = {
         "metadata": {"resourceVersion": found["metadata"]["resourceVersion"]},

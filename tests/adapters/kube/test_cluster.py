@@ -128,7 +128,7 @@ async def test_reads_a_write_that_the_watch_does_not_show(tmp_path, gone):
         return web.json_response(document)
 
     server.faults[path, "get"] += [resized]
-    # No bookmark comes meanwhile that would say that all was told.
+    # No bookmark arrives meanwhile that would confirm that all changes were sent.
     async with watch_loopback(server, tmp_path, replace(SHORT, watch_seconds=30)) as cluster:
         (pod,) = (await cluster.snapshot()).pods
         await cluster.perform(resize(pod, amounts(300)))

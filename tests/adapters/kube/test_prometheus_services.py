@@ -120,7 +120,7 @@ async def test_prefers_servers_that_query_several_others(client: KubernetesClien
 async def test_does_not_trust_a_service_in_a_namespace_that_is_not_configured(
     client: KubernetesClient, admin: Api, namespace: str
 ):
-    """Thanos goes before a single Prometheus, but only where an administrator said that it may be."""
+    """Thanos is preferred to a single Prometheus, but only where an administrator allows it."""
     tenant = f"a-{namespace}"
     admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": tenant}})
     create(admin, tenant, "thanos", {NAME: "thanos-query"})

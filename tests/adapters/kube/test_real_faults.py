@@ -39,7 +39,7 @@ async def sees(cluster, namespace, *names):
 
 
 async def agrees(cluster, admin, namespace):
-    """Tell whether the snapshot has exactly the server's pods, each as a fresh reading has it."""
+    """Return whether the snapshot has exactly the server's pods, each as a fresh reading has it."""
     snapshot = await get_snapshot_or_none(cluster)
     if snapshot is None:
         return False

@@ -96,7 +96,7 @@ async def test_bookmarks_advance_a_watch_without_events(tmp_path):
 
 
 async def lost_touch(server):
-    """Two pods go and one comes while nobody hears of it, and history is forgotten."""
+    """Two pods are deleted and one is created while no watch is open, and the history is compacted."""
     for name in ("p000", "p001"):
         await server.remove(PODS, pod(name), silently=True)
     server.objects[PODS]["shop/new"] = pod("new")

@@ -116,7 +116,7 @@ async def hour_of_prometheus(series: list[RawSeries], directory: Path) -> list[N
 
 
 def seen_once_a_minute(series: Iterable[RawSeries]) -> Iterator[RawSeries]:
-    """What a scraper gets that comes to each node once a minute, when cruise would ask its kubelet."""
+    """The samples of a scraper that scrapes each node once a minute, when cruise would query its kubelet."""
     for one in series:
         moments = np.arange(START + crc32(one.node.encode()) % MINUTE, END + 1, MINUTE)
         newest = np.searchsorted(one.times, moments, side="right") - 1

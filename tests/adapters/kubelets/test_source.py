@@ -44,7 +44,7 @@ SERIES = measured()
 
 
 class Kubelets:
-    """Two kubelets, and a process that reads them; `failing` says which answer otherwise."""
+    """Two kubelets, and a process that reads them; `failing` states which requests fail."""
 
     def __init__(self, store: InMemoryStore | None = None) -> None:
         self.at = float(START)

@@ -277,7 +277,7 @@ def test_a_server_without_tls_is_no_https_server():
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """A certificate for 127.0.0.1 that nobody else vouches for, with its key in the same file."""
+    """A self-signed certificate for 127.0.0.1, with its key in the same file."""
     if shutil.which("openssl") is None:
         pytest.skip("no openssl on this machine to make a certificate with")
     directory = tmp_path_factory.mktemp("tls")

@@ -126,7 +126,7 @@ SCENES: dict[str, list[Series]] = {
     "one-pair": [one for place, replica in enumerate(PAIR) for one in ours(replica, 7 + 15 * place)],
     "one-labelled": ours(PROD),
     "one-renamed": renamed(ours(PROD), END - 10 * HOUR, "cluster", "production"),
-    # No label tells them apart.
+    # No label distinguishes them.
     "unlabelled": [*ours({}), *theirs({})],
     "unlabelled-pair": [
         one
@@ -151,7 +151,7 @@ SELECTED = {
     "renamed": 'cluster=~"prod|production"',
     "one": "",
     "one-pair": "",
-    # Whatever else comes to the server is left out.
+    # Whatever else the server receives is left out.
     "one-labelled": 'cluster="prod"',
     "one-renamed": 'cluster=~"prod|production"',
 }

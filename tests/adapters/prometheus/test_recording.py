@@ -124,7 +124,7 @@ MINUTES = 90
 
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Containers scraped off the grid, with pressure, one restarted, one reset, one come late, one gone early."""
+    """Containers scraped off the grid, with pressure, one restarted, one reset, one created late, one deleted early."""
     lives = [
         ContainerLifetime(START - 600, START + 60 * MINUTES),
         ContainerLifetime(START - 600, START + 60 * MINUTES, restarts=(START + 1805,)),

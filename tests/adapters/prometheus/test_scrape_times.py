@@ -30,7 +30,7 @@ def snapshot():
 
 
 def answer_of(request: ReceivedHttpRequest, age: Callable[[str], float]) -> HttpAnswer:
-    """What a server says that scraped each pod so many seconds before a grid time."""
+    """The answer of a server that scraped each pod so many seconds before a grid time."""
     query, first, last = request.form["query"], int(request.form["start"]), int(request.form["end"])
     pods = [(pod.node, pod.name) for pod in snapshot().pods if f"{pod.name}" in query]
     result = [
@@ -46,7 +46,7 @@ def answer_of(request: ReceivedHttpRequest, age: Callable[[str], float]) -> Http
 
 @contextmanager
 def asking(age: Callable[[str], float], requests: list[str]) -> Iterator[Callable[..., dict[str, list[float]]]]:
-    """A server that scraped each pod so many seconds before a grid time, and a way to ask it."""
+    """A server that scraped each pod so many seconds before a grid time, and its client."""
 
     def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         requests.append(request.form["query"])

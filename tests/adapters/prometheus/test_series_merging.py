@@ -55,7 +55,7 @@ def test_an_idle_container_next_to_a_forged_counter_has_no_usage():
 def test_a_replica_that_misses_scrapes_still_agrees():
     merged, disagree = fold([1000, 1006, 1012, 1018, 1024, 1030], [1003, 1003, 1003, 1003, 1027, 1033])
     assert not any(disagree)
-    # Of what came in between, the replica that is behind knows nothing yet.
+    # The replica that is behind does not have the samples in between yet.
     assert np.isnan(merged).tolist() == [False, True, True, True, False, False]
     assert is_growing(merged)
 

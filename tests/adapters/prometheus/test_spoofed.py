@@ -82,7 +82,7 @@ VICTIM = [
 SPOOFED = [
     # In a separate job.
     Series("job-1", {"job": "payments"}, 7.5, 4000, SINCE),
-    # By cAdvisor's job and path, beside something that tells the series apart.
+    # By cAdvisor's job and path, with something that distinguishes the series.
     Series("labels-1", {**KUBELET, "version": "2"}, 7.5, 4000, SINCE),
     # As a container that was restarted.
     Series("id-1", KUBELET, 7.5, 100, SINCE, counted=0.0, id="/kubepods/two"),

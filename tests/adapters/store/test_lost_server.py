@@ -69,7 +69,7 @@ async def kill(data_dir: Path) -> None:
 
 
 def runs(pid: str) -> bool:
-    """Tell whether a process is there that has not ended."""
+    """Return whether a process is there that has not ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

@@ -68,7 +68,7 @@ class Callers:
         return changed
 
     def trust(self, files: Mapping[str, bytes]) -> bool:
-        """Tell whether what is published vouches for the certificate in use."""
+        """Return whether what is published vouches for the certificate in use."""
         pair = read_key_pair(files[CERTIFICATE], files[KEY], "here")
         return any(is_issued_by(one, pair) for one in split_bundle(self.trusted[-1]))
 

@@ -67,7 +67,7 @@ async def test_reports_a_secret_without_a_certificate(client: KubernetesClient, 
 
 
 async def _publish(bundle: bytes) -> None:
-    """Tell nobody."""
+    """Ignore the call."""
 
 
 async def test_replicas_that_start_at_once_serve_the_same(client: KubernetesClient, admin: Api, namespace: str):

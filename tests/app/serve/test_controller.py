@@ -148,7 +148,7 @@ def idle(store: InMemoryStore, source: UsageSourcePort, policy: Policy | None = 
 
 
 class Refusing:
-    """A usage source that is away as long as it is told to be."""
+    """A usage source that is unavailable while a test says so."""
 
     def __init__(self, source: UsageSourcePort) -> None:
         self._source = source

@@ -50,7 +50,7 @@ def controller_of(
 
 @asynccontextmanager
 async def time_passing(theatre: PackingSimulation) -> AsyncIterator[None]:
-    """Simulated time, a second at a time, with a webhook that knows whom to steer."""
+    """Simulated time, a second at a time, with a webhook that gives placement hints."""
 
     async def pass_by() -> None:
         while True:

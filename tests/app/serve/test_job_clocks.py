@@ -16,7 +16,7 @@ SOON, HOUR, NOW = timedelta(milliseconds=20), timedelta(hours=1), timedelta(0)
 
 
 class Steps(datetime):
-    """The wall clock of a host that somebody sets."""
+    """The wall clock of a host that a test sets."""
 
     ahead = timedelta(0)
 

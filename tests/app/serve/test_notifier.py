@@ -16,7 +16,7 @@ from tests.builders import NOW
 
 
 class Recording:
-    """Keeps what is posted; fails as often as `failures` says."""
+    """Keeps what is posted; fails `failures` times."""
 
     def __init__(self, *failures: Exception) -> None:
         self.posted: list[tuple[bytes, str]] = []

@@ -113,7 +113,7 @@ def test_pods_that_fit_nowhere_get_nodes_of_the_kind_that_is_there(consolidated)
 @pytest.mark.parametrize("key", ["topology.kubernetes.io/zone", "kubernetes.io/hostname"])
 @pytest.mark.parametrize("there", [0, 1])
 def test_a_node_that_is_not_added_is_no_domain_that_pods_are_spread_over(consolidated, tmp_path, key, there):
-    # Beside an empty zone or node of its own kind only one of them could come to each.
+    # With an empty zone or node of its own kind only one of them could be placed on each.
     spread = {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule"}
     spread["labelSelector"] = {"matchLabels": {"app": "web"}}
     pods = [pod(f"web-{n}", labels={"app": "web"}) for n in range(4)]

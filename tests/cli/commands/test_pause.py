@@ -21,7 +21,7 @@ from tests.postgres_servers import dsn_below, emptied
 
 @contextmanager
 def served(scene: ApiScene) -> Iterator[str]:
-    """Serve a scene's API on a port of its own."""
+    """Serve a scene's API on its own port."""
 
     class Handler(BaseHTTPRequestHandler):
         def handle_any(self) -> None:

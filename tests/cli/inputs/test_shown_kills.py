@@ -34,7 +34,7 @@ def taught(
     of_workload: bool = False,
     oom: int = 0,
 ) -> int:
-    """Return what the usage of a killed container says that kills taught, in MiB."""
+    """Return the OOM memory of a killed container from its usage, in MiB."""
     end = {"reason": "OOMKilled", "exitCode": 1, "finishedAt": stamp(NOW - timedelta(days=days))}
     pod = make_pod_json(
         containers=[LIMITED if limit else make_container_json()],

@@ -49,7 +49,7 @@ def best_plan(
 def can_be_placed(
     snapshot: ClusterSnapshot, pod: PodKey, objective: PackingObjective, demands: Demands | None = None
 ) -> bool:
-    """Tell whether any valid plan places a pod, at whatever price."""
+    """Return whether any valid plan places a pod, at whatever price."""
     return _Search(snapshot, objective, demands, pod).best().key == (1,)
 
 
@@ -60,7 +60,7 @@ def key_of_now(snapshot: ClusterSnapshot, objective: PackingObjective) -> Key:
 
 
 def is_single(snapshot: ClusterSnapshot, pod: Pod) -> bool:
-    """Tell whether a pod is one of a kind: of a StatefulSet, of no workload, or the only replica."""
+    """Return whether a pod is one of a kind: of a StatefulSet, of no workload, or the only replica."""
     if pod.workload is None or pod.workload.kind == "StatefulSet":
         return True
     workload = snapshot.workloads.get((pod.namespace, pod.workload))
@@ -261,7 +261,7 @@ class _Search:
         return pod.node is not None and places[get_pod_key(pod)] != pod.node
 
     def _has_room(self, name: str, pods: list[Pod], places: Places) -> bool:
-        """Whether a node that somebody arrives on holds all bases and the largest headroom, of what arrivals need."""
+        """Whether a node that gets arrivals holds all bases and the largest headroom, at the sizes of arrivals."""
         here = [pod for pod in pods if places[get_pod_key(pod)] == name]
         arriving = [pod for pod in here if pod.node != name]
         if not arriving:
@@ -310,7 +310,7 @@ class _Search:
         return same and self._volumes(one) == self._volumes(other)
 
     def _volumes(self, pod: Pod) -> list[object]:
-        """What a pod's claims ask: where they may be used, what they attach where that is limited, what is its own."""
+        """The constraints of a pod's claims: allowed nodes, limited attachments, exclusive volumes."""
         around = self.snapshot.storage_and_namespaces
         limited = {driver for limits in around.attach_limits.values() for driver in limits}
         asked: list[object] = []
@@ -346,7 +346,7 @@ class _Search:
         return replace(pod, containers=(asking,), overhead=NO_RESOURCES, pod_level=None)
 
     def _grounded(self, staying: list[Pod], leaving: list[Pod], arriving: list[tuple[Pod, str | None]]) -> bool:
-        """Whether some order of leaving and arriving lets each pod find its neighbours, or start its group."""
+        """Whether some order of evictions and arrivals satisfies the affinity of each pod, or makes it the first."""
         board = PodPlacements(replace(self.snapshot, pods=(*staying, *leaving)))
         return self._can_follow(board, [get_pod_key(pod) for pod in leaving], arriving, set())
 

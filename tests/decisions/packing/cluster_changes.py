@@ -12,7 +12,7 @@ Change = Callable[[ClusterSnapshot], ClusterSnapshot]
 
 
 def rename_objects(snapshot: ClusterSnapshot, source: random.Random) -> ClusterSnapshot:
-    """The cluster with pods and nodes named anew, so that everything comes in another order."""
+    """The cluster with other names of pods and nodes, so that their order changes."""
     numbers = source.sample(range(100, 999), len(snapshot.nodes) + len(snapshot.pods))
     nodes = {node.name: f"n{number}" for node, number in zip(snapshot.nodes, numbers, strict=False)}
     names = numbers[len(snapshot.nodes) :]
@@ -32,7 +32,7 @@ def rename_objects(snapshot: ClusterSnapshot, source: random.Random) -> ClusterS
 
 
 def add_node(snapshot: ClusterSnapshot) -> ClusterSnapshot:
-    """One more node like the first open one, outside all topologies: a new domain may well cost a pod its place."""
+    """One more node like the first open one, outside all topologies: a new domain may make a pod unschedulable."""
     open_nodes = [node for node in snapshot.nodes if node.ready and not node.unschedulable] or snapshot.nodes
     like = open_nodes[0]
     labels = {key: value for key, value in like.labels.items() if key not in (HOST, ZONE, DISK)}

@@ -77,7 +77,7 @@ class _Drawing:
         self.claims: dict[tuple[str, str], PersistentVolumeClaim] = {}
 
     def has(self, feature: str, chance: float = 1.0) -> bool:
-        """Tell whether a feature is drawn here."""
+        """Return whether a feature is drawn here."""
         return feature in self.features and self.source.random() < chance
 
     def cluster(self) -> ClusterSnapshot:

@@ -25,7 +25,7 @@ def make_plan(
     status: PackingStatus = PackingStatus.OPTIMAL,
     sizes: PackingSizes = PackingSizes.FIXED,
 ) -> PackingProposal:
-    """The plan of the stages; whoever is still pending is said to lack CPU."""
+    """The plan of the stages; pods that are still pending lack CPU."""
     arrivals = [arrival for stage in stages for arrival in stage.arrivals]
     preempted = [leave for stage in stages for leave in stage.evictions if isinstance(leave, PlannedPreemption)]
     placed = {(arrival.namespace, arrival.pod) for arrival in arrivals if arrival.source is None}
@@ -67,7 +67,7 @@ def preempt(pod: Pod) -> PlannedPreemption:
 
 
 def make_small_pod(name: str, cpu: int, node: str | None = None, priority: int = 0, app: str = "", **more: Any) -> Pod:
-    """A pod of its own Deployment that asks for CPU alone."""
+    """A pod of its own Deployment that requests only CPU."""
     app = app or name
     containers = (make_container("app", cpu, None, settled=node is not None),)
     return make_pod(

@@ -4,4 +4,4 @@ from cruise.packer.answer import Packing
 
 
 def ignore(_: Packing) -> None:
-    """Nobody listens."""
+    """Ignore the report."""

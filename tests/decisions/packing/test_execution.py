@@ -59,7 +59,7 @@ def plan_of(*stages: PlanStage, mode: Mode = Mode.FULL) -> PackingPlan:
 
 
 def told(plan: PackingPlan, snapshot: ClusterSnapshot) -> PackingPlan:
-    """The plan once the webhook knows which pods to steer."""
+    """The plan once the webhook has its placement hints."""
     return decide_next_step(plan, snapshot, FULL, NOW).plan
 
 

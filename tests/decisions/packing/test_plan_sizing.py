@@ -28,7 +28,7 @@ def proposed(
     places: dict[str, int] | None = None,
     unsizable: frozenset[str] = frozenset(),
 ) -> PackingProposal | NoMoveOrder:
-    """Propose what the quick method finds, or what `places` says of some pods."""
+    """Propose the result of the quick method, or the `places` of some pods."""
     usage = UsageInputs(StatisticsTable.from_rows(rows), NOW, not_resizable=unsizable)
     built = build_packing_problem(snapshot, FULL_MODE, PackingSizes.RIGHTSIZED, usage)
     if places is None:

@@ -100,7 +100,7 @@ def test_a_plan_goes_on_where_one_of_two_came_as_soon_as_there_was_room_for_one(
     plan = decide_next_step(evicted(plan, alone[0].uid), now, FULL, SOON).plan
     step = decide_next_step(plan, now, FULL, SOON + timedelta(seconds=5))
     assert [one.uid for one in step.actions] == [alone[1].uid]
-    # With both there nobody has to go any more.
+    # With both present no pod has to be evicted.
     both = replace(second, node="n1", phase="Running", unschedulable_since=None)
     step = decide_next_step(plan, cluster(*there, came, both), FULL, SOON + timedelta(seconds=5))
     assert (step.actions, step.plan.phase) == ((), PlanPhase.DROPPED)

@@ -11,7 +11,7 @@ from tests.decisions.packing.shop import make_shop_node, make_shop_pod
 
 
 def proposal_for(snapshot: ClusterSnapshot, places: dict[str, str | None]) -> PackingProposal:
-    """Propose that the named pods are where `places` says, and all others stay."""
+    """Propose that the named pods are on the nodes of `places`, and all others stay."""
     built = build_packing_problem(snapshot)
     index = {node.name: number for number, node in enumerate(built.nodes)}
     pod_node = built.problem.pod_node.copy()

@@ -60,7 +60,7 @@ def test_budgets_that_are_used_up_are_spent_where_they_hold_others_back() -> Non
         SpentBudget(EvictionBudgetKind.NODE, ("n1",), 2),
         SpentBudget(EvictionBudgetKind.WORKLOAD, ("Deployment shop/other", "Deployment shop/web"), 1),
     )
-    # Of the node and of one workload nobody else runs.
+    # Of the node and of one workload no other pod is running.
     assert find_spent_budgets(SNAPSHOT, PLAN, EvictionAllowance(per_workload=1, per_node=2)) == (
         SpentBudget(EvictionBudgetKind.WORKLOAD, ("Deployment shop/web",), 1),
     )

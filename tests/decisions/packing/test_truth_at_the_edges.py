@@ -71,7 +71,7 @@ def cluster(*items: Json) -> ClusterSnapshot:
 
 
 def planned(*items: Json, objective: PackingObjective = PackingObjective.PAPER) -> PackingProposal:
-    """The plan, which the judge lets pass."""
+    """The plan, which passes verification."""
     snapshot = cluster(*items)
     built = build_packing_problem(snapshot, objective=objective)
     found = build_proposal(built, pack(built.problem, SolveBudget(work_units=2e9), lambda packing: None))
@@ -284,7 +284,7 @@ def test_a_waiting_claim_goes_where_its_class_has_room_for_it():
     ]
     assert placed(planned(*items, room("a", "5Gi"), room("b", "20Gi"))) == {"web-1": "n2"}
     assert said(planned(*items, room("a", "5Gi"))) == {"web-1": (("volume",), True)}
-    # kube-scheduler asks for room again once it has chosen a node.
+    # kube-scheduler checks the capacity again once it has chosen a node.
     chosen = {"volume.kubernetes.io/selected-node": "n1"}
     items[4] = make_claim_json(storage="fast", annotations=chosen, spec=items[4]["spec"])
     assert said(planned(*items, room("a", "5Gi"), room("b", "20Gi"))) == {"web-1": (("volume",), True)}
@@ -299,7 +299,7 @@ def two_zones() -> list[Json]:
 
 
 def says_more_may_come(plan: PackingProposal, waiting: int) -> bool:
-    """Tell whether nothing is proved about the pods that stay pending, of `waiting` in all."""
+    """Return whether nothing is proved about the pods that stay pending, of `waiting` in all."""
     unproved = plan.status is PackingStatus.FEASIBLE or plan.status is PackingStatus.NO_IMPROVEMENT
     most = sum(line.maximum - line.running for line in plan.by_priority)
     noted = PackingNote(PackingNoteCode.OTHER_ORDERS) in plan.notes
@@ -316,7 +316,7 @@ def test_a_pod_that_is_spread_may_come_before_those_that_count_for_it(objective,
     plan = planned(*two_zones(), *pods, objective=objective)
     assert (plan.status, plan.notes, plan.unplaced) == (PackingStatus.OPTIMAL, (), ())
     assert [one.pod for stage in plan.stages for one in stage.arrivals] == list(names)
-    # Of pods that are all spread alike each order comes to the same.
+    # If all pods have the same spread constraint, every order has the same result.
     alike = [a_pod(name, topologySpreadConstraints=[spread], **in_a) for name in names]
     plan = planned(*two_zones(), *alike, objective=objective)
     assert (plan.status, len(plan.placed), plan.notes) == (PackingStatus.OPTIMAL, 1, ())
@@ -330,7 +330,7 @@ def test_the_first_of_a_group_may_come_before_others_stand_elsewhere(objective, 
     pods = [a_pod(name, affinity=near, nodeSelector={ZONE: zone}) for name, zone in zip(names[:2], "ab", strict=True)]
     plan = planned(*two_zones(), *pods, a_pod(names[2]), objective=objective)
     assert (plan.status, plan.notes, len(plan.placed)) == (PackingStatus.OPTIMAL, (), 3)
-    # Nobody is left to wait and nobody moves: that needs no proof by a solver.
+    # No pod is pending and none moves: that needs no proof by a solver.
     built = build_packing_problem(cluster(*two_zones(), *pods, a_pod(names[2])), objective=objective)
     quick = build_proposal(built, pack_quickly(built.problem))
     assert isinstance(quick, PackingProposal)
@@ -338,13 +338,13 @@ def test_the_first_of_a_group_may_come_before_others_stand_elsewhere(objective, 
         PackingStatus.OPTIMAL,
         [(3, 3)],
     )
-    # With one of them there already, nobody else is the first.
+    # With one of them running already, no other is the first.
     settled = planned(*two_zones(), a_pod(names[2], "n2"), *pods, objective=objective)
     assert (settled.status, len(settled.placed)) == (PackingStatus.OPTIMAL, 1)
 
 
 def test_no_plan_is_proved_best_after_which_a_preempted_pod_comes_back():
-    # The first of its group comes to an empty namespace alone; then a replacement finds the other node as it was.
+    # The first of its group arrives in an empty namespace alone; then a replacement finds the other node unchanged.
     terms = [{"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}]
     near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     low = [a_pod(f"low-{n}", f"n{n}", priority=-5) for n in (1, 2)]
@@ -355,7 +355,7 @@ def test_no_plan_is_proved_best_after_which_a_preempted_pod_comes_back():
 
 
 def test_no_eviction_is_proved_to_be_needed_that_an_order_saves():
-    # The first of its group comes to the node that the other one of it needs, and nobody has to leave for that one.
+    # The first of its group arrives on the node that the other one needs, and no pod is evicted for that one.
     near = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": ZONE, "labelSelector": {}}]}
     nodes = [a_node("n1", cpu="2", labels={ZONE: "a"}), a_node("n2", labels={ZONE: "b"})]
     first = a_pod("first-1", priority=5, affinity={"podAffinity": near}, nodeSelector={ZONE: "a"}, cpu="1400m")
@@ -408,7 +408,7 @@ def test_a_volume_that_pods_share_is_attached_once(objective, there):
     pods = [a_pod(name, node, volumes=[on_claim("data")]) for name, node in (("web-1", there), ("web-2", ""))]
     plan = planned(*nodes, *pods, objective=objective)
     assert (plan.status, plan.notes, plan.unplaced) == (PackingStatus.OPTIMAL, (), ())
-    # Each with a volume of its own there is no doubt.
+    # With a separate volume for each there is no doubt.
     own = a_pod("web-2", volumes=[on_claim("more")])
     plan = planned(*nodes, *claim("more", "pv-2"), pods[0], own, objective=objective)
     assert plan.status.is_proved

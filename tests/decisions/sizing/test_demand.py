@@ -65,7 +65,7 @@ def test_without_overrides_or_limit_ranges_only_the_floor_applies():
     ("minimum", "maximum", "expected"),
     [
         (make_amounts(50, 64), make_amounts(500, 512), (50, 500, 64, 512)),
-        (make_amounts(5, 8), make_amounts(), (10, -1, 16, -1)),  # the floor stays under what asks for less
+        (make_amounts(5, 8), make_amounts(), (10, -1, 16, -1)),  # the floor remains below smaller requests
         (make_amounts(), make_amounts(5, 8), (5, 5, 8, 8)),  # a largest value under the floor is meant
         (make_amounts(5, 8), make_amounts(7, 10), (7, 7, 10, 10)),
     ],

@@ -201,7 +201,7 @@ def test_with_node_autoscaling_there_is_always_a_destination():
 
 
 def test_no_larger_node_than_the_present_ones_is_assumed():
-    # Its template asks for 5,000 MiB, which a resize took from it: where no node has as much, none may be for sale.
+    # Its template requests 5,000 MiB, which a resize reduced: if no node has as much, no new node may have it either.
     stated = {"app": (make_amounts(1000, 5000), make_amounts())}
     pods = [single("a", 1000, annotations={ORIGINAL_RESOURCES: format_original_resources(stated)}), single("b", 1000)]
     rows = [*rows_of(pods[0], memory=(1900, 5000)), *rows_of(pods[1], memory=(1900, 2500))]
@@ -218,7 +218,7 @@ def test_a_peak_requires_no_larger_node_than_the_present_ones():
     ordered = NodeAutoscalerKind.CLUSTER_AUTOSCALER
     assert gone(plans_of(pods, rows, [make_node(memory_mib=3000)], node_autoscaler=ordered)["n1"]) == ["a"]
     assert gone(plans_of(pods, rows, [make_node(memory_mib=3000)])["n1"]) == []
-    # Beside DaemonSets' pods of 1,200 MiB a node of its own would be short as well.
+    # With DaemonSet pods of 1,200 MiB an empty node would be short as well.
     size = make_container(cpu=100, memory_mib=1200)
     agent = make_pod("agent-n1", workload="DaemonSet/agent", identity="n1", containers=[size])
     assert gone(plans_of([*pods, agent], rows, [make_node(memory_mib=3000)], node_autoscaler=ordered)["n1"]) == []
@@ -275,7 +275,7 @@ def test_a_pod_of_lower_priority_counts_even_if_the_resource_is_not_managed():
 
 
 def test_a_lower_priority_is_evicted_before_a_higher_one():
-    # The first design goes by headroom alone.
+    # The first design uses headroom alone.
     above, below = single("above", 500, 900, priority=1000), single("below", 500, 900)
     rows = [*rows_of(above, memory=(900, 1500)), *rows_of(below, memory=(900, 1000))]
     nodes = [make_node(memory_mib=2000), make_node("n2")]
@@ -319,7 +319,7 @@ def test_a_pod_that_runs_to_completion_is_evicted_only_if_ranked_low(owner: str,
     ends = replace(work, restart_policy=policy)
     plan = plans_of([ends, app], rows, nodes, workloads=())["n1"]
     assert gone(plan) == ["app"]
-    # It is sized in place all the same.
+    # It is sized in place anyway.
     assert [one.pod for one in plan.resize] == ["work"]
     low = replace(ends, annotations={"cruise.io/eviction-ranking": "low"})
     assert gone(plans_of([low, app], rows, nodes, workloads=())["n1"]) == ["work"]
@@ -358,7 +358,7 @@ def test_a_refused_eviction_marks_the_next_candidate_in_the_next_pass():
 
 
 def test_cpu_that_does_not_fit_does_not_prevent_growth_of_memory():
-    # 3,600 m of base and a headroom of 500 m are more than 4,000 m; nobody demands more than there is at P75.
+    # 3,600 m of base and a headroom of 500 m exceed 4,000 m; at P75 the demand is not above the capacity.
     pods = [single("a", 1000, 100), single("b", 1000, 100)]
     rows = [row for pod in pods for row in rows_of(pod, cpu=(1800, 2300), memory=(500, 500))]
     nodes = [make_node(cpu=4000), make_node("n2")]
@@ -370,7 +370,7 @@ def test_cpu_that_does_not_fit_does_not_prevent_growth_of_memory():
 
 
 def test_pods_that_do_not_fit_grow_to_their_bases_and_share_the_rest():
-    # By the first design 2,000 m lay free beside two pods that starved, where neither may go.
+    # In the first design 2,000 m were free next to two starved pods, neither of which may be evicted.
     pods = [single(name, 1000, annotations={"cruise.io/eviction-ranking": "never"}) for name in ("a", "b")]
     rows = [row for pod in pods for row in rows_of(pod, cpu=(1800, 2300))]
     by_seeds = plans_of(pods, rows, [make_node(cpu=4000)], SEEDS_IN_FULL)["n1"]

@@ -42,7 +42,7 @@ from tests.strategies import DrawnClusterValues, clusters
 
 FULL = Policy(mode=Mode.FULL)
 SEEDS_IN_FULL = Policy(mode=Mode.FULL, rules=SEED_RULES)
-# What annotations ask counts in the sums like everything else.
+# The requests of annotations count in the sums like everything else.
 USER_MINIMUMS_COUNT = Policy(mode=Mode.FULL, rules=replace(DEFAULT_RULES, reserved_capacity=False))
 HOUR = 3600
 
@@ -162,7 +162,7 @@ def resizable_on(snapshot: ClusterSnapshot, table: StatisticsTable, node: str) -
 def bases_of(pod: ResizablePod, snapshot: ClusterSnapshot, table: StatisticsTable) -> dict[str, Resources]:
     """What each sized container needs at least, within its bounds.
 
-    What a LimitRange asks for, of itself or beside a limit that stays, counts as far as it is requested already.
+    What a LimitRange requires, by itself or because of an unchanged limit, counts as far as it is requested already.
     `test_limit_ranges.py` has the laws on how much that is.
     """
     found = {}
@@ -277,7 +277,7 @@ def test_evictions_suffice_and_each_is_needed(cluster):
         assert need_of(staying) == plan.base + plan.headroom
         for name in gone:
             if any(priority[other] > priority[name] for other in gone):
-                continue  # it does not return while one of higher priority is gone
+                continue  # it is not undone while a pod of higher priority is evicted
             assert not need_of([*staying, everyone[name]]).fits_in(plan.available)
 
 

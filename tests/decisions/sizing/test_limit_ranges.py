@@ -80,7 +80,7 @@ class Range:
 
     @property
     def demands(self) -> bool:
-        """Tell whether a limit must be stated."""
+        """Return whether a limit must be stated."""
         return bool(self.most or self.ratio)
 
 
@@ -163,7 +163,7 @@ def admission(found: Sequence[Use], items: Sequence[LimitRangeItem], policy: Pol
 
 
 def admissible(found: Sequence[Use], container: Range, of_pod: Range, policy: Policy) -> bool:
-    """Tell whether some sizes satisfy the ranges without a limit that is lowered too far, or may not be there.
+    """Return whether some sizes satisfy the ranges without a limit that is lowered too far, or may not be there.
 
     Requests that equal their limits satisfy every ratio, so only sums and single bounds have to be looked at.
     """

@@ -308,7 +308,7 @@ def test_a_rejected_resize_is_not_repeated_unchanged(cpu, memory_mib, held):
     [
         (9.9, 4000, 16384, True),
         (10, 4000, 16384, False),
-        (1, 3999, 16384, False),  # 1 m is free beside what was
+        (1, 3999, 16384, False),  # 1 m is free in addition to the request
         (1, 4000, 16383, False),
         (1, 4001, 16385, True),
     ],

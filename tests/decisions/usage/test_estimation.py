@@ -161,7 +161,7 @@ def test_the_workloads_base_is_the_largest_of_its_live_pods():
     ).estimate()
     statistic = of_workload(table)
     assert (statistic.cpu_base_millicores, statistic.memory_base_bytes) == (100, 2_000_000)
-    assert statistic.cpu_peak_millicores == 900  # but the peak is also of a pod that is gone
+    assert statistic.cpu_peak_millicores == 900  # but the peak is also that of a deleted pod
     assert of_pod(table, "gone") is None
 
 
@@ -359,7 +359,7 @@ def test_the_first_run_is_no_history_of_itself_until_a_day_has_passed():
         earlier = {NIGHTLY: Earlier(100.0, 1e6, 1e6, start // 3600)}
         statistic = of_pod(Scene([running], earlier, run_starts=np.array([start])).estimate(), "run-1")
         assert is_new(statistic) is new, hours
-        # A service is new for as long as the setting says.
+        # A service is new for the time of the setting.
         service = replace(running, key=WEB)
         statistic = of_pod(Scene([service], {WEB: earlier[NIGHTLY]}, run_starts=np.array([NEVER])).estimate(), "run-1")
         assert is_new(statistic) is (hours < 1)

@@ -100,7 +100,7 @@ def below(prefix: str, inner: AsgiApp) -> AsgiApp:
 
 @asynccontextmanager
 async def visiting(browser: Browser, app: AsgiApp, prefix: str = "", **context: Any) -> AsyncIterator[Visit]:
-    """Serve something, and look at it with a browser of its own."""
+    """Serve an application, and open it in a separate browser."""
     async with AsyncExitStack() as stack:
         port = await stack.enter_async_context(serve_http(app, "127.0.0.1", 0, stop_seconds=1))
         own = await browser.new_context(**context)
@@ -144,7 +144,7 @@ async def test_pages_are_quiet_whole_and_for_everybody():
                     assert await visit.page.evaluate(CUT_OFF) == [], (path, width)
                     assert await serious(visit) == [], (path, width, scheme)
                 assert await visit.page.locator("[data-chart] canvas").count() == 2
-                # What stood as a link is there by now.
+                # The target of the link is loaded by now.
                 assert await visit.page.locator("#explanation").get_by_text("Container app").count() == 1
                 assert "kind: Deployment" in await visit.page.locator("#explanation pre").inner_text()
                 assert visit.reports == []

@@ -40,7 +40,7 @@ async def playing() -> AsyncIterator[tuple[str, str]]:
             line = await process.stdout.readline()
             assert line, said
             said += line.decode()
-        # What it says from now on must not stop it.
+        # Its further output must not block it.
         draining = asyncio.ensure_future(process.stdout.read())
         yield found[1], Path(found[2]).read_text()
         draining.cancel()
@@ -64,7 +64,7 @@ async def looking(browser: Browser, address: str, **context: object) -> AsyncIte
 @pytest.mark.long
 @pytest.mark.timeout(900)
 async def test_every_page_of_a_real_cluster_is_quiet_and_its_forms_write_to_it(control_plane: ControlPlane):
-    """The shared control plane only tells that there can be one; the demo has its own."""
+    """The shared control plane only shows that one can run; the demo has its own."""
     async with playing() as (address, token), chromium() as browser:
         async with looking(browser, address) as visit:
             await visit.open("sign-in?to=actions?result=done")

@@ -114,7 +114,7 @@ class Replay:
         return False
 
     def _have_synced(self, expected: Mapping[tuple[str, str], int]) -> bool:
-        """Tell whether every HPA reports the utilization of CPU that follows from what was written."""
+        """Return whether every HPA reports the utilization of CPU that follows from what was written."""
         for one in self._admin.items("horizontalpodautoscalers.autoscaling"):
             metrics = one.get("status", {}).get("currentMetrics") or [{}]
             measured = metrics[0].get("resource") or metrics[0].get("containerResource") or {}

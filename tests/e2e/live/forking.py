@@ -130,12 +130,12 @@ def _serve(requests: socket.socket) -> list[str] | None:
 
 
 def _watched(request: bytes, out: int, err: int, status: int) -> list[str]:
-    """Fork, and tell of the process and of its end; return its arguments in the process itself."""
+    """Fork, and report the process and its end; return its arguments in the process itself."""
     process = os.fork()
     if process == 0:
         os.close(status)
         return _become(request, out, err)
-    # Whoever wanted to know may have been killed.
+    # The waiting process may have been killed.
     with socket.socket(fileno=status) as teller, contextlib.suppress(OSError):
         teller.send(b"%16d" % process)
         teller.send(b"%16d" % os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))

@@ -24,7 +24,7 @@ def app(
     if node:
         spec["nodeSelector"] = {"kubernetes.io/hostname": node}
     one = container(requests={"cpu": cpu, "memory": memory}, limits=limits)
-    # Nobody waits for a pod that goes.
+    # No test waits for a terminating pod.
     spec.setdefault("terminationGracePeriodSeconds", 1)
     return workload(kind, namespace, name, pod_template(name, one, annotations=annotations, **spec), replicas)
 
@@ -51,7 +51,7 @@ def autoscaler(namespace: str, deployment: str, utilisation: int = 60) -> Json:
 
 
 def run_of_cron_job(api: Api, namespace: str, name: str, template: Json) -> Json:
-    """A CronJob that never comes to its turn, returned, and one run of it."""
+    """A CronJob that is never due, returned, and one run of it."""
     template["spec"].setdefault("restartPolicy", "Never")
     job = {"spec": {"template": template}}
     made = api.create(

@@ -63,7 +63,7 @@ class RunningProgram:
             return 0, ""
 
     def ready(self) -> bool:
-        """Tell whether it reports ready."""
+        """Return whether it reports ready."""
         assert self.process.poll() is None, f"it has ended:\n{self.log[-3000:]}"
         return self.get("/readyz")[0] == 200
 

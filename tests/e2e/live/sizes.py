@@ -46,7 +46,7 @@ def statuses_of(pod: Json) -> dict[str, Json]:
 
 
 def in_force(pod: Json) -> bool:
-    """Tell whether a pod's actual resources equal its spec."""
+    """Return whether a pod's actual resources equal its spec."""
     if {"PodResizePending", "PodResizeInProgress"} & set(conditions(pod)):
         return False
     told = statuses_of(pod)

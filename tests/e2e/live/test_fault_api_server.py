@@ -23,7 +23,7 @@ from tests.e2e.serve_scene import started
 
 @pytest.fixture
 def lonely_stage(control_plane: ControlPlane, embedded_postgres: Path, tmp_path: Path) -> Iterator[LiveStage]:
-    """A stage on a control plane of its own, which no other test misses."""
+    """A stage on a separate control plane, which no other test uses."""
     with (
         ControlPlane(audit_level="RequestResponse") as plane,
         # A kubelet's node is given up where it is not heard of for 40 seconds.
@@ -90,7 +90,7 @@ def test_a_storm_of_429_is_waited_out(stage: LiveStage):
             scale(stage, 3)
             time.sleep(3 * SEVERAL_PASSES)
             assert stage.writes() == []
-            # It goes on to ask, and not in a hurry.
+            # It keeps retrying, with a backoff.
             assert 1 <= proxy.refused <= 3 * SEVERAL_PASSES * 5
             assert serving.get("/healthz")[0] == 200
             proxy.storm = False

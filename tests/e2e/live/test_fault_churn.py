@@ -39,7 +39,7 @@ MOST_AGE = 3 * INTERVAL + 60 + 10
 
 @dataclass
 class Replica:
-    """One `cruise serve` behind proxies of its own."""
+    """One `cruise serve` behind its own proxies."""
 
     name: str
     settings: dict[str, str]
@@ -69,7 +69,7 @@ class Replica:
 
 @pytest.fixture
 def stage(embedded_postgres: Path, tmp_path: Path) -> Iterator[LiveStage]:
-    """A stage on a control plane of its own, whose audit log has no bodies."""
+    """A stage on a separate control plane, whose audit log has no bodies."""
     with (
         ControlPlane(audit_level="Metadata") as plane,
         TestKubelet(plane.api(KUBELET.name)) as kubelet,

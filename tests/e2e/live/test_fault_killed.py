@@ -127,7 +127,7 @@ KILLED = {
 
 
 def staged_for_kills(stage: LiveStage) -> None:
-    """A workload whose pods ask for too much, and nodes whose pods use more than there is."""
+    """A workload whose pods request too much, and nodes whose pods use more than the capacity."""
     large = stage.node("large", cpu="32", memory="64Gi")
     stage.create(app("Deployment", stage.namespace, "web", "300m", "512Mi", replicas=24, node=large))
     for place in PLACES:
@@ -141,7 +141,7 @@ def staged_for_kills(stage: LiveStage) -> None:
 
 
 def renew(stage: LiveStage, seed: int) -> None:
-    """Replace most pods that were sized: their successors ask for too much again."""
+    """Replace most pods that were sized: their successors request too much again."""
     pods = [pod["metadata"]["name"] for pod in stage.pods("web")]
     for name in random.Random(seed).sample(pods, 20):
         stage.admin.delete("pods", stage.namespace, name, grace=0)

@@ -96,7 +96,7 @@ def test_killed_in_the_middle_of_packing_plans(stage: LiveStage, tmp_path: Path,
             time.sleep(1)
             open_at_kills.append(judge(stage, database, most))
         coming.result()
-        # A leader that lives takes up what was left, and the next plan comes to its end.
+        # A running leader continues the unfinished plan, and the next plan finishes.
         with started(told, tmp_path):
             wait_until(lambda: rows(database, FINISHED), "a plan is finished", seconds=300)
         # The last leader finds the hour's budget spent by all that was done until now, and waits in vain.

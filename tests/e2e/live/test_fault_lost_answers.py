@@ -33,7 +33,7 @@ def test_writes_whose_answers_are_lost_are_found_to_be_done_and_not_done_again(s
             wait_until(lambda: rows(database, OPEN), "its intent is open", seconds=60)
             proxy.unanswered = ""
             wait_until(lambda: shrunk(stage) == 3, "all are sized", seconds=120)
-            # No answer comes, and no connection ends: cruise waits as long as for any answer.
+            # No response arrives, and no connection ends: cruise waits until its timeout.
             wait_until(lambda: not rows(database, OPEN), "what became of each write is known", seconds=120)
             print(f"all known and sized {time.monotonic() - lost_at:.1f} s after the first answer was lost")
             proxy.released.set()

@@ -20,13 +20,13 @@ from tests.e2e.live.test_scene_evictions import LARGE, crowded, evicted
 from tests.e2e.live.usage import ContainerUse
 
 QUIET, BUSY = ContainerUse(cores=0.05, mebibytes=100), ContainerUse(cores=0.05, mebibytes=400)
-# Pods whose names end like db-0.
+# Pods whose names end like those of a StatefulSet.
 PARTITION = "[bcd0]"
 
 
 @pytest.fixture
 def proxy(stage: LiveStage) -> Iterator[PrometheusProxy]:
-    # A node of its own keeps room for the peak of no other.
+    # A separate node keeps headroom for no other peak.
     node = stage.node(cpu="8", memory="16Gi")
     stage.create(app("StatefulSet", stage.namespace, "db", "300m", "512Mi", node=node))
     stage.running(1)
@@ -35,7 +35,7 @@ def proxy(stage: LiveStage) -> Iterator[PrometheusProxy]:
 
 
 def copied(stage: LiveStage, server: Path) -> str:
-    """A copy of the scene's database as it is now; nobody is connected to it."""
+    """A copy of the scene's database as it is now, without connections."""
     [name] = re.findall(r"scene_\w+", stage.settings("resize")["database_url"])
     return database_of(server, name)
 
@@ -65,7 +65,7 @@ def test_peaks_that_an_older_database_never_had_are_read_again_and_nothing_is_cu
         wait_until(lambda: memory(stage) >= 400, "it has grown", seconds=240)
         epoch = figure(serving, "cruise_database_epoch")
         stage.usage.change("db-0", "app", QUIET)
-    # From here on the peak is known to nobody but Prometheus, which does not give it away.
+    # From here on only Prometheus has the peak, and it does not return it.
     proxy.refused = PARTITION
     stage.mark()
     with stage.serving(database_url=backup, **told) as serving:
@@ -80,7 +80,7 @@ def test_peaks_that_an_older_database_never_had_are_read_again_and_nothing_is_cu
         print(f"all was read again {time.monotonic() - began:.1f} s after Prometheus answered")
         time.sleep(2 * SEVERAL_PASSES)
         assert memory(stage) >= 400
-        # This database has never heard of the first resize: cruise's own size is nobody's original size.
+        # This database has no record of the first resize: cruise's own size is not an original size.
         sizes = [json.loads(row["containers"]) for row in rows(backup, "SELECT containers FROM original_size")]
     assert all(one["requests"]["memory_bytes"] == 512 * 2**20 for [one] in sizes)
 

@@ -59,7 +59,7 @@ def test_a_slow_database_makes_passes_late_and_a_very_slow_one_stops_writes(
         proxy.delay_seconds = 0.1
         scale(stage, 2)
         wait_until(lambda: shrunk(stage) == 2, "the second is sized", seconds=120)
-        # Whether somebody has paused cruise cannot be known in time any more.
+        # Whether cruise is paused can no longer be read in time.
         proxy.delay_seconds = 2.0
         time.sleep(SEVERAL_PASSES)
         scale(stage, 3)

@@ -20,7 +20,7 @@ SEVERAL_PASSES = 4
 
 
 def staged(stage: LiveStage) -> str:
-    """A workload whose pod asks for far too much; returns Prometheus' address."""
+    """A workload whose pod requests far too much; returns Prometheus' address."""
     node = stage.node(cpu="8", memory="16Gi")
     stage.create(app("Deployment", stage.namespace, "web", "300m", "512Mi", node=node))
     stage.running(1)
@@ -30,7 +30,7 @@ def staged(stage: LiveStage) -> str:
 
 
 def scale(stage: LiveStage, replicas: int) -> None:
-    """Start more pods: they ask for too much as well, and the workload's statistics speak for them."""
+    """Start more pods: they request too much as well, and the workload's statistics apply to them."""
     stage.admin.patch("deployments.apps", stage.namespace, "web", {"spec": {"replicas": replicas}})
     stage.running(replicas)
 

@@ -17,7 +17,7 @@ SOON = 30
 
 
 def known(stage: LiveStage) -> Json:
-    """A workload whose usage cruise knows; returns its pod."""
+    """A workload with known usage; returns its pod."""
     stage.node(cpu="8", memory="32Gi")
     stage.create(app("Deployment", stage.namespace, "web", "700m", "1Gi", {"cpu": "1", "memory": "1Gi"}))
     [pod] = stage.running(1)
@@ -51,7 +51,7 @@ def test_a_new_pod_asks_for_its_workloads_peak_and_without_cruise_for_what_was_s
         assert status == 200
         assert "cruise_" in metrics
         webhook.kill()
-    # Nobody answers, and pods are created all the same.
+    # The webhook does not answer, and pods are created anyway.
     assert requests(successor(stage)) == AS_SENT
     assert set(stage.writes()) == {("patch", "mutatingwebhookconfigurations", "cruise", 200)}
 
@@ -88,7 +88,7 @@ def test_what_is_evicted_comes_back_with_what_it_needs_and_elsewhere(stage: Live
     before = {one["metadata"]["uid"]: one for one in stage.running(3)}
     roomy = stage.node("roomy", cpu="2")
     stage.measure(dict.fromkeys(apps, ContainerUse(cores=0.9, mebibytes=100)))
-    # What the workloads use has to be known before the first of them goes.
+    # The usage of the workloads must be known before the first of them is deleted.
     stage.once("initial")
     with stage.reviewing("full"):
         stage.once("full")
@@ -160,5 +160,5 @@ def asked(webhook: RunningProgram) -> int:
 
 
 def find(pod: Json, size: ObservedSize) -> Json | None:
-    """The pod, if it asks for that much."""
+    """The pod, if it requests that much."""
     return pod if requests(pod) == size else None

@@ -21,7 +21,7 @@ def test_a_scan_needs_no_more_than_to_list_and_a_prometheus(measured: MeasuredSt
     assert waste["Deployment/web"]["requested"]["cpuMillicores"] == 1400
     assert waste["Deployment/web"]["recommended"]["cpuMillicores"] < 600
     assert measured.stage.writes() == []
-    # What is not installed here is looked for all the same: kinds of autoscalers, and the status of one.
+    # Kinds that are not installed are queried anyway: those of autoscalers, and the status of one.
     assert {(one.verb, one.code) for one in measured.stage.events()} == {("list", 200), ("list", 404), ("get", 404)}
 
 

@@ -14,7 +14,7 @@ PATIENCE = {"deferred_resize_timeout": "1s"}
 
 
 def hungry(stage: LiveStage, cores: float) -> Json:
-    """A pod that uses far more than it asks for, and has been asked to take it.
+    """A pod that uses far more than it requests, with a resize to its usage.
 
     Its kubelet has one core, half of it given away, and the API server believes that there are four.
     """

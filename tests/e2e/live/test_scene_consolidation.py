@@ -29,7 +29,7 @@ def test_a_node_is_emptied_under_a_budget_while_pods_come_and_none_moves_twice(s
     stage.create(here(stage, "web", "600m", replicas=3), budget(stage.namespace, "web", "web", min_available=2))
     stage.running(3)
     assert len(set(nodes_of(stage, "web"))) == 3
-    # Nothing is known of anybody here, so nobody is sized.
+    # No usage is known here, so no pod is sized.
     stage.measure({"nobody": STEADY})
     stage.mark()
     with stage.reviewing("full"), stage.serving("full", **ACTING) as serve:

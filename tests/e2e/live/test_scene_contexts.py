@@ -12,7 +12,7 @@ from tests.http_server import HttpAnswer, ReceivedHttpRequest, answering
 
 @pytest.fixture
 def kubeconfig(measured: MeasuredStage, tmp_path: Path) -> str:
-    """A file with the cluster under two names, and one that is gone."""
+    """A kubeconfig with the cluster under two names, and one that is unreachable."""
     stated = yaml.safe_load(measured.stage.plane.kubeconfig().read_text())
     [context] = stated["contexts"]
     gone = {"name": "gone", "cluster": {"server": "https://127.0.0.1:1"}}

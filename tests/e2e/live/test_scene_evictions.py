@@ -15,7 +15,7 @@ THIRD = 666
 
 
 def crowded(stage: LiveStage, suffix: str, *apps: str, **more: str) -> str:
-    """A node of two cores whose pods ask for little and use more than it has."""
+    """A node of two cores whose pods request little and use more than it has."""
     node = stage.node(suffix, cpu="2", labels={"crowd": suffix})
     for name in apps:
         stage.create(of_cpu(stage, name, suffix, **more))
@@ -36,7 +36,7 @@ def of_cpu(stage: LiveStage, name: str, crowd: str, **annotations: str) -> Json:
 
 
 def evicted(stage: LiveStage) -> list[tuple[str, int]]:
-    """The evictions that cruise has asked for: pods, and the answers' status."""
+    """The evictions that cruise requested: pods, and the responses' status."""
     asked = [one for one in stage.deeds() if one[1] == "pods/eviction"]
     return [(target.partition("/")[2], code) for _, _, target, code in asked]
 
@@ -46,7 +46,7 @@ def gone(stage: LiveStage, pod: Json) -> bool:
 
 
 def share_the_node(pods: Sequence[Json]) -> bool:
-    """Tell whether each has its third of two cores at least, and all together no more than these."""
+    """Return whether each has its third of two cores at least, and all together no more than these."""
     cpus = [requests(one).cpu for one in pods]
     return len(cpus) == 3 and min(cpus) >= THIRD and sum(cpus) <= 2000
 
@@ -184,7 +184,7 @@ def test_a_pod_that_runs_to_completion_goes_only_where_low_is_stated(stage: Live
     said = stage.once("full")
     assert evicted(stage) == []
     assert {plan["node"]: plan["reason"] for plan in said["nodes"]}[f"{stage.namespace}-a"] == "overcommitted"
-    # It is sized in place all the same.
+    # It is sized in place anyway.
     assert share_the_node(stage.pods())
     low = {"metadata": {"annotations": {"cruise.io/eviction-ranking": "low"}}}
     stage.admin.patch("pods", stage.namespace, "work", low, kind="merge")

@@ -122,7 +122,7 @@ def test_a_static_cpu_manager_refuses_once(stage: LiveStage):
         return pod if conditions(pod).get("PodResizePending", {}).get("reason") == "Infeasible" else None
 
     wait_until(refused, "the kubelet refuses")
-    # Each command is a process of its own: only the database remembers.
+    # Each command is a separate process: only the database keeps state.
     stage.once("resize", **RESIZE)
     withdrawn = stage.resized("db-0")
     assert sizes(withdrawn) == ObservedSize(1500, 1024)

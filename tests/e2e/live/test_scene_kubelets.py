@@ -34,7 +34,7 @@ MINUTE = 60
 
 @dataclass
 class Kubelets:
-    """The CA of two kubelets' certificates, the time of which they tell, 0 for now, and the usage that they tell."""
+    """The CA of two kubelets' certificates, the time of their samples, 0 for now, and the usage in them."""
 
     ca_file: Path
     usage: ExposedUsage
@@ -107,7 +107,7 @@ async def test_cruise_reads_kubelets_with_no_more_than_the_right_to_their_metric
             await _reads_what_pods_use(
                 stage, source, seen.snapshot, endpoint, pressure=path is KubeletEndpoint.CADVISOR
             )
-    # The API server was asked for what there is and who may what, and for nothing of a node.
+    # The requests to the API server were discovery and access reviews, none about a node.
     assert not [one for one in stage.events() if one.object_ref.subresource in ("proxy", "metrics", "stats", "log")]
     assert stage.deeds() == []
 
@@ -143,7 +143,7 @@ async def test_behind_the_api_server_it_takes_the_right_to_node_proxies_and_read
         await _reads_what_pods_use(stage, source, seen.snapshot, endpoint, pressure=True)
         found = {(one.verb, one.resource, one.request_uri.partition("/proxy")[2], one.code) for one in stage.events()}
         assert found == {("get", "nodes/proxy", "/metrics/cadvisor", 200)}
-        # Whoever has the token gets no further with it.
+        # The token alone gives no further access.
         for path in ("pods", "exec/a/b/c", "metrics/cadvisor/../../pods", "metrics", ""):
             with pytest.raises(RefusedError, match="cruise may read only /metrics/cadvisor and /metrics/resource"):
                 await client.get(f"/api/v1/nodes/{node.name}/proxy/{path}")
@@ -151,7 +151,7 @@ async def test_behind_the_api_server_it_takes_the_right_to_node_proxies_and_read
 
 def test_kubelets_that_contradict_prometheus_are_found(stage: LiveStage, endpoint: Kubelets):
     stage.told()
-    # What Prometheus shows, somebody else exposes: the kubelet has counted a tenth of it.
+    # Prometheus has series that another pod exposes: the kubelet counted a tenth of it.
     endpoint.usage = ExposedUsage(
         stage.namespace, {("web", "app"): ContainerUse(0.03, 20), ("db", "app"): DB}, began=stage.usage.began
     )

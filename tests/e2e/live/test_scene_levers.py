@@ -12,7 +12,7 @@ NEIGHBOURS = tuple(f"neighbour-{number}" for number in range(5))
 
 
 def evictions(stage: LiveStage) -> list[int]:
-    """The answers to all evictions that cruise has asked for."""
+    """The responses to all evictions that cruise requested."""
     return [code for _, resource, _, code in stage.deeds() if resource == "pods/eviction"]
 
 

@@ -29,7 +29,7 @@ def settled(stage: LiveStage, memory: str = "128Mi") -> Json:
 def killed(stage: LiveStage, times: int) -> Json:
     """Let the container be killed, and wait until its pod's status shows it."""
     name = stage.pod("web")["metadata"]["name"]
-    # Statuses have whole seconds, and two kills within one cannot be told apart.
+    # Statuses have whole seconds, so two kills within one second cannot be distinguished.
     began = int(datetime.now(UTC).timestamp())  # noqa: TID251  the kubelet's clock
     wait_until(lambda: int(datetime.now(UTC).timestamp()) > began, "the next second")  # noqa: TID251
     stage.kubelet.oom_kill(stage.namespace, name, "app")
@@ -42,7 +42,7 @@ def killed(stage: LiveStage, times: int) -> Json:
 
 
 def seconds_to_react(stage: LiveStage) -> float:
-    """How long after the kubelet had told of the kill cruise asked for the resize, by the API server's clock."""
+    """The time from the kubelet's report of the kill to cruise's resize, by the API server's clock."""
     events = stage.plane.audit.events(verbs={"patch"})
     told = [
         one
@@ -118,7 +118,7 @@ def test_the_next_pod_of_a_killed_cron_job_is_created_larger(stage: LiveStage):
     earlier = {one["metadata"]["uid"] for one in stage.pods("report")}
 
     def larger() -> Json | None:
-        """Another run's pod, once the API server asks the webhook."""
+        """Another run's pod, once the API server calls the webhook."""
         number = 29000000 + len(stage.pods("report"))
         next_run(stage.admin, cron_job, number)
         made = wait_until(

@@ -35,7 +35,7 @@ def holds(serving: RunningProgram) -> dict[str, str]:
 
 
 def behind_an_engine(stage: LiveStage, selector: str, *names: str) -> None:
-    """Run and measure Deployments on one node, beside an Engine that an HPA scales and whose scale has a selector."""
+    """Run and measure Deployments on one node, with an Engine that an HPA scales and whose scale has a selector."""
     stage.node(cpu="16", memory="32Gi")
     stage.create(*(app("Deployment", stage.namespace, name, "700m", "1Gi") for name in names))
     create_engine(stage.admin, stage.namespace, "main", selector)
@@ -48,7 +48,7 @@ def behind_an_engine(stage: LiveStage, selector: str, *names: str) -> None:
 
 def test_an_engines_hpa_keeps_its_cpu_and_a_vpa_that_appears_keeps_its_pods(stage: LiveStage, with_engines: None):
     ns, admin = stage.namespace, stage.admin
-    # Nothing of the pod tells that it is the Engine's, save the Engine's own scale.
+    # Nothing in the pod shows that it belongs to the Engine, except the Engine's own scale.
     behind_an_engine(stage, "app=pistons", "pistons", "rival", "free")
     stage.mark()
     with stage.serving("resize", **FAST) as serving:

@@ -41,7 +41,7 @@ def test_a_node_is_tainted_while_it_is_overloaded(stage: LiveStage):
         assert taints(stage, busy) == [FOREIGN]
         stage.usage.loads[busy] = 5.0
         wait_until(lambda: OWN in taints(stage, busy), "it is tainted again")
-    # Nobody follows the one that ended.
+    # The process that ended has no successor.
     assert taints(stage, busy) == [FOREIGN]
     assert taints(stage, calm) == []
     written = [(resource, target, code) for _, resource, target, code in stage.deeds() if resource == "nodes"]
@@ -106,7 +106,7 @@ def test_few_nodes_are_tainted_and_every_taint_comes_off(stage: LiveStage):
         wait_until(lambda: seen(serving.get("/metrics")[1]) >= looked + 2, "more readings")
         checked = stage.command("check", "--format", "json", mode="observe")
         assert remedy in {one["fix"] for one in json.loads(checked.out)["items"]}
-    # It is refused once for each, and asked again in an hour.
+    # It is rejected once for each, and retried after an hour.
     refusals = [(target, code) for _, resource, target, code in stage.deeds() if resource == "nodes"]
     assert len(refusals) <= len(heaviest)
     assert {code for _, code in refusals} == {403}

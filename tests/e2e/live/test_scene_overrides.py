@@ -92,7 +92,7 @@ def test_who_may_never_be_evicted_stays_whatever_it_costs(stage: LiveStage):
     said = stage.once("full")
     [plan] = said["nodes"]
     assert (plan["fits"], plan["reason"], plan["evict"]) == (False, "overcommitted", [])
-    # They share the core; what asks for too much shrinks all the same.
+    # They share the core; those that request too much shrink anyway.
     assert {(verb, resource) for verb, resource, *_ in stage.deeds()} == {("patch", "pods/resize")}
     sizes = [requests(one) for one in stage.pods()]
     assert [size.cpu for size in sizes] == [500, 500]

@@ -99,7 +99,7 @@ def split(stage: LiveStage, replicas: int = 2) -> tuple[str, str]:
     )
     stage.create(here(stage, "big", "3000m"))
     unschedulable(stage, "big")
-    # Nothing is known of anybody here, so nobody is sized.
+    # No usage is known here, so no pod is sized.
     stage.measure({"nobody": STEADY})
     stage.mark()
     return first, second

@@ -20,7 +20,7 @@ PLANS = 50
 class Scene:
     """`count` pods fill a node, and all have to go elsewhere for what waits: as many pods as large, or one.
 
-    In one go `allowed` of them may, by what `bound` says: one of cruise's budgets, or a PodDisruptionBudget.
+    In one round `allowed` of them may be evicted, by `bound`: one of cruise's budgets, or a PodDisruptionBudget.
     """
 
     number: int
@@ -32,7 +32,7 @@ class Scene:
 
     @property
     def small(self) -> str:
-        """The application that goes."""
+        """The application that is evicted."""
         return f"small{self.number}"
 
     @property
@@ -54,7 +54,7 @@ def drawn(number: int, draw: random.Random) -> Scene:
 
 
 def set_up(stage: LiveStage, scene: Scene) -> tuple[str, str]:
-    """The full node, and the one with room for what goes; nothing waits yet."""
+    """The full node, and the one with capacity for the evicted pods; nothing is pending yet."""
     labels, size = {"cell": f"{stage.namespace}-{scene.number}"}, f"{scene.millicores}m"
     cpu = f"{scene.count * scene.millicores}m"
     full = stage.node(f"{scene.number}-full", cpu=cpu, labels=labels)
@@ -69,7 +69,7 @@ def set_up(stage: LiveStage, scene: Scene) -> tuple[str, str]:
 
 
 def wait_for_budgets(stage: LiveStage, scene: Scene) -> None:
-    """Until every pod that was moved is ready again, and its PodDisruptionBudget knows it."""
+    """Wait until every moved pod is ready again, and its PodDisruptionBudget counts it."""
     stage.running(scene.count, scene.small)
     if scene.bound == "pdb":
         wait_until(
@@ -123,13 +123,13 @@ def carried_out(stage: LiveStage, scene: Scene, full: str) -> int:
         evicted = [
             (one.target, one.code) for one in stage.events() if (one.verb, one.resource) == ("create", "pods/eviction")
         ]
-        # Whom the plan names goes, once each, and what waits comes in its place.
+        # Each pod that the plan names is evicted once, and the pending pods are bound in their places.
         assert sorted(evicted) == sorted((f"{one['namespace']}/{one['pod']}", 201) for one in plan["moves"]), scene
         assert {one["from"] for one in plan["moves"]} == {full}, (scene, plan)
         placed = len(plan["placed"])
         assert placed == (1 if scene.together else len(evicted)), (scene, plan)
         late -= placed
-        # Of pods that wait alike kube-scheduler takes whichever it likes.
+        # Of equal pending pods kube-scheduler may take any.
         bound = [one["spec"].get("nodeName") for one in stage.pods(scene.late)]
         assert (bound.count(None), set(bound) - {None}) == (late, {full}), (scene, bound)
         goes = [] if plan["remainingRounds"] is None else plan["remainingRounds"]["rounds"]

@@ -22,7 +22,7 @@ SETTINGS = {"max_evictions_per_node": "9", "max_evictions_per_hour": "500"}
 
 @dataclass(frozen=True)
 class Cell:
-    """Nodes of its own with applications under budgets, and one pod that waits until some of them have moved."""
+    """Separate nodes with applications under budgets, and one pod that is pending until some of them have moved."""
 
     number: int
     nodes: tuple[str, ...]
@@ -49,7 +49,7 @@ def workload(stage: LiveStage, cell: int, name: str, millicores: int, replicas: 
 
 
 def built(stage: LiveStage, number: int, draw: random.Random) -> tuple[Cell, int]:
-    """A cell, and what a pod has to ask for to fit there once one or two others have moved, and not before."""
+    """A cell, and the requests of a pod that fits there once one or two others have moved, and not before."""
     while True:
         labels = {"cell": f"{stage.namespace}-{number}"}
         count = draw.choice((2, 3, 3))
@@ -111,12 +111,12 @@ def cleared(stage: LiveStage, cell: Cell) -> None:
 
 
 def evictions(stage: LiveStage) -> list[int]:
-    """The answers to all evictions that cruise has asked for."""
+    """The responses to all evictions that cruise requested."""
     return [code for _, resource, _, code in stage.deeds() if resource == "pods/eviction"]
 
 
 def begun(stage: LiveStage, directory: Any, settings: dict[str, str]) -> ForkedProcess:
-    """A `cruise serve --once` in the middle of carrying a plan out: it has evicted somebody."""
+    """A `cruise serve --once` in the middle of a plan: it has evicted a pod."""
     before = len(evictions(stage))
     said = directory / "said"
     with said.open("wb") as out:
@@ -175,9 +175,9 @@ def test_plans_are_carried_out_though_cruise_is_killed_and_a_node_vanishes(
             elsewhere += node_of(big) != plan["placed"][0]["node"]
             aside.submit(cleared, stage, cell)
     assert finished == rounds - 1
-    # A budget that allows nothing is waited for, and not asked.
+    # An exhausted budget is waited for, without requests.
     assert set(evictions(stage)) == {201}
-    # Nobody was deleted or bound but by those whose task it is; the webhook keeps its own configuration.
+    # No pod was deleted or bound except by the responsible components; the webhook keeps its own configuration.
     touched = {(verb, resource) for verb, resource, *_ in stage.deeds()}
     assert touched == {("create", "pods/eviction"), ("patch", "mutatingwebhookconfigurations")}
     assert elsewhere <= 1

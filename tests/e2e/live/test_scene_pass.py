@@ -70,7 +70,7 @@ def test_one_pass_over_one_of_each(stage: LiveStage, mode: str):
     taken = counted(stage.pods(), node)
     assert taken.cpu <= 4000
     assert taken.memory * MIB <= 8 * 2**30
-    # Nobody had to go, and nothing else was written.
+    # No pod was evicted, and nothing else was written.
     assert {one["metadata"]["uid"] for one in stage.pods()} == {one["metadata"]["uid"] for one in before.values()}
     assert {(verb, resource, code) for verb, resource, _, code in stage.deeds()} == {("patch", "pods/resize", 200)}
     names = [before[name]["metadata"]["name"] for name in RESIZED]

@@ -27,7 +27,7 @@ def sized(stage: LiveStage) -> None:
     )
     stage.running(2)
     stage.measure({"web": USE, "db": USE})
-    # Containers without a memory limit get one only where that is asked for.
+    # Containers without a memory limit get one only where a setting requires it.
     stage.once("resize", memory_limits="always")
     for name in ("web", "db"):
         assert requests(stage.resized(stage.pod(name)["metadata"]["name"])).cpu < 300
@@ -52,7 +52,7 @@ def test_pods_get_back_what_they_had_and_cruise_stays_paused(stage: LiveStage):
     after = stage.once("resize")
     assert after["paused"] is True
     assert stage.deeds() == []
-    # A limit that there was none of before cannot be taken away again, and that is said.
+    # A limit that was added cannot be removed again, and the report states it.
     [kept] = stage.command("revert", "--yes", "--format", "json").json["pods"]
     assert (kept["pod"], kept["state"]) == (db["metadata"]["name"], "not possible")
     assert "limit" in kept["detail"]

@@ -16,7 +16,7 @@ from tests.prometheus_server import make_blocks, running_prometheus
 
 @dataclass
 class RootedUsage(ExposedUsage):
-    """Usage whose cAdvisor also tells of whole nodes: cores in use, and the share of time waited, None without it."""
+    """Usage whose cAdvisor also reports whole nodes: cores in use, and the share of time waited, None without it."""
 
     roots: dict[str, tuple[float, float | None]] = field(default_factory=dict)
 
@@ -34,7 +34,7 @@ class RootedUsage(ExposedUsage):
 
 @contextmanager
 def measured(usage: ExposedUsage, directory: Path) -> Iterator[str]:
-    """A Prometheus that knows the usage of the last hours and goes on scraping it."""
+    """A Prometheus that has the usage of the last hours and continues to scrape it."""
     make_blocks(usage.write_history, directory / "blocks")
     with expose_usage(usage) as target, running_prometheus(directory / "blocks", config=scrape_config(target)) as url:
         yield url

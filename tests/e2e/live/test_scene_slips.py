@@ -59,7 +59,7 @@ def test_namespaces_that_a_pattern_excludes_are_not_written_nor_kube_system(stag
 
 
 def running(stage: LiveStage, namespace: str, name: str) -> bool:
-    """Tell whether the only pod of an app runs."""
+    """Return whether the only pod of an app runs."""
     pods = stage.admin.items("pods", namespace, f"app={name}")
     return len(pods) == 1 and pods[0]["status"].get("phase") == "Running"
 

@@ -16,7 +16,7 @@ SECOND = timedelta(seconds=1)
 
 
 def staged(stage: LiveStage) -> None:
-    """A workload whose pods all ask for far too much."""
+    """A workload whose pods all request far too much."""
     node = stage.node(cpu="8", memory="16Gi")
     stage.create(app("Deployment", stage.namespace, "web", "300m", "512Mi", node=node, replicas=COUNT))
     stage.running(COUNT)
@@ -66,7 +66,7 @@ def test_a_revert_puts_back_what_was_asked_for_without_evictions(stage: LiveStag
     assert {requests(one) for one in pods} == {ObservedSize(300, 512)}
     assert {one["metadata"]["uid"] for one in pods} == uids
     assert {(verb, resource, code) for verb, resource, _, code in stage.deeds()} == {("patch", "pods/resize", 200)}
-    # Limits cannot be taken away again; they hold nobody back.
+    # Limits cannot be removed again; they restrict no container.
     assert all(limits(one).memory == 0 or limits(one).memory >= 512 for one in pods)
 
 

@@ -21,7 +21,7 @@ _MOST_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ObservedPlacement:
-    """What became of an arrival: the node that the pod is on, and what the scheduler says where it is on none."""
+    """The result of an arrival: the node of the pod, or the scheduler's message if it is on none."""
 
     cluster: str
     arrival: PlannedPlacement
@@ -31,7 +31,7 @@ class ObservedPlacement:
 
     @property
     def as_planned(self) -> bool:
-        """Tell whether it is where the plan wants it."""
+        """Return whether it is where the plan wants it."""
         return self.node == self.arrival.target
 
     def in_words(self) -> str:
@@ -56,7 +56,7 @@ class PlanRun:
     _dropped: set[str] = field(default_factory=set)
 
     def run(self) -> None:
-        """Do what the plans ask: pods leave, then others come, one at a time in each cluster."""
+        """Execute the plans: evictions first, then arrivals, one at a time in each cluster."""
         drawn = [pod for cluster in self.stage.clusters for pod in cluster.pods]
         originals = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in drawn}
         names, plans = list(self.plans), [plan.stages for plan in self.plans.values()]

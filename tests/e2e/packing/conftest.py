@@ -13,7 +13,7 @@ from tests.e2e.packing.stage import PackingCluster
 
 @pytest.fixture(scope="module")
 def stage(control_plane: ControlPlane, seeds: Callable[..., range]) -> Iterator[PackingCluster]:
-    """The clusters of all seeds, put up; what pends there is nobody's to schedule."""
+    """The clusters of all seeds; their pending pods have no scheduler."""
     run = f"pack{secrets.token_hex(2)}"
     # 53 have about a hundred pods that plans place.
     clusters = [Drawing(run, seed, seed).cluster() for seed in range(101, 101 + len(seeds(300, 53)))]

@@ -72,7 +72,7 @@ class Drawing:
         return [f"z{number}" for number in range(1, self.zones + 1)]
 
     def has(self, feature: str, chance: float = 1.0) -> bool:
-        """Tell whether a feature is drawn here."""
+        """Return whether a feature is drawn here."""
         return feature in self.features and self.source.random() < chance
 
     def cluster(self) -> RandomPackingCluster:
@@ -130,7 +130,7 @@ class Drawing:
         return found | ({SCRATCH: f"{self.source.randint(2, 9)}Gi"} if self.has("scratch", 0.9) else {})
 
     def template(self, app: str) -> Json:
-        """A pod without a name of its own."""
+        """A pod without its own name."""
         source = self.source
         namespace = source.choice(self.namespaces)
         labels = {"app": app, "tier": source.choice(["web", "db"]), "release": source.choice(["r1", "r2"])}
@@ -162,7 +162,7 @@ class Drawing:
         return container("app", asked, limits, **self.rules.draw_ports())
 
     def copy(self, template: Json, number: int) -> Json:
-        """One pod of a template, with claims of its own."""
+        """One pod of a template, with its own claims."""
         pod: Json = json.loads(json.dumps(template))
         pod["metadata"]["name"] += f"-{number}"
         if self.has("claims", 0.5):
@@ -170,7 +170,7 @@ class Drawing:
         return pod
 
     def probe(self, number: int, pinned: bool, nodes: Sequence[SimulatedNodeSpec]) -> tuple[list[Json], Json]:
-        """A single pod that waits behind a gate and preempts nobody, and what it needs besides."""
+        """A single pod with a scheduling gate and preemptionPolicy Never, and the objects that it needs."""
         template = self.template(self.source.choice(["app0", "app1", "probe"]))
         template["metadata"]["name"] = "probe"
         pod = self.copy(template, number)

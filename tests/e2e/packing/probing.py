@@ -53,7 +53,7 @@ def all_judged(
 
 
 def agrees(admitting: dict[str, list[str]], node: str | None) -> bool:
-    """Tell whether judge and scheduler are of one mind."""
+    """Return whether judge and scheduler are of one mind."""
     if node is None:
         return all(admitting.values())
     return not admitting[node]

@@ -17,7 +17,7 @@ class RuleDrawing:
         self.zone, self.host = f"{cluster}.example/zone", f"{cluster}.example/host"
 
     def draw(self, labels: Mapping[str, str], namespace: str) -> Json:
-        """Return what a pod with these labels asks."""
+        """Return the constraints of a pod with these labels."""
         spec: Json = {}
         affinity = {
             **self._node_affinity(),

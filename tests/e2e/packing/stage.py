@@ -85,7 +85,7 @@ class PackingCluster:
                 raise
 
     def remove_pods(self, pods: Sequence[PodName]) -> None:
-        """Delete pods, and wait until they are gone."""
+        """Delete pods, and wait until they no longer exist."""
         self.each(pods, lambda pod: self.forget("pods", *pod))
         gone = set(pods)
         wait_until(lambda: not gone & self.pods().keys(), f"{len(pods)} pods are gone")
@@ -102,7 +102,7 @@ class PackingCluster:
         return {name: node for name, node in running.items() if node and name not in leaving}
 
     def places(self, names: Iterable[PodName]) -> dict[PodName, str | None]:
-        """The nodes that some pods are on, None for one that is gone."""
+        """The nodes of some pods, None for one that no longer exists."""
         pods = self.pods()
         return {name: pods[name]["spec"].get("nodeName") if name in pods else None for name in names}
 
@@ -183,7 +183,7 @@ def owned(item: Json) -> Json:
 
 
 def verdict(pod: Json) -> tuple[str | None, str]:
-    """The node that a pod is bound to, and what the scheduler says where it is bound to none."""
+    """The node that a pod is bound to, or the scheduler's message if it is not bound."""
     node = pod["spec"].get("nodeName")
     scheduled: Mapping[str, str] = conditions(pod).get("PodScheduled", {})
     refused = scheduled.get("reason") == "Unschedulable"

@@ -65,7 +65,7 @@ def test_the_real_scheduler_accepts_what_plans_want(stage: PackingCluster):
     assert all(landing.reasons for landing in elsewhere), told
     assert len(elsewhere) <= len(landings) // 100, told
     assert len(landings) > 1.5 * len(stage.clusters)
-    # Nobody was preempted whom the plans let stay.
+    # No pod was preempted that the plans keep.
     assert stage.places(staying) == staying
 
 

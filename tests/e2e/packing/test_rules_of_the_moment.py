@@ -200,7 +200,7 @@ def test_namespaces_without_a_label_are_not_what_the_selector_says(scene: Scene)
     }
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
     scene.pod("web", "100m", affinity={"podAntiAffinity": required})
-    # By what the selector says the two may share a node.
+    # According to the selector the two may share a node.
     scene.waits_for("web", "didn't match pod anti-affinity rules")
     plan = scene.plan()
     assert (moves(plan), plan.placed) == ([], ())

@@ -50,7 +50,7 @@ def node_pool(group: str) -> object:
         (deployment("scaler", label="aws-cluster-autoscaler"), CLUSTER_AUTOSCALER),
         (deployment("ca-aws-cluster-autoscaler", "cluster-autoscaler"), CLUSTER_AUTOSCALER),
         (config_map(), CLUSTER_AUTOSCALER),
-        # Scaled to nothing it orders no node; and what tenants may make says nothing of the cluster's nodes.
+        # Scaled to zero it adds no node; and objects that tenants may create say nothing about the cluster's nodes.
         (deployment("cluster-autoscaler", replicas=0), None),
         (deployment("cluster-autoscaler", "shop"), None),
         (deployment("karpenter", "shop", label="karpenter"), None),

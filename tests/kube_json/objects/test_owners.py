@@ -41,7 +41,7 @@ def test_the_replication_controllers_of_a_deployment_config_are_one_workload():
     for name in ("web-3", "web-4"):
         found = NO_OWNERS.find_workload("shop", "ReplicationController", name, labels)
         assert found == WorkloadRef("DeploymentConfig", "web")
-    # A label that somebody else wrote names no rollout of it.
+    # A label that another client wrote does not name its rollout.
     for name, odd in (("web-3", {}), ("web-3", {"deploymentconfig": "we"}), ("web-x", labels), ("web", labels)):
         found = NO_OWNERS.find_workload("shop", "ReplicationController", name, odd)
         assert found == WorkloadRef("ReplicationController", name)

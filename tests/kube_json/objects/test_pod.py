@@ -233,7 +233,7 @@ def test_extended_requests_are_summed_as_the_scheduler_does():
             ],
         )
     )
-    # GPU: max(init 5, 1 + 2); taps: the sidecar's 1 still runs beside the init container's 1.
+    # GPU: max(init 5, 1 + 2); taps: the sidecar's 1 still runs next to the init container's 1.
     assert pod.extended_requests == (
         ("ephemeral-storage", 1 << 30),
         ("example.com/tap", 2),

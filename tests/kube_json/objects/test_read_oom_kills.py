@@ -61,7 +61,7 @@ def test_sidecars_are_killed_too():
 
 @pytest.mark.parametrize("exit_code", [0, 1, 137, 143])
 def test_the_reason_counts_whatever_the_exit_code(exit_code):
-    # The kernel killed a process of the container; the main process may end as it likes.
+    # The kernel killed a process of the container; the main process may end with any code.
     [kill] = kills_of(container_statuses=[{"name": "app", "state": terminated(exit_code=exit_code)}])
     assert kill.finished_at == NOW
 

@@ -47,7 +47,7 @@ READABLE: dict[str, Json] = {
         "containers": [{"name": "app", "minAllowed": {"cpu": "10m"}, "maxAllowed": {"cpu": "100m"}}],
     },
 }
-# Specs that neither takes: what cruise says, and a part of what the API server says.
+# Specs that both reject: cruise's message, and a part of the API server's.
 UNREADABLE: dict[str, tuple[Json, str, str]] = {
     "no mode": (
         {"mode": "sometimes"},

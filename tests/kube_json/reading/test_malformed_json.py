@@ -18,7 +18,7 @@ LAYOUTS: list[dict[str, Any]] = [
     {"indent": "\t", "ensure_ascii": False},
 ]
 
-# Text that looks like structure, so that only a reading of quotes and escapes tells the two apart.
+# Text that looks like structure, so that only a reader of quotes and escapes distinguishes them.
 tricky_text = st.text(alphabet='"\\{}[],:é\n a', max_size=8) | st.sampled_from(['},{"kind":"', '"}', "\\", '\\"', "],"])
 values = st.recursive(
     tricky_text | st.integers() | st.none() | st.booleans(),
@@ -96,7 +96,7 @@ def test_a_truncated_list_never_passes(items, layout, size, data):
 
 
 def test_a_wrong_guess_only_costs_a_search():
-    # Inside the last item of the first chunk stands what looks like a seam between two items.
+    # The last item of the first chunk contains text that looks like the boundary of two items.
     item = {"apiVersion": "v1", "kind": "Pod", "inner": [{"apiVersion": "v1", "kind": "x"}] * 3}
     text = json.dumps({"items": [item] * 40, "kind": "List"}, separators=(",", ":")).encode()
     for size in range(150, 600, 7):

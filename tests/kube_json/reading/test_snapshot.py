@@ -138,7 +138,7 @@ def test_a_list_of_one_kind_is_read_with_or_without_the_items_kind(with_kind):
     assert read({"kind": "EventList", "items": [{"reason": "Started"}]}) == ClusterSnapshot()
 
 
-# ---- what only other objects tell ----
+# ---- facts from other objects ----
 
 
 @pytest.mark.parametrize("pod_first", [True, False])

@@ -18,7 +18,7 @@ UNBOUNDED = BudgetMeter(np.inf, np.inf)
 
 
 def broken(problem: PackingProblem, residual: ResidualInstance, assignment: IntArray) -> int:
-    """What the tables count once the copies are in place, of which nothing is left once they are gone and back."""
+    """The tables' counts with the copies in place; all are zero once the copies are removed."""
     bonds = build_rule_energies(problem, residual)
     if not len(bonds):
         return 0

@@ -44,7 +44,7 @@ def attracted(problem: PackingProblem) -> PackingProblem:
 
 
 class Asking(EntryBound):
-    """A question that a tree is asked whatever bound is known."""
+    """A target for a tree search with any known bound."""
 
     meter = UNBOUNDED
 
@@ -115,7 +115,7 @@ def test_no_assignment_reaches_a_bound_that_branching_refutes(seeds):
 
 
 def test_a_tree_refutes_what_no_assignment_reaches_and_nothing_else(seeds):
-    """Asked for the best that there is, and for one more, whatever the bound before any tree says."""
+    """The target is the best value and one more, with any bound before a tree search."""
     refuted = parted = 0
     for seed in seeds(80, fewest=60):
         problem = fold_exclusions(
@@ -135,7 +135,7 @@ def test_a_tree_refutes_what_no_assignment_reaches_and_nothing_else(seeds):
 
 
 def test_trees_of_listed_fillings_and_with_prices_decide_alike(seeds):
-    """Without rules all fillings are listed; with a row that asks for nothing they are priced in each part."""
+    """Without rules all patterns are listed; with a row that requires nothing they are priced in each part."""
     refuted = 0
     for seed in seeds(80, fewest=60):
         problem = drawn_problem(seed)
@@ -198,7 +198,7 @@ def test_copies_that_cannot_move_count_where_pods_are_spread():
 def two_tiers(
     capacities: list[list[int]], pod_class: list[int], pod_node: list[int], rules: PlacementRules
 ) -> PackingProblem:
-    """Pods of one unit: the first class comes before the second."""
+    """Pods of one unit: the first class precedes the second."""
     one = np.ones(2, dtype=np.int64)
     return PackingProblem(
         resources=("cpu",),

@@ -30,7 +30,7 @@ def packed(
     zones: list[int],
     **more: object,
 ) -> Packing:
-    """The packing where room is no matter, and no pod leaves unless that is said."""
+    """The packing with unlimited capacity, in which no pod is evicted unless a test says so."""
     classes = max(pod_class) + 1
     problem = PackingProblem(
         resources=("cpu",),
@@ -87,7 +87,7 @@ def test_one_on_a_node_without_the_label_keeps_nobody_from_being_the_first():
 
 
 def test_one_that_leaves_keeps_company_until_then():
-    # Of three in the first zone, where two fit, the one that runs and weighs least goes; another one stays elsewhere.
+    # Of three in the first zone, where two fit, the running one with the least weight is evicted; another one stays.
     classes = [0, 0, 1, 2]
     anyone = [AttractionRule((0,), 0, np.array([0, 1, 2]))]
     packing = packed(

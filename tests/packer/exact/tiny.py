@@ -116,7 +116,7 @@ def _keeps(problem: PackingProblem, pod_node: IntArray) -> bool:
         return False
     arrives = (pod_node >= 0) & (pod_node != problem.pod_node)
     left_cells = set(zip(problem.pod_class[left].tolist(), problem.pod_node[left].tolist(), strict=True))
-    # Nobody takes the place that an equal one leaves: the two are one and the same.
+    # No pod takes the place of an equal one that leaves: the two are interchangeable.
     if left_cells & set(zip(problem.pod_class[arrives].tolist(), pod_node[arrives].tolist(), strict=True)):
         return False
     return all(

@@ -10,7 +10,7 @@ from cruise.packer.kernels.knapsack_items import create_knapsack_items
 
 
 class Node(NamedTuple):
-    """One node to fill, as shelves are told of it, and what copies are worth."""
+    """One node as knapsack items, and the values of copies."""
 
     demands: np.ndarray
     headroom: np.ndarray

@@ -21,7 +21,7 @@ def _evicted(problem, pod_node):
 
 def test_what_prices_say_of_nodes_of_two_sizes_saves_evictions():
     problem = draw_full(FullCluster(ClusterDrawing.BIMODAL, 120), 1, PackingObjective.OPERATOR)
-    # Twice the work that prices and what comes of them have each.
+    # Twice the work that prices and the plan from them have each.
     known = solve_by_ejection(problem, problem.pod_node, BudgetMeter(math.inf, 2 * WORK), lambda _: None)
     bounds = RelaxedBounds(problem)
     least = bounds.compute_min_evicted(

@@ -33,7 +33,7 @@ def solved(problem):
 @given(problems())
 @example(draw_problem(3791972129, 6, 5, True, True))
 @example(draw_problem(1242556253, 2, 9, True, False))
-# In this one a pod that had a place by then was placed once more, as one that waits, beside itself.
+# In this one a pod that had a place by then was placed once more as a pending one.
 @example(draw_problem(636816, 5, 5, True, True))
 # In this one a pod that never preempts got room from which another moved to where something was preempted.
 @example(draw_problem(26306, 3, 7, True, True))

@@ -83,7 +83,7 @@ def _keeps_limits(problem, some):
 
 
 def test_what_may_leave_once_leaves_for_one_alone():
-    # Large pods have room beside a large one, of which one may leave, or two small ones; those find room elsewhere.
+    # Large pods fit next to a large one, of which one may be evicted, or two small ones; those fit elsewhere.
     problem = PackingProblem(
         resources=("cpu",),
         capacities=np.array([[2], [2], [2], [2], [9]]),

@@ -11,7 +11,7 @@ from tests.packer.drawn_problems import draw_problem
 
 
 def with_ports(problem: PackingProblem, seed: int) -> PackingProblem:
-    """The problem with two host ports, one of which nobody has alone, and some classes spread over nodes."""
+    """The problem with two host ports, each used by several classes, and some classes spread over nodes."""
     source = np.random.default_rng(seed)
     ports = [np.flatnonzero(source.random(problem.class_count) < 0.4) for _ in range(2)]
     held = [ExclusionRule(0, c, users) for users in ports for c in users.tolist()]

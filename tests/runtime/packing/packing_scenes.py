@@ -37,20 +37,20 @@ FULL = Policy(mode=Mode.FULL, max_evictions_per_node=9)
 
 
 def make_resized_pod(name: str, cpu: int, mebibytes: int = 256, replicas: int = 1, **fields: Any) -> Any:
-    """A workload whose pods ask for so much."""
+    """A workload whose pods have these requests."""
     pod = replace(template(make_container(cpu, mebibytes)), priority=fields.pop("priority", 0))
     fields.setdefault("grace_seconds", 2)
     return workload(name, pod, replicas=replicas, **fields)
 
 
 def make_planned_move(pod: Pod, target: str | None, containers: tuple[Any, ...] = ()) -> PlannedPlacement:
-    """A pod goes, or comes where it waits."""
+    """Evict a pod, or bind it if it is pending."""
     assert target is not None
     return PlannedPlacement(pod.namespace, pod.name, pod.uid, pod.node, target, containers)
 
 
 def preemption(pod: Pod) -> PlannedPreemption:
-    """A pod goes for good."""
+    """Delete a pod without a replacement."""
     assert pod.node is not None
     return PlannedPreemption(pod.namespace, pod.name, pod.uid, pod.node)
 

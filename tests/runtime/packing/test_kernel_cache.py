@@ -162,7 +162,7 @@ def test_what_tests_compiled_outlives_their_checkout(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "second"))
     fresh = choose_cache_directory(os.environ)
     assert fresh is not None
-    # It may have been filled from beside the sources.
+    # It may have been filled from outside the sources.
     shutil.rmtree(fresh)
     fresh.mkdir()
     cache_kernels("fetch", tmp_path / "kept")

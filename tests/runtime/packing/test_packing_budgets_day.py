@@ -30,7 +30,7 @@ _PINNED = template(container(2500, 256), annotations=STAYS, priority=2)
 
 
 def scene(policy: Policy, waiting: Sequence[Any] = (), **more: Any) -> PackingSimulation:
-    """`big`, which waits if nothing else does, fits on n1 alone, once `one` and `two` have gone to n2 and n3."""
+    """`big`, pending if nothing else is, fits on n1 alone, once `one` and `two` have moved to n2 and n3."""
     kept = [
         workload(name, replace(_PINNED, placement=SchedulingConstraints(node_selector=(("name", at),))))
         for name, at in (("c", "n2"), ("d", "n3"))

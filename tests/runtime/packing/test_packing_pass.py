@@ -44,7 +44,7 @@ class Exhaustive:
 
 
 async def crowded(policy: Policy = FULL, **fields) -> PackingSimulation:
-    """`big` fits where `web` or `db` goes to the other one's node."""
+    """`big` fits if `web` or `db` moves to the other one's node."""
     theatre = PackingSimulation(
         [
             make_resized_pod("web", 1500, priority=1),
@@ -329,6 +329,6 @@ async def test_an_eviction_that_the_snapshot_does_not_show_yet_is_spent():
     spent = Outcome(START - timedelta(minutes=1), gone, ActionResult.DONE, ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS)
     two = replace(FULL, max_evictions_per_node=2)
     assert [one.pod for one in (await planned(two, spent)).proposal.moves] == []
-    # Once it is gone from the snapshot its turn is over.
+    # Once it is not in the snapshot it is no longer waited for.
     over = replace(spent, action=replace(gone, uid="uid-before"))
     assert [one.pod for one in (await planned(two, over)).proposal.moves] == ["a", "b"]

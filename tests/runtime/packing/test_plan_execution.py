@@ -29,7 +29,7 @@ from tests.simulation.scenes import resize as make_resize
 
 
 async def moving(**fields) -> tuple[PackingSimulation, PlanStage]:
-    """Room for `big` where `web` goes to n2: nobody else has to move."""
+    """Capacity for `big` if `web` moves to n2: no other pod has to move."""
     theatre = PackingSimulation(
         [
             make_resized_pod("web", 1500, priority=1),
@@ -254,7 +254,7 @@ async def test_the_budget_of_a_node_holds_for_the_whole_plan():
 
 
 async def test_after_a_restart_an_unfinished_plan_is_taken_up_at_every_moment():
-    """Whatever of the plan was stored last, somebody else brings it to its end."""
+    """Another process finishes the plan, whatever part of it was stored last."""
     reached = 0
     for moment in range(1, 14):
         theatre, stage = await moving()

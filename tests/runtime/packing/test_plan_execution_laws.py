@@ -24,7 +24,7 @@ sizes = st.integers(4, 30).map(lambda tenths: tenths * 100)
 
 @st.composite
 def theatres(draw: st.DrawFn) -> PackingSimulation:
-    """Two or three nodes, two to four applications of which some are guarded, and one that comes last."""
+    """Two or three nodes, two to four applications of which some have budgets, and one that is created last."""
     names = [f"app{number}" for number in range(draw(st.integers(2, 4)))]
     workloads = [make_resized_pod(name, draw(sizes), priority=draw(st.integers(1, 2))) for name in names]
     workloads.append(

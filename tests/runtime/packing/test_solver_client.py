@@ -29,7 +29,7 @@ async def warm_worker():
 
 
 def running(process_id: int) -> bool:
-    """Tell whether a process is there and has not ended."""
+    """Return whether a process is there and has not ended."""
     try:
         with open(f"/proc/{process_id}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] != "Z"

@@ -189,7 +189,7 @@ async def test_the_store_is_not_read_for_every_action():
     assert len(await store.outcomes(START)) == 400
 
 
-# ---- a pause, and a store that cannot tell of one ----
+# ---- a pause, and a store that cannot read it ----
 
 
 async def test_nothing_is_written_by_an_answer_that_is_too_old():
@@ -355,7 +355,7 @@ async def test_a_server_that_only_answers_429_is_tried_a_few_times_and_then_left
     assert {outcome.reason for outcome in outcomes} == {ReasonCode.THROTTLED}
     # The first wave, and then one at a time.
     assert len(world.faults.sent) <= 16 + 12
-    # The audit tells of those that were tried.
+    # The audit has those that were tried.
     assert len(await store.outcomes(START)) < 16 + 12
 
 
@@ -437,7 +437,7 @@ async def test_an_admission_webhook_that_fails_holds_up_its_own_objects_alone():
     actions = [shrink(pod) for pod in await pods(world.cluster)]
     outcomes = await applied(world, actions)
     assert {outcome.reason for outcome in outcomes} == {ReasonCode.THROTTLED}
-    # Where nothing else comes, not everything is tried.
+    # If nothing else is due, not everything is tried.
     assert 50 <= len(world.faults.sent) <= 50 + 16
     world.faults.refuse = lambda action: broken if action in actions[::2] else None
     outcomes = await applied(world, actions)
@@ -454,7 +454,7 @@ async def test_an_eviction_that_a_budget_refuses_for_good_is_audited_as_such():
     ]
 
 
-# ---- what is told to the audit ----
+# ---- audit lines ----
 
 
 async def test_what_is_held_is_audited_when_it_changes_and_not_at_every_pass():
@@ -470,7 +470,7 @@ async def test_what_is_held_is_audited_when_it_changes_and_not_at_every_pass():
 
     assert [await one_pass(none, 5 * turn) for turn in range(5)] == [2, 0, 0, 0, 0]
     assert await one_pass(replace(FULL, max_evictions_per_node=0), 25) == 2
-    # What takes turns goes on within the hour.
+    # Alternating results are continued within the hour.
     assert await one_pass(none, 30) == 0
     # After an hour of other things it is worth a line again.
     assert await one_pass(none, 95) == 2
@@ -563,7 +563,7 @@ async def test_original_sizes_are_remembered_before_the_first_resize_alone():
     plain, noted = await only_pod(world.cluster, "plain"), await only_pod(world.cluster, "noted")
     await applied(world, [shrink(plain), shrink(noted)], store)
     originals = await store.original_sizes()
-    # What nobody signed is no record of cruise's.
+    # An unsigned annotation is not cruise's record.
     assert {uid: one.containers for uid, one in originals.items()} == {
         plain.uid: get_spec_targets(plain),
         noted.uid: get_spec_targets(noted),

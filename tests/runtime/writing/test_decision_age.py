@@ -54,7 +54,7 @@ async def test_a_plan_that_takes_too_long_leaves_its_rest_to_the_next_pass():
 
 
 class LateStore(InMemoryStore):
-    """A store whose every answer comes after the pause that it tells of can still be heeded."""
+    """A store whose answers arrive so late that a pause in them is already in effect."""
 
     async def paused(self) -> bool:
         await asyncio.sleep(0.05)
@@ -86,7 +86,7 @@ async def test_a_shrink_of_a_pod_that_changed_meanwhile_is_not_sent():
     world = FaultyCluster(cluster(workload(replicas=3)), ClusterFaults())
     first, second, third = await pods(world.cluster)
     snapshot = await world.snapshot()
-    # Somebody else resizes one and another is evicted; no watch event is waited for.
+    # Another client resizes one and evicts another; no watch event is waited for.
     await world.cluster.perform(grow(first))
     await world.cluster.perform(evict(second))
     actions = [sized(pod, 100, 100) for pod in (first, second, third)]

@@ -73,7 +73,7 @@ def test_what_was_taken_is_gone_until_it_is_given_back():
     grows = PendingGrowths()
     mine, others = guards(first, pods=[a, b], growths=grows), guards(second, pods=[a, b], growths=grows)
     give_back = mine.consume(first)
-    # It may be tried again by whoever took it, and nobody else has it.
+    # It may be retried by the action that took it, and no other has it.
     assert mine.has_capacity(first)
     assert not others.has_capacity(second)
     give_back()
@@ -257,7 +257,7 @@ def test_a_workload_is_disrupted_once_at_a_time():
     # What does not serve loses nothing by its own eviction.
     ailing = replace(second, ready=False)
     assert guards(evict(ailing), pods=[first, ailing]).find_exceeded_budget(evict(ailing), []) is None
-    # Evicted by somebody else, and still running in the snapshot.
+    # Evicted by another client, and still running in the snapshot.
     assert (
         guards(action, pods=[first, second]).find_exceeded_budget(action, [done(evict(first), -1)])
         is ReasonCode.WORKLOAD_EVICTION_BUDGET_SPENT

@@ -36,7 +36,7 @@ LATEST = FULL.max_decision_age + LATE_ARRIVAL
 
 
 class Scene:
-    """Pods of one workload on one node; the eviction of the first is in transit, and nobody waits for it."""
+    """Pods of one workload on one node; the eviction of the first is in transit, and no caller waits for it."""
 
     def __init__(self, budget: ReasonCode) -> None:
         inner = cluster(workload(replicas=3), [node(cpu=16000, mebibytes=64 * 1024)])

@@ -10,7 +10,7 @@ FAST = 0.005
 
 
 class Counting(InMemoryStore):
-    """A store that counts how often it was asked, and fails while `lost`."""
+    """A store that counts its reads, and fails while `lost`."""
 
     asked = 0
     lost = False

@@ -63,7 +63,7 @@ def test_patience_ends(monkeypatch, asked):
         brake.slow_down(asked)
         presses += 1
         now[0] += 31
-    # 0.5 + 1 + 2 + … seconds; half a second each where the server asks for none; 30 seconds at most.
+    # 0.5 + 1 + 2 + … seconds; half a second each if the server states none; 30 seconds at most.
     assert presses == {None: 7, 0.0: 121, 3600.0: 3}[asked]
 
 

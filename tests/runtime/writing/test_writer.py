@@ -123,7 +123,7 @@ async def test_the_mode_decides_what_is_written(mode, resizes, evicts):
         (ActionResult.DONE, ReasonCode.OVERLOADED) if evicts else forbidden,
     ]
     assert (world.counts.resizes_requested, world.counts.evictions) == (int(resizes), int(evicts))
-    # What was only observed comes again with every pass: it is no line of the audit.
+    # Observations are repeated in every pass: they are not in the audit.
     audited = [outcome.result for outcome in await store.outcomes(START)]
     assert audited == [ActionResult.DONE] * (resizes + 2 * evicts)
 
@@ -176,7 +176,7 @@ async def test_a_pod_that_is_gone_or_another_is_left():
     before = await world.snapshot()
     another = replace(sized(pod, 100, 100), uid="another")
     missing = replace(sized(pod, 100, 100), pod="missing")
-    # The server itself tells of another uid.
+    # The server itself reports another uid.
     assert told(await applied(world, [another, missing])) == [
         (ActionResult.SKIPPED, ReasonCode.CHANGED),
         (ActionResult.SKIPPED, ReasonCode.NOT_FOUND),
@@ -490,7 +490,7 @@ async def test_what_was_done_before_the_cluster_was_lost_is_in_the_audit(done_al
     with pytest.raises(UnavailableError):
         await applied(world, [sized(first, 100, 100), evict(second), evict(third)], store=store)
     audited = [(one.result, one.action) for one in await store.outcomes(START)]
-    # Nobody answered the last one: it may have been done.
+    # The last one had no response: it may have been done.
     assert audited == [
         (ActionResult.FAILED, evict(third)),
         (ActionResult.DONE, evict(second)),
