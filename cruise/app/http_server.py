@@ -73,14 +73,14 @@ async def serve_http(
     # `Server.serve` also listens, installs signal handlers and updates date headers.
     server.lifespan = config.lifespan_class(config)
     server.servers = []
-    door = _ConnectionAcceptor(server, tls, bounds, tally or ListenerCounts())
+    acceptor = _ConnectionAcceptor(server, tls, bounds, tally or ListenerCounts())
     loop = asyncio.get_running_loop()
     # A task group would wrap the exceptions of the caller's block. If these tasks fail, probes fail.
-    opened = [loop.create_task(running) for running in (door.check_timeouts(), *map(door.accept, sockets))]
+    opened = [loop.create_task(running) for running in (acceptor.check_timeouts(), *map(acceptor.accept, sockets))]
     try:
         yield int(sockets[0].getsockname()[1])
     finally:
-        for task in (*opened, *door.handshakes):
+        for task in (*opened, *acceptor.handshakes):
             task.cancel()
         loop.call_later(_IDLE_SECONDS, _drop_idle, server)
         await server.shutdown(sockets=sockets)

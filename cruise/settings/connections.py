@@ -32,9 +32,9 @@ from cruise.settings.value_types import (
 )
 
 _TIMEOUT = create_duration_type("1h", "30s")
-_WAIT = create_duration_type("1h", "10s", least=timedelta(0))
-_STEP = create_duration_type("10m", "60s", least=timedelta(seconds=5))
-_LEASE = create_duration_type("5m", "15s", least=timedelta(seconds=2))
+_WAIT = create_duration_type("1h", "10s", minimum=timedelta(0))
+_STEP = create_duration_type("10m", "60s", minimum=timedelta(seconds=5))
+_LEASE = create_duration_type("5m", "15s", minimum=timedelta(seconds=2))
 
 # Where Prometheus usually runs, and where only administrators create Services.
 MONITORING_NAMESPACES = frozenset(
@@ -62,7 +62,7 @@ class KubernetesOptions:
     """The namespace where cruise runs and has its Lease; unset: that of its pod."""
     kube_requests_per_second: float = create_setting(create_positive_type("100"), 100.0)
     """The maximum of requests to the API server, on average."""
-    kube_burst: int = create_setting(create_count_type("200", least=1), 200)
+    kube_burst: int = create_setting(create_count_type("200", minimum=1), 200)
     """The maximum of requests in a burst."""
     kube_timeout: timedelta = create_setting(_TIMEOUT, timedelta(seconds=30))
     """How long one request to the API server may take."""
@@ -93,9 +93,9 @@ class UsageSourceOptions:
     are trusted."""
     kubelet_timeout: timedelta = create_setting(_TIMEOUT, timedelta(seconds=10))
     """How long one kubelet may take to answer completely."""
-    kubelet_concurrency: int = create_setting(create_count_type("16", least=1), 16)
+    kubelet_concurrency: int = create_setting(create_count_type("16", minimum=1), 16)
     """How many kubelets are read at a time."""
-    kubelet_max_bytes: int = create_setting(create_count_type("33554432", least=1 << 16), 32 << 20)
+    kubelet_max_bytes: int = create_setting(create_count_type("33554432", minimum=1 << 16), 32 << 20)
     """The maximum size of one answer."""
     kubelet_cross_check_nodes: int = create_setting(create_count_type("2"), 2)
     """How many kubelets are read at each pass, different ones each time, to verify Prometheus; only if the right to
@@ -166,11 +166,11 @@ class PrometheusOptions:
     """How late samples are read. Unset: measured, from 30 s to 5.5 minutes."""
     prometheus_timeout: timedelta = create_setting(_TIMEOUT, timedelta(seconds=30))
     """How long one query may take."""
-    prometheus_concurrency: int = create_setting(create_count_type("4", least=1), 4)
+    prometheus_concurrency: int = create_setting(create_count_type("4", minimum=1), 4)
     """How many queries run at a time."""
-    prometheus_max_series_per_query: int = create_setting(create_count_type("20000", least=1), 20_000)
+    prometheus_max_series_per_query: int = create_setting(create_count_type("20000", minimum=1), 20_000)
     """The maximum of series that one query requests."""
-    prometheus_max_samples_per_query: int = create_setting(create_count_type("1000000", least=1), 1_000_000)
+    prometheus_max_samples_per_query: int = create_setting(create_count_type("1000000", minimum=1), 1_000_000)
     """The maximum of samples that one query requests; below the server's own limit."""
     prometheus_allow_partial_response: bool = create_setting(FLAG, False)
     """Accept answers that the server calls incomplete."""

@@ -66,8 +66,8 @@ _POLICY = Policy()
 _PRICES = ObjectivePrices()
 _TIMEOUT = create_duration_type("1h", "30s")
 _PASS = create_duration_type("1d")
-_PAUSE = create_duration_type("366d", least=timedelta(0))
-_NOTIFY_INTERVAL = create_duration_type("1d", "1m", least=timedelta(seconds=5))
+_PAUSE = create_duration_type("366d", minimum=timedelta(0))
+_NOTIFY_INTERVAL = create_duration_type("1d", "1m", minimum=timedelta(seconds=5))
 _DAYS = create_duration_type("30d")
 _WRITES = create_number_type("a number from 1 to 300", "6", lambda found: 1 <= found <= 300)
 _LOG_FORMAT = create_choice_type("a log format", [(name, name) for name in ("auto", "json", "text")])
@@ -102,7 +102,7 @@ class ActionOptions:
     """Evictions in the whole cluster in any hour, counted across restarts."""
     oom_reaction: OomReaction = create_setting(OOM_REACTION_CHOICE, _POLICY.oom_reaction)
     """What follows an OOM kill: resize in place and evict if that is not possible, evict, or only record it."""
-    oom_cooldown: timedelta = create_setting(create_duration_type("1d", least=timedelta(0)), _POLICY.oom_cooldown)
+    oom_cooldown: timedelta = create_setting(create_duration_type("1d", minimum=timedelta(0)), _POLICY.oom_cooldown)
     """How long a pod is skipped after cruise reacted to an OOM kill."""
     allow_extended_resources: bool = create_setting(FLAG, _POLICY.allow_extended_resources)
     """Size CPU and memory of pods with GPUs and other extended resources; the devices do not change."""
@@ -165,7 +165,7 @@ class SizingOptions:
     """Older statistics change nothing."""
     max_decision_age: timedelta = create_setting(_PASS, _POLICY.max_decision_age)
     """A decision with an older snapshot is not written; the next pass decides again."""
-    look_ahead: timedelta = create_setting(create_duration_type("1d", least=timedelta(0)), _POLICY.look_ahead)
+    look_ahead: timedelta = create_setting(create_duration_type("1d", minimum=timedelta(0)), _POLICY.look_ahead)
     """A pod's peak is the largest of this hour of the day and of the hour that begins within this time, over seven
     days."""
     new_workload_age: timedelta = create_setting(_PAUSE, _POLICY.new_workload_age)
@@ -182,7 +182,7 @@ class SizingOptions:
     [CPU limits](../operating.md#cpu-limits)."""
     memory_limit_history: timedelta = create_setting(_PAUSE, _POLICY.memory_limit_history)
     """No memory limit is decreased on a shorter history."""
-    memory_limit_ceiling: float = create_setting(create_bounded_type(100, "2", least=1), _POLICY.memory_limit_ceiling)
+    memory_limit_ceiling: float = create_setting(create_bounded_type(100, "2", minimum=1), _POLICY.memory_limit_ceiling)
     """The maximum of a memory limit, as a multiple of the pod template's."""
     deferred_resize_timeout: timedelta = create_setting(_PASS, _POLICY.deferred_resize_timeout)
     """How long a resize may stay Deferred before it is withdrawn."""

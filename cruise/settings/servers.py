@@ -50,7 +50,7 @@ class ApiOptions:
     api_token_file: Path | None = create_setting(PATH, None)
     """A file with a token of at least 32 characters: required on the loopback for writes, on other addresses for
     everything."""
-    api_concurrent_requests_per_caller: int = create_setting(create_count_type("16", least=1), 16)
+    api_concurrent_requests_per_caller: int = create_setting(create_count_type("16", minimum=1), 16)
     """How many requests of one caller are answered at a time."""
     oidc_issuer_url: str | None = create_setting(_HTTPS, None)
     """The identity provider for signing in to the dashboard, as in its discovery document; with `api_authentication:
@@ -100,11 +100,11 @@ class WebhookOptions:
     """The CA of the API server's client certificate. Unset: reviews of any client are answered."""
     webhook_client_names: frozenset[str] = create_setting(NAMES, frozenset())
     """The accepted common names. Empty: all that the CA signed."""
-    webhook_max_review_bytes: int = create_setting(create_count_type("1048576", least=1 << 16), _LIMITS.review_bytes)
+    webhook_max_review_bytes: int = create_setting(create_count_type("1048576", minimum=1 << 16), _LIMITS.review_bytes)
     """Larger reviews are allowed unchanged."""
-    webhook_max_json_elements: int = create_setting(create_count_type("10000", least=100), _LIMITS.json_elements)
+    webhook_max_json_elements: int = create_setting(create_count_type("10000", minimum=100), _LIMITS.json_elements)
     """Reviews with more elements in lists and objects are allowed unchanged."""
-    webhook_max_containers: int = create_setting(create_count_type("100", least=1), _LIMITS.containers)
+    webhook_max_containers: int = create_setting(create_count_type("100", minimum=1), _LIMITS.containers)
     """Pods with more containers are allowed unchanged."""
     webhook_max_affinity_terms: int = create_setting(create_count_type("1000"), _LIMITS.terms)
     """Pods with more affinity terms, expressions and values are allowed unchanged."""
@@ -120,13 +120,13 @@ class WebhookOptions:
 class ListenerOptions:
     """Listeners of serve and webhook."""
 
-    http_max_connections: int = create_setting(create_count_type("512", least=1), 512)
+    http_max_connections: int = create_setting(create_count_type("512", minimum=1), 512)
     """Connections at a time, including handshakes in progress."""
-    http_max_header_bytes: int = create_setting(create_count_type("32768", least=1024), 32 << 10)
+    http_max_header_bytes: int = create_setting(create_count_type("32768", minimum=1024), 32 << 10)
     """The maximum size of a request's header."""
-    http_max_headers: int = create_setting(create_count_type("100", least=10), 100)
+    http_max_headers: int = create_setting(create_count_type("100", minimum=10), 100)
     """The maximum number of a request's header fields."""
-    http_max_body_bytes: int = create_setting(create_count_type("33554432", least=1 << 16), 32 << 20)
+    http_max_body_bytes: int = create_setting(create_count_type("33554432", minimum=1 << 16), 32 << 20)
     """The maximum size of all unfinished bodies together."""
     http_handshake_timeout: timedelta = create_setting(_TIMEOUT, timedelta(seconds=5))
     """How long a TLS handshake may take."""

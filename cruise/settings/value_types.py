@@ -88,33 +88,33 @@ def _read_text(value: object) -> str:
 
 
 def create_duration_type(
-    most: str, example: str = "15m or 1h30m", least: timedelta = timedelta(seconds=1)
+    maximum: str, example: str = "15m or 1h30m", minimum: timedelta = timedelta(seconds=1)
 ) -> ValueType:
-    """A duration between `least` and `most`; the maximum detects wrong units."""
-    longest = parse_duration(most)
+    """A duration between `minimum` and `maximum`; the maximum detects wrong units."""
+    longest = parse_duration(maximum)
 
     def read(value: object) -> timedelta:
         found = parse_duration(_read_text(value))
-        if not least <= found <= longest:
+        if not minimum <= found <= longest:
             raise ValueError(value)
         return found
 
-    what = "a duration" if least <= timedelta(seconds=1) else f"a duration of at least {least.total_seconds():g}s"
-    return ValueType(f"{what}{' and' if least > timedelta(seconds=1) else ' of'} at most {most}", example, read)
+    what = "a duration" if minimum <= timedelta(seconds=1) else f"a duration of at least {minimum.total_seconds():g}s"
+    return ValueType(f"{what}{' and' if minimum > timedelta(seconds=1) else ' of'} at most {maximum}", example, read)
 
 
-def create_count_type(example: str, least: int = 0) -> ValueType:
-    """An integer of at least `least`."""
+def create_count_type(example: str, minimum: int = 0) -> ValueType:
+    """An integer of at least `minimum`."""
 
     def read(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise ValueError(value)
         found = int(value) if isinstance(value, int) or value.strip().isdecimal() else -1
-        if found < least:
+        if found < minimum:
             raise ValueError(value)
         return found
 
-    return ValueType(f"a whole number of at least {least}", example, read)
+    return ValueType(f"a whole number of at least {minimum}", example, read)
 
 
 def create_number_type(what: str, example: str, is_valid: Callable[[float], bool]) -> ValueType:
@@ -154,11 +154,11 @@ def _read_prices(value: object) -> dict[str, float]:
 PRICES_BY_NAME = ValueType("a list of prices above 0", "m6i.large=0.096,e2-standard-4=0.134", _read_prices)
 
 
-def create_bounded_type(most: float, example: str, *, least: float = 0) -> ValueType:
-    """A number above 0, or at least `least`, and at most `most`."""
-    low = f"of at least {least:g}" if least else "above 0"
+def create_bounded_type(maximum: float, example: str, *, minimum: float = 0) -> ValueType:
+    """A number above 0, or at least `minimum`, and at most `maximum`."""
+    low = f"of at least {minimum:g}" if minimum else "above 0"
     return create_number_type(
-        f"a number {low} and at most {most:g}", example, lambda found: 0 < found and least <= found <= most
+        f"a number {low} and at most {maximum:g}", example, lambda found: 0 < found and minimum <= found <= maximum
     )
 
 

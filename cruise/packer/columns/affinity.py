@@ -7,7 +7,7 @@ import numpy as np
 
 from cruise.packer.columns.instance import PRIORITY_RATIO, ResidualInstance
 from cruise.packer.columns.subproblem import PrioritySubproblem
-from cruise.packer.kernels.placement import APART, COMPANY, EVEN, FOUNDED, RULE_ENERGY_TABLES, STAYS
+from cruise.packer.kernels.placement import AFFINITY, MAX_TARGETS, RULE_ENERGY_TABLES, SELF_AFFINITY, SKEW, STAYING
 from cruise.packer.problem import BoolArray, FloatArray, IntArray, PackingProblem
 from cruise.packer.rules.by_class import is_domain_per_node
 
@@ -21,19 +21,21 @@ def build_rule_energies(problem: PackingProblem, residual: ResidualInstance) -> 
     one_domain = np.zeros(problem.node_count, dtype=np.int64)
     for limit in rules.eviction_limits:
         running_count = int(energies.running[limit.members].sum())
-        energies.add(STAYS, one_domain, [], limit.members.tolist(), running_count - limit.allowed)
+        energies.add(STAYING, one_domain, [], limit.members.tolist(), running_count - limit.allowed)
     for exclusion in rules.exclusions:
         row, targets = rules.topologies[exclusion.topology], exclusion.targets.tolist()
         other_targets = [c for c in targets if c != exclusion.holder]
-        energies.add(APART, row, [exclusion.holder], targets, len(targets) - len(other_targets))
-        energies.add(APART, row, other_targets, [exclusion.holder], 0)
+        energies.add(MAX_TARGETS, row, [exclusion.holder], targets, len(targets) - len(other_targets))
+        energies.add(MAX_TARGETS, row, other_targets, [exclusion.holder], 0)
     for spread in rules.spreads:
         row = np.where(spread.eligible, rules.topologies[spread.topology], -1)
         has_min_domains = len(np.unique(row[row >= 0])) >= spread.min_domains
-        energies.add(EVEN if has_min_domains else APART, row, [spread.holder], spread.targets.tolist(), spread.max_skew)
+        energies.add(
+            SKEW if has_min_domains else MAX_TARGETS, row, [spread.holder], spread.targets.tolist(), spread.max_skew
+        )
     for attraction in rules.attractions:
         for topology in attraction.topologies:
-            rule_kind = FOUNDED if attraction.allows_first_pod else COMPANY
+            rule_kind = SELF_AFFINITY if attraction.allows_first_pod else AFFINITY
             energies.add(rule_kind, rules.topologies[topology], [attraction.holder], attraction.targets.tolist(), 0)
     return energies.build_tables()
 

@@ -271,10 +271,10 @@ def compute_copy_prices(subproblem: PrioritySubproblem, duals: FloatArray) -> tu
 
 def create_items(subproblem: PrioritySubproblem, patterns: int) -> KnapsackItems:
     """Return the knapsack items of the groups, with space for some patterns."""
-    room, floor, limits, running = (
+    free, floor, limits, running = (
         part.copy() for part in (subproblem.free_capacity, subproblem.floor, subproblem.limits, subproblem.running)
     )
-    return create_knapsack_items(subproblem.demands, subproblem.headroom, room, floor, limits, running, patterns)
+    return create_knapsack_items(subproblem.demands, subproblem.headroom, free, floor, limits, running, patterns)
 
 
 # The relaxed right-hand sides allow fractions of this size where all is whole.

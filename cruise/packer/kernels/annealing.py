@@ -96,12 +96,12 @@ def _insert(placement: CopyPlacement, state: NDArray[np.uint64], temperature: fl
 
 
 @compile_inline
-def _exchange_fits(placement: CopyPlacement, n: int, comes: int, goes: int) -> bool:
+def _exchange_fits(placement: CopyPlacement, n: int, arriving: int, leaving: int) -> bool:
     """Return whether demands and limits allow one copy instead of another, headroom apart."""
-    if placement.x[comes, n] >= placement.limits[comes, n]:
+    if placement.x[arriving, n] >= placement.limits[arriving, n]:
         return False
     for r in range(placement.free.shape[1]):
-        if placement.demands[comes, r] > placement.free[n, r] + placement.demands[goes, r]:
+        if placement.demands[arriving, r] > placement.free[n, r] + placement.demands[leaving, r]:
             return False
     return True
 

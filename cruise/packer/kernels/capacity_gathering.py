@@ -48,15 +48,15 @@ def place_by_gathering_capacity(
         tried[n] = True
         rank = s.ranks[s.pod_class[first]] + below
         before = s.node.copy()
-        came = _place_fitting(s, waiting, n)
+        arrived = _place_fitting(s, waiting, n)
         for donor in _sort_by_free_capacity(s, n, random):
             if _is_exhausted(s, deadline, work):
                 break
             if _exchange(s, donor, n, rank, side, sums, scores, found):
-                came += _place_fitting(s, waiting, n)
-        placed += came
-        vain = 0 if came else vain + 1
-        if came:
+                arrived += _place_fitting(s, waiting, n)
+        placed += arrived
+        vain = 0 if arrived else vain + 1
+        if arrived:
             tried[:] = False
         else:
             _restore(s, before)
@@ -103,13 +103,13 @@ def _find_collector(s: PackedClusterState, p: int, tried: NDArray[np.bool_]) -> 
 @compile_kernel
 def _sort_by_free_capacity(s: PackedClusterState, but: int, random: NDArray[np.uint64]) -> IntArray:
     """Return all other nodes, roughly by free capacity, the largest first."""
-    room = np.zeros(s.free.shape[0], np.float64)
+    free_share = np.zeros(s.free.shape[0], np.float64)
     for n in range(s.free.shape[0]):
         for r in range(s.free.shape[1]):
-            room[n] -= _compute_free_share(s, n, r)
-        room[n] *= 0.5 + draw_below(random, 1024) / 1024.0
-    room[but] = np.inf
-    return np.argsort(room)[:-1]
+            free_share[n] -= _compute_free_share(s, n, r)
+        free_share[n] *= 0.5 + draw_below(random, 1024) / 1024.0
+    free_share[but] = np.inf
+    return np.argsort(free_share)[:-1]
 
 
 @compile_without_allocation
@@ -147,11 +147,11 @@ def _exchange(
     order = np.argsort(sums[1, :back, tight])
     keys = sums[1, :back, tight][order]
     held = 0
-    room = s.free[donor, tight] - s.largest[donor, tight]
+    free_amount = s.free[donor, tight] - s.largest[donor, tight]
     for a in range(out):
         begin = np.searchsorted(keys, sums[0, a, tight])
         for k in range(begin, back):
-            if keys[k] > sums[0, a, tight] + room:
+            if keys[k] > sums[0, a, tight] + free_amount:
                 break
             s.spent[0] += 1
             b = order[k]
@@ -181,11 +181,11 @@ def _compute_free_share(s: PackedClusterState, n: int, r: int) -> float:
 @compile_kernel
 def _list_sums(s: PackedClusterState, n: int, to: int, rank: int, side: IntArray, sums: IntArray) -> int:
     """List the demands of no pod, each pod and each pair of a node that may move to another node; return how many."""
-    crowd, count, p = np.empty(_MAX_PODS, np.int64), 0, s.first_pod[n]
+    candidates, count, p = np.empty(_MAX_PODS, np.int64), 0, s.first_pod[n]
     while p >= 0 and count < _MAX_PODS:
         leaves = may_be_ejected(s, p) and (s.ranks[s.pod_class[p]] >= rank or s.node[p] != s.home_node[p])
         if leaves and is_allowed(s, p, to):
-            crowd[count] = p
+            candidates[count] = p
             count += 1
         p = s.next_pod[p]
     side[0] = -1
@@ -193,11 +193,11 @@ def _list_sums(s: PackedClusterState, n: int, to: int, rank: int, side: IntArray
     total = 1
     for i in range(count):
         for j in range(i, count):
-            side[total, 0], side[total, 1] = crowd[i], crowd[j] if j > i else -1
+            side[total, 0], side[total, 1] = candidates[i], candidates[j] if j > i else -1
             for r in range(s.free.shape[1]):
-                sums[total, r] = s.demands[s.pod_class[crowd[i]], r]
+                sums[total, r] = s.demands[s.pod_class[candidates[i]], r]
                 if j > i:
-                    sums[total, r] += s.demands[s.pod_class[crowd[j]], r]
+                    sums[total, r] += s.demands[s.pod_class[candidates[j]], r]
             total += 1
     s.spent[0] += total
     return total

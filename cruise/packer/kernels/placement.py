@@ -7,45 +7,46 @@ import numpy as np
 from cruise.packer.kernels.compilation import compile_inline, compile_kernel, compile_without_allocation
 from cruise.packer.problem import FloatArray, IntArray
 
-# What a placement breaks of the rules between pods, in energies that guide a search: the judge decides.
+# Violations of the rules between pods by a placement, as energies that guide a search; verification decides.
 
-# All of it is one array, as with the tables of `rule_counts`. t[BROKEN] adds up all that is broken. Of class c the
-# bonds are listed from t[LISTED] + t[STARTS + c] on, each as 4 * bond + role: 1 for holders, 2 for targets, 3 for both.
-# In domain t[t[ROW + k] + node] of bond k (-1: in none) it counts holders that arrived, at t[FIRST + k] and on, and
-# behind these t[DOMAINS + k] the targets. MOST is what the kind makes of it, WEIGHT thousandths of an energy for one
-# pod too many, NOW how many are.
+# They are one array, as with the tables of `rule_counts`. t[BROKEN] is the sum of all violations. The rules of class c
+# are listed from t[LISTED] + t[STARTS + c] on, each as 4 * rule + role: 1 for holders, 2 for targets, 3 for both.
+# t[t[ROW + k] + node] is the domain d of rule k (-1: none). It counts holders that arrived at t[FIRST + k] + d, and
+# targets t[DOMAINS + k] later. MOST is the rule's limit, WEIGHT the energy of one pod too many in thousandths, NOW the
+# number of pods too many.
 BROKEN, STARTS, LISTED, KIND, FIRST, DOMAINS, MOST, WEIGHT, NOW, ROW = range(10)
 RULE_ENERGY_TABLES = 10
-# Around a holder that arrived, at most so many targets; or so many more than in the least domain; or some at all, where
-# the first holder may come alone or not; of pods that run, so many stay.
-APART, EVEN, COMPANY, FOUNDED, STAYS = range(5)
+# The kinds of rules. In the domain of a holder that arrived there are at most so many targets, or at most so many more
+# than in the smallest domain, or at least one target, where the first holder may arrive alone or not. At least so many
+# running pods stay.
+MAX_TARGETS, SKEW, AFFINITY, SELF_AFFINITY, STAYING = range(5)
 
 
 @compile_without_allocation
 def _count_broken(t: IntArray, k: int) -> int:
     kind, first, domains, most = t[t[KIND] + k], t[t[FIRST] + k], t[t[DOMAINS] + k], t[t[MOST] + k]
-    if kind == STAYS:
+    if kind == STAYING:
         return int(max(most - t[first + 1], 0))
-    broken, least = 0, 0
-    if kind == EVEN:
-        least = t[first + domains]
+    broken, min_count = 0, 0
+    if kind == SKEW:
+        min_count = t[first + domains]
         for d in range(1, domains):
-            least = min(least, t[first + domains + d])
-    if kind <= EVEN:
+            min_count = min(min_count, t[first + domains + d])
+    if kind <= SKEW:
         for d in range(domains):
             if t[first + d] > 0:
-                broken += max(t[first + domains + d] - least - most, 0)
+                broken += max(t[first + domains + d] - min_count - most, 0)
         return broken
-    # Holders among the targets do not count for each other, except with a first one.
+    # Holders among the targets do not count for each other, unless one may be the first.
     others, largest = 0, 0
     for d in range(domains):
-        came = t[first + d]
-        company = t[first + domains + d] - (came if kind == FOUNDED else 0)
-        others += company
-        largest = max(largest, came)
-        if company <= 0:
-            broken += came
-    return int(broken - largest if kind == FOUNDED and others == 0 else broken)
+        arrived_count = t[first + d]
+        target_count = t[first + domains + d] - (arrived_count if kind == SELF_AFFINITY else 0)
+        others += target_count
+        largest = max(largest, arrived_count)
+        if target_count <= 0:
+            broken += arrived_count
+    return int(broken - largest if kind == SELF_AFFINITY and others == 0 else broken)
 
 
 @compile_without_allocation
@@ -55,7 +56,7 @@ def update_rule_energy(t: IntArray, c: int, n: int, step: int, arrived: bool) ->
     for i in range(t[t[STARTS] + c], t[t[STARTS] + c + 1]):
         k, role = t[t[LISTED] + i] >> 2, t[t[LISTED] + i] & 3
         d = t[t[t[ROW] + k] + n]
-        stays = t[t[KIND] + k] == STAYS
+        stays = t[t[KIND] + k] == STAYING
         if d < 0 or (arrived and (stays or role == 0)):
             continue
         if role & 1 and arrived:
@@ -125,7 +126,7 @@ def initialise_placement(
     demands: IntArray,
     headroom: IntArray,
     counts: IntArray,
-    least: IntArray,
+    min_count: IntArray,
     running: IntArray,
     limits: IntArray,
     room: IntArray,
@@ -190,8 +191,8 @@ def initialise_placement(
         demands,
         headroom,
         floor,
-        least,
-        np.flatnonzero(least),
+        min_count,
+        np.flatnonzero(min_count),
         running,
         limits,
         place,

@@ -100,13 +100,13 @@ def _could_fit(s: PackedClusterState, c: int, n: int) -> bool:
     for r in range(s.free.shape[1]):
         if s.demands[c, r] == 0:
             continue
-        room = s.free[n, r]
+        free_amount = s.free[n, r]
         other = s.first_pod[n]
-        while other >= 0 and room < s.demands[c, r]:
+        while other >= 0 and free_amount < s.demands[c, r]:
             if _is_victim(s, other, n, s.ranks[c] + 1):
-                room += s.demands[s.pod_class[other], r]
+                free_amount += s.demands[s.pod_class[other], r]
             other = s.next_pod[other]
-        if room < s.demands[c, r]:
+        if free_amount < s.demands[c, r]:
             return False
     return True
 
@@ -135,7 +135,7 @@ def _choose_victim(s: PackedClusterState, c: int, n: int, rank: int) -> int:
 @compile_kernel
 def return_pods_home(s: PackedClusterState, pods: IntArray, deadline: float, work: float) -> int:
     """Return pods to their home nodes if what arrived there fits elsewhere without cost; return how many."""
-    came = 0
+    returned = 0
     s.rooted[0] = True
     update_skyline(s)
     for i in range(pods.shape[0]):
@@ -145,10 +145,10 @@ def return_pods_home(s: PackedClusterState, pods: IntArray, deadline: float, wor
         if (deadline < np.inf and read_monotonic_seconds() > deadline) or s.spent[0] > work:
             break
         s.logged[0] = 0
-        came += _return_pod(s, p)
+        returned += _return_pod(s, p)
         s.logged[0] = 0
     s.rooted[0] = False
-    return came
+    return returned
 
 
 @compile_kernel
@@ -165,19 +165,19 @@ def _return_pod(s: PackedClusterState, p: int) -> bool:
     count = _collect_foreign_pods(s, n, guests)
     s.protected_nodes[p] = True
     start = s.logged[0]
-    came = False
+    returned = False
     for k in range(count):
         move_pod(s, guests[k], -1)
         if has_capacity(s, c, n) and is_allowed(s, p, n):
             move_pod(s, p, n)
-            came = _has_other_node(s, guests[k], n)
-        if came:
+            returned = _has_other_node(s, guests[k], n)
+        if returned:
             break
         undo_changes(s, start)
     s.protected_nodes[p] = False
-    if not came:
+    if not returned:
         undo_changes(s, 0)
-    return came
+    return returned
 
 
 @compile_without_allocation

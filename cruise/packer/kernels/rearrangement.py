@@ -118,10 +118,8 @@ def _remove_from_node(
     if first >= 0:
         count = _remove_until_fits(s, s.pod_class[first], centre, out, count, random)
     for _ in range(draw_below(random, _NODES)):
-        came_from = s.home_node[out[draw_below(random, count)]]
-        count = _remove_pods(
-            s, came_from if came_from >= 0 else draw_below(random, s.free.shape[0]), True, out, count, random
-        )
+        home = s.home_node[out[draw_below(random, count)]]
+        count = _remove_pods(s, home if home >= 0 else draw_below(random, s.free.shape[0]), True, out, count, random)
     return count
 
 
