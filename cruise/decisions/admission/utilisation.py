@@ -119,7 +119,7 @@ def build_utilisation_admission(
         [own if row is None else row for own, row in zip(rows, of_workload, strict=True)],
         frozenset(ResourceName).intersection(*(one.resources for one in policies)),
         pod.qos,
-        new_revision or len(sized) < len(pod.sized_containers),
+        new_revision or (pod.pod_level is None and len(sized) < len(pod.sized_containers)),
     )
 
 

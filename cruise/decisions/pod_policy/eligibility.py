@@ -32,7 +32,7 @@ from cruise.decisions.pod_policy.resizable_pod import (
 )
 from cruise.decisions.pod_policy.static_managers import explain_static_managers, find_unresizable_resources
 from cruise.decisions.pod_policy.usable_statistics import UsableStatistics
-from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds
+from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds, counts_requests_of
 from cruise.decisions.pod_policy.workload_policies import WorkloadPolicies, WorkloadPolicy
 from cruise.decisions.usage.pod_level import add_pod_level_rows
 from cruise.domain.actions import ReasonCode, SkippedPod
@@ -132,7 +132,7 @@ class Eligibility:
     def _skip_for_other_autoscalers(self, pod: Pod, group: WorkloadPolicy) -> SkippedPod | None:
         """Skip a pod that another autoscaler sizes, or might."""
         pending = describe_pending_lookup(pod, self._snapshot, group.claims)
-        if _is_sized_by_others(pod, group):
+        if group.claims.size_whole(pod):
             return _skip(pod, ReasonCode.MANAGED_BY_OTHER_AUTOSCALER, group.claims.sized_by)
         if pending:
             return _skip(pod, ReasonCode.LOOKUP_PENDING, pending)
@@ -210,7 +210,7 @@ class Eligibility:
             _explain_finished(pod)
             or self._workloads.explain_skip(pod.namespace, group.effective_policy, Mode.INITIAL)
             or self._explain_unsupported(pod, group, is_new=True)
-            or (ReasonCode.MANAGED_BY_OTHER_AUTOSCALER if _is_sized_by_others(pod, group) else None)
+            or (ReasonCode.MANAGED_BY_OTHER_AUTOSCALER if group.claims.size_whole(pod) else None)
             or (ReasonCode.LOOKUP_PENDING if self.explain_pending_lookup(pod) else None)
         )
 
@@ -296,7 +296,8 @@ class Eligibility:
         is_usage_unknown = self._usable.have_never_run(rows)
         manages_cpu = manages_cpu and not managed.restarts_for(ResourceName.CPU)
         manages_memory = manages_memory and not managed.restarts_for(ResourceName.MEMORY) and not is_usage_unknown
-        stated, bounds = read_stated_resources(sized), group.utilisation_bounds
+        counted = sized if pod.pod_level is None else (pod.pod_level,)
+        stated, bounds = read_stated_resources(counted), group.utilisation_bounds
         if bounds is not None:
             # An HPA cannot compute the utilization of a pod without a request, and would start to with one.
             manages_cpu &= ResourceName.CPU not in bounds.metrics or all(stated[0::4])
@@ -368,7 +369,7 @@ class Eligibility:
             reason = ReasonCode.GUARANTEED
         elif pod.pod_level is not None and not self._policy.rules.sizes_more_pods:
             reason = ReasonCode.POD_LEVEL_RESOURCES
-        elif pod.pod_level is not None and group.autoscaler is not None:
+        elif group.autoscaler is not None and not counts_requests_of(group.autoscaler, pod):
             reason = ReasonCode.MANAGED_BY_HPA
         elif requests_devices(pod) and not self._sizes_device_pods:
             reason = ReasonCode.EXTENDED_RESOURCES
@@ -382,11 +383,6 @@ class Eligibility:
     def _ambiguous_workloads(self) -> frozenset[tuple[str, WorkloadRef]]:
         """Workloads of the same kind and name in different API groups, by namespace."""
         return find_ambiguous_workloads(self._snapshot)
-
-
-def _is_sized_by_others(pod: Pod, group: WorkloadPolicy) -> bool:
-    """Return whether a VPA sizes the pod as a whole: it leaves no container and no resource of it."""
-    return bool(group.claims.sized_by) and (pod.pod_level is not None or not group.claims.left_by_vpa)
 
 
 def _skip(pod: Pod, reason: ReasonCode, detail: str = "") -> SkippedPod:

@@ -43,6 +43,10 @@ class AutoscalerClaims(NamedTuple):
     autoscaler: str = ""
     left_by_vpa: tuple[tuple[str, frozenset[ResourceName]], ...] = ()
 
+    def size_whole(self, pod: Pod) -> bool:
+        """Return whether a VPA sizes the pod as a whole: it leaves no container and no resource of it."""
+        return bool(self.sized_by) and (pod.pod_level is not None or not self.left_by_vpa)
+
     def get_free_resources(self, container: str) -> frozenset[ResourceName]:
         """Return the resources of a container on which no other autoscaler acts."""
         if not self.sized_by:

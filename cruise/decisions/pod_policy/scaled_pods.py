@@ -45,7 +45,7 @@ class ScaledPods:
         names: list[str] = []
         pod_of: list[int] = []
         for number, pod in enumerate(pods):
-            sized = pod.sized_containers
+            sized = pod.sized_containers if pod.pod_level is None else (pod.pod_level,)
             for container, row in zip(sized, self._usable.find_rows(pod, sized), strict=True):
                 request = container.requests.resources.get(resource)
                 if row is None or not request:

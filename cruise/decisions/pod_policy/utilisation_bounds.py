@@ -15,9 +15,9 @@ import numpy as np
 
 from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims
 from cruise.domain.arrays import Float64Array, Int64Array
-from cruise.domain.cluster import HorizontalPodAutoscaler, Workload
+from cruise.domain.cluster import HorizontalPodAutoscaler, Pod, Workload
 from cruise.domain.reasons import ReasonDetail
-from cruise.domain.resources import ResourceName, StatedResources
+from cruise.domain.resources import NO_RESOURCES, ResourceName, StatedResources
 from cruise.domain.utilisation_scaling import DEFAULT_SCALE_DOWN_SECONDS, UtilisationMetric, UtilisationScaling
 
 _UNBOUNDED = float(1 << 60)
@@ -157,6 +157,18 @@ def apply_utilisation_bounds(
     held = claims.scaled - bounds.metrics.keys()
     detail = ReasonDetail.REPLICAS_BETWEEN.create(autoscaler.name) if held else ""
     return claims._replace(scaled=held, scaled_by=detail), bounds
+
+
+def counts_requests_of(autoscaler: HorizontalPodAutoscaler, pod: Pod) -> bool:
+    """Return whether an HPA divides by the requests that a resize changes, and by nothing else.
+
+    Of a pod with pod-level resources it divides by these (Kubernetes 1.34 or newer, which every kubelet that resizes
+    them implies) plus the overhead, but a metric of one container by the container's own, which follow the pod's.
+    """
+    if pod.pod_level is None:
+        return True
+    metrics = () if autoscaler.scaling is None else autoscaler.scaling.metrics
+    return pod.overhead == NO_RESOURCES and not any(one.container for one in metrics)
 
 
 def cover_use(current: Int64Array, peaks: Int64Array, groups: Int64Array, factors: Float64Array) -> bool:
