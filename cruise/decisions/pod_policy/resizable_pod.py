@@ -10,7 +10,7 @@ from cruise.domain.policy import CpuLimitPolicy, Policy, ResizeDirection
 from cruise.domain.resources import ResourceName, Resources
 
 FIRST_RESIZING_KUBELET = (1, 33)
-_FIRST_KUBELET_RESIZING_POD_LEVEL = (1, 36)
+FIRST_KUBELET_RESIZING_POD_LEVEL = (1, 36)
 _POD_LEVEL_FEATURE = "InPlacePodLevelResourcesVerticalScaling"
 
 
@@ -21,7 +21,7 @@ def resizes_pod_level(node: Node) -> bool:
     """
     if node.declared_features is not None:
         return _POD_LEVEL_FEATURE in node.declared_features
-    return node.kubelet_version is not None and node.kubelet_version >= _FIRST_KUBELET_RESIZING_POD_LEVEL
+    return node.kubelet_version is not None and node.kubelet_version >= FIRST_KUBELET_RESIZING_POD_LEVEL
 
 
 class ResizablePod(NamedTuple):

@@ -10,7 +10,11 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from cruise.decisions.pod_policy.resizable_pod import FIRST_RESIZING_KUBELET
+from cruise.decisions.pod_policy.resizable_pod import (
+    FIRST_KUBELET_RESIZING_POD_LEVEL,
+    FIRST_RESIZING_KUBELET,
+    resizes_pod_level,
+)
 from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import EXCLUDED_LABEL, PREFIX, SIZED_BY_KRR, WORKLOAD, ContainerOverrides, Overrides
 from cruise.domain.cluster import ClusterSnapshot, Pod
@@ -143,6 +147,16 @@ def _upgrade_kubelets(inputs: DecisionInputs) -> DecisionInputs:
     return inputs._replace(snapshot=replace(inputs.snapshot, nodes=nodes))
 
 
+def _upgrade_for_pod_level(inputs: DecisionInputs) -> DecisionInputs:
+    nodes = tuple(
+        one
+        if resizes_pod_level(one)
+        else replace(one, kubelet_version=FIRST_KUBELET_RESIZING_POD_LEVEL, declared_features=None)
+        for one in inputs.snapshot.nodes
+    )
+    return inputs._replace(snapshot=replace(inputs.snapshot, nodes=nodes))
+
+
 def _resize_without_restarts(inputs: DecisionInputs) -> DecisionInputs:
     def change(pod: Pod) -> Pod:
         if not any(one.cpu_resize_restarts or one.memory_resize_restarts for one in pod.containers):
@@ -237,7 +251,7 @@ UNLOCKS: Mapping[ReasonCode, Unlock] = {
         "adopt",
         f"{PREFIX}best-effort: adopt",
     ),
-    ReasonCode.POD_LEVEL_RESOURCES: _object("use nodes with Kubernetes 1.36 or newer"),
+    ReasonCode.POD_LEVEL_RESOURCES: _cluster("upgrade the node to Kubernetes 1.36 or later", _upgrade_for_pod_level),
     ReasonCode.EXTENDED_RESOURCES: _setting(
         "allow_extended_resources", "true", "allow_extended_resources: true", _size_device_pods
     ),

@@ -20,10 +20,12 @@ from cruise.domain.usage import StatisticsTable
 from tests.builders import (
     NOW,
     NOW_SECONDS,
+    make_amounts,
     make_autoscaler,
     make_container,
     make_node,
     make_pod,
+    make_pod_level,
     make_resources,
     make_snapshot,
     make_statistic_for,
@@ -293,3 +295,19 @@ def test_the_mode_of_the_cluster_is_a_reason_like_others(mode):
     assert UNLOCKS[reason].setting == "mode"
     assert group.unknown == NO_RESOURCES
     assert group.reclaimable.cpu_millicores >= 700
+
+
+def test_pods_with_pod_level_resources_tell_what_newer_nodes_would_reclaim():
+    containers = [make_container(one, cpu=None, memory_mib=None) for one in ("app", "proxy")]
+    pod = make_pod(containers=containers, pod_level=make_pod_level(make_amounts(2000, 2048)))
+    table = make_table(*(make_statistic_for(pod, one.name) for one in containers))
+    snapshot = make_snapshot([pod], [make_node(kubelet_version=(1, 35))])
+    found = cover(snapshot, table, FULL)
+    [(reason, group)] = found.skipped.items()
+    assert reason is ReasonCode.POD_LEVEL_RESOURCES
+    assert group.unknown == NO_RESOURCES
+    # Bases of 50m and 64 MiB each, and headrooms of 150m and 36 MiB.
+    assert group.reclaimable == make_resources(2000 - 400, 2048 - 200)
+    after = cover(*apply_reason(reason, snapshot, table, FULL))
+    assert not after.skipped
+    assert after.sized.reclaimable == group.reclaimable

@@ -120,5 +120,5 @@ def test_a_new_one_requests_what_a_new_plain_one_does(scaling):
         created = make("", node=None)
         decision = decide_admission(created, eligibility, table, NodeIndex([NODE]), (), FULL)
         assert isinstance(decision, MutatePod)
-        sizes.append(decision.containers[0].requests.cpu_millicores)
+        sizes.append(decision.containers[0].requests.resources.cpu_millicores)
     assert sizes[0] == sizes[1] < 1000
