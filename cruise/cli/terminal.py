@@ -1,11 +1,12 @@
 """Standard output and standard error: documents, tables, progress and errors."""
 
+import io
 import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from typing import TYPE_CHECKING, NoReturn
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -64,9 +65,12 @@ def create_table_console() -> Console:
     return _EscapingConsole(highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
-def create_file_console(file: TextIO, width: int) -> Console:
-    """Return the console for tables in a file."""
-    return _EscapingConsole(file=file, width=width, highlight=False, markup=False, emoji=False, color_system=None)
+def render_plain_report(render: Callable[[Console], Iterable[RenderableType]]) -> bytes:
+    """Return a report for a file, 160 columns wide and without colour."""
+    text = io.StringIO()
+    console = _EscapingConsole(file=text, width=160, highlight=False, markup=False, emoji=False, color_system=None)
+    print_report(render(console), console)
+    return text.getvalue().encode()
 
 
 def print_report(parts: Iterable[RenderableType], console: Console) -> None:

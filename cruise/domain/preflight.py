@@ -8,7 +8,7 @@ from typing import NamedTuple
 from cruise.domain.arrays import Float64Array
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.records import RiskDay
-from cruise.domain.usage import ContainerKey, SampleBlock
+from cruise.domain.usage import ContainerKey, SampleBlock, StatisticsTable
 
 # Comparison of Prometheus with the kubelets.
 
@@ -191,7 +191,8 @@ class KubeletFacts:
 class StoreFacts:
     """The database; `exists` is False for an embedded one that is not created yet.
 
-    `verified`: the server's identity is verified. `risk_days` has observed risks.
+    `verified`: the server's identity is verified. `risk_days` has observed risks, `statistics` those of the last usage
+    pass, None if they could not be read.
     """
 
     place: str
@@ -202,6 +203,7 @@ class StoreFacts:
     problem: str = ""
     verified: bool = True
     risk_days: Sequence[RiskDay] = ()
+    statistics: StatisticsTable | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from cruise.domain.users import (
 )
 from cruise.interfaces.events import describe_user_action
 from cruise.interfaces.reasons import describe_detail, describe_reason
+from cruise.interfaces.slack import build_slack_section, escape_slack
 from cruise.interfaces.text import JsonValue, convert_to_json, escape_text, format_count, format_memory
 
 _MAX_MESSAGE_LENGTH = 400
@@ -89,10 +90,10 @@ def render_slack_body(notification: Notification) -> bytes:
     """Return a message for Slack's incoming webhooks, escaped so that it makes no links or mentions."""
     title, sections = _build_sections(notification)
     blocks: list[JsonValue] = [
-        {"type": "section", "text": {"type": "mrkdwn", "text": f"*{heading}*\n" + "\n".join(map(_escape_slack, lines))}}
+        build_slack_section(f"*{heading}*\n" + "\n".join(map(escape_slack, lines)))
         for heading, lines in sections.items()
     ]
-    return msgspec.json.encode({"text": _escape_slack(title), "blocks": blocks})
+    return msgspec.json.encode({"text": escape_slack(title), "blocks": blocks})
 
 
 def render_teams_body(notification: Notification) -> bytes:
@@ -137,10 +138,6 @@ def _build_sections(notification: Notification) -> tuple[str, Mapping[str, list[
 def _format_group(group: NotificationGroup) -> str:
     count = f"{group.count:,} times, the last: " if group.count > 1 else ""
     return f"{count}{group.message}"
-
-
-def _escape_slack(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _escape_teams(text: str) -> str:

@@ -223,9 +223,11 @@ async def _read_facts(database: Database, place: str, embedded: bool) -> StoreFa
         await database.check()
         async with database.transaction() as connection:
             revision = await connection.run_sync(read_current_revision, database.location)
-            risk_days = await peaks.read_risk_days(connection) if revision == newest else []
+            is_current = revision == newest
+            risk_days = await peaks.read_risk_days(connection) if is_current else []
+            known = await statistics.read_all_statistics(connection) if is_current else None
     except (BadInputError, UnavailableError) as error:
         return StoreFacts(place, embedded, problem=str(error))
     finally:
         await database.close()
-    return StoreFacts(place, embedded, revision=revision, expected=newest, risk_days=risk_days)
+    return StoreFacts(place, embedded, revision=revision, expected=newest, risk_days=risk_days, statistics=known)

@@ -331,7 +331,8 @@ def _replay(replay: "ReplayRequest", jobs: int | None, scheduler: str | None) ->
 
 
 def _build_terms(options: "ReplayOptions", half: RecordingHalfName | None, settings: "Settings") -> "ReplayTerms":
-    from cruise.domain.backtest import CORE_HOUR, GIBIBYTE_HOUR, ObjectivePrices
+    from cruise.domain.backtest import ObjectivePrices
+    from cruise.domain.prices import CORE_HOUR, GIBIBYTE_HOUR
     from cruise.interfaces.backtest.report import ReplayPrices, ReplayTerms
 
     prices = None

@@ -51,6 +51,7 @@ def check(
     from cruise.decisions.preflight.coverage import check_coverage
     from cruise.decisions.preflight.items import CheckLevel
     from cruise.decisions.preflight.preflight import decide_preflight
+    from cruise.decisions.prices import estimate_prices
     from cruise.decisions.sizing.headroom import HEADROOM_MODELS
     from cruise.domain.policy import Mode
     from cruise.interfaces.check_report import render_check_json, render_check_table
@@ -74,7 +75,9 @@ def check(
     )
     items = decide_preflight(facts, settings.mode, now, risks)
     if facts.snapshot is not None:
-        items = [*check_coverage(facts.snapshot, policy, now), *items]
+        statistics = facts.store.statistics if facts.store is not None else None
+        prices = estimate_prices(facts.snapshot.nodes, settings.to_price_settings())
+        items = [*check_coverage(facts.snapshot, policy, now, statistics, prices), *items]
     print_result(
         format is OutputFormat.JSON,
         lambda: [render_check_json(items, settings.mode, now)],

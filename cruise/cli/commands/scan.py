@@ -1,6 +1,7 @@
 """`cruise scan`: a read-only report of containers at risk, reclaimable requests and pending pods."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,9 +30,9 @@ from cruise.cli.options import (
     save_report,
 )
 from cruise.cli.terminal import (
-    create_file_console,
     create_table_console,
     print_report,
+    render_plain_report,
     show_spinner,
     write_document,
     write_json,
@@ -183,12 +184,13 @@ def _write(report: "ScanReport", chosen: ReportFormat | None, output: Path | Non
 def _render(report: "ScanReport", chosen: ReportFormat | None) -> bytes:
     from cruise.interfaces.scan.html import render_scan_html, render_scan_mail
     from cruise.interfaces.scan.report import render_scan_csv, render_scan_json, render_scan_yaml
+    from cruise.interfaces.scan.table import render_scan_table
 
     match chosen:
         case None:
             return render_scan_mail(report)
         case ReportFormat.TABLE:
-            return _render_plain_table(report)
+            return render_plain_report(partial(render_scan_table, report))
         case ReportFormat.JSON:
             return render_scan_json(report)
         case ReportFormat.YAML:
@@ -197,14 +199,3 @@ def _render(report: "ScanReport", chosen: ReportFormat | None) -> bytes:
             return render_scan_csv(report)
         case ReportFormat.HTML:
             return render_scan_html(report)
-
-
-def _render_plain_table(report: "ScanReport") -> bytes:
-    import io
-
-    from cruise.interfaces.scan.table import render_scan_table
-
-    text = io.StringIO()
-    console = create_file_console(text, 160)
-    print_report(render_scan_table(report, console), console)
-    return text.getvalue().encode()

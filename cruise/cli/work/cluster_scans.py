@@ -1,10 +1,10 @@
 """Scans of several contexts of a kubeconfig, and the summary that is posted to Slack."""
 
 import asyncio
-import io
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from cruise.adapters.api_client import NotificationWebhook
@@ -14,10 +14,10 @@ from cruise.app.process import get_current_time
 from cruise.app.serve.notifier import get_notification_webhook
 from cruise.cli.options import ReportFormat, save_report, suggest_similar
 from cruise.cli.terminal import (
-    create_file_console,
     create_table_console,
     print_progress,
     print_report,
+    render_plain_report,
     write_document,
     write_json,
 )
@@ -39,8 +39,8 @@ _RENDERERS: dict[ReportFormat, Callable[[ClusterScans], bytes]] = {
     ReportFormat.YAML: render_clusters_yaml,
     ReportFormat.CSV: render_clusters_csv,
     ReportFormat.HTML: render_clusters_html,
+    ReportFormat.TABLE: lambda scans: render_plain_report(partial(render_clusters_table, scans)),
 }
-_FILE_WIDTH = 160
 
 
 def choose_contexts(named: Sequence[str], every: bool, settings: Settings) -> list[str]:
@@ -75,19 +75,12 @@ def write_clusters(scans: ClusterScans, chosen: ReportFormat, output: Path | Non
         console = create_table_console()
         print_report(render_clusters_table(scans, console), console)
         return
-    text = _RENDERERS.get(chosen, _render_plain_table)(scans)
+    text = _RENDERERS[chosen](scans)
     if output is not None:
         save_report(output, [text], "--output")
     else:
         write = write_json if chosen is ReportFormat.JSON else write_document
         write([text])
-
-
-def _render_plain_table(scans: ClusterScans) -> bytes:
-    text = io.StringIO()
-    console = create_file_console(text, _FILE_WIDTH)
-    print_report(render_clusters_table(scans, console), console)
-    return text.getvalue().encode()
 
 
 def find_slack_webhook(settings: Settings) -> NotificationWebhook:

@@ -13,6 +13,7 @@ from cruise.interfaces.coverage import build_amounts_document, list_coverage_row
 from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS
 from cruise.interfaces.scan.report import SAVING_ESTIMATE_NOTE, ScanReport, build_csv, build_document, build_records
 from cruise.interfaces.scan.table import create_table, render_heading, render_scan_table
+from cruise.interfaces.slack import build_slack_section, escape_slack
 from cruise.interfaces.text import (
     JsonValue,
     format_cores,
@@ -189,31 +190,24 @@ def render_slack_summary(scans: ClusterScans) -> bytes:
         f"targets, {format_count(total.at_risk, 'finding')} at risk, {format_count(total.pending, 'pod')} pending"
     )
     lines = [_describe(row) for row in rows if row.name in scans.reports]
-    lines += [f"*{_escape(name)}* could not be read: {_escape(problem)}" for name, problem in scans.failures.items()]
-    blocks: list[JsonValue] = [_section(f"*{_escape(title)}*")]
+    lines += [
+        f"*{escape_slack(name)}* could not be read: {escape_slack(problem)}" for name, problem in scans.failures.items()
+    ]
+    blocks: list[JsonValue] = [build_slack_section(f"*{escape_slack(title)}*")]
     # Slack accepts 3,000 characters in a section, and 50 sections.
-    blocks += [_section(line[:3000]) for line in lines[:48]]
+    blocks += [build_slack_section(line[:3000]) for line in lines[:48]]
     if len(lines) > 48:
-        blocks.append(_section(f"and {format_count(len(lines) - 48, 'more cluster')}"))
-    return msgspec.json.encode({"text": _escape(title), "blocks": blocks})
+        blocks.append(build_slack_section(f"and {format_count(len(lines) - 48, 'more cluster')}"))
+    return msgspec.json.encode({"text": escape_slack(title), "blocks": blocks})
 
 
 def _describe(row: ClusterSummary) -> str:
     requested, sized, reclaimable = row.requested, row.sized, row.reclaimable
     return (
-        f"*{_escape(row.name)}*: {format_count(row.nodes, 'node')}, {format_count(row.pods, 'pod')}; "
+        f"*{escape_slack(row.name)}*: {format_count(row.nodes, 'node')}, {format_count(row.pods, 'pod')}; "
         f"{format_share(sized.cpu_millicores, requested.cpu_millicores)} of CPU and "
         f"{format_share(sized.memory_bytes, requested.memory_bytes)} of memory sized; reclaimable "
         f"{format_cores(reclaimable.cpu_millicores)} cores and {format_gibibytes(reclaimable.memory_bytes)} GiB, about "
         f"{format_money(row.monthly_cost)} a month; {format_count(row.at_risk, 'finding')} at risk, "
         f"{format_count(row.pending, 'pod')} pending"
     )
-
-
-def _section(text: str) -> JsonValue:
-    return {"type": "section", "text": {"type": "mrkdwn", "text": text}}
-
-
-def _escape(text: str) -> str:
-    """Escape what Slack would take for a link or a mention."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
