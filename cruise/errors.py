@@ -1,15 +1,15 @@
-"""What the world can refuse, translated once at the edge.
+"""The errors of the API server, kubelets, Prometheus and the database, as adapters translate them.
 
 CruiseError
 ├── BadInputError                a file, a setting or an answer that cannot be used: exit 2
-├── Conflict                the object changed since it was read
+├── ConflictError                the object changed since it was read
 │   └── HistoryChangedError      the database is not at the state that was stored
-├── Expired                 the resource version is too old: list anew
-├── NotFoundError                the object is gone
-├── Refused                 the server or the kubelet said no for good, with its reason
-├── Throttled               try again after `retry_after_seconds`
-└── Unavailable             nothing answered, or too late
-    └── Unreachable         no connection was made
+├── ExpiredVersionError          the resource version is too old: list again
+├── NotFoundError                the object no longer exists
+├── RefusedError                 the server or the kubelet rejected the request for good, with its reason
+├── ThrottledError               try again after `retry_after_seconds`
+└── UnavailableError             no answer, or too late
+    └── UnreachableError         no connection was established
 """
 
 import gc
@@ -19,11 +19,11 @@ from contextlib import contextmanager
 import msgspec
 
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What a decoder of JSON raises for text that is none, is no UTF-8, or is nested too deeply."""
+"""Raised by JSON decoders for text that is not JSON or UTF-8, or is nested too deeply."""
 
 
 class CruiseError(Exception):
-    """The root of every failure that cruise expects from the world."""
+    """The base of all expected errors."""
 
 
 class BadInputError(CruiseError):
@@ -39,15 +39,15 @@ class HistoryChangedError(ConflictError):
 
 
 class ExpiredVersionError(CruiseError):
-    """The resource version asked for is too old to go on from: list anew."""
+    """The requested resource version is too old to continue a watch: list again."""
 
 
 class NotFoundError(CruiseError):
-    """The object is gone."""
+    """The object no longer exists."""
 
 
 class RefusedError(CruiseError):
-    """A write that was refused for good; `cause` is the server's machine-readable cause, such as NodeCapacity."""
+    """A write that was rejected for good; `cause` is the server's machine-readable cause, such as NodeCapacity."""
 
     def __init__(self, message: str, cause: str) -> None:
         super().__init__(message)
@@ -55,9 +55,9 @@ class RefusedError(CruiseError):
 
 
 class ThrottledError(CruiseError):
-    """Too many requests; `retry_after_seconds` is None where the server gave no time.
+    """Too many requests; `retry_after_seconds` is None if the server stated no time.
 
-    `cause` is the server's machine-readable cause where it gave one, such as PodDisruptionBudget for an eviction.
+    `cause` is the server's machine-readable cause if it stated one, such as PodDisruptionBudget for an eviction.
     """
 
     def __init__(self, message: str, retry_after_seconds: float | None = None, cause: str = "") -> None:
@@ -67,16 +67,16 @@ class ThrottledError(CruiseError):
 
 
 class UnavailableError(CruiseError):
-    """Nothing answered, or too late."""
+    """No answer, or too late."""
 
 
 class UnreachableError(UnavailableError):
-    """No connection was made: the server is away, or the address is wrong."""
+    """No connection was established: the server is down, or the address is wrong."""
 
 
 @contextmanager
 def raise_single_error() -> Iterator[None]:
-    """Raise a task group's first CruiseError in place of the group, unless something else failed as well."""
+    """Raise a task group's first CruiseError instead of the group, unless another exception occurred."""
     try:
         yield
     except ExceptionGroup as failures:
@@ -86,17 +86,16 @@ def raise_single_error() -> Iterator[None]:
         raise refusals.exceptions[0] from failures
 
 
-# Python's garbage collector, held back while there are many objects none of which is garbage.
+# Python's garbage collector is paused while many objects exist of which none is garbage.
 
 
 @contextmanager
 def pause_garbage_collection(*, kept: bool = False) -> Iterator[None]:
-    """Hold back the collector: it would walk hundreds of thousands of new records over and over, none of them garbage.
+    """Pause the collector, which would scan hundreds of thousands of new objects repeatedly and find no garbage.
 
-    Measured on 265,000 statistics: 0.7 s instead of 2.3 s. A command that makes a million objects, and keeps them until
-    it ends, takes a third less time. What a page is made of is freed once it is sent; while it is there, it would set
-    off walks through the whole last pass, of 0.2 s each in a cluster of 5,000 nodes. What is `kept` to the end of the
-    process is not gone through afterwards either.
+    Measured on 265,000 statistics: 0.7 s instead of 2.3 s. A command that creates a million objects and keeps them
+    takes a third less time. While a page is rendered, its objects would trigger scans of the last pass, of 0.2 s each
+    in a cluster of 5,000 nodes. With `kept`, the new objects are never scanned afterwards either.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -110,9 +109,9 @@ def pause_garbage_collection(*, kept: bool = False) -> Iterator[None]:
 
 
 def freeze_garbage_collection() -> None:
-    """Keep the collector from going through what stays for long, and is freed by reference counting.
+    """Exclude present objects from garbage collection; they are long-lived, and freed by reference counting.
 
-    A walk through the objects of 150,000 pods would stop the event loop for some tenths of a second, again and again.
+    A scan of the objects of 150,000 pods would block the event loop for some tenths of a second each time.
     """
     gc.collect()
     gc.freeze()
