@@ -1,3 +1,3 @@
-"""Continuous rightsizing of Kubernetes pods: gather, decide, apply."""
+"""Continuous rightsizing of Kubernetes pods."""
 
 __version__ = "0.1.0"

@@ -1,1 +1,1 @@
-"""What would have been: recorded usage replayed through the real decisions, beside what other tools would do."""
+"""Backtests: recorded usage replayed through the real decisions, compared with the policies of other tools."""

@@ -1,1 +1,1 @@
-"""The nouns of cruise: plain frozen data shared by every layer, without I/O, clock or randomness."""
+"""The domain model: immutable data shared by every layer, without I/O, clock or randomness."""

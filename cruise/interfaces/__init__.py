@@ -1,1 +1,1 @@
-"""What people and programs see: tables, pages, endpoints."""
+"""Output for users and programs: tables, pages, API endpoints and metrics."""

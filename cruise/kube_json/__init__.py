@@ -1,1 +1,1 @@
-"""Kubernetes JSON to and from the domain; pure, without I/O."""
+"""Conversion between Kubernetes JSON and the domain model; pure, without I/O."""

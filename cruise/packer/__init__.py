@@ -1,1 +1,1 @@
-"""Which pods should run where, with a proof: whole numbers that know nothing of Kubernetes or of cruise."""
+"""The packing solver: assigns pods to nodes and proves bounds, on integer arrays without any Kubernetes types."""

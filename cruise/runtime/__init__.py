@@ -1,1 +1,1 @@
-"""Passes over the three ports: gather, decide, apply."""
+"""The passes over the three ports: read the cluster, decide, write."""

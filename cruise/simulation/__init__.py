@@ -1,1 +1,1 @@
-"""A cluster, its usage and a store in memory, behind the same ports as the real ones."""
+"""A simulated cluster with usage and an in-memory store, behind the same ports as the real ones."""

@@ -1,1 +1,1 @@
-"""What cruise is compared with: each other tool's sizing, from its own sources."""
+"""The policies that cruise is compared with: the sizing of other tools, reimplemented from their sources."""

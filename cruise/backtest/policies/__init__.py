@@ -1,1 +1,1 @@
-"""The policies that are compared: cruise's own passes, in columns, and the list of all."""
+"""cruise's passes as a replay policy, in columns, and the registry of all policies."""

@@ -1,1 +1,1 @@
-"""Simulated time over recorded usage, and the score of what happened."""
+"""Replays recorded usage in simulated time, and scores the result."""

@@ -1,1 +1,1 @@
-"""What a pod requests when it is created, and while it is unschedulable."""
+"""The requests of a pod at its creation, and while it is unschedulable."""

@@ -1,1 +1,1 @@
-"""What may be done to a pod: whether it is resizable and evictable, and the bounds of its sizes."""
+"""The policy of a pod: whether it is resizable and evictable, and the bounds of its sizes."""

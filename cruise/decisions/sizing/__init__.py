@@ -1,1 +1,1 @@
-"""From statistics to the sizes of the pods of a node, and to the resizes that are written."""
+"""Computes the sizes of the pods of a node from statistics, and the resizes that are written."""

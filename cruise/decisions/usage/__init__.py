@@ -1,1 +1,1 @@
-"""From usage samples to statistics: bases, peaks, and the workload that each sample belongs to."""
+"""Computes statistics from usage samples: bases, peaks, and the workload of each sample."""

@@ -1,1 +1,1 @@
-"""A backtest as table, documents, page and pictures."""
+"""A backtest as table, JSON, YAML, CSV, HTML page and charts."""

@@ -1,1 +1,1 @@
-"""The dashboard: pages over the API's queries, rendered here, with forms that do what the API does."""
+"""The dashboard: HTML pages over the API's queries, with forms that call the API."""

@@ -1,1 +1,1 @@
-"""The packer's inner loops, compiled by numba; nothing else here imports it."""
+"""The packer's inner loops, compiled by numba; only this package imports it."""

@@ -1,1 +1,1 @@
-"""Clusters of any size, under any rules: a packing at once, a better one by ejections, and what bounds it."""
+"""Search for clusters of any size under any rules: a first packing, ejections, and rearrangements."""

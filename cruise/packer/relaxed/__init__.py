@@ -1,1 +1,1 @@
-"""What no packing surpasses, at any size: each node on its own, held together by prices."""
+"""Lagrangian bounds at any size: nodes are solved separately, and prices of pods couple them."""

@@ -1,1 +1,1 @@
-"""The scheduler's rules between pods, each once: by class, as counts per domain, and as tables for the kernels."""
+"""The scheduling rules between pods: by class, as counts per domain, and as tables for the kernels."""

@@ -1,1 +1,1 @@
-"""The packing pass, the process that solves, and the execution of a plan."""
+"""The packing pass, the solver process, and the execution of plans."""

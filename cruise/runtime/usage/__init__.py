@@ -1,1 +1,1 @@
-"""The usage pass, and what it keeps between passes."""
+"""The usage pass, and its state between passes."""
