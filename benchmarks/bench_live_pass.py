@@ -33,7 +33,7 @@ def run() -> list[BenchmarkRow]:
     try:
         with quiet_control_plane() as plane, tempfile.TemporaryDirectory(dir="/tmp") as directory:
             Path(directory).chmod(0o755)
-            fill(plane, NODES, PODS_PER_NODE)
+            fill(plane.api(), NODES, PODS_PER_NODE)
             return asyncio.run(_measure(plane, Path(directory)))
     except NotAvailable as missing:
         print(f"no Kubernetes control plane on this machine: {missing}", file=sys.stderr)

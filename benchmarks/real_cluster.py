@@ -34,9 +34,34 @@ def quiet_control_plane() -> Iterator[ControlPlane]:
         yield plane
 
 
-def fill(plane: ControlPlane, nodes: int, pods_per_node: int) -> None:
+class ObjectRecorder:
+    """Stands in for an API server that keeps what is created, in memory."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str, str], Json] = {}
+
+    def create(self, manifest: Json) -> Json:
+        """Keep an object, with the metadata that the API server adds."""
+        metadata = manifest["metadata"]
+        version = str(len(self.objects) + 1)
+        metadata |= {"uid": f"uid-{version}", "resourceVersion": version, "creationTimestamp": _CREATED}
+        self.objects[manifest["kind"], metadata.get("namespace", ""), metadata["name"]] = manifest
+        return manifest
+
+    def patch(self, resource: str, namespace: str, name: str, body: Json, *, subresource: str) -> None:
+        """Set the status of a pod."""
+        self.objects["Pod", namespace, name][subresource] = body[subresource]
+
+
+def list_objects(nodes: int, pods_per_node: int) -> list[Json]:
+    """Return what `fill` creates."""
+    recorder = ObjectRecorder()
+    fill(recorder, nodes, pods_per_node)
+    return list(recorder.objects.values())
+
+
+def fill(api: Api | ObjectRecorder, nodes: int, pods_per_node: int) -> None:
     """Create nodes, Deployments with their ReplicaSets, and running pods of one size."""
-    api = plane.api()
     workloads = nodes * pods_per_node // PODS_PER_WORKLOAD
     _each(range(NAMESPACES), lambda number: api.create(_namespace(number)))
     _each(range(nodes), lambda number: _create_node(api, number))
@@ -86,12 +111,12 @@ def _namespace(number: int) -> Json:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"team-{number:02d}"}}
 
 
-def _create_node(api: Api, number: int) -> None:
+def _create_node(api: Api | ObjectRecorder, number: int) -> None:
     spec = SimulatedNodeSpec(f"node-{number:05d}", cpu="32", memory="128Gi")
     api.create(spec.manifest(_CREATED))
 
 
-def _create_workload(api: Api, number: int) -> None:
+def _create_workload(api: Api | ObjectRecorder, number: int) -> None:
     name = f"service-{number:05d}"
     labels = {"app": name}
     template = {
@@ -116,7 +141,7 @@ def _owner(made: Json) -> Json:
     }
 
 
-def _create_pod(api: Api, number: int, nodes: int) -> None:
+def _create_pod(api: Api | ObjectRecorder, number: int, nodes: int) -> None:
     workload = number // PODS_PER_WORKLOAD
     name, namespace = _pod_name(number), _namespace_of(workload)
     owner = {
