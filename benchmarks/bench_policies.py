@@ -16,14 +16,14 @@ from cruise.decisions.scan.policy_status import summarize_policies
 from cruise.decisions.sizing.node_plans import decide_node_plans
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import ClusterSnapshot
-from cruise.domain.policy import Mode, Policy
+from cruise.domain.policy import Mode, Policy, ResizeDirection
 from cruise.domain.rightsizing_policies import PolicySelector, RightsizingPolicy
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
 
 NAME = "policies"
 NODES, POLICIES, ROUNDS = 5_700, 2_000, 3
-# Headroom of 1 is the default: the same sizes are decided, so that only finding and resolving policies differs.
-STATED = Overrides(headroom_factor=1.0)
+# The default: the same sizes are decided, so that only finding and resolving policies differs.
+STATED = Overrides(direction=ResizeDirection.BOTH)
 
 
 def run() -> list[BenchmarkRow]:

@@ -259,8 +259,23 @@ def resolve_overrides(
 ) -> ResolvedOverrides:
     """Resolve the annotations of a pod, its workload and its namespace, stored overrides, and policy objects.
 
-    Each comes before the next one. A VerticalPodAutoscaler's come right after those of its target. `policies` are those
-    that apply to the pod, nearest first.
+    Each comes before the next one. `policies` are those that apply to the pod, nearest first.
+    """
+    own = collect_own_layers(annotations, namespace, ref, snapshot, stored, vertical)
+    return resolve_readable_layers(cluster_mode, [*own, *policies])
+
+
+def collect_own_layers(
+    annotations: Mapping[str, str],
+    namespace: str,
+    ref: WorkloadRef | None,
+    snapshot: ClusterSnapshot,
+    stored: StoredOverrides,
+    vertical: VpaOverrides,
+) -> list[OverrideLayer]:
+    """Return all layers except policy objects, nearest first; most workloads have none.
+
+    A VerticalPodAutoscaler's come right after those of its target.
     """
     workload = snapshot.workloads.get((namespace, ref)) if ref is not None else None
     stated = (
@@ -268,13 +283,17 @@ def resolve_overrides(
         (SettingSource(OverrideSource.WORKLOAD, str(ref)), workload.annotations if workload is not None else {}),
         (SettingSource(OverrideSource.NAMESPACE, namespace), snapshot.namespace_annotations.get(namespace, {})),
     )
-    layers = [(source, parse_overrides(found)) for source, found in stated if found]
+    layers: list[OverrideLayer] = [(source, parse_overrides(found)) for source, found in stated if found]
     if ref is not None and (namespace, ref) in vertical:
         after_workload = sum(bool(found) for _, found in stated[:2])
         layers[after_workload:after_workload] = vertical[namespace, ref]
     if ref is not None and (namespace, ref) in stored:
         layers.append((SettingSource(OverrideSource.DATABASE, str(ref)), stored[namespace, ref]))
-    layers += policies
+    return layers
+
+
+def resolve_readable_layers(cluster_mode: Mode, layers: Sequence[OverrideLayer]) -> ResolvedOverrides:
+    """Resolve layers, given nearest first, of which some may be unreadable or contradict others."""
     if not layers:
         return _resolve_cluster_mode(cluster_mode)
     unreadable = next(

@@ -113,7 +113,7 @@ class EvictionRules:
             self._stored,
             self._policy.mode,
             self._vpa_overrides,
-            self._policy_objects.find_for_pod(pod),
+            self._policy_objects.find_for_pod(pod).layers,
         ).effective_policy
 
 

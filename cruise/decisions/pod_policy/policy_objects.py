@@ -52,6 +52,8 @@ class PolicyIndex:
         self._is_empty = not snapshot.rightsizing_policies
         self._candidates: dict[str, _PolicyCandidates] = {}
         self._found: dict[tuple[str, WorkloadRef | None, tuple[_Label, ...]], AppliedPolicies] = {}
+        self._found_for_pods: dict[tuple[str, int, int], tuple[AppliedPolicies, object, object]] = {}
+        self._shared: dict[tuple[tuple[str, str], ...], AppliedPolicies] = {(): NO_POLICIES}
 
     def depend_on_labels(self, namespace: str) -> bool:
         """Return whether the policies that apply to a pod of a namespace depend on its labels."""
@@ -62,22 +64,39 @@ class PolicyIndex:
     def forget_pods(self) -> None:
         """Drop the results for the pods so far."""
         self._found.clear()
+        self._found_for_pods.clear()
 
-    def find_for_pod(self, pod: Pod) -> Sequence[OverrideLayer]:
-        """Return the settings of the policies that apply to a pod, nearest first."""
-        return self.find(pod.namespace, pod.workload, pod.labels).layers
+    def find_for_pod(self, pod: Pod) -> AppliedPolicies:
+        """Return the policies that apply to a pod; pods with the same policies share one object."""
+        if self._is_empty:
+            return NO_POLICIES
+        # The parts of pods are mostly shared. The entry keeps them, so that their ids are not reused.
+        key = pod.namespace, id(pod.workload), id(pod.labels)
+        known = self._found_for_pods.get(key)
+        if known is None:
+            found = self.find(pod.namespace, pod.workload, pod.labels)
+            known = self._found_for_pods[key] = found, pod.workload, pod.labels
+        return known[0]
 
-    def find(self, namespace: str, workload: WorkloadRef | None, pod_labels: Mapping[str, str]) -> "AppliedPolicies":
-        """Return the policies that apply to a workload's pods with these labels; equal pods share one object."""
+    def find(self, namespace: str, workload: WorkloadRef | None, pod_labels: Mapping[str, str]) -> AppliedPolicies:
+        """Return the policies that apply to a workload's pods with these labels."""
         if self._is_empty:
             return NO_POLICIES
         labels = tuple(sorted(pod_labels.items())) if self.depend_on_labels(namespace) else ()
         key = (namespace, workload, labels)
         found = self._found.get(key)
         if found is None:
-            selected = tuple(self._select(namespace, workload, pod_labels))
-            found = AppliedPolicies(selected, tuple([_build_layer(policy) for policy in selected]))
-            self._found[key] = found
+            selected = self._select(namespace, workload, pod_labels)
+            found = self._found[key] = self._share(tuple(selected))
+        return found
+
+    def _share(self, policies: tuple[RightsizingPolicy, ...]) -> AppliedPolicies:
+        """Return one object for the same policies in the same order."""
+        key = tuple([policy.key for policy in policies])
+        found = self._shared.get(key)
+        if found is None:
+            layers = tuple([(SettingSource(policy.source, policy.name), policy.overrides) for policy in policies])
+            found = self._shared[key] = AppliedPolicies(policies, layers)
         return found
 
     def _select(
@@ -180,7 +199,3 @@ def _find_lowest_mode(policy: RightsizingPolicy) -> Mode:
         return Mode.OFF
     modes = [overrides.mode, *(one.mode for one in overrides.containers.values())]
     return min((mode for mode in modes if mode is not None), default=Mode.FULL)
-
-
-def _build_layer(policy: RightsizingPolicy) -> OverrideLayer:
-    return SettingSource(policy.source, policy.name), policy.overrides

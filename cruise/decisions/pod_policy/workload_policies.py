@@ -1,6 +1,6 @@
 """What all pods of a workload share: overrides, autoscalers, and what follows from both."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cruise.decisions.pod_policy.container_bounds import OverrideChecks, get_workload_memory_limits
@@ -16,11 +16,13 @@ from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations
 from cruise.domain.cluster import ClusterSnapshot, HorizontalPodAutoscaler, Pod, WorkloadRef
 from cruise.domain.overrides import (
-    SettingSource,
+    OverrideLayer,
+    ResolvedOverrides,
     StatedSetting,
     StoredOverrides,
+    collect_own_layers,
     read_vpa_overrides,
-    resolve_overrides,
+    resolve_readable_layers,
 )
 from cruise.domain.policy import BestEffortPolicy, GuaranteedPolicy, HpaPolicy, Mode, Policy
 from cruise.domain.usage import StatisticsTable
@@ -66,9 +68,10 @@ class WorkloadPolicies:
         self._vpa_overrides = read_vpa_overrides(snapshot)
         self._policy_objects = PolicyIndex(snapshot)
         self._override_checks = OverrideChecks(snapshot, statistics)
+        # By the id of the policies, which the index keeps.
+        self._found_for_policies: dict[int, ResolvedOverrides] = {}
         self._found: dict[
-            tuple[str, WorkloadRef | None, Annotations, AutoscalerClaims | None, tuple[SettingSource, ...]],
-            WorkloadPolicy,
+            tuple[str, WorkloadRef | None, Annotations, AutoscalerClaims | None, int], WorkloadPolicy
         ] = {}
 
     def find_shared(self, pod: Pod) -> WorkloadPolicy | None:
@@ -91,27 +94,20 @@ class WorkloadPolicies:
         """Return what a pod shares with others of its workload."""
         stated = select_overrides(pod, self._snapshot)
         claims = self._autoscalers.find_for_pod(pod) if pod.namespace in self._autoscalers.by_pod else None
-        by_labels = self._policy_objects.depend_on_labels(pod.namespace)
-        policies = tuple([source for source, _ in self._policy_objects.find_for_pod(pod)]) if by_labels else ()
-        key = (pod.namespace, pod.workload, stated, claims, policies)
+        policies = self._policy_objects.find_for_pod(pod)
+        # The index keeps the policies, so that their id is not reused.
+        key = (pod.namespace, pod.workload, stated, claims, id(policies))
         group = self._found.get(key)
         if group is None:
             claims = claims or self._autoscalers.find_for_pod(pod)
-            group = self._found[key] = self._build(dict(stated), pod, claims)
+            group = self._found[key] = self._build(dict(stated), pod, claims, policies.layers)
         return group
 
-    def _build(self, annotations: Mapping[str, str], pod: Pod, claims: AutoscalerClaims) -> WorkloadPolicy:
+    def _build(
+        self, annotations: Mapping[str, str], pod: Pod, claims: AutoscalerClaims, policies: Sequence[OverrideLayer]
+    ) -> WorkloadPolicy:
         namespace, workload = pod.namespace, pod.workload
-        resolution = resolve_overrides(
-            annotations,
-            namespace,
-            workload,
-            self._snapshot,
-            self._stored,
-            self._policy.mode,
-            self._vpa_overrides,
-            self._policy_objects.find_for_pod(pod),
-        )
+        resolution = self._resolve(annotations, namespace, workload, policies)
         effective_policy = resolution.effective_policy
         if isinstance(effective_policy, EffectivePolicy) and resolution.statements:
             effective_policy = self._override_checks.explain_unusable(resolution, pod) or effective_policy
@@ -151,6 +147,23 @@ class WorkloadPolicies:
             utilisation_bounds=bounds,
             autoscaler=autoscaler,
         )
+
+    def _resolve(
+        self,
+        annotations: Mapping[str, str],
+        namespace: str,
+        workload: WorkloadRef | None,
+        policies: Sequence[OverrideLayer],
+    ) -> ResolvedOverrides:
+        """Resolve the overrides of a workload; those without own ones share the result for their policies."""
+        own = collect_own_layers(annotations, namespace, workload, self._snapshot, self._stored, self._vpa_overrides)
+        if own:
+            return resolve_readable_layers(self._policy.mode, [*own, *policies])
+        found = self._found_for_policies.get(id(policies))
+        if found is None:
+            found = resolve_readable_layers(self._policy.mode, policies)
+            self._found_for_policies[id(policies)] = found
+        return found
 
     def explain_skip(
         self, namespace: str, effective_policy: EffectivePolicy | UnreadableAnnotations, needed: Mode

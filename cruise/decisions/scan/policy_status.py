@@ -50,18 +50,18 @@ def summarize_policies(
     reasons = {one.key: one.reason.value for one in skipped}
     counts = {(one.namespace, one.name): _PolicyCounts() for one in snapshot.rightsizing_policies}
     savings = {pod.uid: before - now for pod, before, now in iterate_savings(snapshot, originals)}
-    compared: set[int] = set()
+    compared: set[tuple[int, WorkloadRef | None]] = set()
     for pod in snapshot.pods:
         if pod.node is None or pod.is_finished:
             continue
-        applied = index.find(pod.namespace, pod.workload, pod.labels)
+        applied = index.find_for_pod(pod)
         reason = reasons.get((pod.namespace, pod.name))
         saved = savings.get(pod.uid, NO_RESOURCES)
         for policy in applied.policies:
             counts[policy.namespace, policy.name].add_pod(pod, reason, saved)
-        # Equal pods share one object, which the index keeps.
-        if len(applied.policies) > 1 and id(applied) not in compared:
-            compared.add(id(applied))
+        # How specific they are depends on the workload as well.
+        if len(applied.policies) > 1 and (id(applied), pod.workload) not in compared:
+            compared.add((id(applied), pod.workload))
             for policy, conflict in _iterate_conflicts(applied.policies, pod.workload):
                 counts[policy.namespace, policy.name].conflicts.setdefault(conflict.policy, conflict)
     return {

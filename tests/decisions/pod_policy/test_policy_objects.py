@@ -41,7 +41,7 @@ def world(*policies: RightsizingPolicy, pods: tuple[Pod, ...] = (), **more) -> C
 
 
 def order(snapshot: ClusterSnapshot, pod: Pod) -> list[str]:
-    return [source.name for source, _ in PolicyIndex(snapshot).find_for_pod(pod)]
+    return [source.name for source, _ in PolicyIndex(snapshot).find_for_pod(pod).layers]
 
 
 def effective(pod: Pod, snapshot: ClusterSnapshot, mode: Mode = Mode.FULL) -> EffectivePolicy:
