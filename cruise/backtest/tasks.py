@@ -15,11 +15,12 @@ from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.backtest.policies.policies import POLICIES
 from cruise.backtest.recordings.prometheus import read_recording
 from cruise.backtest.recordings.recording import RecordingHalf, UsageRecording, cap_requests_to_node, select_half
-from cruise.backtest.recordings.scaling import add_autoscalers
+from cruise.backtest.recordings.scaling import AddedAutoscalers, add_autoscalers, find_bounds
 from cruise.backtest.recordings.traces import load_trace
 from cruise.backtest.replay.policy import ConsolidationSizes, ReplayOptions
 from cruise.backtest.replay.replay import replay_policy
 from cruise.domain.backtest import PolicyScore
+from cruise.errors import BadInputError
 
 _CONTAINERS, _CPU, _MEMORY = "recording.pickle", "cpu.npy", "memory.npy"
 
@@ -197,6 +198,8 @@ def summarize_recording(
     """Read a recording, so that an invalid one fails before any replay; save it to a directory for other processes."""
     notes: list[str] = []
     recording, capped = cap_requests_to_node(source.read(_report_share(number), notes.append), options.node)
+    if options.added_autoscalers is not None:
+        _check_autoscalers(recording, options.added_autoscalers, notes)
     if directory is not None:
         source = save_recording(recording, directory / str(number))
     return RecordingSummary(
@@ -210,11 +213,28 @@ def summarize_recording(
     )
 
 
+def _check_autoscalers(recording: UsageRecording, added: AddedAutoscalers, notes: list[str]) -> None:
+    """Raise BadInputError if no workload has an HPA; note the HPAs of the cluster that are not replayed."""
+    found = len(find_bounds(recording, added))
+    if not found and added.target_percent is not None:
+        raise BadInputError(f"--hpa: {recording.name} has no Deployment with CPU requests that an HPA could scale")
+    if not found:
+        raise BadInputError(
+            "--hpa snapshot: the snapshot has no HPA with a status whose only target is the CPU utilization of a "
+            "workload with one recorded container: give every workload one, e.g. --hpa 70%"
+        )
+    if added.target_percent is None and found < len(recording.autoscalers):
+        notes.append(
+            f"HPAs: {found:,} of {len(recording.autoscalers):,} are replayed; the others have other targets or no "
+            "status, or scale no recorded workload of one container"
+        )
+
+
 def run_replay_task(number: int, task: ReplayTask) -> PolicyScore:
     """Return a policy's score with the seconds of this replay."""
     recording, _ = cap_requests_to_node(task.source.read(_ignore, _ignore), task.options.node)
-    target = task.options.hpa_target_percent
-    scaled = None if target is None else add_autoscalers(recording, target)
+    added = task.options.added_autoscalers
+    scaled = None if added is None else add_autoscalers(recording, added)
     recording = recording if scaled is None else scaled.recording
     started = perf_counter()
     score = replay_policy(

@@ -98,8 +98,8 @@ class AutoscalingScore:
     """What HPAs did under one policy, summed over workloads; `unchanged` is what they would have done without it.
 
     `differing_minutes` are minutes of workloads with another number of replicas than with the requests as they were;
-    `unexplained_minutes` those of them that did not begin with use above all of the 7 days before. Core-minutes are
-    requested while the HPA would be at its minimum with the requests as they were.
+    `unexplained_minutes` those of them that did not begin within an hour of use above all of the 7 days before.
+    Core-minutes are requested while the HPA would be at its minimum with the requests as they were.
     """
 
     workload_minutes: float = 0.0

@@ -197,6 +197,7 @@ def read_recording(
         cpu_millicores=cpu[empty:],
         memory_bytes=memory[empty:],
         has_memory=has_memory,
+        autoscalers=() if snapshot is None else snapshot.autoscalers,
     )
 
 

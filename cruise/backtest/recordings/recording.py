@@ -7,7 +7,7 @@ from enum import StrEnum
 import numpy as np
 
 from cruise.domain.arrays import Float32Array, Int64Array
-from cruise.domain.cluster import WorkloadRef
+from cruise.domain.cluster import HorizontalPodAutoscaler, WorkloadRef
 from cruise.domain.resources import Resources
 from cruise.errors import BadInputError
 
@@ -38,6 +38,7 @@ class UsageRecording:
 
     Times are `start`, `start` + `step_seconds` …, in Unix seconds and multiples of the step. CPU is the usage over the
     step that ends at the time, memory the working set at the time. Without `has_memory` the memory matrix is zero.
+    `autoscalers` are the HPAs of the cluster, if it is known.
     """
 
     name: str
@@ -47,6 +48,7 @@ class UsageRecording:
     cpu_millicores: Float32Array
     memory_bytes: Float32Array
     has_memory: bool = True
+    autoscalers: tuple[HorizontalPodAutoscaler, ...] = ()
 
     def workload_containers(self) -> Int64Array:
         """Number the pairs of workload and container name from 0, and return each container's number."""

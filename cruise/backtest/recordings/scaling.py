@@ -1,17 +1,37 @@
 """Gives the workloads of a recording HPAs: recorded use becomes the demand that the HPA's pods share."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from cruise.backtest.recordings.recording import RecordedContainer, UsageRecording
 from cruise.domain.arrays import Float32Array, Int64Array
-from cruise.domain.resources import Resources
+from cruise.domain.resources import ResourceName, Resources
 
 SCALED_KINDS = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
 MAX_OF_MIN_REPLICAS = 4
 """The largest number of replicas, relative to the smallest. It bounds an HPA whose tool shrinks what it divides by."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddedAutoscalers:
+    """The HPAs of a replay.
+
+    Each workload has one with this target of CPU utilization; without a target they are those of the recorded cluster.
+    """
+
+    target_percent: int | None = None
+
+
+class _Bounds(NamedTuple):
+    """What an HPA's object states."""
+
+    target_percent: int
+    min_replicas: int
+    max_replicas: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +66,50 @@ class ScaledRecording:
     memory_bytes: Float32Array
 
 
-def add_autoscalers(recording: UsageRecording, target_percent: int) -> ScaledRecording:
-    """Give each workload with replicas and CPU requests an HPA on CPU utilization.
+def find_bounds(recording: UsageRecording, added: AddedAutoscalers) -> Mapping[int, _Bounds]:
+    """Return the HPAs of a replay, by number of `UsageRecording.workload_containers`.
+
+    With a target, each workload with replicas and CPU requests has one. Its smallest number of replicas is the number
+    that was mostly recorded, the largest `MAX_OF_MIN_REPLICAS` times as much. Without, those of the recorded cluster
+    that scale a workload with one recorded container on the utilization of its CPU alone.
+    """
+    numbers = recording.workload_containers()
+    recorded = {(one.namespace, one.target): one.scaling for one in recording.autoscalers}
+    members: dict[int, list[int]] = {}
+    for place, number in enumerate(numbers.tolist()):
+        members.setdefault(number, []).append(place)
+    names = Counter(
+        (recording.containers[places[0]].namespace, recording.containers[places[0]].workload)
+        for places in members.values()
+    )
+    found: dict[int, _Bounds] = {}
+    for number, places in members.items():
+        one = recording.containers[places[0]]
+        requests_cpu = all(recording.containers[place].requests.cpu_millicores for place in places)
+        counts = np.count_nonzero(~np.isnan(recording.cpu_millicores[:, places]), axis=1)
+        if one.workload.kind not in SCALED_KINDS or not requests_cpu or not counts.any():
+            continue
+        if added.target_percent is not None:
+            smallest = int(np.percentile(counts[counts > 0], 50, method="lower"))
+            found[number] = _Bounds(added.target_percent, smallest, smallest * MAX_OF_MIN_REPLICAS)
+            continue
+        scaling = recorded.get((one.namespace, one.workload))
+        if scaling is None or names[one.namespace, one.workload] > 1 or len(scaling.metrics) != 1:
+            continue
+        [metric] = scaling.metrics
+        if metric.resource is ResourceName.CPU and metric.container in ("", one.container):
+            smallest = max(1, scaling.min_replicas)
+            found[number] = _Bounds(metric.target_percent, smallest, max(smallest, scaling.max_replicas))
+    return found
+
+
+def add_autoscalers(recording: UsageRecording, added: AddedAutoscalers) -> ScaledRecording:
+    """Give the workloads of a recording the HPAs of `find_bounds`.
 
     All recorded pods of a workload count as one demand of CPU, which the HPA's pods share evenly; each uses the mean
-    of their memory. The smallest number of replicas is the number that was mostly recorded, the largest
-    `MAX_OF_MIN_REPLICAS` times as much. The template requests the largest recorded requests.
+    of their memory. The template requests the largest recorded requests.
     """
+    bounds = find_bounds(recording, added)
     containers: list[RecordedContainer] = []
     cpu: list[Float32Array] = []
     memory: list[Float32Array] = []
@@ -64,22 +121,16 @@ def add_autoscalers(recording: UsageRecording, target_percent: int) -> ScaledRec
         recorded = [recording.containers[member] for member in members.tolist()]
         known = ~np.isnan(recording.cpu_millicores[:, members])
         counts = np.count_nonzero(known, axis=1)
-        if recorded[0].workload.kind not in SCALED_KINDS or not counts.any() or not _get_template(recorded):
+        if number not in bounds:
             containers += recorded
             cpu += list(recording.cpu_millicores[:, members].T)
             memory += list(recording.memory_bytes[:, members].T)
             continue
         rows = np.flatnonzero(counts)
-        smallest = int(np.percentile(counts[rows], 50, method="lower"))
-        template = replace(recorded[0], requests=Resources(*_get_template(recorded)))
+        target_percent, smallest, largest = bounds[number]
+        template = replace(recorded[0], requests=_get_template(recorded))
         autoscaler = RecordedAutoscaler(
-            template,
-            len(containers),
-            smallest,
-            smallest * MAX_OF_MIN_REPLICAS,
-            target_percent,
-            int(rows[0]),
-            int(rows[-1]),
+            template, len(containers), smallest, largest, target_percent, int(rows[0]), int(rows[-1])
         )
         demand = _sum_demand(recording, members, counts)
         scaled.append(autoscaler)
@@ -105,11 +156,11 @@ def add_autoscalers(recording: UsageRecording, target_percent: int) -> ScaledRec
     )
 
 
-def _get_template(recorded: Sequence[RecordedContainer]) -> tuple[int, int] | tuple[()]:
-    """Return the largest requests, nothing if any container requests no CPU: its utilization is unknown."""
-    if not all(one.requests.cpu_millicores for one in recorded):
-        return ()
-    return max(one.requests.cpu_millicores for one in recorded), max(one.requests.memory_bytes for one in recorded)
+def _get_template(recorded: Sequence[RecordedContainer]) -> Resources:
+    """Return the largest requests."""
+    return Resources(
+        max(one.requests.cpu_millicores for one in recorded), max(one.requests.memory_bytes for one in recorded)
+    )
 
 
 def _sum_demand(

@@ -22,6 +22,8 @@ from cruise.simulation.horizontal_autoscaler import (
 
 _HOUR_SECONDS = 3600
 _HISTORY_HOURS = 7 * 24
+# A policy learns of a new maximum in its next pass, and pods stay for the scale-down window.
+_EXPLAINING_SECONDS = _HOUR_SECONDS
 _WHOLE = "pod"
 
 
@@ -60,6 +62,7 @@ class ReplayedAutoscaling:
         )
         self._history = _UseHistory(len(smallest))
         self._is_explained = np.zeros(len(smallest), dtype=np.bool_)
+        self._last_maximum = np.full(len(smallest), -(1 << 60), dtype=np.int64)
         self._score = AutoscalingScore()
         self._pods.autoscalers = tuple(
             self._describe(one, one.min_replicas, one.min_replicas, None) for one in scaled.autoscalers
@@ -139,9 +142,10 @@ class ReplayedAutoscaling:
             unchanged_core_minutes_at_minimum=score.unchanged_core_minutes_at_minimum
             + minutes * unchanged_requested / 1000,
         )
-        # What begins to differ after this sample is explained if no sample of the last 7 days was as large.
-        self._is_explained = np.where(differs, self._is_explained, False)
-        self._is_explained[new_maxima[~differs[new_maxima]]] = True
+        # What begins to differ after this sample is explained if no sample of the 7 days before was as large.
+        self._last_maximum[new_maxima] = time
+        is_recent = time - self._last_maximum <= _EXPLAINING_SECONDS
+        self._is_explained = np.where(differs, self._is_explained, is_recent)
 
     def _sum_requests_at_minimum(self, running: Sequence[int]) -> tuple[int, int]:
         """Return the CPU requests of workloads that would be at their minimum of replicas, and the unchanged ones."""

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
+from cruise.backtest.recordings.scaling import AddedAutoscalers
 from cruise.domain.arrays import BoolArray, Float32Array, Int64Array
 from cruise.domain.cluster import HorizontalPodAutoscaler
 from cruise.domain.overrides import StoredOverrides
@@ -153,7 +154,7 @@ class ReplayOptions:
     If samples are further apart than `pass_seconds`, there is one pass per sample. `risk` is the stated risk of the
     policies that have one; `policy` has cruise's settings and `stored` its stored overrides.
     `with_both_consolidations` adds a second replay of each policy, whose consolidation uses the present requests.
-    Without prices there are no costs. With `hpa_target_percent` workloads have HPAs on CPU utilization.
+    Without prices there are no costs, without `added_autoscalers` no HPAs.
     """
 
     node: Resources = Resources(16000, 64 * 1024 * MEBIBYTE)
@@ -167,4 +168,4 @@ class ReplayOptions:
     price_core_hour: float | None = None
     price_gibibyte_hour: float | None = None
     stored: StoredOverrides = field(default_factory=dict)
-    hpa_target_percent: int | None = None
+    added_autoscalers: AddedAutoscalers | None = None

@@ -41,6 +41,8 @@ from cruise.cli.commands.backtest_options import (
     SeedOption,
     ShowNodeOption,
     TraceOption,
+    describe_hpa,
+    parse_hpa,
 )
 from cruise.cli.options import (
     ConfigOption,
@@ -66,7 +68,6 @@ if TYPE_CHECKING:
     from cruise.interfaces.backtest.report import BacktestReport, ReplayTerms
     from cruise.settings import Settings
 
-_LARGEST_HPA_TARGET = 1000
 # The policies that use the rules of the settings.
 _POLICIES_WITH_RULES = frozenset({"cruise", "cruise-joint-peak", "cruise-risk"})
 
@@ -140,7 +141,7 @@ def backtest(
     risk = DEFAULT_RISK if risk is None else risk
     options = replace(
         _build_options(_parse_node(node_cpu, node_memory), pod_creation, seed, risk, rules, settings),
-        hpa_target_percent=None if hpa is None else _parse_hpa(hpa),
+        added_autoscalers=None if hpa is None else parse_hpa(hpa, snapshot),
     )
     with_page = html is not None or format is ReportFormat.HTML
     shown_node = _check_show_node(show_node, with_page=with_page or against is not None)
@@ -251,17 +252,6 @@ def _parse_node(cpu: str, memory: str) -> "Resources":
     return Resources(*amounts)
 
 
-def _parse_hpa(text: str) -> int:
-    """Return the target of --hpa in percent; BadInputError for anything else."""
-    digits = text.removesuffix("%")
-    if not (digits.isascii() and digits.isdigit() and 1 <= int(digits) <= _LARGEST_HPA_TARGET):
-        raise BadInputError(
-            f'--hpa: "{text}" is no target of utilization; write a whole percentage up to {_LARGEST_HPA_TARGET}, '
-            "e.g. 70%"
-        )
-    return int(digits)
-
-
 def _build_options(
     node: "Resources",
     pod_creation: PodCreationTimeName,
@@ -354,7 +344,7 @@ def _build_terms(options: "ReplayOptions", half: RecordingHalfName | None, setti
             settings.price_eviction,
             settings.price_resize,
         ),
-        options.hpa_target_percent,
+        describe_hpa(options.added_autoscalers),
     )
 
 

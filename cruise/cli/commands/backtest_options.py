@@ -3,12 +3,16 @@
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cruise.cli.options import ReportFormat, create_optional_option
 from cruise.domain.backtest import ComparedMetric
+from cruise.errors import BadInputError
+
+if TYPE_CHECKING:
+    from cruise.backtest.recordings.scaling import AddedAutoscalers
 
 DAYS, _MOST_DAYS = 14, 366
 _MOST_JOBS = 1024
@@ -92,11 +96,39 @@ HpaOption = Annotated[
     str | None,
     create_optional_option(
         "--hpa",
-        "PERCENT",
-        "Give each workload an HPA with this target of CPU utilization, e.g. 70%: replicas follow the requests.",
+        "PERCENT|snapshot",
+        "Give each workload an HPA with this target of CPU utilization, e.g. 70%, or those of the snapshot.",
         rich_help_panel="The simulated cluster",
     ),
 ]
+_LARGEST_HPA_TARGET = 1000
+_HPAS_OF_SNAPSHOT = "snapshot"
+
+
+def parse_hpa(text: str, snapshot: str | None) -> "AddedAutoscalers":
+    """Return the HPAs that --hpa adds; BadInputError for neither a percentage nor `snapshot`."""
+    from cruise.backtest.recordings.scaling import AddedAutoscalers
+
+    if text == _HPAS_OF_SNAPSHOT:
+        if snapshot is None:
+            raise BadInputError("--hpa snapshot needs --snapshot FILE, a cluster with HPAs; or write e.g. --hpa 70%")
+        return AddedAutoscalers()
+    digits = text.removesuffix("%")
+    if not (digits.isascii() and digits.isdigit() and 1 <= int(digits) <= _LARGEST_HPA_TARGET):
+        raise BadInputError(
+            f'--hpa: "{text}" is no target of utilization; write a whole percentage up to {_LARGEST_HPA_TARGET}, '
+            "e.g. 70%, or snapshot"
+        )
+    return AddedAutoscalers(int(digits))
+
+
+def describe_hpa(added: "AddedAutoscalers | None") -> str | None:
+    """Return what --hpa said."""
+    if added is None:
+        return None
+    return _HPAS_OF_SNAPSHOT if added.target_percent is None else f"{added.target_percent}%"
+
+
 SeedOption = Annotated[int, _cluster("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of random numbers.")]
 JobsOption = Annotated[
     int | None,

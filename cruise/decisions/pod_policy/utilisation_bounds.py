@@ -30,7 +30,7 @@ class MetricBounds(NamedTuple):
 
     Together they may shrink to `peak_factor` × their 7-day maxima; infinite if they may not shrink. They may grow by
     `growth_factor`, as long as they are at most `base_factor` × their bases; at the smallest number of replicas
-    (`growth_factor` 0) each may grow to its submitted request.
+    (`growth_factor` 0) each may grow to its submitted request, and does if they are below `restore_factor` × maxima.
     """
 
     container: str
@@ -38,6 +38,7 @@ class MetricBounds(NamedTuple):
     peak_factor: float
     growth_factor: float = 0.0
     base_factor: float = 0.0
+    restore_factor: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +97,14 @@ def decide_utilisation_bounds(
 
 
 def _build_bounds_at_minimum(scaling: UtilisationScaling) -> Mapping[ResourceName, tuple[MetricBounds, ...]]:
-    return {
-        resource: tuple(
-            MetricBounds(one.container, one.target_percent, compute_peak_factor(one, scaling)) for one in metrics
+    found = {}
+    for resource, metrics in _group_by_resource(scaling).items():
+        factors = [(one, compute_peak_factor(one, scaling)) for one in metrics]
+        found[resource] = tuple(
+            MetricBounds(one.container, one.target_percent, factor, restore_factor=factor if factor < np.inf else 0.0)
+            for one, factor in factors
         )
-        for resource, metrics in _group_by_resource(scaling).items()
-    }
+    return found
 
 
 def compute_peak_factor(metric: UtilisationMetric, scaling: UtilisationScaling) -> float:

@@ -146,6 +146,7 @@ def choose_sizes_to_write(
         one.grow_guaranteed()
         one.grow_for_node()
         one.apply_bounds()
+        one.restore_for_autoscalers()
         one.shrink_over_requested()
         one.free_capacity()
         # Capacity was freed by removing margins that the node's sum may have needed.
@@ -231,6 +232,14 @@ class _ResourceDamping:
     def apply_bounds(self) -> None:
         """Decrease requests that are above their upper bound."""
         self._set(self._counts & (self.sizes > self._demand.upper), self._targets, ResizeUrgency.OUT_OF_BOUNDS)
+
+    def restore_for_autoscalers(self) -> None:
+        """Increase requests that are too small for an HPA to keep its replicas at the largest use of the history."""
+        bounds = self._columns.table.utilisation_bounds.get(self.resource)
+        if bounds is None:
+            return
+        least = np.minimum(bounds[0], np.minimum(self._whole_targets, self._maximum))
+        self._set(self._counts & (self.sizes < least), least, ResizeUrgency.OUT_OF_BOUNDS)
 
     def apply_limit_ranges(self, written: BoolArray) -> bool:
         """Increase requests that a LimitRange would reject, in pods that are written anyway; return whether any did."""

@@ -249,7 +249,8 @@ def _apply_utilisation_bounds(table: DemandTable, statistics: StatisticColumns) 
             demand,
             lower=np.clip(demand.lower, lower, upper),
             upper=np.clip(demand.upper, lower, upper),
-            base=np.where(demand.managed, np.clip(demand.base, lower, upper), 0),
+            # Requests that are restored evict no other pod.
+            base=np.where(demand.managed, np.clip(demand.base, np.minimum(lower, demand.current), upper), 0),
         )
         bounds = {**table.utilisation_bounds, resource: (lower, upper)}
         if resource is ResourceName.CPU:

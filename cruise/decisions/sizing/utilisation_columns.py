@@ -26,6 +26,7 @@ class MetricGroups:
     peak_factor: Float64Array
     growth_factor: Float64Array
     base_factor: Float64Array
+    restore_factor: Float64Array
 
 
 def build_metric_groups(pods: Sequence[ResizablePod], first: Int64Array) -> Mapping[ResourceName, MetricGroups]:
@@ -57,8 +58,8 @@ def _build_groups(
                     rows.append((start + offset, len(metrics), submitted))
             metrics.append(metric)
     columns = np.array(rows, dtype=np.int64).reshape(-1, 3)
-    factors = np.array([one[2:] for one in metrics], dtype=np.float64).reshape(-1, 3)
-    return MetricGroups(columns[:, 0], columns[:, 1], columns[:, 2], factors[:, 0], factors[:, 1], factors[:, 2])
+    factors = np.array([one[2:] for one in metrics], dtype=np.float64).reshape(-1, 4)
+    return MetricGroups(*columns.T, *factors.T)
 
 
 def bound_requests(
@@ -67,6 +68,7 @@ def bound_requests(
     """Return the smallest and largest request of each container that HPAs allow, 0 and UNBOUNDED where none does.
 
     A container in several groups gets the narrowest bounds. Whole units, except that the present request is allowed.
+    Where use exceeded the history that requests shrank by, the smallest requests are larger than the present ones.
     """
     at, group, count = groups.containers, groups.groups, len(groups.peak_factor)
     now, unit = current[at], ROUNDING_UNIT[resource]
@@ -78,7 +80,18 @@ def bound_requests(
     is_at_minimum = groups.growth_factor[group] == 0
     grown = np.floor(now * np.maximum(growth, 1.0)[group]).astype(np.int64) // unit * unit
     highest = np.maximum(now, np.where(is_at_minimum, groups.submitted, grown))
+    lowest = np.maximum(lowest, _compute_restored_requests(groups, now, use.largest[at], unit))
     lower, upper = np.zeros_like(current), np.full_like(current, UNBOUNDED)
     np.maximum.at(lower, at, lowest)
     np.minimum.at(upper, at, highest)
     return lower, upper
+
+
+def _compute_restored_requests(groups: MetricGroups, now: Int64Array, largest: Int64Array, unit: int) -> Int64Array:
+    """Return what containers of groups with too small requests need, at most their submitted requests; 0 for others."""
+    group, count = groups.groups, len(groups.peak_factor)
+    needed = np.ceil(np.where(largest < UNBOUNDED, largest, 0) * groups.restore_factor[group])
+    is_short = np.bincount(group, needed, count) > np.bincount(group, now, count)
+    needed = np.minimum(round_up_integers(needed.astype(np.int64), unit), groups.submitted)
+    restored: Int64Array = np.where(is_short[group], needed, 0)
+    return restored

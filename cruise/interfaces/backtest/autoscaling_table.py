@@ -20,7 +20,7 @@ AUTOSCALING_NOTE = (
     "HPAs: each workload has one on CPU utilization, which divides by the requests that the policy sets. CPU reclaimed "
     "at minimum: of the requests while the HPA would be at its minimum with the requests as they were. Unchanged: with "
     "the requests as they were. Other replicas: minutes of workloads with another number of replicas than unchanged; "
-    "without a new maximum: those that did not begin with use above all of the 7 days before"
+    "without a new maximum: those that did not begin within an hour of use above all of the 7 days before"
 )
 
 

@@ -43,7 +43,7 @@ class ReplayTerms:
     """The parameters of a replay; `half` is tune, report or None for every series.
 
     `rules` names cruise's rule set. `prices` are those of nodes, `objective_prices` those of slack and harm.
-    `hpa_target_percent` is None without HPAs.
+    `hpa` is the option --hpa: a target of utilization, or snapshot.
     """
 
     pass_seconds: int
@@ -54,7 +54,7 @@ class ReplayTerms:
     prices: ReplayPrices | None = None
     rules: str = DEFAULT_RULES.name
     objective_prices: ObjectivePrices = ObjectivePrices()
-    hpa_target_percent: int | None = None
+    hpa: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

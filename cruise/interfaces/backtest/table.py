@@ -126,7 +126,7 @@ def describe_terms(terms: ReplayTerms) -> str:
     half = {None: "", "tune": "; only the half of the series for tuning"}.get(
         terms.half, "; only the half of the series for reports"
     )
-    hpas = "" if terms.hpa_target_percent is None else f"; HPAs at {terms.hpa_target_percent} % of CPU"
+    hpas = {None: "", "snapshot": "; HPAs of the snapshot"}.get(terms.hpa, f"; HPAs at {terms.hpa} of CPU")
     rules = "" if terms.rules == DEFAULT_RULES.name else f"; rules {terms.rules}"
     return (
         f"a pass every {format_seconds(terms.pass_seconds)}; pods are created {created}; "

@@ -165,7 +165,7 @@ def _describe_utilisation(step: UtilisationStep, amount: Callable[[float], str])
     if step.others_rely_on_it:
         return (
             f"{step.autoscaler} is at its minimum of replicas, but 7 days of usage of one of its pods are not known, "
-            "or need more than it requests: no pod decreases"
+            "or need more than it requests: no pod decreases, and requests grow back to what the usage needs"
         )
     if step.largest_use is None:
         return f"{step.autoscaler} is at its minimum of replicas, but 7 days of usage are not known yet: no decrease"

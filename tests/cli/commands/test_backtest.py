@@ -167,13 +167,13 @@ def test_terms_reach_the_replay(capsys, trace, monkeypatch):
             "eviction": 0.05,
             "resize": 0.0002,
         },
-        "hpaTargetPercent": None,
+        "hpa": None,
     }
 
 
 def test_hpas_scale_the_workloads_of_a_trace(capsys, trace):
     found = answer(capsys, "--trace", trace, "--hpa", "30%", "--policy", "as-requested", "vpa")
-    assert found["terms"]["hpaTargetPercent"] == 30
+    assert found["terms"]["hpa"] == "30%"
     unchanged, vpa = (found["policies"][name]["autoscaling"] for name in ("as-requested", "vpa"))
     assert unchanged["replicaMinutes"] == unchanged["unchangedReplicaMinutes"] == vpa["unchangedReplicaMinutes"] > 0
     assert vpa["workloadMinutes"] == unchanged["workloadMinutes"]
@@ -269,6 +269,7 @@ def test_another_node_can_be_watched(capsys, trace):
             (["--hpa", text], f'--hpa: "{text}" is no target of utilization; write a whole percentage up to 1000, ')
             for text in ("", "%", "seventy", "0", "70.5%", "1001", "\uff17\uff10")
         ),
+        (["--hpa", "snapshot"], "--hpa snapshot needs --snapshot FILE"),
         (["--seed", "-1"], "invalid value for '--seed'"),
         (["--pod-creation", "late"], "'late' is not one of"),
         (["--half", "third"], "'third' is not one of"),

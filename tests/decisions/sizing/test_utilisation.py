@@ -130,6 +130,22 @@ def test_no_pod_shrinks_while_another_one_needs_more_than_it_requests():
     assert (written(plan), written(plan, MEMORY)) == ({"app": 200}, {"app": 1024 * MEBIBYTE})
 
 
+@pytest.mark.parametrize("policy", [FULL, Policy(mode=Mode.FULL)], ids=["tracking", "default"])
+def test_requests_grow_back_after_use_above_what_they_shrank_by(policy: Policy):
+    # Both bases are far below the requests: only the HPA needs more.
+    cool, hot = replica("web-1", 200, identity="1"), replica("web-2", 200, identity="2")
+    rows = [use(cool), use(hot, 300, cpu_base=50)]
+    plan = plan_of([cool, hot], rows, [hpa()], policy)
+    grown = {one.pod: one.containers[0].requests.cpu_millicores for one in plan.resize}
+    assert grown["web-2"] == 667 and grown.get("web-1", 200) == 200
+    assert written(plan_of([hot], [use(hot, 900, cpu_base=50)], [hpa()], policy)) == {"app": 1000}
+    # Nothing grows back by what is not known, or while the HPA scales.
+    unknown = written(plan_of([hot], [use(hot, 300, cpu_base=50, history_since=DAYS_AGO)], [hpa()], policy))
+    assert unknown.get("app", 200) == 200
+    between = written(plan_of([hot], rows[1:], [hpa(BETWEEN)], policy, replicas=3))
+    assert between.get("app", 200) == 200
+
+
 def test_growth_ends_at_the_template():
     pod = replica(cpu=300)
     rows = [use(pod, 2000, cpu_base=1500, cpu_peak=1800)]

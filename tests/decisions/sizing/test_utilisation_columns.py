@@ -88,7 +88,7 @@ def groups_of(drawn: Drawn, bounds: UtilisationBounds) -> MetricGroups:
                     at = pod * width + offset
                     rows.append((at, pod * len(metrics) + number, int(drawn.submitted.ravel()[at])))
     columns = np.array(rows, dtype=np.int64).reshape(-1, 3)
-    factors = np.tile(np.array([one[2:] for one in metrics], dtype=float).reshape(-1, 3), (replicas, 1))
+    factors = np.tile(np.array([one[2:] for one in metrics], dtype=float).reshape(-1, 4), (replicas, 1))
     return MetricGroups(*columns.T, *factors.T)
 
 
@@ -129,7 +129,8 @@ def test_at_its_minimum_an_hpa_wants_the_same_replicas_for_all_use_of_the_histor
     lower, upper = bound_requests(groups, CPU, requests, use)
     lower, upper = lower.reshape(drawn.requests.shape), upper.reshape(drawn.requests.shape)
     unbounded = upper >= UNBOUNDED
-    assert (lower <= drawn.requests).all() and (unbounded | (upper >= drawn.requests)).all()
+    assert (lower <= np.maximum(drawn.requests, drawn.submitted)).all()
+    assert (unbounded | (upper >= np.maximum(lower, drawn.requests))).all()
     upper = np.where(unbounded, drawn.requests, upper)
     lower = np.where(unbounded, drawn.requests, lower)
     # Anything within the bounds, and pods of which only some have been resized.
@@ -248,19 +249,44 @@ def test_the_replicas_of_the_target_count_as_well():
 def test_growth_at_the_minimum_ends_at_the_submitted_request():
     bounds = bounds_of(SCALING)
     assert isinstance(bounds, UtilisationBounds)
-    groups = MetricGroups(*np.array([[0], [0], [400]]), *np.array([[bounds.metrics[CPU][0].peak_factor], [0.0], [0.0]]))
+    groups = MetricGroups(*np.array([[0], [0], [400]]), *np.array([bounds.metrics[CPU][0][2:]]).T)
     use = UseHistory(np.array([300]), np.array([250]))
     lower, upper = bound_requests(groups, CPU, np.array([200]), use)
-    # 300m need 667m for 50% and a margin of a tenth, so the request does not shrink.
-    assert (lower.tolist(), upper.tolist()) == ([200], [400])
+    # 300m need 667m for 50% and a margin of a tenth, so the request grows back to what was submitted.
+    assert (lower.tolist(), upper.tolist()) == ([400], [400])
     lower, upper = bound_requests(groups, CPU, np.array([1000]), use)
     assert (lower.tolist(), upper.tolist()) == ([667], [1000])
+
+
+@given(drawn_pods())
+def test_requests_grow_back_to_what_all_use_of_the_history_needs(drawn: Drawn):
+    bounds = bounds_of(drawn.scaling)
+    assert isinstance(bounds, UtilisationBounds)
+    submitted = np.maximum(
+        np.ceil(drawn.peaks * max(one.restore_factor for one in bounds.metrics[CPU])), drawn.requests
+    )
+    drawn = replace(drawn, submitted=submitted.astype(np.int64))
+    use = UseHistory(drawn.peaks.ravel(), np.zeros(drawn.peaks.size, dtype=np.int64))
+    lower, _ = bound_requests(
+        groups_of(drawn, bounds.without_shrink(frozenset({CPU}))), CPU, drawn.requests.ravel(), use
+    )
+    lower = np.maximum(lower.reshape(drawn.requests.shape), drawn.requests)
+    used = np.floor(drawn.peaks * drawn.shares).astype(np.int64)
+    assert desire(drawn, np.maximum(lower, 1), used) == drawn.scaling.min_replicas
+
+
+def test_what_is_not_known_grows_nothing_back():
+    bounds = bounds_of(SCALING)
+    assert isinstance(bounds, UtilisationBounds)
+    groups = MetricGroups(*np.array([[0], [0], [900]]), *np.array([bounds.metrics[CPU][0][2:]]).T)
+    lower, _ = bound_requests(groups, CPU, np.array([200]), UseHistory(np.array([UNBOUNDED]), np.array([10])))
+    assert lower.tolist() == [200]
 
 
 def test_without_seven_days_of_use_nothing_shrinks():
     bounds = bounds_of(SCALING)
     assert isinstance(bounds, UtilisationBounds)
-    groups = MetricGroups(*np.array([[0], [0], [0]]), *np.array([[bounds.metrics[CPU][0].peak_factor], [0.0], [0.0]]))
+    groups = MetricGroups(*np.array([[0], [0], [0]]), *np.array([bounds.metrics[CPU][0][2:]]).T)
     lower, _ = bound_requests(groups, CPU, np.array([1000]), UseHistory(np.array([UNBOUNDED]), np.array([10])))
     assert lower.tolist() == [1000]
 

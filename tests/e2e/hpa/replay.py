@@ -20,10 +20,9 @@ from tests.builders import TRACKING
 from tests.controlplane.api import ApiError, Json, conditions, wait_until
 from tests.controlplane.control_plane import CONTROLLER_MANAGER, ControlPlane
 from tests.e2e.hpa.metrics_api import MetricsWriter
-from tests.e2e.hpa.services import Service, to_bytes
+from tests.e2e.hpa.services import MOST_ROUNDS, Service, to_bytes
 
 SIZED, TWINS = "sized", "twins"
-MOST_ROUNDS = 6
 STABILIZATION_SECONDS = 5
 """The controller's window before it removes pods: meanwhile the use of those that are left is written."""
 POLICY = Policy(

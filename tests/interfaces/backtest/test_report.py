@@ -92,7 +92,7 @@ def test_the_terms_are_told():
             "eviction": 0.05,
             "resize": 0.0002,
         },
-        "hpaTargetPercent": None,
+        "hpa": None,
     }
     assert document(make_result())["terms"]["prices"] is None
 

@@ -152,7 +152,7 @@ def test_a_third_table_has_what_hpas_did(width):
 
 
 def test_the_target_of_hpas_is_told():
-    assert "HPAs at 70 % of CPU" in flat(table(terms=replace(TERMS, hpa_target_percent=70)))
+    assert "HPAs at 70% of CPU" in flat(table(terms=replace(TERMS, hpa="70%")))
 
 
 def test_figures_are_as_many_as_headings():
