@@ -125,8 +125,11 @@ class Eligibility:
         detail = "kubelet unknown" if kubelet is None else f"kubelet {kubelet[0]}.{kubelet[1]}"
         if kubelet is not None and kubelet < FIRST_RESIZING_KUBELET:
             return _skip(pod, ReasonCode.RESIZE_UNSUPPORTED, detail)
-        if pod.pod_level is not None and (pod.pod_level.requests.is_empty or pod.node not in self._pod_level_nodes):
-            return _skip(pod, ReasonCode.POD_LEVEL_RESOURCES, detail)
+        if pod.pod_level is not None:
+            # A pod without a node may get any.
+            nodes = self._kubelets.keys() if pod.node is None else {pod.node}
+            if pod.pod_level.requests.is_empty or not self._pod_level_nodes.issuperset(nodes):
+                return _skip(pod, ReasonCode.POD_LEVEL_RESOURCES, detail)
         return None
 
     def _skip_for_other_autoscalers(self, pod: Pod, group: WorkloadPolicy) -> SkippedPod | None:

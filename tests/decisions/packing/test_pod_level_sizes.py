@@ -91,6 +91,17 @@ def test_it_is_not_made_smaller_than_what_its_containers_state(container):
         assert target.limits.resources.cpu_millicores >= container.limits.resources.cpu_millicores
 
 
+@pytest.mark.parametrize("versions", [((1, 36), (1, 36)), ((1, 36), (1, 35))])
+def test_a_pending_one_shrinks_if_every_node_could_resize_it(versions):
+    nodes = [make_node(name, cpu=700, kubelet_version=one) for name, one in zip(("n1", "n2"), versions, strict=True)]
+    pods = [new_pod(500), replace(whole_pod("web-2", node=None), unschedulable_since=NOW)]
+    other = make_pod("other", node="n2", workload=None, containers=(make_container(cpu=600),))
+    found = proposed(make_snapshot([*pods, other], nodes=nodes))
+    assert isinstance(found, PackingProposal)
+    is_placed = "web-2" in {one.pod for one in found.placed}
+    assert is_placed is (versions[1] == (1, 36))
+
+
 def test_one_that_moves_is_created_with_the_size_for_its_new_node():
     nodes = [small_node(), small_node("n2", 500)]
     found = proposed(make_snapshot([whole_pod(), new_pod(900)], nodes=nodes), {"web-1": 1, "new": 0})

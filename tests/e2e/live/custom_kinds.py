@@ -90,10 +90,14 @@ def engines(admin: Api) -> Iterator[None]:
         yield
 
 
-def create_vertical(admin: Api, namespace: str, deployment: str, mode: str | None = None) -> None:
-    """Create a VerticalPodAutoscaler on a Deployment."""
+def create_vertical(
+    admin: Api, namespace: str, deployment: str, mode: str | None = None, policies: Sequence[Json] = ()
+) -> None:
+    """Create a VerticalPodAutoscaler on a Deployment; `policies` are those of containers."""
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment}
     spec: Json = {"targetRef": target} | ({"updatePolicy": {"updateMode": mode}} if mode else {})
+    if policies:
+        spec["resourcePolicy"] = {"containerPolicies": list(policies)}
     body = {
         "apiVersion": "autoscaling.k8s.io/v1",
         "kind": "VerticalPodAutoscaler",

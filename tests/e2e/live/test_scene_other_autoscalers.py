@@ -10,10 +10,10 @@ import pytest
 from tests.controlplane.api import Api, wait_until
 from tests.e2e.live.custom_kinds import create_engine, create_vertical, engines, vertical_autoscalers
 from tests.e2e.live.faults import ApiServerProxy
-from tests.e2e.live.manifests import app, autoscaler
+from tests.e2e.live.manifests import app, autoscaler, sidecar
 from tests.e2e.live.programs import RunningProgram
-from tests.e2e.live.sizes import requests
-from tests.e2e.live.stage import LiveStage
+from tests.e2e.live.sizes import ObservedSize, requests
+from tests.e2e.live.stage import LiveStage, list_skipped
 from tests.e2e.live.usage import ContainerUse
 
 USE = ContainerUse(cores=0.1, mebibytes=100)
@@ -109,3 +109,29 @@ def test_a_scale_without_a_selector_keeps_the_cpu_of_its_namespace_and_is_named_
         assert {requests(stage.pod(one)).cpu for one in pods} == {700}
     checked = " ".join(stage.command("check", mode="resize").out.split())
     assert f"1 scale cannot be read: {stage.namespace}/Engine/main (its scale has no selector)" in checked
+
+
+def test_what_a_vpa_leaves_of_a_pod_is_sized_and_nothing_else_written(stage: LiveStage):
+    ns, proxy = stage.namespace, sidecar("proxy", "700m", "1Gi")
+    stage.node(cpu="16", memory="32Gi")
+    for name in ("one", "two"):
+        stage.create(app("Deployment", ns, name, "700m", "1Gi", initContainers=[proxy]))
+    stage.running(2)
+    stage.measure({(name, one): USE for name in ("one", "two") for one in ("app", "proxy")})
+    stage.mark()
+    with vertical_autoscalers(stage.admin):
+        create_vertical(stage.admin, ns, "one", policies=[{"containerName": "proxy", "mode": "Off"}])
+        create_vertical(stage.admin, ns, "two", policies=[{"containerName": "*", "controlledResources": ["cpu"]}])
+        said = stage.once("full")
+        name = stage.pod("one")["metadata"]["name"]
+        explained = " ".join(stage.command("explain", f"{ns}/{name}", mode="full").out.split())
+    assert not list_skipped(said), said
+    one, two = stage.pod("one"), stage.pod("two")
+    assert requests(one) == ObservedSize(700, 1024)
+    assert requests(one, "proxy").cpu < 300
+    assert requests(one, "proxy").memory < 300
+    for container in ("app", "proxy"):
+        assert requests(two, container).cpu == 700
+        assert requests(two, container).memory < 300
+    assert "not sized: cpu and memory of app (VPA one)" in explained
+    assert {(verb, resource, code) for verb, resource, _, code in stage.deeds()} == {("patch", "pods/resize", 200)}
