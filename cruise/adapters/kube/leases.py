@@ -192,7 +192,7 @@ class LeaderLease:
         self._acquired = ""
         self._held_until: float | None = None
         self.resign_reason: str | None = None
-        """Why it gave up the Lease that it could have kept; None once it campaigns again."""
+        """Why it released the Lease before the deadline; None once it campaigns again."""
         self.resignations = 0
 
     @property

@@ -52,7 +52,7 @@ SERIES_LABELS = frozenset(
 PAST_SECONDS = tuple(int(days * 86_400) for days in (0.1, 0.5, 1, 2, 4, 6.9))
 # A pod that ran that long ago and runs now ran when the snapshot was taken.
 MIN_LIFETIME_SECONDS = 900
-# A pod is last_scrapes if it was scraped at most so long before the newest sample.
+# A pod counts as running if it was scraped at most so long before the newest sample.
 MAX_AGE_SECONDS = 75
 MAX_PODS = 100
 MAX_NAMESPACES = 300

@@ -201,11 +201,10 @@ class ScrapeTimes:
         return found
 
 
-# A server repeats the last value for five minutes, so a missed scrape looks like an unchanged counter. One
-# scrape
-# covers all containers of a node, and their values are hardly ever all unchanged for a minute: if any of them changed,
-# there was a scrape; if none did, there was none. A node whose values are all unchanged for longer is idle until one
-# changes.
+# A server repeats the last value for five minutes, so a missed scrape looks like an unchanged counter. A
+# scrape covers all containers of a node, whose values are hardly ever all unchanged for a minute: if any of them
+# changed, there was a scrape; if none did, there was none. A node whose values are all unchanged for longer is idle
+# until one changes.
 
 # How far back a server looks for a value; growth over a longer time is not used.
 MAX_GAP_SECONDS = 300

@@ -36,7 +36,7 @@ UNUSABLE_CLAIM = {
     UnschedulableCode.CLAIM_UNBOUND: "is not bound",
     UnschedulableCode.CLAIM_OF_ANOTHER: "is not the pod's own",
 }
-"""What is said of a claim that keeps its pod pending."""
+"""The messages about a claim that keeps its pod pending."""
 
 
 def explain_unusable_claim(pod: Pod, name: str, claim: PersistentVolumeClaim | None) -> UnschedulableCode | None:
