@@ -304,7 +304,7 @@ def _find_always_placed(problem: PackingProblem) -> BoolArray:
 
 
 def _fits_somewhere(problem: PackingProblem) -> BoolArray:
-    """Tell for each class whether an empty allowed node would hold one pod."""
+    """Return for each class whether an empty allowed node would hold one pod."""
     fits = np.zeros(problem.class_count, dtype=np.bool_)
     for mask in np.unique(problem.node_mask_of_class).tolist():
         classes = problem.node_mask_of_class == mask

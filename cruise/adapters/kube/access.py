@@ -33,7 +33,7 @@ class _AccessReview(msgspec.Struct, frozen=True):
 
 
 async def check_access(client: KubernetesClient, required: Sequence[RequiredAccess]) -> Sequence[bool]:
-    """Tell for each access whether cruise has it. Raises RefusedError, ThrottledError and UnavailableError."""
+    """Return for each access whether cruise has it. Raises RefusedError, ThrottledError and UnavailableError."""
     return await asyncio.gather(*(_is_allowed(client, access) for access in required))
 
 

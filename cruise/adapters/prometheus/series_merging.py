@@ -205,7 +205,7 @@ def find_gauge_disagreements(one: Float64Array, other: Float64Array) -> BoolArra
 
 
 def find_concurrent_ids(counters: Float64Array, owners: Int64Array, count: int) -> BoolArray | None:
-    """Tell for each container at which steps two of its ids count, as (containers, steps); None if none does.
+    """Return for each container at which steps two of its ids count, as (containers, steps); None if none does.
 
     Each row of `counters` is an id, its first column the step before; `owners` are the rows' containers.
     """
@@ -220,7 +220,7 @@ def find_concurrent_ids(counters: Float64Array, owners: Int64Array, count: int) 
 
 
 def find_overlapping_starts(counters: Float64Array, owners: Int64Array) -> BoolArray | None:
-    """Tell at which steps an id was first seen while another id of its container grew; None if none was.
+    """Return at which steps an id was first seen while another id of its container grew; None if none was.
 
     What it had counted by then may be from earlier steps.
     """
@@ -304,7 +304,7 @@ def _group_duplicates(owners: Int64Array) -> Sequence[tuple[int, Int64Array]]:
 
 
 def _find_conflicts(counters: Float64Array) -> BoolArray | None:
-    """Tell at which steps an older id of one container continues to count next to a newer one."""
+    """Return at which steps an older id of one container continues to count next to a newer one."""
     present, grew = ~np.isnan(counters), _find_growth(counters)
     rows = np.flatnonzero(present.any(axis=1))
     first = present.argmax(axis=1)

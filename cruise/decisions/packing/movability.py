@@ -52,7 +52,7 @@ class MovabilityCheck:
         return EvictionCost(own, known.weight) if known.immovable_reason is None and own is not None else known
 
     def explain_immovable(self, pod: Pod) -> str | None:
-        """Tell why this running pod must stay, apart from what it shares with its workload."""
+        """Return why this running pod must stay, apart from what it shares with its workload."""
         if pod.terminating:
             return ReasonDetail.BEING_DELETED
         if pod.node in self._unavailable_nodes:
@@ -90,7 +90,7 @@ class PodsOnUnknownNodes:
         self._pods = list({_get_rule_key(pod): pod for pod in pods}.values())
 
     def explain_unsupported(self, pod: Pod) -> str | None:
-        """Tell on which unknown node a pod runs that the rules of this pod concern; None if there is none."""
+        """Return on which unknown node a pod runs that the rules of this pod concern; None if there is none."""
         for other in self._pods:
             if self._counts(pod, other) or self._keeps_apart(pod, other) or self._keeps_apart(other, pod):
                 return f"its rules count pods on node {other.node}, which is unknown"

@@ -62,14 +62,14 @@ class NodeMasks:
         return tuple((key, labels[key]) for key in keys if not self.distinguishes_nodes(key))
 
     def get_nodes_without_label(self, keys: Iterable[str]) -> BoolArray:
-        """Tell for each node whether it lacks any of the labels."""
+        """Return for each node whether it lacks any of the labels."""
         lacking = np.zeros(self.count, dtype=np.bool_)
         for key in keys:
             lacking |= self.get_domains(key) < 0
         return lacking
 
     def match_affinity(self, placement: SchedulingConstraints) -> BoolArray:
-        """Tell for each node whether a node selector and required node affinity match it."""
+        """Return for each node whether a node selector and required node affinity match it."""
         key = (placement.node_selector, placement.terms)
         mask = self._affinities.get(key)
         if mask is None:
@@ -83,7 +83,7 @@ class NodeMasks:
         return mask
 
     def match_any_term(self, terms: Sequence[NodeSelectorTerm]) -> BoolArray:
-        """Tell for each node whether one of the terms matches it."""
+        """Return for each node whether one of the terms matches it."""
         matches = np.zeros(self.count, dtype=np.bool_)
         for term in terms:
             if term.expressions or term.fields:
@@ -96,7 +96,7 @@ class NodeMasks:
         return matches
 
     def match_tolerations(self, tolerations: tuple[Toleration, ...]) -> BoolArray:
-        """Tell for each node whether the tolerations cover all its taints."""
+        """Return for each node whether the tolerations cover all its taints."""
         mask = self._tolerated.get(tolerations)
         if mask is None:
             placement = SchedulingConstraints(tolerations=tolerations)
@@ -110,7 +110,7 @@ class NodeMasks:
         constraint: TopologySpreadConstraint,
         constraints: Sequence[TopologySpreadConstraint],
     ) -> BoolArray:
-        """Tell for each node whether it counts for a pod's spread constraint.
+        """Return for each node whether it counts for a pod's spread constraint.
 
         Source: kube-scheduler's PodTopologySpread: a node needs the labels of all the pod's constraints.
         """

@@ -330,7 +330,7 @@ class CapacityObstacles:
         return np.asarray(np.maximum(missing, 0), dtype=np.int64)
 
     def get_blocking_pods(self, nodes: BoolArray) -> BlockingPods:
-        """Tell the priorities of the pods that fill these nodes, if their capacity keeps the pod out."""
+        """Return the priorities of the pods that fill these nodes, if their capacity keeps the pod out."""
         if not self._fits(IgnoredPods(self._priority + 1, protected=True))[nodes].any():
             return BlockingPods.HIGHER
         fits_without_lower = self._fits(IgnoredPods(self._priority, protected=True))

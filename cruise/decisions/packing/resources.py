@@ -132,7 +132,7 @@ class NominatedPods:
         return self._fits_now.get(get_pod_key(pod), False)
 
     def explain_unsupported(self, pod: Pod) -> str | None:
-        """Tell why a pod cannot be evaluated until nominated pods are bound; None if it can.
+        """Return why a pod cannot be evaluated until nominated pods are bound; None if it can.
 
         That is a nominated pod whose preempted pods are still there, or a pod whose rules concern a nominated pod of
         the same or a higher priority.

@@ -130,7 +130,7 @@ def _add_request(rows: Table, resource: ResourceName, steps: RequestSteps) -> No
 
 
 def _describe_heap(step: HeapStep) -> str:
-    """Say what the process may take, which sizes are not cut below it, and how to free more."""
+    """Describe what the process may take, which sizes are not cut below it, and how to free more."""
     takes = f"may take {format_exact(_MEMORY, step.memory)}" if step.memory else "has a heap of unknown size"
     text = f"{step.runtime} {takes}: {step.source}"
     if step.request_floor:
@@ -143,7 +143,7 @@ def _describe_heap(step: HeapStep) -> str:
 
 
 def _describe_guaranteed(steps: RequestSteps, step: GuaranteedStep, amount: Callable[[float], str]) -> str:
-    """Say how the request of a Guaranteed pod, which is its limit as well, was computed."""
+    """Describe how the request of a Guaranteed pod, which is its limit as well, was computed."""
     text = (
         f"request = limit: the largest use is {amount(step.largest_use)}; at least {step.growth_margin:g} × that, "
         f"{amount(step.grown)}, and at most {step.shrink_margin:g} ×, {amount(step.shrunk)}"
@@ -156,7 +156,7 @@ def _describe_guaranteed(steps: RequestSteps, step: GuaranteedStep, amount: Call
 
 
 def _describe_utilisation(step: UtilisationStep, amount: Callable[[float], str]) -> str:
-    """Say how far an HPA lets a request change."""
+    """Describe how far an HPA lets a request change."""
     if not step.is_at_minimum:
         return (
             f"{step.autoscaler} is at its maximum of replicas and above its target of {step.target_percent}%: up to "
@@ -188,7 +188,7 @@ def _describe_node_need(step: ResizeCauseStep, amount: Callable[[float], str]) -
 def _describe_planned(
     resource: ResourceName, steps: RequestSteps, step: ResizeCauseStep, amount: Callable[[float], str]
 ) -> Text:
-    """Say what is written of a request, or why it does not change."""
+    """Describe what is written of a request, or why it does not change."""
     if steps.written not in (None, steps.current):
         change = Text.assemble((f"{amount(steps.current)} → {amount(steps.written or 0)}", "bold"))
         reserve = (
@@ -244,7 +244,7 @@ def _describe_share(steps: RequestSteps, amount: Callable[[float], str]) -> str:
 
 
 def _describe_user_minimum(minimum: UserMinimumStep, amount: Callable[[float], str]) -> str:
-    """Say what the pod's annotations request beyond its template, and what of it is granted."""
+    """Describe what the pod's annotations request beyond its template, and what of it is granted."""
     base = (
         "an unknown template"
         if minimum.submitted is None
@@ -348,7 +348,7 @@ def _add_cpu_limit(rows: Table, steps: CpuLimitSteps, follows: bool) -> None:
 
 
 def _describe_threshold(resource: ResourceName, threshold: UpdateThresholdStep, follows: bool = False) -> Text:
-    """Say whether a change exceeds the update threshold; a value that `follows` is written when its pod is resized."""
+    """Describe whether a change exceeds the threshold; a value that `follows` is written when its pod is resized."""
 
     def amount(value: float) -> str:
         return format_exact(resource, value) if value else "none"

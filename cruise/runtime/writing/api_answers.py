@@ -53,7 +53,7 @@ def classify_refusal(action: Action, error: RefusedError) -> WriteRefusal:
 
 
 def is_disruption_budget_refusal(action: Action, error: ThrottledError) -> bool:
-    """Tell a refusal by a PodDisruptionBudget from one by an overloaded server: both are answered with 429.
+    """Distinguish a refusal by a PodDisruptionBudget from one by an overloaded server: both are answered with 429.
 
     Older servers state no cause for a PodDisruptionBudget; an overloaded server states a Retry-After.
     """
