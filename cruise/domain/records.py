@@ -40,9 +40,10 @@ def get_clock_hour(at: datetime) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeCount:
-    """The number of audit rows of one type of action with one result; `namespace` is None for actions on nodes.
+    """The number of audit rows of one type of action with one result, without skips.
 
-    `purpose` is the reason for the action, `reason` that for its result, `cause` that of a resize where it is known.
+    `namespace` is None for actions on nodes. `purpose` is the reason for the action, `reason` that for its result,
+    `cause` that of a resize where it is known.
     """
 
     namespace: str | None

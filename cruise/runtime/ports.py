@@ -206,11 +206,11 @@ class StorePort(Protocol):
         kind of action, result, reason and first time.
         """
 
-    async def outcomes(self, since: datetime, limit: int = 1000) -> Sequence[Outcome]:
-        """Return the newest audit lines since a time, newest first."""
+    async def outcomes(self, since: datetime, limit: int = 1000, *, only_done: bool = False) -> Sequence[Outcome]:
+        """Return the newest audit lines since a time, newest first; `only_done`: those of actions that were done."""
 
     async def count_outcomes(self, since: datetime) -> Sequence[OutcomeCount]:
-        """Return the counts of all outcomes since a time, in no order."""
+        """Return the counts of the outcomes since a time, without skips, in no order."""
         ...
 
     async def outcomes_of_pod(self, namespace: str, pod: str, since: datetime) -> Sequence[Outcome]:

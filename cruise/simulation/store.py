@@ -196,7 +196,10 @@ class InMemoryStore:
             if isinstance(outcome.action, EvictPod) and outcome.result in (ActionResult.DONE, ActionResult.FAILED):
                 insort(self._evictions, outcome, key=_at)
 
-    async def outcomes(self, since: datetime, limit: int = 1000) -> Sequence[Outcome]:
+    async def outcomes(self, since: datetime, limit: int = 1000, *, only_done: bool = False) -> Sequence[Outcome]:
+        if only_done:
+            found = self._outcomes[bisect_left(self._outcomes, since, key=_at) :]
+            return [one for one in reversed(found) if one.result is ActionResult.DONE][:limit]
         first = max(bisect_left(self._outcomes, since, key=_at), len(self._outcomes) - limit)
         return self._outcomes[first:][::-1]
 
@@ -212,6 +215,7 @@ class InMemoryStore:
                 one.reason,
             )
             for one in found
+            if one.result is not ActionResult.SKIPPED
         )
         return [OutcomeCount(*key, count) for key, count in counts.items()]
 

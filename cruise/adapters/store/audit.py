@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Row, delete, func, insert, select
+from sqlalchemy import ColumnElement, Row, delete, func, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cruise.adapters.store.connection import get_driver_connection
@@ -241,17 +241,26 @@ def _to_json(one: Outcome | WriteIntent) -> str:
     return msgspec.json.encode(document).decode()
 
 
-async def read_newest_outcomes(connection: AsyncConnection, since: datetime, limit: int = 1000) -> Sequence[Outcome]:
+# The condition of the index audit_of_attempts, as text: the planner must know its value.
+_IS_ATTEMPT = text(f"audit.result <> '{ActionResult.SKIPPED}'")
+_IS_DONE = text(f"audit.result = '{ActionResult.DONE}'")
+
+
+async def read_newest_outcomes(
+    connection: AsyncConnection, since: datetime, limit: int = 1000, *, only_done: bool = False
+) -> Sequence[Outcome]:
     """Return the newest outcomes since a time, newest first."""
     statement = select(audit).where(audit.c.at >= since).order_by(audit.c.at.desc(), audit.c.id.desc())
+    if only_done:
+        statement = statement.where(_IS_ATTEMPT, _IS_DONE)
     return [_to_outcome(row) for row in await connection.execute(statement.limit(limit))]
 
 
 async def count_outcomes(connection: AsyncConnection, since: datetime) -> Sequence[OutcomeCount]:
-    """Return the counts of all outcomes since a time."""
+    """Return the counts of the outcomes since a time, without skips."""
     purpose, cause = audit.c.action["reason"].astext, audit.c.action["cause"].astext
     key = (audit.c.namespace, audit.c.kind, purpose, cause, audit.c.result, audit.c.reason)
-    statement = select(*key, func.count()).where(audit.c.at >= since).group_by(*key)
+    statement = select(*key, func.count()).where(_IS_ATTEMPT, audit.c.at >= since).group_by(*key)
     return [
         OutcomeCount(
             row[0],

@@ -22,7 +22,7 @@ from cruise.interfaces.text import CAMEL_CASE_CONFIG
 MAX_FILTERED = 5000
 RECENT = timedelta(days=1)
 _NEWEST = 5
-# Of so many outcomes the newest that were done are shown.
+# Among so many of the newest actions, one of each workload is looked for.
 _SEARCHED = 500
 
 
@@ -144,7 +144,7 @@ async def read_recent_actions(
 ) -> RecentActions:
     """Return the actions since a time, of one namespace or of all that the caller may see."""
     counts = await wait_for_store(view.store.count_outcomes(since))
-    outcomes = await wait_for_store(view.store.outcomes(since, _SEARCHED))
+    outcomes = await wait_for_store(view.store.outcomes(since, _SEARCHED, only_done=True))
     names = {one.namespace for one in counts if one.namespace is not None}
     visible = {namespace} if namespace else await visibility.get_visible_namespaces(names)
     shown = [
@@ -155,7 +155,7 @@ async def read_recent_actions(
     newest: dict[tuple[str, object], Outcome] = {}
     for outcome in outcomes:
         action = outcome.action
-        if not isinstance(action, ResizePod | EvictPod) or outcome.result is not ActionResult.DONE:
+        if not isinstance(action, ResizePod | EvictPod):
             continue
         if visible is None or action.namespace in visible:
             newest.setdefault((action.namespace, action.workload or action.pod), outcome)

@@ -7,6 +7,7 @@ import asyncpg
 from cruise.adapters.store.postgres import open_store, probe_store
 from cruise.domain.records import RiskDay
 from cruise.domain.resources import ResourceName
+from tests.builders import make_pod, make_statistic_for, make_table
 from tests.postgres_servers import dsn_below
 
 RISK_DAY = RiskDay(ResourceName.CPU, 20_000, 3, 1, 0.5)
@@ -29,9 +30,11 @@ async def test_probing_creates_no_tables(embedded_postgres):
         assert (empty.embedded, empty.revision, empty.problem) == (False, None, "")
     async with open_store(url, embedded_postgres, print) as store:
         await store.record_risk_days([RISK_DAY])
+        await store.write_statistics(make_table(make_statistic_for(make_pod())))
     filled = await probe_store(url, embedded_postgres)
     assert filled.revision == filled.expected is not None
     assert filled.risk_days == [RISK_DAY]
+    assert filled.statistics is not None and len(filled.statistics.keys) == 1
 
 
 async def test_reports_a_problem_without_the_password(tmp_path):
