@@ -14,6 +14,8 @@ from cruise.domain.annotations import ORIGINAL_RESOURCES, Overrides
 from cruise.domain.cluster import Container, LimitRangeItem, Pod, VerticalPodAutoscaler, WorkloadRef
 from cruise.domain.original_resources import parse_original_resources, read_signed_original_resources
 from cruise.domain.policy import Mode, Policy
+from cruise.domain.rightsizing_policies import PolicySelector, RightsizingPolicy
+from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
 from cruise.runtime.admission import PodAdmitter
 from tests.builders import (
     NOW,
@@ -75,10 +77,18 @@ pods = st.builds(
 )
 
 
-@given(st.lists(pods, max_size=8), st.sampled_from([(), (VPA,)]))
-def test_what_was_decided_before_decides_nothing(drawn, vertical):
+BY_LABEL = RightsizingPolicy(
+    "shop",
+    "web",
+    PolicySelector(pod_labels=LabelSelector((LabelRequirement("app", SelectorOperator.IN, ("web",)),))),
+    Overrides(mode=Mode.OFF),
+)
+
+
+@given(st.lists(pods, max_size=8), st.sampled_from([(), (VPA,)]), st.sampled_from([(), (BY_LABEL,)]))
+def test_what_was_decided_before_decides_nothing(drawn, vertical, policies):
     world = make_snapshot([], nodes=[make_node()], workloads=[make_workload(BOX)])
-    world = replace(world, vertical_autoscalers=vertical)
+    world = replace(world, vertical_autoscalers=vertical, rightsizing_policies=policies)
     # Equal parts of pods are one object, as they are where pods are read.
     shared: dict[Container, Container] = {}
     policy = Policy(mode=Mode.INITIAL)
