@@ -91,7 +91,7 @@ def _list_faults(figures: ControllerFigures, policy: Policy, now: datetime) -> I
         if job.failures_in_a_row:
             failures = format_count(job.failures_in_a_row, "time")
             error = escape_text(job.error or "", 120)
-            yield AttentionItem("job-failing", True, f"Job {job.name} failed {failures} in a row: {error}", "health")
+            yield AttentionItem("job-failing", True, f"Job {job.name} failed: {error} ({failures} in a row)", "health")
     if figures.history_incomplete:
         message = "The database is in an earlier state: nothing is shrunk until its usage is read again"
         yield AttentionItem("history-incomplete", True, message, "health")

@@ -18,6 +18,7 @@ from cruise.app.serve.serve import build_http_app
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.prices import PriceSettings, ResourcePrices
 from cruise.interfaces.dashboard.pages import MENU_PAGES
+from cruise.interfaces.http.figures import JobFigures
 from cruise.interfaces.http.health import AsgiApp, Receive, Scope, Send
 from cruise.interfaces.http.request_guard import RequestGuardRules, StaticTokenAuthority
 from cruise.runtime.usage.usage_reader import UsageReadingSettings
@@ -154,6 +155,9 @@ async def test_the_first_screen_answers_what_is_asked_first(tmp_path):
     file = tmp_path / "token"
     file.write_text(TOKEN)
     view = replace(await demo(), prices=PriceSettings(ResourcePrices(0.03, 0.004)))
+    for name in ("first", "second", "third", "fourth"):
+        error = "the API server did not answer within 10 s"
+        view.activity.jobs[name] = JobFigures(name, failures_in_a_row=2, error=error)
     app = served(view, RequestGuardRules(StaticTokenAuthority(file)))
     async with chromium() as browser:
         for width, height, scheme in [(1280, 800, "light"), (1280, 800, "dark"), (390, 844, "light")]:

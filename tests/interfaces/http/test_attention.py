@@ -58,7 +58,7 @@ async def test_what_needs_a_person_is_named_with_its_page_and_urgent_items_come_
     found = await items(scene, broken)
     assert [item.code for item in found] == ["stale-statistics", "job-failing", "pending"]
     assert [item.urgent for item in found] == [True, True, False]
-    assert "3 times in a row: refused" in found[1].message
+    assert "failed: refused (3 times in a row)" in found[1].message
     async with create_api_client(scene) as api:
         assert (await api.get("/attention")).json() == {"items": []}
 
