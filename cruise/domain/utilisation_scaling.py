@@ -22,7 +22,7 @@ class UtilisationMetric(NamedTuple):
     `reported_percent` is what the controller measured last, at least the target, and at most one more unless the
     replicas are at their maximum: decisions do not depend on more, and it changes with every sync. None if it could not
     measure. `average_request` is the mean request of the measured pods, in millicores or bytes, to a few percent; None
-    at the minimum of replicas, or if unknown.
+    at the minimum of replicas unless the metric is above its target and may add pods, or if unknown.
     """
 
     resource: ResourceName
@@ -37,7 +37,8 @@ def report_utilization(
 ) -> UtilisationMetric:
     """Return a metric with what the controller measured, as far as decisions depend on it."""
     most = percent if is_at_maximum else metric.target_percent + 1
-    average = _round_to_steps(average_request) if average_request and not is_at_minimum else None
+    adds_or_removes_pods = not is_at_minimum or percent > metric.target_percent
+    average = _round_to_steps(average_request) if average_request and adds_or_removes_pods else None
     return metric._replace(reported_percent=max(metric.target_percent, min(percent, most)), average_request=average)
 
 

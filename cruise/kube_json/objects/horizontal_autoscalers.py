@@ -114,7 +114,7 @@ def _read_metric(
     replicas = status.current_replicas
     is_at_minimum = replicas == (1 if spec.min_replicas is None else spec.min_replicas)
     average = None
-    if percent > 0 and not is_at_minimum:
+    if percent > 0:
         read = read_cpu if metric.resource is ResourceName.CPU else read_memory
         value = read(current.average_value, "status.currentMetrics: averageValue")
         average = value * 100 // percent if value else None

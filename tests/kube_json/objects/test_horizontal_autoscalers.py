@@ -48,7 +48,14 @@ def test_metrics_replicas_and_tolerance_are_read():
         currentMetrics=[current("cpu", 30), current("memory", 85, "1Mi", "app"), {"type": ""}],
     )
     assert found == UtilisationScaling(
-        (UtilisationMetric(CPU, "", 50, 50), UtilisationMetric(MEMORY, "app", 80, 81)), 2, 10, 2, 2, True, 0.05, 60
+        (UtilisationMetric(CPU, "", 50, 50), UtilisationMetric(MEMORY, "app", 80, 81, 1216 * 1024)),
+        2,
+        10,
+        2,
+        2,
+        True,
+        0.05,
+        60,
     )
 
 
@@ -60,7 +67,15 @@ def test_how_far_a_metric_is_above_its_target_is_read_at_the_maximum_only():
 
 @pytest.mark.parametrize(
     ("value", "percent", "replicas", "expected"),
-    [("100m", 50, 3, 200), ("100m", 50, 2, None), ("1", 33, 3, 3072), ("100m", 0, 3, None), ("7m", 3, 3, 232)],
+    [
+        ("100m", 50, 3, 200),
+        # Pods are added to the minimum only while it is above its target.
+        ("100m", 50, 2, None),
+        ("110m", 55, 2, 200),
+        ("1", 33, 3, 3072),
+        ("100m", 0, 3, None),
+        ("7m", 3, 3, 232),
+    ],
 )
 def test_the_average_request_follows_from_use_and_utilisation(value: str, percent: int, replicas: int, expected):
     found = scaling_of(resource("cpu", 50), currentReplicas=replicas, currentMetrics=[current("cpu", percent, value)])
