@@ -23,6 +23,7 @@ from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import ClusterSnapshot, WorkloadRef
 from cruise.domain.pod_resources import get_spec_targets
 from cruise.domain.policy import Mode, Policy
+from cruise.domain.prices import PriceSettings
 from cruise.domain.records import HourlyClusterTotals, get_clock_hour
 from cruise.domain.resources import Resources
 from cruise.domain.usage import StatisticsTable
@@ -65,6 +66,7 @@ class View:
     policy: Policy = Policy(mode=Mode.OBSERVE)
     activity: ServeActivity = field(default_factory=ServeActivity)
     what_if_runs: WhatIfPort | None = None
+    prices: PriceSettings = PriceSettings()
 
     def now(self) -> datetime:
         """Return the one time."""

@@ -553,7 +553,7 @@ def created(policy=INITIAL, sharing=SHARED, pod=None, **snapshot) -> MutatePod |
     return decide_admission(pod or new_pod(), eligibility, table, NodeIndex(ONE_NODE), (), policy)
 
 
-def requested(decision: MutatePod | LeaveUnchanged) -> tuple[StatedResources, AdmissionSize]:
+def requested(decision: MutatePod | LeaveUnchanged) -> tuple[StatedResources, AdmissionSize | None]:
     assert isinstance(decision, MutatePod)
     return decision.containers[0].requests, decision.admission_size
 
