@@ -103,7 +103,7 @@ def _pages(snapshot: Path) -> dict[str, list[bytes]]:
     decoder = msgspec.json.Decoder(list[msgspec.Raw])
     peek = msgspec.json.Decoder(_Peek)
     with snapshot.open("rb") as file:
-        for _, raw in ItemListReader(iter(lambda: file.read(_CHUNK_BYTES), b"")).runs(
+        for _, raw in ItemListReader(iter(lambda: file.read(_CHUNK_BYTES), b"")).read_runs(
             lambda text: decoder.decode(bytes(text))
         ):
             for item in raw or ():

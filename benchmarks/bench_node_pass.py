@@ -53,7 +53,7 @@ class ImmediateCluster:
     def get_cached_autoscalers(self) -> tuple[HorizontalPodAutoscaler, ...]:
         return ()
 
-    async def oom_kills(self) -> AsyncIterator[OomKill]:
+    async def watch_oom_kills(self) -> AsyncIterator[OomKill]:
         for kill in tuple[OomKill, ...]():
             yield kill
 
@@ -109,7 +109,7 @@ async def _pass(cluster: ImmediateCluster, store: StorePort, policy: Policy, now
     """Return the CPU seconds of a pass, and of its writer."""
     await store.write_statistics(statistics(NODES, PODS_PER_NODE, now))
     usage, writer = UsageState(), MeasuredWriter(cluster, store, policy)
-    await usage.statistics(store)
+    await usage.get_statistics(store)
     started = time.process_time()
     await run_node_pass(PassInput(cluster, store, policy, now), usage=usage, writer=writer)
     return time.process_time() - started, writer.cpu_seconds

@@ -91,10 +91,10 @@ def _density_rows(shape: InstanceShape) -> list[BenchmarkRow]:
     shared_count, peak_count = sum(sum(r.placed) for r in shared), sum(sum(r.placed) for r in peaks)
     increase, name = 100 * (shared_count / peak_count - 1), f"{shape} rightsized"
     pods = sum(int(i.counts.sum()) for i in instances)
-    beside = f"{100 * DENSER:.0f} % promised; {shared_count} of {pods} pods, {peak_count} by peaks"
+    comparison = f"{100 * DENSER:.0f} % promised; {shared_count} of {pods} pods, {peak_count} by peaks"
     return [
         BenchmarkRow(
-            NAME, f"{name}: more pods than by sums of peaks", increase, "%", beside, increase / (100 * DENSER)
+            NAME, f"{name}: more pods than by sums of peaks", increase, "%", comparison, increase / (100 * DENSER)
         ),
         BenchmarkRow(
             NAME, f"{name}: proved", 100 * _share(shared, lambda r: r.proved), "%", f"mean {_mean(shared):.2f} s"
@@ -126,13 +126,13 @@ def _total_rows(ours: list[PackingRun], papers: list[PackingRun]) -> list[Benchm
         return BenchmarkRow(NAME, f"all {len(ours)}: {measure}", value, "%", f"{limit_text}paper {paper:.0f} %", ratio)
 
     fewer = sum(mine.placed < theirs.placed for mine, theirs in zip(ours, papers, strict=True))
-    beside = f"{MEAN_SECONDS:g} s promised, paper {_mean(papers):.2f} s"
+    comparison = f"{MEAN_SECONDS:g} s promised, paper {_mean(papers):.2f} s"
     return [
         row("better and proved, or already proved", lambda r: r.proved, PROVED_SHARE),
         row("counts proved", lambda r: r.counts_proved, COUNTS_SHARE),
         row("better, or already proved", lambda r: not r.failed, None),
         row("failed", lambda r: r.failed, None),
         BenchmarkRow(NAME, f"all {len(ours)}: fewer placed than the paper's", fewer, "plans"),
-        BenchmarkRow(NAME, f"all {len(ours)}: mean", _mean(ours), "s", beside, _mean(ours) / MEAN_SECONDS),
+        BenchmarkRow(NAME, f"all {len(ours)}: mean", _mean(ours), "s", comparison, _mean(ours) / MEAN_SECONDS),
         BenchmarkRow(NAME, f"all {len(ours)}: longest", max(r.seconds for r in ours), "s"),
     ]

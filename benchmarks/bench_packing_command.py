@@ -48,7 +48,7 @@ async def _run() -> tuple[list[PackCommandRun], list[PackCommandRun]]:
     short: list[PackCommandRun] = []
     longer: list[PackCommandRun] = []
     async with SolverProcess() as worker:
-        assert await worker.ready()
+        assert await worker.wait_until_warm()
         for shape in PAPER_RANGE:
             for seed in SEEDS:
                 snapshot = snapshot_of(draw_pending(shape, seed))
@@ -99,10 +99,10 @@ def _rows(limit: str, results: list[PackCommandRun], promised: float) -> list[Be
     count = len(results)
     proved = sum(result.status.is_proved for result in results)
     failed = sum(result.status is PackingStatus.NO_IMPROVEMENT for result in results)
-    beside = f"{100 * promised:.0f} % promised" + (f", each second lasts {STRETCH:g}" if STRETCH != 1 else "")
+    comparison = f"{100 * promised:.0f} % promised" + (f", each second lasts {STRETCH:g}" if STRETCH != 1 else "")
     return [
         BenchmarkRow(
-            NAME, f"{limit}, all {count}: proved", 100 * proved / count, "%", beside, proved / count / promised
+            NAME, f"{limit}, all {count}: proved", 100 * proved / count, "%", comparison, proved / count / promised
         ),
         BenchmarkRow(NAME, f"{limit}, all {count}: failed", failed, "plans", "0 promised"),
         BenchmarkRow(NAME, f"{limit}, all {count}: mean", sum(result.seconds for result in results) / count, "s"),

@@ -76,8 +76,8 @@ def _rows(scene: str, full: PackingProblem, share: float, free: bool) -> Iterato
     assert not find_rule_violations(problem, packing.pod_node)
     before, after = (int(find_nodes_in_use(problem, nodes).sum()) for nodes in (problem.pod_node, packing.pod_node))
     least = _least(packing)
-    beside = f"{before} before, at least {least}{', proved' if after <= least else ''}"
-    yield BenchmarkRow(NAME, f"{scene}: nodes", after, "nodes", beside, after / max(least, 1))
+    comparison = f"{before} before, at least {least}{', proved' if after <= least else ''}"
+    yield BenchmarkRow(NAME, f"{scene}: nodes", after, "nodes", comparison, after / max(least, 1))
     moves = int(np.count_nonzero(packing.pod_node != problem.pod_node))
     yield BenchmarkRow(NAME, f"{scene}: moves", moves, "pods", f"of {problem.pod_count:,}, for {before - after} nodes")
     yield BenchmarkRow(NAME, f"{scene}: processor time", seconds, "s", "")

@@ -16,7 +16,7 @@ from benchmarks.default_scheduler import Schedule, schedule
 from benchmarks.openb_cluster import OPENB, Openb, read_openb
 from benchmarks.table import BenchmarkRow
 from cruise.decisions.packing.problem import BuiltProblem, build_packing_problem
-from cruise.decisions.packing.proposal import NoMoveOrder, build_proposal
+from cruise.decisions.packing.proposal import MoveOrderFailure, build_proposal
 from cruise.decisions.packing.verification import find_plan_objections
 from cruise.domain.packing_plan import PackingProposal
 from cruise.packer.answer import Packing, compute_figures
@@ -77,7 +77,7 @@ def preempt(built: BuiltProblem) -> DefaultScheduler:
 
 async def _pack_all(built: BuiltProblem) -> list[CruisePacking]:
     async with SolverProcess() as worker:
-        assert await worker.ready()
+        assert await worker.wait_until_warm()
         return [await pack_within(worker, built, limit) for limit in LIMITS_SECONDS]
 
 
@@ -87,7 +87,7 @@ async def pack_within(worker: SolverProcess, built: BuiltProblem, limit_seconds:
     packing = await worker.pack(built.problem, limit_seconds)
     solved = time.monotonic()
     proposal = build_proposal(built, packing)
-    assert not isinstance(proposal, NoMoveOrder), proposal.reason
+    assert not isinstance(proposal, MoveOrderFailure), proposal.reason
     planned = time.monotonic()
     objections = find_plan_objections(built.snapshot, proposal, policy=built.policy)
     assert not objections, objections

@@ -47,8 +47,8 @@ def _solve(ruled: RuledCluster, seed: int) -> tuple[bool, float]:
 
 def _proved(what: str, results: list[tuple[bool, float]]) -> BenchmarkRow:
     share = sum(proved for proved, _ in results) / len(results)
-    beside = f"{100 * PROVED_SHARE:.0f} % promised in {LIMIT_SECONDS:g} s"
-    return BenchmarkRow(NAME, f"{what}: proved", 100 * share, "%", beside, share / PROVED_SHARE)
+    comparison = f"{100 * PROVED_SHARE:.0f} % promised in {LIMIT_SECONDS:g} s"
+    return BenchmarkRow(NAME, f"{what}: proved", 100 * share, "%", comparison, share / PROVED_SHARE)
 
 
 def _mean(what: str, results: list[tuple[bool, float]]) -> BenchmarkRow:

@@ -118,12 +118,12 @@ class _Both:
         """Pods without a node, moves and time."""
         ours, theirs, waited = self.left(self.ours), self.left(self.theirs), int((self.problem.pod_node < 0).sum())
         fit = "; all fit" if self.full.percent <= 100 else ""
-        beside = f"{theirs} by ejections alone, {waited} before{fit}"
-        yield BenchmarkRow(name, f"{self.full}: without a place", ours, "pods", beside, (ours + 1) / (theirs + 1))
+        comparison = f"{theirs} by ejections alone, {waited} before{fit}"
+        yield BenchmarkRow(name, f"{self.full}: without a place", ours, "pods", comparison, (ours + 1) / (theirs + 1))
         yield BenchmarkRow(name, f"{self.full}: moves", self.ours.moves, "pods", f"{self.theirs.moves} by these")
-        beside = f"{self.theirs.seconds:.1f} s, {self.theirs.memory_mib:.0f} MiB by these"
+        comparison = f"{self.theirs.seconds:.1f} s, {self.theirs.memory_mib:.0f} MiB by these"
         yield BenchmarkRow(
-            name, f"{self.full}: processor time", self.ours.seconds, "s", beside, memory_mib=self.ours.memory_mib
+            name, f"{self.full}: processor time", self.ours.seconds, "s", comparison, memory_mib=self.ours.memory_mib
         )
 
 

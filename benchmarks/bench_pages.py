@@ -74,7 +74,7 @@ class View:
 
     def get_figures(self) -> ControllerFigures:
         """Return the state of the passes."""
-        return self.activity.figures(self.policy.mode, True, 0.0)
+        return self.activity.build_figures(self.policy.mode, True, 0.0)
 
     def get_last_pass(self) -> NodePassResult | None:
         """Return the last pass."""
@@ -146,10 +146,10 @@ async def _fill(view: View) -> None:
     await view.store.write_statistics(view.table)
     originals = [OriginalSizes(pod.uid, pod.namespace, pod.name, get_spec_targets(pod), view.at) for pod in pods]
     for first in range(0, len(originals), 5000):
-        await view.store.remember_original_sizes(originals[first : first + 5000])
+        await view.store.record_original_sizes(originals[first : first + 5000])
     workloads = sorted({(pod.namespace, pod.workload) for pod in pods if pod.workload is not None})
     for namespace, workload in workloads[:_OVERRIDES]:
-        await view.store.put_override(namespace, workload, Overrides(headroom_factor=1.5))
+        await view.store.write_override(namespace, workload, Overrides(headroom_factor=1.5))
     await view.pass_once()
     done = view.activity.node_pass
     assert done is not None
@@ -215,10 +215,10 @@ async def _routes(client: httpx.AsyncClient, view: View) -> list[BenchmarkRow]:
             pod = pods[turn * 997 % len(pods)]
             seconds.append((await _read(client, f"/api/v1/{path.replace('POD', f'{pod.namespace}/{pod.name}')}"))[0])
         longest = sorted(seconds)[-(-99 * times // 100) - 1]
-        beside = f"{API_SECONDS * 1000:g} ms wanted"
+        comparison = f"{API_SECONDS * 1000:g} ms wanted"
         rows.append(
             BenchmarkRow(
-                NAME, f"GET /api/v1/{path}, p99 of {times}", longest * 1000, "ms", beside, longest / API_SECONDS
+                NAME, f"GET /api/v1/{path}, p99 of {times}", longest * 1000, "ms", comparison, longest / API_SECONDS
             )
         )
     return rows

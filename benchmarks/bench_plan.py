@@ -61,9 +61,9 @@ def _rows(nodes: int, containers: int, deciding: float, command: Command) -> lis
     promised, size = nodes == LARGEST, f"{nodes:,} nodes, {containers:,} containers"
 
     def row(measure: str, value: float, unit: str, limit: float, memory: float | None = None) -> BenchmarkRow:
-        beside = f"{limit:g} {unit} promised" if promised else ""
+        comparison = f"{limit:g} {unit} promised" if promised else ""
         return BenchmarkRow(
-            NAME, f"{size}: {measure}", value, unit, beside, value / limit if promised else None, memory
+            NAME, f"{size}: {measure}", value, unit, comparison, value / limit if promised else None, memory
         )
 
     return [

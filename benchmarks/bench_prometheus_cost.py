@@ -69,7 +69,7 @@ def run() -> list[BenchmarkRow]:
             theirs / MEASURED_PASS,
         ),
         BenchmarkRow(
-            NAME, "15 minutes beside these queries", quarter, "samples/container", "sent here", quarter / theirs
+            NAME, "15 minutes next to these queries", quarter, "samples/container", "sent here", quarter / theirs
         ),
     ]
 

@@ -103,10 +103,10 @@ async def fill_last_hour(
 ) -> None:
     """Add the hour until `at`, so that the passes are those of a running process."""
     attribution = UsageAttribution.from_snapshot(snapshot)
-    await state.catch_up(store, attribution, at, step_seconds=60, look_ahead_seconds=900)
+    await state.restore_and_refresh(store, attribution, at, step_seconds=60, look_ahead_seconds=900)
     times = np.arange(at - HOUR + 60, at + 1, 60, dtype=np.int64)
     random = np.random.default_rng(1)
-    keys: dict[str, list[ContainerKey]] = {name: [] for name in await source.partitions(snapshot)}
+    keys: dict[str, list[ContainerKey]] = {name: [] for name in await source.list_partitions(snapshot)}
     for pod in snapshot.pods:
         of_partition = keys[get_partition(pod.name)]
         of_partition += [ContainerKey(pod.namespace, pod.name, container.name) for container in pod.containers]

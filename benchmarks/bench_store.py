@@ -70,9 +70,9 @@ async def _measure(data_dir: Path) -> list[BenchmarkRow]:
             started = time.perf_counter()
             await step()
             seconds = time.perf_counter() - started
-            beside = f"limit {limit_seconds:.0f} s" if limit_seconds else ""
+            comparison = f"limit {limit_seconds:.0f} s" if limit_seconds else ""
             ratio = seconds / limit_seconds if limit_seconds else None
-            rows.append(BenchmarkRow(NAME, measure, seconds, "s", beside, ratio, peak_memory_mib()))
+            rows.append(BenchmarkRow(NAME, measure, seconds, "s", comparison, ratio, peak_memory_mib()))
 
         keys = _statistic_keys()
         first, second = _statistics(keys, rng), _statistics(keys, rng)
@@ -88,14 +88,16 @@ async def _measure(data_dir: Path) -> list[BenchmarkRow]:
         await timed("record one pass of usage, same hour", lambda: _record(store, again))
 
         await _on_server(data_dir, *_MORE_BLOCKS)
-        await timed("read 70 minutes of blocks back", lambda: store.recent_blocks(0))
+        await timed("read 70 minutes of blocks back", lambda: store.read_recent_blocks(0))
 
         await _on_server(data_dir, *_MANY_PEAKS)
         hours = {HOUR - 24 * day + ahead for day in range(8) for ahead in (0, 1)}
         for turn in ("first", "second"):
             measure = f"sum up {HOURS * PEAK_KEYS / 1e6:.1f} M hourly peaks, {turn} time"
-            await timed(measure, lambda: store.peak_summary(hours, HOUR - HOURS))
-        await timed("hourly peaks of one workload", lambda: store.hourly_peaks("bench", "Deployment/7", HOUR - HOURS))
+            await timed(measure, lambda: store.read_peak_summary(hours, HOUR - HOURS))
+        await timed(
+            "hourly peaks of one workload", lambda: store.read_workload_peaks("bench", "Deployment/7", HOUR - HOURS)
+        )
     return rows
 
 
@@ -104,7 +106,7 @@ async def _look_ups(store: PostgresStore, rows: list[BenchmarkRow]) -> None:
     started = time.perf_counter()
     for number in range(count):
         workload = f"Deployment/service-{number * 7:05d}"
-        found = await store.statistics_of_pod(f"team-{number * 7 % 200:03d}", "", workload, "")
+        found = await store.read_pod_statistics(f"team-{number * 7 % 200:03d}", "", workload, "")
         assert len(found.keys) == 1
     milliseconds = (time.perf_counter() - started) / count * 1000
     rows.append(BenchmarkRow(NAME, "statistics of one pod to be admitted", milliseconds, "ms"))

@@ -70,7 +70,7 @@ def _measure(path: Path, which: str) -> Iterator[BenchmarkRow]:
 def _fill(cache: ClusterCache, path: Path, change: Callable[[bytes], bytes]) -> int:
     objects = 0
     with path.open("rb") as file:
-        for _, decoded in ItemListReader(iter(lambda: file.read(_CHUNK_BYTES), b"")).runs(
+        for _, decoded in ItemListReader(iter(lambda: file.read(_CHUNK_BYTES), b"")).read_runs(
             lambda text: _documents.decode(change(bytes(text)))
         ):
             for item in decoded or ():
@@ -87,7 +87,7 @@ def _change_pods(cache: ClusterCache, snapshot: ClusterSnapshot) -> None:
         containers = [{"name": one.name, "resources": {"requests": {"cpu": "1"}}} for one in pod.containers]
         spec = {"nodeName": pod.node, "containers": containers}
         line = {"type": "MODIFIED", "object": {"kind": "Pod", "metadata": metadata, "spec": spec}}
-        event = decoder.event(msgspec.json.encode(line))
+        event = decoder.decode_event(msgspec.json.encode(line))
         assert isinstance(event, ChangedEvent)
         pod_store.put(event.item, event.version)
 

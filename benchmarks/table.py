@@ -11,14 +11,14 @@ from rich.table import Table
 class BenchmarkRow:
     """One measured figure, and the figure that it is compared with.
 
-    `ratio` is the value over the figure that `beside` names; None without a comparison.
+    `ratio` is the value over the figure that `comparison` names; None without a comparison.
     """
 
     benchmark: str
     measure: str
     value: float
     unit: str
-    beside: str = ""
+    comparison: str = ""
     ratio: float | None = None
     memory_mib: float | None = None
 
@@ -73,7 +73,7 @@ def render(outcomes: Mapping[str, BenchmarkOutcome]) -> Table:
         table.add_column(heading)
     table.add_column("value", justify="right")
     table.add_column("unit")
-    table.add_column("beside")
+    table.add_column("comparison")
     table.add_column("ratio", justify="right")
     table.add_column("memory MiB", justify="right")
     for name, outcome in outcomes.items():
@@ -92,7 +92,7 @@ def _cells(name: str, outcome: BenchmarkOutcome) -> Sequence[tuple[str, ...]]:
             row.measure,
             number(row.value),
             row.unit,
-            row.beside,
+            row.comparison,
             "" if row.ratio is None else number(row.ratio),
             "" if row.memory_mib is None else number(row.memory_mib),
         )

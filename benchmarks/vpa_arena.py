@@ -100,7 +100,7 @@ class RealVpa(ReplayPolicy):
         self._samples: tuple[int, Float32Array, Float32Array] | None = None
         program.ask(
             setup={
-                "workload": recording.workload_containers().tolist(),
+                "workload": recording.number_workload_containers().tolist(),
                 "cpu": provisioned.cpu_millicores.tolist(),
                 "memory": provisioned.memory_bytes.tolist(),
                 "limit": provisioned.memory_limit_bytes.tolist(),

@@ -41,7 +41,7 @@ class RecordedUsage:
     node_millicores: float | None = None
     nodes_asked: list[tuple[str, ...]] = field(default_factory=list)
 
-    async def partitions(self, snapshot: ClusterSnapshot) -> Sequence[str]:
+    async def list_partitions(self, snapshot: ClusterSnapshot) -> Sequence[str]:
         return sorted(self.containers)
 
     async def read(
@@ -66,7 +66,7 @@ class RecordedUsage:
         counters = np.full(len(keys), float(end))
         return block, CounterTail(end, keys, ["id"] * len(keys), counters, counters, np.full(len(keys), end))
 
-    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
+    async def read_node_usage(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
         self.nodes_asked.append(tuple(nodes))
         if self.node_millicores is None:
             return NO_NODE_USAGE
@@ -74,7 +74,7 @@ class RecordedUsage:
         known = np.full((1, len(times)), self.node_millicores)
         return NodeUsage([self.node], times, known, np.full((1, len(times)), np.nan))
 
-    async def node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
+    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
         return {}
 
     def times_asked(self) -> list[tuple[str, int]]:

@@ -25,7 +25,7 @@ class ReadOnlyCluster:
     def get_cached_autoscalers(self) -> tuple[HorizontalPodAutoscaler, ...]:
         return self.shown.autoscalers
 
-    async def oom_kills(self) -> AsyncIterator[OomKill]:
+    async def watch_oom_kills(self) -> AsyncIterator[OomKill]:
         none: tuple[OomKill, ...] = ()
         for kill in none:
             yield kill

@@ -175,7 +175,7 @@ def _pods_of(draw: st.DrawFn, index: int, nodes: Sequence[str]) -> tuple[list[Po
             created_at=LONG_AGO,
             priority=draw(st.sampled_from([0, 0, 0, 1000])),
             overhead=overhead,
-            mirror=kind == "static",
+            is_mirror_pod=kind == "static",
         )
         pods.append(draw(_in_some_state(pod)))
     if ref is None:
@@ -209,7 +209,7 @@ def _in_some_state(draw: st.DrawFn, pod: Pod) -> Pod:
         case "terminating":
             pod = replace(pod, terminating=True)
         case "windows":
-            pod = replace(pod, windows=True)
+            pod = replace(pod, runs_on_windows=True)
         case "extended":
             pod = replace(pod, extended_requests=(("nvidia.com/gpu", 1),))
         case "pod-level":

@@ -17,7 +17,7 @@ from joserfc.errors import BadSignatureError, ClaimError, ExpiredTokenError, Jos
 from joserfc.jwk import KeySet
 
 from cruise.adapters.api_client import read_token_file
-from cruise.domain.users import Caller, SignInDenied, SignInRequest
+from cruise.domain.users import Caller, SignInDeniedError, SignInRequest
 from cruise.errors import UnavailableError
 
 
@@ -48,16 +48,18 @@ _MAX_GROUPS, _MAX_NAME_LENGTH = 500, 1000
 
 
 def get_caller_from_claims(claims: Mapping[str, Any], settings: OidcSettings) -> Caller:
-    """Return the user of the claims, named as kube-apiserver would. Raises SignInDenied."""
+    """Return the user of the claims, named as kube-apiserver would. Raises SignInDeniedError."""
     claim = settings.username_claim
     value = claims.get(claim)
     if not isinstance(value, str) or not value or len(value) > _MAX_NAME_LENGTH or not value.isprintable():
-        raise SignInDenied(f"the ID token has no user name in its claim {claim}: see oidc_username_claim")
+        raise SignInDeniedError(f"the ID token has no user name in its claim {claim}: see oidc_username_claim")
     if claim == "email" and claims.get("email_verified", True) is not True:
-        raise SignInDenied("the provider has not verified the address in the claim email")
+        raise SignInDeniedError("the provider has not verified the address in the claim email")
     name = _get_username_prefix(settings) + value
     if name.startswith(_RESERVED):
-        raise SignInDenied(f"names that start with {_RESERVED} are reserved for Kubernetes: see oidc_username_prefix")
+        raise SignInDeniedError(
+            f"names that start with {_RESERVED} are reserved for Kubernetes: see oidc_username_prefix"
+        )
     groups = (settings.groups_prefix + group for group in _read_groups(claims.get(settings.groups_claim)))
     # The API server adds this group to every authenticated user, and roles may be bound to it.
     return Caller(name, "", (*(one for one in groups if not one.startswith(_RESERVED)), _AUTHENTICATED))
@@ -105,7 +107,7 @@ class OidcProvider:
         return await asyncio.to_thread(self._create_request)
 
     async def complete_sign_in(self, request: SignInRequest, code: str) -> Caller:
-        """Return the user for a code. Raises SignInDenied and UnavailableError."""
+        """Return the user for a code. Raises SignInDeniedError and UnavailableError."""
         return await asyncio.to_thread(self._exchange_code, request, code)
 
     def _create_request(self) -> SignInRequest:
@@ -125,20 +127,20 @@ class OidcProvider:
                     document["token_endpoint"], code=code, code_verifier=request.code_verifier, allow_redirects=False
                 )
             except AuthlibBaseError as error:
-                raise SignInDenied(
+                raise SignInDeniedError(
                     f"the provider gave no token for the code: {_format_error_code(error.error)}"
                 ) from None
             except requests.RequestException as error:
                 raise self._create_error(error) from None
             except ValueError:
-                raise SignInDenied("the provider's answer to the code is not JSON") from None
+                raise SignInDeniedError("the provider's answer to the code is not JSON") from None
             token = answer.get("id_token")
         if not isinstance(token, str):
-            raise SignInDenied("the provider's answer has no ID token: oidc_scopes must contain openid")
+            raise SignInDeniedError("the provider's answer has no ID token: oidc_scopes must contain openid")
         return get_caller_from_claims(self._verify(token, document, request.nonce), self._settings)
 
     def _verify(self, token: str, document: DiscoveryDocument, nonce: str) -> Mapping[str, Any]:
-        """Return the claims of an ID token that the provider issued for this sign-in. Raises SignInDenied."""
+        """Return the claims of an ID token that the provider issued for this sign-in. Raises SignInDeniedError."""
         settings = self._settings
         try:
             keys = KeySet.import_key_set(self._fetch(document["jwks_uri"]))  # type: ignore[arg-type]
@@ -153,16 +155,16 @@ class OidcProvider:
                 iat={"essential": True},
             ).validate(claims)
         except BadSignatureError:
-            raise SignInDenied("the ID token is not signed by a key of the provider") from None
+            raise SignInDeniedError("the ID token is not signed by a key of the provider") from None
         except ExpiredTokenError:
-            raise SignInDenied("the ID token has expired: check the clocks of both") from None
+            raise SignInDeniedError("the ID token has expired: check the clocks of both") from None
         except ClaimError as error:
-            raise SignInDenied(f"the ID token's claim {error.claim} does not have the expected value") from None
+            raise SignInDeniedError(f"the ID token's claim {error.claim} does not have the expected value") from None
         except (JoseError, ValueError):
-            raise SignInDenied("the ID token cannot be verified by the provider's keys") from None
+            raise SignInDeniedError("the ID token cannot be verified by the provider's keys") from None
         has_audiences = isinstance(claims.get("aud"), list) and len(claims["aud"]) > 1
         if (has_audiences or "azp" in claims) and claims.get("azp") != settings.client_id:
-            raise SignInDenied("the ID token's claim azp does not have the expected value")
+            raise SignInDeniedError("the ID token's claim azp does not have the expected value")
         return claims
 
     def _get_document(self) -> DiscoveryDocument:

@@ -68,7 +68,7 @@ class SimulatedAdmission:
 
     async def update(self, statistics: StatisticsTable) -> None:
         """Replace the statistics."""
-        self._known = (await self._cluster.snapshot(), statistics, await self._store.overrides())
+        self._known = (await self._cluster.snapshot(), statistics, await self._store.read_overrides())
 
     def admit(self, pod: Pod) -> Pod:
         """Return the created pod; unchanged without statistics."""
@@ -95,7 +95,7 @@ class DemoView:
 
     def get_figures(self) -> ControllerFigures:
         """Return the controller's figures."""
-        return self.activity.figures(self.policy.mode, True, 0.0)
+        return self.activity.build_figures(self.policy.mode, True, 0.0)
 
     def get_last_pass(self) -> NodePassResult | None:
         """Return the last node pass."""
@@ -110,7 +110,7 @@ class DemoView:
         return self.activity.statistics or await self.store.read_statistics()
 
     async def revert(self, namespace: str, workload: WorkloadRef) -> Sequence[Outcome]:
-        """Revert one workload. Raises Unavailable."""
+        """Revert one workload. Raises UnavailableError."""
         return await revert_workload(PassInput(self.cluster, self.store, self.policy, self.now()), namespace, workload)
 
     async def announce(self, intervention: UserAction) -> None:
@@ -153,7 +153,7 @@ async def _run(
         policy,
         lambda: cluster.now,
         UsageReadingSettings(scrape_delay_seconds=0),
-        ControllerOptions(pace=DEMO_SPEED, hooks=ControllerHooks(on_statistics=admission.update)),
+        ControllerOptions(clock_speed=DEMO_SPEED, hooks=ControllerHooks(on_statistics=admission.update)),
     )
     # After a minute the cluster without cruise has usage to show.
     for one in (cluster, twin):
@@ -180,11 +180,11 @@ async def _run(
     show = _draw_live if console.is_terminal else _print_lines
     async with _serve_dashboard(view, settings, console), asyncio.TaskGroup() as tasks:
         time_passes = tasks.create_task(_advance_clusters(clock, [cluster.advance, twin.advance], seconds, stop))
-        tasks.create_task(show(console, frames.frame, stop))
+        tasks.create_task(show(console, frames.build, stop))
         await controller.run(stop)
         time_passes.cancel()
     cluster.close()
-    return frames.frame()
+    return frames.build()
 
 
 @asynccontextmanager
@@ -242,7 +242,7 @@ async def _open_empty_store(settings: Settings, directory: Path, console: Consol
     async with open_store(settings.database_url, directory, say, settings.database_statement_timeout) as store:
         if settings.database_url is None:
             await store.clear()
-        elif await store.usage_progress() or (await store.read_statistics()).keys:
+        elif await store.read_usage_progress() or (await store.read_statistics()).keys:
             raise BadInputError(
                 "database_url: that database holds records already; give the demo an empty one, or none"
             )

@@ -83,7 +83,7 @@ class DemoFrameBuilder:
         self._began, self._began_at = time.monotonic(), cluster.now
         self._before = _count_kills(cluster)
 
-    def frame(self) -> DemoFrame:
+    def build(self) -> DemoFrame:
         """Return the present frame."""
         running = timedelta(seconds=time.monotonic() - self._began)
         return DemoFrame(
@@ -96,7 +96,7 @@ class DemoFrameBuilder:
             store=self._store,
             nodes=[
                 DemoNode(figure.node, figure.allocatable, figure.requested, figure.used, figure.pods, figure.load > 1)
-                for figure in self._cluster.node_figures()
+                for figure in self._cluster.get_node_usage()
             ],
             before=self._before,
             with_cruise=_count_kills(self._cluster),
@@ -133,7 +133,7 @@ def count_additional_oom_kills(cluster: SimulatedCluster, twin: SimulatedCluster
 
 def _count_kills(cluster: SimulatedCluster) -> ClusterTotals:
     requested = used = allocatable = NO_RESOURCES
-    for figure in cluster.node_figures():
+    for figure in cluster.get_node_usage():
         requested += figure.requested
         used += figure.used
         allocatable += figure.allocatable

@@ -39,11 +39,11 @@ async def count_resized_pods(
     namespace: str | None,
     workload: WorkloadRef | None = None,
 ) -> int:
-    """Count the pods whose original sizes are known. Raises BadInputError, Unavailable."""
+    """Count the pods whose original sizes are known. Raises BadInputError, UnavailableError."""
     async with connect_to_kubernetes(kube) as client, opening as store:
         snapshot = (await read_cluster_once(client, lambda kind, count: None)).snapshot
         _check_scope(namespace, workload, snapshot)
-        stored, keys = await store.original_sizes(), await store.signing_keys()
+        stored, keys = await store.read_original_sizes(), await store.read_signing_keys()
         return sum(
             get_original_sizes(pod, stored, keys) is not None and not pod.is_finished
             for pod in snapshot.pods
@@ -60,7 +60,7 @@ async def revert_under_pause(
 ) -> RevertResult:
     """Pause, and revert all pods, those of a namespace, or those of a workload; then only a workload's pause ends.
 
-    Raises BadInputError, Unavailable.
+    Raises BadInputError, UnavailableError.
     """
     async with connect_to_kubernetes(kube) as client, opening as store:
         # Syncing retries without end; this request reports errors immediately.
@@ -70,7 +70,7 @@ async def revert_under_pause(
             await wait_until_synced(cluster, SYNC_TIMEOUT)
             before = await cluster.snapshot()
             _check_scope(namespace, workload, before)
-            paused_before = await store.paused()
+            paused_before = await store.is_paused()
             caller = get_local_caller()
             await store.record_user_action(
                 UserAction(get_current_time(), caller, UserActionKind.REVERT, namespace, workload)

@@ -46,7 +46,8 @@ def get_current_seconds() -> float:
 async def is_reading_kubelets(settings: Settings, client: KubernetesClient) -> bool:
     """Return whether usage comes from kubelets: if configured, or if permitted in a cluster without Prometheus.
 
-    Raises BadInputError if there is no source, or if a Prometheus exists but is not configured; Throttled, Unavailable.
+    Raises BadInputError if there is no source, or if a Prometheus exists but is not configured; Throttled,
+    UnavailableError.
     """
     if settings.usage_source is not UsageSourceChoice.AUTO or settings.prometheus_url is not None:
         return settings.usage_source is UsageSourceChoice.KUBELETS
@@ -95,7 +96,7 @@ class OpenedUsageSource:
 
 @asynccontextmanager
 async def open_usage_source(settings: Settings, client: KubernetesClient) -> AsyncIterator[OpenedUsageSource]:
-    """Open the configured usage source, or the cluster's. Raises BadInputError, Throttled, Unavailable."""
+    """Open the configured usage source, or the cluster's. Raises BadInputError, ThrottledError, UnavailableError."""
     if await is_reading_kubelets(settings, client):
         async with open_kubelet_usage(settings, client) as usage:
             log.info("usage is read from the kubelets", access=settings.kubelet_access.value)
@@ -129,11 +130,14 @@ async def add_cross_check(
 async def cross_check_once(
     settings: Settings, client: KubernetesClient, prometheus: PrometheusSettings, snapshot: ClusterSnapshot
 ) -> CrossCheckResult:
-    """Compare some nodes' containers with their kubelets now. Raises BadInputError, Throttled, Unavailable."""
+    """Compare some nodes' containers with their kubelets now.
+
+    Raises BadInputError, ThrottledError, UnavailableError.
+    """
     step = prometheus.step_seconds
     with closing(PrometheusUsageSource(prometheus, get_current_seconds)) as source:
         async with add_cross_check(source, settings, client) as checked:
-            partitions = await checked.partitions(snapshot)
+            partitions = await checked.list_partitions(snapshot)
             # Samples after the kubelets' reports would arrive after this check has ended.
             end = int(get_current_seconds() - SETTLE_SECONDS) // step * step
             for partition in partitions:
@@ -160,7 +164,7 @@ async def check_kubelets_readable(
 
 
 async def require_kubelet_access(settings: Settings, client: KubernetesClient) -> None:
-    """Raise Unavailable if reading kubelets is not permitted."""
+    """Raise UnavailableError if reading kubelets is not permitted."""
     need = get_required_kubelet_access(settings)
     if not all(await check_access(client, [need])):
         raise UnavailableError(
@@ -175,7 +179,7 @@ async def open_kubelet_usage(settings: Settings, client: KubernetesClient) -> As
         source = KubeletUsageSource(settings.to_kubelet_settings(), asking.read_metrics)
 
         async def first_look(snapshot: ClusterSnapshot) -> None:
-            await source.partitions(snapshot)
+            await source.list_partitions(snapshot)
             await read_kubelets_once(source, get_current_seconds)
 
         async with poll_kubelets(source, get_current_seconds):

@@ -229,7 +229,7 @@ class WebhookServer:
         if unpublished is not None:
             found.append(f"certificate: {unpublished}")
         if self.cluster.get_lag_seconds() > MAX_LAG_SECONDS:
-            found += self.cluster.problems() or ["waiting for the cluster"]
+            found += self.cluster.list_problems() or ["waiting for the cluster"]
         elif not self.reviewer.ready:
             found.append(self.reviewer.idle_reason)
         return found

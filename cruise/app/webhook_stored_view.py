@@ -118,16 +118,16 @@ class StorePoller:
     async def _read(self, store: StorePort) -> None:
         state, now = self.state, self._clock()
         try:
-            paused, incomplete = await store.paused(), await self._is_history_incomplete(store, now)
-            hints = await store.placement_hints()
-            records = await store.oom_records(now - _OOM_KILL_WINDOW)
+            paused, incomplete = await store.is_paused(), await self._is_history_incomplete(store, now)
+            hints = await store.read_placement_hints()
+            records = await store.read_oom_records(now - _OOM_KILL_WINDOW)
             kills = frozenset((one.pod_uid, one.container, one.finished_at) for one in records)
             is_old = state.read_at is None or now - state.read_at >= self._interval or now < state.read_at
             if is_old or not kills <= self._kills:
                 # The result is mostly equal to the last one, and freed before a collection.
                 with pause_garbage_collection():
-                    statistics = _unless_equal(state.statistics, await store.workload_statistics())
-                overrides, keys = await store.overrides(), tuple(await store.signing_keys())
+                    statistics = _unless_equal(state.statistics, await store.read_workload_statistics())
+                overrides, keys = await store.read_overrides(), tuple(await store.read_signing_keys())
                 state = StoreState(
                     statistics,
                     state.overrides if overrides == state.overrides else overrides,
@@ -154,7 +154,7 @@ class StorePoller:
     async def _is_history_incomplete(self, store: StorePort, now: datetime) -> bool:
         """Return whether the database is at an earlier state, and the usage since is not known to be read again."""
         try:
-            history = await store.history()
+            history = await store.read_history()
         except HistoryChangedError as error:
             if self._behind_since is None:
                 log.warning("the database went back", error=str(error))

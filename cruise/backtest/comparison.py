@@ -107,9 +107,9 @@ class MetricRatio:
 
     def select_hours(self, first: int, end: int) -> float:
         """Return the metric of some hours."""
-        return float(self.weight(np.ones((1, end - first)), first, end)[0])
+        return float(self.compute_weighted(np.ones((1, end - first)), first, end)[0])
 
-    def weight(self, weights: Float64Array, first: int, end: int) -> Float64Array:
+    def compute_weighted(self, weights: Float64Array, first: int, end: int) -> Float64Array:
         """Return the metric for each row of a matrix of the hours' weights."""
         numerator, denominator = weights @ self.numerator[first:end], weights @ self.denominator[first:end]
         return _divide(numerator, denominator)
@@ -277,7 +277,9 @@ class _ComparedValues:
         return delta + factor * float(low), delta + factor * float(high)
 
     def _weight_deltas(self, weights: Float64Array, first: int, end: int) -> Float64Array:
-        deltas: Float64Array = self._current.weight(weights, first, end) - self._reference.weight(weights, first, end)
+        deltas: Float64Array = self._current.compute_weighted(weights, first, end) - self._reference.compute_weighted(
+            weights, first, end
+        )
         return deltas
 
     def _walk_forward(self, first: int, end: int) -> tuple[int, int]:

@@ -34,7 +34,7 @@ class RecordingSource(Protocol):
         ...
 
     def read(self, on_progress: Callable[[float], None], add_note: Callable[[str], None]) -> UsageRecording:
-        """Read the recording; `add_note` receives lines about missing parts. Raises BadInputError, Unavailable."""
+        """Read the recording; `add_note` receives lines about missing parts. Raises BadInputError, UnavailableError."""
         ...
 
 

@@ -131,7 +131,7 @@ def suggest_similar(name: str, names: "Iterable[str]") -> str:
 
 
 def save_report(path: Path, pieces: Iterable[bytes], option: str) -> None:
-    """Write the file of an option; a device or a pipe is written directly. BadInputError, Unavailable."""
+    """Write the file of an option; a device or a pipe is written directly. BadInputError, UnavailableError."""
     try:
         if path.exists() and not path.is_file():
             with path.open("wb") as device:

@@ -37,7 +37,7 @@ def build_bound_steps(
     `submitted` is the request that the pod was submitted with, None if it does not matter.
     """
     lower, upper = bounds
-    own = effective_policy.for_container(container)
+    own = effective_policy.get_for_container(container)
     override, direction = own.bounds, own.direction
     ranges = [item for item in items if not item.is_for_pod]
     lowest = [item.minimum.get(resource) for item in ranges]

@@ -129,8 +129,8 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
-class ExplanationBasis:
-    """A cluster sized by a node pass, so that its pods can be explained; `sized` is None if no node was sized."""
+class ExplanationContext:
+    """A cluster sized by a node pass, so that its pods can be explained; `node_sizing` is None if no node was sized."""
 
     snapshot: ClusterSnapshot
     statistics: StatisticsTable
@@ -139,7 +139,7 @@ class ExplanationBasis:
     refused: Mapping[str, RefusedResize]
     headroom: HeadroomModel
     eligibility: Eligibility
-    sized: NodeSizing | None
+    node_sizing: NodeSizing | None
 
 
 def explain_pod(
@@ -158,7 +158,7 @@ def explain_pod(
     node_exists = any(node.name == pod.node for node in snapshot.nodes)
     # Destinations, capacity reserved for replacements, and quotas depend on the pods of other nodes.
     nodes = frozenset({pod.node or ""}) if not node_exists or not policy.rules.eviction_safeguards else None
-    basis = prepare_basis(
+    basis = prepare_explanations(
         snapshot,
         statistics,
         policy,
@@ -169,10 +169,10 @@ def explain_pod(
         earlier=earlier,
         nodes=nodes if node_exists else frozenset(),
     )
-    return explain_pod_on_basis(basis, pod)
+    return explain_pod_in_context(basis, pod)
 
 
-def prepare_basis(
+def prepare_explanations(
     snapshot: ClusterSnapshot,
     statistics: StatisticsTable,
     policy: Policy,
@@ -183,7 +183,7 @@ def prepare_basis(
     headroom: HeadroomModel = SHARED_MAX_HEADROOM,
     earlier: EarlierPasses = ASSUME_UNCHANGED,
     nodes: frozenset[str] | None = None,
-) -> ExplanationBasis:
+) -> ExplanationContext:
     """Size a snapshot, or some of its `nodes`, for explanations; this takes as long as a node pass."""
     snapshot = add_static_managers(snapshot, refused or {})
     eligibility = Eligibility(snapshot, statistics, stored or {}, policy, now)
@@ -199,10 +199,10 @@ def prepare_basis(
         if nodes is None or nodes
         else None
     )
-    return ExplanationBasis(snapshot, statistics, policy, now, refused or {}, headroom, eligibility, sized)
+    return ExplanationContext(snapshot, statistics, policy, now, refused or {}, headroom, eligibility, sized)
 
 
-def explain_pod_on_basis(basis: ExplanationBasis, pod: Pod) -> Explanation:
+def explain_pod_in_context(basis: ExplanationContext, pod: Pod) -> Explanation:
     """Explain one pod of the basis."""
     snapshot, statistics, policy, eligibility = basis.snapshot, basis.statistics, basis.policy, basis.eligibility
     statements = eligibility.get_stated_settings(pod)
@@ -210,8 +210,10 @@ def explain_pod_on_basis(basis: ExplanationBasis, pod: Pod) -> Explanation:
     effective_policy = policy_or_error if isinstance(policy_or_error, EffectivePolicy) else None
     startup = explain_pod_startup(pod, snapshot, eligibility, policy)
     kills = find_oom_kill_risks(pod, snapshot, statistics, policy, basis.now)
-    capacities = [] if basis.sized is None else [one for one in basis.sized.capacities if one.node.name == pod.node]
-    if basis.sized is None or not capacities:
+    capacities = (
+        [] if basis.node_sizing is None else [one for one in basis.node_sizing.capacities if one.node.name == pod.node]
+    )
+    if basis.node_sizing is None or not capacities:
         nodes = NodeIndex(snapshot.known_nodes)
         ranges = snapshot.limit_ranges.get(pod.namespace, ())
         admission = decide_admission(pod, eligibility, statistics, nodes, ranges, policy)
@@ -228,9 +230,9 @@ def explain_pod_on_basis(basis: ExplanationBasis, pod: Pod) -> Explanation:
             oom_kills=kills,
             startup=startup,
         )
-    sizing = replace(basis.sized, capacities=capacities)
+    sizing = replace(basis.node_sizing, capacities=capacities)
     [plan] = build_node_plans(sizing, policy, basis.refused, basis.now)
-    candidates = sizing.sized.columns.candidates.pods
+    candidates = sizing.result.columns.candidates.pods
     index = next((at for at, one in enumerate(candidates) if one.pod is pod), None)
     name = (pod.namespace, pod.name)
     resize = next((one for one in plan.resize if (one.namespace, one.pod) == name), None)
@@ -238,7 +240,7 @@ def explain_pod_on_basis(basis: ExplanationBasis, pod: Pod) -> Explanation:
     skipped = next((one for one in plan.skipped if (one.namespace, one.pod) == name), None)
     items = snapshot.limit_ranges.get(pod.namespace, ())
     is_sized = index is not None and eviction is None
-    kept = candidates[index].kept if index is not None and is_sized else pod.containers
+    kept = candidates[index].kept_containers if index is not None and is_sized else pod.containers
     return Explanation(
         pod=pod,
         outcome=_find_outcome(resize, eviction, skipped, kills),
@@ -250,7 +252,7 @@ def explain_pod_on_basis(basis: ExplanationBasis, pod: Pod) -> Explanation:
         else eligibility.evictability.explain_protection(pod),
         skipped=skipped,
         node=_explain_node(plan, sizing, basis.headroom),
-        steps=build_size_steps(sizing.sized, index, eligibility.statistics, items, policy)
+        steps=build_size_steps(sizing.result, index, eligibility.statistics, items, policy)
         if index is not None and is_sized
         else (),
         skipped_containers=_list_skipped_containers(pod, statistics, kept),
@@ -279,13 +281,13 @@ def _list_skipped_containers(
 ) -> tuple[SkippedContainer, ...]:
     found = []
     for container in containers:
-        row = statistics.find(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
-        found.append(SkippedContainer(container, statistics.row(row) if row is not None else None))
+        row = statistics.find_row(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
+        found.append(SkippedContainer(container, statistics.get_row(row) if row is not None else None))
     return tuple(found)
 
 
 def _explain_node(plan: NodePlan, sizing: NodeSizing, headroom: HeadroomModel) -> NodeExplanation:
-    columns, [capacity] = sizing.sized.columns, sizing.capacities
+    columns, [capacity] = sizing.result.columns, sizing.capacities
     pods, contended = columns.get_pods_on_node(capacity.number), sizing.contended.get(capacity.number)
     return NodeExplanation(
         name=plan.node,
@@ -342,7 +344,7 @@ def _rank_pods(
             evicted_for.get((candidate.namespace, candidate.name)),
             contended.not_evictable_reasons[index]
             or (ReasonDetail.NOT_MANAGED.create(resource) if resource not in candidate.evictable_for else None)
-            or sizing.sized.fit.not_evicted.get(pods[index]),
+            or sizing.result.fit.not_evicted.get(pods[index]),
         )
         for index in [*candidates, *others]
         for candidate in [contended.candidates[index]]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.decisions.sizing.guaranteed import get_guaranteed_use
+from cruise.decisions.sizing.guaranteed import get_guaranteed_usage
 from cruise.decisions.sizing.node_sizes import SizingResult
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
@@ -35,7 +35,7 @@ def build_guaranteed_steps(
     table = sized.columns.table
     if not table.candidates.guaranteed[table.candidates.pod_of_container[at]]:
         return {}
-    uses = get_guaranteed_use(statistics, table.rows[at : at + 1], policy)
+    uses = get_guaranteed_usage(statistics, table.rows[at : at + 1], policy)
     return {
         resource: GuaranteedStep(
             int(use.largest[0]),

@@ -17,7 +17,7 @@ from cruise.decisions.sizing.memory_limit import (
     compute_limit_ceiling,
     compute_min_limit_after_oom_kill,
 )
-from cruise.decisions.sizing.pod_level import enclose_target
+from cruise.decisions.sizing.pod_level import enlarge_pod_level_target
 from cruise.decisions.sizing.resizes import (
     build_withdrawn_targets,
     is_refusal_outdated,
@@ -87,12 +87,13 @@ def build_oom_record(kill: OomKill, statistic: Statistic | None, others_bytes: i
 
 def build_oom_record_from_table(kill: OomKill, statistics: StatisticsTable) -> OomRecord:
     """Return the record of a kill, by the statistics of its container or else of its workload."""
-    row = statistics.find(kill.namespace, kill.pod, kill.workload, kill.container, kill.identity)
+    row = statistics.find_row(kill.namespace, kill.pod, kill.workload, kill.container, kill.identity)
     others = [
-        statistics.find(kill.namespace, kill.pod, kill.workload, name, kill.identity) for name in kill.shares_limit_with
+        statistics.find_row(kill.namespace, kill.pod, kill.workload, name, kill.identity)
+        for name in kill.shares_limit_with
     ]
     others_bytes = sum(int(statistics.memory_last_bytes[other]) for other in others if other is not None)
-    return build_oom_record(kill, None if row is None else statistics.row(row), others_bytes)
+    return build_oom_record(kill, None if row is None else statistics.get_row(row), others_bytes)
 
 
 def build_oom_records(kills: Iterable[OomKill], statistics: StatisticsTable) -> list[OomRecord]:
@@ -193,11 +194,11 @@ def _explain_skip(
 def _explain_unmanaged(record: OomRecord, checked: ResizablePod) -> SkippedPod | None:
     """Skip a container that is not sized, of which memory is not, or that may only shrink."""
     namespace, name = checked.pod.namespace, checked.pod.name
-    if any(one.name == record.container for one in checked.kept):
-        mode = checked.effective_policy.for_container(record.container).mode
+    if any(one.name == record.container for one in checked.kept_containers):
+        mode = checked.effective_policy.get_for_container(record.container).mode
         reason = SKIP_REASON_BY_MODE.get(mode, ReasonCode.MEMORY_NOT_MANAGED)
         return SkippedPod(namespace, name, reason, record.container)
-    if checked.effective_policy.for_container(record.container).direction is ResizeDirection.SHRINK:
+    if checked.effective_policy.get_for_container(record.container).direction is ResizeDirection.SHRINK:
         detail = ReasonDetail.DIRECTION_SHRINK.create(record.container)
         return SkippedPod(namespace, name, ReasonCode.AT_MAXIMUM, detail)
     pairs = zip(checked.sized, checked.managed_by_container, strict=False)
@@ -228,7 +229,7 @@ def _use_allocated(resizable: ResizablePod) -> ResizablePod:
     if resizable.pod.resize.pending is None:
         return resizable
     withdrawn = replace_spec_resources(resizable.pod, build_withdrawn_targets(resizable))
-    parts = {part.name: part for part in withdrawn.parts}
+    parts = {part.name: part for part in withdrawn.resizable_parts}
     return resizable._replace(pod=withdrawn, sized=tuple([parts[one.name] for one in resizable.sized]))
 
 
@@ -243,7 +244,7 @@ def _build_targets(
     killed = next((one for one in pod.sized_containers if one.name == record.container), None)
     if killed is not None and killed.limits.memory_bytes is not None:
         target = _build_target(record, resizable._replace(sized=(killed,)), context, policy)
-        return target if isinstance(target, SkippedPod) else enclose_target(pod, killed, target)
+        return target if isinstance(target, SkippedPod) else enlarge_pod_level_target(pod, killed, target)
     others = sum(
         one.memory_last_bytes for name, one in context.statistics.items() if name not in (record.container, POD_LEVEL)
     )
@@ -360,7 +361,7 @@ def _build_resize(
         count_pod_requests(pod),
         count_pod_requests(replace(replace_spec_resources(pod, targets), resize=NO_RESIZE)),
     )
-    growth = (after - before).at_least(NO_RESOURCES)
+    growth = (after - before).max_with(NO_RESOURCES)
     if not QuotaAllowance(context.quotas).consume(pod, growth):
         return SkippedPod(pod.namespace, pod.name, ReasonCode.QUOTA_EXCEEDED)
     return ResizePod(pod.namespace, pod.name, pod.uid, pod.node, pod.workload, targets, growth, ReasonCode.OOM_KILLED)

@@ -41,5 +41,7 @@ def _add_own_row(statistics: StatisticsTable, record: OomRecord) -> StatisticsTa
 
 def _select_uncounted(kills: Iterable[OomKill], statistics: StatisticsTable) -> list[OomKill]:
     """Return the kills of containers whose statistics have no OOM memory; other kills may be counted already."""
-    rows = [(one, statistics.find(one.namespace, one.pod, one.workload, one.container, one.identity)) for one in kills]
+    rows = [
+        (one, statistics.find_row(one.namespace, one.pod, one.workload, one.container, one.identity)) for one in kills
+    ]
     return [kill for kill, row in rows if row is None or not statistics.oom_memory_bytes[row]]

@@ -48,7 +48,7 @@ def _decide(
     pod: Pod, original: OriginalSizesByUid, node: Node | None, ranges: Sequence[LimitRangeItem]
 ) -> PodRevert | None:
     targets, not_restored = [], []
-    for container in pod.parts:
+    for container in pod.resizable_parts:
         if container.name in original:
             target, details = _build_target(container, *original[container.name], node)
             if pod.qos is QosClass.GUARANTEED:
@@ -67,7 +67,7 @@ def _decide(
         ReasonCode.REVERTED,
     )
     detail = "; ".join(not_restored)
-    by_name = {part.name: part for part in pod.parts}
+    by_name = {part.name: part for part in pod.resizable_parts}
     if all(
         (target.requests, target.limits) == (by_name[target.container].requests, by_name[target.container].limits)
         for target in targets
@@ -78,7 +78,7 @@ def _decide(
 
 def _compute_growth(pod: Pod, targets: Sequence[ContainerTarget]) -> Resources:
     after = count_pod_requests(replace(replace_spec_resources(pod, targets), resize=NO_RESIZE))
-    return (after - count_pod_requests(pod)).at_least(NO_RESOURCES)
+    return (after - count_pod_requests(pod)).max_with(NO_RESOURCES)
 
 
 def _explain_rejection(
@@ -86,8 +86,8 @@ def _explain_rejection(
 ) -> ReasonCode | None:
     """Return why the API server or the kubelet would reject a resize."""
     reason = None
-    if pod.mirror or pod.windows:
-        reason = ReasonCode.STATIC_POD if pod.mirror else ReasonCode.WINDOWS
+    if pod.is_mirror_pod or pod.runs_on_windows:
+        reason = ReasonCode.STATIC_POD if pod.is_mirror_pod else ReasonCode.WINDOWS
     elif pod.pod_level is not None and node is not None and not resizes_pod_level(node):
         reason = ReasonCode.POD_LEVEL_RESOURCES
     elif node is not None and node.kubelet_version is not None and node.kubelet_version < FIRST_RESIZING_KUBELET:

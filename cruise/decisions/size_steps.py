@@ -140,7 +140,7 @@ def _build_container_steps(
     items: Sequence[LimitRangeItem],
     policy: Policy,
 ) -> ContainerSteps:
-    statistic = statistics.row(int(sized.columns.table.rows[at]))
+    statistic = statistics.get_row(int(sized.columns.table.rows[at]))
     bases = (statistic.cpu_base_millicores, statistic.memory_base_bytes)
     guaranteed = build_guaranteed_steps(sized, at, statistics, policy)
     cpu, memory = (

@@ -112,7 +112,7 @@ def find_oom_killed_workloads(
     updated_at, at = statistics.updated_at.copy(), int(now.timestamp())
     for pod in ended:
         for container in pod.sized_containers:
-            row = statistics.find(pod.namespace, "", pod.workload, container.name, pod.identity)
+            row = statistics.find_row(pod.namespace, "", pod.workload, container.name, pod.identity)
             key = PeakKey(pod.namespace, str(pod.workload), container.name, pod.identity)
             if row is not None:
                 updated_at[row] = max(int(updated_at[row]), at)

@@ -241,7 +241,7 @@ class _TemplateSizing:
     ) -> tuple[TemplateContainerSizes, ...]:
         """Combine the needs of pods of one template by container; pods of older revisions may lack some."""
         targeted = {target.container for _, targets in sized for target in targets}
-        containers = {one.name: one for pod, _ in sized for one in pod.parts if one.name in targeted}
+        containers = {one.name: one for pod, _ in sized for one in pod.resizable_parts if one.name in targeted}
         targets_by_container: dict[str, list[tuple[Pod, ContainerTarget]]] = {name: [] for name in containers}
         for pod, pod_targets in sized:
             for target in pod_targets:
@@ -284,21 +284,21 @@ class _TemplateSizing:
         if container == POD_LEVEL:
             return self._build_pod_level_evidence(pods)
         for pod in pods:
-            row = statistics.find(pod.namespace, "", pod.workload, container, pod.identity)
+            row = statistics.find_row(pod.namespace, "", pod.workload, container, pod.identity)
             memory_of_kills = self.killed.get_oom_memory(pod, container)
             if memory_of_kills is not None:
                 oom_memory = max(oom_memory, memory_of_kills)
             elif row is not None:
-                known.append(statistics.row(row))
+                known.append(statistics.get_row(row))
         return combine_evidence(known) if known else TemplateEvidence(oom_memory_bytes=oom_memory)
 
     def _build_pod_level_evidence(self, pods: Sequence[Pod]) -> TemplateEvidence:
         """Combine the evidence of all containers for the pod-level resources of a template."""
-        find, known = self.killed.statistics.find, []
+        find, known = self.killed.statistics.find_row, []
         for pod in pods:
             rows = [find(pod.namespace, "", pod.workload, one.name, pod.identity) for one in pod.sized_containers]
             if None not in rows:
-                known.append(sum_statistics([self.killed.statistics.row(row) for row in rows if row is not None]))
+                known.append(sum_statistics([self.killed.statistics.get_row(row) for row in rows if row is not None]))
         return combine_evidence(known) if known else TemplateEvidence()
 
 
@@ -387,8 +387,8 @@ def _build_container_recommendation(sizes: TemplateContainerSizes) -> ContainerR
     largest = Resources(evidence.cpu_peak_millicores, max(peak_memory, evidence.memory_7d_max_bytes))
     return ContainerRecommendation(
         sizes.name,
-        lower=usual.at_most(target),
+        lower=usual.min_with(target),
         target=target,
-        upper=largest.at_least(target),
+        upper=largest.max_with(target),
         uncapped=Resources(evidence.cpu_peak_millicores, peak_memory),
     )

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from cruise.decisions.pod_policy.use_history import get_use_history
+from cruise.decisions.pod_policy.use_history import get_usage_history
 from cruise.decisions.sizing.node_sizes import SizingResult
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.resources import ResourceName
@@ -44,7 +44,7 @@ def build_utilisation_step(
     if not counting:
         return None
     metric = min(counting, key=lambda one: one.target_percent)
-    largest = int(get_use_history(statistics, table.rows[at : at + 1], resource).largest[0])
+    largest = int(get_usage_history(statistics, table.rows[at : at + 1], resource).largest[0])
     return UtilisationStep(
         autoscaler=bounds.autoscaler,
         is_at_minimum=bounds.is_at_minimum,

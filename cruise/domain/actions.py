@@ -133,7 +133,7 @@ class PodItem:
 
 @dataclass(frozen=True, slots=True)
 class ResizePod(PodItem):
-    """Resize a pod in place, all containers in one request, with `uid` and `version` as preconditions.
+    """Resize a pod in place, all containers in one request, with `uid` and `resource_version` as preconditions.
 
     `growth` is the increase of the pod's counted requests, at least zero. `cause` is None where write damping is off.
     """
@@ -147,7 +147,7 @@ class ResizePod(PodItem):
     growth: Resources
     reason: ReasonCode
     cause: ResizeCause | None = None
-    version: str = field(default="", compare=False)
+    resource_version: str = field(default="", compare=False)
 
     @property
     def needs_capacity(self) -> bool:
@@ -157,7 +157,7 @@ class ResizePod(PodItem):
 
 @dataclass(frozen=True, slots=True)
 class EvictPod(PodItem):
-    """Evict a pod through the Eviction API, with `uid` and `version` as preconditions."""
+    """Evict a pod through the Eviction API, with `uid` and `resource_version` as preconditions."""
 
     namespace: str
     pod: str
@@ -167,7 +167,7 @@ class EvictPod(PodItem):
     ranking: EvictionRanking
     resource: ResourceName
     reason: ReasonCode
-    version: str = field(default="", compare=False)
+    resource_version: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

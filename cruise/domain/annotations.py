@@ -126,7 +126,7 @@ class EffectivePolicy:
     containers: Mapping[str, ContainerOverrides] = field(default_factory=dict)
     set_by_administrator: "EffectivePolicy | None" = None
 
-    def for_container(self, container: str) -> "EffectivePolicy":
+    def get_for_container(self, container: str) -> "EffectivePolicy":
         """Return the policy as it applies to one container; values that are not stated for it are the pod's.
 
         The mode is the lower of the two.

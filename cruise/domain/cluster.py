@@ -116,14 +116,14 @@ class Pod:
     overhead: Resources = NO_RESOURCES
     pod_level: Container | None = None
     extended_requests: tuple[tuple[str, int], ...] = ()
-    windows: bool = False
-    mirror: bool = False
+    runs_on_windows: bool = False
+    is_mirror_pod: bool = False
     resize: ResizeState = NO_RESIZE
     placement: SchedulingConstraints = UNCONSTRAINED_SCHEDULING
     unschedulable_since: datetime | None = None
     scheduling_gated: bool = False
     constraints: PodConstraints = UNCONSTRAINED
-    preemption_allowed: bool = True
+    may_preempt: bool = True
     priority_class: str = ""
     scheduler: str = DEFAULT_SCHEDULER
     nominated_node: str = ""
@@ -133,7 +133,7 @@ class Pod:
     ready_since: datetime | None = None
     started_at: datetime | None = None
     # The resourceVersion; it does not count in comparisons.
-    version: str = field(default="", compare=False)
+    resource_version: str = field(default="", compare=False)
 
     @property
     def runs_to_completion(self) -> bool:
@@ -145,7 +145,7 @@ class Pod:
         return is_named or self.restart_policy != "Always" or runs_to_completion(self.owner_kind or "")
 
     @property
-    def as_ended(self) -> EndedPod | None:
+    def ended_pod(self) -> EndedPod | None:
         """What to remember of the pod once it is deleted, None if its name identifies its owner."""
         if self.node is None or self.workload is None or not self.runs_to_completion:
             return None
@@ -162,7 +162,7 @@ class Pod:
         return tuple([one for one in self.containers if one.role is not ContainerRole.INIT])
 
     @property
-    def parts(self) -> tuple[Container, ...]:
+    def resizable_parts(self) -> tuple[Container, ...]:
         """Everything that a resize can name: the pod-level resources if it states any, and all containers."""
         return self.containers if self.pod_level is None else (self.pod_level, *self.containers)
 
@@ -306,7 +306,7 @@ class LimitRangeItem:
     max_memory_ratio: float | None = None
     default_limits: StatedResources = NOTHING_STATED
 
-    def max_ratio(self, resource: ResourceName) -> float | None:
+    def get_max_ratio(self, resource: ResourceName) -> float | None:
         """Return the maximum limit / request ratio of a resource, or None."""
         return self.max_cpu_ratio if resource is ResourceName.CPU else self.max_memory_ratio
 

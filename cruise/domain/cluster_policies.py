@@ -33,12 +33,12 @@ class ResourceQuota:
 class VpaContainerPolicy:
     """The policy of a VerticalPodAutoscaler for one container, or for all others if `container` is empty.
 
-    `controlled` is None if not stated; `off` is container mode Off.
+    `controlled_resources` is None if not stated; `is_off` is container mode Off.
     """
 
     container: str = ""
-    off: bool = False
-    controlled: frozenset[ResourceName] | None = None
+    is_off: bool = False
+    controlled_resources: frozenset[ResourceName] | None = None
     minimum: StatedResources = NOTHING_STATED
     maximum: StatedResources = NOTHING_STATED
 

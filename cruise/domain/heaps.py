@@ -39,8 +39,8 @@ class HeapBound:
     """What a container's settings let its heap grow to; read once, when the process starts.
 
     `fixed_bytes` is a stated size, 0 for none. `limit_share` and `request_share` are shares of the container's memory
-    limit and request at its start: at least `least_bytes` (of a small limit at most `small_limit_share`) and at most
-    `most_bytes`. The process takes up to `extra_bytes` besides the runtime's overhead. `is_known` is False if a setting
+    limit and request at its start: at least `min_bytes` (of a small limit at most `small_limit_share`) and at most
+    `max_bytes`. The process takes up to `extra_bytes` besides the runtime's overhead. `is_known` is False if a setting
     cannot be read. `is_stated`: an option states the bound; else it is the default of a runtime that image or
     command suggest. `holds_request` indicates that the request is not cut below it either: the process takes all of the
     heap, whatever it needs. `source` names option and place.
@@ -51,9 +51,9 @@ class HeapBound:
     fixed_bytes: int = 0
     limit_share: float = 0.0
     request_share: float = 0.0
-    least_bytes: int = 0
+    min_bytes: int = 0
     small_limit_share: float = 0.0
-    most_bytes: int = 0
+    max_bytes: int = 0
     extra_bytes: int = 0
     is_known: bool = True
     is_stated: bool = True
@@ -68,9 +68,9 @@ class HeapBound:
         """Return the largest heap of a process that starts with a memory limit and request (0: none), 0 if unknown."""
         shared = 0
         if self.limit_share and limit_bytes:
-            least = min(self.least_bytes, int(limit_bytes * self.small_limit_share))
+            least = min(self.min_bytes, int(limit_bytes * self.small_limit_share))
             shared = max(int(limit_bytes * self.limit_share), least)
-            shared = min(shared, self.most_bytes) if self.most_bytes else shared
+            shared = min(shared, self.max_bytes) if self.max_bytes else shared
         return max(self.fixed_bytes, shared, int(request_bytes * self.request_share))
 
     def compute_memory(self, limit_bytes: int, request_bytes: int) -> int:

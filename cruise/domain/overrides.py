@@ -89,7 +89,7 @@ def find_contradiction(stated: Overrides | EffectivePolicy) -> str | None:
     """Return the first container whose minimum is above its maximum, empty for all of a pod; None if there is none."""
     policy = EffectivePolicy(Mode.OFF, bounds=stated.bounds, containers=stated.containers)
     for container in ("", *policy.containers):
-        bounds = policy.for_container(container).bounds
+        bounds = policy.get_for_container(container).bounds
         if _is_above(bounds.minimum, bounds.maximum):
             return container
     return None
@@ -186,14 +186,14 @@ def get_vpa_overrides(vpa: VerticalPodAutoscaler) -> Overrides | UnreadableAnnot
     if _is_off(default) and not named:
         return Overrides(mode=Mode.OFF)
     # The policy for all containers does not apply to one that has its own.
-    controlled = None if default.controlled is None and not default.off else frozenset(ResourceName)
+    controlled = None if default.controlled_resources is None and not default.is_off else frozenset(ResourceName)
     return Overrides(
-        resources=frozenset() if _is_off(default) else default.controlled,
+        resources=frozenset() if _is_off(default) else default.controlled_resources,
         bounds=RequestBounds(default.minimum, default.maximum),
         containers={
             rule.container: ContainerOverrides(
                 mode=Mode.OFF if _is_off(rule) else None,
-                resources=None if _is_off(rule) else rule.controlled or controlled,
+                resources=None if _is_off(rule) else rule.controlled_resources or controlled,
                 bounds=RequestBounds(rule.minimum, rule.maximum),
             )
             for rule in named
@@ -202,7 +202,7 @@ def get_vpa_overrides(vpa: VerticalPodAutoscaler) -> Overrides | UnreadableAnnot
 
 
 def _is_off(rule: VpaContainerPolicy) -> bool:
-    return rule.off or rule.controlled == frozenset()
+    return rule.is_off or rule.controlled_resources == frozenset()
 
 
 _POLICY_KINDS: Mapping[OverrideSource, str] = {

@@ -30,22 +30,23 @@ class PackingSizes(StrEnum):
 class EvictionAllowance:
     """How many pods a plan may evict, in addition to PodDisruptionBudgets; None: no limit.
 
-    `per_workload` and `per_node` apply to workloads and nodes that `by_workload` and `by_node` do not name.
+    `default_per_workload` and `default_per_node` apply to workloads and nodes that `by_workload` and `by_node` do not
+    name.
     """
 
     total: int | None = None
-    per_workload: int | None = None
+    default_per_workload: int | None = None
     by_workload: Mapping[tuple[str, WorkloadRef], int] = field(default_factory=dict)
-    per_node: int | None = None
+    default_per_node: int | None = None
     by_node: Mapping[str, int] = field(default_factory=dict)
 
     def get_for_workload(self, namespace: str, ref: WorkloadRef) -> int | None:
         """Return how many pods of a workload may be evicted."""
-        return self.by_workload.get((namespace, ref), self.per_workload)
+        return self.by_workload.get((namespace, ref), self.default_per_workload)
 
     def get_for_node(self, node: str) -> int | None:
         """Return how many pods of a node may be evicted."""
-        return self.by_node.get(node, self.per_node)
+        return self.by_node.get(node, self.default_per_node)
 
 
 UNLIMITED = EvictionAllowance()
@@ -208,7 +209,7 @@ class RemainingRounds:
 class PackingProposal:
     """A whole plan: `stages` in order, and lists of their contents, sorted by namespace and pod.
 
-    Every plan that places as many pods of each priority evicts at least `least_evicted`. `node_count_change` is set for
+    Every plan that places as many pods of each priority evicts at least `min_evicted`. `node_count_change` is set for
     consolidation, whose stages each have the full PodDisruptionBudgets. `remaining_rounds` is set if budgets end the
     plan.
     """
@@ -221,7 +222,7 @@ class PackingProposal:
     notes: tuple[PackingNote, ...] = ()
     node_count_change: NodeCountChange | None = None
     remaining_rounds: RemainingRounds | None = None
-    least_evicted: int = 0
+    min_evicted: int = 0
 
     def with_stages(self, stages: Sequence[PlanStage]) -> "PackingProposal":
         """Return some of the stages as a plan without unplaced pods."""

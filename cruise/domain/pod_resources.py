@@ -75,12 +75,12 @@ def count_pod_limits(pod: Pod) -> Resources:
     for container in pod.containers:
         own = container.limits.resources
         if container.role is ContainerRole.INIT:
-            floor = floor.at_least(own + sidecars)
+            floor = floor.max_with(own + sidecars)
             continue
         running += own
         if container.role is ContainerRole.SIDECAR:
             sidecars += own
-    whole = running.at_least(floor)
+    whole = running.max_with(floor)
     if pod.pod_level is not None:
         summed = StatedResources(whole.cpu_millicores, whole.memory_bytes)
         whole = pod.pod_level.limits.with_defaults(summed).resources
@@ -116,7 +116,7 @@ def compute_init_container_minimum(pod: Pod, sidecar_requests: Mapping[str, Reso
             planned = sidecar_requests.get(container.name)
             sidecars += count_container_requests(container, infeasible) if planned is None else planned
         elif container.role is ContainerRole.INIT:
-            floor = floor.at_least(sidecars + count_container_requests(container, infeasible))
+            floor = floor.max_with(sidecars + count_container_requests(container, infeasible))
     return floor
 
 
@@ -209,7 +209,7 @@ def get_spec_targets(pod: Pod) -> tuple[ContainerTarget, ...]:
     """Return the requests and limits of a pod's spec, without its init containers."""
     return tuple(
         ContainerTarget(part.name, part.role, part.requests, part.limits)
-        for part in pod.parts
+        for part in pod.resizable_parts
         if part.role is not ContainerRole.INIT
     )
 

@@ -81,7 +81,7 @@ class RuleSet:
 
     `plausibility_checks`: implausible samples are rejected, and increases of counters are spread over missed scrapes.
     `template_revisions`: a template with other resources than its predecessor is sized from its own use.
-    `template_limits`: the present nodes do not reduce new pods below their template. `memory_limit_ceiling`: memory
+    `template_is_minimum`: the present nodes do not reduce new pods below their template. `memory_limit_ceiling`: memory
     limits end at the node's size and at a multiple of the template's limit. `fit_by_resource`: CPU and memory are
     fitted separately, each as far as possible; a Deferred resize is sent again when capacity may be free.
     `eviction_safeguards`: pods are evicted only for lasting conditions, and only if another node can run them.
@@ -98,7 +98,7 @@ class RuleSet:
     name: str
     plausibility_checks: bool = True
     template_revisions: bool = True
-    template_limits: bool = True
+    template_is_minimum: bool = True
     memory_limit_ceiling: bool = True
     fit_by_resource: bool = True
     eviction_safeguards: bool = True
@@ -118,7 +118,7 @@ SEED_RULES = RuleSet(
     "seeds",
     plausibility_checks=False,
     template_revisions=False,
-    template_limits=False,
+    template_is_minimum=False,
     memory_limit_ceiling=False,
     fit_by_resource=False,
     eviction_safeguards=False,

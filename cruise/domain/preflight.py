@@ -139,25 +139,26 @@ class ClusterSeriesFacts:
 class UsageFacts:
     """What a Prometheus server stores about a sample of the running containers.
 
-    `with_cpu` and `with_memory` count those of the `queried` containers that have series under the configured labels;
-    `labels` has the labels of any such series if none was found. Half of the series have at least
-    `samples_in_10_minutes`. `history_days` ends at the oldest queried time. `pressured` nodes have pressure above zero,
-    `nodes_without_series` no pressure series. `loads` has the load average of each of the `loaded` nodes;
-    `disputed_nodes` have several that differ. `exporters` are those read. `recent` has the samples of the last minutes.
+    `containers_with_cpu` and `containers_with_memory` count those of the `queried_containers` that have series under
+    the configured labels; `labels` has the labels of any such series if none was found. Half of the series have at
+    least `samples_in_10_minutes`. `history_days` ends at the oldest queried time. `nodes_with_pressure` have pressure
+    above zero, `nodes_without_series` no pressure series. `loads` has the load average of each of the
+    `nodes_with_load`; `disputed_nodes` have several that differ. `exporters` are those read. `recent` has the samples
+    of the last minutes.
     """
 
-    queried: int
-    with_cpu: int
-    with_memory: int
+    queried_containers: int
+    containers_with_cpu: int
+    containers_with_memory: int
     labels: tuple[str, ...] = ()
     nodes_labelled: bool = True
     samples_in_10_minutes: float | None = None
     newest_at: datetime | None = None
     history_days: float = 0.0
     nodes: int = 0
-    pressured: int = 0
+    nodes_with_pressure: int = 0
     nodes_without_series: int = 0
-    loaded: int = 0
+    nodes_with_load: int = 0
     loads: Mapping[str, float] = field(default_factory=dict)
     exporters: tuple[str, ...] = ()
     ignored_exporters: tuple[IgnoredExporter, ...] = ()
@@ -171,7 +172,7 @@ class UsageFacts:
 class PrometheusFacts:
     """The Prometheus server, and its contents or the problem; `is_set`: the address comes from the settings."""
 
-    place: str
+    location: str
     is_set: bool
     usage: UsageFacts | None = None
     problem: str = ""
@@ -182,8 +183,8 @@ class KubeletFacts:
     """How many kubelets were asked for usage, answered and reported pressure, and the first error."""
 
     queried: int
-    read: int
-    pressured: int = 0
+    answered: int
+    reporting_pressure: int = 0
     problem: str = ""
 
 
@@ -191,17 +192,17 @@ class KubeletFacts:
 class StoreFacts:
     """The database; `exists` is False for an embedded one that is not created yet.
 
-    `verified`: the server's identity is verified. `risk_days` has observed risks, `statistics` those of the last usage
-    pass, None if they could not be read.
+    `is_server_verified`: the server's identity is verified. `risk_days` has observed risks, `statistics` those of the
+    last usage pass, None if they could not be read.
     """
 
-    place: str
-    embedded: bool
+    location: str
+    is_embedded: bool
     exists: bool = True
     revision: str | None = None
-    expected: str | None = None
+    expected_revision: str | None = None
     problem: str = ""
-    verified: bool = True
+    is_server_verified: bool = True
     risk_days: Sequence[RiskDay] = ()
     statistics: StatisticsTable | None = None
 

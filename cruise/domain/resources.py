@@ -38,14 +38,14 @@ class Resources:
         """Return one resource's value."""
         return self.cpu_millicores if resource is ResourceName.CPU else self.memory_bytes
 
-    def at_least(self, other: "Resources") -> "Resources":
+    def max_with(self, other: "Resources") -> "Resources":
         """Return the larger value of each resource."""
         return Resources(
             max(self.cpu_millicores, other.cpu_millicores),
             max(self.memory_bytes, other.memory_bytes),
         )
 
-    def at_most(self, other: "Resources") -> "Resources":
+    def min_with(self, other: "Resources") -> "Resources":
         """Return the smaller value of each resource."""
         return Resources(
             min(self.cpu_millicores, other.cpu_millicores),

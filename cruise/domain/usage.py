@@ -184,7 +184,7 @@ class StatisticsTable(StatisticColumns):
         table = StatisticsTable.from_columns(self.concatenate(others), [*self.keys, *others.keys])
         return replace(table, revisions=self.revisions, sharing=self.sharing)
 
-    def row(self, index: int) -> "Statistic":
+    def get_row(self, index: int) -> "Statistic":
         """Return one row as a `Statistic`."""
         return Statistic(
             key=self.keys[index],
@@ -203,7 +203,9 @@ class StatisticsTable(StatisticColumns):
             cpu_7d_max_millicores=self.cpu_7d_max_millicores.item(index),
         )
 
-    def find(self, namespace: str, pod: str, workload: WorkloadRef | None, container: str, identity: str) -> int | None:
+    def find_row(
+        self, namespace: str, pod: str, workload: WorkloadRef | None, container: str, identity: str
+    ) -> int | None:
         """Return the row of a container: its own, or its workload's, or None."""
         # A plain tuple equals a named one and is made in half the time.
         row = self.row_of_container.get((namespace, pod, container))  # type: ignore[call-overload]

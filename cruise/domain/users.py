@@ -86,7 +86,7 @@ class SignInRequest:
     code_verifier: str
 
 
-class SignInDenied(Exception):
+class SignInDeniedError(Exception):
     """A denied sign-in; the message gives the reason in one line, without a token."""
 
 

@@ -206,7 +206,7 @@ def _sum_changes(plans: Sequence[NodePlan], pods: Mapping[tuple[str, str], Pod])
     changes: dict[tuple[str, str, str], _ContainerChangeRow] = {}
     for plan in plans:
         for resize in plan.resize:
-            containers = {part.name: part for part in pods[(resize.namespace, resize.pod)].parts}
+            containers = {part.name: part for part in pods[(resize.namespace, resize.pod)].resizable_parts}
             workload = str(resize.workload) if resize.workload is not None else resize.pod
             for planned in resize.containers:
                 key = (resize.namespace, workload, planned.container)

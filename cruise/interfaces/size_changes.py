@@ -27,7 +27,7 @@ def list_size_changes(outcome: Outcome, pods: PodsByName) -> Iterator[ContainerS
     if not isinstance(action, ResizePod):
         return
     pod = pods.get((action.namespace, action.pod))
-    containers = {part.name: part for part in pod.parts} if pod is not None else {}
+    containers = {part.name: part for part in pod.resizable_parts} if pod is not None else {}
     for target in action.containers:
         container = containers.get(target.container)
         requests = container.requests if container is not None else NOTHING_STATED

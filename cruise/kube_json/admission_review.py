@@ -220,7 +220,7 @@ class ReviewResponse:
         """The size in bytes."""
         return len(self._after)
 
-    def for_uid(self, uid: str) -> bytes:
+    def render_for_request(self, uid: str) -> bytes:
         """Return the response to the request with that uid."""
         return _BEFORE_UID + _encode(uid) + self._after
 
@@ -253,7 +253,7 @@ class ReviewLimits:
     tolerations: int = 200
 
 
-class ReviewTooLarge(BadInputError):
+class ReviewTooLargeError(BadInputError):
     """A review above a limit; `reason` is its label in metrics."""
 
     def __init__(self, reason: str, found: str) -> None:
@@ -262,23 +262,25 @@ class ReviewTooLarge(BadInputError):
 
 
 def check_elements(review: bytes, limits: ReviewLimits) -> None:
-    """Raise ReviewTooLarge if decoding the review would take long."""
+    """Raise ReviewTooLargeError if decoding the review would take long."""
     # Commas separate elements; those in texts also count, which is harmless.
     if len(review) > _SHORT_BYTES and review.count(b",") > limits.json_elements:
-        raise ReviewTooLarge("too-large", f"over {limits.json_elements} elements")
+        raise ReviewTooLargeError("too-large", f"over {limits.json_elements} elements")
 
 
 def check_pod(pod: PodObject, limits: ReviewLimits) -> None:
-    """Raise ReviewTooLarge if deciding on the pod would take long."""
+    """Raise ReviewTooLargeError if deciding on the pod would take long."""
     spec, metadata = pod.spec, pod.metadata
     if len(spec.containers) + len(spec.init_containers or ()) > limits.containers:
-        raise ReviewTooLarge("too-many-containers", f"over {limits.containers} containers")
+        raise ReviewTooLargeError("too-many-containers", f"over {limits.containers} containers")
     if len(metadata.annotations or ()) + len(metadata.labels or ()) > limits.annotations:
-        raise ReviewTooLarge("too-many-annotations", f"over {limits.annotations} annotations and labels")
+        raise ReviewTooLargeError("too-many-annotations", f"over {limits.annotations} annotations and labels")
     if len(spec.tolerations or ()) > limits.tolerations:
-        raise ReviewTooLarge("too-many-tolerations", f"over {limits.tolerations} tolerations")
+        raise ReviewTooLargeError("too-many-tolerations", f"over {limits.tolerations} tolerations")
     if _exceeds(_count_terms(spec), limits.terms):
-        raise ReviewTooLarge("too-many-affinity-terms", f"over {limits.terms} affinity terms, expressions and values")
+        raise ReviewTooLargeError(
+            "too-many-affinity-terms", f"over {limits.terms} affinity terms, expressions and values"
+        )
 
 
 def _exceeds(counts: Iterable[int], most: int) -> bool:

@@ -82,7 +82,7 @@ def build_verified_patch(
         raise BadInputError("the patched pod differs from the decision")
     if (before.qos, patched.qos) not in _CLASS_CHANGES and patched.qos is not before.qos:
         raise BadInputError(f"the patch would change the pod's QoS class from {before.qos} to {patched.qos}")
-    for old, container in zip(before.parts, patched.parts, strict=True):
+    for old, container in zip(before.resizable_parts, patched.resizable_parts, strict=True):
         if container != old and _exceeds(container.requests, container.limits):
             raise BadInputError(f"container {container.name} would request more than its limit")
     return patch
@@ -205,7 +205,7 @@ def build_resize_patch(resize: ResizePod) -> JsonObject:
     for target in resize.containers:
         if target.role is ContainerRole.POD:
             spec["resources"] = _build_resources(target)
-    preconditions = {"uid": resize.uid, "resourceVersion": resize.version}
+    preconditions = {"uid": resize.uid, "resourceVersion": resize.resource_version}
     metadata = {name: value for name, value in preconditions.items() if value}
     return {"metadata": metadata, "spec": spec} if metadata else {"spec": spec}
 

@@ -17,7 +17,7 @@ from cruise.domain.policy import LARGEST_MACHINE
 from cruise.domain.usage import StatisticKey, StatisticsTable, index_containers, index_workloads
 from cruise.errors import BadInputError
 from cruise.kube_json.object_errors import explain_validation_error, to_single_line
-from cruise.kube_json.reading.json_list import ItemListReader, MalformedJson
+from cruise.kube_json.reading.json_list import ItemListReader, MalformedJsonError
 from cruise.kube_json.reading.snapshot import decode_items, describe_broken_input
 from cruise.kube_json.wire.pod_json import JsonStruct, Timestamp
 
@@ -147,7 +147,7 @@ def read_usage(
         try:
             for batch in _batches(rows_read.count(decode_items(items, _decoder_of, rows_read.decode_one))):
                 rows_read.add(batch)
-        except MalformedJson as error:
+        except MalformedJsonError as error:
             _check_document_kind(items.fields)
             raise describe_broken_input(error, rows_read.last_label, f"write it again: {_HINT}") from error
         _check_document_kind({"kind": None, "apiVersion": None} | items.fields)

@@ -97,7 +97,7 @@ class Packing:
     """An assignment that obeys every rule of its problem; `pod_node[pod]` is -1 for a pod without a node.
 
     `bound` has for each entry of the key what no packing exceeds that is as good in the entries before.
-    `needs_evictions` indicates that no packing without evictions is as good. `least_evicted` is the number of pods that
+    `needs_evictions` indicates that no packing without evictions is as good. `min_evicted` is the number of pods that
     every plan evicts that places as many of each priority. `notes` tell what was left out, and why.
     """
 
@@ -108,7 +108,7 @@ class Packing:
     status: PackingStatus
     needs_evictions: bool = False
     notes: tuple[PackingNote, ...] = ()
-    least_evicted: int = 0
+    min_evicted: int = 0
 
 
 # Called with every packing that is better than the one before, or has a better bound.

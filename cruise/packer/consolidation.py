@@ -9,7 +9,7 @@ import numpy as np
 
 from cruise.packer.answer import Packing, ReportFunction, build_packing, compute_counting_bound
 from cruise.packer.budget import BudgetMeter
-from cruise.packer.kernels.cluster_state import PackedClusterState, remove_pods
+from cruise.packer.kernels.cluster_state import ClusterStateArrays, remove_pods
 from cruise.packer.kernels.ejection import place_by_ejection
 from cruise.packer.kernels.preemption import return_pods_home
 from cruise.packer.large.solving import ANY_PRIORITY, ClusterSearch, build_cluster_state
@@ -167,10 +167,10 @@ class _SavedState:
     arrays: dict[str, IntArray]
 
     @classmethod
-    def save(cls, state: PackedClusterState) -> "_SavedState":
+    def save(cls, state: ClusterStateArrays) -> "_SavedState":
         return cls({name: getattr(state, name).copy() for name in _SAVED_FIELDS})
 
-    def restore(self, state: PackedClusterState) -> None:
+    def restore(self, state: ClusterStateArrays) -> None:
         for name, array in self.arrays.items():
             np.copyto(getattr(state, name), array)
 
@@ -265,6 +265,6 @@ class _DrainSearch(ClusterSearch):
         self.offer_best()
 
 
-def _copy_own_arrays(state: PackedClusterState) -> PackedClusterState:
+def _copy_own_arrays(state: ClusterStateArrays) -> ClusterStateArrays:
     """Return the state with its own copies of the arrays that draining changes."""
     return state._replace(allowed_nodes=state.allowed_nodes.copy(), home_node=state.home_node.copy())

@@ -95,10 +95,10 @@ def _solve_part(state: SubproblemState, meter: BudgetMeter, seed: int) -> None:
         with meter.get_part(_WITHOUT_EVICTIONS_SHARE) as part_meter:
             # A packing without evictions is better than any other that places as many.
             unmoved = replace(problem, movable=np.zeros_like(problem.movable))
-            without_evictions = solve_subproblem(unmoved, problem.pod_node, part_meter, seed, state.set_assignment)
+            without_evictions = solve_subproblem(unmoved, problem.pod_node, part_meter, seed, state.offer_packing)
     if problem.rules.are_binding and cells > _START_CELLS and not state.is_proved:
         with meter.get_part(_EJECTIONS_START_SHARE) as part_meter:
-            state.set_assignment(solve_by_ejection(problem, state.pod_node, part_meter, _ignore, seed))
+            state.offer_packing(solve_by_ejection(problem, state.pod_node, part_meter, _ignore, seed))
     if not state.is_proved and not meter.is_exhausted():
         solve_subproblem(problem, state.pod_node, meter, seed, state.update_bound)
     if without_evictions is not None:
@@ -113,8 +113,8 @@ def _solve_large(state: SubproblemState, meter: BudgetMeter, seed: int) -> None:
         if may_have_undue_profit(problem):
             with part_meter.get_part(_WITHOUT_CHAINS_SHARE) as first_meter:
                 _solve_without_chains(state, first_meter, seed)
-        state.set_assignment(
-            solve_by_ejection(problem, state.pod_node, part_meter, state.set_assignment, seed, _UNDO_MOVES_SHARE)
+        state.offer_packing(
+            solve_by_ejection(problem, state.pod_node, part_meter, state.offer_packing, seed, _UNDO_MOVES_SHARE)
         )
     state.count_evictions()
     _improve_by_prices(state, meter, seed, 1.0 if not solves_without_rules else _PRICES_SHARE)
@@ -141,7 +141,7 @@ def _solve_without_chains(state: SubproblemState, meter: BudgetMeter, seed: int)
         allowed_nodes=np.concatenate([problem.allowed_nodes, no_nodes]),
     )
     with meter.get_part(_WITHOUT_PREEMPTION_SHARE) as part_meter:
-        state.set_assignment(solve_by_ejection(without_preemption, problem.pod_node, part_meter, _ignore, seed))
+        state.offer_packing(solve_by_ejection(without_preemption, problem.pod_node, part_meter, _ignore, seed))
     packing = solve_by_ejection(without_non_preempting, problem.pod_node, meter, _ignore, seed)
     state.offer_assignment(add_non_preempting_pods(problem, packing.pod_node))
 
@@ -171,7 +171,7 @@ def _bound_by_prices(state: SubproblemState, meter: BudgetMeter) -> NodeChanges 
     key = compute_figures(problem, pod_node).get_key(problem.objective)
     has_priorities = problem.objective is PackingObjective.PAPER and len(np.unique(problem.priorities)) > 1
     with meter.get_part(_ENTRIES_SHARE if has_priorities else 1.0) as part_meter:
-        state.bound(key, bounds.compute(key, state.known.bound, part_meter))
+        state.apply_bound(key, bounds.compute(key, state.known.bound, part_meter))
     if has_priorities:
         evicted = int(((problem.pod_node >= 0) & (pod_node != problem.pod_node)).sum())
         state.count_eviction(bounds.compute_min_evicted(compute_figures(problem, pod_node).placed, evicted, meter))
@@ -190,10 +190,10 @@ def _solve_fleet(state: SubproblemState, meter: BudgetMeter, seed: int) -> None:
     with meter.get_part(_BOUNDING_SHARE) as part_meter:
         min_price = compute_min_price(problem, part_meter, all_placed=is_all_placed)
     key = compute_figures(problem, state.pod_node).get_key(problem.objective)
-    state.bound(key, (*state.known.bound[:-2], min(-min_price, state.known.bound[-2]), 0))
+    state.apply_bound(key, (*state.known.bound[:-2], min(-min_price, state.known.bound[-2]), 0))
     is_exact = problem.class_count * problem.node_count <= _EXACT_CELLS_WITH_RULES
     with meter.get_part(_DRAINING_SHARE if is_exact else 1.0) as part_meter:
-        drain_nodes(problem, state.pod_node, part_meter, seed, state.set_assignment)
+        drain_nodes(problem, state.pod_node, part_meter, seed, state.offer_packing)
     if state.is_proved or meter.is_exhausted() or not is_exact:
         return
     solve_exact(problem, state.pod_node, meter, state.update_bound, relaxed=state.known.bound)
@@ -210,7 +210,7 @@ def _place_pending(state: SubproblemState, meter: BudgetMeter, seed: int) -> Non
         packing = solve_subproblem(without_prices, state.pod_node, meter, seed, _ignore)
     if state.offer_assignment(packing.pod_node):
         key = compute_figures(problem, packing.pod_node).get_key(problem.objective)
-        state.bound(key, (*packing.bound[:-1], *state.known.bound[-2:]))
+        state.apply_bound(key, (*packing.bound[:-1], *state.known.bound[-2:]))
 
 
 def _ignore(packing: Packing) -> None:
@@ -246,7 +246,7 @@ def solve_subproblem(
         with meter.get_part(_CP_SAT_SHARE) as part_meter:
             maximise_and_prove(incumbent, part_meter)
         search.continue_search(meter)
-    packing = incumbent.packing()
+    packing = incumbent.build_packing()
     report(packing)
     return packing
 
@@ -282,7 +282,7 @@ class IncumbentSearch:
                 before = incumbent.key[:entry]
                 entry_bound = self.build_entry_bound(entry)
                 with meter.get_part(_BOUND_SHARE) as part_meter:
-                    incumbent.lower(entry, entry_bound.improve_bound(part_meter))
+                    incumbent.lower_bound(entry, entry_bound.improve_bound(part_meter))
                 with meter.get_part(
                     _LAST_SHARE if entry == self._entries[-1] else _SEARCH_AT_BOUND_SHARE
                 ) as part_meter:
@@ -317,7 +317,7 @@ class IncumbentSearch:
             if incumbent.key[: entry + 1] >= (*before, incumbent.bound[entry]) or meter.is_exhausted():
                 return
             start = entry_bound.search_whole_patterns(incumbent.assignment, meter)
-            incumbent.lower(entry, entry_bound.improve_bound(meter))
+            incumbent.lower_bound(entry, entry_bound.improve_bound(meter))
             if start is not None:
                 self._offer_if_valid(self.anneal(entry, meter, start))
             if round_number % _ROUNDS_BETWEEN_BRANCHING == 0:
@@ -333,7 +333,7 @@ class IncumbentSearch:
             if is_reached or not is_refuted:
                 return
             bound = entry_bound.refute()
-            incumbent.lower(entry, bound)
+            incumbent.lower_bound(entry, bound)
 
     def _repair(self, entry: int, start: IntArray, bound: int, meter: BudgetMeter) -> bool:
         """Anneal near an assignment that may break rules; return whether the bound is reached then."""

@@ -45,13 +45,13 @@ class Subproblem:
     pods: IntArray
     nodes: IntArray
 
-    def assignment(self, pod_node: IntArray) -> IntArray:
+    def extract_assignment(self, pod_node: IntArray) -> IntArray:
         """Return the part of a whole assignment."""
         node_in_part = np.full(int(self.nodes.max(initial=0)) + 2, -1, dtype=np.int64)
         node_in_part[self.nodes] = np.arange(len(self.nodes))
         return node_in_part[pod_node[self.pods]]
 
-    def write_into(self, whole: IntArray, pod_node: IntArray) -> IntArray:
+    def insert_assignment(self, whole: IntArray, pod_node: IntArray) -> IntArray:
         """Return a whole assignment with the pods of this part replaced."""
         result = whole.copy()
         result[self.pods] = np.where(pod_node >= 0, self.nodes[pod_node], -1)
@@ -248,7 +248,7 @@ class SubproblemState:
 
     def __init__(self, part: Subproblem, whole: "CombinedPacking", start: IntArray) -> None:
         self.part, self.problem, self._build_whole = part, part.problem, whole
-        self.pod_node = part.assignment(start)
+        self.pod_node = part.extract_assignment(start)
         self.known = BestKnown(self._get_key(self.pod_node), compute_counting_bound(part.problem))
         self.evictions = 0
 
@@ -272,7 +272,7 @@ class SubproblemState:
             self._build_whole.update(self.part, pod_node)
         return True
 
-    def set_assignment(self, packing: Packing) -> None:
+    def offer_packing(self, packing: Packing) -> None:
         """Offer the assignment of a packing, without its bound."""
         self.offer_assignment(packing.pod_node)
 
@@ -281,15 +281,15 @@ class SubproblemState:
         if self.offer_assignment(packing.pod_node):
             if _OTHER_ORDERS in packing.notes:
                 self._build_whole.notes = tuple(dict.fromkeys((*self._build_whole.notes, _OTHER_ORDERS)))
-            self.bound(self._get_key(packing.pod_node), packing.bound)
+            self.apply_bound(self._get_key(packing.pod_node), packing.bound)
 
     def update_relaxed_bound(self, packing: Packing) -> None:
         """Apply a packing of the part without its rules, whose assignment may break them."""
         if not find_rule_violations(self.problem, packing.pod_node):
             self.offer_assignment(packing.pod_node)
-        self.bound(packing.planned.get_key(self.problem.objective), packing.bound)
+        self.apply_bound(packing.planned.get_key(self.problem.objective), packing.bound)
 
-    def bound(self, key: tuple[int, ...], bound: tuple[int, ...]) -> None:
+    def apply_bound(self, key: tuple[int, ...], bound: tuple[int, ...]) -> None:
         """Apply a bound that was proved for a key."""
         if self.known.update_bound(key, bound):
             self._build_whole.report_packing()
@@ -321,7 +321,7 @@ class SubproblemState:
 
     def _bound_last_entry(self, bound: int) -> None:
         key = self.known.key
-        self.bound(key, (*self.known.bound[:-1], max(bound, key[-1])))
+        self.apply_bound(key, (*self.known.bound[:-1], max(bound, key[-1])))
 
     def _get_key(self, pod_node: IntArray) -> tuple[int, ...]:
         return compute_figures(self.problem, pod_node).get_key(self.problem.objective)
@@ -343,14 +343,14 @@ class CombinedPacking:
 
     def update(self, part: Subproblem, pod_node: IntArray) -> None:
         """Use a better assignment of a part."""
-        self.pod_node = part.write_into(self.pod_node, pod_node)
+        self.pod_node = part.insert_assignment(self.pod_node, pod_node)
         self.report_packing()
 
     def report_packing(self) -> None:
         """Report a better assignment or bound."""
         packing = build_packing(self.problem, self.pod_node, self._compute_bound(), self.notes)
-        least_evicted = max(self._compute_min_evicted(), packing.least_evicted)
-        self.packing = replace(packing, needs_evictions=self._are_evictions_needed(), least_evicted=least_evicted)
+        min_evicted = max(self._compute_min_evicted(), packing.min_evicted)
+        self.packing = replace(packing, needs_evictions=self._are_evictions_needed(), min_evicted=min_evicted)
         self.report(self.packing)
 
     def _compute_min_evicted(self) -> int:

@@ -71,7 +71,7 @@ class PodAdmitter:
 
     def has_statistics(self, pod: Pod) -> bool:
         """Return whether the pod's workload has statistics."""
-        find = self._statistics.find
+        find = self._statistics.find_row
         names = (hint.name for hint in pod.sized_containers)
         return any(find(pod.namespace, pod.name, pod.workload, name, pod.identity) is not None for name in names)
 

@@ -20,7 +20,7 @@ from cruise.kube_json.admission_review import (
     ReviewLimits,
     ReviewRequest,
     ReviewResponse,
-    ReviewTooLarge,
+    ReviewTooLargeError,
     check_elements,
     check_pod,
     compute_digest_without_names,
@@ -211,7 +211,7 @@ class AdmissionReviewer:
             raise
         except ReviewTimeout:
             answer = self._answer_unchanged(find_uid(body), TOO_LATE, "there was no time to decide")
-        except ReviewTooLarge as error:
+        except ReviewTooLargeError as error:
             answer = self._answer_unchanged(find_uid(body), ("left", error.reason), str(error))
         except BadInputError as error:
             answer = self._answer_unchanged(find_uid(body), UNREADABLE, str(error))
@@ -249,7 +249,7 @@ class AdmissionReviewer:
         answer, answer_key = cached
         self.counts.answers[answer_key] += 1
         self.counts.from_cache += 1
-        return answer.for_uid(request.uid)
+        return answer.render_for_request(request.uid)
 
     def _answer_in_full(
         self,
@@ -271,7 +271,7 @@ class AdmissionReviewer:
                 state.answers.clear()
                 self._answer_bytes = answer.size + _ENTRY_BYTES
             state.answers[digest] = (answer, answer_key)
-        return answer.for_uid(request.uid)
+        return answer.render_for_request(request.uid)
 
     def _limit_decoded_pods(self, read_bytes: int, state: _ReviewState) -> _ReviewState:
         """Drop decoded pods, but not answers, once they take too much memory: clients may send long texts."""
@@ -291,7 +291,7 @@ class AdmissionReviewer:
         document = get_created_pod(request)
         try:
             check_pod(document, self._bounds)
-        except ReviewTooLarge as error:
+        except ReviewTooLargeError as error:
             return _with_warning(str(error)), ("left", error.reason), True
         self._check_time(latest)
         pod = state.reader.read(document)
@@ -330,7 +330,7 @@ class AdmissionReviewer:
 
     def _answer_unchanged(self, uid: str, answer_key: ReviewAnswer, reason: str) -> bytes:
         self.counts.answers[answer_key] += 1
-        return _with_warning(reason).for_uid(uid)
+        return _with_warning(reason).render_for_request(uid)
 
 
 def _build_answer(

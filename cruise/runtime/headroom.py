@@ -17,8 +17,8 @@ from cruise.decisions.sizing.headroom import (
 )
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.decisions.sizing.risk_level import (
+    CurrentRequests,
     ObservedRisk,
-    RequestsInForce,
     compute_initial_level,
     compute_next_level,
     get_least_level,
@@ -56,19 +56,19 @@ class RiskHistory:
 
     def count_interval(
         self,
-        in_effect: RequestsInForce,
+        in_effect: CurrentRequests,
         at: int,
         samples: Mapping[ResourceName, NDArray[np.floating]],
         policy: Policy,
     ) -> None:
-        """Count the nodes that were short of their requests in the interval up to `at`; see `RequestsInForce`."""
+        """Count the nodes that were short of their requests in the interval up to `at`; see `CurrentRequests`."""
         day = at // DAY_SECONDS
         for resource, usage in samples.items():
             short = in_effect.flag_short_nodes(resource, usage)
             if not len(short):
                 continue
             stated_risk, least = policy.get_risk(resource), get_least_level(resource, policy)
-            level = compute_next_level(self.level(resource, stated_risk), short, stated_risk, least)
+            level = compute_next_level(self.get_level(resource, stated_risk), short, stated_risk, least)
             days = self._days[resource]
             earlier = days.get(day, RiskDay(resource, day, 0, 0, level))
             days[day] = replace(
@@ -81,7 +81,7 @@ class RiskHistory:
             for old in [one for one in days if one < day - RETENTION_DAYS]:
                 del days[old]
 
-    def level(self, resource: ResourceName, stated_risk: float) -> float:
+    def get_level(self, resource: ResourceName, stated_risk: float) -> float:
         """Return the present level of headroom for a stated risk."""
         days = self._days[resource]
         return days[max(days)].level if days else compute_initial_level(stated_risk)
@@ -92,11 +92,11 @@ class RiskHistory:
         for resource, days in self._days.items():
             stated_risk = get_risk(resource)
             found[resource] = summarize_observed_risk(
-                days, at // DAY_SECONDS, self.level(resource, stated_risk), stated_risk
+                days, at // DAY_SECONDS, self.get_level(resource, stated_risk), stated_risk
             )
         return found
 
-    def unsaved(self) -> list[RiskDay]:
+    def take_unsaved(self) -> list[RiskDay]:
         """Return the days that changed since the last call, to be stored."""
         changed, self._changed = sorted(self._changed), set()
         return [self._days[one][day] for one, day in changed if day in self._days[one]]
@@ -112,7 +112,7 @@ class HeadroomState:
         self._usage = usage
         self._hours = PeaksByHour()
         self._risks: RiskHistory | None = None
-        self._in_effect: RequestsInForce | None = None
+        self._in_effect: CurrentRequests | None = None
         self._containers: list[ContainerKey] = []
         self.observed_risks: Mapping[ResourceName, ObservedRisk] = {}
 
@@ -130,14 +130,14 @@ class HeadroomState:
         return model.prepare(past, risks)
 
     async def _update_risks(self, store: StorePort, policy: Policy) -> Mapping[ResourceName, ObservedRisk]:
-        risks = self._risks = self._risks or RiskHistory(await store.risk_days())
+        risks = self._risks = self._risks or RiskHistory(await store.read_risk_days())
         await asyncio.to_thread(self._count_last_interval, risks, policy)
-        unsaved = risks.unsaved()
+        unsaved = risks.take_unsaved()
         if unsaved:
             await store.record_risk_days(unsaved)
         return risks.get_observed(self._usage.windows.head, policy.get_risk)
 
-    def note_requests(self, plans: Sequence[NodePlan], outcomes: Sequence[Outcome], policy: Policy) -> None:
+    def record_requests(self, plans: Sequence[NodePlan], outcomes: Sequence[Outcome], policy: Policy) -> None:
         """Keep the requests in effect after a pass, to compare them with usage in the next pass."""
         if not HEADROOM_MODELS[policy.headroom].learns_risk_level or not plans:
             return
@@ -166,7 +166,7 @@ class HeadroomState:
         nodes = np.repeat(np.arange(len(plans), dtype=np.int64), counts)
         # Containers without samples have no row yet.
         unknown = np.full(len(containers), -1, dtype=np.int64)
-        self._in_effect = RequestsInForce(self._usage.windows.head, unknown, nodes, len(plans), in_effect)
+        self._in_effect = CurrentRequests(self._usage.windows.head, unknown, nodes, len(plans), in_effect)
         self._containers = containers
 
     def _count_last_interval(self, risks: RiskHistory, policy: Policy) -> None:
@@ -193,10 +193,10 @@ class HeadroomState:
         numbers: Int64Array = np.full(len(keys), -1, dtype=np.int64)
         hours: dict[ResourceName, Float32Array] = {}
         if model.reads_hours:
-            numbers = self._hours.columns_of(
+            numbers = self._hours.find_columns(
                 [PeakKey(key.namespace, key.workload, key.container, key.identity) for key in keys]
             )
-            hours = self._hours.matrices()
+            hours = self._hours.build_matrices()
         return PastDemand.create(windows.get_recent(), rows, numbers, hours)
 
 
@@ -205,7 +205,7 @@ async def prepare_stored_headroom(store: StorePort, statistics: StatisticsTable,
     if not HEADROOM_MODELS[policy.headroom].reads_usage or not statistics.keys:
         return SHARED_MAX_HEADROOM
     at = int(statistics.updated_at.max())
-    blocks = [block for block in await store.recent_blocks(at - WINDOW_SECONDS) if len(block.times)]
+    blocks = [block for block in await store.read_recent_blocks(at - WINDOW_SECONDS) if len(block.times)]
     times = np.unique(np.concatenate([block.times for block in blocks])) if blocks else np.empty(0, dtype=np.int64)
     usage = UsageState(windows=UsageWindows(int(np.diff(times).min()) if len(times) > 1 else _STEP_SECONDS))
     for block in blocks:

@@ -117,7 +117,7 @@ async def run_node_load_pass(
     snapshot = await cluster.snapshot()
     failure: CruiseError | None = None
     try:
-        samples = await source.node_loads(int(now.timestamp()))
+        samples = await source.read_node_loads(int(now.timestamp()))
     except CruiseError as error:
         samples, failure = {}, error
     nodes = snapshot.nodes

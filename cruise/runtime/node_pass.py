@@ -83,8 +83,8 @@ async def run_node_pass(
     `earlier` describes the earlier passes; without it, nodes are assumed to have been under the same pressure. `usage`
     has the statistics of the process's last usage pass; without it they are read from the database. `headroom` prepares
     the policy's headroom model; without it, the largest single headroom of a node is shared. In mode `observe` the
-    plans are those of mode `full`, so that users see what would be done; nothing is written. Raises Unavailable if the
-    cluster or the database is unreachable: then the whole pass is dropped.
+    plans are those of mode `full`, so that users see what would be done; nothing is written. Raises UnavailableError
+    if the cluster or the database is unreachable: then the whole pass is dropped.
     """
     steps = _NodePassSteps(
         inputs.cluster,
@@ -152,7 +152,7 @@ def get_changed_resources(action: ResizePod, pod: Pod | None) -> frozenset[Resou
     """Return the resources whose requests a resize changes; both if the pod is not known."""
     if pod is None:
         return frozenset(ResourceName)
-    before = {part.name: part.requests for part in pod.parts}
+    before = {part.name: part.requests for part in pod.resizable_parts}
     return frozenset(
         resource
         for resource in ResourceName
@@ -189,7 +189,7 @@ class _NodePassSteps:
         self.snapshot = await self.cluster.snapshot()
 
     async def take_statistics(self) -> None:
-        self.statistics = await self.usage.statistics(self.store)
+        self.statistics = await self.usage.get_statistics(self.store)
 
     async def prepare_headroom(self) -> None:
         self.model = SHARED_MAX_HEADROOM
@@ -197,7 +197,7 @@ class _NodePassSteps:
             self.model = await self.headroom.prepare(self.store, self.statistics, self.policy)
 
     async def read_overrides(self) -> None:
-        self.stored, self.refused = await self.store.overrides(), await self.store.refused_resizes()
+        self.stored, self.refused = await self.store.read_overrides(), await self.store.read_refused_resizes()
 
     async def decide_nodes(self) -> None:
         def decide(nodes: frozenset[str]) -> list[NodePlan]:
@@ -220,11 +220,11 @@ class _NodePassSteps:
 
     async def note_requests(self) -> None:
         if self.headroom is not None:
-            await asyncio.to_thread(self.headroom.note_requests, self.plans, self.outcomes, self.policy)
+            await asyncio.to_thread(self.headroom.record_requests, self.plans, self.outcomes, self.policy)
 
     async def note_sharing(self) -> None:
         sharing = compute_average_sharing((plan.headroom, plan.headroom_by_pod) for plan in self.plans)
-        self.statistics = self.usage.average_sharing(sharing, self.statistics)
+        self.statistics = self.usage.set_average_sharing(sharing, self.statistics)
         await self.store.record_sharing(sharing)
 
     async def decide_unschedulable_pods(self) -> None:
@@ -332,7 +332,7 @@ async def add_stored_resizes(earlier: EarlierPasses, store: StorePort, policy: P
     """
     if not policy.rules.write_damping:
         return earlier
-    last = {uid: one.at for uid, one in (await store.original_sizes()).items() if now - one.at < timedelta(days=1)}
+    last = {uid: one.at for uid, one in (await store.read_original_sizes()).items() if now - one.at < timedelta(days=1)}
     resized = {(uid, resource): at for uid, at in last.items() for resource in ResourceName}
     writes = sorted((PodWrite(uid, at) for uid, at in last.items()), key=lambda write: (write.at, write.uid))
     return replace(earlier, resized=resized, recent_resizes=tuple(writes))

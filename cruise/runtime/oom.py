@@ -79,17 +79,17 @@ class OomReactor:
         self._unanswered: dict[tuple[str, str, datetime], OomKill] = {}
 
     @property
-    def count_unanswered(self) -> int:
+    def unanswered_count(self) -> int:
         """How many kills will be handled again."""
         return len(self._unanswered)
 
-    async def reactions(self, clock: Callable[[], datetime]) -> AsyncGenerator[OomReactionResult, None]:
+    async def react_to_kills(self, clock: Callable[[], datetime]) -> AsyncGenerator[OomReactionResult, None]:
         """Yield the reaction to each kill, without end.
 
         A kill that could not be handled is retried after the kills that arrive meanwhile, so that it does not block
         them.
         """
-        stream = aiter(self._cluster.oom_kills())
+        stream = aiter(self._cluster.watch_oom_kills())
         next_kill = asyncio.ensure_future(anext(stream, None))
         try:
             while True:
@@ -178,7 +178,7 @@ class OomReactor:
             and outcome.reason in _RETRIED_REASONS
         ):
             raise _RETRIED_REASONS[outcome.reason](outcome.detail or "the pod changed during the decision")
-        await self._store.record_oom(record)
+        await self._store.record_oom_kill(record)
         if isinstance(decision, SkippedPod) or outcome.result is ActionResult.OBSERVED:
             # Unlike the decisions of a pass, a reaction that the mode or a pause forbids is not repeated.
             await self._writer.add_outcome(outcome)
@@ -195,11 +195,11 @@ class OomReactor:
 
     async def _read_statistics(self, kill: OomKill) -> StatisticsTable:
         workload = str(kill.workload) if kill.workload is not None else ""
-        return await self._store.statistics_of_pod(kill.namespace, kill.pod, workload, kill.identity)
+        return await self._store.read_pod_statistics(kill.namespace, kill.pod, workload, kill.identity)
 
     async def _is_shared(self, record: OomRecord, now: datetime) -> bool:
         """Return whether a kill raises the OOM memory of its whole workload, because it is not the first."""
-        earlier = await self._store.oom_records(now - OOM_KILL_RETENTION, (record.namespace, record.workload))
+        earlier = await self._store.read_oom_records(now - OOM_KILL_RETENTION, (record.namespace, record.workload))
         return applies_to_workload(record, [*earlier, record])
 
     async def _raise_memory(self, kill: OomKill, record: OomRecord, *, shared: bool) -> None:
@@ -231,9 +231,9 @@ class OomReactor:
         self, record: OomRecord, pod: Pod | None, snapshot: ClusterSnapshot, statistics: StatisticsTable, now: datetime
     ) -> ResizePod | EvictPod | SkippedPod:
         policy = self._policy.planning_policy
-        refused = await self._store.refused_resizes()
+        refused = await self._store.read_refused_resizes()
         snapshot = add_static_managers(snapshot, refused)
-        eligibility = Eligibility(snapshot, statistics, await self._store.overrides(), policy, now)
+        eligibility = Eligibility(snapshot, statistics, await self._store.read_overrides(), policy, now)
         node = None if pod is None else next((node for node in snapshot.nodes if node.name == pod.node), None)
         context = OomContext(
             node=node,
@@ -253,7 +253,7 @@ class OomReactor:
         """Return the memory limits of a pod before its first resize, if its template is unknown."""
         if pod is None or get_template_memory_limits(pod, snapshot) is not None:
             return None
-        original = (await self._store.original_sizes([pod.uid])).get(pod.uid)
+        original = (await self._store.read_original_sizes([pod.uid])).get(pod.uid)
         if original is None:
             return None
         limits = {target.container: target.limits.memory_bytes for target in original.containers}
@@ -265,7 +265,7 @@ class OomReactor:
         if known is not None:
             return known
         since = now - self._policy.oom_cooldown
-        for outcome in await self._store.outcomes_of_pod(record.namespace, record.pod, since):
+        for outcome in await self._store.read_pod_outcomes(record.namespace, record.pod, since):
             action = outcome.action
             if outcome.result is not ActionResult.DONE or not isinstance(action, ResizePod | EvictPod):
                 continue
@@ -316,9 +316,9 @@ def _get_container_statistics(pod: Pod, statistics: StatisticsTable) -> dict[str
     found = {}
     for container in pod.containers:
         if container.role is not ContainerRole.INIT:
-            row = statistics.find(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
+            row = statistics.find_row(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
             if row is not None:
-                found[container.name] = statistics.row(row)
+                found[container.name] = statistics.get_row(row)
     if pod.pod_level is not None and len(found) == len(pod.sized_containers):
         found[POD_LEVEL] = sum_statistics(list(found.values()))
     return found

@@ -35,12 +35,12 @@ class PolicyStatuses:
         self._problem = ""
 
     async def write(self, node_pass: NodePassResult) -> int:
-        """Write up to a pass's budget, and return how many were written. Raises Throttled, Unavailable.
+        """Write up to a pass's budget, and return how many were written. Raises ThrottledError, UnavailableError.
 
         Statuses that cannot be written are logged, once as long as the problem stays the same.
         """
         policies = node_pass.snapshot.rightsizing_policies
-        if not policies or self._policy.mode < Mode.RESIZE or await self._store.paused():
+        if not policies or self._policy.mode < Mode.RESIZE or await self._store.is_paused():
             return 0
         statuses = await self._summarize(node_pass)
         uids = {one.uid for one in policies}
@@ -52,7 +52,7 @@ class PolicyStatuses:
             await self._store.check_writable()
         written = 0
         for one in changed[: self._limit]:
-            if await self._store.paused():
+            if await self._store.is_paused():
                 break
             try:
                 await self._publisher.write_status(one, statuses[one.key])
@@ -68,7 +68,7 @@ class PolicyStatuses:
         return written
 
     async def _summarize(self, node_pass: NodePassResult) -> Mapping[PolicyKey, PolicyStatus]:
-        stored, keys = await self._store.original_sizes(), await self._store.signing_keys()
+        stored, keys = await self._store.read_original_sizes(), await self._store.read_signing_keys()
         snapshot = node_pass.snapshot
         skipped = [one for plan in node_pass.plans for one in plan.skipped]
         # In a thread: this takes a second for a large cluster.

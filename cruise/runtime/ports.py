@@ -53,11 +53,11 @@ class ClusterPort(SnapshotSource, Protocol):
     def get_cached_autoscalers(self) -> tuple[HorizontalPodAutoscaler, ...]:
         """Return all HPAs as the watch has them, without a request; the snapshot's tuple if none has changed."""
 
-    def oom_kills(self) -> AsyncIterator[OomKill]:
+    def watch_oom_kills(self) -> AsyncIterator[OomKill]:
         """Yield out-of-memory kills as they are observed; the same kill may be yielded again."""
 
     async def perform(self, action: Action) -> None:
-        """Perform one action. Raises Conflict, NotFoundError, Refused, Throttled, Unavailable."""
+        """Perform one action. Raises ConflictError, NotFoundError, RefusedError, ThrottledError, UnavailableError."""
 
 
 class RecommendationPublisher(Protocol):
@@ -66,7 +66,7 @@ class RecommendationPublisher(Protocol):
     async def publish(self, recommendation: WorkloadRecommendation, since: datetime, *, exists: bool) -> None:
         """Write one workload's recommendation, known `since` a time; `exists` if it was published before.
 
-        Raises Conflict, NotFoundError, Refused, Throttled, Unavailable.
+        Raises ConflictError, NotFoundError, RefusedError, ThrottledError, UnavailableError.
         """
 
 
@@ -74,13 +74,16 @@ class PolicyStatusPublisher(Protocol):
     """Writes the status of policy objects; adapters.kube.actions."""
 
     async def write_status(self, policy: RightsizingPolicy, status: PolicyStatus) -> None:
-        """Write one policy's status. Raises Conflict, NotFoundError, Refused, Throttled, Unavailable."""
+        """Write one policy's status.
+
+        Raises ConflictError, NotFoundError, RefusedError, ThrottledError, UnavailableError.
+        """
 
 
 class UsageSourcePort(Protocol):
     """Reads usage samples; a partition is a part of the cluster that one query covers."""
 
-    async def partitions(self, snapshot: ClusterSnapshot) -> Sequence[str]:
+    async def list_partitions(self, snapshot: ClusterSnapshot) -> Sequence[str]:
         """Return the partitions that cover the snapshot's pods; the same pods give the same partitions."""
 
     async def read(
@@ -89,37 +92,37 @@ class UsageSourcePort(Protocol):
         """Return the samples of the grid times in (start, end] and the counter tail to continue from.
 
         `start` and `end` are Unix seconds on the grid; `tail` continues counters read up to `start`.
-        Raises BadInputError, Throttled, Unavailable.
+        Raises BadInputError, ThrottledError, UnavailableError.
         """
 
-    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
+    async def read_node_usage(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
         """Return the total usage of nodes at the grid times after `start` up to `end` (Unix seconds), where known.
 
-        Raises BadInputError, Throttled, Unavailable.
+        Raises BadInputError, ThrottledError, UnavailableError.
         """
 
-    async def node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
+    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
         """Return the newest 1-minute load average of each node that has one."""
 
 
 class StorePort(Protocol):
     """What outlives a process; adapters.store.
 
-    `record_usage`, `record_oom` and `begin_writes` advance the epoch. They raise HistoryChangedError if the database's
-    epoch is before `epoch`: then the database was restored to an earlier state.
+    `record_usage`, `record_oom_kill` and `begin_writes` advance the epoch. They raise HistoryChangedError if the
+    database's epoch is before `epoch`: then the database was restored to an earlier state.
     """
 
     @property
     def epoch(self) -> int:
         """The latest epoch that the database is known to have had."""
 
-    def expect(self, epoch: int) -> None:
+    def expect_epoch(self, epoch: int) -> None:
         """Record that the database had this epoch."""
 
-    async def history(self) -> DatabaseHistory:
+    async def read_history(self) -> DatabaseHistory:
         """Return which usage the database has lost. Raises HistoryChangedError if it is at an earlier state."""
 
-    async def note_lost(self, until: int, *, regained: bool = False) -> None:
+    async def record_lost_usage(self, until: int, *, regained: bool = False) -> None:
         """Record that usage until a time (Unix seconds) was lost, and whether it was read again.
 
         The database's present state then counts as its latest.
@@ -135,10 +138,10 @@ class StorePort(Protocol):
     async def read_statistics(self) -> StatisticsTable:
         """Return all statistics and all revisions."""
 
-    async def workload_statistics(self) -> StatisticsTable:
+    async def read_workload_statistics(self) -> StatisticsTable:
         """Return the rows of workloads, without those of pods, and all revisions: the input of admission."""
 
-    async def statistics_of_pod(self, namespace: str, pod: str, workload: str, identity: str) -> StatisticsTable:
+    async def read_pod_statistics(self, namespace: str, pod: str, workload: str, identity: str) -> StatisticsTable:
         """Return the statistics that apply to one pod, in two indexed queries.
 
         These are its own rows, and those of its workload (Kind/name) for its identity or for none.
@@ -150,44 +153,44 @@ class StorePort(Protocol):
     async def record_usage(self, update: UsageUpdate) -> None:
         """Store one read in one transaction; peaks are merged by maximum.
 
-        Raises Conflict if the stored progress is not the one that the read continues: then the database was replaced,
-        or another process reads as well.
+        Raises ConflictError if the stored progress is not the one that the read continues: then the database was
+        replaced, or another process reads as well.
         """
 
-    async def usage_progress(self) -> Mapping[str, PartitionProgress]:
+    async def read_usage_progress(self) -> Mapping[str, PartitionProgress]:
         """Return until when each partition was read."""
 
-    async def recent_blocks(self, since: int) -> Sequence[SampleBlock]:
+    async def read_recent_blocks(self, since: int) -> Sequence[SampleBlock]:
         """Return the stored sample blocks with a time after `since` (Unix seconds), oldest first."""
 
-    async def peak_summary(self, hours: Collection[int], since_hour: int) -> PeakSummary:
+    async def read_peak_summary(self, hours: Collection[int], since_hour: int) -> PeakSummary:
         """Return the largest hourly peaks over `hours`, and over all hours from `since_hour` on."""
 
-    async def hourly_peaks(self, namespace: str, workload: str, since_hour: int) -> HourlyPeaks:
+    async def read_workload_peaks(self, namespace: str, workload: str, since_hour: int) -> HourlyPeaks:
         """Return one workload's hourly peaks, sorted by key and hour."""
 
-    async def peaks_of_hour(self, hour: int) -> HourlyPeaks:
+    async def read_peaks_of_hour(self, hour: int) -> HourlyPeaks:
         """Return the peaks of every key in one clock hour."""
 
     async def record_risk_days(self, days: Sequence[RiskDay]) -> None:
         """Store the observed risks of days; each replaces the earlier record of its day."""
 
-    async def risk_days(self) -> Sequence[RiskDay]:
+    async def read_risk_days(self) -> Sequence[RiskDay]:
         """Return the observed risks of all days."""
 
     async def record_cluster_hour(self, totals: HourlyClusterTotals) -> None:
         """Store the cluster's totals of an hour; the first record of an hour stays."""
 
-    async def cluster_hours(self, since_hour: int) -> Sequence[HourlyClusterTotals]:
+    async def read_cluster_hours(self, since_hour: int) -> Sequence[HourlyClusterTotals]:
         """Return the cluster's totals from an hour on, oldest first."""
 
-    async def record_oom(self, record: OomRecord) -> bool:
+    async def record_oom_kill(self, record: OomRecord) -> bool:
         """Store a kill; return False if the same (pod uid, container, finished_at) is stored already."""
 
     async def has_oom_record(self, pod_uid: str, container: str, finished_at: datetime) -> bool:
         """Return whether a kill is stored."""
 
-    async def oom_records(self, since: datetime, workload: tuple[str, str] | None = None) -> Sequence[OomRecord]:
+    async def read_oom_records(self, since: datetime, workload: tuple[str, str] | None = None) -> Sequence[OomRecord]:
         """Return the kills finished since a time, oldest first: all, or those of one (namespace, Kind/name)."""
 
     async def begin_writes(self, intents: Sequence[WriteIntent]) -> None:
@@ -196,7 +199,7 @@ class StorePort(Protocol):
     async def check_writable(self) -> None:
         """Write a row and remove it: for changes to the cluster without an intent. Raises what a write raises."""
 
-    async def open_intents(self) -> Sequence[WriteIntent]:
+    async def read_open_intents(self) -> Sequence[WriteIntent]:
         """Return the writes without a recorded outcome, in the order of their times."""
 
     async def record_outcomes(self, outcomes: Sequence[Outcome], completed: Collection[int] = ()) -> None:
@@ -206,75 +209,75 @@ class StorePort(Protocol):
         kind of action, result, reason and first time.
         """
 
-    async def outcomes(self, since: datetime, limit: int = 1000, *, only_done: bool = False) -> Sequence[Outcome]:
+    async def read_outcomes(self, since: datetime, limit: int = 1000, *, only_done: bool = False) -> Sequence[Outcome]:
         """Return the newest audit lines since a time, newest first; `only_done`: those of actions that were done."""
 
     async def count_outcomes(self, since: datetime) -> Sequence[OutcomeCount]:
         """Return the counts of the outcomes since a time, without skips, in no order."""
         ...
 
-    async def outcomes_of_pod(self, namespace: str, pod: str, since: datetime) -> Sequence[Outcome]:
+    async def read_pod_outcomes(self, namespace: str, pod: str, since: datetime) -> Sequence[Outcome]:
         """Return every audit line about a pod's name since a time, newest first, by an indexed query."""
 
-    async def evictions_since(self, since: datetime) -> Sequence[Outcome]:
+    async def read_evictions_since(self, since: datetime) -> Sequence[Outcome]:
         """Return the evictions begun since a time, oldest first: those that count against the budgets.
 
         These are the evictions that were done, and one line for each other pod whose intent is open (`begun`) or whose
         answer was not received (`failed`).
         """
 
-    async def unanswered_resizes(self, since: datetime) -> Sequence[Outcome]:
+    async def read_unanswered_resizes(self, since: datetime) -> Sequence[Outcome]:
         """Return the resizes since a time whose answer was not received (`failed`), oldest first."""
 
     async def record_user_action(self, action: UserAction) -> None:
         """Store a user's action on cruise itself."""
 
-    async def user_actions(self, since: datetime, limit: int = 1000) -> Sequence[UserAction]:
+    async def read_user_actions(self, since: datetime, limit: int = 1000) -> Sequence[UserAction]:
         """Return the newest user actions not before a time, newest first."""
 
-    async def overrides(self) -> Mapping[tuple[str, WorkloadRef], Overrides]:
+    async def read_overrides(self) -> Mapping[tuple[str, WorkloadRef], Overrides]:
         """Return the stored overrides by (namespace, workload)."""
 
-    async def put_override(self, namespace: str, workload: WorkloadRef, override: Overrides | None) -> None:
+    async def write_override(self, namespace: str, workload: WorkloadRef, override: Overrides | None) -> None:
         """Store one override, or remove it with None."""
 
-    async def paused(self) -> bool:
+    async def is_paused(self) -> bool:
         """Return whether writes are paused."""
 
     async def set_paused(self, paused: bool) -> None:
         """Pause or resume all writes."""
 
-    async def refused_resizes(self) -> Mapping[str, RefusedResize]:
+    async def read_refused_resizes(self) -> Mapping[str, RefusedResize]:
         """Return the refused resize of each pod uid."""
 
-    async def remember_refused(self, refused: Sequence[RefusedResize]) -> None:
+    async def record_refused_resizes(self, refused: Sequence[RefusedResize]) -> None:
         """Store refused resizes; each replaces the earlier one of its pod."""
 
-    async def remember_original_sizes(self, originals: Sequence[OriginalSizes]) -> None:
+    async def record_original_sizes(self, originals: Sequence[OriginalSizes]) -> None:
         """Store the requests of pods before their first resize.
 
         The first sizes of a pod uid stay; the time is updated.
         """
 
-    async def original_sizes(self, pod_uids: Collection[str] | None = None) -> Mapping[str, OriginalSizes]:
+    async def read_original_sizes(self, pod_uids: Collection[str] | None = None) -> Mapping[str, OriginalSizes]:
         """Return the stored original sizes by pod uid, of all pods or of some."""
 
-    async def signing_keys(self) -> Sequence[bytes]:
+    async def read_signing_keys(self) -> Sequence[bytes]:
         """Return the keys that verify the webhook's annotations, the signing key first.
 
         `prune` creates a new key when it is due, and keeps earlier keys as long as original sizes.
         """
 
-    async def save_packing(self, plan: PackingPlan) -> None:
+    async def write_packing_plan(self, plan: PackingPlan) -> None:
         """Store a packing plan or its new progress; the proposal of a stored plan does not change.
 
         The plan's placement hints replace the stored ones.
         """
 
-    async def packing(self) -> PackingPlan | None:
+    async def read_packing_plan(self) -> PackingPlan | None:
         """Return the latest packing plan, None if there is none."""
 
-    async def placement_hints(self) -> Sequence[PlacementHint]:
+    async def read_placement_hints(self) -> Sequence[PlacementHint]:
         """Return the stored placement hints."""
 
     async def prune(self, now: datetime) -> None:

@@ -29,11 +29,11 @@ async def run_revert_pass(
     Works in any mode and while paused, but later passes of the controller resize the pods again: pause first. An
     increase without free capacity on its node is skipped with `waiting-for-capacity`: try again later. The outcome's
     detail names what a resize cannot restore. Outcomes are sorted by namespace and pod, and are in the audit. `writer`
-    is one of this process's, if it has others. Raises Unavailable.
+    is one of this process's, if it has others. Raises UnavailableError.
     """
     store, now = inputs.store, inputs.now
     snapshot = await inputs.cluster.snapshot()
-    stored, keys = await store.original_sizes(), await store.signing_keys()
+    stored, keys = await store.read_original_sizes(), await store.read_signing_keys()
     known: dict[str, OriginalSizesByUid] = {}
     outcomes: list[Outcome] = []
     for pod in snapshot.pods:
@@ -69,12 +69,12 @@ async def revert_workload(
 ) -> list[Outcome]:
     """Store mode `observe` for one workload, and revert its pods as `run_revert_pass` does.
 
-    Its other overrides stay. Raises Unavailable.
+    Its other overrides stay. Raises UnavailableError.
     """
-    stored = (await inputs.store.overrides()).get((namespace, workload), Overrides())
+    stored = (await inputs.store.read_overrides()).get((namespace, workload), Overrides())
     # First, so that no later pass resizes the reverted pods.
     mode = Mode.OBSERVE if stored.mode is None else min(stored.mode, Mode.OBSERVE)
-    await inputs.store.put_override(namespace, workload, replace(stored, mode=mode))
+    await inputs.store.write_override(namespace, workload, replace(stored, mode=mode))
     return await run_revert_pass(inputs, namespace, workload, writer)
 
 

@@ -26,7 +26,7 @@ class StartupPass:
         self._ended: set[str] = set()
 
     async def run(self, inputs: PassInput) -> Sequence[Outcome]:
-        """Run once. Raises Unavailable."""
+        """Run once. Raises UnavailableError."""
         snapshot = await inputs.cluster.snapshot()
         boosted = select_boosted_pods(snapshot)
         self._ended &= {pod.uid for pod in boosted}
@@ -35,10 +35,12 @@ class StartupPass:
             return ()
         store, policy = inputs.store, inputs.policy
         of_boosts = replace(snapshot, pods=tuple(open_boosts))
-        eligibility = Eligibility(of_boosts, StatisticsTable.from_rows([]), await store.overrides(), policy, inputs.now)
-        decided = decide_boost_ends(open_boosts, eligibility, await store.refused_resizes(), inputs.now)
+        eligibility = Eligibility(
+            of_boosts, StatisticsTable.from_rows([]), await store.read_overrides(), policy, inputs.now
+        )
+        decided = decide_boost_ends(open_boosts, eligibility, await store.read_refused_resizes(), inputs.now)
         resizes = [one for one in decided if not await self._is_ended(one, store, inputs)]
-        if not resizes or await store.paused():
+        if not resizes or await store.is_paused():
             # What a pause stops is not repeated in the figures every few seconds.
             return ()
         writer = self._writer or ClusterWriter(inputs.cluster, store, policy)
@@ -50,7 +52,7 @@ class StartupPass:
 
     async def _is_ended(self, resize: ResizePod, store: StorePort, inputs: PassInput) -> bool:
         """Return whether the boost was ended before: the pod has grown to the same CPU since."""
-        lines = await store.outcomes_of_pod(resize.namespace, resize.pod, inputs.now - RETENTION.outcomes)
+        lines = await store.read_pod_outcomes(resize.namespace, resize.pod, inputs.now - RETENTION.outcomes)
         is_ended = any(
             isinstance(one.action, ResizePod)
             and one.action.uid == resize.uid

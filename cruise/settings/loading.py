@@ -12,7 +12,7 @@ from cruise.adapters.prometheus.settings import CloudIdentity
 from cruise.domain.policy import PROTECTED_NAMESPACES, Policy, matches_any_pattern
 from cruise.errors import BadInputError
 from cruise.settings.settings import SETTING_TYPES, Settings
-from cruise.settings.value_types import ApiAuthentication, InvalidValue, NotifyFormat
+from cruise.settings.value_types import ApiAuthentication, InvalidValueError, NotifyFormat
 
 # Contradictions between settings.
 
@@ -156,7 +156,7 @@ def _read(place: str, key: str, value: object) -> object:
     value_type = SETTING_TYPES[key]
     try:
         return value_type.read(value)
-    except InvalidValue as error:
+    except InvalidValueError as error:
         raise BadInputError(f"{place}: {' '.join(str(error).split())}; write e.g. {value_type.example}") from error
     except ValueError as error:
         line = " ".join(str(value).split())[:60]

@@ -7,7 +7,7 @@ from cruise.domain.resources import quote_text
 from cruise.domain.scheduling import LabelSelector
 from cruise.errors import BadInputError
 from cruise.kube_json.objects.scheduling import parse_selector
-from cruise.settings.value_types import TEXT, InvalidValue, ValueType, read_names
+from cruise.settings.value_types import TEXT, InvalidValueError, ValueType, read_names
 
 _LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
@@ -20,7 +20,7 @@ def create_excluded_namespaces_type(protected: frozenset[str]) -> ValueType:
         stated = read_names(value)
         removed = {name[1:] for name in stated if name.startswith("!")}
         for name in sorted(removed - protected):
-            raise InvalidValue(
+            raise InvalidValueError(
                 f'"!{name}" removes nothing: only {", ".join(sorted(protected))} are excluded by default'
             )
         added = [name for name in stated if not name.startswith("!")]
@@ -35,7 +35,7 @@ def _read_namespace_patterns(value: object) -> frozenset[str]:
         try:
             check_namespace_pattern(name)
         except ValueError as error:
-            raise InvalidValue(str(error)) from error
+            raise InvalidValueError(str(error)) from error
     return names
 
 
@@ -44,10 +44,12 @@ def _read_namespace_selector(value: object) -> LabelSelector:
     try:
         selector = parse_selector(text)
     except BadInputError as error:
-        raise InvalidValue(str(error)) from error
+        raise InvalidValueError(str(error)) from error
     for one in selector.requirements:
         if not _LABEL_KEY.fullmatch(one.key) or not all(map(_LABEL_VALUE.fullmatch, one.values)):
-            raise InvalidValue(f"{quote_text(text)} matches no namespace: {quote_text(one.key)} can have no such label")
+            raise InvalidValueError(
+                f"{quote_text(text)} matches no namespace: {quote_text(one.key)} can have no such label"
+            )
     return selector
 
 

@@ -65,7 +65,7 @@ def create_setting(value_type: ValueType, default: object) -> Any:  # noqa: ANN4
     return field(default=default, repr=not value_type.secret, metadata={"type": value_type})
 
 
-class InvalidValue(ValueError):
+class InvalidValueError(ValueError):
     """An invalid value; the message says which part is wrong and why."""
 
 
@@ -218,7 +218,7 @@ def _read_namespaces(value: object) -> frozenset[str]:
     names = read_names(value)
     for name in sorted(names):
         if not is_namespace_name(name):
-            raise InvalidValue(f"{quote_text(name)} is not the name of a namespace")
+            raise InvalidValueError(f"{quote_text(name)} is not the name of a namespace")
     return names
 
 
@@ -276,7 +276,7 @@ def _read_hosts(value: object) -> frozenset[str]:
     names = read_names(value)
     for name in sorted(names):
         if not _HOST.fullmatch(name):
-            raise InvalidValue(f"{quote_text(name)} is not the name of a host")
+            raise InvalidValueError(f"{quote_text(name)} is not the name of a host")
     return names
 
 

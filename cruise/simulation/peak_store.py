@@ -53,7 +53,7 @@ class InMemoryPeaks:
             np.fmax.at(peaks_of_hour.cpu_demand_millicores, numbers[rows], peaks.cpu_demand_millicores[rows])
             np.fmax.at(peaks_of_hour.memory_bytes, numbers[rows], peaks.memory_bytes[rows])
 
-    def summary(self, hours: Collection[int], since_hour: int) -> PeakSummary:
+    def summarize(self, hours: Collection[int], since_hour: int) -> PeakSummary:
         """Summarize each key's peaks since `since_hour`; the peaks of the summary are those of `hours`."""
         size = len(self._number_by_key)
         cpu_peak, cpu_max, memory_peak, memory_max = np.full((4, size), np.nan)

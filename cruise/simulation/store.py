@@ -78,20 +78,20 @@ class InMemoryStore:
         self._history = DatabaseHistory()
         self.epoch = 0
 
-    def expect(self, epoch: int) -> None:
+    def expect_epoch(self, epoch: int) -> None:
         self.epoch = max(self.epoch, epoch)
 
-    async def history(self) -> DatabaseHistory:
+    async def read_history(self) -> DatabaseHistory:
         if self._history.epoch < self.epoch:
             raise HistoryChangedError(f"the database is at epoch {self._history.epoch}, but was at {self.epoch} before")
         return self._history
 
-    async def note_lost(self, until: int, *, regained: bool = False) -> None:
+    async def record_lost_usage(self, until: int, *, regained: bool = False) -> None:
         self.epoch = max(self._history.epoch, self.epoch) + 1
         self._history = DatabaseHistory(self.epoch, max(self._history.lost_until, until), regained)
 
     async def _advance(self) -> None:
-        self.epoch = (await self.history()).epoch + 1
+        self.epoch = (await self.read_history()).epoch + 1
         self._history = replace(self._history, epoch=self.epoch)
 
     async def write_statistics(self, table: StatisticsTable) -> None:
@@ -104,11 +104,11 @@ class InMemoryStore:
     async def read_statistics(self) -> StatisticsTable:
         return self._statistics
 
-    async def workload_statistics(self) -> StatisticsTable:
+    async def read_workload_statistics(self) -> StatisticsTable:
         rows = [row for row, key in enumerate(self._statistics.keys) if not key.pod]
         return self._statistics.select(np.array(rows, dtype=np.int64))
 
-    async def statistics_of_pod(self, namespace: str, pod: str, workload: str, identity: str) -> StatisticsTable:
+    async def read_pod_statistics(self, namespace: str, pod: str, workload: str, identity: str) -> StatisticsTable:
         return _rows_of_pod(self._statistics, namespace, pod, workload, identity)
 
     async def record_sharing(self, sharing: HeadroomSharing) -> None:
@@ -127,34 +127,34 @@ class InMemoryStore:
             insort(self._blocks, update.block, key=_last_time)
         self._progress[update.partition] = update.progress
 
-    async def usage_progress(self) -> Mapping[str, PartitionProgress]:
+    async def read_usage_progress(self) -> Mapping[str, PartitionProgress]:
         return dict(self._progress)
 
-    async def recent_blocks(self, since: int) -> Sequence[SampleBlock]:
+    async def read_recent_blocks(self, since: int) -> Sequence[SampleBlock]:
         return self._blocks[bisect_right(self._blocks, since, key=_last_time) :]
 
-    async def peak_summary(self, hours: Collection[int], since_hour: int) -> PeakSummary:
-        return self._peaks.summary(hours, since_hour)
+    async def read_peak_summary(self, hours: Collection[int], since_hour: int) -> PeakSummary:
+        return self._peaks.summarize(hours, since_hour)
 
-    async def hourly_peaks(self, namespace: str, workload: str, since_hour: int) -> HourlyPeaks:
+    async def read_workload_peaks(self, namespace: str, workload: str, since_hour: int) -> HourlyPeaks:
         return self._peaks.get_for_workload(namespace, workload, since_hour)
 
-    async def peaks_of_hour(self, hour: int) -> HourlyPeaks:
+    async def read_peaks_of_hour(self, hour: int) -> HourlyPeaks:
         return self._peaks.get_for_hour(hour)
 
     async def record_risk_days(self, days: Sequence[RiskDay]) -> None:
         self._risk_days |= {(one.resource, one.day): one for one in days}
 
-    async def risk_days(self) -> Sequence[RiskDay]:
+    async def read_risk_days(self) -> Sequence[RiskDay]:
         return list(self._risk_days.values())
 
     async def record_cluster_hour(self, totals: HourlyClusterTotals) -> None:
         self._hours.setdefault(totals.hour, totals)
 
-    async def cluster_hours(self, since_hour: int) -> Sequence[HourlyClusterTotals]:
+    async def read_cluster_hours(self, since_hour: int) -> Sequence[HourlyClusterTotals]:
         return [one for hour, one in sorted(self._hours.items()) if hour >= since_hour]
 
-    async def record_oom(self, record: OomRecord) -> bool:
+    async def record_oom_kill(self, record: OomRecord) -> bool:
         await self._advance()
         key = (record.pod_uid, record.container, record.finished_at)
         if key in self._oom_records:
@@ -165,7 +165,7 @@ class InMemoryStore:
     async def has_oom_record(self, pod_uid: str, container: str, finished_at: datetime) -> bool:
         return (pod_uid, container, finished_at) in self._oom_records
 
-    async def oom_records(self, since: datetime, workload: tuple[str, str] | None = None) -> Sequence[OomRecord]:
+    async def read_oom_records(self, since: datetime, workload: tuple[str, str] | None = None) -> Sequence[OomRecord]:
         records = [
             record
             for record in self._oom_records.values()
@@ -180,7 +180,7 @@ class InMemoryStore:
     async def check_writable(self) -> None:
         """Return: memory is always writable."""
 
-    async def open_intents(self) -> Sequence[WriteIntent]:
+    async def read_open_intents(self) -> Sequence[WriteIntent]:
         return sorted(self._intents.values(), key=attrgetter("at", "id"))
 
     async def record_outcomes(self, outcomes: Sequence[Outcome], completed: Collection[int] = ()) -> None:
@@ -196,7 +196,7 @@ class InMemoryStore:
             if isinstance(outcome.action, EvictPod) and outcome.result in (ActionResult.DONE, ActionResult.FAILED):
                 insort(self._evictions, outcome, key=_at)
 
-    async def outcomes(self, since: datetime, limit: int = 1000, *, only_done: bool = False) -> Sequence[Outcome]:
+    async def read_outcomes(self, since: datetime, limit: int = 1000, *, only_done: bool = False) -> Sequence[Outcome]:
         if only_done:
             found = self._outcomes[bisect_left(self._outcomes, since, key=_at) :]
             return [one for one in reversed(found) if one.result is ActionResult.DONE][:limit]
@@ -219,15 +219,15 @@ class InMemoryStore:
         )
         return [OutcomeCount(*key, count) for key, count in counts.items()]
 
-    async def outcomes_of_pod(self, namespace: str, pod: str, since: datetime) -> Sequence[Outcome]:
+    async def read_pod_outcomes(self, namespace: str, pod: str, since: datetime) -> Sequence[Outcome]:
         return [
             outcome
-            for outcome in await self.outcomes(since, len(self._outcomes))
+            for outcome in await self.read_outcomes(since, len(self._outcomes))
             if isinstance(outcome.action, ResizePod | EvictPod)
             and (outcome.action.namespace, outcome.action.pod) == (namespace, pod)
         ]
 
-    async def evictions_since(self, since: datetime) -> Sequence[Outcome]:
+    async def read_evictions_since(self, since: datetime) -> Sequence[Outcome]:
         ended = self._evictions[bisect_left(self._evictions, since, key=_at) :]
         begun = [
             one.started_outcome
@@ -236,7 +236,7 @@ class InMemoryStore:
         ]
         return find_counted_evictions([*ended, *begun])
 
-    async def unanswered_resizes(self, since: datetime) -> Sequence[Outcome]:
+    async def read_unanswered_resizes(self, since: datetime) -> Sequence[Outcome]:
         first = bisect_left(self._outcomes, since, key=_at)
         return [
             one
@@ -247,51 +247,51 @@ class InMemoryStore:
     async def record_user_action(self, action: UserAction) -> None:
         self._user_actions.append(action)
 
-    async def user_actions(self, since: datetime, limit: int = 1000) -> Sequence[UserAction]:
+    async def read_user_actions(self, since: datetime, limit: int = 1000) -> Sequence[UserAction]:
         newest_first = sorted(reversed(self._user_actions), key=_at, reverse=True)
         return [one for one in newest_first if one.at >= since][:limit]
 
-    async def overrides(self) -> Mapping[tuple[str, WorkloadRef], Overrides]:
+    async def read_overrides(self) -> Mapping[tuple[str, WorkloadRef], Overrides]:
         return dict(self._overrides)
 
-    async def put_override(self, namespace: str, workload: WorkloadRef, override: Overrides | None) -> None:
+    async def write_override(self, namespace: str, workload: WorkloadRef, override: Overrides | None) -> None:
         if override is None:
             self._overrides.pop((namespace, workload), None)
         else:
             self._overrides[namespace, workload] = override
 
-    async def paused(self) -> bool:
+    async def is_paused(self) -> bool:
         return self._paused
 
     async def set_paused(self, paused: bool) -> None:
         self._paused = paused
 
-    async def refused_resizes(self) -> Mapping[str, RefusedResize]:
+    async def read_refused_resizes(self) -> Mapping[str, RefusedResize]:
         return dict(self._rejected_resizes)
 
-    async def remember_refused(self, refused: Sequence[RefusedResize]) -> None:
+    async def record_refused_resizes(self, refused: Sequence[RefusedResize]) -> None:
         self._rejected_resizes |= {one.pod_uid: one for one in refused}
 
-    async def remember_original_sizes(self, originals: Sequence[OriginalSizes]) -> None:
+    async def record_original_sizes(self, originals: Sequence[OriginalSizes]) -> None:
         for one in originals:
             first = self._originals.get(one.pod_uid, one)
             self._originals[one.pod_uid] = replace(first, at=max(first.at, one.at))
 
-    async def original_sizes(self, pod_uids: Collection[str] | None = None) -> Mapping[str, OriginalSizes]:
+    async def read_original_sizes(self, pod_uids: Collection[str] | None = None) -> Mapping[str, OriginalSizes]:
         return {uid: one for uid, one in self._originals.items() if pod_uids is None or uid in pod_uids}
 
-    async def signing_keys(self) -> Sequence[bytes]:
+    async def read_signing_keys(self) -> Sequence[bytes]:
         return [key for _, key in self._signing_keys]
 
-    async def save_packing(self, plan: PackingPlan) -> None:
+    async def write_packing_plan(self, plan: PackingPlan) -> None:
         known = self._packings.get(plan.id, plan)
         self._packings[plan.id] = replace(plan, at=known.at, proposal=known.proposal)
         self._placement_hints = tuple(sorted(plan.placement_hints, key=attrgetter("replaces")))
 
-    async def packing(self) -> PackingPlan | None:
+    async def read_packing_plan(self) -> PackingPlan | None:
         return max(self._packings.values(), key=attrgetter("at", "changed_at"), default=None)
 
-    async def placement_hints(self) -> Sequence[PlacementHint]:
+    async def read_placement_hints(self) -> Sequence[PlacementHint]:
         return self._placement_hints
 
     async def prune(self, now: datetime) -> None:
@@ -303,7 +303,7 @@ class InMemoryStore:
         if self._statistics.revisions is not None:
             seen = self._statistics.revisions.select_seen_since(int(oldest))
             self._statistics = replace(self._statistics, revisions=seen if seen.runs else None)
-        self._blocks = list(await self.recent_blocks(int((now - kept.sample_blocks).timestamp())))
+        self._blocks = list(await self.read_recent_blocks(int((now - kept.sample_blocks).timestamp())))
         read_since = int((now - kept.partitions).timestamp())
         self._progress = {name: known for name, known in self._progress.items() if known.read_until >= read_since}
         self._peaks.prune(int((now - kept.hourly_peaks).timestamp()) // 3600)

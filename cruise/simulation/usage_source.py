@@ -96,7 +96,7 @@ class SimulatedUsageSource:
         self._cluster = cluster
         self._scrapes = scrapes
 
-    async def partitions(self, snapshot: ClusterSnapshot) -> Sequence[str]:
+    async def list_partitions(self, snapshot: ClusterSnapshot) -> Sequence[str]:
         return sorted({pod.namespace for pod in snapshot.pods})
 
     async def read(
@@ -128,12 +128,12 @@ class SimulatedUsageSource:
         wanted = np.isin(wider, times)
         return seen.get_time(wanted)
 
-    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
+    async def read_node_usage(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
         """Return the usage of the containers of each node, as scraped."""
         number_by_key = {node: number for number, node in enumerate(sorted(nodes))}
         times = np.arange((start // MINUTE + 1) * MINUTE, end + 1, MINUTE, dtype=np.int64)
         cpu, memory = np.zeros((2, len(number_by_key), len(times)))
-        for namespace in await self.partitions(await self._cluster.snapshot()):
+        for namespace in await self.list_partitions(await self._cluster.snapshot()):
             block, _ = await self.read(namespace, start, end, None)
             rows = [row for row, node in enumerate(block.nodes) if node in number_by_key]
             numbers = [number_by_key[block.nodes[row]] for row in rows]
@@ -141,7 +141,7 @@ class SimulatedUsageSource:
             np.add.at(memory, numbers, np.nan_to_num(block.memory_bytes[rows]))
         return NodeUsage(list(number_by_key), times, cpu, memory)
 
-    async def node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
+    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
         """Return each node's CPU demand in cores at the last step until then, which its load average approaches."""
         for load in reversed(self._cluster.loads):
             if load.at <= at:

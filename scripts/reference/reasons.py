@@ -129,7 +129,7 @@ def list_webhook_answers() -> set[tuple[str, str]]:
     """Return the webhook's answers, without the reasons of decisions."""
     constants = {one for name, one in vars(admission_reviewer).items() if name.isupper() and _is_verdict(one)}
     source = Path(cruise.kube_json.admission_review.__file__).read_text(encoding="utf-8")
-    bounds = {("left", reason) for reason in re.findall(r'ReviewTooLarge\("([a-z-]+)"', source)}
+    bounds = {("left", reason) for reason in re.findall(r'ReviewTooLargeError\(\s*"([a-z-]+)"', source)}
     return constants | bounds | {("mutated", size.value) for size in AdmissionSize} | {("mutated", "stated")}
 
 

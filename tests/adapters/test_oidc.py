@@ -9,7 +9,7 @@ from joserfc.jwk import RSAKey
 
 from cruise.adapters.oidc import OidcProvider
 from cruise.app.process import get_current_time
-from cruise.domain.users import Caller, SignInDenied
+from cruise.domain.users import Caller, SignInDeniedError
 from cruise.errors import BadInputError, UnavailableError
 from cruise.settings import load_settings
 from tests.adapters.identity_provider import LocalIdentityProvider, run_identity_provider
@@ -75,29 +75,29 @@ async def test_sends_the_secret_in_a_header_and_not_in_the_url(provider, tmp_pat
 )
 async def test_each_claim_that_is_wrong_is_named(provider, wrong, said):
     provider.claims |= wrong
-    with pytest.raises(SignInDenied, match=said):
+    with pytest.raises(SignInDeniedError, match=said):
         await signed_in(provider)
 
 
 async def test_rejects_reserved_names_and_unverified_addresses(provider):
     provider.claims["sub"] = "system:admin"
-    with pytest.raises(SignInDenied, match="reserved for Kubernetes"):
+    with pytest.raises(SignInDeniedError, match="reserved for Kubernetes"):
         await signed_in(provider, username_prefix="-")
     provider.claims |= {"email": "ann@example.com", "email_verified": False}
-    with pytest.raises(SignInDenied, match="not verified"):
+    with pytest.raises(SignInDeniedError, match="not verified"):
         await signed_in(provider, username_claim="email")
 
 
 async def test_only_the_providers_own_keys_sign(provider):
     provider.signing = RSAKey.generate_key(2048, {"kid": "one"})
-    with pytest.raises(SignInDenied, match="not signed by a key of the provider"):
+    with pytest.raises(SignInDeniedError, match="not signed by a key of the provider"):
         await signed_in(provider)
 
 
 @pytest.mark.parametrize("token", ["none", "nonsense", "eyJhbGciOiJub25lIn0.e30."])
 async def test_rejects_a_token_without_a_valid_signature(provider, token):
     provider.id_token = token
-    with pytest.raises(SignInDenied, match=r"no ID token|cannot be verified|not signed"):
+    with pytest.raises(SignInDeniedError, match=r"no ID token|cannot be verified|not signed"):
         await signed_in(provider)
 
 
@@ -106,9 +106,9 @@ async def test_accepts_a_code_once_and_only_for_its_sign_in_request(provider):
     first, second = await ours.start_sign_in(), await ours.start_sign_in()
     asked = {name: values[0] for name, values in parse_qs(urlsplit(first.redirect_url).query).items()}
     code = parse_qs(urlsplit(provider.authorize(asked)).query)["code"][0]
-    with pytest.raises(SignInDenied, match="invalid_grant"):
+    with pytest.raises(SignInDeniedError, match="invalid_grant"):
         await ours.complete_sign_in(second, code)
-    with pytest.raises(SignInDenied, match="invalid_grant"):
+    with pytest.raises(SignInDeniedError, match="invalid_grant"):
         await ours.complete_sign_in(first, code)
 
 

@@ -44,17 +44,17 @@ class SlowStore(InMemoryStore):
     reads = 0
     thread: threading.Thread | None = None
 
-    async def workload_statistics(self):
+    async def read_workload_statistics(self):
         self.reads += 1
         self.thread = threading.current_thread()
         if self.away:
             raise UnavailableError("the database is away")
-        return await super().workload_statistics()
+        return await super().read_workload_statistics()
 
-    async def paused(self):
+    async def is_paused(self):
         if self.away:
             raise UnavailableError("the database is away")
-        return await super().paused()
+        return await super().is_paused()
 
 
 class Setting:
@@ -114,7 +114,7 @@ def test_what_a_kill_taught_is_read_once_it_was_answered(setting):
         # As the reactor does it: the lesson, then the kill.
         setting.write(oom_memory_mib=512)
         killed = OomRecord("shop", "web-1", "u", "Deployment/web", "app", "", "n1", NOW, 1 << 29, None, None, 1 << 29)
-        asyncio.run(setting.store.record_oom(killed))
+        asyncio.run(setting.store.record_oom_kill(killed))
         second = until(lambda: follower.state if follower.state is not first else None)
         assert second.statistics.oom_memory_bytes.tolist() == [512 << 20]
         time.sleep(0.1)
@@ -149,13 +149,13 @@ def test_an_older_database_is_known_at_once_and_until_serve_has_read_again_what_
         until(lambda: follower.state.read_at)
         assert not follower.state.history_incomplete
         # A backup replaces the database, and nothing in it shows that.
-        setting.store.expect(7)
+        setting.store.expect_epoch(7)
         until(lambda: follower.state.history_incomplete)
         # The leader, which knew the later state, puts the loss on record, and later that it has read all again.
-        asyncio.run(setting.store.note_lost(1))
+        asyncio.run(setting.store.record_lost_usage(1))
         time.sleep(0.1)
         assert follower.state.history_incomplete
-        asyncio.run(setting.store.note_lost(1, regained=True))
+        asyncio.run(setting.store.record_lost_usage(1, regained=True))
         until(lambda: not follower.state.history_incomplete)
         assert follower.problem is None
 
@@ -163,7 +163,7 @@ def test_an_older_database_is_known_at_once_and_until_serve_has_read_again_what_
 def test_an_older_database_that_no_serve_knows_to_be_older_counts_for_an_hour(setting):
     with setting.follower as follower:
         until(lambda: follower.state.read_at)
-        setting.store.expect(7)
+        setting.store.expect_epoch(7)
         until(lambda: follower.state.history_incomplete)
         setting.now += timedelta(minutes=59)
         time.sleep(0.1)
@@ -173,7 +173,7 @@ def test_an_older_database_that_no_serve_knows_to_be_older_counts_for_an_hour(se
 
 
 def test_overrides_are_read(setting):
-    asyncio.run(setting.store.put_override("shop", make_ref("Deployment/web"), Overrides(mode=Mode.OFF)))
+    asyncio.run(setting.store.write_override("shop", make_ref("Deployment/web"), Overrides(mode=Mode.OFF)))
     with setting.follower as follower:
         view = until(lambda: follower.state if follower.state.read_at else None)
         assert view.overrides == {("shop", make_ref("Deployment/web")): Overrides(mode=Mode.OFF)}
@@ -235,10 +235,10 @@ def test_steered_pods_are_known_within_a_read_and_one_object_while_nothing_chang
     with setting.follower as follower:
         until(lambda: follower.problem is None)
         assert list(follower.placement_hints) == []
-        asyncio.run(setting.store.save_packing(PLAN))
+        asyncio.run(setting.store.write_packing_plan(PLAN))
         known = until(lambda: follower.placement_hints)
         assert [one.replaces for one in known] == ["uid-old"]
         time.sleep(0.05)
         assert follower.placement_hints is known
-        asyncio.run(setting.store.save_packing(replace(PLAN, phase=PlanPhase.DROPPED)))
+        asyncio.run(setting.store.write_packing_plan(replace(PLAN, phase=PlanPhase.DROPPED)))
         until(lambda: not follower.placement_hints)

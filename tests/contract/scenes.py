@@ -146,7 +146,7 @@ class RealEnvironment:
         if pod.node is None:
             hopeless = count_pod_requests(pod).cpu_millicores > self._roomiest
             return hopeless and pod.unschedulable_since is not None
-        done = all(one.allocated == one.requests for one in pod.parts)
+        done = all(one.allocated == one.requests for one in pod.resizable_parts)
         return pod.phase == "Running" and not pod.terminating and (done or pod.resize.pending is not None)
 
     def _as_it_is(self) -> str:

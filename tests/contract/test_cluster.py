@@ -245,10 +245,10 @@ async def test_actions_have_the_version_as_precondition(build: Build) -> None:
     async with build(ContractCluster([web(2)])) as world:
         await world.wait_until_stable()
         first, second = await pods_of(world)
-        await world.port.perform(replace(resize(first, amounts(300)), version=first.version))
+        await world.port.perform(replace(resize(first, amounts(300)), resource_version=first.resource_version))
         for late in (
-            replace(resize(first, amounts(400)), version=first.version),
-            replace(evict(first), version=first.version),
+            replace(resize(first, amounts(400)), resource_version=first.resource_version),
+            replace(evict(first), resource_version=first.resource_version),
         ):
             with pytest.raises(ConflictError):
                 await world.port.perform(late)
@@ -256,7 +256,7 @@ async def test_actions_have_the_version_as_precondition(build: Build) -> None:
         left = await again(world, first)
         assert left.containers[0].actual == amounts(300, 128)
         assert not left.terminating
-        await world.port.perform(replace(evict(second), version=second.version))
+        await world.port.perform(replace(evict(second), resource_version=second.resource_version))
 
 
 async def test_actions_on_deleted_objects_are_not_found(build: Build) -> None:
@@ -368,7 +368,7 @@ async def test_reports_a_kill_with_its_limit_and_again_to_a_new_listener(build: 
         pod = await first_pod(world)
         await world.exhaust_memory(pod)
         for _ in range(2):
-            kill = await asyncio.wait_for(anext(aiter(world.port.oom_kills())), 10)
+            kill = await asyncio.wait_for(anext(aiter(world.port.watch_oom_kills())), 10)
             assert (kill.namespace, kill.pod, kill.pod_uid, kill.container) == (*key_of(pod), pod.uid, "app")
             assert (kill.workload, kill.node) == (pod.workload, pod.node)
             assert (kill.memory_request_bytes, kill.memory_limit_bytes) == (

@@ -207,7 +207,7 @@ def subject(key: StatisticKey) -> tuple[str, ...]:
 
 def rows_of(table: StatisticsTable) -> dict[tuple[str, ...], Statistic]:
     assert len({subject(key) for key in table.keys}) == len(table.keys)
-    return {subject(key): table.row(row) for row, key in enumerate(table.keys)}
+    return {subject(key): table.get_row(row) for row, key in enumerate(table.keys)}
 
 
 def statistic(pod="", workload="Deployment/web", container="app", identity="", updated_at=NOW_SECONDS, cpu_base=10):
@@ -237,7 +237,7 @@ async def test_a_container_of_a_pod_that_changes_its_workload_keeps_one_row(stor
     await store.write_statistics(StatisticsTable.from_rows([statistic("web-0", "StatefulSet/web", identity="0")]))
     await store.write_statistics(StatisticsTable.from_rows([statistic("web-0", "Deployment/web", cpu_base=99)]))
     table = await store.read_statistics()
-    assert [table.row(0)] == [statistic("web-0", "Deployment/web", cpu_base=99)]
+    assert [table.get_row(0)] == [statistic("web-0", "Deployment/web", cpu_base=99)]
     assert len(table.keys) == 1
 
 
@@ -255,7 +255,7 @@ async def test_revisions_keep_their_earliest_start_and_latest_time_seen(store):
     await store.write_statistics(revisions(a=RevisionRun(120, 220), c=RevisionRun(300, 300)))
     await store.write_statistics(revisions(a=RevisionRun(90, 210)))
     await store.write_statistics(StatisticsTable.from_rows([statistic("web-0")]))
-    for table in (await store.read_statistics(), await store.workload_statistics()):
+    for table in (await store.read_statistics(), await store.read_workload_statistics()):
         assert (
             table.revisions
             == revisions(a=RevisionRun(90, 220), b=RevisionRun(150, 160), c=RevisionRun(300, 300)).revisions
@@ -269,11 +269,11 @@ async def test_revisions_keep_their_earliest_start_and_latest_time_seen(store):
 
 
 async def test_reads_headroom_sharing_with_the_statistics(store):
-    assert (await store.workload_statistics()).sharing is None
+    assert (await store.read_workload_statistics()).sharing is None
     for sharing in (HeadroomSharing(0.5, 1.0), HeadroomSharing(0.25, 0.0)):
         await store.record_sharing(sharing)
         await store.write_statistics(StatisticsTable.from_rows([statistic("web-0")]))
-        assert (await store.workload_statistics()).sharing == sharing
+        assert (await store.read_workload_statistics()).sharing == sharing
         assert (await store.read_statistics()).sharing == sharing
 
 
@@ -291,23 +291,23 @@ async def test_the_statistics_of_a_pod_are_its_own_and_its_workloads(store):
     elsewhere = Statistic(StatisticKey("other", "agent-x", "DaemonSet/agent", "app", "node-1"), 1, 1, 1, 1, 1, 1, 1)
     await store.write_statistics(StatisticsTable.from_rows([own, of_identity, of_all, *others, elsewhere]))
 
-    table = await store.statistics_of_pod("shop", "agent-x", "DaemonSet/agent", "node-1")
+    table = await store.read_pod_statistics("shop", "agent-x", "DaemonSet/agent", "node-1")
     assert rows_of(table) == {subject(row.key): row for row in (own, of_identity, of_all)}
-    row = table.find("shop", "agent-x", WorkloadRef("DaemonSet", "agent"), "app", "node-1")
-    assert row is not None and table.row(row) == own
+    row = table.find_row("shop", "agent-x", WorkloadRef("DaemonSet", "agent"), "app", "node-1")
+    assert row is not None and table.get_row(row) == own
 
-    new_pod = await store.statistics_of_pod("shop", "", "DaemonSet/agent", "node-3")
+    new_pod = await store.read_pod_statistics("shop", "", "DaemonSet/agent", "node-3")
     assert rows_of(new_pod) == {subject(of_all.key): of_all}
 
 
 async def test_the_statistics_of_workloads_are_those_without_a_pod(store):
-    assert len((await store.workload_statistics()).keys) == 0
+    assert len((await store.read_workload_statistics()).keys) == 0
     of_workloads = [statistic("", cpu_base=1), statistic("", "DaemonSet/agent", identity="node-1", cpu_base=2)]
     await store.write_statistics(StatisticsTable.from_rows([statistic("web-0"), *of_workloads, statistic("web-1")]))
-    table = await store.workload_statistics()
+    table = await store.read_workload_statistics()
     assert rows_of(table) == {subject(row.key): row for row in of_workloads}
-    row = table.find("shop", "new", WorkloadRef("DaemonSet", "agent"), "app", "node-1")
-    assert row is not None and table.row(row) == of_workloads[1]
+    row = table.find_row("shop", "new", WorkloadRef("DaemonSet", "agent"), "app", "node-1")
+    assert row is not None and table.get_row(row) == of_workloads[1]
 
 
 # ---- usage ----
@@ -364,7 +364,7 @@ async def test_progress_comes_back_with_gaps_and_counters(store):
     await store.record_usage(advance("a", read_until=60, gaps=((10, 20, 1), (30, 40, 2)), counter_tail=tail))
     await store.record_usage(advance("b", read_until=70))
     await store.record_usage(advance("b", read_until=80))
-    progress = await store.usage_progress()
+    progress = await store.read_usage_progress()
     assert progress["b"] == PartitionProgress(0, 80)
     kept = progress["a"]
     assert (kept.read_from, kept.read_until, kept.gaps) == (0, 60, ((10, 20, 1), (30, 40, 2)))
@@ -383,12 +383,12 @@ async def test_recent_blocks_are_those_with_a_later_time_oldest_first(store):
     blocks = [block_at(1200, containers=1), block_at(600, containers=2), block_at(900, containers=3)]
     for number, block in enumerate(blocks):
         await store.record_usage(advance(f"partition-{number}", block=block))
-    found = await store.recent_blocks(600)
+    found = await store.read_recent_blocks(600)
     assert len(found) == 2
     assert_same_block(found[0], blocks[2])
     assert_same_block(found[1], blocks[0])
-    assert len(await store.recent_blocks(599)) == 3
-    assert len(await store.recent_blocks(1200)) == 0
+    assert len(await store.read_recent_blocks(599)) == 3
+    assert len(await store.read_recent_blocks(1200)) == 0
 
 
 peaks_of_hours = st.lists(
@@ -416,8 +416,8 @@ async def test_stores_the_highest_peaks_of_all_reads(open_empty, reads, hours, s
     async with open_empty() as store:
         for rows in reads:
             await store.record_usage(advance(peaks=hourly(*rows)))
-        summary = await store.peak_summary(hours, since_hour)
-        of_one = await store.hourly_peaks("shop", "Deployment/web-1", since_hour)
+        summary = await store.read_peak_summary(hours, since_hour)
+        of_one = await store.read_workload_peaks("shop", "Deployment/web-1", since_hour)
 
     counted = [row for rows in reads for row in rows if row[1] >= since_hour and not math.isnan(highest([*row[2:]]))]
     expected = {
@@ -455,7 +455,7 @@ async def test_hourly_peaks_of_a_workload_are_sorted_by_key_and_hour(store):
     late, early = NOW_HOUR, NOW_HOUR - 1
     rows = [(peak_key(1, identity), hour, 1.0, 2.0) for identity in ("b", "A", "a") for hour in (late, early)]
     await store.record_usage(advance(peaks=hourly(*rows, (peak_key(2), late, 9.0, 9.0))))
-    peaks = await store.hourly_peaks("shop", "Deployment/web-1", early)
+    peaks = await store.read_workload_peaks("shop", "Deployment/web-1", early)
     order = [(key.identity, hour) for key, hour in zip(peaks.keys, peaks.hours.tolist(), strict=True)]
     assert order == [("A", early), ("A", late), ("a", early), ("a", late), ("b", early), ("b", late)]
 
@@ -518,10 +518,10 @@ async def test_outcomes_come_back_as_they_were_newest_first(open_empty, written,
     async with open_empty() as store:
         await store.record_outcomes(written[:3])
         await store.record_outcomes(written[3:])
-        found = await store.outcomes(since)
-        spent = await store.evictions_since(since)
+        found = await store.read_outcomes(since)
+        spent = await store.read_evictions_since(since)
         counts = await store.count_outcomes(since)
-        done = await store.outcomes(since, 2, only_done=True)
+        done = await store.read_outcomes(since, 2, only_done=True)
     by_time = sorted((line for line in written if line.at >= since), key=lambda line: line.at)
     assert list(found) == by_time[::-1]
     assert Counter({replace(one, count=1): one.count for one in counts}) == Counter(
@@ -560,26 +560,26 @@ async def test_a_repeated_outcome_updates_its_row(store, action):
     await store.record_outcomes([going_on(action, 0, 1), other])
     await store.record_outcomes([going_on(action, 60, 13)])
     await store.record_outcomes([going_on(action, 120, 25)])
-    assert list(await store.outcomes(NOW)) == [going_on(action, 120, 25), other]
-    assert list(await store.outcomes(NOW + timedelta(minutes=90))) == [going_on(action, 120, 25)]
+    assert list(await store.read_outcomes(NOW)) == [going_on(action, 120, 25), other]
+    assert list(await store.read_outcomes(NOW + timedelta(minutes=90))) == [going_on(action, 120, 25)]
 
 
 async def test_a_repeated_outcome_in_one_batch_is_one_row(store):
     action = eviction(1).action
     await store.record_outcomes([going_on(action, 0, 1), going_on(action, 60, 13), going_on(action, 120, 25)])
-    assert list(await store.outcomes_of_pod("shop", "web-1", NOW)) == [going_on(action, 120, 25)]
+    assert list(await store.read_pod_outcomes("shop", "web-1", NOW)) == [going_on(action, 120, 25)]
 
 
 async def test_a_repeated_outcome_without_a_row_is_inserted(store):
     await store.record_outcomes([going_on(eviction(1).action, 60, 13)])
-    assert list(await store.outcomes(NOW)) == [going_on(eviction(1).action, 60, 13)]
+    assert list(await store.read_outcomes(NOW)) == [going_on(eviction(1).action, 60, 13)]
 
 
 async def test_outcomes_are_limited_to_the_newest(store):
     lines = [eviction(number) for number in range(5)]
     await store.record_outcomes(lines)
-    assert list(await store.outcomes(NOW, limit=2)) == [lines[4], lines[3]]
-    assert list(await store.outcomes(NOW + timedelta(minutes=3))) == [lines[4], lines[3]]
+    assert list(await store.read_outcomes(NOW, limit=2)) == [lines[4], lines[3]]
+    assert list(await store.read_outcomes(NOW + timedelta(minutes=3))) == [lines[4], lines[3]]
 
 
 async def test_the_outcomes_of_a_pod_are_those_about_its_name(store):
@@ -587,14 +587,14 @@ async def test_the_outcomes_of_a_pod_are_those_about_its_name(store):
     earlier, later = eviction(1), replace(eviction(1), at=NOW + timedelta(hours=1))
     too_old = replace(eviction(1), at=NOW - timedelta(hours=1))
     await store.record_outcomes([earlier, eviction(2), taint, later, too_old])
-    assert list(await store.outcomes_of_pod("shop", "web-1", NOW)) == [later, earlier]
-    assert list(await store.outcomes_of_pod("other", "web-1", NOW)) == []
+    assert list(await store.read_pod_outcomes("shop", "web-1", NOW)) == [later, earlier]
+    assert list(await store.read_pod_outcomes("other", "web-1", NOW)) == []
 
 
 async def test_evictions_that_were_done_or_may_have_been_spend_budgets(store):
     lines = [of_uid(str(number), eviction(number, verdict)) for number, verdict in enumerate(ActionResult)]
     await store.record_outcomes(lines)
-    assert [line.result for line in await store.evictions_since(NOW)] == [ActionResult.DONE, ActionResult.FAILED]
+    assert [line.result for line in await store.read_evictions_since(NOW)] == [ActionResult.DONE, ActionResult.FAILED]
 
 
 async def test_rejects_usage_that_continues_another_progress(store):
@@ -605,39 +605,39 @@ async def test_rejects_usage_that_continues_another_progress(store):
         )
     with pytest.raises(HistoryChangedError, match="not None"):
         await store.record_usage(replace(advance("b", read_until=1200), continues_from=900))
-    assert {name: one.read_until for name, one in (await store.usage_progress()).items()} == {"a": 600}
-    assert len((await store.peak_summary([NOW_HOUR], 0)).keys) == 0
+    assert {name: one.read_until for name, one in (await store.read_usage_progress()).items()} == {"a": 600}
+    assert len((await store.read_peak_summary([NOW_HOUR], 0)).keys) == 0
     await store.record_usage(replace(advance("a", read_until=1200), continues_from=600))
-    assert (await store.usage_progress())["a"].read_until == 1200
+    assert (await store.read_usage_progress())["a"].read_until == 1200
 
 
 async def test_the_epoch_grows_with_each_read_intent_and_kill(store):
-    assert (store.epoch, (await store.history()).epoch) == (0, 0)
+    assert (store.epoch, (await store.read_history()).epoch) == (0, 0)
     await store.record_usage(advance("a", read_until=600))
     await store.begin_writes([intent(1, eviction(1))])
-    await store.record_oom(kill())
-    assert (store.epoch, await store.history()) == (3, DatabaseHistory(3))
+    await store.record_oom_kill(kill())
+    assert (store.epoch, await store.read_history()) == (3, DatabaseHistory(3))
 
 
 async def test_a_database_at_an_earlier_state_accepts_no_writes_until_the_loss_is_recorded(store):
     await store.record_usage(advance("a", read_until=600))
-    store.expect(5)
+    store.expect_epoch(5)
     with pytest.raises(HistoryChangedError, match="epoch 1, but was at 5"):
-        await store.history()
+        await store.read_history()
     for refused in (
         store.record_usage(advance("a", read_until=1200)),
         store.begin_writes([intent(1, eviction(1))]),
-        store.record_oom(kill()),
+        store.record_oom_kill(kill()),
     ):
         with pytest.raises(HistoryChangedError):
             await refused
-    assert {name: one.read_until for name, one in (await store.usage_progress()).items()} == {"a": 600}
-    assert list(await store.open_intents()) == []
-    await store.note_lost(900)
-    assert await store.history() == DatabaseHistory(6, lost_until=900, regained=False)
+    assert {name: one.read_until for name, one in (await store.read_usage_progress()).items()} == {"a": 600}
+    assert list(await store.read_open_intents()) == []
+    await store.record_lost_usage(900)
+    assert await store.read_history() == DatabaseHistory(6, lost_until=900, regained=False)
     await store.record_usage(advance("a", read_until=1200))
-    await store.note_lost(900, regained=True)
-    assert await store.history() == DatabaseHistory(store.epoch, lost_until=900)
+    await store.record_lost_usage(900, regained=True)
+    assert await store.read_history() == DatabaseHistory(store.epoch, lost_until=900)
 
 
 def of_uid(uid: str, line: Outcome) -> Outcome:
@@ -656,29 +656,29 @@ async def test_intents_are_open_until_their_outcomes_are_recorded(open_empty, wr
     async with open_empty() as store:
         await store.begin_writes(intents)
         by_time = sorted(intents, key=lambda one: (one.at, one.id))
-        assert list(await store.open_intents()) == by_time
-        assert await store.outcomes(NOW - timedelta(days=4000)) == []
+        assert list(await store.read_open_intents()) == by_time
+        assert await store.read_outcomes(NOW - timedelta(days=4000)) == []
         await store.record_outcomes(written[:1], completed)
-        assert list(await store.open_intents()) == [one for one in by_time if one.id not in completed]
+        assert list(await store.read_open_intents()) == [one for one in by_time if one.id not in completed]
 
 
 async def test_checking_for_writes_leaves_no_row(store):
     await store.check_writable()
     await store.check_writable()
-    assert await store.open_intents() == []
+    assert await store.read_open_intents() == []
 
 
 async def test_an_eviction_counts_against_budgets_from_its_intent_on(store):
     first, second = of_uid("1", eviction(1)), of_uid("2", eviction(2))
     await store.begin_writes([intent(7, first), intent(8, second)])
-    assert [line.result for line in await store.evictions_since(NOW)] == [ActionResult.STARTED] * 2
-    assert await store.evictions_since(NOW + timedelta(minutes=3)) == []
+    assert [line.result for line in await store.read_evictions_since(NOW)] == [ActionResult.STARTED] * 2
+    assert await store.read_evictions_since(NOW + timedelta(minutes=3)) == []
     # The answer was lost: that is known, and the intent stays open until the cluster was looked at.
     await store.record_outcomes([replace(second, result=ActionResult.FAILED)])
-    assert [line.result for line in await store.evictions_since(NOW)] == [ActionResult.STARTED] * 2
+    assert [line.result for line in await store.read_evictions_since(NOW)] == [ActionResult.STARTED] * 2
     await store.record_outcomes([first], [7])
     await store.record_outcomes([], [8])
-    spent = await store.evictions_since(NOW)
+    spent = await store.read_evictions_since(NOW)
     assert [(line.result, line.action.uid) for line in spent] == [(ActionResult.DONE, "1"), (ActionResult.FAILED, "2")]
 
 
@@ -695,7 +695,7 @@ async def test_unanswered_resizes_are_those_without_an_answer_oldest_first(store
         for action, end, minutes in zip(actions, ends, at, strict=True)
     ]
     await store.record_outcomes([*lines, eviction(4, ActionResult.FAILED)])
-    assert list(await store.unanswered_resizes(NOW)) == [lines[1], lines[0]]
+    assert list(await store.read_unanswered_resizes(NOW)) == [lines[1], lines[0]]
 
 
 def kill(container: str = "app", minutes: int = 0, **changed: object) -> OomRecord:
@@ -720,16 +720,16 @@ async def test_a_kill_is_remembered_once(store):
     known = {"node": "n1", "memory_request_bytes": 1, "last_working_set_bytes": 2, "applies_to_workload": True}
     first, second = kill(), kill("sidecar", minutes=-5, **known)
     assert await store.has_oom_record(first.pod_uid, first.container, first.finished_at) is False
-    assert await store.record_oom(first) is True
+    assert await store.record_oom_kill(first) is True
     assert await store.has_oom_record(first.pod_uid, first.container, first.finished_at) is True
     assert await store.has_oom_record(first.pod_uid, first.container, first.finished_at + timedelta(seconds=1)) is False
-    assert await store.record_oom(first) is False
-    assert await store.record_oom(kill(oom_memory_bytes=5)) is False
-    assert await store.record_oom(second) is True
-    assert list(await store.oom_records(NOW - timedelta(hours=1))) == [second, first]
-    assert list(await store.oom_records(NOW)) == [first]
-    assert list(await store.oom_records(NOW - timedelta(hours=1), ("shop", "Deployment/web"))) == [second, first]
-    assert list(await store.oom_records(NOW - timedelta(hours=1), ("shop", "Deployment/other"))) == []
+    assert await store.record_oom_kill(first) is False
+    assert await store.record_oom_kill(kill(oom_memory_bytes=5)) is False
+    assert await store.record_oom_kill(second) is True
+    assert list(await store.read_oom_records(NOW - timedelta(hours=1))) == [second, first]
+    assert list(await store.read_oom_records(NOW)) == [first]
+    assert list(await store.read_oom_records(NOW - timedelta(hours=1), ("shop", "Deployment/web"))) == [second, first]
+    assert list(await store.read_oom_records(NOW - timedelta(hours=1), ("shop", "Deployment/other"))) == []
 
 
 rooms = st.none() | st.builds(Resources, st.integers(-(10**6), 10**6), st.integers(-(2**60), 2**60))
@@ -739,15 +739,15 @@ rooms = st.none() | st.builds(Resources, st.integers(-(10**6), 10**6), st.intege
 @FEW_EXAMPLES
 async def test_stores_a_refused_resize_until_the_next_one(open_empty, containers, reason, at, uid, room):
     async with open_empty() as store:
-        await store.remember_refused([])
-        await store.remember_refused(
+        await store.record_refused_resizes([])
+        await store.record_refused_resizes(
             [
                 RefusedResize(uid, (), ReasonCode.RESIZE_REFUSED, NOW),
                 RefusedResize(f"{uid}-other", (), ReasonCode.RESIZE_REFUSED, NOW),
             ]
         )
-        await store.remember_refused([RefusedResize(uid, containers, reason, at, room)])
-        refused = await store.refused_resizes()
+        await store.record_refused_resizes([RefusedResize(uid, containers, reason, at, room)])
+        refused = await store.read_refused_resizes()
     assert refused == {
         uid: RefusedResize(uid, containers, reason, at, room),
         f"{uid}-other": RefusedResize(f"{uid}-other", (), ReasonCode.RESIZE_REFUSED, NOW),
@@ -764,11 +764,11 @@ originals = st.builds(
 async def test_the_first_original_sizes_of_a_pod_stay_with_the_time_of_its_last_resize(open_empty, batches):
     async with open_empty() as store:
         for batch in batches:
-            await store.remember_original_sizes(batch)
-        found = await store.original_sizes()
-        assert await store.original_sizes(list(found)) == found
-        assert set(await store.original_sizes(list(found)[:1])) == set(list(found)[:1])
-        assert await store.original_sizes([]) == {}
+            await store.record_original_sizes(batch)
+        found = await store.read_original_sizes()
+        assert await store.read_original_sizes(list(found)) == found
+        assert set(await store.read_original_sizes(list(found)[:1])) == set(list(found)[:1])
+        assert await store.read_original_sizes([]) == {}
     written = [one for batch in batches for one in batch]
     expected = {}
     for one in written:
@@ -796,7 +796,7 @@ async def test_a_new_count_of_a_day_replaces_the_earlier_one(open_empty, batches
     async with open_empty() as store:
         for batch in batches:
             await store.record_risk_days(batch)
-        found = {(one.resource, one.day): one for one in await store.risk_days()}
+        found = {(one.resource, one.day): one for one in await store.read_risk_days()}
     assert found == {(one.resource, one.day): one for batch in batches for one in batch}
 
 
@@ -815,13 +815,13 @@ async def test_the_peaks_of_one_hour_are_every_keys(store):
             None,
         )
     )
-    found = await store.peaks_of_hour(100)
+    found = await store.read_peaks_of_hour(100)
     rows = dict(zip(found.keys, found.memory_bytes.tolist(), strict=True))
     assert rows == {first: 7.0, second: 8.0}
     cpu = dict(zip(found.keys, found.cpu_demand_millicores.tolist(), strict=True))
     assert cpu[first] == 1.5 and math.isnan(cpu[second])
     assert found.hours.tolist() == [100, 100]
-    assert len((await store.peaks_of_hour(99)).keys) == 0
+    assert len((await store.read_peaks_of_hour(99)).keys) == 0
 
 
 # ---- overrides and pause ----
@@ -853,22 +853,22 @@ async def test_overrides_are_stored_replaced_and_removed(open_empty, stored, rep
     web = ("shop", WorkloadRef("Deployment", "web"))
     async with open_empty() as store:
         for (namespace, workload), override in stored.items():
-            await store.put_override(namespace, workload, override)
-        await store.put_override(*web, Overrides(mode=Mode.OFF))
-        await store.put_override(*web, replacement)
-        assert await store.overrides() == {**stored, web: replacement}
-        await store.put_override(*web, None)
-        await store.put_override(*web, None)
-        assert await store.overrides() == {key: override for key, override in stored.items() if key != web}
+            await store.write_override(namespace, workload, override)
+        await store.write_override(*web, Overrides(mode=Mode.OFF))
+        await store.write_override(*web, replacement)
+        assert await store.read_overrides() == {**stored, web: replacement}
+        await store.write_override(*web, None)
+        await store.write_override(*web, None)
+        assert await store.read_overrides() == {key: override for key, override in stored.items() if key != web}
 
 
 async def test_the_pause_lasts_until_it_is_ended(store):
-    assert await store.paused() is False
+    assert await store.is_paused() is False
     await store.set_paused(True)
     await store.set_paused(True)
-    assert await store.paused() is True
+    assert await store.is_paused() is True
     await store.set_paused(False)
-    assert await store.paused() is False
+    assert await store.is_paused() is False
 
 
 # ---- packing ----
@@ -962,15 +962,15 @@ async def test_stores_a_packing_plan_with_progress_and_placement_hints(open_empt
         condition=PlanCondition(PlanStatusReason.POD_BINDING, "shop/web-1"),
     )
     async with open_empty() as store:
-        assert await store.packing() is None
-        await store.save_packing(plan)
-        assert await store.packing() == plan
+        assert await store.read_packing_plan() is None
+        await store.write_packing_plan(plan)
+        assert await store.read_packing_plan() == plan
         placed = {one.uid for one in plan.placed}
         hints = [one for one in plan.expected if plan.phase is PlanPhase.IN_PROGRESS and one.replaces not in placed]
-        assert list(await store.placement_hints()) == sorted(hints, key=lambda one: one.replaces)
-        await store.save_packing(later)
-        assert await store.packing() == later
-        assert list(await store.placement_hints()) == []
+        assert list(await store.read_placement_hints()) == sorted(hints, key=lambda one: one.replaces)
+        await store.write_packing_plan(later)
+        assert await store.read_packing_plan() == later
+        assert list(await store.read_placement_hints()) == []
 
 
 def packing(number: int, at: datetime = NOW) -> PackingPlan:
@@ -979,9 +979,9 @@ def packing(number: int, at: datetime = NOW) -> PackingPlan:
 
 
 async def test_the_last_plan_is_that_of_the_latest_snapshot(store):
-    await store.save_packing(packing(1))
-    await store.save_packing(packing(2, NOW - timedelta(minutes=5)))
-    found = await store.packing()
+    await store.write_packing_plan(packing(1))
+    await store.write_packing_plan(packing(2, NOW - timedelta(minutes=5)))
+    found = await store.read_packing_plan()
     assert found is not None
     assert found.id == "1"
 
@@ -1011,41 +1011,41 @@ async def test_each_kind_is_kept_for_its_time(store, late):
     block = block_at(seconds(RETENTION.sample_blocks) + int(not late))
     peaks = hourly((peak_key(1), oldest_hour, 1.0, 2.0))
     await store.record_usage(advance("old", read_until=seconds(RETENTION.partitions), peaks=peaks, block=block))
-    await store.record_oom(kill(finished_at=last_moment(RETENTION.oom_records)))
+    await store.record_oom_kill(kill(finished_at=last_moment(RETENTION.oom_records)))
     done = eviction(0)
     await store.record_outcomes([Outcome(last_moment(RETENTION.outcomes), done.action, done.result, done.reason)])
-    await store.remember_refused(
+    await store.record_refused_resizes(
         [RefusedResize("uid", (), ReasonCode.RESIZE_REFUSED, last_moment(RETENTION.refused_resizes))]
     )
-    await store.remember_original_sizes(
+    await store.record_original_sizes(
         [OriginalSizes("uid", "shop", "web-0", (), last_moment(RETENTION.original_sizes))]
     )
-    await store.save_packing(packing(1, last_moment(RETENTION.packing_plans)))
+    await store.write_packing_plan(packing(1, last_moment(RETENTION.packing_plans)))
     oldest_day = int((NOW - RETENTION.risk_days).timestamp()) // 86400 - int(late)
     await store.record_risk_days([RiskDay(ResourceName.CPU, oldest_day, 2, 1, 0.5)])
     await store.set_paused(True)
-    await store.put_override("shop", WorkloadRef("Deployment", "web"), Overrides(mode=Mode.OFF))
+    await store.write_override("shop", WorkloadRef("Deployment", "web"), Overrides(mode=Mode.OFF))
 
     await store.prune(NOW)
 
     long_ago = NOW - timedelta(days=400)
     counts = {
         "statistics": len((await store.read_statistics()).keys),
-        "blocks": len(await store.recent_blocks(0)),
-        "partitions": len(await store.usage_progress()),
-        "peaks": len((await store.peak_summary([], 0)).keys),
-        "kills": len(await store.oom_records(long_ago)),
-        "outcomes": len(await store.outcomes(long_ago)),
-        "evictions": len(await store.evictions_since(long_ago)),
-        "refusals": len(await store.refused_resizes()),
-        "originals": len(await store.original_sizes()),
-        "packings": int(await store.packing() is not None),
-        "risk days": len(await store.risk_days()),
+        "blocks": len(await store.read_recent_blocks(0)),
+        "partitions": len(await store.read_usage_progress()),
+        "peaks": len((await store.read_peak_summary([], 0)).keys),
+        "kills": len(await store.read_oom_records(long_ago)),
+        "outcomes": len(await store.read_outcomes(long_ago)),
+        "evictions": len(await store.read_evictions_since(long_ago)),
+        "refusals": len(await store.read_refused_resizes()),
+        "originals": len(await store.read_original_sizes()),
+        "packings": int(await store.read_packing_plan() is not None),
+        "risk days": len(await store.read_risk_days()),
     }
     kept = {name: 2 if name == "statistics" else 1 for name in counts}
     assert counts == ({name: 0 for name in counts} if late else kept)
-    assert await store.paused() is True
-    assert len(await store.overrides()) == 1
+    assert await store.is_paused() is True
+    assert len(await store.read_overrides()) == 1
 
 
 @pytest.mark.smoke
@@ -1056,11 +1056,11 @@ async def test_reads_user_actions_newest_first(store):
     removed = UserAction(NOW - timedelta(hours=1), "system:x", UserActionKind.DELETE_OVERRIDE, "shop", web)
     for one in (removed, paused, set_):
         await store.record_user_action(one)
-    assert await store.user_actions(NOW - timedelta(days=1)) == [set_, paused, removed]
-    assert await store.user_actions(NOW, 1) == [set_]
-    assert await store.user_actions(NOW + timedelta(seconds=1)) == []
+    assert await store.read_user_actions(NOW - timedelta(days=1)) == [set_, paused, removed]
+    assert await store.read_user_actions(NOW, 1) == [set_]
+    assert await store.read_user_actions(NOW + timedelta(seconds=1)) == []
     await store.prune(NOW - timedelta(minutes=30) + RETENTION.user_actions)
-    assert await store.user_actions(NOW - timedelta(days=1)) == [set_, paused]
+    assert await store.read_user_actions(NOW - timedelta(days=1)) == [set_, paused]
 
 
 @pytest.mark.smoke
@@ -1070,10 +1070,10 @@ async def test_reads_cluster_hours_oldest_first_and_keeps_the_first_of_an_hour(s
     kept = [HourlyClusterTotals(hour + at, large, middle, small, Resources(-500, -(1 << 40))) for at in (0, 1, 5)]
     for one in (kept[2], kept[0], kept[1], replace(kept[1], saved=Resources(1, 1))):
         await store.record_cluster_hour(one)
-    assert await store.cluster_hours(hour) == kept
-    assert await store.cluster_hours(hour + 1) == kept[1:]
+    assert await store.read_cluster_hours(hour) == kept
+    assert await store.read_cluster_hours(hour + 1) == kept[1:]
     await store.prune(kept[1].at + RETENTION.cluster_hours)
-    assert await store.cluster_hours(0) == kept[1:]
+    assert await store.read_cluster_hours(0) == kept[1:]
 
 
 @pytest.mark.smoke
@@ -1088,7 +1088,7 @@ async def test_after_a_month_another_key_signs_and_those_before_it_verify_as_lon
 
 async def _keys_at(store: StorePort, now: datetime) -> list[bytes]:
     await store.prune(now)
-    return list(await store.signing_keys())
+    return list(await store.read_signing_keys())
 
 
 @pytest.mark.smoke
@@ -1104,11 +1104,11 @@ async def test_pruning_leaves_younger_neighbours_as_they_are(store):
         advance("a", peaks=hourly((peak_key(3), NOW_HOUR, 5.0, 6.0), (peak_key(1), NOW_HOUR, 7.0, 8.0)))
     )
 
-    summary = await store.peak_summary([NOW_HOUR], 0)
+    summary = await store.read_peak_summary([NOW_HOUR], 0)
     found = dict(zip(summary.keys, summary.cpu_peak_millicores.tolist(), strict=True))
     assert found == {peak_key(1): 7.0, peak_key(2): 3.0, peak_key(3): 5.0}
     assert summary.first_hour.tolist() == [NOW_HOUR] * 3
     table = await store.read_statistics()
     assert list(table.row_of_container) == [ContainerKey("shop", "web-1", "app")]
-    assert table.row(table.row_of_container[ContainerKey("shop", "web-1", "app")]) == statistic("web-1")
-    assert len(await store.recent_blocks(0)) == 1
+    assert table.get_row(table.row_of_container[ContainerKey("shop", "web-1", "app")]) == statistic("web-1")
+    assert len(await store.read_recent_blocks(0)) == 1

@@ -95,7 +95,7 @@ async def from_kubelets(endpoint: KubeletEndpoint) -> Subject:
         return at
 
     source = KubeletUsageSource(KubeletSettings(endpoint=endpoint, retention_seconds=2 * (END - START)), ask)
-    await source.partitions(monitored())
+    await source.list_partitions(monitored())
     while at < END:
         await source.read_nodes(source.get_due_nodes(at, 60), clock)
         at += 1
@@ -161,21 +161,21 @@ async def test_kubelets_agree_with_the_prometheus_that_scrapes_them(prometheus_a
         subject = Subject(checked, monitored(), containers_of(monitored()))
         # Before and after they were queried.
         for end in (END - 960, END):
-            for partition in await checked.partitions(monitored()):
+            for partition in await checked.list_partitions(monitored()):
                 await checked.read(partition, START, end, None)
             assert checked.pass_result.compared == subject.containers
             assert not checked.pass_result.disagreements
 
 
 async def read_all(subject: Subject, start: int = START, end: int = END) -> list[SampleBlock]:
-    partitions = await subject.source.partitions(subject.snapshot)
+    partitions = await subject.source.list_partitions(subject.snapshot)
     return [(await subject.source.read(partition, start, end, None))[0] for partition in partitions]
 
 
 async def test_partitions_are_the_same_from_call_to_call(subject: Subject) -> None:
-    partitions = await subject.source.partitions(subject.snapshot)
+    partitions = await subject.source.list_partitions(subject.snapshot)
     assert len(set(partitions)) == len(partitions) > 0
-    assert await subject.source.partitions(subject.snapshot) == partitions
+    assert await subject.source.list_partitions(subject.snapshot) == partitions
 
 
 async def test_every_container_comes_from_one_partition(subject: Subject) -> None:
@@ -206,7 +206,7 @@ async def test_samples_are_numbers_that_make_sense(subject: Subject) -> None:
 
 
 async def test_reading_in_parts_gives_the_same_as_one_read(subject: Subject) -> None:
-    for partition in await subject.source.partitions(subject.snapshot):
+    for partition in await subject.source.list_partitions(subject.snapshot):
         whole, _ = await subject.source.read(partition, START, END, None)
         parts, tail, at = [], None, START
         for end in (START + 60, START + 540, START + 900, START + 960, END):
@@ -226,18 +226,18 @@ async def test_sends_no_query_for_an_empty_time_range(subject: Subject) -> None:
 
 
 async def test_node_loads_are_samples_by_node(subject: Subject) -> None:
-    await subject.source.partitions(subject.snapshot)
-    loads = await subject.source.node_loads(END)
+    await subject.source.list_partitions(subject.snapshot)
+    loads = await subject.source.read_node_loads(END)
     assert set(loads) <= {node.name for node in subject.snapshot.nodes}
     assert all(sample.load1 >= 0 and sample.at <= END for sample in loads.values())
     # The same sample has the same time.
-    assert await subject.source.node_loads(END) == loads
+    assert await subject.source.read_node_loads(END) == loads
 
 
 async def test_a_node_uses_what_its_containers_use_and_a_little_more(subject: Subject) -> None:
-    await subject.source.partitions(subject.snapshot)
+    await subject.source.list_partitions(subject.snapshot)
     names = [node.name for node in subject.snapshot.nodes]
-    found = await subject.source.node_use([*names, "unheard-of"], START + 300, END)
+    found = await subject.source.read_node_usage([*names, "unheard-of"], START + 300, END)
     running = [node for node, use in zip(found.nodes, found.cpu_use_millicores, strict=True) if np.nansum(use) > 0]
     assert sorted(running) == sorted(names)
     assert found.times.tolist() == list(range(START + 360, END + 1, 60))
@@ -258,6 +258,6 @@ async def test_a_node_uses_what_its_containers_use_and_a_little_more(subject: Su
 
 
 async def test_an_empty_time_range_or_no_node_has_no_usage(subject: Subject) -> None:
-    await subject.source.partitions(subject.snapshot)
-    assert not (await subject.source.node_use([], START, END)).nodes
-    assert (await subject.source.node_use(["n0"], END, END)).cpu_use_millicores.size == 0
+    await subject.source.list_partitions(subject.snapshot)
+    assert not (await subject.source.read_node_usage([], START, END)).nodes
+    assert (await subject.source.read_node_usage(["n0"], END, END)).cpu_use_millicores.size == 0

@@ -165,7 +165,7 @@ def test_no_size_is_above_its_own_peak_and_a_tenth_and_nodes_keep_their_headroom
         snapshot, table = generated(seed)
         for model in every_model(table, np.random.default_rng(seed)).values():
             eligibility = Eligibility(snapshot, table, {}, FULL, NOW)
-            sized = size_cluster(snapshot, eligibility, FULL, NOW, SizingContext(headroom=model)).sized
+            sized = size_cluster(snapshot, eligibility, FULL, NOW, SizingContext(headroom=model)).result
             columns, there = sized.columns, sized.fit.remains[sized.columns.candidates.pod_of_container]
             for resource, unit in ((ResourceName.CPU, 1), (ResourceName.MEMORY, MEBIBYTE)):
                 demand, targets = columns.table.get_resource(resource), sized.targets.get_requests(resource)

@@ -343,7 +343,7 @@ def test_a_former_or_recreated_pod_is_skipped():
         ({"annotations": {"cruise.io/mode": "what"}}, ReasonCode.UNREADABLE_ANNOTATION),
         ({"annotations": {"cruise.io/resources": "cpu"}}, ReasonCode.MEMORY_NOT_MANAGED),
         ({"qos": QosClass.GUARANTEED}, ReasonCode.GUARANTEED),
-        ({"mirror": True}, ReasonCode.STATIC_POD),
+        ({"is_mirror_pod": True}, ReasonCode.STATIC_POD),
         ({"workload": None}, ReasonCode.NO_CONTROLLER),
         ({"terminating": True}, ReasonCode.TERMINATING),
     ],

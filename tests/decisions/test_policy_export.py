@@ -43,8 +43,10 @@ def test_bounds_and_resources_are_kept_and_pointless_bounds_dropped():
     found = exported(
         vpa(
             VpaContainerPolicy(minimum=make_amounts(5, 32), maximum=StatedResources(3_000_000, 4096 * MEBIBYTE)),
-            VpaContainerPolicy("app", controlled=frozenset({ResourceName.MEMORY}), maximum=make_amounts(None, 512)),
-            VpaContainerPolicy("proxy", off=True, minimum=make_amounts(100)),
+            VpaContainerPolicy(
+                "app", controlled_resources=frozenset({ResourceName.MEMORY}), maximum=make_amounts(None, 512)
+            ),
+            VpaContainerPolicy("proxy", is_off=True, minimum=make_amounts(100)),
         )
     )
     assert settings(found) == {
@@ -58,7 +60,7 @@ def test_bounds_and_resources_are_kept_and_pointless_bounds_dropped():
 
 
 def test_all_off_but_named_containers_names_the_others():
-    rules = VpaContainerPolicy(off=True), VpaContainerPolicy("app", maximum=make_amounts(500))
+    rules = VpaContainerPolicy(is_off=True), VpaContainerPolicy("app", maximum=make_amounts(500))
     found = settings(exported(vpa(*rules)))
     assert {name: value for name, value in found.items() if name.startswith("mode")} == {
         "mode": "resize",
@@ -68,7 +70,7 @@ def test_all_off_but_named_containers_names_the_others():
     unknown = exported(vpa(*rules), workloads=())
     assert unknown.policies == ()
     assert "the containers of its target are unknown" in unknown.problems[0]
-    assert settings(exported(vpa(VpaContainerPolicy(off=True)), workloads=()))["mode"] == "off"
+    assert settings(exported(vpa(VpaContainerPolicy(is_off=True)), workloads=()))["mode"] == "off"
 
 
 def test_one_workload_has_one_policy():

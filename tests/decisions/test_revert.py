@@ -89,8 +89,8 @@ def test_reverts_that_the_server_would_reject_are_skipped():
     wanted = (amounts(500, 512), NOTHING_STATED)
     assert reverted(pod(), *wanted, node(ready=False)).skipped is ReasonCode.NODE_NOT_READY
     assert reverted(pod(), *wanted, node(kubelet_version=(1, 32))).skipped is ReasonCode.RESIZE_UNSUPPORTED
-    assert reverted(pod(windows=True), *wanted).skipped is ReasonCode.WINDOWS
-    assert reverted(pod(mirror=True), *wanted).skipped is ReasonCode.STATIC_POD
+    assert reverted(pod(runs_on_windows=True), *wanted).skipped is ReasonCode.WINDOWS
+    assert reverted(pod(is_mirror_pod=True), *wanted).skipped is ReasonCode.STATIC_POD
     assert reverted(pod(pod_level=make_pod_level(amounts(1))), *wanted).skipped is ReasonCode.POD_LEVEL_RESOURCES
     ranges = {"shop": (LimitRangeItem(False, maximum=amounts(400)),)}
     assert reverted(pod(), *wanted, limit_ranges=ranges).skipped is ReasonCode.LIMIT_RANGE

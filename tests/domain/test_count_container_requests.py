@@ -174,4 +174,4 @@ def test_counted_is_what_runs_floored_by_init(drawn: list[tuple[ContainerRole, i
     order = sorted(drawn, key=lambda one: one[0] is MAIN)
     one = pod(*(container(f"c{i}", millicores, mib, role) for i, (role, millicores, mib) in enumerate(order)))
     running = sum((c.requests.resources for c in one.containers if c.role is not INIT), NO_RESOURCES)
-    assert count_pod_requests(one) == running.at_least(compute_init_container_minimum(one, {}))
+    assert count_pod_requests(one) == running.max_with(compute_init_container_minimum(one, {}))

@@ -105,8 +105,8 @@ def test_a_container_takes_its_own_bound_and_the_pods_for_the_rest() -> None:
         ],
     )
     assert isinstance(policy, EffectivePolicy)
-    assert policy.for_container("app").bounds == RequestBounds(StatedResources(100, 1), StatedResources(300, 2))
-    assert policy.for_container("other").bounds == RequestBounds(StatedResources(100, 1), StatedResources(200, 2))
+    assert policy.get_for_container("app").bounds == RequestBounds(StatedResources(100, 1), StatedResources(300, 2))
+    assert policy.get_for_container("other").bounds == RequestBounds(StatedResources(100, 1), StatedResources(200, 2))
 
 
 def test_each_value_of_a_container_is_its_nearest_or_the_pods() -> None:
@@ -117,6 +117,6 @@ def test_each_value_of_a_container_is_its_nearest_or_the_pods() -> None:
     )
     policy = resolve_policy(Mode.FULL, [near, far])
     assert isinstance(policy, EffectivePolicy)
-    app, other = policy.for_container("app"), policy.for_container("other")
+    app, other = policy.get_for_container("app"), policy.get_for_container("other")
     assert (app.headroom_factor, app.memory_limits) == (2.0, MemoryLimitPolicy.ALWAYS)
     assert (other.headroom_factor, other.memory_limits) == (0.5, MemoryLimitPolicy.NEVER)

@@ -58,7 +58,7 @@ def policy(one: VerticalPodAutoscaler, **annotations: dict[str, str]) -> Effecti
 
 @pytest.mark.parametrize("one", [vertical(ALL), vertical(ALL, mode="Auto", is_own=True)])
 def test_bounds_hold_where_the_vpa_sizes_nothing(one):
-    bounds = policy(one).for_container("app").bounds
+    bounds = policy(one).get_for_container("app").bounds
     assert (bounds.minimum, bounds.maximum) == (make_amounts(300), make_amounts(None, 90))
 
 
@@ -66,13 +66,13 @@ def test_bounds_hold_where_the_vpa_sizes_nothing(one):
     "one", [vertical(ALL, mode="Initial"), vertical(ALL, mode=""), vertical(ALL, is_published=True)]
 )
 def test_of_one_that_sizes_pods_or_is_cruise_s_own_work_nothing_is_taken(one):
-    assert policy(one).for_container("app").bounds.minimum == make_amounts()
+    assert policy(one).get_for_container("app").bounds.minimum == make_amounts()
 
 
 def test_a_container_s_own_rule_goes_before_the_rule_for_all():
     found = policy(vertical(ALL, VpaContainerPolicy("app", minimum=make_amounts(50))))
-    assert found.for_container("app").bounds.minimum == make_amounts(50)
-    assert found.for_container("logs").bounds.minimum == make_amounts(300)
+    assert found.get_for_container("app").bounds.minimum == make_amounts(50)
+    assert found.get_for_container("logs").bounds.minimum == make_amounts(300)
 
 
 def test_annotations_of_the_workload_are_nearer_and_those_of_the_namespace_farther():
@@ -87,36 +87,36 @@ def test_a_minimum_is_what_a_tenant_asks():
 
 
 def test_what_is_not_controlled_is_left_alone():
-    assert policy(vertical(VpaContainerPolicy(controlled=frozenset({ResourceName.CPU})))).resources == {
+    assert policy(vertical(VpaContainerPolicy(controlled_resources=frozenset({ResourceName.CPU})))).resources == {
         ResourceName.CPU
     }
-    assert policy(vertical(VpaContainerPolicy(controlled=frozenset()))).mode is Mode.OFF
-    assert policy(vertical(VpaContainerPolicy(off=True))).mode is Mode.OFF
+    assert policy(vertical(VpaContainerPolicy(controlled_resources=frozenset()))).mode is Mode.OFF
+    assert policy(vertical(VpaContainerPolicy(is_off=True))).mode is Mode.OFF
 
 
 def test_mode_off_of_one_container_leaves_the_others_sized():
-    found = policy(vertical(ALL, VpaContainerPolicy("proxy", off=True)))
+    found = policy(vertical(ALL, VpaContainerPolicy("proxy", is_off=True)))
     assert found.mode is Mode.FULL
-    assert found.for_container("proxy").mode is Mode.OFF
-    assert found.for_container("app").mode is Mode.FULL
+    assert found.get_for_container("proxy").mode is Mode.OFF
+    assert found.get_for_container("app").mode is Mode.FULL
 
 
 def test_mode_off_of_all_others_leaves_one_sized():
-    found = policy(vertical(VpaContainerPolicy(off=True), VpaContainerPolicy("app", minimum=make_amounts(50))))
-    assert found.for_container("app").resources == frozenset(ResourceName)
-    assert not found.for_container("proxy").resources
+    found = policy(vertical(VpaContainerPolicy(is_off=True), VpaContainerPolicy("app", minimum=make_amounts(50))))
+    assert found.get_for_container("app").resources == frozenset(ResourceName)
+    assert not found.get_for_container("proxy").resources
 
 
 def test_what_is_controlled_is_stated_for_each_container():
     cpu, memory = ({one} for one in ResourceName)
     found = policy(
         vertical(
-            VpaContainerPolicy(controlled=frozenset(cpu)),
-            VpaContainerPolicy("app", controlled=frozenset(memory)),
+            VpaContainerPolicy(controlled_resources=frozenset(cpu)),
+            VpaContainerPolicy("app", controlled_resources=frozenset(memory)),
             VpaContainerPolicy("logs"),
         )
     )
-    resources = {name: found.for_container(name).resources for name in ("app", "logs", "other")}
+    resources = {name: found.get_for_container(name).resources for name in ("app", "logs", "other")}
     assert resources == {"app": memory, "logs": cpu | memory, "other": cpu}
 
 
@@ -165,7 +165,10 @@ def test_the_objects_are_read_as_kubectl_prints_them():
         },
     }
     [found] = read_snapshot([json.dumps(make_list_json(document)).encode()], "cluster.json").vertical_autoscalers
-    assert found.rules == (ALL, VpaContainerPolicy("app", off=True, controlled=frozenset({ResourceName.CPU})))
+    assert found.rules == (
+        ALL,
+        VpaContainerPolicy("app", is_off=True, controlled_resources=frozenset({ResourceName.CPU})),
+    )
     assert found.is_published
 
 

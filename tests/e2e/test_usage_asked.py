@@ -121,8 +121,8 @@ async def test_after_a_restart_in_mid_fill_no_sample_is_asked_for_twice(promethe
     assert asked.total() == 9 * 3 * minutes
     undisturbed = await fill(prometheus, InMemoryStore())
     assert len(table.row_of_container) == len(snapshot().pods)
-    assert [table.row(row) for row in range(len(table.keys))] == [
-        undisturbed.row(row) for row in range(len(undisturbed.keys))
+    assert [table.get_row(row) for row in range(len(table.keys))] == [
+        undisturbed.get_row(row) for row in range(len(undisturbed.keys))
     ]
 
 

@@ -91,7 +91,7 @@ async def test_the_statistics_of_every_container_equal_the_plain_reference(prome
     assert set(table.row_of_container) == set(live)
     counts = usage_reference.peak_minutes(expectation.minutes, END, look_ahead=900)
     for key in live:
-        statistic = table.row(table.row_of_container[key])
+        statistic = table.get_row(table.row_of_container[key])
         compare_cpu(statistic.cpu_base_millicores, expectation.base(key, "cpu", 10), key)
         compare_cpu(statistic.cpu_peak_millicores, expectation.peak(key, "cpu", counts), key)
         assert statistic.memory_base_bytes == math.ceil(expectation.base(key, "memory", 30)), key
@@ -110,11 +110,11 @@ def compare_cpu(actual: int, expected: float, key: tuple[str, str, str]) -> None
 def assert_workloads(table: StatisticsTable, expectation: Expectation) -> None:
     """A workload's base is the largest of its pods'."""
     largest_base: dict[tuple[str, str, str], int] = {}
-    rows: list[Statistic] = [table.row(row) for row in table.row_of_container.values()]
+    rows: list[Statistic] = [table.get_row(row) for row in table.row_of_container.values()]
     for row in rows:
         of = (row.key.namespace, row.key.workload, row.key.container)
         largest_base[of] = max(row.memory_base_bytes, largest_base.get(of, 0))
-    whole = {key: table.row(row) for key, row in table.row_of_workload.items() if not key.identity}
+    whole = {key: table.get_row(row) for key, row in table.row_of_workload.items() if not key.identity}
     assert len(whole) == len({of for of in largest_base if of[1]})
     for key, statistic in whole.items():
         assert statistic.memory_base_bytes == largest_base[key.namespace, key.workload, key.container]

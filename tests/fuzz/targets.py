@@ -189,11 +189,11 @@ def prometheus_answers() -> Target:
 
     def feed(data: bytes) -> None:
         try:
-            vectors.loads(data)
+            vectors.decode(data)
         except (BadInputError, UnavailableError):
             pass
         try:
-            matrix = matrices.matrix(data, FIRST, LAST, STEP)
+            matrix = matrices.decode(data, FIRST, LAST, STEP)
         except (BadInputError, UnavailableError):
             return
         block, _ = compute_usage(UsageAnswers(matrix, matrix, matrix), times, EarlierCounters(), counting, set())
@@ -235,7 +235,7 @@ def watch_lines() -> Target:
         # The watch is that of the object's kind, if it has one.
         kind, decoder = next((decoders[name] for name in decoders if f'"{name}"'.encode() in data), decoders["Pod"])
         try:
-            event = decoder.event(data)
+            event = decoder.decode_event(data)
         except BadInputError:
             return
         match event:

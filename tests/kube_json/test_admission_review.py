@@ -200,14 +200,14 @@ def test_the_summary_has_the_pod_as_it_was_sent(pod):
 
 def test_an_answer_has_the_requests_uid_whatever_it_holds():
     for uid in (UID, "", 'a"b\\c\n', "é"):
-        response = decode_response(ReviewResponse(b"[]").for_uid(uid))
+        response = decode_response(ReviewResponse(b"[]").render_for_request(uid))
         assert response == {"uid": uid, "allowed": True, "patchType": "JSONPatch", "patch": "W10="}
-    assert decode_response(ReviewResponse().for_uid("1")) == {"uid": "1", "allowed": True}
+    assert decode_response(ReviewResponse().render_for_request("1")) == {"uid": "1", "allowed": True}
 
 
 def test_a_warning_fits_into_a_header():
     warning = "é\r\nSet-Cookie: " + "x" * 1000
-    [told] = decode_response(ReviewResponse(warnings=[warning]).for_uid("1"))["warnings"]
+    [told] = decode_response(ReviewResponse(warnings=[warning]).render_for_request("1"))["warnings"]
     assert told.startswith("???Set-Cookie: x")
     assert (len(told), told.isascii(), told.isprintable()) == (200, True, True)
 
@@ -227,4 +227,4 @@ def test_the_uid_is_found_in_what_is_no_json(body, uid):
 
 
 def test_answers_are_json():
-    assert json.loads(ReviewResponse(warnings=["w"]).for_uid("1"))["response"]["warnings"] == ["w"]
+    assert json.loads(ReviewResponse(warnings=["w"]).render_for_request("1"))["response"]["warnings"] == ["w"]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cruise.kube_json.admission_review import ReviewLimits, ReviewTooLarge, check_elements, check_pod
+from cruise.kube_json.admission_review import ReviewLimits, ReviewTooLargeError, check_elements, check_pod
 from cruise.kube_json.object_errors import convert_to_struct
 from cruise.kube_json.wire.pod_json import PodObject
 from tests.admission_reviews import encode_review, make_review
@@ -57,7 +57,7 @@ TOO_MUCH = {
 @pytest.mark.parametrize("part", TOO_MUCH)
 def test_what_is_too_much_is_reported(part):
     fields, reason = TOO_MUCH[part]
-    with pytest.raises(ReviewTooLarge) as refused:
+    with pytest.raises(ReviewTooLargeError) as refused:
         check_pod(pod(**fields), BOUNDS)
     assert refused.value.reason == reason
 
@@ -78,6 +78,6 @@ def test_as_much_as_may_be_is_read():
 def test_elements_are_counted_before_anything_is_read():
     body = encode_review(make_review(make_pod_json(name="", node=None)))
     check_elements(body, BOUNDS)
-    with pytest.raises(ReviewTooLarge) as refused:
+    with pytest.raises(ReviewTooLargeError) as refused:
         check_elements(json.dumps([0] * 20_000).encode(), BOUNDS)
     assert refused.value.reason == "too-large"

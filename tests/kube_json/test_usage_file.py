@@ -70,7 +70,7 @@ def test_every_value_stands_in_its_column():
             historySince=stamp(LONG_AGO),
         )
     )
-    assert table.row(0) == Statistic(
+    assert table.get_row(0) == Statistic(
         key=StatisticKey("shop", POD, "Deployment/web", "app"),
         updated_at=int(NOW.timestamp()),
         history_since=int(LONG_AGO.timestamp()),
@@ -89,12 +89,12 @@ def test_what_may_be_absent():
     item["memory"]["lastBytes"] = 77
     table = read_items(item)
     assert table.keys[0].workload == ""
-    assert table.row(0).history_since == 0
-    assert table.row(0).memory_last_bytes == 77
+    assert table.get_row(0).history_since == 0
+    assert table.get_row(0).memory_last_bytes == 77
 
 
 def test_fractions_are_rounded_up_and_a_peak_may_be_below_its_base():
-    row = read_items(make_usage_item_json(cpu_base=120.2, cpu_peak=3.0, memory_base=0.5)).row(0)
+    row = read_items(make_usage_item_json(cpu_base=120.2, cpu_peak=3.0, memory_base=0.5)).get_row(0)
     assert (row.cpu_base_millicores, row.cpu_peak_millicores, row.memory_base_bytes) == (121, 3, 1)
 
 
@@ -104,9 +104,9 @@ def test_an_item_without_pod_speaks_for_the_workloads_other_pods():
     elsewhere = make_usage_item_json(pod=None, workload="Deployment/not-running", container="any")
     table = read_items(own, of_workload, elsewhere)
     workload = SNAPSHOT.pods[0].workload
-    assert table.find("shop", POD, workload, "app", "") == 0
-    assert table.find("shop", "web-other", workload, "app", "") == 1
-    assert table.find("shop", POD, workload, "log", "") is None
+    assert table.find_row("shop", POD, workload, "app", "") == 0
+    assert table.find_row("shop", "web-other", workload, "app", "") == 1
+    assert table.find_row("shop", POD, workload, "log", "") is None
 
 
 def test_the_time_is_the_newest_item_unless_it_is_given():

@@ -63,7 +63,7 @@ def check_memory_limit_ceilings(drawn: DrawnCluster, seen: ObservedPass) -> Iter
     # With a node autoscaler the present nodes do not bound the size of a new pod.
     largest = NO_RESOURCES if drawn.node_autoscaling is None else Resources(1 << 60, 1 << 60)
     for node in (*seen.before.nodes, *seen.after.nodes):
-        largest = largest.at_least(node.allocatable)
+        largest = largest.max_with(node.allocatable)
     ceilings = _ceilings(drawn)
     for one in seen.resized():
         pod = pods[one.uid]
@@ -142,7 +142,7 @@ def check_no_shrink_below_base(drawn: DrawnCluster, seen: ObservedPass) -> Itera
         pod = pods[one.uid]
         old = {container.name: container.requests for container in pod.containers}
         for target in one.containers:
-            row = seen.table.find(pod.namespace, pod.name, pod.workload, target.container, pod.identity)
+            row = seen.table.find_row(pod.namespace, pod.name, pod.workload, target.container, pod.identity)
             if row is None or pod.labels["app"] in bounded:
                 continue
             base = Resources(int(seen.table.cpu_base_millicores[row]), int(seen.table.memory_base_bytes[row]))
@@ -234,10 +234,10 @@ def check_guaranteed_sizes(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[
             if target.requests != target.limits:
                 yield f"{pod.name}: {target.container} would request {target.requests} of {target.limits}"
             least = now[target.container]
-            row = seen.table.find(pod.namespace, pod.name, pod.workload, target.container, pod.identity)
+            row = seen.table.find_row(pod.namespace, pod.name, pod.workload, target.container, pod.identity)
             if row is not None and not is_short:
-                use = seen.table.row(row)
-                least = least.at_most(
+                use = seen.table.get_row(row)
+                least = least.min_with(
                     Resources(max(use.cpu_peak_millicores, use.cpu_7d_max_millicores), use.memory_7d_max_bytes)
                 )
             if not least.fits_in(target.requests.resources):

@@ -91,8 +91,8 @@ class PassRecorder:
     def get_cached_autoscalers(self) -> tuple[HorizontalPodAutoscaler, ...]:
         return self.cluster.get_cached_autoscalers()
 
-    def oom_kills(self) -> AsyncIterator[OomKill]:
-        return self.cluster.oom_kills()
+    def watch_oom_kills(self) -> AsyncIterator[OomKill]:
+        return self.cluster.watch_oom_kills()
 
     async def perform(self, action: Action) -> None:
         try:

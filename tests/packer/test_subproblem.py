@@ -36,8 +36,8 @@ def test_answers_of_parts_make_an_answer_of_the_whole(seed, ruled):
     for part in parts:
         answer = assign_greedily(part.problem)
         assert find_rule_violations(part.problem, answer) == ()
-        whole = part.write_into(whole, answer)
-        assert (part.assignment(whole) == answer).all()
+        whole = part.insert_assignment(whole, answer)
+        assert (part.extract_assignment(whole) == answer).all()
     assert find_rule_violations(problem, whole) == ()
 
 

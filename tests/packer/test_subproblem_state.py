@@ -34,7 +34,7 @@ def _bound_of(parts):
     whole = CombinedPacking(problem, split_problem(problem), problem.pod_node, lambda _: None)
     assert len(whole.pieces) == parts
     for piece in whole.pieces:
-        piece.bound((2, 0), (3, -1))
+        piece.apply_bound((2, 0), (3, -1))
     return whole.packing.bound
 
 

@@ -100,10 +100,10 @@ class Replay:
         self._terms += 1
         replica = self._replicas[int(number)]
         replica.leads, replica.term = True, self._terms
-        replica.audit.expect_others()
+        replica.audit.expect_foreign_intents()
         # What the first usage pass of a leader reads of the database's past.
         with suppress(HistoryChangedError):
-            history = await self.database.history()
+            history = await self.database.read_history()
             replica.usage.evictions_lost_until = history.lost_until
             replica.usage.history_lost_until = 0 if history.regained else history.lost_until
 
@@ -112,7 +112,7 @@ class Replay:
         await usage.forget(self.database, at)
 
     async def _regain(self, number: str) -> None:
-        await self._replicas[int(number)].usage.note_regained(self.database, ())
+        await self._replicas[int(number)].usage.record_regained_usage(self.database, ())
 
     async def _expire(self, number: str) -> None:
         self._replicas[int(number)].leads = False
@@ -232,7 +232,7 @@ class Replay:
     async def _land(self, slot: str, pod: str, how: str) -> None:
         write = self._writes[int(slot)]
         record = self.world.record(int(pod))
-        before, size, version = self.world.progress(int(pod)), record.pod.containers, record.pod.version
+        before, size, version = self.world.progress(int(pod)), record.pod.containers, record.pod.resource_version
         has_row = await self._has_row(write)
         error: CruiseError | None = None
         try:
@@ -247,7 +247,9 @@ class Replay:
         if error is not None:
             return
         self._judge(
-            "law_fence", write.term >= self._terms or write.action.version in ("", version), "the pod had changed"
+            "law_fence",
+            write.term >= self._terms or write.action.resource_version in ("", version),
+            "the pod had changed",
         )
         self._judge("law_row", has_row, "it has no row")
         if isinstance(write.action, EvictPod):
@@ -287,13 +289,13 @@ class Replay:
         await self.database.set_paused(False)
 
     async def _restore(self) -> None:
-        paused = await self.database.paused()
+        paused = await self.database.is_paused()
         known = self.database.epoch
         self.database, self._is_restored = InMemoryStore(), True
         self._refused_units = None
         if self._construction.notices_older_database:
             # Usage passes advance it all the time.
-            self.database.expect(known + 1)
+            self.database.expect_epoch(known + 1)
         await self.database.set_paused(paused)
         for write in self._writes.values():
             write.is_known_to_database = False
@@ -347,18 +349,20 @@ class Replay:
 
     async def _seen(self) -> str:
         left = {
-            number_of(one.action.pod) for one in await self.database.open_intents() if isinstance(one.action, PodItem)
+            number_of(one.action.pod)
+            for one in await self.database.read_open_intents()
+            if isinstance(one.action, PodItem)
         }
         hour = self.world.cluster.now - timedelta(hours=1)
-        lines = await self.database.evictions_since(hour)
+        lines = await self.database.read_evictions_since(hour)
         spent = {number_of(one.action.pod) for one in lines if isinstance(one.action, EvictPod)}
         numbers = range(len(RESIZED) + len(EVICTABLE))
         intents = "".join(str(int(number in left)) for number in numbers)
         return f"{self.world.seen()} {intents} {''.join(str(int(number in spent)) for number in (3, 4))}"
 
     async def _has_row(self, write: Write) -> bool:
-        lines = await self.database.outcomes(self.world.cluster.now - timedelta(hours=1))
-        known = [*(one.action for one in await self.database.open_intents()), *(one.action for one in lines)]
+        lines = await self.database.read_outcomes(self.world.cluster.now - timedelta(hours=1))
+        known = [*(one.action for one in await self.database.read_open_intents()), *(one.action for one in lines)]
         return not write.is_known_to_database or self._is_restored or write.action in known
 
     async def _judge_sending(self, replica: Replica) -> None:
@@ -399,7 +403,7 @@ class Replay:
     async def _until_pause_is_seen(self, replica: Replica) -> None:
         """A pause is seen within a second: here before anything else happens."""
         # A plan without actions, which only compares intents, does not read the pause.
-        if await self.database.paused() and replica.writer.actions:
+        if await self.database.is_paused() and replica.writer.actions:
             # After its last write a plan only records, and does not read the pause again.
             await self._until(lambda: replica.is_idle or replica.saw_pause or replica.writer.has_finished)
 

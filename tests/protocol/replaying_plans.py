@@ -61,7 +61,7 @@ class PackingReplay(Replay):
             (move,),
             (move, arrival),
         )
-        await replica.store.save_packing(
+        await replica.store.write_packing_plan(
             start_plan(proposal(stage), self.now(), self.now(), 0.1, replica.construction.policy.mode)
         )
         await self._executor(replica).start()
@@ -81,7 +81,7 @@ class PackingReplay(Replay):
         replica.begin(run)
         await self._until_at(replica, "reconcile" if int(choice) in (_SHRINKS, _EVICTS) else None)
         decided = {(type(one), number_of(one.pod)) for one in replica.writer.actions if isinstance(one, _WRITES)}
-        plan = await self.database.packing()
+        plan = await self.database.read_packing_plan()
         assert plan is not None
         [leaving] = plan.proposal.stages[0].evictions
         expected = {_SHRINKS: {(ResizePod, 0)}, _EVICTS: {(EvictPod, number_of(leaving.pod))}}
@@ -125,13 +125,13 @@ class PackingReplay(Replay):
         return next(one for one in snapshot.pods if one.labels["app"] == app and one.node == "n1")
 
     async def _seen(self) -> str:
-        plan = await self.database.packing()
+        plan = await self.database.read_packing_plan()
         phase = _PHASES.index(None if plan is None else plan.phase)
         return f"{await super()._seen()} {phase}{int(self.world.pending.node is not None)}"
 
     async def _judge_sending(self, replica: Replica) -> None:
         await super()._judge_sending(replica)
-        plan = await self.database.packing()
+        plan = await self.database.read_packing_plan()
         is_in_progress = plan is not None and plan.phase is PlanPhase.IN_PROGRESS
         is_of_plan = replica.sent.reason is ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS
         self._judge("law_reserved", is_of_plan or not is_in_progress, "a plan counts on the node")

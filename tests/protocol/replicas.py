@@ -63,7 +63,7 @@ class Construction:
             "evictions": replica.evictions,
             "growths": replica.grows,
             "exclusions": replica.exclusions,
-            "latest": replica.usage.latest,
+            "latest": replica.usage.get_latest_statistics,
             "concurrent": 1,
             "timeouts": WAITS,
         }
@@ -235,8 +235,8 @@ class _Cluster:
     def get_cached_autoscalers(self) -> tuple[HorizontalPodAutoscaler, ...]:
         return self._cluster.get_cached_autoscalers()
 
-    def oom_kills(self) -> AsyncIterator[OomKill]:
-        return self._cluster.oom_kills()
+    def watch_oom_kills(self) -> AsyncIterator[OomKill]:
+        return self._cluster.watch_oom_kills()
 
     async def perform(self, action: Action) -> None:
         assert isinstance(action, ResizePod | EvictPod)
@@ -263,21 +263,21 @@ class _Store:
     def __getattr__(self, name: str) -> object:
         return getattr(self._database, name)
 
-    async def open_intents(self) -> Sequence[WriteIntent]:
+    async def read_open_intents(self) -> Sequence[WriteIntent]:
         await self._replica.wait("reconcile")
-        return self._replica.construction.left_open(await self._database.open_intents())
+        return self._replica.construction.left_open(await self._database.read_open_intents())
 
-    async def evictions_since(self, since: Any) -> Sequence[Outcome]:
-        return self._replica.construction.spent(await self._database.evictions_since(since))
+    async def read_evictions_since(self, since: Any) -> Sequence[Outcome]:
+        return self._replica.construction.spent(await self._database.read_evictions_since(since))
 
-    async def refused_resizes(self) -> Mapping[str, RefusedResize]:
-        return self._replica.construction.refused(await self._database.refused_resizes())
+    async def read_refused_resizes(self) -> Mapping[str, RefusedResize]:
+        return self._replica.construction.refused(await self._database.read_refused_resizes())
 
-    async def unanswered_resizes(self, since: Any) -> Sequence[Outcome]:
-        return self._replica.construction.unanswered(await self._database.unanswered_resizes(since))
+    async def read_unanswered_resizes(self, since: Any) -> Sequence[Outcome]:
+        return self._replica.construction.unanswered(await self._database.read_unanswered_resizes(since))
 
-    async def paused(self) -> bool:
-        paused = await self._database.paused()
+    async def is_paused(self) -> bool:
+        paused = await self._database.is_paused()
         self._replica.saw_pause = self._replica.saw_pause or paused
         self._replica.around.changed()
         return paused

@@ -49,7 +49,7 @@ class TwoLeaders(Construction):
 
     def as_sent(self, action: Action) -> Action:
         assert isinstance(action, ResizePod | EvictPod)
-        return replace(action, version="")
+        return replace(action, resource_version="")
 
 
 class OlderDatabase(Construction):

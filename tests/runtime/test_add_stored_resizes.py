@@ -17,7 +17,7 @@ POLICY = Policy()
 async def test_the_last_resize_of_each_pod_within_a_day_counts_for_both_resources():
     store = InMemoryStore()
     ages = {"lately": timedelta(hours=1), "yesterday": timedelta(hours=25)}
-    await store.remember_original_sizes([OriginalSizes(uid, "shop", uid, (), NOW - age) for uid, age in ages.items()])
+    await store.record_original_sizes([OriginalSizes(uid, "shop", uid, (), NOW - age) for uid, age in ages.items()])
     found = await add_stored_resizes(NO_EARLIER_PASSES, store, POLICY, NOW)
     at = NOW - timedelta(hours=1)
     assert found.resized == {("lately", resource): at for resource in ResourceName}

@@ -102,8 +102,8 @@ async def test_a_node_with_other_capacity_is_tried_again() -> None:
     world, store = await build(frozenset({MEMORY}))
     for _ in range(3):
         await run_pass(world, store)
-    [refused] = (await store.refused_resizes()).values()
+    [refused] = (await store.read_refused_resizes()).values()
     assert (refused.reason, refused.free_capacity) == (ReasonCode.STATIC_MEMORY_MANAGER, node().allocatable)
-    await store.remember_refused([replace(refused, free_capacity=resources(8000, 16384))])
+    await store.record_refused_resizes([replace(refused, free_capacity=resources(8000, 16384))])
     assert not skip_reasons(await run_pass(world, store))
     assert world.counts.resizes_infeasible == 2

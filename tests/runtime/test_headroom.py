@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM
-from cruise.decisions.sizing.risk_level import RequestsInForce, compute_initial_level
+from cruise.decisions.sizing.risk_level import CurrentRequests, compute_initial_level
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import HourlyPeaks, PeakKey, StatisticsTable
@@ -22,7 +22,7 @@ DAY = 86400
 def count_interval_of_day(history, day, used):
     """Count one interval of one node of one container that requests 100 m."""
     requests = {one: np.array([100]) for one in ResourceName}
-    in_force = RequestsInForce(day * DAY, np.array([0]), np.array([0]), 1, requests)
+    in_force = CurrentRequests(day * DAY, np.array([0]), np.array([0]), 1, requests)
     samples = np.array([[float(used)]])
     history.count_interval(in_force, day * DAY + 300, {ResourceName.CPU: samples}, RISK)
 
@@ -36,13 +36,15 @@ async def test_a_process_that_takes_over_goes_on_with_the_level_of_the_one_befor
     store, first = InMemoryStore(), RiskHistory()
     for used in (200, 50, 200):
         count_interval_of_day(first, 20_000, used)
-    await store.record_risk_days(first.unsaved())
-    assert first.unsaved() == []
-    again = RiskHistory(await store.risk_days())
-    assert again.level(ResourceName.CPU, 0.07) == first.level(ResourceName.CPU, 0.07) > compute_initial_level(0.07)
-    assert again.level(ResourceName.MEMORY, 0.01) == compute_initial_level(0.01)
+    await store.record_risk_days(first.take_unsaved())
+    assert first.take_unsaved() == []
+    again = RiskHistory(await store.read_risk_days())
+    assert (
+        again.get_level(ResourceName.CPU, 0.07) == first.get_level(ResourceName.CPU, 0.07) > compute_initial_level(0.07)
+    )
+    assert again.get_level(ResourceName.MEMORY, 0.01) == compute_initial_level(0.01)
     count_interval_of_day(again, 20_000, 50)
-    [stored] = again.unsaved()
+    [stored] = again.take_unsaved()
     assert (stored.day, stored.intervals, stored.short) == (20_000, 4, 2)
     assert again.get_observed(20_000 * DAY, RISK.get_risk)[ResourceName.CPU].observed == 0.5
 
@@ -50,10 +52,10 @@ async def test_a_process_that_takes_over_goes_on_with_the_level_of_the_one_befor
 def test_days_are_forgotten_after_four_weeks_and_the_level_is_not():
     history = RiskHistory()
     count_interval_of_day(history, 20_000, 200)
-    level = history.level(ResourceName.CPU, 0.07)
+    level = history.get_level(ResourceName.CPU, 0.07)
     count_interval_of_day(history, 20_000 + RETENTION_DAYS + 1, 200)
-    assert history.level(ResourceName.CPU, 0.07) > level
-    assert [one.day for one in history.unsaved()] == [20_000 + RETENTION_DAYS + 1]
+    assert history.get_level(ResourceName.CPU, 0.07) > level
+    assert [one.day for one in history.take_unsaved()] == [20_000 + RETENTION_DAYS + 1]
 
 
 async def test_a_pass_reports_how_stated_risks_are_kept_and_a_model_without_one_nothing():
@@ -77,7 +79,7 @@ async def test_peaks_are_read_hour_by_hour_and_once():
     class Counting(InMemoryStore):
         asked = 0
 
-        async def peaks_of_hour(self, hour):
+        async def read_peaks_of_hour(self, hour):
             self.asked += 1
             keys = [PeakKey("a", "Deployment/b", "c", str(one)) for one in range(hour - 99)]
             values = np.full(len(keys), float(hour))
@@ -87,8 +89,8 @@ async def test_peaks_are_read_hour_by_hour_and_once():
     for _ in range(2):
         await peaks.load(store, frozenset({101, 100}))
     assert store.asked == 2
-    found = peaks.matrices()[ResourceName.MEMORY]
+    found = peaks.build_matrices()[ResourceName.MEMORY]
     assert np.array_equal(found, np.array([[200.0, np.nan], [202.0, 202.0]]), equal_nan=True)
-    assert peaks.columns_of([PeakKey("a", "Deployment/b", "c", "1"), PeakKey("x", "", "", "")]).tolist() == [1, -1]
+    assert peaks.find_columns([PeakKey("a", "Deployment/b", "c", "1"), PeakKey("x", "", "", "")]).tolist() == [1, -1]
     await peaks.load(store, frozenset({100}))
-    assert peaks.matrices()[ResourceName.CPU].tolist() == [[100.0]]
+    assert peaks.build_matrices()[ResourceName.CPU].tolist() == [[100.0]]

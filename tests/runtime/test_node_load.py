@@ -32,7 +32,7 @@ class Readings:
         self._minutes = list(minutes)
         self._every_seconds = every_seconds
 
-    async def partitions(self, snapshot: ClusterSnapshot) -> Sequence[str]:
+    async def list_partitions(self, snapshot: ClusterSnapshot) -> Sequence[str]:
         return ()
 
     async def read(
@@ -40,10 +40,10 @@ class Readings:
     ) -> tuple[SampleBlock, CounterTail | None]:
         raise AssertionError("no samples are asked for")
 
-    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
+    async def read_node_usage(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
         return NO_NODE_USAGE
 
-    async def node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
+    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
         found = self._minutes.pop(0)
         if isinstance(found, CruiseError):
             raise found
@@ -200,7 +200,7 @@ async def test_a_store_that_is_away_keeps_no_taint_on():
 class Away(InMemoryStore):
     """A store that is out of reach."""
 
-    async def paused(self) -> bool:
+    async def is_paused(self) -> bool:
         raise UnavailableError("no store")
 
     async def record_outcomes(self, outcomes: Sequence[Outcome], completed: Collection[int] = ()) -> None:

@@ -99,7 +99,7 @@ async def test_a_pod_that_could_not_be_evicted_keeps_its_place_in_the_sums() -> 
     done = await run_node_pass(PassInput(world, store, replace(SEEDS_IN_FULL, max_evictions_per_hour=0), START))
     grown = [o for o in done.outcomes if isinstance(o.action, ResizePod) and o.result is ActionResult.DONE]
     run(world, 60)
-    (figure,) = world.node_figures()
+    (figure,) = world.get_node_usage()
     assert len(grown) == 2
     assert figure.requested.fits_in(figure.allocatable)
 
@@ -162,7 +162,7 @@ async def test_an_infeasible_resize_is_withdrawn_once_and_not_tried_again() -> N
     second = await run_node_pass(PassInput(world, store, FULL, world.now))
     assert [(o.result, o.reason) for o in second.outcomes] == [(ActionResult.DONE, ReasonCode.RIGHTSIZED)]
     run(world, 10)
-    [known] = (await store.refused_resizes()).values()
+    [known] = (await store.read_refused_resizes()).values()
     assert known.containers[0].requests.cpu_millicores == 9000
 
 
@@ -171,7 +171,9 @@ async def test_what_is_known_to_be_refused_is_not_tried_again() -> None:
     store = await with_statistics(world, cpu=900, mebibytes=900)
     observed = await run_node_pass(PassInput(world, store, Policy(), START))
     [wanted] = [one for plan in observed.plans for one in plan.resize]
-    await store.remember_refused([RefusedResize(wanted.uid, wanted.containers, ReasonCode.RESIZE_INFEASIBLE, START)])
+    await store.record_refused_resizes(
+        [RefusedResize(wanted.uid, wanted.containers, ReasonCode.RESIZE_INFEASIBLE, START)]
+    )
     done = await run_node_pass(PassInput(world, store, FULL, START))
     assert done.outcomes == []
     assert [hold.reason for plan in done.plans for hold in plan.skipped] == [ReasonCode.RESIZE_REFUSED]
@@ -183,7 +185,7 @@ async def test_stored_overrides_hold_and_pods_without_statistics_are_left() -> N
     await store.write_statistics(StatisticsTable.from_rows([statistic(pod, 50, 64) for pod in await pods(world, "a")]))
     [pod] = await pods(world, "a")
     assert pod.workload is not None
-    await store.put_override("shop", pod.workload, Overrides(bounds=RequestBounds(minimum=amounts(200, None))))
+    await store.write_override("shop", pod.workload, Overrides(bounds=RequestBounds(minimum=amounts(200, None))))
     done = await run_node_pass(PassInput(world, store, FULL, START))
     assert [hold.reason for plan in done.plans for hold in plan.skipped] == [ReasonCode.NO_STATISTICS]
     assert [pod.containers[0].requests.cpu_millicores for pod in await pods(world)] == [200, 500]
@@ -211,7 +213,7 @@ async def test_a_budget_that_refuses_leaves_the_pod_and_the_sums_as_they_are() -
     )
     assert len(refused) == 1
     run(world, 60)
-    (figure,) = world.node_figures()
+    (figure,) = world.get_node_usage()
     assert len(await pods(world)) == 3
     assert figure.requested.fits_in(figure.allocatable)
 
@@ -225,7 +227,7 @@ async def test_a_cluster_out_of_reach_drops_the_pass() -> None:
     store = InMemoryStore()
     with pytest.raises(UnavailableError):
         await run_node_pass(PassInput(world, store, FULL, START))
-    assert await store.outcomes(START) == []
+    assert await store.read_outcomes(START) == []
 
 
 async def test_a_pod_too_large_for_every_node_is_shrunk_where_it_waits_and_bound() -> None:

@@ -45,8 +45,8 @@ class Source:
         self._inner = inner
         self.away = False
 
-    async def partitions(self, snapshot: ClusterSnapshot) -> Sequence[str]:
-        return await self._inner.partitions(snapshot)
+    async def list_partitions(self, snapshot: ClusterSnapshot) -> Sequence[str]:
+        return await self._inner.list_partitions(snapshot)
 
     async def read(
         self, partition: str, start: int, end: int, tail: CounterTail | None
@@ -55,10 +55,10 @@ class Source:
             raise UnavailableError("Prometheus does not answer")
         return await self._inner.read(partition, start, end, tail)
 
-    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
-        return await self._inner.node_use(nodes, start, end)
+    async def read_node_usage(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
+        return await self._inner.read_node_usage(nodes, start, end)
 
-    async def node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
+    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
         return {}
 
 
@@ -185,7 +185,7 @@ async def test_what_a_kill_teaches_counts_from_the_next_node_pass_on() -> None:
         key.namespace, key.pod, "uid", key.workload, key.container, key.identity, None, START, None, None, None, lesson
     )
     process.state.apply_oom_record(record, shared=False)
-    taught = await process.state.statistics(process.store)
+    taught = await process.state.get_statistics(process.store)
     row = taught.row_of_container[key.namespace, key.pod, key.container]  # type: ignore[index]
     assert taught.oom_memory_bytes[row] == lesson
     assert table.oom_memory_bytes[row] < lesson

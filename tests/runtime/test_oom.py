@@ -97,7 +97,7 @@ async def test_a_kill_is_recorded_taught_and_answered_in_place():
     reaction = await reacted(world, store, kill)
     assert isinstance(reaction.decision, ResizePod)
     assert reaction.outcome.result is ActionResult.DONE
-    [record] = await store.oom_records(START)
+    [record] = await store.read_oom_records(START)
     assert (record.container, record.workload, record.node, record.oom_memory_bytes) == (
         "app",
         "Deployment/web",
@@ -114,7 +114,7 @@ async def test_a_second_kill_teaches_the_whole_workload():
     world = leaking()
     store, kill = await store_for(world), await killed(world)
     earlier = replace(kill, pod="web-1", pod_uid="uid-1", finished_at=START - timedelta(days=6))
-    await store.record_oom(build_oom_record(earlier, None))
+    await store.record_oom_kill(build_oom_record(earlier, None))
     await reacted(world, store, kill)
     assert (await store.read_statistics()).oom_memory_bytes.tolist() == [512 * MEBIBYTE] * 2
 
@@ -137,7 +137,7 @@ async def test_a_replay_changes_nothing():
     assert await reactor.react(kill, world.now) is None
     assert await OomReactor(world, store, FULL).react(kill, world.now) is None
     assert world.counts.resizes_requested == asked
-    assert len(await store.outcomes(START)) == 1
+    assert len(await store.read_outcomes(START)) == 1
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -156,7 +156,7 @@ async def test_a_second_kill_inside_the_cool_down_teaches_and_waits(restarted):
     assert reaction.decision.reason is ReasonCode.COOLDOWN
     assert reaction.decision.until == first_at + FULL.oom_cooldown
     assert reaction.record.oom_memory_bytes == 768 * MEBIBYTE
-    assert len(await store.oom_records(START)) == 2
+    assert len(await store.read_oom_records(START)) == 2
     run(world, 600)
     await store.write_statistics(StatisticsTable.from_rows([statistic(await only_pod(world), world.now)]))
     later = await reacted(world, store, world.oom_kills_at[-1], reactor)
@@ -215,7 +215,7 @@ async def test_without_room_the_pod_is_evicted():
     reaction = await reacted(world, store, kill)
     assert isinstance(reaction.decision, EvictPod)
     assert world.counts.evictions == 1
-    assert [o.action for o in await store.evictions_since(START)] == [reaction.decision]
+    assert [o.action for o in await store.read_evictions_since(START)] == [reaction.decision]
 
 
 async def test_eviction_budgets_hold_here_too():
@@ -236,7 +236,7 @@ async def test_modes(mode, verdict):
     reaction = await reacted(world, store, kill, policy=Policy(mode=mode))
     assert isinstance(reaction.decision, ResizePod)
     assert reaction.outcome.result is verdict
-    assert len(await store.oom_records(START)) == 1
+    assert len(await store.read_oom_records(START)) == 1
 
 
 @pytest.mark.parametrize("mode", [Mode.OFF, Mode.INITIAL])
@@ -245,8 +245,8 @@ async def test_modes_that_may_not_resize_only_record(mode):
     store, kill = await store_for(world), await killed(world)
     reaction = await reacted(world, store, kill, policy=Policy(mode=mode))
     assert isinstance(reaction.decision, SkippedPod)
-    assert len(await store.oom_records(START)) == 1
-    assert [line.reason for line in await store.outcomes(START)] == [reaction.decision.reason]
+    assert len(await store.read_oom_records(START)) == 1
+    assert [line.reason for line in await store.read_outcomes(START)] == [reaction.decision.reason]
 
 
 async def test_a_pause_holds_the_reactor_too():
@@ -257,7 +257,7 @@ async def test_a_pause_holds_the_reactor_too():
     assert (reaction.outcome.result, reaction.outcome.reason) == (ActionResult.OBSERVED, ReasonCode.PAUSED)
     assert world.counts.resizes_requested == 0
     # A kill does not come again with the next pass as other work does.
-    assert await store.outcomes(START) == [reaction.outcome]
+    assert await store.read_outcomes(START) == [reaction.outcome]
 
 
 async def test_every_kill_is_in_the_audit_also_those_that_nothing_is_done_about():
@@ -269,7 +269,7 @@ async def test_every_kill_is_in_the_audit_also_those_that_nothing_is_done_about(
         known = await store.read_statistics()
         await store.write_statistics(replace(known, updated_at=known.updated_at + 600))
         await reacted(world, store, replace(kill, finished_at=world.now), reactor)
-    lines = await store.outcomes(START)
+    lines = await store.read_outcomes(START)
     assert sum(line.count for line in lines) == 10
     assert all(isinstance(line.action, ResizePod) and line.action.reason is ReasonCode.OOM_KILLED for line in lines)
     held = [line for line in lines if line.result is ActionResult.SKIPPED]
@@ -289,7 +289,7 @@ async def test_a_kill_during_the_cool_down_is_in_the_audit():
     await reacted(world, store, kill, reactor)
     for seconds in (1, 2):
         await reacted(world, store, replace(kill, finished_at=kill.finished_at + timedelta(seconds=seconds)), reactor)
-    counts = {line.reason: line.count for line in await store.outcomes(START)}
+    counts = {line.reason: line.count for line in await store.read_outcomes(START)}
     assert counts == {ReasonCode.OOM_KILLED: 1, ReasonCode.COOLDOWN: 2}
 
 
@@ -312,7 +312,7 @@ async def test_one_kill_of_a_pod_that_runs_to_completion_teaches_the_next_one():
     world = leaking()
     store, kill = await store_for(world), await killed(world)
     await reacted(world, store, replace(kill, runs_to_completion=True))
-    [record] = await store.oom_records(START)
+    [record] = await store.read_oom_records(START)
     assert record.applies_to_workload
     # The next usage pass works out from the records what kills taught.
     assert list(summarize_oom_records([record]).by_key.values()) == [512 * MEBIBYTE]
@@ -325,7 +325,7 @@ async def test_what_a_pod_taught_that_is_gone_is_remembered_for_its_successor(go
     store, kill = await store_for(world), await killed(world)
     reaction = await reacted(world, store, replace(kill, pod_uid="gone") if gone else kill)
     assert isinstance(reaction.decision, SkippedPod if gone else EvictPod)
-    [record] = await store.oom_records(START)
+    [record] = await store.read_oom_records(START)
     assert record.applies_to_workload
 
 
@@ -345,7 +345,7 @@ async def test_stored_overrides_count():
     store, kill = await store_for(world), await killed(world)
     pod = await only_pod(world)
     assert pod.workload is not None
-    await store.put_override("shop", pod.workload, Overrides(mode=Mode.OBSERVE))
+    await store.write_override("shop", pod.workload, Overrides(mode=Mode.OBSERVE))
     reaction = await reacted(world, store, kill)
     assert reaction.decision.reason is ReasonCode.MODE_OBSERVE
 
@@ -390,8 +390,8 @@ class Unreliable(InMemoryStore):
         self.__dict__.update(inner.__dict__)
         self.lost = set(lost)
 
-    async def record_oom(self, record: OomRecord) -> bool:
-        return await self._unless_lost("record_oom", super().record_oom(record))
+    async def record_oom_kill(self, record: OomRecord) -> bool:
+        return await self._unless_lost("record_oom", super().record_oom_kill(record))
 
     async def write_statistics(self, table: StatisticsTable) -> None:
         await self._unless_lost("write_statistics", super().write_statistics(table))
@@ -411,14 +411,14 @@ async def test_a_kill_that_the_store_did_not_take_is_met_again_and_acted_on_once
     reactor = OomReactor(world, store, FULL)
     with pytest.raises(UnavailableError):
         await reactor.react(kill, world.now)
-    assert await store.oom_records(START) == []
+    assert await store.read_oom_records(START) == []
     store.lost.clear()
     again = OomReactor(world, store, FULL) if restarted else reactor
     reaction = await reacted(world, store, kill, again)
     # It was grown before the store failed: that it is known now is all that was missing.
     assert reaction.decision.reason is ReasonCode.COOLDOWN
     assert world.counts.resizes_requested == 1
-    assert len(await store.oom_records(START)) == 1
+    assert len(await store.read_oom_records(START)) == 1
     assert (await store.read_statistics()).oom_memory_bytes.tolist() == [512 * MEBIBYTE, 0]
 
 
@@ -457,17 +457,17 @@ async def test_kills_do_not_wait_for_one_that_cannot_be_answered():
 
     faulty = FaultyCluster(world, ClusterFaults(refuse=no_answer))
     reactor = OomReactor(faulty, store, FULL, retry_seconds=0.001)
-    reactions = reactor.reactions(lambda: world.now)
+    reactions = reactor.react_to_kills(lambda: world.now)
     first = await anext(reactions)
     assert first.record.pod_uid == world.oom_kills_at[1].pod_uid
-    assert reactor.count_unanswered == 1
+    assert reactor.unanswered_count == 1
     # Tried again and again meanwhile.
     waiting = asyncio.ensure_future(anext(reactions))
     while len(faulty.faults.sent) < 5:
         await asyncio.sleep(0.001)
     faulty.faults.refuse = lambda action: None
     assert (await waiting).record.pod_uid == bad.pod_uid
-    assert reactor.count_unanswered == 0
+    assert reactor.unanswered_count == 0
     await reactions.aclose()
 
 
@@ -488,7 +488,7 @@ async def test_a_kill_whose_answer_does_not_end_is_tried_again():
     await killed(world)
     reactor = OomReactor(world, store, replace(FULL, max_decision_age=timedelta(seconds=0.2)), retry_seconds=0.001)
     async with asyncio.timeout(30):
-        reaction = await anext(reactor.reactions(lambda: world.now))
+        reaction = await anext(reactor.react_to_kills(lambda: world.now))
     assert (reaction.decision.reason, store.asked) == (ReasonCode.OOM_KILLED, 2)
 
 
@@ -496,7 +496,7 @@ async def test_reactions_end_with_the_stream():
     world = leaking()
     store, _ = await store_for(world), await killed(world)
     world.close()
-    reactions = [one async for one in OomReactor(world, store, FULL).reactions(lambda: world.now)]
+    reactions = [one async for one in OomReactor(world, store, FULL).react_to_kills(lambda: world.now)]
     assert [one.decision.reason for one in reactions] == [ReasonCode.OOM_KILLED]
 
 
@@ -554,7 +554,7 @@ async def test_what_a_kill_teaches_is_kept_when_the_process_is_stopped_meanwhile
     world = leaking()
     store, kill = await store_for(world), await killed(world)
     faulty = FaultyCluster(world, ClusterFaults(read_seconds=0.001, write_seconds=0.05))
-    reactions = OomReactor(faulty, store, FULL).reactions(lambda: world.now)
+    reactions = OomReactor(faulty, store, FULL).react_to_kills(lambda: world.now)
     reacting = asyncio.ensure_future(anext(reactions))
     while not faulty.faults.sent:
         await asyncio.sleep(0.001)
@@ -562,5 +562,5 @@ async def test_what_a_kill_teaches_is_kept_when_the_process_is_stopped_meanwhile
     with pytest.raises(asyncio.CancelledError):
         await reacting
     assert await store.has_oom_record(*kill.key)
-    [outcome] = await store.outcomes(LONG_AGO)
+    [outcome] = await store.read_outcomes(LONG_AGO)
     assert (outcome.reason, outcome.result) == (ReasonCode.OOM_KILLED, ActionResult.DONE)

@@ -64,8 +64,8 @@ async def test_it_works_while_paused_and_in_any_mode_and_is_audited():
     outcomes = await run_revert_pass(PassInput(world, store, Policy(mode=Mode.OBSERVE), world.now))
     assert told(outcomes) == [(ActionResult.DONE, ReasonCode.REVERTED)]
     assert await requests(world) == before
-    assert ReasonCode.REVERTED in {one.reason for one in await store.outcomes(world.now)}
-    assert await store.paused() is True
+    assert ReasonCode.REVERTED in {one.reason for one in await store.read_outcomes(world.now)}
+    assert await store.is_paused() is True
 
 
 SIZES = {"app": (amounts(300, 300), amounts(None, 600))}
@@ -84,7 +84,7 @@ async def signed_pods(key: bytes | None = None, text: str = TEXT):
     """A pod whose annotation is signed by a key, by default the store's."""
     world, store = await noted_pods()
     [pod] = await pods(world)
-    signature = sign_original_resources(pod, TEXT, key or (await store.signing_keys())[0])
+    signature = sign_original_resources(pod, TEXT, key or (await store.read_signing_keys())[0])
     return await noted_pods(**{ORIGINAL_RESOURCES: text, ORIGINAL_RESOURCES_SIGNATURE: signature})
 
 
@@ -103,9 +103,9 @@ async def test_what_the_webhook_signed_is_believed():
 
 async def test_what_was_signed_before_the_key_changed_is_believed():
     world, store = await signed_pods()
-    first = await store.signing_keys()
+    first = await store.read_signing_keys()
     await store.prune(world.now + RETENTION.signing_key)
-    assert (await store.signing_keys())[1:] == first
+    assert (await store.read_signing_keys())[1:] == first
     assert told(await run_revert_pass(PassInput(world, store, FULL, world.now))) == [
         (ActionResult.DONE, ReasonCode.REVERTED)
     ]
@@ -143,7 +143,7 @@ async def test_the_store_speaks_before_any_annotation():
     world, store = await signed_pods()
     [pod] = await pods(world)
     was = tuple(replace(one, requests=amounts(200, 200)) for one in get_spec_targets(pod))
-    await store.remember_original_sizes([OriginalSizes(pod.uid, "shop", pod.name, was, world.now)])
+    await store.record_original_sizes([OriginalSizes(pod.uid, "shop", pod.name, was, world.now)])
     assert told(await run_revert_pass(PassInput(world, store, FULL, world.now))) == [
         (ActionResult.DONE, ReasonCode.REVERTED)
     ]
@@ -185,12 +185,12 @@ async def test_one_workload_goes_back_and_stays_there_while_the_others_are_sized
     before = await requests(world)
     await shrunk(world, store)
     of_a = WorkloadRef("Deployment", "a")
-    await store.put_override("shop", of_a, Overrides(headroom_factor=2.0))
+    await store.write_override("shop", of_a, Overrides(headroom_factor=2.0))
     outcomes = await revert_workload(PassInput(world, store, FULL, world.now), "shop", of_a)
     assert told(outcomes) == [(ActionResult.DONE, ReasonCode.REVERTED)]
     run(world, 30)
     assert await requests(world) == {"a": before["a"], "b": amounts(100, 128)}
-    assert await store.overrides() == {("shop", of_a): Overrides(mode=Mode.OBSERVE, headroom_factor=2.0)}
+    assert await store.read_overrides() == {("shop", of_a): Overrides(mode=Mode.OBSERVE, headroom_factor=2.0)}
     rows = [make_statistic_for(pod, updated_at=int(world.now.timestamp())) for pod in await pods(world)]
     await store.write_statistics(StatisticsTable.from_rows(rows))
     await run_node_pass(PassInput(world, store, FULL, world.now))
@@ -202,15 +202,15 @@ async def test_one_workload_goes_back_and_stays_there_while_the_others_are_sized
 async def test_a_workload_that_is_off_stays_off():
     world, store = cluster(workload("a")), InMemoryStore()
     of_a = WorkloadRef("Deployment", "a")
-    await store.put_override("shop", of_a, Overrides(mode=Mode.OFF))
+    await store.write_override("shop", of_a, Overrides(mode=Mode.OFF))
     assert await revert_workload(PassInput(world, store, FULL, world.now), "shop", of_a) == []
-    assert (await store.overrides())["shop", of_a].mode is Mode.OFF
+    assert (await store.read_overrides())["shop", of_a].mode is Mode.OFF
 
 
 async def test_what_is_not_even_tried_is_in_the_audit_too():
     world, store = await noted_pods(**{ORIGINAL_RESOURCES: TEXT})
     await run_revert_pass(PassInput(world, store, FULL, world.now))
-    assert told(list(await store.outcomes(world.now))) == [(ActionResult.SKIPPED, ReasonCode.UNSIGNED_ANNOTATION)]
+    assert told(list(await store.read_outcomes(world.now))) == [(ActionResult.SKIPPED, ReasonCode.UNSIGNED_ANNOTATION)]
 
 
 async def test_what_a_resize_cannot_restore_is_reported():

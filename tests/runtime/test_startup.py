@@ -39,7 +39,9 @@ async def test_the_cpu_of_the_start_is_taken_back_once_and_audited():
     [outcome] = await run_pass(world, store)
     assert (outcome.result, outcome.reason) == (ActionResult.DONE, ReasonCode.START_COMPLETED)
     assert await cpus(world) == [400]
-    [audited] = [one for one in await store.outcomes(world.now - timedelta(days=1)) if one.result is ActionResult.DONE]
+    [audited] = [
+        one for one in await store.read_outcomes(world.now - timedelta(days=1)) if one.result is ActionResult.DONE
+    ]
     assert audited.action.reason is ReasonCode.START_COMPLETED
     run(world, 30)
     assert await run_pass(world, store) == ()

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.interfaces.backtest.report import BacktestReport, ReplayTerms, render_backtest_json
+from cruise.interfaces.backtest.report import BacktestReport, ReplayParameters, render_backtest_json
 from scripts.backtest_docs import results_markdown
 from tests.backtest_results import make_policies, make_result, make_score
 
@@ -11,7 +11,7 @@ COSTS = "| trace | policy | cost |"
 
 
 def page(*results, half=None):
-    report = BacktestReport(results, ReplayTerms(300, "first-sample", 0, 1e-3, half))
+    report = BacktestReport(results, ReplayParameters(300, "first-sample", 0, 1e-3, half))
     return results_markdown(json.loads(render_backtest_json(report)))
 
 

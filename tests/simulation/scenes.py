@@ -107,7 +107,7 @@ async def only_pod(world: SimulatedCluster, app: str | None = None) -> Pod:
 def resize(
     pod: Pod, requests: StatedResources = NOTHING_STATED, limits: StatedResources = NOTHING_STATED, name: str = "app"
 ) -> ResizePod:
-    role = next((one.role for one in pod.parts if one.name == name), ContainerRole.MAIN)
+    role = next((one.role for one in pod.resizable_parts if one.name == name), ContainerRole.MAIN)
     target = ContainerTarget(name, role, requests, limits)
     return ResizePod(
         pod.namespace, pod.name, pod.uid, pod.node, pod.workload, (target,), NO_RESOURCES, ReasonCode.RIGHTSIZED

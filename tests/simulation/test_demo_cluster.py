@@ -36,7 +36,7 @@ async def test_requests_fill_it_and_use_does_not() -> None:
     snapshot = await cluster.snapshot()
     pending = [pod for pod in snapshot.pods if pod.unschedulable_since is not None]
     assert {str(pod.workload) for pod in pending} == {"Deployment/recommender"}
-    figures = cluster.node_figures()
+    figures = cluster.get_node_usage()
     allocatable = sum(one.allocatable.cpu_millicores for one in figures)
     assert sum(one.requested.cpu_millicores for one in figures) > 0.8 * allocatable
     assert sum(one.used.cpu_millicores for one in figures) < 0.15 * allocatable
@@ -49,7 +49,7 @@ async def test_history_reaches_back_before_the_start() -> None:
     cluster, usage = create_demo_cluster(START)
     snapshot = await cluster.snapshot()
     end = int(START.timestamp())
-    for namespace in await usage.partitions(snapshot):
+    for namespace in await usage.list_partitions(snapshot):
         block, _ = await usage.read(namespace, end - 7 * 86400, end, None)
         running = {
             (pod.name, one.name)
@@ -81,7 +81,7 @@ async def test_decreasing_replayed_workloads_frees_capacity_without_kills() -> N
     assert len(waiting) == 4
     assert [pod for pod in (await cluster.snapshot()).pods if pod.node is None] == []
     assert cluster.counts.oom_kills_by_container == twin.counts.oom_kills_by_container
-    before, after = (sum(one.requested.cpu_millicores for one in world.node_figures()) for world in (twin, cluster))
+    before, after = (sum(one.requested.cpu_millicores for one in world.get_node_usage()) for world in (twin, cluster))
     assert after < before / 2
 
 

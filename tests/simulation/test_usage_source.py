@@ -102,7 +102,7 @@ async def test_cpu_limit_throttles() -> None:
     )
     run(world, 60)
     assert (await read(world, 0, 60)).cpu_demand_millicores[0, 0] == pytest.approx(300)
-    assert world.node_figures()[0].used.cpu_millicores == 200
+    assert world.get_node_usage()[0].used.cpu_millicores == 200
 
 
 async def test_short_steps_are_averaged_over_the_minute() -> None:
@@ -151,7 +151,7 @@ async def test_removed_pod_keeps_its_samples_for_the_retention() -> None:
 
 async def test_partitions_are_namespaces() -> None:
     world = cluster([workload(pod=SMALL), workload("db", SMALL, namespace="data")])
-    assert await SimulatedUsageSource(world).partitions(await world.snapshot()) == ["data", "shop"]
+    assert await SimulatedUsageSource(world).list_partitions(await world.snapshot()) == ["data", "shop"]
     block, _ = await SimulatedUsageSource(world).read("nowhere", NOW, NOW + 60, None)
     assert list(block.keys) == []
     assert block.memory_bytes.shape == (0, 1)
@@ -161,11 +161,11 @@ async def test_node_loads_are_runnable_cores_at_the_last_step() -> None:
     dial = AdjustableDemand(cpu=3000)
     world = cluster(workload(pod=SMALL, replicas=3, dial=dial), [node("n1")], settings=BY_MINUTE)
     usage = SimulatedUsageSource(world)
-    assert await usage.node_loads(NOW) == {}
+    assert await usage.read_node_loads(NOW) == {}
     run(world, 60)
     dial.cpu[:] = 100
     run(world, 60)
-    assert await usage.node_loads(NOW + 60) == {"n1": pytest.approx((9.0, NOW + 60))}
-    assert await usage.node_loads(NOW + 119) == {"n1": pytest.approx((9.0, NOW + 60))}
-    assert await usage.node_loads(NOW + 120) == {"n1": pytest.approx((0.3, NOW + 120))}
-    assert world.node_figures()[0].load == pytest.approx(0.3 / 4)
+    assert await usage.read_node_loads(NOW + 60) == {"n1": pytest.approx((9.0, NOW + 60))}
+    assert await usage.read_node_loads(NOW + 119) == {"n1": pytest.approx((9.0, NOW + 60))}
+    assert await usage.read_node_loads(NOW + 120) == {"n1": pytest.approx((0.3, NOW + 120))}
+    assert world.get_node_usage()[0].load == pytest.approx(0.3 / 4)

@@ -40,7 +40,7 @@ async def perform_action(client: KubernetesClient, action: Action) -> None:
             path = f"{_pod_path(action.namespace, action.pod)}/resize"
             # The patch is idempotent. With a resourceVersion, a repetition would be a conflict, which would hide that
             # the first one succeeded.
-            repeatable = not action.version
+            repeatable = not action.resource_version
             await client.send(
                 "PATCH", path, build_resize_patch(action), content_type=STRATEGIC_MERGE, repeatable=repeatable
             )
@@ -93,7 +93,9 @@ async def _set_taint(client: KubernetesClient, name: str, taint: Taint, *, wante
 
 
 def _build_eviction(action: EvictPod) -> JsonObject:
-    preconditions = {"uid": action.uid} | ({"resourceVersion": action.version} if action.version else {})
+    preconditions = {"uid": action.uid} | (
+        {"resourceVersion": action.resource_version} if action.resource_version else {}
+    )
     return {
         "apiVersion": "policy/v1",
         "kind": "Eviction",

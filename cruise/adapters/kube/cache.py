@@ -106,7 +106,7 @@ class ClusterCache:
 
     def __init__(self) -> None:
         self.version = 0
-        self.oom_watch = OomKillWatch(lambda: self.pods.shown_kills())
+        self.oom_watch = OomKillWatch(lambda: self.pods.list_shown_kills())
         self._logged: dict[tuple[str, Key], str] = {}
         self._parts: dict[str, object] = {}
         maps, read_workload = SharedStringMaps(), WorkloadReader().read
@@ -159,7 +159,7 @@ class ClusterCache:
             "Namespace": self._namespaces,
             "PriorityClass": self._classes.store,
             **self._policies,
-            **self._storage.keepers(),
+            **self._storage.list_stores(),
             **self._workloads,
         }
         # Each keeper receives only objects of its own kind.
@@ -178,12 +178,12 @@ class ClusterCache:
         """Return one node."""
         return self._nodes.values.get(("", name))
 
-    def unreadable(self) -> Iterator[UnreadableObject]:
+    def list_unreadable(self) -> Iterator[UnreadableObject]:
         """Yield the objects that cannot be decoded."""
         for unreadable in self._unreadable.values():
             yield from unreadable.values()
 
-    def scale_targets(self) -> dict[ScaleTargetKey, str]:
+    def list_scale_targets(self) -> dict[ScaleTargetKey, str]:
         """Return the targets of autoscalers whose kind is not watched, each with its group and version."""
         return find_scale_targets(self._autoscalers.values.values(), self._vertical.values.values())
 
@@ -207,11 +207,11 @@ class ClusterCache:
         unknown = {one.node for one in self.pods.unreadable.values() if one.node is not None}
         return ClusterSnapshot(
             nodes=tuple(node for node in nodes if node.name not in unknown) if unknown else nodes,
-            ended_pods=self.pods.ended_pods(),
-            pods=self.pods.pods(windows, self.pods.nodes_in_use() - names),
+            ended_pods=self.pods.list_ended_pods(),
+            pods=self.pods.pods(windows, self.pods.find_nodes_in_use() - names),
             workloads=workloads,
             budgets=self._part("budgets", self._all_budgets),
-            autoscalers=self.autoscalers(),
+            autoscalers=self.list_autoscalers(),
             vertical_autoscalers=self._part("vertical autoscalers", lambda: tuple(_sorted(self._vertical.values))),
             rightsizing_policies=self._part("rightsizing policies", self._all_policies),
             scales=self._scales,
@@ -220,12 +220,12 @@ class ClusterCache:
             limit_ranges=self._part("limit ranges", self._all_limit_ranges),
             quotas=self._part("quotas", self._all_quotas),
             namespace_annotations=self._part("annotations", self._all_annotations),
-            oom_kills=tuple(self.pods.shown_kills()),
+            oom_kills=tuple(self.pods.list_shown_kills()),
             storage_and_namespaces=self._storage_and_namespaces(),
             node_autoscaler=self._part("node autoscaler", lambda: detect_node_autoscaler(nodes, workloads.values())),
         )
 
-    def autoscalers(self) -> tuple[HorizontalPodAutoscaler, ...]:
+    def list_autoscalers(self) -> tuple[HorizontalPodAutoscaler, ...]:
         """Return all HPAs; the same tuple until one changes."""
         return self._part("autoscalers", lambda: tuple(_sorted(self._autoscalers.values)))
 
@@ -272,7 +272,9 @@ class ClusterCache:
     def _storage_and_namespaces(self) -> StorageAndNamespaces:
         found = self._part("storage", self._resolve_storage)
         labels = found.namespace_labels
-        missing = {name: add_namespace_name_label(None, name) for name in self.pods.namespaces() if name not in labels}
+        missing = {
+            name: add_namespace_name_label(None, name) for name in self.pods.list_namespaces() if name not in labels
+        }
         return replace(found, namespace_labels={**labels, **missing}) if missing else found
 
     def _resolve_storage(self) -> StorageAndNamespaces:
@@ -328,7 +330,8 @@ class _NamespaceMetadata:
 def _decode_namespace(maps: SharedStringMaps, document: object_json.NamespaceObject) -> _NamespaceMetadata:
     metadata = document.metadata
     return _NamespaceMetadata(
-        maps.annotations(metadata.annotations), maps.labels(add_namespace_name_label(metadata.labels, metadata.name))
+        maps.share_annotations(metadata.annotations),
+        maps.share_labels(add_namespace_name_label(metadata.labels, metadata.name)),
     )
 
 

@@ -94,9 +94,9 @@ class KubernetesClient:
         """Whether the identity is the service account of cruise's own pod."""
         return self._credentials.in_cluster
 
-    async def identity(self) -> ApiIdentity:
+    async def get_identity(self) -> ApiIdentity:
         """Return the current identity, for other connections to the same server."""
-        return await self._credentials.current()
+        return await self._credentials.get_identity()
 
     async def renew(self, refused: ApiIdentity) -> ApiIdentity:
         """Read the credentials again after the server rejected an identity, and return the new one."""
@@ -196,7 +196,7 @@ class KubernetesClient:
 
     async def _respond(self, request: _Request) -> aiohttp.ClientResponse:
         """Send a request; if the server answers 401, read the credentials again and repeat it."""
-        identity = await self._credentials.current()
+        identity = await self._credentials.get_identity()
         response = await self._send_as(identity, request)
         if response.status != 401:
             return response
@@ -224,7 +224,7 @@ class KubernetesClient:
         session = self._sessions.get(identity.connection)
         if session is not None:
             return session
-        connector = aiohttp.TCPConnector(limit=_CONNECTIONS, ssl=identity.tls())
+        connector = aiohttp.TCPConnector(limit=_CONNECTIONS, ssl=identity.create_tls_context())
         # aiohttp reads NO_PROXY differently from kubectl, and would add a password from a .netrc file.
         session = aiohttp.ClientSession(connector=connector, trust_env=False, read_bufsize=1 << 18)
         self._sessions[identity.connection] = session
@@ -258,7 +258,7 @@ async def connect_to_kubernetes(settings: KubernetesSettings) -> AsyncIterator[K
     if settings.requests_per_second <= 0:
         raise BadInputError("kube_requests_per_second must be above 0: set it to 100")
     credentials = Credentials(find_credentials(settings.kubeconfig, context=settings.context))
-    (await credentials.load()).tls()
+    (await credentials.load()).create_tls_context()
     client = KubernetesClient(
         credentials,
         requests_per_second=settings.requests_per_second,

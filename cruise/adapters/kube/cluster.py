@@ -101,20 +101,20 @@ class KubernetesCluster:
 
     def get_lag_seconds(self) -> float:
         """Return the age of the least fresh kind; infinite before all kinds are listed."""
-        return max(watch.lag_seconds() for watch in self._watches.values())
+        return max(watch.get_lag_seconds() for watch in self._watches.values())
 
     def count_listed(self) -> dict[str, int]:
         """Return how often each kind was listed; more than once if a watch could not continue."""
         return {name: watch.list_count for name, watch in self._watches.items()}
 
-    def problems(self) -> list[str]:
+    def list_problems(self) -> list[str]:
         """Return one line that says why kinds are not followed at present; empty if all are."""
         found = {name: watch.problem for name, watch in self._watches.items() if watch.problem and not watch.is_absent}
         return [f"{format_kinds(list(found))}: {format_shared_problem(found)}"] if found else []
 
-    def unreadable(self) -> list[UnreadableObject]:
+    def list_unreadable(self) -> list[UnreadableObject]:
         """Return the objects that cannot be decoded."""
-        return list(self._cache.unreadable())
+        return list(self._cache.list_unreadable())
 
     def get_owner_index(self) -> OwnerIndex:
         """Return the controllers of ReplicaSets and Jobs, for pods at admission; it stays up to date."""
@@ -141,10 +141,10 @@ class KubernetesCluster:
         return self._cache.pods.get(namespace, name)
 
     def get_cached_autoscalers(self) -> tuple[HorizontalPodAutoscaler, ...]:
-        return self._cache.autoscalers()
+        return self._cache.list_autoscalers()
 
-    def oom_kills(self) -> AsyncGenerator[OomKill, None]:
-        return self._cache.oom_watch.oom_kills()
+    def watch_oom_kills(self) -> AsyncGenerator[OomKill, None]:
+        return self._cache.oom_watch.watch_oom_kills()
 
     async def perform(self, action: Action) -> None:
         if not self._may_write(action):
@@ -159,7 +159,7 @@ class KubernetesCluster:
 
     def _check_lag(self) -> None:
         for name, watch in self._watches.items():
-            lag = watch.lag_seconds()
+            lag = watch.get_lag_seconds()
             if lag > self._max_lag_seconds:
                 problem = f": {watch.problem}" if watch.problem else ""
                 state = f"not in sync for {lag:.0f} s" if watch.listed.is_set() else "not listed yet"
@@ -226,7 +226,7 @@ async def read_cluster_once(client: KubernetesClient, on_read: Callable[[str, in
                 raise answer
     await ScaleReader(client, cache, time.monotonic).read_if_due()
     snapshot = (await read_node_autoscaler_objects(client)).combine(cache.snapshot())
-    return ClusterReading(snapshot, list(cache.unreadable()))
+    return ClusterReading(snapshot, list(cache.list_unreadable()))
 
 
 async def _list(

@@ -145,7 +145,7 @@ class ApiIdentity:
             self.file_contents,
         )
 
-    def tls(self) -> ssl.SSLContext:
+    def create_tls_context(self) -> ssl.SSLContext:
         """Return the TLS context. Raises BadInputError if certificates cannot be read."""
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
@@ -260,7 +260,7 @@ class Credentials:
         self._read_at = time.monotonic()
         return self._identity
 
-    async def current(self) -> ApiIdentity:
+    async def get_identity(self) -> ApiIdentity:
         """Return the identity to use now; if it cannot be read again, the old one stays."""
         identity = self._identity
         if identity is not None and time.monotonic() - self._read_at < self._max_age_seconds:

@@ -116,7 +116,7 @@ async def list_pages(
     token = ""
     while True:
         query = {"limit": str(size)} | ({"continue": token} if token else {})
-        page = decoder.page(await client.get(kind.path, query))
+        page = decoder.decode_page(await client.get(kind.path, query))
         yield page
         token = page.continue_token
         if not token:

@@ -64,7 +64,7 @@ class LeaseRecord:
         annotations = {**_mapping(metadata.get("annotations")), DATABASE_EPOCH: str(epoch)}
         return LeaseRecord({**self.document, "metadata": {**metadata, "annotations": annotations}})
 
-    def duration_seconds(self, own_seconds: float) -> float:
+    def compute_expiry_seconds(self, own_seconds: float) -> float:
         """Return how long to respect an unchanged Lease: its duration, between 1 and 4 times one's own."""
         seconds = self.spec.get("leaseDurationSeconds")
         if not isinstance(seconds, int):
@@ -346,7 +346,7 @@ class LeaderLease:
         return bool(self._acquired) and (record.holder, record.acquired) == (self._identity, self._acquired)
 
     def _expires_at(self) -> float:
-        return 0.0 if self._seen is None else self._seen_at + self._seen.duration_seconds(self._duration)
+        return 0.0 if self._seen is None else self._seen_at + self._seen.compute_expiry_seconds(self._duration)
 
     async def _write(self, found: LeaseRecord | None, acquired: str) -> None:
         """Write the Lease as one's own, with its resourceVersion; it is held from the start of the request."""

@@ -86,7 +86,7 @@ def _decode_claims(body: bytes) -> Iterator[Node]:
 
 def _decode_page(decoder: StreamDecoder[T], body: bytes) -> ListPage[T]:
     try:
-        return decoder.page(body)
+        return decoder.decode_page(body)
     except BadInputError as error:
         raise UnavailableError(str(error)) from error
 

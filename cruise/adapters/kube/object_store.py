@@ -66,7 +66,7 @@ class ObjectStore(Generic[T, V]):
         if known is not None or unreadable is not None:
             self._changed(key)
 
-    def names(self) -> set[Key]:
+    def list_keys(self) -> set[Key]:
         """Return the keys of all objects."""
         return self.values.keys() | self.unreadable.keys()
 
@@ -180,7 +180,7 @@ class StorageStores:
             volumes.decode_attachment, partial(changed, "VolumeAttachment")
         )
 
-    def keepers(self) -> dict[str, object]:
+    def list_stores(self) -> dict[str, object]:
         """Return the stores by kind."""
         return {
             "PersistentVolumeClaim": self._claims,
@@ -202,7 +202,7 @@ class StorageStores:
             namespace_labels,
             unreadable_nodes=sorted(name for _, name in self._drivers.unreadable),
             capacities=storage.StorageCapacities(
-                frozenset(name for _, name in self._publishing.names()), tuple(self._capacities.values.values())
+                frozenset(name for _, name in self._publishing.list_keys()), tuple(self._capacities.values.values())
             ),
             attachments=self._attachments.values.values(),
         )

@@ -106,7 +106,7 @@ def _shows(cache: ClusterCache, action: Action) -> bool:
 
 
 def _has_targets(pod: Pod, targets: Iterable[ContainerTarget]) -> bool:
-    containers = {part.name: part for part in pod.parts}
+    containers = {part.name: part for part in pod.resizable_parts}
     for target in targets:
         container = containers.get(target.container)
         if container is None:

@@ -73,7 +73,7 @@ class OomKillWatch:
         for listener in self._listeners:
             listener.report(kill, self._max_queued)
 
-    async def oom_kills(self) -> AsyncGenerator[OomKill, None]:
+    async def watch_oom_kills(self) -> AsyncGenerator[OomKill, None]:
         """Yield the kills that pods show at the start, then each new one; a kill may be repeated."""
         listener = _KillListener()
         self._listeners.append(listener)
@@ -181,7 +181,7 @@ class PodStore:
         readable = {(namespace, name) for namespace, pods in self._pods.items() for name in pods}
         return readable | self.unreadable.keys()
 
-    def namespaces(self) -> Set[str]:
+    def list_namespaces(self) -> Set[str]:
         """Return the namespaces with pods."""
         return self._pods.keys()
 
@@ -197,15 +197,15 @@ class PodStore:
         """Look up the workloads of a namespace's pods again."""
         self._resolved.pop(namespace, None)
 
-    def nodes_in_use(self) -> Set[str]:
+    def find_nodes_in_use(self) -> Set[str]:
         """Return the nodes with pods."""
         return self._pods_on.keys()
 
-    def ended_pods(self) -> tuple[EndedPod, ...]:
+    def list_ended_pods(self) -> tuple[EndedPod, ...]:
         """Return the latest deleted pods that ran to completion, oldest first."""
         return tuple(self._ended)
 
-    def shown_kills(self) -> Iterator[OomKill]:
+    def list_shown_kills(self) -> Iterator[OomKill]:
         """Yield the kills that pods still show, sorted by pod, with the pods' workloads."""
         for key in sorted(self._kills):
             pod = self.get(*key)
@@ -241,8 +241,8 @@ class PodStore:
 
     def _resolve(self, pod: Pod) -> Pod:
         """Add what other objects say: the topmost controller and the node's operating system."""
-        if pod.node in self._windows and not pod.windows:
-            pod = replace(pod, windows=True)
+        if pod.node in self._windows and not pod.runs_on_windows:
+            pod = replace(pod, runs_on_windows=True)
         if pod.owner_kind in INTERMEDIATE_KINDS and pod.owner_name is not None:
             direct = (pod.namespace, pod.owner_kind, pod.owner_name)
             # While the owner has no known controller, its CronJob may be read.
@@ -282,7 +282,7 @@ class PodStore:
         pod = pods.pop(name, None)
         if pod is None:
             return False
-        ended = pod.as_ended
+        ended = pod.ended_pod
         if ended is not None:
             self._ended.append(ended)
         if not pods:

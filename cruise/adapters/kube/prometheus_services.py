@@ -151,7 +151,7 @@ async def _create_endpoint(
     if client.in_cluster:
         url = f"{scheme}://{service.name}.{service.namespace}.svc:{port.port}{pattern.path}"
         return PrometheusEndpoint(url, service.namespace, service.name, pattern.headers)
-    identity = await client.identity()
+    identity = await client.get_identity()
     name = f"{scheme}:{service.name}:{port.port}"
     return PrometheusEndpoint(
         url=f"{identity.server}/api/v1/namespaces/{quote(service.namespace)}/services/{name}/proxy{pattern.path}",

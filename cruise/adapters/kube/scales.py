@@ -74,7 +74,7 @@ class ScaleReader:
             await self._read_due()
 
     async def _read_due(self) -> None:
-        targets = self._cache.scale_targets()
+        targets = self._cache.list_scale_targets()
         for removed in self._due_at.keys() - targets.keys():
             del self._due_at[removed]
             self._answers.pop(removed, None)

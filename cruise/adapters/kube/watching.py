@@ -163,7 +163,7 @@ class KindWatch:
         self._opened_at: float | None = None
         self._unconfirmed = 0
 
-    def lag_seconds(self) -> float:
+    def get_lag_seconds(self) -> float:
         """Return for how long the objects may differ from the server's; infinite before the first list."""
         if self.is_absent:
             return 0.0
@@ -195,7 +195,7 @@ class KindWatch:
 
     def _needs_list(self, failures: int) -> bool:
         unconfirmed = (
-            self._unconfirmed >= _MAX_UNCONFIRMED_WATCHES and self.lag_seconds() >= self._timing.unconfirmed_seconds
+            self._unconfirmed >= _MAX_UNCONFIRMED_WATCHES and self.get_lag_seconds() >= self._timing.unconfirmed_seconds
         )
         return self.version is None or unconfirmed or failures >= self._timing.relist_failures
 
@@ -260,7 +260,7 @@ class KindWatch:
     async def _receive(self, lines: AsyncIterator[bytes]) -> None:
         received = 0
         async for line in lines:
-            self._apply(self._decoder.event(line))
+            self._apply(self._decoder.decode_event(line))
             self._confirm(self._clock())
             received += 1
             if received % self._timing.events_per_turn == 0:

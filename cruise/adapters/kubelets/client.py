@@ -82,7 +82,7 @@ class KubeletClient:
 
         Raises BadInputError and UnavailableError, which name node, cause and fix.
         """
-        url = self._build_url(node, await self._client.identity())
+        url = self._build_url(node, await self._client.get_identity())
         place = f"the kubelet of node {node.name} at {url.host}:{url.port}"
         if self._settings.access is KubeletAccess.NODE_PROXY:
             place = f"the kubelet of node {node.name} behind the API server"
@@ -114,7 +114,7 @@ class KubeletClient:
         return URL(f"https://{host}:{node.kubelet_port}{path}", encoded=True)
 
     async def _request(self, url: URL, place: str) -> bytes:
-        identity = await self._client.identity()
+        identity = await self._client.get_identity()
         for attempt in range(2):
             session = await self._get_session(identity)
             async with session.get(
@@ -181,7 +181,7 @@ class KubeletClient:
             ca_file = str(self._settings.ca_file) if self._settings.ca_file is not None else identity.ca_file
             tls_identity = replace(identity, ca_file=ca_file, verify=not self._settings.insecure_tls)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=self._settings.concurrency, ssl=tls_identity.tls()),
+            connector=aiohttp.TCPConnector(limit=self._settings.concurrency, ssl=tls_identity.create_tls_context()),
             timeout=aiohttp.ClientTimeout(total=self._settings.timeout_seconds),
             # No proxy and no password from the environment.
             trust_env=False,

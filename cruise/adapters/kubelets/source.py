@@ -35,7 +35,7 @@ ReadMetrics = Callable[[Node], Awaitable[bytes]]
 class KubeletUsageSource:
     """Usage from kubelets, since the first reading; earlier steps have no samples.
 
-    `read_metrics` returns the answer of one kubelet. Nodes are those of the snapshot last given to `partitions`.
+    `read_metrics` returns the answer of one kubelet. Nodes are those of the snapshot last given to `list_partitions`.
     """
 
     def __init__(self, settings: KubeletSettings, read_metrics: ReadMetrics) -> None:
@@ -54,7 +54,7 @@ class KubeletUsageSource:
         self.failures: dict[str, CruiseError] = {}
         """The errors of nodes whose last read failed."""
 
-    async def partitions(self, snapshot: ClusterSnapshot) -> Sequence[str]:
+    async def list_partitions(self, snapshot: ClusterSnapshot) -> Sequence[str]:
         self._is_requested = True
         self._nodes = {node.name: node for node in snapshot.nodes}
         self._cores = count_cores(snapshot)
@@ -124,7 +124,7 @@ class KubeletUsageSource:
         )
         return _extend_backwards(block, times), tail
 
-    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
+    async def read_node_usage(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
         step = self._settings.step_seconds
         times = np.arange(start + step, end + 1, step, dtype=np.int64)
         if not (nodes and len(times)):
@@ -133,7 +133,7 @@ class KubeletUsageSource:
         answers = await asyncio.to_thread(self._readings.build_answers, nodes, extended, roots=True)
         return compute_node_usage(answers.cpu_seconds, answers.memory_bytes, extended, step, self._get_max_cores(nodes))
 
-    async def node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
+    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
         """Return the load of root control groups between the last two readings; kubelets have no load average."""
         found = {}
         for name, cores in self._cores.items():

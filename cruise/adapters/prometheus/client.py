@@ -64,7 +64,7 @@ class PrometheusClient(PrometheusConnect):
         """Return the answer to an instant query. Raises BadInputError, ThrottledError and UnavailableError."""
         return self._request("query", {"query": query, "time": at})
 
-    def series(self, selectors: Sequence[str], first: int, last: int) -> bytes:
+    def query_series(self, selectors: Sequence[str], first: int, last: int) -> bytes:
         """Return the label sets of series with samples in a time range; raises as `query` does."""
         return self._request("series", {"match[]": selectors, "start": first, "end": last})
 

@@ -298,7 +298,7 @@ class _ClusterFinder:
 
     def _has_our_uid(self, row: Labels) -> bool | None:
         pod, uid = self._get_pod(row), extract_pod_uid(row.get(self._settings.labels.id, ""))
-        return None if pod is None or not uid or pod.mirror else uid == pod.uid
+        return None if pod is None or not uid or pod.is_mirror_pod else uid == pod.uid
 
     def _get_pod(self, row: Labels) -> Pod | None:
         return self._pods.get(self._get_name(row))

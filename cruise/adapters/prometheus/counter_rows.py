@@ -24,13 +24,13 @@ MIN_SCRAPE_INTERVAL = 0.1
 
 @dataclass(frozen=True, slots=True)
 class GrowthSpreading:
-    """Over how many steps growth is spread (`span`), and after how many a counter is known to be unchanged (`rest`).
+    """How growth is spread: over at most `spread_steps`; after `idle_steps` a counter is known to be unchanged.
 
     `falls_are_resets`: any lower value means a reset; else only a value below half of the previous one.
     """
 
-    span: int
-    rest: int
+    spread_steps: int
+    idle_steps: int
     falls_are_resets: bool
 
 
@@ -61,7 +61,9 @@ def compute_growth_by_step(
     growth = np.where(restarted, np.where(counters <= max_per_step * between, counters, np.nan), counters - earlier)
     growth[fell & ~restarted] = np.nan
     unknown = (
-        ~observed | (between < MIN_SCRAPE_INTERVAL) | (apart > np.where(growth == 0, spreading.rest, spreading.span))
+        ~observed
+        | (between < MIN_SCRAPE_INTERVAL)
+        | (apart > np.where(growth == 0, spreading.idle_steps, spreading.spread_steps))
     )
     growth[unknown] = np.nan
     following = np.minimum.accumulate(np.where(observed, places, width)[:, ::-1], axis=1)[:, ::-1]
@@ -115,7 +117,7 @@ class EarlierCounters:
         rows = {id_: row for row, id_ in enumerate(zip(tail.keys, tail.series, strict=True))}
         return EarlierCounters(tail, rows, {key: key for key in tail.keys})
 
-    def latest(self, ids: Sequence[SeriesKey], waiting: bool) -> Float64Array:
+    def get_latest(self, ids: Sequence[SeriesKey], waiting: bool) -> Float64Array:
         """Return the CPU or waiting counter of each series, NaN if it was missing."""
         if self.tail is None:
             return np.full(len(ids), np.nan)
@@ -138,9 +140,9 @@ class EarlierCounters:
 class CounterRows:
     """One row per series; the first `lead` columns precede the read, with the value of each series' last scrape.
 
-    `targets` are what is scraped together with a series. `last_moves` is the column of its last change before the read,
-    relative to the read's first column; the largest integer if there is none. Without `has_scrape_times`, the value in
-    front is of a scrape at an unknown time.
+    `targets` are what is scraped together with a series. `last_changes` is the column of its last change before the
+    read, relative to the read's first column; the largest integer if there is none. Without `has_scrape_times`, the
+    value in front is of a scrape at an unknown time.
     """
 
     ids: Sequence[SeriesKey]
@@ -148,7 +150,7 @@ class CounterRows:
     cpu: Float64Array
     waiting: Float64Array
     lead: int
-    last_moves: Int64Array
+    last_changes: Int64Array
     has_scrape_times: BoolArray
 
     @staticmethod
@@ -192,8 +194,8 @@ class CounterRows:
         cpu, waiting = self.cpu[:, lead:], self.waiting[:, lead:]
         moves = find_changes(cpu, self._get_before(self.cpu)) | find_changes(waiting, self._get_before(self.waiting))
         last_moves = np.full(targets, np.iinfo(np.int64).min)
-        known = self.last_moves < 0
-        np.maximum.at(last_moves, self.targets[known], self.last_moves[known])
+        known = self.last_changes < 0
+        np.maximum.at(last_moves, self.targets[known], self.last_changes[known])
         last_moves[last_moves == np.iinfo(np.int64).min] = 0
         families = [(self.targets, moves & ~self._find_backward_steps()), memory]
         return find_scrapes(families, last_moves, reading.max_gap_steps, lead)
@@ -250,7 +252,7 @@ class CounterRows:
         present, known = ~np.isnan(self.cpu[:, -1]), observed.any(axis=1)
         last = end - np.where(known, observed[:, ::-1].argmax(axis=1), 0)
         is_kept = present | (known & (end - last <= reading.max_gap_steps) & reading.fills_holes)
-        changed = np.where(present, np.minimum(last, scrapes.last_move[self.targets, -1] + self.lead), last)
+        changed = np.where(present, np.minimum(last, scrapes.last_change[self.targets, -1] + self.lead), last)
         changed_at = (at - (end - changed) * reading.step_seconds) * np.where(known, 1, -1)
         rows = np.flatnonzero(is_kept)
         return CounterTail(
@@ -287,7 +289,7 @@ def get_targets_of_missing(
     if not missing:
         return np.empty(0, dtype=np.int64)
     target_of_container = {key: target for (key, _), target in zip(ids, found.tolist(), strict=True)}
-    own_targets = targets.numbers([key for key, _ in missing], [""] * len(missing))
+    own_targets = targets.get_or_add_numbers([key for key, _ in missing], [""] * len(missing))
     return np.array(
         [target_of_container.get(key, target) for (key, _), target in zip(missing, own_targets.tolist(), strict=True)],
         dtype=np.int64,

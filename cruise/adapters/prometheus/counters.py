@@ -71,7 +71,7 @@ class RejectedSteps:
         if not reading.fills_holes:
             return take_larger(ids, one, other)
         max_per_step = reading.step_seconds * (1.0 if waiting else reading.cores)
-        return merge_counters(one, other, self.before.latest(ids, waiting), max_per_step)
+        return merge_counters(one, other, self.before.get_latest(ids, waiting), max_per_step)
 
     def find_unknown_starts(self, rows: CounterRows, owners: Int64Array, *use: Float64Array) -> None:
         """Remove what each series had counted before it was first seen next to another id."""
@@ -176,15 +176,15 @@ def compute_usage(
     missing = before.find_missing(ids, containers, answers.pods)
     owners = np.concatenate((cpu_owners, number_containers(missing, containers)))
     targets = ScrapeTargets()
-    found = targets.numbers([key for key, _ in ids], nodes)
+    found = targets.get_or_add_numbers([key for key, _ in ids], nodes)
     row_targets = np.concatenate((found, get_targets_of_missing(missing, ids, found, targets)))
-    memory_targets = targets.numbers([key for key, _ in memory_ids], memory_nodes)
+    memory_targets = targets.get_or_add_numbers([key for key, _ in memory_ids], memory_nodes)
     rows = CounterRows.create([*ids, *missing], cpu, waiting, row_targets, before, reading)
     scrapes = rows.find_scrapes((memory_targets, find_changes(memory, memory[:, 0])), len(targets), reading)
     observed = rows.find_observed(scrapes, reading)
     used, waited = rows.compute_growth(observed, scrapes, owners, len(containers), reading)
     step = reading.step_seconds
-    irregular = targets.nodes(rows.find_changing((used, waited), scrapes)) if reading.fills_holes else {}
+    irregular = targets.select_nodes(rows.find_changing((used, waited), scrapes)) if reading.fills_holes else {}
     ages = get_ages(irregular, int(times[0]) - rows.lead * step, int(times[-1])) if irregular else {}
     if ages:
         scrapes = set_scrape_ages(scrapes, {irregular[node]: known / step for node, known in ages.items()})

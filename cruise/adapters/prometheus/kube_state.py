@@ -85,7 +85,9 @@ class _KubeStateReader:
             return ""
         decode = create_series_decoder({"job": "job"}, settings.accept_partial)
         series = build_selector("kube_pod_owner", settings.matchers)
-        found = decode(retry_when_unavailable(partial(self._client.series, [series], first - LOOKBACK_SECONDS, last)))
+        found = decode(
+            retry_when_unavailable(partial(self._client.query_series, [series], first - LOOKBACK_SECONDS, last))
+        )
         jobs = Counter(one.job for one in found)
         return f"job={quote_promql(jobs.most_common(1)[0][0])}" if jobs else ""
 
@@ -113,7 +115,7 @@ class _KubeStateReader:
         decode = create_series_decoder(labels, self._settings.accept_partial)
         series = self._selector(family, matchers)
         for one in decode(
-            retry_when_unavailable(partial(self._client.series, [series], first - LOOKBACK_SECONDS, last))
+            retry_when_unavailable(partial(self._client.query_series, [series], first - LOOKBACK_SECONDS, last))
         ):
             # Without an owner, the labels are <none>.
             has_owner = one.kind and one.owner and not one.owner.startswith("<")

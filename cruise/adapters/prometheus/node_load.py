@@ -49,7 +49,7 @@ class TrustedNodeExporters:
     """
 
     instances: frozenset[Instance]
-    disputed: frozenset[str]
+    disputed_nodes: frozenset[str]
     ignored: Sequence[NodeLoadValue] = ()
 
     def select(self, readings: Iterable[NodeLoadValue]) -> list[NodeLoadValue]:
@@ -57,7 +57,7 @@ class TrustedNodeExporters:
         return [
             one
             for one in readings
-            if (one.job, one.instance) in self.instances and get_node_of_reading(one) not in self.disputed
+            if (one.job, one.instance) in self.instances and get_node_of_reading(one) not in self.disputed_nodes
         ]
 
 
@@ -112,15 +112,15 @@ class NodeLoadReader:
 
         Raises BadInputError, ThrottledError and UnavailableError.
         """
-        times = self._averages.loads(self._client.query(build_node_load_time_query(self._settings), at))
-        readings = self._averages.loads(self._client.query(build_node_load_query(self._settings), at)) if times else []
+        times = self._averages.decode(self._client.query(build_node_load_time_query(self._settings), at))
+        readings = self._averages.decode(self._client.query(build_node_load_query(self._settings), at)) if times else []
         named = {get_node_of_reading(reading) for reading in readings}
         if nodes.keys() - named and named - nodes.keys():
             names = self._read_node_names(at)
             readings, times = _add_node_names(readings, names, nodes), _add_node_names(times, names, nodes)
         self.trusted_exporters = choose_trusted_exporters(readings, nodes)
         loads = _to_samples(self.trusted_exporters.select(readings), self.trusted_exporters.select(times))
-        missing = nodes.keys() - loads.keys() - self.trusted_exporters.disputed
+        missing = nodes.keys() - loads.keys() - self.trusted_exporters.disputed_nodes
         if missing and self._settings.labels.id:
             loads |= self._read_root_groups(at, {node: nodes[node] for node in missing})
         return loads
@@ -128,7 +128,7 @@ class NodeLoadReader:
     def _read_node_names(self, at: int) -> Mapping[Instance, str]:
         """Return the node name that each exporter reports, if it reports only one."""
         reported: dict[Instance, set[str]] = {}
-        for one in self._names.loads(self._client.query(build_node_name_query(self._settings), at)):
+        for one in self._names.decode(self._client.query(build_node_name_query(self._settings), at)):
             reported.setdefault((one.job, one.instance), set()).add(one.node)
         return {instance: next(iter(names)) for instance, names in reported.items() if len(names) == 1}
 
@@ -146,7 +146,7 @@ class NodeLoadReader:
         return {node: NodeLoadSample(load, times[node]) for node, load in loads.items()}
 
     def _query_roots(self, query: str, at: int) -> dict[str, float]:
-        return _by_node(self._roots.loads(self._client.query(query, at)))
+        return _by_node(self._roots.decode(self._client.query(query, at)))
 
 
 def count_cores(snapshot: ClusterSnapshot) -> dict[str, float]:

@@ -76,9 +76,9 @@ class _PrometheusProbe:
         loads = {node: sample.load1 for node, sample in read.items() if node in nodes}
         labelled = self._settings.labels.node != "" and self._has_node_label(metrics.cpu)
         return UsageFacts(
-            queried=len(sampled),
-            with_cpu=len(cpu & sampled),
-            with_memory=len(self._find_containers(metrics.memory) & sampled),
+            queried_containers=len(sampled),
+            containers_with_cpu=len(cpu & sampled),
+            containers_with_memory=len(self._find_containers(metrics.memory) & sampled),
             nodes_labelled=labelled,
             samples_in_10_minutes=self._query_number(
                 f"quantile(0.5, count_over_time({self._selector(metrics.cpu)}[10m]))"
@@ -86,9 +86,9 @@ class _PrometheusProbe:
             newest_at=self._find_newest(metrics.cpu),
             history_days=self._find_history_days(metrics.cpu),
             nodes=len(nodes),
-            pressured=sum(value > 0 for value in pressure.values()),
+            nodes_with_pressure=sum(value > 0 for value in pressure.values()),
             nodes_without_series=sum(value == 0 for value in pressure.values()),
-            loaded=len(loads),
+            nodes_with_load=len(loads),
             loads=loads,
             exporters=tuple(str(one) for one in selectors.exporters) if selectors is not None else (),
             ignored_exporters=tuple(
@@ -102,7 +102,7 @@ class _PrometheusProbe:
                 )
                 for one in reader.trusted_exporters.ignored
             ),
-            disputed_nodes=tuple(sorted(reader.trusted_exporters.disputed)),
+            disputed_nodes=tuple(sorted(reader.trusted_exporters.disputed_nodes)),
             recent=self._read_recent(max(nodes.values(), default=MAX_CORES)),
             cluster=cluster,
         )

@@ -83,7 +83,7 @@ class MatrixDecoder:
         row = msgspec.defstruct("Row", [("metric", metric), values], gc=False)
         self._batches = create_decoder("matrix", row, accept_partial)
 
-    def matrix(self, body: bytes, first: int, last: int, step: int) -> SeriesMatrix:
+    def decode(self, body: bytes, first: int, last: int, step: int) -> SeriesMatrix:
         """Return the answer to a query over the grid from `first` to `last`.
 
         NaN, infinite and negative values count as no sample; a step that a series skips is NaN. Raises BadInputError
@@ -108,7 +108,7 @@ def query_range_in_parts(
     """
     points = (last - first) // step + 1
     try:
-        return decoder.matrix(client.query_range(query, first, last, step), first, last, step)
+        return decoder.decode(client.query_range(query, first, last, step), first, last, step)
     except QueryTooLargeError:
         if points <= MIN_POINTS:
             raise
@@ -163,8 +163,8 @@ class NodeLoadDecoder:
         row = msgspec.defstruct("Row", [("metric", metric), ("value", tuple[float, float] | None, None)], gc=False)
         self._batches = create_decoder("vector", row, accept_partial)
 
-    def loads(self, body: bytes) -> list[NodeLoadValue]:
-        """Return the values. Raises BadInputError and UnavailableError as `MatrixDecoder.matrix` does."""
+    def decode(self, body: bytes) -> list[NodeLoadValue]:
+        """Return the values. Raises BadInputError and UnavailableError as `MatrixDecoder.decode` does."""
         return [
             NodeLoadValue(getattr(row.metric, "node", ""), row.metric.instance, row.value[1], row.metric.job)
             for rows in self._batches(body)

@@ -64,7 +64,7 @@ class RecordingReader:
         """Close the connections."""
         self._client.close()
 
-    def containers(self) -> list[ContainerKey]:
+    def list_containers(self) -> list[ContainerKey]:
         """Return every container that had a CPU counter in the time range, sorted."""
         list_series = partial(list_usage_series, self._settings, self._client)
         self._listings = []
@@ -76,7 +76,7 @@ class RecordingReader:
     def read(
         self, containers: Sequence[ContainerKey], on_progress: Callable[[float], None] | None = None
     ) -> tuple[Float32Array, Float32Array]:
-        """Return the CPU demand in millicores and the memory in bytes of some of the `containers`.
+        """Return the CPU demand in millicores and the memory in bytes of some of the `list_containers`.
 
         One row per grid time and one column per container; NaN is no sample.
         """

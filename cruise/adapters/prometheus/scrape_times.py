@@ -101,7 +101,7 @@ class ScrapeTimes:
             self._backlog = +self._backlog
         return found
 
-    def ages(
+    def read_ages(
         self, settings: PrometheusSettings, nodes: Collection[str], first: int, last: int
     ) -> Mapping[str, Float64Array]:
         """Return for nodes by how many seconds the last scrape preceded each grid time, NaN if there was none.
@@ -220,11 +220,11 @@ class ScrapeTargets:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def nodes(self, chosen: BoolArray) -> dict[str, int]:
+    def select_nodes(self, chosen: BoolArray) -> dict[str, int]:
         """Return the chosen targets that are nodes, with their numbers."""
         return {name: number for name, number in self._numbers.items() if isinstance(name, str) and chosen[number]}
 
-    def numbers(self, keys: Sequence[ContainerKey], nodes: Sequence[str]) -> Int64Array:
+    def get_or_add_numbers(self, keys: Sequence[ContainerKey], nodes: Sequence[str]) -> Int64Array:
         """Return the number of each container's target; new targets are added."""
         numbers = self._numbers
         return np.fromiter(
@@ -245,7 +245,7 @@ class ScrapeSteps:
     """
 
     scraped: BoolArray
-    last_move: Int64Array
+    last_change: Int64Array
     ages: Float64Array
 
 
@@ -287,7 +287,7 @@ def find_scrapes(
 
 def set_scrape_ages(scrapes: ScrapeSteps, ages: Mapping[int, Float64Array]) -> ScrapeSteps:
     """Return the scrapes with the known ages of some targets."""
-    scraped, last_move, all_ages = scrapes.scraped.copy(), scrapes.last_move.copy(), scrapes.ages.copy()
+    scraped, last_move, all_ages = scrapes.scraped.copy(), scrapes.last_change.copy(), scrapes.ages.copy()
     lead, places = all_ages.shape[1] - scraped.shape[1], np.arange(scraped.shape[1])
     for target, known in ages.items():
         scraped[target] = known[lead:] < 1

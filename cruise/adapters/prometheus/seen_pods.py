@@ -25,7 +25,7 @@ _RETENTION_SECONDS = 7200
 
 def has_generated_name(pod: Pod) -> bool:
     """Return whether no pod of another cluster can have the same name."""
-    return pod.workload is not None and pod.workload.kind in _GENERATED_NAME_KINDS and not pod.mirror
+    return pod.workload is not None and pod.workload.kind in _GENERATED_NAME_KINDS and not pod.is_mirror_pod
 
 
 def extract_pod_uid(id_: str) -> str:
@@ -46,7 +46,7 @@ class ObservedPods:
     """The pods in the snapshots of the last hours."""
 
     pods: dict[tuple[str, str], _ObservedPod] = field(default_factory=dict)
-    first: float | None = None
+    first_observed_at: float | None = None
 
     def __contains__(self, name: tuple[str, str]) -> bool:
         """Return whether a pod was seen, by namespace and name."""
@@ -54,7 +54,7 @@ class ObservedPods:
 
     def add_snapshot(self, snapshot: ClusterSnapshot, now: float) -> None:
         """Add the pods of a snapshot."""
-        self.first = now if self.first is None else self.first
+        self.first_observed_at = now if self.first_observed_at is None else self.first_observed_at
         pods: tuple[Pod | EndedPod, ...] = (*snapshot.ended_pods, *snapshot.pods)
         for pod in pods:
             name = pod.namespace, pod.name
@@ -73,7 +73,7 @@ class ObservedPods:
 
     def get_covered_seconds(self, at: float) -> float:
         """Return for how many seconds there have been snapshots."""
-        return 0.0 if self.first is None else at - self.first
+        return 0.0 if self.first_observed_at is None else at - self.first_observed_at
 
     def keep_known_pods(
         self, families: Sequence[SeriesMatrix], times: Int64Array

@@ -125,7 +125,9 @@ def build_matchers(exporters: Sequence[Exporter]) -> str:
 
 def sample_pods(snapshot: ClusterSnapshot, at: datetime) -> list[Pod]:
     """Return some running pods, spread evenly over the sorted names; new pods only if there are no others."""
-    running = [pod for pod in snapshot.pods if pod.phase == "Running" and not pod.terminating and not pod.windows]
+    running = [
+        pod for pod in snapshot.pods if pod.phase == "Running" and not pod.terminating and not pod.runs_on_windows
+    ]
     # A new pod may not have been scraped yet.
     seen = [pod for pod in running if pod.created_at is None or at - pod.created_at > _MIN_AGE] or running
     return seen[:: max(1, -(-len(seen) // _MAX_PODS))]
@@ -201,7 +203,7 @@ def list_usage_series(settings: PrometheusSettings, client: PrometheusClient, fi
         (pods,) = build_pod_patterns(partition, {}, 1)
         selectors = [build_usage_selector(settings, family, pods) for family in families]
         counts: dict[str, Counter[str]] = {family: Counter() for family in families}
-        for one in decode(client.series(selectors, first - LOOKBACK_SECONDS, last)):
+        for one in decode(client.query_series(selectors, first - LOOKBACK_SECONDS, last)):
             if one.family in counts:
                 counts[one.family][one.pod] += 1
             if one.family == metrics.cpu and one.namespace and one.pod and one.container:

@@ -110,7 +110,7 @@ class UsageQueries:
             families, ignored = self.pod_filter.keep_known_pods(families, times)
         answers = UsageAnswers(families[0], families[1], families[2], pods)
         reading = CounterReading(self.settings.step_seconds, cores, self.settings.plausible)
-        get_ages = partial(self.scrape_times.ages, self.settings)
+        get_ages = partial(self.scrape_times.read_ages, self.settings)
         block, tail = compute_usage(
             answers, times, before, reading, self._pressured_nodes, get_ages, self._recent_pressure
         )
@@ -157,9 +157,9 @@ T = TypeVar("T", np.float32, np.float64)
 class PrometheusUsageSource:
     """Usage and node load from Prometheus; each sample is queried once.
 
-    The snapshot last given to `partitions` sets the size of queries, and the nodes whose load is also read from control
-    groups. Exporters and the series of other clusters are looked up once per hour of `clock` (Unix seconds), and never
-    without a clock.
+    The snapshot last given to `list_partitions` sets the size of queries, and the nodes whose load is also read from
+    control groups. Exporters and the series of other clusters are looked up once per hour of `clock` (Unix seconds),
+    and never without a clock.
     """
 
     def __init__(self, settings: PrometheusSettings, clock: Callable[[], float] | None = None) -> None:
@@ -189,7 +189,7 @@ class PrometheusUsageSource:
         """Close the connections."""
         self._client.close()
 
-    async def partitions(self, snapshot: ClusterSnapshot) -> Sequence[str]:
+    async def list_partitions(self, snapshot: ClusterSnapshot) -> Sequence[str]:
         containers: dict[str, dict[str, int]] = {name: {} for name in PARTITIONS}
         for pod in snapshot.pods:
             pods_of_partition = containers[get_partition(pod.name)]
@@ -254,7 +254,7 @@ class PrometheusUsageSource:
             self._series_per_query = smaller
             log.info("the server rejects queries of so many series", partition=partition, series=limit, next=smaller)
 
-    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
+    async def read_node_usage(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
         step, names, labels = self._settings.step_seconds, sorted(nodes), self._settings.labels
         times = np.arange(start + step, end + 1, step, dtype=np.int64)
         if not (names and len(times) and labels.id and labels.node and self.cluster.distinguishes_clusters):
@@ -270,7 +270,7 @@ class PrometheusUsageSource:
             np.concatenate([one.memory_bytes for one in found]),
         )
 
-    async def node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
+    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
         if not self.cluster.distinguishes_clusters:
             # Nodes of another cluster may have the same names.
             return {}

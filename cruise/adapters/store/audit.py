@@ -87,7 +87,7 @@ def deserialize_override(document: Document) -> Overrides:
 
 def _enums_to_names(document: Document) -> Document:
     # The resource version is read right before a write is sent.
-    document.pop("version", None)
+    document.pop("resource_version", None)
     if document.get("mode") is not None:
         document["mode"] = Mode(document["mode"]).label
     if document.get("ranking") is not None:

@@ -55,7 +55,7 @@ def _advancing_epoch(
         async with self._database.transaction(timeout) as connection:
             result = await query(connection, *args, **kwargs)
             epoch = await usage.advance_epoch(connection, self.epoch)
-        self.expect(epoch)
+        self.expect_epoch(epoch)
         return result
 
     return method
@@ -68,61 +68,61 @@ class PostgresStore:
         self._database = database
         self.epoch = 0
 
-    def expect(self, epoch: int) -> None:
+    def expect_epoch(self, epoch: int) -> None:
         self.epoch = max(self.epoch, epoch)
 
-    async def history(self) -> DatabaseHistory:
+    async def read_history(self) -> DatabaseHistory:
         async with self._database.transaction(CONNECTION_TIMEOUT) as connection:
             history = await usage.read_history(connection, self.epoch)
-        self.expect(history.epoch)
+        self.expect_epoch(history.epoch)
         return history
 
-    async def note_lost(self, until: int, *, regained: bool = False) -> None:
+    async def record_lost_usage(self, until: int, *, regained: bool = False) -> None:
         async with self._database.transaction(CONNECTION_TIMEOUT) as connection:
             epoch = await usage.record_lost_usage(connection, self.epoch, until, regained=regained)
-        self.expect(epoch)
+        self.expect_epoch(epoch)
 
     write_statistics = _in_transaction(statistics.write_statistics)
     read_statistics = _in_transaction(statistics.read_all_statistics)
-    workload_statistics = _in_transaction(statistics.read_workload_statistics)
-    statistics_of_pod = _in_transaction(statistics.read_pod_statistics, CONNECTION_TIMEOUT)
+    read_workload_statistics = _in_transaction(statistics.read_workload_statistics)
+    read_pod_statistics = _in_transaction(statistics.read_pod_statistics, CONNECTION_TIMEOUT)
     record_usage = _advancing_epoch(usage.insert_usage)
-    usage_progress = _in_transaction(usage.read_progress)
-    recent_blocks = _in_transaction(usage.read_recent_blocks)
-    peak_summary = _in_transaction(peaks.summarize_peaks)
-    hourly_peaks = _in_transaction(peaks.read_peaks_of_workload)
-    peaks_of_hour = _in_transaction(peaks.read_peaks_of_hour)
+    read_usage_progress = _in_transaction(usage.read_progress)
+    read_recent_blocks = _in_transaction(usage.read_recent_blocks)
+    read_peak_summary = _in_transaction(peaks.summarize_peaks)
+    read_workload_peaks = _in_transaction(peaks.read_peaks_of_workload)
+    read_peaks_of_hour = _in_transaction(peaks.read_peaks_of_hour)
     record_sharing = _in_transaction(peaks.write_sharing, CONNECTION_TIMEOUT)
     record_risk_days = _in_transaction(peaks.insert_risk_days)
-    risk_days = _in_transaction(peaks.read_risk_days)
+    read_risk_days = _in_transaction(peaks.read_risk_days)
     record_cluster_hour = _in_transaction(peaks.insert_cluster_hour, CONNECTION_TIMEOUT)
-    cluster_hours = _in_transaction(peaks.read_cluster_hours, CONNECTION_TIMEOUT)
-    record_oom = _advancing_epoch(pods.insert_oom_record, CONNECTION_TIMEOUT)
+    read_cluster_hours = _in_transaction(peaks.read_cluster_hours, CONNECTION_TIMEOUT)
+    record_oom_kill = _advancing_epoch(pods.insert_oom_record, CONNECTION_TIMEOUT)
     has_oom_record = _in_transaction(pods.has_oom_record, CONNECTION_TIMEOUT)
-    oom_records = _in_transaction(pods.read_oom_records)
+    read_oom_records = _in_transaction(pods.read_oom_records)
     begin_writes = _advancing_epoch(audit.insert_intents, CONNECTION_TIMEOUT)
     check_writable = _in_transaction(audit.check_audit_writable, CONNECTION_TIMEOUT)
-    open_intents = _in_transaction(audit.read_open_intents, CONNECTION_TIMEOUT)
+    read_open_intents = _in_transaction(audit.read_open_intents, CONNECTION_TIMEOUT)
     record_outcomes = _in_transaction(audit.append_outcomes)
-    outcomes = _in_transaction(audit.read_newest_outcomes)
+    read_outcomes = _in_transaction(audit.read_newest_outcomes)
     count_outcomes = _in_transaction(audit.count_outcomes)
-    outcomes_of_pod = _in_transaction(audit.read_outcomes_of_pod, CONNECTION_TIMEOUT)
+    read_pod_outcomes = _in_transaction(audit.read_outcomes_of_pod, CONNECTION_TIMEOUT)
     record_user_action = _in_transaction(audit.insert_user_action, CONNECTION_TIMEOUT)
-    user_actions = _in_transaction(audit.read_newest_user_actions, CONNECTION_TIMEOUT)
-    evictions_since = _in_transaction(audit.read_evictions_since, CONNECTION_TIMEOUT)
-    unanswered_resizes = _in_transaction(audit.read_unanswered_resizes, CONNECTION_TIMEOUT)
-    put_override = _in_transaction(pods.write_override, CONNECTION_TIMEOUT)
-    paused = _in_transaction(pods.read_paused, CONNECTION_TIMEOUT)
+    read_user_actions = _in_transaction(audit.read_newest_user_actions, CONNECTION_TIMEOUT)
+    read_evictions_since = _in_transaction(audit.read_evictions_since, CONNECTION_TIMEOUT)
+    read_unanswered_resizes = _in_transaction(audit.read_unanswered_resizes, CONNECTION_TIMEOUT)
+    write_override = _in_transaction(pods.write_override, CONNECTION_TIMEOUT)
+    is_paused = _in_transaction(pods.read_paused, CONNECTION_TIMEOUT)
     set_paused = _in_transaction(pods.write_paused, CONNECTION_TIMEOUT)
-    overrides = _in_transaction(pods.read_overrides, CONNECTION_TIMEOUT)
-    refused_resizes = _in_transaction(pods.read_refused_resizes, CONNECTION_TIMEOUT)
-    remember_refused = _in_transaction(pods.write_refused_resizes, CONNECTION_TIMEOUT)
-    remember_original_sizes = _in_transaction(pods.insert_original_sizes)
-    original_sizes = _in_transaction(pods.read_original_sizes)
-    signing_keys = _in_transaction(pods.read_signing_keys, CONNECTION_TIMEOUT)
-    save_packing = _in_transaction(packing_plans.write_plan, CONNECTION_TIMEOUT)
-    packing = _in_transaction(packing_plans.read_last_plan, CONNECTION_TIMEOUT)
-    placement_hints = _in_transaction(packing_plans.read_placement_hints, CONNECTION_TIMEOUT)
+    read_overrides = _in_transaction(pods.read_overrides, CONNECTION_TIMEOUT)
+    read_refused_resizes = _in_transaction(pods.read_refused_resizes, CONNECTION_TIMEOUT)
+    record_refused_resizes = _in_transaction(pods.write_refused_resizes, CONNECTION_TIMEOUT)
+    record_original_sizes = _in_transaction(pods.insert_original_sizes)
+    read_original_sizes = _in_transaction(pods.read_original_sizes)
+    read_signing_keys = _in_transaction(pods.read_signing_keys, CONNECTION_TIMEOUT)
+    write_packing_plan = _in_transaction(packing_plans.write_plan, CONNECTION_TIMEOUT)
+    read_packing_plan = _in_transaction(packing_plans.read_last_plan, CONNECTION_TIMEOUT)
+    read_placement_hints = _in_transaction(packing_plans.read_placement_hints, CONNECTION_TIMEOUT)
 
     async def prune(self, now: datetime) -> None:
         periods = RETENTION
@@ -205,15 +205,15 @@ async def probe_store(database_url: str | None, data_dir: Path) -> StoreFacts:
     if database_url is None:
         place = f"an embedded Postgres under {data_dir}"
         if not (data_dir / "postgres").exists():
-            return StoreFacts(place, embedded=True, exists=False)
+            return StoreFacts(place, is_embedded=True, exists=False)
         server = EmbeddedPostgres(data_dir)
         return await _read_facts(Database(server.dsn, server), place, embedded=True)
     try:
         dsn = convert_to_dsn(database_url)
     except BadInputError as error:
-        return StoreFacts("database_url", embedded=False, problem=str(error))
+        return StoreFacts("database_url", is_embedded=False, problem=str(error))
     facts = await _read_facts(Database(dsn), f"Postgres at {describe_database(dsn)}", embedded=False)
-    return replace(facts, verified=verifies_server(dsn))
+    return replace(facts, is_server_verified=verifies_server(dsn))
 
 
 async def _read_facts(database: Database, place: str, embedded: bool) -> StoreFacts:
@@ -230,4 +230,6 @@ async def _read_facts(database: Database, place: str, embedded: bool) -> StoreFa
         return StoreFacts(place, embedded, problem=str(error))
     finally:
         await database.close()
-    return StoreFacts(place, embedded, revision=revision, expected=newest, risk_days=risk_days, statistics=known)
+    return StoreFacts(
+        place, embedded, revision=revision, expected_revision=newest, risk_days=risk_days, statistics=known
+    )

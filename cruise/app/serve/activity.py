@@ -120,14 +120,14 @@ class ServeActivity:
         self.counts.update(get_outcome_key(outcome) for outcome in outcomes)
         self.causes.update(list_resize_causes(outcomes))
 
-    def forget_term(self) -> None:
+    def reset_for_new_term(self) -> None:
         """Drop what applies to one term of leadership only; outcomes stay."""
         self.is_filled, self.fill_progress, self.unreadable = False, None, ()
         self.refreshed_at = self.statistics = self.node_pass = self.pass_figures = self.paused = self.packing = None
         self.load_pass = self.consolidation = None
         self.jobs.clear()
 
-    def figures(self, mode: Mode, leader: bool, lag_seconds: float | None) -> ControllerFigures:
+    def build_figures(self, mode: Mode, leader: bool, lag_seconds: float | None) -> ControllerFigures:
         """Return the figures for `/metrics`."""
         return ControllerFigures(
             mode=mode,
@@ -155,15 +155,15 @@ class HourlyTotalsRecorder:
     def __init__(self) -> None:
         self._kept = -1
 
-    async def keep(self, store: StorePort, activity: ServeActivity) -> None:
-        """Store the last pass's totals, unless its hour has some. Raises Unavailable."""
+    async def record(self, store: StorePort, activity: ServeActivity) -> None:
+        """Store the last pass's totals, unless its hour has some. Raises UnavailableError."""
         result, moment = activity.node_pass, activity.history[-1] if activity.history else None
         if result is None or moment is None or moment.used is None or moment.at != result.at:
             return
         hour = get_clock_hour(result.at)
         if hour == self._kept:
             return
-        stored, keys = await store.original_sizes(), await store.signing_keys()
+        stored, keys = await store.read_original_sizes(), await store.read_signing_keys()
         # In a thread: this takes a second for a large cluster.
         savings = await asyncio.to_thread(
             lambda: sum_savings(result.snapshot, collect_original_sizes(result.snapshot, stored, keys))

@@ -69,7 +69,7 @@ class ServeConnections:
 async def open_connections(settings: Settings, on_wait: Callable[[str], None]) -> AsyncIterator[ServeConnections]:
     """Open all connections; `on_wait` gets a line while the database is unreachable.
 
-    Raises BadInputError, Unavailable.
+    Raises BadInputError, UnavailableError.
     """
     data_dir = settings.data_dir or get_default_data_dir(os.environ)
     async with (
@@ -119,7 +119,7 @@ async def keep_cluster_synced(cluster: KubernetesCluster) -> AsyncIterator[None]
 async def wait_until_synced(cluster: KubernetesCluster, timeout: timedelta | None = None) -> None:
     """Wait until the whole cluster is read, and log what prevents it.
 
-    Raises Unavailable if it is not read within `timeout`, if one is given.
+    Raises UnavailableError if it is not read within `timeout`, if one is given.
     """
     logged: list[str] = []
     step = min(_BETWEEN_LINES, timeout or _BETWEEN_LINES)
@@ -129,7 +129,7 @@ async def wait_until_synced(cluster: KubernetesCluster, timeout: timedelta | Non
             async with asyncio.timeout(step.total_seconds()):
                 await cluster.wait_until_synced()
         except TimeoutError:
-            problems = cluster.problems()
+            problems = cluster.list_problems()
             waited += step
             if problems and timeout is not None and waited >= timeout:
                 raise UnavailableError(f"the cluster cannot be read: {'; '.join(problems)}") from None
@@ -144,7 +144,7 @@ async def wait_until_synced(cluster: KubernetesCluster, timeout: timedelta | Non
 async def limit_mode_to_server(connected: ServeConnections, policy: Policy) -> Policy:
     """Return the policy with a mode that the API server supports: without in-place resize nothing is written.
 
-    Raises Refused, Throttled, Unavailable.
+    Raises RefusedError, ThrottledError, UnavailableError.
     """
     if policy.mode < Mode.RESIZE:
         return policy

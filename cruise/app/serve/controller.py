@@ -56,10 +56,10 @@ class Controller:
         self._store = store
         self._policy = policy
         self._clock = clock
-        self._pace = options.pace
+        self._pace = options.clock_speed
         self._loads = NodeLoadHistory()
         shared = options.shared
-        shared.audit.expect_others()
+        shared.audit.expect_foreign_intents()
         exclusions = shared.exclusions
         self._usage = UsageState()
         exclusions.history_incomplete = lambda: self.history_incomplete
@@ -70,16 +70,16 @@ class Controller:
             ClusterWriter, cluster, store, policy, audit=shared.audit, concurrent=shared.concurrent_writes
         )
         create_pod_writer = partial(
-            create_writer, evictions=shared.evictions, growths=shared.growths, latest=self._usage.latest
+            create_writer, evictions=shared.evictions, growths=shared.growths, latest=self._usage.get_latest_statistics
         )
         self._load_writer, self._node_writer = create_writer(), create_pod_writer(exclusions=exclusions)
         self._revert_writer = create_pod_writer()
         self._startup = StartupPass(create_pod_writer())
         self._headroom = HeadroomState(self._usage)
         # A new leader evicts no pod before its second node pass.
-        self._earlier = options.earlier
+        self._earlier = options.earlier_passes
         self._reactor = OomReactor(cluster, store, policy, create_pod_writer(), exclusions, self._usage)
-        writer, poll_seconds = self._node_writer, POLL_SECONDS / options.pace
+        writer, poll_seconds = self._node_writer, POLL_SECONDS / options.clock_speed
         self._plan_execution = PlanExecutor(
             cluster,
             store,
@@ -100,11 +100,11 @@ class Controller:
         self._consolidation_due_at: float | None = None  # by the monotonic clock
         self._reading = reading
         self._hooks = options.hooks
-        self._grace = options.grace
+        self._grace = options.shutdown_grace
         self.activity = options.activity
         self.jobs: JobScheduler | None = None
         self._usage.rejections.counts = self.activity.refused
-        self.activity.forget_term()
+        self.activity.reset_for_new_term()
 
     @property
     def history_incomplete(self) -> bool:
@@ -154,7 +154,7 @@ class Controller:
         self._earlier = done.for_next_pass
         self.activity.add_pass(done, self._policy.max_age)
         self._packing_due = True
-        self.activity.paused = await self._store.paused()
+        self.activity.paused = await self._store.is_paused()
         skipped = [*done.unschedulable, *(one for plan in done.plans for one in (*plan.skipped, *plan.suspected_leaks))]
         pods = {(pod.namespace, pod.name): pod for pod in done.snapshot.pods}
         await self._hooks.announce(done.outcomes, skipped, pods)
@@ -220,9 +220,9 @@ class Controller:
             self._consolidate_in(min(packing.consolidation_interval, self._policy.pass_interval))
         return done
 
-    async def keep_history(self) -> None:
+    async def record_hourly_totals(self) -> None:
         """Store the cluster's totals, once an hour."""
-        await self._totals.keep(self._store, self.activity)
+        await self._totals.record(self._store, self.activity)
 
     async def publish(self) -> None:
         """Publish the recommendations and the statuses of policies that changed."""
@@ -241,13 +241,16 @@ class Controller:
             raise done.failure
 
     async def revert(self, namespace: str, workload: WorkloadRef) -> Sequence[Outcome]:
-        """Revert one workload, concurrently with the passes. Raises Unavailable."""
+        """Revert one workload, concurrently with the passes. Raises UnavailableError."""
         done = await revert_workload(self._build_input(), namespace, workload, self._revert_writer)
         await self._add_outcomes(done)
         return done
 
     async def remove_taints_on_exit(self, namespace: str, process: str) -> None:
-        """Remove cruise's taints unless another process remains to do so; `process` is this pod. Raises Unavailable."""
+        """Remove cruise's taints unless another process remains to do so; `process` is this pod.
+
+        Raises UnavailableError.
+        """
         if self._policy.mode >= Mode.FULL:
             outcomes = await remove_taints_on_exit(self._cluster, self._load_writer, namespace, process, self._clock())
             self.activity.add(outcomes)
@@ -258,10 +261,10 @@ class Controller:
 
     async def react_to_kills(self) -> None:
         """Handle out-of-memory kills, until cancelled."""
-        async for reaction in self._reactor.reactions(self._clock):
+        async for reaction in self._reactor.react_to_kills(self._clock):
             self.activity.reactions.append(reaction)
             self._hooks.on_oom_reaction(reaction)
-            await self._hooks.on_statistics(await self._usage.statistics(self._store))
+            await self._hooks.on_statistics(await self._usage.get_statistics(self._store))
             self.activity.add([reaction.outcome])
             pods = {} if reaction.pod is None else {(reaction.pod.namespace, reaction.pod.name): reaction.pod}
             skipped = [reaction.decision] if isinstance(reaction.decision, SkippedPod) else []
@@ -272,8 +275,8 @@ class Controller:
         async with JobScheduler(self._grace, self.activity.jobs) as jobs:
             self.jobs = jobs
             margin = self._policy.max_decision_age
-            jobs.supervise("node load", self._scale(self._policy.node_load_interval), margin)
-            jobs.supervise("statistics", self._scale(self._policy.pass_interval), margin, vital=True)
+            jobs.set_deadline("node load", self._scale(self._policy.node_load_interval), margin)
+            jobs.set_deadline("statistics", self._scale(self._policy.pass_interval), margin, vital=True)
             jobs.run_always("oom reactor", self.react_to_kills)
             if self._hooks.on_idle is not None:
                 jobs.run_always("notifications", self._hooks.on_idle)
@@ -281,15 +284,15 @@ class Controller:
                 self._scale(self._policy.node_load_interval), "node load", self.watch_load, delay=timedelta(0)
             )
             if self._policy.mode >= Mode.RESIZE:
-                jobs.bound("startup", margin)
+                jobs.limit_run_time("startup", margin)
                 jobs.run_every(STARTUP_INTERVAL, "startup", self.end_startup_boosts, delay=timedelta(0))
-            jobs.bound("prune", self._scale(_PRUNE_INTERVAL) / 4)
+            jobs.limit_run_time("prune", self._scale(_PRUNE_INTERVAL) / 4)
             jobs.run_every(self._scale(_PRUNE_INTERVAL), "prune", self._prune, delay=self._scale(_PRUNE_INTERVAL))
             jobs.start(self._fill_then_rightsize(jobs))
             if self._packing is not None:
                 time_limit = timedelta(seconds=_MAX_SOLVES * self._packing.seconds) + margin
                 for name in ("packing", "consolidation"):
-                    jobs.bound(name, time_limit)
+                    jobs.limit_run_time(name, time_limit)
                 jobs.start(self._pack_after_passes(jobs))
             await jobs.wait_until(stop)
 
@@ -305,12 +308,12 @@ class Controller:
             # Nothing is written, so the first node pass need not wait for its regular time.
             await jobs.run_now("node pass", self.rightsize)
         jobs.run_every(interval, "statistics", self.refresh_statistics, delay=interval)
-        jobs.supervise("node pass", interval, self._policy.max_decision_age, vital=True)
+        jobs.set_deadline("node pass", interval, self._policy.max_decision_age, vital=True)
         for name in ("history", "publication"):
-            jobs.bound(name, interval + self._policy.max_decision_age)
+            jobs.limit_run_time(name, interval + self._policy.max_decision_age)
         # Half an interval later, so that node passes use complete, recent statistics.
         jobs.run_every(interval, "node pass", self._rightsize_all, delay=interval / 2)
-        jobs.run_every(interval, "history", self.keep_history, delay=interval * 5 / 8)
+        jobs.run_every(interval, "history", self.record_hourly_totals, delay=interval * 5 / 8)
         if self._publication is not None or self._policy_statuses is not None:
             jobs.run_every(interval, "publication", self.publish, delay=interval * 3 / 4)
 

@@ -45,8 +45,8 @@ class SharedWriterState:
 class ControllerOptions:
     """What a controller runs in addition to its passes, and what it shares with earlier terms of leadership.
 
-    `shared` and `activity` outlive a term. Without `packing` nothing is packed. `pace` is how many seconds of the
-    controller's clock pass in a real second: 1 except in simulations.
+    `shared` and `activity` outlive a term. Without `packing` nothing is packed. `clock_speed` is how many seconds of
+    the controller's clock pass in a real second: 1 except in simulations.
     """
 
     hooks: ControllerHooks = NO_HOOKS
@@ -55,6 +55,6 @@ class ControllerOptions:
     packing: PackingSettings | None = None
     publication: VpaPublication | None = None
     policy_statuses: PolicyStatuses | None = None
-    earlier: EarlierPasses = NO_EARLIER_PASSES
-    grace: timedelta = SHUTDOWN_GRACE
-    pace: float = 1.0
+    earlier_passes: EarlierPasses = NO_EARLIER_PASSES
+    shutdown_grace: timedelta = SHUTDOWN_GRACE
+    clock_speed: float = 1.0

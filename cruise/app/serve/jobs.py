@@ -94,7 +94,7 @@ class JobScheduler:
         self._watched: dict[str, _WatchedJob] = {}
         self.latest: dict[str, JobFigures] = {} if latest is None else latest
 
-    def supervise(self, name: str, interval: timedelta, slack: timedelta, *, vital: bool = False) -> None:
+    def set_deadline(self, name: str, interval: timedelta, slack: timedelta, *, vital: bool = False) -> None:
         """Expect each run of a job to end within its interval and `slack`.
 
         One of three runs of a `vital` job must succeed.
@@ -102,7 +102,7 @@ class JobScheduler:
         time_limit = (_FAILURES * interval + slack).total_seconds() if vital else None
         self._watched[name] = _WatchedJob((interval + slack).total_seconds(), time_limit, time.monotonic())
 
-    def bound(self, name: str, time_limit: timedelta) -> None:
+    def limit_run_time(self, name: str, time_limit: timedelta) -> None:
         """Cancel each run of a job that exceeds a time limit, without effect on leadership."""
         self._watched[name] = _WatchedJob(time_limit.total_seconds(), None, time.monotonic(), leads=False)
 
@@ -206,7 +206,7 @@ class JobScheduler:
             self._failure.result()
 
     async def _run_within_deadline(self, name: str, job: Callable[[], Awaitable[object]]) -> None:
-        """Run a job once. Raises what it raises, and Unavailable if it exceeds its deadline."""
+        """Run a job once. Raises what it raises, and UnavailableError if it exceeds its deadline."""
         watched = self._watched.get(name)
         if watched is None:
             await job()

@@ -54,8 +54,8 @@ async def run_while_leading(
 def fence_store(store: StorePort, may_write: Callable[[], bool]) -> StorePort:
     """Return the database such that only the leader writes usage, statistics, kills and plans.
 
-    Late writes of a former leader raise Unavailable, so that they cannot overwrite those of the next one. Its audit
-    lines are accepted.
+    Late writes of a former leader raise UnavailableError, so that they cannot overwrite those of the next one. Its
+    audit lines are accepted.
     """
     return cast(StorePort, _FencedStore(store, may_write))
 
@@ -75,10 +75,10 @@ class _FencedStore:
         self._guard()
         await self._store.write_statistics(table)
 
-    async def open_intents(self) -> Sequence[WriteIntent]:
+    async def read_open_intents(self) -> Sequence[WriteIntent]:
         """Read if this process leads: the next leader must learn of every write that a former one left open."""
         self._guard()
-        return await self._store.open_intents()
+        return await self._store.read_open_intents()
 
     async def begin_writes(self, intents: Sequence[WriteIntent]) -> None:
         """Write if this process leads: a write without an intent is not sent."""
@@ -90,20 +90,20 @@ class _FencedStore:
         self._guard()
         await self._store.record_usage(update)
 
-    async def note_lost(self, until: int, *, regained: bool = False) -> None:
+    async def record_lost_usage(self, until: int, *, regained: bool = False) -> None:
         """Write if this process leads."""
         self._guard()
-        await self._store.note_lost(until, regained=regained)
+        await self._store.record_lost_usage(until, regained=regained)
 
-    async def record_oom(self, record: OomRecord) -> bool:
+    async def record_oom_kill(self, record: OomRecord) -> bool:
         """Write if this process leads: other kills are left to the next leader."""
         self._guard()
-        return await self._store.record_oom(record)
+        return await self._store.record_oom_kill(record)
 
-    async def save_packing(self, plan: PackingPlan) -> None:
+    async def write_packing_plan(self, plan: PackingPlan) -> None:
         """Write if this process leads: the next leader has resumed or dropped the plan."""
         self._guard()
-        await self._store.save_packing(plan)
+        await self._store.write_packing_plan(plan)
 
     def _guard(self) -> None:
         if not self._may_write():

@@ -66,14 +66,16 @@ def create_notifier(
         settings.notify_topics,
         settings.notify_interval,
     )
-    return Notifier(webhook, body_of, topics, interval, get_current_time, store.user_actions, pauses, counts=counts)
+    return Notifier(
+        webhook, body_of, topics, interval, get_current_time, store.read_user_actions, pauses, counts=counts
+    )
 
 
 class MessageSender(Protocol):
     """Sends one message; adapters.api_client."""
 
     async def post(self, body: bytes, key: str, at: int) -> None:
-        """Raises Refused, Unavailable."""
+        """Raises RefusedError, UnavailableError."""
 
 
 class Notifier:

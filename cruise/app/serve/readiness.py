@@ -60,7 +60,7 @@ class ServeView:
 
     @property
     def store(self) -> StorePort:
-        """The database. Raises Unavailable before it is open."""
+        """The database. Raises UnavailableError before it is open."""
         if self.opened_store is None:
             raise UnavailableError("the database is not there yet")
         return self.opened_store
@@ -82,7 +82,7 @@ class ServeView:
     def get_figures(self) -> ControllerFigures:
         """Return the controller's figures."""
         lag = None if self.cluster is None else self.cluster.get_lag_seconds()
-        figures = self.activity.figures(self.policy.mode, self.leading, lag)
+        figures = self.activity.build_figures(self.policy.mode, self.leading, lag)
         jobs = None if self.controller is None else self.controller.jobs
         figures = replace(
             figures,
@@ -100,18 +100,18 @@ class ServeView:
         return self.activity.node_pass if self.leading else None
 
     async def snapshot(self) -> ClusterSnapshot:
-        """Return the cluster. Raises Unavailable while the view is incomplete or too old."""
+        """Return the cluster. Raises UnavailableError while the view is incomplete or too old."""
         if self.cluster is None:
             raise UnavailableError("the cluster is not watched yet")
         return await self.cluster.snapshot()
 
     async def statistics(self) -> StatisticsTable:
-        """Return the statistics of the last refresh. Raises Unavailable."""
+        """Return the statistics of the last refresh. Raises UnavailableError."""
         known = self.activity.statistics
         return known if known is not None and self.leading else await self.store.read_statistics()
 
     async def revert(self, namespace: str, workload: WorkloadRef) -> Sequence[Outcome]:
-        """Revert one workload. Raises Unavailable."""
+        """Revert one workload. Raises UnavailableError."""
         if self.controller is None:
             raise UnavailableError("this process does not lead, and the one that does puts pods back")
         return await self.controller.revert(namespace, workload)

@@ -134,7 +134,7 @@ def create_controller(
         packing=packing,
         publication=publication,
         policy_statuses=statuses,
-        grace=settings.shutdown_grace_period,
+        shutdown_grace=settings.shutdown_grace_period,
     )
     source, reading = connected.usage.source, connected.usage.reading
     return Controller(connected.cluster, source, connected.store, policy, get_current_time, reading, options)
@@ -176,7 +176,7 @@ async def _sync_and_lead(
         running.controller = controller
         if connected.lease is not None:
             # The epoch of the last leader's database.
-            connected.store.expect(connected.lease.recorded_epoch)
+            connected.store.expect_epoch(connected.lease.recorded_epoch)
         try:
             await controller.run(asyncio.Event())
         except asyncio.CancelledError:
@@ -186,7 +186,7 @@ async def _sync_and_lead(
             raise
         finally:
             running.controller = None
-            running.activity.forget_term()
+            running.activity.reset_for_new_term()
 
     async with keep_cluster_synced(connected.cluster):
         running.waiting_for = "the cluster"

@@ -82,7 +82,7 @@ async def run_single_pass(
 ) -> SinglePassResult:
     """Run one pass as the mode allows; it leads meanwhile if it may write.
 
-    Raises BadInputError, and Unavailable if something is unreachable or another process leads.
+    Raises BadInputError, and UnavailableError if something is unreachable or another process leads.
     """
     check_settings(settings)
     async with open_connections(settings, _raise_unavailable) as connected:
@@ -108,13 +108,13 @@ async def run_single_pass(
             if notifier is not None:
                 hooks = notifier.add_hooks(hooks)
             # There is no earlier pass: shortages are assumed to have lasted, and all recommendations are published.
-            options = ControllerOptions(hooks, earlier=ASSUME_UNCHANGED)
+            options = ControllerOptions(hooks, earlier_passes=ASSUME_UNCHANGED)
             controller = create_controller(settings, connected, policy, solver, options, sys.maxsize)
             done: list[tuple[NodePassResult, PackingPassResult | None]] = []
 
             async def work() -> None:
                 if connected.lease is not None:
-                    connected.store.expect(connected.lease.recorded_epoch)
+                    connected.store.expect_epoch(connected.lease.recorded_epoch)
                 node_pass = await _run_pass(controller)
                 packed.clear()
                 packing = await controller.pack(min_pending=timedelta(0))
@@ -129,7 +129,7 @@ async def run_single_pass(
                 packing = None
             told = NotificationCounts(controller.activity.published, counts["sent"], counts["dropped"])
             return SinglePassResult(
-                node_pass, policy.mode, await connected.store.paused(), packing, tuple(packed), told
+                node_pass, policy.mode, await connected.store.is_paused(), packing, tuple(packed), told
             )
 
 
@@ -151,7 +151,7 @@ async def _publish(controller: Controller) -> None:
 
 
 async def _run_as_leader(connected: ServeConnections, settings: Settings, work: Callable[[], Awaitable[None]]) -> None:
-    """Run `work` once as the leader, if there is leader election. Raises Unavailable if another process leads."""
+    """Run `work` once as the leader, if there is leader election. Raises UnavailableError if another process leads."""
     lease = connected.lease
     if lease is None:
         await work()

@@ -46,7 +46,7 @@ _ROOT = str(Path(cruise.__file__).parent.parent)
 
 
 @dataclass(frozen=True, slots=True)
-class WhatIfOrder:
+class WhatIfTask:
     """What the process replays: the same days under two policies, each with its stored overrides."""
 
     prometheus: PrometheusSettings
@@ -87,12 +87,15 @@ class WhatIfRunner:
     ) -> None:
         await self.cancel()
 
-    def last(self) -> WhatIfRun | None:
+    def get_last(self) -> WhatIfRun | None:
         """Return the present run, otherwise the last one."""
         return self._last
 
     async def begin(self, proposal: WhatIfProposal, caller: Caller) -> WhatIfRun:
-        """Start a run. Raises BadInputError for an invalid proposal, Throttled during another run, Unavailable."""
+        """Start a run.
+
+        Raises BadInputError for an invalid proposal, ThrottledError during another run, UnavailableError.
+        """
         if self._running is not None and not self._running.done():
             raise ThrottledError("another replay is running: wait for it, or cancel it")
         order = await self._build_order(proposal)
@@ -109,9 +112,9 @@ class WhatIfRunner:
             # Here, because a cancelled task may not have started.
             self._set_end(WhatIfStage.CANCELLED)
 
-    async def _build_order(self, proposal: WhatIfProposal) -> WhatIfOrder:
+    async def _build_order(self, proposal: WhatIfProposal) -> WhatIfTask:
         settings, view = self._settings, self._view
-        snapshot, stored = await view.snapshot(), dict(await view.store.overrides())
+        snapshot, stored = await view.snapshot(), dict(await view.store.read_overrides())
         today = proposed = replace(settings.to_policy(), mode=view.policy.mode)
         proposed_stored = dict(stored)
         if proposal.namespace is not None and proposal.workload is not None:
@@ -122,7 +125,7 @@ class WhatIfRunner:
         else:
             proposed = replace(change_settings(settings, proposal.settings).to_policy(), mode=view.policy.mode)
         prometheus = replace(settings.to_prometheus_settings(), plausible=today.rules.plausibility_checks)
-        return WhatIfOrder(
+        return WhatIfTask(
             prometheus=prometheus,
             end=view.now(),
             snapshot=snapshot,
@@ -135,7 +138,7 @@ class WhatIfRunner:
             memory_bytes=self._memory_bytes,
         )
 
-    async def _run(self, order: WhatIfOrder) -> None:
+    async def _run(self, order: WhatIfTask) -> None:
         assert self._last is not None
         try:
             async with asyncio.timeout(self._longest_seconds):

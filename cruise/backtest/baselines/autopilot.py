@@ -122,7 +122,7 @@ class AutopilotBaseline(ReplayPolicy):
 
     def __init__(self, recording: UsageRecording, options: ReplayOptions) -> None:
         self._provisioned = get_provisioned_sizes(recording)
-        self._job = recording.workload_containers()
+        self._job = recording.number_workload_containers()
         self._has_memory = recording.has_memory
         jobs = int(self._job.max(initial=-1)) + 1
         window_seconds = max(options.pass_seconds, recording.step_seconds)

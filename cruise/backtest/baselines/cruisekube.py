@@ -146,7 +146,7 @@ class CruiseKubeBaseline(ReplayPolicy):
 
     def __init__(self, recording: UsageRecording, options: ReplayOptions) -> None:
         self._provisioned = get_provisioned_sizes(recording)
-        self._workload_of_container = recording.workload_containers()
+        self._workload_of_container = recording.number_workload_containers()
         _, first_of = np.unique(self._workload_of_container, return_index=True)
         kinds = [recording.containers[first].workload.kind for first in first_of.tolist()]
         count = len(kinds)

@@ -115,7 +115,7 @@ class EksBaseline(ReplayPolicy):
         requested, limit = self._provisioned.memory_bytes, self._provisioned.memory_limit_bytes
         self._limit_of_request: Float64Array = limit / np.maximum(requested, 1)
         self._has_memory = recording.has_memory
-        self._row_of_container = recording.workload_containers()
+        self._row_of_container = recording.number_workload_containers()
         self._recent = WorkloadUsageHistory(self._row_of_container, HISTORY_DAYS)
         self._node = options.node
         self._next_recommendation = 0

@@ -181,7 +181,7 @@ class VpaBaseline(ReplayPolicy):
         self._limit_of_request: Float64Array = np.where(requested > 0, limit / np.maximum(requested, 1), limit > 0)
         self._has_memory = recording.has_memory
         self._loops_per_pass = max(1, max(options.pass_seconds, recording.step_seconds) // _UPDATER_SECONDS)
-        self._row_of_container = recording.workload_containers()
+        self._row_of_container = recording.number_workload_containers()
         self._recommender = VpaUsageRecommender(self._row_of_container, options.node, recording.step_seconds)
         self._in_place = InPlaceResizes(count)
         self._kills: list[tuple[int, int, int]] = []
@@ -272,7 +272,7 @@ class VpaBaseline(ReplayPolicy):
         self._kills.clear()
 
     def _build_demands(self, view: ReplayClusterView) -> tuple[UpdateDemand, UpdateDemand]:
-        cpu, memory = self._recommender.recommendations()
+        cpu, memory = self._recommender.recommend()
         cpu_known, memory_known = self._recommender.is_known()
 
         def build(requested: Int64Array, recommended: VpaRecommendation, known: BoolArray) -> UpdateDemand:

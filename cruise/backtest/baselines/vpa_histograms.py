@@ -109,7 +109,7 @@ class DecayingHistograms:
         self._reference[rows] = _BEFORE_ANY_SAMPLE
         self._update_bounds(rows)
 
-    def percentiles(self) -> Float64Array:
+    def compute_percentiles(self) -> Float64Array:
         """Return a matrix (shares, rows) of the ends of the percentiles' buckets; 0 for an empty row."""
         rows = np.flatnonzero(self._changed)
         if rows.size:

@@ -191,14 +191,14 @@ class VpaUsageRecommender:
         """Add an out-of-memory kill."""
         self._peaks.add_oom_kill(container, requested_bytes, time)
 
-    def recommendations(self) -> tuple[VpaRecommendation, VpaRecommendation]:
+    def recommend(self) -> tuple[VpaRecommendation, VpaRecommendation]:
         """Return the recommendations of each state for CPU and memory, in a pod with one container."""
         confidence = compute_confidence(self._first_at, self._last_at, self._samples)
-        millicores = self._cpu.percentiles() * 1000
+        millicores = self._cpu.compute_percentiles() * 1000
         return (
             recommend_from_percentiles(millicores, confidence, POD_MINIMUM_MILLICORES, self._largest.cpu_millicores),
             recommend_from_percentiles(
-                self._memory.percentiles(), confidence, POD_MINIMUM_BYTES, self._largest.memory_bytes
+                self._memory.compute_percentiles(), confidence, POD_MINIMUM_BYTES, self._largest.memory_bytes
             ),
         )
 

@@ -48,7 +48,7 @@ from cruise.decisions.sizing.fitting import (
 from cruise.decisions.sizing.headroom import HeadroomModel
 from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.decisions.sizing.node_sizes import SizingResult, size_nodes
-from cruise.decisions.sizing.risk_level import RequestsInForce
+from cruise.decisions.sizing.risk_level import CurrentRequests
 from cruise.decisions.sizing.sharing import compute_average_sharing, summarize_node_headroom
 from cruise.domain.arrays import BoolArray, Float32Array, Int64Array
 from cruise.domain.overrides import StoredOverrides
@@ -185,7 +185,7 @@ class CruisePolicy:
         """Size new pods as the webhook does."""
         now = convert_to_datetime(view.time)
         if self._admitter is None or self._admitter[0] != view.time:
-            empty_cluster = self._pods.snapshot(view, NO_CONTAINERS)
+            empty_cluster = self._pods.build_snapshot(view, NO_CONTAINERS)
             statistics = replace(self._statistics.get_for_workloads(), sharing=self._sharing)
             self._admitter = (view.time, PodAdmitter(empty_cluster, statistics, self._stored, self._policy, now))
         # Running pods may be admitted too, as a prediction; they were not replaced.
@@ -196,10 +196,10 @@ class CruisePolicy:
         self._creation_counts[containers] = view.creation_count[containers]
         admitted = []
         for container in containers.tolist():
-            self._pods.note_admission(container, False)
+            self._pods.record_admission(container, False)
             created = self._pods.get_created(container, now)
             pod, _ = self._admitter[1].admit(created)
-            self._pods.note_admission(container, pod is not created)
+            self._pods.record_admission(container, pod is not created)
             admitted.append(pod)
         return get_container_sizes(admitted)
 
@@ -213,7 +213,7 @@ class CruisePolicy:
             (sizes.cpu_millicores, sizes.memory_bytes, np.zeros(len(chosen), np.int64), sizes.memory_limit_bytes)
         )
         columns = NodePodColumns(
-            nodes=self._pods.nodes(view),
+            nodes=self._pods.build_nodes(view),
             available=_compute_available(view, chosen),
             node_of_pod=view.node[chosen],
             counted={ResourceName.CPU: sizes.cpu_millicores, ResourceName.MEMORY: sizes.memory_bytes},
@@ -250,7 +250,9 @@ class CruisePolicy:
             ResourceName.MEMORY: np.where(is_resized, planned.memory_bytes, sizes.memory_bytes)[remaining],
         }
         nodes = columns.node_of_container[remaining]
-        self._headroom.note_requests(RequestsInForce(view.time, chosen[remaining], nodes, len(columns.nodes), in_force))
+        self._headroom.record_requests(
+            CurrentRequests(view.time, chosen[remaining], nodes, len(columns.nodes), in_force)
+        )
         return ReplayDecision(
             resize=chosen[resized],
             sizes=planned.select(resized),
@@ -275,10 +277,10 @@ class CruisePolicy:
         running = np.flatnonzero((view.node >= 0) & (self._lookup.row_of_container >= 0))
         bases = self._lookup.columns.cpu_base_millicores[self._lookup.row_of_container[running]]
         demand = np.bincount(view.node[running], weights=bases, minlength=len(names)).astype(np.int64)
-        eligibility = self._pods.eligibility(view, NO_STATISTIC, self._policy)
+        eligibility = self._pods.build_eligibility(view, NO_STATISTIC, self._policy)
         destinations = self._build_destinations(view, columns)
         context = ContentionContext(
-            demand, earlier_passes, destinations=None if destinations is None else destinations.for_node
+            demand, earlier_passes, destinations=None if destinations is None else destinations.get_for_node
         )
         fit = decide_node_fit(
             columns, find_contended_nodes(columns, eligibility, self._policy.rules, context, short), short
@@ -294,7 +296,7 @@ class CruisePolicy:
 
     def _build_destinations(self, view: ReplayClusterView, columns: NodePodColumns) -> ReplayedDestinations | None:
         """Return the destinations of evicted pods; None if the policy does not predict replacement pods."""
-        empty_cluster, statistics = self._pods.snapshot(view, NO_CONTAINERS), self._statistics.get_for_workloads()
+        empty_cluster, statistics = self._pods.build_snapshot(view, NO_CONTAINERS), self._statistics.get_for_workloads()
         statistics = replace(statistics, sharing=self._sharing)
         eligibility = Eligibility(empty_cluster, statistics, self._stored, self._policy, convert_to_datetime(view.time))
         prediction = predict_replacement_pods(empty_cluster, eligibility, statistics, self._policy)
@@ -325,7 +327,7 @@ class CruisePolicy:
                 if in_cooldown[eviction.index]:
                     continue
                 container = int(chosen[eviction.index])
-                if self._budgets.spend(eviction.to_action(self._pods.pod(container, view)), view) is None:
+                if self._budgets.spend(eviction.to_action(self._pods.get_pod(container, view)), view) is None:
                     evicted.append(container)
         return np.array(evicted, dtype=np.int64)
 

@@ -51,7 +51,7 @@ class ReplayedDestinations:
     placements: Int64Array
     _evictions: dict[str, _ReplayedEviction] = field(default_factory=dict)
 
-    def for_node(self, pods: Sequence[Pod]) -> EvictionDestinations:
+    def get_for_node(self, pods: Sequence[Pod]) -> EvictionDestinations:
         """Return the destinations of one node's pods."""
         return _ReplayedNodeEvictions(self, pods)
 
@@ -130,7 +130,7 @@ class ReplayEvictionBudgets:
             self._spent.popleft()
         # Budgets depend only on the pods of the same node or workload; there may be thousands of others.
         containers = self._pods.get_pods_around(action.namespace, action.workload, action.node, view)
-        budgets = EvictionBudgets(self._pods.snapshot(view, containers), self._policy, now)
+        budgets = EvictionBudgets(self._pods.build_snapshot(view, containers), self._policy, now)
         reason = budgets.find_exceeded_budget(action, list(self._spent))
         if reason is None:
             self._spent.append(Outcome(now, action, ActionResult.DONE, action.reason))
@@ -170,9 +170,9 @@ class ReplayedOomReactor:
             kill.container,
             int(view.creation_count[kill.container]),
         )
-        pod = self._pods.pod(container, view)
+        pod = self._pods.get_pod(container, view)
         table = self._lookup.get_between_passes(container, view)
-        statistic = table.row(0) if table.keys else None
+        statistic = table.get_row(0) if table.keys else None
         record = build_oom_record(_oom_kill(pod, kill, time), statistic)
         self._statistics.apply_oom_kill(container, record, kill.time)
         if statistic is not None:
@@ -183,12 +183,12 @@ class ReplayedOomReactor:
         counted = Resources(int(view.sizes.cpu_millicores[on_node].sum()), int(view.sizes.memory_bytes[on_node].sum()))
         reacted_pod, reacted_at = self._reacted_at.get(container, (-1, time))
         context = OomContext(
-            node=self._pods.nodes(view)[node],
+            node=self._pods.build_nodes(view)[node],
             free_capacity=view.allocatable - counted,
-            statistics={} if statistic is None else {pod.containers[0].name: table.row(0)},
+            statistics={} if statistic is None else {pod.containers[0].name: table.get_row(0)},
             last_reaction_at=reacted_at if reacted_pod == creation_count else None,
         )
-        eligibility = self._pods.eligibility(view, table, self._policy)
+        eligibility = self._pods.build_eligibility(view, table, self._policy)
         decision = decide_oom_reaction(record, pod, context, eligibility, self._policy, time)
         if not isinstance(decision, ResizePod | EvictPod):
             return ReplayedOomReaction()

@@ -13,7 +13,7 @@ from cruise.backtest.replay.nodes import format_node_name, parse_node_index
 from cruise.backtest.replay.policy import NO_CONTAINERS, ContainerSizes, ReplayClusterView
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
-from cruise.decisions.pod_policy.use_history import get_use_history
+from cruise.decisions.pod_policy.use_history import get_usage_history
 from cruise.decisions.sizing.pod_columns import ResizablePodColumns, build_resizable_pod_columns
 from cruise.domain.annotations import ORIGINAL_RESOURCES, RESOURCES, EffectivePolicy
 from cruise.domain.arrays import BoolArray, Int64Array
@@ -61,7 +61,7 @@ class ReplayedPods:
             self._templates[one.namespace, one.workload][one.container] = _get_provisioned(one)[0]
         self._autoscalers: tuple[HorizontalPodAutoscaler, ...] = ()
 
-    def note_admission(self, container: int, sized: bool) -> None:
+    def record_admission(self, container: int, sized: bool) -> None:
         """Record whether admission changed the sizes of a container's new pod."""
         self._sized[container] = sized
 
@@ -70,7 +70,7 @@ class ReplayedPods:
         requests, limits = _get_provisioned(self._containers[container])
         return self._pod(container, requests, limits, "", None, "Pending", time)
 
-    def pod(self, container: int, view: ReplayClusterView) -> Pod:
+    def get_pod(self, container: int, view: ReplayClusterView) -> Pod:
         """Return a container's present pod."""
         sizes, node = view.sizes, int(view.node[container])
         cpu, memory = int(sizes.cpu_millicores[container]), int(sizes.memory_bytes[container])
@@ -85,7 +85,7 @@ class ReplayedPods:
             convert_to_datetime(int(view.created_at[container])),
         )
 
-    def nodes(self, view: ReplayClusterView) -> list[Node]:
+    def build_nodes(self, view: ReplayClusterView) -> list[Node]:
         """Return a node for each index, also for indices without a node now."""
         known = self._nodes
         known += [Node(format_node_name(index), view.allocatable) for index in range(len(known), len(view.node_exists))]
@@ -99,11 +99,11 @@ class ReplayedPods:
         index = OTHER_NODE if node is None else parse_node_index(node)
         return np.flatnonzero(((self._numbers == number) & (view.node >= OTHER_NODE)) | (view.node == index))
 
-    def snapshot(self, view: ReplayClusterView, containers: Int64Array | None = None) -> ClusterSnapshot:
+    def build_snapshot(self, view: ReplayClusterView, containers: Int64Array | None = None) -> ClusterSnapshot:
         """Return the cluster with the pods of the given containers, by default of all that exist."""
         chosen = np.flatnonzero(view.node >= OTHER_NODE) if containers is None else containers
-        nodes = [node for node, exists in zip(self.nodes(view), view.node_exists.tolist(), strict=True) if exists]
-        pods = [self.pod(container, view) for container in chosen.tolist()]
+        nodes = [node for node, exists in zip(self.build_nodes(view), view.node_exists.tolist(), strict=True) if exists]
+        pods = [self.get_pod(container, view) for container in chosen.tolist()]
         pods.sort(key=lambda pod: (pod.namespace, pod.name))
         return ClusterSnapshot(
             nodes=tuple(nodes),
@@ -137,7 +137,7 @@ class ReplayedPods:
         is_chosen[self._numbers[containers]] = True
         return is_chosen[self._numbers]
 
-    def eligibility(
+    def build_eligibility(
         self,
         view: ReplayClusterView,
         statistics: StatisticsTable,
@@ -151,7 +151,7 @@ class ReplayedPods:
         pending = np.flatnonzero((view.node >= OTHER_NODE) & (view.node < 0))
         counted = np.concatenate((pending, scaled))
         return Eligibility(
-            self.snapshot(view, counted), statistics, self._stored, policy, convert_to_datetime(view.time)
+            self.build_snapshot(view, counted), statistics, self._stored, policy, convert_to_datetime(view.time)
         )
 
     def _pod(
@@ -229,9 +229,9 @@ class ResizableReplayedPods:
         is_changed[scaled] = True
         changed = np.flatnonzero(is_changed)
         if len(changed):
-            eligibility = self._pods.eligibility(view, lookup.get_rows(changed), self._policy, scaled)
+            eligibility = self._pods.build_eligibility(view, lookup.get_rows(changed), self._policy, scaled)
             for container in changed.tolist():
-                result = eligibility.check(self._pods.pod(container, view))
+                result = eligibility.check(self._pods.get_pod(container, view))
                 self._results[container] = self._share_policy(result) if isinstance(result, ResizablePod) else None
                 self._is_resizable[container] = isinstance(result, ResizablePod)
             inputs[changed, 0], inputs[changed, 1] = state[changed], view.creation_count[changed]
@@ -254,7 +254,7 @@ class ResizableReplayedPods:
         ).astype(np.int64)
         covered = np.flatnonzero(rows >= 0)
         for column, resource in ((3, ResourceName.CPU), (4, ResourceName.MEMORY)):
-            bounded[covered, column] = get_use_history(lookup.columns, rows[covered], resource).largest
+            bounded[covered, column] = get_usage_history(lookup.columns, rows[covered], resource).largest
         before, self._bounded_inputs = self._bounded_inputs, bounded
         is_changed = is_changed | (before is None or (before != bounded).any(axis=1))
         known = set(map(id, self._autoscalers))

@@ -231,7 +231,7 @@ class ReplayedStatistics:
         is_idle[self.numbers[live]] = False
         usage = estimate_usage(
             self._windows.get_recent(),
-            self._peaks.known(),
+            self._peaks.get_known(),
             self._rows[live],
             self._oom,
             EstimationTime(self.at, self._step, self._max_age, self._new_workload),

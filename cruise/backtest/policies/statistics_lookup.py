@@ -8,7 +8,7 @@ from cruise.backtest.policies.statistics import ReplayedStatistics
 from cruise.backtest.recordings.recording import UsageRecording
 from cruise.backtest.replay.policy import ReplayClusterView
 from cruise.decisions.sizing.headroom import HEADROOM_MODELS, HeadroomModel, PastDemand
-from cruise.decisions.sizing.risk_level import RequestsInForce
+from cruise.decisions.sizing.risk_level import CurrentRequests
 from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
@@ -73,11 +73,11 @@ class ReplayedStatisticsLookup:
             return self.get_rows(np.array([container]))
         workload_table = self._statistics.get_for_workloads()
         row = self._find_workload_row(container, workload_table)
-        return NO_STATISTIC if row is None else StatisticsTable.from_rows([workload_table.row(row)])
+        return NO_STATISTIC if row is None else StatisticsTable.from_rows([workload_table.get_row(row)])
 
     def _find_workload_row(self, container: int, workload_table: StatisticsTable) -> int | None:
         one = self._containers[container]
-        return workload_table.find(one.namespace, one.pod, one.workload, one.container, "")
+        return workload_table.find_row(one.namespace, one.pod, one.workload, one.container, "")
 
 
 class ReplayedHeadroom:
@@ -88,7 +88,7 @@ class ReplayedHeadroom:
         self._model = HEADROOM_MODELS[policy.headroom]
         self._statistics = statistics
         self._risks = RiskHistory()
-        self._requests_in_force: RequestsInForce | None = None
+        self._requests_in_force: CurrentRequests | None = None
 
     def observe(self, time: int, cpu: Float32Array, memory: Float32Array) -> None:
         """Count the demand of an interval against the requests in effect; matrices have one row per time."""
@@ -114,7 +114,7 @@ class ReplayedHeadroom:
         risks = self._risks.get_observed(self._statistics.at, self._policy.get_risk) if model.learns_risk_level else {}
         return model.prepare(past, risks)
 
-    def note_requests(self, in_force: RequestsInForce) -> None:
+    def record_requests(self, in_force: CurrentRequests) -> None:
         """Set the requests in effect after a pass, of the pods that are not evicted."""
         if self._model.learns_risk_level:
             self._requests_in_force = in_force

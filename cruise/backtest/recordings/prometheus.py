@@ -81,7 +81,7 @@ class RecordedProvisioning:
             workload = workloads.get((key.namespace, key.pod)) or self._workload(key.namespace, key.pod)
             if key not in self.initial:
                 place = (key.namespace, workload, key.container)
-                largest[place] = requested.at_least(largest.get(place, Resources()))
+                largest[place] = requested.max_with(largest.get(place, Resources()))
         found = []
         for key in keys:
             workload = workloads[key.namespace, key.pod]
@@ -145,7 +145,7 @@ def read_recording(
     """Read the days before `end`, including pods that no longer exist.
 
     CPU is demand, usage × (1 + psi), as in the controller. `snapshot` is the present cluster. `add_note` receives lines
-    about what the recording lacks. Raises BadInputError, Throttled, Unavailable.
+    about what the recording lacks. Raises BadInputError, ThrottledError, UnavailableError.
     """
     step = prometheus.step_seconds
     if not is_step_compatible(step, pass_seconds):
@@ -160,7 +160,7 @@ def read_recording(
             add_note(describe_cluster_series(replace(cluster, unknown_pod_count=0)))
     reader = RecordingReader(prometheus, start, until, cores or MAX_CORES)
     try:
-        keys = reader.containers()
+        keys = reader.list_containers()
         if not keys:
             raise BadInputError(
                 f"Prometheus at {prometheus.url} has no {prometheus.metrics.cpu} of containers in the last {days} days:"

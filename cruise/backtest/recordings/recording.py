@@ -50,7 +50,7 @@ class UsageRecording:
     has_memory: bool = True
     autoscalers: tuple[HorizontalPodAutoscaler, ...] = ()
 
-    def workload_containers(self) -> Int64Array:
+    def number_workload_containers(self) -> Int64Array:
         """Number the pairs of workload and container name from 0, and return each container's number."""
         numbers: dict[tuple[str, WorkloadRef, str], int] = {}
         keys = [(one.namespace, one.workload, one.container) for one in self.containers]
@@ -68,7 +68,7 @@ def cap_requests_to_node(recording: UsageRecording, node: Resources) -> tuple[Us
     Otherwise pods that fit on no node would run under some policies only.
     """
     containers = [
-        one if one.requests.fits_in(node) else replace(one, requests=one.requests.at_most(node))
+        one if one.requests.fits_in(node) else replace(one, requests=one.requests.min_with(node))
         for one in recording.containers
     ]
     count = sum(now is not before for now, before in zip(containers, recording.containers, strict=True))

@@ -67,13 +67,13 @@ class ScaledRecording:
 
 
 def find_bounds(recording: UsageRecording, added: AddedAutoscalers) -> Mapping[int, _Bounds]:
-    """Return the HPAs of a replay, by number of `UsageRecording.workload_containers`.
+    """Return the HPAs of a replay, by number of `UsageRecording.number_workload_containers`.
 
     With a target, each workload with replicas and CPU requests has one. Its smallest number of replicas is the number
     that was mostly recorded, the largest `MAX_OF_MIN_REPLICAS` times as much. Without, those of the recorded cluster
     that scale a workload with one recorded container on the utilization of its CPU alone.
     """
-    numbers = recording.workload_containers()
+    numbers = recording.number_workload_containers()
     recorded = {(one.namespace, one.target): one.scaling for one in recording.autoscalers}
     members: dict[int, list[int]] = {}
     for place, number in enumerate(numbers.tolist()):
@@ -115,7 +115,7 @@ def add_autoscalers(recording: UsageRecording, added: AddedAutoscalers) -> Scale
     memory: list[Float32Array] = []
     scaled: list[RecordedAutoscaler] = []
     demands: list[tuple[Float32Array, Float32Array]] = []
-    numbers = recording.workload_containers()
+    numbers = recording.number_workload_containers()
     for number in range(int(numbers.max(initial=-1)) + 1):
         members = np.flatnonzero(numbers == number)
         recorded = [recording.containers[member] for member in members.tolist()]

@@ -29,7 +29,7 @@ class HourlyCountRecorder:
         changes: ChangeCounts,
         totals: ReplayTotals,
     ) -> None:
-        self._group = recording.workload_containers() % MAX_GROUPS
+        self._group = recording.number_workload_containers() % MAX_GROUPS
         self._groups = int(self._group.max(initial=-1)) + 1
         self._totals = totals
         self._columns: _Columns = {
@@ -106,7 +106,7 @@ class TimeLineRecorder:
 
     def _get_peak(self, usage: IntervalUsage) -> int:
         (place,) = np.nonzero(usage.placements.nodes == self._index)
-        return int(np.ceil(usage.sums[:, place].max())) if place.size else 0
+        return int(np.ceil(usage.node_sums[:, place].max())) if place.size else 0
 
     def record_decision(self, decision: ReplayDecision) -> None:
         """Record the base and headroom that apply from now on."""

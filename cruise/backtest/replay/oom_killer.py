@@ -40,8 +40,8 @@ class OomKillSimulation:
     def _find_first_row(self, usage: IntervalUsage) -> int:
         """Return the first row with a kill; sizes and placements do not change before it."""
         kills = (usage.used > self._get_limits()[usage.placements.order]).any(axis=1)
-        kills |= (usage.sums > self._pods.nodes.allocatable.memory_bytes).any(axis=1)
-        return int(kills.argmax()) if kills.any() else len(usage.sums)
+        kills |= (usage.node_sums > self._pods.nodes.allocatable.memory_bytes).any(axis=1)
+        return int(kills.argmax()) if kills.any() else len(usage.node_sums)
 
     def _get_limits(self) -> Float64Array:
         limits = self._pods.sizes.memory_limit_bytes

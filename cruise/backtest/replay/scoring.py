@@ -27,19 +27,19 @@ _DAY_MINUTES = 1440
 class IntervalUsage:
     """The usage of one resource in one interval of S samples; a missing sample counts as 0.
 
-    `used` is a matrix (S, placed containers in the order of `placements`), `sums` a matrix (S, their nodes);
+    `used` is a matrix (S, placed containers in the order of `placements`), `node_sums` a matrix (S, their nodes);
     `samples` has each container's number of samples.
     """
 
     placements: PlacedContainers
     used: Float64Array
     samples: Int64Array
-    sums: Float64Array
+    node_sums: Float64Array
 
     @property
     def node_peaks(self) -> Float64Array:
         """The largest usage of each node."""
-        peaks: Float64Array = self.sums.max(axis=0)
+        peaks: Float64Array = self.node_sums.max(axis=0)
         return peaks
 
 
@@ -80,12 +80,12 @@ class ResourceAccount:
         self.samples[order] += usage.samples
         self._node_intervals += len(placements.nodes)
         self._short_node_intervals += int(np.count_nonzero(usage.node_peaks > node_requests[placements.nodes]))
-        exceeded = usage.sums > self._allocatable
+        exceeded = usage.node_sums > self._allocatable
         if exceeded.any():
             starved = (usage.used > requested) & exceeded[:, placements.row_of_container]
             self.starved_samples[order] += np.count_nonzero(starved, axis=0)
 
-    def score(self) -> ResourceScore:
+    def build_score(self) -> ResourceScore:
         """Return the resource's part of the score; shares of nothing are 0."""
         requested, samples = float(self.requested.sum()), int(self.samples.sum())
         slack = requested - float(self.used.sum())
@@ -96,7 +96,7 @@ class ResourceAccount:
             mean_slack=slack / samples if samples else 0.0,
         )
 
-    def mean_slack(self) -> Float64Array:
+    def compute_mean_slack(self) -> Float64Array:
         """Return each container's mean request − usage."""
         slack: Float64Array = (self.requested - self.used) / np.maximum(self.samples, 1)
         return slack
@@ -178,8 +178,8 @@ def compute_policy_score(
     resizes = int(changes.resizes.sum())
     return PolicyScore(
         policy=policy,
-        cpu=cpu.score(),
-        memory=None if memory is None else memory.score(),
+        cpu=cpu.build_score(),
+        memory=None if memory is None else memory.build_score(),
         oom_per_1000_container_days=_divide(1000 * int(changes.oom_kills.sum()), days),
         resizes_per_container_day=_divide(resizes, days),
         resize_reversal_share=_divide(changes.reversals, resizes),
@@ -218,8 +218,8 @@ def _find_worst_containers(
     changes: ChangeCounts,
 ) -> tuple[ContainerScore, ...]:
     """Return the containers with the most kills, then starved minutes, then slack as shares of a node."""
-    cpu_slack = cpu.mean_slack()
-    memory_slack: Float64Array = np.zeros_like(cpu_slack) if memory is None else memory.mean_slack()
+    cpu_slack = cpu.compute_mean_slack()
+    memory_slack: Float64Array = np.zeros_like(cpu_slack) if memory is None else memory.compute_mean_slack()
     starved = (
         (cpu.starved_samples if memory is None else cpu.starved_samples + memory.starved_samples)
         * recording.step_seconds

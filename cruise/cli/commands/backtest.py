@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from cruise.cli.work.replay import ReplayRequest
     from cruise.domain.backtest import BacktestResult
     from cruise.domain.resources import Resources
-    from cruise.interfaces.backtest.report import BacktestReport, ReplayTerms
+    from cruise.interfaces.backtest.report import BacktestReport, ReplayParameters
     from cruise.settings import Settings
 
 # The policies that use the rules of the settings.
@@ -320,15 +320,15 @@ def _replay(replay: "ReplayRequest", jobs: int | None, scheduler: str | None) ->
     )
 
 
-def _build_terms(options: "ReplayOptions", half: RecordingHalfName | None, settings: "Settings") -> "ReplayTerms":
+def _build_terms(options: "ReplayOptions", half: RecordingHalfName | None, settings: "Settings") -> "ReplayParameters":
     from cruise.domain.backtest import ObjectivePrices
     from cruise.domain.prices import CORE_HOUR, GIBIBYTE_HOUR
-    from cruise.interfaces.backtest.report import ReplayPrices, ReplayTerms
+    from cruise.interfaces.backtest.report import ReplayParameters, ReplayPrices
 
     prices = None
     if settings.price_core_hour is not None and settings.price_gibibyte_hour is not None:
         prices = ReplayPrices(settings.price_core_hour, settings.price_gibibyte_hour)
-    return ReplayTerms(
+    return ReplayParameters(
         options.pass_seconds,
         options.creation_time.value,
         options.seed,

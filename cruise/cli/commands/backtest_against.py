@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cruise.backtest.replay.policy import ReplayOptions
     from cruise.domain.backtest import BacktestResult, ComparedMetric
     from cruise.interfaces.backtest.comparison import ComparisonReport
-    from cruise.interfaces.backtest.report import ReplayTerms
+    from cruise.interfaces.backtest.report import ReplayParameters
 
 CURRENT, REFERENCE = "cruise", "reference"
 
@@ -97,7 +97,7 @@ def build_entries(current: "ReplayOptions", reference: "ReplayOptions") -> "list
 
 def build_comparison_report(
     results: "Sequence[BacktestResult]",
-    terms: "ReplayTerms",
+    terms: "ReplayParameters",
     entries: "Sequence[ReplayEntry]",
     file: Path,
     bounds: "Mapping[ComparedMetric, float]",

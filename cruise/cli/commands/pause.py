@@ -83,7 +83,7 @@ class _PauseChange:
 def _set_paused(
     paused: bool, server: str | None, token_file: Path | None, format: OutputFormat, config: Path | None
 ) -> None:
-    """Pause or resume, and print the result; BadInputError, Unavailable."""
+    """Pause or resume, and print the result; BadInputError, UnavailableError."""
     settings = resolve_settings(config)
     if server is not None:
         before = _set_in_api(paused, server, token_file or settings.api_token_file)
@@ -130,7 +130,7 @@ async def _set_in_database(paused: bool, settings: "Settings") -> _PauseChange:
     from cruise.domain.users import UserAction, UserActionKind
 
     async with open_existing_store(settings) as store:
-        before = await store.paused()
+        before = await store.is_paused()
         await store.record_user_action(
             UserAction(
                 get_current_time(), get_local_caller(), UserActionKind.PAUSE if paused else UserActionKind.RESUME

@@ -29,7 +29,7 @@ class PrometheusRequirement(Enum):
     NOT_USED = auto()
 
 
-class PrometheusNotFound(BadInputError):
+class PrometheusNotFoundError(BadInputError):
     """No Prometheus was found."""
 
 
@@ -57,7 +57,7 @@ def read_cluster(
 ) -> LiveCluster:
     """Read the whole cluster, and find its Prometheus unless an address is set.
 
-    Raises BadInputError, Throttled, Unavailable; BadInputError also if Prometheus is required and not found.
+    Raises BadInputError, ThrottledError, UnavailableError; BadInputError also if Prometheus is required and not found.
     """
     return asyncio.run(_read(settings, prometheus, prometheus_url))
 
@@ -83,7 +83,7 @@ async def _find_prometheus(
         return None
     try:
         return await find_prometheus_settings(client, settings, url)
-    except PrometheusNotFound as error:
+    except PrometheusNotFoundError as error:
         if prometheus is PrometheusRequirement.IF_FOUND:
             return None
         if kubelets_allowed and settings.usage_source is UsageSourceChoice.AUTO:
@@ -96,7 +96,9 @@ async def _find_prometheus(
         raise
 
 
-async def _require_kubelet_access(client: KubernetesClient, settings: "Settings", error: PrometheusNotFound) -> None:
+async def _require_kubelet_access(
+    client: KubernetesClient, settings: "Settings", error: PrometheusNotFoundError
+) -> None:
     from cruise.adapters.kube.access import check_access
     from cruise.app.usage_source import get_required_kubelet_access
 
@@ -122,7 +124,7 @@ async def find_prometheus_settings(
             client, settings.prometheus_namespaces | {find_own_namespace(settings.namespace)}
         )
     except RefusedError as error:
-        raise PrometheusNotFound(
+        raise PrometheusNotFoundError(
             f"no right to list Services, so Prometheus cannot be found: {hint} ({error})"
         ) from error
     if finding.endpoint is None and finding.in_other_namespaces:
@@ -132,7 +134,9 @@ async def find_prometheus_settings(
             f"or add {one.partition('/')[0]} to prometheus_namespaces"
         )
     if finding.endpoint is None:
-        raise PrometheusNotFound(f"no Service of the cluster is labelled as Prometheus or a compatible server: {hint}")
+        raise PrometheusNotFoundError(
+            f"no Service of the cluster is labelled as Prometheus or a compatible server: {hint}"
+        )
     return build_prometheus_settings(finding.endpoint, settings, proxied=not client.in_cluster)
 
 

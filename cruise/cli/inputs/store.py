@@ -44,7 +44,7 @@ async def read_stored_pod_data(
 ) -> StoredPodData:
     """Read the data of a pod; `pod` is from the snapshot, or None.
 
-    BadInputError if there is no database, Unavailable if it does not answer.
+    BadInputError if there is no database, UnavailableError if it does not answer.
     """
     namespace, pod_name = name
     if not has_existing_store(settings):
@@ -55,7 +55,7 @@ async def read_stored_pod_data(
         statistics = StatisticsTable.from_rows([]) if pod is None else await store.read_statistics()
         workload = str(pod.workload) if pod is not None and pod.workload is not None else ""
         identity = pod.identity if pod is not None else ""
-        own = await store.statistics_of_pod(namespace, pod_name, workload, identity)
+        own = await store.read_pod_statistics(namespace, pod_name, workload, identity)
         if pod is None and own.keys:
             # Without a snapshot the pod's statistics have its workload.
             workload, identity = own.keys[0].workload, own.keys[0].identity
@@ -65,12 +65,14 @@ async def read_stored_pod_data(
             pod_name,
             workload,
             identity,
-            await store.outcomes(now - RETENTION.outcomes, _MAXIMUM_OUTCOMES),
-            await store.oom_records(now - RETENTION.oom_records),
-            await store.hourly_peaks(namespace, workload or f"Pod/{pod_name}", since_hour),
+            await store.read_outcomes(now - RETENTION.outcomes, _MAXIMUM_OUTCOMES),
+            await store.read_oom_records(now - RETENTION.oom_records),
+            await store.read_workload_peaks(namespace, workload or f"Pod/{pod_name}", since_hour),
         )
         headroom = await prepare_stored_headroom(store, statistics, settings.to_policy())
-        return StoredPodData(statistics, own, await store.overrides(), await store.refused_resizes(), history, headroom)
+        return StoredPodData(
+            statistics, own, await store.read_overrides(), await store.read_refused_resizes(), history, headroom
+        )
 
 
 def open_existing_store(
@@ -112,5 +114,5 @@ def _open(settings: Settings) -> AbstractAsyncContextManager[PostgresStore]:
 
 
 def _fail_instead_of_waiting(message: str) -> None:
-    """Raise Unavailable instead of waiting for the database."""
+    """Raise UnavailableError instead of waiting for the database."""
     raise UnavailableError(message.removeprefix("waiting: "))

@@ -90,7 +90,7 @@ async def _read(
     start = int((now - history).timestamp()) // HOUR_SECONDS * HOUR_SECONDS
     source = PrometheusUsageSource(prometheus, now.timestamp)
     try:
-        for partition in await source.partitions(snapshot):
+        for partition in await source.list_partitions(snapshot):
             # Reading starts here instead of a week ago.
             await store.record_usage(UsageUpdate(partition, PartitionProgress(start, start), _NO_PEAKS, None))
         with show_usage_progress() as show:
@@ -101,7 +101,7 @@ async def _read(
         if not state.failures:
             oom_records = build_oom_records(snapshot.oom_kills, table)
             for record in oom_records:
-                await store.record_oom(record)
+                await store.record_oom_kill(record)
             # The OOM memory depends on usage; this pass reads nothing again.
             if oom_records:
                 table = await run_usage_pass(cluster, source, store, state, policy, now, reading)
@@ -164,7 +164,7 @@ async def _read_from_kubelets(snapshot: ClusterSnapshot, settings: "Settings") -
         aclosing(KubeletClient(settings.to_kubelet_settings(), client)) as kubelets,
     ):
         source = KubeletUsageSource(settings.to_kubelet_settings(), kubelets.read_metrics)
-        partitions = await source.partitions(snapshot)
+        partitions = await source.list_partitions(snapshot)
         # The first reading was measured a little earlier.
         start = (int(get_current_seconds()) // _STEP_SECONDS - 2) * _STEP_SECONDS
         await read_kubelets_twice(source, get_current_seconds, READING_INTERVAL.total_seconds())

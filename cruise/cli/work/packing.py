@@ -12,7 +12,7 @@ from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from cruise.cli.terminal import show_progress, show_spinner
 from cruise.decisions.packing.consolidation import summarize_node_count_change
 from cruise.decisions.packing.problem import BuiltProblem
-from cruise.decisions.packing.proposal import NoMoveOrder, build_proposal
+from cruise.decisions.packing.proposal import MoveOrderFailure, build_proposal
 from cruise.domain.packing_plan import EvictionAllowance, NodeCountChange, PackingProposal, RemainingRounds
 from cruise.errors import UnavailableError
 from cruise.interfaces.packing.descriptions import describe_condition
@@ -27,8 +27,8 @@ from cruise.runtime.packing.planning import (
     PlanningResult,
     SearchRound,
     build_node_count_change,
-    find_fewest_nodes,
     find_objections,
+    minimize_nodes,
     plan_packing,
 )
 from cruise.runtime.packing.solver_client import SolverProcess
@@ -66,7 +66,7 @@ class PackingRequest:
 
 
 def plan_in_new_process(request: PackingRequest) -> tuple[PackingProposal, float]:
-    """Plan in a new solver process with progress on a terminal; return the seconds too. Unavailable."""
+    """Plan in a new solver process with progress on a terminal; return the seconds too. Raises UnavailableError."""
     inputs = request.inputs
     if request.within_budgets:
         request = replace(request, inputs=replace(inputs, allowance=get_full_eviction_allowance(inputs)))
@@ -79,7 +79,7 @@ async def _plan_in_process(request: PackingRequest) -> tuple[PackingProposal, fl
 
 
 async def plan_with_process(worker: SolverProcess, request: PackingRequest) -> tuple[PackingProposal, float]:
-    """Plan in an existing solver process: build, solve, order and verify. Unavailable."""
+    """Plan in an existing solver process: build, solve, order and verify. Raises UnavailableError."""
     change: NodeCountChange | None = None
     remaining_rounds: RemainingRounds | None = None
     inputs = request.inputs
@@ -99,7 +99,7 @@ async def plan_with_process(worker: SolverProcess, request: PackingRequest) -> t
             else None
         )
     else:
-        found, fleet = await find_fewest_nodes(search, inputs.fleet)
+        found, fleet = await minimize_nodes(search, inputs.fleet)
         if request.is_large:
             change = summarize_node_count_change(found.built, found.planned_packing, found.plan, fleet)
         else:
@@ -129,11 +129,11 @@ async def _find_plan(request: PackingRequest, worker: SolverProcess, search_roun
             packing = build_packing(problem, packing.pod_node, search_round.bound, packing.notes)
         return packing, seconds
 
-    inputs = replace(request.inputs, snapshot=search_round.snapshot, keep_domains=search_round.in_zones)
+    inputs = replace(request.inputs, snapshot=search_round.snapshot, keep_domains=search_round.keeps_zones)
     result = await plan_packing(inputs, pack, partial(show_spinner, visible=request.is_large))
     plan = (
         _build_fallback_plan(result.built, result.packing, result.plan)
-        if isinstance(result.plan, NoMoveOrder)
+        if isinstance(result.plan, MoveOrderFailure)
         else result.plan
     )
     return PlanningResult(result.built, result.packing, plan, search_round.used_seconds + result.seconds)
@@ -178,14 +178,14 @@ def _describe_preparation(worker: SolverProcess) -> str:
     return "loading the solver"
 
 
-def _build_fallback_plan(built: BuiltProblem, packing: Packing, no_order: NoMoveOrder) -> PackingProposal:
+def _build_fallback_plan(built: BuiltProblem, packing: Packing, no_order: MoveOrderFailure) -> PackingProposal:
     """Return the plan of the quick method, or one without changes, if a packing has no move order."""
     reason = describe_condition(no_order.reason)
     note = PackingNote(PackingNoteCode.PLAN_DROPPED, reason)
     problem = built.problem
     for pod_node in (pack_quickly(problem).pod_node, problem.pod_node):
         plan = build_proposal(built, build_alternative_packing(problem, packing, pod_node, (*packing.notes, note)))
-        if not isinstance(plan, NoMoveOrder):
+        if not isinstance(plan, MoveOrderFailure):
             return plan
     raise UnavailableError(f"no plan can be carried out: {reason}")
 

@@ -59,7 +59,7 @@ def _read_stored(settings: Settings) -> StoredOverrides:
 
     async def read() -> StoredOverrides:
         async with open_existing_store(settings) as store:
-            return await store.overrides()
+            return await store.read_overrides()
 
     return asyncio.run(read())
 

@@ -163,7 +163,7 @@ class ReplayRequest:
 def replay_locally(request: ReplayRequest, jobs: int) -> list[BacktestResult]:
     """Read all recordings first, so that an invalid one is found early, and replay them.
 
-    They are kept in files, whose memory all processes share. BadInputError, Unavailable.
+    They are kept in files, whose memory all processes share. BadInputError, UnavailableError.
     """
     with TemporaryDirectory(prefix="cruise-backtest-") as directory, redirect_logs():
         if jobs == 1:
@@ -175,7 +175,7 @@ def replay_locally(request: ReplayRequest, jobs: int) -> list[BacktestResult]:
 
 
 def replay_on_dask(request: ReplayRequest, address: str) -> list[BacktestResult]:
-    """Replay on a Dask cluster, whose workers read the recordings. BadInputError, Unavailable."""
+    """Replay on a Dask cluster, whose workers read the recordings. BadInputError, UnavailableError."""
     with redirect_logs(), open_dask_cluster(address) as executor:
         return _replay(request, executor, TaskProgress(), None)
 

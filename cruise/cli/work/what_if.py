@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TextIO
 
-from cruise.app.serve.what_if import WhatIfOrder
+from cruise.app.serve.what_if import WhatIfTask
 from cruise.backtest.backtest import (
     InProcessExecutor,
     ReplayEntry,
@@ -57,8 +57,8 @@ def run_what_if_process() -> None:
         _write_line(out, {"error": f"{error!r}, with at most {order.memory_bytes >> 20} MiB of memory"})
 
 
-def compare_policies(order: WhatIfOrder, show: Callable[[str, float], None]) -> WhatIfComparison:
-    """Read the history once, and replay it under both policies. BadInputError, Unavailable."""
+def compare_policies(order: WhatIfTask, show: Callable[[str, float], None]) -> WhatIfComparison:
+    """Read the history once, and replay it under both policies. BadInputError, UnavailableError."""
     options = ReplayOptions(
         node=order.node,
         pass_seconds=order.pass_seconds,

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cruise.decisions.admission.guaranteed import GuaranteedAdmission
-from cruise.decisions.admission.largest_node import build_largest_node_terms, limit_to_largest_node
+from cruise.decisions.admission.largest_node import build_largest_node_limits, limit_to_largest_node
 from cruise.decisions.admission.limits import AdmissionLimits, bound_sizes
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.admission.startup import StartupStep, StartupTerms, add_boosts, find_startup_steps
@@ -24,7 +24,7 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.limit_ranges import get_pod_limit_ranges, select_ranges, violates_limit_range
 from cruise.decisions.pod_policy.managed_containers import explain_none_managed, select_kept_containers
 from cruise.decisions.pod_policy.quotas import exceeds_quota
-from cruise.decisions.pod_policy.resizable_pod import find_pod_level_resources, select_stating_containers
+from cruise.decisions.pod_policy.resizable_pod import find_pod_level_resources, select_containers_with_resources
 from cruise.decisions.sizing.memory_limit import compute_limit_ceiling
 from cruise.decisions.sizing.pod_level import PodLevelContainers
 from cruise.decisions.sizing.resizes import keep_qos_class, would_change_qos_class
@@ -122,7 +122,7 @@ def build_startup_terms(
     pod: Pod, eligibility: Eligibility, nodes: NodeIndex, limit_ranges: Sequence[LimitRangeItem], policy: Policy
 ) -> StartupTerms:
     """Return what bounds the CPU of a pod's start besides its policy."""
-    return StartupTerms(eligibility, nodes, build_largest_node_terms(pod, eligibility, policy), limit_ranges, policy)
+    return StartupTerms(eligibility, nodes, build_largest_node_limits(pod, eligibility, policy), limit_ranges, policy)
 
 
 def explain_startup(
@@ -185,15 +185,15 @@ def _decide(
         return skipped or LeaveUnchanged(ReasonCode.UNREADABLE_ANNOTATION)
     # Next to pod-level resources all containers count, also those that keep their own sizes.
     stating, sized = (
-        select_stating_containers(sized, effective_policy, policy),
+        select_containers_with_resources(sized, effective_policy, policy),
         sized if pod.pod_level is None else pod.sized_containers,
     )
-    rows = [statistics.find(pod.namespace, "", pod.workload, container.name, pod.identity) for container in sized]
+    rows = [statistics.find_row(pod.namespace, "", pod.workload, container.name, pod.identity) for container in sized]
     reason = eligibility.explain_unusable_statistics(pod, rows)
     if reason is not None:
         return LeaveUnchanged(reason)
     known_rows = [row for row in rows if row is not None]
-    known = [statistics.row(row) for row in known_rows]
+    known = [statistics.get_row(row) for row in known_rows]
     containers = None
     if pod.pod_level is not None:
         template_limits, resources = read_recorded_memory_limits(pod), find_pod_level_resources(pod, managed)
@@ -210,11 +210,11 @@ def _decide(
     # What the pod states counts only for a new revision.
     sharing = statistics.sharing if size is AdmissionSize.NODE_PASS else None
     wanted = [
-        _compute_requests(statistic, sharing, effective_policy.for_container(container.name).headroom_factor)
+        _compute_requests(statistic, sharing, effective_policy.get_for_container(container.name).headroom_factor)
         for statistic, container in zip(known, sized, strict=True)
     ]
     if new_revision:
-        wanted = [one.at_least(container.requests.resources) for one, container in zip(wanted, sized, strict=True)]
+        wanted = [one.max_with(container.requests.resources) for one, container in zip(wanted, sized, strict=True)]
     ceilings = [
         compute_limit_ceiling(limit, eligibility.largest_node_memory, policy)
         for limit in get_submitted_memory_limits(pod, sized)
@@ -222,11 +222,11 @@ def _decide(
     own_ranges = select_ranges(sized[0], limit_ranges)
     bounds = [compute_container_bounds(effective_policy, container.name, own_ranges, policy) for container in sized]
     bounds = [
-        bound.for_created(requests, container.limits)
+        bound.build_for_new_pod(requests, container.limits)
         for bound, requests, container in zip(bounds, submitted, sized, strict=True)
     ]
     bounds = bound_sizes(sized, pod.qos, known, bounds, ceilings, containers, policy)
-    largest_node = build_largest_node_terms(pod, eligibility, policy)
+    largest_node = build_largest_node_limits(pod, eligibility, policy)
     if pod.qos is QosClass.GUARANTEED:
         guaranteed = GuaranteedAdmission(sized, submitted, known_rows, bounds, ceilings, managed, new_revision)
         targets = guaranteed.compute_targets(statistics, policy)
@@ -337,7 +337,7 @@ def _compute_requests(statistic: Statistic, sharing: HeadroomSharing | None, hea
     peak = Resources(statistic.cpu_peak_millicores, max(statistic.memory_peak_bytes, statistic.oom_memory_bytes))
     if sharing is None:
         return peak
-    base = Resources(statistic.cpu_base_millicores, statistic.memory_base_bytes).at_most(peak)
+    base = Resources(statistic.cpu_base_millicores, statistic.memory_base_bytes).min_with(peak)
     headroom = peak - base
     return base + Resources(
         math.ceil(headroom.cpu_millicores * min(1.0, sharing.cpu * headroom_factor)),
@@ -359,7 +359,7 @@ def _keep_stated_limits(
 
 
 def _has_sizes(pod: Pod, targets: Sequence[ContainerTarget]) -> bool:
-    parts = {part.name: (part.requests, part.limits) for part in pod.parts}
+    parts = {part.name: (part.requests, part.limits) for part in pod.resizable_parts}
     return all(parts[target.container] == (target.requests, target.limits) for target in targets)
 
 
@@ -370,4 +370,4 @@ def _clamp(value: int, least: int, most: int) -> int:
 def get_original_resources(pod: Pod, mutation: MutatePod) -> dict[str, tuple[StatedResources, StatedResources]]:
     """Return the requests and limits that a mutation replaces, by container name."""
     named = {target.container for target in mutation.containers}
-    return {part.name: (part.requests, part.limits) for part in pod.parts if part.name in named}
+    return {part.name: (part.requests, part.limits) for part in pod.resizable_parts if part.name in named}

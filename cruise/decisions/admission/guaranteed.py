@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds
-from cruise.decisions.sizing.guaranteed import GuaranteedBounds, compute_guaranteed_sizes, get_guaranteed_use
+from cruise.decisions.sizing.guaranteed import GuaranteedBounds, compute_guaranteed_sizes, get_guaranteed_usage
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.arrays import UNBOUNDED, Int64Array, convert_to_int64, round_up_integers
 from cruise.domain.cluster import Container
@@ -36,7 +36,7 @@ class GuaranteedAdmission:
 
     def compute_targets(self, statistics: StatisticsTable, policy: Policy) -> list[ContainerTarget]:
         """Return the containers with their new requests, and equal limits."""
-        use = get_guaranteed_use(statistics, convert_to_int64(self.rows), policy)
+        use = get_guaranteed_usage(statistics, convert_to_int64(self.rows), policy)
         columns = []
         for resource in ResourceName:
             first = _FIRST_BOUND[resource]

@@ -15,7 +15,7 @@ from cruise.domain.resources import NO_RESOURCES, ROUNDING_UNIT, ResourceName, R
 
 
 @dataclass(frozen=True, slots=True)
-class LargestNodeTerms:
+class LargestNodeLimits:
     """How requests are cut to the largest node (ADR 0016).
 
     A larger node may be added, so only what cruise adds is cut: with `keeps_template` no request falls below the
@@ -34,7 +34,7 @@ def limit_to_largest_node(
     targets: Sequence[ContainerTarget],
     managed: Sequence[frozenset[ResourceName]],
     nodes: NodeIndex,
-    terms: LargestNodeTerms,
+    terms: LargestNodeLimits,
 ) -> list[ContainerTarget]:
     """Cut requests to the largest node that the pod can run on, so that it does not stay pending."""
     requests = count_pod_requests(replace_spec_resources(pod, targets)) + terms.reserved_capacity
@@ -52,7 +52,7 @@ def limit_to_largest_node(
         default=NO_RESOURCES,
     )
     names = {target.container for target in targets}
-    sized = tuple([one for one in pod.parts if one.name in names])
+    sized = tuple([one for one in pod.resizable_parts if one.name in names])
     kept = select_kept_containers(pod, sized) if pod.pod_level is None else ()
     kept_requests = sum((one.requests.resources for one in kept), NO_RESOURCES)
     capacity = largest - terms.reserved_capacity - pod.overhead - kept_requests
@@ -106,10 +106,10 @@ def _get_share_held(capacity: Resources, requests: Resources) -> float:
     )
 
 
-def build_largest_node_terms(pod: Pod, eligibility: Eligibility, policy: Policy) -> LargestNodeTerms:
+def build_largest_node_limits(pod: Pod, eligibility: Eligibility, policy: Policy) -> LargestNodeLimits:
     """Return how requests are cut; the first rule set cut templates as well, and ignored DaemonSets."""
-    if not policy.rules.template_limits:
-        return LargestNodeTerms(keeps_template=False)
-    return LargestNodeTerms(
+    if not policy.rules.template_is_minimum:
+        return LargestNodeLimits(keeps_template=False)
+    return LargestNodeLimits(
         reserved_capacity=eligibility.get_other_daemonset_requests(pod), nodes_autoscale=eligibility.nodes_autoscale
     )

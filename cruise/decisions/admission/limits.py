@@ -43,7 +43,7 @@ def bound_sizes(
         return apply_heap_floors(sized, qos, known, bounds, ceilings, policy)
     heap = containers.get_heap_floor([get_largest_known_usage(one, policy) for one in containers.statistics])
     present = min(heap.request_bytes, sized[0].requests.memory_bytes or 0)
-    least = containers.get_least_requests().at_least(Resources(0, present))
+    least = containers.get_minimum_requests().max_with(Resources(0, present))
     return [bound.raise_minimum(least)._replace(heap=heap) for bound in bounds]
 
 

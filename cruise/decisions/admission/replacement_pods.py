@@ -98,7 +98,7 @@ def _decide(
     effective_policy = eligibility.get_effective_policy(pod)
     if isinstance(effective_policy, EffectivePolicy) and effective_policy.mode < Mode.RESIZE:
         return SkippedPod(pod.namespace, pod.name, ReasonCode.MODE_INITIAL)
-    parts = {part.name: part for part in pod.parts}
+    parts = {part.name: part for part in pod.resizable_parts}
     pairs = [(parts[target.container], target) for target in decision.containers]
     containers = [part for part, _ in pairs]
     targets = tuple(_shrink_container(container, target, container.limits.memory_bytes) for container, target in pairs)
@@ -195,11 +195,11 @@ def _request_bases(
     managed = {one.name: own for one, own in zip(*eligibility.find_managed_at_admission(pod), strict=True)}
     at_base = []
     for one in pod.containers:
-        row = statistics.find(pod.namespace, "", pod.workload, one.name, pod.identity)
+        row = statistics.find_row(pod.namespace, "", pod.workload, one.name, pod.identity)
         base, resources = NO_RESOURCES, managed.get(one.name, ())
         if row is not None and one.role is not ContainerRole.INIT and isinstance(effective_policy, EffectivePolicy):
             known, bounds = (
-                statistics.row(row),
+                statistics.get_row(row),
                 compute_container_bounds(effective_policy, one.name, ranges, policy).whole_unit_bounds,
             )
             base = Resources(
@@ -253,4 +253,4 @@ def _request_larger(pod: Pod, other: Pod) -> Pod:
 
 
 def _merge_requests(one: Container, other: Container) -> Container:
-    return replace(one, requests=StatedResources(*astuple(one.requests.resources.at_least(other.requests.resources))))
+    return replace(one, requests=StatedResources(*astuple(one.requests.resources.max_with(other.requests.resources))))

@@ -6,7 +6,7 @@ The sizes after the start are decided as always. A boost is added to them only i
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cruise.decisions.admission.largest_node import LargestNodeTerms
+from cruise.decisions.admission.largest_node import LargestNodeLimits
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.pod_policy.container_bounds import compute_container_bounds
 from cruise.decisions.pod_policy.eligibility import Eligibility
@@ -28,7 +28,7 @@ class StartupTerms:
 
     eligibility: Eligibility
     nodes: NodeIndex
-    largest_node: LargestNodeTerms
+    largest_node: LargestNodeLimits
     limit_ranges: Sequence[LimitRangeItem]
     policy: Policy
 
@@ -51,7 +51,7 @@ def find_startup_steps(pod: Pod, settled: Sequence[ContainerTarget], terms: Star
     sizes = {one.container: one for one in settled}
     steps = []
     for container in pod.sized_containers:
-        own = effective_policy.for_container(container.name)
+        own = effective_policy.get_for_container(container.name)
         if own.startup_cpu is not None:
             steps.append(_decide_step(pod, container, sizes[container.name], own, own.startup_cpu, terms))
     return _fit_largest_node(pod, settled, steps, terms)

@@ -28,7 +28,7 @@ def restore_submitted_pod(pod: Pod) -> Pod | None:
     originals = read_original_resources(pod)
     if not originals:
         return None
-    parts = [one for one in pod.parts if one.name in originals]
+    parts = [one for one in pod.resizable_parts if one.name in originals]
     restored = replace_spec_resources(pod, [ContainerTarget(one.name, one.role, *originals[one.name]) for one in parts])
     annotations = {name: value for name, value in pod.annotations.items() if name != ORIGINAL_RESOURCES}
     return replace(restored, qos=get_qos_class(restored), annotations=annotations)

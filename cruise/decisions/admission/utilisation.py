@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.use_history import get_use_history
+from cruise.decisions.pod_policy.use_history import get_usage_history
 from cruise.decisions.pod_policy.utilisation_bounds import (
     UtilisationBounds,
     compute_lower_requests,
@@ -70,7 +70,7 @@ class UtilisationAdmission:
         if self.keeps_template or not submitted.all():
             # The HPA cannot compute the utilization of a pod without a request, and would start to with one.
             return submitted
-        largest = get_use_history(statistics, convert_to_int64(self.rows), resource).largest
+        largest = get_usage_history(statistics, convert_to_int64(self.rows), resource).largest
         is_at_minimum = self.bounds is not None and self.bounds.is_at_minimum
         amounts, is_counted = np.zeros_like(submitted), np.zeros(len(submitted), dtype=np.bool_)
         for metric in metrics:
@@ -108,9 +108,11 @@ def build_utilisation_admission(
     The largest use of all pods of the workload counts, since the HPA averages over them. Requests are the submitted
     ones if a container is not sized: it may need more than it requests.
     """
-    of_workload = [statistics.find(pod.namespace, "", pod.workload, one.name, "") for one in sized]
+    of_workload = [statistics.find_row(pod.namespace, "", pod.workload, one.name, "") for one in sized]
     autoscaler, policy = eligibility.get_bounding_autoscaler(pod), eligibility.get_effective_policy(pod)
-    policies = () if isinstance(policy, UnreadableAnnotations) else [policy.for_container(one.name) for one in sized]
+    policies = (
+        () if isinstance(policy, UnreadableAnnotations) else [policy.get_for_container(one.name) for one in sized]
+    )
     return UtilisationAdmission(
         [one.name for one in sized],
         None if autoscaler is None else autoscaler.scaling,

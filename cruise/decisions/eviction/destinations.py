@@ -87,7 +87,7 @@ class ReplacementDestinations:
         self._without_destination: set[tuple[object, ...]] = set()
         self._placements: _PassPlacements | None = None
 
-    def for_node(self, pods: Sequence[Pod]) -> EvictionDestinations:
+    def get_for_node(self, pods: Sequence[Pod]) -> EvictionDestinations:
         """Return the destinations for one node's pods."""
         return _NodeEvictions(self, pods)
 
@@ -317,12 +317,12 @@ class _DaemonSetRequests:
         ):
             return NO_RESOURCES
         if key not in self._largest:
-            self._largest[key] = reduce(Resources.at_least, map(self._get_largest_requests, pods.values()))
+            self._largest[key] = reduce(Resources.max_with, map(self._get_largest_requests, pods.values()))
         return self._largest[key]
 
     def _get_largest_requests(self, pod: Pod) -> Resources:
         replacement = self._replacement(pod)
-        return count_pod_requests(pod).at_least(
+        return count_pod_requests(pod).max_with(
             NO_RESOURCES if replacement is None else count_pod_requests(replacement)
         )
 

@@ -27,7 +27,7 @@ class EvictionCandidate:
 
 
 @dataclass(frozen=True, slots=True)
-class MarkedForEviction:
+class EvictionMark:
     """A pod marked for eviction, by its index among the candidates, and the resource that does not fit."""
 
     index: int
@@ -55,7 +55,7 @@ class _UnlimitedDestinations:
 
 
 @dataclass(frozen=True, slots=True)
-class EvictionTerms:
+class EvictionConstraints:
     """What limits the evictions from a node.
 
     Only shortages of `resources` are relieved. With `check_each_resource_alone`, pods are still evicted for one
@@ -69,7 +69,7 @@ class EvictionTerms:
     destinations: EvictionDestinations = field(default_factory=_UnlimitedDestinations)
 
 
-NO_CONSTRAINTS = EvictionTerms()
+NO_CONSTRAINTS = EvictionConstraints()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class EvictionDecision:
     fit.
     """
 
-    marked: tuple[MarkedForEviction, ...] = ()
+    marked: tuple[EvictionMark, ...] = ()
     over_capacity: frozenset[ResourceName] = frozenset()
     does_not_fit: frozenset[ResourceName] = frozenset()
     not_evicted: Mapping[int, ReasonDetail] = field(default_factory=dict)
@@ -100,7 +100,7 @@ def rank_for_eviction(candidates: Sequence[EvictionCandidate], resource: Resourc
 
 
 def decide_evictions(
-    candidates: Sequence[EvictionCandidate], available: Resources, terms: EvictionTerms = NO_CONSTRAINTS
+    candidates: Sequence[EvictionCandidate], available: Resources, terms: EvictionConstraints = NO_CONSTRAINTS
 ) -> EvictionDecision:
     """Mark pods until the rest fits, memory first, then unmark in reverse order every pod that fits after all.
 
@@ -125,13 +125,15 @@ def decide_evictions(
 class _NodeContention:
     """The candidates of one node while some of them are marked."""
 
-    def __init__(self, candidates: Sequence[EvictionCandidate], available: Resources, terms: EvictionTerms) -> None:
+    def __init__(
+        self, candidates: Sequence[EvictionCandidate], available: Resources, terms: EvictionConstraints
+    ) -> None:
         self._candidates = candidates
         self._available = available
         self._terms = terms
         self._staying = [True] * len(candidates)
         self._needs = {resource: _ResourceNeed(candidates, self._staying, resource) for resource in ResourceName}
-        self.marked: list[MarkedForEviction] = []
+        self.marked: list[EvictionMark] = []
         self.not_evicted: dict[int, ReasonDetail] = {}
 
     def relieve(self, resource: ResourceName) -> bool:
@@ -146,7 +148,7 @@ class _NodeContention:
                 del self.marked[before:]
                 return False
             self._remove(index)
-            self.marked.append(MarkedForEviction(index, resource))
+            self.marked.append(EvictionMark(index, resource))
         return True
 
     def stop(self) -> None:

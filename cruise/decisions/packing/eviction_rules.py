@@ -43,7 +43,7 @@ class EvictionRules:
         """Return why a pod must not be evicted; None if it may be."""
         if pod.is_finished or pod.terminating:
             return "it ends by itself"
-        if pod.mirror or pod.owner_kind is None or pod.owner_kind == "DaemonSet":
+        if pod.is_mirror_pod or pod.owner_kind is None or pod.owner_kind == "DaemonSet":
             return "no controller would start it elsewhere"
         if pod.node in self._unavailable_nodes:
             return self._unavailable_nodes[pod.node]

@@ -50,7 +50,7 @@ def find_alternating_arrivals(
     has_preemptions = any(
         isinstance(eviction, PlannedPreemption) for stage in later_stages for eviction in stage.evictions
     )
-    if len(group) > _MAX_GROUP or (has_preemptions and not all(pods[key].preemption_allowed for key in group)):
+    if len(group) > _MAX_GROUP or (has_preemptions and not all(pods[key].may_preempt for key in group)):
         return None
     placements = PodPlacements(built.snapshot)
     others = tuple(one for one in first if one.key not in group)
@@ -205,7 +205,7 @@ def _is_equal(one: Pod, other: Pod) -> bool:
     return replace(one, name=other.name, uid=other.uid) == other
 
 
-def find_pods_open_to_other_orders(built: BuiltProblem, unplaced: Iterable[UnplacedPod]) -> frozenset[PodKey]:
+def find_order_dependent_pods(built: BuiltProblem, unplaced: Iterable[UnplacedPod]) -> frozenset[PodKey]:
     """Return the pods that stay pending because of rules which another order, or a shared volume, might satisfy.
 
     If the order matters at all, these are all pods that some plan might place. kube-scheduler also does not reserve
@@ -215,7 +215,7 @@ def find_pods_open_to_other_orders(built: BuiltProblem, unplaced: Iterable[Unpla
     pods = {get_pod_key(pod): pod for pod in built.pods}
     open_pods: set[PodKey] = set()
     known: dict[tuple[object, ...], bool] = {}
-    order_matters = does_order_matter(built.problem)
+    order_matters = depends_on_arrival_order(built.problem)
     has_attach_limits = any(name.startswith(ATTACH_PREFIX) for name in built.problem.resources)
     uses_leftover_volume = has_attach_limits and _uses_leftover_volume(built)
     open_pods |= {
@@ -261,13 +261,13 @@ def find_pods_scheduled_afterwards(
     for index in unplaced:
         pod, pod_class = built.pods[index], int(problem.pod_class[index])
         if pod_class not in known:
-            known[pod_class] = pod.preemption_allowed and any(not any(filters.check(pod, node)) for node in built.nodes)
+            known[pod_class] = pod.may_preempt and any(not any(filters.check(pod, node)) for node in built.nodes)
         if known[pod_class]:
             accepted.add(get_pod_key(pod))
     return frozenset(accepted)
 
 
-def does_order_matter(problem: PackingProblem) -> bool:
+def depends_on_arrival_order(problem: PackingProblem) -> bool:
     """Return whether pending pods change what the rules of other pending pods count, if they arrive first.
 
     That is so for a spread that counts pods which do not have it, and for the first pod of a group that contains

@@ -44,7 +44,7 @@ class MovabilityCheck:
         stated = (
             tuple(sorted(item for item in annotations.items() if item[0] not in CRUISE_RECORDS)) if annotations else ()
         )
-        key = (labels, pod.workload, pod.owner_kind, pod.runs_to_completion, pod.mirror, stated)
+        key = (labels, pod.workload, pod.owner_kind, pod.runs_to_completion, pod.is_mirror_pod, stated)
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._check_shared(pod)

@@ -217,7 +217,7 @@ def add_candidate_nodes(snapshot: ClusterSnapshot, types: Sequence[NodeType] | N
         ) or node_bound_pods.get("", _NO_NODE_BOUND_PODS)
         empty = replace(
             node_type.template,
-            allocatable=(node_type.template.allocatable - reserved).at_least(NO_RESOURCES),
+            allocatable=(node_type.template.allocatable - reserved).max_with(NO_RESOURCES),
             allocatable_pods=max(node_type.template.allocatable_pods - slots, 0),
         )
         price = {
@@ -305,7 +305,7 @@ def _sum_node_bound_pods(snapshot: ClusterSnapshot) -> dict[str, tuple[Resources
         requests, count = on_node.get(node.name, (NO_RESOURCES, 0))
         for name in {"", node.labels.get(INSTANCE_TYPE, "")}:
             max_requests, max_count = largest.get(name, (NO_RESOURCES, 0))
-            largest[name] = max_requests.at_least(requests), max(max_count, count)
+            largest[name] = max_requests.max_with(requests), max(max_count, count)
     return largest
 
 

@@ -28,16 +28,16 @@ _LOWEST = -(2**62)
 
 @dataclass(frozen=True, slots=True)
 class IgnoredPods:
-    """The placed pods that a question ignores: those `below` a priority that only `protections` protect.
+    """The placed pods that a question ignores: those `below_priority` that only `protections` protect.
 
-    With `protected`, all pods below the priority are ignored; with `movable`, the movable pods of any priority; with
-    both, also what kube-scheduler may preempt.
+    With `ignores_protected`, all pods below the priority are ignored, with `ignores_movable` the movable pods of any
+    priority; with both, also what kube-scheduler may preempt.
     """
 
-    below: int = _LOWEST
+    below_priority: int = _LOWEST
     protections: tuple[int, ...] = ()
-    protected: bool = False
-    movable: bool = False
+    ignores_protected: bool = False
+    ignores_movable: bool = False
 
 
 class PlacedPodsByClass:
@@ -77,7 +77,7 @@ class PlacedPodsByClass:
             )
         return self._protections_by_priority[below]
 
-    def preempting_helps(self, below: int) -> BoolArray:
+    def find_nodes_helped_by_preemption(self, below: int) -> BoolArray:
         """Return which nodes hold pods below a priority that no plan evicts but kube-scheduler may preempt."""
         helps = np.zeros(self.problem.node_count, dtype=np.bool_)
         helps[self.problem.pod_node[self.immovable & (self.priority < below)]] = True
@@ -85,11 +85,11 @@ class PlacedPodsByClass:
 
     def _get_remaining(self, ignored: IgnoredPods) -> BoolArray:
         dropped = np.isin(self.protection, ignored.protections)
-        if ignored.movable:
-            return self.immovable & ~dropped & ~(ignored.protected & (self.priority < ignored.below))
+        if ignored.ignores_movable:
+            return self.immovable & ~dropped & ~(ignored.ignores_protected & (self.priority < ignored.below_priority))
         # Pods of lower priority could be evicted for a pod that preempts, even if no pending pod does.
         unprotected = self.problem.movable[self.problem.pod_class] & (self.protection < 0)
-        evicted = (self.priority < ignored.below) & (unprotected | dropped | ignored.protected)
+        evicted = (self.priority < ignored.below_priority) & (unprotected | dropped | ignored.ignores_protected)
         return self._placed & ~evicted
 
 
@@ -331,9 +331,9 @@ class CapacityObstacles:
 
     def get_blocking_pods(self, nodes: BoolArray) -> BlockingPods:
         """Return the priorities of the pods that fill these nodes, if their capacity keeps the pod out."""
-        if not self._fits(IgnoredPods(self._priority + 1, protected=True))[nodes].any():
+        if not self._fits(IgnoredPods(self._priority + 1, ignores_protected=True))[nodes].any():
             return BlockingPods.HIGHER
-        fits_without_lower = self._fits(IgnoredPods(self._priority, protected=True))
+        fits_without_lower = self._fits(IgnoredPods(self._priority, ignores_protected=True))
         return BlockingPods.ANY if fits_without_lower[nodes].any() else BlockingPods.EQUAL_OR_HIGHER
 
     def get_alternatives(self) -> Iterator[RelaxedObstacles]:
@@ -347,18 +347,22 @@ class CapacityObstacles:
 
     def get_alternatives_in_any_plan(self) -> Iterator[RelaxedObstacles]:
         """Yield what to drop next to the pods that are immovable."""
-        yield from self._group_by_missing_resources(self.get_missing(IgnoredPods(movable=True)))
+        yield from self._group_by_missing_resources(self.get_missing(IgnoredPods(ignores_movable=True)))
         for dropped in _list_subsets(self._placed_pods.get_protections(None)):
             if dropped:
                 names = frozenset[str](EVICTION_OBSTACLES[index] for index in dropped)
-                yield RelaxedObstacles(self._fits(IgnoredPods(protections=dropped, movable=True)), names)
+                yield RelaxedObstacles(self._fits(IgnoredPods(protections=dropped, ignores_movable=True)), names)
 
     def get_after_preemption(self) -> BoolArray:
         """Return which nodes have capacity once kube-scheduler has preempted pods that no plan evicts."""
         if not self._preempts:
             return np.zeros(self._problem.node_count, dtype=np.bool_)
-        helps = self._placed_pods.preempting_helps(self._priority)
-        return helps & self._fits(IgnoredPods(self._priority, protected=True, movable=True)) if helps.any() else helps
+        helps = self._placed_pods.find_nodes_helped_by_preemption(self._priority)
+        return (
+            helps & self._fits(IgnoredPods(self._priority, ignores_protected=True, ignores_movable=True))
+            if helps.any()
+            else helps
+        )
 
     def _fits(self, ignored: IgnoredPods) -> BoolArray:
         return np.asarray(~self.get_missing(ignored).any(axis=1), dtype=np.bool_)

@@ -30,7 +30,7 @@ PodNeeds = Mapping[PodKey, PodNeed]
 
 def check_sizes(snapshot: ClusterSnapshot, pod: Pod, targets: Sequence[ContainerTarget]) -> Iterator[str]:
     """Yield what the API server would reject about a pod's sizes, and what cruise does not change."""
-    roles = {part.name: part.role for part in pod.parts}
+    roles = {part.name: part.role for part in pod.resizable_parts}
     for target in targets:
         if roles.get(target.container) is not target.role:
             yield f"has no {target.role} container {target.container}"
@@ -40,7 +40,7 @@ def check_sizes(snapshot: ClusterSnapshot, pod: Pod, targets: Sequence[Container
                 yield f"would request more {resource} than the limit of container {target.container}"
     if len({target.container for target in targets}) < len(targets):
         yield "has a container sized twice"
-    if pod.mirror or pod.windows:
+    if pod.is_mirror_pod or pod.runs_on_windows:
         yield "cannot be resized"
     if get_qos_class(replace_spec_resources(pod, targets)) is not pod.qos:
         yield "would change its QoS class"
@@ -61,7 +61,7 @@ def find_growing_resource(pod: Pod, targets: Sequence[ContainerTarget]) -> Itera
 
 def find_removed_values(pod: Pod, targets: Sequence[ContainerTarget]) -> Iterator[str]:
     """Yield the stated values that a resize removes: the API server keeps every stated value."""
-    stated = {part.name: part for part in pod.parts}
+    stated = {part.name: part for part in pod.resizable_parts}
     for target in targets:
         container = stated.get(target.container)
         if container is None:
@@ -85,7 +85,7 @@ def find_headroom_shortage(
     needs = [_get_need(pod, demands) for pod in placements.get_pods_on(node_name)]
     arrived_needs = [_get_need(pod, demands) for pod in arrived]
     base = sum((need.base for need in needs), NO_RESOURCES)
-    headroom = reduce(Resources.at_least, (need.headroom for need in needs), NO_RESOURCES)
+    headroom = reduce(Resources.max_with, (need.headroom for need in needs), NO_RESOURCES)
     requested = sum((need.base + need.headroom for need in arrived_needs), NO_RESOURCES)
     allocatable, needed = placements.nodes[node_name].allocatable, base + headroom
     for resource, unit in ((ResourceName.CPU, "m"), (ResourceName.MEMORY, "bytes")):
@@ -118,7 +118,7 @@ class PlanReplay:
         pending_priorities = [
             pod.priority
             for pod in snapshot.pods
-            if pod.preemption_allowed
+            if pod.may_preempt
             and is_waiting_for_scheduling(pod)
             and not pod.pod_group
             and eviction_rules.explain_unusable_claims(pod) is None
@@ -255,7 +255,7 @@ class PlanReplay:
         if arrival.containers:
             self._check_sizes(pod, arrival.containers, prefix, "arrives with other sizes")
             pod = predict_actuated_pod(pod, arrival.containers)
-        if arrival.target in self._preempted_nodes and not pod.preemption_allowed:
+        if arrival.target in self._preempted_nodes and not pod.may_preempt:
             self._object(prefix, key, f"never preempts, but gets capacity on {arrival.target} by preemption")
         if arrival.target in self.placements.nodes:
             if self._check_filters(prefix, pod, arrival.target) and not self.evicted:

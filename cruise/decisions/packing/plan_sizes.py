@@ -76,7 +76,7 @@ class PlannedNodeSizes:
                 _get_smaller(container.requests, sizes[container.name]),
                 _get_planned_limits(container, resize),
             )
-            for container in pod.parts
+            for container in pod.resizable_parts
             if container.name in sizes
         )
         targets = keep_qos_class(pod, targets)
@@ -95,7 +95,7 @@ class PlannedNodeSizes:
         resize = self._resizes.get(key)
         targets = tuple(
             _build_target(container, sizes[container.name], _get_planned_limits(container, resize))
-            for container in pod.parts
+            for container in pod.resizable_parts
             if container.name in sizes
         )
         targets = keep_qos_class(pod, targets)
@@ -121,7 +121,7 @@ def decide_plan_sizes(
             original = built.pods[pod]
             planned = _predict_on_node(original, name) if pod in arriving else original
             # A pod that keeps its size is passed as a static pod, whose requests are subtracted first.
-            pods.append(replace(planned, mirror=True) if keeps_current_size(original, built.usage) else planned)
+            pods.append(replace(planned, is_mirror_pod=True) if keeps_current_size(original, built.usage) else planned)
     nodes = tuple(built.nodes[node] for node in on_node)
     hypothetical = replace(built.snapshot, nodes=nodes, pods=tuple(pods))
     usage = built.usage
@@ -194,7 +194,7 @@ class ShrinkCandidate(NamedTuple):
     memory: int
 
 
-def choose_fewest_to_shrink(candidates: Sequence[ShrinkCandidate], cpu: int, memory: int) -> tuple[int, ...] | None:
+def choose_pods_to_shrink(candidates: Sequence[ShrinkCandidate], cpu: int, memory: int) -> tuple[int, ...] | None:
     """Choose pods from which so much CPU and memory is reclaimable; None if all are not enough.
 
     If one or two pods are enough, that many are found; of more, none is superfluous.
@@ -245,20 +245,20 @@ def _get_covered_share(reclaimable: int, missing: int) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanSizing:
-    """The requests [pod, resource] of pods during a plan: `current` on their present node, `on_target` on arrival.
+    """The requests [pod, resource] of pods during a plan, on their present node and on arrival.
 
-    `resizes` are shrinks by pod. `containers` has the sizes of created pods that differ. Rows of `current` are exact
-    for the nodes at which pods arrive.
+    `resizes` are shrinks by pod. `containers` has the sizes of created pods that differ. Rows of `current_requests` are
+    exact for the nodes at which pods arrive.
     """
 
-    current: Int64Array
-    on_target: Int64Array
+    current_requests: Int64Array
+    arrival_requests: Int64Array
     resizes: dict[int, ResizePod] = field(default_factory=dict)
     containers: dict[int, tuple[ContainerTarget, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class NodeTooSmall:
+class OverfilledNode:
     """A node that cannot hold what a packing places there; `not_resizable` has the uids of the pods in the way."""
 
     node: str
@@ -271,7 +271,7 @@ def keep_sizes(built: BuiltProblem) -> PlanSizing:
     return PlanSizing(amounts, amounts)
 
 
-def decide_plan_sizing(built: BuiltProblem, changes: PodChanges) -> PlanSizing | NodeTooSmall:
+def decide_plan_sizing(built: BuiltProblem, changes: PodChanges) -> PlanSizing | OverfilledNode:
     """Size the nodes at which pods arrive like the node pass, and shrink as few pods there as needed."""
     target, arriving = changes.pod_node, frozenset((*changes.placed, *changes.moved))
     on_node: dict[int, list[int]] = {int(target[pod]): [] for pod in sorted(arriving)}
@@ -287,7 +287,7 @@ def decide_plan_sizing(built: BuiltProblem, changes: PodChanges) -> PlanSizing |
     for node, pods in sorted(on_node.items()):
         unsizable = _size_node(built, sizing, sized[node], node, pods, arriving)
         if unsizable is not None:
-            return NodeTooSmall(built.nodes[node].name, unsizable)
+            return OverfilledNode(built.nodes[node].name, unsizable)
     return sizing
 
 
@@ -309,7 +309,7 @@ def _size_node(
             if created is not None:
                 if created.targets != get_spec_targets(original):
                     sizing.containers[pod] = created.targets
-                sizing.on_target[pod, :2] = _get_cpu_and_memory(created.counted_requests)
+                sizing.arrival_requests[pod, :2] = _get_cpu_and_memory(created.counted_requests)
             continue
         shrunk = sized.get_shrunk(original)
         if shrunk is not None:
@@ -318,14 +318,16 @@ def _size_node(
                 ShrinkCandidate(pod, *_get_cpu_and_memory(count_pod_requests(original) - shrunk.counted_requests))
             )
     # A node without CPU left still takes a pod that requests none.
-    needed = sizing.on_target[[pod for pod in pods if pod in arriving], :2].any(axis=0)
-    excess = np.where(needed, sizing.on_target[pods, :2].sum(axis=0) - built.problem.capacities[node, :2], 0)
-    chosen = choose_fewest_to_shrink(candidates, int(excess[0]), int(excess[1]))
+    needed = sizing.arrival_requests[[pod for pod in pods if pod in arriving], :2].any(axis=0)
+    excess = np.where(needed, sizing.arrival_requests[pods, :2].sum(axis=0) - built.problem.capacities[node, :2], 0)
+    chosen = choose_pods_to_shrink(candidates, int(excess[0]), int(excess[1]))
     if chosen is None:
         return _find_pods_in_the_way(built, sizing, [pod for pod in pods if pod not in shrinks])
     for pod in chosen:
         original, shrunk = built.pods[pod], shrinks[pod]
-        sizing.current[pod, :2] = sizing.on_target[pod, :2] = _get_cpu_and_memory(shrunk.counted_requests)
+        sizing.current_requests[pod, :2] = sizing.arrival_requests[pod, :2] = _get_cpu_and_memory(
+            shrunk.counted_requests
+        )
         sizing.resizes[pod] = ResizePod(
             original.namespace,
             original.name,
@@ -342,7 +344,7 @@ def _size_node(
 def _find_pods_in_the_way(built: BuiltProblem, sizing: PlanSizing, pods: Sequence[int]) -> frozenset[str]:
     """Return the pods that are larger than the packing assumes."""
     assumed = built.problem.demands[built.problem.pod_class[pods]]
-    is_larger = np.asarray((sizing.on_target[pods, :2] > assumed[:, :2]).any(axis=1)).tolist()
+    is_larger = np.asarray((sizing.arrival_requests[pods, :2] > assumed[:, :2]).any(axis=1)).tolist()
     return frozenset(
         built.pods[pod].uid
         for pod, larger in zip(pods, is_larger, strict=True)

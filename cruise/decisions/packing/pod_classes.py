@@ -50,7 +50,7 @@ def build_signatures(
     is_paper = objective is PackingObjective.PAPER
     # A pod that never preempts must not gain capacity by preemption, not even through a chain of moves.
     top = max(
-        (group.pod.priority for group in pod_groups.groups if group.pending and group.pod.preemption_allowed),
+        (group.pod.priority for group in pod_groups.groups if group.pending and group.pod.may_preempt),
         default=None,
     )
     signatures = []
@@ -63,7 +63,7 @@ def build_signatures(
             priority=group.pod.priority,
             movable=movable,
             preemptible=movable and may_be_preempted,
-            preempts=group.pod.preemption_allowed or not group.may_arrive,
+            preempts=group.pod.may_preempt or not group.may_arrive,
             weight=group.weight + group.has_disruption_budget if movable else 1,
             keeps_node_in_use=objective is not PackingObjective.FLEET or not group.is_node_bound,
             node_mask=allowed_masks.get_mask_number(group),
@@ -104,7 +104,7 @@ class PodClasses:
 
     keys: list[PodClassKey]
     pod_class: Int64Array
-    by_group: list[frozenset[int]]
+    classes_by_group: list[frozenset[int]]
 
 
 def build_pod_classes(

@@ -109,7 +109,7 @@ class PodGroups:
     groups_by_label: dict[int, list[int]] = field(default_factory=dict)  # by namespace and labels
     pods: list[GroupedPod] = field(default_factory=list)
     ignored_pods: list[UnplacedPod] = field(default_factory=list)
-    without_node: int = 0  # pods on unknown nodes
+    unknown_node_pod_count: int = 0  # pods on unknown nodes
 
 
 def group_pods(
@@ -187,7 +187,7 @@ class _PodGrouping:
         get_required_labels: Callable[[Pod], Labels] | None,
         on_unknown_nodes: Sequence[Pod],
     ) -> None:
-        self.pod_groups = PodGroups(without_node=len(on_unknown_nodes))
+        self.pod_groups = PodGroups(unknown_node_pod_count=len(on_unknown_nodes))
         self.volumes = VolumeIndex(snapshot.storage_and_namespaces)
         self._storage_and_namespaces = snapshot.storage_and_namespaces
         self._pods_on_unknown_nodes = PodsOnUnknownNodes(on_unknown_nodes, snapshot.storage_and_namespaces)
@@ -235,8 +235,8 @@ class _PodGrouping:
             pod.owner_kind,
             pod.restart_policy,
             pod.priority,
-            pod.preemption_allowed,
-            pod.mirror,
+            pod.may_preempt,
+            pod.is_mirror_pod,
             pod.scheduler,
             pod.nominated_node,
             "" if node < 0 else self._movability.explain_immovable(pod),
@@ -262,7 +262,7 @@ class _PodGrouping:
             pending,
             pod.terminating,
             pod.priority,
-            pod.preemption_allowed,
+            pod.may_preempt,
             # The placement of an immovable pod does not matter; pods of a DaemonSet differ in it.
             pod.placement if pending or immovable_reason is None else None,
             pod.constraints,

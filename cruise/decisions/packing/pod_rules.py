@@ -276,7 +276,7 @@ def _list_eviction_budgets(
 ) -> Iterator[tuple[str, list[int], int]]:
     if allowance.total is not None:
         yield "evictions left in this hour", list(range(len(groups))), allowance.total
-    if allowance.per_workload is None and not allowance.by_workload:
+    if allowance.default_per_workload is None and not allowance.by_workload:
         return
     groups_of_workload: dict[tuple[str, WorkloadRef], list[int]] = {}
     for number, group in enumerate(groups):
@@ -291,7 +291,7 @@ def _list_eviction_budgets(
 
 def get_max_evictions_by_node(allowance: EvictionAllowance, nodes: Sequence[Node]) -> Int64Array | None:
     """Return how many pods of each node may be evicted; None if there is no limit."""
-    if allowance.per_node is None and not allowance.by_node:
+    if allowance.default_per_node is None and not allowance.by_node:
         return None
     allowed = [allowance.get_for_node(node.name) for node in nodes]
     return np.array([UNBOUNDED if limit is None else limit for limit in allowed], dtype=np.int64)

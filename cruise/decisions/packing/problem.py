@@ -243,7 +243,9 @@ def build_packing_problem(
     allowed_nodes = allowed_masks.build_table()
     mask_of_class = np.array([signature.node_mask for signature in class_signatures], dtype=np.int64)
     max_on_node = np.full(len(class_signatures), max(1, len(pods)), dtype=np.int64)
-    rule_builder = ClassRuleBuilder(pod_groups, node_masks, classes.by_group, mask_of_class, allowed_nodes, max_on_node)
+    rule_builder = ClassRuleBuilder(
+        pod_groups, node_masks, classes.classes_by_group, mask_of_class, allowed_nodes, max_on_node
+    )
     rules, exclusion_obstacles = rule_builder.build(pod_rules, limits)
     problem = PackingProblem(
         resources=resources,
@@ -306,6 +308,6 @@ def build_packing_problem(
 def _build_notes(pod_groups: PodGroups) -> tuple[PackingNote, ...]:
     counts = Counter(pod.blocked_by[0] for pod in pod_groups.ignored_pods)
     notes = [PackingNote(PackingNoteCode.PODS_IGNORED, obstacle, count) for obstacle, count in sorted(counts.items())]
-    if pod_groups.without_node:
-        notes.append(PackingNote(PackingNoteCode.NODES_MISSING, count=pod_groups.without_node))
+    if pod_groups.unknown_node_pod_count:
+        notes.append(PackingNote(PackingNoteCode.NODES_MISSING, count=pod_groups.unknown_node_pod_count))
     return tuple(notes)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cruise.decisions.packing.late_arrivals import (
-    does_order_matter,
+    depends_on_arrival_order,
     find_alternating_arrivals,
-    find_pods_open_to_other_orders,
+    find_order_dependent_pods,
     find_pods_scheduled_afterwards,
 )
 from cruise.decisions.packing.move_cycles import MoveStaging, MoveStep
@@ -20,7 +20,7 @@ from cruise.decisions.packing.move_order import (
     find_pod_changes,
     match_pods_to_places,
 )
-from cruise.decisions.packing.plan_sizes import NodeTooSmall, PlanSizing, decide_plan_sizing, keep_sizes
+from cruise.decisions.packing.plan_sizes import OverfilledNode, PlanSizing, decide_plan_sizing, keep_sizes
 from cruise.decisions.packing.problem import BuiltProblem
 from cruise.decisions.packing.resources import find_pods_that_may_use_nominated_capacity
 from cruise.decisions.packing.unschedulable import explain_unplaced_pods
@@ -45,7 +45,7 @@ _UNPROVED = {PackingStatus.OPTIMAL: PackingStatus.FEASIBLE, PackingStatus.ALREAD
 
 
 @dataclass(frozen=True, slots=True)
-class NoMoveOrder:
+class MoveOrderFailure:
     """A packing that cannot be carried out step by step, and why.
 
     If sizes of pods are the reason, `not_resizable` has their uids, for `UsageInputs.not_resizable` of the next
@@ -56,7 +56,7 @@ class NoMoveOrder:
     not_resizable: frozenset[str] = frozenset()
 
 
-def build_proposal(built: BuiltProblem, packing: Packing) -> PackingProposal | NoMoveOrder:
+def build_proposal(built: BuiltProblem, packing: Packing) -> PackingProposal | MoveOrderFailure:
     """Return the changes of a packing pod by pod, in stages, and why other pods stay pending."""
     ordered = _order_changes(built, match_pods_to_places(built.problem, packing.pod_node))
     if ordered is None:
@@ -68,21 +68,23 @@ def build_proposal(built: BuiltProblem, packing: Packing) -> PackingProposal | N
             notes = (*packing.notes, PackingNote(PackingNoteCode.NODES_KEPT))
             packing = build_alternative_packing(built.problem, packing, ordered.changes.pod_node, notes)
     if ordered is None:
-        return NoMoveOrder(PlanCondition(PlanStatusReason.NO_MOVE_ORDER))
-    if isinstance(ordered, NodeTooSmall):
-        return NoMoveOrder(PlanCondition(PlanStatusReason.NODE_TOO_SMALL, ordered.node), ordered.not_resizable)
+        return MoveOrderFailure(PlanCondition(PlanStatusReason.NO_MOVE_ORDER))
+    if isinstance(ordered, OverfilledNode):
+        return MoveOrderFailure(PlanCondition(PlanStatusReason.NODE_TOO_SMALL, ordered.node), ordered.not_resizable)
     changes = ordered.changes
     unplaced = [
         pod if pod.blocked_by else replace(pod, blocked_by=(TIMED_OUT,))
         for pod in explain_unplaced_pods(built, replace(packing, pod_node=changes.pod_node))
     ]
     stages = tuple(_build_stages(built, ordered))
-    alternating_candidates = still_open = find_pods_open_to_other_orders(built, unplaced)
+    alternating_candidates = still_open = find_order_dependent_pods(built, unplaced)
     if packing.status in _UNPROVED and built.problem.rules.are_binding and built.sizes is PackingSizes.FIXED:
         pending = np.flatnonzero((built.problem.pod_node < 0) & (changes.pod_node < 0)).tolist()
         still_open |= find_pods_scheduled_afterwards(built, stages, (*changes.preempted, *pending))
     # If no pod is pending in the end, another order might evict fewer.
-    depends_on_order = bool(still_open or ((changes.moved or changes.preempted) and does_order_matter(built.problem)))
+    depends_on_order = bool(
+        still_open or ((changes.moved or changes.preempted) and depends_on_arrival_order(built.problem))
+    )
     plan = PackingProposal(
         status=_UNPROVED.get(packing.status, packing.status)
         if depends_on_order or _may_lack_domains(built) or _may_evict_less(built, changes)
@@ -92,7 +94,7 @@ def build_proposal(built: BuiltProblem, packing: Packing) -> PackingProposal | N
         by_priority=_count_by_priority(built, packing, still_open, changes.preempted if depends_on_order else ()),
         stages=stages,
         notes=tuple(dict.fromkeys((*built.notes, *packing.notes, *((_OTHER_ORDERS,) if depends_on_order else ())))),
-        least_evicted=0 if depends_on_order else packing.least_evicted,
+        min_evicted=0 if depends_on_order else packing.min_evicted,
     )
     alternating_stages = find_alternating_arrivals(built, plan.stages, alternating_candidates)
     return plan if alternating_stages is None else _add_arrivals(built, plan, alternating_stages)
@@ -153,17 +155,17 @@ class _OrderedChanges:
 
 def _order_changes(
     built: BuiltProblem, changes: PodChanges, *, allow_partial: bool = False
-) -> _OrderedChanges | NodeTooSmall | None:
+) -> _OrderedChanges | OverfilledNode | None:
     """Return the changes in an order; None if there is none.
 
     With `allow_partial`, the steps up to the first one without an order are returned instead of None.
     """
     problem, has_fixed_sizes = built.problem, built.sizes is PackingSizes.FIXED
     sizing = keep_sizes(built) if has_fixed_sizes else decide_plan_sizing(built, changes)
-    if isinstance(sizing, NodeTooSmall):
+    if isinstance(sizing, OverfilledNode):
         return sizing
     arriving = frozenset(problem.pod_class[[*changes.placed, *changes.moved]].tolist())
-    interim = InterimPlacement(problem, arriving, sizing.current, sizing.on_target)
+    interim = InterimPlacement(problem, arriving, sizing.current_requests, sizing.arrival_requests)
     queue = MoveQueue(interim, changes, _rank_pods(problem, changes))
     staging = MoveStaging(interim, queue)
     steps = staging.build_steps()

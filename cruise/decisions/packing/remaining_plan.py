@@ -73,7 +73,7 @@ def get_arrival_sizes(stage: PlanStage, arrival: PlannedPlacement) -> tuple[Cont
 
 def has_sizes(pod: Pod, containers: Sequence[ContainerTarget]) -> bool:
     """Return whether a pod's spec has these sizes."""
-    spec = {part.name: (part.requests, part.limits) for part in pod.parts}
+    spec = {part.name: (part.requests, part.limits) for part in pod.resizable_parts}
     targets = {container.container: (container.requests, container.limits) for container in containers}
     # None leaves a value as it is.
     return targets.keys() <= spec.keys() and all(

@@ -105,7 +105,7 @@ def _find_wrong_node_counts(
     node_of_pod = {
         get_pod_key(pod): pod.node
         for pod in snapshot.pods
-        if not (pod.is_finished or pod.mirror or pod.owner_kind == "DaemonSet")
+        if not (pod.is_finished or pod.is_mirror_pod or pod.owner_kind == "DaemonSet")
     }
     nodes = {node.name for node in snapshot.nodes}
     before = {node for node in node_of_pod.values() if node in nodes}

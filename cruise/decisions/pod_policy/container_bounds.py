@@ -42,15 +42,15 @@ class ContainerBounds(NamedTuple):
 
     `whole_unit_bounds`: least and largest CPU request, least and largest memory request, caps of the CPU and the memory
     limit. `ratios`: largest limit/request ratio of CPU and of memory. `required_limits`: whether a LimitRange requires
-    a CPU and a memory limit. `memory_limits`: which memory limits may change. `stated_least`: the least CPU and memory
-    request without LimitRanges. `heap`: what the heap of a container in creation needs.
+    a CPU and a memory limit. `memory_limits`: which memory limits may change. `stated_minimum`: the least CPU and
+    memory request without LimitRanges. `heap`: what the heap of a container in creation needs.
     """
 
     whole_unit_bounds: tuple[int, int, int, int, int, int]
     ratios: tuple[float, float]
     required_limits: tuple[bool, bool] = (False, False)
     memory_limits: MemoryLimitPolicy = MemoryLimitPolicy.ALWAYS
-    stated_least: tuple[int, int] = (0, 0)
+    stated_minimum: tuple[int, int] = (0, 0)
     cpu_limits: CpuLimitPolicy = CpuLimitPolicy.REMOVE_AT_CREATION
     direction: ResizeDirection = ResizeDirection.BOTH
     heap: HeapFloor = NO_HEAP_FLOOR
@@ -60,8 +60,8 @@ class ContainerBounds(NamedTuple):
         cpu, most_cpu, memory, most_memory, *caps = self.whole_unit_bounds
         cpu, memory = max(cpu, least.cpu_millicores), max(memory, least.memory_bytes)
         whole = (cpu, max(cpu, most_cpu), memory, max(memory, most_memory), caps[0], caps[1])
-        stated = (max(self.stated_least[0], least.cpu_millicores), max(self.stated_least[1], least.memory_bytes))
-        return self._replace(whole_unit_bounds=whole, stated_least=stated)
+        stated = (max(self.stated_minimum[0], least.cpu_millicores), max(self.stated_minimum[1], least.memory_bytes))
+        return self._replace(whole_unit_bounds=whole, stated_minimum=stated)
 
     @property
     def adds_memory_limit(self) -> bool:
@@ -101,7 +101,7 @@ class ContainerBounds(NamedTuple):
             return min(stated, wanted)
         return wanted if self.may_shrink else max(stated, wanted)
 
-    def for_created(self, submitted: StatedResources, limits: StatedResources) -> "ContainerBounds":
+    def build_for_new_pod(self, submitted: StatedResources, limits: StatedResources) -> "ContainerBounds":
         """Return the bounds of a new container's requests, given what it was submitted with and its limits.
 
         `demand.narrow_bounds` does the same for running containers.
@@ -119,7 +119,7 @@ class ContainerBounds(NamedTuple):
         cpu_cap, memory_cap = caps
         return self._replace(
             whole_unit_bounds=(least_cpu, most_cpu, least_memory, most_memory, cpu_cap, memory_cap),
-            stated_least=(min(self.stated_least[0], most_cpu), min(self.stated_least[1], most_memory)),
+            stated_minimum=(min(self.stated_minimum[0], most_cpu), min(self.stated_minimum[1], most_memory)),
         )
 
     @property
@@ -136,7 +136,7 @@ def compute_container_bounds(
     A LimitRange takes precedence over an override, since the API server would reject a violation; an override takes
     precedence over the minimum request.
     """
-    own = effective_policy.for_container(container)
+    own = effective_policy.get_for_container(container)
     bounds = _combine_bounds(own, items, policy)
     cpu_limits = own.cpu_limits or policy.cpu_limits
     if own.direction is ResizeDirection.BOTH and cpu_limits is CpuLimitPolicy.REMOVE_AT_CREATION:
@@ -189,7 +189,7 @@ def requires_limit(items: Sequence[LimitRangeItem], resource: ResourceName) -> b
         not item.is_for_pod
         and (
             item.maximum.get(resource) is not None
-            or item.max_ratio(resource) is not None
+            or item.get_max_ratio(resource) is not None
             or item.default_limits.get(resource) is not None
         )
         for item in items
@@ -206,7 +206,7 @@ def _build_bounds_without_ranges(
     least_cpu = min(max(floor.cpu_millicores, least.cpu_millicores or 0), most_cpu)
     least_memory = min(max(floor.memory_bytes, least.memory_bytes or 0), most_memory)
     whole = (least_cpu, most_cpu, least_memory, most_memory, UNBOUNDED, UNBOUNDED)
-    return ContainerBounds(whole, _NO_RATIOS, memory_limits=memory_limits, stated_least=(least_cpu, least_memory))
+    return ContainerBounds(whole, _NO_RATIOS, memory_limits=memory_limits, stated_minimum=(least_cpu, least_memory))
 
 
 def _combine(
@@ -310,5 +310,5 @@ class OverrideChecks:
             largest = LARGEST_CLOUD_MACHINE
         for node in known:
             whole = Resources(node.cpu_capacity_millicores or 0, node.memory_capacity_bytes or 0)
-            largest = largest.at_least(whole).at_least(node.allocatable)
+            largest = largest.max_with(whole).max_with(node.allocatable)
         return largest

@@ -28,7 +28,7 @@ from cruise.decisions.pod_policy.resizable_pod import (
     ResizablePod,
     find_pod_level_resources,
     resizes_pod_level,
-    select_stating_containers,
+    select_containers_with_resources,
 )
 from cruise.decisions.pod_policy.static_managers import explain_static_managers, find_unresizable_resources
 from cruise.decisions.pod_policy.usable_statistics import UsableStatistics
@@ -80,7 +80,7 @@ class Eligibility:
         self.evictability = Evictability(snapshot, policy.rules)
         self.nodes_autoscale = snapshot.node_autoscaler is not None
         # With node autoscaling, pods admitted at their peaks would get new nodes, be consolidated, and so on forever.
-        admits_node_pass_sizes = policy.rules.template_limits and self.nodes_autoscale
+        admits_node_pass_sizes = policy.rules.template_is_minimum and self.nodes_autoscale
         self.admission_size = policy.admission_size or (
             AdmissionSize.NODE_PASS if admits_node_pass_sizes else AdmissionSize.PEAK
         )
@@ -280,7 +280,7 @@ class Eligibility:
             sized = pod.sized_containers
         rows = self._usable.find_rows(pod, sized)
         reason = self._usable.explain_unusable(rows, is_new=group.is_new)
-        if reason in _REASONS_OF_OTHER_REVISIONS and not killed and self._usable.need_own_samples(pod, rows):
+        if reason in _REASONS_OF_OTHER_REVISIONS and not killed and self._usable.needs_own_samples(pod, rows):
             reason = ReasonCode.NEW_TEMPLATE_REVISION
         if reason is not None:
             affected = self._usable.implausible_rows if reason is ReasonCode.IMPLAUSIBLE_USAGE else {None}
@@ -296,7 +296,7 @@ class Eligibility:
             manages_memory = manages_memory and ResourceName.MEMORY not in unresizable
             if not manages_cpu and not manages_memory:
                 return _skip(pod, explain_static_managers(static_node))
-        is_usage_unknown = self._usable.have_never_run(rows)
+        is_usage_unknown = self._usable.has_never_run(rows)
         manages_cpu = manages_cpu and not managed.restarts_for(ResourceName.CPU)
         manages_memory = manages_memory and not managed.restarts_for(ResourceName.MEMORY) and not is_usage_unknown
         counted = sized if pod.pod_level is None else (pod.pod_level,)
@@ -316,11 +316,11 @@ class Eligibility:
         container_rows: tuple[int, ...] = ()
         stating: tuple[Container, ...] = ()
         if pod.pod_level is not None:
-            whole = self._statistics.find(pod.namespace, pod.name, pod.workload, POD_LEVEL, pod.identity)
+            whole = self._statistics.find_row(pod.namespace, pod.name, pod.workload, POD_LEVEL, pod.identity)
             if whole is None:
                 return _skip(pod, ReasonCode.NO_STATISTICS)
             sized, container_rows, known_rows, resources = (pod.pod_level,), known_rows, (whole,), ()
-            stating = select_stating_containers(managed.sized, effective_policy, self._policy)
+            stating = select_containers_with_resources(managed.sized, effective_policy, self._policy)
             stated, level_resources = read_stated_resources(sized), find_pod_level_resources(pod, managed.resources)
             manages_cpu = manages_cpu and ResourceName.CPU in level_resources
             manages_memory = manages_memory and ResourceName.MEMORY in level_resources
@@ -362,9 +362,9 @@ class Eligibility:
         Only a new pod can get another QoS class.
         """
         reason = None
-        if pod.mirror:
+        if pod.is_mirror_pod:
             reason = ReasonCode.STATIC_POD
-        elif pod.windows:
+        elif pod.runs_on_windows:
             reason = ReasonCode.WINDOWS
         elif pod.qos is QosClass.BEST_EFFORT and not (is_new and group.adopts_best_effort):
             reason = ReasonCode.BEST_EFFORT

@@ -100,7 +100,7 @@ class Evictability:
 
     def explain_protection(self, pod: Pod) -> str | None:
         """Return what protects a pod from eviction regardless of its effective policy, None if nothing does."""
-        if pod.owner_kind is None or pod.mirror:
+        if pod.owner_kind is None or pod.is_mirror_pod:
             return ReasonDetail.NO_CONTROLLER
         if pod.owner_kind == "DaemonSet":
             return ReasonDetail.DAEMON_SET
@@ -146,7 +146,7 @@ def _is_active_replica(pod: Pod) -> bool:
 
 def is_node_bound_pod(pod: Pod) -> bool:
     """Return whether a pod belongs to its node, so that it does not keep the node in use."""
-    return pod.mirror or pod.owner_kind == "DaemonSet"
+    return pod.is_mirror_pod or pod.owner_kind == "DaemonSet"
 
 
 def estimate_daemonset_requests(
@@ -166,5 +166,5 @@ def estimate_daemonset_requests(
         containers = by_daemonset.get((key.namespace, key.workload))
         if containers is not None:
             peak = Resources(int(statistics.cpu_peak_millicores[row]), int(statistics.memory_peak_bytes[row]))
-            containers[key.container] = containers.get(key.container, NO_RESOURCES).at_least(peak)
+            containers[key.container] = containers.get(key.container, NO_RESOURCES).max_with(peak)
     return {key: sum(containers.values(), NO_RESOURCES) for key, containers in by_daemonset.items()}

@@ -52,7 +52,7 @@ def compute_created_heap_floor(container: Container, known_use: int, qos: QosCla
     heap = get_heap_bound(container, policy)
     if heap is None:
         return NO_HEAP_FLOOR
-    limit = compute_least_limit(heap, known_use) if heap.is_known else UNBOUNDED
+    limit = compute_min_limit(heap, known_use) if heap.is_known else UNBOUNDED
     memory = compute_heap_memory(heap, container)
     request = _get_request_floor(heap, memory, limit, qos, policy)
     if heap.request_share:
@@ -76,12 +76,12 @@ def find_excess_over_limit(heap: HeapBound, container: Container) -> int:
     return memory if heap.is_stated and heap.is_known and memory > limit > 0 else 0
 
 
-def compute_least_limit(heap: HeapBound, known_use: int) -> int:
+def compute_min_limit(heap: HeapBound, known_use: int) -> int:
     """Return the least limit with which a process starts that may need `known_use` bytes of heap."""
     least = heap.compute_memory(0, 0)
     if not heap.limit_share:
         return least
-    is_small = heap.small_limit_share and known_use <= heap.least_bytes
+    is_small = heap.small_limit_share and known_use <= heap.min_bytes
     share = max(heap.limit_share, heap.small_limit_share if is_small else 0.0)
     return max(least, round_up_to_mebibytes(min(math.ceil(known_use / share), UNBOUNDED)))
 

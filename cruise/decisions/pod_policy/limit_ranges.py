@@ -251,7 +251,7 @@ def collect_pod_limit_ranges(
     if not namespaces:
         return {}
     by_index = {
-        index: get_pod_limit_ranges(pod.pod, limit_ranges[pod.pod.namespace], pod.kept)
+        index: get_pod_limit_ranges(pod.pod, limit_ranges[pod.pod.namespace], pod.kept_containers)
         for index, pod in enumerate(pods)
         if pod.pod.namespace in namespaces and pod.pod.pod_level is None
     }
@@ -263,7 +263,7 @@ def _build_range(
 ) -> PodLimitRange | None:
     minimum = max((item.minimum.get(resource) or 0 for item in items), default=0)
     maximum = min((high for item in items if (high := item.maximum.get(resource)) is not None), default=UNBOUNDED)
-    ratio = min((top for item in items if (top := item.max_ratio(resource)) is not None), default=math.inf)
+    ratio = min((top for item in items if (top := item.get_max_ratio(resource)) is not None), default=math.inf)
     if not minimum and maximum >= UNBOUNDED and ratio == math.inf:
         return None
     init = [one for one in pod.containers if one.role is ContainerRole.INIT]

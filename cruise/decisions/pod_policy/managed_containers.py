@@ -47,7 +47,7 @@ def find_managed_containers(
         return ManagedContainers(sized, (resources,) * len(sized)) if resources else ManagedContainers((), ())
     found = []
     for container in sized:
-        own = effective_policy.for_container(container.name)
+        own = effective_policy.get_for_container(container.name)
         resources = own.resources & claims.get_free_resources(container.name)
         if own.mode >= needed and resources:
             found.append((container, resources))
@@ -78,7 +78,7 @@ def explain_none_managed(
     pod: Pod, effective_policy: EffectivePolicy, claims: AutoscalerClaims, needed: Mode
 ) -> tuple[ReasonCode, str]:
     """Return why none of a pod's containers is sized, with a detail."""
-    policies = [effective_policy.for_container(one.name) for one in pod.sized_containers]
+    policies = [effective_policy.get_for_container(one.name) for one in pod.sized_containers]
     modes = [one.mode if one.resources else Mode.OFF for one in policies]
     mode = max(modes, default=needed)
     if mode < needed:

@@ -233,9 +233,9 @@ def _build_claim(
 
 
 def _get_controlled(rule: VpaContainerPolicy) -> frozenset[ResourceName]:
-    if rule.off:
+    if rule.is_off:
         return frozenset()
-    return _ALL if rule.controlled is None else rule.controlled
+    return _ALL if rule.controlled_resources is None else rule.controlled_resources
 
 
 def _list_left_resources(vertical: VerticalPodAutoscaler) -> tuple[tuple[str, frozenset[ResourceName]], ...]:

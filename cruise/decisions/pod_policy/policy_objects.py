@@ -55,7 +55,7 @@ class PolicyIndex:
         self._found_for_pods: dict[tuple[str, int, int], tuple[AppliedPolicies, object, object]] = {}
         self._shared: dict[tuple[tuple[str, str], ...], AppliedPolicies] = {(): NO_POLICIES}
 
-    def depend_on_labels(self, namespace: str) -> bool:
+    def depends_on_labels(self, namespace: str) -> bool:
         """Return whether the policies that apply to a pod of a namespace depend on its labels."""
         if self._is_empty:
             return False
@@ -82,7 +82,7 @@ class PolicyIndex:
         """Return the policies that apply to a workload's pods with these labels."""
         if self._is_empty:
             return NO_POLICIES
-        labels = tuple(sorted(pod_labels.items())) if self.depend_on_labels(namespace) else ()
+        labels = tuple(sorted(pod_labels.items())) if self.depends_on_labels(namespace) else ()
         key = (namespace, workload, labels)
         found = self._found.get(key)
         if found is None:

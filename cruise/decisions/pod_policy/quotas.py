@@ -110,12 +110,12 @@ class QuotaAllowance:
         """Reserve what a replacement requests; of several, as much as the largest."""
         for at, quota in enumerate(self._quotas):
             if applies_to_pod(quota, pod):
-                self._consumed[at] = self._consumed[at].at_least(requests)
+                self._consumed[at] = self._consumed[at].max_with(requests)
 
     def consume(self, pod: Pod, growth: Resources) -> bool:
         """Consume the growth of a pod's requests if every quota that counts it has that much left; return if it had."""
         counting = [number for number, quota in enumerate(self._quotas) if applies_to_pod(quota, pod)]
-        positive_growth = growth.at_least(NO_RESOURCES)
+        positive_growth = growth.max_with(NO_RESOURCES)
         if any(
             _exceeds(self._consumed[at] + positive_growth, positive_growth, self._quotas[at].requests_left)
             for at in counting

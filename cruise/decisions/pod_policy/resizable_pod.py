@@ -27,14 +27,15 @@ def resizes_pod_level(node: Node) -> bool:
 class ResizablePod(NamedTuple):
     """A pod that cruise may resize: its effective policy, and for each sized container the row of its statistic.
 
-    `sized` are main containers and sidecars in the pod's order, `kept` those that keep their size. `stated_resources`
-    has four numbers for each: CPU request, memory request, CPU limit, memory limit, 0 for none. `manages_cpu` and
-    `manages_memory`: which resources are not left to the user or another autoscaler; `managed_by_container` tells
-    it for each container, empty if it is the same for all. `template_limits` are the template's memory limits by
-    container, None if unknown. `submitted_requests` are the template's requests by container (None if unknown), only if
-    the effective policy requests more than administrators configured. `utilisation_bounds` are those of an HPA. A pod
-    with pod-level resources is sized like one container, `POD_LEVEL`: `container_rows` are the rows of all its
-    containers, and `stating` those that state resources of their own and do not keep them.
+    `sized` are main containers and sidecars in the pod's order, `kept_containers` those that keep their size.
+    `stated_resources` has four numbers for each: CPU request, memory request, CPU limit, memory limit, 0 for none.
+    `manages_cpu` and `manages_memory`: which resources are not left to the user or another autoscaler;
+    `managed_by_container` tells it for each container, empty if it is the same for all. `template_limits` are the
+    template's memory limits by container, None if unknown. `submitted_requests` are the template's requests by
+    container (None if unknown), only if the effective policy requests more than administrators configured.
+    `utilisation_bounds` are those of an HPA. A pod with pod-level resources is sized like one container, `POD_LEVEL`:
+    `container_rows` are the rows of all its containers, and `containers_with_resources` those that state resources of
+    their own and do not keep them.
     """
 
     pod: Pod
@@ -47,24 +48,24 @@ class ResizablePod(NamedTuple):
     template_limits: Mapping[str, int] | None = None
     submitted_requests: tuple[Resources | None, ...] = ()
     managed_by_container: tuple[frozenset[ResourceName], ...] = ()
-    kept: tuple[Container, ...] = ()
+    kept_containers: tuple[Container, ...] = ()
     utilisation_bounds: UtilisationBounds | None = None
     container_rows: tuple[int, ...] = ()
-    stating: tuple[Container, ...] = ()
+    containers_with_resources: tuple[Container, ...] = ()
 
     @property
     def written(self) -> tuple[Container, ...]:
         """What a resize names: the sized containers, and within pod-level resources those that state their own."""
-        return (*self.sized, *self.stating)
+        return (*self.sized, *self.containers_with_resources)
 
 
-def select_stating_containers(
+def select_containers_with_resources(
     containers: Sequence[Container], effective_policy: EffectivePolicy, policy: Policy
 ) -> tuple[Container, ...]:
     """Return the containers that state CPU or memory, and may change in both directions without a CPU limit to keep."""
 
     def may_change(one: Container) -> bool:
-        own = effective_policy.for_container(one.name)
+        own = effective_policy.get_for_container(one.name)
         keeps_cpu_limit = (own.cpu_limits or policy.cpu_limits) is CpuLimitPolicy.KEEP
         return own.direction is ResizeDirection.BOTH and not (keeps_cpu_limit and one.limits.cpu_millicores is not None)
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims, AutoscalerIndex
 from cruise.decisions.pod_policy.usable_statistics import UsableStatistics
-from cruise.decisions.pod_policy.use_history import get_use_history
-from cruise.decisions.pod_policy.utilisation_bounds import MetricBounds, UtilisationBounds, cover_use
+from cruise.decisions.pod_policy.use_history import get_usage_history
+from cruise.decisions.pod_policy.utilisation_bounds import MetricBounds, UtilisationBounds, do_requests_cover_usage
 from cruise.domain.arrays import convert_to_int64
 from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
 from cruise.domain.resources import ResourceName
@@ -57,11 +57,11 @@ class ScaledPods:
         if not pods:
             return True
         requests, groups = convert_to_int64(current), convert_to_int64(pod_of)
-        largest = get_use_history(self._statistics, convert_to_int64(rows), resource).largest
+        largest = get_usage_history(self._statistics, convert_to_int64(rows), resource).largest
         for metric in metrics:
             counted = np.array([metric.container in ("", name) for name in names], dtype=np.bool_)
             factors = np.full(len(pods), metric.peak_factor)
-            if not cover_use(requests[counted], largest[counted], groups[counted], factors):
+            if not do_requests_cover_usage(requests[counted], largest[counted], groups[counted], factors):
                 return False
         return True
 

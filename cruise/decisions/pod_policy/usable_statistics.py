@@ -44,7 +44,7 @@ class UsableStatistics:
 
     def find_rows(self, pod: Pod, containers: Sequence[Container]) -> list[int | None]:
         """Return the row of each container of a bound pod."""
-        find = self._statistics.find
+        find = self._statistics.find_row
         rows = [find(pod.namespace, pod.name, pod.workload, container.name, pod.identity) for container in containers]
         if not self._idle_rows:
             return rows
@@ -53,7 +53,7 @@ class UsableStatistics:
             for one, row in zip(containers, rows, strict=True)
         ]
 
-    def have_never_run(self, rows: Sequence[int | None]) -> bool:
+    def has_never_run(self, rows: Sequence[int | None]) -> bool:
         """Return whether one of the rows belongs to a container that never used memory."""
         return not self._never_ran_rows.isdisjoint(rows)
 
@@ -91,7 +91,7 @@ class UsableStatistics:
         revisions = self._get_revisions()
         return revisions.is_new(pod, revisions.get_stated_resources(pod), int((self._now - age).timestamp()))
 
-    def need_own_samples(self, pod: Pod, rows: Sequence[int | None]) -> bool:
+    def needs_own_samples(self, pod: Pod, rows: Sequence[int | None]) -> bool:
         """Return whether a pod has too few samples, and those of its workload may belong to another revision."""
         min_creation = self._has_own_samples_since
         is_young = pod.created_at is not None and pod.created_at > min_creation

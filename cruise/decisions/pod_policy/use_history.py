@@ -13,14 +13,14 @@ HISTORY_SECONDS = 7 * 86400 - 3600
 
 
 @dataclass(frozen=True, slots=True)
-class UseHistory:
+class UsageHistory:
     """The largest use of each container in the last 7 days, UNBOUNDED if unknown, and its base."""
 
     largest: Int64Array
     base: Int64Array
 
 
-def get_use_history(statistics: StatisticColumns, rows: Int64Array, resource: ResourceName) -> UseHistory:
+def get_usage_history(statistics: StatisticColumns, rows: Int64Array, resource: ResourceName) -> UsageHistory:
     """Return the use at `rows`; it is unknown without a history of 7 days."""
     if resource is ResourceName.CPU:
         largest, base = statistics.cpu_7d_max_millicores[rows], statistics.cpu_base_millicores[rows]
@@ -30,4 +30,4 @@ def get_use_history(statistics: StatisticColumns, rows: Int64Array, resource: Re
         base, peak = statistics.memory_base_bytes[rows], statistics.memory_peak_bytes[rows]
     since = statistics.history_since[rows]
     is_known = (since > 0) & (statistics.updated_at[rows] - since >= HISTORY_SECONDS) & (largest > 0)
-    return UseHistory(cap_to_bounds(np.where(is_known, np.maximum(largest, peak), UNBOUNDED)), cap_to_bounds(base))
+    return UsageHistory(cap_to_bounds(np.where(is_known, np.maximum(largest, peak), UNBOUNDED)), cap_to_bounds(base))

@@ -174,7 +174,7 @@ def counts_requests_of(autoscaler: HorizontalPodAutoscaler, pod: Pod) -> bool:
     return pod.overhead == NO_RESOURCES and not any(one.container for one in metrics)
 
 
-def cover_use(current: Int64Array, peaks: Int64Array, groups: Int64Array, factors: Float64Array) -> bool:
+def do_requests_cover_usage(current: Int64Array, peaks: Int64Array, groups: Int64Array, factors: Float64Array) -> bool:
     """Return whether the requests of every group are at least `peak_factor` × the largest use of its containers.
 
     The arguments are those of `compute_lower_requests`.

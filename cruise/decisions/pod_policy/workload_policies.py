@@ -80,7 +80,7 @@ class WorkloadPolicies:
         None if results depend on each pod: an autoscaler of the namespace selects by labels or by direct controllers,
         or a policy object by labels.
         """
-        if pod.namespace in self._autoscalers.by_pod or self._policy_objects.depend_on_labels(pod.namespace):
+        if pod.namespace in self._autoscalers.by_pod or self._policy_objects.depends_on_labels(pod.namespace):
             return None
         return self.find_for_pod(pod)
 

@@ -131,8 +131,8 @@ def _check_policies(facts: AccessFacts, mode: Mode, release: HelmRelease | None)
 def _check_database(facts: StoreFacts, mode: Mode, release: HelmRelease | None) -> CheckItem:
     if facts.problem:
         return CheckItem("database", "postgres", CheckLevel.RED, facts.problem, "set database_url to one that answers")
-    if facts.embedded:
-        words = f"{facts.place} {'exists' if facts.exists else 'is created at the first start'}"
+    if facts.is_embedded:
+        words = f"{facts.location} {'exists' if facts.exists else 'is created at the first start'}"
         if mode <= Mode.OBSERVE:
             return CheckItem("database", "postgres", CheckLevel.OK, words)
         fix = "set database_url to one Postgres for `cruise serve` and `cruise webhook`; an embedded one is not shared"
@@ -141,18 +141,19 @@ def _check_database(facts: StoreFacts, mode: Mode, release: HelmRelease | None) 
         return CheckItem("database", "postgres", CheckLevel.WARN, words, fix)
     if facts.revision is None:
         return CheckItem(
-            "database", "postgres", CheckLevel.OK, f"{facts.place} answers; its tables are created at the start"
+            "database", "postgres", CheckLevel.OK, f"{facts.location} answers; its tables are created at the start"
         )
-    if facts.revision == facts.expected:
-        return CheckItem("database", "postgres", CheckLevel.OK, f"{facts.place} answers, schema {facts.revision}")
-    words = f"{facts.place} answers; its schema has revision {facts.revision}, this version needs {facts.expected}"
+    if facts.revision == facts.expected_revision:
+        return CheckItem("database", "postgres", CheckLevel.OK, f"{facts.location} answers, schema {facts.revision}")
+    words = f"{facts.location} answers; its schema has revision {facts.revision}"
+    words += f", this version needs {facts.expected_revision}"
     fix = "nothing: the next start of serve migrates it, or run `cruise migrate` if another role owns the schema"
     return CheckItem("database", "postgres", CheckLevel.WARN, words, fix)
 
 
 def _check_database_tls(facts: StoreFacts) -> Iterator[CheckItem]:
-    if not facts.verified:
-        words = f"the certificate of {facts.place} is not verified, and it receives the password"
+    if not facts.is_server_verified:
+        words = f"the certificate of {facts.location} is not verified, and it receives the password"
         fix = "add ?sslmode=verify-full&sslrootcert=FILE to database_url"
         yield CheckItem("database", "TLS", CheckLevel.WARN, words, fix)
 

@@ -130,19 +130,19 @@ def check_usage(
         )
         return
     if facts.is_set:
-        yield CheckItem(USAGE_AREA, "prometheus", CheckLevel.OK, f"answers at {facts.place}")
+        yield CheckItem(USAGE_AREA, "prometheus", CheckLevel.OK, f"answers at {facts.location}")
     else:
         fix = f"set {setting} to its address within the cluster; `cruise serve` does not search for it"
         yield CheckItem(
-            USAGE_AREA, "prometheus", CheckLevel.WARN, f"answers at {facts.place}; prometheus_url is not set", fix
+            USAGE_AREA, "prometheus", CheckLevel.WARN, f"answers at {facts.location}; prometheus_url is not set", fix
         )
     usage = facts.usage
-    if not usage.queried:
+    if not usage.queried_containers:
         yield CheckItem(USAGE_AREA, "series", CheckLevel.WARN, "no container is running, so no series were queried")
         return
-    yield _check_metric("cpu series", _CPU, usage.with_cpu, usage)
-    yield _check_metric("memory series", _MEMORY, usage.with_memory, usage)
-    if not usage.with_cpu:
+    yield _check_metric("cpu series", _CPU, usage.containers_with_cpu, usage)
+    yield _check_metric("memory series", _MEMORY, usage.containers_with_memory, usage)
+    if not usage.containers_with_cpu:
         yield from check_cluster_series(usage.cluster)
         return
     yield _check_node_label(usage)
@@ -155,8 +155,8 @@ def check_usage(
 
 
 def _check_metric(name: str, metric: str, found: int, usage: UsageFacts) -> CheckItem:
-    words = f"{found:,} of {usage.queried:,} queried running containers have {metric}"
-    if found >= _ENOUGH_SHARE * usage.queried:
+    words = f"{found:,} of {usage.queried_containers:,} queried running containers have {metric}"
+    if found >= _ENOUGH_SHARE * usage.queried_containers:
         return CheckItem(USAGE_AREA, name, CheckLevel.OK, words)
     if found:
         return CheckItem(
@@ -211,11 +211,11 @@ def _check_history(usage: UsageFacts) -> CheckItem:
 
 
 def _check_pressure(usage: UsageFacts) -> CheckItem:
-    absent = usage.nodes - usage.pressured - usage.nodes_without_series
-    words = f"pressure (PSI) seen on {usage.pressured:,} of {usage.nodes:,} nodes"
+    absent = usage.nodes - usage.nodes_with_pressure - usage.nodes_without_series
+    words = f"pressure (PSI) seen on {usage.nodes_with_pressure:,} of {usage.nodes:,} nodes"
     words += f", all zero on {usage.nodes_without_series:,}" if usage.nodes_without_series else ""
     words += f", absent on {absent:,}" if absent > 0 else ""
-    if usage.pressured >= usage.nodes:
+    if usage.nodes_with_pressure >= usage.nodes:
         return CheckItem(USAGE_AREA, "pressure", CheckLevel.OK, words)
     fix = "needs Kubernetes 1.34, cgroup v2 and psi=1 on the kernel's command line; without it CPU demand is its usage"
     return CheckItem(USAGE_AREA, "pressure", CheckLevel.WARN, words, fix)
@@ -237,8 +237,8 @@ def _check_loads(usage: UsageFacts, snapshot: ClusterSnapshot) -> CheckItem:
         words = f"{busy:,} of {len(snapshot.nodes):,} nodes are overloaded, too many to taint"
         fix = "check that node_load1 is right; if it is, add nodes: with taints, pods could not be scheduled"
         return CheckItem(USAGE_AREA, "node load", CheckLevel.WARN, words, fix)
-    words = f"{usage.loaded:,} of {usage.nodes:,} nodes have a load reading"
-    if usage.loaded >= usage.nodes:
+    words = f"{usage.nodes_with_load:,} of {usage.nodes:,} nodes have a load reading"
+    if usage.nodes_with_load >= usage.nodes:
         return CheckItem(USAGE_AREA, "node load", CheckLevel.OK, words)
     fix = 'scrape node-exporter (node_load1), or keep cAdvisor\'s series of id="/"; other nodes are never tainted'
     return CheckItem(USAGE_AREA, "node load", CheckLevel.WARN, words, fix)
@@ -246,8 +246,8 @@ def _check_loads(usage: UsageFacts, snapshot: ClusterSnapshot) -> CheckItem:
 
 def check_kubelets(facts: KubeletFacts) -> Iterator[CheckItem]:
     """Yield the items of a cluster with usage from its kubelets."""
-    words = f"{facts.read:,} of {facts.queried:,} queried kubelets can be read"
-    if not facts.read:
+    words = f"{facts.answered:,} of {facts.queried:,} queried kubelets can be read"
+    if not facts.answered:
         yield CheckItem(
             "metrics",
             "kubelets",
@@ -261,8 +261,8 @@ def check_kubelets(facts: KubeletFacts) -> Iterator[CheckItem]:
         yield CheckItem("metrics", "kubelets", CheckLevel.WARN, f"{words}: {facts.problem}", fix)
     else:
         yield CheckItem("metrics", "kubelets", CheckLevel.OK, f"{words}; history begins when `cruise serve` starts")
-    pressure = f"pressure (PSI) seen on {facts.pressured:,} of {facts.read:,} nodes"
-    if facts.pressured:
+    pressure = f"pressure (PSI) seen on {facts.reporting_pressure:,} of {facts.answered:,} nodes"
+    if facts.reporting_pressure:
         yield CheckItem("metrics", "pressure", CheckLevel.OK, pressure)
         return
     fix = "needs Kubernetes 1.34, cgroup v2, psi=1 on the kernel's command line, and kubelet_endpoint=cadvisor"

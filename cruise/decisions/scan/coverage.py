@@ -247,7 +247,7 @@ def _find_reasons(
 
 def _explain_resizable(eligibility: Eligibility, resizable: ResizablePod, node: Node) -> _PodReasons:
     """Return why resources and containers of a resizable pod are not sized."""
-    is_partly_managed = bool(resizable.kept or resizable.managed_by_container)
+    is_partly_managed = bool(resizable.kept_containers or resizable.managed_by_container)
     if resizable.manages_cpu and resizable.manages_memory and not is_partly_managed:
         return _ALL_SIZED
     pod = resizable.pod
@@ -281,7 +281,7 @@ def _explain_container(
     policy = eligibility.get_effective_policy(pod)
     if isinstance(policy, UnreadableAnnotations):
         return ReasonCode.UNREADABLE_ANNOTATION
-    own = policy.for_container(container.name)
+    own = policy.get_for_container(container.name)
     if own.mode < Mode.RESIZE:
         return SKIP_REASON_BY_MODE[own.mode]
     if resource not in own.resources:
@@ -361,7 +361,7 @@ def _decide_without_reasons(
         context,
         nodes,
     )
-    sized = sizing.sized
+    sized = sizing.result
     has_size = ~np.isin(sized.decisions, _NO_VALID_SIZE)
     amounts = {resource: sized.compute_reclaimable(resource).tolist() for resource in ResourceName}
     found: dict[_PodKey, dict[ResourceName, int]] = {}

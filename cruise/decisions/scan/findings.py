@@ -43,7 +43,7 @@ def find_implausible_usage(statistics: StatisticsTable) -> tuple[ImplausibleUsag
     rows = [row for row in np.flatnonzero(statistics.rejected_percent).tolist() if statistics.keys[row].pod]
     found = []
     for reason in SampleRejection:
-        of_reason = [statistic for row in rows if reason in (statistic := statistics.row(row)).rejections]
+        of_reason = [statistic for row in rows if reason in (statistic := statistics.get_row(row)).rejections]
         if of_reason:
             worst = min(of_reason, key=lambda one: (-one.rejected_percent, one.key))
             key = worst.key
@@ -134,7 +134,7 @@ def _build_basis(
         pods += 1
         for container in pod.sized_containers:
             containers += 1
-            row = statistics.find(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
+            row = statistics.find_row(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
             if row is not None and updated_at[row] >= oldest:
                 rows.append(row)
     starts = sorted(history_since[row] for row in rows if history_since[row])

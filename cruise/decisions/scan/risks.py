@@ -219,7 +219,7 @@ def find_oom_kill_risks(
     oldest, risks = int((now - policy.max_age).timestamp()), []
     for container in pod.containers:
         kill = latest.get((pod.namespace, pod.name, container.name))
-        row = statistics.find(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
+        row = statistics.find_row(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
         is_fresh = row is not None and statistics.updated_at[row] >= oldest
         oom_memory = statistics.oom_memory_bytes.item(row) if row is not None and is_fresh else 0
         if kill is not None and (pod.is_finished or container.role is ContainerRole.INIT):
@@ -291,7 +291,7 @@ class _RiskAssessment:
         policy: Policy,
         now: datetime,
     ) -> None:
-        self._find = statistics.find
+        self._find = statistics.find_row
         self._oldest_seconds = int((now - policy.max_age).timestamp())
         self._nodes_under_pressure = nodes_under_pressure
         self._suspected_leaks = suspected_leaks

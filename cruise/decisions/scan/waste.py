@@ -159,7 +159,7 @@ class _UsageSums:
     """Sums bases; columns are lists of plain numbers, since there may be 225,000."""
 
     def __init__(self, statistics: StatisticsTable) -> None:
-        self._find = statistics.find
+        self._find = statistics.find_row
         self._cpu = statistics.cpu_base_millicores.tolist()
         self._memory = statistics.memory_base_bytes.tolist()
 
@@ -232,7 +232,7 @@ def iterate_savings(
             continue
         targets = [
             ContainerTarget(container.name, container.role, *original[container.name])
-            for container in pod.parts
+            for container in pod.resizable_parts
             if container.name in original
         ]
         # The kubelet reports present values, which would count if they are larger.

@@ -7,7 +7,7 @@ from itertools import chain
 import numpy as np
 
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
-from cruise.decisions.pod_policy.use_history import get_use_history
+from cruise.decisions.pod_policy.use_history import get_usage_history
 from cruise.decisions.sizing.cpu_limit import compute_min_cpu_limits
 from cruise.decisions.sizing.memory_limit import (
     MemoryLimitCeilings,
@@ -243,7 +243,7 @@ def _apply_utilisation_bounds(table: DemandTable, statistics: StatisticColumns) 
     """Return the demand within the bounds of HPAs, which take precedence over all others."""
     for resource, groups in table.candidates.metric_groups.items():
         demand = table.get_resource(resource)
-        use = get_use_history(statistics, table.rows, resource)
+        use = get_usage_history(statistics, table.rows, resource)
         lower, upper = bound_requests(groups, resource, demand.current, use)
         bounded = replace(
             demand,
@@ -342,7 +342,7 @@ def _compute_resource_demand(
     # The API server checks a LimitRange only when something is written: adding one makes no pod need more.
     required = lower
     if policy.rules.memory_limit_safeguards:
-        required = np.maximum(candidates.stated_least[resource], np.minimum(lower, current))
+        required = np.maximum(candidates.stated_minimum[resource], np.minimum(lower, current))
     if policy.rules.run_histories and candidates.runs_to_completion.any():
         # Its present use says little about its next step, and an earlier run reached this peak.
         completes = candidates.runs_to_completion[candidates.pod_of_container] & managed

@@ -13,8 +13,8 @@ from cruise.decisions.eviction.ranking import (
     NO_CONSTRAINTS,
     EarlierPasses,
     EvictionCandidate,
+    EvictionConstraints,
     EvictionDestinations,
-    EvictionTerms,
     decide_evictions,
 )
 from cruise.decisions.pod_policy.eligibility import Eligibility
@@ -71,7 +71,7 @@ class ContendedNode:
 
     candidates: Sequence[EvictionCandidate]
     not_evictable_reasons: Sequence[str | None]
-    terms: EvictionTerms = NO_CONSTRAINTS
+    constraints: EvictionConstraints = NO_CONSTRAINTS
     eviction_pressure: frozenset[ResourceName] = frozenset()
 
     @property
@@ -177,10 +177,10 @@ def _build_contended_node(
         )
     if not rules.eviction_safeguards:
         return ContendedNode(
-            candidates, reasons, EvictionTerms(check_each_resource_alone=rules.fit_by_resource), shortages
+            candidates, reasons, EvictionConstraints(check_each_resource_alone=rules.fit_by_resource), shortages
         )
     node_object, pressure = columns.nodes[node], _find_eviction_pressure(columns, node, context, shortages)
-    terms = EvictionTerms(
+    terms = EvictionConstraints(
         resources=frozenset(one for one in pressure if context.earlier.had_eviction_pressure(node_object.name, one)),
         check_each_resource_alone=rules.fit_by_resource,
         lowest_other_priority=_find_lowest_other_priority(
@@ -241,14 +241,14 @@ def decide_node_fit(
     not_evicted: dict[int, str] = {}
     for node, contended in contended_nodes.items():
         available = Resources(*(int(columns.available[resource][node]) for resource in ResourceName))
-        decision = decide_evictions(contended.candidates, available, contended.terms)
+        decision = decide_evictions(contended.candidates, available, contended.constraints)
         pods = columns.get_pods_on_node(node)
         not_evicted |= {pods[at]: detail for at, detail in decision.not_evicted.items()}
         if decision.does_not_fit:
             unfit[node] = decision.does_not_fit
         for resource in decision.over_capacity:
             fits[resource][node] = False
-            may_grow[resource][node] = contended.terms.check_each_resource_alone
+            may_grow[resource][node] = contended.constraints.check_each_resource_alone
         if decision.marked:
             evicted[node] = tuple(
                 PlannedEviction(pods[at.index], contended.candidates[at.index].ranking, at.resource)

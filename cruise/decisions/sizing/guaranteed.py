@@ -30,16 +30,16 @@ _UNITS = {ResourceName.CPU: 10, ResourceName.MEMORY: MEBIBYTE}
 
 
 @dataclass(frozen=True, slots=True)
-class GuaranteedUse:
+class GuaranteedUsage:
     """What is known of the containers' use of a resource: the largest, and whether their history is long."""
 
     largest: Int64Array
     has_long_history: BoolArray
 
 
-def get_guaranteed_use(
+def get_guaranteed_usage(
     statistics: StatisticColumns, rows: Int64Array, policy: Policy
-) -> Mapping[ResourceName, GuaranteedUse]:
+) -> Mapping[ResourceName, GuaranteedUsage]:
     """Return the largest known use of each resource by the statistics at `rows`.
 
     While an OOM kill is remembered, the history of memory does not count as long: the use at the kill may be in no
@@ -49,11 +49,11 @@ def get_guaranteed_use(
     oom_memory = statistics.oom_memory_bytes[rows]
     memory = (statistics.memory_7d_max_bytes, statistics.memory_peak_bytes, statistics.memory_last_bytes)
     return {
-        ResourceName.CPU: GuaranteedUse(
+        ResourceName.CPU: GuaranteedUsage(
             cap_to_bounds(np.maximum(statistics.cpu_7d_max_millicores[rows], statistics.cpu_peak_millicores[rows])),
             is_long,
         ),
-        ResourceName.MEMORY: GuaranteedUse(
+        ResourceName.MEMORY: GuaranteedUsage(
             cap_to_bounds(np.maximum.reduce([oom_memory, *(column[rows] for column in memory)])),
             is_long & (oom_memory == 0),
         ),
@@ -70,7 +70,7 @@ class GuaranteedBounds:
 
 
 def compute_guaranteed_sizes(
-    resource: ResourceName, use: GuaranteedUse, current: Int64Array, bounds: GuaranteedBounds, policy: Policy
+    resource: ResourceName, use: GuaranteedUsage, current: Int64Array, bounds: GuaranteedBounds, policy: Policy
 ) -> tuple[Int64Array, Int64Array]:
     """Return the request and limit of each container, and the least that they may be: they do not fall below it.
 
@@ -94,7 +94,7 @@ def apply_guaranteed_sizes(table: DemandTable, statistics: StatisticColumns, pol
     candidates = table.candidates
     if not candidates.guaranteed.any():
         return table
-    use = get_guaranteed_use(statistics, table.rows, policy)
+    use = get_guaranteed_usage(statistics, table.rows, policy)
     keeps_memory = candidates.keeps_memory_limit
     highest_cpu, keeps_cpu = np.full_like(table.rows, _UNBOUNDED), candidates.keeps_cpu_limit
     cpu = _replace_demand(table, ResourceName.CPU, use[ResourceName.CPU], highest_cpu, policy, keeps_cpu)
@@ -115,7 +115,7 @@ def _get_highest_memory(table: DemandTable) -> Int64Array:
 def _replace_demand(
     table: DemandTable,
     resource: ResourceName,
-    use: GuaranteedUse,
+    use: GuaranteedUsage,
     highest: Int64Array,
     policy: Policy,
     keeps_size: BoolArray,
@@ -123,7 +123,7 @@ def _replace_demand(
     candidates, demand = table.candidates, table.get_resource(resource)
     rows = candidates.guaranteed[candidates.pod_of_container] & demand.managed
     # What a LimitRange requires above the present request is no need.
-    lower = np.maximum(candidates.stated_least[resource], np.minimum(candidates.minimum[resource], demand.current))
+    lower = np.maximum(candidates.stated_minimum[resource], np.minimum(candidates.minimum[resource], demand.current))
     bounds = GuaranteedBounds(lower, candidates.maximum[resource], highest)
     sizes, least = compute_guaranteed_sizes(resource, use, demand.current, bounds, policy)
     sizes, least = (np.where(keeps_size, demand.current, one) for one in (sizes, least))

@@ -52,7 +52,7 @@ class MemoryLimitCeilings:
     without_cause: Int64Array
     absolute: Int64Array
 
-    def for_nodes(self, allocatable: Int64Array) -> "MemoryLimitCeilings":
+    def cap_to_nodes(self, allocatable: Int64Array) -> "MemoryLimitCeilings":
         """Return the same ceilings, at most each container's `allocatable` memory of its node."""
         return MemoryLimitCeilings(np.minimum(self.without_cause, allocatable), np.minimum(self.absolute, allocatable))
 
@@ -133,7 +133,7 @@ def _may_fall(
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryLimitTerms:
+class MemoryLimitConstraints:
     """What limits of running pods must keep to, one entry per container.
 
     No limit is lowered below `minimum`; `adds_missing` indicates whether a container without a limit gets one, and
@@ -152,7 +152,7 @@ def compute_memory_limits(
     limit_range_maximum: Int64Array,
     supports_lowering: BoolArray,
     ceiling: MemoryLimitCeilings | None = None,
-    terms: MemoryLimitTerms | None = None,
+    terms: MemoryLimitConstraints | None = None,
 ) -> Int64Array:
     """Return the memory limit of each container of a running pod, 0 for none.
 

@@ -173,7 +173,7 @@ def build_node_capacities(
             capacity.reserved_cpu += cpu
             capacity.reserved_memory += memory
         else:
-            reserved = pod.overhead + count_kept_requests(verdict) if verdict.kept else pod.overhead
+            reserved = pod.overhead + count_kept_requests(verdict) if verdict.kept_containers else pod.overhead
             reserved_cpu, reserved_memory = reserved.cpu_millicores, reserved.memory_bytes
             resizable.append(verdict)
             capacity_by_pod.append(capacity.number)

@@ -113,7 +113,7 @@ class NodeSizing:
     """The sizes that a pass computed, step by step in columns, its nodes' capacities, and the contended nodes."""
 
     capacities: Sequence[NodeCapacity]
-    sized: SizingResult
+    result: SizingResult
     contended: ContendedNodes = field(default_factory=dict)
 
 
@@ -186,7 +186,7 @@ def size_cluster(
             cpu_demand=_compute_cpu_demand(columns, capacities.by_node, shortages, statistics),
             earlier=context.earlier,
             fixed_pods={node: capacities.by_node[node].fixed_pods for node in shortages},
-            destinations=None if destinations is None else destinations.for_node,
+            destinations=None if destinations is None else destinations.get_for_node,
         )
         return find_contended_nodes(columns, eligibility, policy.rules, contention, shortages), destinations
 
@@ -240,7 +240,7 @@ def _compute_cpu_demand(
     for node in shortages:
         for pod in capacities[node].fixed_pods:
             for container in () if pod.is_finished else pod.sized_containers:
-                row = statistics.find(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
+                row = statistics.find_row(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
                 demand[node] += 0 if row is None else int(statistics.cpu_base_millicores[row])
     return demand
 
@@ -260,7 +260,7 @@ def _compute_spare_capacity(columns: NodePodColumns, capacities: Sequence[NodeCa
             capacity.node.allocatable - capacity.counted_requests,
             amounts,
         )
-        at_most = free.at_least(Resources(spare_cpu, spare_memory))
+        at_most = free.max_with(Resources(spare_cpu, spare_memory))
         by_node[capacity.node.name] = SpareCapacity(
             free, Resources(spare_cpu, spare_memory - largest_headroom), at_most
         )
@@ -273,13 +273,13 @@ def build_node_plans(
     """Return what to do on each node of `sizing.capacities`, which may be a part of the nodes that were sized."""
     resizes, skipped = _build_resizes(sizing, policy, refused, now)
     suspected_leaks, under_requested = (
-        _find_suspected_leaks(sizing.sized),
-        find_under_requested_containers(sizing.sized),
+        _find_suspected_leaks(sizing.result),
+        find_under_requested_containers(sizing.result),
     )
     return [
         replace(
-            _build_plan(capacity, sizing.sized, resizes, skipped, suspected_leaks),
-            over_requested=find_over_requested_resources(sizing.sized, capacity.number),
+            _build_plan(capacity, sizing.result, resizes, skipped, suspected_leaks),
+            over_requested=find_over_requested_resources(sizing.result, capacity.number),
             under_requested=tuple(under_requested.get(capacity.number, ())),
         )
         for capacity in sizing.capacities
@@ -307,7 +307,7 @@ def _build_resizes(
     sizing: NodeSizing, policy: Policy, refused: Mapping[str, RefusedResize], now: datetime
 ) -> tuple[list[ResizePod | None], list[SkippedPod | None]]:
     """Return for each pod its resize, or why it is skipped; both None if it does not change or is not included."""
-    sized = sizing.sized
+    sized = sizing.result
     table = sized.columns.table
     is_included = np.zeros(len(sized.columns.nodes), dtype=np.bool_)
     is_included[[capacity.number for capacity in sizing.capacities]] = True

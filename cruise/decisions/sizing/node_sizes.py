@@ -19,7 +19,7 @@ from cruise.decisions.sizing.fitting import NodeFit
 from cruise.decisions.sizing.headroom import HeadroomModel
 from cruise.decisions.sizing.memory_limit import (
     MemoryLimitCeilings,
-    MemoryLimitTerms,
+    MemoryLimitConstraints,
     compute_memory_limits,
     detect_memory_leaks,
     supports_lowering_memory_limits,
@@ -144,7 +144,7 @@ def _exclude_limit_ranges(
     grants: UserMinimumGrants,
 ) -> Int64Array:
     """Return the targets without growth that only a LimitRange requires."""
-    demand, stated_minimum = columns.table.get_resource(resource), columns.candidates.stated_least[resource]
+    demand, stated_minimum = columns.table.get_resource(resource), columns.candidates.stated_minimum[resource]
     granted = targets - grants.sizes_before.get(resource, targets)
     without_ranges = np.clip(
         np.maximum(shares.rounded, stated_minimum) + granted, demand.current, np.maximum(targets, demand.current)
@@ -269,7 +269,7 @@ def _compute_memory_limits(columns: NodePodColumns, memory: Int64Array) -> Int64
     if table.minimum_limit is not None:
         candidates = columns.candidates
         adds_missing, keeps_existing = candidates.adds_limit[ResourceName.MEMORY], candidates.keeps_memory_limit
-        terms = MemoryLimitTerms(table.minimum_limit[ResourceName.MEMORY], adds_missing, keeps_existing)
+        terms = MemoryLimitConstraints(table.minimum_limit[ResourceName.MEMORY], adds_missing, keeps_existing)
     limits = compute_memory_limits(
         table.limit_demand,
         table.memory_limit,
@@ -310,7 +310,7 @@ def get_node_limit_ceilings(columns: NodePodColumns) -> MemoryLimitCeilings | No
     if columns.table.ceilings is None:
         return None
     memory = convert_to_int64([node.allocatable.memory_bytes for node in columns.nodes])
-    return columns.table.ceilings.for_nodes(memory[columns.node_of_container])
+    return columns.table.ceilings.cap_to_nodes(memory[columns.node_of_container])
 
 
 def _compute_cpu_limits(columns: NodePodColumns, cpu: Int64Array) -> Int64Array:

@@ -72,7 +72,7 @@ def count_requests_when_resized(pod: Pod, sizes: Mapping[str, Resources]) -> Res
         cpu += size.cpu_millicores
         memory += size.memory_bytes
     total = Resources(cpu, memory)
-    return (total.at_least(compute_init_container_minimum(pod, sizes)) if has_init else total) + pod.overhead
+    return (total.max_with(compute_init_container_minimum(pod, sizes)) if has_init else total) + pod.overhead
 
 
 def _count_with_pod_level(pod: Pod, stated: StatedResources, whole: Resources | None) -> Resources:

@@ -58,7 +58,7 @@ class InitContainerMinimums:
 def count_kept_requests(resizable: ResizablePod) -> Resources:
     """Return what kube-scheduler counts for the containers of a pod that keep their size."""
     infeasible = resizable.pod.resize.pending is ResizePending.INFEASIBLE
-    return sum((count_container_requests(one, infeasible) for one in resizable.kept), NO_RESOURCES)
+    return sum((count_container_requests(one, infeasible) for one in resizable.kept_containers), NO_RESOURCES)
 
 
 def build_init_container_minimums(pods: Sequence[ResizablePod], first_container: Int64Array) -> InitContainerMinimums:
@@ -69,7 +69,10 @@ def build_init_container_minimums(pods: Sequence[ResizablePod], first_container:
         if len(containers) == len(resizable.sized) or resizable.pod.pod_level is not None:
             continue
         infeasible = resizable.pod.resize.pending is ResizePending.INFEASIBLE
-        kept_names, beyond = {one.name for one in resizable.kept}, NO_RESOURCES - count_kept_requests(resizable)
+        kept_names, beyond = (
+            {one.name for one in resizable.kept_containers},
+            NO_RESOURCES - count_kept_requests(resizable),
+        )
         sidecars = 0
         for container in containers:
             if container.name in kept_names:
@@ -108,14 +111,14 @@ class ResizablePodColumns:
     """Resizable pods in order, their sized containers contiguous.
 
     `first_container` is the index of each pod's first container, `pod_of_container` the pod of each container. Per
-    container: `minimum` and `maximum` bound its request (`stated_least`: the minimum without LimitRanges), `limit_cap`
-    and `limit_ratio` (infinite if there is none) bound its limit, `adds_limit`: whether it gets a limit if it has
-    none, `keeps_memory_limit` and `keeps_cpu_limit` whether its limit stays, `raises_cpu_limit` whether its CPU limit
-    only rises with use, `may_grow` and `may_shrink` in which direction it may change, `heap_limit` is what its heap
-    needs as its limit, 0 for nothing, and `headroom_factor` multiplies its headroom. `pod_ranges` holds LimitRanges of
-    type Pod by pod index. `manages`, `guaranteed` (the QoS class) and `runs_to_completion` have an entry per pod,
-    `manages_container` one per container; `resizing` are the pods with a pending resize. `metric_groups` are the bounds
-    of HPAs. A pod with pod-level resources has one entry,
+    container: `minimum` and `maximum` bound its request (`stated_minimum`: the minimum without LimitRanges),
+    `limit_cap` and `limit_ratio` (infinite if there is none) bound its limit, `adds_limit`: whether it gets a limit if
+    it has none, `keeps_memory_limit` and `keeps_cpu_limit` whether its limit stays, `raises_cpu_limit` whether its CPU
+    limit only rises with use, `may_grow` and `may_shrink` in which direction it may change, `heap_limit` is what its
+    heap needs as its limit, 0 for nothing, and `headroom_factor` multiplies its headroom. `pod_ranges` holds
+    LimitRanges of type Pod by pod index. `manages`, `guaranteed` (the QoS class) and `runs_to_completion` have an entry
+    per pod, `manages_container` one per container; `resizing` are the pods with a pending resize. `metric_groups` are
+    the bounds of HPAs. A pod with pod-level resources has one entry,
     `POD_LEVEL`; `pod_level` has its containers, and `near_container_limit` the pods of which one needs a larger limit.
     """
 
@@ -123,7 +126,7 @@ class ResizablePodColumns:
     first_container: Int64Array
     pod_of_container: Int64Array
     minimum: PerResource
-    stated_least: PerResource
+    stated_minimum: PerResource
     maximum: PerResource
     limit_cap: PerResource
     limit_ratio: Mapping[ResourceName, Float64Array]
@@ -197,12 +200,12 @@ class ResizablePodColumns:
             if resource is ResourceName.CPU:
                 high = np.where(self.keeps_cpu_limit & (stated[:, 2] > 0), np.minimum(high, stated[:, 2]), high)
             high = np.where(self.may_grow, high, np.minimum(high, current))
-            lows = [np.minimum(one[resource], high) for one in (self.minimum, self.stated_least)]
+            lows = [np.minimum(one[resource], high) for one in (self.minimum, self.stated_minimum)]
             lows = [np.where(self.may_shrink, low, np.maximum(low, current)) for low in lows]
             managed = self.manages_container[resource]
             minimum[resource], least[resource] = (np.where(managed, low, current) for low in lows)
             maximum[resource] = np.where(managed, np.maximum(high, lows[0]), current)
-        return replace(self, minimum=minimum, stated_least=least, maximum=maximum)
+        return replace(self, minimum=minimum, stated_minimum=least, maximum=maximum)
 
     def any_by_pod(self, flags: BoolArray) -> BoolArray:
         """Return for each pod whether one of its containers is flagged."""
@@ -225,7 +228,7 @@ def build_resizable_pod_columns(
         bounds_by_container
     ]
     ratios = np.array([bound.ratios for bound in bounds.found], dtype=np.float64).reshape(-1, 2)[bounds_by_container]
-    stated = np.array([bound.stated_least for bound in bounds.found], dtype=np.int64).reshape(-1, 2)[
+    stated = np.array([bound.stated_minimum for bound in bounds.found], dtype=np.int64).reshape(-1, 2)[
         bounds_by_container
     ]
     limit_rules = np.array(
@@ -245,7 +248,7 @@ def build_resizable_pod_columns(
     ).reshape(-1, 7)[bounds_by_container]
     factors = np.array([one.headroom_factor for one in bounds.policies], dtype=np.float64)[bounds_by_container]
     for index, one in pod_level.items():
-        least, at = one.get_least_requests(), first[index]
+        least, at = one.get_minimum_requests(), first[index]
         for column, amount in ((0, least.cpu_millicores), (2, least.memory_bytes)):
             whole_unit_bounds[at, column] = max(whole_unit_bounds[at, column], amount)
             whole_unit_bounds[at, column + 1] = max(whole_unit_bounds[at, column + 1], amount)
@@ -271,7 +274,7 @@ def build_resizable_pod_columns(
         first_container=first,
         pod_of_container=pod_of,
         minimum=minimum,
-        stated_least={one: np.minimum(stated[:, at], minimum[one]) for at, one in enumerate(ResourceName)},
+        stated_minimum={one: np.minimum(stated[:, at], minimum[one]) for at, one in enumerate(ResourceName)},
         maximum=maximum,
         limit_cap={ResourceName.CPU: whole_unit_bounds[:, 4], ResourceName.MEMORY: whole_unit_bounds[:, 5]},
         limit_ratio={ResourceName.CPU: ratios[:, 0], ResourceName.MEMORY: ratios[:, 1]},
@@ -381,5 +384,5 @@ class _BoundsCache:
                 items = select_ranges(pod.sized[0], items)
             number = self._numbers[key] = len(self.found)
             self.found.append(compute_container_bounds(pod.effective_policy, container, items, self._policy))
-            self.policies.append(pod.effective_policy.for_container(container))
+            self.policies.append(pod.effective_policy.get_for_container(container))
         return number

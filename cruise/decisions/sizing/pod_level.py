@@ -36,19 +36,19 @@ from cruise.domain.usage import Statistic, StatisticsTable
 class PodLevelContainers:
     """The containers of a pod with pod-level resources, and what their own sizes depend on.
 
-    `statistics` has an entry for each container, `stating` are those whose own sizes may change. `limits_in_template`
-    are the template's memory limits by container, None if unknown.
+    `statistics` has an entry for each container, `containers_with_resources` are those whose own sizes may change.
+    `limits_in_template` are the template's memory limits by container, None if unknown.
     """
 
     pod: Pod
     statistics: Sequence[Statistic]
-    stating: Sequence[Container]
+    containers_with_resources: Sequence[Container]
     managed: frozenset[ResourceName]
     effective_policy: EffectivePolicy
     limits_in_template: Mapping[str, int] | None
     policy: Policy
 
-    def get_least_requests(self) -> Resources:
+    def get_minimum_requests(self) -> Resources:
         """Return the least that the pod may request: the minimum of each container that states a request.
 
         A container that keeps its own sizes counts with them. An init container counts next to the sidecars.
@@ -93,14 +93,14 @@ class PodLevelContainers:
         )
 
     def _list_kept(self) -> list[Container]:
-        names = {one.name for one in self.stating}
+        names = {one.name for one in self.containers_with_resources}
         return [one for one in self.pod.sized_containers if one.name not in names]
 
     def needs_larger_limit(self) -> bool:
         """Return whether a container's known use reaches its own memory limit, below the pod's."""
         pod_limit = UNBOUNDED if self.pod.pod_level is None else self.pod.pod_level.limits.memory_bytes or UNBOUNDED
         threshold = get_update_threshold(self.policy)
-        names = {one.name for one in self.stating}
+        names = {one.name for one in self.containers_with_resources}
         return any(
             stated is not None
             and threshold.is_exceeded(ResourceName.MEMORY, stated, limit)
@@ -118,7 +118,7 @@ class PodLevelContainers:
         if whole.limits.memory_bytes is not None and whole.limits.memory_bytes < most:
             whole = replace(whole, limits=replace(whole.limits, memory_bytes=most))
         requests = {resource: self._share_request(resource, whole.requests.get(resource)) for resource in ResourceName}
-        targets, names = [whole], {one.name for one in self.stating}
+        targets, names = [whole], {one.name for one in self.containers_with_resources}
         pairs = zip(requests[ResourceName.CPU], requests[ResourceName.MEMORY], strict=True)
         for container, statistic, pair in zip(self.pod.sized_containers, self.statistics, pairs, strict=True):
             if container.name in names:
@@ -139,7 +139,7 @@ class PodLevelContainers:
         """Return a container's memory limit: it rises if known use reaches it, and follows the pod's limit."""
         stated, policy = container.limits.memory_bytes or 0, self.policy
         limit = max(stated, request)
-        setting = self.effective_policy.for_container(container.name).memory_limits or policy.memory_limits
+        setting = self.effective_policy.get_for_container(container.name).memory_limits or policy.memory_limits
         largest = get_largest_known_usage(statistic, policy)
         if largest > stated and setting is not MemoryLimitPolicy.NEVER and ResourceName.MEMORY in self.managed:
             template = None if self.limits_in_template is None else self.limits_in_template.get(container.name)
@@ -154,7 +154,7 @@ class PodLevelContainers:
         Requests that move by less than the update threshold stay, if they all fit in the pod's.
         """
         present = [one.requests.get(resource) for one in self.pod.sized_containers]
-        names = {one.name for one in self.stating}
+        names = {one.name for one in self.containers_with_resources}
         is_kept = [one.name not in names for one in self.pod.sized_containers]
         if whole is None or resource not in self.managed or self.pod.pod_level is None:
             return present
@@ -189,7 +189,7 @@ class PodLevelContainers:
         return [amount if other is None else other for amount, other in zip(found, cut, strict=True)]
 
 
-def enclose_target(pod: Pod, before: Container, target: ContainerTarget) -> tuple[ContainerTarget, ...]:
+def enlarge_pod_level_target(pod: Pod, before: Container, target: ContainerTarget) -> tuple[ContainerTarget, ...]:
     """Return the target of a container that grows, after pod-level resources that are large enough for it.
 
     A container that states no request gets none.
@@ -254,8 +254,8 @@ def collect_pod_level_containers(
     return {
         index: PodLevelContainers(
             one.pod,
-            [statistics.row(row) for row in one.container_rows],
-            one.stating,
+            [statistics.get_row(row) for row in one.container_rows],
+            one.containers_with_resources,
             frozenset(
                 resource
                 for resource, is_managed in zip(ResourceName, (one.manages_cpu, one.manages_memory), strict=True)

@@ -89,7 +89,7 @@ def remove_growth(pod: Pod, resize: ResizePod, ranges: Sequence[LimitRangeItem],
     None if the rest does not exceed the update threshold, or the API server would reject it. Without this, two pods
     that wait for each other's capacity, one for CPU and one for memory, would wait forever.
     """
-    by_name = {part.name: part for part in pod.parts}
+    by_name = {part.name: part for part in pod.resizable_parts}
     targets = tuple([_cap_at_present(target, by_name[target.container]) for target in resize.containers])
     targets = keep_qos_class(pod, targets)
     exceeds_threshold = get_update_threshold(policy).is_exceeded_by(
@@ -216,7 +216,7 @@ def is_below_usage(
     """
     for target in action.containers:
         key = (pod.namespace, pod.name, pod.workload, target.container, pod.identity)
-        row, earlier = now.find(*key), before.find(*key)
+        row, earlier = now.find_row(*key), before.find_row(*key)
         if row is None or earlier is None:
             continue
         requests, limit = target.requests, target.limits.memory_bytes

@@ -65,7 +65,7 @@ def compute_average_sharing(shared: Iterable[tuple[Resources, Resources]]) -> He
     """Return which share of its own headroom a container gets on average, 1 if no container has any."""
     given = own = NO_RESOURCES
     for of_node, own_of_node in shared:
-        given += of_node.at_most(own_of_node)
+        given += of_node.min_with(own_of_node)
         own += own_of_node
     return HeadroomSharing(
         cpu=given.cpu_millicores / own.cpu_millicores if own.cpu_millicores else 1.0,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
-from cruise.decisions.pod_policy.use_history import UseHistory
+from cruise.decisions.pod_policy.use_history import UsageHistory
 from cruise.decisions.pod_policy.utilisation_bounds import MetricBounds, compute_lower_requests
 from cruise.domain.arrays import UNBOUNDED, Float64Array, Int64Array, round_up_integers
 from cruise.domain.resources import ROUNDING_UNIT, ResourceName
@@ -48,7 +48,7 @@ def _build_groups(
         bounds = pod.utilisation_bounds
         assert bounds is not None
         for metric in bounds.metrics.get(resource, ()):
-            if pod.kept and not metric.container:
+            if pod.kept_containers and not metric.container:
                 # A container that keeps its size may need more than it requests.
                 metric = metric._replace(peak_factor=np.inf)
             for offset, container in enumerate(pod.sized):
@@ -63,7 +63,7 @@ def _build_groups(
 
 
 def bound_requests(
-    groups: MetricGroups, resource: ResourceName, current: Int64Array, use: UseHistory
+    groups: MetricGroups, resource: ResourceName, current: Int64Array, use: UsageHistory
 ) -> tuple[Int64Array, Int64Array]:
     """Return the smallest and largest request of each container that HPAs allow, 0 and UNBOUNDED where none does.
 

@@ -115,8 +115,8 @@ def estimate_peaks(
     cpu_last_hour = compute_group_maxima(cpu_last_hour, recent.number, count)
     cpu_peak, memory_peak = known.cpu_peak_millicores, known.memory_peak_bytes
     if runs is not None:
-        cpu_peak = np.where(runs.completes, known.cpu_7d_max_millicores, cpu_peak)
-        memory_peak = np.where(runs.completes, known.memory_7d_max_bytes, memory_peak)
+        cpu_peak = np.where(runs.runs_to_completion, known.cpu_7d_max_millicores, cpu_peak)
+        memory_peak = np.where(runs.runs_to_completion, known.memory_7d_max_bytes, memory_peak)
     cpu = np.fmax(cpu_peak, cpu_last_hour)
     cpu_7d_max = np.fmax(known.cpu_7d_max_millicores, cpu_last_hour)
     memory = np.fmax(memory_peak, memory_last_hour)
@@ -151,7 +151,7 @@ def _shift_history_of_runs(
     after_run = np.minimum(history_since, time.at - time.new_workload_seconds)
     in_first_run = np.minimum(history_since + max(0, FIRST_RUN_SECONDS - time.new_workload_seconds), time.at)
     shifted = np.where(has_ended, after_run, in_first_run)
-    return np.where(runs.completes & (history_since != NEVER), shifted, history_since)
+    return np.where(runs.runs_to_completion & (history_since != NEVER), shifted, history_since)
 
 
 def _find_first_samples(recent: RecentUsage, known: KnownPeaks, at: int, step: int) -> tuple[Int64Array, BoolArray]:

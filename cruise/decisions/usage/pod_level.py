@@ -20,7 +20,7 @@ def add_pod_level_rows(statistics: StatisticsTable, pods: Iterable[Pod]) -> Stat
     for pod in pods:
         if pod.pod_level is not None:
             rows = [
-                statistics.find(pod.namespace, pod.name, pod.workload, one.name, pod.identity)
+                statistics.find_row(pod.namespace, pod.name, pod.workload, one.name, pod.identity)
                 for one in pod.sized_containers
             ]
             known = [row for row in rows if row is not None]
@@ -40,7 +40,7 @@ def sum_statistics(statistics: Sequence[Statistic]) -> Statistic:
     """Return the statistic of a pod from those of all its containers."""
     columns = StatisticColumns.from_getter(lambda name: [getattr(one, name) for one in statistics])
     key = statistics[0].key._replace(container=POD_LEVEL)
-    return StatisticsTable.from_columns(_sum_columns(columns, np.zeros(1, dtype=np.int64)), [key]).row(0)
+    return StatisticsTable.from_columns(_sum_columns(columns, np.zeros(1, dtype=np.int64)), [key]).get_row(0)
 
 
 def _sum_columns(columns: StatisticColumns, first: Int64Array) -> StatisticColumns:

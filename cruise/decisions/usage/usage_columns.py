@@ -95,7 +95,7 @@ class RunColumns:
     `oldest_start` is the creation of their oldest running pod in Unix seconds, `NEVER` without one.
     """
 
-    completes: BoolArray
+    runs_to_completion: BoolArray
     oldest_start: Int64Array
 
 
@@ -142,7 +142,7 @@ def add_rejections(
     if without_row:
         rows = [earlier.row_of_container.get(get_container_key(key)) for key in without_row]
         known = [
-            Statistic(key, 0, 0, 0, 0, 0, 0, 0) if row is None else earlier.row(row)
+            Statistic(key, 0, 0, 0, 0, 0, 0, 0) if row is None else earlier.get_row(row)
             for key, row in zip(without_row, rows, strict=True)
         ]
         table = table.join(StatisticsTable.from_rows(known))

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from cruise.domain.backtest import RATIO_METRICS, BoundResult, ComparedMetric, ConfigurationComparison, MetricComparison
 from cruise.domain.policy import Policy, RuleSet
-from cruise.interfaces.backtest.report import ReplayTerms, build_result_document, round_figure
-from cruise.interfaces.backtest.table import describe_recording, describe_terms, format_seconds
+from cruise.interfaces.backtest.report import ReplayParameters, build_result_document, round_figure
+from cruise.interfaces.backtest.table import describe_parameters, describe_recording, format_seconds
 from cruise.interfaces.text import (
     JsonValue,
     convert_to_camel_case,
@@ -164,7 +164,7 @@ class ComparisonReport:
     """The comparison for each recording; `reference_name` names the reference configuration."""
 
     comparisons: Sequence[ConfigurationComparison]
-    terms: ReplayTerms
+    parameters: ReplayParameters
     current: Policy
     reference: Policy
     reference_name: str
@@ -207,7 +207,7 @@ def _document(report: ComparisonReport) -> JsonValue:
 def _build_comparison(comparison: ConfigurationComparison, report: ComparisonReport) -> JsonValue:
     changed = find_changed_settings(report.current, report.reference)
     return {
-        **build_result_document(comparison.result, report.terms),
+        **build_result_document(comparison.result, report.parameters),
         "difference": {
             "reference": report.reference_name,
             "settings": [
@@ -263,7 +263,7 @@ def render_comparison_table(report: ComparisonReport, console: Console) -> Itera
         for caveat in describe_caveats(comparison):
             yield Text(f"Note: {caveat}.", style="yellow")
     yield Text(f"\nReference: {report.reference_name}. {METHOD}", style="dim")
-    yield Text(f"Replayed with {describe_terms(report.terms)}.", style="dim")
+    yield Text(f"Replayed with {describe_parameters(report.parameters)}.", style="dim")
 
 
 def render_comparison_markdown(report: ComparisonReport) -> bytes:
@@ -293,7 +293,7 @@ def _build_markdown(report: ComparisonReport) -> Iterator[str]:
         yield from _build_markdown_table(COMPARISON_HEADINGS, rows)
         yield from (f"\nNote: {_escape_markdown(caveat)}." for caveat in describe_caveats(comparison))
     yield ""
-    yield f"<sub>{METHOD} Replayed with {describe_terms(report.terms)}.</sub>"
+    yield f"<sub>{METHOD} Replayed with {describe_parameters(report.parameters)}.</sub>"
 
 
 def _emphasize(cell: str) -> str:

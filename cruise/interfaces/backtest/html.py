@@ -20,8 +20,8 @@ from cruise.interfaces.backtest.table import (
     describe_cost,
     describe_cost_ranking,
     describe_dominated_mark,
+    describe_parameters,
     describe_recording,
-    describe_terms,
     format_cost,
     format_figures,
     format_slack_reduction,
@@ -82,13 +82,13 @@ class _RecordingSection:
 def render_backtest_html(report: BacktestReport, shown_node: str | None = None) -> bytes:
     """Return the page; `shown_node` is the node whose time line the user asked for."""
     page = load_template("backtest.html.j2").render(
-        sections=[_build_section(result, report.terms.objective_prices, shown_node) for result in report.results],
-        terms=describe_terms(report.terms),
+        sections=[_build_section(result, report.parameters.objective_prices, shown_node) for result in report.results],
+        terms=describe_parameters(report.parameters),
         have_cost=report.has_costs,
         cost_note=COST_NOTE,
         definitions=DEFINITIONS,
         slack_reduction_note=SLACK_REDUCTION_NOTE,
-        objective_note=describe_cost(report.terms.objective_prices),
+        objective_note=describe_cost(report.parameters.objective_prices),
         autoscaling_headings=[long.replace("\n", " ").strip().capitalize() for long, _ in AUTOSCALING_HEADINGS],
         autoscaling_note=AUTOSCALING_NOTE if any(map(has_autoscaling, report.results)) else None,
         dominated_note=describe_dominated_mark(),

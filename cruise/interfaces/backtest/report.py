@@ -39,7 +39,7 @@ class ReplayPrices:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayTerms:
+class ReplayParameters:
     """The parameters of a replay; `half` is tune, report or None for every series.
 
     `rules` names cruise's rule set. `prices` are those of nodes, `objective_prices` those of slack and harm.
@@ -62,7 +62,7 @@ class BacktestReport:
     """The results of one or several recordings under the same terms."""
 
     results: Sequence[BacktestResult]
-    terms: ReplayTerms
+    parameters: ReplayParameters
 
     @property
     def has_costs(self) -> bool:
@@ -90,7 +90,7 @@ def render_backtest_csv(report: BacktestReport) -> bytes:
     lines: list[Mapping[str, JsonValue]] = [
         {"trace": result.trace, "policy": name, **_flatten(figures)}
         for result in report.results
-        for name, figures in _policies(result, report.terms).items()
+        for name, figures in _policies(result, report.parameters).items()
     ]
     return render_csv(lines[0] if lines else ("trace", "policy"), lines)
 
@@ -107,11 +107,11 @@ def _flatten(figures: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _document(report: BacktestReport) -> JsonValue:
-    documents: list[JsonValue] = [build_result_document(result, report.terms) for result in report.results]
+    documents: list[JsonValue] = [build_result_document(result, report.parameters) for result in report.results]
     return documents[0] if len(documents) == 1 else {"traces": documents}
 
 
-def build_result_document(result: BacktestResult, terms: ReplayTerms) -> dict[str, JsonValue]:
+def build_result_document(result: BacktestResult, terms: ReplayParameters) -> dict[str, JsonValue]:
     """Return one recording's document."""
     return {
         "trace": result.trace,
@@ -126,7 +126,7 @@ def build_result_document(result: BacktestResult, terms: ReplayTerms) -> dict[st
     }
 
 
-def _policies(result: BacktestResult, terms: ReplayTerms) -> Mapping[str, dict[str, JsonValue]]:
+def _policies(result: BacktestResult, terms: ReplayParameters) -> Mapping[str, dict[str, JsonValue]]:
     dominated, reductions = find_dominated_policies(result.policies), compute_slack_reduction(result.policies)
     return {
         name: _policy(

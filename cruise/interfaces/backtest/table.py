@@ -25,7 +25,7 @@ from cruise.interfaces.backtest.autoscaling_table import (
     format_autoscaling,
     has_autoscaling,
 )
-from cruise.interfaces.backtest.report import COST_NOTE, BacktestReport, ReplayTerms, compute_monthly_cost
+from cruise.interfaces.backtest.report import COST_NOTE, BacktestReport, ReplayParameters, compute_monthly_cost
 from cruise.interfaces.text import format_cores, format_count, format_memory, format_money, format_percent, format_rate
 
 _UNKNOWN = "–"
@@ -120,7 +120,7 @@ def describe_recording(result: BacktestResult) -> str:
     )
 
 
-def describe_terms(terms: ReplayTerms) -> str:
+def describe_parameters(terms: ReplayParameters) -> str:
     """Return the parameters of a replay."""
     created = "with their first sample" if terms.pod_creation == "first-sample" else "at the start"
     half = {None: "", "tune": "; only the half of the series for tuning"}.get(
@@ -230,11 +230,11 @@ def render_backtest_table(
         yield ""
         yield _build_table(result, dominated, wide, report.has_costs)
         yield ""
-        yield _build_cost_table(result, report.terms.objective_prices, dominated, wide)
+        yield _build_cost_table(result, report.parameters.objective_prices, dominated, wide)
         if has_autoscaling(result):
             yield ""
             yield _build_autoscaling_table(result, wide)
-        for line in describe_cost_ranking(result, report.terms.objective_prices):
+        for line in describe_cost_ranking(result, report.parameters.objective_prices):
             yield Text(line)
         costs = None if wide else _describe_costs(result)
         if costs is not None:
@@ -325,7 +325,7 @@ def _describe_costs(result: BacktestResult) -> Text | None:
 
 
 def _build_notes(report: BacktestReport, any_dominated: bool) -> Iterator[Text]:
-    yield Text(f"\nReplayed with {describe_terms(report.terms)}.", style="dim")
+    yield Text(f"\nReplayed with {describe_parameters(report.parameters)}.", style="dim")
     if any_dominated:
         yield Text(f"{DOMINATED_MARK} dominated: {describe_dominated_mark()}.", style="dim")
     bounds = sorted({name for result in report.results for name in result.policies if name in REFERENCE_POLICIES})
@@ -334,7 +334,7 @@ def _build_notes(report: BacktestReport, any_dominated: bool) -> Iterator[Text]:
     yield Text(DEFINITIONS, style="dim")
     if any(map(has_autoscaling, report.results)):
         yield Text(f"{AUTOSCALING_NOTE}.", style="dim")
-    yield Text(f"{describe_cost(report.terms.objective_prices)}.", style="dim")
+    yield Text(f"{describe_cost(report.parameters.objective_prices)}.", style="dim")
     if any(compute_slack_reduction(result.policies) for result in report.results):
         yield Text(f"{SLACK_REDUCTION_NOTE}.", style="dim")
     if report.has_costs:

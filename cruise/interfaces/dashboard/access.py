@@ -94,7 +94,7 @@ def _answer_browsers(dashboard: Dashboard, api_handler: ExceptionHandler) -> Exc
         response = await api_handler(request, error)
         if is_api_path(request.scope["path"]) or "text/html" not in request.headers.get("accept", ""):
             return response
-        request.state.pause = await dashboard.pause()
+        request.state.pause = await dashboard.read_pause_status()
         page = dashboard.render_problem(request, response.status_code, _describe(response.status_code, request, error))
         page.raw_headers.extend(header for header in response.raw_headers if header[0] in (b"allow", b"retry-after"))
         return page

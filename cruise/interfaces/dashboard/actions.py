@@ -28,7 +28,7 @@ _COLOURS = {
 
 def create_actions_page(dashboard: Dashboard) -> APIRouter:
     """Return the route of the Actions page."""
-    routes = APIRouter(include_in_schema=False, route_class=dashboard.route())
+    routes = APIRouter(include_in_schema=False, route_class=dashboard.create_route_class())
     view = dashboard.view
 
     @routes.get("/actions")
@@ -48,7 +48,7 @@ def create_actions_page(dashboard: Dashboard) -> APIRouter:
         shown = entries[offset : offset + _ROWS]
         query = {"text": text, "action": action, "cause": cause, "result": result, "period": period}
         earlier, later = get_adjacent_pages(query, offset, _ROWS, len(entries))
-        return dashboard.page(
+        return dashboard.render_page(
             request,
             "actions.html.j2",
             page=ACTIONS_PAGE,
@@ -72,7 +72,7 @@ def create_actions_page(dashboard: Dashboard) -> APIRouter:
             describe_cause=describe_audit_cause,
             reverts=_find_revertible(shown),
             user_actions=(await read_user_action_page(view, visibility, since, _MAX_USER_ACTIONS)).items,
-            paused=await wait_for_store(view.store.paused()),
+            paused=await wait_for_store(view.store.is_paused()),
         )
 
     return routes

@@ -30,7 +30,7 @@ _PAGES = {"overrides": "policies", "what-if": "policies"}
 
 def create_form_routes(dashboard: Dashboard, api: FastAPI) -> APIRouter:
     """Return the route of all forms that change something."""
-    routes = APIRouter(include_in_schema=False, route_class=dashboard.route())
+    routes = APIRouter(include_in_schema=False, route_class=dashboard.create_route_class())
 
     @routes.post(FORM_PREFIX + "{verb}/{api_path:path}")
     async def submit(

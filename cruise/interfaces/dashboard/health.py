@@ -28,7 +28,7 @@ class WebhookActivity:
 
 def create_health_page(dashboard: Dashboard) -> APIRouter:
     """Return the route of the Health page."""
-    routes = APIRouter(include_in_schema=False, route_class=dashboard.route())
+    routes = APIRouter(include_in_schema=False, route_class=dashboard.create_route_class())
     view = dashboard.view
 
     @routes.get("/health")
@@ -38,7 +38,7 @@ def create_health_page(dashboard: Dashboard) -> APIRouter:
             activity = count_webhook_activity(await view.snapshot())
         except UnavailableError:
             activity = None
-        return dashboard.page(
+        return dashboard.render_page(
             request,
             "health.html.j2",
             page=HEALTH_PAGE,

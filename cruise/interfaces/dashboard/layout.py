@@ -191,7 +191,7 @@ class Dashboard:
     requires_sign_in: bool = False
     provider: str = ""
 
-    def page(self, request: Request, template: str, http_status: int = 200, **values: object) -> HTMLResponse:
+    def render_page(self, request: Request, template: str, http_status: int = 200, **values: object) -> HTMLResponse:
         """Render a page; `values` are the template's own variables."""
         now = self.view.now()
         # htmx takes one element out of a page, so the frame around it is not needed.
@@ -226,7 +226,7 @@ class Dashboard:
         )
         return HTMLResponse(text, http_status, HEADERS)
 
-    async def pause(self) -> PauseStatus | None:
+    async def read_pause_status(self) -> PauseStatus | None:
         """Return whether cruise is paused, None if the database does not answer within two seconds."""
         try:
             async with asyncio.timeout(_PAUSE_SECONDS):
@@ -237,9 +237,11 @@ class Dashboard:
     def render_problem(self, request: Request, status: int, problem: str) -> HTMLResponse:
         """Render an error page: what happened, and what to do next."""
         title, hint = _ADVICE.get(status, ("Something went wrong", "See cruise's log."))
-        return self.page(request, "problem.html.j2", status, title=title, problem=problem, hint=hint, code=status)
+        return self.render_page(
+            request, "problem.html.j2", status, title=title, problem=problem, hint=hint, code=status
+        )
 
-    def route(self) -> type[APIRoute]:
+    def create_route_class(self) -> type[APIRoute]:
         """Return the route class that shows errors as pages."""
         dashboard = self
 
@@ -249,7 +251,7 @@ class Dashboard:
 
                 async def handler(request: Request) -> Response:
                     if request.scope["path"] not in UNAUTHENTICATED_PAGES:
-                        request.state.pause = await dashboard.pause()
+                        request.state.pause = await dashboard.read_pause_status()
                     try:
                         return await handle(request)
                     except RequestValidationError as error:

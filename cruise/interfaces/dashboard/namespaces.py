@@ -43,7 +43,7 @@ _SORT_KEYS: Mapping[str, Callable[[NamespaceSummary], int | str]] = {
 
 def create_namespaces_pages(dashboard: Dashboard) -> APIRouter:
     """Return the routes of the Namespaces page and of one namespace."""
-    routes = APIRouter(prefix="/namespaces", include_in_schema=False, route_class=dashboard.route())
+    routes = APIRouter(prefix="/namespaces", include_in_schema=False, route_class=dashboard.create_route_class())
     view = dashboard.view
 
     @routes.get("")
@@ -55,7 +55,7 @@ def create_namespaces_pages(dashboard: Dashboard) -> APIRouter:
     ) -> Response:
         summary = await dashboard.summaries.get_available()
         found = sorted(await list_namespaces(summary, visibility), key=_SORT_KEYS[sort], reverse=not up)
-        return dashboard.page(
+        return dashboard.render_page(
             request,
             "namespaces.html.j2",
             page=NAMESPACES_PAGE,
@@ -82,9 +82,9 @@ def create_namespaces_pages(dashboard: Dashboard) -> APIRouter:
             build_coverage_card(coverage[0]),
             build_recent_actions_card(recent, f"../actions?text={namespace}"),
         ]
-        stored = await wait_for_store(view.store.overrides())
+        stored = await wait_for_store(view.store.read_overrides())
         settings = list_namespace_settings(summary.node_pass.snapshot, stored, namespace, view.policy.mode)
-        return dashboard.page(
+        return dashboard.render_page(
             request,
             "namespace.html.j2",
             page=NAMESPACES_PAGE,

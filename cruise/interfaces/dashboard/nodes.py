@@ -101,7 +101,7 @@ _SORT_KEYS: Mapping[str, Callable[[NodeSummary], object]] = {
 
 def create_nodes_pages(dashboard: Dashboard) -> APIRouter:
     """Return the routes of the Nodes page and of a node's page."""
-    routes = APIRouter(prefix="/nodes", include_in_schema=False, route_class=dashboard.route())
+    routes = APIRouter(prefix="/nodes", include_in_schema=False, route_class=dashboard.create_route_class())
     view = dashboard.view
 
     @routes.get("")
@@ -126,7 +126,7 @@ def create_nodes_pages(dashboard: Dashboard) -> APIRouter:
         # Consolidation names PodDisruptionBudgets and counts the pods of all namespaces.
         consolidation = view.get_figures().consolidation if await visibility.sees_all() else None
         node_change = consolidation.fleet if consolidation is not None else None
-        return dashboard.page(
+        return dashboard.render_page(
             request,
             "nodes.html.j2",
             page=NODES_PAGE,
@@ -160,7 +160,7 @@ def create_nodes_pages(dashboard: Dashboard) -> APIRouter:
         visible = await visibility.get_visible_namespaces(pod.namespace for pod in snapshot.pods if pod.node == name)
         pods = [pod for pod in snapshot.pods if pod.node == name and (visible is None or pod.namespace in visible)]
         killed = {(kill.namespace, kill.pod) for kill in find_relevant_oom_kills(snapshot, node_pass.at)}
-        return dashboard.page(
+        return dashboard.render_page(
             request,
             "node.html.j2",
             page=NODES_PAGE,
@@ -233,7 +233,7 @@ _PHASES = {
 
 def create_pending_page(dashboard: Dashboard) -> APIRouter:
     """Return the route of the Pending page."""
-    routes = APIRouter(include_in_schema=False, route_class=dashboard.route())
+    routes = APIRouter(include_in_schema=False, route_class=dashboard.create_route_class())
     view = dashboard.view
 
     @routes.get("/pending")
@@ -244,9 +244,9 @@ def create_pending_page(dashboard: Dashboard) -> APIRouter:
         pods = [pod for pod in all_pending if visible is None or pod.namespace in visible]
         # A plan cannot be divided by namespace, so only callers who may get the pods of all namespaces see it.
         sees_all = await visibility.sees_all()
-        plan = await wait_for_store(view.store.packing()) if sees_all else None
+        plan = await wait_for_store(view.store.read_packing_plan()) if sees_all else None
         consolidation = view.get_figures().consolidation if sees_all else None
-        return dashboard.page(
+        return dashboard.render_page(
             request,
             "pending.html.j2",
             page=PENDING_PAGE,

@@ -53,7 +53,7 @@ class ModeAdoption:
 
 def create_overview_page(dashboard: Dashboard) -> APIRouter:
     """Return the route of the Overview page."""
-    routes = APIRouter(include_in_schema=False, route_class=dashboard.route())
+    routes = APIRouter(include_in_schema=False, route_class=dashboard.create_route_class())
 
     @routes.get("/")
     async def overview(
@@ -64,7 +64,7 @@ def create_overview_page(dashboard: Dashboard) -> APIRouter:
         now, figures = dashboard.view.now(), dashboard.view.get_figures()
         recent = await read_recent_actions(dashboard.view, visibility, now - RECENT)
         since = now - CHART_PERIODS[period]
-        hours = await wait_for_store(dashboard.view.store.cluster_hours(get_clock_hour(since)))
+        hours = await wait_for_store(dashboard.view.store.read_cluster_hours(get_clock_hour(since)))
         history = [one for one in figures.history if one.at >= since]
         refreshed_at = figures.statistics_at
         coverage = await _list_coverage_rows(summary.node_pass, visibility)
@@ -74,7 +74,7 @@ def create_overview_page(dashboard: Dashboard) -> APIRouter:
             *([build_coverage_card(coverage[0])] if coverage else []),
             build_recent_actions_card(recent),
         ]
-        response = dashboard.page(
+        response = dashboard.render_page(
             request,
             "overview.html.j2",
             is_old=refreshed_at is None or summary.node_pass.at - refreshed_at > dashboard.view.policy.max_age,

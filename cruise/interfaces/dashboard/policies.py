@@ -70,7 +70,7 @@ def build_what_if_panel(
     """Return the panel of a workload's page, or of the cluster's without a workload."""
     if runs is None:
         return WhatIfPanel(is_possible=False)
-    last = runs.last()
+    last = runs.get_last()
     if last is None:
         return WhatIfPanel(is_possible=True)
     if (last.proposal.namespace, last.proposal.workload) != (namespace, workload):
@@ -152,18 +152,18 @@ class FormField:
 
 def create_policies_pages(dashboard: Dashboard) -> APIRouter:
     """Return the routes of the Policies page and of one workload's policy."""
-    routes = APIRouter(prefix="/policies", include_in_schema=False, route_class=dashboard.route())
+    routes = APIRouter(prefix="/policies", include_in_schema=False, route_class=dashboard.create_route_class())
     view = dashboard.view
 
     @routes.get("")
     async def policies(request: Request, visibility: VisibilityDependency) -> Response:
         snapshot = await view.snapshot()
-        stored = await wait_for_store(view.store.overrides())
+        stored = await wait_for_store(view.store.read_overrides())
         namespaces = [namespace for namespace, _ in stored] + list(snapshot.namespace_annotations)
         namespaces += [namespace for namespace, _ in snapshot.workloads]
         visible = await visibility.get_visible_namespaces(namespaces)
         cluster_settings = list_cluster_settings(view.policy)
-        return dashboard.page(
+        return dashboard.render_page(
             request,
             "policies.html.j2",
             page=POLICIES_PAGE,
@@ -192,7 +192,7 @@ def create_policies_pages(dashboard: Dashboard) -> APIRouter:
         await visibility.require_access(namespace)
         workload = WorkloadRef(kind, name)
         snapshot = await view.snapshot()
-        stored = await wait_for_store(view.store.overrides())
+        stored = await wait_for_store(view.store.read_overrides())
         pods = [pod for pod in snapshot.pods if (pod.namespace, pod.workload) == (namespace, workload)]
         own = stored.get((namespace, workload))
         if not pods and own is None and (namespace, workload) not in snapshot.workloads:
@@ -206,7 +206,7 @@ def create_policies_pages(dashboard: Dashboard) -> APIRouter:
         proposed = panel.own_run.proposal.settings if panel.own_run is not None else None
         if rejected is not None:
             proposed = rejected.values
-        return dashboard.page(
+        return dashboard.render_page(
             request,
             "policy.html.j2",
             page=POLICIES_PAGE,

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 import structlog
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from cruise.domain.users import Access, Caller, SignInDenied, SignInRequest
+from cruise.domain.users import Access, Caller, SignInDeniedError, SignInRequest
 from cruise.errors import CruiseError
 from cruise.interfaces.dashboard.layout import (
     MAX_SESSION_SECONDS,
@@ -35,11 +35,11 @@ _MAX_PENDING, _PENDING_SECONDS = 1000, 600.0
 
 def create_sign_in_routes(dashboard: Dashboard, authority: CallerAuthority | None) -> APIRouter:
     """Return the routes of sign-in with a token and of sign-out."""
-    routes = APIRouter(include_in_schema=False, route_class=dashboard.route())
+    routes = APIRouter(include_in_schema=False, route_class=dashboard.create_route_class())
 
     @routes.get(SIGN_IN)
     async def form(request: Request, to: str = "") -> Response:
-        return dashboard.page(request, "sign_in.html.j2", to=to_local_path(to), error="")
+        return dashboard.render_page(request, "sign_in.html.j2", to=to_local_path(to), error="")
 
     @routes.post(SIGN_IN)
     async def sign_in(request: Request) -> Response:
@@ -48,7 +48,7 @@ def create_sign_in_routes(dashboard: Dashboard, authority: CallerAuthority | Non
         caller = await authority.authenticate(token) if authority is not None and token else None
         if caller is None:
             error = "This token is not accepted: it may have expired, or belong to another cluster."
-            return dashboard.page(request, "sign_in.html.j2", 401, to=to, error=error)
+            return dashboard.render_page(request, "sign_in.html.j2", 401, to=to, error=error)
         dashboard.sessions.end(request.scope)
         key = dashboard.sessions.begin(token, caller.name)
         return Response(
@@ -96,11 +96,11 @@ class IdentityProvider(Protocol):
         ...
 
     async def start_sign_in(self) -> SignInRequest:
-        """Return a new sign-in request with the provider's address. Raises Unavailable."""
+        """Return a new sign-in request with the provider's address. Raises UnavailableError."""
         ...
 
     async def complete_sign_in(self, sign_in: SignInRequest, code: str) -> Caller:
-        """Exchange the provider's code for the caller. Raises SignInDenied, Unavailable."""
+        """Exchange the provider's code for the caller. Raises SignInDeniedError, UnavailableError."""
         ...
 
 
@@ -127,14 +127,17 @@ class ProviderAuthority:
         return key
 
     async def authenticate(self, token: str) -> Caller | None:
-        """Return the caller of a ticket or token, None if it is not accepted. Raises Throttled, Unavailable."""
+        """Return the caller of a ticket or token, None if it is not accepted.
+
+        Raises ThrottledError, UnavailableError.
+        """
         ticket = self._tickets.get(token)
         if ticket is None:
             return await self._other.authenticate(token)
         return ticket[1] if self._clock() < ticket[0] else None
 
     async def authorize(self, caller: Caller, access: Access) -> bool:
-        """Tell whether a caller has an access right. Raises Throttled, Unavailable."""
+        """Tell whether a caller has an access right. Raises ThrottledError, UnavailableError."""
         return await self._other.authorize(caller, access)
 
 
@@ -150,7 +153,7 @@ class _PendingSignIn:
 
 def create_provider_routes(dashboard: Dashboard, callers: ProviderAuthority, clock: Callable[[], float]) -> APIRouter:
     """Return the routes to the provider and back."""
-    routes = APIRouter(include_in_schema=False, route_class=dashboard.route())
+    routes = APIRouter(include_in_schema=False, route_class=dashboard.create_route_class())
     pending: OrderedDict[str, _PendingSignIn] = OrderedDict()
 
     @routes.get(PROVIDER_SIGN_IN)
@@ -172,16 +175,18 @@ def create_provider_routes(dashboard: Dashboard, callers: ProviderAuthority, clo
         one = pending.pop(state, None)
         try:
             if one is None or clock() >= one.expires_at:
-                raise SignInDenied("this sign-in was not started here, or more than ten minutes ago")
+                raise SignInDeniedError("this sign-in was not started here, or more than ten minutes ago")
             if not compare_digest(get_cookie(request.headers.get("cookie", ""), _COOKIE).encode(), one.key.encode()):
-                raise SignInDenied("this sign-in was started in another browser")
+                raise SignInDeniedError("this sign-in was started in another browser")
             if error or not code:
                 shown = error if error.replace("_", "").isalnum() and error.isascii() and len(error) < 60 else "no code"
-                raise SignInDenied(f"the provider denied the sign-in: {shown}")
+                raise SignInDeniedError(f"the provider denied the sign-in: {shown}")
             caller = await callers.provider.complete_sign_in(one.sign_in, code)
-        except SignInDenied as denial:
+        except SignInDeniedError as denial:
             log.warning("sign-in denied", why=str(denial))
-            return dashboard.page(request, "sign_in.html.j2", 403, to="" if one is None else one.to, error=f"{denial}.")
+            return dashboard.render_page(
+                request, "sign_in.html.j2", 403, to="" if one is None else one.to, error=f"{denial}."
+            )
         except CruiseError as failure:
             log.warning("sign-in failed", why=str(failure))
             raise
@@ -189,7 +194,7 @@ def create_provider_routes(dashboard: Dashboard, callers: ProviderAuthority, clo
         key = dashboard.sessions.begin(callers.create_ticket(caller), caller.name)
         log.info("signed in", caller=caller.name)
         # A page, not a redirect: after a redirect from another site, browsers would not send the strict cookie.
-        response = dashboard.page(request, "signed_in.html.j2", to=one.to)
+        response = dashboard.render_page(request, "signed_in.html.j2", to=one.to)
         response.headers.append("Set-Cookie", create_session_cookie(request, key))
         response.headers.append("Set-Cookie", f"{_COOKIE}=; HttpOnly; Secure; SameSite=Lax; Max-Age=0")
         return response

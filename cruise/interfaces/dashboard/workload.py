@@ -53,7 +53,7 @@ class ContainerRow:
 
 def create_workload_pages(dashboard: Dashboard) -> APIRouter:
     """Return the routes of one workload's page, and of the explanation of one of its pods."""
-    routes = APIRouter(prefix="/workloads", include_in_schema=False, route_class=dashboard.route())
+    routes = APIRouter(prefix="/workloads", include_in_schema=False, route_class=dashboard.create_route_class())
     view = dashboard.view
 
     @routes.get("/{namespace}/{kind}/{name}")
@@ -73,7 +73,7 @@ def create_workload_pages(dashboard: Dashboard) -> APIRouter:
         except NotFoundError as error:
             raise HTTPException(404, str(error)) from error
         since = get_clock_hour(view.now() - CHART_PERIODS[period])
-        return dashboard.page(
+        return dashboard.render_page(
             request,
             "workload.html.j2",
             page=WORKLOAD_PAGE,
@@ -108,7 +108,7 @@ def create_workload_pages(dashboard: Dashboard) -> APIRouter:
         explanation = await dashboard.explanations.explain(found, snapshot)
         pods = [one for one in snapshot.pods if (one.namespace, one.workload_name) == (namespace, found.workload_name)]
         template = await compute_template_sizes(view, snapshot, pods)
-        return dashboard.page(
+        return dashboard.render_page(
             request,
             "why.html.j2",
             page=WORKLOAD_PAGE,
@@ -253,7 +253,7 @@ _COLUMNS = (
 
 def create_workloads_page(dashboard: Dashboard) -> APIRouter:
     """Return the route of the Workloads page."""
-    routes = APIRouter(include_in_schema=False, route_class=dashboard.route())
+    routes = APIRouter(include_in_schema=False, route_class=dashboard.create_route_class())
 
     @routes.get("/workloads")
     async def workloads(
@@ -272,7 +272,7 @@ def create_workloads_page(dashboard: Dashboard) -> APIRouter:
         found = await find_workloads(summary, query, visibility)
         values = build_query_values(query)
         earlier, later = get_adjacent_pages(values, offset, _ROWS, found.total)
-        response = dashboard.page(
+        response = dashboard.render_page(
             request,
             "workloads.html.j2",
             page=WORKLOADS_PAGE,

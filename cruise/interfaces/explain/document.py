@@ -55,7 +55,7 @@ def render_explanation_json(explanation: Explanation, now: datetime, history: Po
 
 def render_stored_json(namespace: str, pod: str, statistics: StatisticsTable, history: PodHistory) -> bytes:
     """Return the document of a pod that only the database knows."""
-    rows = [_statistic(statistics.row(row)) for row in range(len(statistics.keys))]
+    rows = [_statistic(statistics.get_row(row)) for row in range(len(statistics.keys))]
     document = {"namespace": namespace, "pod": pod, "statistics": rows, "history": _history(history)}
     return msgspec.json.encode(document) + b"\n"
 

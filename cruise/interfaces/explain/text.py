@@ -319,7 +319,7 @@ def render_stored_text(
     )
     yield Text("\nStatistics", style="bold")
     for row in range(len(statistics.keys)):
-        statistic = statistics.row(row)
+        statistic = statistics.get_row(row)
         owner = "" if statistic.key.pod else f" (all pods of {statistic.key.workload})"
         yield Text(f"  {statistic.key.container}{owner}: {describe_statistic(statistic, now)}")
     yield from render_pod_history(history, now)

@@ -132,7 +132,7 @@ def create_audit_routes(view: ApiView) -> APIRouter:
 async def read_audit_page(view: ApiView, visibility: NamespaceVisibility, since: datetime, limit: int) -> AuditPage:
     """Return the newest lines of the audit, without pods that the caller may not get."""
     fetched = limit + 1 if await visibility.sees_all() else MAX_FILTERED
-    outcomes = await wait_for_store(view.store.outcomes(since, fetched))
+    outcomes = await wait_for_store(view.store.read_outcomes(since, fetched))
     entries = [build_audit_entry(outcome) for outcome in outcomes]
     visible = await visibility.get_visible_namespaces(one.namespace for one in entries if one.namespace is not None)
     shown = [one for one in entries if visible is None or one.namespace is None or one.namespace in visible]
@@ -144,7 +144,7 @@ async def read_recent_actions(
 ) -> RecentActions:
     """Return the actions since a time, of one namespace or of all that the caller may see."""
     counts = await wait_for_store(view.store.count_outcomes(since))
-    outcomes = await wait_for_store(view.store.outcomes(since, _SEARCHED, only_done=True))
+    outcomes = await wait_for_store(view.store.read_outcomes(since, _SEARCHED, only_done=True))
     names = {one.namespace for one in counts if one.namespace is not None}
     visible = {namespace} if namespace else await visibility.get_visible_namespaces(names)
     shown = [

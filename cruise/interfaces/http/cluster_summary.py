@@ -93,7 +93,7 @@ class ClusterSummaries:
         self._lock = asyncio.Lock()
 
     async def get_newest(self) -> ClusterSummary:
-        """Return the summary of the last node pass. Raises Unavailable."""
+        """Return the summary of the last node pass. Raises UnavailableError."""
         async with self._lock:
             node_pass = get_last_pass(self._view)
             if self._newest is None or self._newest.node_pass is not node_pass:
@@ -101,7 +101,7 @@ class ClusterSummaries:
             return self._newest
 
     async def get_available(self) -> ClusterSummary:
-        """Return a summary immediately; for a large cluster, one of the last hour. Raises Unavailable.
+        """Return a summary immediately; for a large cluster, one of the last hour. Raises UnavailableError.
 
         A large cluster has no summary until `refresh` has run.
         """
@@ -122,9 +122,9 @@ class ClusterSummaries:
     async def _build(self, node_pass: NodePassResult) -> ClusterSummary:
         view = self._view
         statistics = await wait_for_store(view.statistics())
-        stored = await wait_for_store(view.store.overrides())
-        recorded = await wait_for_store(view.store.original_sizes())
-        keys = await wait_for_store(view.store.signing_keys())
+        stored = await wait_for_store(view.store.read_overrides())
+        recorded = await wait_for_store(view.store.read_original_sizes())
+        keys = await wait_for_store(view.store.read_signing_keys())
 
         def build() -> ClusterSummary:
             with pause_garbage_collection():

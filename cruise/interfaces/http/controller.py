@@ -194,7 +194,7 @@ async def build_controller_status(view: ApiView) -> ControllerStatus:
     """Return the status of the controller."""
     paused, store_error = None, None
     try:
-        paused = await wait_for_store(view.store.paused())
+        paused = await wait_for_store(view.store.is_paused())
     except CruiseError as error:
         store_error = str(error)
     figures = view.get_figures()
@@ -236,7 +236,7 @@ def _node_load(load_pass: NodeLoadPassResult) -> NodeLoadStatus:
 
 
 def get_last_pass(view: ApiView) -> NodePassResult:
-    """Return the last node pass of this process. Raises Unavailable if there is none."""
+    """Return the last node pass of this process. Raises UnavailableError if there is none."""
     node_pass = view.get_last_pass()
     if node_pass is None:
         is_leader = view.get_figures().leader

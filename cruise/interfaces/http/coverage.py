@@ -97,7 +97,7 @@ def create_coverage_routes(view: ApiView) -> APIRouter:
 
 
 async def read_coverage(node_pass: NodePassResult, visibility: NamespaceVisibility, namespace: str = "") -> Coverage:
-    """Return the coverage of one namespace, or of all that a caller may see. Raises Unavailable."""
+    """Return the coverage of one namespace, or of all that a caller may see. Raises UnavailableError."""
     by_namespace = node_pass.coverage
     if by_namespace is None:
         raise UnavailableError("the coverage of the last node pass is unknown; see the log of cruise")

@@ -18,7 +18,7 @@ class NamespaceAuthority(Protocol):
     """Decides what a caller may do."""
 
     async def authorize(self, caller: Caller, access: Access) -> bool:
-        """Tell whether a caller has an access right. Raises Throttled, Unavailable."""
+        """Tell whether a caller has an access right. Raises ThrottledError, UnavailableError."""
         ...
 
 

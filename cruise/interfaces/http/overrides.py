@@ -76,7 +76,7 @@ def create_override_routes(view: ApiView) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=1000, description="The maximum number of items.")] = 200,
     ) -> OverridePage:
         """List the stored overrides of namespaces whose pods the caller may get, by namespace, kind and name."""
-        found = await wait_for_store(view.store.overrides())
+        found = await wait_for_store(view.store.read_overrides())
         visible = await visibility.get_visible_namespaces(namespace for namespace, _ in found)
         stored = sorted(item for item in found.items() if visible is None or item[0][0] in visible)
         items = [_entry(namespace, workload, one) for (namespace, workload), one in stored[offset : offset + limit]]
@@ -92,7 +92,7 @@ def create_override_routes(view: ApiView) -> APIRouter:
         """Return the stored overrides of one workload."""
         await visibility.require_access(namespace)
         workload = WorkloadRef(kind, name)
-        stored = (await wait_for_store(view.store.overrides())).get((namespace, workload))
+        stored = (await wait_for_store(view.store.read_overrides())).get((namespace, workload))
         if stored is None:
             raise HTTPException(404, f"no override is stored for {workload} in {namespace}")
         return _entry(namespace, workload, stored)
@@ -118,7 +118,7 @@ def create_override_routes(view: ApiView) -> APIRouter:
             view,
             caller,
             UserActionKind.PUT_OVERRIDE,
-            lambda: wait_for_store(view.store.put_override(namespace, workload, overrides)),
+            lambda: wait_for_store(view.store.write_override(namespace, workload, overrides)),
             namespace,
             workload,
             detail,
@@ -139,7 +139,7 @@ def create_override_routes(view: ApiView) -> APIRouter:
             view,
             caller,
             UserActionKind.DELETE_OVERRIDE,
-            lambda: wait_for_store(view.store.put_override(namespace, workload, None)),
+            lambda: wait_for_store(view.store.write_override(namespace, workload, None)),
             namespace,
             workload,
         )

@@ -36,7 +36,7 @@ def create_packing_routes(view: ApiView) -> APIRouter:
         The caller must be allowed to get the pods of all namespaces.
         """
         await visibility.require_access("")
-        plan = await wait_for_store(view.store.packing())
+        plan = await wait_for_store(view.store.read_packing_plan())
         page = PackingPage(None if plan is None else build_packing_document(plan))
         return Response(msgspec.json.encode(convert_to_json(page)), media_type="application/json")
 
@@ -88,7 +88,7 @@ def create_consolidation_routes(view: ApiView) -> APIRouter:
 
 
 def get_last_consolidation(view: ApiView) -> ConsolidationPassResult:
-    """Return the last consolidation pass. Raises Unavailable if there is none."""
+    """Return the last consolidation pass. Raises UnavailableError if there is none."""
     figures = view.get_figures()
     if figures.consolidation is None:
         reason = "it has not run yet, or is disabled" if figures.leader else "another process is the leader"
@@ -150,7 +150,7 @@ def create_history_routes(view: ApiView) -> APIRouter:
     ) -> Response:
         """Return the cluster's sums by hour, for at most thirty days."""
         earliest = view.now() - MAX_HOURS if since is None else parse_since(since)
-        hours = await wait_for_store(view.store.cluster_hours(get_clock_hour(earliest)))
+        hours = await wait_for_store(view.store.read_cluster_hours(get_clock_hour(earliest)))
         # The validation of thousands of hours by a model would take a tenth of a second.
         with pause_garbage_collection():
             items = [

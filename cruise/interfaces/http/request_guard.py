@@ -77,11 +77,11 @@ class CallerAuthority(Protocol):
     """Authenticates and authorizes callers, such as `KubernetesAuthority` and `StaticTokenAuthority`."""
 
     async def authenticate(self, token: str) -> Caller | None:
-        """Return the caller of a token, None if it is not accepted. Raises Throttled, Unavailable."""
+        """Return the caller of a token, None if it is not accepted. Raises ThrottledError, UnavailableError."""
         ...
 
     async def authorize(self, caller: Caller, access: Access) -> bool:
-        """Tell whether a caller has an access right. Raises Throttled, Unavailable."""
+        """Tell whether a caller has an access right. Raises ThrottledError, UnavailableError."""
         ...
 
 
@@ -266,7 +266,7 @@ class StaticTokenAuthority:
             raise BadInputError(f"{error}; write a random one, e.g. openssl rand -hex 32 > {self._path}") from error
 
     async def authenticate(self, token: str) -> Caller | None:
-        """Return the holder of the token, compared in constant time. Raises Unavailable."""
+        """Return the holder of the token, compared in constant time. Raises UnavailableError."""
         return TOKEN_HOLDER if compare_digest(token.encode("latin-1", "replace"), self._read_token()) else None
 
     async def authorize(self, caller: Caller, access: Access) -> bool:

@@ -62,7 +62,7 @@ async def perform_user_action(
     workload: WorkloadRef | None = None,
     detail: str = "",
 ) -> None:
-    """Record a user action, do it, and announce it. Raises Unavailable."""
+    """Record a user action, do it, and announce it. Raises UnavailableError."""
     action = UserAction(view.now(), caller.name, kind, namespace, workload, detail)
     await wait_for_store(view.store.record_user_action(action))
     await change()
@@ -92,7 +92,7 @@ async def read_user_action_page(
     view: ApiView, visibility: NamespaceVisibility, since: datetime, limit: int
 ) -> UserActionPage:
     """Return the newest user actions on namespaces whose pods the caller may get."""
-    found = await wait_for_store(view.store.user_actions(since, _MAX_ITEMS + 1))
+    found = await wait_for_store(view.store.read_user_actions(since, _MAX_ITEMS + 1))
     visible = await visibility.get_visible_namespaces(one.namespace for one in found if one.namespace is not None)
     shown = [_entry(one) for one in found if visible is None or one.namespace is None or one.namespace in visible]
     return UserActionPage(shown[:limit], more=len(shown) > limit or len(found) > _MAX_ITEMS)
@@ -116,11 +116,11 @@ class PauseStatus:
 
 
 async def get_pause_status(view: ApiView) -> PauseStatus:
-    """Return whether cruise is paused, and who paused it. Raises Unavailable."""
-    if not await wait_for_store(view.store.paused()):
+    """Return whether cruise is paused, and who paused it. Raises UnavailableError."""
+    if not await wait_for_store(view.store.is_paused()):
         return PauseStatus(False)
     cause = None
-    for action in await wait_for_store(view.store.user_actions(view.now() - RETENTION.user_actions)):
+    for action in await wait_for_store(view.store.read_user_actions(view.now() - RETENTION.user_actions)):
         if action.kind is UserActionKind.RESUME:
             break
         # A revert of more than one workload pauses first.

@@ -30,12 +30,15 @@ T = TypeVar("T")
 class WhatIfPort(Protocol):
     """Runs what-if runs, one at a time."""
 
-    def last(self) -> WhatIfRun | None:
+    def get_last(self) -> WhatIfRun | None:
         """Return the current run, or the last one."""
         ...
 
     async def begin(self, proposal: WhatIfProposal, caller: Caller) -> WhatIfRun:
-        """Start a run. Raises BadInputError for an invalid proposal, Throttled while another one runs, Unavailable."""
+        """Start a run.
+
+        Raises BadInputError for an invalid proposal, ThrottledError while another one runs, UnavailableError.
+        """
         ...
 
     async def cancel(self) -> None:
@@ -74,11 +77,11 @@ class ApiView(Protocol):
         ...
 
     async def snapshot(self) -> ClusterSnapshot:
-        """Return the cluster as it is watched now. Raises Unavailable."""
+        """Return the cluster as it is watched now. Raises UnavailableError."""
         ...
 
     async def statistics(self) -> StatisticsTable:
-        """Return the statistics of the last usage pass. Raises Unavailable."""
+        """Return the statistics of the last usage pass. Raises UnavailableError."""
         ...
 
     @property
@@ -87,7 +90,7 @@ class ApiView(Protocol):
         ...
 
     async def revert(self, namespace: str, workload: WorkloadRef) -> Sequence[Outcome]:
-        """Restore one workload as `runtime.revert.revert_workload` does. Raises Unavailable."""
+        """Restore one workload as `runtime.revert.revert_workload` does. Raises UnavailableError."""
         ...
 
     async def announce(self, action: UserAction) -> None:
@@ -96,7 +99,7 @@ class ApiView(Protocol):
 
 
 async def wait_for_store(answer: Awaitable[T]) -> T:
-    """Wait for the database for at most ten seconds. Raises Unavailable."""
+    """Wait for the database for at most ten seconds. Raises UnavailableError."""
     try:
         async with asyncio.timeout(_STORE_SECONDS):
             return await answer

@@ -69,7 +69,7 @@ def create_what_if_routes(view: ApiView) -> APIRouter:
     @routes.get("", responses=list_error_responses(404, 503))
     async def what_if(visibility: VisibilityDependency) -> WhatIfDocument:
         """Return the progress and the result of the last what-if run."""
-        run = _get_runs(view).last()
+        run = _get_runs(view).get_last()
         if run is None:
             raise HTTPException(404, "there was no what-if run since this process started")
         if run.proposal.namespace is not None:

@@ -9,7 +9,7 @@ import numpy as np
 from fastapi import APIRouter, HTTPException, Response
 
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED
-from cruise.decisions.explanation import Explanation, ExplanationBasis, explain_pod_on_basis, prepare_basis
+from cruise.decisions.explanation import Explanation, ExplanationContext, explain_pod_in_context, prepare_explanations
 from cruise.decisions.pod_history import PodHistory, build_pod_history
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.template_sizes import SkippedTemplate, TemplateSizes, size_templates
@@ -56,7 +56,7 @@ class WorkloadHistory:
 async def compute_template_sizes(
     view: ApiView, snapshot: ClusterSnapshot, pods: Sequence[Pod]
 ) -> TemplateSizes | SkippedTemplate | None:
-    """Return the sizes of the template of a workload's pods, None if they have no template. Raises Unavailable."""
+    """Return the sizes of the template of a workload's pods, None if they have no template. Raises UnavailableError."""
     # All statistics of a large cluster would take seconds.
     statistics = select_statistics(await wait_for_store(view.statistics()), pods)
     part = replace(snapshot, pods=tuple(pods))
@@ -68,7 +68,7 @@ async def compute_template_sizes(
 def select_statistics(table: StatisticsTable, pods: Iterable[Pod]) -> StatisticsTable:
     """Return the statistics of some pods and of their workloads."""
     rows = {
-        table.find(pod.namespace, name, pod.workload, container.name, identity)
+        table.find_row(pod.namespace, name, pod.workload, container.name, identity)
         for pod in pods
         for container in pod.sized_containers
         for name, identity in ((pod.name, ""), ("", pod.identity), ("", ""))
@@ -79,7 +79,7 @@ def select_statistics(table: StatisticsTable, pods: Iterable[Pod]) -> Statistics
 async def read_workload_history(
     view: ApiView, summary: ClusterSummary, namespace: str, workload: str, pod: str
 ) -> WorkloadHistory:
-    """Return the data of a workload (`Kind/name`) and of one of its pods. Raises NotFoundError, Unavailable."""
+    """Return the data of a workload (`Kind/name`) and of one of its pods. Raises NotFoundError, UnavailableError."""
     own_summary = next((one for one in summary.workloads if one.workload_key == (namespace, workload)), None)
     # The snapshot of the node pass lacks the pass's own writes and later reverts.
     snapshot = await view.snapshot()
@@ -100,16 +100,16 @@ async def read_workload_history(
     table = await wait_for_store(view.statistics())
     part = replace(snapshot, pods=tuple(pods))
     eligibility = Eligibility(
-        part, select_statistics(table, pods), await wait_for_store(store.overrides()), view.policy, now
+        part, select_statistics(table, pods), await wait_for_store(store.read_overrides()), view.policy, now
     )
     rows = {
-        container.name: table.find(namespace, selected.name, selected.workload, container.name, selected.identity)
+        container.name: table.find_row(namespace, selected.name, selected.workload, container.name, selected.identity)
         for container in selected.sized_containers
     }
     queried = [selected, *(one for one in pods if one is not selected)][:_MAX_PODS_WITH_OUTCOMES]
     since = now - RETENTION.outcomes
     outcomes = await asyncio.gather(
-        *(wait_for_store(store.outcomes_of_pod(namespace, one.name, since)) for one in queried)
+        *(wait_for_store(store.read_pod_outcomes(namespace, one.name, since)) for one in queried)
     )
     hour = int((now - RETENTION.hourly_peaks).timestamp()) // 3600
     return WorkloadHistory(
@@ -118,13 +118,13 @@ async def read_workload_history(
         selected=selected,
         mode=get_mode(eligibility, selected),
         requested=sum((count_pod_requests(one) for one in pods if not one.is_finished), start=NO_RESOURCES),
-        statistics={name: table.row(row) for name, row in rows.items() if row is not None},
-        peaks=await wait_for_store(store.hourly_peaks(namespace, workload, hour)),
-        oom_kills=await wait_for_store(store.oom_records(now - RETENTION.oom_records, (namespace, workload))),
+        statistics={name: table.get_row(row) for name, row in rows.items() if row is not None},
+        peaks=await wait_for_store(store.read_workload_peaks(namespace, workload, hour)),
+        oom_kills=await wait_for_store(store.read_oom_records(now - RETENTION.oom_records, (namespace, workload))),
         outcomes=sorted(
             (one for pod_outcomes in outcomes for one in pod_outcomes), key=lambda one: one.at, reverse=True
         ),
-        original=(await wait_for_store(store.original_sizes([selected.uid]))).get(selected.uid),
+        original=(await wait_for_store(store.read_original_sizes([selected.uid]))).get(selected.uid),
     )
 
 
@@ -138,11 +138,11 @@ class PodExplanations:
     def __init__(self, view: ApiView) -> None:
         self._view = view
         self._lock = asyncio.Lock()
-        self._cached: tuple[NodePassResult, StoredOverrides, ExplanationBasis] | None = None
+        self._cached: tuple[NodePassResult, StoredOverrides, ExplanationContext] | None = None
 
     async def explain(self, pod: Pod, snapshot: ClusterSnapshot) -> Explanation:
-        """Explain a pod of the snapshot. Raises Unavailable."""
-        last, stored = self._view.get_last_pass(), await wait_for_store(self._view.store.overrides())
+        """Explain a pod of the snapshot. Raises UnavailableError."""
+        last, stored = self._view.get_last_pass(), await wait_for_store(self._view.store.read_overrides())
         unchanged = None if last is None else _find_unchanged(pod, last.snapshot)
         async with self._lock:
             if last is None or unchanged is None:
@@ -152,16 +152,16 @@ class PodExplanations:
             else:
                 basis = await self._prepare(last.snapshot, stored)
                 self._cached = last, stored, basis
-        return await asyncio.to_thread(explain_pod_on_basis, basis, unchanged or pod)
+        return await asyncio.to_thread(explain_pod_in_context, basis, unchanged or pod)
 
-    async def _prepare(self, snapshot: ClusterSnapshot, stored: StoredOverrides) -> ExplanationBasis:
+    async def _prepare(self, snapshot: ClusterSnapshot, stored: StoredOverrides) -> ExplanationContext:
         view = self._view
         statistics = await wait_for_store(view.statistics())
-        refused = await wait_for_store(view.store.refused_resizes())
+        refused = await wait_for_store(view.store.read_refused_resizes())
         headroom = await wait_for_store(prepare_stored_headroom(view.store, statistics, view.policy))
         now, last = view.now(), view.get_last_pass()
         return await asyncio.to_thread(
-            prepare_basis,
+            prepare_explanations,
             snapshot,
             statistics,
             view.policy,
@@ -210,7 +210,7 @@ async def _read_history(view: ApiView, pod: Pod) -> PodHistory:
         pod.name,
         workload,
         pod.identity,
-        await wait_for_store(view.store.outcomes_of_pod(pod.namespace, pod.name, now - RETENTION.outcomes)),
-        await wait_for_store(view.store.oom_records(now - RETENTION.oom_records)),
-        await wait_for_store(view.store.hourly_peaks(pod.namespace, pod.workload_name, since_hour)),
+        await wait_for_store(view.store.read_pod_outcomes(pod.namespace, pod.name, now - RETENTION.outcomes)),
+        await wait_for_store(view.store.read_oom_records(now - RETENTION.oom_records)),
+        await wait_for_store(view.store.read_workload_peaks(pod.namespace, pod.workload_name, since_hour)),
     )

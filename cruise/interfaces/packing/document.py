@@ -251,7 +251,7 @@ def render_pack_json(
             for priority in proposal.by_priority
         ],
         "evictions": len(proposal.evicted),
-        "evictionsBound": proposal.least_evicted,
+        "evictionsBound": proposal.min_evicted,
     }
     if proposal.node_count_change is not None:
         document |= _build_node_count_change(proposal.node_count_change)

@@ -47,7 +47,7 @@ def compute_size_on_arrival(arrival: PlannedPlacement, pods: PodsByName) -> Reso
 
 def count_requests_with(pod: Pod, targets: Sequence[ContainerTarget]) -> Resources:
     """Return the requests of a pod whose containers have these targets."""
-    containers = {part.name: part for part in pod.parts}
+    containers = {part.name: part for part in pod.resizable_parts}
     sizes = {}
     for target in targets:
         now, requests = count_container_requests(containers[target.container]), target.requests

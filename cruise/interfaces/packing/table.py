@@ -186,7 +186,7 @@ def describe_proof(proposal: PackingProposal) -> str:
 
 def _describe_unproved(proposal: PackingProposal) -> str:
     """Describe how far a plan is from proved."""
-    evicted, least = len(proposal.evicted), proposal.least_evicted
+    evicted, least = len(proposal.evicted), proposal.min_evicted
     for priority in proposal.by_priority:
         if priority.maximum > priority.placed:
             pods = format_count(priority.maximum - priority.placed, "more pod")

@@ -65,8 +65,8 @@ class ScanPageCell:
 class ScanColumn(Generic[RowT]):
     """One column; a report leaves out a column that has no function for it.
 
-    `heading` and `cell` are for the terminal; a narrow terminal uses `narrow` as heading and drops `wide` columns.
-    `title` and `page` are for the page, `document` for JSON and YAML, `record` for CSV.
+    `heading` and `cell` are for the terminal; a narrow terminal uses `narrow_heading` as heading and drops
+    `only_if_wide` columns. `title` and `page` are for the page, `document` for JSON and YAML, `record` for CSV.
     """
 
     heading: str = ""
@@ -76,8 +76,8 @@ class ScanColumn(Generic[RowT]):
     document: Callable[[RowT, ScanFindings], Mapping[str, JsonValue]] | None = None
     record: Mapping[str, Callable[[RowT, ScanFindings], object]] = field(default_factory=dict)
     kind: str = ""  # `number`, `name` or `why`
-    narrow: str = ""
-    wide: bool = False
+    narrow_heading: str = ""
+    only_if_wide: bool = False
     sorted_by: bool = False
 
 
@@ -211,7 +211,7 @@ WASTE_COLUMNS: tuple[ScanColumn[WorkloadRequests], ...] = (
             "cpu_used_millicores": lambda one, _: one.used.cpu_millicores,
         },
         "number",
-        narrow="CORES",
+        narrow_heading="CORES",
     ),
     ScanColumn(
         "MEMORY GIB",
@@ -225,7 +225,7 @@ WASTE_COLUMNS: tuple[ScanColumn[WorkloadRequests], ...] = (
             "memory_used_bytes": lambda one, _: one.used.memory_bytes,
         },
         kind="number",
-        narrow="GIB",
+        narrow_heading="GIB",
     ),
     ScanColumn(
         "SHARE",
@@ -254,7 +254,7 @@ WASTE_COLUMNS: tuple[ScanColumn[WorkloadRequests], ...] = (
             )
         },
         "number",
-        narrow="$/MO",
+        narrow_heading="$/MO",
     ),
     ScanColumn(
         "SKIPPED",
@@ -268,7 +268,7 @@ WASTE_COLUMNS: tuple[ScanColumn[WorkloadRequests], ...] = (
         ),
         lambda one, _: {"leftAlone": one.skipped_pods, "leftAloneReason": convert_to_json(one.skip_reason)},
         {"skip_reason": lambda one, _: one.skip_reason.value if one.skip_reason is not None else ""},
-        wide=True,
+        only_if_wide=True,
     ),
 )
 

@@ -39,7 +39,7 @@ def _create_resource_columns(
             ),
             record={f"{name}_requested_{unit}": lambda row, _: requested(row)},
             kind="number",
-            narrow=narrow,
+            narrow_heading=narrow,
         ),
         ScanColumn(
             "RECLAIMABLE",
@@ -48,7 +48,7 @@ def _create_resource_columns(
             lambda row, _: ScanPageCell([(row.format_reclaimable(resource), "")], row.group.reclaimable.get(resource)),
             record={f"{name}_reclaimable_{unit}": lambda row, _: reclaimable(row)},
             kind="number",
-            narrow="RECLAIM",
+            narrow_heading="RECLAIM",
         ),
     )
 
@@ -102,7 +102,7 @@ COVERAGE_COLUMNS: tuple[ScanColumn[CoverageRow], ...] = (
             )
         },
         "number",
-        narrow="$/MO",
+        narrow_heading="$/MO",
     ),
     ScanColumn(
         "UNLOCKED BY",
@@ -112,7 +112,7 @@ COVERAGE_COLUMNS: tuple[ScanColumn[CoverageRow], ...] = (
         lambda row, _: {} if row.unlock is None else {"unlock": build_unlock_document(row.unlock)},
         {"message": lambda row, _: row.unlock_description},
         "why",
-        wide=True,
+        only_if_wide=True,
     ),
 )
 

@@ -119,8 +119,8 @@ def _render_risks(findings: ScanFindings, wide: bool) -> Iterator[RenderableType
 def _render_section(
     columns: Sequence[ScanColumn[RowT]], rows: Sequence[RowT], findings: ScanFindings, wide: bool
 ) -> Table:
-    shown = [column for column in columns if column.cell is not None and (wide or not column.wide)]
-    headings = [column.heading if wide else column.narrow or column.heading for column in shown]
+    shown = [column for column in columns if column.cell is not None and (wide or not column.only_if_wide)]
+    headings = [column.heading if wide else column.narrow_heading or column.heading for column in shown]
     table = create_table(*zip(headings, [column.kind == "number" for column in shown], strict=True))
     for row in rows:
         table.add_row(*(column.cell(row, findings, wide) for column in shown if column.cell is not None))

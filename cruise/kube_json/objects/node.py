@@ -56,7 +56,7 @@ def decode_node(document: NodeObject | NodeClaimObject, maps: SharedStringMaps |
             allocatable=resources,
             allocatable_pods=110 if pods is None else pods,
             allocatable_extended=dict(sorted(read_extended(offered, place).items())),
-            labels=(maps or SharedStringMaps()).labels(document.metadata.labels),
+            labels=(maps or SharedStringMaps()).share_labels(document.metadata.labels),
             taints=read_taints(spec.taints),
             unschedulable=bool(spec.unschedulable),
             ready=all(c.status == "True" for c in status.conditions or () if c.type == "Ready"),

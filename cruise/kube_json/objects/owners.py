@@ -173,11 +173,11 @@ class SharedStringMaps:
 
     _known: SharedValues[tuple[tuple[str, str], ...], Mapping[str, str]] = field(default_factory=SharedValues)
 
-    def labels(self, labels: Mapping[str, str] | None) -> Mapping[str, str]:
+    def share_labels(self, labels: Mapping[str, str] | None) -> Mapping[str, str]:
         """Return the labels."""
         return self._share(labels) if labels else _EMPTY
 
-    def annotations(self, annotations: Mapping[str, str] | None) -> Mapping[str, str]:
+    def share_annotations(self, annotations: Mapping[str, str] | None) -> Mapping[str, str]:
         """Return the annotations that decisions read."""
         kept = keep_read_annotations(annotations)
         return self._share(kept) if kept else kept
@@ -203,7 +203,7 @@ class PriorityClass:
 
     name: str
     priority: int
-    preemption_allowed: bool = True
+    may_preempt: bool = True
     is_default: bool = False
 
 

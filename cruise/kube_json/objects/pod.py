@@ -123,7 +123,7 @@ class PodReader:
             metadata.annotations or {},
             restarts=shared.restart_policy == "Always",
         )
-        annotations = self.maps.annotations(metadata.annotations)
+        annotations = self.maps.share_annotations(metadata.annotations)
         identity = read_pod_identity(shared.owner_kind, metadata.name, node or get_pinned_node(shared.placement))
         given = find_priority_class(shared.priority_class, self.classes) if spec.priority is None else None
         phase = status.phase or ("Running" if node else "Pending")
@@ -132,7 +132,7 @@ class PodReader:
             namespace=shared.namespace,
             name=metadata.name,
             uid=metadata.uid or "",
-            version=metadata.resource_version or "",
+            resource_version=metadata.resource_version or "",
             containers=shared.containers,
             node=node,
             workload=self._workloads.share(workload, lambda: workload) if workload else None,
@@ -153,14 +153,14 @@ class PodReader:
             overhead=shared.overhead,
             pod_level=shared.pod_level,
             extended_requests=shared.extended,
-            windows=shared.windows,
-            mirror=shared.owner_kind == "Node" or MIRROR_POD in annotations,
+            runs_on_windows=shared.windows,
+            is_mirror_pod=shared.owner_kind == "Node" or MIRROR_POD in annotations,
             resize=_read_resize_state(conditions),
             placement=shared.placement,
             unschedulable_since=_get_unschedulable_since(conditions, metadata.creation_timestamp),
             scheduling_gated=bool(spec.scheduling_gates),
             constraints=self._constraints.with_claims(shared.constraints, spec, metadata.name),
-            preemption_allowed=shared.preemption_allowed and (given is None or given.preemption_allowed),
+            may_preempt=shared.preemption_allowed and (given is None or given.may_preempt),
             priority_class=shared.priority_class,
             scheduler=shared.scheduler,
             nominated_node="" if node else intern(status.nominated_node_name or ""),
@@ -186,7 +186,7 @@ class PodReader:
         )
         if self._latest and self._latest[0].source == source:
             return self._latest[0]
-        namespace, labels = intern(metadata.namespace or "default"), self.maps.labels(metadata.labels)
+        namespace, labels = intern(metadata.namespace or "default"), self.maps.share_labels(metadata.labels)
         owner = find_controller(metadata.owner_references)
         placement = self._placements.read(spec)
         containers, extended = self._containers.read_all(spec, status, heaps)

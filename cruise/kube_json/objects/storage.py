@@ -184,7 +184,7 @@ class StorageCapacities:
     publishing: frozenset[str] = frozenset()
     capacities: tuple[StorageCapacity, ...] = ()
 
-    def terms(self, storage: StorageClass, requested_bytes: int) -> Terms:
+    def find_node_terms(self, storage: StorageClass, requested_bytes: int) -> Terms:
         """Return where a class has capacity for a volume; None for every node."""
         if storage.provisioner not in self.publishing or not requested_bytes:
             return None
@@ -316,7 +316,7 @@ class _ClaimResolver:
     def _find_capacity_terms(self, storage: StorageClass, requested_bytes: int) -> Terms:
         key = (storage.name, requested_bytes)
         if key not in self._capacity_terms:
-            self._capacity_terms[key] = self.capacities.terms(storage, requested_bytes)
+            self._capacity_terms[key] = self.capacities.find_node_terms(storage, requested_bytes)
         return self._capacity_terms[key]
 
     def _is_migrated(self, plugin: str) -> bool | None:

@@ -225,8 +225,8 @@ def _read_container_policy(policy: object_json.ContainerPolicy, place: str) -> V
     controlled = policy.controlled_resources
     return VpaContainerPolicy(
         container="" if policy.container_name == "*" else policy.container_name,
-        off=policy.mode == "Off",
-        controlled=None if controlled is None else _RESOURCES.intersection(controlled),
+        is_off=policy.mode == "Off",
+        controlled_resources=None if controlled is None else _RESOURCES.intersection(controlled),
         minimum=read_amounts(policy.min_allowed, f"{place}: minAllowed"),
         maximum=read_amounts(policy.max_allowed, f"{place}: maxAllowed"),
     )

@@ -106,7 +106,7 @@ _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
-class MalformedJson(Exception):
+class MalformedJsonError(Exception):
     """Text that is not the expected JSON list; `byte` is the offset of the error."""
 
     def __init__(self, problem: str, byte: int) -> None:
@@ -163,11 +163,11 @@ class ItemListReader:
         self._may_follow = b"{]"
         self._boundary: _ItemBoundary | None = None
 
-    def runs(self, parse: Callable[[memoryview], T | None]) -> Iterator[tuple[ItemRun | None, T | None]]:
+    def read_runs(self, parse: Callable[[memoryview], T | None]) -> Iterator[tuple[ItemRun | None, T | None]]:
         """Yield the result of `parse` for each run of items as a JSON array, or the run itself if it returns None.
 
         Afterwards `fields` is complete. `parse` may get a rejected run twice, with different ends. Raises
-        MalformedJson.
+        MalformedJsonError.
         """
         window = self._window
         self._read_head()
@@ -191,10 +191,12 @@ class ItemListReader:
     def _read_more(self) -> None:
         window = self._window
         if window.end - window.start > LONGEST_ITEM:
-            raise MalformedJson(f"an item of more than {LONGEST_ITEM >> 20} MiB", window.byte)
+            raise MalformedJsonError(f"an item of more than {LONGEST_ITEM >> 20} MiB", window.byte)
         chunk = next(self._chunks, None)
         if chunk is None:
-            raise MalformedJson("truncated: the text ends inside the list", window.byte + window.end - window.start)
+            raise MalformedJsonError(
+                "truncated: the text ends inside the list", window.byte + window.end - window.start
+            )
         window.append(chunk)
 
     def _next_mark(self) -> bytes:
@@ -203,7 +205,7 @@ class ItemListReader:
             mark = self._window.skip_space()
             if mark not in self._may_follow:
                 wanted = " or ".join(chr(mark) for mark in self._may_follow)
-                raise MalformedJson(f"not JSON: expected {wanted}", self._window.byte)
+                raise MalformedJsonError(f"not JSON: expected {wanted}", self._window.byte)
             if mark != b",":
                 return mark
             self._window.drop_until(self._window.start + 1)
@@ -215,7 +217,7 @@ class ItemListReader:
         for chunk in self._chunks:
             text += chunk
             if text.startswith(_UTF16_MARKS):
-                raise MalformedJson("UTF-16 text; write the file as UTF-8", 0)
+                raise MalformedJsonError("UTF-16 text; write the file as UTF-8", 0)
             # Byte order marks have up to three bytes.
             found = self._scan_head(text) if len(text) > 2 else None
             if found is not None:
@@ -223,11 +225,11 @@ class ItemListReader:
                 self._window.drop_until(self._window.start + found)
                 return
             if len(text) > LONGEST_ITEM:
-                raise MalformedJson(f"no list within the first {LONGEST_ITEM >> 20} MiB", 0)
+                raise MalformedJsonError(f"no list within the first {LONGEST_ITEM >> 20} MiB", 0)
         if not text.strip():
-            raise MalformedJson("empty", 0)
+            raise MalformedJsonError("empty", 0)
         self.fields |= _parse_document(text)
-        raise MalformedJson("no list: it has no items", 0)
+        raise MalformedJsonError("no list: it has no items", 0)
 
     def _scan_head(self, text: bytes) -> int | None:
         """Read fields until `items`; return the offset of the first item, None if more text is needed.
@@ -239,7 +241,7 @@ class ItemListReader:
         if at >= len(text):
             return None
         if text[at : at + 1] != b"{":
-            raise MalformedJson("not a JSON object", at)
+            raise MalformedJsonError("not a JSON object", at)
         decoder, at = json.JSONDecoder(), at + 1
         while True:
             try:
@@ -268,14 +270,14 @@ class ItemListReader:
         for chunk in self._chunks:
             tail += chunk
             if len(tail) > LONGEST_ITEM:
-                raise MalformedJson("too much text after the list", byte)
+                raise MalformedJsonError("too much text after the list", byte)
         try:
             rest = json.loads('{"items":[]' + tail.decode("latin-1"))
         except json.JSONDecodeError as error:
             if _ends_early(error):
-                raise MalformedJson("truncated: the text ends after the list", byte + len(tail)) from error
+                raise MalformedJsonError("truncated: the text ends after the list", byte + len(tail)) from error
             at = byte + max(0, error.pos - len('{"items":[]'))
-            raise MalformedJson(_describe_error(error), at) from error
+            raise MalformedJsonError(_describe_error(error), at) from error
         del rest["items"]
         self.fields |= rest
 
@@ -298,11 +300,11 @@ def _describe_error(error: json.JSONDecodeError) -> str:
 
 
 def _parse_document(text: bytes) -> dict[str, object]:
-    """Return the fields of a document without items; MalformedJson if it is not JSON."""
+    """Return the fields of a document without items; MalformedJsonError if it is not JSON."""
     try:
         document = json.loads(text.removeprefix(_UTF8_MARK).decode("latin-1"))
     except json.JSONDecodeError as error:
         if _ends_early(error):
-            raise MalformedJson("truncated: the text ends before the list", len(text)) from error
-        raise MalformedJson(_describe_error(error), error.pos) from error
+            raise MalformedJsonError("truncated: the text ends before the list", len(text)) from error
+        raise MalformedJsonError(_describe_error(error), error.pos) from error
     return document if isinstance(document, dict) else {}

@@ -212,7 +212,9 @@ class ObjectCollection:
             annotations = keep_read_annotations(document.metadata.annotations)
             if annotations:
                 self.namespace_annotations[name] = annotations
-            self.namespace_labels[name] = self._maps.labels(add_namespace_name_label(document.metadata.labels, name))
+            self.namespace_labels[name] = self._maps.share_labels(
+                add_namespace_name_label(document.metadata.labels, name)
+            )
             return
         namespace = document.metadata.namespace or "default"
         if isinstance(document, object_json.QuotaObject):
@@ -220,7 +222,7 @@ class ObjectCollection:
             return
         self.limit_ranges[namespace] = self.limit_ranges.get(namespace, ()) + decode_limit_range(document)
 
-    def snapshot(self) -> ClusterSnapshot:
+    def build_snapshot(self) -> ClusterSnapshot:
         """Return all objects as one snapshot, sorted, with the workloads of pods.
 
         Finished or terminating pods on nodes that are not listed are left out, but not their OOM kills: the workload's
@@ -285,8 +287,8 @@ class ObjectCollection:
                         f"{label}: is on node {pod.node}, and no node is listed; print nodes and pods together"
                     )
                 on_windows = windows.get(pod.node, False)
-            if on_windows and not pod.windows:
-                changes["windows"] = True
+            if on_windows and not pod.runs_on_windows:
+                changes["runs_on_windows"] = True
             if class_name is not None:
                 changes |= self._read_priority_class(pod, class_name)
             for name, value in changes.items():
@@ -302,14 +304,14 @@ class ObjectCollection:
                 f'{label}: spec.priorityClassName: "{name}" is not in the list; '
                 "print priorityclasses too, or add spec.priority"
             )
-        if priority_class is None or (priority_class.priority, priority_class.preemption_allowed) == (
+        if priority_class is None or (priority_class.priority, priority_class.may_preempt) == (
             pod.priority,
             True,
         ):
             return {}
         return {
             "priority": priority_class.priority,
-            "preemption_allowed": pod.preemption_allowed and priority_class.preemption_allowed,
+            "may_preempt": pod.may_preempt and priority_class.may_preempt,
         }
 
 

@@ -24,7 +24,7 @@ from cruise.kube_json.object_errors import (
 from cruise.kube_json.objects.owners import is_foreign_api_group
 from cruise.kube_json.objects.quantities import read_amounts, read_extended, read_memory
 from cruise.kube_json.objects.scheduling import read_taints
-from cruise.kube_json.reading.json_list import ItemListReader, ItemRun, MalformedJson
+from cruise.kube_json.reading.json_list import ItemListReader, ItemRun, MalformedJsonError
 from cruise.kube_json.reading.object_collection import ObjectCollection
 from cruise.kube_json.wire import object_json
 from cruise.kube_json.wire.object_json import NodeTaint
@@ -44,7 +44,7 @@ def decode_items(
 
     `get_decoder` chooses by the document's fields read so far, and may reject them. If a run does not decode, each of
     its items is parsed separately and passed to `decode_one`, which returns None to skip it, repairs it, or raises
-    BadInputError with its name. So the items before an error are yielded before MalformedJson.
+    BadInputError with its name. So the items before an error are yielded before MalformedJsonError.
     """
 
     def parse(text: memoryview) -> list[T] | None:
@@ -53,7 +53,7 @@ def decode_items(
         except DECODE_ERRORS:
             return None
 
-    for run, decoded in items.runs(parse):
+    for run, decoded in items.read_runs(parse):
         if decoded is not None:
             yield from decoded
         elif run is not None:
@@ -64,7 +64,7 @@ def _parse_items(run: ItemRun) -> Iterator[object]:
     try:
         text = run.text.decode()
     except UnicodeDecodeError as error:
-        raise MalformedJson("not UTF-8 text", run.byte + error.start) from error
+        raise MalformedJsonError("not UTF-8 text", run.byte + error.start) from error
     # Python's parser accepts NaN and Infinity, which are then rejected with their place.
     decoder, at = json.JSONDecoder(), 0
     while at < len(text):
@@ -72,18 +72,18 @@ def _parse_items(run: ItemRun) -> Iterator[object]:
             item, at = decoder.raw_decode(text, at)
         except json.JSONDecodeError as error:
             byte = run.byte + len(text[: error.pos].encode())
-            raise MalformedJson(f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}", byte) from error
+            raise MalformedJsonError(f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}", byte) from error
         except RecursionError as error:
-            raise MalformedJson("nested too deeply", run.byte + len(text[:at].encode())) from error
+            raise MalformedJsonError("nested too deeply", run.byte + len(text[:at].encode())) from error
         yield item
         separator = _SEPARATOR.match(text, at)
         end = separator.end() if separator else at
         if end < len(text) and not (separator and separator.group(1)):
-            raise MalformedJson("not JSON: expected a comma", run.byte + len(text[:end].encode()))
+            raise MalformedJsonError("not JSON: expected a comma", run.byte + len(text[:end].encode()))
         at = end
 
 
-def describe_broken_input(error: MalformedJson, after: str, fix: str) -> BadInputError:
+def describe_broken_input(error: MalformedJsonError, after: str, fix: str) -> BadInputError:
     """Return an error with the byte, the item before it, and the fix; `after` may be empty."""
     behind = f", after {after}" if after else ""
     return BadInputError(f"{error.problem} (byte {error.byte}{behind}); {fix}")
@@ -125,13 +125,13 @@ def read_snapshot(chunks: Iterable[bytes], name: str) -> ClusterSnapshot:
             for document in _documents(items):
                 collection.add(document)
                 last = document
-        except MalformedJson as error:
+        except MalformedJsonError as error:
             _check_document_kind(items.fields)
             raise describe_broken_input(error, _format_label(last), _HINT) from error
         _check_document_kind(items.fields)
         if "kind" not in items.fields:
             raise BadInputError(f"is not a List: it has no kind; {_HINT}")
-        return collection.snapshot()
+        return collection.build_snapshot()
     except BadInputError as error:
         raise BadInputError(to_single_line(f"{name}: {error}")) from error
 

@@ -129,7 +129,7 @@ class StreamDecoder(Generic[ObjectT]):
         self._list: msgspec.json.Decoder[_List[ObjectT]] = msgspec.json.Decoder(_List[struct])  # type: ignore[valid-type]
         self._line: msgspec.json.Decoder[_WatchLine[ObjectT]] = msgspec.json.Decoder(_WatchLine[struct])  # type: ignore[valid-type]
 
-    def page(self, text: bytes) -> ListPage[ObjectT]:
+    def decode_page(self, text: bytes) -> ListPage[ObjectT]:
         """Decode a page of a list; BadInputError if it is not a list."""
         try:
             listed = self._list.decode(text)
@@ -139,7 +139,7 @@ class StreamDecoder(Generic[ObjectT]):
             raise BadInputError(to_single_line(f"a list of kind {self.kind}: {error}")) from error
         return ListPage(listed.items or [], [], listed.metadata.resource_version, listed.metadata.continue_token)
 
-    def event(self, line: bytes) -> WatchEvent[ObjectT]:
+    def decode_event(self, line: bytes) -> WatchEvent[ObjectT]:
         """Decode a line of a watch; BadInputError if it is not an event."""
         try:
             sent = self._line.decode(line)

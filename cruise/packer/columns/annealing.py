@@ -56,7 +56,7 @@ class AnnealingSearch:
         temperature = heat * PRIORITY_RATIO ** float(
             self._level_count - 1 - self._residual.entries.priority_level[entry]
         )
-        vector, stop = self._residual.vector(best), np.zeros(1, dtype=np.int64)
+        vector, stop = self._residual.compute_vector(best), np.zeros(1, dtype=np.int64)
         placement = self._placement(initial)
         done = anneal(
             placement, best, vector, self._state, stop, iterations, temperature, _COLD, meter.deadline_seconds

@@ -50,7 +50,7 @@ class EntryBound:
         self._tree: BranchAndPrice | None = None
         self._priced: BranchAndPrice | None = None
         self._problem, self._entry, self._residual, self._dives = problem, entry, residual, 0
-        self._fixed_value = int(residual.vector(best)[entry]) - self._subproblem.counted_classes
+        self._fixed_value = int(residual.compute_vector(best)[entry]) - self._subproblem.counted_classes
 
     def improve_bound(self, meter: BudgetMeter) -> int:
         """Return what no packing exceeds, as far as the budget allows to prove."""
@@ -67,7 +67,7 @@ class EntryBound:
             return None
         generation, residual, subproblem = self._generation, self._residual, self._subproblem
         best = residual.to_residual(assignment)
-        answer = int(residual.vector(best)[self._entry]) - self._fixed_value
+        answer = int(residual.compute_vector(best)[self._entry]) - self._fixed_value
         generation.add_patterns(*get_patterns(subproblem, best))
         generation.generate(answer, meter)
         if generation.bound == math.inf:
@@ -99,14 +99,14 @@ class EntryBound:
             if with_rows is self._tree.subproblem:
                 return self._complete(found), False
             self._tree = self._priced = self._create_tree_with_rows(
-                with_rows, target, self._tree.master.known(used_first=True), meter
+                with_rows, target, self._tree.master.list_patterns(used_first=True), meter
             )
 
     def _create_tree(self, target: int, meter: BudgetMeter) -> BranchAndPrice:
         """Return a tree for a target: of all patterns if they can be listed, else with pricing in each node."""
         by_node = split_groups_into_nodes(self._subproblem)
         with meter.get_part(_LISTING_SHARE) as part:
-            listed = None if len(by_node.row_least) else list_patterns(self._generation, target, part)
+            listed = None if len(by_node.row_minimum) else list_patterns(self._generation, target, part)
         if listed is not None:
             groups, patterns = self._expand_to_nodes(*listed)
             known = self._list_known_patterns()
@@ -139,11 +139,11 @@ class EntryBound:
             with_rows = add_rows(subproblem, self._residual, find_broken_spread_rows(self._problem, whole))
             if with_rows is subproblem:
                 return tree
-            subproblem, known = with_rows, tree.master.known(used_first=True)
+            subproblem, known = with_rows, tree.master.list_patterns(used_first=True)
 
     def _list_known_patterns(self) -> tuple[IntArray, IntArray]:
         """Return the patterns behind the bound, for each node of their groups."""
-        return self._expand_to_nodes(*self._generation.master.known(used_first=True))
+        return self._expand_to_nodes(*self._generation.master.list_patterns(used_first=True))
 
     def _expand_to_nodes(self, groups: IntArray, patterns: IntArray) -> tuple[IntArray, IntArray]:
         """Return patterns of groups for each of their nodes."""

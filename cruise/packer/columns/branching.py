@@ -120,7 +120,7 @@ class BranchAndPrice:
         self.master.perturb(generator)
         self.master.raise_artificials(_ARTIFICIAL_COST_FACTOR)
         self._known, self._listed = known, listed
-        self._root = _BranchNode(np.zeros_like(subproblem.limits), subproblem.limits, subproblem.row_least.copy())
+        self._root = _BranchNode(np.zeros_like(subproblem.limits), subproblem.limits, subproblem.row_minimum.copy())
         self._current: _BranchNode | None = self._root
         self._root_state = self.master.save_state()
         # Nodes of the tree that are pending, each with the basis and prices of its parent.
@@ -174,8 +174,8 @@ class BranchAndPrice:
         if not self._may_reach_target(self._root, meter):
             return None
         self._root_state = self.master.save_state()
-        levels = self.master.levels()[self.master.first :]
-        groups, patterns = self.master.known()
+        levels = self.master.get_column_values()[self.master.first :]
+        groups, patterns = self.master.list_patterns()
         means = np.zeros(self.subproblem.limits.shape)
         np.add.at(means, groups, levels[:, None] * patterns)
         return means.T
@@ -216,7 +216,7 @@ class BranchAndPrice:
         return True if generation.converged else None
 
     def _list_patterns(self) -> tuple[IntArray, IntArray]:
-        return self._known if self._listed else self.master.known()
+        return self._known if self._listed else self.master.list_patterns()
 
     def _fits(self, node: _BranchNode) -> BoolArray:
         groups, patterns = self._list_patterns()
@@ -224,7 +224,7 @@ class BranchAndPrice:
 
     def _branch(self, node: _BranchNode) -> tuple[_BranchNode, _BranchNode] | None:
         """Return two children that cover every answer, the more likely one first; None if all is certain."""
-        levels = self.master.levels()[self.master.first :]
+        levels = self.master.get_column_values()[self.master.first :]
         used = np.flatnonzero(levels > _TRACE)
         groups, patterns = (one[used] for one in self._list_patterns())
         amounts = levels[used]
@@ -232,7 +232,7 @@ class BranchAndPrice:
         most_uncertain = int(np.argmax(uncertainties)) if uncertainties else 0
         if uncertainties and uncertainties[most_uncertain] > _MIN_UNCERTAINTY:
             return self._branch_on_attraction(node, self.attractions[most_uncertain])
-        value, stay_bonus = self.master.prices(self.master.compute_values())
+        value, stay_bonus = self.master.compute_prices(self.master.compute_values())
         split = choose_branching(groups, amounts, patterns, value + stay_bonus)
         if split is None:
             return None
@@ -249,13 +249,13 @@ class BranchAndPrice:
             without_arrivals[attraction.inside, attraction.holder], attraction.was_running[attraction.inside]
         )
         if attraction.row >= 0:
-            required[attraction.row] = self.subproblem.row_least[attraction.row] + 1.0
+            required[attraction.row] = self.subproblem.row_minimum[attraction.row] + 1.0
         else:
             only_inside[attraction.outside, attraction.holder] = 0
         return replace(node, maximum=only_inside, required=required), replace(node, maximum=without_arrivals)
 
     def _get_whole_patterns(self) -> tuple[IntArray, IntArray] | None:
         """Return the pattern that each node certainly has, if these meet every demand in whole numbers."""
-        used = self.master.levels()[self.master.first :] > 0.5
+        used = self.master.get_column_values()[self.master.first :] > 0.5
         groups, patterns = (one[used] for one in self._list_patterns())
         return (groups, patterns) if reaches_target(self.subproblem, groups, patterns, self.target) else None

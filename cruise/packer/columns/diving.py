@@ -34,9 +34,9 @@ def dive_to_whole_patterns(
     try:
         while True:
             fixed = np.concatenate([fixed, np.zeros(len(master.patterns) - len(fixed), dtype=np.int64)])
-            values = master.levels()
+            values = master.get_column_values()
             value = _compute_value(generation, values)
-            if value < answer + _PROMISE or master.artificial() > _MAX_UNMET:
+            if value < answer + _PROMISE or master.compute_unmet_demand() > _MAX_UNMET:
                 return None
             if not _fix_patterns(generation, values[master.first :], fixed, noise, generator):
                 break
@@ -106,7 +106,7 @@ def _generate_columns(
     for _ in range(_ROUNDS if len(open_groups) > _FEW_GROUPS else _MORE_ROUNDS):
         if not generation.master.solve(meter):
             return False
-        found = generation.price(generation.master.compute_values(), counts, open_groups, meter)
+        found = generation.find_patterns(generation.master.compute_values(), counts, open_groups, meter)
         if found is None:
             return False
         if not generation.add_patterns(found[0], found[1]):

@@ -118,7 +118,7 @@ class ColumnGeneration:
     def generate(self, answer: int, meter: BudgetMeter) -> None:
         """Add columns until the ceiling equals the answer, no column gains, or the budget ends."""
         while self.ceiling > answer and not self.converged and self.master.solve(meter):
-            if self.master.objective() >= self.target_bound and self.master.artificial() <= _UNMET:
+            if self.master.compute_objective() >= self.target_bound and self.master.compute_unmet_demand() <= _UNMET:
                 self.converged = True
                 return
             duals = self.master.compute_values()
@@ -127,7 +127,7 @@ class ColumnGeneration:
                 return
             if gained:
                 continue
-            if self.master.artificial() > _UNMET and self.master.get_artificial_cost() < _MAX_ARTIFICIAL_COST:
+            if self.master.compute_unmet_demand() > _UNMET and self.master.get_artificial_cost() < _MAX_ARTIFICIAL_COST:
                 self.master.raise_artificials(2.0)
             else:
                 self.converged = True
@@ -137,7 +137,7 @@ class ColumnGeneration:
         smoothing = _SMOOTHING if len(self.duals) else 0.0
         while True:
             smoothed = smoothing * self.duals + (1.0 - smoothing) * duals if smoothing else duals
-            priced = self.price(smoothed, self.subproblem.counts, self.subproblem.group_size, meter)
+            priced = self.find_patterns(smoothed, self.subproblem.counts, self.subproblem.group_size, meter)
             if priced is None:
                 return None
             self.rounds += 1
@@ -151,25 +151,25 @@ class ColumnGeneration:
             smoothing = smoothing - 0.4 if smoothing > 0.5 else 0.0
 
     def _update_bound(self, duals: FloatArray, group_bounds: FloatArray) -> None:
-        bound = self.master.bound(duals, group_bounds)
+        bound = self.master.compute_bound(duals, group_bounds)
         if bound < self.bound:
             self.bound, self.duals, self.group_bounds = bound, duals.copy(), group_bounds.copy()
             self.ceiling = min(self.ceiling, math.floor(bound + BOUND_TOLERANCE))
 
-    def price(
+    def find_patterns(
         self, duals: FloatArray, counts: IntArray, open_groups: IntArray, meter: BudgetMeter
     ) -> tuple[IntArray, IntArray, FloatArray] | None:
         """Return new patterns (groups and copies) at some duals, and the groups' bounds; None if the budget ends."""
         known = self.pricing.get_empty_values()
         find_best_columns(self.master.tableau, duals, self.master.first, self.master.convexity, known)
-        value, stay_bonus = self.master.prices(duals)
+        value, stay_bonus = self.master.compute_prices(duals)
         return self.pricing.price(value, stay_bonus, counts, open_groups, known, self.most_nodes, meter)
 
     def add_patterns(self, groups: IntArray, patterns: IntArray) -> bool:
         """Add patterns to the master; return whether one of them gains at its duals."""
         gained = False
         duals = self.master.tableau.duals
-        value, stay_bonus = self.master.prices(-duals[: self.master.convexity])
+        value, stay_bonus = self.master.compute_prices(-duals[: self.master.convexity])
         for group, pattern in zip(groups.tolist(), patterns, strict=True):
             stays = np.minimum(pattern, self.subproblem.running[group])
             worth = float(pattern @ value[group] + stays @ stay_bonus) - float(duals[self.master.convexity + group])
@@ -212,7 +212,7 @@ def list_patterns(generation: ColumnGeneration, target: int, meter: BudgetMeter)
     items = create_items(subproblem, max_patterns)
     items.mix[:, :] = generation.pricing.items.mix
     gap = generation.bound - target + BOUND_TOLERANCE
-    value, stay_bonus = generation.master.prices(generation.duals)
+    value, stay_bonus = generation.master.compute_prices(generation.duals)
     # A copy that costs more than the gap is left out; others count as if they cost nothing.
     stays, value = (np.where(one < -gap, _LEFT_OUT, np.maximum(one, 0.0)) for one in (value + stay_bonus, value))
     count = 0

@@ -184,7 +184,7 @@ class ResidualInstance:
         below = len(self.instance.list_priorities()) - 1 - self.tiers
         return np.asarray(np.power(PRIORITY_RATIO, below.astype(np.float64)))
 
-    def vector(self, assignment: IntArray) -> IntArray:
+    def compute_vector(self, assignment: IntArray) -> IntArray:
         """Return what the whole plan of an assignment achieves."""
         return self.base + self.entries.compute_vector(self.running, assignment)
 

@@ -68,7 +68,7 @@ class MasterProblem:
     since_refactor: int = 0
     perturbation: FloatArray | None = None
 
-    def levels(self) -> FloatArray:
+    def get_column_values(self) -> FloatArray:
         """Return the value of every column."""
         t = self.tableau
         size = int(t.size[0])
@@ -76,22 +76,22 @@ class MasterProblem:
         values[t.basis] = t.level
         return values
 
-    def objective(self) -> float:
+    def compute_objective(self) -> float:
         """Return the master's value, artificials and bonuses included."""
-        return float(self.tableau.cost[: self.tableau.size[0]] @ self.levels())
+        return float(self.tableau.cost[: self.tableau.size[0]] @ self.get_column_values())
 
-    def artificial(self) -> float:
+    def compute_unmet_demand(self) -> float:
         """Return how much of the demands only artificials meet."""
-        values = self.levels()
+        values = self.get_column_values()
         return float(values[self.artificials].sum())
 
-    def known(self, *, used_first: bool = False) -> tuple[IntArray, IntArray]:
+    def list_patterns(self, *, used_first: bool = False) -> tuple[IntArray, IntArray]:
         """Return the groups and copies of all patterns, with `used_first` the used ones first."""
         patterns = np.array(self.patterns, dtype=np.int64).reshape(len(self.groups), len(self.subproblem.classes))
         groups = np.array(self.groups, dtype=np.int64)
         if not used_first:
             return groups, patterns
-        order = np.argsort(self.levels()[self.first :] <= 0, kind="stable")
+        order = np.argsort(self.get_column_values()[self.first :] <= 0, kind="stable")
         return groups[order], patterns[order]
 
     def perturb(self, generator: np.random.Generator) -> None:
@@ -250,7 +250,7 @@ class MasterProblem:
         """Increase the cost of unmet demands."""
         self.tableau.cost[self.artificials] *= factor
 
-    def bound(self, duals: FloatArray, group_bounds: FloatArray) -> float:
+    def compute_bound(self, duals: FloatArray, group_bounds: FloatArray) -> float:
         """Return what no answer exceeds, from duals of at least 0 and the best pattern of each group at them."""
         subproblem, classes = self.subproblem, len(self.subproblem.classes)
         gain = subproblem.counted.astype(np.float64) - duals[:classes]
@@ -262,7 +262,7 @@ class MasterProblem:
             counts - duals[: self.convexity] @ self.right[: self.convexity] + subproblem.group_size @ group_bounds
         )
 
-    def prices(self, duals: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def compute_prices(self, duals: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the value of a copy of each class in each group at some duals, and the extra value if it stays."""
         value, stay_bonus = compute_copy_prices(self.subproblem, duals)
         return value if self.perturbation is None else value + self.perturbation, stay_bonus
@@ -276,12 +276,12 @@ def build_master_problem(subproblem: PrioritySubproblem, generator: np.random.Ge
     """
     classes, groups = len(subproblem.classes), len(subproblem.group_size)
     between = classes + len(subproblem.sum_minimum)
-    convexity = between + len(subproblem.row_least)
+    convexity = between + len(subproblem.row_minimum)
     m = convexity + groups
     minimums = (
         np.where(subproblem.required, subproblem.counts, 0),
         subproblem.sum_minimum,
-        subproblem.row_least,
+        subproblem.row_minimum,
         subproblem.group_size,
     )
     right = np.concatenate(minimums).astype(float)

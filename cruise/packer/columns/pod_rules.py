@@ -24,7 +24,7 @@ class PodRuleRows:
     share: FloatArray
     minimum: FloatArray
 
-    def rows(self, classes: IntArray, nodes: int) -> tuple[FloatArray, FloatArray]:
+    def build_rows(self, classes: IntArray, nodes: int) -> tuple[FloatArray, FloatArray]:
         """Return the rows about some classes: shares [row, node, class] and minimums."""
         own = self.holder[:, None] == classes
         mine = own.any(axis=1)

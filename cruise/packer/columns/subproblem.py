@@ -19,7 +19,7 @@ class PrioritySubproblem:
     least `sum_minimum[k]`. `counted[class]` marks classes whose placed copies are worth 1, `fixed_copies[class]` is the
     worth of a staying one. `counted_classes` is what the best known plan achieves, `ceiling` what no plan exceeds. On a
     node of a group the largest `headroom` (no rows without any) is reserved, at least `floor`. Last, `row_share[row,
-    group, class]` of all copies add up to at least `row_least`.
+    group, class]` of all copies add up to at least `row_minimum`.
     """
 
     classes: IntArray
@@ -42,7 +42,7 @@ class PrioritySubproblem:
     counted_classes: int
     ceiling: int
     row_share: FloatArray
-    row_least: FloatArray
+    row_minimum: FloatArray
 
     @property
     def unit(self) -> float:
@@ -116,7 +116,7 @@ def build_subproblem(
         counted_classes=int(placed[counted].sum() + stayed @ stay_worth),
         ceiling=int(counts[counted].sum() + np.minimum(max_staying, counts) @ stay_worth),
         row_share=np.ascontiguousarray(row_share[:, first_node]),
-        row_least=row_least,
+        row_minimum=row_least,
     )
 
 
@@ -127,7 +127,7 @@ def add_rows(subproblem: PrioritySubproblem, residual: ResidualInstance, pod_rul
     is_group_wise = (share == share[:, first][:, subproblem.node_group]).all(axis=(1, 2))
     share, least = share[is_group_wise][:, first], least[is_group_wise]
     is_new = [
-        not ((subproblem.row_share == one).all(axis=(1, 2)) & (subproblem.row_least >= most)).any()
+        not ((subproblem.row_share == one).all(axis=(1, 2)) & (subproblem.row_minimum >= most)).any()
         for one, most in zip(share, least, strict=True)
     ]
     if not any(is_new):
@@ -135,7 +135,7 @@ def add_rows(subproblem: PrioritySubproblem, residual: ResidualInstance, pod_rul
     return replace(
         subproblem,
         row_share=np.concatenate([subproblem.row_share, share[is_new]]),
-        row_least=np.concatenate([subproblem.row_least, least[is_new]]),
+        row_minimum=np.concatenate([subproblem.row_minimum, least[is_new]]),
     )
 
 
@@ -158,7 +158,7 @@ def _find_limited_classes(residual: ResidualInstance, pod_rules: PodRuleRows) ->
 
 
 def _build_rows(residual: ResidualInstance, classes: IntArray, pod_rules: PodRuleRows) -> tuple[FloatArray, FloatArray]:
-    share, least = pod_rules.rows(residual.origin[classes], len(residual.free_capacity))
+    share, least = pod_rules.build_rows(residual.origin[classes], len(residual.free_capacity))
     # Fixed copies count in a row as well, but are no variables.
     return share, least - np.einsum("rnc,cn->r", share, residual.fixed[residual.origin[classes]])
 
@@ -263,7 +263,7 @@ def compute_copy_prices(subproblem: PrioritySubproblem, duals: FloatArray) -> tu
     bonus = subproblem.fixed_copies.astype(np.float64)
     for need in np.flatnonzero(subproblem.sum_stays).tolist():
         bonus += subproblem.sum_members[need] * duals[classes + need]
-    rows = duals[pod_rules : pod_rules + len(subproblem.row_least)]
+    rows = duals[pod_rules : pod_rules + len(subproblem.row_minimum)]
     return duals[:classes] + np.tensordot(rows, subproblem.row_share, 1), np.where(
         subproblem.staying_copies, bonus, 0.0
     )

@@ -103,12 +103,12 @@ def _require_targets(
     level = model.new_int_var(0, levels.top, "")
     if staying.terms:
         is_staying = model.new_bool_var("")
-        variables.require(staying.expression() >= 1, is_staying)
+        variables.require(staying.build_expression() >= 1, is_staying)
         reasons.append(is_staying)
     needs_order = False
     for cell in _list_arrivals(variables, targets, nodes):
         witness = model.new_bool_var("")
-        variables.require(variables.count_arriving((cell[0],), (cell[1],)).expression() >= 1, witness)
+        variables.require(variables.count_arriving((cell[0],), (cell[1],)).build_expression() >= 1, witness)
         if levels.ranks[cell[0]] == levels.ranks[attraction.holder]:
             variables.require(levels.get_level(cell) + 1 <= level, witness)
             needs_order = True
@@ -118,7 +118,7 @@ def _require_targets(
     # Pods that leave are targets until then, but if a pod is the first, no other is there any more.
     may_use_leaving = model.new_bool_var("")
     variables.require(first.exists <= 0, may_use_leaving)
-    in_the_end = variables.count_placed(targets, nodes).expression() >= 1 + int(attraction.allows_first_pod)
+    in_the_end = variables.count_placed(targets, nodes).build_expression() >= 1 + int(attraction.allows_first_pod)
     for cell, arrives in in_domain.items():
         conditions = [arrives, *([negate(first.first_pods[cell])] if cell in first.first_pods else [])]
         if needs_order and levels.leaving.find_companions(attraction, topology, cell[1]):
@@ -146,10 +146,10 @@ def _add_first_arrivals(
     has_first = model.new_bool_var("")
     model.add(cp_model.LinearExpr.sum(list(first_pods.values())) == has_first)
     if staying.terms:
-        variables.require(staying.expression() <= 0, has_first)
+        variables.require(staying.build_expression() <= 0, has_first)
     level = model.new_int_var(0, levels.top, "")
     for cell, is_first in first_pods.items():
-        variables.require(variables.count_arriving((cell[0],), (cell[1],)).expression() >= 1, is_first)
+        variables.require(variables.count_arriving((cell[0],), (cell[1],)).build_expression() >= 1, is_first)
         variables.require(levels.get_level(cell) == level, is_first)
     for cell, arrives in _list_arrivals(variables, targets, counted).items():
         conditions = [has_first, *([negate(first_pods[cell])] if cell in first_pods else []), arrives]
@@ -168,12 +168,12 @@ def _keep_first_valid(
 ) -> None:
     """Require that in the end the first pod has other targets in its domains, or is the only target."""
     is_only_target = variables.model.new_bool_var("")
-    variables.require(variables.count_placed(targets, counted).expression() <= 1, is_only_target)
+    variables.require(variables.count_placed(targets, counted).build_expression() <= 1, is_only_target)
     for topology in attraction.topologies:
         domain_of = variables.layout.problem.rules.topologies[topology]
         for (_, node), is_first in first_pods.items():
             if domain_of[node] >= 0:
                 nodes = variables.layout.rules.domains[topology][int(domain_of[node])]
                 variables.require(
-                    variables.count_placed(targets, nodes).expression() >= 2, is_first, is_only_target.negated()
+                    variables.count_placed(targets, nodes).build_expression() >= 2, is_first, is_only_target.negated()
                 )

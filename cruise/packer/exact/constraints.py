@@ -30,10 +30,10 @@ def _add_exclusion(variables: PlacementVariables, exclusion: ExclusionRule, node
     own_count = int(holder in targets)
     target_count = variables.count_placed(targets, nodes)
     if target_count.maximum > own_count:
-        variables.require(target_count.expression() <= own_count, variables.get_arriving((holder,), nodes))
+        variables.require(target_count.build_expression() <= own_count, variables.get_arriving((holder,), nodes))
     holders = variables.count_placed((holder,), nodes)
     if others and holders.maximum > 0:
-        variables.require(holders.expression() <= 0, variables.get_arriving(others, nodes))
+        variables.require(holders.build_expression() <= 0, variables.get_arriving(others, nodes))
 
 
 def _add_spread(variables: PlacementVariables, spread: SpreadRule, domains: dict[int, tuple[int, ...]]) -> None:
@@ -49,15 +49,15 @@ def _add_spread(variables: PlacementVariables, spread: SpreadRule, domains: dict
         variables.require(minimum == 0)
     else:
         for count in target_counts.values():
-            variables.require(minimum <= count.expression())
+            variables.require(minimum <= count.build_expression())
     own_count = int(spread.holder in targets)
     for domain, eligible_nodes in eligible.items():
         if target_counts[domain].maximum + own_count > spread.max_skew:
-            within_skew = target_counts[domain].expression() <= minimum + spread.max_skew
+            within_skew = target_counts[domain].build_expression() <= minimum + spread.max_skew
             variables.require(within_skew, variables.get_arriving((spread.holder,), eligible_nodes))
             # On a node that is not eligible, an arriving pod counts only for itself.
             other_nodes = tuple(n for n in domains[domain] if not spread.eligible[n])
-            within_skew_outside = target_counts[domain].expression() + own_count <= minimum + spread.max_skew
+            within_skew_outside = target_counts[domain].build_expression() + own_count <= minimum + spread.max_skew
             variables.require(within_skew_outside, variables.get_arriving((spread.holder,), other_nodes))
 
 
@@ -66,7 +66,7 @@ def _add_eviction_limit(variables: PlacementVariables, limit: EvictionLimit) -> 
     running_count = int(variables.layout.running[members].sum())
     staying = variables.count_staying(members)
     if staying.constant < running_count - limit.allowed:
-        variables.require(staying.expression() >= running_count - limit.allowed)
+        variables.require(staying.build_expression() >= running_count - limit.allowed)
 
 
 def _add_node_eviction_limits(variables: PlacementVariables, most_evicted: IntArray) -> None:
@@ -76,7 +76,7 @@ def _add_node_eviction_limits(variables: PlacementVariables, most_evicted: IntAr
         least = int(running[classes, node].sum() - most_evicted[node])
         staying = variables.count_staying(classes.tolist(), (node,))
         if staying.constant < least:
-            variables.require(staying.expression() >= least)
+            variables.require(staying.build_expression() >= least)
 
 
 def add_count_constraints(variables: PlacementVariables) -> None:
@@ -85,12 +85,12 @@ def add_count_constraints(variables: PlacementVariables) -> None:
     for pod_class in variables.nodes_of:
         held = variables.count_placed((pod_class,))
         if held.maximum > layout.counts[pod_class]:
-            variables.require(held.expression() <= int(layout.counts[pod_class]))
+            variables.require(held.build_expression() <= int(layout.counts[pod_class]))
         running_count = int(layout.running[pod_class].sum())
         if layout.returning:
             _limit_returning_copies(variables, pod_class)
         if running_count and not layout.problem.preemptible[pod_class]:
-            variables.require(held.expression() >= running_count)
+            variables.require(held.build_expression() >= running_count)
 
 
 def _limit_returning_copies(variables: PlacementVariables, pod_class: int) -> None:
@@ -99,7 +99,7 @@ def _limit_returning_copies(variables: PlacementVariables, pod_class: int) -> No
         maximum = int(variables.layout.problem.max_on_node[pod_class])
         held = variables.count_placed((pod_class,), (node,))
         if held.maximum > maximum:
-            variables.require(held.expression() <= maximum, variables.get_arriving((pod_class,), (node,)))
+            variables.require(held.build_expression() <= maximum, variables.get_arriving((pod_class,), (node,)))
 
 
 def add_capacity_constraints(variables: PlacementVariables) -> None:
@@ -124,7 +124,7 @@ def add_capacity_constraints(variables: PlacementVariables) -> None:
                 condition = variables.get_arriving(tuple(c for c in classes if demands[c] or headroom[c]), (node,))
             larger = {c: amount for c, amount in headroom.items() if amount > min_headroom}
             _add_headroom(variables, load, node, larger, min_headroom)
-            variables.require(load.expression() <= capacity, condition)
+            variables.require(load.build_expression() <= capacity, condition)
 
 
 def add_preemption_constraints(variables: PlacementVariables) -> None:
@@ -160,10 +160,12 @@ def _add_move_guards(variables: PlacementVariables, pod_class: int, guarded: lis
                 variables.model.add(moves <= maximum * guarded[target])
                 moves_from.add_variable(moves, maximum)
                 moves_to[target].add_variable(moves, maximum)
-        variables.require(moves_from.expression() >= int(running[node]) - staying.expression(), guarded[node])
+        variables.require(
+            moves_from.build_expression() >= int(running[node]) - staying.build_expression(), guarded[node]
+        )
     for target, count in arrivals.items():
         variables.add_stay_before_arrival((pod_class, target))
-        variables.require(moves_to[target].expression() <= count.expression())
+        variables.require(moves_to[target].build_expression() <= count.build_expression())
 
 
 def _sum_load(variables: PlacementVariables, node: int, demands: dict[int, int]) -> BoundedSum:

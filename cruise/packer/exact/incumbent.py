@@ -37,20 +37,20 @@ class Incumbent(BestKnown):
             self.set_key(key)
             self.assignment = assignment
             self.apply_relaxed_bound()
-            self.report(self.packing())
+            self.report(self.build_packing())
 
-    def lower(self, entry: int, bound: int) -> None:
+    def lower_bound(self, entry: int, bound: int) -> None:
         """Lower the bound of an entry."""
         lower = (*self.bound[:entry], max(bound, self.key[entry]), *self.bound[entry + 1 :])
         if self.update_bound(self.key, lower):
-            self.report(self.packing())
+            self.report(self.build_packing())
 
     def apply_relaxed_bound(self) -> None:
         """Apply the relaxed bound, as far as the entries before are as good."""
         if self.relaxed:
             self.update_bound(self.relaxed, self.relaxed)
 
-    def packing(self) -> Packing:
+    def build_packing(self) -> Packing:
         """Return the packing of pods."""
         return build_packing(
             self.layout.problem, match_pods_to_nodes(self.layout.problem, self.assignment), self.bound, self.notes

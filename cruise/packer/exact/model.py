@@ -49,13 +49,13 @@ class ConstraintModel:
         add_affinity_constraints(self.variables)
         self.entries = _build_entries(self.variables)
 
-    def demand(self, entry: int, least: int) -> None:
+    def require_minimum(self, entry: int, least: int) -> None:
         """Require at least so much of an entry from now on."""
-        self.variables.require(self.entries[entry].expression() >= least)
+        self.variables.require(self.entries[entry].build_expression() >= least)
 
-    def cap(self, entry: int, most: int) -> None:
+    def apply_bound(self, entry: int, most: int) -> None:
         """Limit an entry to its known bound from now on."""
-        self.variables.require(self.entries[entry].expression() <= most)
+        self.variables.require(self.entries[entry].build_expression() <= most)
 
     @property
     def effort(self) -> float:
@@ -75,19 +75,19 @@ class ConstraintModel:
             return False
         self._hint_all(outcome.solver)
         # Copies without a variable, or above its maximum, were not hinted.
-        return bool((self.read(outcome.solver.value) == assignment).all())
+        return bool((self.get_assignment(outcome.solver.value) == assignment).all())
 
     def maximise(self, entry: int, meter: BudgetMeter, found: CopyAssignment) -> SolverAnswer:
         """Maximize an entry of the key, and hint the result from then on."""
-        self.variables.model.maximize(self.entries[entry].expression())
+        self.variables.model.maximize(self.entries[entry].build_expression())
         outcome = run_solver(self.variables.model, meter, _SolutionCallback(self, found))
         if not outcome.found:
             return SolverAnswer(None, None)
         self._hint_all(outcome.solver)
         bound = None if outcome.bound is None else math.floor(outcome.bound + 1e-6)
-        return SolverAnswer(self.read(outcome.solver.value), bound)
+        return SolverAnswer(self.get_assignment(outcome.solver.value), bound)
 
-    def read(self, value: Callable[[cp_model.IntVar], int]) -> IntArray:
+    def get_assignment(self, value: Callable[[cp_model.IntVar], int]) -> IntArray:
         """Return the assignment of the variables' values."""
         assignment: IntArray = self.layout.immovable.copy()
         for kind in (self.variables.stay, self.variables.arrive):
@@ -109,7 +109,7 @@ class _SolutionCallback(cp_model.CpSolverSolutionCallback):
         self._model, self._found = model, found
 
     def on_solution_callback(self) -> None:
-        self._found(self._model.read(self.value))
+        self._found(self._model.get_assignment(self.value))
 
 
 def _build_entries(variables: PlacementVariables) -> list[BoundedSum]:
@@ -138,7 +138,7 @@ def _build_price(variables: PlacementVariables) -> BoundedSum:
         placed = variables.count_placed(classes, (node,))
         if price and placed.maximum and not placed.constant:
             is_unused = variables.model.new_bool_var("")
-            variables.require(placed.expression() <= 0, is_unused)
+            variables.require(placed.build_expression() <= 0, is_unused)
             count.add_variable(is_unused, 1, price)
             count.add_constant(-price)
     return count
@@ -173,7 +173,7 @@ def solve_exact(
     incumbent = build_incumbent(problem, start, report, relaxed)
     if not incumbent.is_proved:
         maximise_and_prove(incumbent, meter)
-    return incumbent.packing()
+    return incumbent.build_packing()
 
 
 def maximise_and_prove(incumbent: Incumbent, meter: BudgetMeter) -> None:
@@ -196,15 +196,15 @@ def maximise_and_prove(incumbent: Incumbent, meter: BudgetMeter) -> None:
     for entry in range(last + 1):
         if incumbent.is_open(entry) and not meter.is_exhausted():
             for one in dict.fromkeys((model, bounding)):
-                one.cap(entry, incumbent.bound[entry] - fixed[entry])
+                one.apply_bound(entry, incumbent.bound[entry] - fixed[entry])
             with meter.get_part(1.0 if entry == last else _ENTRY_SHARE) as own:
                 bound = _maximise_entry(incumbent, entry, model, bounding, own)
             if bound is not None:
-                incumbent.lower(entry, bound + fixed[entry])
+                incumbent.lower_bound(entry, bound + fixed[entry])
         if incumbent.is_proved or meter.is_exhausted():
             return
         for one in dict.fromkeys((model, bounding)):
-            one.demand(entry, incumbent.key[entry] - fixed[entry])
+            one.require_minimum(entry, incumbent.key[entry] - fixed[entry])
 
 
 def _maximise_entry(

@@ -51,7 +51,7 @@ class BoundedSum:
         self.constant += copies
         self.maximum += copies
 
-    def expression(self) -> cp_model.LinearExprT:
+    def build_expression(self) -> cp_model.LinearExprT:
         """Return the sum as an expression of the model."""
         if not self.terms:
             return self.constant
@@ -119,7 +119,7 @@ class PlacementVariables:
                 self._presences[key] = held.terms[0]
             else:
                 self._presences[key] = self.model.new_bool_var("")
-                self.model.add(held.expression() <= held.maximum * self._presences[key])
+                self.model.add(held.build_expression() <= held.maximum * self._presences[key])
         return self._presences[key]
 
     def add_stay_before_arrival(self, cell: tuple[int, int]) -> None:

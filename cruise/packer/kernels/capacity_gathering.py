@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cruise.packer.kernels.cluster_state import (
-    PackedClusterState,
+    ClusterStateArrays,
     compute_shortage,
     has_capacity,
     is_allowed,
@@ -29,7 +29,7 @@ _MAX_FAILED = 4
 
 @compile_kernel
 def place_by_gathering_capacity(
-    s: PackedClusterState, waiting: IntArray, below: int, random: NDArray[np.uint64], deadline: float, work: float
+    s: ClusterStateArrays, waiting: IntArray, below: int, random: NDArray[np.uint64], deadline: float, work: float
 ) -> int:
     """Place pending pods in order on nodes that gather the free capacity of others; return how many are placed."""
     side = np.empty((2, _SUMS, 2), np.int64)
@@ -64,7 +64,7 @@ def place_by_gathering_capacity(
 
 
 @compile_without_allocation
-def _restore(s: PackedClusterState, before: IntArray) -> None:
+def _restore(s: ClusterStateArrays, before: IntArray) -> None:
     """Return every pod to its earlier node."""
     for back in (False, True):
         for p in range(s.node.shape[0]):
@@ -74,12 +74,12 @@ def _restore(s: PackedClusterState, before: IntArray) -> None:
 
 
 @compile_without_allocation
-def _is_exhausted(s: PackedClusterState, deadline: float, work: float) -> bool:
+def _is_exhausted(s: ClusterStateArrays, deadline: float, work: float) -> bool:
     return (deadline < np.inf and read_monotonic_seconds() > deadline) or s.spent[0] > work
 
 
 @compile_without_allocation
-def _find_first_pending(s: PackedClusterState, waiting: IntArray) -> int:
+def _find_first_pending(s: ClusterStateArrays, waiting: IntArray) -> int:
     """Return the first pod that is still pending; -1 for none."""
     for k in range(waiting.shape[0]):
         if s.node[waiting[k]] < 0:
@@ -88,7 +88,7 @@ def _find_first_pending(s: PackedClusterState, waiting: IntArray) -> int:
 
 
 @compile_without_allocation
-def _find_collector(s: PackedClusterState, p: int, tried: NDArray[np.bool_]) -> int:
+def _find_collector(s: ClusterStateArrays, p: int, tried: NDArray[np.bool_]) -> int:
     """Return the node that lacks least for a pod, of those that have not failed; -1 for none."""
     best, least = -1, np.inf
     s.spent[0] += s.free.shape[0]
@@ -101,7 +101,7 @@ def _find_collector(s: PackedClusterState, p: int, tried: NDArray[np.bool_]) -> 
 
 
 @compile_kernel
-def _sort_by_free_capacity(s: PackedClusterState, but: int, random: NDArray[np.uint64]) -> IntArray:
+def _sort_by_free_capacity(s: ClusterStateArrays, but: int, random: NDArray[np.uint64]) -> IntArray:
     """Return all other nodes, roughly by free capacity, the largest first."""
     free_share = np.zeros(s.free.shape[0], np.float64)
     for n in range(s.free.shape[0]):
@@ -113,7 +113,7 @@ def _sort_by_free_capacity(s: PackedClusterState, but: int, random: NDArray[np.u
 
 
 @compile_without_allocation
-def _place_fitting(s: PackedClusterState, waiting: IntArray, n: int) -> int:
+def _place_fitting(s: ClusterStateArrays, waiting: IntArray, n: int) -> int:
     """Place the pending pods that fit on a node; return how many."""
     placed = 0
     for k in range(waiting.shape[0]):
@@ -127,7 +127,7 @@ def _place_fitting(s: PackedClusterState, waiting: IntArray, n: int) -> int:
 
 @compile_kernel
 def _exchange(
-    s: PackedClusterState,
+    s: ClusterStateArrays,
     donor: int,
     n: int,
     rank: int,
@@ -173,13 +173,13 @@ def _exchange(
 
 
 @compile_without_allocation
-def _compute_free_share(s: PackedClusterState, n: int, r: int) -> float:
+def _compute_free_share(s: ClusterStateArrays, n: int, r: int) -> float:
     """Return how much of a resource a node has free, weighted by scarcity."""
     return float((s.free[n, r] - s.largest[n, r]) * s.shares[r])
 
 
 @compile_kernel
-def _list_sums(s: PackedClusterState, n: int, to: int, rank: int, side: IntArray, sums: IntArray) -> int:
+def _list_sums(s: ClusterStateArrays, n: int, to: int, rank: int, side: IntArray, sums: IntArray) -> int:
     """List the demands of no pod, each pod and each pair of a node that may move to another node; return how many."""
     candidates, count, p = np.empty(_MAX_PODS, np.int64), 0, s.first_pod[n]
     while p >= 0 and count < _MAX_PODS:
@@ -219,7 +219,7 @@ def _insert_candidate(scores: FloatArray, found: IntArray, held: int, score: flo
 
 
 @compile_without_allocation
-def _exchange_pods(s: PackedClusterState, out: IntArray, back: IntArray, donor: int, n: int) -> bool:
+def _exchange_pods(s: ClusterStateArrays, out: IntArray, back: IntArray, donor: int, n: int) -> bool:
     """Exchange pods of two nodes; False if a rule or capacity forbids it on the way."""
     for pods in (out, back):
         for k in range(2):

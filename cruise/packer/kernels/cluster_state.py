@@ -20,7 +20,7 @@ from cruise.packer.problem import BoolArray, FloatArray, IntArray
 UNLIMITED = 1 << 30
 
 
-class PackedClusterState(NamedTuple):
+class ClusterStateArrays(NamedTuple):
     """Pods on nodes, what they need, and what may be done with them.
 
     `free[node, resource]` is the capacity without the sum of demands, `largest` the largest headroom there.
@@ -78,7 +78,7 @@ class PackedClusterState(NamedTuple):
 
 
 @compile_kernel
-def link_pods(s: PackedClusterState) -> None:
+def link_pods(s: ClusterStateArrays) -> None:
     """Link the pods to their nodes, from empty lists, full capacities and whole limits."""
     for p in range(s.node.shape[0]):
         c, n = s.pod_class[p], s.node[p]
@@ -106,7 +106,7 @@ def link_pods(s: PackedClusterState) -> None:
 
 
 @compile_without_allocation
-def remove_pod(s: PackedClusterState, p: int) -> None:
+def remove_pod(s: ClusterStateArrays, p: int) -> None:
     """Remove a pod from its node."""
     c, n = s.pod_class[p], s.node[p]
     if s.previous_pod[p] >= 0:
@@ -137,7 +137,7 @@ def remove_pod(s: PackedClusterState, p: int) -> None:
 
 
 @compile_without_allocation
-def add_pod(s: PackedClusterState, p: int, n: int) -> None:
+def add_pod(s: ClusterStateArrays, p: int, n: int) -> None:
     """Place a pod that is on no node."""
     c = s.pod_class[p]
     s.previous_pod[p] = -1
@@ -161,7 +161,7 @@ def add_pod(s: PackedClusterState, p: int, n: int) -> None:
 
 
 @compile_without_allocation
-def mark_preempted(s: PackedClusterState, p: int, dropped: bool) -> None:
+def mark_preempted(s: ClusterStateArrays, p: int, dropped: bool) -> None:
     """Record whether a pod counts as preempted."""
     if s.dropped[p] != dropped:
         s.dropped[p] = dropped
@@ -169,7 +169,7 @@ def mark_preempted(s: PackedClusterState, p: int, dropped: bool) -> None:
 
 
 @compile_without_allocation
-def move_pod(s: PackedClusterState, p: int, to: int) -> None:
+def move_pod(s: ClusterStateArrays, p: int, to: int) -> None:
     """Move a pod to a node, or off its node (-1), and log the change."""
     k = s.logged[0]
     s.log[k, 0], s.log[k, 1], s.log[k, 2] = p, s.node[p], 1 if s.dropped[p] else 0
@@ -183,7 +183,7 @@ def move_pod(s: PackedClusterState, p: int, to: int) -> None:
 
 
 @compile_without_allocation
-def undo_changes(s: PackedClusterState, down_to: int) -> None:
+def undo_changes(s: ClusterStateArrays, down_to: int) -> None:
     """Undo all changes but the first so many."""
     while s.logged[0] > down_to:
         s.logged[0] -= 1
@@ -198,7 +198,7 @@ def undo_changes(s: PackedClusterState, down_to: int) -> None:
 
 
 @compile_without_allocation
-def has_capacity(s: PackedClusterState, c: int, n: int) -> bool:
+def has_capacity(s: ClusterStateArrays, c: int, n: int) -> bool:
     """Return whether a node has capacity for one more pod of a class."""
     for r in range(s.free.shape[1]):
         d, h = s.demands[c, r], s.headroom[c, r]
@@ -208,7 +208,7 @@ def has_capacity(s: PackedClusterState, c: int, n: int) -> bool:
 
 
 @compile_without_allocation
-def is_allowed(s: PackedClusterState, p: int, n: int) -> bool:
+def is_allowed(s: ClusterStateArrays, p: int, n: int) -> bool:
     """Return whether every rule except capacity allows a pod to arrive on a node, or to return to it."""
     c = s.pod_class[p]
     if s.tables[s.tables[TIED] + c] and (
@@ -234,7 +234,7 @@ def is_allowed(s: PackedClusterState, p: int, n: int) -> bool:
 
 
 @compile_without_allocation
-def _is_not_excluded(s: PackedClusterState, c: int, n: int) -> bool:
+def _is_not_excluded(s: ClusterStateArrays, c: int, n: int) -> bool:
     """Return whether no pod on a node excludes a class from that node."""
     t = s.tables
     if t[t[SHUNNED_STARTS] + c] < t[t[SHUNNED_STARTS] + c + 1]:
@@ -248,7 +248,7 @@ def _is_not_excluded(s: PackedClusterState, c: int, n: int) -> bool:
 
 
 @compile_without_allocation
-def may_be_ejected(s: PackedClusterState, p: int) -> bool:
+def may_be_ejected(s: ClusterStateArrays, p: int) -> bool:
     """Return whether a pod may be ejected: freely from another node than its home, otherwise within limits."""
     if s.protected_nodes[p]:
         return False
@@ -265,7 +265,7 @@ def may_be_ejected(s: PackedClusterState, p: int) -> bool:
 
 
 @compile_without_allocation
-def compute_waste(s: PackedClusterState, c: int, n: int) -> float:
+def compute_waste(s: ClusterStateArrays, c: int, n: int) -> float:
     """Return how much a node has left with one more pod of the class, weighted by scarcity."""
     total = 0.0
     for r in range(s.free.shape[1]):
@@ -274,7 +274,7 @@ def compute_waste(s: PackedClusterState, c: int, n: int) -> float:
 
 
 @compile_without_allocation
-def compute_shortage(s: PackedClusterState, c: int, n: int, gone: int) -> float:
+def compute_shortage(s: ClusterStateArrays, c: int, n: int, gone: int) -> float:
     """Return how much a node lacks for a class, weighted, once a pod of class `gone` (-1: none) has left."""
     total = 0.0
     for r in range(s.free.shape[1]):
@@ -286,7 +286,7 @@ def compute_shortage(s: PackedClusterState, c: int, n: int, gone: int) -> float:
 
 
 @compile_without_allocation
-def find_best_node(s: PackedClusterState, p: int, ban: int) -> int:
+def find_best_node(s: ClusterStateArrays, p: int, ban: int) -> int:
     """Return the home node if a pod fits there, else the node of the span that it fills best; -1 for none."""
     c, home = s.pod_class[p], s.home_node[p]
     s.spent[0] += 1
@@ -303,7 +303,7 @@ def find_best_node(s: PackedClusterState, p: int, ban: int) -> int:
 
 
 @compile_without_allocation
-def update_skyline(s: PackedClusterState) -> None:
+def update_skyline(s: ClusterStateArrays) -> None:
     """Recompute the skyline of the span."""
     top = s.skyline.shape[1] - 1
     first, second = s.scarcity[0], s.scarcity[1]
@@ -326,14 +326,14 @@ def update_skyline(s: PackedClusterState) -> None:
 
 
 @compile_without_allocation
-def may_have_capacity(s: PackedClusterState, c: int) -> bool:
+def may_have_capacity(s: ClusterStateArrays, c: int) -> bool:
     """Return whether the skyline allows that a node of the span has capacity for the class; False is certain."""
     b = min(s.demands[c, s.scarcity[0]] // s.unit[0], s.skyline.shape[1] - 1)
     return bool(s.skyline[s.line[s.mask_of_class[c]], b] >= s.demands[c, s.scarcity[1]])
 
 
 @compile_kernel
-def remove_pods(s: PackedClusterState, pods: IntArray) -> bool:
+def remove_pods(s: ClusterStateArrays, pods: IntArray) -> bool:
     """Remove pods permanently; if one must not be evicted, the state is left half changed."""
     for i in range(pods.shape[0]):
         if not may_be_ejected(s, pods[i]):

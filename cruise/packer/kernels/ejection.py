@@ -6,7 +6,7 @@ Each kernel logs its changes, and undoes them if they lead nowhere.
 import numpy as np
 
 from cruise.packer.kernels.cluster_state import (
-    PackedClusterState,
+    ClusterStateArrays,
     compute_shortage,
     find_best_node,
     has_capacity,
@@ -38,7 +38,7 @@ _COSTLESS = 0.5
 
 @compile_kernel
 def place_by_ejection(
-    s: PackedClusterState, pods: IntArray, depth: int, below: int, deadline: float, work: float
+    s: ClusterStateArrays, pods: IntArray, depth: int, below: int, deadline: float, work: float
 ) -> int:
     """Place pods in order, each by ejections up to a depth; return how many are placed.
 
@@ -68,7 +68,7 @@ def place_by_ejection(
 
 
 @compile_kernel
-def _insert(s: PackedClusterState, p: int, depth: int, rank: int) -> bool:
+def _insert(s: ClusterStateArrays, p: int, depth: int, rank: int) -> bool:
     if _place_directly(s, p, -1):
         return True
     if depth >= 1 and (
@@ -85,7 +85,7 @@ def _insert(s: PackedClusterState, p: int, depth: int, rank: int) -> bool:
 
 
 @compile_without_allocation
-def _place_directly(s: PackedClusterState, p: int, ban: int) -> bool:
+def _place_directly(s: ClusterStateArrays, p: int, ban: int) -> bool:
     n = find_best_node(s, p, ban)
     if n < 0:
         return False
@@ -94,7 +94,7 @@ def _place_directly(s: PackedClusterState, p: int, ban: int) -> bool:
 
 
 @compile_without_allocation
-def _replace_pod(s: PackedClusterState, gone: int, p: int, n: int) -> bool:
+def _replace_pod(s: ClusterStateArrays, gone: int, p: int, n: int) -> bool:
     """Remove a pod and place another one, unless a rule still forbids that."""
     move_pod(s, gone, -1)
     if not is_allowed(s, p, n):
@@ -104,7 +104,7 @@ def _replace_pod(s: PackedClusterState, gone: int, p: int, n: int) -> bool:
 
 
 @compile_kernel
-def _find_nearest_nodes(s: PackedClusterState, p: int) -> IntArray:
+def _find_nearest_nodes(s: ClusterStateArrays, p: int) -> IntArray:
     """Return the nodes of the span that lack least for a pod, of those where it may arrive."""
     c = s.pod_class[p]
     most = s.free.shape[0] // s.span[1] + 1
@@ -130,7 +130,7 @@ def _find_nearest_nodes(s: PackedClusterState, p: int) -> IntArray:
 
 
 @compile_without_allocation
-def _compute_remaining(s: PackedClusterState, c: int, n: int, gone: int, also: int) -> float:
+def _compute_remaining(s: ClusterStateArrays, c: int, n: int, gone: int, also: int) -> float:
     """Return what a node has left if one or two pods leave and one of the class arrives; -1 if it does not fit."""
     total = 0.0
     for r in range(s.free.shape[1]):
@@ -171,7 +171,7 @@ def _insert_candidate(
 
 
 @compile_kernel
-def _find_single_ejections(s: PackedClusterState, p: int, rank: int, many: int, sure: bool) -> IntArray:
+def _find_single_ejections(s: ClusterStateArrays, p: int, rank: int, many: int, sure: bool) -> IntArray:
     """Return rows of (pod, -1, node): single pods whose ejection lets a pod in, the best first.
 
     `sure`: only pods for which the skyline shows capacity.
@@ -197,7 +197,7 @@ def _find_single_ejections(s: PackedClusterState, p: int, rank: int, many: int, 
 
 
 @compile_kernel
-def place_by_single_ejection(s: PackedClusterState, p: int, rank: int) -> bool:
+def place_by_single_ejection(s: ClusterStateArrays, p: int, rank: int) -> bool:
     """Place a pod by ejecting one other that fits elsewhere, and no pod above `rank` from its home node."""
     found = _find_single_ejections(s, p, rank, _TRIED, True)
     for i in range(found.shape[0]):
@@ -209,7 +209,7 @@ def place_by_single_ejection(s: PackedClusterState, p: int, rank: int) -> bool:
 
 
 @compile_kernel
-def _place_by_two_ejections(s: PackedClusterState, p: int, rank: int) -> bool:
+def _place_by_two_ejections(s: ClusterStateArrays, p: int, rank: int) -> bool:
     c = s.pod_class[p]
     scores, found = np.empty(_TRIED, np.float64), np.empty((_TRIED, 3), np.int64)
     held = 0
@@ -242,7 +242,7 @@ def _place_by_two_ejections(s: PackedClusterState, p: int, rank: int) -> bool:
 
 
 @compile_without_allocation
-def _collect_ejectable(s: PackedClusterState, n: int, c: int, rank: int, ejectable: IntArray) -> int:
+def _collect_ejectable(s: ClusterStateArrays, n: int, c: int, rank: int, ejectable: IntArray) -> int:
     """Collect the pods of a node that may be ejected and have capacity elsewhere by the skyline; return how many."""
     count = 0
     other = s.first_pod[n]
@@ -261,7 +261,7 @@ def _collect_ejectable(s: PackedClusterState, n: int, c: int, rank: int, ejectab
 
 
 @compile_kernel
-def _place_by_many_ejections(s: PackedClusterState, p: int, rank: int, nodes: int, most: int) -> bool:
+def _place_by_many_ejections(s: ClusterStateArrays, p: int, rank: int, nodes: int, most: int) -> bool:
     """Eject up to so many pods of one of some nodes, one after the other, to where they fit.
 
     The nodes that lack least come first, and of their pods those whose ejection leaves least missing.
@@ -306,7 +306,7 @@ def _place_by_many_ejections(s: PackedClusterState, p: int, rank: int, nodes: in
 
 
 @compile_without_allocation
-def _may_suffice(s: PackedClusterState, c: int, n: int, ejectable: IntArray, most: int) -> bool:
+def _may_suffice(s: ClusterStateArrays, c: int, n: int, ejectable: IntArray, most: int) -> bool:
     """Return whether so many of some pods may free enough for a class: the largest in each resource, or all."""
     s.spent[0] += ejectable.shape[0]
     for r in range(s.free.shape[1]):
@@ -322,7 +322,7 @@ def _may_suffice(s: PackedClusterState, c: int, n: int, ejectable: IntArray, mos
 
 
 @compile_without_allocation
-def _choose_pod_to_eject(s: PackedClusterState, c: int, n: int, ejectable: IntArray) -> int:
+def _choose_pod_to_eject(s: ClusterStateArrays, c: int, n: int, ejectable: IntArray) -> int:
     """Return the pod whose ejection leaves least missing for a class; of equal ones the smallest."""
     best, least = 0, np.inf
     for k in range(ejectable.shape[0]):
@@ -340,7 +340,7 @@ def _choose_pod_to_eject(s: PackedClusterState, c: int, n: int, ejectable: IntAr
 
 
 @compile_kernel
-def _place_by_chain(s: PackedClusterState, p: int, rank: int) -> bool:
+def _place_by_chain(s: ClusterStateArrays, p: int, rank: int) -> bool:
     """Eject a pod that fits nowhere, for which others are ejected."""
     found = _find_single_ejections(s, p, rank, _SECOND, False)
     s.protected_nodes[p] = True
@@ -357,7 +357,7 @@ def _place_by_chain(s: PackedClusterState, p: int, rank: int) -> bool:
 
 
 @compile_kernel
-def _place_by_long_chain(s: PackedClusterState, p: int, rank: int) -> bool:
+def _place_by_long_chain(s: ClusterStateArrays, p: int, rank: int) -> bool:
     found = _find_single_ejections(s, p, rank, _THIRD, False)
     s.protected_nodes[p] = True
     for i in range(found.shape[0]):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from cruise.packer.kernels.cluster_state import (
-    PackedClusterState,
+    ClusterStateArrays,
     find_best_node,
     has_capacity,
     is_allowed,
@@ -24,7 +24,7 @@ _MAX_FOREIGN = 64
 
 
 @compile_kernel
-def place_by_preemption(s: PackedClusterState, pods: IntArray, deadline: float, work: float) -> int:
+def place_by_preemption(s: ClusterStateArrays, pods: IntArray, deadline: float, work: float) -> int:
     """Place pods in order where the least of lower priorities is preempted; return how many are placed."""
     placed = 0
     worst = 0
@@ -50,7 +50,7 @@ def place_by_preemption(s: PackedClusterState, pods: IntArray, deadline: float, 
 
 
 @compile_without_allocation
-def _find_cheapest_node(s: PackedClusterState, p: int, worst: int) -> int:
+def _find_cheapest_node(s: ClusterStateArrays, p: int, worst: int) -> int:
     """Return the node with the cheapest preemption for a pod; -1 if no node can free enough."""
     best, least = -1, np.inf
     for n in range(s.free.shape[0]):
@@ -64,7 +64,7 @@ def _find_cheapest_node(s: PackedClusterState, p: int, worst: int) -> int:
 
 
 @compile_without_allocation
-def _preempt_until_fits(s: PackedClusterState, p: int, n: int, worst: int, least: float) -> float:
+def _preempt_until_fits(s: ClusterStateArrays, p: int, n: int, worst: int, least: float) -> float:
     """Remove what a pod must preempt on a node, lowest priority first; return the cost, infinite from `least`."""
     c = s.pod_class[p]
     cost = 0.0
@@ -87,7 +87,7 @@ def _preempt_until_fits(s: PackedClusterState, p: int, n: int, worst: int, least
 
 
 @compile_without_allocation
-def _is_victim(s: PackedClusterState, p: int, n: int, rank: int) -> bool:
+def _is_victim(s: ClusterStateArrays, p: int, n: int, rank: int) -> bool:
     g = s.pod_class[p]
     if s.ranks[g] < rank or (s.home_node[p] >= 0 and (s.home_node[p] != n or not s.preemptible[g])):
         return False
@@ -95,7 +95,7 @@ def _is_victim(s: PackedClusterState, p: int, n: int, rank: int) -> bool:
 
 
 @compile_without_allocation
-def _could_fit(s: PackedClusterState, c: int, n: int) -> bool:
+def _could_fit(s: ClusterStateArrays, c: int, n: int) -> bool:
     """Return whether a class fits once all lower priorities are gone, headroom apart."""
     for r in range(s.free.shape[1]):
         if s.demands[c, r] == 0:
@@ -112,7 +112,7 @@ def _could_fit(s: PackedClusterState, c: int, n: int) -> bool:
 
 
 @compile_without_allocation
-def _choose_victim(s: PackedClusterState, c: int, n: int, rank: int) -> int:
+def _choose_victim(s: ClusterStateArrays, c: int, n: int, rank: int) -> int:
     """Of the pods of a rank, return the smallest that is enough alone, else the one that frees most; -1 for none."""
     best, most = -1, -1.0
     other = s.first_pod[n]
@@ -133,7 +133,7 @@ def _choose_victim(s: PackedClusterState, c: int, n: int, rank: int) -> int:
 
 
 @compile_kernel
-def return_pods_home(s: PackedClusterState, pods: IntArray, deadline: float, work: float) -> int:
+def return_pods_home(s: ClusterStateArrays, pods: IntArray, deadline: float, work: float) -> int:
     """Return pods to their home nodes if what arrived there fits elsewhere without cost; return how many."""
     returned = 0
     s.rooted[0] = True
@@ -152,7 +152,7 @@ def return_pods_home(s: PackedClusterState, pods: IntArray, deadline: float, wor
 
 
 @compile_kernel
-def _return_pod(s: PackedClusterState, p: int) -> bool:
+def _return_pod(s: ClusterStateArrays, p: int) -> bool:
     n, c = s.home_node[p], s.pod_class[p]
     if not may_be_ejected(s, p):
         return False
@@ -181,7 +181,7 @@ def _return_pod(s: PackedClusterState, p: int) -> bool:
 
 
 @compile_without_allocation
-def _collect_foreign_pods(s: PackedClusterState, n: int, guests: IntArray) -> int:
+def _collect_foreign_pods(s: ClusterStateArrays, n: int, guests: IntArray) -> int:
     """Collect the pods on a node that are not on their home node and may leave; return how many."""
     count, other = 0, s.first_pod[n]
     while other >= 0 and count < guests.shape[0]:
@@ -193,7 +193,7 @@ def _collect_foreign_pods(s: PackedClusterState, n: int, guests: IntArray) -> in
 
 
 @compile_kernel
-def _has_other_node(s: PackedClusterState, p: int, ban: int) -> bool:
+def _has_other_node(s: ClusterStateArrays, p: int, ban: int) -> bool:
     to = find_best_node(s, p, ban)
     if to >= 0:
         move_pod(s, p, to)

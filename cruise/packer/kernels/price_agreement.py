@@ -16,17 +16,17 @@ from cruise.packer.problem import FloatArray, IntArray
 class NodeChanges(NamedTuple):
     """The known changes of each node, the first of which is none.
 
-    By change k of a node there are `more[node, k, i]` more copies (fewer if negative) of class `of[node, k, i]`, for
-    each i below `length[node, k]`; it costs `cost[node, k]`. `known[node]` counts them. `share[node, k]` of the node, 1
-    in total, has the change.
+    By change k of a node there are `added_copies[node, k, i]` more copies (fewer if negative) of class `pod_class[node,
+    k, i]`, for each i below `length[node, k]`; it costs `cost[node, k]`. `change_count[node]` counts them. `share[node,
+    k]` of the node, 1 in total, has the change.
     """
 
-    of: NDArray[np.int32]
-    more: NDArray[np.int32]
+    pod_class: NDArray[np.int32]
+    added_copies: NDArray[np.int32]
     length: IntArray
     cost: FloatArray
     share: FloatArray
-    known: IntArray
+    change_count: IntArray
 
 
 def create_node_changes(nodes: int, most: int, width: int) -> NodeChanges:
@@ -34,12 +34,12 @@ def create_node_changes(nodes: int, most: int, width: int) -> NodeChanges:
     share = np.zeros((nodes, most))
     share[:, 0] = 1.0
     return NodeChanges(
-        of=np.zeros((nodes, most, width), dtype=np.int32),
-        more=np.zeros((nodes, most, width), dtype=np.int32),
+        pod_class=np.zeros((nodes, most, width), dtype=np.int32),
+        added_copies=np.zeros((nodes, most, width), dtype=np.int32),
         length=np.zeros((nodes, most), dtype=np.int64),
         cost=np.zeros((nodes, most)),
         share=share,
-        known=np.ones(nodes, dtype=np.int64),
+        change_count=np.ones(nodes, dtype=np.int64),
     )
 
 
@@ -48,7 +48,7 @@ def compute_gain(c: NodeChanges, g: int, k: int, price: FloatArray) -> float:
     """Return what a change of a node gains at prices."""
     gain = -float(c.cost[g, k])
     for i in range(c.length[g, k]):
-        gain += c.more[g, k, i] * price[c.of[g, k, i]]
+        gain += c.added_copies[g, k, i] * price[c.pod_class[g, k, i]]
     return gain
 
 
@@ -56,7 +56,7 @@ def compute_gain(c: NodeChanges, g: int, k: int, price: FloatArray) -> float:
 def find_best_change(c: NodeChanges, g: int, price: FloatArray) -> tuple[int, float]:
     """Return the change of a node that gains most at prices, and how much."""
     best, most = 0, 0.0
-    for k in range(1, c.known[g]):
+    for k in range(1, c.change_count[g]):
         gain = compute_gain(c, g, k, price)
         if gain > most:
             best, most = k, gain
@@ -66,17 +66,17 @@ def find_best_change(c: NodeChanges, g: int, price: FloatArray) -> tuple[int, fl
 @compile_inline
 def choose_slot(c: NodeChanges, g: int, price: FloatArray) -> int:
     """Return where to store a change: a free slot of a node, or that of the unused change that gains least."""
-    if c.known[g] < c.of.shape[1]:
-        c.known[g] += 1
-        return int(c.known[g]) - 1
+    if c.change_count[g] < c.pod_class.shape[1]:
+        c.change_count[g] += 1
+        return int(c.change_count[g]) - 1
     worst, least = 0, np.inf
-    for k in range(1, c.of.shape[1]):
+    for k in range(1, c.pod_class.shape[1]):
         gain = compute_gain(c, g, k, price)
         if c.share[g, k] <= 0.0 and gain < least:
             worst, least = k, gain
     if worst == 0:
         worst = 1
-        for k in range(2, c.of.shape[1]):
+        for k in range(2, c.pod_class.shape[1]):
             if c.share[g, k] < c.share[g, worst]:
                 worst = k
         c.share[g, 0] += c.share[g, worst]
@@ -91,7 +91,7 @@ _EVEN = 1.0
 @compile_inline
 def _apply_change(c: NodeChanges, g: int, k: int, part: float, lacks: FloatArray) -> None:
     for i in range(c.length[g, k]):
-        lacks[c.of[g, k, i]] -= part * c.more[g, k, i]
+        lacks[c.pod_class[g, k, i]] -= part * c.added_copies[g, k, i]
 
 
 @compile_inline
@@ -111,7 +111,7 @@ def _update_prices(
     price: FloatArray,
 ) -> None:
     for i in range(c.length[g, k]):
-        one = c.of[g, k, i]
+        one = c.pod_class[g, k, i]
         price[one] = _compute_price(one, lacks, near, step, most)
 
 
@@ -119,14 +119,14 @@ def _update_prices(
 def _distance(c: NodeChanges, g: int, a: int, b: int, scratch: FloatArray) -> float:
     """Return the squared distance between two changes of a node."""
     for i in range(c.length[g, a]):
-        scratch[c.of[g, a, i]] += c.more[g, a, i]
+        scratch[c.pod_class[g, a, i]] += c.added_copies[g, a, i]
     for i in range(c.length[g, b]):
-        scratch[c.of[g, b, i]] -= c.more[g, b, i]
+        scratch[c.pod_class[g, b, i]] -= c.added_copies[g, b, i]
     total = 0.0
     for k in (a, b):
         for i in range(c.length[g, k]):
-            total += scratch[c.of[g, k, i]] * scratch[c.of[g, k, i]]
-            scratch[c.of[g, k, i]] = 0.0
+            total += scratch[c.pod_class[g, k, i]] * scratch[c.pod_class[g, k, i]]
+            scratch[c.pod_class[g, k, i]] = 0.0
     return total
 
 
@@ -134,7 +134,7 @@ def _distance(c: NodeChanges, g: int, a: int, b: int, scratch: FloatArray) -> fl
 def _extremes(c: NodeChanges, g: int, price: FloatArray) -> tuple[int, int, float]:
     """Return the change of a node that gains most, the one with a share that gains least, and the difference."""
     best, worst, top, low = 0, 0, -1e300, 1e300
-    for k in range(c.known[g]):
+    for k in range(c.change_count[g]):
         gain = compute_gain(c, g, k, price)
         if gain > top:
             best, top = k, gain
@@ -156,8 +156,8 @@ def _initialise(
     """Compute the excess demand at the present shares, and its prices."""
     for one in range(len(lacks)):
         lacks[one] = wanted[one]
-    for g in range(len(c.known)):
-        for k in range(c.known[g]):
+    for g in range(len(c.change_count)):
+        for k in range(c.change_count[g]):
             if c.share[g, k] > 0.0:
                 _apply_change(c, g, k, c.share[g, k], lacks)
     for one in range(len(price)):
@@ -185,10 +185,10 @@ def improve_prices(
     _initialise(c, wanted, near, step, most, lacks, price)
     for _ in range(passes):
         moved = False
-        for g in range(len(c.known)):
-            if c.known[g] < 2:
+        for g in range(len(c.change_count)):
+            if c.change_count[g] < 2:
                 continue
-            spent[0] += c.known[g]
+            spent[0] += c.change_count[g]
             best, worst, gap = _extremes(c, g, price)
             if gap < _EVEN:
                 continue
@@ -203,6 +203,6 @@ def improve_prices(
         if not moved:
             break
     total = 0.0
-    for g in range(len(c.known)):
+    for g in range(len(c.change_count)):
         total += find_best_change(c, g, price)[1]
     return total

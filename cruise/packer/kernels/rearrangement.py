@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cruise.packer.kernels.cluster_state import (
-    PackedClusterState,
+    ClusterStateArrays,
     compute_shortage,
     find_best_node,
     has_capacity,
@@ -36,7 +36,7 @@ _NONE, _UNTOUCHED = -1, -2
 
 @compile_kernel
 def rearrange_nodes(
-    s: PackedClusterState,
+    s: ClusterStateArrays,
     weights: IntArray,
     paper: bool,
     random: NDArray[np.uint64],
@@ -90,7 +90,7 @@ def rearrange_nodes(
 
 
 @compile_without_allocation
-def _set_span(s: PackedClusterState, most: int, random: NDArray[np.uint64]) -> None:
+def _set_span(s: ClusterStateArrays, most: int, random: NDArray[np.uint64]) -> None:
     """Search placements on so many nodes, spread evenly, or on all."""
     s.span[1] = max(s.free.shape[0] // most, 1)
     s.span[0] = draw_below(random, s.span[1]) if s.span[1] > 1 else 0
@@ -98,7 +98,7 @@ def _set_span(s: PackedClusterState, most: int, random: NDArray[np.uint64]) -> N
 
 @compile_without_allocation
 def _remove_from_node(
-    s: PackedClusterState, first: int, away: IntArray, out: IntArray, random: NDArray[np.uint64]
+    s: ClusterStateArrays, first: int, away: IntArray, out: IntArray, random: NDArray[np.uint64]
 ) -> int:
     """Take pods off a node that one which waits could have, or that one away from home ran on; how many.
 
@@ -124,7 +124,7 @@ def _remove_from_node(
 
 
 @compile_without_allocation
-def _find_nearest_node(s: PackedClusterState, p: int, random: NDArray[np.uint64]) -> int:
+def _find_nearest_node(s: ClusterStateArrays, p: int, random: NDArray[np.uint64]) -> int:
     """Return the node that lacks least for a pod, of some where it may arrive; -1 for none."""
     best, least = _NONE, np.inf
     for _ in range(_TRIED_NODES):
@@ -137,7 +137,7 @@ def _find_nearest_node(s: PackedClusterState, p: int, random: NDArray[np.uint64]
 
 
 @compile_without_allocation
-def _draw_moved_pod(s: PackedClusterState, away: IntArray, random: NDArray[np.uint64]) -> int:
+def _draw_moved_pod(s: ClusterStateArrays, away: IntArray, random: NDArray[np.uint64]) -> int:
     """Return a random pod that is not on its home node and may leave; -1 if a few draws find none."""
     for _ in range(_DRAWS):
         p = draw_below(random, s.node.shape[0])
@@ -150,13 +150,13 @@ def _draw_moved_pod(s: PackedClusterState, away: IntArray, random: NDArray[np.ui
 
 
 @compile_without_allocation
-def _is_moved(s: PackedClusterState, p: int) -> bool:
+def _is_moved(s: ClusterStateArrays, p: int) -> bool:
     return bool(s.home_node[p] >= 0 and s.node[p] >= 0 and s.node[p] != s.home_node[p])
 
 
 @compile_without_allocation
 def _remove_pods(
-    s: PackedClusterState, n: int, deep: bool, out: IntArray, count: int, random: NDArray[np.uint64]
+    s: ClusterStateArrays, n: int, deep: bool, out: IntArray, count: int, random: NDArray[np.uint64]
 ) -> int:
     """Remove moved pods from a node, and if `deep` a few on their home node; return how many are out."""
     there = 0
@@ -184,7 +184,7 @@ def _remove_pods(
 
 @compile_without_allocation
 def _remove_until_fits(
-    s: PackedClusterState, c: int, n: int, out: IntArray, count: int, random: NDArray[np.uint64]
+    s: ClusterStateArrays, c: int, n: int, out: IntArray, count: int, random: NDArray[np.uint64]
 ) -> int:
     """Remove any pods from a node until one of a class fits; return how many are out."""
     other = s.first_pod[n]
@@ -200,7 +200,7 @@ def _remove_until_fits(
 
 
 @compile_kernel
-def _place_again(s: PackedClusterState, out: IntArray, first: int, paper: bool, random: NDArray[np.uint64]) -> bool:
+def _place_again(s: ClusterStateArrays, out: IntArray, first: int, paper: bool, random: NDArray[np.uint64]) -> bool:
     """Place the removed pods, the largest first or in random order; False if one that was placed finds no node."""
     noise = 0.5 * draw_below(random, 3)
     sizes = np.empty(out.shape[0], np.float64)
@@ -240,7 +240,7 @@ def _place_again(s: PackedClusterState, out: IntArray, first: int, paper: bool, 
 
 
 @compile_without_allocation
-def _compare(s: PackedClusterState, weights: IntArray, paper: bool, before: IntArray, gains: IntArray) -> int:
+def _compare(s: ClusterStateArrays, weights: IntArray, paper: bool, before: IntArray, gains: IntArray) -> int:
     """Return whether all changes since the last decision are better (1), worse (-1) or neither.
 
     `gains` has for each rank how many more are placed and stay, and the answer in the end.

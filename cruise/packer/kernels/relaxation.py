@@ -29,26 +29,26 @@ _FIRST_STEPS, _LONGER = 64, 8
 class RunningPods(NamedTuple):
     """The movable pods on each node, and what each class may do.
 
-    On a node run `copies[k]` of class `of[k]`, for each k from `first[node]` to below `first[node + 1]`.
+    On a node run `copies[k]` of class `pod_class[k]`, for each k from `first[node]` to below `first[node + 1]`.
     `admits[site[class], node]` tells where a class may arrive, `total[class]` how many copies exist, `maximum[class]`
-    how many a node holds. `free[node, resource]` is what is left next to the running pods without headroom, `beside`
-    what is left while none leaves, and `floor` the headroom of immovable pods. `here[class]` is scratch, zero between
-    nodes. `rate[node, resource]` is the value of capacity in a node's last search. Evictions of a class count against
-    the limits `limits[k]`, for each k from `limit_first[class]` to below `limit_first[class + 1]`, numbered after the
-    classes.
+    how many a node holds. `free[node, resource]` is what is left next to the running pods without headroom,
+    `free_if_all_stay` what is left while none leaves, and `floor` the headroom of immovable pods. `scratch[class]` is
+    zero between nodes. `rate[node, resource]` is the value of capacity in a node's last search. Evictions of a class
+    count against the limits `limits[k]`, for each k from `limit_first[class]` to below `limit_first[class + 1]`,
+    numbered after the classes.
     """
 
     first: IntArray
-    of: IntArray
+    pod_class: IntArray
     copies: IntArray
     site: IntArray
     admits: BoolArray
     total: IntArray
     maximum: IntArray
     free: IntArray
-    beside: IntArray
+    free_if_all_stay: IntArray
     floor: IntArray
-    here: IntArray
+    scratch: IntArray
     rate: FloatArray
     limit_first: IntArray
     limits: IntArray
@@ -57,7 +57,7 @@ class RunningPods(NamedTuple):
 @compile_inline
 def _count_arriving(s: KnapsackItems, p: RunningPods, g: int, c: int) -> int:
     """Return how many copies of a class may arrive on an otherwise empty node."""
-    most = min(p.maximum[c], p.total[c] - p.here[c])
+    most = min(p.maximum[c], p.total[c] - p.scratch[c])
     if most <= 0 or not p.admits[p.site[c], g]:
         return 0
     return count_fitting_alone(s, g, c, most)
@@ -67,7 +67,7 @@ def _count_arriving(s: KnapsackItems, p: RunningPods, g: int, c: int) -> int:
 def _fits_next_to_running(s: KnapsackItems, p: RunningPods, g: int, c: int) -> bool:
     """Return whether a node can hold one more copy of a class as it is."""
     for r in range(s.demands.shape[1]):
-        if s.demands[c, r] > p.beside[g, r]:
+        if s.demands[c, r] > p.free_if_all_stay[g, r]:
             return False
     return True
 
@@ -107,7 +107,7 @@ def _estimate(
     """
     leavers, nearest = 0.0, -_FAR
     for k in range(p.first[g], p.first[g + 1]):
-        c = p.of[k]
+        c = p.pod_class[k]
         gain = _compute_value(s, rate, c) - price[c] - cost[c]
         nearest = max(nearest, gain)
         if gain > 0.0:
@@ -147,7 +147,7 @@ def _collect_items(
     """
     count, known = 0, 0.0
     for k in range(p.first[g], p.first[g + 1]):
-        c = p.of[k]
+        c = p.pod_class[k]
         value = price[c] + cost[c]
         if kept[k - p.first[g]]:
             _reserve_running(s, p, g, k)
@@ -168,9 +168,9 @@ def _collect_items(
 def _reserve_running(s: KnapsackItems, p: RunningPods, g: int, k: int) -> None:
     """Reserve capacity for running pods."""
     for r in range(s.demands.shape[1]):
-        s.free_capacity[g, r] -= p.copies[k] * s.demands[p.of[k], r]
+        s.free_capacity[g, r] -= p.copies[k] * s.demands[p.pod_class[k], r]
         if s.headroom.shape[0] > 0:
-            s.floor[g, r] = max(s.floor[g, r], s.headroom[p.of[k], r])
+            s.floor[g, r] = max(s.floor[g, r], s.headroom[p.pod_class[k], r])
 
 
 @compile_inline
@@ -178,7 +178,7 @@ def _return_running(s: KnapsackItems, p: RunningPods, g: int, kept: BoolArray) -
     for k in range(p.first[g], p.first[g + 1]):
         if kept[k - p.first[g]]:
             for r in range(s.demands.shape[1]):
-                s.free_capacity[g, r] += p.copies[k] * s.demands[p.of[k], r]
+                s.free_capacity[g, r] += p.copies[k] * s.demands[p.pod_class[k], r]
     for r in range(s.demands.shape[1]):
         s.floor[g, r] = p.floor[g, r]
 
@@ -186,8 +186,8 @@ def _return_running(s: KnapsackItems, p: RunningPods, g: int, kept: BoolArray) -
 @compile_inline
 def _append_part(changes: NodeChanges, g: int, slot: int, length: int, one: int, more: int) -> int:
     """Write one part of a change if there is space; return the new length."""
-    if length < changes.of.shape[2]:
-        changes.of[g, slot, length], changes.more[g, slot, length] = one, more
+    if length < changes.pod_class.shape[2]:
+        changes.pod_class[g, slot, length], changes.added_copies[g, slot, length] = one, more
     return length + 1
 
 
@@ -206,7 +206,7 @@ def _store_change(
     slot = choose_slot(changes, g, price)
     length, costs = 0, 0.0
     for k in range(p.first[g], p.first[g + 1]):
-        c = p.of[k]
+        c = p.pod_class[k]
         if kept[k - p.first[g]]:
             continue
         more = s.found[0, c] - p.copies[k]
@@ -224,7 +224,7 @@ def _store_change(
             length = _append_part(changes, g, slot, length, c, s.found[0, c])
             s.found[0, c] = 0
     changes.cost[g, slot], changes.length[g, slot] = costs, length
-    if length > changes.of.shape[2]:
+    if length > changes.pod_class.shape[2]:
         changes.cost[g, slot], changes.length[g, slot] = 0.0, 0
         return 0
     return slot
@@ -281,7 +281,7 @@ def _mark_kept(
 ) -> None:
     """Mark the running pods that leave in no way that gains more than `sure`."""
     for k in range(p.first[g], p.first[g + 1]):
-        c = p.of[k]
+        c = p.pod_class[k]
         kept[k - p.first[g]] = most_gain + min(_compute_value(s, rate, c) - price[c] - cost[c], 0.0) <= sure + _HALF
 
 
@@ -380,7 +380,7 @@ def price_nodes(
             return False
         g = (begin + looked) % nodes
         for k in range(p.first[g], p.first[g + 1]):
-            p.here[p.of[k]] = p.copies[k]
+            p.scratch[p.pod_class[k]] = p.copies[k]
         change, sure = find_best_change(changes, g, price)
         best, most_gain, most = _choose_rate(s, p, g, priced, price, leaving, rates, above)
         gains[g] = max(math.floor(most + _HALF), sure)
@@ -392,7 +392,7 @@ def price_nodes(
             surplus[0] += gains[g] - sure
             surplus[1] += gains[g] - compute_gain(changes, g, change, price)
         for i in range(changes.length[g, change]):
-            net[changes.of[g, change, i]] += changes.more[g, change, i]
+            net[changes.pod_class[g, change, i]] += changes.added_copies[g, change, i]
         for k in range(p.first[g], p.first[g + 1]):
-            p.here[p.of[k]] = 0
+            p.scratch[p.pod_class[k]] = 0
     return True

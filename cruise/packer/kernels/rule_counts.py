@@ -68,11 +68,11 @@ def _update_spread_count(t: IntArray, s: int, d: int, step: int) -> None:
     elif before + step == t[t[LEAST] + s]:
         t[t[FEWEST] + s] += 1
     if t[t[FEWEST] + s] == 0:
-        find_least_count(t, s)
+        find_min_count(t, s)
 
 
 @compile_without_allocation
-def find_least_count(t: IntArray, s: int) -> None:
+def find_min_count(t: IntArray, s: int) -> None:
     """Find the smallest count in the domains of a spread."""
     t[t[LEAST] + s], t[t[FEWEST] + s] = 0, 0
     for i in range(t[t[DOMAIN_STARTS] + s], t[t[DOMAIN_STARTS] + s + 1]):

@@ -59,7 +59,9 @@ def _draw_start(problem: PackingProblem, changes: NodeChanges, draws: np.random.
     arriving: list[tuple[int, int, int]] = []
     for g, k in chosen:
         length = changes.length[g, k]
-        parts = zip(changes.of[g, k, :length].tolist(), changes.more[g, k, :length].tolist(), strict=True)
+        parts = zip(
+            changes.pod_class[g, k, :length].tolist(), changes.added_copies[g, k, :length].tolist(), strict=True
+        )
         # Numbers after the classes are limits.
         moves = [(c, more) for c, more in parts if c < problem.class_count]
         leaving = [(c, -more) for c, more in moves if more < 0]
@@ -93,7 +95,7 @@ def _choose_changes(
     chosen: list[tuple[float, int, int]] = []
     # Overcommitted nodes have rules of their own for arrivals.
     for g in np.flatnonzero((loads + peaks <= problem.capacities).all(axis=1)).tolist():
-        shares = np.maximum(changes.share[g, : changes.known[g]], 0.0)
+        shares = np.maximum(changes.share[g, : changes.change_count[g]], 0.0)
         k = int(np.argmax(shares) if draws is None else draws.choice(len(shares), p=shares / shares.sum()))
         if changes.length[g, k]:
             chosen.append((-float(shares[k]), g, k))

@@ -9,7 +9,7 @@ from cruise.packer.answer import Packing, ReportFunction, build_packing, compute
 from cruise.packer.budget import BudgetMeter
 from cruise.packer.greedy import order_pending_pods
 from cruise.packer.kernels.capacity_gathering import place_by_gathering_capacity
-from cruise.packer.kernels.cluster_state import UNLIMITED, PackedClusterState, link_pods
+from cruise.packer.kernels.cluster_state import UNLIMITED, ClusterStateArrays, link_pods
 from cruise.packer.kernels.ejection import place_by_ejection
 from cruise.packer.kernels.preemption import place_by_preemption, return_pods_home
 from cruise.packer.kernels.rearrangement import rearrange_nodes
@@ -24,7 +24,7 @@ _MAX_LINES = 64
 _LOG_LENGTH = 4096
 
 
-def build_cluster_state(problem: PackingProblem, rules: RulesByClass, pod_node: IntArray) -> PackedClusterState:
+def build_cluster_state(problem: PackingProblem, rules: RulesByClass, pod_node: IntArray) -> ClusterStateArrays:
     """Return the state that kernels change, for an assignment that obeys every rule."""
     nodes, resources = problem.capacities.shape
     pods, classes = problem.pod_count, problem.class_count
@@ -44,7 +44,7 @@ def build_cluster_state(problem: PackingProblem, rules: RulesByClass, pod_node: 
     shares = 1.0 / np.maximum(total - demand, total // 100 + 1).astype(np.float64)
     tables = build_kernel_tables(problem, rules)
     most_evicted = problem.rules.max_evicted_by_node
-    state = PackedClusterState(
+    state = ClusterStateArrays(
         demands=np.ascontiguousarray(problem.demands),
         headroom=np.ascontiguousarray(problem.headroom),
         ranks=ranks,
@@ -105,7 +105,7 @@ class ClusterSearch:
         self, problem: PackingProblem, begin: IntArray, packing: Packing, meter: BudgetMeter, report: ReportFunction
     ) -> None:
         self.problem, self.packing, self.meter, self.report = problem, packing, meter, report
-        self.state: PackedClusterState = build_cluster_state(problem, build_rules_by_class(problem), begin)
+        self.state: ClusterStateArrays = build_cluster_state(problem, build_rules_by_class(problem), begin)
 
     def run_kernel(self, meter: BudgetMeter, kernel: Kernel) -> int:
         """Run a kernel within the remaining budget, spend its steps and return its result."""

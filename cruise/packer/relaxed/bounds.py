@@ -9,10 +9,10 @@ from cruise.packer.kernels.price_agreement import NodeChanges, improve_prices
 from cruise.packer.problem import FloatArray, IntArray, PackingObjective, PackingProblem
 from cruise.packer.relaxed.dual import (
     SCALE,
-    BoundQuestion,
+    BoundObjective,
     LagrangianDual,
-    ask_fewest_unplaced,
-    ask_min_eviction_weight,
+    create_eviction_objective,
+    create_unplaced_objective,
 )
 
 # Sizes in each of the two scarcest resources at which prices are parameters, from coarse to fine; in between they are
@@ -79,7 +79,7 @@ _MIN_PREDICTED_GAIN = 0.003
 _EVALUATION_STEP = 25
 
 
-def compute_lower_bound(dual: LagrangianDual, question: BoundQuestion, known: int, meter: BudgetMeter) -> int:
+def compute_lower_bound(dual: LagrangianDual, question: BoundObjective, known: int, meter: BudgetMeter) -> int:
     """Return the largest bound found until it meets a known plan, nothing gains, or the budget ends."""
     dual.drop_changes()
     ascent, bound, failed, best = _SubgradientAscent(dual, question), 0, 0, np.zeros(len(dual.supply))
@@ -106,7 +106,7 @@ class _BundleMethod:
     adds missing changes.
     """
 
-    def __init__(self, dual: LagrangianDual, question: BoundQuestion, best: FloatArray) -> None:
+    def __init__(self, dual: LagrangianDual, question: BoundObjective, best: FloatArray) -> None:
         self._dual, self._question = dual, question
         self._best = np.where(dual.supply, np.maximum(best, 0.0) * SCALE, 0.0)
         # No price exceeds the cost of an unplaced pod.
@@ -190,7 +190,7 @@ class _BundleMethod:
 class _SubgradientAscent:
     """Increases prices, each the sum of parts by size and its own part."""
 
-    def __init__(self, dual: LagrangianDual, question: BoundQuestion) -> None:
+    def __init__(self, dual: LagrangianDual, question: BoundObjective) -> None:
         # Prices of limits do not depend on sizes.
         sizes = split_prices_by_size(dual.problem)
         self._sizes = np.concatenate([sizes, np.zeros((len(dual.allowed), sizes.shape[1]))])
@@ -250,7 +250,7 @@ class RelaxedBounds:
 
     def compute_min_evicted(self, placed: tuple[int, ...], evicted: int, meter: BudgetMeter) -> int:
         """Return how many pods every plan evicts that places as many of each priority; a known one evicts `evicted`."""
-        question = ask_min_eviction_weight(self.problem, placed, np.ones(self.problem.class_count, dtype=np.int64))
+        question = create_eviction_objective(self.problem, placed, np.ones(self.problem.class_count, dtype=np.int64))
         return compute_lower_bound(self._dual, question, evicted, meter)
 
     def _counts_placed(self, entry: int, entries_per_priority: int) -> bool:
@@ -261,12 +261,12 @@ class RelaxedBounds:
     ) -> int:
         problem, level = self.problem, entry // entries_per_priority
         if entry >= entries_per_priority * len(self._pods):
-            question = ask_min_eviction_weight(problem, placed, problem.weights // self._unit)
+            question = create_eviction_objective(problem, placed, problem.weights // self._unit)
             return -self._unit * compute_lower_bound(self._dual, question, -key[entry] // self._unit, meter)
         if self._counts_placed(entry, entries_per_priority):
-            question = ask_fewest_unplaced(problem, placed[:level])
+            question = create_unplaced_objective(problem, placed[:level])
             missing = int(self._pods[level]) - key[entry]
             return int(self._pods[level]) - compute_lower_bound(self._dual, question, missing, meter)
         running_count = int((self._tier[problem.pod_class[problem.pod_node >= 0]] == level).sum())
-        question = ask_min_eviction_weight(problem, placed[: level + 1], (self._tier == level).astype(np.int64))
+        question = create_eviction_objective(problem, placed[: level + 1], (self._tier == level).astype(np.int64))
         return running_count - compute_lower_bound(self._dual, question, running_count - key[entry], meter)

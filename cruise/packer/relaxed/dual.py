@@ -14,7 +14,7 @@ from cruise.packer.problem import BoolArray, FloatArray, IntArray, PackingProble
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BoundQuestion:
+class BoundObjective:
     """The least cost of plans that place enough pods.
 
     A copy that leaves its node costs `cost[class]`; an unplaced copy costs 1 if its class is `missed`. Of the classes
@@ -27,11 +27,11 @@ class BoundQuestion:
     spare: IntArray
 
 
-def ask_fewest_unplaced(problem: PackingProblem, placed: tuple[int, ...]) -> BoundQuestion:
+def create_unplaced_objective(problem: PackingProblem, placed: tuple[int, ...]) -> BoundObjective:
     """Ask how many pods of a priority stay unplaced at least, if as many of each higher one are placed."""
     priorities = np.unique(problem.priorities)[::-1]
     members = priorities[: len(placed), None] == problem.priorities
-    return BoundQuestion(
+    return BoundObjective(
         cost=np.zeros(problem.class_count, dtype=np.int64),
         missed=problem.priorities == priorities[len(placed)],
         members=members,
@@ -39,12 +39,12 @@ def ask_fewest_unplaced(problem: PackingProblem, placed: tuple[int, ...]) -> Bou
     )
 
 
-def ask_min_eviction_weight(problem: PackingProblem, placed: tuple[int, ...], weights: IntArray) -> BoundQuestion:
+def create_eviction_objective(problem: PackingProblem, placed: tuple[int, ...], weights: IntArray) -> BoundObjective:
     """Ask for the least weight of evictions, if as many of each priority, highest first, are placed."""
     priorities = np.unique(problem.priorities)[::-1]
     members = priorities[: len(placed), None] == problem.priorities
     missed = np.zeros(problem.class_count, dtype=np.bool_)
-    return BoundQuestion(weights, missed, members, _compute_spare(problem, members, placed))
+    return BoundObjective(weights, missed, members, _compute_spare(problem, members, placed))
 
 
 def _compute_spare(problem: PackingProblem, members: BoolArray, placed: tuple[int, ...]) -> IntArray:
@@ -77,7 +77,7 @@ class _ThreadScratch:
         )
         # Each node is searched by one thread, so what belongs to a node may be shared.
         self.items = own._replace(mix=items.mix)
-        self.present = present._replace(here=np.zeros_like(present.here))
+        self.present = present._replace(scratch=np.zeros_like(present.scratch))
         self.kept = np.zeros(int(np.diff(present.first).max(initial=0)), dtype=np.bool_)
         self.net, self.surplus = np.zeros(prices, dtype=np.int64), np.zeros(2)
 
@@ -218,16 +218,16 @@ class LagrangianDual:
         items, free, beside = _create_node_items(problem, fixed)
         self._present = RunningPods(
             first=np.searchsorted(cells, np.arange(problem.node_count + 1) * problem.class_count).astype(np.int64),
-            of=(cells % problem.class_count).astype(np.int64),
+            pod_class=(cells % problem.class_count).astype(np.int64),
             copies=copies.astype(np.int64),
             site=problem.node_mask_of_class,
             admits=problem.allowed_nodes,
             total=self.total - np.bincount(problem.pod_class[fixed], minlength=problem.class_count),
             maximum=problem.max_on_node,
             free=free,
-            beside=beside,
+            free_if_all_stay=beside,
             floor=items.floor.copy(),
-            here=np.zeros(problem.class_count, dtype=np.int64),
+            scratch=np.zeros(problem.class_count, dtype=np.int64),
             rate=np.zeros(problem.capacities.shape),
             limit_first=limit_first,
             limits=limits,
@@ -238,12 +238,17 @@ class LagrangianDual:
 
     def drop_changes(self) -> None:
         """Forget the known changes of nodes, because the cost of evictions changes."""
-        self.changes.known[:] = 1
+        self.changes.change_count[:] = 1
         self.changes.share[:] = 0.0
         self.changes.share[:, 0] = 1.0
 
     def evaluate(
-        self, question: BoundQuestion, prices: FloatArray, most_steps: int, meter: BudgetMeter, enough: float = math.inf
+        self,
+        question: BoundObjective,
+        prices: FloatArray,
+        most_steps: int,
+        meter: BudgetMeter,
+        enough: float = math.inf,
     ) -> DualValue | None:
         """Return the dual at prices rounded to parts of SCALE; None if the budget ends first.
 
@@ -298,7 +303,7 @@ class LagrangianDual:
             above[k, : len(mine)] = mine
         return found, above
 
-    def get_missing(self, question: BoundQuestion, whole: IntArray) -> IntArray:
+    def get_missing(self, question: BoundObjective, whole: IntArray) -> IntArray:
         """Return how many copies of each class stay unplaced where that is cheapest: those of the highest prices."""
         whole = whole[: self.problem.class_count]
         missing = np.where(question.missed, np.where(whole > SCALE, self.droppable, 0), self.droppable)

@@ -66,7 +66,7 @@ class DomainCounts:
         """Return the number in the domain of a node."""
         return self.by_domain_counts.get(self.domains.domain_list[node], 0)
 
-    def minimum(self) -> int:
+    def get_minimum(self) -> int:
         """Return the smallest number in a domain."""
         return min(self.by_domain_counts.values(), default=0) if len(self.by_domain_counts) == self.domains.count else 0
 
@@ -150,7 +150,7 @@ class SpreadCheck:
     @property
     def minimum(self) -> int:
         """Return the fewest targets in an eligible domain."""
-        return self.targets.minimum() if self.targets.domains.count >= self.rule.min_domains else 0
+        return self.targets.get_minimum() if self.targets.domains.count >= self.rule.min_domains else 0
 
     @property
     def maximum(self) -> int:

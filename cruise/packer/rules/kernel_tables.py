@@ -87,7 +87,7 @@ def build_kernel_tables(problem: PackingProblem, by_class: RulesByClass) -> IntA
         tables[table], tables[table + 1] = starts, entries
     whole = _concatenate(tables, problem.node_count)
     for number in range(len(spreads)):
-        layout.find_least_count(whole, number)
+        layout.find_min_count(whole, number)
     return whole
 
 

@@ -22,8 +22,8 @@ from cruise.runtime.packing.planning import (
     FoundPlan,
     SearchRound,
     build_node_count_change,
-    find_fewest_nodes,
     get_pod_needs,
+    minimize_nodes,
 )
 from cruise.runtime.ports import PassInput, StorePort
 from cruise.runtime.usage.usage_state import UsageState
@@ -93,7 +93,7 @@ async def run_consolidation_pass(
 
     async def search(search_round: SearchRound) -> FoundPlan:
         time_limit = max(_LEAST_SECONDS, (seconds - search_round.used_seconds) * search_round.share)
-        search_inputs = replace(planning_inputs, snapshot=search_round.snapshot, keep_domains=search_round.in_zones)
+        search_inputs = replace(planning_inputs, snapshot=search_round.snapshot, keep_domains=search_round.keeps_zones)
         made = await make_plan(search_inputs, solver, time_limit, monotonic)
         if isinstance(made, PlanCondition):
             raise _NoPlan(made)
@@ -104,7 +104,7 @@ async def run_consolidation_pass(
 
     async def run_search() -> tuple[FoundPlan, NodeCountChange] | PlanCondition:
         try:
-            found, search_inputs = await find_fewest_nodes(search, fleet)
+            found, search_inputs = await minimize_nodes(search, fleet)
             return found, await build_node_count_change(search, found, search_inputs, seconds)
         except _NoPlan as none:
             return none.reason
@@ -147,13 +147,13 @@ async def _start_part(
     done: ConsolidationPassResult, plan: PackingProposal, context: ConsolidationContext, store: StorePort
 ) -> ConsolidationPassResult:
     """Store the part of a plan that may be carried out now as a packing plan in progress."""
-    if await store.paused():
+    if await store.is_paused():
         return replace(done, waiting_reason=PlanCondition(PlanStatusReason.PAUSED))
     part = await asyncio.to_thread(choose_next_moves, plan, context)
     if isinstance(part, PlanCondition):
         return replace(done, waiting_reason=part)
     under_way = start_plan(part, context.now, context.now, done.seconds, context.policy.mode)
-    await store.save_packing(under_way)
+    await store.write_packing_plan(under_way)
     return replace(done, started=under_way)
 
 

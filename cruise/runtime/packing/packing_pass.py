@@ -13,7 +13,7 @@ import structlog
 from cruise.decisions.packing.consolidation import summarize_node_count_change
 from cruise.decisions.packing.execution import start_plan
 from cruise.decisions.packing.problem import UsageInputs
-from cruise.decisions.packing.proposal import NoMoveOrder
+from cruise.decisions.packing.proposal import MoveOrderFailure
 from cruise.decisions.packing.remaining_plan import find_spent_budgets, predict_cluster_after_plan
 from cruise.decisions.scheduling.placements import is_waiting_for_scheduling
 from cruise.domain.cluster import ClusterSnapshot, Pod
@@ -156,7 +156,7 @@ async def run_packing_pass(
         return PackingPassResult(now, 0, condition=PlanCondition(PlanStatusReason.NO_PENDING_PODS))
     if policy.mode in (Mode.OFF, Mode.INITIAL):
         return PackingPassResult(now, len(waiting), condition=PlanCondition(PlanStatusReason.MODE, policy.mode.label))
-    last = await store.packing()
+    last = await store.read_packing_plan()
     if last is not None and last.phase is PlanPhase.IN_PROGRESS:
         return PackingPassResult(now, len(waiting), last, PlanCondition(PlanStatusReason.OTHER_PLAN_ACTIVE))
     planning_inputs = await gather_inputs(snapshot, store, known_usage or UsageState(), policy, now)
@@ -168,10 +168,10 @@ async def run_packing_pass(
     advisory_reason = PlanCondition(PlanStatusReason.NOT_PROVED) if made.evicts_unproved else None
     if not enabled:
         advisory_reason = PlanCondition(PlanStatusReason.SWITCHED_OFF)
-    if await store.paused():
+    if await store.is_paused():
         advisory_reason = PlanCondition(PlanStatusReason.PAUSED)
     plan = start_plan(made.plan, now, now, made.seconds, policy.mode, advisory_reason=advisory_reason)
-    await store.save_packing(plan)
+    await store.write_packing_plan(plan)
     _log(plan, len(waiting))
     return PackingPassResult(now, len(waiting), plan)
 
@@ -222,7 +222,7 @@ async def make_plan(
         return packing, monotonic() - began
 
     found = await plan_packing(inputs, pack)
-    if isinstance(found.plan, NoMoveOrder):
+    if isinstance(found.plan, MoveOrderFailure):
         log.warning("no packing plan", why=str(found.plan.reason))
         return found.plan.reason
     made = PlanningResult(found.built, found.packing, found.plan, found.seconds)
@@ -259,8 +259,10 @@ async def gather_inputs(
     snapshot: ClusterSnapshot, store: StorePort, known: UsageState, policy: Policy, now: datetime
 ) -> PlanningInputs:
     """Read the inputs of plans in addition to the cluster, with the rest of the eviction budgets."""
-    usage = UsageInputs(await known.statistics(store), now, await store.overrides(), await store.refused_resizes())
-    spent = await store.evictions_since(now - BUDGET_WINDOW)
+    usage = UsageInputs(
+        await known.get_statistics(store), now, await store.read_overrides(), await store.read_refused_resizes()
+    )
+    spent = await store.read_evictions_since(now - BUDGET_WINDOW)
     return PlanningInputs(
         snapshot, policy.planning_policy, usage, EvictionBudgets(snapshot, policy, now).get_allowance(spent)
     )

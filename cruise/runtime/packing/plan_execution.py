@@ -58,7 +58,7 @@ class PlanExecutor:
 
     async def start(self) -> PackingPlan | None:
         """Return the stored plan in progress, with its nodes and pods reserved; None if there is none."""
-        plan = await self._store.packing()
+        plan = await self._store.read_packing_plan()
         if plan is None or plan.phase is not PlanPhase.IN_PROGRESS:
             self._exclusions.reserved = PlanSubjects()
             return None
@@ -79,7 +79,7 @@ class PlanExecutor:
 
     async def step(self, plan: PackingPlan) -> tuple[PackingPlan, bool]:
         """Do the next step of a plan; return the plan after it, and whether an action was done."""
-        snapshot, stored = await self._cluster.snapshot(), await self._store.overrides()
+        snapshot, stored = await self._cluster.snapshot(), await self._store.read_overrides()
         self._exclusions.reserved = get_plan_subjects(plan, snapshot)
         now = self._clock()
         # In a thread: verifying the rest of a plan takes long in a large cluster.
@@ -90,13 +90,13 @@ class PlanExecutor:
             condition = PlanCondition(PlanStatusReason.FAILED, detail=repr(error))
             step = PlanStep(replace(plan, phase=PlanPhase.DROPPED, changed_at=now, condition=condition))
         if step.plan != plan:
-            await self._store.save_packing(step.plan)
+            await self._store.write_packing_plan(step.plan)
         after, done = step.plan, False
         if step.actions:
             outcomes = await self._writer.apply_plan(step.actions, snapshot, now, pass_started_at=plan.at)
             after = apply_outcomes(step.plan, outcomes, self._clock())
             if after != step.plan:
-                await self._store.save_packing(after)
+                await self._store.write_packing_plan(after)
             done = any(outcome.result is ActionResult.DONE for outcome in outcomes)
             await self._on_outcomes(outcomes)
         _log_progress(plan, after)

@@ -10,7 +10,7 @@ from cruise.decisions.packing.consolidation import summarize_node_count_change
 from cruise.decisions.packing.node_types import NodeFleet, limit_new_nodes_to_pools
 from cruise.decisions.packing.plan_replay import PodNeed
 from cruise.decisions.packing.problem import NO_USAGE, BuiltProblem, UsageInputs, build_packing_problem
-from cruise.decisions.packing.proposal import NoMoveOrder, build_proposal, get_reached_packing
+from cruise.decisions.packing.proposal import MoveOrderFailure, build_proposal, get_reached_packing
 from cruise.decisions.packing.resources import remove_lower_priority_nominations
 from cruise.decisions.packing.verification import find_plan_objections
 from cruise.decisions.scheduling.placements import PodKey, get_pod_key
@@ -22,7 +22,7 @@ from cruise.domain.resources import Resources
 from cruise.packer.answer import Packing, build_packing
 from cruise.packer.problem import PackingProblem
 
-P = TypeVar("P", bound=PackingProposal | NoMoveOrder)
+P = TypeVar("P", bound=PackingProposal | MoveOrderFailure)
 
 # How often a problem is built again because some pods must keep their present sizes.
 _MOST_PROBLEMS = 4
@@ -73,13 +73,13 @@ class PlanningResult(Generic[P]):
 
 async def plan_packing(
     inputs: PlanningInputs, pack: PackFunction, busy: Callable[[str], AbstractContextManager[object]] = nullcontext
-) -> PlanningResult[PackingProposal | NoMoveOrder]:
+) -> PlanningResult[PackingProposal | MoveOrderFailure]:
     """Build, pack and order; `busy` wraps steps that take long, by name.
 
     If pods stay pending that may use capacity reserved for a nominated pod of lower priority, that is tried as well.
     """
     made = await _plan_once(inputs, pack, busy, 0.0)
-    if inputs.fleet is not None or isinstance(made.plan, NoMoveOrder):
+    if inputs.fleet is not None or isinstance(made.plan, MoveOrderFailure):
         return made
     waiting = {one.key for one in made.plan.unplaced}
     freed = remove_lower_priority_nominations(
@@ -88,7 +88,7 @@ async def plan_packing(
     if freed is None:
         return made
     other = await _plan_once(replace(inputs, snapshot=freed), pack, busy, made.seconds)
-    if isinstance(other.plan, NoMoveOrder) or _count_placed(other.plan) <= _count_placed(made.plan):
+    if isinstance(other.plan, MoveOrderFailure) or _count_placed(other.plan) <= _count_placed(made.plan):
         return replace(made, seconds=other.seconds)
     # Verification uses the present nominations.
     objections = find_objections(other.plan, replace(other.built, snapshot=inputs.snapshot), inputs.allowance)
@@ -102,7 +102,7 @@ def _count_placed(plan: PackingProposal) -> list[int]:
 
 async def _plan_once(
     inputs: PlanningInputs, pack: PackFunction, busy: Callable[[str], AbstractContextManager[object]], seconds: float
-) -> PlanningResult[PackingProposal | NoMoveOrder]:
+) -> PlanningResult[PackingProposal | MoveOrderFailure]:
     usage = inputs.usage
     for left in reversed(range(_MOST_PROBLEMS)):
         with busy("putting the cluster into numbers"):
@@ -111,7 +111,7 @@ async def _plan_once(
         seconds += took
         with busy("putting the plan in order"):
             plan = await asyncio.to_thread(build_proposal, built, packing)
-        if not isinstance(plan, NoMoveOrder) or plan.not_resizable <= usage.not_resizable or not left:
+        if not isinstance(plan, MoveOrderFailure) or plan.not_resizable <= usage.not_resizable or not left:
             break
         # Some pods keep their present sizes, which is known only after all are sized together.
         usage = replace(usage, not_resizable=usage.not_resizable | plan.not_resizable)
@@ -159,14 +159,14 @@ def _build(inputs: PlanningInputs) -> BuiltProblem:
 class SearchRound:
     """A search that uses a share of the time left after `taken` seconds.
 
-    `bound` is a known bound of all plans. With `in_zones`, pods that are spread over zones stay in theirs.
+    `bound` is a known bound of all plans. With `keeps_zones`, pods that are spread over zones stay in theirs.
     """
 
     snapshot: ClusterSnapshot
     used_seconds: float = 0.0
     share: float = 1.0
     bound: tuple[int, ...] | None = None
-    in_zones: bool = False
+    keeps_zones: bool = False
 
 
 # The result of a round; its seconds are those of all solving until then.
@@ -174,7 +174,7 @@ FoundPlan = PlanningResult[PackingProposal]
 SearchFunction = Callable[[SearchRound], Awaitable[FoundPlan]]
 
 
-async def find_fewest_nodes(search: SearchFunction, fleet: NodeFleet) -> tuple[FoundPlan, NodeFleet]:
+async def minimize_nodes(search: SearchFunction, fleet: NodeFleet) -> tuple[FoundPlan, NodeFleet]:
     """Return the best plan for a set of nodes, and the nodes that it was found for.
 
     New nodes beyond the limits of NodePools are left out.
@@ -187,7 +187,9 @@ async def find_fewest_nodes(search: SearchFunction, fleet: NodeFleet) -> tuple[F
     if limited is None:
         return found, fleet
     again = await search(
-        SearchRound(limited.snapshot, found.seconds, bound=found.packing.bound, in_zones=_is_spread(limited.snapshot))
+        SearchRound(
+            limited.snapshot, found.seconds, bound=found.packing.bound, keeps_zones=_is_spread(limited.snapshot)
+        )
     )
     # Other machine types of the same NodePool may fit.
     impossible = {one.key for one in found.plan.unplaced if one.impossible}
@@ -215,7 +217,7 @@ async def _search_with_new_domains(search: SearchFunction, fleet: NodeFleet) -> 
         # The last round has all the remaining time, and only moves that can be ordered.
         last = number == _MOST_TRIED - 1
         share = 1.0 if last else _FEWER_SHARE
-        other = await search(SearchRound(replace(everywhere, nodes=nodes), seconds, share, bound, in_zones=last))
+        other = await search(SearchRound(replace(everywhere, nodes=nodes), seconds, share, bound, keeps_zones=last))
         seconds = other.seconds
         if other.planned_packing.planned.get_key(objective) > best.planned_packing.planned.get_key(objective):
             best = other
@@ -231,7 +233,7 @@ def _replace_bound(found: FoundPlan, bound: tuple[int, ...]) -> FoundPlan:
     """Return the result with another bound."""
     packing = build_packing(found.built.problem, found.planned_packing.pod_node, bound, found.packing.notes)
     plan = build_proposal(found.built, packing)
-    if isinstance(plan, NoMoveOrder):
+    if isinstance(plan, MoveOrderFailure):
         plan = replace(found.plan, status=packing.status)
     return replace(found, packing=packing, plan=plan)
 
@@ -262,7 +264,7 @@ async def _search_fewest_nodes(search: SearchFunction, snapshot: ClusterSnapshot
     found = await search(SearchRound(snapshot, share=FIRST_SHARE if spread else 1.0))
     if not spread or (found.planned_packing.status.is_proved and not _is_cut_short(found)):
         return found
-    again = await search(SearchRound(snapshot, found.seconds, bound=found.packing.bound, in_zones=True))
+    again = await search(SearchRound(snapshot, found.seconds, bound=found.packing.bound, keeps_zones=True))
     objective = found.built.problem.objective
     better = again.planned_packing.planned.get_key(objective) > found.planned_packing.planned.get_key(objective)
     return again if better else replace(found, seconds=again.seconds)

@@ -85,7 +85,7 @@ class SolverProcess:
         """Whether the solver is being compiled, which takes a minute once after an installation."""
         return self._child is not None and self._child.compiling
 
-    async def ready(self) -> bool:
+    async def wait_until_warm(self) -> bool:
         """Wait until every kernel is loaded or compiled; return whether the solver could be started."""
         child = await self._get_process()
         return await child.wait_until_ready(math.inf)
@@ -103,7 +103,7 @@ class SolverProcess:
 
         `on_progress` is called with every better packing, the answer last, and the seconds since solving started; the
         time to load compiled kernels does not count. Cancelling stops the solver. Notes tell if the answer is not the
-        solver's own. Raises Unavailable if the solver fails.
+        solver's own. Raises UnavailableError if the solver fails.
         """
         async with self._solving:
             run = _SolveRun(problem, seconds, on_progress)
@@ -158,12 +158,12 @@ class SolverProcess:
                 while (reply := await child.replies.get()) is not None:
                     if reply.number != request.number:
                         continue
-                    done = reply.last
+                    done = reply.is_last
                     if reply.packing is None:
                         error = UnavailableError(f"the solver failed: {reply.error}")
                         error.add_note(reply.trace)
                         raise error
-                    if reply.last:
+                    if reply.is_last:
                         return reply.packing
                     best = reply.packing
                     run.report(best)

@@ -54,12 +54,12 @@ class WarmUpStatus:
 class SolveReply:
     """The best packing of a request so far, or None if the solver raised: the error in one line, and its traceback.
 
-    The `last` reply ends the request.
+    The `is_last` reply ends the request.
     """
 
     number: int
     packing: Packing | None
-    last: bool = True
+    is_last: bool = True
     error: str = ""
     trace: str = ""
 
@@ -154,7 +154,7 @@ def _solve(request: SolveRequest, outbox: "_ReplySender") -> None:
                 request.deadline_seconds, request.work_units, request.seed, ThreadPool(cores, pool.map)
             )
             packing = pack(
-                request.problem, budget, lambda better: outbox.report(SolveReply(request.number, better, last=False))
+                request.problem, budget, lambda better: outbox.report(SolveReply(request.number, better, is_last=False))
             )
     except Exception as error:
         outbox.finish(SolveReply(request.number, None, error=_format_error(error), trace=traceback.format_exc()))

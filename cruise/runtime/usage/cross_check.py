@@ -40,9 +40,9 @@ class CrossCheckedUsageSource:
         self.counts = CrossCheckCounts()
         """The counts of all earlier passes."""
 
-    async def partitions(self, snapshot: ClusterSnapshot) -> Sequence[str]:
+    async def list_partitions(self, snapshot: ClusterSnapshot) -> Sequence[str]:
         """Return the other source's partitions, and read the next kubelets."""
-        found = await self._source.partitions(snapshot)
+        found = await self._source.list_partitions(snapshot)
         self._earlier_reports, self._reports = self._reports, []
         self.counts, before, self.pass_result = self.counts.add(self.pass_result), self.pass_result, CrossCheckResult()
         occupied = {pod.node for pod in snapshot.pods}
@@ -78,13 +78,13 @@ class CrossCheckedUsageSource:
             )
         return block, after
 
-    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
+    async def read_node_usage(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
         """Return the other source's node usage."""
-        return await self._source.node_use(nodes, start, end)
+        return await self._source.read_node_usage(nodes, start, end)
 
-    async def node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
+    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
         """Return the other source's node loads."""
-        return await self._source.node_loads(at)
+        return await self._source.read_node_loads(at)
 
     async def _read_kubelet(self, node: Node, known: str) -> None:
         self.pass_result.nodes += 1

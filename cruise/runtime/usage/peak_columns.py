@@ -44,7 +44,7 @@ class PeakColumns:
         peaks._first_hour[numbers] = summary.first_hour
         return peaks
 
-    def number(self, key: PeakKey) -> int:
+    def get_or_add_number(self, key: PeakKey) -> int:
         """Return the key's number; a new key gets a new one."""
         number = self._number_of.get(key)
         if number is not None:
@@ -54,7 +54,7 @@ class PeakColumns:
         self._grow_arrays(number + 1)
         self._parent[number] = number
         if key.identity:
-            self._parent[number] = self.number(key._replace(identity=""))
+            self._parent[number] = self.get_or_add_number(key._replace(identity=""))
         return number
 
     def merge(self, peaks: HourlyPeaks) -> None:
@@ -73,7 +73,7 @@ class PeakColumns:
         np.fmax.at(self._memory_7d_max, numbers[recent], peaks.memory_bytes[recent])
         np.minimum.at(self._first_hour, numbers[recent], peaks.hours[recent])
 
-    def known(self) -> KnownPeaks:
+    def get_known(self) -> KnownPeaks:
         """Return the maxima without a copy, to be read before the next `merge`."""
         count = len(self.keys)
         return KnownPeaks(
@@ -87,7 +87,7 @@ class PeakColumns:
         )
 
     def _get_numbers(self, keys: Iterable[PeakKey]) -> Int64Array:
-        return np.array([self.number(key) for key in keys], dtype=np.int64)
+        return np.array([self.get_or_add_number(key) for key in keys], dtype=np.int64)
 
     def _grow_arrays(self, count: int) -> None:
         have = len(self._parent)
@@ -120,14 +120,14 @@ class PeaksByHour:
             return
         self._column_of, self._rows = {}, []
         for hour in sorted(hours):
-            self._rows.append(self._build_row(await store.peaks_of_hour(hour)))
+            self._rows.append(self._build_row(await store.read_peaks_of_hour(hour)))
         self._hours = hours
 
-    def columns_of(self, keys: list[PeakKey]) -> Int64Array:
+    def find_columns(self, keys: list[PeakKey]) -> Int64Array:
         """Return the column of each key, -1 if it has no peak."""
         return np.fromiter((self._column_of.get(key, -1) for key in keys), np.int64, len(keys))
 
-    def matrices(self) -> dict[ResourceName, Float32Array]:
+    def build_matrices(self) -> dict[ResourceName, Float32Array]:
         """Return the peaks (hours, keys), NaN if there is none."""
         shape = (len(self._rows), len(self._column_of))
         found = {resource: np.full(shape, np.nan, dtype=np.float32) for resource in ResourceName}

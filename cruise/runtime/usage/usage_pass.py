@@ -60,11 +60,13 @@ async def run_usage_pass(
     attribution = UsageAttribution.from_snapshot(snapshot)
     if policy.rules.plausibility_checks:
         state.bounds = UsageBounds.create(snapshot, int(now.timestamp()), state.bounds)
-    partitions = await source.partitions(snapshot)
+    partitions = await source.list_partitions(snapshot)
     containers = sum(len(pod.containers) for pod in snapshot.pods)
     reader = UsageReader(source, store, state, attribution, reading, at, on_progress)
     try:
-        await state.catch_up(store, attribution, at, reading.step_seconds, int(policy.look_ahead.total_seconds()))
+        await state.restore_and_refresh(
+            store, attribution, at, reading.step_seconds, int(policy.look_ahead.total_seconds())
+        )
         state.failures = await reader.read(partitions, containers)
     except HistoryChangedError as error:
         log.warning(
@@ -83,12 +85,12 @@ async def run_usage_pass(
     incomplete = [name for name in partitions if name not in state.progress or state.progress[name].read_until < at]
     if incomplete:
         log.info("usage history incomplete", partitions=len(incomplete))
-        return await state.statistics(store)
-    await state.note_regained(store, partitions)
+        return await state.get_statistics(store)
+    await state.record_regained_usage(store, partitions)
     if reading.measures_scrape_delay:
         state.scrape_delay.learn((progress.counter_tail for progress in state.progress.values()), at)
     state.windows.advance(at)
-    earlier = await state.statistics(store)
+    earlier = await state.get_statistics(store)
     updated = await _update_revisions(store, state, snapshot, earlier, at) if policy.rules.template_revisions else None
     running = list_running_containers(
         snapshot,
@@ -100,9 +102,9 @@ async def run_usage_pass(
     table = await asyncio.to_thread(
         estimate_statistics,
         state.windows.get_recent(),
-        state.peaks.known(),
+        state.peaks.get_known(),
         running,
-        summarize_oom_records(await store.oom_records(now - HISTORY_WINDOW)),
+        summarize_oom_records(await store.read_oom_records(now - HISTORY_WINDOW)),
         EstimationTime(
             at,
             reading.step_seconds,
@@ -174,7 +176,7 @@ async def _update_revisions(
     if unseen is None or unseen:
         originals = {
             uid: {target.container: (target.requests, target.limits) for target in one.containers}
-            for uid, one in (await store.original_sizes(unseen)).items()
+            for uid, one in (await store.read_original_sizes(unseen)).items()
         }
     hour = at // 3600
     refresh, state.revisions_seen_hour = hour != state.revisions_seen_hour, hour

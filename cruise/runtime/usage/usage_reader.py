@@ -103,7 +103,7 @@ class UsageReader:
         A failed chunk becomes a gap, and its partition is continued in the next pass, which retries the gap. A gap that
         failed twice is retried in the first pass of each clock hour; these reads are not among the failures.
         Raises the source's error if nothing could be read: then no gap is counted, and the next pass starts where this
-        one did. Raises Unavailable if the database is unreachable.
+        one did. Raises UnavailableError if the database is unreachable.
         """
         self._containers_per_partition = containers / max(1, len(partitions))
         known = {partition: self._get_progress(partition) for partition in partitions}
@@ -173,7 +173,7 @@ class UsageReader:
             return checked
         first = min(int(one.checked_block.block.times[0]) for one in checked)
         try:
-            node_usage = await self._source.node_use(sorted(nodes), first - self._reading.step_seconds, self._at)
+            node_usage = await self._source.read_node_usage(sorted(nodes), first - self._reading.step_seconds, self._at)
         except CruiseError as error:
             log.info("use of nodes not read", nodes=len(nodes), why=str(error))
             return checked

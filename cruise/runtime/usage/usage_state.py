@@ -186,13 +186,13 @@ class UsageState:
         self._set_lost(max([self.history_lost_until, *(one.read_until for one in self.progress.values())]) or at)
         self.windows, self.peaks, self.progress = UsageWindows(), PeakColumns(), {}
         self.restored = False
-        await store.note_lost(self.history_lost_until)
+        await store.record_lost_usage(self.history_lost_until)
 
     def _set_lost(self, until: int) -> None:
         self.history_lost_until = max(self.history_lost_until, until)
         self.evictions_lost_until = max(self.evictions_lost_until, until)
 
-    async def note_regained(self, store: StorePort, partitions: Sequence[str]) -> None:
+    async def record_regained_usage(self, store: StorePort, partitions: Sequence[str]) -> None:
         """Record that all lost usage has been read again, once the partitions' progress shows it."""
         known = [self.progress[name] for name in partitions]
         gaps = (gap for one in known for gap in one.gaps if gap[2] == 1)
@@ -200,7 +200,7 @@ class UsageState:
             gap[0] < self.history_lost_until for gap in gaps
         )
         if self.history_lost_until and not is_incomplete:
-            await store.note_lost(self.history_lost_until, regained=True)
+            await store.record_lost_usage(self.history_lost_until, regained=True)
             self.history_lost_until = 0
 
     @property
@@ -209,17 +209,17 @@ class UsageState:
         given_up = ([end - start for start, end, tries in one.gaps if tries > 1] for one in self.progress.values())
         return max(map(sum, given_up), default=0)
 
-    async def statistics(self, store: StorePort) -> StatisticsTable:
+    async def get_statistics(self, store: StorePort) -> StatisticsTable:
         """Return the statistics of the last usage pass; before the first one, the database's, which are read once."""
         if self.table is None:
             self.table = await store.read_statistics()
         return self.table
 
-    def latest(self) -> StatisticsTable | None:
+    def get_latest_statistics(self) -> StatisticsTable | None:
         """Return the statistics of the last usage pass, None before the first one."""
         return self.table
 
-    def average_sharing(self, sharing: HeadroomSharing, table: StatisticsTable) -> StatisticsTable:
+    def set_average_sharing(self, sharing: HeadroomSharing, table: StatisticsTable) -> StatisticsTable:
         """Set the present sharing of headroom in the statistics; return the table with it."""
         if self.table is not None:
             self.table = replace(self.table, sharing=sharing)
@@ -230,7 +230,7 @@ class UsageState:
         if self.table is not None:
             self.table = raise_oom_memory(self.table, record, shared=shared)
 
-    async def catch_up(
+    async def restore_and_refresh(
         self, store: StorePort, attribution: UsageAttribution, at: int, step_seconds: int, look_ahead_seconds: int
     ) -> None:
         """Sum up the peaks again if other hours count now, and after a start restore the stored state.
@@ -238,21 +238,21 @@ class UsageState:
         Raises HistoryChangedError if the database is at an earlier state.
         """
         if not self.restored:
-            history = await store.history()
+            history = await store.read_history()
             self.evictions_lost_until = max(self.evictions_lost_until, history.lost_until)
             if not history.regained:
                 self._set_lost(history.lost_until)
         hours, since_hour = get_peak_hours(at, look_ahead_seconds), get_first_history_hour(at)
         if hours != self.peaks.hours:
             earlier = self.peaks
-            self.peaks = PeakColumns.from_summary(await store.peak_summary(hours, since_hour), hours, since_hour)
-            self.windows.renumber(lambda number: self.peaks.number(earlier.keys[number]))
+            self.peaks = PeakColumns.from_summary(await store.read_peak_summary(hours, since_hour), hours, since_hour)
+            self.windows.renumber(lambda number: self.peaks.get_or_add_number(earlier.keys[number]))
         if self.restored:
             return
         self.windows = UsageWindows(step_seconds)
-        self.progress = dict(await store.usage_progress())
-        await self.statistics(store)
-        for block in await store.recent_blocks(at - WINDOW_SECONDS):
+        self.progress = dict(await store.read_usage_progress())
+        await self.get_statistics(store)
+        for block in await store.read_recent_blocks(at - WINDOW_SECONDS):
             # The step may have changed since the block was stored.
             if not (block.times % step_seconds).any():
                 self.windows.append(block, self._get_peak_numbers(block, attribution))
@@ -269,7 +269,7 @@ class UsageState:
 
     def find_nodes_with_new_peaks(self, checked: CheckedUsageBlock) -> set[str]:
         """Return the nodes of containers whose samples exceed their known peaks."""
-        known, numbers = self.peaks.known(), checked.numbers
+        known, numbers = self.peaks.get_known(), checked.numbers
         # Containers without an owner have no peaks.
         cpu, memory = (np.append(one, np.inf)[numbers] for one in (known.cpu_peak_millicores, known.memory_peak_bytes))
         return find_nodes_with_new_peaks(checked.checked_block.block, cpu, memory)
@@ -301,7 +301,7 @@ class UsageState:
             number = self.windows.get_numbers(key)
             if number < 0:
                 peak_key = attribution.get_peak_key(key, block.nodes[index] if block.nodes else "")
-                number = -1 if peak_key is None else self.peaks.number(peak_key)
+                number = -1 if peak_key is None else self.peaks.get_or_add_number(peak_key)
             numbers[index] = number
         return numbers
 

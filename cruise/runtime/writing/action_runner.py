@@ -69,7 +69,7 @@ class ActionRunner:
             decided.actions, store, audit, decided.now, self._get_sizes_before, self._may_be_sent
         )
 
-    def outcomes(self) -> list[Outcome]:
+    def list_outcomes(self) -> list[Outcome]:
         """Return how each action ended, in the order of the actions."""
         return [outcome for outcome in self._outcomes if outcome is not None]
 
@@ -93,16 +93,16 @@ class ActionRunner:
             return
         if self._guards.needs_capacity:
             # Former leaders have closed these intents, but the writes may be in transit.
-            for line in await self._store.unanswered_resizes(self._guards.oldest_in_transit):
+            for line in await self._store.read_unanswered_resizes(self._guards.oldest_in_transit):
                 if isinstance(line.action, ResizePod):
                     self._guards.reserve(line.action)
         await self._pause.read()
-        keys = await self._store.signing_keys()
+        keys = await self._store.read_signing_keys()
         for first in range(0, len(self._actions), _ORIGINALS_PER_BATCH):
             # In batches: a plan may cover all pods of a large cluster, and other tasks must run in between.
             originals = self._guards.original_sizes(self._actions[first : first + _ORIGINALS_PER_BATCH], keys)
             if originals and await self._pause.allows_writing():
-                await self._store.remember_original_sizes(originals)
+                await self._store.record_original_sizes(originals)
 
     def announce(self, numbers: Iterable[int]) -> None:
         """State which actions come next, in their order."""
@@ -116,10 +116,10 @@ class ActionRunner:
         """Store refused resizes and the audit queue."""
         refused, self._refused_targets = self._refused_targets, []
         if refused:
-            await self._store.remember_refused(refused)
+            await self._store.record_refused_resizes(refused)
         await self._audit.record(self._store)
 
-    async def run_one(self, number: int) -> None:
+    async def run_action(self, number: int) -> None:
         """Run one action until it has an outcome."""
         outcome = await self._run(number, self._actions[number])
         if self._outcomes[number] is None:
@@ -267,7 +267,11 @@ class ActionRunner:
         if changed is not None:
             return self._build_outcome(action, ActionResult.SKIPPED, changed)
         # The server refuses the write if another client has changed the pod since; the next pass decides again.
-        return replace(action, version=pod.version) if pod and isinstance(action, ResizePod | EvictPod) else action
+        return (
+            replace(action, resource_version=pod.resource_version)
+            if pod and isinstance(action, ResizePod | EvictPod)
+            else action
+        )
 
     async def _send(self, number: int, action: Action, detail: str) -> None:
         """Send a write and wait for its answer, even if the plan is cancelled meanwhile."""
@@ -294,7 +298,7 @@ class ActionRunner:
         outcome = self._build_outcome_of_answer(action, error, detail)
         intent = self._intents.get_intent(number)
         if intent is not None and isinstance(error, UnavailableError):
-            self._audit.leave_open(intent, outcome)
+            self._audit.leave_intent_open(intent, outcome)
         else:
             self._audit.add(outcome, intent)
 

@@ -110,7 +110,7 @@ class PauseState:
             return
         started = time.monotonic()
         try:
-            paused = await self._store.paused()
+            paused = await self._store.is_paused()
         except CruiseError as error:
             self._failure = error
         else:
@@ -122,7 +122,7 @@ class PauseState:
     async def allows_writing(self) -> bool:
         """Return whether writes are allowed, by a recent answer; a slow database slows the writers.
 
-        Raises what the database raised, and Unavailable if no recent answer arrived within `pause_check`.
+        Raises what the database raised, and UnavailableError if no recent answer arrived within `pause_check`.
         """
         until = time.monotonic() + self.timeouts.pause_check
         while not self.is_paused:

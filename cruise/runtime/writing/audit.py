@@ -80,7 +80,7 @@ class AuditQueue:
         """Whether intents are known whose outcome only the cluster can tell."""
         return self._expects_others or bool(self._reported_open or self._found)
 
-    def expect_others(self) -> None:
+    def expect_foreign_intents(self) -> None:
         """Record that former leaders may have left intents open: the next plan looks for them, even without actions."""
         self._expects_others = True
 
@@ -99,7 +99,7 @@ class AuditQueue:
         """Close intents that were never sent."""
         self._closed += intents
 
-    def leave_open(self, intent: int, line: Outcome | None = None) -> None:
+    def leave_intent_open(self, intent: int, line: Outcome | None = None) -> None:
         """Leave an intent open, to be compared with the cluster; `line` describes it until then."""
         self._in_progress.discard(intent)
         if line is not None:
@@ -246,7 +246,7 @@ class PlanIntents:
         except BaseException:
             for one in intents:
                 # It may have been stored.
-                self._audit.leave_open(one.id)
+                self._audit.leave_intent_open(one.id)
             raise
         self._open |= {number: one.id for number, one in zip(numbers, intents, strict=True)}
 
@@ -259,7 +259,7 @@ async def reconcile_intents(
     These are the writes that a former leader left open, and those of this process whose answer was lost. Raises
     Unavailable if the cluster or the database is unreachable: then nothing may be written.
     """
-    unresolved = [one for one in await store.open_intents() if not audit.is_in_progress(one.id)]
+    unresolved = [one for one in await store.read_open_intents() if not audit.is_in_progress(one.id)]
     audit.find(one.id for one in unresolved)
     if not unresolved:
         return ()

@@ -48,7 +48,7 @@ class EvictionLock:
         """
         async with self._lock:
             await audit.record(store)
-            yield await store.evictions_since(now - BUDGET_WINDOW)
+            yield await store.read_evictions_since(now - BUDGET_WINDOW)
             await audit.record(store)
 
 
@@ -125,13 +125,13 @@ class EvictionBudgets:
         per_node, per_workload = policy.max_evictions_per_node, policy.max_evictions_per_workload
         return EvictionAllowance(
             total=max(0, self.get_remaining_in_hour(evictions)),
-            per_workload=per_workload,
+            default_per_workload=per_workload,
             by_workload={
                 (namespace, ref): max(0, per_workload - count)
                 for (namespace, ref), count in by_workload.items()
                 if ref is not None and count
             },
-            per_node=per_node,
+            default_per_node=per_node,
             by_node={node: max(0, per_node - count) for node, count in on_node.items()},
         )
 
@@ -209,7 +209,7 @@ class PendingGrowth:
 
     def is_visible_in(self, pod: Pod) -> bool:
         """Return whether the pod's spec has these sizes."""
-        spec = {part.name: part for part in pod.parts}
+        spec = {part.name: part for part in pod.resizable_parts}
         return all(
             target.container in spec
             and _matches(spec[target.container].requests, target.requests)

@@ -185,7 +185,7 @@ class WriteGuards:
         if known is not None and (pod is None or not known.is_visible_in(pod)):
             if growth.fits_in(known.growth):
                 return
-            growth = growth.at_least(known.growth)
+            growth = growth.max_with(known.growth)
         if growth != NO_RESOURCES:
             self._growths.add(self, replace(action, growth=growth))
 
@@ -323,9 +323,9 @@ class _RemainingCapacities:
         """Return a pod of one of these nodes, None for others, and what it will count more after a resize."""
         pod = self._pods.get(action.uid)
         if pod is None:
-            return None, action.growth.at_least(NO_RESOURCES)
+            return None, action.growth.max_with(NO_RESOURCES)
         more = count_pod_requests(replace_spec_resources(pod, action.containers)) - count_pod_requests(pod)
-        return pod, more.at_least(NO_RESOURCES)
+        return pod, more.max_with(NO_RESOURCES)
 
     def at_refusal(self, action: ResizePod, reason: ReasonCode) -> Resources | None:
         """Return the node's allocatable capacity if it can never do a resize, otherwise what its other pods leave."""

@@ -33,13 +33,13 @@ class VpaPublication:
         self._problem = ""
 
     async def publish(self, snapshot: ClusterSnapshot, statistics: StatisticsTable, now: datetime) -> int:
-        """Write up to a pass's budget, and return how many were written. Raises Throttled, Unavailable.
+        """Write up to a pass's budget, and return how many were written. Raises ThrottledError, UnavailableError.
 
         Recommendations that cannot be written are logged, once as long as the problem stays the same.
         """
-        if self._policy.mode < Mode.RESIZE or await self._store.paused():
+        if self._policy.mode < Mode.RESIZE or await self._store.is_paused():
             return 0
-        stored = await self._store.overrides()
+        stored = await self._store.read_overrides()
         # In a thread: this takes seconds for a large cluster.
         recommendations = await asyncio.to_thread(self._build_recommendations, snapshot, statistics, stored, now)
         existing = {(one.namespace, one.name) for one in snapshot.vertical_autoscalers if one.is_published}
@@ -51,7 +51,7 @@ class VpaPublication:
             await self._store.check_writable()
         written = 0
         for one in chosen:
-            if await self._store.paused():
+            if await self._store.is_paused():
                 break
             if not await self._write(one, (one.namespace, one.name) in existing, now):
                 break

@@ -84,7 +84,8 @@ class ClusterWriter:
         capacity, at the same time; evictions, one by one; increases, in sequence on each node. Actions that a user
         requested (`user_requested`) are done in any mode and while paused, and so is the removal of cruise's own
         taints. If the actions are a part of a longer pass, evictions since `pass_started_at` count against a node's
-        budget. Actions that the mode or a pause forbids are not audited: every pass repeats them. Raises Unavailable if
+        budget. Actions that the mode or a pause forbids are not audited: every pass repeats them. Raises
+        UnavailableError if
         the cluster or the database is unreachable; what was done until then, and what may have been done, is in the
         audit, also after a cancellation.
         """
@@ -104,7 +105,7 @@ class ClusterWriter:
             if task is not None and task.cancelling() > cancelled_before:
                 raise asyncio.CancelledError from error
             raise
-        return run.outcomes()
+        return run.list_outcomes()
 
     async def add_outcome(self, outcome: Outcome) -> None:
         """Add an action that was not tried to the audit; if the database is unreachable the line is stored later."""
@@ -173,7 +174,7 @@ async def _run_phase(run: ActionRunner, chains: Sequence[Sequence[int]], concurr
     async def work() -> None:
         for chain in remaining:
             for number in chain:
-                await run.run_one(number)
+                await run.run_action(number)
 
     async with asyncio.TaskGroup() as workers:
         for _ in range(min(concurrent, len(chains))):

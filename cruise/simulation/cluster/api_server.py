@@ -119,7 +119,7 @@ def get_stated_requests(pod: Pod) -> Resources:
 def replace_spec_resources_checked(pod: Pod, targets: Sequence[ContainerTarget]) -> Pod:
     """Return the pod with the targets in its spec. Raises RefusedError for an unknown container."""
     wanted = {target.container: target for target in targets}
-    for name in sorted(wanted.keys() - {part.name for part in pod.parts}):
+    for name in sorted(wanted.keys() - {part.name for part in pod.resizable_parts}):
         raise _invalid(pod, f"spec.containers: Forbidden: container {name!r} may not be added", "FieldValueForbidden")
 
     def merge(one: Container) -> Container:
@@ -161,8 +161,8 @@ def check_resize(
 
 def _check_kind(pod: Pod, kubelet: tuple[int, int], server: tuple[int, int]) -> None:
     reasons = (
-        (pod.mirror, "static pods cannot be resized"),
-        (pod.windows, "windows pods cannot be resized"),
+        (pod.is_mirror_pod, "static pods cannot be resized"),
+        (pod.runs_on_windows, "windows pods cannot be resized"),
         (
             server < POD_LEVEL_RESIZE and pod.pod_level is not None,
             "resize of pods with pod-level resources is forbidden when "
@@ -177,7 +177,7 @@ def _check_kind(pod: Pod, kubelet: tuple[int, int], server: tuple[int, int]) -> 
 
 def _check_values(pod: Pod) -> None:
     _check_pod_level(pod)
-    for container in pod.parts:
+    for container in pod.resizable_parts:
         rows = (
             ("cpu", container.requests.cpu_millicores, container.limits.cpu_millicores),
             ("memory", container.requests.memory_bytes, container.limits.memory_bytes),

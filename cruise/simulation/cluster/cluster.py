@@ -173,7 +173,7 @@ class SimulatedCluster:
         self._closed = True
         self._kill_seen.set()
 
-    def node_figures(self) -> tuple[SimulatedNodeUsage, ...]:
+    def get_node_usage(self) -> tuple[SimulatedNodeUsage, ...]:
         """Return the usage of every node, sorted by name; usage and load are of the last step, 0 before the first."""
         return tuple(self._figure_of(name) for name in sorted(self._state.nodes))
 
@@ -184,7 +184,7 @@ class SimulatedCluster:
             last = None
         return SimulatedNodeUsage(
             node=name,
-            allocatable=state.allocatable(index),
+            allocatable=state.get_allocatable(index),
             requested=Resources(int(state.counted_cpu[index]), int(state.counted_memory[index])),
             used=Resources(int(last.cpu_used[index]), int(last.memory_used[index])) if last else Resources(),
             pods=int(state.pods_on[index]),
@@ -213,12 +213,12 @@ class SimulatedCluster:
     def get_cached_autoscalers(self) -> tuple[HorizontalPodAutoscaler, ...]:
         return self._shown.autoscalers
 
-    async def oom_kills(self) -> AsyncIterator[OomKill]:
+    async def watch_oom_kills(self) -> AsyncIterator[OomKill]:
         """Yield every kill since the start of the simulation, and each new one, until the cluster is closed."""
         position = 0
         while True:
             while position < len(self.oom_kills_at):
-                for _ in range(1 + self._settings.emit_twice):
+                for _ in range(1 + self._settings.duplicates_kill_events):
                     yield self.oom_kills_at[position]
                 position += 1
             if self._closed:
@@ -275,7 +275,7 @@ class SimulatedCluster:
             raise NotFoundError(f'pods "{name}" not found')
         if record.pod.uid != action.uid:
             raise ConflictError(f'pods "{name}": the uid is {record.pod.uid}, not {action.uid}')
-        if action.version not in ("", record.pod.version):
+        if action.resource_version not in ("", record.pod.resource_version):
             raise ConflictError(f'pods "{name}": the object has been modified')
         return record
 

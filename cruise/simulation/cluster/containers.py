@@ -100,7 +100,7 @@ class ContainerTable:
         self.cpu_limit[row] = limits.cpu_millicores or np.inf
         self.memory_limit[row] = limits.memory_bytes or np.inf
 
-    def demand(self, at: int) -> SimulatedDemand:
+    def compute_demand(self, at: int) -> SimulatedDemand:
         """Return the demand of every container at a time."""
         rows = self._get_alive_rows()
         cpu = np.full(len(rows), np.nan)

@@ -16,7 +16,7 @@ from cruise.simulation.cluster.state import (
     convert_to_datetime,
     get_limits_in_force,
 )
-from cruise.simulation.demand.history import StartedBefore
+from cruise.simulation.demand.history import EarlierDemand
 
 
 class Kubelet:
@@ -34,7 +34,7 @@ class Kubelet:
     def bind(self, record: PodRecord, node: str) -> None:
         """Bind a pod and allocate its requests."""
         pod = record.pod
-        record.allocated_limits = {one.name: one.limits for one in pod.parts}
+        record.allocated_limits = {one.name: one.limits for one in pod.resizable_parts}
         containers = tuple(_allocated(one) for one in pod.containers)
         whole = None if pod.pod_level is None else _allocated(pod.pod_level)
         bound = replace(pod, node=node, containers=containers, pod_level=whole, unschedulable_since=None)
@@ -122,12 +122,12 @@ class Kubelet:
         pod = record.pod
         profile = record.workload.profiles.get(container.name)
         limits = get_limits_in_force(record, container)
-        source, member = (None, 0) if profile is None else (profile.source, profile.member(record.slot))
+        source, member = (None, 0) if profile is None else (profile.source, profile.get_member(record.slot))
         past = None
         if source is not None and at < self._state.clock.now:
-            past = StartedBefore(source, member, at, float(limits.memory_bytes or np.inf))
+            past = EarlierDemand(source, member, at, float(limits.memory_bytes or np.inf))
         kept = self._state.history.add(ContainerKey(pod.namespace, pod.name, container.name), pod.node or "", past)
-        row = self._state.containers.add(self._state.index_of(pod), source, member, kept)
+        row = self._state.containers.add(self._state.get_node_index(pod), source, member, kept)
         self._state.containers.started_at[row] = at
         self._state.containers.set_sizes(row, container.allocated or container.requests, limits)
         record.rows[container.name] = row

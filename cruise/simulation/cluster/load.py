@@ -45,7 +45,7 @@ class LoadSimulation:
 
     def measure(self, at: int) -> Sequence[int]:
         """Compute one step of load; return the rows of the containers to kill, in order."""
-        table, demand = self._state.containers, self._state.containers.demand(at)
+        table, demand = self._state.containers, self._state.containers.compute_demand(at)
         rows, nodes = demand.rows, len(self._state.node_names)
         wanted = np.minimum(demand.cpu_millicores, table.cpu_limit[rows])
         received = share_cpu(

@@ -48,7 +48,7 @@ class ResizeActuation:
             self._allocate(record, at)
 
     def _allocate(self, record: PodRecord, at: int) -> None:
-        pod, index = record.pod, self._state.index_of(record.pod)
+        pod, index = record.pod, self._state.get_node_index(record.pod)
         if not _differs(record):
             self._clear_pending(record)
             return
@@ -56,7 +56,7 @@ class ResizeActuation:
         static_manager = self._find_static_manager(pod)
         if static_manager is not None:
             self._set_pending(record, ResizePending.INFEASIBLE, at, static_manager)
-        elif not need.fits_in(self._state.allocatable(index)):
+        elif not need.fits_in(self._state.get_allocatable(index)):
             self._set_pending(record, ResizePending.INFEASIBLE, at)
         elif not need.fits_in(self._state.get_unallocated(index) + record.allocated_requests):
             self._set_pending(record, ResizePending.DEFERRED, at)
@@ -107,7 +107,7 @@ class ResizeActuation:
         record.deferred_since = None
         record.is_failing = False
         record.allocations += 1
-        record.allocated_limits = {one.name: one.limits for one in record.pod.parts}
+        record.allocated_limits = {one.name: one.limits for one in record.pod.resizable_parts}
         whole = record.pod.pod_level
         pod = replace(
             record.pod,
@@ -179,7 +179,7 @@ def _is_unfinished(record: PodRecord) -> bool:
 def _differs(record: PodRecord) -> bool:
     return any(
         (one.requests, one.limits) != (one.allocated, record.allocated_limits.get(one.name))
-        for one in record.pod.parts
+        for one in record.pod.resizable_parts
         if one.role is not ContainerRole.INIT
     )
 

@@ -42,7 +42,7 @@ class SimulationSettings:
     quiet_seconds: int = 600  # the running time that resets the doubling
     retention_seconds: int = 86_400  # of recorded usage
     static_managers: frozenset[ResourceName] = frozenset()  # of all kubelets: they do not resize Guaranteed pods
-    emit_twice: bool = False  # every kill is streamed twice, as after a broken watch
+    duplicates_kill_events: bool = False  # every kill is streamed twice, as after a broken watch
 
 
 @dataclass(slots=True)
@@ -195,16 +195,16 @@ class SimulatedClusterState:
             self._pods = tuple(self.records[key].pod for key in self._sorted)
         return self._pods
 
-    def allocatable(self, index: int) -> Resources:
+    def get_allocatable(self, index: int) -> Resources:
         """Return a node's allocatable."""
         return Resources(int(self.allocatable_cpu[index]), int(self.allocatable_memory[index]))
 
     def get_unallocated(self, index: int) -> Resources:
         """Return the resources that the node's kubelet has not allocated."""
         used = Resources(int(self.allocated_cpu[index]), int(self.allocated_memory[index]))
-        return self.allocatable(index) - used
+        return self.get_allocatable(index) - used
 
-    def index_of(self, pod: Pod) -> int:
+    def get_node_index(self, pod: Pod) -> int:
         """Return the index of a bound pod's node, -1 for a pending pod."""
         return -1 if pod.node is None else self.node_index[pod.node]
 
@@ -251,7 +251,7 @@ class SimulatedClusterState:
         """Remove a pod."""
         if record.pod.node is not None:
             self._take(record, -1)
-        ended = record.pod.as_ended
+        ended = record.pod.ended_pod
         if ended is not None:
             self.ended_pods.append(ended)
         self.unbound_pods.pop(record.key, None)
@@ -276,7 +276,7 @@ class SimulatedClusterState:
 
     def _take(self, record: PodRecord, sign: int) -> None:
         """Add a bound pod to its node's sums, or subtract it."""
-        index = self.index_of(record.pod)
+        index = self.get_node_index(record.pod)
         self.counted_cpu[index] += sign * record.counted_requests.cpu_millicores
         self.counted_memory[index] += sign * record.counted_requests.memory_bytes
         self.scored_cpu[index] += sign * record.scored_requests.cpu_millicores
@@ -292,7 +292,7 @@ class SimulatedClusterState:
     def _versioned(self, pod: Pod) -> Pod:
         """Return a pod with a new resourceVersion."""
         self._versions += 1
-        return replace(pod, version=str(self._versions))
+        return replace(pod, resource_version=str(self._versions))
 
     @staticmethod
     def _count(record: PodRecord) -> None:

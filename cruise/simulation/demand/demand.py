@@ -34,7 +34,7 @@ class ContainerProfile:
     source: DemandSource
     members: tuple[int, ...]
 
-    def member(self, slot: int) -> int:
+    def get_member(self, slot: int) -> int:
         """Return the member that the pod of a slot behaves as."""
         return self.members[slot % len(self.members)]
 

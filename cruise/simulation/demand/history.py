@@ -13,7 +13,7 @@ _FIRST_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class StartedBefore:
+class EarlierDemand:
     """The demand of a container before the first measurement, since its process started.
 
     Memory is at most `memory_limit_bytes` (infinite without a limit).
@@ -56,14 +56,14 @@ class MeasurementHistory:
         self._slot_times = np.full(self._slots, -1, dtype=np.int64)
         self._keys: list[ContainerKey | None] = []
         self._nodes: list[str] = []
-        self._past: dict[int, StartedBefore] = {}
+        self._past: dict[int, EarlierDemand] = {}
         self._rows_by_namespace: dict[str, dict[int, None]] = {}
         self._free: list[int] = []
         self._retired: deque[tuple[int, int]] = deque()
         self._cpu = np.full((self._slots, _FIRST_ROWS), np.nan, dtype=np.float32)
         self._memory = np.full((self._slots, _FIRST_ROWS), np.nan, dtype=np.float64)
 
-    def add(self, key: ContainerKey, node: str, past: StartedBefore | None) -> int:
+    def add(self, key: ContainerKey, node: str, past: EarlierDemand | None) -> int:
         """Add a container and return its row."""
         if self._free:
             row = self._free.pop()
@@ -121,7 +121,7 @@ class MeasurementHistory:
     def _fill_past(
         self, rows: list[int], times: Int64Array, cpu: Float32Array, memory: Float64Array, columns: Int64Array
     ) -> None:
-        by_source: dict[int, list[tuple[int, StartedBefore]]] = {}
+        by_source: dict[int, list[tuple[int, EarlierDemand]]] = {}
         for place, row in enumerate(rows):
             past = self._past.get(row)
             if past is not None:

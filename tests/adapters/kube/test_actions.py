@@ -156,10 +156,11 @@ async def test_a_late_resize_of_a_pod_that_another_has_written_since_is_a_confli
     one = run(admin, namespace, "p")
     seen = one["metadata"]["resourceVersion"]
     await perform_action(
-        client, replace(resize(one, 600), version=admin.read("pods", namespace, "p")["metadata"]["resourceVersion"])
+        client,
+        replace(resize(one, 600), resource_version=admin.read("pods", namespace, "p")["metadata"]["resourceVersion"]),
     )
     with pytest.raises(ConflictError):
-        await perform_action(client, replace(resize(one, 300), version=seen))
+        await perform_action(client, replace(resize(one, 300), resource_version=seen))
     assert spec_of(admin, one)["requests"]["cpu"] == "600m"
 
 
@@ -168,9 +169,9 @@ async def test_a_late_eviction_of_a_pod_that_another_has_written_since_is_a_conf
 ):
     one = run(admin, namespace, "p")
     seen = admin.read("pods", namespace, "p")["metadata"]["resourceVersion"]
-    await perform_action(client, replace(resize(one, 600), version=seen))
+    await perform_action(client, replace(resize(one, 600), resource_version=seen))
     with pytest.raises(ConflictError):
-        await perform_action(client, replace(evict(one), version=seen))
+        await perform_action(client, replace(evict(one), resource_version=seen))
     assert "deletionTimestamp" not in admin.read("pods", namespace, "p")["metadata"]
 
 
@@ -185,7 +186,7 @@ async def test_an_eviction_at_the_present_version_goes_through_under_a_budget(
         "the budget allows it",
     )
     seen = admin.read("pods", namespace, "p")["metadata"]["resourceVersion"]
-    await perform_action(client, replace(evict(one), version=seen))
+    await perform_action(client, replace(evict(one), resource_version=seen))
     wait_until(lambda: not admin.items("pods", namespace), "the pod is deleted")
 
 

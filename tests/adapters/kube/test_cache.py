@@ -56,7 +56,7 @@ def put(cache: ClusterCache, *documents: Json, version: int = 1) -> None:
 
 
 def decoded(document: Json) -> Any:
-    return DECODERS[document["kind"]].page(msgspec.json.encode({"metadata": {}, "items": [document]}))
+    return DECODERS[document["kind"]].decode_page(msgspec.json.encode({"metadata": {}, "items": [document]}))
 
 
 def drop(cache: ClusterCache, document: Json, version: int = 1) -> None:
@@ -68,7 +68,7 @@ def gathered(documents: Iterable[Json], *, followed: bool = False) -> ClusterSna
     gathering = ObjectCollection()
     for document in documents:
         gathering.add(msgspec.convert(document, AnyObject))
-    found = gathering.snapshot()
+    found = gathering.build_snapshot()
     return replace(found, namespaces=frozenset({"shop"})) if followed else found
 
 
@@ -272,10 +272,10 @@ def test_leaves_out_only_the_node_of_an_unreadable_pod(unreadable):
     snapshot = cache.snapshot()
     assert [node.name for node in snapshot.nodes] == ["n2"]
     assert [pod.name for pod in snapshot.pods] == ["a", "b"]
-    assert [one.name for one in cache.unreadable()] == ["odd"]
+    assert [one.name for one in cache.list_unreadable()] == ["odd"]
     put(cache, web_pod("odd"))
     assert [node.name for node in cache.snapshot().nodes] == ["n1", "n2"]
-    assert list(cache.unreadable()) == []
+    assert list(cache.list_unreadable()) == []
 
 
 def test_a_pod_that_becomes_unreadable_is_left_out_until_it_is_deleted():

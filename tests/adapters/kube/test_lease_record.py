@@ -31,7 +31,7 @@ def record(**spec: object) -> LeaseRecord:
 @given(DOCUMENT, st.floats(1, 60))
 def test_any_lease_can_be_read_and_acquired(document: dict[str, object], seconds: float):
     found = read_lease(msgspec.json.encode(document))
-    assert seconds <= found.duration_seconds(seconds) <= 4 * seconds
+    assert seconds <= found.compute_expiry_seconds(seconds) <= 4 * seconds
     taken = found.with_holder("me", ACQUIRED, seconds, NOW)
     assert (taken.holder, taken.acquired, taken.released) == ("me", ACQUIRED, False)
     assert 0 <= taken.spec["leaseTransitions"] < 2**31
@@ -92,7 +92,7 @@ def test_a_lease_is_free_only_if_its_holder_released_it(spec: dict[str, object],
 
 @pytest.mark.parametrize(("stated", "life"), [(None, 15), (1, 15), (15, 15), (40, 40), (2**31 - 1, 60), ("x", 15)])
 def test_a_record_is_respected_for_as_long_as_it_says_within_reason(stated: object, life: float):
-    assert record(leaseDurationSeconds=stated).duration_seconds(15) == life
+    assert record(leaseDurationSeconds=stated).compute_expiry_seconds(15) == life
 
 
 @pytest.mark.parametrize("answer", [b"", b"[]", b"{", b'"x"'])

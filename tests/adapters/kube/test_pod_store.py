@@ -54,7 +54,7 @@ class Ward:
 
     @property
     def shown(self) -> list[OomKill]:
-        return list(self.pods.shown_kills())
+        return list(self.pods.list_shown_kills())
 
     @property
     def limits(self) -> list[int | None]:
@@ -138,17 +138,17 @@ async def take(kills, count):
 
 async def test_a_new_listener_gets_what_pods_still_show():
     watch = OomKillWatch(lambda: [kill(1), kill(2)])
-    kills = watch.oom_kills()
+    kills = watch.watch_oom_kills()
     assert await take(kills, 2) == [1, 2]
     watch.report(kill(3))
     assert await take(kills, 1) == [3]
-    assert await take(watch.oom_kills(), 2) == [1, 2]
+    assert await take(watch.watch_oom_kills(), 2) == [1, 2]
     await kills.aclose()
 
 
 async def test_a_listener_far_behind_gets_what_pods_still_show():
     watch = OomKillWatch(lambda: [kill(8), kill(9)], max_queued=3)
-    kills = watch.oom_kills()
+    kills = watch.watch_oom_kills()
     assert await take(kills, 2) == [8, 9]
     for number in range(100):
         watch.report(kill(number))
@@ -160,7 +160,7 @@ async def test_a_listener_far_behind_gets_what_pods_still_show():
 
 async def test_removes_a_listener_that_stops():
     watch = OomKillWatch(lambda: [kill(1)])
-    kills = watch.oom_kills()
+    kills = watch.watch_oom_kills()
     await take(kills, 1)
     assert len(watch._listeners) == 1
     await kills.aclose()
@@ -184,7 +184,7 @@ async def test_a_kill_arrives_once_with_its_limit_and_again_after_a_restart(cont
         heard: list[OomKill] = []
 
         async def listen():
-            async for one in cluster.oom_kills():
+            async for one in cluster.watch_oom_kills():
                 if one.namespace == namespace:
                     heard.append(one)
 
@@ -210,7 +210,7 @@ async def test_a_kill_arrives_once_with_its_limit_and_again_after_a_restart(cont
         assert heard == [one]
         listening.cancel()
     async with run_watch(control_plane) as cluster:
-        kills = cluster.oom_kills()
+        kills = cluster.watch_oom_kills()
         assert (await asyncio.wait_for(anext(kills), 5)).key == one.key
         await kills.aclose()
 
@@ -223,4 +223,6 @@ def test_deleted_pods_that_ran_to_completion_are_remembered_with_their_workload(
     ward.see(run, pod(0, RUNNING, name="web-1"), pod(0, RUNNING, name="early", owner="Workflow/w", node=None))
     for name in ("train", "web-1", "early"):
         ward.pods.drop(("shop", name))
-    assert [(one.name, one.workload) for one in ward.pods.ended_pods()] == [("train", "CronWorkflow/nightly:train")]
+    assert [(one.name, one.workload) for one in ward.pods.list_ended_pods()] == [
+        ("train", "CronWorkflow/nightly:train")
+    ]

@@ -197,7 +197,7 @@ async def test_the_api_server_passes_queries_on(client: KubernetesClient, admin:
         admin.create({"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata, "subsets": [subset]})
         place = (await find_prometheus(client, {namespace})).endpoint
         assert place is not None
-        path = place.url.removeprefix((await client.identity()).server)
+        path = place.url.removeprefix((await client.get_identity()).server)
         answer = await client.get(f"{path}/api/v1/query", {"query": "up"})
     assert answer == result
     assert [asked.path for asked in prometheus.asked] == ["/select/0/prometheus/api/v1/query?query=up"]

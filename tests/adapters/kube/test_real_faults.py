@@ -56,7 +56,7 @@ async def test_follows_an_api_server_that_was_killed_and_restarted(control_plane
     async with run_watch(control_plane, timing) as cluster:
         await wait_until_true(lambda: sees(cluster, namespace, "a", "b", "c"), "the pods are seen")
         control_plane.kill_api_server()
-        await wait_until_true(cluster.problems, "the watches notice")
+        await wait_until_true(cluster.list_problems, "the watches notice")
         await asyncio.to_thread(control_plane.start_api_server)
         admin.delete("pods", namespace, "a", grace=0)
         admin.delete("pods", namespace, "b", grace=0)
@@ -64,7 +64,7 @@ async def test_follows_an_api_server_that_was_killed_and_restarted(control_plane
         admin.create(parked(namespace, "d"))
         await wait_until_true(lambda: sees(cluster, namespace, "b", "c", "d"), "what changed meanwhile is seen")
         await wait_until_true(lambda: agrees(cluster, admin, namespace), "the new pod of the old name is the one seen")
-        await wait_until_true(lambda: not cluster.problems(), "all is well again")
+        await wait_until_true(lambda: not cluster.list_problems(), "all is well again")
 
 
 async def test_detects_an_api_server_that_hangs_and_catches_up(control_plane, admin, namespace):
@@ -254,7 +254,7 @@ def listed(admin):
             gathering.add(msgspec.convert({**item, "kind": kind.shape.__struct_config__.tag}, AnyObject))
     try:
         names = frozenset(one["metadata"]["name"] for one in admin.items("namespaces"))
-        return replace(gathering.snapshot(), namespaces=names)
+        return replace(gathering.build_snapshot(), namespaces=names)
     except BadInputError:
         # Between two lists a pod may have got a node that the earlier one did not have.
         return None

@@ -39,7 +39,7 @@ def cache_with(*targets: str) -> ClusterCache:
         if not target.startswith("Deployment/"):
             document["spec"]["scaleTargetRef"]["apiVersion"] = "kafka.strimzi.io/v1beta2"
         listed = {"metadata": {"resourceVersion": "1"}, "items": [document]}
-        for item in StreamDecoder(AutoscalerObject).page(json.dumps(listed).encode()).items:
+        for item in StreamDecoder(AutoscalerObject).decode_page(json.dumps(listed).encode()).items:
             cache.get_store(kind).put(item, "1")
     return cache
 

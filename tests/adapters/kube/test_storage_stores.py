@@ -29,7 +29,7 @@ LIMITS = make_drivers_json("n1", ebs_csi_aws_com=25)
 def put(cache: ClusterCache, *documents: Json) -> None:
     for document in documents:
         kind = KINDS[document["kind"]]
-        page = StreamDecoder(kind.shape).page(msgspec.json.encode({"metadata": {}, "items": [document]}))
+        page = StreamDecoder(kind.shape).decode_page(msgspec.json.encode({"metadata": {}, "items": [document]}))
         (item,) = page.items or page.unreadable
         cache.get_store(kind).put(item, "1")
 
@@ -107,7 +107,7 @@ def test_a_pod_that_states_no_priority_has_that_of_its_class():
     cache = ClusterCache()
     put(cache, make_priority_class_json("polite", 500, preemptionPolicy="Never"))
     put(cache, make_pod_json(spec={"priorityClassName": "polite"}), make_pod_json("other", spec={"priority": 3}))
-    assert [(one.priority, one.preemption_allowed) for one in cache.snapshot().pods] == [(3, True), (500, False)]
+    assert [(one.priority, one.may_preempt) for one in cache.snapshot().pods] == [(3, True), (500, False)]
 
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -153,7 +153,7 @@ async def test_the_watches_and_a_file_give_the_same_snapshot(control_plane, admi
                         admin.delete(resource, None, item["metadata"]["name"])
     by_name = {one.name: one for one in pods}
     assert by_name["spread"].priority == 4000
-    assert not by_name["spread"].preemption_allowed
+    assert not by_name["spread"].may_preempt
     (constraint,) = by_name["spread"].constraints.spread
     assert constraint.selector is not None
     assert [(one.key, one.values) for one in constraint.selector.requirements] == [("app", ("spread",))]

@@ -146,7 +146,7 @@ async def test_recovers_from_failures(tmp_path, faults, verb):
         await wait_until_true(lambda: not any(server.faults.values()), "the faults were met")
         await server.put(PODS, pod("q"))
         await wait_until_true(lambda: shows(cluster, "p000", "p001", "q"), "the new pod is seen")
-        await wait_until_true(lambda: not cluster.problems(), "all is well again")
+        await wait_until_true(lambda: not cluster.list_problems(), "all is well again")
 
 
 async def test_waits_for_the_retry_after_of_the_server(tmp_path):
@@ -171,7 +171,7 @@ async def test_lists_again_after_an_unknown_version(tmp_path):
     async with a_cluster(tmp_path, 2, replace(SHORT, relist_failures=3)) as (server, cluster):
         server.faults[PODS, "watch"] += [too_large] * 3
         await wait_until_true(lambda: server.verbs(PODS).count("list") == 2, "the pods are listed again")
-        await wait_until_true(lambda: not cluster.problems(), "all is well again")
+        await wait_until_true(lambda: not cluster.list_problems(), "all is well again")
 
 
 async def test_without_proof_there_is_no_snapshot(tmp_path):
@@ -263,7 +263,7 @@ async def test_continues_without_an_optional_kind(tmp_path, code, reason):
     timing = replace(SHORT, forbidden_retry_seconds=0.5)
     async with watch_loopback(server, tmp_path, timing, kinds=[ODDITIES]) as cluster:
         assert (await cluster.snapshot()).limit_ranges == {}
-        assert (cluster.get_lag_seconds(), cluster.problems()) == (0, [])
+        assert (cluster.get_lag_seconds(), cluster.list_problems()) == (0, [])
         await server.put(ODDITIES.path, make_limit_range_json({"type": "Pod", "max": {"cpu": "1"}}))
 
         async def there():
@@ -279,7 +279,7 @@ async def test_requires_permission_for_an_optional_kind_that_is_served(tmp_path)
     server.objects["/apis/example.com/v1"] = {}
     server.faults[wanted.path, "list"] += [refuse(403, "Forbidden")] * 1000
     async with watch_loopback(server, tmp_path, kinds=[wanted], synced=False) as cluster:
-        await wait_until_true(cluster.problems, "the refusal is told")
+        await wait_until_true(cluster.list_problems, "the refusal is told")
         with pytest.raises(UnavailableError, match="oddities: not listed yet: "):
             await cluster.snapshot()
         # Without the group there can be none of the kind.
@@ -294,12 +294,12 @@ async def test_raises_no_snapshot_without_a_required_kind(tmp_path, code, reason
     server.objects[NEEDED.path] = {}
     server.faults[NEEDED.path, "list"] += [refuse(code, reason)] * 1000
     async with watch_loopback(server, tmp_path, kinds=[NEEDED], synced=False) as cluster:
-        await wait_until_true(cluster.problems, "the refusal is told")
+        await wait_until_true(cluster.list_problems, "the refusal is told")
         with pytest.raises(UnavailableError, match="oddities: not listed yet: "):
             await cluster.snapshot()
         server.faults.clear()
         await asyncio.wait_for(cluster.wait_until_synced(), 10)
-        await wait_until_true(lambda: not cluster.problems(), "all is well")
+        await wait_until_true(lambda: not cluster.list_problems(), "all is well")
 
 
 async def test_reads_an_incomplete_line_again(tmp_path):

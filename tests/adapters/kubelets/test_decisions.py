@@ -79,7 +79,7 @@ def measured(every_seconds: int, offset: float, steady_minutes: int = STEADY_MIN
 async def hour(source: UsageSourcePort, tick: Callable[[float], Awaitable[None]] | None = None) -> list[NodePlan]:
     """Let an hour pass: refresh the statistics every five minutes, and decide at the end."""
     shown, store, state = ReadOnlyCluster(cluster()), InMemoryStore(), UsageState()
-    await source.partitions(shown.shown)
+    await source.list_partitions(shown.shown)
     for at in range(START, END):
         if tick is not None:
             await tick(at)

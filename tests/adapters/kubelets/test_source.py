@@ -66,7 +66,7 @@ class Kubelets:
     async def run(self, minutes: int, passes: bool = True) -> list[str]:
         """Let time pass; return what passes refused."""
         refused = []
-        await self.source.partitions(SNAPSHOT)
+        await self.source.list_partitions(SNAPSHOT)
         for _ in range(60 * minutes):
             await self.source.read_nodes(self.source.get_due_nodes(self.at, 60), lambda: self.at)
             self.at += 1
@@ -86,7 +86,7 @@ class Kubelets:
     async def updated_at(self, pod: str) -> int | None:
         table = await self.store.read_statistics()
         row = table.row_of_container.get(("shop", pod, "app"))  # type: ignore[call-overload]
-        return None if row is None else table.row(row).updated_at
+        return None if row is None else table.get_row(row).updated_at
 
 
 def raises(error: CruiseError) -> Callable[[], bytes]:
@@ -157,7 +157,7 @@ async def test_a_kubelet_that_hangs_is_not_read_again_and_does_not_block_others(
         return cadvisor_text(SERIES, node.name, START + 600)
 
     source = KubeletUsageSource(KubeletSettings(concurrency=2), ask)
-    await source.partitions(SNAPSHOT)
+    await source.list_partitions(SNAPSHOT)
     async with asyncio.TaskGroup() as looks:
         for _ in range(3):
             looks.create_task(source.read_nodes(["n0"], lambda: START + 600.0))
@@ -174,13 +174,13 @@ async def test_after_a_restart_it_goes_on_from_the_store():
     kubelets.restart()
     await kubelets.run(6)
     table = await kubelets.store.read_statistics()
-    row = table.row(table.row_of_container[("shop", "web-0", "app")])  # type: ignore[index]
+    row = table.get_row(table.row_of_container[("shop", "web-0", "app")])  # type: ignore[index]
     # The hour before is known, so that the base is its own and the workload is no newer than it was.
     assert row.history_since == earlier.history_since[0]
     assert row.cpu_base_millicores == pytest.approx(220, abs=1)
     # The usage during the gap follows from the earlier counters.
-    progress = await kubelets.store.usage_progress()
-    blocks = [block for block in await kubelets.store.recent_blocks(START) if block.keys]
+    progress = await kubelets.store.read_usage_progress()
+    blocks = [block for block in await kubelets.store.read_recent_blocks(START) if block.keys]
     assert set(progress) == set(PARTITIONS)
     times = {int(at) for block in blocks for at in block.times[~np.isnan(block.cpu_demand_millicores).all(axis=0)]}
     assert times >= set(range(START + 600, START + 44 * 60, 60))
@@ -188,7 +188,7 @@ async def test_after_a_restart_it_goes_on_from_the_store():
 
 async def test_reads_no_kubelets_without_requests_for_usage():
     kubelets = Kubelets()
-    await kubelets.source.partitions(SNAPSHOT)
+    await kubelets.source.list_partitions(SNAPSHOT)
     await kubelets.run(30, passes=False)
     # The time of three passes; after that, usage was not requested for long.
     assert max(at for _, at in kubelets.asked) - START <= 900
@@ -203,7 +203,7 @@ async def test_stops_if_none_of_the_first_kubelets_can_be_read():
 
     nodes = [make_node(f"n{number:03d}") for number in range(100)]
     source = KubeletUsageSource(KubeletSettings(), ask)
-    await source.partitions(make_snapshot([make_pod("web-1", node="n000")], nodes))
+    await source.list_partitions(make_snapshot([make_pod("web-1", node="n000")], nodes))
     with pytest.raises(UnavailableError, match=r"n000 did not answer.* \(16 of 16 nodes cannot be read\)"):
         await read_kubelets_twice(source, lambda: float(START), 60)
     assert len(asked) == 16
@@ -220,6 +220,6 @@ async def test_following_reads_as_time_passes():
         return cadvisor_text(SERIES, node.name, clock())
 
     source = KubeletUsageSource(KubeletSettings(), ask)
-    await source.partitions(SNAPSHOT)
+    await source.list_partitions(SNAPSHOT)
     async with poll_kubelets(source, clock), asyncio.timeout(10):
         await asked.wait()

@@ -115,9 +115,9 @@ def test_adds_matchers_to_every_query(server):
 async def test_the_source_looks_for_the_nodes_of_its_snapshot(server):
     source = PrometheusUsageSource(PrometheusSettings(server))
     try:
-        assert "rooted" not in await source.node_loads(AT)
-        await source.partitions(make_snapshot(nodes=[make_node("rooted"), make_node("labelled")]))
-        assert (await source.node_loads(AT))["rooted"].load1 == pytest.approx(4.2, rel=0.01)
+        assert "rooted" not in await source.read_node_loads(AT)
+        await source.list_partitions(make_snapshot(nodes=[make_node("rooted"), make_node("labelled")]))
+        assert (await source.read_node_loads(AT))["rooted"].load1 == pytest.approx(4.2, rel=0.01)
     finally:
         source.close()
 

@@ -204,7 +204,7 @@ async def look(address: str, scene: str) -> tuple[dict[str, Statistic], ClusterS
     finally:
         source.close()
     rows = {
-        workload: table.row(row)
+        workload: table.get_row(row)
         for workload, identity in (("Deployment/web", ""), ("StatefulSet/db", "0"))
         if (row := table.row_of_workload.get(PeakKey("shop", workload, "app", identity))) is not None
     }
@@ -266,7 +266,7 @@ def test_logs_once_which_series_are_ignored_or_uncertain(prometheus: str) -> Non
         try:
             with capture_logs() as logs:
                 for _ in range(2):
-                    asyncio.run(source.partitions(snapshot()))
+                    asyncio.run(source.list_partitions(snapshot()))
         finally:
             source.close()
         return [(line["log_level"], line["event"]) for line in logs]
@@ -306,20 +306,20 @@ async def test_continues_to_count_pods_that_were_seen_and_no_others(prometheus: 
             at = datetime.fromtimestamp(now[0] + 30, UTC)
             table = await run_usage_pass(cluster, source, store, state, Policy(), at)
             assert not source.cluster.distinguishes_clusters
-            assert await source.node_loads(int(now[0])) == {}
+            assert await source.read_node_loads(int(now[0])) == {}
             if now[0] == END - 900:
                 cluster.shown = replace(before, pods=before.pods[:1], workloads={**before.workloads})
             now[0] += 300
     finally:
         source.close()
-    assert all(row.memory_7d_max_bytes == 200 * MEBIBYTE for row in map(table.row, range(len(table.keys))))
+    assert all(row.memory_7d_max_bytes == 200 * MEBIBYTE for row in map(table.get_row, range(len(table.keys))))
     assert state.rejections.counts[SampleRejection.OTHER_CLUSTER] > 0
 
 
 async def test_ignores_a_cluster_that_is_added_later(prometheus: str) -> None:
     source = PrometheusUsageSource(known(prometheus, "joins"), lambda: float(END - 2 * HOUR))
     try:
-        await source.partitions(snapshot())
+        await source.list_partitions(snapshot())
         assert (source.cluster.matchers, source.cluster.other_clusters) == ('cluster="prod"', ())
         block, _ = await source.read("pods-ending-bcd0", END - 1800, END - 600, None)
         assert {key.pod for key in block.keys} == {SAME_NAME}

@@ -68,31 +68,31 @@ def test_each_probe_fact_matches_the_server(server):
     assert found.recent is not None
     assert len(found.recent.keys) == 3
     assert replace(found, recent=None) == UsageFacts(
-        queried=3,
-        with_cpu=3,
-        with_memory=3,
+        queried_containers=3,
+        containers_with_cpu=3,
+        containers_with_memory=3,
         nodes_labelled=True,
         samples_in_10_minutes=10,
         newest_at=AT - timedelta(seconds=30),
         history_days=1.0,
         nodes=3,
-        pressured=1,
+        nodes_with_pressure=1,
         nodes_without_series=1,
-        loaded=1,
+        nodes_with_load=1,
         loads={"n1": 0.5},
     )
 
 
 def test_reports_pods_without_series(server):
     facts = look(server, cluster("late-1", "late-2"))
-    assert (facts.queried, facts.with_cpu) == (5, 3)
+    assert (facts.queried_containers, facts.containers_with_cpu) == (5, 3)
 
 
 def test_pods_that_cannot_have_been_scraped_yet_are_not_missed(server):
     snapshot = cluster()
     young = make_pod("young", node="n1", created_at=AT - timedelta(minutes=1))
-    assert look(server, replace(snapshot, pods=(*snapshot.pods, young))).queried == 3
-    assert look(server, replace(snapshot, pods=(young,))).queried == 1
+    assert look(server, replace(snapshot, pods=(*snapshot.pods, young))).queried_containers == 3
+    assert look(server, replace(snapshot, pods=(young,))).queried_containers == 1
 
 
 def test_old_series_are_not_used(server):
@@ -100,7 +100,7 @@ def test_old_series_are_not_used(server):
     assert facts.newest_at == AT - timedelta(seconds=30)
     assert facts.samples_in_10_minutes is not None
     assert facts.samples_in_10_minutes < 10
-    assert look(server, at=AT + timedelta(hours=2)).with_cpu == 0
+    assert look(server, at=AT + timedelta(hours=2)).containers_with_cpu == 0
 
 
 @pytest.mark.parametrize(
@@ -108,19 +108,19 @@ def test_old_series_are_not_used(server):
 )
 def test_series_under_other_labels_are_told_with_theirs(server, labels):
     facts = look(server, labels=labels)
-    assert (facts.queried, facts.with_cpu) == (3, 0)
+    assert (facts.queried_containers, facts.containers_with_cpu) == (3, 0)
     assert facts.labels == ("container", "id", "namespace", "node", "pod")
 
 
 def test_a_metric_that_is_not_there_has_no_labels(server):
     facts = look(server, matchers='cluster="other"')
-    assert (facts.with_cpu, facts.with_memory) == (0, 0)
+    assert (facts.containers_with_cpu, facts.containers_with_memory) == (0, 0)
 
 
 def test_series_without_a_node_apply_to_all_nodes(server):
     facts = look(server, labels=SeriesLabels(node="machine"))
     assert not facts.nodes_labelled
-    assert facts.pressured == 3
+    assert facts.nodes_with_pressure == 3
 
 
 def test_a_cluster_without_running_pods_sends_no_query(server):

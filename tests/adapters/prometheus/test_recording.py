@@ -52,7 +52,7 @@ class Failing:
 
 def read(respond: Callable[[ReceivedHttpRequest], HttpAnswer]) -> np.ndarray:
     with answering(respond) as url, closing(RecordingReader(PrometheusSettings(url), 0, 600)) as reader:
-        assert reader.containers() == [KEY]
+        assert reader.list_containers() == [KEY]
         cpu, memory = reader.read([KEY])
     assert memory.tolist() == [[2**20]] * 10
     return cpu
@@ -150,12 +150,12 @@ async def test_reads_what_the_controller_would_have_read(scraped: str, most_samp
     settings = PrometheusSettings(scraped, max_samples_per_query=most_samples, uses_get=by_get)
     end = START + 60 * (MINUTES - 1)
     with closing(RecordingReader(settings, START, end)) as reader:
-        containers = reader.containers()
+        containers = reader.list_containers()
         cpu, memory = reader.read(containers)
     assert [key.pod for key in containers] == [f"web-{number}" for number in range(5)]
     expected_cpu, expected_memory = np.full_like(cpu, np.nan), np.full_like(memory, np.nan)
     with closing(PrometheusUsageSource(PrometheusSettings(scraped))) as source:
-        for partition in await source.partitions(make_snapshot()):
+        for partition in await source.list_partitions(make_snapshot()):
             block, _ = await source.read(partition, START - 120, end, None)
             for row, key in enumerate(block.keys):
                 column = containers.index(key)

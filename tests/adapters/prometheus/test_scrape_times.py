@@ -59,7 +59,7 @@ def asking(age: Callable[[str], float], requests: list[str]) -> Iterator[Callabl
             subject.choose_pods(snapshot())
 
             def ask(*nodes: str, first: int = FIRST, last: int = LAST) -> dict[str, list[float]]:
-                found = subject.ages(settings, nodes, first, last)
+                found = subject.read_ages(settings, nodes, first, last)
                 return {node: ages.tolist() for node, ages in found.items()}
 
             yield ask
@@ -102,7 +102,7 @@ def test_reads_usage_although_scrape_times_are_unavailable():
         with closing(PrometheusClient(settings)) as client:
             subject = ScrapeTimes(settings, client)
             subject.choose_pods(snapshot())
-            assert subject.ages(settings, ["n1"], FIRST, LAST) == {}
+            assert subject.read_ages(settings, ["n1"], FIRST, LAST) == {}
 
 
 def test_an_id_that_lingers_does_not_hide_the_scrapes_of_the_new_one():
@@ -123,7 +123,7 @@ def test_an_id_that_lingers_does_not_hide_the_scrapes_of_the_new_one():
         with closing(PrometheusClient(settings)) as client:
             subject = ScrapeTimes(settings, client)
             subject.choose_pods(make_snapshot([make_pod("web-a", node="n1")], [make_node("n1")]))
-            assert subject.ages(settings, ["n1"], FIRST, LAST)["n1"].tolist() == [5, 7, 7]
+            assert subject.read_ages(settings, ["n1"], FIRST, LAST)["n1"].tolist() == [5, 7, 7]
 
 
 def test_ages_are_numbers_where_there_was_a_scrape():
@@ -142,7 +142,7 @@ def test_skips_the_pressure_of_one_pod_after_the_other():
                 subject.choose_pods(snapshot())
                 skipped_pods.append(sorted(subject.skip(".*", 5)))
                 first = FIRST + 300 * number
-                subject.ages(settings, ["n1", "n2"], first - 60, first + 240)
+                subject.read_ages(settings, ["n1", "n2"], first - 60, first + 240)
     # Two pods are called db-0, and what n2 runs besides is one: its pressure would never be read.
     assert skipped_pods == [[], ["web-a", "web-b"], ["web-c"], ["web-a"], ["web-b"]]
 
@@ -153,7 +153,7 @@ def test_does_not_count_a_long_read():
         with closing(PrometheusClient(settings)) as client:
             subject = ScrapeTimes(settings, client)
             subject.choose_pods(snapshot())
-            subject.ages(settings, ["n1"], FIRST, FIRST + 86_400)
+            subject.read_ages(settings, ["n1"], FIRST, FIRST + 86_400)
             subject.choose_pods(snapshot())
             # Two samples are for the look at a second pod.
             assert len(subject.skip(".*", 5)) == 1
@@ -173,10 +173,10 @@ def test_does_not_query_known_times_again():
         with closing(PrometheusClient(settings)) as client:
             subject = ScrapeTimes(settings, client)
             subject.choose_pods(snapshot())
-            assert len(subject.ages(settings, ["n1"], FIRST, LAST)["n1"]) == 3
+            assert len(subject.read_ages(settings, ["n1"], FIRST, LAST)["n1"]) == 3
             # A read begins before what is new, some further than others.
             for before in (60, 120, 0):
-                ages = subject.ages(settings, ["n1"], LAST - before, LAST + 300)["n1"]
+                ages = subject.read_ages(settings, ["n1"], LAST - before, LAST + 300)["n1"]
                 assert ages.tolist() == [3.0] * (6 + before // 60)
     spans = [(int(one.form["start"]), int(one.form["end"])) for one in requests]
     assert spans == [(LAST, LAST), (FIRST, LAST), (LAST + 60, LAST + 300)]

@@ -42,7 +42,7 @@ def test_pods_of_fixed_names_are_not_known_by_them() -> None:
     assert has_generated_name(make_pod("web-7d9f8b6c5d-bcdfg", workload="Deployment/web"))
     for pod in (make_pod("db-0", workload="StatefulSet/db"), make_pod("x", workload=None)):
         assert not has_generated_name(pod)
-    assert not has_generated_name(make_pod("kube-proxy-n1", workload="DaemonSet/kube-proxy", mirror=True))
+    assert not has_generated_name(make_pod("kube-proxy-n1", workload="DaemonSet/kube-proxy", is_mirror_pod=True))
 
 
 def test_ignores_unseen_pods_and_others_with_the_same_name() -> None:

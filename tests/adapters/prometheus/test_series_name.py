@@ -26,7 +26,7 @@ LABELS = SeriesLabels()
 
 
 def decode(body, labels=LABELS, accept_partial=False):
-    return MatrixDecoder(labels, accept_partial).matrix(body, FIRST, LAST, STEP)
+    return MatrixDecoder(labels, accept_partial).decode(body, FIRST, LAST, STEP)
 
 
 def names(matrix):
@@ -93,7 +93,7 @@ def test_series_of_native_histograms_have_no_samples():
     np.testing.assert_array_equal(decode(body).values, [[1, np.nan, np.nan, np.nan]])
     rows = [{"metric": {"node": "n1"}, "histogram": [600, {}]}, {"metric": {"node": "n2"}, "value": [600, "1"]}]
     body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": rows}}).encode()
-    assert NodeLoadDecoder("node").loads(body) == [NodeLoadValue("n2", "", 1)]
+    assert NodeLoadDecoder("node").decode(body) == [NodeLoadValue("n2", "", 1)]
 
 
 @pytest.mark.parametrize(
@@ -161,6 +161,6 @@ def test_an_answer_reported_as_incomplete_is_unavailable_unless_accepted():
 def test_node_loads_come_with_both_names():
     rows = [{"metric": {"node": "n1", "instance": "10.0.0.1:9100"}, "value": [600, "1.25"]}]
     body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": rows}}).encode()
-    assert NodeLoadDecoder("node").loads(body) == [NodeLoadValue("n1", "10.0.0.1:9100", 1.25)]
-    assert NodeLoadDecoder("instance").loads(body) == [NodeLoadValue("", "10.0.0.1:9100", 1.25)]
-    assert NodeLoadDecoder("").loads(body) == [NodeLoadValue("", "10.0.0.1:9100", 1.25)]
+    assert NodeLoadDecoder("node").decode(body) == [NodeLoadValue("n1", "10.0.0.1:9100", 1.25)]
+    assert NodeLoadDecoder("instance").decode(body) == [NodeLoadValue("", "10.0.0.1:9100", 1.25)]
+    assert NodeLoadDecoder("").decode(body) == [NodeLoadValue("", "10.0.0.1:9100", 1.25)]

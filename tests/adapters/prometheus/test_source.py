@@ -68,7 +68,7 @@ async def source(
     snapshot = make_snapshot([make_pod(pod, containers=[make_container()]) for pod in pods], [make_node("n1", 4000)])
     with answering(respond) as url:
         subject = PrometheusUsageSource(PrometheusSettings(url, **settings))
-        await subject.partitions(snapshot)
+        await subject.list_partitions(snapshot)
         yield subject
         subject.close()
 
@@ -161,7 +161,7 @@ async def test_missing_usage_of_running_pods_is_unavailable():
         gone[0] = True
         with pytest.raises(UnavailableError, match="no usage since 1970-01-01 00:15 UTC of running containers"):
             await subject.read(PARTITION, 900, 1200, tail)
-        await subject.partitions(make_snapshot())
+        await subject.list_partitions(make_snapshot())
         for start in (900, 1200):
             block, tail = await subject.read(PARTITION, start, start + 300, tail)
         assert (list(block.keys), tail is not None and list(tail.keys)) == ([], [])
@@ -229,7 +229,7 @@ async def test_node_loads_are_by_node_or_by_the_instances_host():
         )
 
     async with source(respond) as subject:
-        loads = await subject.node_loads(600)
+        loads = await subject.read_node_loads(600)
         assert {node: sample.load1 for node, sample in loads.items()} == {"n1": 1.5, "n2": 2.0, "n3": 3.0}
 
 

@@ -122,7 +122,7 @@ async def statistics(address: str, *, minutes_apart: int = 5) -> dict[str, Stati
             at += 60 * minutes_apart
     finally:
         source.close()
-    return {key.pod: table.row(row) for key, row in table.row_of_container.items()}
+    return {key.pod: table.get_row(row) for key, row in table.row_of_container.items()}
 
 
 @pytest.mark.parametrize("minutes_apart", [5, 1, 60])

@@ -35,7 +35,7 @@ def test_does_not_trust_a_pod_that_reports_load_of_its_node():
 def test_a_node_with_contradictory_exporters_has_no_load():
     mine = NodeLoadValue("n3", "10.1.0.1:80", 40.0, "node-exporter")
     found = choose_trusted_exporters([*REAL, mine], NODES)
-    assert found.disputed == {"n3"}
+    assert found.disputed_nodes == {"n3"}
     assert loads(*REAL, mine).keys() == TRUE.keys() - {"n3"}
 
 
@@ -46,7 +46,7 @@ def test_as_many_pods_as_nodes_can_hide_the_loads_and_not_change_them():
 @pytest.mark.parametrize(("other", "disputed"), [(1.5, False), (2.0, False), (2.1, True)])
 def test_readings_of_one_machine_may_be_a_little_apart(other, disputed):
     beside = NodeLoadValue("n0", "10.0.0.9:9100", other, "node-exporter")
-    assert (choose_trusted_exporters([*REAL, beside], NODES).disputed == {"n0"}) is disputed
+    assert (choose_trusted_exporters([*REAL, beside], NODES).disputed_nodes == {"n0"}) is disputed
 
 
 def test_without_known_nodes_every_name_counts():

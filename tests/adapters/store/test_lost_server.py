@@ -78,14 +78,14 @@ def runs(pid: str) -> bool:
 
 async def stored_reads(store: PostgresStore) -> int:
     """How many reads are stored, after a look at every part of each."""
-    progress = (await store.usage_progress())["a"]
+    progress = (await store.read_usage_progress())["a"]
     last = progress.read_until
     assert progress.counter_tail is not None and progress.counter_tail.at == last
     assert progress.counter_tail.cpu_seconds.tolist() == [float(last)] * CONTAINERS
-    assert [block.times.tolist() for block in await store.recent_blocks(0)] == [[n] for n in range(1, last + 1)]
-    peaks = await store.hourly_peaks("shop", "Deployment/web-7", 0)
+    assert [block.times.tolist() for block in await store.read_recent_blocks(0)] == [[n] for n in range(1, last + 1)]
+    peaks = await store.read_workload_peaks("shop", "Deployment/web-7", 0)
     assert peaks.hours.tolist() == list(range(1, last + 1))
-    summary = await store.peak_summary([last], 0)
+    summary = await store.read_peak_summary([last], 0)
     assert summary.cpu_peak_millicores.tolist() == [float(last)] * CONTAINERS
     return last
 

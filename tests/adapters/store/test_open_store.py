@@ -25,7 +25,7 @@ from cruise.adapters.store import open_store
 
 async def main():
     async with open_store(None, Path(sys.argv[1]), print) as store:
-        print("paused:", await store.paused())
+        print("paused:", await store.is_paused())
 
 asyncio.run(main())
 """
@@ -64,7 +64,7 @@ async def test_waits_for_a_server_and_reports_each_reason_once(server):
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(start_later())
             async with open_store(server.url, server.directory, reported.append) as store:
-                assert await store.paused() is False
+                assert await store.is_paused() is False
     place = f"Postgres at 127.0.0.1:{server.port}/postgres"
     assert reported[0] == f"waiting: {place}: nothing listens there"
     assert reported[-1] == f"{place} is available"
@@ -77,8 +77,8 @@ async def test_reconnects_to_a_server_that_restarted(server):
         with server.away():
             for _ in range(2):
                 with pytest.raises(UnavailableError, match=r"nothing listens there|closed|terminat"):
-                    await store.paused()
-        assert await store.paused() is True
+                    await store.is_paused()
+        assert await store.is_paused() is True
 
 
 async def test_two_processes_that_start_together_create_one_schema(data_dir):

@@ -57,8 +57,8 @@ async def test_rejects_a_value_that_postgres_cannot_store(store):
         await store.record_usage(UsageUpdate("a", PartitionProgress(0, 1), far_away, None))
 
     table = await store.read_statistics()
-    assert [table.row(row) for row in range(len(table.keys))] == [statistic("web-0")]
-    assert await store.usage_progress() == {}
+    assert [table.get_row(row) for row in range(len(table.keys))] == [statistic("web-0")]
+    assert await store.read_usage_progress() == {}
 
 
 async def test_rows_that_a_pass_replaces_stay_on_their_page(store, data_dir):
@@ -94,5 +94,5 @@ async def test_two_writers_of_the_same_peaks_do_not_deadlock(store):
             for partition, order in (("a", keys[:15_000]), ("b", keys[:5_000:-1]))
         ]
         await asyncio.gather(*(store.record_usage(advance) for advance in both))
-    summed = await store.peak_summary(range(10), 0)
+    summed = await store.read_peak_summary(range(10), 0)
     assert set(keys) <= set(summed.keys)

@@ -77,11 +77,11 @@ async def _served(roles: LeastRoles) -> None:
         await serve.write_statistics(table)
         await serve.set_paused(True)
         await serve.prune(NOW)
-        assert await webhook.paused() is True
-        assert not await webhook.placement_hints()
+        assert await webhook.is_paused() is True
+        assert not await webhook.read_placement_hints()
         assert (await webhook.read_statistics()).keys == table.keys
-        assert await webhook.workload_statistics() is not None
-        assert await webhook.overrides() == {}
+        assert await webhook.read_workload_statistics() is not None
+        assert await webhook.read_overrides() == {}
         with pytest.raises(CruiseError, match="read-only transaction"):
             await webhook.set_paused(False)
     answers = {

@@ -39,11 +39,11 @@ async def outcome_of(work: object) -> str:
 
 
 async def test_replaces_dead_idle_connections_within_one_ping(proxied: tuple[str, SocketProxy], store: PostgresStore):
-    await asyncio.gather(*(store.paused() for _ in range(POOL_SIZE)))
+    await asyncio.gather(*(store.is_paused() for _ in range(POOL_SIZE)))
     proxied[1].fail_over()
     async with asyncio.timeout(WITHIN_SECONDS):
         for _ in range(POOL_SIZE):
-            assert await store.paused() is False
+            assert await store.is_paused() is False
 
 
 async def test_transactions_in_progress_end_when_a_connection_is_found_dead(proxied: tuple[str, SocketProxy]):

@@ -43,7 +43,7 @@ class Run:
 
 def requested(cluster: SimulatedCluster) -> Resources:
     total = NO_RESOURCES
-    for figure in cluster.node_figures():
+    for figure in cluster.get_node_usage():
         total += figure.requested
     return total
 
@@ -97,7 +97,7 @@ def test_pending_pods_run_without_an_eviction(full: Run) -> None:
 
 
 def test_no_node_is_overfilled(full: Run) -> None:
-    for figure in full.cluster.node_figures():
+    for figure in full.cluster.get_node_usage():
         assert figure.requested.fits_in(figure.allocatable)
 
 
@@ -155,8 +155,8 @@ class Refusing:
         self.away = True
         self.asked = asyncio.Event()
 
-    async def partitions(self, snapshot: ClusterSnapshot) -> Sequence[str]:
-        return await self._source.partitions(snapshot)
+    async def list_partitions(self, snapshot: ClusterSnapshot) -> Sequence[str]:
+        return await self._source.list_partitions(snapshot)
 
     async def read(
         self, partition: str, start: int, end: int, tail: CounterTail | None
@@ -166,10 +166,10 @@ class Refusing:
             raise UnavailableError("Prometheus is away")
         return await self._source.read(partition, start, end, tail)
 
-    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
-        return await self._source.node_use(nodes, start, end)
+    async def read_node_usage(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
+        return await self._source.read_node_usage(nodes, start, end)
 
-    async def node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
+    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
         return {}
 
 
@@ -245,11 +245,11 @@ class Forgetful(InMemoryStore):
         super().__init__()
         self.away = 1
 
-    async def record_oom(self, record: OomRecord) -> bool:
+    async def record_oom_kill(self, record: OomRecord) -> bool:
         if self.away:
             self.away -= 1
             raise UnavailableError("Postgres is away")
-        return await super().record_oom(record)
+        return await super().record_oom_kill(record)
 
 
 async def test_a_kill_is_met_although_the_store_was_away_and_its_reaction_announced() -> None:

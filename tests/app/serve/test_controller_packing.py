@@ -41,7 +41,7 @@ def controller_of(
         lambda: theatre.world.now,
         UsageReadingSettings(scrape_delay_seconds=0),
         ControllerOptions(
-            pace=PACE,
+            clock_speed=PACE,
             packing=packs or PackingSettings(solver or Exhaustive(), seconds=1),
             activity=activity or ServeActivity(),
         ),
@@ -54,7 +54,7 @@ async def time_passing(theatre: PackingSimulation) -> AsyncIterator[None]:
 
     async def pass_by() -> None:
         while True:
-            theatre.expected.replace(await theatre.store.placement_hints())
+            theatre.expected.replace(await theatre.store.read_placement_hints())
             run(theatre.world, 1)
             await asyncio.sleep(1 / PACE)
 
@@ -70,7 +70,7 @@ async def time_passing(theatre: PackingSimulation) -> AsyncIterator[None]:
 async def ended(theatre: PackingSimulation) -> PackingPlan:
     async with asyncio.timeout(30):
         while True:
-            plan = await theatre.store.packing()
+            plan = await theatre.store.read_packing_plan()
             if plan is not None and plan.phase is not PlanPhase.IN_PROGRESS:
                 return plan
             await asyncio.sleep(0.05)
@@ -102,7 +102,7 @@ async def test_a_new_leader_takes_up_what_the_former_one_has_begun():
                 await asyncio.sleep(0.01)
         packing.cancel()
         await asyncio.gather(packing, return_exceptions=True)
-        left = await theatre.store.packing()
+        left = await theatre.store.read_packing_plan()
         assert left is not None
         assert left.phase is PlanPhase.IN_PROGRESS
         stop = asyncio.Event()
@@ -160,7 +160,7 @@ async def test_fewer_nodes_are_looked_for_at_intervals_and_nothing_is_moved():
     found = await controller.consolidate()
     assert found is not None and found.fleet is not None
     assert (found.fleet.nodes_before, found.fleet.nodes_after) == (2, 1)
-    assert controller.activity.figures(Mode.FULL, leader=True, lag_seconds=0.0).consolidation is found
+    assert controller.activity.build_figures(Mode.FULL, leader=True, lag_seconds=0.0).consolidation is found
     assert theatre.world.counts.evictions == 0
 
 
@@ -243,4 +243,4 @@ async def test_nothing_moves_where_it_is_only_advised_or_pods_are_young():
         done = await controller.consolidate()
         assert done is not None and done.fleet is not None
         assert (done.fleet.nodes_after, done.started, done.waiting_reason) == (1, None, why)
-        assert await theatre.store.packing() is None
+        assert await theatre.store.read_packing_plan() is None

@@ -95,7 +95,7 @@ async def ended(jobs: JobScheduler, job: Callable[[], Awaitable[object]]) -> Non
 
 async def test_a_pass_that_hangs_is_given_up_at_its_deadline_and_told_until_one_ends() -> None:
     async with JobScheduler() as jobs:
-        jobs.supervise("node pass", SOON, SOON)
+        jobs.set_deadline("node pass", SOON, SOON)
         assert jobs.explain_stuck() is None
         await ended(jobs, hangs)
         assert jobs.latest["node pass"].error == "not finished after 0 s: it was cancelled"
@@ -116,7 +116,7 @@ async def test_a_pass_that_does_not_even_end_when_it_is_given_up_is_told() -> No
                 continue
 
     async with JobScheduler() as jobs:
-        jobs.supervise("node pass", SOON, SOON)
+        jobs.set_deadline("node pass", SOON, SOON)
         turn = asyncio.ensure_future(ended(jobs, stubborn))
         async with asyncio.timeout(20):
             while jobs.explain_stuck() is None:
@@ -133,7 +133,7 @@ async def test_progress_begins_the_deadline_anew() -> None:
             jobs.extend_deadline("node pass")
 
     async with JobScheduler() as jobs:
-        jobs.supervise("node pass", timedelta(seconds=0.2), timedelta(seconds=0.2))
+        jobs.set_deadline("node pass", timedelta(seconds=0.2), timedelta(seconds=0.2))
         await ended(jobs, long)
         assert jobs.latest["node pass"].error is None
 
@@ -143,8 +143,8 @@ async def test_a_vital_pass_that_only_fails_is_told_after_a_while_and_its_age_gr
         raise UnavailableError("Postgres is away")
 
     async with JobScheduler() as jobs:
-        jobs.supervise("node pass", SOON, SOON, vital=True)
-        jobs.supervise("node load", SOON, SOON)
+        jobs.set_deadline("node pass", SOON, SOON, vital=True)
+        jobs.set_deadline("node load", SOON, SOON)
         for _ in range(10):
             await ended(jobs, fails)
             await asyncio.sleep(0.01)
@@ -159,7 +159,7 @@ async def test_a_vital_pass_that_only_fails_is_told_after_a_while_and_its_age_gr
 
 async def test_a_bounded_pass_that_hangs_is_given_up_and_costs_nobody_the_lead() -> None:
     async with JobScheduler() as jobs:
-        jobs.bound("node pass", SOON)
+        jobs.limit_run_time("node pass", SOON)
         await ended(jobs, hangs)
         assert jobs.latest["node pass"].error == "not finished after 0 s: it was cancelled"
         assert jobs.explain_stuck() is None

@@ -45,19 +45,19 @@ async def test_a_former_leader_writes_no_usage_no_statistics_and_no_kill():
     store = fence_store(inner, lambda: leads)
     await store.record_usage(ADVANCE)
     await store.write_statistics(make_table(make_statistic()))
-    assert await store.record_oom(KILL)
+    assert await store.record_oom_kill(KILL)
     leads = False
     for late in (
         store.record_usage(UsageUpdate("0", PartitionProgress(0, 30), NO_PEAKS, None)),
         store.write_statistics(make_table(make_statistic(pod="other"))),
-        store.record_oom(KILL),
-        store.note_lost(60),
-        store.open_intents(),
+        store.record_oom_kill(KILL),
+        store.record_lost_usage(60),
+        store.read_open_intents(),
         store.begin_writes([WriteIntent(1, NOW, TaintNode("n1", ReasonCode.OVERLOADED))]),
     ):
         with pytest.raises(UnavailableError, match="another process leads"):
             await late
-    assert (await inner.usage_progress())["0"].read_until == 60
+    assert (await inner.read_usage_progress())["0"].read_until == 60
     assert len((await inner.read_statistics()).keys) == 1
 
 
@@ -67,5 +67,5 @@ async def test_a_former_leader_still_tells_what_it_did_and_reads_on():
     await store.record_outcomes(
         [Outcome(NOW, TaintNode("n1", ReasonCode.OVERLOADED), ActionResult.DONE, ReasonCode.OVERLOADED)]
     )
-    assert len(await store.outcomes(NOW - timedelta(hours=1))) == 1
-    assert not await store.paused()
+    assert len(await store.read_outcomes(NOW - timedelta(hours=1))) == 1
+    assert not await store.is_paused()

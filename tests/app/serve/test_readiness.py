@@ -58,7 +58,7 @@ def test_a_pass_that_fails_again_and_again_is_named_with_its_reason():
 
 async def test_a_pass_that_does_not_end_or_go_through_is_named_while_this_process_leads():
     async with JobScheduler() as jobs:
-        jobs.supervise("node pass", timedelta(0), timedelta(0), vital=True)
+        jobs.set_deadline("node pass", timedelta(0), timedelta(0), vital=True)
         one = running(controller=Passing(jobs, usage_gap_seconds=300))
         [reason] = one.get_unready_reasons()
         assert reason.startswith("node pass: no success for")
@@ -116,7 +116,7 @@ def test_when_a_term_is_over_only_what_was_done_stays():
     activity = ServeActivity(is_filled=True, refreshed_at=NOW, statistics=make_table())
     activity.jobs["prune"] = JobFigures("prune", failures_in_a_row=9, error="away")
     activity.add([Outcome(NOW, TaintNode("n1", ReasonCode.OVERLOADED), ActionResult.DONE, ReasonCode.OVERLOADED)])
-    activity.forget_term()
+    activity.reset_for_new_term()
     one = running(activity=activity)
     assert one.get_unready_reasons() == ["waiting for the statistics"]
     assert sum(one.get_figures().outcomes.values()) == 1

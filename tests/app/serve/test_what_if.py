@@ -44,7 +44,7 @@ async def made(server: str, recording: UsageRecording, **more: Any) -> tuple[Wha
 
 
 async def ended(running: WhatIfRunner) -> WhatIfRun:
-    while (last := running.last()) is not None and last.stage is WhatIfStage.RUNNING:
+    while (last := running.get_last()) is not None and last.stage is WhatIfStage.RUNNING:
         await asyncio.sleep(0.1)
     assert last is not None
     return last
@@ -67,7 +67,7 @@ async def test_an_override_is_replayed_beside_what_is_stored_today(day_server, r
     slack, writes = found.figures[ComparedMetric.CPU_SLACK], found.figures[ComparedMetric.RESIZES]
     assert slack.current > slack.reference and slack.delta == pytest.approx(slack.current - slack.reference)
     assert writes.current < writes.reference
-    assert not await view.store.overrides()
+    assert not await view.store.read_overrides()
 
 
 async def test_a_setting_of_the_cluster_is_replayed_from_its_form_to_its_table(day_server, recorded_day):
@@ -128,7 +128,7 @@ async def test_only_rules_can_be_tried(recorded_day, key, said):
     running, _ = await made(NOWHERE, recorded_day)
     with pytest.raises(BadInputError, match=said.replace("?", r"\?")):
         await running.begin(WhatIfProposal({key: "1"}), ANN)
-    assert running.last() is None
+    assert running.get_last() is None
 
 
 async def test_without_history_the_page_says_what_to_do_and_the_api_too():

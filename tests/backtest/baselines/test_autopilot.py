@@ -75,7 +75,7 @@ def test_all_tasks_of_a_job_have_the_limits_of_the_one_that_uses_most() -> None:
 def test_a_job_is_a_container_of_a_workload() -> None:
     recording = make_recording(used([1, 1, 1], 1), used([1, 1, 1], 1), workloads=["a", "b", "a"])
 
-    assert recording.workload_containers().tolist() == [0, 1, 0]
+    assert recording.number_workload_containers().tolist() == [0, 1, 0]
 
 
 def test_a_limit_that_changes_by_less_than_a_tenth_is_not_written() -> None:

@@ -49,7 +49,7 @@ def test_an_exponential_scheme_has_upstreams_buckets() -> None:
 
 def test_an_empty_histogram_has_percentiles_of_zero() -> None:
     """histogram_test.go, TestPercentilesEmptyHistogram; decaying_histogram_test.go, …EmptyDecayingHistogram."""
-    assert linear((-0.5, 0.0, 0.5, 1.0, 1.5)).percentiles().tolist() == [[0.0]] * 5
+    assert linear((-0.5, 0.0, 0.5, 1.0, 1.5)).compute_percentiles().tolist() == [[0.0]] * 5
 
 
 @pytest.mark.parametrize("time", [0, START])
@@ -58,7 +58,7 @@ def test_percentiles_are_the_ends_of_buckets(time: int) -> None:
     histograms = linear(EVERY_TENTH)
     for value in range(1, 5):
         add(histograms, value, value, time)
-    assert histograms.percentiles()[:, 0].tolist() == [2, 2, 3, 3, 4, 4, 4, 5, 5, 5, 5]
+    assert histograms.compute_percentiles()[:, 0].tolist() == [2, 2, 3, 3, 4, 4, 4, 5, 5, 5, 5]
 
 
 def test_shares_out_of_bounds_give_the_extremes() -> None:
@@ -66,10 +66,10 @@ def test_shares_out_of_bounds_give_the_extremes() -> None:
     histograms = linear((-0.1, 1.1), TENTHS)
     add(histograms, 0.1, 0.1, 0)
     add(histograms, 0.2, 0.2, 0)
-    assert histograms.percentiles()[:, 0] == pytest.approx([0.2, 0.3], rel=EPSILON)
+    assert histograms.compute_percentiles()[:, 0] == pytest.approx([0.2, 0.3], rel=EPSILON)
     add(histograms, 0.0, 0.1, 0)
     add(histograms, 1.0, 0.2, 0)
-    assert histograms.percentiles()[:, 0] == pytest.approx([0.1, 1.0], rel=EPSILON)
+    assert histograms.compute_percentiles()[:, 0] == pytest.approx([0.1, 1.0], rel=EPSILON)
 
 
 def test_a_bucket_below_epsilon_is_empty() -> None:
@@ -83,7 +83,7 @@ def test_a_bucket_below_epsilon_is_empty() -> None:
     assert histograms.empty.tolist() == [False]
     histograms.subtract(one, value, EPSILON, time)
     assert histograms.empty.tolist() == [True]
-    assert histograms.percentiles().tolist() == [[0.0]]
+    assert histograms.compute_percentiles().tolist() == [[0.0]]
 
 
 def test_a_weight_below_epsilon_leaves_a_histogram_as_it_is() -> None:
@@ -93,7 +93,7 @@ def test_a_weight_below_epsilon_leaves_a_histogram_as_it_is() -> None:
     add(histograms, 0.1, EPSILON * 0.3, 0)
     add(histograms, 999.9, EPSILON * 0.3, 0)
     assert histograms.empty.tolist() == [False]
-    assert histograms.percentiles()[:, 0] == pytest.approx([1.0, 1.0])
+    assert histograms.compute_percentiles()[:, 0] == pytest.approx([1.0, 1.0])
 
 
 def test_twenty_half_lives_outweigh_a_thousandfold() -> None:
@@ -101,7 +101,7 @@ def test_twenty_half_lives_outweigh_a_thousandfold() -> None:
     histograms = linear((0.999, 1.0))
     add(histograms, 2, 1000, START)
     add(histograms, 1, 1, START + 20 * HOUR)
-    assert histograms.percentiles()[:, 0].tolist() == [2, 3]
+    assert histograms.compute_percentiles()[:, 0].tolist() == [2, 3]
 
 
 def test_samples_older_than_a_hundred_half_lives_have_no_weight() -> None:
@@ -109,7 +109,7 @@ def test_samples_older_than_a_hundred_half_lives_have_no_weight() -> None:
     histograms = linear((1.0,))
     add(histograms, 2, 1, START)
     add(histograms, 1, 1, START + 101 * HOUR)
-    assert histograms.percentiles().tolist() == [[2]]
+    assert histograms.compute_percentiles().tolist() == [[2]]
 
 
 def test_percentiles_of_samples_that_decay() -> None:
@@ -117,7 +117,7 @@ def test_percentiles_of_samples_that_decay() -> None:
     histograms = linear((0.00, 0.02, 0.03, 0.10, 0.11, 0.34, 0.35, 1.00))
     for value in range(1, 5):
         add(histograms, value, value, START + (value - 1) * HOUR)
-    assert histograms.percentiles()[:, 0].tolist() == [2, 2, 3, 3, 4, 4, 5, 5]
+    assert histograms.compute_percentiles()[:, 0].tolist() == [2, 2, 3, 3, 4, 4, 5, 5]
 
 
 def test_one_row_takes_samples_of_several_containers_as_upstream_merges_them() -> None:
@@ -129,7 +129,7 @@ def test_one_row_takes_samples_of_several_containers_as_upstream_merges_them() -
         add(one_by_one, value, 1, time)
     values = np.array([value for value, _ in reversed(samples)], dtype=np.float64)
     together.add(np.zeros(4, dtype=np.int64), values, 1, np.array([time for _, time in reversed(samples)]))
-    assert together.percentiles().tolist() == one_by_one.percentiles().tolist()
+    assert together.compute_percentiles().tolist() == one_by_one.compute_percentiles().tolist()
 
 
 Sample = tuple[int, float, int]
@@ -152,11 +152,11 @@ def test_rows_do_not_know_of_each_other(samples: list[Sample], batches: list[int
         if batch:
             rows, values, times = (np.array(column) for column in zip(*batch, strict=True))
             matrix.add(rows, values.astype(np.float64), 0.1, times)
-            matrix.percentiles()
+            matrix.compute_percentiles()
     for row, value, time in samples:
         add(alone[row], value, 0.1, time)
-    expected = np.concatenate([one.percentiles() for one in alone], axis=1)
-    assert matrix.percentiles().tolist() == expected.tolist()
+    expected = np.concatenate([one.compute_percentiles() for one in alone], axis=1)
+    assert matrix.compute_percentiles().tolist() == expected.tolist()
 
 
 @given(st.lists(st.floats(0, 900), min_size=1, max_size=30), st.floats(0, 1))
@@ -164,7 +164,7 @@ def test_a_percentile_is_not_below_the_samples_it_covers(values: list[float], sh
     buckets = ExponentialBuckets.create(1000.0, 0.01, 1.05)
     histograms = DecayingHistograms(1, buckets, (share,), DAY, 1e-4)
     histograms.add(np.zeros(len(values), dtype=np.int64), np.array(values), 0.1, np.full(len(values), START))
-    found = histograms.percentiles()[0, 0]
+    found = histograms.compute_percentiles()[0, 0]
     covered = sorted(values)[max(0, int(np.ceil(share * len(values) - 1e-6)) - 1)]
     assert covered <= found * (1 + 1e-9)
     assert found <= max(covered, 0.01) * 1.05 + 0.01
@@ -178,7 +178,7 @@ def test_subtracting_samples_undoes_adding_them(samples: list[tuple[float, int]]
     histograms.add(rows, values, 1.0, times)
     histograms.subtract(rows, values, 1.0, times)
     assert histograms.empty.all()
-    assert not histograms.percentiles().any()
+    assert not histograms.compute_percentiles().any()
     histograms.clear(np.array([0]))
     add(histograms, 5.0, 1.0, DAY)
-    assert (histograms.percentiles()[:, 0] >= 5.0).all()
+    assert (histograms.compute_percentiles()[:, 0] >= 5.0).all()

@@ -104,4 +104,4 @@ def test_two_containers_of_a_workload_have_separate_windows() -> None:
     histograms = DecayingHistograms(1, ExponentialBuckets.create(1e12, 1e7, 1.05), (0.5, 1.0), DAY, 1e-4)
     peaks = VpaMemoryPeaks(histograms, np.array([0, 0]))
     peaks.add(np.array([0, 1]), np.array([2e9, 4e9]), NOW)
-    assert histograms.percentiles()[:, 0] == pytest.approx([2e9, 4e9], rel=0.05)
+    assert histograms.compute_percentiles()[:, 0] == pytest.approx([2e9, 4e9], rel=0.05)

@@ -30,8 +30,8 @@ def test_percentiles_are_within_a_bucket_of_the_samples() -> None:
     rows, time = np.zeros(3, dtype=np.int64), np.zeros(3, dtype=np.int64)
     cpu.add(rows, np.array([1.0, 2.0, 3.0]), 1.0, time)
     memory.add(rows, np.array([1e9, 2e9, 3e9]), 1.0, time)
-    assert cpu.percentiles()[0, 0] == pytest.approx(1.0, rel=0.05)
-    assert memory.percentiles()[0, 0] == pytest.approx(2e9, rel=0.05)
+    assert cpu.compute_percentiles()[0, 0] == pytest.approx(1.0, rel=0.05)
+    assert memory.compute_percentiles()[0, 0] == pytest.approx(2e9, rel=0.05)
 
 
 def test_histograms_reach_from_a_hundredth_core_to_a_thousand_and_from_10_mb_to_1_tb() -> None:
@@ -49,7 +49,7 @@ def test_containers_of_one_name_share_a_state() -> None:
     """model/aggregate_container_state_test.go, TestAggregateStateByContainerName: app-A twice, app-B, app-C."""
     one = recommender(0, 1, 0, 2)
     feed(one, DAY, np.array([[1000.0, 5000.0, 3000.0, 5000.0]]), np.array([[2e9, 10e9, 4e9, 10e9]]))
-    cpu, memory = one.recommendations()
+    cpu, memory = one.recommend()
     assert cpu.target / 1150 == pytest.approx([3.0, 5.0, 5.0], rel=0.06)
     assert memory.target / 1.15 == pytest.approx([4e9, 10e9, 10e9], rel=0.06)
     assert cpu.lower.tolist() == [25] * 3
@@ -65,9 +65,9 @@ def test_a_state_is_dropped_after_eight_days() -> None:
     assert [known.tolist() for known in one.is_known()] == [[True], [True]]
     feed(one, 9 * DAY, nothing, nothing)
     assert [known.tolist() for known in one.is_known()] == [[False], [False]]
-    assert [one.target.tolist() for one in one.recommendations()] == [[25], [250 * MIB]]
+    assert [one.target.tolist() for one in one.recommend()] == [[25], [250 * MIB]]
     feed(one, 20 * DAY, np.array([[2000.0]]), np.array([[2e9]]))
-    assert one.recommendations()[0].target == pytest.approx([2300], rel=0.06)
+    assert one.recommend()[0].target == pytest.approx([2300], rel=0.06)
 
 
 def test_resources_without_samples_are_unknown() -> None:
@@ -89,7 +89,7 @@ def test_a_sample_of_five_minutes_stands_for_five_of_a_minute(used: list[float])
         time = DAY + 300 * (place + 1)
         feed(coarse, time, np.array([[value]]), np.array([[1e9]]))
         feed(fine, time, np.full((5, 1), value), np.full((5, 1), 1e9))
-    expected, found = (one.recommendations()[0] for one in (fine, coarse))
+    expected, found = (one.recommend()[0] for one in (fine, coarse))
     assert (found.upper == expected.upper).all() and (found.lower == expected.lower).all()
     assert (found.target == expected.target).all()
 
@@ -98,13 +98,13 @@ def test_a_kill_raises_the_target_by_a_fifth_of_the_request() -> None:
     one = recommender(0)
     feed(one, DAY, np.array([[1000.0]]), np.array([[1e9]]))
     one.add_oom_kill(0, 2_000_000_000, DAY)
-    assert one.recommendations()[1].target == pytest.approx([2_400_000_000 * 1.15], rel=0.06)
+    assert one.recommend()[1].target == pytest.approx([2_400_000_000 * 1.15], rel=0.06)
 
 
 def test_a_window_that_begins_with_nothing_notices_higher_use() -> None:
     one = recommender(0)
     feed(one, DAY, np.array([[1000.0], [1000.0]]), np.array([[0.0], [4e9]]))
-    assert one.recommendations()[1].target == pytest.approx([4e9 * 1.15], rel=0.06)
+    assert one.recommend()[1].target == pytest.approx([4e9 * 1.15], rel=0.06)
 
 
 def test_a_replaced_pod_begins_a_new_window() -> None:
@@ -115,5 +115,5 @@ def test_a_replaced_pod_begins_a_new_window() -> None:
     replaced.reset(np.array([0]))
     for one in (replaced, kept):
         feed(one, DAY + 3600, np.array([[1000.0]]), np.array([[1e9]]))
-    medians = [one.recommendations()[1].lower for one in (kept, replaced)]
+    medians = [one.recommend()[1].lower for one in (kept, replaced)]
     assert medians[0] / medians[1] == pytest.approx([4.0], rel=0.06)

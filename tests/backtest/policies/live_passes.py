@@ -69,14 +69,14 @@ class LivePasses:
         now = datetime.fromtimestamp(view.time, UTC)
         self.cluster.name(containers, view)
         pods = self.cluster.pods
-        statistics = self.run(self.store.workload_statistics())
-        admitter = PodAdmitter(pods.snapshot(view, NO_CONTAINERS), statistics, {}, self.policy, now)
+        statistics = self.run(self.store.read_workload_statistics())
+        admitter = PodAdmitter(pods.build_snapshot(view, NO_CONTAINERS), statistics, {}, self.policy, now)
         admitted = []
         for container in containers.tolist():
-            pods.note_admission(container, False)
+            pods.record_admission(container, False)
             created = pods.get_created(container, now)
             pod, _ = admitter.admit(created)
-            pods.note_admission(container, pod is not created)
+            pods.record_admission(container, pod is not created)
             admitted.append(pod)
         return get_container_sizes(admitted)
 
@@ -141,7 +141,7 @@ class FleetCluster:
     def show(self, view):
         self._view = view
         self._resized, self._evicted = {}, []
-        self._snapshot = self.pods.snapshot(view)
+        self._snapshot = self.pods.build_snapshot(view)
         self._index = {(one.namespace, self.names[i]): i for i, one in enumerate(self.recording.containers)}
 
     def name(self, containers, view):
@@ -151,7 +151,7 @@ class FleetCluster:
 
     def pod_of(self, index):
         assert self._view is not None
-        pod = self._resized.get(index) or self.pods.pod(index, self._view)
+        pod = self._resized.get(index) or self.pods.get_pod(index, self._view)
         return replace(pod, name=self.names[index])
 
     def decision(self) -> ReplayDecision:
@@ -177,7 +177,7 @@ class FleetCluster:
     def get_cached_autoscalers(self):
         return ()
 
-    def oom_kills(self):
+    def watch_oom_kills(self):
         raise AssertionError("the replay reports kills itself")
 
     async def perform(self, action):
@@ -206,7 +206,7 @@ class ObservedUsage:
                 if not (np.isnan(cpu[row, index]) and np.isnan(memory[row, index])):
                     self._samples[(time, index)] = (names[index], cpu[row, index], memory[row, index])
 
-    async def partitions(self, snapshot) -> Sequence[str]:
+    async def list_partitions(self, snapshot) -> Sequence[str]:
         return ["all"]
 
     async def read(self, partition, start, end, tail):
@@ -227,10 +227,10 @@ class ObservedUsage:
                 cpu[row, column], memory[row, column] = one_cpu, one_memory
         return SampleBlock(keys, times, cpu, memory, np.ones(len(keys), dtype=np.bool_)), None
 
-    async def node_use(self, nodes, start, end):
+    async def read_node_usage(self, nodes, start, end):
         return NO_NODE_USAGE
 
-    async def node_loads(self, at) -> Mapping[str, NodeLoadSample]:
+    async def read_node_loads(self, at) -> Mapping[str, NodeLoadSample]:
         return {}
 
 

@@ -138,7 +138,7 @@ def test_headroom_models_are_prepared_and_evaluated_alike(model):
         both = Beside(CruisePolicy(made, policy), live)
         replay_policy(made, both, ReplayOptions(node=Resources(2000, 3 * GIBIBYTE)))
     assert both.resizes > both.passes / 2
-    days = asyncio.run(live.store.risk_days())
+    days = asyncio.run(live.store.read_risk_days())
     assert (sum(day.intervals for day in days) > 2 * both.passes) == (model == "risk")
 
 

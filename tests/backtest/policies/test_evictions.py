@@ -20,7 +20,7 @@ class Setting:
         self.disruptions = ReplayEvictionBudgets(self.pods, replace(Policy(), **policy))
 
     def spend(self, container, view):
-        pod = self.pods.pod(container, view)
+        pod = self.pods.get_pod(container, view)
         return self.disruptions.spend(
             EvictPod(
                 pod.namespace,

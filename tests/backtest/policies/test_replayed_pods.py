@@ -24,7 +24,7 @@ def test_a_created_pod_has_provisioned_requests():
 def test_a_running_pod_has_the_present_sizes_and_a_new_uid():
     pods = ReplayedPods(make_recording("web"))
     one, other = (
-        pods.pod(0, make_view([3], cpu=70, limit=0, creation_count=[creation_count])) for creation_count in (1, 2)
+        pods.get_pod(0, make_view([3], cpu=70, limit=0, creation_count=[creation_count])) for creation_count in (1, 2)
     )
     assert (one.node, one.phase, one.containers[0].requests.cpu_millicores) == ("node-003", "Running", 70)
     assert one.containers[0].limits == StatedResources(None, None)
@@ -38,14 +38,14 @@ def test_without_recorded_memory_only_cpu_is_sized():
 
 def test_who_was_sized_at_admission_can_be_told():
     pods = ReplayedPods(make_recording("web", "web"))
-    pods.note_admission(1, True)
+    pods.record_admission(1, True)
     view = make_view([0, 0])
-    assert [ORIGINAL_RESOURCES in pods.pod(container, view).annotations for container in (0, 1)] == [False, True]
+    assert [ORIGINAL_RESOURCES in pods.get_pod(container, view).annotations for container in (0, 1)] == [False, True]
 
 
 def test_a_snapshot_has_everybody_who_exists_sorted_and_the_replicas_of_the_recording():
     pods = ReplayedPods(make_recording("web", "api", "web", "gone"))
-    snapshot = pods.snapshot(make_view([1, -1, 0, -2]))
+    snapshot = pods.build_snapshot(make_view([1, -1, 0, -2]))
     assert [(pod.name, pod.node) for pod in snapshot.pods] == [
         ("pod-0", "node-001"),
         ("pod-1", None),
@@ -53,7 +53,7 @@ def test_a_snapshot_has_everybody_who_exists_sorted_and_the_replicas_of_the_reco
     ]
     assert [node.name for node in snapshot.nodes] == [format_node_name(0), format_node_name(1)]
     assert snapshot.workloads["shop", WorkloadRef("Deployment", "web")].replicas == 2
-    assert pods.snapshot(make_view([0, 0, 0, 0]), NO_CONTAINERS).pods == ()
+    assert pods.build_snapshot(make_view([0, 0, 0, 0]), NO_CONTAINERS).pods == ()
 
 
 def test_around_a_pod_are_its_node_and_its_workload():

@@ -82,7 +82,7 @@ class Both:
             datetime.fromtimestamp(self.at, UTC), None, None, None, oom_memory_bytes,
         )  # fmt: skip
         self.replayed.apply_oom_kill(place, record, self.at)
-        await self.store.record_oom(record)
+        await self.store.record_oom_kill(record)
 
     def observe(self) -> None:
         """Tell both the samples of one more interval."""

@@ -43,7 +43,7 @@ def test_the_summary_is_that_of_a_store(spans):
         )
         hour += 3
     since, hours = hour - 168, frozenset({hour - 168, hour - 100, hour - 2, hour - 1})
-    summary, expected = week.summarize(KEYS, hours, since), store.summary(hours, since)
+    summary, expected = week.summarize(KEYS, hours, since), store.summarize(hours, since)
     known = np.flatnonzero(summary.first_hour != NEVER)
     assert {KEYS[number] for number in known} == set(expected.keys)
     order = [expected.keys.index(KEYS[number]) for number in known]

@@ -16,16 +16,16 @@ def test_samples_are_summed_by_node_and_no_sample_is_no_use():
     demand = compute_interval_usage(rows, TWO_NODES)
     assert demand.used.tolist() == [[4, 1, 7], [5, 0, 0], [0, 3, 9]]
     assert demand.samples.tolist() == [2, 2, 2]
-    assert demand.sums.tolist() == [[5, 7], [5, 0], [3, 9]]
+    assert demand.node_sums.tolist() == [[5, 7], [5, 0], [3, 9]]
     assert demand.node_peaks.tolist() == [5, 9]
 
 
 def test_sums_are_exact_where_single_precision_is_not():
     rows = np.array([[2**30 + 128, 0, 2**24 + 2, 1]], dtype=np.float32)
-    assert compute_interval_usage(rows, TWO_NODES).sums.tolist() == [[2**30 + 128 + 2**24 + 2, 1]]
+    assert compute_interval_usage(rows, TWO_NODES).node_sums.tolist() == [[2**30 + 128 + 2**24 + 2, 1]]
 
 
 def test_no_placed_container_means_no_usage():
     nowhere = PlacedContainers(get_placements(), get_placements(), get_placements(), get_placements())
     demand = compute_interval_usage(np.ones((2, 4), dtype=np.float32), nowhere)
-    assert (demand.sums.shape, demand.node_peaks.size) == ((2, 0), 0)
+    assert (demand.node_sums.shape, demand.node_peaks.size) == ((2, 0), 0)

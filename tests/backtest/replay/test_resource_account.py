@@ -21,26 +21,26 @@ def account(*rows: list[list[float]]) -> ResourceAccount:
 
 def test_slack_is_requested_and_not_used():
     found = account([[10, 20, 30], [20, 30, 40]], [[40, np.nan, 50]])
-    assert found.score().relative_slack == pytest.approx(1 - 240 / (3 * 40 + 2 * 70 + 3 * 50))
-    assert found.mean_slack().tolist() == pytest.approx([40 - 70 / 3, 45, 10])
+    assert found.build_score().relative_slack == pytest.approx(1 - 240 / (3 * 40 + 2 * 70 + 3 * 50))
+    assert found.compute_mean_slack().tolist() == pytest.approx([40 - 70 / 3, 45, 10])
 
 
 def test_usage_above_requests_is_negative_slack():
-    assert account([[80, 140, 100]]).score().relative_slack == -1
+    assert account([[80, 140, 100]]).build_score().relative_slack == -1
 
 
 def test_starved_are_those_above_their_request_while_the_node_is_over_its_end():
     found = account([[45, 75, 54], [45, 75, 56], [30, 75, 71]])
     assert found.starved_samples.tolist() == [1, 0, 2]
-    assert found.score().starved_share == pytest.approx(3 / 9)
+    assert found.build_score().starved_share == pytest.approx(3 / 9)
 
 
 def test_short_is_an_interval_in_which_a_node_passed_its_requests_once():
-    assert account([[40, 70, 50]]).score().short_share == 0
-    assert account([[40, 71, 50]]).score().short_share == 0.5
-    assert account([[40, 0, 40], [40, 0, 51], [91, 0, 0]], [[0, 0, 0]]).score().short_share == 0.25
+    assert account([[40, 70, 50]]).build_score().short_share == 0
+    assert account([[40, 71, 50]]).build_score().short_share == 0.5
+    assert account([[40, 0, 40], [40, 0, 51], [91, 0, 0]], [[0, 0, 0]]).build_score().short_share == 0.25
 
 
 def test_nothing_at_all_has_no_share():
-    score = ResourceAccount(3, 100).score()
+    score = ResourceAccount(3, 100).build_score()
     assert (score.relative_slack, score.starved_share, score.short_share) == (0, 0, 0)

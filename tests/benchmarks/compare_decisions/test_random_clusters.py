@@ -35,7 +35,14 @@ def test_every_cluster_is_read_and_together_they_have_every_feature(tmp_path):
     assert 0.05 < sum(pod.node is None for pod in pods) / len(pods) < 0.5
     for name in ("affinity", "anti_affinity", "spread", "host_ports", "claims"):
         assert any(getattr(pod.constraints, name) for pod in pods), name
-    for name in ("annotations", "extended_requests", "mirror", "windows", "terminating", "scheduling_gated"):
+    for name in (
+        "annotations",
+        "extended_requests",
+        "is_mirror_pod",
+        "runs_on_windows",
+        "terminating",
+        "scheduling_gated",
+    ):
         assert any(getattr(pod, name) for pod in pods), name
     for name in ("budgets", "autoscalers", "limit_ranges", "namespace_annotations", "oom_kills"):
         assert any(getattr(snapshot, name) for snapshot in snapshots), name

@@ -73,12 +73,12 @@ def stored(data_dir, monkeypatch):
 
 async def paused_in(directory) -> bool:
     async with open_store(None, directory, print) as store:
-        return await store.paused()
+        return await store.is_paused()
 
 
 async def interventions_in(directory) -> Sequence[UserAction]:
     async with open_store(None, directory, print) as store:
-        return await store.user_actions(datetime.min.replace(tzinfo=UTC))
+        return await store.read_user_actions(datetime.min.replace(tzinfo=UTC))
 
 
 def refused(capsys, *arguments: str, code: int = 2) -> str:
@@ -142,11 +142,11 @@ def scene(token):
 def test_a_pause_reaches_a_server_elsewhere(capsys, scene, token, monkeypatch):
     with served(scene) as url:
         assert main(["pause", "--server", f"{url}/", "--token-file", str(token)]) == 0
-        assert asyncio.run(scene.store.paused()) is True
+        assert asyncio.run(scene.store.is_paused()) is True
         assert f"Paused, in {url}." in capsys.readouterr().out
         monkeypatch.setenv("CRUISE_API_TOKEN_FILE", str(token))
         assert main(["resume", "--server", url]) == 0
-        assert asyncio.run(scene.store.paused()) is False
+        assert asyncio.run(scene.store.is_paused()) is False
 
 
 def test_a_server_s_error_is_one_line(capsys, scene, tmp_path, token):
@@ -164,7 +164,7 @@ def test_a_server_s_error_is_one_line(capsys, scene, tmp_path, token):
         assert "set api_token_file" in said
     gone = refused(capsys, "pause", "--server", "http://127.0.0.1:1", "--token-file", str(token), code=1)
     assert "cannot be reached" in gone
-    assert asyncio.run(scene.store.paused()) is False
+    assert asyncio.run(scene.store.is_paused()) is False
 
 
 @pytest.mark.parametrize("server", ["cruise.example.org", "ftp://x", "http://", "http://x?y=1", ""])

@@ -45,8 +45,8 @@ async def fill(data_dir) -> None:
         await store.record_outcomes(
             [Outcome(NOW - timedelta(minutes=5), resize, ActionResult.SKIPPED, ReasonCode.WAITING_FOR_CAPACITY)]
         )
-        await store.record_oom(build_oom_record(kill, None))
-        await store.put_override("shop", WEB, Overrides(headroom_factor=2.0))
+        await store.record_oom_kill(build_oom_record(kill, None))
+        await store.write_override("shop", WEB, Overrides(headroom_factor=2.0))
 
 
 @pytest.fixture(scope="module")

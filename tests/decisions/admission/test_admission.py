@@ -383,7 +383,7 @@ def test_an_unmanaged_resource_is_not_scaled_to_the_node():
         ({"qos": QosClass.GUARANTEED}, ReasonCode.GUARANTEED),
         ({"qos": QosClass.BEST_EFFORT}, ReasonCode.BEST_EFFORT),
         ({"workload": None}, ReasonCode.NO_CONTROLLER),
-        ({"windows": True}, ReasonCode.WINDOWS),
+        ({"runs_on_windows": True}, ReasonCode.WINDOWS),
         ({"pod_level": make_pod_level()}, ReasonCode.POD_LEVEL_RESOURCES),
         ({"annotations": {"cruise.io/mode": "observe"}}, ReasonCode.MODE_OBSERVE),
         ({"annotations": {"cruise.io/mode": "nonsense"}}, ReasonCode.UNREADABLE_ANNOTATION),
@@ -457,7 +457,7 @@ def test_deciding_again_under_a_limit_range_of_the_pod_does_not_change_it():
 def test_admission_is_idempotent_keeps_the_qos_class_and_is_never_rejected(cluster: DrawnClusterValues, mode: Mode):
     snapshot, table = cluster
     policy = Policy(mode=mode)
-    rows = [replace(row, key=row.key._replace(pod="")) for row in map(table.row, range(len(table.keys)))]
+    rows = [replace(row, key=row.key._replace(pod="")) for row in map(table.get_row, range(len(table.keys)))]
     known = make_table(*{row.key: row for row in rows}.values())
     eligibility = Eligibility(snapshot, known, {}, policy, NOW)
     for original in snapshot.pods:

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from cruise.decisions.eviction.ranking import (
     EvictionCandidate,
+    EvictionConstraints,
     EvictionDecision,
-    EvictionTerms,
-    MarkedForEviction,
+    EvictionMark,
     decide_evictions,
     rank_for_eviction,
 )
@@ -19,7 +19,7 @@ from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 
 BOTH = frozenset(ResourceName)
-TOGETHER = EvictionTerms(check_each_resource_alone=False)
+TOGETHER = EvictionConstraints(check_each_resource_alone=False)
 
 
 def candidate(
@@ -38,7 +38,7 @@ def need_of(candidates: list[EvictionCandidate]) -> Resources:
     """The need of pods together: the sum of their bases plus the largest single headroom."""
     base = largest = NO_RESOURCES
     for one in candidates:
-        base, largest = base + one.base, largest.at_least(one.headroom)
+        base, largest = base + one.base, largest.max_with(one.headroom)
     return base + largest
 
 
@@ -105,7 +105,7 @@ def test_no_pod_is_evicted_if_all_evictions_would_not_suffice() -> None:
 def test_memory_is_relieved_before_cpu() -> None:
     pods = [candidate("cpu", base=(900, 10), headroom=(9, 0)), candidate("memory", base=(10, 900), headroom=(0, 9))]
     decision = decide_evictions(pods, Resources(500, 500))
-    assert list(decision.marked) == [MarkedForEviction(1, ResourceName.MEMORY), MarkedForEviction(0, ResourceName.CPU)]
+    assert list(decision.marked) == [EvictionMark(1, ResourceName.MEMORY), EvictionMark(0, ResourceName.CPU)]
 
 
 def test_a_resource_that_cannot_fit_prevents_no_eviction_for_the_other() -> None:
@@ -126,7 +126,9 @@ def test_memory_that_fits_after_evictions_for_cpu_is_not_unfit() -> None:
 
 def test_only_the_given_resources_are_relieved() -> None:
     pods = [candidate("a", base=(900, 900))]
-    decision = decide_evictions(pods, Resources(500, 1000), EvictionTerms(resources=frozenset({ResourceName.MEMORY})))
+    decision = decide_evictions(
+        pods, Resources(500, 1000), EvictionConstraints(resources=frozenset({ResourceName.MEMORY}))
+    )
     assert decision == EvictionDecision((), over_capacity=frozenset({ResourceName.CPU}))
 
 
@@ -148,7 +150,7 @@ def test_no_pod_is_evicted_while_one_of_lower_priority_stays() -> None:
     decision = decide_evictions(pods, Resources(1000, 1000))
     assert (decision.marked, decision.does_not_fit) == ((), frozenset({ResourceName.MEMORY}))
     assert set(decision.not_evicted.values()) == {ReasonDetail.LOWER_PRIORITY_STAYS}
-    apart = EvictionTerms(lowest_other_priority={ResourceName.MEMORY: 10})
+    apart = EvictionConstraints(lowest_other_priority={ResourceName.MEMORY: 10})
     assert decide_evictions(pods[1:], Resources(1000, 700), apart).marked == ()
     assert len(decide_evictions(pods[1:], Resources(1000, 700)).marked) == 1
 
@@ -172,10 +174,13 @@ class Places:
 
 def test_no_pod_without_a_destination_is_evicted() -> None:
     pods = [candidate(name, base=(0, 100)) for name in "abc"]
-    decision = decide_evictions(pods, Resources(1000, 150), EvictionTerms(destinations=Places(1)))
+    decision = decide_evictions(pods, Resources(1000, 150), EvictionConstraints(destinations=Places(1)))
     assert (decision.marked, decision.does_not_fit) == ((), frozenset({ResourceName.MEMORY}))
     places = Places(2)
-    assert names(pods, decide_evictions(pods, Resources(1000, 150), EvictionTerms(destinations=places))) == ["a", "b"]
+    assert names(pods, decide_evictions(pods, Resources(1000, 150), EvictionConstraints(destinations=places))) == [
+        "a",
+        "b",
+    ]
     assert places.taken == [0, 1]
 
 
@@ -184,7 +189,7 @@ def test_a_destination_is_reserved_for_exactly_the_evicted_pods(
     pods: list[EvictionCandidate], room: Resources, places: int
 ) -> None:
     exits = Places(places)
-    decision = decide_evictions(pods, room, EvictionTerms(destinations=exits))
+    decision = decide_evictions(pods, room, EvictionConstraints(destinations=exits))
     assert sorted(exits.taken) == sorted(mark.index for mark in decision.marked)
     gone = {mark.index for mark in decision.marked}
     for mark in decision.marked:

@@ -92,7 +92,7 @@ class _Search:
         self.nodes = {node.name: node for node in snapshot.nodes}
         taken = [pod for pod in snapshot.pods if self._takes_part(pod)]
         self.tiers = sorted({pod.priority for pod in taken}, reverse=True)
-        self.top = max((pod.priority for pod in taken if pod.node is None and pod.preemption_allowed), default=None)
+        self.top = max((pod.priority for pod in taken if pod.node is None and pod.may_preempt), default=None)
         self.sized = demands or {}
         # Those that cannot go anywhere first, since all others have to bear with them.
         free = {get_pod_key(pod): len(self._choices(pod)) > 1 for pod in taken}
@@ -287,7 +287,7 @@ class _Search:
         moves = [(pod.node, place) for pod, place in arriving if pod.node is not None]
         while more := {source for source, place in moves if place in preempted_from} - preempted_from:
             preempted_from |= more
-        if any(place in preempted_from and not pod.preemption_allowed for pod, place in arriving):
+        if any(place in preempted_from and not pod.may_preempt for pod, place in arriving):
             return False
         if any(self._takes_the_place_of_its_like(pod, place, places) for pod, place in arriving):
             return False

@@ -65,7 +65,7 @@ def _statistic(source: random.Random, key: tuple[str, str, str], container: Cont
 
 
 def _may_be_sized(pod: Pod, leaving: EvictionRules, measured: Measured) -> bool:
-    if pod.is_finished or pod.terminating or pod.mirror or pod.qos is not QosClass.BURSTABLE:
+    if pod.is_finished or pod.terminating or pod.is_mirror_pod or pod.qos is not QosClass.BURSTABLE:
         return False
     if pod.workload is None or leaving.get_mode(pod) < Mode.RESIZE:
         return False

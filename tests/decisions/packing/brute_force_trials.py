@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from cruise.decisions.packing.problem import build_packing_problem
-from cruise.decisions.packing.proposal import NoMoveOrder, build_proposal
+from cruise.decisions.packing.proposal import MoveOrderFailure, build_proposal
 from cruise.decisions.packing.verification import find_plan_objections
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.packing_plan import UNLIMITED, EvictionAllowance, PackingProposal, PackingSizes
@@ -23,7 +23,7 @@ class PackedTrial:
     """What the packer answers, and what that is in the cluster's names."""
 
     packing: Packing
-    proposal: PackingProposal | NoMoveOrder
+    proposal: PackingProposal | MoveOrderFailure
     now: tuple[int, ...]
 
     @property
@@ -60,7 +60,7 @@ def find_disagreements(
         found.append(f"packed {key}, the best is {best.key}: {best.places}")
     if bound != best.key:
         found.append(f"the bound is {bound}, the best {best.key}")
-    if isinstance(answer.proposal, NoMoveOrder):
+    if isinstance(answer.proposal, MoveOrderFailure):
         found.append(str(answer.proposal.reason))
     else:
         objections = find_plan_objections(snapshot, answer.proposal, allowance=allowance)

@@ -66,7 +66,7 @@ RELAXATIONS: dict[str, Change] = {
     "disruption budgets": lambda snapshot: replace(snapshot, budgets=()),
     "quotas": lambda snapshot: replace(snapshot, quotas={}, limit_ranges={}),
     "attach limits": lambda s: replace(s, storage_and_namespaces=replace(s.storage_and_namespaces, attach_limits={})),
-    "never preempts": _pods_with(lambda pod: replace(pod, preemption_allowed=True)),
+    "never preempts": _pods_with(lambda pod: replace(pod, may_preempt=True)),
     "extended resources": _pods_with(lambda pod: replace(pod, extended_requests=())),
     "cordons": _nodes_with(lambda node: replace(node, unschedulable=False)),
     "places for pods": _nodes_with(lambda node: replace(node, allocatable_pods=110)),

@@ -167,7 +167,7 @@ class _Drawing:
                 spread=self.spread(app),
                 host_ports=self.ports(),
             ),
-            preemption_allowed=not self.has("never preempts", 0.4),
+            may_preempt=not self.has("never preempts", 0.4),
         )
         return replace(pod, qos=get_qos_class(pod))
 
@@ -362,7 +362,7 @@ class _Drawing:
             name = "vanished"
         pod = replace(pod, node=name, phase=phase, containers=settled, terminating=self.has("ending", 0.3))
         if self.has("unmovable", 0.1):
-            pod = replace(pod, mirror=True)
+            pod = replace(pod, is_mirror_pod=True)
         return pod
 
     def budgets(self) -> tuple[PodDisruptionBudget, ...]:

@@ -142,7 +142,7 @@ class _Drawing:
         used = sum((count_pod_requests(pod) for pod in pods if pod.node == name), start=NO_RESOURCES)
         spare = Resources(self.source.choice([0, 10, 200]), self.source.choice([0, 100, 300]) * MEBIBYTE)
         least = Resources(200, 300 * MEBIBYTE)
-        return Node(name, (used + spare).at_least(least), kubelet_version=(1, 34))
+        return Node(name, (used + spare).max_with(least), kubelet_version=(1, 34))
 
     def budgets(self, workloads: int) -> Iterator[PodDisruptionBudget]:
         for number in range(workloads):

@@ -16,9 +16,9 @@ def drawn_allowance(snapshot: ClusterSnapshot, seed: int) -> EvictionAllowance:
     refs = sorted({(pod.namespace, pod.workload) for pod in snapshot.pods if pod.workload is not None}, key=str)
     return EvictionAllowance(
         total=draw.choice([None, None, 1, 2, 3]),
-        per_workload=draw.choice([None, 1, 1, 2]),
+        default_per_workload=draw.choice([None, 1, 1, 2]),
         by_workload={key: 0 for key in refs if draw.random() < 0.15},
-        per_node=draw.choice([None, 1, 1, 2]),
+        default_per_node=draw.choice([None, 1, 1, 2]),
         by_node={node.name: draw.randint(0, 1) for node in snapshot.nodes if draw.random() < 0.15},
     )
 

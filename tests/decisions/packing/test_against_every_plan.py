@@ -5,7 +5,7 @@ from dataclasses import replace
 from cruise.decisions.packing.consolidation import summarize_node_count_change
 from cruise.decisions.packing.node_types import add_candidate_nodes
 from cruise.decisions.packing.problem import build_packing_problem
-from cruise.decisions.packing.proposal import NoMoveOrder, build_proposal, get_reached_packing
+from cruise.decisions.packing.proposal import MoveOrderFailure, build_proposal, get_reached_packing
 from cruise.decisions.packing.verification import find_plan_objections
 from cruise.packer.budget import SolveBudget
 from cruise.packer.pack import pack
@@ -40,7 +40,7 @@ def test_every_plan_passes_the_judge_and_counts_its_nodes_right(seeds):
         fleet = add_candidate_nodes(cluster_of(seed), None)
         built, packing = packed(fleet.snapshot, fleet.prices)
         plan = build_proposal(built, packing)
-        assert not isinstance(plan, NoMoveOrder)
+        assert not isinstance(plan, MoveOrderFailure)
         change = summarize_node_count_change(built, get_reached_packing(built, packing, plan), plan, fleet)
         objections = find_plan_objections(fleet.snapshot, replace(plan, node_count_change=change))
         assert [line for line in objections if "neither placed" not in line] == [], seed

@@ -74,10 +74,10 @@ THERE = snapshot(A, B, C)
     ("allowance", "moved"),
     [
         (UNLIMITED, ["a", "b", "c"]),
-        (EvictionAllowance(per_node=1), ["a", "c"]),
-        (EvictionAllowance(per_node=1, by_node={"n1": 0}), ["c"]),
+        (EvictionAllowance(default_per_node=1), ["a", "c"]),
+        (EvictionAllowance(default_per_node=1, by_node={"n1": 0}), ["c"]),
         (EvictionAllowance(total=2), ["a", "b"]),
-        (EvictionAllowance(per_workload=1), ["a"]),
+        (EvictionAllowance(default_per_workload=1), ["a"]),
         (EvictionAllowance(total=0), PlanCondition(PlanStatusReason.NO_POD_MOVED)),
     ],
 )

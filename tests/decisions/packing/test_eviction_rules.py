@@ -37,7 +37,7 @@ def app(name: str) -> LabelSelector:
         ({}, None),
         ({"phase": "Succeeded"}, "it ends by itself"),
         ({"terminating": True}, "it ends by itself"),
-        ({"mirror": True}, "no controller would start it elsewhere"),
+        ({"is_mirror_pod": True}, "no controller would start it elsewhere"),
         ({"workload": None}, "no controller would start it elsewhere"),
         ({"owner_kind": "DaemonSet"}, "no controller would start it elsewhere"),
         ({"namespace": "kube-system"}, "its mode is off"),

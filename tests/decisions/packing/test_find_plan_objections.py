@@ -145,7 +145,7 @@ def a_move_of_what_is_left_in_peace(snapshot, pods, plan):
 
 @breaks("never preempts, but gets capacity on n1")
 def a_preemption_for_a_pod_that_never_preempts(snapshot, pods, plan):
-    return with_pod(snapshot, pods["wants"], preemption_allowed=False), plan
+    return with_pod(snapshot, pods["wants"], may_preempt=False), plan
 
 
 @breaks("is cordoned")

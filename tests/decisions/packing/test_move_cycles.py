@@ -1,7 +1,7 @@
 """The order in which pods leave and arrive."""
 
 from cruise.decisions.packing.problem import build_packing_problem
-from cruise.decisions.packing.proposal import NoMoveOrder, build_proposal
+from cruise.decisions.packing.proposal import MoveOrderFailure, build_proposal
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.reasons import PlanCondition, PlanStatusReason
 from cruise.domain.scheduling import (
@@ -62,7 +62,7 @@ def test_a_packing_that_breaks_a_rule_has_no_order() -> None:
     pod_node[0] = 0
     bound = compute_figures(built.problem, pod_node).get_key(built.problem.objective)
     found = build_proposal(built, build_packing(built.problem, pod_node, bound))
-    assert found == NoMoveOrder(PlanCondition(PlanStatusReason.NO_MOVE_ORDER))
+    assert found == MoveOrderFailure(PlanCondition(PlanStatusReason.NO_MOVE_ORDER))
 
 
 def test_a_pod_outside_every_domain_does_not_keep_another_from_starting_its_group() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from cruise.decisions.packing.problem import FULL_MODE, UsageInputs, build_packing_problem
-from cruise.decisions.packing.proposal import NoMoveOrder, build_proposal
+from cruise.decisions.packing.proposal import MoveOrderFailure, build_proposal
 from cruise.domain.cluster import ClusterSnapshot, Container, LimitRangeItem, Node, Pod, QosClass
 from cruise.domain.packing_plan import PackingProposal, PackingSizes
 from cruise.domain.policy import GuaranteedPolicy
@@ -27,7 +27,7 @@ def proposed(
     *rows: Statistic,
     places: dict[str, int] | None = None,
     unsizable: frozenset[str] = frozenset(),
-) -> PackingProposal | NoMoveOrder:
+) -> PackingProposal | MoveOrderFailure:
     """Propose the result of the quick method, or the `places` of some pods."""
     usage = UsageInputs(StatisticsTable.from_rows(rows), NOW, not_resizable=unsizable)
     built = build_packing_problem(snapshot, FULL_MODE, PackingSizes.RIGHTSIZED, usage)
@@ -40,7 +40,7 @@ def proposed(
     return build_proposal(built, build_packing(built.problem, pod_node, bound))
 
 
-def resized(proposal: PackingProposal | NoMoveOrder) -> list[tuple[str, str | None, int | None]]:
+def resized(proposal: PackingProposal | MoveOrderFailure) -> list[tuple[str, str | None, int | None]]:
     assert isinstance(proposal, PackingProposal)
     return [(one.pod, one.node, one.containers[0].requests.cpu_millicores) for one in proposal.resizes]
 
@@ -93,7 +93,7 @@ def unwritable() -> tuple[ClusterSnapshot, Statistic]:
 def test_who_cannot_be_made_smaller_is_named_and_then_left_as_it_is() -> None:
     snapshot, row = unwritable()
     found = proposed(snapshot, row)
-    assert found == NoMoveOrder(PlanCondition(PlanStatusReason.NODE_TOO_SMALL, "n1"), frozenset({"uid-a"}))
+    assert found == MoveOrderFailure(PlanCondition(PlanStatusReason.NODE_TOO_SMALL, "n1"), frozenset({"uid-a"}))
     again = proposed(snapshot, row, unsizable=frozenset({"uid-a"}))
     assert isinstance(again, PackingProposal)
     assert [one.pod for one in again.unplaced] == ["new"]
@@ -118,7 +118,7 @@ def test_a_guaranteed_pod_gives_back_what_its_largest_use_leaves_with_equal_limi
     row = statistic("a", base=100, peak=300)
     usage = UsageInputs(StatisticsTable.from_rows([row]), NOW)
 
-    def propose(cpu: int) -> PackingProposal | NoMoveOrder:
+    def propose(cpu: int) -> PackingProposal | MoveOrderFailure:
         new = make_shop_pod("new", cpu=cpu, owner_kind=None, workload=None)
         snapshot = ClusterSnapshot(nodes=(node(),), pods=(guaranteed, new))
         built = build_packing_problem(snapshot, policy, PackingSizes.RIGHTSIZED, usage)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from cruise.decisions.packing.problem import FULL_MODE, UsageInputs, build_packing_problem
-from cruise.decisions.packing.proposal import NoMoveOrder, build_proposal
+from cruise.decisions.packing.proposal import MoveOrderFailure, build_proposal
 from cruise.domain.cluster import POD_LEVEL, ClusterSnapshot, Container, Pod
 from cruise.domain.packing_plan import PackingProposal, PackingSizes
 from cruise.domain.resources import MEBIBYTE, StatedResources
@@ -81,7 +81,7 @@ def test_it_is_not_made_smaller_than_what_its_containers_state(container):
     assert pod.pod_level is not None
     pod = replace(pod, pod_level=replace(pod.pod_level, limits=limits, actual_limits=limits))
     found = proposed(make_snapshot([pod, new_pod()], nodes=[small_node()]))
-    if isinstance(found, NoMoveOrder):
+    if isinstance(found, MoveOrderFailure):
         # It is planned again without that pod.
         assert found.not_resizable == {pod.uid}
         return

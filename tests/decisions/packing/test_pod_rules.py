@@ -66,7 +66,7 @@ def test_a_caller_may_limit_all_evictions_and_those_of_a_workload() -> None:
     assert limits_of(built_with(allowance=EvictionAllowance(total=2))) == {
         "evictions left in this hour": (["c", "a", "b"], 2)
     }
-    assert limits_of(built_with(allowance=EvictionAllowance(per_workload=1))) == {
+    assert limits_of(built_with(allowance=EvictionAllowance(default_per_workload=1))) == {
         "evictions left of Deployment shop/web": (["a", "b"], 1)
     }
     held = built_with(allowance=EvictionAllowance(by_workload={("shop", WEB): 0}))
@@ -75,6 +75,8 @@ def test_a_caller_may_limit_all_evictions_and_those_of_a_workload() -> None:
 
 def test_a_caller_may_limit_the_evictions_of_each_node() -> None:
     assert built_with().problem.rules.max_evicted_by_node is None
-    most = built_with(allowance=EvictionAllowance(per_node=2, by_node={"n2": 0})).problem.rules.max_evicted_by_node
+    most = built_with(
+        allowance=EvictionAllowance(default_per_node=2, by_node={"n2": 0})
+    ).problem.rules.max_evicted_by_node
     assert most is not None
     assert most.tolist() == [2, 0]

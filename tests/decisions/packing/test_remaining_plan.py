@@ -51,16 +51,16 @@ def test_budgets_that_are_used_up_are_spent_where_they_hold_others_back() -> Non
         "e": make_shop_pod("e", "n2", workload=WorkloadRef("Deployment", "other"), labels={}),
     }
     crowd = replace(SNAPSHOT, pods=(*PODS, *left.values()))
-    assert find_spent_budgets(crowd, PLAN, EvictionAllowance(total=3, per_node=3)) == (
+    assert find_spent_budgets(crowd, PLAN, EvictionAllowance(total=3, default_per_node=3)) == (
         SpentBudget(EvictionBudgetKind.DISRUPTION, ("shop/web",), 2),
     )
-    assert find_spent_budgets(crowd, PLAN, EvictionAllowance(total=2, per_workload=1, per_node=2)) == (
+    assert find_spent_budgets(crowd, PLAN, EvictionAllowance(total=2, default_per_workload=1, default_per_node=2)) == (
         SpentBudget(EvictionBudgetKind.DISRUPTION, ("shop/web",), 2),
         SpentBudget(EvictionBudgetKind.HOUR, (), 2),
         SpentBudget(EvictionBudgetKind.NODE, ("n1",), 2),
         SpentBudget(EvictionBudgetKind.WORKLOAD, ("Deployment shop/other", "Deployment shop/web"), 1),
     )
     # Of the node and of one workload no other pod is running.
-    assert find_spent_budgets(SNAPSHOT, PLAN, EvictionAllowance(per_workload=1, per_node=2)) == (
+    assert find_spent_budgets(SNAPSHOT, PLAN, EvictionAllowance(default_per_workload=1, default_per_node=2)) == (
         SpentBudget(EvictionBudgetKind.WORKLOAD, ("Deployment shop/web",), 1),
     )

@@ -5,7 +5,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.packing.plan_sizes import ShrinkCandidate, choose_fewest_to_shrink
+from cruise.decisions.packing.plan_sizes import ShrinkCandidate, choose_pods_to_shrink
 
 candidates = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=7).map(
     lambda gains: [ShrinkCandidate(pod, cpu, memory) for pod, (cpu, memory) in enumerate(gains)]
@@ -20,7 +20,7 @@ def enough(chosen: list[ShrinkCandidate], cpu: int, memory: int) -> bool:
 def test_no_fewer_would_do_where_one_or_two_do_and_nobody_can_be_spared(
     among: list[ShrinkCandidate], cpu: int, memory: int
 ) -> None:
-    found = choose_fewest_to_shrink(among, cpu, memory)
+    found = choose_pods_to_shrink(among, cpu, memory)
     if found is None:
         assert not enough(among, cpu, memory)
         return

@@ -250,7 +250,7 @@ def test_lower_priority_that_a_budget_protects():
 
 def test_a_pod_that_preempts_nobody():
     found = explained(
-        [a_node("n1")], make_shop_pod("low", "n1", cpu=800), make_shop_pod("high", priority=9, preemption_allowed=False)
+        [a_node("n1")], make_shop_pod("low", "n1", cpu=800), make_shop_pod("high", priority=9, may_preempt=False)
     )
     blocked, words, impossible = only(found)
     assert (blocked, impossible) == (("preemption-policy",), False)

@@ -81,8 +81,8 @@ def managed_by(found: ResizablePod) -> set[ResourceName]:
     [
         ({"namespace": "kube-system"}, ReasonCode.EXCLUDED_NAMESPACE),
         ({"namespace": "cruise"}, ReasonCode.EXCLUDED_NAMESPACE),
-        ({"mirror": True}, ReasonCode.STATIC_POD),
-        ({"windows": True}, ReasonCode.WINDOWS),
+        ({"is_mirror_pod": True}, ReasonCode.STATIC_POD),
+        ({"runs_on_windows": True}, ReasonCode.WINDOWS),
         ({"phase": "Succeeded"}, ReasonCode.COMPLETED),
         ({"phase": "Failed"}, ReasonCode.COMPLETED),
         ({"terminating": True}, ReasonCode.TERMINATING),

@@ -289,13 +289,17 @@ NONE: frozenset[ResourceName] = frozenset()
 # Rules of a VPA, and what it leaves of the containers app and proxy.
 LEFT = {
     "no rules": ((), NONE, NONE),
-    "one container off": ((VpaContainerPolicy("proxy", off=True),), NONE, BOTH),
-    "all others off": ((VpaContainerPolicy(off=True), VpaContainerPolicy("app")), NONE, BOTH),
-    "one resource": ((VpaContainerPolicy(controlled=CPU),), MEMORY, MEMORY),
-    "one resource of one container": ((VpaContainerPolicy("app", controlled=CPU),), MEMORY, NONE),
-    "its own rule comes first": ((VpaContainerPolicy(controlled=CPU), VpaContainerPolicy("app")), NONE, MEMORY),
-    "no resource": ((VpaContainerPolicy("app", controlled=NONE),), BOTH, NONE),
-    "another container": ((VpaContainerPolicy("other", off=True),), NONE, NONE),
+    "one container off": ((VpaContainerPolicy("proxy", is_off=True),), NONE, BOTH),
+    "all others off": ((VpaContainerPolicy(is_off=True), VpaContainerPolicy("app")), NONE, BOTH),
+    "one resource": ((VpaContainerPolicy(controlled_resources=CPU),), MEMORY, MEMORY),
+    "one resource of one container": ((VpaContainerPolicy("app", controlled_resources=CPU),), MEMORY, NONE),
+    "its own rule comes first": (
+        (VpaContainerPolicy(controlled_resources=CPU), VpaContainerPolicy("app")),
+        NONE,
+        MEMORY,
+    ),
+    "no resource": ((VpaContainerPolicy("app", controlled_resources=NONE),), BOTH, NONE),
+    "another container": ((VpaContainerPolicy("other", is_off=True),), NONE, NONE),
 }
 
 

@@ -42,15 +42,15 @@ from tests.builders import (
 )
 
 USAGE = UsageFacts(
-    queried=100,
-    with_cpu=100,
-    with_memory=99,
+    queried_containers=100,
+    containers_with_cpu=100,
+    containers_with_memory=99,
     samples_in_10_minutes=10,
     newest_at=NOW - timedelta(seconds=30),
     history_days=7,
     nodes=3,
-    pressured=3,
-    loaded=3,
+    nodes_with_pressure=3,
+    nodes_with_load=3,
 )
 NODES = [make_node(f"n{number}", kubelet_version=(1, 36)) for number in (1, 2, 3)]
 TIGHT = make_pod(
@@ -65,7 +65,7 @@ WELL = PreflightFacts(
     access=AccessFacts("system:serviceaccount:cruise:cruise-serve", ()),
     snapshot=make_snapshot([make_pod()], NODES),
     prometheus=PrometheusFacts("http://prometheus:9090", is_set=True, usage=USAGE),
-    store=StoreFacts("Postgres at db/cruise", embedded=False, revision="0003", expected="0003"),
+    store=StoreFacts("Postgres at db/cruise", is_embedded=False, revision="0003", expected_revision="0003"),
     webhook=WebhookFacts(present=True, published=True, trusts_certificate=True, expires_at=NOW + timedelta(days=20)),
 )
 
@@ -126,26 +126,30 @@ CASES: dict[str, tuple[Any, str, tuple[CheckLevel, ...]]] = {
         (R, R, R, R),
     ),
     "only found": ({"prometheus": PrometheusFacts("http://x", False, USAGE)}, "metrics: prometheus", (W, W, W, W)),
-    "no cpu": (usage(with_cpu=0), "metrics: cpu series", (R, R, R, R)),
-    "other labels": (usage(with_cpu=0, labels=("pod_name",)), "metrics: cpu series", (R, R, R, R)),
-    "little memory": (usage(with_memory=60), "metrics: memory series", (W, W, W, W)),
+    "no cpu": (usage(containers_with_cpu=0), "metrics: cpu series", (R, R, R, R)),
+    "other labels": (usage(containers_with_cpu=0, labels=("pod_name",)), "metrics: cpu series", (R, R, R, R)),
+    "little memory": (usage(containers_with_memory=60), "metrics: memory series", (W, W, W, W)),
     "no node label": (usage(nodes_labelled=False), "metrics: node label", (W, W, W, W)),
     "late": (usage(newest_at=NOW - timedelta(minutes=5)), "metrics: freshness", (W, W, W, W)),
     "stale": (usage(newest_at=NOW - timedelta(minutes=11)), "metrics: freshness", (R, R, R, R)),
     "seldom": (usage(samples_in_10_minutes=3), "metrics: interval", (W, W, W, W)),
     "a day": (usage(history_days=1), "metrics: history", (W, W, W, W)),
     "nothing": (usage(history_days=0), "metrics: history", (R, R, R, R)),
-    "no pressure": (usage(pressured=0), "metrics: pressure", (W, W, W, W)),
-    "zero pressure": (usage(pressured=1, nodes_without_series=2), "metrics: pressure", (W, W, W, W)),
-    "no load": (usage(loaded=1), "metrics: node load", (W, W, W, W)),
-    "nothing runs": (usage(queried=0, with_cpu=0, with_memory=0), "metrics: series", (W, W, W, W)),
+    "no pressure": (usage(nodes_with_pressure=0), "metrics: pressure", (W, W, W, W)),
+    "zero pressure": (usage(nodes_with_pressure=1, nodes_without_series=2), "metrics: pressure", (W, W, W, W)),
+    "no load": (usage(nodes_with_load=1), "metrics: node load", (W, W, W, W)),
+    "nothing runs": (
+        usage(queried_containers=0, containers_with_cpu=0, containers_with_memory=0),
+        "metrics: series",
+        (W, W, W, W),
+    ),
     "no database": ({"store": StoreFacts("db", False, problem="nothing listens")}, "database: postgres", (R, R, R, R)),
     "no policies": ({"access": AccessFacts("me", (), restricted_by_policy=False)}, "rights: policies", (O, W, W, W)),
     "policies": ({"access": AccessFacts("me", (), restricted_by_policy=True)}, "rights: policies", (O, O, O, O)),
-    "any server": ({"store": StoreFacts("db", False, verified=False)}, "database: TLS", (W, W, W, W)),
+    "any server": ({"store": StoreFacts("db", False, is_server_verified=False)}, "database: TLS", (W, W, W, W)),
     "embedded": ({"store": StoreFacts("under /x", True)}, "database: postgres", (O, W, W, W)),
     "older": (
-        {"store": StoreFacts("db", False, revision="0002", expected="0003")},
+        {"store": StoreFacts("db", False, revision="0002", expected_revision="0003")},
         "database: postgres",
         (W, W, W, W),
     ),
@@ -281,7 +285,7 @@ def test_an_installation_by_helm_is_fixed_by_helm():
             "cruise-serve", list_required_access(Mode.FULL, "sizes")[-1:], restricted_by_policy=False
         ),
         "prometheus": PrometheusFacts("http://found:9090", is_set=False, usage=USAGE),
-        "store": StoreFacts("an embedded one", embedded=True),
+        "store": StoreFacts("an embedded one", is_embedded=True),
         "webhook": WebhookFacts(present=False),
     }
     without, by_helm = check(**facts), check(**facts, release=HelmRelease("small", "sizes"))

@@ -248,7 +248,7 @@ def sum_largest_headrooms(snapshot: ClusterSnapshot, table: StatisticsTable, res
     largest = dict.fromkeys((node.name for node in snapshot.nodes), 0)
     nodes = {(pod.namespace, pod.name): pod.node for pod in snapshot.pods}
     for row in range(len(table.keys)):
-        one = table.row(row)
+        one = table.get_row(row)
         cpu = one.cpu_peak_millicores - one.cpu_base_millicores
         memory = one.memory_peak_bytes - one.memory_base_bytes
         node = nodes[one.key.namespace, one.key.pod] or ""

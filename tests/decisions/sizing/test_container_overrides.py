@@ -68,7 +68,7 @@ def list_targets(cluster: DrawnClusterValues) -> Iterator[tuple[Pod, Container, 
 
 def add_workload_rows(table: StatisticsTable) -> StatisticsTable:
     """Add each pod's statistics to those of its workload, which new pods are sized by."""
-    rows = {row.key: row for row in map(table.row, range(len(table.keys)))}
+    rows = {row.key: row for row in map(table.get_row, range(len(table.keys)))}
     for row in list(rows.values()):
         key = row.key._replace(pod="")
         rows.setdefault(key, replace(row, key=key))

@@ -98,7 +98,7 @@ def _drifted(draw: st.DrawFn, row: Statistic) -> Statistic:
 
 
 def rows_of(table: StatisticsTable) -> list[Statistic]:
-    return [table.row(index) for index in range(len(table.keys))]
+    return [table.get_row(index) for index in range(len(table.keys))]
 
 
 # ---- the results of a plan ----
@@ -169,10 +169,10 @@ def bases_of(pod: ResizablePod, snapshot: ClusterSnapshot, table: StatisticsTabl
     table = add_pod_level_rows(table, snapshot.pods)
     bounds = build_demand_table([pod], table, snapshot.limit_ranges, FULL)
     for at, (container, row) in enumerate(zip(pod.sized, pod.rows, strict=True)):
-        use, items = table.row(row), snapshot.limit_ranges.get(pod.pod.namespace, ())
+        use, items = table.get_row(row), snapshot.limit_ranges.get(pod.pod.namespace, ())
         stated_cpu, stated_memory = compute_container_bounds(
             pod.effective_policy, container.name, items, FULL
-        ).stated_least
+        ).stated_minimum
         cpu, memory = bounds.cpu, bounds.memory
         low_cpu = max(stated_cpu, min(int(cpu.lower[at]), int(cpu.current[at])))
         low_memory = max(stated_memory, min(int(memory.lower[at]), int(memory.current[at])))
@@ -189,7 +189,7 @@ def demand_of(pod: ResizablePod, snapshot: ClusterSnapshot, table: StatisticsTab
     table = add_pod_level_rows(table, snapshot.pods)
     cpu_headroom, memory_headroom = [0], [0]
     for row in pod.rows:
-        use = table.row(row)
+        use = table.get_row(row)
         peak = max(use.memory_peak_bytes, use.oom_memory_bytes)
         factor = pod.effective_policy.headroom_factor
         cpu_headroom.append(-int(-max(0, use.cpu_peak_millicores - use.cpu_base_millicores) * factor // 1))
@@ -197,7 +197,7 @@ def demand_of(pod: ResizablePod, snapshot: ClusterSnapshot, table: StatisticsTab
     total = NO_RESOURCES
     for one in base.values():
         total += one
-    total = total.at_least(compute_init_container_minimum(pod.pod, base))
+    total = total.max_with(compute_init_container_minimum(pod.pod, base))
     return (
         Resources(total.cpu_millicores if pod.manages_cpu else 0, total.memory_bytes if pod.manages_memory else 0),
         Resources(
@@ -210,7 +210,7 @@ def demand_of(pod: ResizablePod, snapshot: ClusterSnapshot, table: StatisticsTab
 def need_of(demands: Sequence[tuple[Resources, Resources]]) -> Resources:
     base, headroom = NO_RESOURCES, NO_RESOURCES
     for one, spike in demands:
-        base, headroom = base + one, headroom.at_least(spike)
+        base, headroom = base + one, headroom.max_with(spike)
     return base + headroom
 
 
@@ -255,7 +255,7 @@ def test_written_sizes_fit_the_available_capacity(cluster):
             total = NO_RESOURCES
             for one in own.values():
                 total += one
-            total = total.at_least(compute_init_container_minimum(pod.pod, own))
+            total = total.max_with(compute_init_container_minimum(pod.pod, own))
             written += Resources(
                 total.cpu_millicores if pod.manages_cpu else 0, total.memory_bytes if pod.manages_memory else 0
             )

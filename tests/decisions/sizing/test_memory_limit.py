@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cruise.decisions.oom import build_oom_record
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds
 from cruise.decisions.sizing.memory_limit import (
-    MemoryLimitTerms,
+    MemoryLimitConstraints,
     compute_admission_limit,
     compute_limit_after_oom_kill,
     compute_limit_ceilings,
@@ -62,7 +62,7 @@ def in_node_pass(statistic, request, stated, bounds, policy):
     terms = None
     if policy.rules.memory_limit_safeguards:
         least = compute_min_admission_limit(statistic, stated, bounds, policy, UNBOUNDED, adds_limit=True)
-        terms = MemoryLimitTerms(np.array([least], dtype=np.int64), adds_missing=always, keeps_existing=never)
+        terms = MemoryLimitConstraints(np.array([least], dtype=np.int64), adds_missing=always, keeps_existing=never)
     [limit] = compute_memory_limits(demand, now, asked, allowed, always, terms=terms).tolist()
     return limit
 
@@ -113,7 +113,7 @@ def risen(
     )
     demand = compute_limit_demand(make_table(statistic), np.array([0]), policy)
     now, asked, allowed, ours = (np.array([value]) for value in (stated, request, UNBOUNDED, template))
-    found = compute_limit_ceilings(ours, now, policy).for_nodes(np.array([NODE_MEMORY]))
+    found = compute_limit_ceilings(ours, now, policy).cap_to_nodes(np.array([NODE_MEMORY]))
     [limit] = compute_memory_limits(demand, now, asked, allowed, np.array([True]), found).tolist()
     return int(limit)
 

@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.pod_policy.use_history import UseHistory
-from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds, cover_use, decide_utilisation_bounds
+from cruise.decisions.pod_policy.use_history import UsageHistory
+from cruise.decisions.pod_policy.utilisation_bounds import (
+    UtilisationBounds,
+    decide_utilisation_bounds,
+    do_requests_cover_usage,
+)
 from cruise.decisions.sizing.utilisation_columns import MetricGroups, bound_requests
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import HorizontalPodAutoscaler
@@ -122,9 +126,11 @@ def desire(drawn: Drawn, requests: np.ndarray, use: np.ndarray) -> int:
 def test_at_its_minimum_an_hpa_wants_the_same_replicas_for_all_use_of_the_history(drawn: Drawn, position: float):
     bounds = bounds_of(drawn.scaling)
     assert isinstance(bounds, UtilisationBounds)
-    use = UseHistory(drawn.peaks.ravel(), np.zeros(drawn.peaks.size, dtype=np.int64))
+    use = UsageHistory(drawn.peaks.ravel(), np.zeros(drawn.peaks.size, dtype=np.int64))
     groups, requests = groups_of(drawn, bounds), drawn.requests.ravel()
-    if not cover_use(requests[groups.containers], use.largest[groups.containers], groups.groups, groups.peak_factor):
+    if not do_requests_cover_usage(
+        requests[groups.containers], use.largest[groups.containers], groups.groups, groups.peak_factor
+    ):
         groups = groups_of(drawn, bounds.without_shrink(frozenset({CPU})))
     lower, upper = bound_requests(groups, CPU, requests, use)
     lower, upper = lower.reshape(drawn.requests.shape), upper.reshape(drawn.requests.shape)
@@ -150,7 +156,7 @@ def test_a_shrunk_pod_never_wants_more_pods_than_ran(drawn: Drawn):
     fits = replace(drawn, requests=np.full_like(drawn.requests, 10**7), scaling=scaling)
     bounds = bounds_of(replace(scaling, current_replicas=1, desired_replicas=1))
     assert isinstance(bounds, UtilisationBounds)
-    use = UseHistory(drawn.peaks.ravel(), np.zeros(drawn.peaks.size, dtype=np.int64))
+    use = UsageHistory(drawn.peaks.ravel(), np.zeros(drawn.peaks.size, dtype=np.int64))
     lower, _ = bound_requests(groups_of(fits, bounds), CPU, fits.requests.ravel(), use)
     lowest = np.maximum(lower.reshape(drawn.requests.shape), 1)
     used = np.floor(drawn.peaks * drawn.shares).astype(np.int64)
@@ -188,7 +194,7 @@ def test_at_its_maximum_growth_removes_no_pod_while_use_stays_at_the_base(drawn:
     if isinstance(bounds, str):
         assert any(one.reported_percent == one.target_percent for one in metrics)
         return
-    history = UseHistory(np.full(used.size, UNBOUNDED), used.ravel())
+    history = UsageHistory(np.full(used.size, UNBOUNDED), used.ravel())
     lower, upper = bound_requests(groups_of(drawn, bounds), CPU, drawn.requests.ravel(), history)
     grown = np.where(upper >= UNBOUNDED, drawn.requests.ravel(), upper).reshape(drawn.requests.shape)
     assert (lower.reshape(grown.shape) * (upper.reshape(grown.shape) < UNBOUNDED) <= drawn.requests).all()
@@ -250,7 +256,7 @@ def test_growth_at_the_minimum_ends_at_the_submitted_request():
     bounds = bounds_of(SCALING)
     assert isinstance(bounds, UtilisationBounds)
     groups = MetricGroups(*np.array([[0], [0], [400]]), *np.array([bounds.metrics[CPU][0][2:]]).T)
-    use = UseHistory(np.array([300]), np.array([250]))
+    use = UsageHistory(np.array([300]), np.array([250]))
     lower, upper = bound_requests(groups, CPU, np.array([200]), use)
     # 300m need 667m for 50% and a margin of a tenth, so the request grows back to what was submitted.
     assert (lower.tolist(), upper.tolist()) == ([400], [400])
@@ -266,7 +272,7 @@ def test_requests_grow_back_to_what_all_use_of_the_history_needs(drawn: Drawn):
         np.ceil(drawn.peaks * max(one.restore_factor for one in bounds.metrics[CPU])), drawn.requests
     )
     drawn = replace(drawn, submitted=submitted.astype(np.int64))
-    use = UseHistory(drawn.peaks.ravel(), np.zeros(drawn.peaks.size, dtype=np.int64))
+    use = UsageHistory(drawn.peaks.ravel(), np.zeros(drawn.peaks.size, dtype=np.int64))
     lower, _ = bound_requests(
         groups_of(drawn, bounds.without_shrink(frozenset({CPU}))), CPU, drawn.requests.ravel(), use
     )
@@ -279,7 +285,7 @@ def test_what_is_not_known_grows_nothing_back():
     bounds = bounds_of(SCALING)
     assert isinstance(bounds, UtilisationBounds)
     groups = MetricGroups(*np.array([[0], [0], [900]]), *np.array([bounds.metrics[CPU][0][2:]]).T)
-    lower, _ = bound_requests(groups, CPU, np.array([200]), UseHistory(np.array([UNBOUNDED]), np.array([10])))
+    lower, _ = bound_requests(groups, CPU, np.array([200]), UsageHistory(np.array([UNBOUNDED]), np.array([10])))
     assert lower.tolist() == [200]
 
 
@@ -287,7 +293,7 @@ def test_without_seven_days_of_use_nothing_shrinks():
     bounds = bounds_of(SCALING)
     assert isinstance(bounds, UtilisationBounds)
     groups = MetricGroups(*np.array([[0], [0], [0]]), *np.array([bounds.metrics[CPU][0][2:]]).T)
-    lower, _ = bound_requests(groups, CPU, np.array([1000]), UseHistory(np.array([UNBOUNDED]), np.array([10])))
+    lower, _ = bound_requests(groups, CPU, np.array([1000]), UsageHistory(np.array([UNBOUNDED]), np.array([10])))
     assert lower.tolist() == [1000]
 
 

@@ -111,12 +111,12 @@ def last_of(sampled: np.ndarray) -> np.ndarray:
 
 
 def of_pod(table: StatisticsTable, pod: str):
-    return next((table.row(row) for key, row in table.row_of_container.items() if key.pod == pod), None)
+    return next((table.get_row(row) for key, row in table.row_of_container.items() if key.pod == pod), None)
 
 
 def of_workload(table: StatisticsTable, key: PeakKey = WEB):
     row = table.row_of_workload.get(key)
-    return None if row is None else table.row(row)
+    return None if row is None else table.get_row(row)
 
 
 OLD = Earlier(first_hour=AT // 3600 - 100)
@@ -138,7 +138,7 @@ def test_the_rotation_of_the_ring_buffer_changes_nothing(turn):
         Measured("b", [float(value) for value in range(45)], [1e6 * value for value in range(45)]),
     ]
     straight, turned = Scene(containers).estimate(), Scene(containers, turn=turn).estimate()
-    assert [straight.row(row) for row in range(3)] == [turned.row(row) for row in range(3)]
+    assert [straight.get_row(row) for row in range(3)] == [turned.get_row(row) for row in range(3)]
 
 
 @pytest.mark.parametrize(("samples", "base"), [(8, 30), (7, 500)])

@@ -21,17 +21,17 @@ def test_without_rejections_the_table_is_unchanged():
 
 def test_a_row_has_the_rejected_share_and_reasons_and_its_workload_the_mean():
     table = add_rejections(make_table(*PODS, WORKLOAD), make_table(), {container(2): ALL}, KEYS)
-    row = table.row(table.row_of_container[container(2)])
+    row = table.get_row(table.row_of_container[container(2)])
     assert (row.rejected_percent, row.rejections) == (100, (SampleRejection.SERIES_DISAGREE,))
-    assert table.row(table.row_of_container[container(1)]) == PODS[0]
-    whole = table.row(table.row_of_workload[PeakKey("shop", "Deployment/web", "app", "")])
+    assert table.get_row(table.row_of_container[container(1)]) == PODS[0]
+    whole = table.get_row(table.row_of_workload[PeakKey("shop", "Deployment/web", "app", "")])
     assert (whole.rejected_percent, whole.rejections) == (25, (SampleRejection.SERIES_DISAGREE,))
 
 
 def test_a_container_without_a_row_keeps_its_earlier_one_or_gets_an_empty_one():
     refused = {container(1): ALL, container(2): ALL}
     table = add_rejections(make_table(*PODS[2:]), make_table(PODS[0]), refused, KEYS)
-    kept, made = (table.row(table.row_of_container[container(number)]) for number in (1, 2))
+    kept, made = (table.get_row(table.row_of_container[container(number)]) for number in (1, 2))
     assert (kept.cpu_base_millicores, kept.rejected_percent) == (PODS[0].cpu_base_millicores, 100)
     assert (made.cpu_base_millicores, made.updated_at, made.rejected_percent) == (0, 0, 100)
 

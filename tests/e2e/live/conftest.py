@@ -20,7 +20,7 @@ def warm_solver() -> bool:
 
     async def look() -> bool:
         async with SolverProcess() as worker:
-            return await worker.ready()
+            return await worker.wait_until_warm()
 
     return asyncio.run(look())
 

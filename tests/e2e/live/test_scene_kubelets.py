@@ -183,7 +183,7 @@ async def _reads_what_pods_use(
     stage: LiveStage, source: KubeletUsageSource, snapshot: ClusterSnapshot, told: Kubelets, *, pressure: bool
 ) -> None:
     start = stage.usage.start + 2 * MINUTE
-    partitions = await source.partitions(snapshot)
+    partitions = await source.list_partitions(snapshot)
     for minute in range(6):
         told.now = start + MINUTE * minute + 0.5
         await source.read_nodes([node.name for node in snapshot.nodes], lambda: told.now)

@@ -29,7 +29,7 @@ async def test_what_pods_are_said_to_use_is_read_from_prometheus(stage: LiveStag
     source = PrometheusUsageSource(PrometheusSettings(address))
     now = datetime.fromtimestamp(stage.usage.began + 30, UTC)
     table = await run_usage_pass(cluster, source, InMemoryStore(), UsageState(), Policy(), now)
-    statistic = table.row(table.row_of_container[ContainerKey(stage.namespace, name, "app")])
+    statistic = table.get_row(table.row_of_container[ContainerKey(stage.namespace, name, "app")])
     assert (statistic.cpu_base_millicores, statistic.cpu_peak_millicores) == (220, 550)
     assert (statistic.memory_base_bytes, statistic.memory_peak_bytes) == (100 * MIB, 150 * MIB)
     assert statistic.psi_known

@@ -3,7 +3,7 @@
 import pytest
 
 from cruise.decisions.packing.problem import build_packing_problem
-from cruise.decisions.packing.proposal import NoMoveOrder, build_proposal
+from cruise.decisions.packing.proposal import MoveOrderFailure, build_proposal
 from cruise.decisions.packing.verification import find_plan_objections
 from cruise.domain.cluster import ClusterSnapshot, Node
 from cruise.domain.packing_plan import PackingProposal
@@ -69,7 +69,7 @@ def test_the_real_scheduler_accepts_what_plans_want(stage: PackingCluster):
     assert stage.places(staying) == staying
 
 
-def plan_for(snapshot: ClusterSnapshot) -> PackingProposal | NoMoveOrder:
+def plan_for(snapshot: ClusterSnapshot) -> PackingProposal | MoveOrderFailure:
     """The plan for a cluster as it is."""
     built = build_packing_problem(snapshot)
     return build_proposal(built, pack(built.problem, SolveBudget(work_units=WORK_EACH), lambda packing: None))

@@ -1,11 +1,11 @@
 import pytest
 
 from cruise.domain.resources import Resources
-from cruise.interfaces.backtest.report import ReplayTerms
+from cruise.interfaces.backtest.report import ReplayParameters
 from cruise.interfaces.backtest.table import (
     describe_dominated_mark,
+    describe_parameters,
     describe_recording,
-    describe_terms,
     format_names,
     format_seconds,
     list_warnings,
@@ -26,22 +26,25 @@ def test_a_recording_is_told_by_its_size_and_its_nodes():
     ("terms", "expected"),
     [
         (
-            ReplayTerms(300, "first-sample", 0, 1e-3, rules="seeds"),
+            ReplayParameters(300, "first-sample", 0, 1e-3, rules="seeds"),
             "pods are created with their first sample; seed 0, risk 0.001; rules seeds",
         ),
-        (ReplayTerms(300, "first-sample", 0, 1e-3), "pods are created with their first sample; seed 0, risk 0.001"),
         (
-            ReplayTerms(300, "start", 3, 0.01, "tune"),
+            ReplayParameters(300, "first-sample", 0, 1e-3),
+            "pods are created with their first sample; seed 0, risk 0.001",
+        ),
+        (
+            ReplayParameters(300, "start", 3, 0.01, "tune"),
             "at the start; seed 3, risk 0.01; only the half of the series for tuning",
         ),
         (
-            ReplayTerms(90, "start", 3, 0.01, "report"),
+            ReplayParameters(90, "start", 3, 0.01, "report"),
             "every 90 s; pods are created at the start; seed 3, risk 0.01; only the half of the series for reports",
         ),
     ],
 )
 def test_terms_are_told(terms, expected):
-    assert describe_terms(terms).endswith(expected)
+    assert describe_parameters(terms).endswith(expected)
 
 
 def test_the_verdict_is_what_is_installed_beside_what_was_requested():

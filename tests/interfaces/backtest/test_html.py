@@ -4,10 +4,10 @@ from html.parser import HTMLParser
 import pytest
 
 from cruise.interfaces.backtest.html import render_backtest_html
-from cruise.interfaces.backtest.report import BacktestReport, ReplayTerms
+from cruise.interfaces.backtest.report import BacktestReport, ReplayParameters
 from tests.backtest_results import make_container, make_policies, make_result, make_score
 
-TERMS = ReplayTerms(300, "first-sample", 0, 1e-3)
+TERMS = ReplayParameters(300, "first-sample", 0, 1e-3)
 VOID = {"meta", "br"}
 
 

@@ -8,8 +8,8 @@ import yaml
 from cruise.domain.backtest import AutoscalingScore
 from cruise.interfaces.backtest.report import (
     BacktestReport,
+    ReplayParameters,
     ReplayPrices,
-    ReplayTerms,
     compute_monthly_cost,
     render_backtest_csv,
     render_backtest_json,
@@ -17,7 +17,7 @@ from cruise.interfaces.backtest.report import (
 )
 from tests.backtest_results import make_policies, make_result, make_score
 
-TERMS = ReplayTerms(300, "first-sample", 0, 1e-3)
+TERMS = ReplayParameters(300, "first-sample", 0, 1e-3)
 
 
 def document(*results, terms=TERMS):
@@ -75,7 +75,7 @@ def test_several_recordings_are_a_list():
 
 
 def test_the_terms_are_told():
-    terms = ReplayTerms(60, "start", 7, 0.01, "tune", ReplayPrices(0.03, 0.004))
+    terms = ReplayParameters(60, "start", 7, 0.01, "tune", ReplayPrices(0.03, 0.004))
     assert document(make_result(), terms=terms)["terms"] == {
         "passSeconds": 60,
         "podCreation": "start",

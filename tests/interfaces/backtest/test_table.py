@@ -4,12 +4,12 @@ import pytest
 
 from cruise.domain.backtest import AutoscalingScore
 from cruise.interfaces.backtest.autoscaling_table import AUTOSCALING_HEADINGS, format_autoscaling
-from cruise.interfaces.backtest.report import BacktestReport, ReplayPrices, ReplayTerms
+from cruise.interfaces.backtest.report import BacktestReport, ReplayParameters, ReplayPrices
 from cruise.interfaces.backtest.table import format_figures, render_backtest_table
 from tests.backtest_results import make_policies, make_result, make_score
 from tests.shown import render_to_text
 
-TERMS = ReplayTerms(300, "first-sample", 0, 1e-3)
+TERMS = ReplayParameters(300, "first-sample", 0, 1e-3)
 LONG = "a-cluster-with-a-name-that-nobody-would-give-it-in-earnest-" * 4
 
 
@@ -82,7 +82,7 @@ def test_a_narrow_table_leaves_out_what_is_known_by_the_rest_and_says_costs_belo
 
 
 def test_costs_are_an_estimate_and_said_to_be_one():
-    terms = ReplayTerms(300, "first-sample", 0, 1e-3, None, ReplayPrices(0.03, 0.004))
+    terms = ReplayParameters(300, "first-sample", 0, 1e-3, None, ReplayPrices(0.03, 0.004))
     text = table(make_result(policies=make_policies(cost=True)), terms=terms)
     assert row(text, "cruise")[-1] == "$4,650"
     assert "Cost a month is an estimate" in text

@@ -66,10 +66,10 @@ async def test_the_button_stops_every_write_and_lets_it_go_on(scene):
         form = {"form_token": await sign_in(page, "administrator"), "to": "actions"}
         stopped = await page.post("/forms/put/pause", data=form)
         assert (stopped.status_code, stopped.headers["location"]) == (303, "../../actions")
-        assert await scene.store.paused()
+        assert await scene.store.is_paused()
         assert "cruise is paused" in (await page.get("/actions")).text
         await page.post("/forms/delete/pause", data=form)
-        assert not await scene.store.paused()
+        assert not await scene.store.is_paused()
     assert [(one.caller, one.kind) for one in scene.announced] == [
         ("administrator", UserActionKind.PAUSE),
         ("administrator", UserActionKind.RESUME),

@@ -22,7 +22,7 @@ async def test_without_pods_that_wait_it_says_what_would_follow(scene):
 
 
 async def test_a_plan_is_shown_with_its_proof_its_progress_and_what_it_leaves_out(scene):
-    await scene.store.save_packing(PLAN)
+    await scene.store.write_packing_plan(PLAN)
     async with browser(scene) as page:
         shown = (await page.get("/pending")).text
     assert describe_proof(PLAN.proposal) in shown
@@ -47,7 +47,7 @@ async def test_pods_that_wait_are_listed_by_priority(scene):
 
 
 async def test_a_plan_is_for_those_who_may_get_all_pods(scene):
-    await scene.store.save_packing(PLAN)
+    await scene.store.write_packing_plan(PLAN)
     async with browser(scene, known=True) as page:
         await sign_in(page, "tenant")
         shown = (await page.get("/pending")).text

@@ -23,14 +23,14 @@ async def test_a_form_of_another_session_changes_nothing(scene):
         await sign_in(page, "administrator")
         answer = await page.post("/forms/put/pause", data={"form_token": "guessed"})
     assert answer.status_code == 403 and "another session" in answer.text
-    assert not await scene.store.paused()
+    assert not await scene.store.is_paused()
 
 
 async def test_who_may_only_read_changes_nothing(scene):
     async with browser(scene, known=True) as page:
         answer = await page.post("/forms/put/pause", data={"form_token": await sign_in(page, "reader")})
     assert answer.status_code == 403
-    assert not await scene.store.paused()
+    assert not await scene.store.is_paused()
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,12 @@ async def test_an_override_is_stored_as_the_api_would_and_blanks_are_left_out(sc
         form = {"form_token": await sign_in(page, "administrator"), **fields}
         answer = await page.post(f"/forms/put/{WEB}", data=form)
         assert (answer.status_code, answer.headers["location"]) == (303, "../../../../../policies")
-        stored = (await scene.store.overrides())["shop", WorkloadRef("Deployment", "web")]
+        stored = (await scene.store.read_overrides())["shop", WorkloadRef("Deployment", "web")]
         assert format_settings(stored) == {"mode": "observe", "cpu-max": "2"}
         shown = (await page.get("/policies")).text
         assert "cpu-max: 2" in shown and 'action="./forms/delete/' in shown
         gone = await page.post(f"/forms/delete/{WEB}", data=form)
-        assert gone.status_code == 303 and not await scene.store.overrides()
+        assert gone.status_code == 303 and not await scene.store.read_overrides()
 
 
 async def test_what_the_api_refuses_is_said_in_its_words(scene):
@@ -62,7 +62,7 @@ async def test_what_the_api_refuses_is_said_in_its_words(scene):
         form = {"form_token": await sign_in(page, "administrator"), "setting.cpu-min": "lots"}
         answer = await page.post(f"/forms/put/{WEB}", data=form)
     assert answer.status_code == 422 and "cpu-min" in answer.text and "lots" in answer.text
-    assert not await scene.store.overrides()
+    assert not await scene.store.read_overrides()
 
 
 async def test_a_wrong_value_is_shown_in_its_form_with_the_others_and_what_is_wrong_beside_it(scene):
@@ -79,4 +79,4 @@ async def test_a_wrong_value_is_shown_in_its_form_with_the_others_and_what_is_wr
     assert answer.text.count("aria-invalid") == 1
     # The page stands at the form's address, so its links lead back from there.
     assert 'href="../../../../../workloads"' in answer.text
-    assert not await scene.store.overrides()
+    assert not await scene.store.read_overrides()

@@ -38,7 +38,7 @@ async def test_annotations_are_listed_and_those_that_cannot_be_read_are_named(sc
 async def test_the_form_shows_what_is_stored_and_keeps_what_is_of_single_containers(scene):
     found = parse_overrides({"cruise.io/cpu-max": "2", "cruise.io/memory-max.app": "1Gi"})
     assert isinstance(found, Overrides)
-    await scene.store.put_override("shop", WorkloadRef("Deployment", "web"), found)
+    await scene.store.write_override("shop", WorkloadRef("Deployment", "web"), found)
     assert {one.setting: one.value for one in build_form_fields(format_settings(found)) if one.value} == {
         "cpu-max": "2"
     }
@@ -56,7 +56,7 @@ async def test_stored_overrides_are_shown_as_an_object_for_git(scene):
     async with browser(scene, known=True) as page:
         await sign_in(page, "administrator")
         assert "kind: RightsizingPolicy" not in (await page.get("/policies/shop/Deployment/web")).text
-        await scene.store.put_override("shop", WorkloadRef("Deployment", "web"), found)
+        await scene.store.write_override("shop", WorkloadRef("Deployment", "web"), found)
         shown = unescape((await page.get("/policies/shop/Deployment/web")).text)
     [manifest] = re.findall(r"<pre[^>]*>(apiVersion: cruise.io.*?)</pre>", shown, re.DOTALL)
     document = yaml.safe_load(manifest)

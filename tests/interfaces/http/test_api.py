@@ -119,7 +119,7 @@ async def test_every_answer_is_of_its_documented_shape(api):
 
 async def test_the_last_packing_plan_is_there_with_its_progress(scene, api):
     assert await get(api, "/packing") == {"plan": None}
-    await scene.store.save_packing(PLAN)
+    await scene.store.write_packing_plan(PLAN)
     answered = await api.get("/packing")
     assert TypeAdapter(PackingPage).validate_json(answered.content, strict=True, by_alias=True).plan is not None
     plan = answered.json()["plan"]
@@ -247,7 +247,7 @@ async def test_a_mistake_of_ours_is_told_without_its_details(scene):
 async def test_without_a_token_file_nothing_is_written(api, scene, method, path):
     said = await refused(api, path, 403, method)
     assert "api_token_file" in said
-    assert await scene.store.paused() is False
+    assert await scene.store.is_paused() is False
 
 
 ODD = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)

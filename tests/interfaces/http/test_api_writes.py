@@ -40,7 +40,7 @@ async def api(scene):
 
 
 async def stored(scene):
-    return (await scene.store.overrides()).get(("shop", make_ref("Deployment/web")))
+    return (await scene.store.read_overrides()).get(("shop", make_ref("Deployment/web")))
 
 
 async def test_a_pause_is_set_and_lifted(api, scene):
@@ -52,7 +52,7 @@ async def test_a_pause_is_set_and_lifted(api, scene):
             else {"by": None, "since": None}
         )
         assert (answered.status_code, answered.json()) == (200, {"paused": paused, **who})
-        assert await scene.store.paused() is paused
+        assert await scene.store.is_paused() is paused
         assert (await api.get("/pause")).json() == {"paused": paused, **who}
 
 
@@ -118,7 +118,7 @@ async def test_a_step_of_a_workflow_has_overrides_too(api, scene):
     for workload in ("CronWorkflow/nightly:train", "DAG/Daily_report:load.all", "Workload/report"):
         answered = await api.put(f"/overrides/shop/{workload}", json={"cpu-min": "100m"})
         assert answered.status_code == 200, answered.text
-        assert ("shop", make_ref(workload)) in await scene.store.overrides()
+        assert ("shop", make_ref(workload)) in await scene.store.read_overrides()
     assert (await api.put("/overrides/shop/DAG/a%2Fb", json={"cpu-min": "100m"})).status_code in (404, 422)
 
 
@@ -209,7 +209,7 @@ async def test_only_the_token_opens(scene, token):
     assert answered.status_code == 401
     assert answered.headers["www-authenticate"] == "Bearer"
     assert "Authorization: Bearer TOKEN" in answered.json()["error"]
-    assert await scene.store.paused() is False
+    assert await scene.store.is_paused() is False
 
 
 async def test_another_way_of_signing_in_does_not_open(scene):
@@ -265,7 +265,7 @@ async def test_what_is_written_is_on_record_with_who_wrote_it(api, scene):
         ("resume", None, ""),
     ]
     assert {one["caller"] for one in lines["items"]} == {"api_token_file"}
-    assert list(scene.announced) == list(reversed(await scene.store.user_actions(NOW)))
+    assert list(scene.announced) == list(reversed(await scene.store.read_user_actions(NOW)))
 
 
 async def test_what_cannot_be_put_on_record_is_not_done(api, scene, monkeypatch):
@@ -274,7 +274,7 @@ async def test_what_cannot_be_put_on_record_is_not_done(api, scene, monkeypatch)
 
     monkeypatch.setattr(scene.store, "record_user_action", away)
     assert (await api.put("/pause")).status_code == 503
-    assert await scene.store.paused() is False
+    assert await scene.store.is_paused() is False
     assert scene.announced == []
 
 

@@ -34,7 +34,7 @@ async def test_the_pass_is_taken_again_once_until_the_next_one_or_another_overri
     known = explanations._cached
     await explanations.explain(snapshot.pods[0], snapshot)
     assert explanations._cached is known
-    await scene.store.put_override("shop", make_ref("Deployment/web"), Overrides(mode=Mode.OFF))
+    await scene.store.write_override("shop", make_ref("Deployment/web"), Overrides(mode=Mode.OFF))
     after = await explanations.explain(snapshot.pods[0], snapshot)
     assert after.effective_policy is not None and after.effective_policy.mode is Mode.OFF
     assert explanations._cached is not known

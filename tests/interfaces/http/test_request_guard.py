@@ -50,7 +50,7 @@ async def scene() -> ApiScene:
     found = await make_busy_scene()
     found.authority = Roles()
     for namespace in ("shop", "other"):
-        await found.store.put_override(namespace, make_ref("Deployment/web"), Overrides(mode=Mode.OFF))
+        await found.store.write_override(namespace, make_ref("Deployment/web"), Overrides(mode=Mode.OFF))
     return found
 
 
@@ -71,7 +71,7 @@ async def test_each_path_needs_its_right(scene, token, read, written):
         assert await status(scene, token, "GET", path) == read
     assert await status(scene, token, "PUT", "/pause") == written
     assert await status(scene, token, "PUT", WEB) == written
-    assert await scene.store.paused() is (written == 200)
+    assert await scene.store.is_paused() is (written == 200)
 
 
 @pytest.mark.parametrize(("token", "code"), [("away", 503), ("flood", 429)])

@@ -63,7 +63,7 @@ def test_an_open_proof_shows_in_the_bound():
 
 
 def test_how_many_evictions_every_such_plan_takes_stands_beside_what_the_plan_takes():
-    found = document(status=PackingStatus.FEASIBLE, least_evicted=1)
+    found = document(status=PackingStatus.FEASIBLE, min_evicted=1)
     assert (found["evictions"], found["evictionsBound"]) == (2, 1)
 
 

@@ -60,12 +60,12 @@ def test_where_the_counts_are_proved_only_evictions_are_open():
     ],
 )
 def test_evictions_are_shown_beside_what_they_are_at_least(least, expected):
-    assert expected in flat(table(make_proposal(status=PackingStatus.FEASIBLE, least_evicted=least)))
+    assert expected in flat(table(make_proposal(status=PackingStatus.FEASIBLE, min_evicted=least)))
 
 
 def test_what_could_be_placed_and_what_it_takes_are_told_together():
     tiers = (PriorityResult(9, 4, 3, 6),)
-    text = flat(table(make_proposal(status=PackingStatus.FEASIBLE, by_priority=tiers, least_evicted=2)))
+    text = flat(table(make_proposal(status=PackingStatus.FEASIBLE, by_priority=tiers, min_evicted=2)))
     assert (
         "at most 2 more pods of priority 9 could be placed; it evicts 2, and to place as many takes at least 2" in text
     )

@@ -293,7 +293,7 @@ def test_watches_files_and_reviews_read_the_same():
     document = make_pod_json(containers=[make_container_json(memory_limit="1Gi", env=env)], node=None)
     expected = decode_pod(document).containers[0].heap
     assert expected is not None and expected.limit_share == 1.0
-    [item] = StreamDecoder(PodObject).page(json.dumps(make_list_json(document)).encode()).items
+    [item] = StreamDecoder(PodObject).decode_page(json.dumps(make_list_json(document)).encode()).items
     in_file = read_snapshot([json.dumps(make_list_json(document)).encode()], "a file").pods[0]
     created = get_created_pod(ReviewRequest(namespace="shop", object=msgspec.Raw(json.dumps(document).encode())))
     for pod in (PodReader().read(item), in_file, PodReader().read(created)):

@@ -364,8 +364,8 @@ def test_marks_of_a_pods_life():
 
 @pytest.mark.parametrize("spec", [{"os": {"name": "windows"}}, {"nodeSelector": {"kubernetes.io/os": "windows"}}])
 def test_windows_pods_are_known_by_their_spec(spec):
-    assert decode_pod(make_pod_json(spec=spec)).windows
-    assert not decode_pod(make_pod_json(spec={"os": {"name": "linux"}})).windows
+    assert decode_pod(make_pod_json(spec=spec)).runs_on_windows
+    assert not decode_pod(make_pod_json(spec={"os": {"name": "linux"}})).runs_on_windows
 
 
 def test_overhead_is_read():
@@ -379,14 +379,14 @@ def test_overhead_is_read():
 
 def test_mirror_pods_are_marked_and_have_no_workload():
     by_owner = decode_pod(make_pod_json("etcd-n1", "kube-system", owner="Node/n1"))
-    assert (by_owner.mirror, by_owner.workload, by_owner.owner_kind) == (True, None, "Node")
+    assert (by_owner.is_mirror_pod, by_owner.workload, by_owner.owner_kind) == (True, None, "Node")
     by_annotation = decode_pod(make_pod_json(owner=None, annotations={"kubernetes.io/config.mirror": "x"}))
-    assert (by_annotation.mirror, by_annotation.workload) == (True, None)
+    assert (by_annotation.is_mirror_pod, by_annotation.workload) == (True, None)
 
 
 def test_a_bare_pod_has_no_workload():
     pod = decode_pod(make_pod_json("debug", owner=None))
-    assert (pod.workload, pod.owner_kind, pod.mirror) == (None, None, False)
+    assert (pod.workload, pod.owner_kind, pod.is_mirror_pod) == (None, None, False)
 
 
 def test_a_daemon_set_pod_is_reported_apart_by_its_node_even_before_it_is_bound():

@@ -16,7 +16,7 @@ DEFAULT = make_priority_class_json("usual", 10, globalDefault=True)
 
 def pods_of(*items: Json) -> list[tuple[int, bool]]:
     text = json.dumps(make_list_json(make_node_json("n1"), *items)).encode()
-    return [(pod.priority, pod.preemption_allowed) for pod in read_snapshot([text], "f.json").pods]
+    return [(pod.priority, pod.may_preempt) for pod in read_snapshot([text], "f.json").pods]
 
 
 @pytest.mark.parametrize(

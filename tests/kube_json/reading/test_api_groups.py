@@ -52,7 +52,7 @@ def test_longhorns_nodes_and_volcanos_jobs_are_not_kubernetes_own(odd):
     manager = owned("manager", "longhorn.io/v1beta2", "Node", "n1")
     snapshot = read(longhorn, volcano, own, pod, manager)
     assert [node.name for node in snapshot.nodes] == ["n1"]
-    assert [(one.owner_kind, str(one.workload), one.mirror) for one in snapshot.pods] == [
+    assert [(one.owner_kind, str(one.workload), one.is_mirror_pod) for one in snapshot.pods] == [
         ("Node.longhorn.io", "Node.longhorn.io/n1", False),
         ("Job.batch.volcano.sh", "Job.batch.volcano.sh/train", False),
     ]

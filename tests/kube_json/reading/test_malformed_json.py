@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.kube_json.reading.json_list import ItemListReader, MalformedJson
+from cruise.kube_json.reading.json_list import ItemListReader, MalformedJsonError
 
 LAYOUTS: list[dict[str, Any]] = [
     {"separators": (",", ":")},
@@ -46,7 +46,7 @@ def read_all(
 ) -> tuple[list[Any], dict[str, object]]:
     items = ItemListReader(chunks)
     found: list[Any] = []
-    for run, parsed in items.runs(parse):
+    for run, parsed in items.read_runs(parse):
         assert (run is None) != (parsed is None)
         if run is not None:
             assert b"".join(chunks)[run.byte : run.byte + len(run.text)] == run.text
@@ -90,7 +90,7 @@ def test_a_run_that_does_not_parse_is_returned_whole(items, layout, size, answer
 def test_a_truncated_list_never_passes(items, layout, size, data):
     whole = json.dumps({"kind": "List", "items": items}, **layout).encode()
     length = data.draw(st.integers(0, len(whole) - 1))
-    with pytest.raises(MalformedJson) as broken:
+    with pytest.raises(MalformedJsonError) as broken:
         read_all(chunked(whole[:length], size))
     assert 0 <= broken.value.byte <= length
 
@@ -129,7 +129,7 @@ def test_a_wrong_guess_only_costs_a_search():
 )
 def test_errors_name_their_byte(text, problem, byte):
     for size in (1, 4, 1 << 20):
-        with pytest.raises(MalformedJson) as broken:
+        with pytest.raises(MalformedJsonError) as broken:
             read_all(chunked(text, size))
         assert (broken.value.problem, broken.value.byte) == (problem, byte)
 

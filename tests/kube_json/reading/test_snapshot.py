@@ -161,7 +161,7 @@ def test_the_owner_chain_is_followed_wherever_its_links_stand(pod_first):
 def test_a_pod_on_a_windows_node_is_a_windows_pod():
     windows = make_node_json("w1", labels={"kubernetes.io/os": "windows"})
     snapshot = read_items(make_pod_json("a", node="w1"), windows, N1, make_pod_json("b"))
-    assert [pod.windows for pod in snapshot.pods] == [True, False]
+    assert [pod.runs_on_windows for pod in snapshot.pods] == [True, False]
 
 
 def test_finished_pods_on_a_removed_node_are_left_out():

@@ -38,21 +38,21 @@ def without_kind(document: Json) -> Json:
 
 
 def test_items_of_a_typed_list_need_not_say_their_kind():
-    told = PODS.page(page(without_kind(make_pod_json("a")), make_pod_json("b")))
+    told = PODS.decode_page(page(without_kind(make_pod_json("a")), make_pod_json("b")))
     assert [item.metadata.name for item in told.items] == ["a", "b"]
     assert (told.unreadable, told.version, told.continue_token) == ([], "9", "")
 
 
 def test_a_page_says_where_the_next_one_begins():
     resume = {"continue": "token", "remainingItemCount": 12}
-    assert PODS.page(page(make_pod_json(), **resume)).continue_token == "token"
-    assert PODS.page(b'{"metadata":{"resourceVersion":"1","continue":""},"items":null}').items == []
+    assert PODS.decode_page(page(make_pod_json(), **resume)).continue_token == "token"
+    assert PODS.decode_page(b'{"metadata":{"resourceVersion":"1","continue":""},"items":null}').items == []
 
 
 def test_an_unreadable_item_is_returned_separately_and_hides_no_other():
     odd = make_pod_json("odd", node="n3")
     odd["spec"]["containers"] = "none"
-    told = PODS.page(page(make_pod_json("a"), odd, make_pod_json("b")))
+    told = PODS.decode_page(page(make_pod_json("a"), odd, make_pod_json("b")))
     assert [item.metadata.name for item in told.items] == ["a", "b"]
     assert told.unreadable == [
         UnreadableObject(
@@ -70,7 +70,7 @@ def test_an_unreadable_item_is_returned_separately_and_hides_no_other():
     ("kind", "event"), [("ADDED", ChangedEvent), ("MODIFIED", ChangedEvent), ("DELETED", DeletedEvent)]
 )
 def test_changes_and_deletions(kind, event):
-    told = PODS.event(line(kind, versioned(make_pod_json("a"))))
+    told = PODS.decode_event(line(kind, versioned(make_pod_json("a"))))
     assert isinstance(told, event)
     assert (told.item.metadata.name, told.version) == ("a", "7")
 
@@ -78,9 +78,13 @@ def test_changes_and_deletions(kind, event):
 def test_a_bookmark_has_no_more_than_a_version():
     bare = {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": "12", "creationTimestamp": None}}
     with_spec = bare | {"spec": {"containers": None}, "status": {}}
-    assert PODS.event(line("BOOKMARK", bare)) == PODS.event(line("BOOKMARK", with_spec)) == BookmarkEvent("12")
+    assert (
+        PODS.decode_event(line("BOOKMARK", bare))
+        == PODS.decode_event(line("BOOKMARK", with_spec))
+        == BookmarkEvent("12")
+    )
     deployments = StreamDecoder(DeploymentObject)
-    assert deployments.event(line("BOOKMARK", bare | {"kind": "Deployment"})) == BookmarkEvent("12")
+    assert deployments.decode_event(line("BOOKMARK", bare | {"kind": "Deployment"})) == BookmarkEvent("12")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +97,7 @@ def test_a_bookmark_has_no_more_than_a_version():
     ],
 )
 def test_an_error_ends_the_watch(status, expired):
-    told = PODS.event(line("ERROR", {"kind": "Status", "apiVersion": "v1", "status": "Failure", **status}))
+    told = PODS.decode_event(line("ERROR", {"kind": "Status", "apiVersion": "v1", "status": "Failure", **status}))
     assert isinstance(told, WatchError)
     assert told.expired == expired
     assert told.message
@@ -102,7 +106,7 @@ def test_an_error_ends_the_watch(status, expired):
 @pytest.mark.parametrize("kind", ["ADDED", "DELETED"])
 def test_an_unreadable_object_of_a_watch_is_returned_separately(kind):
     odd = versioned(make_pod_json("odd", status={"phase": 5}))
-    told = PODS.event(line(kind, odd))
+    told = PODS.decode_event(line(kind, odd))
     assert isinstance(told, ChangedEvent | DeletedEvent)
     assert isinstance(told.item, UnreadableObject)
     assert (told.item.name, told.item.node, told.version) == ("odd", "n1", "7")
@@ -123,7 +127,7 @@ def test_an_unreadable_object_of_a_watch_is_returned_separately(kind):
 )
 def test_what_is_no_event_is_rejected_in_one_line(text):
     with pytest.raises(BadInputError) as refused:
-        PODS.event(text)
+        PODS.decode_event(text)
     assert "\n" not in str(refused.value)
     assert "kind Pod" in str(refused.value)
 
@@ -131,12 +135,12 @@ def test_what_is_no_event_is_rejected_in_one_line(text):
 @pytest.mark.parametrize("text", [b"", b"<html>", b"{}", b'{"metadata":{},"items":{}}', b'{"metadata":{},"items":[5]}'])
 def test_what_is_no_list_is_rejected_in_one_line(text):
     with pytest.raises(BadInputError) as refused:
-        PODS.page(text)
+        PODS.decode_page(text)
     assert "\n" not in str(refused.value)
 
 
 def test_fields_of_newer_servers_are_ignored():
     newer = make_pod_json("a", containers=[make_container_json(newField={"x": [1]})], spec={"novel": 1})
-    assert PODS.page(page(newer)).unreadable == []
+    assert PODS.decode_page(page(newer)).unreadable == []
     nodes = StreamDecoder(NodeObject)
-    assert nodes.page(page(make_node_json("n1") | {"more": None})).items[0].metadata.name == "n1"
+    assert nodes.decode_page(page(make_node_json("n1") | {"more": None})).items[0].metadata.name == "n1"

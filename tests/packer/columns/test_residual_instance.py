@@ -40,7 +40,7 @@ def test_a_vector_of_a_part_is_that_of_the_whole_plan():
             part = residual.to_residual(instance.running)
             assert (residual.to_whole(part) == instance.running).all(), seed
             whole = build_entries(instance).compute_vector(instance.running, instance.running)
-            assert (residual.vector(part) == whole).all(), seed
+            assert (residual.compute_vector(part) == whole).all(), seed
 
 
 def test_entries_come_tier_by_tier_or_stays_last():

@@ -14,12 +14,12 @@ def _known(draws, nodes, classes):
     """Changes of each node, at random, none of them with a share yet."""
     changes = create_node_changes(nodes, 5, 3)
     for g in range(nodes):
-        changes.known[g] = draws.integers(1, 6)
-        for k in range(1, changes.known[g]):
+        changes.change_count[g] = draws.integers(1, 6)
+        for k in range(1, changes.change_count[g]):
             length = int(draws.integers(1, min(3, classes) + 1))
             changes.length[g, k] = length
-            changes.of[g, k, :length] = draws.choice(classes, length, replace=False)
-            changes.more[g, k, :length] = draws.integers(-2, 3, length)
+            changes.pod_class[g, k, :length] = draws.choice(classes, length, replace=False)
+            changes.added_copies[g, k, :length] = draws.integers(-2, 3, length)
             changes.cost[g, k] = draws.integers(0, 300)
     return changes
 
@@ -28,16 +28,16 @@ def _brought(changes, share, classes):
     brought = np.zeros(classes)
     for g, k in np.argwhere(share > 0.0):
         length = changes.length[g, k]
-        np.add.at(brought, changes.of[g, k, :length], share[g, k] * changes.more[g, k, :length])
+        np.add.at(brought, changes.pod_class[g, k, :length], share[g, k] * changes.added_copies[g, k, :length])
     return brought
 
 
 def _most(changes, price):
     """What nodes gain at most by known changes."""
     total = 0.0
-    for g, known in enumerate(changes.known.tolist()):
+    for g, known in enumerate(changes.change_count.tolist()):
         gains = [
-            price[changes.of[g, k, : changes.length[g, k]]] @ changes.more[g, k, : changes.length[g, k]]
+            price[changes.pod_class[g, k, : changes.length[g, k]]] @ changes.added_copies[g, k, : changes.length[g, k]]
             - changes.cost[g, k]
             for k in range(known)
         ]
@@ -62,4 +62,4 @@ def test_agreed_prices_follow_from_what_lacks_and_promise_no_less_than_those_the
     assert not scratch.any()
     assert np.isclose(gains, _most(changes, price))
     # Up to gains that count as even, of which each node has one.
-    assert wanted @ price - gains >= wanted @ near - _most(changes, near) - len(changes.known)
+    assert wanted @ price - gains >= wanted @ near - _most(changes, near) - len(changes.change_count)

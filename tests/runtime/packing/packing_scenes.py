@@ -103,13 +103,13 @@ class PackingSimulation:
     async def begin(self, *stages: PlanStage) -> PackingPlan:
         """Store a plan that is to be carried out."""
         plan = start_plan(proposal(*stages), self.world.now, self.world.now, 0.1, self.policy.mode)
-        await self.store.save_packing(plan)
+        await self.store.write_packing_plan(plan)
         return plan
 
     async def step(self, plan: PackingPlan) -> PackingPlan:
         """Do one step, and let a second pass."""
         plan, _ = await self.carrying().step(plan)
-        self.expected.replace(await self.store.placement_hints())
+        self.expected.replace(await self.store.read_placement_hints())
         run(self.world, 1)
         return plan
 

@@ -50,7 +50,7 @@ async def test_the_fewest_nodes_are_found_and_nothing_is_written():
     assert len(done.plan.moves) == len(done.fleet.drained) == 2
     assert describe_consolidation(done) == ["3 nodes in use; 1 suffices after 2 moves, proved."]
     assert await theatre.where() == before
-    assert await theatre.store.packing() is None
+    assert await theatre.store.read_packing_plan() is None
     assert (theatre.world.counts.evictions, theatre.world.counts.resizes_requested) == (0, 0)
 
 

@@ -62,7 +62,7 @@ async def test_over_a_day_no_plan_is_begun_that_a_budget_of_one_would_stop():
         assert plan.proposal.remaining_rounds == RemainingRounds(
             (), (), LargerBudgetPlan(1, 2, ((EvictionBudgetKind.NODE, 2),))
         )
-    assert not [one for one in await theatre.store.outcomes(START) if isinstance(one.action, EvictPod)]
+    assert not [one for one in await theatre.store.read_outcomes(START) if isinstance(one.action, EvictPod)]
     assert (await theatre.where())["big"] is None
 
 

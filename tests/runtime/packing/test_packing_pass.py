@@ -79,7 +79,7 @@ async def test_a_plan_is_made_stored_and_carried_out():
         1,
         1,
     )
-    assert await theatre.store.packing() == plan
+    assert await theatre.store.read_packing_plan() == plan
     ended = await theatre.to_the_end(plan)
     assert ended.phase is PlanPhase.FINISHED
     assert all(place is not None for place in (await theatre.where()).values())
@@ -215,9 +215,11 @@ async def test_what_is_spent_of_the_hour_is_no_longer_there():
     first = (await passed(theatre)).plan
     assert first is not None
     await theatre.to_the_end(first)
-    assert len(await theatre.store.evictions_since(theatre.world.now - timedelta(hours=1))) == 1
+    assert len(await theatre.store.read_evictions_since(theatre.world.now - timedelta(hours=1))) == 1
     other = await crowded(theatre.policy)
-    await other.store.record_outcomes(list(await theatre.store.evictions_since(theatre.world.now - timedelta(hours=1))))
+    await other.store.record_outcomes(
+        list(await theatre.store.read_evictions_since(theatre.world.now - timedelta(hours=1)))
+    )
     plan = (await passed(other)).plan
     assert plan is not None
     assert (plan.proposal.moves, plan.proposal.preempted) == ((), ())
@@ -235,7 +237,7 @@ async def test_a_plan_that_the_judge_objects_to_is_dropped():
     done = await passed(theatre, Wrong())
     assert done.plan is None
     assert done.condition is not None
-    assert await theatre.store.packing() is None
+    assert await theatre.store.read_packing_plan() is None
 
 
 async def test_a_solver_that_fails_drops_the_pass():
@@ -246,7 +248,7 @@ async def test_a_solver_that_fails_drops_the_pass():
     theatre = await crowded()
     with pytest.raises(UnavailableError):
         await passed(theatre, Failing())
-    assert await theatre.store.packing() is None
+    assert await theatre.store.read_packing_plan() is None
 
 
 async def test_a_mistake_in_the_solver_is_told_and_keeps_nobody_else_from_work():

@@ -55,9 +55,9 @@ async def test_a_pod_moves_where_it_is_steered_and_the_one_that_waited_takes_its
     web, big = await theatre.only("web"), await theatre.only("big")
     assert (web.node, big.node) == (stage.arrivals[0].target, before.node)
     assert web.annotations[PLACEMENT_HINT] == f"{before.uid} {web.node}"
-    assert await theatre.store.packing() == plan
-    assert list(await theatre.store.placement_hints()) == []
-    [line] = await theatre.store.outcomes(START)
+    assert await theatre.store.read_packing_plan() == plan
+    assert list(await theatre.store.read_placement_hints()) == []
+    [line] = await theatre.store.read_outcomes(START)
     assert isinstance(line.action, EvictPod)
     assert (line.result, line.action.reason, line.action.uid) == (
         ActionResult.DONE,
@@ -92,7 +92,7 @@ async def test_nobody_is_evicted_before_the_webhook_can_know_of_it():
     theatre, stage = await moving()
     plan = await theatre.begin(stage)
     plan = await theatre.step(plan)
-    assert [one.replaces for one in await theatre.store.placement_hints()] == [stage.evictions[0].uid]
+    assert [one.replaces for one in await theatre.store.read_placement_hints()] == [stage.evictions[0].uid]
     assert theatre.world.counts.evictions == 0
     for _ in range(2):
         plan = await theatre.step(plan)
@@ -172,7 +172,7 @@ async def test_a_refused_eviction_drops_the_plan():
     assert plan.phase is PlanPhase.DROPPED
     assert "rejected" in describe_plan_condition(plan)
     assert theatre.world.counts.evictions == 0
-    assert list(await theatre.store.placement_hints()) == []
+    assert list(await theatre.store.read_placement_hints()) == []
 
 
 async def test_a_budget_that_allows_nothing_now_is_waited_for():
@@ -250,7 +250,7 @@ async def test_the_budget_of_a_node_holds_for_the_whole_plan():
         plan = await theatre.step(plan)
     assert plan.phase is PlanPhase.IN_PROGRESS
     assert "node-eviction-budget-spent" in describe_plan_condition(plan)
-    assert len(await theatre.store.evictions_since(START)) == 1
+    assert len(await theatre.store.read_evictions_since(START)) == 1
 
 
 async def test_after_a_restart_an_unfinished_plan_is_taken_up_at_every_moment():
@@ -278,7 +278,7 @@ async def test_an_eviction_that_was_not_written_down_is_not_done_twice():
     theatre, stage = await moving()
     plan = await theatre.begin(stage)
     while theatre.world.counts.evictions == 0:
-        known = await theatre.store.packing()
+        known = await theatre.store.read_packing_plan()
         plan = await theatre.step(plan)
     assert known is not None
     assert known.evicted == ()
@@ -331,7 +331,7 @@ async def test_a_pending_pod_that_might_go_astray_is_created_anew_and_steered():
     assert (await theatre.only("large")).node == web.node
     assert (await theatre.only("small")).uid != small.uid
     assert (await theatre.only("large")).uid == large.uid
-    assert [line.action.node for line in await theatre.store.evictions_since(START)] == [None]
+    assert [line.action.node for line in await theatre.store.read_evictions_since(START)] == [None]
 
 
 async def test_a_pending_pod_that_runs_to_completion_is_not_created_anew():

@@ -67,7 +67,7 @@ async def test_a_plan_comes_to_an_end_without_breaking_a_budget_or_evicting_anyb
         if steps in restarts:
             theatre.restart()
             plan = await theatre.carrying().start() or plan
-    lines = await theatre.store.outcomes(START)
+    lines = await theatre.store.read_outcomes(START)
     evicted = [
         line.action.uid for line in lines if isinstance(line.action, EvictPod) and line.result is ActionResult.DONE
     ]
@@ -75,7 +75,7 @@ async def test_a_plan_comes_to_an_end_without_breaking_a_budget_or_evicting_anyb
     assert len(set(evicted)) == len(evicted)
     assert sum(line.result is ActionResult.DONE for line in running) <= planned
     assert theatre.world.counts.evictions_refused == 0
-    assert list(await theatre.store.placement_hints()) == []
+    assert list(await theatre.store.read_placement_hints()) == []
     if lines:
         of_a_node_pass = replace(lines[0].action, node="n0", reason=ReasonCode.RIGHTSIZED)
         assert theatre.exclusions.explain_exclusion(of_a_node_pass, theatre.world.now) is None

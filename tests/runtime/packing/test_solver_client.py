@@ -24,7 +24,7 @@ PLENTY = 60.0
 async def warm_worker():
     """A worker whose solver is in memory."""
     async with SolverProcess() as worker:
-        assert await worker.ready()
+        assert await worker.wait_until_warm()
         yield worker
 
 
@@ -146,7 +146,7 @@ async def test_a_solver_that_does_not_stop_is_stopped():
         assert answer.planned.priorities[0].placed == 1
         await vanish(first)
         # The next one loads already.
-        assert await worker.ready()
+        assert await worker.wait_until_warm()
         assert worker.process_id != first
 
 
@@ -213,7 +213,7 @@ async def test_what_the_quick_method_proves_is_answered_without_the_solver(tmp_p
 async def test_without_a_compiler_the_quick_method_answers_and_says_why(monkeypatch):
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
     async with SolverProcess() as worker:
-        assert not await worker.ready()
+        assert not await worker.wait_until_warm()
         answer = await worker.pack(make_problem(), PLENTY)
     assert answer.notes[0] == PackingNote(PackingNoteCode.SOLVER_NOT_STARTED, "NUMBA_DISABLE_JIT is set")
     assert answer.planned.priorities[0].placed == 1

@@ -74,7 +74,7 @@ class Scene:
                 ReadOnlyCluster(SNAPSHOT), self.source, self.store, self.state, Policy(), now, UsageReadingSettings()
             )
             self.found |= self.source.pass_result.disagreements
-        await self.source.partitions(SNAPSHOT)
+        await self.source.list_partitions(SNAPSHOT)
         return self.source.counts
 
 

@@ -37,7 +37,7 @@ def peaks_of(rows):
 
 
 def summed_up(peaks: PeakColumns):
-    known = peaks.known()
+    known = peaks.get_known()
     columns = zip(
         known.keys,
         known.cpu_peak_millicores,
@@ -52,30 +52,32 @@ def summed_up(peaks: PeakColumns):
 @given(RECORDS, st.integers(0, 5))
 async def test_merging_what_is_stored_gives_what_the_store_sums_up(records, loaded_after):
     store = InMemoryStore()
-    peaks = PeakColumns.from_summary(await store.peak_summary(HOURS, SINCE), HOURS, SINCE)
+    peaks = PeakColumns.from_summary(await store.read_peak_summary(HOURS, SINCE), HOURS, SINCE)
     for number, rows in enumerate(records):
         recorded = peaks_of(rows)
         await store.record_usage(UsageUpdate("all", PartitionProgress(0, 60), recorded, None))
         if number == loaded_after:
-            peaks = PeakColumns.from_summary(await store.peak_summary(HOURS, SINCE), HOURS, SINCE)
+            peaks = PeakColumns.from_summary(await store.read_peak_summary(HOURS, SINCE), HOURS, SINCE)
         else:
             peaks.merge(recorded)
-    expected = summed_up(PeakColumns.from_summary(await store.peak_summary(HOURS, SINCE), HOURS, SINCE))
+    expected = summed_up(PeakColumns.from_summary(await store.read_peak_summary(HOURS, SINCE), HOURS, SINCE))
     actual = summed_up(peaks)
     assert {key: values for key, values in actual.items() if values[2] != -1} == expected
 
 
 def test_an_identity_has_its_workload_as_parent():
     peaks = PeakColumns()
-    number = peaks.number(KEYS[0])
-    known = peaks.known()
+    number = peaks.get_or_add_number(KEYS[0])
+    known = peaks.get_known()
     assert known.keys[known.parent[number]] == KEYS[0]._replace(identity="")
     assert known.parent[known.parent[number]] == known.parent[number]
-    assert peaks.number(KEYS[0]) == number
+    assert peaks.get_or_add_number(KEYS[0]) == number
 
 
 def test_there_is_room_for_many_keys():
     peaks = PeakColumns()
-    numbers = [peaks.number(PeakKey("shop", f"Deployment/web-{number}", "app", "")) for number in range(5000)]
+    numbers = [
+        peaks.get_or_add_number(PeakKey("shop", f"Deployment/web-{number}", "app", "")) for number in range(5000)
+    ]
     assert numbers == list(range(5000))
-    assert len(peaks.known().parent) == 5000
+    assert len(peaks.get_known().parent) == 5000

@@ -82,7 +82,7 @@ class Cruise:
 
 
 def of_pod(table, key):
-    return table.row(table.row_of_container[key])
+    return table.get_row(table.row_of_container[key])
 
 
 def assert_asked_once(usage, until=AT):
@@ -167,8 +167,8 @@ async def test_after_a_stop_in_mid_fill_nothing_is_read_twice():
     assert_asked_once(usage)
     undisturbed = Cruise(source(), reading=reading)
     expected = await undisturbed.run()
-    assert [table.row(row) for row in range(len(table.keys))] == [
-        expected.row(row) for row in range(len(expected.keys))
+    assert [table.get_row(row) for row in range(len(table.keys))] == [
+        expected.get_row(row) for row in range(len(expected.keys))
     ]
 
 
@@ -211,14 +211,14 @@ async def test_a_failed_chunk_is_tried_once_more_and_loses_its_own_containers_fo
     table = await cruise.run(AT + 300)
     assert of_pod(table, WEB[0]).updated_at == AT + 300
     assert of_pod(table, DB[0]).updated_at == AT
-    assert (await cruise.store.usage_progress())["b"].gaps == ((AT, AT + 300, 1),)
+    assert (await cruise.store.read_usage_progress())["b"].gaps == ((AT, AT + 300, 1),)
     before = len(cruise.usage.asked)
     table = await cruise.run(AT + 600)
     assert [ask for ask in cruise.usage.asked[before:] if ask.partition == "b"] == [
         Ask("b", AT, AT + 300, AT),  # the counters go on where they stopped
         Ask("b", AT + 300, AT + 600, AT + 300),
     ]
-    assert (await cruise.store.usage_progress())["b"].gaps == ()
+    assert (await cruise.store.read_usage_progress())["b"].gaps == ()
     assert of_pod(table, DB[0]).updated_at == AT + 600
 
 
@@ -235,7 +235,7 @@ async def test_a_chunk_that_fails_twice_is_left_out():
         (AT + 300, AT + 600),
         (AT + 600, AT + 900),
     ]
-    assert (await cruise.store.usage_progress())["b"].gaps == ((AT, AT + 300, 2),)
+    assert (await cruise.store.read_usage_progress())["b"].gaps == ((AT, AT + 300, 2),)
     assert cruise.state.gap_seconds == 300
     assert of_pod(table, DB[0]).updated_at == AT + 900
 
@@ -254,7 +254,7 @@ async def test_what_failed_twice_is_read_again_every_hour_so_that_its_peaks_are_
     for minutes in range(0, 65, 5):
         table = await cruise.run(AT + 60 * minutes)
     assert of_pod(table, DB[0]).cpu_7d_max_millicores < 900
-    assert (await cruise.store.usage_progress())["b"].gaps == ((AT, AT + 1800, 2),)
+    assert (await cruise.store.read_usage_progress())["b"].gaps == ((AT, AT + 1800, 2),)
     assert cruise.state.gap_seconds == 1800
     # Once an hour, in chunks, no further than to the first that fails, and without a failed pass.
     before = len(cruise.usage.asked)
@@ -267,7 +267,7 @@ async def test_what_failed_twice_is_read_again_every_hour_so_that_its_peaks_are_
     assert of_pod(await cruise.run(AT + 80 * 60), DB[0]).cpu_7d_max_millicores < 900
     table = await cruise.run(AT + 130 * 60)
     assert of_pod(table, DB[0]).cpu_7d_max_millicores == 900
-    assert (await cruise.store.usage_progress())["b"].gaps == ()
+    assert (await cruise.store.read_usage_progress())["b"].gaps == ()
     assert cruise.state.gap_seconds == 0
 
 
@@ -284,19 +284,19 @@ async def test_a_new_leader_reads_at_once_what_the_former_gave_up():
     unreadable[0] = False
     later = Cruise(usage, former.store)
     await later.run(AT + 960)
-    assert (await later.store.usage_progress())["b"].gaps == ()
+    assert (await later.store.read_usage_progress())["b"].gaps == ()
 
 
 async def test_where_nothing_can_be_read_nothing_changes_and_the_reason_is_raised():
     down = [False]
     cruise = Cruise(source(refuse=lambda ask: ThrottledError("slow down", 5.0) if down[0] else None))
     await cruise.run()
-    progress = await cruise.store.usage_progress()
+    progress = await cruise.store.read_usage_progress()
     down[0] = True
     for at in (AT + 300, AT + 600, AT + 900):
         with pytest.raises(ThrottledError, match="slow down"):
             await cruise.run(at)
-    assert await cruise.store.usage_progress() == progress
+    assert await cruise.store.read_usage_progress() == progress
     down[0] = False
     cruise.usage.asked.clear()
     table = await cruise.run(AT + 1200)
@@ -323,7 +323,7 @@ async def test_a_store_that_is_lost_ends_the_pass_with_nothing_half_taken_in():
     cruise = Cruise(source(), store, reading=replace(READING, longest_chunk_seconds=24 * HOUR))
     with pytest.raises(UnavailableError, match="the database is gone"):
         await cruise.run()
-    assert cruise.state.progress == await store.usage_progress()
+    assert cruise.state.progress == await store.read_usage_progress()
     assert list((await store.read_statistics()).keys) == []
     store.left = 1000
     assert set((await cruise.run()).row_of_container) == {*WEB, *DB}
@@ -344,8 +344,8 @@ async def test_a_database_that_went_back_is_noticed_and_what_it_lost_is_read_aga
     with pytest.raises(HistoryChangedError, match=f"stored until {AT + 1200}, not {AT}"):
         await cruise.run(AT + 1500)
     # Nothing was stored on top of what is missing, the statistics of before stay, and nothing shrinks meanwhile.
-    assert {one.read_until for one in (await older.usage_progress()).values()} == {AT}
-    assert of_pod(await cruise.state.statistics(older), WEB[0]).cpu_peak_millicores == 900
+    assert {one.read_until for one in (await older.read_usage_progress()).values()} == {AT}
+    assert of_pod(await cruise.state.get_statistics(older), WEB[0]).cpu_peak_millicores == 900
     assert cruise.state.history_lost_until == AT + 1200
     assert of_pod(await cruise.run(AT + 1800), WEB[0]).cpu_peak_millicores == 900
     assert cruise.state.history_lost_until == 0
@@ -380,7 +380,7 @@ async def test_a_pod_that_was_resized_before_it_was_seen_first_is_of_no_other_re
     late = make_pod("web-3", containers=[make_container("app", cpu=50)], workload="Deployment/web")
     [one] = shown.shown.pods[0].containers
     submitted = (ContainerTarget("app", ContainerRole.MAIN, one.requests, one.limits),)
-    await cruise.store.remember_original_sizes([OriginalSizes(late.uid, "shop", "web-3", submitted, NOW)])
+    await cruise.store.record_original_sizes([OriginalSizes(late.uid, "shop", "web-3", submitted, NOW)])
     shown.shown = replace(shown.shown, pods=(*shown.shown.pods, late))
     table = await cruise.run(AT + 300)
     runs = table.revisions.runs[WorkloadContainer("shop", "Deployment/web", "app")]
@@ -403,7 +403,7 @@ async def test_an_older_database_that_was_taken_up_while_nobody_ran_shrinks_noth
     assert of_pod(await before.run(AT + 300), WEB[0]).cpu_peak_millicores == 900
     fails[0] = True
 
-    backup.expect(before.store.epoch)
+    backup.expect_epoch(before.store.epoch)
     after = Cruise(usage, backup)
     with pytest.raises(HistoryChangedError, match="epoch"):
         await after.run(AT + 600)
@@ -532,7 +532,7 @@ async def test_a_workload_whose_only_pod_waits_for_a_node_keeps_its_statistics()
     waiting = ReadOnlyCluster(make_snapshot(pods=[make_pod("web-7d9f8b6c5d-zzzzz", node=None)], nodes=[]))
     table = await Cruise(gone, shown=waiting).run()
     [row] = table.row_of_workload.values()
-    assert (table.row(row).cpu_peak_millicores, table.row(row).updated_at) == (250, AT)
+    assert (table.get_row(row).cpu_peak_millicores, table.get_row(row).updated_at) == (250, AT)
 
 
 async def test_what_oom_kills_taught_counts_for_seven_days():
@@ -542,11 +542,11 @@ async def test_what_oom_kills_taught_counts_for_seven_days():
         record = OomRecord(
             "shop", "web-1", f"uid-{days}", "Deployment/web", "app", "", "n1", finished, None, None, None, memory
         )
-        assert await cruise.store.record_oom(record)
+        assert await cruise.store.record_oom_kill(record)
     table = await cruise.run()
     # One kill teaches its own pod alone.
     assert [of_pod(table, key).oom_memory_bytes for key in WEB] == [5_000_000, 0]
-    assert table.row(table.row_of_workload[PeakKey("shop", "Deployment/web", "app", "")]).oom_memory_bytes == 0
+    assert table.get_row(table.row_of_workload[PeakKey("shop", "Deployment/web", "app", "")]).oom_memory_bytes == 0
 
 
 async def test_what_one_kill_taught_counts_for_the_next_pod_where_the_killed_one_does_not_run_again():
@@ -562,10 +562,10 @@ async def test_what_one_kill_taught_counts_for_the_next_pod_where_the_killed_one
     record = OomRecord(
         "shop", GONE.pod, "uid", "Deployment/web", "app", "", "n1", finished, None, None, None, 500 * MEBIBYTE, True
     )
-    assert await cruise.store.record_oom(record)
+    assert await cruise.store.record_oom_kill(record)
     table = await cruise.run()
     [row] = table.row_of_workload.values()
-    assert table.row(row).oom_memory_bytes == 500 * MEBIBYTE
+    assert table.get_row(row).oom_memory_bytes == 500 * MEBIBYTE
     policy, now = Policy(mode=Mode.FULL), datetime.fromtimestamp(AT, UTC)
     snapshot = make_snapshot(pods=[waiting], nodes=[make_node()])
     eligibility = Eligibility(snapshot, table, {}, policy, now)

@@ -157,7 +157,7 @@ async def test_shrinks_end_before_evictions_begin_and_those_before_grows(kinds, 
             assert all(isinstance(other, ResizePod) and other.node != action.node for other in under_way)
         under_way.append(action)
         assert len(under_way) <= concurrent
-    for figure in world.cluster.node_figures():
+    for figure in world.cluster.get_node_usage():
         assert figure.requested.fits_in(figure.allocatable)
 
 
@@ -167,13 +167,13 @@ async def test_the_store_is_not_read_for_every_action():
             super().__init__()
             self.asked: Counter[str] = Counter()
 
-        async def paused(self) -> bool:
+        async def is_paused(self) -> bool:
             self.asked["paused"] += 1
-            return await super().paused()
+            return await super().is_paused()
 
-        async def remember_original_sizes(self, originals) -> None:
+        async def record_original_sizes(self, originals) -> None:
             self.asked["originals"] += 1
-            await super().remember_original_sizes(originals)
+            await super().record_original_sizes(originals)
 
         async def record_outcomes(self, outcomes, completed: Collection[int] = ()) -> None:
             self.asked["record"] += 1
@@ -186,7 +186,7 @@ async def test_the_store_is_not_read_for_every_action():
     assert store.asked["originals"] == 1
     # Once before the first write, and then by the clock.
     assert store.asked["paused"] + store.asked["record"] < 40
-    assert len(await store.outcomes(START)) == 400
+    assert len(await store.read_outcomes(START)) == 400
 
 
 # ---- a pause, and a store that cannot read it ----
@@ -196,11 +196,11 @@ async def test_nothing_is_written_by_an_answer_that_is_too_old():
     class Slow(InMemoryStore):
         answers = 0
 
-        async def paused(self) -> bool:
+        async def is_paused(self) -> bool:
             self.answers += 1
             if self.answers > 1:
                 await hold.wait()
-            return await super().paused()
+            return await super().is_paused()
 
     hold = asyncio.Event()
     world, store = many(write_seconds=0.002), Slow()
@@ -220,7 +220,7 @@ async def test_nothing_is_written_by_an_answer_that_is_too_old():
 
 async def test_a_store_that_cannot_tell_of_a_pause_stops_the_writes():
     class Lost(InMemoryStore):
-        async def paused(self) -> bool:
+        async def is_paused(self) -> bool:
             if world.faults.sent:
                 raise UnavailableError("the database is gone")
             return False
@@ -232,7 +232,7 @@ async def test_a_store_that_cannot_tell_of_a_pause_stops_the_writes():
     assert 0 < len(world.faults.sent) < len(actions)
     assert world.faults.in_progress == 0
     # What was done is in the audit.
-    assert [o.result for o in await store.outcomes(START)] == [ActionResult.DONE] * len(world.faults.sent)
+    assert [o.result for o in await store.read_outcomes(START)] == [ActionResult.DONE] * len(world.faults.sent)
 
 
 async def test_what_a_person_asked_for_is_done_in_any_mode_and_while_paused():
@@ -258,7 +258,7 @@ async def test_a_cancelled_plan_sends_nothing_more_and_audits_what_was_under_way
         await plan
     assert world.faults.in_progress == 0
     assert len(world.faults.sent) == sent
-    audited = await store.outcomes(START)
+    audited = await store.read_outcomes(START)
     assert {one.result for one in audited} == {ActionResult.DONE}
     assert {one.action for one in audited} == set(world.faults.sent)
     resized = [pod for pod in await pods(world.cluster) if pod.containers[0].requests.cpu_millicores == 100]
@@ -275,7 +275,7 @@ async def test_what_is_not_answered_after_a_cancellation_is_audited_as_failed():
     plan.cancel()
     with pytest.raises(asyncio.CancelledError):
         await plan
-    audited = await store.outcomes(START)
+    audited = await store.read_outcomes(START)
     assert [one.result for one in audited] == [ActionResult.FAILED] * 4
     assert {one.detail for one in audited} == {"given up before it was answered: it may have been done"}
 
@@ -302,7 +302,7 @@ async def test_a_cancellation_is_not_hidden_by_a_store_that_is_lost_and_nothing_
     assert len(audit.unrecorded) == len(world.faults.sent)
     store.lost = False
     await writer.apply_plan([], await world.snapshot(), START)
-    assert {one.action for one in await store.outcomes(START)} == set(world.faults.sent)
+    assert {one.action for one in await store.read_outcomes(START)} == set(world.faults.sent)
 
 
 async def test_a_cancellation_is_not_hidden_by_a_cluster_that_is_lost_at_the_same_time():
@@ -316,7 +316,7 @@ async def test_a_cancellation_is_not_hidden_by_a_cluster_that_is_lost_at_the_sam
     )
     with pytest.raises(asyncio.CancelledError):
         await plan
-    assert [one.result for one in await store.outcomes(START)] == [ActionResult.FAILED]
+    assert [one.result for one in await store.read_outcomes(START)] == [ActionResult.FAILED]
 
 
 @pytest.mark.parametrize("all_the_same", [False, True])
@@ -324,7 +324,7 @@ async def test_a_cluster_that_is_lost_in_mid_plan_ends_the_pass_with_all_audited
     world, store = many(write_seconds=0.001, answered_writes=10, all_the_same=all_the_same), InMemoryStore()
     with pytest.raises(UnavailableError):
         await applied(world, [shrink(pod) for pod in await pods(world.cluster)], store, concurrent=4)
-    audited = Counter(one.result for one in await store.outcomes(START))
+    audited = Counter(one.result for one in await store.read_outcomes(START))
     assert audited[ActionResult.DONE] == 10
     assert 1 <= audited[ActionResult.FAILED] <= 4
     assert audited.total() == len(world.faults.sent)
@@ -356,7 +356,7 @@ async def test_a_server_that_only_answers_429_is_tried_a_few_times_and_then_left
     # The first wave, and then one at a time.
     assert len(world.faults.sent) <= 16 + 12
     # The audit has those that were tried.
-    assert len(await store.outcomes(START)) < 16 + 12
+    assert len(await store.read_outcomes(START)) < 16 + 12
 
 
 async def test_an_overloaded_server_is_no_disruption_budget():
@@ -394,7 +394,7 @@ async def test_what_a_refused_resize_teaches(cause, reason, remembered_as):
     world, store = many(1, refuse=lambda action: RefusedError("no", cause)), InMemoryStore()
     [pod] = await pods(world.cluster)
     assert told(await applied(world, [shrink(pod)], store)) == [(ActionResult.REFUSED, reason)]
-    remembered = (await store.refused_resizes()).get(pod.uid)
+    remembered = (await store.read_refused_resizes()).get(pod.uid)
     assert (remembered and remembered.reason) == remembered_as
     if remembered is not None:
         assert remembered.containers == shrink(pod).containers
@@ -417,7 +417,7 @@ async def test_what_is_forbidden_is_audited_once_and_tried_no_more():
     assert by_reason[ActionResult.DONE, ReasonCode.NODE_OVER_CAPACITY] == 1
     assert len(world.faults.sent) <= 16 + 1
     assert [line["event"] for line in logs].count("not permitted") == 1
-    assert len(await store.outcomes(START)) == 2
+    assert len(await store.read_outcomes(START)) == 2
 
 
 async def test_a_pod_with_two_disruption_budgets_stays_and_no_other_goes_in_vain():
@@ -464,9 +464,9 @@ async def test_what_is_held_is_audited_when_it_changes_and_not_at_every_pass():
 
     async def one_pass(policy: Policy, minutes: int) -> int:
         now = START + timedelta(minutes=minutes)
-        before = len(await store.outcomes(START))
+        before = len(await store.read_outcomes(START))
         await ClusterWriter(world, store, policy, audit=audit).apply_plan(actions, await world.snapshot(), now)
-        return len(await store.outcomes(START)) - before
+        return len(await store.read_outcomes(START)) - before
 
     assert [await one_pass(none, 5 * turn) for turn in range(5)] == [2, 0, 0, 0, 0]
     assert await one_pass(replace(FULL, max_evictions_per_node=0), 25) == 2
@@ -475,7 +475,9 @@ async def test_what_is_held_is_audited_when_it_changes_and_not_at_every_pass():
     # After an hour of other things it is worth a line again.
     assert await one_pass(none, 95) == 2
     assert await one_pass(FULL, 100) == 2
-    counts = [(line.reason, line.count) for line in await store.outcomes(START) if line.result is ActionResult.SKIPPED]
+    counts = [
+        (line.reason, line.count) for line in await store.read_outcomes(START) if line.result is ActionResult.SKIPPED
+    ]
     assert sorted(counts) == sorted(
         [
             (ReasonCode.HOURLY_EVICTION_BUDGET_SPENT, 6),
@@ -499,7 +501,7 @@ async def test_two_plans_together_spend_one_budget():
         *(ClusterWriter(world, store, policy, evictions=turns).apply_plan(plan, snapshot, START) for plan in plans),
     )
     assert Counter(outcome.result for outcomes in ended for outcome in outcomes)[ActionResult.DONE] == 3
-    assert len(await store.evictions_since(START)) == 3
+    assert len(await store.read_evictions_since(START)) == 3
 
 
 async def test_two_plans_together_disrupt_a_workload_once():
@@ -562,7 +564,7 @@ async def test_original_sizes_are_remembered_before_the_first_resize_alone():
     store = InMemoryStore()
     plain, noted = await only_pod(world.cluster, "plain"), await only_pod(world.cluster, "noted")
     await applied(world, [shrink(plain), shrink(noted)], store)
-    originals = await store.original_sizes()
+    originals = await store.read_original_sizes()
     # An unsigned annotation is not cruise's record.
     assert {uid: one.containers for uid, one in originals.items()} == {
         plain.uid: get_spec_targets(plain),
@@ -573,7 +575,7 @@ async def test_original_sizes_are_remembered_before_the_first_resize_alone():
     run(world.cluster, 60)
     [again] = [pod for pod in await pods(world.cluster) if pod.uid == plain.uid]
     await applied(world, [shrink(again, 50)], store)
-    kept = (await store.original_sizes())[plain.uid]
+    kept = (await store.read_original_sizes())[plain.uid]
     assert (kept.containers, kept.at) == (original.containers, START + timedelta(seconds=60))
 
 
@@ -581,10 +583,10 @@ async def test_original_sizes_are_remembered_before_the_first_resize_alone():
 async def test_where_nothing_may_be_written_nothing_is_remembered(mode):
     world, store = many(1), InMemoryStore()
     await applied(world, [shrink(pod) for pod in await pods(world.cluster)], store, Policy(mode=mode))
-    assert await store.original_sizes() == {}
+    assert await store.read_original_sizes() == {}
     await store.set_paused(True)
     await applied(world, [shrink(pod) for pod in await pods(world.cluster)], store)
-    assert await store.original_sizes() == {}
+    assert await store.read_original_sizes() == {}
     assert world.faults.sent == []
 
 
@@ -613,8 +615,8 @@ async def test_whatever_the_server_answers_no_node_is_overfilled_and_every_write
     store = InMemoryStore()
     outcomes = await applied(world, actions, store, concurrent=3)
     run(world.cluster, 30)
-    for figure in world.cluster.node_figures():
+    for figure in world.cluster.get_node_usage():
         assert figure.requested.fits_in(figure.allocatable)
     done = Counter(one.action for one in outcomes if one.result is ActionResult.DONE)
-    audited = Counter(one.action for one in await store.outcomes(START) if one.result is ActionResult.DONE)
+    audited = Counter(one.action for one in await store.read_outcomes(START) if one.result is ActionResult.DONE)
     assert done == audited

@@ -47,7 +47,7 @@ async def test_a_hold_that_goes_on_is_one_line_brought_up_to_date_by_the_hour():
         told += len(audit.unrecorded)
         await audit.record(store)
 
-    [line] = await store.outcomes(START)
+    [line] = await store.read_outcomes(START)
     assert (line.first_at, line.at, line.count) == (START, START + timedelta(hours=23), 277)
     assert told == 24
 
@@ -59,7 +59,7 @@ async def test_what_ends_a_hold_says_how_often_it_came():
     audit.add(held(grow(), 15, ReasonCode.RIGHTSIZED, ActionResult.DONE))
     await audit.record(store)
 
-    done, hold = await store.outcomes(START)
+    done, hold = await store.read_outcomes(START)
     assert done.result is ActionResult.DONE
     assert (hold.first_at, hold.at, hold.count) == (START, START + timedelta(minutes=10), 3)
 
@@ -76,7 +76,7 @@ async def test_holds_that_take_turns_are_a_line_each():
         )
     await audit.record(store)
 
-    assert len(await store.outcomes(START)) == 2
+    assert len(await store.read_outcomes(START)) == 2
 
 
 async def test_a_hold_that_comes_again_after_more_than_an_hour_is_another():
@@ -85,7 +85,7 @@ async def test_a_hold_that_comes_again_after_more_than_an_hour_is_another():
         audit.add(held(grow(), minutes))
     await audit.record(store)
 
-    assert [line.count for line in await store.outcomes(START)] == [1, 1]
+    assert [line.count for line in await store.read_outcomes(START)] == [1, 1]
 
 
 def test_what_was_done_is_always_news_and_makes_the_next_hold_so():
@@ -116,5 +116,5 @@ async def test_lines_that_the_store_does_not_take_wait_in_their_order():
         await audit.record(Lost())
     audit.add(second)
     await audit.record(store)
-    assert list(await store.outcomes(START)) == [second, first]
+    assert list(await store.read_outcomes(START)) == [second, first]
     assert audit.unrecorded == ()

@@ -50,15 +50,15 @@ async def test_a_plan_that_takes_too_long_leaves_its_rest_to_the_next_pass():
     assert set(told(outcomes)) == {STALE, WRITTEN}
     assert told(outcomes) == sorted(told(outcomes), key=lambda one: one == STALE)
     # What was not tried is no line of the audit: it would be one for each pod that is left.
-    assert {one.reason for one in await store.outcomes(outcomes[0].at)} == {ReasonCode.RIGHTSIZED}
+    assert {one.reason for one in await store.read_outcomes(outcomes[0].at)} == {ReasonCode.RIGHTSIZED}
 
 
 class LateStore(InMemoryStore):
     """A store whose answers arrive so late that a pause in them is already in effect."""
 
-    async def paused(self) -> bool:
+    async def is_paused(self) -> bool:
         await asyncio.sleep(0.05)
-        return await super().paused()
+        return await super().is_paused()
 
 
 async def test_answers_that_all_come_too_late_end_the_plan():

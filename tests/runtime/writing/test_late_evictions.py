@@ -73,7 +73,7 @@ class Scene:
     async def get_allowance(self) -> EvictionAllowance:
         """The rest of the budgets for a packing plan."""
         now = self.world.cluster.now
-        spent = await self.store.evictions_since(now - BUDGET_WINDOW)
+        spent = await self.store.read_evictions_since(now - BUDGET_WINDOW)
         return EvictionBudgets(await self.world.snapshot(), self.policy, now).get_allowance(spent)
 
 
@@ -147,7 +147,7 @@ async def test_a_second_attempt_without_an_answer_counts_from_itself_on():
     await scene.apply(resize(second, amounts(100, 100)))
     scene.start()
     since = scene.world.cluster.now - timedelta(minutes=1)
-    assert [one.action for one in await scene.store.evictions_since(since)] == [evict(first)]
+    assert [one.action for one in await scene.store.read_evictions_since(since)] == [evict(first)]
 
 
 async def test_no_eviction_where_the_pod_of_a_late_one_came_back_unsized():

@@ -15,11 +15,11 @@ class Counting(InMemoryStore):
     asked = 0
     lost = False
 
-    async def paused(self) -> bool:
+    async def is_paused(self) -> bool:
         self.asked += 1
         if self.lost:
             raise UnavailableError("the database is gone")
-        return await super().paused()
+        return await super().is_paused()
 
 
 async def test_an_answer_is_good_for_a_while_and_no_longer():

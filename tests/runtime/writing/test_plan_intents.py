@@ -85,7 +85,7 @@ class Watching(InMemoryStore):
 async def test_every_write_is_on_record_when_it_is_sent_and_none_is_open_afterwards():
     class Checking(FaultyCluster):
         async def perform(self, action: Action) -> None:
-            assert action in [one.action for one in await store.open_intents()]
+            assert action in [one.action for one in await store.read_open_intents()]
             await super().perform(action)
 
     store = InMemoryStore()
@@ -102,7 +102,7 @@ async def test_every_write_is_on_record_when_it_is_sent_and_none_is_open_afterwa
     outcomes = await applied(world, actions, store)
     assert [one.result for one in outcomes] == [ActionResult.DONE] * 5
     assert len(world.faults.sent) == 5
-    assert await store.open_intents() == []
+    assert await store.read_open_intents() == []
 
 
 async def test_writes_of_a_large_plan_are_recorded_together():
@@ -152,8 +152,8 @@ async def test_a_plan_given_up_leaves_nothing_open_that_was_not_sent():
     plan.cancel()
     with pytest.raises(asyncio.CancelledError):
         await plan
-    assert await store.open_intents() == []
-    assert {line.action for line in await store.outcomes(START)} == set(world.faults.sent)
+    assert await store.read_open_intents() == []
+    assert {line.action for line in await store.read_outcomes(START)} == set(world.faults.sent)
 
 
 # ---- what was left open ----
@@ -211,7 +211,7 @@ async def test_a_new_leader_looks_at_what_is_open_before_its_first_write():
     for one in (left[0], left[2]):
         await world.cluster.perform(one)
     await applied(world, [shrink(last)], store)
-    lines = {line.action: line for line in await store.outcomes(START - timedelta(hours=1))}
+    lines = {line.action: line for line in await store.read_outcomes(START - timedelta(hours=1))}
     assert told([lines[one] for one in left]) == [
         (ActionResult.DONE, RECONCILED_DONE, left[0]),
         (ActionResult.FAILED, RECONCILED_NOT_DONE, left[1]),
@@ -220,8 +220,8 @@ async def test_a_new_leader_looks_at_what_is_open_before_its_first_write():
         (ActionResult.FAILED, RECONCILED_NOT_DONE, left[4]),
     ]
     assert {lines[one].at for one in left} == {at}
-    assert await store.open_intents() == []
-    assert {one.action for one in await store.evictions_since(at)} == {left[2], left[3]}
+    assert await store.read_open_intents() == []
+    assert {one.action for one in await store.read_evictions_since(at)} == {left[2], left[3]}
 
 
 async def test_nothing_is_written_before_what_is_open_could_be_looked_at():
@@ -245,13 +245,13 @@ async def test_a_lost_answer_is_looked_up_by_the_next_plan_of_the_same_process(a
     first, second = await pods(world.cluster)
     with pytest.raises(UnavailableError):
         await writer.apply_plan([evict(first)], await world.snapshot(), START)
-    assert [one.result for one in await store.outcomes(START)] == [ActionResult.FAILED]
-    assert len(await store.open_intents()) == 1
+    assert [one.result for one in await store.read_outcomes(START)] == [ActionResult.FAILED]
+    assert len(await store.read_open_intents()) == 1
     world.faults.answered_writes = 9
     await writer.apply_plan([shrink(second)], await world.snapshot(), START)
-    verdicts = [one.result for one in await store.outcomes(START) if isinstance(one.action, EvictPod)]
+    verdicts = [one.result for one in await store.read_outcomes(START) if isinstance(one.action, EvictPod)]
     assert verdicts == ([ActionResult.DONE] if all_the_same else []) + [ActionResult.FAILED]
-    assert await store.open_intents() == []
+    assert await store.read_open_intents() == []
 
 
 async def test_a_lost_answer_is_looked_up_by_a_plan_that_has_nothing_to_do():
@@ -263,8 +263,8 @@ async def test_a_lost_answer_is_looked_up_by_a_plan_that_has_nothing_to_do():
         await writer.apply_plan([shrink(pod)], await world.snapshot(), START)
     world.faults.answered_writes = 9
     assert await writer.apply_plan([], await world.snapshot(), START) == []
-    assert (await store.open_intents(), audit.open_intents) == ([], 0)
-    assert {one.result for one in await store.outcomes(START)} == {ActionResult.FAILED, ActionResult.DONE}
+    assert (await store.read_open_intents(), audit.open_intents) == ([], 0)
+    assert {one.result for one in await store.read_outcomes(START)} == {ActionResult.FAILED, ActionResult.DONE}
     assert len(world.faults.sent) == 1
 
 
@@ -272,11 +272,11 @@ async def test_what_former_leaders_left_open_is_looked_up_by_the_first_plan_thou
     world, store, audit = FaultyCluster(cluster(workload()), ClusterFaults()), InMemoryStore(), AuditQueue()
     pod = await only_pod(world.cluster)
     await store.begin_writes([WriteIntent(1, START, shrink(pod), get_spec_targets(pod))])
-    audit.expect_others()
+    audit.expect_foreign_intents()
     writer = ClusterWriter(world, store, FULL, audit=audit, timeouts=WAITS)
     for _ in range(2):
         assert await writer.apply_plan([], await world.snapshot(), START) == []
-        assert (await store.open_intents(), audit.has_unresolved) == ([], False)
+        assert (await store.read_open_intents(), audit.has_unresolved) == ([], False)
 
 
 async def test_what_another_plan_of_the_process_has_under_way_is_left_to_it():
@@ -288,7 +288,7 @@ async def test_what_another_plan_of_the_process_has_under_way_is_left_to_it():
         await asyncio.sleep(0.001)
     await writer.apply_plan([shrink(second)], await world.snapshot(), START)
     await slow
-    assert [(one.result, one.detail) for one in await store.outcomes(START)] == [(ActionResult.DONE, "")] * 2
+    assert [(one.result, one.detail) for one in await store.read_outcomes(START)] == [(ActionResult.DONE, "")] * 2
 
 
 async def test_a_part_of_a_resize_is_found_to_be_done():
@@ -298,7 +298,7 @@ async def test_a_part_of_a_resize_is_found_to_be_done():
     await store.begin_writes([WriteIntent(1, START, whole, get_spec_targets(pod))])
     await world.cluster.perform(resize(pod, amounts(50, None)))
     await applied(world, [TaintNode("n1", ReasonCode.OVERLOADED)], store)
-    assert [one.result for one in await store.outcomes(START) if one.action == whole] == [ActionResult.DONE]
+    assert [one.result for one in await store.read_outcomes(START) if one.action == whole] == [ActionResult.DONE]
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ async def test_a_store_at_an_earlier_state_begins_no_write():
     world = FaultyCluster(cluster(workload(replicas=2)), ClusterFaults())
     first, second = await pods(world.cluster)
     store = InMemoryStore()
-    store.expect(7)
+    store.expect_epoch(7)
     with pytest.raises(HistoryChangedError):
         await applied(world, [shrink(first), evict(second)], store)
     assert world.faults.sent == []
@@ -336,7 +336,7 @@ async def test_room_of_a_write_that_may_arrive_late_is_not_given_to_another():
     assert (outcome.result, outcome.reason) == (ActionResult.SKIPPED, ReasonCode.WAITING_FOR_CAPACITY)
     await world.cluster.perform(late)
     # Once a snapshot shows it, or after a minute and a half, only what it really takes is counted.
-    assert [line.result for line in await store.outcomes(START) if line.action == late] == [ActionResult.FAILED]
+    assert [line.result for line in await store.read_outcomes(START) if line.action == late] == [ActionResult.FAILED]
 
 
 async def test_room_of_a_late_write_is_kept_by_every_later_leader():
@@ -388,4 +388,4 @@ async def test_an_eviction_is_held_back_when_a_loss_is_noticed_after_its_budget_
     [outcome] = await writer.apply_plan([evict(pod)], await world.snapshot(), world.cluster.now)
     assert (outcome.result, outcome.reason) == (ActionResult.SKIPPED, ReasonCode.HISTORY_INCOMPLETE)
     assert world.faults.sent == []
-    assert await store.open_intents() == []
+    assert await store.read_open_intents() == []

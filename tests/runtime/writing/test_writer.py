@@ -124,7 +124,7 @@ async def test_the_mode_decides_what_is_written(mode, resizes, evicts):
     ]
     assert (world.counts.resizes_requested, world.counts.evictions) == (int(resizes), int(evicts))
     # Observations are repeated in every pass: they are not in the audit.
-    audited = [outcome.result for outcome in await store.outcomes(START)]
+    audited = [outcome.result for outcome in await store.read_outcomes(START)]
     assert audited == [ActionResult.DONE] * (resizes + 2 * evicts)
 
 
@@ -135,7 +135,7 @@ async def test_a_pause_stops_every_write():
     await store.set_paused(True)
     outcomes = await applied(world, [sized(first, 100, 100), evict(second)], store=store)
     assert told(outcomes) == [(ActionResult.OBSERVED, ReasonCode.PAUSED)] * 2
-    assert await store.outcomes(START) == []
+    assert await store.read_outcomes(START) == []
     await store.set_paused(False)
     assert told(await applied(world, [sized(first, 100, 100)], store=store)) == [
         (ActionResult.DONE, ReasonCode.RIGHTSIZED)
@@ -164,7 +164,7 @@ async def test_a_pause_in_the_middle_of_a_plan_stops_the_rest_with_all_under_way
     }
     assert [outcome.action for outcome in done] == world.faults.sent
     # What was done is in the audit, what was not will come again.
-    assert {outcome.action for outcome in await store.outcomes(START)} == {one.action for one in done}
+    assert {outcome.action for outcome in await store.read_outcomes(START)} == {one.action for one in done}
 
 
 # ---- re-validation ----
@@ -278,7 +278,7 @@ async def test_two_pods_that_wait_for_each_others_room_give_back_what_they_can()
         amounts(1000, 2000),
     )
     # The audit has what was written, not what was wanted.
-    written = [o.action for o in await store.outcomes(START)]
+    written = [o.action for o in await store.read_outcomes(START)]
     assert [one.containers[0].requests for one in written if isinstance(one, ResizePod)] == [
         amounts(1000, 2000),
         amounts(1000, 1000),
@@ -288,7 +288,7 @@ async def test_two_pods_that_wait_for_each_others_room_give_back_what_they_can()
     second = [sized(a, 1000, 4000, resources(0, 3000)), sized(b, 3000, 2000, resources(2000, 0))]
     assert told(await applied(world, second)) == [(ActionResult.DONE, ReasonCode.RIGHTSIZED)] * 2
     run(world, 30)
-    [figure] = world.node_figures()
+    [figure] = world.get_node_usage()
     assert figure.requested == resources(4000, 6000)
 
 
@@ -392,7 +392,7 @@ async def test_a_disruption_budget_refuses_and_its_node_is_left_in_peace():
         (ActionResult.SKIPPED, ReasonCode.POD_DISRUPTION_BUDGET),
     ]
     assert "disruption budget a" in outcomes[0].detail
-    assert await store.evictions_since(START) == []
+    assert await store.read_evictions_since(START) == []
     assert told(await applied(world, [evict(b)])) == [(ActionResult.DONE, ReasonCode.NODE_OVER_CAPACITY)]
 
 
@@ -427,7 +427,7 @@ async def test_a_resize_that_the_server_refuses_is_remembered():
     over_its_limit = sized(pod, 500, 2000, resources(0, 1488))
     [outcome] = await applied(world, [over_its_limit], store=store)
     assert told([outcome]) == [(ActionResult.REFUSED, ReasonCode.RESIZE_REFUSED)]
-    known = (await store.refused_resizes())[pod.uid]
+    known = (await store.read_refused_resizes())[pod.uid]
     assert (known.containers, known.reason, known.at) == (
         over_its_limit.containers,
         ReasonCode.RESIZE_REFUSED,
@@ -443,7 +443,7 @@ async def test_a_resize_over_the_node_counts_as_infeasible():
     store = InMemoryStore()
     [outcome] = await applied(world, [sized(pod, 9000, 512, resources(8500, 0))], store=store, snapshot=larger)
     assert outcome.result is ActionResult.REFUSED
-    assert (await store.refused_resizes())[pod.uid].reason is ReasonCode.RESIZE_INFEASIBLE
+    assert (await store.read_refused_resizes())[pod.uid].reason is ReasonCode.RESIZE_INFEASIBLE
 
 
 @pytest.mark.parametrize(
@@ -463,7 +463,7 @@ async def test_a_withdrawal_remembers_the_refused_target(cpu, state, why):
     store = InMemoryStore()
     back = sized(waiting, 500, 512, reason=ReasonCode.WITHDRAWN)
     assert told(await applied(world, [back], store=store)) == [(ActionResult.DONE, ReasonCode.WITHDRAWN)]
-    known = (await store.refused_resizes())[pod.uid]
+    known = (await store.read_refused_resizes())[pod.uid]
     assert (known.containers, known.reason) == (get_spec_targets(waiting), why)
     assert known.containers[0].requests.cpu_millicores == cpu
     # What the other pod left, and for what the node cannot do all that it has.
@@ -489,7 +489,7 @@ async def test_what_was_done_before_the_cluster_was_lost_is_in_the_audit(done_al
     first, second, third = await pods(world.cluster)
     with pytest.raises(UnavailableError):
         await applied(world, [sized(first, 100, 100), evict(second), evict(third)], store=store)
-    audited = [(one.result, one.action) for one in await store.outcomes(START)]
+    audited = [(one.result, one.action) for one in await store.read_outcomes(START)]
     # The last one had no response: it may have been done.
     assert audited == [
         (ActionResult.FAILED, evict(third)),
@@ -497,7 +497,7 @@ async def test_what_was_done_before_the_cluster_was_lost_is_in_the_audit(done_al
         (ActionResult.DONE, sized(first, 100, 100)),
     ]
     # It counts against the budgets, as any eviction that was begun.
-    assert {o.action for o in await store.evictions_since(START)} == {evict(second), evict(third)}
+    assert {o.action for o in await store.read_evictions_since(START)} == {evict(second), evict(third)}
 
 
 async def test_a_store_that_is_lost_ends_the_pass_before_the_next_eviction():
@@ -522,7 +522,7 @@ async def test_the_audit_has_time_reason_and_action():
     assert outcome == Outcome(
         START + timedelta(seconds=5), evict(pod), ActionResult.DONE, ReasonCode.NODE_OVER_CAPACITY
     )
-    assert list(await store.outcomes(START)) == [outcome]
+    assert list(await store.read_outcomes(START)) == [outcome]
 
 
 @pytest.mark.parametrize(("per_second", "at_once"), [(0.5, 1), (4, 1), (50, 10), (100, 16), (10_000, 16)])

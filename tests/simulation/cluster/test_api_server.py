@@ -50,8 +50,8 @@ def wanted(pod: Pod, name: str = "app", **changes: Any) -> Pod:
         (running(LIMITED), {"requests": amounts(1000, 1024)}, INVALID, "QOS Class may not change"),
         (running(GUARANTEED), {"requests": amounts(400)}, INVALID, "QOS Class may not change"),
         (running(container(None, None)), {"requests": amounts(100)}, INVALID, "QOS Class may not change"),
-        (running(LIMITED, mirror=True), {}, FORBIDDEN, "static pods"),
-        (running(LIMITED, windows=True), {}, FORBIDDEN, "windows pods"),
+        (running(LIMITED, is_mirror_pod=True), {}, FORBIDDEN, "static pods"),
+        (running(LIMITED, runs_on_windows=True), {}, FORBIDDEN, "windows pods"),
         (running(LIMITED, pod_level=make_pod_level(amounts(900))), {}, FORBIDDEN, "pods with pod-level resources"),
     ],
 )

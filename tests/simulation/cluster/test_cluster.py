@@ -73,7 +73,7 @@ async def played(seed: int, script: list[tuple[str, int, int, int]]) -> bytes:
             rejections.append(str(rejection))
         run(world, pause)
     run(world, 1800)
-    return pickle.dumps((await world.snapshot(), world.oom_kills_at, world.counts, world.node_figures(), rejections))
+    return pickle.dumps((await world.snapshot(), world.oom_kills_at, world.counts, world.get_node_usage(), rejections))
 
 
 @examples(25)
@@ -119,12 +119,13 @@ async def test_stream_of_kills_yields_past_and_coming_ones(twice: bool, times: i
     dial = AdjustableDemand(mebibytes=100)
     limited = template(container(100, 100, amounts(None, 200)))
     world = cluster(
-        workload(pod=limited, dial=dial, replicas=2), settings=SimulationSettings(step_seconds=1, emit_twice=twice)
+        workload(pod=limited, dial=dial, replicas=2),
+        settings=SimulationSettings(step_seconds=1, duplicates_kill_events=twice),
     )
     seen: list[OomKill] = []
 
     async def listen() -> None:
-        async for kill in world.oom_kills():
+        async for kill in world.watch_oom_kills():
             seen.append(kill)
 
     dial.mebibytes[0] = 300
@@ -146,10 +147,10 @@ async def test_figures_of_a_node() -> None:
     world = cluster(
         workload(pod=template(container(300, 128)), replicas=3, dial=AdjustableDemand(cpu=2000, mebibytes=50))
     )
-    (before,) = world.node_figures()
+    (before,) = world.get_node_usage()
     assert (before.requested, before.used, before.pods) == (resources(900, 384), resources(0, 0), 3)
     run(world, 1)
-    (figure,) = world.node_figures()
+    (figure,) = world.get_node_usage()
     assert figure.used == resources(4000, 150)
     assert figure.load == pytest.approx(1.5)
     assert figure.allocatable == resources(4000, 8192)
@@ -160,7 +161,7 @@ async def test_stream_can_be_followed_by_several() -> None:
     world = cluster(workload(pod=template(container(100, 100, amounts(None, 200))), dial=dial))
     run(world, 30)
     world.close()
-    first = [kill async for kill in world.oom_kills()]
-    second = [kill async for kill in world.oom_kills()]
+    first = [kill async for kill in world.watch_oom_kills()]
+    second = [kill async for kill in world.watch_oom_kills()]
     assert first == second == world.oom_kills_at
     assert len(first) == 2

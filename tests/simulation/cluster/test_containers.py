@@ -14,7 +14,7 @@ def test_only_running_containers_want_anything() -> None:
     rows = [table.add(0, dial, member, member) for member in range(3)]
     table.started_at[rows[0]] = 10
     table.started_at[rows[1]] = 30
-    demand = table.demand(20)
+    demand = table.compute_demand(20)
     assert demand.rows.tolist() == rows
     assert demand.known.tolist() == [True, False, False]
     assert demand.cpu_millicores.tolist() == [100, 0, 0]
@@ -25,7 +25,7 @@ def test_container_without_a_source_wants_nothing() -> None:
     table = ContainerTable()
     row = table.add(0, None, 0, 0)
     table.started_at[row] = 0
-    assert table.demand(5).known.tolist() == [False]
+    assert table.compute_demand(5).known.tolist() == [False]
 
 
 def test_absent_limits_bound_nothing() -> None:
@@ -49,7 +49,7 @@ def test_rows_in_use_stay_apart(actions: list[int]) -> None:
             row = table.add(0, dials[serial % 2], serial % 16, serial)
             assert row not in living
             living[row] = serial
-    assert table.demand(0).rows.tolist() == sorted(living)
+    assert table.compute_demand(0).rows.tolist() == sorted(living)
     for row, serial in living.items():
         assert table.history_row[row] == serial
         assert table.member[row] == serial % 16

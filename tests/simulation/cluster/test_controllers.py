@@ -64,7 +64,7 @@ async def test_replacement_uses_what_its_predecessor_used() -> None:
             await world.perform(evict(pod))
         run(world, 20)
     assert len(await pods(world)) == 2
-    assert world.node_figures()[0].used.cpu_millicores == 400
+    assert world.get_node_usage()[0].used.cpu_millicores == 400
 
 
 async def test_daemon_runs_on_every_node_that_lets_it() -> None:

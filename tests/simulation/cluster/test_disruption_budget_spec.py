@@ -46,7 +46,7 @@ async def test_evicted_pod_counts_for_its_grace_period_and_is_replaced_immediate
     assert (await first(world)).terminating
     run(world, 10)
     assert len(await pods(world)) == 3
-    assert world.node_figures()[0].requested.cpu_millicores == 300
+    assert world.get_node_usage()[0].requested.cpu_millicores == 300
     run(world, 25)
     left = await pods(world)
     assert len(left) == 2

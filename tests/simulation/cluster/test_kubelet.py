@@ -130,9 +130,9 @@ async def test_killed_container_uses_nothing_until_it_runs_again() -> None:
     run(world, 1)
     dial.mebibytes[0] = 100
     run(world, 5)
-    assert world.node_figures()[0].used.cpu_millicores == 0
+    assert world.get_node_usage()[0].used.cpu_millicores == 0
     run(world, 5)
-    assert world.node_figures()[0].used.cpu_millicores == 300
+    assert world.get_node_usage()[0].used.cpu_millicores == 300
 
 
 async def test_fresh_process_starts_low() -> None:
@@ -172,9 +172,9 @@ async def test_terminating_pod_uses_its_node_until_it_is_removed() -> None:
     world = cluster(workload(pod=template(LIMITED), dial=dial, grace_seconds=20))
     await world.perform(evict(await only_pod(world)))
     run(world, 10)
-    assert world.node_figures()[0].used.cpu_millicores == 400
+    assert world.get_node_usage()[0].used.cpu_millicores == 400
     run(world, 15)
-    assert world.node_figures()[0].used.cpu_millicores == 200
+    assert world.get_node_usage()[0].used.cpu_millicores == 200
 
 
 async def test_sidecars_run_and_init_containers_do_not() -> None:
@@ -190,16 +190,16 @@ async def test_sidecars_run_and_init_containers_do_not() -> None:
     assert (init.allocated, init.actual) == (None, None)
     assert proxy.actual == amounts(100, 100)
     assert app.actual == amounts(100, 256)
-    figure = world.node_figures()[0]
+    figure = world.get_node_usage()[0]
     assert (figure.used.cpu_millicores, figure.requested.cpu_millicores) == (100, 800)
 
 
 async def test_pods_of_jobs_end_and_give_their_room_back() -> None:
     world = cluster(workload("import", kind="Job", pod=template(LIMITED), duration_seconds=30))
-    assert world.node_figures()[0].requested.cpu_millicores == 100
+    assert world.get_node_usage()[0].requested.cpu_millicores == 100
     run(world, 31)
     assert (await only_pod(world)).phase == "Succeeded"
-    assert world.node_figures()[0].requested.cpu_millicores == 0
+    assert world.get_node_usage()[0].requested.cpu_millicores == 0
     run(world, 60)
     assert len(await pods(world)) == 1
 

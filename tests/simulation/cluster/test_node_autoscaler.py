@@ -59,7 +59,7 @@ async def test_one_new_node_is_ordered_for_several_pods() -> None:
     assert all(pod.phase == "Running" for pod in await pods(world))
     run(world, 10)
     assert all(pod.ready for pod in await pods(world))
-    assert {figure.node: figure.used.cpu_millicores for figure in world.node_figures()} == {
+    assert {figure.node: figure.used.cpu_millicores for figure in world.get_node_usage()} == {
         "n1": 100,
         "scaled-0001": 300,
     }

@@ -63,7 +63,7 @@ async def test_decrease_frees_capacity_only_when_it_is_actual() -> None:
     await world.perform(resize(await only_pod(world), amounts(400)))
     seen = []
     for _ in range(7):
-        seen.append(world.node_figures()[0].requested.cpu_millicores)
+        seen.append(world.get_node_usage()[0].requested.cpu_millicores)
         run(world, 1)
     assert seen == [1000, 1000, 1000, 1000, 1000, 1000, 400]
 
@@ -79,7 +79,7 @@ async def test_increase_that_does_not_fit_is_deferred_until_it_fits() -> None:
     assert waiting.resize.pending_since == START + timedelta(seconds=1)
     assert world.counts.resizes_deferred == 1
     # kube-scheduler already counts a deferred increase.
-    assert world.node_figures()[0].requested.cpu_millicores == 4500
+    assert world.get_node_usage()[0].requested.cpu_millicores == 4500
     await world.perform(resize(big, amounts(1000)))
     run(world, 8)
     assert sizes(await only_pod(world, "web")) == (2000, 2000, 2000)
@@ -104,7 +104,7 @@ async def test_what_no_node_of_its_size_can_hold_is_infeasible_and_does_not_coun
     stuck = await only_pod(world)
     assert sizes(stuck) == (4001, 1000, 1000)
     assert stuck.resize.pending is ResizePending.INFEASIBLE
-    assert world.node_figures()[0].requested.cpu_millicores == 1000
+    assert world.get_node_usage()[0].requested.cpu_millicores == 1000
     assert world.counts.resizes_infeasible == 1
     await world.perform(resize(stuck, amounts(1500)))
     run(world, 10)

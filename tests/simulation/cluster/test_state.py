@@ -50,7 +50,7 @@ async def test_sums_are_those_of_the_pods_whatever_happened(script: list[tuple[b
 
 async def _check_sums(world: SimulatedCluster) -> None:
     found = await pods(world)
-    for figure in world.node_figures():
+    for figure in world.get_node_usage():
         here = [pod for pod in found if pod.node == figure.node]
         assert figure.requested == sum((count_pod_requests(pod) for pod in here), NO_RESOURCES)
         assert figure.pods == sum(not pod.is_finished for pod in here)

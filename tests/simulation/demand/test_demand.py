@@ -70,4 +70,4 @@ def test_trace_without_memory_uses_none() -> None:
 
 def test_pods_beyond_the_members_start_over() -> None:
     profile = ContainerProfile(TraceUsage(trace([0, 60, 120]), ORIGIN), (4, 9))
-    assert [profile.member(slot) for slot in range(5)] == [4, 9, 4, 9, 4]
+    assert [profile.get_member(slot) for slot in range(5)] == [4, 9, 4, 9, 4]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from cruise.domain.usage import ContainerKey
-from cruise.simulation.demand.history import MeasurementHistory, StartedBefore
+from cruise.simulation.demand.history import EarlierDemand, MeasurementHistory
 from tests.simulation.scenes import AdjustableDemand
 
 WEB, DB = ContainerKey("shop", "web", "app"), ContainerKey("data", "db", "app")
@@ -77,7 +77,7 @@ def test_retired_row_is_used_again_after_the_retention_only() -> None:
 def test_past_is_the_demand_since_the_process_started() -> None:
     kept = history(start=600)
     dial = AdjustableDemand(cpu=70, mebibytes=1)
-    kept.add(WEB, "n1", StartedBefore(dial, 0, 400, 2.0**19))
+    kept.add(WEB, "n1", EarlierDemand(dial, 0, 400, 2.0**19))
     found = kept.read("shop", times(360, 420, 600, 660))
     np.testing.assert_array_equal(found.cpu_demand_millicores, [[np.nan, 70, 70, np.nan]])
     np.testing.assert_array_equal(found.memory_bytes, [[np.nan, 2.0**19, 2.0**19, np.nan]])
