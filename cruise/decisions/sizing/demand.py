@@ -240,11 +240,13 @@ def apply_min_limits(table: DemandTable, minimum_limits: PerResource) -> DemandT
 
 
 def _apply_utilisation_bounds(table: DemandTable, statistics: StatisticColumns) -> DemandTable:
-    """Return the demand within the bounds of HPAs, which take precedence over all others."""
+    """Return the demand within the bounds of HPAs, which take precedence over all others, except in growing back."""
     for resource, groups in table.candidates.metric_groups.items():
         demand = table.get_resource(resource)
         use = get_usage_history(statistics, table.rows, resource)
         lower, upper = bound_requests(groups, resource, demand.current, use)
+        # The present requests may stay, but others bound how far they are restored.
+        lower = np.minimum(lower, np.maximum(demand.current, demand.upper))
         bounded = replace(
             demand,
             lower=np.clip(demand.lower, lower, upper),

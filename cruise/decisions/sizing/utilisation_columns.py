@@ -7,7 +7,7 @@ import numpy as np
 
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.pod_policy.use_history import UsageHistory
-from cruise.decisions.pod_policy.utilisation_bounds import MetricBounds, compute_lower_requests
+from cruise.decisions.pod_policy.utilisation_bounds import MIN_MARGIN, MetricBounds, compute_lower_requests
 from cruise.domain.arrays import UNBOUNDED, Float64Array, Int64Array, round_up_integers
 from cruise.domain.resources import ROUNDING_UNIT, ResourceName
 
@@ -91,7 +91,8 @@ def _compute_restored_requests(groups: MetricGroups, now: Int64Array, largest: I
     """Return what containers of groups with too small requests need, at most their submitted requests; 0 for others."""
     group, count = groups.groups, len(groups.peak_factor)
     needed = np.ceil(np.where(largest < UNBOUNDED, largest, 0) * groups.restore_factor[group])
-    is_short = np.bincount(group, needed, count) > np.bincount(group, now, count)
+    # Use that rises for hours would be followed by a resize every pass; the margin covers what is lacking meanwhile.
+    is_short = np.bincount(group, needed, count) > np.bincount(group, now, count) * (1 + MIN_MARGIN / 2)
     needed = np.minimum(round_up_integers(needed.astype(np.int64), unit), groups.submitted)
     restored: Int64Array = np.where(is_short[group], needed, 0)
     return restored

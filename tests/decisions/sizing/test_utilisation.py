@@ -10,9 +10,9 @@ from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import ReasonCode
-from cruise.domain.cluster import ContainerRole, HorizontalPodAutoscaler, Pod, QosClass
+from cruise.domain.cluster import ContainerRole, HorizontalPodAutoscaler, LimitRangeItem, Pod, QosClass
 from cruise.domain.policy import SEED_RULES, GuaranteedPolicy, HpaPolicy, Mode, Policy
-from cruise.domain.resources import MEBIBYTE, ResourceName
+from cruise.domain.resources import MEBIBYTE, ResourceName, StatedResources
 from cruise.domain.utilisation_scaling import UtilisationMetric, UtilisationScaling
 from tests.builders import (
     NOW,
@@ -144,6 +144,32 @@ def test_requests_grow_back_after_use_above_what_they_shrank_by(policy: Policy):
     assert unknown.get("app", 200) == 200
     between = written(plan_of([hot], rows[1:], [hpa(BETWEEN)], policy, replicas=3))
     assert between.get("app", 200) == 200
+
+
+RESTORED_WITHIN = {
+    "a largest request": ({"cpu-max": "500m"}, {}, {}, 500),
+    "no growth": ({"direction": "shrink"}, {}, {}, 200),
+    "a CPU limit that is kept": ({"cpu-limits": "keep"}, {"cpu_limit": 400}, {}, 400),
+    "a LimitRange": ({}, {}, {"shop": (LimitRangeItem(False, maximum=StatedResources(500, None)),)}, 500),
+}
+
+
+@pytest.mark.parametrize("case", RESTORED_WITHIN)
+def test_requests_grow_back_within_what_else_bounds_them(case: str):
+    stated, limits, limit_ranges, expected = RESTORED_WITHIN[case]
+    annotations = {f"cruise.io/{name}": value for name, value in stated.items()}
+    hot = replica(containers=(make_container("app", 200, 1024, **limits),), annotations=annotations)
+    policy = Policy(mode=Mode.FULL)
+    found = written(plan_of([hot], [use(hot, 300, cpu_base=50)], [hpa()], policy, limit_ranges=limit_ranges))
+    assert found.get("app", 200) == expected
+
+
+def test_requests_that_rising_use_exceeds_a_little_wait_until_a_resize_is_worth_it():
+    policy = Policy(mode=Mode.FULL)
+    short, shorter = replica(cpu=640), replica(cpu=630)
+    # 667m are needed.
+    assert written(plan_of([short], [use(short, 300, cpu_base=50)], [hpa()], policy)).get("app", 640) == 640
+    assert written(plan_of([shorter], [use(shorter, 300, cpu_base=50)], [hpa()], policy)) == {"app": 667}
 
 
 def test_growth_ends_at_the_template():
