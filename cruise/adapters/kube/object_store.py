@@ -93,7 +93,7 @@ class ObjectKeeper(Protocol[T_contra]):
         """Remove an object."""
         ...
 
-    def names(self) -> set[Key]:
+    def list_keys(self) -> set[Key]:
         """Return the keys of all objects."""
         ...
 
@@ -118,7 +118,7 @@ class WatchedObjectStore:
 
     def retain(self, names: set[Key]) -> None:
         """Remove every object that a list does not have."""
-        for key in self._keeper.names() - names:
+        for key in self._keeper.list_keys() - names:
             self._read_ahead.pop(key, None)
             self._keeper.drop(key)
 

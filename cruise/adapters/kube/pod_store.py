@@ -176,7 +176,7 @@ class PodStore:
         if self._remove(key) or unreadable is not None:
             self._report_change(key)
 
-    def names(self) -> set[Key]:
+    def list_keys(self) -> set[Key]:
         """Return the names of all pods."""
         readable = {(namespace, name) for namespace, pods in self._pods.items() for name in pods}
         return readable | self.unreadable.keys()
