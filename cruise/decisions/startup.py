@@ -1,40 +1,19 @@
 """When the CPU that a pod got for its start is taken back: 30 seconds after it became ready."""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.pod_policy.startup_boosts import get_boost_end, has_boost_in_force
 from cruise.domain.actions import ReasonCode, RefusedResize, ResizePod
-from cruise.domain.annotations import STARTUP_BOOST
 from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.resources import NO_RESOURCES
 from cruise.domain.startup_boosts import find_startup_boosts
 
-# A process does its last work of starting, and compiles the first requests, after it reports to be ready.
-READY_TIME = timedelta(seconds=30)
-# A pod that is not ready by then keeps nothing longer; Deployments count as failed after the same time by default.
-LONGEST_START = timedelta(minutes=10)
 
-
-def get_boost_end(pod: Pod) -> datetime | None:
-    """Return when the CPU of a boosted pod is taken back, None if it has not started.
-
-    A restart of a container starts the time after it again, within the longest start of the pod.
-    """
-    started_at = pod.started_at or pod.ready_since
-    if started_at is None:
-        return None
-    latest = started_at + LONGEST_START
-    return latest if pod.ready_since is None else min(latest, pod.ready_since + READY_TIME)
-
-
-def select_boosted_pods(snapshot: ClusterSnapshot) -> list[Pod]:
+def select_boosted_pods(snapshot: ClusterSnapshot, now: datetime) -> list[Pod]:
     """Return the bound pods that still have the CPU of their start."""
-    return [
-        pod
-        for pod in snapshot.pods
-        if STARTUP_BOOST in pod.annotations and pod.node is not None and find_startup_boosts(pod)
-    ]
+    return [pod for pod in snapshot.pods if pod.node is not None and has_boost_in_force(pod, now)]
 
 
 def decide_boost_ends(

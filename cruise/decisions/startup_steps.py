@@ -9,7 +9,7 @@ from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.admission.replacement_pods import recreate_from_template
 from cruise.decisions.admission.startup import StartupStep
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.startup import get_boost_end
+from cruise.decisions.pod_policy.startup_boosts import get_boost_end, has_boost_in_force
 from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.policy import Policy
 from cruise.domain.startup_boosts import StartupBoost, find_startup_boosts
@@ -28,7 +28,7 @@ def explain_pod_startup(
     pod: Pod, snapshot: ClusterSnapshot, eligibility: Eligibility, policy: Policy
 ) -> StartupExplanation | None:
     """Explain the CPU of a pod's start, None if nothing is stated for it and it has none."""
-    boosts = find_startup_boosts(pod)
+    boosts = find_startup_boosts(pod) if has_boost_in_force(pod, eligibility.now) else ()
     new_pod = recreate_from_template(pod, snapshot) if pod.node is not None else pod
     nodes, ranges = NodeIndex(snapshot.known_nodes), snapshot.limit_ranges.get(pod.namespace, ())
     settled = decide_admission(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.startup import decide_boost_ends, select_boosted_pods
@@ -13,6 +13,8 @@ from cruise.runtime.ports import PassInput, StorePort
 from cruise.runtime.writing.writer import ClusterWriter
 
 STARTUP_INTERVAL = timedelta(seconds=5)
+# What the server refused is tried, and audited, this often.
+_RETRY_INTERVAL = timedelta(minutes=1)
 
 
 class StartupPass:
@@ -24,13 +26,16 @@ class StartupPass:
     def __init__(self, writer: ClusterWriter | None = None) -> None:
         self._writer = writer
         self._ended: set[str] = set()
+        self._refused_at: dict[str, datetime] = {}
 
     async def run(self, inputs: PassInput) -> Sequence[Outcome]:
         """Run once. Raises UnavailableError."""
         snapshot = await inputs.cluster.snapshot()
-        boosted = select_boosted_pods(snapshot)
+        boosted = select_boosted_pods(snapshot, inputs.now)
         self._ended &= {pod.uid for pod in boosted}
-        open_boosts = [pod for pod in boosted if pod.uid not in self._ended]
+        retried = inputs.now - _RETRY_INTERVAL
+        self._refused_at = {uid: at for uid, at in self._refused_at.items() if at > retried}
+        open_boosts = [pod for pod in boosted if pod.uid not in self._ended and pod.uid not in self._refused_at]
         if not open_boosts:
             return ()
         store, policy = inputs.store, inputs.policy
@@ -47,6 +52,11 @@ class StartupPass:
         outcomes = await writer.apply_plan(resizes, of_boosts, inputs.now)
         self._ended |= {
             one.uid for one, outcome in zip(resizes, outcomes, strict=True) if outcome.result is ActionResult.DONE
+        }
+        self._refused_at |= {
+            one.uid: inputs.now
+            for one, outcome in zip(resizes, outcomes, strict=True)
+            if outcome.result is ActionResult.REFUSED or outcome.reason is ReasonCode.FORBIDDEN
         }
         return outcomes
 

@@ -6,8 +6,9 @@ from datetime import timedelta
 import pytest
 
 from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.pod_policy.startup_boosts import LONGEST_START, OVERDUE_TIME, READY_TIME, get_boost_end
 from cruise.decisions.sizing.node_plans import decide_node_plans
-from cruise.decisions.startup import LONGEST_START, READY_TIME, decide_boost_ends, get_boost_end, select_boosted_pods
+from cruise.decisions.startup import decide_boost_ends, select_boosted_pods
 from cruise.domain.actions import ReasonCode, RefusedResize
 from cruise.domain.annotations import STARTUP_BOOST
 from cruise.domain.policy import Mode, Policy
@@ -39,7 +40,7 @@ def make_boosted(ready_for=timedelta(0), started=timedelta(0), **more):
 def decide(*pods, policy=RESIZE, refused=None, **snapshot):
     whole = make_snapshot(pods, **snapshot)
     eligibility = Eligibility(whole, make_table(), {}, policy, NOW)
-    return decide_boost_ends(select_boosted_pods(whole), eligibility, refused or {}, NOW)
+    return decide_boost_ends(select_boosted_pods(whole, NOW), eligibility, refused or {}, NOW)
 
 
 def test_it_is_taken_back_30_seconds_after_the_pod_is_ready():
@@ -108,3 +109,19 @@ def test_a_node_pass_leaves_the_cpu_of_the_start_and_sizes_memory():
     settled = replace(pod, containers=(make_container(cpu=400),))
     [plan] = decide_node_plans(make_snapshot([settled]), make_table(*rows), policy, NOW)
     assert plan.resize[0].containers[0].requests.resources.cpu_millicores < 400
+
+
+def test_an_hour_later_it_is_a_size_like_any_other():
+    # A busy pod has grown to the CPU that it started with, or nobody could take it back.
+    started = LONGEST_START + OVERDUE_TIME
+    pod = make_boosted(started - timedelta(minutes=5), started)
+    busy = make_statistic("web-1", cpu_base=2000, cpu_peak=2500, memory_peak_mib=100)
+    idle = make_statistic("web-1", cpu_base=10, cpu_peak=20, memory_peak_mib=100)
+    policy = replace(RESIZE, rules=TRACKING)
+    for statistic, is_larger in ((busy, True), (idle, False)):
+        [plan] = decide_node_plans(make_snapshot([pod]), make_table(statistic), policy, NOW)
+        assert (plan.resize[0].containers[0].requests.resources.cpu_millicores > 1000) is is_larger
+    assert not decide(pod)
+    fixed = replace(pod, annotations={**RECORD, "cruise.io/mode": "off"})
+    [plan] = decide_node_plans(make_snapshot([fixed]), make_table(busy), policy, NOW)
+    assert plan.available.cpu_millicores == 4000 - 1000

@@ -3,15 +3,17 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from cruise.decisions.startup import LONGEST_START
+from cruise.decisions.pod_policy.startup_boosts import LONGEST_START
 from cruise.domain.actions import ActionResult, ReasonCode
 from cruise.domain.annotations import STARTUP_BOOST
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.startup_boosts import StartupBoost, format_startup_boosts
+from cruise.errors import RefusedError
 from cruise.runtime.ports import PassInput
-from cruise.runtime.startup import StartupPass
+from cruise.runtime.startup import STARTUP_INTERVAL, StartupPass
 from cruise.runtime.writing.writer import ClusterWriter
 from cruise.simulation.store import InMemoryStore
+from tests.simulation.faults import ClusterFaults, FaultyCluster
 from tests.simulation.scenes import amounts, cluster, container, pods, resize, run, template, workload
 
 RESIZE = Policy(mode=Mode.RESIZE)
@@ -86,4 +88,18 @@ async def test_a_pod_that_never_gets_ready_keeps_it_for_ten_minutes():
     assert await run_pass(world, store) == ()
     run(world, int((world_start + LONGEST_START - world.now).total_seconds()) + 1)
     await run_pass(world, store)
+    assert await cpus(world) == [400]
+
+
+async def test_what_the_server_refuses_is_not_tried_and_audited_every_few_seconds():
+    world, store = boosted()
+    faults = ClusterFaults(refuse=lambda action: RefusedError("pods/resize is forbidden", cause="Forbidden"))
+    faulty, one = FaultyCluster(world, faults), StartupPass()
+    for _ in range(24):
+        await one.run(PassInput(faulty, store, RESIZE, world.now))
+        run(world, int(STARTUP_INTERVAL.total_seconds()))
+    assert len(faults.sent) == 2
+    faults.refuse = lambda action: None
+    run(world, 60)
+    await one.run(PassInput(faulty, store, RESIZE, world.now))
     assert await cpus(world) == [400]

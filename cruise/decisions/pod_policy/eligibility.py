@@ -4,15 +4,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from cruise.decisions.pod_policy.container_bounds import (
-    read_recorded_memory_limits,
-)
+from cruise.decisions.pod_policy.container_bounds import read_recorded_memory_limits
 from cruise.decisions.pod_policy.evictability import Evictability, estimate_daemonset_requests
 from cruise.decisions.pod_policy.managed_containers import (
     ManagedContainers,
     explain_none_managed,
     find_managed_containers,
-    keep_boosted_cpu,
+    keep_cpu,
     read_stated_resources,
     select_kept_containers,
 )
@@ -30,6 +28,7 @@ from cruise.decisions.pod_policy.resizable_pod import (
     resizes_pod_level,
     select_containers_with_resources,
 )
+from cruise.decisions.pod_policy.startup_boosts import has_boost_in_force
 from cruise.decisions.pod_policy.static_managers import explain_static_managers, find_unresizable_resources
 from cruise.decisions.pod_policy.usable_statistics import UsableStatistics
 from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds, counts_requests_of
@@ -74,6 +73,7 @@ class Eligibility:
         self._snapshot = snapshot
         self.statistics = self._statistics = statistics = add_pod_level_rows(statistics, snapshot.pods)
         self._policy = policy
+        self.now = now
         self._sizes_device_pods = policy.allow_extended_resources and policy.rules.sizes_more_pods
         self._usable = UsableStatistics(snapshot, statistics, policy, now)
         self._workloads = WorkloadPolicies(snapshot, statistics, stored, policy, self._usable)
@@ -113,7 +113,7 @@ class Eligibility:
         if skipped is not None:
             return skipped
         allowed = find_managed_containers(pod, effective_policy, group.claims, Mode.RESIZE)
-        managed = keep_boosted_cpu(pod, allowed)
+        managed = keep_cpu(allowed) if has_boost_in_force(pod, self.now) else allowed
         if not managed.sized:
             none_managed = explain_none_managed(pod, effective_policy, group.claims, Mode.RESIZE)
             return _skip(pod, *((ReasonCode.STARTING, "") if allowed.sized else none_managed))

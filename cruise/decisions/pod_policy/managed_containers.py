@@ -8,7 +8,6 @@ from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.cluster import Container, Pod
 from cruise.domain.policy import Mode
 from cruise.domain.resources import ResourceName
-from cruise.domain.startup_boosts import find_startup_boosts
 
 _CPU = frozenset({ResourceName.CPU})
 SKIP_REASON_BY_MODE = {
@@ -54,10 +53,8 @@ def find_managed_containers(
     return ManagedContainers(tuple([one for one, _ in found]), tuple([resources for _, resources in found]))
 
 
-def keep_boosted_cpu(pod: Pod, managed: ManagedContainers) -> ManagedContainers:
-    """Return the containers without CPU if one of them still has what it starts with, which is no size."""
-    if not find_startup_boosts(pod):
-        return managed
+def keep_cpu(managed: ManagedContainers) -> ManagedContainers:
+    """Return the containers without CPU, and those without any other resource left out."""
     pairs = [(one, own - _CPU) for one, own in zip(managed.sized, managed.resources, strict=True)]
     return ManagedContainers(tuple([one for one, own in pairs if own]), tuple([own for _, own in pairs if own]))
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
+from cruise.decisions.pod_policy.startup_boosts import has_boost_in_force
 from cruise.decisions.sizing.demand import DemandTable
 from cruise.decisions.sizing.pod_columns import PerResource, count_kept_requests
 from cruise.domain.actions import SkippedPod
@@ -163,7 +164,7 @@ def build_node_capacities(
         capacity.counted_cpu += cpu
         capacity.counted_memory += memory
         verdict = eligibility.check(pod)
-        settled = settle_boosted_pod(pod)
+        settled = settle_boosted_pod(pod) if has_boost_in_force(pod, eligibility.now) else pod
         if settled is not pod:
             # Others do not make room for the CPU of a start, which is about to be taken back.
             cpu = count_pod_requests(reset_kubelet_status(settled)).cpu_millicores

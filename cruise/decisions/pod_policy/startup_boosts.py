@@ -1,0 +1,37 @@
+"""How long the CPU that a pod got for its start is in force: until 30 seconds after it became ready, then a while."""
+
+from datetime import datetime, timedelta
+
+from cruise.domain.annotations import STARTUP_BOOST
+from cruise.domain.cluster import Pod
+from cruise.domain.startup_boosts import find_startup_boosts
+
+# A process does its last work of starting, and compiles the first requests, after it reports to be ready.
+READY_TIME = timedelta(seconds=30)
+# A pod that is not ready by then keeps nothing longer; Deployments count as failed after the same time by default.
+LONGEST_START = timedelta(minutes=10)
+# What could not be taken back by then, and what a pod has grown to again, is a size like any other.
+OVERDUE_TIME = timedelta(hours=1)
+
+
+def get_boost_end(pod: Pod) -> datetime | None:
+    """Return when the CPU of a boosted pod is taken back, None if it has not started.
+
+    A restart of a container starts the time after it again, within the longest start of the pod.
+    """
+    started_at = pod.started_at or pod.ready_since
+    if started_at is None:
+        return None
+    latest = started_at + LONGEST_START
+    return latest if pod.ready_since is None else min(latest, pod.ready_since + READY_TIME)
+
+
+def has_boost_in_force(pod: Pod, now: datetime) -> bool:
+    """Return whether a pod has the CPU of its start, which is no size yet.
+
+    The times of the pod decide as well as its requests: a busy pod may grow to the CPU that it started with.
+    """
+    if STARTUP_BOOST not in pod.annotations or not find_startup_boosts(pod):
+        return False
+    started_at = pod.started_at or pod.ready_since
+    return started_at is None or now < started_at + LONGEST_START + OVERDUE_TIME
