@@ -28,6 +28,7 @@ from cruise.interfaces.http.view import WhatIfPort
 from cruise.interfaces.text import format_age
 from cruise.runtime.node_pass import NodePassResult
 from cruise.runtime.ports import StorePort
+from cruise.runtime.usage.stored_statistics import read_statistics_for_pods
 
 _FAILURES_THAT_COUNT = 3
 _MOST_LAG_SECONDS = 60.0
@@ -108,7 +109,10 @@ class ServeView:
     async def statistics(self) -> StatisticsTable:
         """Return the statistics of the last refresh. Raises UnavailableError."""
         known = self.activity.statistics
-        return known if known is not None and self.leading else await self.store.read_statistics()
+        if known is not None and self.leading:
+            return known
+        pods = () if self.cluster is None else (await self.cluster.snapshot()).pods
+        return await read_statistics_for_pods(self.store, pods)
 
     async def revert(self, namespace: str, workload: WorkloadRef) -> Sequence[Outcome]:
         """Revert one workload. Raises UnavailableError."""

@@ -139,7 +139,9 @@ def _explain_from_cluster(request: _ExplainRequest) -> None:
         return
     pod = _find_pod(request.name, live.snapshot, "cluster")
     stored_data = (
-        asyncio.run(read_stored_pod_data(settings, request.name, pod, get_current_time())) if has_database else None
+        asyncio.run(read_stored_pod_data(settings, request.name, pod, get_current_time(), live.snapshot.pods))
+        if has_database
+        else None
     )
     if stored_data is not None and (stored_data.own_statistics.keys or live.prometheus is None):
         _print_explanation(request, pod, live.snapshot, stored_data.statistics, get_current_time(), stored_data)
@@ -165,7 +167,9 @@ def _explain_from_snapshot(request: _ExplainRequest, snapshot: str, usage: str |
     from cruise.cli.inputs.store import read_stored_pod_data
 
     at = request.at or get_current_time()
-    stored_data = asyncio.run(read_stored_pod_data(resolve_settings(request.config), request.name, found, at))
+    stored_data = asyncio.run(
+        read_stored_pod_data(resolve_settings(request.config), request.name, found, at, cluster.pods)
+    )
     _print_explanation(request, found, cluster, stored_data.statistics, at, stored_data)
 
 

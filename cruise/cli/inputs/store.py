@@ -1,7 +1,7 @@
 """The database of a controller, and its data about one pod."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +19,7 @@ from cruise.domain.records import RETENTION
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import BadInputError, UnavailableError
 from cruise.runtime.headroom import prepare_stored_headroom
+from cruise.runtime.usage.stored_statistics import read_statistics_for_pods
 from cruise.settings import Settings
 
 _MAXIMUM_OUTCOMES = 100_000
@@ -40,9 +41,9 @@ class StoredPodData:
 
 
 async def read_stored_pod_data(
-    settings: Settings, name: tuple[str, str], pod: Pod | None, now: datetime
+    settings: Settings, name: tuple[str, str], pod: Pod | None, now: datetime, pods: Sequence[Pod] = ()
 ) -> StoredPodData:
-    """Read the data of a pod; `pod` is from the snapshot, or None.
+    """Read the data of a pod; `pod` is from the snapshot, or None, and `pods` are all of the snapshot.
 
     BadInputError if there is no database, UnavailableError if it does not answer.
     """
@@ -52,7 +53,7 @@ async def read_stored_pod_data(
             f"no database under {get_data_dir(settings)}; add --snapshot and --usage, or set database_url or data_dir"
         )
     async with _open(settings) as store:
-        statistics = StatisticsTable.from_rows([]) if pod is None else await store.read_statistics()
+        statistics = StatisticsTable.from_rows([]) if pod is None else await read_statistics_for_pods(store, pods)
         workload = str(pod.workload) if pod is not None and pod.workload is not None else ""
         identity = pod.identity if pod is not None else ""
         own = await store.read_pod_statistics(namespace, pod_name, workload, identity)

@@ -102,31 +102,47 @@ def find_mixed_revisions(
 def get_revisions_in_use(pods: Iterable[Pod], statistics: StatisticsTable) -> WorkloadRevisions:
     """Return the revisions that statistics describe, as a single snapshot of the pods shows them.
 
-    A pod without its own statistic, which may have been resized, states what the other pods of its template state.
+    A pod that may have been resized states what the other pods of its template state: by their annotation, else what
+    the first of them with its own statistic requests now.
     """
     runs: dict[WorkloadContainer, dict[str, RevisionRun]] = {}
     by_template: dict[tuple[str, WorkloadRef, str], PodRevision] = {}
-    unknown = []
+    known, unknown = [], []
     for pod in pods:
+        template = _get_template(pod)
         if pod.workload is None:
             continue
-        sized = pod.sized_containers
-        if any((pod.namespace, pod.name, one.name) not in statistics.row_of_container for one in sized):
-            unknown.append(pod)
+        if any((pod.namespace, pod.name, one.name) not in statistics.row_of_container for one in pod.sized_containers):
+            unknown.append((pod, template))
             continue
-        found = PodRevision(get_stated_resources(pod), was_running=True)
-        by_template[pod.namespace, pod.workload, _get_template(pod)] = found
-        for container, text in zip(sized, found.stated, strict=True):
-            for key in _iterate_keys(pod, container.name):
-                runs.setdefault(key, {})[text] = RevisionRun(0, 0)
+        known.append((pod, template))
+        key = (pod.namespace, pod.workload, template)
+        # An annotation states what the template does; requests may be those after a resize.
+        if key not in by_template or ORIGINAL_RESOURCES in pod.annotations:
+            by_template[key] = PodRevision(get_stated_resources(pod), was_running=True)
     by_pod = {
-        pod.uid: by_template[pod.namespace, pod.workload, _get_template(pod)]
-        for pod in unknown
+        pod.uid: found
+        for pod, template in (*known, *unknown)
         if pod.workload is not None
-        and _get_template(pod)
-        and (pod.namespace, pod.workload, _get_template(pod)) in by_template
+        and template
+        and (found := by_template.get((pod.namespace, pod.workload, template))) is not None
     }
+    for pod, _ in known:
+        stated = by_pod[pod.uid].stated if pod.uid in by_pod else get_stated_resources(pod)
+        for container, text in zip(pod.sized_containers, stated, strict=False):
+            for own in _iterate_keys(pod, container.name):
+                runs.setdefault(own, {})[text] = RevisionRun(0, 0)
     return WorkloadRevisions(runs, by_pod)
+
+
+def add_resized_pods(known: WorkloadRevisions, pods: Iterable[Pod], originals: OriginalResources) -> WorkloadRevisions:
+    """Return stored revisions with those of pods that were resized without an annotation."""
+    added = {
+        pod.uid: PodRevision(_get_stated(pod, originals), was_running=True)
+        for pod in pods
+        if pod.uid in originals and pod.uid not in known.pods
+    }
+    return WorkloadRevisions(known.runs, {**known.pods, **added})
 
 
 def _get_template(pod: Pod) -> str:

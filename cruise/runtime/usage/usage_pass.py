@@ -30,6 +30,7 @@ from cruise.domain.usage import StatisticKey, StatisticsTable
 from cruise.errors import HistoryChangedError
 from cruise.runtime.ports import SnapshotSource, StorePort, UsageSourcePort
 from cruise.runtime.usage.sample_windows import UsageWindows
+from cruise.runtime.usage.stored_statistics import read_original_resources
 from cruise.runtime.usage.usage_reader import UsageReader, UsageReadingProgress, UsageReadingSettings
 from cruise.runtime.usage.usage_state import UsageState
 
@@ -174,10 +175,7 @@ async def _update_revisions(
         unseen = [pod.uid for pod in snapshot.pods if pod.workload is not None and pod.uid not in known.pods]
     originals: OriginalResources = {}
     if unseen is None or unseen:
-        originals = {
-            uid: {target.container: (target.requests, target.limits) for target in one.containers}
-            for uid, one in (await store.read_original_sizes(unseen)).items()
-        }
+        originals = await read_original_resources(store, unseen)
     hour = at // 3600
     refresh, state.revisions_seen_hour = hour != state.revisions_seen_hour, hour
     return update_revisions(known, snapshot.pods, originals, at, refresh=refresh)

@@ -175,6 +175,21 @@ def test_in_a_snapshot_pods_of_one_template_have_one_revision():
     assert is_new(shown, pod("web-3", 400, 1, labels={"pod-template-hash": "other"}), 30)
 
 
+def test_in_a_snapshot_pods_of_one_template_that_were_resized_differently_have_one_revision():
+    of_template = {"labels": {"pod-template-hash": "7d9f8b6c5d"}}
+    resized, other = pod("web-1", 30, 9000, **of_template), pod("web-2", 45, 9000, **of_template)
+    fresh = pod("web-3", 400, 20, **of_template)
+    rows = make_table(make_statistic_for(resized), make_statistic_for(other), make_statistic(""))
+    original = {"app": (make_amounts(400, 128), make_amounts(None, None))}
+    recorded = replace(other, annotations={ORIGINAL_RESOURCES: format_original_resources(original)})
+    for pods in ([resized, other, fresh], [fresh, other, resized], [resized, recorded, fresh]):
+        shown = get_revisions_in_use(pods, rows)
+        for one in pods:
+            assert not is_new(shown, one, 30)
+            assert not shown.is_one_of_several(one, shown.get_stated_resources(one), 0)
+    assert shown.get_stated_resources(resized) == get_stated_resources(fresh)
+
+
 def test_each_identity_has_revisions_of_its_own_as_it_has_peaks():
     def member(ordinal: int, cpu: int, minutes: int) -> Pod:
         more = {"workload": "StatefulSet/db", "identity": str(ordinal), "uid": f"{ordinal}-{cpu}"}
