@@ -147,18 +147,18 @@ def test_requests_grow_back_after_use_above_what_they_shrank_by(policy: Policy):
 
 
 RESTORED_WITHIN = {
-    "a largest request": ({"cpu-max": "500m"}, {}, {}, 500),
-    "no growth": ({"direction": "shrink"}, {}, {}, 200),
-    "a CPU limit that is kept": ({"cpu-limits": "keep"}, {"cpu_limit": 400}, {}, 400),
-    "a LimitRange": ({}, {}, {"shop": (LimitRangeItem(False, maximum=StatedResources(500, None)),)}, 500),
+    "a largest request": ({"cpu-max": "500m"}, None, {}, 500),
+    "no growth": ({"direction": "shrink"}, None, {}, 200),
+    "a CPU limit that is kept": ({"cpu-limits": "keep"}, 400, {}, 400),
+    "a LimitRange": ({}, None, {"shop": (LimitRangeItem(False, maximum=StatedResources(500, None)),)}, 500),
 }
 
 
 @pytest.mark.parametrize("case", RESTORED_WITHIN)
 def test_requests_grow_back_within_what_else_bounds_them(case: str):
-    stated, limits, limit_ranges, expected = RESTORED_WITHIN[case]
+    stated, cpu_limit, limit_ranges, expected = RESTORED_WITHIN[case]
     annotations = {f"cruise.io/{name}": value for name, value in stated.items()}
-    hot = replica(containers=(make_container("app", 200, 1024, **limits),), annotations=annotations)
+    hot = replica(containers=(make_container("app", 200, 1024, cpu_limit),), annotations=annotations)
     policy = Policy(mode=Mode.FULL)
     found = written(plan_of([hot], [use(hot, 300, cpu_base=50)], [hpa()], policy, limit_ranges=limit_ranges))
     assert found.get("app", 200) == expected
