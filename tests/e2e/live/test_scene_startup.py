@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from cruise.decisions.startup import READY_TIME
+from cruise.decisions.pod_policy.startup_boosts import READY_TIME
 from cruise.domain.annotations import STARTUP_BOOST
 from tests.controlplane.api import Json, conditions, wait_until
 from tests.e2e.live.manifests import app
