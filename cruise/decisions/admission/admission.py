@@ -324,9 +324,16 @@ def _set_requests(
                 bound.whole_unit_bounds[2],
                 bound.whole_unit_bounds[3],
             )
-        requests = StatedResources(cpu or None, memory or None)
+        # Without a request, the API server would set one that equals the limit.
+        requests = StatedResources(
+            cpu or _keep_zero(container.requests.cpu_millicores), memory or _keep_zero(container.requests.memory_bytes)
+        )
         targets.append(ContainerTarget(container.name, container.role, requests, container.limits))
     return targets
+
+
+def _keep_zero(stated: int | None) -> int | None:
+    return 0 if stated == 0 else None
 
 
 def _compute_requests(statistic: Statistic, sharing: HeadroomSharing | None, headroom_factor: float) -> Resources:

@@ -288,7 +288,10 @@ def _multiply_usage(largest: int, policy: Policy) -> int:
 
 def _apply_bounds(wanted: int, request: int, bounds: ContainerBounds) -> int:
     """Return a limit within what LimitRanges allow, and at least the request."""
-    return max(min(wanted, bounds.whole_unit_bounds[5], int(min(request * bounds.ratios[1], wanted))), request)
+    ratio = bounds.ratios[1]
+    # A request of 0 that may not grow has no product with an infinite ratio.
+    highest = wanted if math.isinf(ratio) else int(min(request * ratio, wanted))
+    return max(min(wanted, bounds.whole_unit_bounds[5], highest), request)
 
 
 def supports_lowering_memory_limits(node: Node) -> bool:

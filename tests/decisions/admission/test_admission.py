@@ -180,6 +180,12 @@ def test_overrides_clamp_requests():
     assert mutated(high)[0].limits == make_amounts(None, 1024)
 
 
+def test_a_request_of_zero_that_may_not_grow_stays():
+    stated = make_container(cpu=0, memory_mib=0, memory_limit_mib=128, settled=False)
+    pod = new_pod(stated, annotations={"cruise.io/direction": "shrink"})
+    assert left(pod, use()) is ReasonCode.NO_CHANGE_NEEDED
+
+
 def test_a_limit_range_takes_precedence_over_an_override():
     pod = new_pod(annotations={"cruise.io/cpu-max": "50m"})
     ranges = (LimitRangeItem(False, make_amounts(100, 400), make_amounts(None, 500)),)
