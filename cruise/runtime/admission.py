@@ -28,7 +28,7 @@ from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing_plan import PlacementHint
 from cruise.domain.pod_resources import create_fast_replace, get_qos_class
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.startup_boosts import format_startup_boosts
+from cruise.domain.startup_boosts import format_startup_boosts, settle_boosted_pod
 from cruise.domain.usage import StatisticsTable
 
 _NAMES = ("labels", "owner_name")
@@ -89,8 +89,10 @@ class PodAdmitter:
         if self._policy.mode < Mode.FULL:
             return created, False
         snapshot = self._snapshot
+        # The plan has room for the pod's size, and none for the CPU of its start.
+        settled = _drop_boosts(created) if isinstance(decision, MutatePod) and decision.boosts else created
         taints = next((node.taints for node in snapshot.nodes if node.name == hint.node), ())
-        found = apply_placement_hint(pod, created, decision, hint, snapshot.limit_ranges.get(pod.namespace, ()), taints)
+        found = apply_placement_hint(pod, settled, decision, hint, snapshot.limit_ranges.get(pod.namespace, ()), taints)
         if found is None:
             return created, False
         qos = get_qos_class(found)
@@ -149,6 +151,12 @@ class PodAdmitter:
             return {ORIGINAL_RESOURCES: originals}
         signature = sign_original_resources(pod, originals, self._signing_key)
         return {ORIGINAL_RESOURCES: originals, ORIGINAL_RESOURCES_SIGNATURE: signature}
+
+
+def _drop_boosts(pod: Pod) -> Pod:
+    """Return a pod in creation with its sizes after its start, and no record of more."""
+    annotations = {name: value for name, value in pod.annotations.items() if name != STARTUP_BOOST}
+    return _replace_annotations(settle_boosted_pod(pod), annotations)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from cruise.decisions.scheduling.filters import get_replacement_constraints
 from cruise.decisions.sizing.resizes import keep_qos_class, matches_refused_resize, would_change_qos_class
 from cruise.decisions.sizing.update_threshold import get_update_threshold
 from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize, ResizePod, SkippedPod
-from cruise.domain.annotations import EffectivePolicy
+from cruise.domain.annotations import STARTUP_BOOST, EffectivePolicy
 from cruise.domain.cluster import ClusterSnapshot, Container, ContainerRole, LimitRangeItem, Pod
 from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.overrides import StoredOverrides
@@ -222,7 +222,10 @@ def recreate_from_template(pod: Pod, snapshot: ClusterSnapshot) -> Pod:
     workload = None if pod.workload is None else snapshot.workloads.get((pod.namespace, pod.workload))
     stated = {} if workload is None or workload.requests is None else workload.requests
     limits = {} if workload is None or workload.memory_limits is None else workload.memory_limits
-    created = reset_kubelet_status(pod)
+    created, annotations = reset_kubelet_status(pod), pod.annotations
+    if STARTUP_BOOST in annotations:
+        # The CPU of this pod's start is no part of the template.
+        annotations = {name: value for name, value in annotations.items() if name != STARTUP_BOOST}
 
     def restore(one: Container) -> Container:
         if one.name not in stated:
@@ -237,6 +240,7 @@ def recreate_from_template(pod: Pod, snapshot: ClusterSnapshot) -> Pod:
         ready=False,
         ready_since=None,
         started_at=None,
+        annotations=annotations,
         containers=tuple(map(restore, created.containers)),
         pod_level=None if created.pod_level is None else restore(created.pod_level),
         constraints=get_replacement_constraints(pod.constraints),

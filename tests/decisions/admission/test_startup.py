@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -9,17 +10,18 @@ from hypothesis import strategies as st
 
 from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
-from cruise.decisions.admission.replacement_pods import decide_unschedulable_pods
+from cruise.decisions.admission.replacement_pods import decide_unschedulable_pods, recreate_from_template
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.startup_steps import explain_pod_startup
 from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import ORIGINAL_RESOURCES, STARTUP_BOOST
 from cruise.domain.cluster import LimitRangeItem, QosClass
 from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.packing_plan import PlacementHint
 from cruise.domain.pod_resources import get_qos_class
 from cruise.domain.policy import CpuLimitPolicy, GuaranteedPolicy, MemoryLimitPolicy, Mode, Policy
 from cruise.domain.resources import ResourceName, StatedResources
-from cruise.domain.startup_boosts import find_startup_boosts
+from cruise.domain.startup_boosts import StartupBoost, find_startup_boosts, format_startup_boosts, settle_boosted_pod
 from cruise.runtime.admission import PodAdmitter
 from tests.builders import (
     NOW,
@@ -216,3 +218,26 @@ def test_a_pod_that_fits_no_node_does_not_wait_for_the_cpu_of_its_start():
     [resize], skipped = decide_unschedulable_pods(snapshot, cluster.table, RESIZE, NOW)
     assert not skipped
     assert [one.requests.cpu_millicores for one in resize.containers] == [400]
+
+
+def test_a_pod_that_a_plan_places_starts_with_its_size_as_the_plan_has_room_for_that():
+    pod = new_pod(owner_kind="ReplicaSet", owner_name="web-1")
+    hint = PlacementHint("plan", "uid", "shop", "ReplicaSet", "web-1", None, "n1", NOW + timedelta(minutes=1))
+    policy = replace(RESIZE, mode=Mode.FULL)
+    for rows, size in (((use(),), 400), ((), 300)):
+        admitter = PodAdmitter(Cluster().snapshot, make_table(*rows), {}, policy, NOW)
+        assert admitter.admit(pod)[0].containers[0].requests.cpu_millicores == 2 * size
+        placed, is_hinted = admitter.admit_with_placement_hint(pod, hint)
+        assert is_hinted
+        assert placed.containers[0].requests.cpu_millicores == size
+        assert STARTUP_BOOST not in placed.annotations
+
+
+def test_the_boost_of_a_pod_is_no_part_of_its_template():
+    # It was sized to 400m, and started with the 1000m of its template.
+    record = format_startup_boosts([StartupBoost("app", 1000, None, 400, None)])
+    pod = make_pod(containers=(make_container(cpu=400),), annotations={STARTUP_BOOST: record})
+    workload = make_workload(requests={"app": make_amounts(1000, 128)})
+    created = recreate_from_template(pod, make_snapshot([pod], workloads=[workload]))
+    assert settle_boosted_pod(created) is created
+    assert created.containers[0].requests.cpu_millicores == 1000
