@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from cruise.adapters.store.connection import Database, convert_to_dsn
 from cruise.adapters.store.postgres import open_store, probe_store
-from cruise.adapters.store.schema import metadata
+from cruise.adapters.store.schema import get_newest_revision, metadata
 from cruise.errors import BadInputError, UnavailableError
 from tests.postgres_servers import dsn_below, emptied
 
@@ -168,7 +168,7 @@ async def test_a_role_that_may_not_create_tables_waits_for_the_owner(server):
     with pytest.raises(UnavailableError):
         async with open_store(url, server.directory, partial(give_up, reported)):
             pass
-    assert "does not exist, and this version of cruise needs 0002" in reported[0]
+    assert f"does not exist, and this version of cruise needs {get_newest_revision()}" in reported[0]
     assert reported[0].endswith("run `cruise migrate` as the role that owns the schema")
 
 
