@@ -41,7 +41,7 @@ test-core: install-dev ## the tests that need no server, in two minutes; ARGS="t
 	@tests/setup/30-kernels.sh
 	@$(BIN)/python -m pytest -n $(CORES) --tier core $(ARGS)
 
-test: install-dev ## set-up, then all that a change must pass, in a quarter of an hour
+test: install-dev ## set-up, then all that a change must pass, in twenty minutes
 	@scripts/test_setup.sh
 	@$(BIN)/python -m pytest -n $(TEST_WORKERS) $(ARGS)
 
