@@ -1,6 +1,6 @@
 """The three ports of the passes: the cluster, the usage source and the database."""
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -209,8 +209,13 @@ class StorePort(Protocol):
         kind of action, result, reason and first time.
         """
 
-    async def read_outcomes(self, since: datetime, limit: int = 1000, *, only_done: bool = False) -> Sequence[Outcome]:
-        """Return the newest audit lines since a time, newest first; `only_done`: those of actions that were done."""
+    async def read_outcomes(self, since: datetime, limit: int = 1000) -> Sequence[Outcome]:
+        """Return the newest audit lines since a time, newest first."""
+
+    async def read_done_outcomes(
+        self, since: datetime, limit: int, namespaces: Set[str] | None = None
+    ) -> Sequence[Outcome]:
+        """Return the newest audit lines of actions that were done, newest first; with namespaces, of their pods."""
 
     async def count_outcomes(self, since: datetime) -> Sequence[OutcomeCount]:
         """Return the counts of the outcomes since a time, without skips, in no order."""

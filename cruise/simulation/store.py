@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
@@ -196,12 +196,20 @@ class InMemoryStore:
             if isinstance(outcome.action, EvictPod) and outcome.result in (ActionResult.DONE, ActionResult.FAILED):
                 insort(self._evictions, outcome, key=_at)
 
-    async def read_outcomes(self, since: datetime, limit: int = 1000, *, only_done: bool = False) -> Sequence[Outcome]:
-        if only_done:
-            found = self._outcomes[bisect_left(self._outcomes, since, key=_at) :]
-            return [one for one in reversed(found) if one.result is ActionResult.DONE][:limit]
+    async def read_outcomes(self, since: datetime, limit: int = 1000) -> Sequence[Outcome]:
         first = max(bisect_left(self._outcomes, since, key=_at), len(self._outcomes) - limit)
         return self._outcomes[first:][::-1]
+
+    async def read_done_outcomes(
+        self, since: datetime, limit: int, namespaces: Set[str] | None = None
+    ) -> Sequence[Outcome]:
+        done = [
+            one
+            for one in reversed(self._outcomes[bisect_left(self._outcomes, since, key=_at) :])
+            if one.result is ActionResult.DONE
+            and (namespaces is None or getattr(one.action, "namespace", None) in namespaces)
+        ]
+        return done[:limit]
 
     async def count_outcomes(self, since: datetime) -> Sequence[OutcomeCount]:
         found = self._outcomes[bisect_left(self._outcomes, since, key=_at) :]

@@ -521,13 +521,18 @@ async def test_outcomes_come_back_as_they_were_newest_first(open_empty, written,
         found = await store.read_outcomes(since)
         spent = await store.read_evictions_since(since)
         counts = await store.count_outcomes(since)
-        done = await store.read_outcomes(since, 2, only_done=True)
+        done = await store.read_done_outcomes(since, 2)
+        namespaces = {getattr(line.action, "namespace", None) for line in written[:2]} - {None}
+        of_namespaces = await store.read_done_outcomes(since, 2, namespaces)
     by_time = sorted((line for line in written if line.at >= since), key=lambda line: line.at)
     assert list(found) == by_time[::-1]
     assert Counter({replace(one, count=1): one.count for one in counts}) == Counter(
         count_alone(line) for line in by_time if line.result is not ActionResult.SKIPPED
     )
-    assert list(done) == [line for line in by_time[::-1] if line.result is ActionResult.DONE][:2]
+    expected = [line for line in by_time[::-1] if line.result is ActionResult.DONE]
+    assert list(done) == expected[:2]
+    own = [line for line in expected if getattr(line.action, "namespace", None) in namespaces]
+    assert list(of_namespaces) == own[:2]
     evictions = [line for line in by_time if isinstance(line.action, EvictPod)]
     assert [line for line in spent if line.result is ActionResult.DONE] == [
         line for line in evictions if line.result is ActionResult.DONE

@@ -1,6 +1,6 @@
 """The audit: outcomes of actions, intents of writes that have no outcome yet, and the actions of users."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Set
 from datetime import datetime
 from typing import Any
 
@@ -246,14 +246,21 @@ _IS_ATTEMPT = text(f"audit.result <> '{ActionResult.SKIPPED}'")
 _IS_DONE = text(f"audit.result = '{ActionResult.DONE}'")
 
 
-async def read_newest_outcomes(
-    connection: AsyncConnection, since: datetime, limit: int = 1000, *, only_done: bool = False
-) -> Sequence[Outcome]:
+async def read_newest_outcomes(connection: AsyncConnection, since: datetime, limit: int = 1000) -> Sequence[Outcome]:
     """Return the newest outcomes since a time, newest first."""
     statement = select(audit).where(audit.c.at >= since).order_by(audit.c.at.desc(), audit.c.id.desc())
-    if only_done:
-        statement = statement.where(_IS_ATTEMPT, _IS_DONE)
     return [_to_outcome(row) for row in await connection.execute(statement.limit(limit))]
+
+
+async def read_done_outcomes(
+    connection: AsyncConnection, since: datetime, limit: int, namespaces: Set[str] | None = None
+) -> Sequence[Outcome]:
+    """Return the newest outcomes of actions that were done, newest first; with namespaces, of their pods."""
+    statement = select(audit).where(_IS_ATTEMPT, _IS_DONE, audit.c.at >= since)
+    if namespaces is not None:
+        statement = statement.where(audit.c.namespace.in_(sorted(namespaces)))
+    newest_first = statement.order_by(audit.c.at.desc(), audit.c.id.desc())
+    return [_to_outcome(row) for row in await connection.execute(newest_first.limit(limit))]
 
 
 async def count_outcomes(connection: AsyncConnection, since: datetime) -> Sequence[OutcomeCount]:

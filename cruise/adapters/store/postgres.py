@@ -105,6 +105,7 @@ class PostgresStore:
     read_open_intents = _in_transaction(audit.read_open_intents, CONNECTION_TIMEOUT)
     record_outcomes = _in_transaction(audit.append_outcomes)
     read_outcomes = _in_transaction(audit.read_newest_outcomes)
+    read_done_outcomes = _in_transaction(audit.read_done_outcomes)
     count_outcomes = _in_transaction(audit.count_outcomes)
     read_pod_outcomes = _in_transaction(audit.read_outcomes_of_pod, CONNECTION_TIMEOUT)
     record_user_action = _in_transaction(audit.insert_user_action, CONNECTION_TIMEOUT)

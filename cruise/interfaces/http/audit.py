@@ -144,9 +144,9 @@ async def read_recent_actions(
 ) -> RecentActions:
     """Return the actions since a time, of one namespace or of all that the caller may see."""
     counts = await wait_for_store(view.store.count_outcomes(since))
-    outcomes = await wait_for_store(view.store.read_outcomes(since, _SEARCHED, only_done=True))
     names = {one.namespace for one in counts if one.namespace is not None}
     visible = {namespace} if namespace else await visibility.get_visible_namespaces(names)
+    outcomes = await wait_for_store(view.store.read_done_outcomes(since, _SEARCHED, visible))
     shown = [
         one
         for one in counts
@@ -155,9 +155,7 @@ async def read_recent_actions(
     newest: dict[tuple[str, object], Outcome] = {}
     for outcome in outcomes:
         action = outcome.action
-        if not isinstance(action, ResizePod | EvictPod):
-            continue
-        if visible is None or action.namespace in visible:
+        if isinstance(action, ResizePod | EvictPod):
             newest.setdefault((action.namespace, action.workload or action.pod), outcome)
     return _summarize(since, shown, [build_audit_entry(one) for one in islice(newest.values(), _NEWEST)])
 

@@ -7,10 +7,12 @@ from cruise.domain.actions import ActionResult, EvictPod, Outcome, ReasonCode
 from cruise.domain.policy import EvictionRanking
 from cruise.domain.prices import PriceSettings, ResourcePrices
 from cruise.domain.resources import ResourceName
+from cruise.domain.users import Access, Caller, PodAccess
 from cruise.interfaces.http.attention import list_attention_items
-from cruise.interfaces.http.audit import RecentActions
+from cruise.interfaces.http.audit import RECENT, RecentActions, read_recent_actions
 from cruise.interfaces.http.cluster_summary import ClusterSummaries
 from cruise.interfaces.http.figures import ControllerFigures, JobFigures, PackingPassFigures
+from cruise.interfaces.http.namespace_visibility import NamespaceVisibility
 from tests.interfaces.http.api_scene import NOW, ApiScene, create_api_client, make_busy_scene
 
 QUIET = RecentActions(NOW, 0, 0, 0, 0, {}, [])
@@ -42,6 +44,24 @@ async def test_actions_of_a_day_are_counted_and_the_newest_shown():
     assert "→" in everything["newest"][0]["changes"]
     assert (of_one["resizes"], of_one["evictions"], [one["pod"] for one in of_one["newest"]]) == (0, 1, ["b"])
     assert older["evictions"] == 3
+
+
+class OtherOnly:
+    """Grants the pods of the namespace `other`."""
+
+    async def authorize(self, caller: Caller, access: Access) -> bool:
+        return access == PodAccess("other")
+
+
+async def test_the_newest_actions_of_a_quiet_namespace_are_shown_beside_many_of_others():
+    scene = await make_busy_scene()
+    quiet = evict("quiet", ActionResult.DONE, 60, "other")
+    await scene.store.record_outcomes([quiet, *(evict(f"p{number}", ActionResult.DONE, 5) for number in range(600))])
+    async with create_api_client(scene) as api:
+        of_one = (await api.get("/actions", params={"namespace": "other"})).json()
+    assert (of_one["evictions"], [one["pod"] for one in of_one["newest"]]) == (1, ["quiet"])
+    mine = await read_recent_actions(scene, NamespaceVisibility(Caller("tenant"), OtherOnly()), NOW - RECENT)
+    assert (mine.resizes, mine.evictions, [one.pod for one in mine.newest]) == (0, 1, ["quiet"])
 
 
 async def test_what_needs_a_person_is_named_with_its_page_and_urgent_items_come_first():
