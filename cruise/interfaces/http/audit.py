@@ -52,9 +52,10 @@ class AuditEntry:
     """One line of the audit: `purpose` is the reason for the action, `reason` the reason for its result.
 
     For a resize, `cause` is the condition that caused it, and `containers` and `changes` are its sizes before and
-    after. The same result occurred `count` times, first at `first_at` and last at `at`, as updated once an hour.
+    after. The same result occurred `count` times, first at `firstAt` and last at `at`, as updated once an hour.
     """
 
+    __pydantic_config__ = CAMEL_CASE_CONFIG
     at: datetime
     first_at: datetime
     count: int

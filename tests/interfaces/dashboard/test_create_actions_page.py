@@ -44,7 +44,7 @@ async def test_what_goes_on_says_how_often_and_since_when(scene):
     async with browser(scene) as page:
         assert "25 times, first 2h ago" in (await page.get("/actions", params={"result": "skipped"})).text
         [line] = [one for one in (await page.get("/api/v1/audit")).json()["items"] if one["result"] == "skipped"]
-    assert (line["count"], line["first_at"] < line["at"]) == (25, True)
+    assert (line["count"], line["firstAt"] < line["at"]) == (25, True)
 
 
 async def test_who_did_what_to_cruise_stands_below(scene):

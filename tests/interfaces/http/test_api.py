@@ -138,6 +138,11 @@ async def test_coverage_is_of_the_last_pass(api):
     assert await get(api, "/coverage?namespace=shop") == found
 
 
+async def test_all_keys_of_all_documents_are_in_camel_case(api):
+    schemas = (await get(api, "/openapi.json"))["components"]["schemas"]
+    assert [(name, key) for name, one in schemas.items() for key in one.get("properties", ()) if "_" in key] == []
+
+
 async def test_the_openapi_document_is_whole(api):
     document = await get(api, "/openapi.json")
     assert set(document["paths"]) == {
