@@ -30,8 +30,8 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _TOKEN = re.compile(r"\*|\?|\[!?\]?[-a-z0-9*?!\[]*\]|[-a-z0-9]", re.ASCII)
 
 
-def is_namespace_name(text: str) -> bool:
-    """Return whether a text is a valid name of a namespace."""
+def is_dns_label(text: str) -> bool:
+    """Return whether a text is a DNS label, as names of namespaces and containers are."""
     return len(text) <= _LONGEST_NAME and _NAME.fullmatch(text) is not None
 
 
@@ -53,9 +53,7 @@ def check_namespace_pattern(text: str) -> None:
 
 def matches_any_pattern(patterns: Collection[str], name: str) -> bool:
     """Return whether a name is among the names and patterns."""
-    return name in patterns or any(
-        _regex(pattern).fullmatch(name) for pattern in patterns if not is_namespace_name(pattern)
-    )
+    return name in patterns or any(_regex(pattern).fullmatch(name) for pattern in patterns if not is_dns_label(pattern))
 
 
 def _find_matching_characters(token: str) -> str:

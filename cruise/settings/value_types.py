@@ -30,7 +30,7 @@ from cruise.domain.policy import (
     Mode,
     NodeAutoscalerSetting,
     OomReaction,
-    is_namespace_name,
+    is_dns_label,
 )
 from cruise.domain.resources import quote_text
 from cruise.domain.users import NotificationTopic
@@ -209,7 +209,7 @@ def read_names(value: object) -> frozenset[str]:
 
 def _read_namespace(value: object) -> str:
     text = _read_text(value)
-    if not is_namespace_name(text):
+    if not is_dns_label(text):
         raise ValueError(value)
     return text
 
@@ -217,7 +217,7 @@ def _read_namespace(value: object) -> str:
 def _read_namespaces(value: object) -> frozenset[str]:
     names = read_names(value)
     for name in sorted(names):
-        if not is_namespace_name(name):
+        if not is_dns_label(name):
             raise InvalidValueError(f"{quote_text(name)} is not the name of a namespace")
     return names
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.domain.policy import Policy, check_namespace_pattern, is_namespace_name, matches_any_pattern
+from cruise.domain.policy import Policy, check_namespace_pattern, is_dns_label, matches_any_pattern
 from cruise.errors import BadInputError
 from cruise.settings import load_settings
 
@@ -100,6 +100,6 @@ def test_nothing_that_matches_a_name_is_rejected_and_fnmatch_says_what_matches(p
 
 @given(NAMES)
 def test_every_name_is_a_pattern_of_itself(name):
-    assert is_namespace_name(name)
+    assert is_dns_label(name)
     check_namespace_pattern(name)
     assert matches_any_pattern([name], name)

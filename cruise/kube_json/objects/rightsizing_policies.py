@@ -1,5 +1,6 @@
 """Read RightsizingPolicies and ClusterRightsizingPolicies."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -7,6 +8,8 @@ import msgspec
 
 from cruise.domain.annotations import CONTAINER_SETTINGS, OVERRIDES, POD_SETTINGS, UnreadableAnnotations
 from cruise.domain.overrides import parse_settings
+from cruise.domain.policy import is_dns_label
+from cruise.domain.resources import quote_text
 from cruise.domain.rightsizing_policies import PolicySelector, RightsizingPolicy, format_policy_field
 from cruise.errors import BadInputError
 from cruise.kube_json.object_errors import explain_validation_error, to_single_line
@@ -30,6 +33,7 @@ def decode_policy(document: PolicyObject) -> RightsizingPolicy:
     try:
         spec = msgspec.convert(document.spec or {}, PolicySpec)
         selector = _read_policy_selector(spec.selector or PolicySelectorJson())
+        _check_container_names(spec)
     except msgspec.ValidationError as error:
         problem = f"spec.{explain_validation_error(error)}"
     except BadInputError as error:
@@ -58,6 +62,20 @@ def _read_policy_selector(stated: PolicySelectorJson) -> PolicySelector:
         namespaces=frozenset(stated.namespaces or ()),
         namespace_labels=None if namespaces is None else read_selector(namespaces, f"{place}.namespaceSelector"),
     )
+
+
+def _check_container_names(spec: PolicySpec) -> None:
+    """Raise BadInputError for names that the API server refuses: their settings would have no effect."""
+    names = [one.name for one in spec.containers or ()]
+    for name in names:
+        if not is_dns_label(name):
+            raise BadInputError(
+                f"spec.containers: {quote_text(name)} is no name of a container; "
+                "write one, or state the settings for all containers in spec"
+            )
+    repeated = next((name for name, times in Counter(names).items() if times > 1), None)
+    if repeated is not None:
+        raise BadInputError(f"spec.containers[{repeated}]: it is stated twice; write one item for each container")
 
 
 def _iterate_policy_settings(spec: PolicySpec) -> Iterator[_Setting]:

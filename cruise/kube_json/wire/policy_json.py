@@ -27,12 +27,16 @@ class ClusterRightsizingPolicyObject(PolicyObject, frozen=True, tag_field="kind"
 AnyPolicy = RightsizingPolicyObject | ClusterRightsizingPolicyObject
 
 
+class PolicyLabelSelectorJson(LabelSelectorJson, frozen=True, forbid_unknown_fields=True):
+    """A label selector that is refused with a field of another name, as without it, it would select all."""
+
+
 class PolicySelectorJson(JsonStruct, frozen=True, forbid_unknown_fields=True):
     kinds: tuple[str, ...] | None = None
     names: tuple[str, ...] | None = None
-    pod_selector: LabelSelectorJson | None = None
+    pod_selector: PolicyLabelSelectorJson | None = None
     namespaces: tuple[str, ...] | None = None
-    namespace_selector: LabelSelectorJson | None = None
+    namespace_selector: PolicyLabelSelectorJson | None = None
 
 
 class ContainerPolicyFields(JsonStruct, frozen=True, forbid_unknown_fields=True):

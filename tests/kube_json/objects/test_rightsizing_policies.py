@@ -134,6 +134,21 @@ UNREADABLE: dict[str, tuple[Json, str, str]] = {
         "spec.selector.podSelector",
         "In and NotIn need values",
     ),
+    "all containers by a pattern": (
+        {"containers": [{"name": "*", "mode": "off"}]},
+        'spec.containers: "*" is no name of a container; write one, or state the settings for all containers in spec',
+        "spec.containers[0].name in body should match",
+    ),
+    "a container without a name": (
+        {"containers": [{"mode": "off"}]},
+        'spec.containers: "" is no name of a container',
+        "spec.containers[0].name: Required value",
+    ),
+    "a container stated twice": (
+        {"containers": [{"name": "app", "mode": "off"}, {"name": "app", "mode": "full"}]},
+        "spec.containers[app]: it is stated twice; write one item for each container",
+        "spec.containers[1]: Duplicate value",
+    ),
 }
 
 
@@ -192,7 +207,13 @@ def test_what_is_written_is_read_again(name: str):
 
 
 def test_a_selector_that_cannot_be_read_selects_all_that_it_could():
-    for spec in ({"selector": {"names": "web"}}, {"selector": {"name": ["web"]}}, {"modde": "off"}):
+    misspelt: Json = {"matchLabel": {"team": "shop"}}
+    for spec in (
+        {"selector": {"names": "web"}},
+        {"selector": {"name": ["web"]}},
+        {"selector": {"podSelector": misspelt}},
+        {"modde": "off"},
+    ):
         policy = read(spec)
         assert policy.selector == PolicySelector()
         assert isinstance(policy.overrides, UnreadableAnnotations)
