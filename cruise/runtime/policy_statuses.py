@@ -32,6 +32,7 @@ class PolicyStatuses:
         self._policy = policy
         self._limit = limit
         self._written: dict[str, PolicyStatus] = {}
+        self._refused: set[str] = set()
         self._problem = ""
 
     async def write(self, node_pass: NodePassResult) -> int:
@@ -46,8 +47,9 @@ class PolicyStatuses:
         uids = {one.uid for one in policies}
         self._written = {uid: status for uid, status in self._written.items() if uid in uids}
         changed = [one for one in policies if statuses[one.key].differs(self._written.get(one.uid))]
-        # New ones first, so that none waits for others that change all the time.
-        changed.sort(key=lambda one: (one.uid in self._written, one.key))
+        self._refused &= uids
+        # New ones first, so that none waits for others that change all the time. Refused ones last: one ends the loop.
+        changed.sort(key=lambda one: (one.uid in self._refused, one.uid in self._written, one.key))
         if changed:
             await self._store.check_writable()
         written = 0
@@ -60,9 +62,12 @@ class PolicyStatuses:
                 # The policy was deleted, or created again.
                 log.info("status not written", policy=one.title, error=str(error))
             except RefusedError as error:
+                # All would be refused if the permission is missing.
                 self._log_once(str(error))
+                self._refused.add(one.uid)
                 break
             else:
+                self._refused.discard(one.uid)
                 self._written[one.uid] = statuses[one.key]
                 written += 1
         return written

@@ -21,10 +21,13 @@ class Recording:
     def __init__(self) -> None:
         self.written: list[tuple[str, PolicyStatus]] = []
         self.failure: Exception | None = None
+        self.refused = ""
 
     async def write_status(self, policy: RightsizingPolicy, status: PolicyStatus) -> None:
         if self.failure is not None:
             raise self.failure
+        if policy.name == self.refused:
+            raise RefusedError("denied by another webhook", cause="Forbidden")
         self.written.append((policy.name, status))
 
 
@@ -83,6 +86,15 @@ async def test_a_refusal_is_tried_again_in_the_next_pass(failure: Exception):
     assert await statuses.write(node_pass()) == 0
     recording.failure = None
     assert await statuses.write(node_pass()) == 1
+
+
+async def test_one_that_is_always_refused_keeps_no_other_from_being_written():
+    recording = Recording()
+    statuses = PolicyStatuses(recording, InMemoryStore(), RESIZE)
+    recording.refused = "p0"
+    assert [await statuses.write(node_pass(count=3)) for _ in range(3)] == [0, 2, 0]
+    recording.refused = ""
+    assert await statuses.write(node_pass(count=3)) == 1
 
 
 async def test_a_server_that_does_not_answer_ends_the_pass():
