@@ -1,5 +1,6 @@
 """Write policy objects and their status as Kubernetes JSON."""
 
+import re
 from typing import Any
 
 from cruise.domain.annotations import BOUNDS, Overrides
@@ -22,7 +23,8 @@ JsonObject = dict[str, Any]
 def build_workload_policy(namespace: str, workload: WorkloadRef, overrides: Overrides) -> JsonObject:
     """Return a RightsizingPolicy that states overrides for one workload."""
     selector = {"kinds": [workload.kind], "names": [workload.name]}
-    name = f"{workload.kind.lower()}-{workload.name.lower().replace(':', '-')}"
+    # Names of runs have characters that names of objects may not have, such as those of Airflow's DAGs.
+    name = re.sub("[^a-z0-9.]", "-", f"{workload.kind}-{workload.name}".lower())
     return {
         **_build_head(namespace, name),
         "spec": {"selector": selector, **build_policy_settings(overrides)},

@@ -393,7 +393,7 @@ def _build_label_selector(description: str) -> Schema:
 def _build_selector(kind: str) -> Schema:
     properties = {
         "kinds": _build_patterns("Kinds of workloads, such as Deployment.", "^[A-Z][A-Za-z0-9]*$"),
-        "names": _build_patterns("Names of workloads; patterns may have *, ? and [a-c].", r"^[-a-z0-9.*?\[\]!:]+$"),
+        "names": _build_patterns("Names of workloads; patterns may have *, ? and [a-c].", r"^[-A-Za-z0-9_.*?\[\]!:]+$"),
         "podSelector": _build_label_selector("Labels of pods, as the pod template has them."),
     }
     if kind == CLUSTER_POLICY_KIND:

@@ -1,9 +1,12 @@
 """Policies are parsed as annotations are; the message about an invalid one names the place and the fix."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from cruise.domain.annotations import OVERRIDES, ContainerOverrides, Overrides, UnreadableAnnotations
 from cruise.domain.cluster import WorkloadRef
@@ -42,6 +45,7 @@ READABLE: dict[str, Json] = {
         "containers": [{"name": "app", "mode": "off", "startupCpu": 2}, {"name": "proxy", "minAllowed": {"cpu": 0}}],
         "freeze": [{"schedule": "0 18 * * 5", "duration": "62h", "timeZone": "Europe/Berlin"}],
     },
+    "a workload of a run": {"selector": {"kinds": ["Workload"], "names": ["etl_Daily.v2:load_orders"]}, "mode": "off"},
     "both bounds of a container": {
         "minAllowed": {"cpu": "500m"},
         "containers": [{"name": "app", "minAllowed": {"cpu": "10m"}, "maxAllowed": {"cpu": "100m"}}],
@@ -204,6 +208,16 @@ def test_what_is_written_is_read_again(name: str):
     policy = decode_policy(msgspec.convert(written, RightsizingPolicyObject))
     assert policy.overrides == overrides
     assert policy.selector == PolicySelector(frozenset({"Deployment"}), frozenset({"web"}))
+
+
+@pytest.mark.parametrize("name", ["web", "web.v2", "etl_Daily.v2:load_orders", "Extract__all"])
+def test_a_policy_for_any_workload_is_one_that_the_api_server_takes(name: str):
+    definition = yaml.safe_load(Path("deploy/chart/files/crds/rightsizingpolicies.yaml").read_text())
+    spec = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    pattern = spec["selector"]["properties"]["names"]["items"]["pattern"]
+    written = build_workload_policy("shop", WorkloadRef("Workload", name), Overrides(mode=Mode.OFF))
+    assert written["spec"]["selector"]["names"] == [name] and re.search(pattern, name)
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", written["metadata"]["name"])
 
 
 def test_a_selector_that_cannot_be_read_selects_all_that_it_could():
