@@ -16,11 +16,13 @@ class UtilisationStep:
 
     `target_percent` is the lowest target of the metrics that count the container, and `margin` the share below it that
     stays free at the `largest_use` of the last 7 days (None: unknown). With `others_rely_on_it` it does not shrink,
-    because another pod needs more than it requests. At the maximum of replicas it may only grow.
+    because another pod needs more than it requests. At the maximum of replicas it may only grow, and with
+    `is_restoring` only back to what use needs.
     """
 
     autoscaler: str
     is_at_minimum: bool
+    is_restoring: bool
     target_percent: int
     margin: float
     largest_use: int | None
@@ -48,6 +50,7 @@ def build_utilisation_step(
     return UtilisationStep(
         autoscaler=bounds.autoscaler,
         is_at_minimum=bounds.is_at_minimum,
+        is_restoring=bool(bounds.restoring_only),
         target_percent=metric.target_percent,
         margin=max(0.0, 1 - 100 / (metric.target_percent * metric.peak_factor)),
         largest_use=None if largest >= UNBOUNDED else largest,

@@ -39,6 +39,19 @@ class ScaledPods:
         covered = {one for one, metrics in bounds.metrics.items() if self._cover(pods, one, metrics)}
         return frozenset(bounds.metrics.keys() - covered)
 
+    def find_shrunk(self, namespace: str, bounds: UtilisationBounds) -> frozenset[ResourceName]:
+        """Return the resources of which a pod of an HPA requests less than its template."""
+        pods = self._by_autoscaler.get((namespace, bounds.autoscaler), ())
+        pairs = [
+            (container.requests.resources, bounds.submitted[container.name].resources)
+            for pod in pods
+            for container in (pod.sized_containers if pod.pod_level is None else (pod.pod_level,))
+            if container.name in bounds.submitted
+        ]
+        return frozenset(
+            one for one in bounds.metrics if any(0 < now.get(one) < stated.get(one) for now, stated in pairs)
+        )
+
     def _cover(self, pods: Sequence[Pod], resource: ResourceName, metrics: Sequence[MetricBounds]) -> bool:
         current: list[int] = []
         rows: list[int] = []

@@ -4,10 +4,11 @@ At its smallest number of replicas an HPA removes no pods, whatever the requests
 stays within target × (1 − tolerance) of its requests, and so does every average over pods. With the maxima of the last
 7 days as use, a metric then wants at most the number of pods that ran at that time: it never adds pods, and never keeps
 pods that another metric would have removed. At its largest number of replicas and above its target, requests may grow
-as long as utilization stays at the target or above. In between, every change of a request moves the number of replicas.
+as long as utilization stays at the target or above. In between, every change of a request moves the number of replicas:
+only requests that shrank below what use needs since then grow back, towards the replicas that there were without that.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -30,7 +31,8 @@ class MetricBounds(NamedTuple):
 
     Together they may shrink to `peak_factor` × their 7-day maxima; infinite if they may not shrink. They may grow by
     `growth_factor`, as long as they are at most `base_factor` × their bases; at the smallest number of replicas
-    (`growth_factor` 0) each may grow to its submitted request, and does if they are below `restore_factor` × maxima.
+    (`growth_factor` 0) each may grow to its submitted request. They grow to `restore_factor` × maxima if they are below
+    that, at most to their submitted requests.
     """
 
     container: str
@@ -43,12 +45,16 @@ class MetricBounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UtilisationBounds:
-    """What an HPA allows for the pods of a workload, by resource; `submitted` are its template's requests."""
+    """What an HPA allows for the pods of a workload, by resource; `submitted` are its template's requests.
+
+    `restoring_only` is why requests may only grow back to what use needs; empty if they may do more.
+    """
 
     autoscaler: str
     is_at_minimum: bool
     metrics: Mapping[ResourceName, tuple[MetricBounds, ...]]
     submitted: Mapping[str, StatedResources] = field(default_factory=dict)
+    restoring_only: str = ""
 
     def without_shrink(self, resources: frozenset[ResourceName]) -> "UtilisationBounds":
         """Return the bounds without a decrease of some resources."""
@@ -87,13 +93,37 @@ def decide_utilisation_bounds(
         replicas.add(workload.replicas)
     if len(replicas) > 1:
         return ReasonDetail.REPLICAS_CHANGING.create(name)
+    submitted = {} if workload is None or workload.requests is None else workload.requests
     if 0 < scaling.current_replicas == scaling.min_replicas:
         if any(_is_above_target(one) for one in scaling.metrics):
-            return ReasonDetail.ABOVE_UTILISATION_TARGET.create(name)
-        submitted = {} if workload is None or workload.requests is None else workload.requests
+            return _decide_restoring_bounds(
+                name, scaling, submitted, ReasonDetail.ABOVE_UTILISATION_TARGET.create(name)
+            )
         return UtilisationBounds(name, True, _build_bounds_at_minimum(scaling), submitted)
     growing = _build_bounds_at_maximum(scaling) if scaling.current_replicas == scaling.max_replicas else {}
-    return UtilisationBounds(name, False, growing) if growing else ReasonDetail.REPLICAS_BETWEEN.create(name)
+    if growing:
+        return UtilisationBounds(name, False, growing)
+    return _decide_restoring_bounds(name, scaling, submitted, ReasonDetail.REPLICAS_BETWEEN.create(name))
+
+
+def _decide_restoring_bounds(
+    name: str, scaling: UtilisationScaling, submitted: Mapping[str, StatedResources], reason: str
+) -> UtilisationBounds | str:
+    """Return the bounds by which requests only grow back, or the reason why they stay.
+
+    Larger requests let the HPA remove pods, within its window: without one of the default length, they stay.
+    """
+    if not submitted or not scaling.current_replicas or scaling.scale_down_seconds < DEFAULT_SCALE_DOWN_SECONDS:
+        return reason
+    metrics = {
+        resource: tuple(
+            MetricBounds(one.container, one.target_percent, np.inf, 1.0, restore_factor=factor)
+            for one, factor in ((one, compute_peak_factor(one, scaling)) for one in metrics)
+            if factor < np.inf
+        )
+        for resource, metrics in _group_by_resource(scaling).items()
+    }
+    return UtilisationBounds(name, False, metrics, submitted, reason)
 
 
 def _build_bounds_at_minimum(scaling: UtilisationScaling) -> Mapping[ResourceName, tuple[MetricBounds, ...]]:
@@ -148,15 +178,24 @@ def _is_above_target(metric: UtilisationMetric) -> bool:
 
 
 def apply_utilisation_bounds(
-    claims: AutoscalerClaims, autoscaler: HorizontalPodAutoscaler, workload: Workload | None
+    claims: AutoscalerClaims,
+    autoscaler: HorizontalPodAutoscaler,
+    workload: Workload | None,
+    find_shrunk: Callable[[UtilisationBounds], frozenset[ResourceName]],
 ) -> tuple[AutoscalerClaims, UtilisationBounds | None]:
     """Return the claims on resources whose requests may not change, and the bounds of the HPA's other resources.
 
-    `autoscaler` is the one HPA that certainly scales the pods.
+    `autoscaler` is the one HPA that certainly scales the pods. `find_shrunk` returns the resources of which any of
+    these requests less than its template.
     """
     bounds = decide_utilisation_bounds(autoscaler, workload)
     if isinstance(bounds, str):
         return claims._replace(scaled_by=bounds), None
+    if bounds.restoring_only:
+        shrunk = find_shrunk(bounds)
+        bounds = replace(bounds, metrics={one: bounds.metrics[one] for one in bounds.metrics.keys() & shrunk})
+        if not bounds.metrics:
+            return claims._replace(scaled_by=bounds.restoring_only), None
     held = claims.scaled - bounds.metrics.keys()
     detail = ReasonDetail.REPLICAS_BETWEEN.create(autoscaler.name) if held else ""
     return claims._replace(scaled=held, scaled_by=detail), bounds

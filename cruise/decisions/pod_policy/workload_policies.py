@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from cruise.decisions.pod_policy.container_bounds import OverrideChecks, get_workload_memory_limits
 from cruise.decisions.pod_policy.managed_containers import SKIP_REASON_BY_MODE
@@ -126,7 +127,8 @@ class WorkloadPolicies:
                 autoscaler = self._hpas.get((namespace, claims.autoscaler))
             if autoscaler is not None:
                 target = None if workload is None else self._snapshot.workloads.get((namespace, workload))
-                claims, bounds = apply_utilisation_bounds(claims, autoscaler, target)
+                find_shrunk = partial(self._scaled_pods.find_shrunk, namespace)
+                claims, bounds = apply_utilisation_bounds(claims, autoscaler, target, find_shrunk)
             if bounds is not None and bounds.is_at_minimum:
                 bounds = bounds.without_shrink(self._scaled_pods.find_uncovered(namespace, bounds))
             stated = effective_policy.guaranteed or self._policy.guaranteed

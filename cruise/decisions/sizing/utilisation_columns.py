@@ -81,6 +81,7 @@ def bound_requests(
     grown = np.floor(now * np.maximum(growth, 1.0)[group]).astype(np.int64) // unit * unit
     highest = np.maximum(now, np.where(is_at_minimum, groups.submitted, grown))
     lowest = np.maximum(lowest, _compute_restored_requests(groups, now, use.largest[at], unit))
+    highest = np.maximum(highest, lowest)
     lower, upper = np.zeros_like(current), np.full_like(current, UNBOUNDED)
     np.maximum.at(lower, at, lowest)
     np.minimum.at(upper, at, highest)

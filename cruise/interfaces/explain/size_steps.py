@@ -157,6 +157,11 @@ def _describe_guaranteed(steps: RequestSteps, step: GuaranteedStep, amount: Call
 
 def _describe_utilisation(step: UtilisationStep, amount: Callable[[float], str]) -> str:
     """Describe how far an HPA lets a request change."""
+    if step.is_restoring:
+        return (
+            f"{step.autoscaler} has added pods or is above its target: a request that was decreased only grows back, "
+            f"to what the 7-day maximum needs, {amount(step.lower)}"
+        )
     if not step.is_at_minimum:
         return (
             f"{step.autoscaler} is at its maximum of replicas and above its target of {step.target_percent}%: up to "

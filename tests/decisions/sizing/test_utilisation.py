@@ -13,6 +13,7 @@ from cruise.domain.actions import ReasonCode
 from cruise.domain.cluster import ContainerRole, HorizontalPodAutoscaler, LimitRangeItem, Pod, QosClass
 from cruise.domain.policy import SEED_RULES, GuaranteedPolicy, HpaPolicy, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName, StatedResources
+from cruise.domain.usage import Statistic
 from cruise.domain.utilisation_scaling import UtilisationMetric, UtilisationScaling
 from tests.builders import (
     NOW,
@@ -142,8 +143,28 @@ def test_requests_grow_back_after_use_above_what_they_shrank_by(policy: Policy):
     # Nothing grows back by what is not known, or while the HPA scales.
     unknown = written(plan_of([hot], [use(hot, 300, cpu_base=50, history_since=DAYS_AGO)], [hpa()], policy))
     assert unknown.get("app", 200) == 200
-    between = written(plan_of([hot], rows[1:], [hpa(BETWEEN)], policy, replicas=3))
-    assert between.get("app", 200) == 200
+    scaling = replace(AT_MINIMUM, desired_replicas=3)
+    assert written(plan_of([hot], rows[1:], [hpa(scaling)], policy, replicas=3)).get("app", 200) == 200
+
+
+@pytest.mark.parametrize("policy", [FULL, Policy(mode=Mode.FULL)], ids=["tracking", "default"])
+def test_above_the_minimum_only_requests_that_shrank_too_far_grow_back(policy: Policy):
+    above_target = replace(AT_MINIMUM, metrics=(UtilisationMetric(CPU, "", 50, 51),))
+    for scaling in (BETWEEN, above_target, replace(AT_MINIMUM, current_replicas=6, desired_replicas=6)):
+        count = scaling.current_replicas
+
+        def get_request(pod: Pod, row: Statistic, scaling=scaling, count=count, **more) -> int:
+            found = written(plan_of([pod], [row], [hpa(scaling)], policy, replicas=count, **more))
+            return found.get("app", pod.containers[0].requests.resources.cpu_millicores)
+
+        shrunk, of_template = replica(cpu=200), replica(cpu=1000)
+        assert get_request(shrunk, use(shrunk, 300, cpu_base=50)) == 667
+        assert get_request(shrunk, use(shrunk, 900, cpu_base=50)) == 1000
+        # Otherwise every change of a request would move the number of replicas.
+        assert get_request(shrunk, use(shrunk, 80, cpu_base=20)) == 200
+        assert get_request(shrunk, use(shrunk, 80, cpu_base=190)) == 200
+        assert get_request(of_template, use(of_template, 900, cpu_base=900)) == 1000
+        assert get_request(shrunk, use(shrunk, 300, cpu_base=50), requests=None) == 200
 
 
 RESTORED_WITHIN = {
