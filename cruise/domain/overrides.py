@@ -74,7 +74,8 @@ def parse_settings(stated: Iterable[tuple[str, str, str]]) -> Overrides | Unread
     values: dict[str, Any] = {}
     for place, setting, text in stated:
         try:
-            values[setting] = OVERRIDES[setting.partition(".")[0]].read(text)
+            value = OVERRIDES[setting.partition(".")[0]].read(text)
+            values[setting] = min(values.get(setting, value), value) if setting == "mode" else value
         except ValueError as error:
             return UnreadableAnnotations(f"{place}: {error}")
     read = Overrides(**build_override_fields(values))

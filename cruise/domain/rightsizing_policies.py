@@ -10,6 +10,8 @@ from cruise.domain.scheduling import LabelSelector
 POLICY_GROUP = "cruise.io"
 POLICY_VERSION = "v1alpha1"
 POLICY_KIND, CLUSTER_POLICY_KIND = "RightsizingPolicy", "ClusterRightsizingPolicy"
+ALL_CONTAINERS = "*"
+"""Stands for all containers that a policy does not name, as in a VerticalPodAutoscaler."""
 _PATTERN_CHARACTERS = frozenset("*?[")
 
 

@@ -64,11 +64,13 @@ def build_policy_status(policy: RightsizingPolicy, status: PolicyStatus) -> Json
         "status": {
             "observedGeneration": status.generation,
             "workloads": status.workloads,
-            "sizedPods": status.sized_pods,
+            "sized": status.sized_pods,
             "skippedPods": sum(status.skipped.values()),
-            "skipped": [{"reason": reason, "pods": pods} for reason, pods in sorted(status.skipped.items())],
-            "savedCpu": format_cpu_millicores(status.saved.cpu_millicores),
-            "savedMemory": format_memory_bytes(round(status.saved.memory_bytes / MEBIBYTE) * MEBIBYTE),
+            "skipped": [{"reason": reason, "count": pods} for reason, pods in sorted(status.skipped.items())],
+            "saved": {
+                "cpu": format_cpu_millicores(status.saved.cpu_millicores),
+                "memory": format_memory_bytes(round(status.saved.memory_bytes / MEBIBYTE) * MEBIBYTE),
+            },
             "conflictCount": len(status.conflicts),
             "conflicts": [
                 {
@@ -79,9 +81,28 @@ def build_policy_status(policy: RightsizingPolicy, status: PolicyStatus) -> Json
                 }
                 for one in status.conflicts[:_MAX_CONFLICTS]
             ],
-            **({"problem": status.problem} if status.problem else {}),
+            "conditions": _build_conditions(status),
         },
     }
+
+
+def _build_conditions(status: PolicyStatus) -> list[JsonObject]:
+    """Return whether the policy can be used, and whether it conflicts with others."""
+    others = ", ".join(one.policy for one in status.conflicts[:_MAX_CONFLICTS])
+    return [
+        {
+            "type": "Accepted",
+            "status": "False" if status.problem else "True",
+            "reason": "Unreadable" if status.problem else "Accepted",
+            "message": status.problem,
+        },
+        {
+            "type": "Conflicted",
+            "status": "True" if others else "False",
+            "reason": "EquallySpecific" if others else "NoConflict",
+            "message": others,
+        },
+    ]
 
 
 # One that contradicts many others is recognized by the first of them.

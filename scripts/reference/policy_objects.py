@@ -21,7 +21,13 @@ from cruise.domain.policy import (
     ResizeDirection,
 )
 from cruise.domain.resources import ResourceName, format_cpu_millicores, format_memory_bytes
-from cruise.domain.rightsizing_policies import CLUSTER_POLICY_KIND, POLICY_GROUP, POLICY_KIND, POLICY_VERSION
+from cruise.domain.rightsizing_policies import (
+    ALL_CONTAINERS,
+    CLUSTER_POLICY_KIND,
+    POLICY_GROUP,
+    POLICY_KIND,
+    POLICY_VERSION,
+)
 from cruise.domain.startup_cpu import LARGEST_STARTUP_FACTOR
 from scripts.reference.annotations import OVERRIDE_WORDS
 
@@ -103,10 +109,10 @@ def _build_definition(kind: str) -> Schema:
 _COLUMNS: Sequence[Schema] = [
     {"name": "Mode", "type": "string", "jsonPath": ".spec.mode"},
     {"name": "Workloads", "type": "integer", "jsonPath": ".status.workloads"},
-    {"name": "Sized", "type": "integer", "jsonPath": ".status.sizedPods"},
+    {"name": "Sized", "type": "integer", "jsonPath": ".status.sized"},
     {"name": "Skipped", "type": "integer", "jsonPath": ".status.skippedPods"},
-    {"name": "Saved CPU", "type": "string", "jsonPath": ".status.savedCpu"},
-    {"name": "Saved memory", "type": "string", "jsonPath": ".status.savedMemory"},
+    {"name": "Saved CPU", "type": "string", "jsonPath": ".status.saved.cpu"},
+    {"name": "Saved memory", "type": "string", "jsonPath": ".status.saved.memory"},
     {"name": "Conflicts", "type": "integer", "jsonPath": ".status.conflictCount"},
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
 ]
@@ -131,6 +137,7 @@ def _build_schema(kind: str) -> Schema:
 def _build_spec(kind: str) -> Schema:
     properties = {
         "selector": _build_selector(kind),
+        **({} if kind == POLICY_KIND else {"namespaceSelector": _build_label_selector("Labels of namespaces.")}),
         **_build_container_settings(),
         "evictionRanking": _choice("eviction-ranking", [one.label for one in EvictionRanking]),
         "guaranteed": _choice("guaranteed", _values(GuaranteedPolicy)),
@@ -146,6 +153,7 @@ def _build_spec(kind: str) -> Schema:
         "x-kubernetes-validations": [
             *_ORDERED_BOUNDS,
             *(_require_ordered_containers(one, which) for one in ResourceName for which in ("min", "max")),
+            *(_require_one_statement(one) for one in _build_container_settings() if one != "mode"),
         ],
     }
 
@@ -257,6 +265,15 @@ def _build_quantity(resource: ResourceName, description: str, *, may_be_zero: bo
     }
 
 
+def _require_one_statement(field: str) -> Schema:
+    """Return a rule: spec does not state what its item for all containers states."""
+    of_all = f"self.containers.exists(one, one.name == '{ALL_CONTAINERS}' && has(one.{field}))"
+    return {
+        "rule": f"!has(self.containers) || !has(self.{field}) || !{of_all}",
+        "message": f"containers[{ALL_CONTAINERS}].{field}: spec states it as well; write it once",
+    }
+
+
 def _require_order(low: str, high: str) -> str:
     """Return a rule: two optional quantities, if both are stated and readable, are in order."""
     absent = [f"!has({path.rpartition('.')[0]}) || !has({path})" for path in (low, high)]
@@ -288,10 +305,10 @@ def _require_ordered_containers(resource: ResourceName, which: str) -> Schema:
 
 _CONTAINER_NAME = {
     "type": "string",
-    "description": "The name of the container.",
+    "description": f"The name of the container; {ALL_CONTAINERS} for all containers that have no item.",
     "minLength": 1,
     "maxLength": 63,
-    "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+    "pattern": "^([*]|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$",
 }
 _CONTAINERS: Schema = {
     "type": "array",
@@ -394,14 +411,13 @@ def _build_selector(kind: str) -> Schema:
     properties = {
         "kinds": _build_patterns("Kinds of workloads, such as Deployment.", "^[A-Z][A-Za-z0-9]*$"),
         "names": _build_patterns("Names of workloads; patterns may have *, ? and [a-c].", r"^[-A-Za-z0-9_.*?\[\]!:]+$"),
-        "podSelector": _build_label_selector("Labels of pods, as the pod template has them."),
+        **_build_label_selector("Labels of pods, as the pod template has them.")["properties"],
     }
     if kind == CLUSTER_POLICY_KIND:
         properties |= {
             "namespaces": _build_patterns(
                 "Names of namespaces; patterns may have *, ? and [a-c].", r"^[-a-z0-9*?\[\]!]+$"
             ),
-            "namespaceSelector": _build_label_selector("Labels of namespaces."),
         }
     where = "the namespace" if kind == POLICY_KIND else "the cluster"
     return {
@@ -423,7 +439,7 @@ _STATUS: Schema = {
             "description": "The generation of the policy that this status describes.",
         },
         "workloads": {**_COUNT, "description": "The workloads that the policy selects."},
-        "sizedPods": {**_COUNT, "description": "The selected pods that are sized."},
+        "sized": {**_COUNT, "description": "The selected pods that are sized."},
         "skippedPods": {**_COUNT, "description": "The selected pods that are skipped."},
         "skipped": {
             "type": "array",
@@ -432,19 +448,19 @@ _STATUS: Schema = {
             "x-kubernetes-list-map-keys": ["reason"],
             "items": {
                 "type": "object",
-                "required": ["reason", "pods"],
+                "required": ["reason", "count"],
                 "properties": {
                     "reason": {"type": "string", "description": "The code of the reason."},
-                    "pods": {**_COUNT, "description": "The pods that are skipped for it."},
+                    "count": {**_COUNT, "description": "The pods that are skipped for it."},
                 },
             },
         },
-        "savedCpu": {
-            "type": "string",
+        "saved": {
+            "type": "object",
             "description": "What the sized pods' templates request and the pods no longer do; negative if they request "
             "more.",
+            "properties": {"cpu": {"type": "string"}, "memory": {"type": "string"}},
         },
-        "savedMemory": {"type": "string", "description": "The same, of memory."},
         "conflictCount": {**_COUNT, "description": "The policies that this one conflicts with."},
         "conflicts": {
             "type": "array",
@@ -466,6 +482,22 @@ _STATUS: Schema = {
                 },
             },
         },
-        "problem": {"type": "string", "description": "Why the policy cannot be used; its pods are skipped."},
+        "conditions": {
+            "type": "array",
+            "description": "Accepted: whether the policy can be used; if not, its pods are skipped. Conflicted: "
+            "whether another policy is as specific.",
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["type"],
+            "items": {
+                "type": "object",
+                "required": ["type", "status", "reason", "message"],
+                "properties": {
+                    "type": {"type": "string"},
+                    "status": {"type": "string", "enum": ["True", "False"]},
+                    "reason": {"type": "string"},
+                    "message": {"type": "string"},
+                },
+            },
+        },
     },
 }

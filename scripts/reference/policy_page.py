@@ -10,7 +10,7 @@ from scripts.reference.policy_objects import build_definitions
 _INTRODUCTION = f"""Configure cruise for many workloads with objects that are kept in Git: a `RightsizingPolicy` for
 one namespace, a `ClusterRightsizingPolicy` for all of them (`{POLICY_GROUP}/{POLICY_VERSION}`). The API server
 refuses values that cruise could not use, and `kubectl explain rightsizingpolicy.spec` describes the fields. The
-chart installs both definitions (`crds.install`); with `kubectl`, apply `deploy/crds.yaml`. They
+chart installs both definitions (`crds.install`); with `kubectl`, apply `deploy/crds/`. They
 require Kubernetes 1.29. Without them there are no policies, and nothing else changes."""
 _EXAMPLE = """```yaml
 apiVersion: cruise.io/v1alpha1
@@ -53,12 +53,16 @@ pod template is granted from free capacity only; an administrator's requests may
 
 _STATUS = """From mode `resize` on, the leader writes the status of each policy after a node pass, if something changed:
 the selected workloads, sized pods, skipped pods by reason, what the pods save of their requests
-before cruise, and conflicts. `kubectl get rightsizingpolicies -A` shows the figures. In the modes
-below, cruise has no permission to write, so the status stays as it is; `cruise explain` shows in every
-mode which policy states a value.
+before cruise, conflicts, and the conditions `Accepted` and `Conflicted`.
+`kubectl get rightsizingpolicies -A` shows the figures. In the modes below, cruise has no permission
+to write, so the status stays as it is; `cruise explain` shows in every mode which policy states a
+value.
 
 Two equally specific policies that state different values for a workload are a conflict: both name
 the other one, the settings, and the winner."""
+
+# Fields whose parts are well known.
+_NOT_NESTED = ("minAllowed", "maxAllowed", "matchExpressions")
 
 
 def policies_page() -> str:
@@ -73,7 +77,7 @@ def policies_page() -> str:
         section("Status", _STATUS),
         section(
             "Fields",
-            "`selector.namespaces` and `selector.namespaceSelector` are only in ClusterRightsizingPolicies.",
+            "`selector.namespaces` and `namespaceSelector` are only in ClusterRightsizingPolicies.",
             table(("field", "values", "meaning"), _list_fields(schema["spec"])),
         ),
     )
@@ -84,7 +88,7 @@ def _list_fields(schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[st
         place = f"{path}{name}"
         yield code(place), _describe_values(field), field["description"]
         nested = field.get("items", field)
-        if "properties" in nested and not name.endswith("Selector") and name not in ("minAllowed", "maxAllowed"):
+        if "properties" in nested and not name.endswith("Selector") and name not in _NOT_NESTED:
             if name == "containers":
                 yield code(f"{place}[]…"), "", "The name, and the fields from `mode` to `maxAllowed` above."
             else:

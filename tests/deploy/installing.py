@@ -13,7 +13,9 @@ Json = dict[str, Any]
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CHART = DEPLOY / "chart"
 # What kubectl applies: other folders hold templates, and files of other programs.
-MANIFESTS = sorted(str(one.relative_to(DEPLOY)) for place in (".", "rbac") for one in DEPLOY.glob(f"{place}/*.yaml"))
+MANIFESTS = sorted(
+    str(one.relative_to(DEPLOY)) for place in (".", "crds", "rbac") for one in DEPLOY.glob(f"{place}/*.yaml")
+)
 NAMESPACE = "cruise"
 SERVE, WEBHOOK, CERTIFICATES = ACCOUNTS = ("cruise-serve", "cruise-webhook", "cruise-certificates")
 MODES = ("observe", "initial", "resize", "full")

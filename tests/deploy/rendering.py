@@ -43,7 +43,7 @@ VALUES: Mapping[str, Mapping[str, str]] = {
     "webhook.yaml": FULL,
     "certificates.yaml": FULL,
     "policies.yaml": FULL,
-    "crds.yaml": {**OBSERVE, "crds.keep": "false"},
+    "crds/definitions.yaml": {**OBSERVE, "crds.keep": "false"},
     "flowcontrol.yaml": FULL,
     "network.yaml": FULL,
     "rbac/kubelets.yaml": {"kubelets.enabled": "true"},

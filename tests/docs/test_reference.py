@@ -37,5 +37,8 @@ def test_the_columns_of_policies_show_fields_that_they_have():
         [version] = definition["spec"]["versions"]
         fields = version["schema"]["openAPIV3Schema"]["properties"]
         for column in version["additionalPrinterColumns"]:
-            part, _, name = column["jsonPath"].removeprefix(".").partition(".")
-            assert part == "metadata" or fields[part]["properties"][name]["type"] == column["type"], column
+            part, *names = column["jsonPath"].removeprefix(".").split(".")
+            field = fields[part]
+            for name in names if part != "metadata" else ():
+                field = field["properties"][name]
+            assert part == "metadata" or field["type"] == column["type"], column

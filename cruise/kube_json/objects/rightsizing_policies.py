@@ -10,7 +10,7 @@ from cruise.domain.annotations import CONTAINER_SETTINGS, OVERRIDES, POD_SETTING
 from cruise.domain.overrides import parse_settings
 from cruise.domain.policy import is_dns_label
 from cruise.domain.resources import quote_text
-from cruise.domain.rightsizing_policies import PolicySelector, RightsizingPolicy, format_policy_field
+from cruise.domain.rightsizing_policies import ALL_CONTAINERS, PolicySelector, RightsizingPolicy, format_policy_field
 from cruise.errors import BadInputError
 from cruise.kube_json.object_errors import explain_validation_error, to_single_line
 from cruise.kube_json.objects.scheduling import read_selector
@@ -24,6 +24,9 @@ from cruise.kube_json.wire.policy_json import (
 
 _Setting = tuple[str, str, str]
 
+# Of modes, the lowest applies.
+_STATED_ONCE = tuple(one for one in ContainerPolicyFields.__struct_fields__ if one not in ("name", "mode"))
+
 
 def decode_policy(document: PolicyObject) -> RightsizingPolicy:
     """Return a policy; if it cannot be read, one that selects all that it could and says why."""
@@ -32,15 +35,15 @@ def decode_policy(document: PolicyObject) -> RightsizingPolicy:
     problem = ""
     try:
         spec = msgspec.convert(document.spec or {}, PolicySpec)
-        selector = _read_policy_selector(spec.selector or PolicySelectorJson())
-        _check_container_names(spec)
+        selector = _read_policy_selector(spec)
+        _check_containers(spec)
     except msgspec.ValidationError as error:
         problem = f"spec.{explain_validation_error(error)}"
     except BadInputError as error:
         problem = str(error)
     else:
         if namespace and (selector.namespaces or selector.namespace_labels is not None):
-            problem = "spec.selector: it selects in its own namespace; write a ClusterRightsizingPolicy for others"
+            problem = "spec: it selects in its own namespace; write a ClusterRightsizingPolicy for others"
     if problem:
         unreadable = build_unreadable_policy(namespace, metadata.name, problem)
         return replace(unreadable, generation=metadata.generation, uid=metadata.uid or "")
@@ -53,29 +56,36 @@ def build_unreadable_policy(namespace: str, name: str, problem: str) -> Rightsiz
     return RightsizingPolicy(namespace, name, overrides=UnreadableAnnotations(to_single_line(problem)))
 
 
-def _read_policy_selector(stated: PolicySelectorJson) -> PolicySelector:
-    place, pods, namespaces = "spec.selector", stated.pod_selector, stated.namespace_selector
+def _read_policy_selector(spec: PolicySpec) -> PolicySelector:
+    stated, namespaces = spec.selector or PolicySelectorJson(), spec.namespace_selector
+    selects_labels = bool(stated.match_labels or stated.match_expressions)
     return PolicySelector(
         kinds=frozenset(stated.kinds or ()),
         names=frozenset(stated.names or ()),
-        pod_labels=None if pods is None else read_selector(pods, f"{place}.podSelector"),
+        pod_labels=read_selector(stated, "spec.selector") if selects_labels else None,
         namespaces=frozenset(stated.namespaces or ()),
-        namespace_labels=None if namespaces is None else read_selector(namespaces, f"{place}.namespaceSelector"),
+        namespace_labels=None if namespaces is None else read_selector(namespaces, "spec.namespaceSelector"),
     )
 
 
-def _check_container_names(spec: PolicySpec) -> None:
-    """Raise BadInputError for names that the API server refuses: their settings would have no effect."""
+def _check_containers(spec: PolicySpec) -> None:
+    """Raise BadInputError for what the API server refuses: it would have no effect, or two."""
     names = [one.name for one in spec.containers or ()]
     for name in names:
-        if not is_dns_label(name):
+        if name != ALL_CONTAINERS and not is_dns_label(name):
             raise BadInputError(
                 f"spec.containers: {quote_text(name)} is no name of a container; "
-                "write one, or state the settings for all containers in spec"
+                f'write one, or "{ALL_CONTAINERS}" for all containers'
             )
     repeated = next((name for name, times in Counter(names).items() if times > 1), None)
     if repeated is not None:
         raise BadInputError(f"spec.containers[{repeated}]: it is stated twice; write one item for each container")
+
+    of_all = next((one for one in spec.containers or () if one.name == ALL_CONTAINERS), None)
+    for field in _STATED_ONCE:
+        if getattr(spec, field) is not None and getattr(of_all, field, None) is not None:
+            stated = format_policy_field(field.replace("_", "-"))
+            raise BadInputError(f"spec.containers[{ALL_CONTAINERS}].{stated}: spec states it as well; write it once")
 
 
 def _iterate_policy_settings(spec: PolicySpec) -> Iterator[_Setting]:
@@ -86,7 +96,8 @@ def _iterate_policy_settings(spec: PolicySpec) -> Iterator[_Setting]:
     yield from _iterate_container_settings(spec, "spec", "")
     for container in spec.containers or ():
         place = f"spec.containers[{container.name}]"
-        yield from _iterate_container_settings(container, place, f".{container.name}")
+        suffix = "" if container.name == ALL_CONTAINERS else f".{container.name}"
+        yield from _iterate_container_settings(container, place, suffix)
 
 
 def _iterate_container_settings(stated: ContainerPolicyFields, place: str, suffix: str) -> Iterator[_Setting]:

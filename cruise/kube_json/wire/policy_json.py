@@ -31,12 +31,12 @@ class PolicyLabelSelectorJson(LabelSelectorJson, frozen=True, forbid_unknown_fie
     """A label selector that is refused with a field of another name, as without it, it would select all."""
 
 
-class PolicySelectorJson(JsonStruct, frozen=True, forbid_unknown_fields=True):
+class PolicySelectorJson(PolicyLabelSelectorJson, frozen=True, forbid_unknown_fields=True):
+    """What selects pods, by their own labels and by their workload."""
+
     kinds: tuple[str, ...] | None = None
     names: tuple[str, ...] | None = None
-    pod_selector: PolicyLabelSelectorJson | None = None
     namespaces: tuple[str, ...] | None = None
-    namespace_selector: PolicyLabelSelectorJson | None = None
 
 
 class ContainerPolicyFields(JsonStruct, frozen=True, forbid_unknown_fields=True):
@@ -62,6 +62,7 @@ class FreezeJson(JsonStruct, frozen=True, forbid_unknown_fields=True):
 
 class PolicySpec(ContainerPolicyFields, frozen=True, forbid_unknown_fields=True):
     selector: PolicySelectorJson | None = None
+    namespace_selector: PolicyLabelSelectorJson | None = None
     eviction_ranking: str | None = None
     guaranteed: str | None = None
     best_effort: str | None = None

@@ -66,7 +66,7 @@ def vertical_autoscalers(admin: Api) -> Iterator[None]:
 def policy_objects(admin: Api) -> Iterator[None]:
     """Have RightsizingPolicies and ClusterRightsizingPolicies, as deploy/ defines them."""
     with ExitStack() as stack:
-        for definition in documents("crds.yaml"):
+        for definition in documents("crds/definitions.yaml"):
             stack.enter_context(_defined(admin, definition))
         yield
 

@@ -55,9 +55,7 @@ def test_a_policy_takes_effect_and_is_named_by_explain(stage: LiveStage, with_po
     stage.mark()
     everything = policy_json({"selector": {"namespaces": [stage.namespace]}, "maxAllowed": {"cpu": "350m"}}, "all")
     web = policy_json({"selector": {"names": ["web"]}, "minAllowed": {"memory": "700Mi"}}, "web", stage.namespace)
-    db = policy_json(
-        {"selector": {"podSelector": {"matchLabels": {"app": "db"}}}, "mode": "off"}, "db", stage.namespace
-    )
+    db = policy_json({"selector": {"matchLabels": {"app": "db"}}, "mode": "off"}, "db", stage.namespace)
     stage.create(everything, web, db)
     pods = {one["metadata"]["labels"]["app"]: one["metadata"]["name"] for one in stage.pods()}
     explained = " ".join(stage.command("explain", f"{stage.namespace}/{pods['web']}", mode="resize").out.split())
@@ -101,7 +99,8 @@ def test_the_status_says_what_a_policy_did_and_what_contradicts_it(stage: LiveSt
     with stage.serving("resize", pass_interval="2s"):
         wait_until(lambda: requests(stage.pod("web")).cpu == 450, "the first by name applies")
         wait_until(
-            lambda: read("rightsizingpolicies", ns, "one").get("savedCpu") == "550m", "what it saves is in its status"
+            lambda: read("rightsizingpolicies", ns, "one").get("saved", {}).get("cpu") == "550m",
+            "what it saves is in its status",
         )
     conflict = {
         "policy": f"RightsizingPolicy {ns}/one",
@@ -111,7 +110,7 @@ def test_the_status_says_what_a_policy_did_and_what_contradicts_it(stage: LiveSt
     }
     found = read("rightsizingpolicies", ns, "other")
     assert (found["conflictCount"], found["conflicts"]) == (1, [conflict])
-    assert (found["observedGeneration"], found["workloads"], found["sizedPods"], found["skippedPods"]) == (1, 1, 1, 0)
+    assert (found["observedGeneration"], found["workloads"], found["sized"], found["skippedPods"]) == (1, 1, 1, 0)
     whole = read("clusterrightsizingpolicies", None, ns)
-    assert (whole["workloads"], whole["sizedPods"], whole["skippedPods"]) == (2, 1, 1)
-    assert whole["skipped"] == [{"reason": "no-statistics", "pods": 1}]
+    assert (whole["workloads"], whole["sized"], whole["skippedPods"]) == (2, 1, 1)
+    assert whole["skipped"] == [{"reason": "no-statistics", "count": 1}]

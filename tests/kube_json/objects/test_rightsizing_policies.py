@@ -11,7 +11,7 @@ import yaml
 from cruise.domain.annotations import OVERRIDES, ContainerOverrides, Overrides, UnreadableAnnotations
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.overrides import format_settings
-from cruise.domain.policy import EvictionRanking, Mode, RequestBounds
+from cruise.domain.policy import EvictionRanking, Mode, RequestBounds, ResizeDirection
 from cruise.domain.resources import ResourceName
 from cruise.domain.rightsizing_policies import PolicySelector, RightsizingPolicy
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
@@ -28,7 +28,7 @@ _IN_TEAM = {"matchExpressions": [{"key": "team", "operator": "In", "values": ["s
 READABLE: dict[str, Json] = {
     "nothing": {},
     "all settings": {
-        "selector": {"kinds": ["Deployment"], "names": ["web", "work-*"], "podSelector": _IN_TEAM},
+        "selector": {"kinds": ["Deployment"], "names": ["web", "work-*"], **_IN_TEAM},
         "mode": "resize",
         "resources": ["cpu", "memory"],
         "headroomFactor": 1.5,
@@ -46,6 +46,15 @@ READABLE: dict[str, Json] = {
         "freeze": [{"schedule": "0 18 * * 5", "duration": "62h", "timeZone": "Europe/Berlin"}],
     },
     "a workload of a run": {"selector": {"kinds": ["Workload"], "names": ["etl_Daily.v2:load_orders"]}, "mode": "off"},
+    "all containers by an item": {
+        "selector": {"kinds": ["Deployment"], "names": ["web"], "matchLabels": {"tier": "web"}},
+        "mode": "resize",
+        "resources": ["cpu", "memory"],
+        "containers": [
+            {"name": "*", "minAllowed": {"cpu": "50m"}, "maxAllowed": {"memory": "4Gi"}, "mode": "off"},
+            {"name": "app", "direction": "grow"},
+        ],
+    },
     "both bounds of a container": {
         "minAllowed": {"cpu": "500m"},
         "containers": [{"name": "app", "minAllowed": {"cpu": "10m"}, "maxAllowed": {"cpu": "100m"}}],
@@ -134,14 +143,19 @@ UNREADABLE: dict[str, tuple[Json, str, str]] = {
         'spec.resources[0]: Unsupported value: "disk"',
     ),
     "a requirement without values": (
-        {"selector": {"podSelector": {"matchExpressions": [{"key": "team", "operator": "In"}]}}},
-        "spec.selector.podSelector",
+        {"selector": {"matchExpressions": [{"key": "team", "operator": "In"}]}},
+        "spec.selector",
         "In and NotIn need values",
     ),
-    "all containers by a pattern": (
-        {"containers": [{"name": "*", "mode": "off"}]},
-        'spec.containers: "*" is no name of a container; write one, or state the settings for all containers in spec',
+    "containers by a pattern": (
+        {"containers": [{"name": "app*", "mode": "off"}]},
+        'spec.containers: "app*" is no name of a container; write one, or "*" for all containers',
         "spec.containers[0].name in body should match",
+    ),
+    "a bound of all containers stated twice": (
+        {"minAllowed": {"cpu": "1"}, "containers": [{"name": "*", "minAllowed": {"memory": "1Gi"}}]},
+        "spec.containers[*].minAllowed: spec states it as well; write it once",
+        "containers[*].minAllowed: spec states it as well; write it once",
     ),
     "a container without a name": (
         {"containers": [{"mode": "off"}]},
@@ -187,6 +201,17 @@ def test_every_setting_has_a_field():
     )
 
 
+def test_an_item_for_all_containers_states_what_the_spec_may_state():
+    policy = read(READABLE["all containers by an item"])
+    assert policy.overrides == Overrides(
+        mode=Mode.OFF,
+        resources=frozenset(ResourceName),
+        bounds=RequestBounds(make_amounts(50), make_amounts(None, 4096)),
+        containers={"app": ContainerOverrides(direction=ResizeDirection.GROW)},
+    )
+    assert policy.selector.pod_labels == LabelSelector((LabelRequirement("tier", SelectorOperator.IN, ("web",)),))
+
+
 @pytest.mark.parametrize("name", READABLE)
 def test_what_the_api_server_takes_can_be_read(name: str):
     assert isinstance(read(READABLE[name]).overrides, Overrides)
@@ -225,7 +250,7 @@ def test_a_selector_that_cannot_be_read_selects_all_that_it_could():
     for spec in (
         {"selector": {"names": "web"}},
         {"selector": {"name": ["web"]}},
-        {"selector": {"podSelector": misspelt}},
+        {"selector": misspelt},
         {"modde": "off"},
     ):
         policy = read(spec)
@@ -233,3 +258,6 @@ def test_a_selector_that_cannot_be_read_selects_all_that_it_could():
         assert isinstance(policy.overrides, UnreadableAnnotations)
     assert isinstance(read({"selector": {"namespaces": ["shop"]}}).overrides, UnreadableAnnotations)
     assert read({"selector": {"namespaces": ["shop"]}}, namespace="").selector.namespaces == {"shop"}
+    labels: Json = {"namespaceSelector": {"matchLabels": {"team": "shop"}}}
+    assert isinstance(read(labels).overrides, UnreadableAnnotations)
+    assert read(labels, namespace="").selector.namespace_labels is not None
