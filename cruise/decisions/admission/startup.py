@@ -115,7 +115,7 @@ def _explain_no_boost(pod: Pod, container: Container, own: EffectivePolicy, term
     is_scaled = any(one.resource is ResourceName.CPU and one.container in ("", container.name) for one in metrics)
     mode = min(own.mode, terms.policy.mode)
     is_managed = ResourceName.CPU in own.resources and own.direction is ResizeDirection.BOTH
-    # The HPA divides by what all pods request, also those that start: it would add replicas late.
+    # The HPA divides by the requests of all pods. Larger ones of pods that start would delay the next replica.
     is_scaled = is_scaled or ResourceName.CPU in claims.scaled
     is_sized = bool(claims.sized_by) and ResourceName.CPU not in claims.get_free_resources(container.name)
     obstacles = (

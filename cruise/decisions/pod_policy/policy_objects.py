@@ -121,7 +121,7 @@ class PolicyIndex:
 
 
 class _PolicyCandidates:
-    """Policies by what a pod must have, so that few are compared with it: a workload's name, a label, or neither."""
+    """Policies indexed by the workload name or label that they require, so that each pod is compared with few."""
 
     def __init__(self, policies: Iterable[RightsizingPolicy]) -> None:
         self._by_name: dict[str, list[RightsizingPolicy]] = {}

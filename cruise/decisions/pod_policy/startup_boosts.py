@@ -19,10 +19,9 @@ def get_boost_end(pod: Pod) -> datetime | None:
 
     A restart of a container starts the time after it again, within the longest start of the pod.
     """
-    started_at = pod.started_at or pod.ready_since
-    if started_at is None:
+    latest = _get_latest_end(pod)
+    if latest is None:
         return None
-    latest = started_at + LONGEST_START
     return latest if pod.ready_since is None else min(latest, pod.ready_since + READY_TIME)
 
 
@@ -33,5 +32,11 @@ def has_boost_in_force(pod: Pod, now: datetime) -> bool:
     """
     if STARTUP_BOOST not in pod.annotations or not find_startup_boosts(pod):
         return False
+    latest = _get_latest_end(pod)
+    return latest is None or now < latest + OVERDUE_TIME
+
+
+def _get_latest_end(pod: Pod) -> datetime | None:
+    """Return when the longest start of a pod is over, None if it has not started."""
     started_at = pod.started_at or pod.ready_since
-    return started_at is None or now < started_at + LONGEST_START + OVERDUE_TIME
+    return None if started_at is None else started_at + LONGEST_START

@@ -116,12 +116,8 @@ def _decide_restoring_bounds(
     if not submitted or not scaling.current_replicas or scaling.scale_down_seconds < DEFAULT_SCALE_DOWN_SECONDS:
         return reason
     metrics = {
-        resource: tuple(
-            MetricBounds(one.container, one.target_percent, np.inf, 1.0, restore_factor=factor)
-            for one, factor in ((one, compute_peak_factor(one, scaling)) for one in metrics)
-            if factor < np.inf
-        )
-        for resource, metrics in _group_by_resource(scaling).items()
+        resource: tuple(one._replace(peak_factor=np.inf, growth_factor=1.0) for one in at_minimum)
+        for resource, at_minimum in _build_bounds_at_minimum(scaling).items()
     }
     return UtilisationBounds(name, False, metrics, submitted, reason)
 

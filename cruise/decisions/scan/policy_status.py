@@ -48,7 +48,7 @@ def summarize_policies(
     """
     index = PolicyIndex(snapshot)
     reasons = {one.key: one.reason.value for one in skipped}
-    counts = {(one.namespace, one.name): _PolicyCounts() for one in snapshot.rightsizing_policies}
+    counts = {one.key: _PolicyCounts() for one in snapshot.rightsizing_policies}
     savings = {pod.uid: before - now for pod, before, now in iterate_savings(snapshot, originals)}
     compared: set[tuple[int, WorkloadRef | None]] = set()
     for pod in snapshot.pods:
@@ -58,16 +58,13 @@ def summarize_policies(
         reason = reasons.get((pod.namespace, pod.name))
         saved = savings.get(pod.uid, NO_RESOURCES)
         for policy in applied.policies:
-            counts[policy.namespace, policy.name].add_pod(pod, reason, saved)
+            counts[policy.key].add_pod(pod, reason, saved)
         # How specific they are depends on the workload as well.
         if len(applied.policies) > 1 and (id(applied), pod.workload) not in compared:
             compared.add((id(applied), pod.workload))
             for policy, conflict in _iterate_conflicts(applied.policies, pod.workload):
-                counts[policy.namespace, policy.name].conflicts.setdefault(conflict.policy, conflict)
-    return {
-        (one.namespace, one.name): _build_status(one, counts[one.namespace, one.name])
-        for one in snapshot.rightsizing_policies
-    }
+                counts[policy.key].conflicts.setdefault(conflict.policy, conflict)
+    return {one.key: _build_status(one, counts[one.key]) for one in snapshot.rightsizing_policies}
 
 
 def _build_status(policy: RightsizingPolicy, counts: _PolicyCounts) -> PolicyStatus:
