@@ -156,9 +156,14 @@ def sized(stage: LiveStage) -> int:
 
 
 def churn(stage: LiveStage, measured: set[str], over: Event, made: list[int]) -> None:
-    """Replace pods again and again; those whose use is measured stay, and speak for the others."""
+    """Replace pods at a fixed pace; those whose use is measured stay, and speak for the others.
+
+    A round that comes late, as after an outage of the API server, is made up for by the next ones.
+    """
     api, drawn = stage.plane.api(), random.Random(7)
-    while not over.wait(EVERY_SECONDS):
+    due = time.monotonic()
+    while not over.wait(max(0.0, due - time.monotonic())):
+        due += EVERY_SECONDS
         # The API server may be away just now.
         try:
             names = [pod["metadata"]["name"] for pod in api.items("pods", stage.namespace, "app=web")]
