@@ -158,18 +158,20 @@ def sized(stage: LiveStage) -> int:
 def churn(stage: LiveStage, measured: set[str], over: Event, made: list[int]) -> None:
     """Replace pods at a fixed pace; those whose use is measured stay, and speak for the others.
 
-    A round that comes late, as after an outage of the API server, is made up for by the next ones.
+    What an outage of the API server held up is made up for by the next rounds.
     """
     api, drawn = stage.plane.api(), random.Random(7)
-    due = time.monotonic()
+    due, owed = time.monotonic(), 0
     while not over.wait(max(0.0, due - time.monotonic())):
         due += EVERY_SECONDS
+        owed += AT_ONCE
         # The API server may be away just now.
         try:
             names = [pod["metadata"]["name"] for pod in api.items("pods", stage.namespace, "app=web")]
-            for name in drawn.sample(sorted(set(names) - measured), min(AT_ONCE, len(names) - len(measured))):
+            for name in drawn.sample(sorted(set(names) - measured), min(owed, len(names) - len(measured))):
                 api.delete("pods", stage.namespace, name, grace=0)
                 made[0] += 1
+                owed -= 1
         except Exception as error:
             print(f"not replaced: {error!r}")
             api = stage.plane.api()
