@@ -29,7 +29,7 @@ from cruise.domain.actions import Outcome
 from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.prices import PriceSettings
+from cruise.domain.prices import LIST_PRICES, PriceSettings
 from cruise.domain.usage import StatisticsTable
 from cruise.domain.users import UserAction
 from cruise.errors import BadInputError
@@ -172,7 +172,11 @@ async def _run(
             bar.update(reading, completed=read.done_container_hours, total=read.total_container_hours)
 
         await controller.refresh_statistics(show_reading)
-    view = DemoView(cluster, store, policy, controller.activity, prices=settings.to_price_settings())
+    prices = settings.to_price_settings()
+    if prices == PriceSettings():
+        # The first page shows money without any settings.
+        prices = PriceSettings(LIST_PRICES)
+    view = DemoView(cluster, store, policy, controller.activity, prices=prices)
     # Half of the age from which statistics are too old.
     clock = DemoClock(cluster.now, DEMO_SPEED, policy.max_age / 2, controller.activity)
     place = "embedded Postgres" if settings.database_url is None else "Postgres"

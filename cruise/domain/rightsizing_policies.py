@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from cruise.domain.annotations import Overrides, OverrideSource, UnreadableAnnotations
 from cruise.domain.resources import NO_RESOURCES, Resources
@@ -31,10 +32,19 @@ class PolicySelector:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyCondition:
+    """A condition in the status of a policy object: what it says, and since when."""
+
+    is_true: bool
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class RightsizingPolicy:
     """A policy object; `namespace` is empty for a ClusterRightsizingPolicy.
 
-    If the selector is unreadable, it selects all that it could. `generation` counts changes of its spec.
+    If the selector is unreadable, it selects all that it could. `generation` counts changes of its spec. `conditions`
+    are those of its status by type: what cruise said of it last.
     """
 
     namespace: str
@@ -43,6 +53,7 @@ class RightsizingPolicy:
     overrides: Overrides | UnreadableAnnotations = field(default_factory=Overrides)
     generation: int = 0
     uid: str = ""
+    conditions: Mapping[str, PolicyCondition] = field(default_factory=dict, compare=False)
 
     @property
     def source(self) -> OverrideSource:

@@ -1,6 +1,7 @@
 """Write policy objects and their status as Kubernetes JSON."""
 
 import re
+from datetime import datetime
 from typing import Any
 
 from cruise.domain.annotations import BOUNDS, Overrides
@@ -55,8 +56,11 @@ _BOUND_FIELDS = {
 }
 
 
-def build_policy_status(policy: RightsizingPolicy, status: PolicyStatus) -> JsonObject:
-    """Return a policy with its status only, for server-side apply; its uid is a precondition."""
+def build_policy_status(policy: RightsizingPolicy, status: PolicyStatus, now: datetime) -> JsonObject:
+    """Return a policy with its status only, for server-side apply; its uid is a precondition.
+
+    A condition that says the same as before keeps its time.
+    """
     head = _build_head(policy.namespace, policy.name)
     head["metadata"] |= {"uid": policy.uid} if policy.uid else {}
     return {
@@ -81,28 +85,33 @@ def build_policy_status(policy: RightsizingPolicy, status: PolicyStatus) -> Json
                 }
                 for one in status.conflicts[:_MAX_CONFLICTS]
             ],
-            "conditions": _build_conditions(status),
+            "conditions": _build_conditions(policy, status, now),
         },
     }
 
 
-def _build_conditions(status: PolicyStatus) -> list[JsonObject]:
+def _build_conditions(policy: RightsizingPolicy, status: PolicyStatus, now: datetime) -> list[JsonObject]:
     """Return whether the policy can be used, and whether it conflicts with others."""
     others = ", ".join(one.policy for one in status.conflicts[:_MAX_CONFLICTS])
-    return [
-        {
-            "type": "Accepted",
-            "status": "False" if status.problem else "True",
-            "reason": "Unreadable" if status.problem else "Accepted",
-            "message": status.problem,
-        },
-        {
-            "type": "Conflicted",
-            "status": "True" if others else "False",
-            "reason": "EquallySpecific" if others else "NoConflict",
-            "message": others,
-        },
-    ]
+    stated = (
+        ("Accepted", not status.problem, "Unreadable" if status.problem else "Accepted", status.problem),
+        ("Conflicted", bool(others), "EquallySpecific" if others else "NoConflict", others),
+    )
+    conditions = []
+    for kind, is_true, reason, message in stated:
+        before = policy.conditions.get(kind)
+        since = now if before is None or before.is_true != is_true else before.since
+        conditions.append(
+            {
+                "type": kind,
+                "status": "True" if is_true else "False",
+                "observedGeneration": status.generation,
+                "lastTransitionTime": since.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                "reason": reason,
+                "message": message,
+            }
+        )
+    return conditions
 
 
 # One that contradicts many others is recognized by the first of them.

@@ -57,7 +57,7 @@ class PolicyStatuses:
             if await self._store.is_paused():
                 break
             try:
-                await self._publisher.write_status(one, statuses[one.key])
+                await self._publisher.write_status(one, statuses[one.key], node_pass.at)
             except (ConflictError, NotFoundError) as error:
                 # The policy was deleted, or created again.
                 log.info("status not written", policy=one.title, error=str(error))

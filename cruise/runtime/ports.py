@@ -73,8 +73,8 @@ class RecommendationPublisher(Protocol):
 class PolicyStatusPublisher(Protocol):
     """Writes the status of policy objects; adapters.kube.actions."""
 
-    async def write_status(self, policy: RightsizingPolicy, status: PolicyStatus) -> None:
-        """Write one policy's status.
+    async def write_status(self, policy: RightsizingPolicy, status: PolicyStatus, now: datetime) -> None:
+        """Write one policy's status; `now` is the time of conditions that changed.
 
         Raises ConflictError, NotFoundError, RefusedError, ThrottledError, UnavailableError.
         """

@@ -490,10 +490,12 @@ _STATUS: Schema = {
             "x-kubernetes-list-map-keys": ["type"],
             "items": {
                 "type": "object",
-                "required": ["type", "status", "reason", "message"],
+                "required": ["type", "status", "lastTransitionTime", "reason", "message"],
                 "properties": {
                     "type": {"type": "string"},
                     "status": {"type": "string", "enum": ["True", "False"]},
+                    "observedGeneration": {"type": "integer", "format": "int64"},
+                    "lastTransitionTime": {"type": "string", "format": "date-time"},
                     "reason": {"type": "string"},
                     "message": {"type": "string"},
                 },

@@ -1,6 +1,7 @@
 """When the status of policies is written: mode, pause, budget, and only what changed."""
 
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
@@ -23,7 +24,7 @@ class Recording:
         self.failure: Exception | None = None
         self.refused = ""
 
-    async def write_status(self, policy: RightsizingPolicy, status: PolicyStatus) -> None:
+    async def write_status(self, policy: RightsizingPolicy, status: PolicyStatus, now: datetime) -> None:
         if self.failure is not None:
             raise self.failure
         if policy.name == self.refused:

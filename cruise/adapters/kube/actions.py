@@ -139,7 +139,7 @@ class PolicyStatusWriter:
     def __init__(self, client: KubernetesClient) -> None:
         self._client = client
 
-    async def write_status(self, policy: RightsizingPolicy, status: PolicyStatus) -> None:
+    async def write_status(self, policy: RightsizingPolicy, status: PolicyStatus, now: datetime) -> None:
         """Apply one policy's status, with its uid as precondition.
 
         Raises ConflictError, NotFoundError, RefusedError, ThrottledError and UnavailableError.
@@ -148,4 +148,5 @@ class PolicyStatusWriter:
         place = f"/apis/{POLICY_GROUP}/{POLICY_VERSION}"
         place += f"/namespaces/{quote(policy.namespace)}" if policy.namespace else ""
         path = f"{place}/{kind.plural}/{quote(policy.name)}/status"
-        await self._client.send("PATCH", path, build_policy_status(policy, status), content_type=APPLY, repeatable=True)
+        document = build_policy_status(policy, status, now)
+        await self._client.send("PATCH", path, document, content_type=APPLY, repeatable=True)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from cruise.decisions.pod_policy.policy_objects import PolicyIndex, get_specificity
@@ -65,6 +65,46 @@ def summarize_policies(
             for policy, conflict in _iterate_conflicts(applied.policies, pod.workload):
                 counts[policy.key].conflicts.setdefault(conflict.policy, conflict)
     return {one.key: _build_status(one, counts[one.key]) for one in snapshot.rightsizing_policies}
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyProblems:
+    """Policy objects that a person should look at, each kind sorted by key.
+
+    `unreadable` ones exclude their pods, `conflicting` ones contradict an equally specific one, and `unmatched` ones
+    select no pod and no workload.
+    """
+
+    unreadable: tuple[RightsizingPolicy, ...] = ()
+    conflicting: tuple[RightsizingPolicy, ...] = ()
+    unmatched: tuple[RightsizingPolicy, ...] = ()
+
+
+def find_policy_problems(snapshot: ClusterSnapshot) -> PolicyProblems:
+    """Return the policies of a snapshot that are unreadable, contradict others or select nothing."""
+    policies = snapshot.rightsizing_policies
+    if not policies:
+        return PolicyProblems()
+    statuses = summarize_policies(snapshot, (), {})
+    unmatched = _find_unmatched(snapshot)
+    return PolicyProblems(
+        tuple(one for one in policies if statuses[one.key].problem),
+        tuple(one for one in policies if statuses[one.key].conflicts),
+        tuple(one for one in policies if one.key in unmatched and not statuses[one.key].problem),
+    )
+
+
+def _find_unmatched(snapshot: ClusterSnapshot) -> set[PolicyKey]:
+    """Return the policies that select no pod, and no workload that may have pods later."""
+    index = PolicyIndex(snapshot)
+    matched = {one.key for pod in snapshot.pods for one in index.find_for_pod(pod).policies}
+    others = [one for one in snapshot.rightsizing_policies if one.key not in matched]
+    # The labels of pods that do not exist yet are unknown.
+    relaxed = [replace(one, selector=replace(one.selector, pod_labels=None)) for one in others]
+    by_workload = PolicyIndex(replace(snapshot, rightsizing_policies=tuple(relaxed)))
+    without_pods = snapshot.workloads.keys() - {(pod.namespace, pod.workload) for pod in snapshot.pods}
+    found = {one.key for namespace, ref in without_pods for one in by_workload.find(namespace, ref, {}).policies}
+    return {one.key for one in others} - found
 
 
 def _build_status(policy: RightsizingPolicy, counts: _PolicyCounts) -> PolicyStatus:

@@ -18,7 +18,11 @@ from cruise.interfaces.dashboard.cards import (
 )
 from cruise.interfaces.dashboard.charts import CHART_PERIODS, ChartLine, ChartPeriodParameter, TimeChart
 from cruise.interfaces.dashboard.layout import Dashboard, DashboardPage
-from cruise.interfaces.http.attention import list_attention_items, list_visible_risks
+from cruise.interfaces.http.attention import (
+    list_attention_items,
+    list_visible_policy_problems,
+    list_visible_risks,
+)
 from cruise.interfaces.http.audit import RECENT, describe_audit_cause, read_recent_actions
 from cruise.interfaces.http.cluster_summary import UNREADABLE_MODE
 from cruise.interfaces.http.coverage import read_coverage
@@ -61,6 +65,7 @@ def create_overview_page(dashboard: Dashboard) -> APIRouter:
     ) -> Response:
         summary = await dashboard.summaries.get_available()
         risks = await list_visible_risks(summary, visibility)
+        policies = await list_visible_policy_problems(summary, visibility)
         now, figures = dashboard.view.now(), dashboard.view.get_figures()
         recent = await read_recent_actions(dashboard.view, visibility, now - RECENT)
         since = now - CHART_PERIODS[period]
@@ -81,7 +86,7 @@ def create_overview_page(dashboard: Dashboard) -> APIRouter:
             page=OVERVIEW_PAGE,
             summary=summary,
             recent=recent,
-            attention=list_attention_items(figures, summary, risks, recent, dashboard.view.policy, now),
+            attention=list_attention_items(figures, summary, risks, policies, recent, dashboard.view.policy, now),
             describe_cause=describe_audit_cause,
             cards=cards,
             coverage=coverage,

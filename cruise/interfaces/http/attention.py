@@ -1,14 +1,16 @@
 """What needs a person: faults of cruise, of the cluster and of its configuration, for the API and the dashboard."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 
 from fastapi import APIRouter
 
+from cruise.decisions.scan.policy_status import PolicyProblems
 from cruise.decisions.scan.risks import ContainerRisk, ContainerRiskKind
 from cruise.domain.policy import Mode, Policy
+from cruise.domain.rightsizing_policies import RightsizingPolicy
 from cruise.interfaces.http.audit import RECENT, RecentActions, read_recent_actions
 from cruise.interfaces.http.cluster_summary import UNREADABLE_MODE, ClusterSummaries, ClusterSummary
 from cruise.interfaces.http.figures import ControllerFigures
@@ -50,7 +52,8 @@ def create_attention_routes(view: ApiView, summaries: ClusterSummaries) -> APIRo
         now = view.now()
         recent = await read_recent_actions(view, visibility, now - RECENT)
         risks = await list_visible_risks(summary, visibility)
-        items = list_attention_items(view.get_figures(), summary, risks, recent, view.policy, now)
+        policies = await list_visible_policy_problems(summary, visibility)
+        items = list_attention_items(view.get_figures(), summary, risks, policies, recent, view.policy, now)
         return AttentionDocument(list(items))
 
     return routes
@@ -66,16 +69,36 @@ async def list_visible_risks(
     return [risk for risk in summary.risks if visible is None or risk.namespace in visible]
 
 
+async def list_visible_policy_problems(summary: ClusterSummary, visibility: NamespaceVisibility) -> PolicyProblems:
+    """Return the problems of policies that the caller may see: those of the cluster require all namespaces."""
+    found = summary.policy_problems
+    everything = (*found.unreadable, *found.conflicting, *found.unmatched)
+    visible = await visibility.get_visible_namespaces(one.namespace for one in everything if one.namespace)
+    if visible is None:
+        return found
+    return PolicyProblems(
+        _select_visible(found.unreadable, visible),
+        _select_visible(found.conflicting, visible),
+        _select_visible(found.unmatched, visible),
+    )
+
+
+def _select_visible(policies: Sequence[RightsizingPolicy], visible: Set[str]) -> tuple[RightsizingPolicy, ...]:
+    return tuple(one for one in policies if one.namespace in visible)
+
+
 def list_attention_items(
     figures: ControllerFigures,
     summary: ClusterSummary,
     risks: Sequence[ContainerRisk],
+    policies: PolicyProblems,
     recent: RecentActions,
     policy: Policy,
     now: datetime,
 ) -> Sequence[AttentionItem]:
     """Return what needs a person, the urgent items first."""
-    items = [*_list_faults(figures, policy, now), *_list_findings(figures, summary, risks, recent)]
+    findings = _list_findings(figures, summary, risks, recent)
+    items = [*_list_faults(figures, policy, now), *findings, *_list_policy_problems(policies)]
     return sorted(items, key=lambda item: not item.urgent)
 
 
@@ -132,3 +155,20 @@ def _list_findings(
         yield AttentionItem("refused", False, message, "actions?result=refused")
     if figures.mode is Mode.OFF:
         yield AttentionItem("mode-off", False, "Mode off: cruise skips all pods", "health")
+
+
+_POLICIES = "policies#objects"
+
+
+def _list_policy_problems(policies: PolicyProblems) -> Iterator[AttentionItem]:
+    """Yield what is wrong with policy objects: one item for each kind of problem, which names the first ones."""
+    kinds = (
+        ("policy-unreadable", True, policies.unreadable, "cannot be read, and the pods that it may select are skipped"),
+        ("policy-conflict", False, policies.conflicting, "contradicts an equally specific one"),
+        ("policy-unmatched", False, policies.unmatched, "selects no pod and no workload"),
+    )
+    for code, urgent, found, problem in kinds:
+        if found:
+            others = f", and {format_count(len(found) - 1, 'other policy', 'other policies')} too" if found[1:] else ""
+            message = f"{escape_text(found[0].title, 120)} {problem}{others}"
+            yield AttentionItem(code, urgent, message, _POLICIES)

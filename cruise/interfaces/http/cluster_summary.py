@@ -13,6 +13,7 @@ from fastapi import APIRouter, Query
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.prices import estimate_prices
 from cruise.decisions.revert import OriginalSizesByUid
+from cruise.decisions.scan.policy_status import PolicyProblems, find_policy_problems
 from cruise.decisions.scan.risks import ContainerRisk, rank_risks
 from cruise.decisions.scan.waste import (
     ClusterRequestTotals,
@@ -67,7 +68,7 @@ class WorkloadSummary:
 class ClusterSummary:
     """One node pass; `modes` counts pods on nodes by mode, `workloads` has the largest share of the cluster first.
 
-    `prices` are None if settings state none.
+    `policy_problems` are of its policy objects. `prices` are None if settings state none.
     """
 
     node_pass: NodePassResult
@@ -76,6 +77,7 @@ class ClusterSummary:
     risks: tuple[ContainerRisk, ...]
     workloads: tuple[WorkloadSummary, ...]
     modes: Mapping[str, int]
+    policy_problems: PolicyProblems
     prices: ResourcePrices | None
 
     @property
@@ -175,7 +177,8 @@ def summarize_cluster(
         for row in rows
     ]
     savings = sum_savings(snapshot, originals)
-    return ClusterSummary(node_pass, totals, savings, risks, tuple(workloads), dict(pods_by_mode), prices)
+    problems = find_policy_problems(snapshot)
+    return ClusterSummary(node_pass, totals, savings, risks, tuple(workloads), dict(pods_by_mode), problems, prices)
 
 
 def get_mode(eligibility: Eligibility, pod: Pod) -> str:

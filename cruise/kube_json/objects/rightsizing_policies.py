@@ -1,7 +1,7 @@
 """Read RightsizingPolicies and ClusterRightsizingPolicies."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import msgspec
@@ -10,7 +10,13 @@ from cruise.domain.annotations import CONTAINER_SETTINGS, OVERRIDES, POD_SETTING
 from cruise.domain.overrides import parse_settings
 from cruise.domain.policy import is_dns_label
 from cruise.domain.resources import quote_text
-from cruise.domain.rightsizing_policies import ALL_CONTAINERS, PolicySelector, RightsizingPolicy, format_policy_field
+from cruise.domain.rightsizing_policies import (
+    ALL_CONTAINERS,
+    PolicyCondition,
+    PolicySelector,
+    RightsizingPolicy,
+    format_policy_field,
+)
 from cruise.errors import BadInputError
 from cruise.kube_json.object_errors import explain_validation_error, to_single_line
 from cruise.kube_json.objects.scheduling import read_selector
@@ -19,6 +25,7 @@ from cruise.kube_json.wire.policy_json import (
     PolicyObject,
     PolicySelectorJson,
     PolicySpec,
+    PolicyStatusJson,
     RightsizingPolicyObject,
 )
 
@@ -30,7 +37,7 @@ _STATED_ONCE = tuple(one for one in ContainerPolicyFields.__struct_fields__ if o
 
 def decode_policy(document: PolicyObject) -> RightsizingPolicy:
     """Return a policy; if it cannot be read, one that selects all that it could and says why."""
-    metadata = document.metadata
+    metadata, conditions = document.metadata, _read_conditions(document)
     namespace = (metadata.namespace or "default") if isinstance(document, RightsizingPolicyObject) else ""
     problem = ""
     try:
@@ -46,9 +53,20 @@ def decode_policy(document: PolicyObject) -> RightsizingPolicy:
             problem = "spec: it selects in its own namespace; write a ClusterRightsizingPolicy for others"
     if problem:
         unreadable = build_unreadable_policy(namespace, metadata.name, problem)
-        return replace(unreadable, generation=metadata.generation, uid=metadata.uid or "")
+        return replace(unreadable, generation=metadata.generation, uid=metadata.uid or "", conditions=conditions)
     overrides = parse_settings(_iterate_policy_settings(spec))
-    return RightsizingPolicy(namespace, metadata.name, selector, overrides, metadata.generation, metadata.uid or "")
+    return RightsizingPolicy(
+        namespace, metadata.name, selector, overrides, metadata.generation, metadata.uid or "", conditions
+    )
+
+
+def _read_conditions(document: PolicyObject) -> Mapping[str, PolicyCondition]:
+    """Return the conditions by type; none if they are incomplete: they say since when, and decide nothing."""
+    try:
+        status = msgspec.convert(document.status or {}, PolicyStatusJson)
+    except msgspec.ValidationError:
+        return {}
+    return {one.type: PolicyCondition(one.status == "True", one.last_transition_time) for one in status.conditions}
 
 
 def build_unreadable_policy(namespace: str, name: str, problem: str) -> RightsizingPolicy:

@@ -1,5 +1,6 @@
 """Structs of policy objects and of their spec."""
 
+from datetime import datetime
 from typing import Any
 
 from cruise.kube_json.wire.pod_json import JsonStruct, LabelSelectorJson, Metadata, QuantityMap
@@ -14,6 +15,7 @@ class PolicyObject(JsonStruct, frozen=True):
 
     metadata: PolicyMetadata
     spec: dict[str, Any] | None = None
+    status: dict[str, Any] | None = None
 
 
 class RightsizingPolicyObject(PolicyObject, frozen=True, tag_field="kind", tag="RightsizingPolicy"):
@@ -25,6 +27,18 @@ class ClusterRightsizingPolicyObject(PolicyObject, frozen=True, tag_field="kind"
 
 
 AnyPolicy = RightsizingPolicyObject | ClusterRightsizingPolicyObject
+
+
+class PolicyConditionJson(JsonStruct, frozen=True):
+    type: str
+    status: str
+    last_transition_time: datetime
+
+
+class PolicyStatusJson(JsonStruct, frozen=True):
+    """What is read of a policy's status."""
+
+    conditions: tuple[PolicyConditionJson, ...] = ()
 
 
 class PolicyLabelSelectorJson(LabelSelectorJson, frozen=True, forbid_unknown_fields=True):

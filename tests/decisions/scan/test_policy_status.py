@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 
-from cruise.decisions.scan.policy_status import summarize_policies
+from cruise.decisions.scan.policy_status import PolicyProblems, find_policy_problems, summarize_policies
 from cruise.domain.actions import ReasonCode, SkippedPod
 from cruise.domain.annotations import UnreadableAnnotations
+from cruise.domain.cluster import Workload, WorkloadRef
 from cruise.domain.resources import MEBIBYTE, Resources
 from cruise.domain.rightsizing_policies import PolicyConflict, PolicyStatus, RightsizingPolicy
 from tests.builders import make_amounts, make_pod
-from tests.decisions.pod_policy.test_policy_objects import policy, world
+from tests.decisions.pod_policy.test_policy_objects import label, policy, world
 
 WEB = make_pod("web-1"), make_pod("web-2")
 DB = make_pod("db-1", workload="StatefulSet/db")
@@ -67,6 +68,23 @@ def test_a_policy_that_cannot_be_read_says_why():
     found = summarize_policies(world(broken, policy("all", "shop", {"mode": "off"}), pods=WEB), (), {})
     assert found["shop", "broken"].problem == "spec.mode: is wrong"
     assert found["shop", "broken"].conflicts == ()
+
+
+def test_a_policy_that_selects_nothing_is_found_but_not_one_whose_workload_has_no_pods_now():
+    policies = (
+        policy("web", "shop", names=frozenset({"web"})),
+        policy("wbe", "shop", names=frozenset({"wbe"})),
+        policy("nowhere", "blog"),
+        policy("nightly", "shop", names=frozenset({"nightly"}), pod_labels=label("app", "nightly")),
+        policy("everything"),
+        policy("elsewhere", "", namespaces=frozenset({"blog"})),
+    )
+    nightly = WorkloadRef("CronJob", "nightly")
+    snapshot = world(*policies, pods=WEB)
+    snapshot = replace(snapshot, workloads={("shop", nightly): Workload("shop", nightly)})
+    unmatched = find_policy_problems(snapshot).unmatched
+    assert [one.name for one in unmatched] == ["elsewhere", "nowhere", "wbe"]
+    assert find_policy_problems(world(pods=WEB)) == PolicyProblems()
 
 
 def test_small_changes_of_what_is_saved_are_not_worth_a_write():

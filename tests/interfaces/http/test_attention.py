@@ -3,18 +3,21 @@
 from dataclasses import replace
 from datetime import timedelta
 
+from cruise.decisions.scan.policy_status import PolicyProblems
 from cruise.domain.actions import ActionResult, EvictPod, Outcome, ReasonCode
 from cruise.domain.policy import EvictionRanking
 from cruise.domain.prices import PriceSettings, ResourcePrices
 from cruise.domain.resources import ResourceName
+from cruise.domain.rightsizing_policies import RightsizingPolicy
 from cruise.domain.users import Access, Caller, PodAccess
-from cruise.interfaces.http.attention import list_attention_items
+from cruise.interfaces.http.attention import list_attention_items, list_visible_policy_problems
 from cruise.interfaces.http.audit import RECENT, RecentActions, read_recent_actions
 from cruise.interfaces.http.cluster_summary import ClusterSummaries
 from cruise.interfaces.http.figures import ControllerFigures, JobFigures, PackingPassFigures
 from cruise.interfaces.http.namespace_visibility import NamespaceVisibility
 from tests.interfaces.http.api_scene import NOW, ApiScene, create_api_client, make_busy_scene
 
+NO_PROBLEMS = PolicyProblems()
 QUIET = RecentActions(NOW, 0, 0, 0, 0, {}, [])
 
 
@@ -69,7 +72,7 @@ async def test_what_needs_a_person_is_named_with_its_page_and_urgent_items_come_
     summary = await ClusterSummaries(scene).get_newest()
     figures = replace(scene.get_figures(), packing=PackingPassFigures(pending=2))
     assert [item.code for item in await items(scene, figures)] == ["pending"]
-    assert list_attention_items(scene.get_figures(), summary, (), QUIET, scene.policy, NOW) == []
+    assert list_attention_items(scene.get_figures(), summary, (), NO_PROBLEMS, QUIET, scene.policy, NOW) == []
     broken = replace(
         figures,
         statistics_at=NOW - timedelta(hours=2),
@@ -85,7 +88,24 @@ async def test_what_needs_a_person_is_named_with_its_page_and_urgent_items_come_
 
 async def items(scene: ApiScene, figures: ControllerFigures):
     summary = await ClusterSummaries(scene).get_newest()
-    return list_attention_items(figures, summary, (), QUIET, scene.policy, NOW)
+    return list_attention_items(figures, summary, (), NO_PROBLEMS, QUIET, scene.policy, NOW)
+
+
+async def test_policies_that_conflict_or_select_nothing_need_a_person_who_may_see_them():
+    scene = await make_busy_scene()
+    summary = await ClusterSummaries(scene).get_newest()
+    a, b, cluster = RightsizingPolicy("shop", "a"), RightsizingPolicy("other", "b"), RightsizingPolicy("", "all")
+    problems = PolicyProblems(unreadable=(cluster,), conflicting=(a, b), unmatched=(b,))
+    found = list_attention_items(scene.get_figures(), summary, (), problems, QUIET, scene.policy, NOW)
+    assert [(one.code, one.urgent, one.page) for one in found] == [
+        ("policy-unreadable", True, "policies#objects"),
+        ("policy-conflict", False, "policies#objects"),
+        ("policy-unmatched", False, "policies#objects"),
+    ]
+    assert "RightsizingPolicy shop/a contradicts" in found[1].message and "1 other policy" in found[1].message
+    summary = replace(summary, policy_problems=problems)
+    of_tenant = await list_visible_policy_problems(summary, NamespaceVisibility(Caller("tenant"), OtherOnly()))
+    assert of_tenant == PolicyProblems((), (b,), (b,))
 
 
 async def test_money_is_null_until_prices_are_set():
