@@ -10,8 +10,8 @@ from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.admission.replacement_pods import predict_replacement_pods
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, EarlierPasses, rank_for_eviction
 from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.pod_policy.kubelet_refusals import add_kubelet_refusals
 from cruise.decisions.pod_policy.other_autoscalers import NO_AUTOSCALER_CLAIMS, AutoscalerClaims
-from cruise.decisions.pod_policy.static_managers import add_static_managers
 from cruise.decisions.scan.risks import ContainerRisk, find_oom_kill_risks
 from cruise.decisions.size_steps import ContainerSteps, build_size_steps
 from cruise.decisions.sizing.fitting import ContendedNode
@@ -185,7 +185,7 @@ def prepare_explanations(
     nodes: frozenset[str] | None = None,
 ) -> ExplanationContext:
     """Size a snapshot, or some of its `nodes`, for explanations; this takes as long as a node pass."""
-    snapshot = add_static_managers(snapshot, refused or {})
+    snapshot = add_kubelet_refusals(snapshot, refused or {})
     eligibility = Eligibility(snapshot, statistics, stored or {}, policy, now)
     sized = (
         size_cluster(

@@ -165,11 +165,20 @@ def decide_oom_reaction(
 def _would_be_refused(
     requested: Sequence[ContainerTarget], context: OomContext, pod: Pod, policy: Policy, now: datetime
 ) -> bool:
-    if context.refused is None or context.node is None:
+    if context.node is None:
+        return False
+    if context.node.memory_swaps and pod.qos is not QosClass.GUARANTEED and _changes_memory_requests(requested, pod):
+        return True
+    if context.refused is None:
         return False
     available = context.free_capacity + count_pod_requests(pod)
     is_outdated = is_refusal_outdated(context.refused, available, context.node.allocatable, policy, now)
     return not is_outdated and matches_refused_resize(requested, context.refused, get_update_threshold(policy))
+
+
+def _changes_memory_requests(targets: Sequence[ContainerTarget], pod: Pod) -> bool:
+    stated = {one.name: one.requests.memory_bytes for one in pod.resizable_parts}
+    return any(one.requests.memory_bytes != stated[one.container] for one in targets)
 
 
 def _explain_skip(

@@ -51,6 +51,7 @@ class ReasonCode(StrEnum):
     RESIZE_INFEASIBLE = "resize-infeasible"
     STATIC_CPU_MANAGER = "static-cpu-manager"
     STATIC_MEMORY_MANAGER = "static-memory-manager"
+    NODE_SWAP = "node-swap"
     MEMORY_LEAK_SUSPECTED = "memory-leak-suspected"
     NO_CHANGE_NEEDED = "no-change-needed"
     PAUSED = "paused"

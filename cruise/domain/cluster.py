@@ -180,7 +180,8 @@ class Node:
     storage. `cpu_capacity_millicores` and `memory_capacity_bytes` include what is reserved from pods, None if unknown.
     `address` is the kubelet's, empty if unknown. `deleting`: it has a deletionTimestamp. `static_managers` are the
     resources that a static manager of the kubelet assigns to Guaranteed pods, as far as known. `declared_features` are
-    the feature gates that the kubelet declares, None if unknown.
+    the feature gates that the kubelet declares, None if unknown. `memory_swaps`: the kubelet was seen to refuse other
+    memory requests, because containers may swap.
     """
 
     name: str
@@ -199,6 +200,7 @@ class Node:
     deleting: bool = False
     static_managers: frozenset[ResourceName] = frozenset()
     declared_features: frozenset[str] | None = None
+    memory_swaps: bool = False
 
     @property
     def accepts_pods(self) -> bool:

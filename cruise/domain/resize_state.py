@@ -18,7 +18,7 @@ class ResizePending(StrEnum):
 class ResizeState:
     """The resize conditions of a pod; `pending_since` is the last transition.
 
-    `static_manager` is the resource whose static manager makes the resize infeasible.
+    `static_manager` is the resource whose static manager makes the resize infeasible; with `memory_swaps`, swap does.
     """
 
     pending: ResizePending | None = None
@@ -26,6 +26,7 @@ class ResizeState:
     in_progress: bool = False
     error: bool = False
     static_manager: ResourceName | None = None
+    memory_swaps: bool = False
 
 
 NO_RESIZE = ResizeState()

@@ -60,6 +60,7 @@ REASON_DESCRIPTIONS: Mapping[ReasonCode, str] = {
     ReasonCode.RESIZE_INFEASIBLE: "an earlier resize is infeasible on its node",
     ReasonCode.STATIC_CPU_MANAGER: "its node's static CPU manager assigns its cores, and does not resize them",
     ReasonCode.STATIC_MEMORY_MANAGER: "its node's static memory manager assigns its memory, and does not resize it",
+    ReasonCode.NODE_SWAP: "its node has swap, and its kubelet does not resize memory that may be swapped",
     ReasonCode.MEMORY_LEAK_SUSPECTED: "its memory usage only increases, so its limit is not raised",
     ReasonCode.NO_CHANGE_NEEDED: "its planned sizes are within the update threshold of its present ones",
     ReasonCode.PAUSED: "cruise is paused",

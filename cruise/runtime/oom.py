@@ -10,7 +10,7 @@ import structlog
 from cruise.decisions.oom import OomContext, applies_to_workload, build_oom_record_from_table, decide_oom_reaction
 from cruise.decisions.pod_policy.container_bounds import get_template_memory_limits
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.static_managers import add_static_managers
+from cruise.decisions.pod_policy.kubelet_refusals import add_kubelet_refusals
 from cruise.decisions.usage.oom_records import OOM_KILL_RETENTION, raise_oom_memory
 from cruise.decisions.usage.pod_level import sum_statistics
 from cruise.domain.actions import ActionResult, ContainerTarget, EvictPod, Outcome, ReasonCode, ResizePod, SkippedPod
@@ -232,7 +232,7 @@ class OomReactor:
     ) -> ResizePod | EvictPod | SkippedPod:
         policy = self._policy.planning_policy
         refused = await self._store.read_refused_resizes()
-        snapshot = add_static_managers(snapshot, refused)
+        snapshot = add_kubelet_refusals(snapshot, refused)
         eligibility = Eligibility(snapshot, statistics, await self._store.read_overrides(), policy, now)
         node = None if pod is None else next((node for node in snapshot.nodes if node.name == pod.node), None)
         context = OomContext(

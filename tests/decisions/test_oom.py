@@ -86,6 +86,7 @@ def react(
     refused: RefusedResize | None = None,
     last: datetime | None = None,
     statistic=None,
+    swaps: bool = False,
     **snapshot,
 ) -> ResizePod | EvictPod | SkippedPod:
     """React to a kill of `app` at 256 MiB, with a 7-day maximum of 240 MiB known."""
@@ -93,7 +94,7 @@ def react(
         make_statistic_for(pod, c.name, **({"memory_base_mib": 100, "memory_peak_mib": 240} | (statistic or {})))
         for c in pod.containers
     ]
-    node = make_node(kubelet_version=version)
+    node = make_node(kubelet_version=version, memory_swaps=swaps)
     whole = make_snapshot([pod], nodes=[node], **snapshot)
     scene = OomContext(
         node if node_known else None, free_capacity, {row.key.container: row for row in rows}, ranges, refused, last
@@ -511,3 +512,23 @@ def test_kill_far_below_the_pods_limit_is_the_nodes():
     decision = react_at_pod_level(pod_level_of(8000), 8000, shared=True)
     assert isinstance(decision, SkippedPod)
     assert decision.reason is ReasonCode.RECORDED_ONLY
+
+
+# ---- nodes with swap ----
+
+
+def test_on_a_node_that_refuses_other_memory_requests_a_killed_pod_is_evicted():
+    assert isinstance(react(pod_of(), swaps=True), EvictPod)
+
+
+def test_a_limit_alone_is_raised_on_a_node_with_swap():
+    pod = pod_of(memory_mib=300, limit_mib=300)
+    target = grown(pod, build_oom_record(kill_of(pod, 300, 250), None), swaps=True, statistic={"memory_peak_mib": 200})
+    assert target.requests == pod.containers[0].requests
+    assert target.limits.memory_bytes > 300 * MEBIBYTE
+
+
+def test_swap_does_not_concern_guaranteed_pods():
+    assert isinstance(
+        react(guaranteed(), policy=replace(FULL, guaranteed=GuaranteedPolicy.RESIZE), swaps=True), ResizePod
+    )

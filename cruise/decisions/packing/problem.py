@@ -29,8 +29,8 @@ from cruise.decisions.packing.resources import (
     subtract_nominated_capacity,
 )
 from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.pod_policy.kubelet_refusals import add_kubelet_refusals
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
-from cruise.decisions.pod_policy.static_managers import add_static_managers
 from cruise.decisions.scheduling.placements import find_leftover_attachments
 from cruise.decisions.sizing.demand import DemandTable, build_demand_table
 from cruise.decisions.sizing.guaranteed import apply_guaranteed_sizes
@@ -187,7 +187,7 @@ def build_packing_problem(
     domains stay in theirs, because kube-scheduler lets the replacement of a moved pod only into the domain it left.
     """
     eligibility = Eligibility(
-        add_static_managers(snapshot, usage.refused), usage.statistics, usage.stored, policy, usage.now
+        add_kubelet_refusals(snapshot, usage.refused), usage.statistics, usage.stored, policy, usage.now
     )
     if prices is not None:
         objective = PackingObjective.FLEET

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from cruise.decisions.pod_policy.container_bounds import read_recorded_memory_limits
 from cruise.decisions.pod_policy.evictability import Evictability, estimate_daemonset_requests
+from cruise.decisions.pod_policy.kubelet_refusals import find_unresizable_resources, refuses_resizes
 from cruise.decisions.pod_policy.managed_containers import (
     ManagedContainers,
     explain_none_managed,
@@ -29,7 +30,6 @@ from cruise.decisions.pod_policy.resizable_pod import (
     select_containers_with_resources,
 )
 from cruise.decisions.pod_policy.startup_boosts import has_boost_in_force
-from cruise.decisions.pod_policy.static_managers import explain_static_managers, find_unresizable_resources
 from cruise.decisions.pod_policy.usable_statistics import UsableStatistics
 from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds, counts_requests_of
 from cruise.decisions.pod_policy.workload_policies import WorkloadPolicies, WorkloadPolicy
@@ -41,7 +41,6 @@ from cruise.domain.cluster import (
     ClusterSnapshot,
     Container,
     HorizontalPodAutoscaler,
-    Node,
     Pod,
     QosClass,
     WorkloadRef,
@@ -88,7 +87,7 @@ class Eligibility:
         self._kubelets: dict[str | None, tuple[int, int] | None] = {
             node.name: node.kubelet_version for node in snapshot.nodes
         }
-        self._static_managers = {node.name: node for node in snapshot.nodes if node.static_managers}
+        self._refusing_nodes = {node.name: node for node in snapshot.nodes if refuses_resizes(node)}
         self._unready_nodes = frozenset(node.name for node in snapshot.nodes if not node.ready)
 
     def check(self, pod: Pod, *, killed: bool = False) -> ResizablePod | SkippedPod:
@@ -240,7 +239,7 @@ class Eligibility:
     @property
     def has_static_managers(self) -> bool:
         """Whether a static manager is known of any node: a Guaranteed pod may run there."""
-        return bool(self._static_managers)
+        return any(node.static_managers for node in self._refusing_nodes.values())
 
     @cached_property
     def has_kubelets_without_resize(self) -> bool:
@@ -289,13 +288,15 @@ class Eligibility:
             )
             return _skip(pod, reason, containers_without)
         manages_cpu, manages_memory = managed.manages(ResourceName.CPU), managed.manages(ResourceName.MEMORY)
-        static_node = self._find_node_with_static_managers(pod) if self._static_managers else None
-        if static_node is not None:
-            unresizable = find_unresizable_resources(static_node)
-            manages_cpu = manages_cpu and ResourceName.CPU not in unresizable
-            manages_memory = manages_memory and ResourceName.MEMORY not in unresizable
-            if not manages_cpu and not manages_memory:
-                return _skip(pod, explain_static_managers(static_node))
+        refusing_node = self._refusing_nodes.get(pod.node or "")
+        if refusing_node is not None:
+            refused = find_unresizable_resources(pod, refusing_node)
+            manages_cpu = manages_cpu and ResourceName.CPU not in refused
+            # A killed pod gets more memory by an eviction where it cannot be resized.
+            by_swap = refused.get(ResourceName.MEMORY) is ReasonCode.NODE_SWAP
+            manages_memory = manages_memory and (ResourceName.MEMORY not in refused or (by_swap and killed))
+            if refused and not manages_cpu and not manages_memory:
+                return _skip(pod, refused.get(ResourceName.MEMORY) or refused[ResourceName.CPU])
         is_usage_unknown = self._usable.has_never_run(rows)
         manages_cpu = manages_cpu and not managed.restarts_for(ResourceName.CPU)
         manages_memory = manages_memory and not managed.restarts_for(ResourceName.MEMORY) and not is_usage_unknown
@@ -346,15 +347,6 @@ class Eligibility:
             container_rows,
             stating,
         )
-
-    def _find_node_with_static_managers(self, pod: Pod) -> Node | None:
-        """Return the node of a Guaranteed pod if static managers assign resources there.
-
-        None while a resize is pending: it is withdrawn first.
-        """
-        if pod.qos is not QosClass.GUARANTEED or pod.resize.pending is not None or pod.node is None:
-            return None
-        return self._static_managers.get(pod.node)
 
     def _explain_unsupported(self, pod: Pod, group: WorkloadPolicy, *, is_new: bool = False) -> ReasonCode | None:
         """Return which property of the pod itself forbids a resize, or of a new pod other sizes.

@@ -286,6 +286,7 @@ UNLOCKS: Mapping[ReasonCode, Unlock] = {
     ReasonCode.RESIZE_INFEASIBLE: _time("wait: cruise withdraws the resize"),
     ReasonCode.STATIC_CPU_MANAGER: _cluster("cpuManagerPolicy none in the kubelet's configuration"),
     ReasonCode.STATIC_MEMORY_MANAGER: _cluster("memoryManagerPolicy None in the kubelet's configuration"),
+    ReasonCode.NODE_SWAP: _cluster("memorySwap.swapBehavior NoSwap in the kubelet's configuration"),
     ReasonCode.MEMORY_LEAK_SUSPECTED: _object("look for the memory leak, or raise the limit in the pod template"),
     ReasonCode.NO_CHANGE_NEEDED: _nothing("its size is right"),
     ReasonCode.PAUSED: _annotation("", "cruise resume"),

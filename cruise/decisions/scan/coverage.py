@@ -12,16 +12,16 @@ from datetime import datetime
 import numpy as np
 
 from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.pod_policy.kubelet_refusals import find_unresizable_resources
 from cruise.decisions.pod_policy.managed_containers import SKIP_REASON_BY_MODE
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
-from cruise.decisions.pod_policy.static_managers import REFUSAL_BY_MANAGER, find_unresizable_resources
 from cruise.decisions.pod_policy.unlocks import UNLOCKS, DecisionInputs
 from cruise.decisions.scan.waste import PodRequests
 from cruise.decisions.sizing.node_plans import SizingContext, size_cluster
 from cruise.decisions.sizing.resizes import SizeDecision
 from cruise.domain.actions import ReasonCode, SkippedPod
 from cruise.domain.annotations import UnreadableAnnotations
-from cruise.domain.cluster import Container, Node, Pod, QosClass
+from cruise.domain.cluster import Container, Node, Pod
 from cruise.domain.pod_resources import count_container_requests
 from cruise.domain.policy import Mode
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
@@ -252,13 +252,12 @@ def _explain_resizable(eligibility: Eligibility, resizable: ResizablePod, node: 
         return _ALL_SIZED
     pod = resizable.pod
     managed = {ResourceName.CPU: resizable.manages_cpu, ResourceName.MEMORY: resizable.manages_memory}
-    static = find_unresizable_resources(node) if pod.qos is QosClass.GUARANTEED else frozenset[ResourceName]()
+    refused = find_unresizable_resources(pod, node)
     bounds = resizable.utilisation_bounds
     by_hpa = dict.fromkeys(() if bounds is None else bounds.metrics, ReasonCode.MANAGED_BY_HPA)
     unmanaged = by_hpa | _explain_unmanaged(eligibility, pod)
     of_pod = {
-        resource: unmanaged.get(resource)
-        or (REFUSAL_BY_MANAGER[resource] if resource in static else _explain_unresizable(pod, resource))
+        resource: unmanaged.get(resource) or refused.get(resource) or _explain_unresizable(pod, resource)
         for resource in ResourceName
         if not managed[resource]
     }

@@ -9,7 +9,7 @@ import numpy as np
 from cruise.decisions.eviction.destinations import PodPredictions, ReplacementDestinations, SpareCapacity
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, EarlierPasses
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.static_managers import add_static_managers
+from cruise.decisions.pod_policy.kubelet_refusals import add_kubelet_refusals
 from cruise.decisions.sizing.container_sizes import PlannedContainerSize, PlannedContainerSizes
 from cruise.decisions.sizing.damping import ResizeUrgency
 from cruise.decisions.sizing.demand import build_demand_table
@@ -135,7 +135,7 @@ def decide_node_plans(
     `headroom` must be prepared for the rows of `statistics`. Without `replacements` every evicted pod is assumed to
     find another node.
     """
-    snapshot = add_static_managers(snapshot, refused or {})
+    snapshot = add_kubelet_refusals(snapshot, refused or {})
     eligibility = Eligibility(snapshot, statistics, stored or {}, policy, now)
     context = SizingContext(refused or {}, headroom, earlier, replacements)
     sizing = size_cluster(snapshot, eligibility, policy, now, context, nodes)

@@ -8,9 +8,9 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from cruise.decisions.pod_policy.kubelet_refusals import REFUSALS_OF_ANY_SIZE, explain_infeasible
 from cruise.decisions.pod_policy.limit_ranges import forbids_resize
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
-from cruise.decisions.pod_policy.static_managers import REFUSAL_BY_MANAGER
 from cruise.decisions.sizing.demand import DemandTable
 from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_threshold
 from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize, ResizePod, SkippedPod
@@ -22,7 +22,7 @@ from cruise.domain.resize_state import ResizePending, ResizeState
 from cruise.domain.resources import NO_RESOURCES, NOTHING_STATED, ResourceName, Resources, StatedResources
 from cruise.domain.usage import StatisticsTable
 
-INFEASIBLE = frozenset({ReasonCode.RESIZE_INFEASIBLE, *REFUSAL_BY_MANAGER.values()})
+INFEASIBLE = frozenset({ReasonCode.RESIZE_INFEASIBLE, *REFUSALS_OF_ANY_SIZE})
 
 
 def withdraw_pending_resize(
@@ -49,7 +49,7 @@ def explain_pending_resize(state: ResizeState) -> ReasonCode:
     """Return why a resize is pending, as it is remembered once it is withdrawn."""
     if state.pending is ResizePending.DEFERRED:
         return ReasonCode.RESIZE_DEFERRED
-    return ReasonCode.RESIZE_INFEASIBLE if state.static_manager is None else REFUSAL_BY_MANAGER[state.static_manager]
+    return explain_infeasible(state)
 
 
 def build_withdrawn_targets(pod: ResizablePod) -> tuple[ContainerTarget, ...]:
@@ -129,9 +129,9 @@ def matches_refused_resize(
 
     What the API server rejected is not tried again while no value differs from it by the update threshold; what the
     kubelet had no capacity for, not until a resource's sum over the containers has fallen by the update threshold. A
-    static manager rejects sizes whatever they are: `Eligibility` leaves its resource unmanaged.
+    static manager or a node with swap rejects sizes whatever they are: `Eligibility` leaves the resource unmanaged.
     """
-    if earlier.reason in REFUSAL_BY_MANAGER.values():
+    if earlier.reason in REFUSALS_OF_ANY_SIZE:
         return False
     if earlier.reason is ReasonCode.RESIZE_REFUSED:
         before = {target.container: target for target in earlier.containers}

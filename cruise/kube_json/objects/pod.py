@@ -38,6 +38,7 @@ from cruise.kube_json.wire.pod_json import PodCondition, PodObject, PodSpec, Pod
 _NO_STATUS = PodStatus()
 _READ_CONDITIONS = frozenset({"Ready", "PodScheduled", "PodResizePending", "PodResizeInProgress"})
 _STATIC_MANAGER = re.compile(r"Guaranteed Pods alongside (CPU|Memory) Manager", re.IGNORECASE)
+_SWAP = "resize of containers with swap"
 _QOS_CLASSES = {stated.value: stated for stated in QosClass}
 # Without the environment, whose values may be secret.
 _get_container_fields = attrgetter(
@@ -286,23 +287,23 @@ def _is_windows(spec: PodSpec) -> bool:
 
 
 def _read_resize_state(conditions: Sequence[PodCondition]) -> ResizeState:
-    pending, since, in_progress, error, static_manager = None, None, False, False, None
+    pending, since, in_progress, error, message = None, None, False, False, ""
     for condition in conditions:
         if condition.status != "True":
             continue
         if condition.type == "PodResizePending":
             pending, since = _read_pending_reason(condition.reason), condition.last_transition_time
-            static_manager = _find_static_manager(condition.message)
+            message = condition.message or ""
         elif condition.type == "PodResizeInProgress":
             in_progress, error = True, condition.reason == "Error"
     if pending is None and not in_progress:
         return NO_RESIZE
-    return ResizeState(pending, since, in_progress, error, static_manager)
+    return ResizeState(pending, since, in_progress, error, _find_static_manager(message), _SWAP in message)
 
 
-def _find_static_manager(message: str | None) -> ResourceName | None:
+def _find_static_manager(message: str) -> ResourceName | None:
     """Return the resource whose static manager makes a resize infeasible, as kubelets 1.33 to 1.36 say it."""
-    found = _STATIC_MANAGER.search(message or "")
+    found = _STATIC_MANAGER.search(message)
     return None if found is None else ResourceName(found[1].lower())
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from cruise.domain.cluster import Container, ContainerRole, Pod, QosClass
-from cruise.domain.resize_state import NO_RESIZE, ResizePending
+from cruise.domain.resize_state import NO_RESIZE, ResizePending, ResizeState
 from cruise.domain.resources import ResourceName, Resources
 from cruise.simulation.cluster.api_server import get_stated_requests
 from cruise.simulation.cluster.state import (
@@ -53,9 +53,9 @@ class ResizeActuation:
             self._clear_pending(record)
             return
         need = get_stated_requests(pod)
-        static_manager = self._find_static_manager(pod)
-        if static_manager is not None:
-            self._set_pending(record, ResizePending.INFEASIBLE, at, static_manager)
+        refusal = self._find_refusal(pod)
+        if refusal != NO_RESIZE:
+            self._set_pending(record, ResizePending.INFEASIBLE, at, refusal)
         elif not need.fits_in(self._state.get_allocatable(index)):
             self._set_pending(record, ResizePending.INFEASIBLE, at)
         elif not need.fits_in(self._state.get_unallocated(index) + record.allocated_requests):
@@ -70,23 +70,28 @@ class ResizeActuation:
         if resize.pending is not None:
             self._state.put(
                 record,
-                replace(record.pod, resize=replace(resize, pending=None, pending_since=None, static_manager=None)),
+                replace(
+                    record.pod,
+                    resize=replace(resize, pending=None, pending_since=None, static_manager=None, memory_swaps=False),
+                ),
             )
 
-    def _find_static_manager(self, pod: Pod) -> ResourceName | None:
-        """Return the resource that a static manager refuses to resize. Source: canResizePod of kubelet 1.34."""
-        if pod.qos is not QosClass.GUARANTEED:
-            return None
+    def _find_refusal(self, pod: Pod) -> ResizeState:
+        """Return why the kubelet refuses any other size of what has changed. Source: kubelet 1.34."""
         changed = {
             resource
-            for resource in self._state.settings.static_managers
+            for resource in ResourceName
             for one in pod.containers
             if one.allocated is not None and one.requests.get(resource) != one.allocated.get(resource)
         }
-        return next((resource for resource in ResourceName if resource in changed), None)
+        if pod.qos is not QosClass.GUARANTEED:
+            swaps = self._state.settings.memory_swaps and ResourceName.MEMORY in changed
+            return ResizeState(memory_swaps=swaps)
+        managed = changed & self._state.settings.static_managers
+        return ResizeState(static_manager=next((resource for resource in ResourceName if resource in managed), None))
 
     def _set_pending(
-        self, record: PodRecord, pending: ResizePending, at: int, static_manager: ResourceName | None = None
+        self, record: PodRecord, pending: ResizePending, at: int, refusal: ResizeState = NO_RESIZE
     ) -> None:
         resize = record.pod.resize
         if pending is ResizePending.DEFERRED:
@@ -100,7 +105,13 @@ class ResizeActuation:
             self._state.counts.resizes_deferred += 1
         else:
             self._state.counts.resizes_infeasible += 1
-        resize = replace(resize, pending=pending, pending_since=convert_to_datetime(at), static_manager=static_manager)
+        resize = replace(
+            resize,
+            pending=pending,
+            pending_since=convert_to_datetime(at),
+            static_manager=refusal.static_manager,
+            memory_swaps=refusal.memory_swaps,
+        )
         self._state.put(record, replace(record.pod, resize=resize))
 
     def _allocate_resize(self, record: PodRecord, need: Resources, at: int) -> None:

@@ -42,6 +42,7 @@ class SimulationSettings:
     quiet_seconds: int = 600  # the running time that resets the doubling
     retention_seconds: int = 86_400  # of recorded usage
     static_managers: frozenset[ResourceName] = frozenset()  # of all kubelets: they do not resize Guaranteed pods
+    memory_swaps: bool = False  # on all nodes: kubelets refuse other memory requests of Burstable pods
     duplicates_kill_events: bool = False  # every kill is streamed twice, as after a broken watch
 
 

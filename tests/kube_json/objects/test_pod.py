@@ -317,6 +317,13 @@ def condition(kind: str, status: str = "True", reason: str | None = None) -> Jso
                 ("static pods", None),
             )
         ),
+        (
+            [
+                condition("PodResizePending", reason="Infeasible")
+                | {"message": "In-place resize of containers with swap is not supported."}
+            ],
+            ResizeState(ResizePending.INFEASIBLE, NOW, memory_swaps=True),
+        ),
         ([condition("PodResizePending", "False", "Deferred")], ResizeState()),
         ([condition("PodResizeInProgress")], ResizeState(in_progress=True)),
         ([condition("PodResizeInProgress", reason="Error")], ResizeState(in_progress=True, error=True)),
