@@ -158,6 +158,7 @@ def _statistics(keys: list[StatisticKey], rng: Generator) -> StatisticsTable:
         memory_peak_bytes=column(),
         memory_7d_max_bytes=column(),
         cpu_7d_max_millicores=column(),
+        cpu_start_millicores=column(),
         oom_memory_bytes=column(),
         memory_last_bytes=column(),
         rejected_percent=np.zeros(len(keys), dtype=np.int64),

@@ -411,6 +411,7 @@ def make_statistic(
     psi_known: bool = True,
     rejected_percent: int = 0,
     cpu_7d_max: int = 0,
+    cpu_start: int = 0,
 ) -> Statistic:
     """Fresh statistics of a container with a long history; memory in MiB, times in Unix seconds."""
     largest = max(memory_peak_mib, memory_base_mib)
@@ -428,6 +429,7 @@ def make_statistic(
         psi_known=psi_known,
         rejected_percent=rejected_percent,
         cpu_7d_max_millicores=cpu_7d_max,
+        cpu_start_millicores=cpu_start,
     )
 
 

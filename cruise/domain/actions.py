@@ -77,6 +77,7 @@ class ReasonCode(StrEnum):
     FORBIDDEN = "forbidden"
     QUOTA_EXCEEDED = "quota-exceeded"
     CANNOT_RESTORE = "cannot-restore"
+    START_UNKNOWN = "start-unknown"
     AT_MAXIMUM = "at-maximum"
     RECORDED_ONLY = "recorded-only"
     PACKING_PLAN_ACTIVE = "packing-plan-active"

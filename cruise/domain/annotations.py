@@ -105,10 +105,9 @@ class Overrides(ContainerOverrides):
 class EffectivePolicy:
     """The settings that apply to one pod after its overrides are resolved.
 
-    `ranking` None: the workload's default. `memory_limits`, `cpu_limits`, `guaranteed`, `best_effort` and `hpa` None:
-    the cluster's setting. `startup_cpu` None: a container starts with its size. `containers` holds what applies to one
-    container only. `set_by_administrator` is the policy without the workload's own annotations, None if these request
-    no more than it.
+    `ranking` None: the workload's default. `memory_limits`, `cpu_limits`, `startup_cpu`, `guaranteed`, `best_effort`
+    and `hpa` None: the cluster's setting. `containers` holds what applies to one container only. `set_by_administrator`
+    is the policy without the workload's own annotations, None if these request no more than it.
     """
 
     mode: Mode

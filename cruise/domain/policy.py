@@ -1,14 +1,12 @@
 """The installation's policy, and the values that settings and overrides choose from."""
 
-import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import IntEnum, StrEnum
-from fnmatch import translate
-from functools import lru_cache
 
 from cruise.domain.cluster_policies import NodeAutoscalerKind
+from cruise.domain.namespace_patterns import matches_any_pattern
 from cruise.domain.resources import (
     MEBIBYTE,
     ResourceName,
@@ -21,54 +19,6 @@ from cruise.domain.resources import (
     quote_text,
 )
 from cruise.domain.scheduling import LabelSelector
-
-# Names and patterns of namespaces; patterns as in fnmatch: `*`, `?`, `[a-c]`, `[!a-c]`.
-
-_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
-_LONGEST_NAME = 63
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
-_TOKEN = re.compile(r"\*|\?|\[!?\]?[-a-z0-9*?!\[]*\]|[-a-z0-9]", re.ASCII)
-
-
-def is_dns_label(text: str) -> bool:
-    """Return whether a text is a DNS label, as names of namespaces and containers are."""
-    return len(text) <= _LONGEST_NAME and _NAME.fullmatch(text) is not None
-
-
-def check_namespace_pattern(text: str) -> None:
-    """Raise ValueError with the reason if a pattern matches no valid name."""
-    tokens = _TOKEN.findall(text)
-    if not text or "".join(tokens) != text:
-        raise ValueError(
-            f"{quote_text(text)} matches no namespace: names have lower-case letters, digits and hyphens; "
-            "patterns may also have *, ? and [a-c]"
-        )
-    single = [token for token in tokens if token != "*"]
-    characters = [_find_matching_characters(token) for token in tokens]
-    if not all(characters) or not (_may_end(characters[0]) and _may_end(characters[-1])):
-        raise ValueError(f"{quote_text(text)} matches no namespace: names begin and end with a letter or a digit")
-    if len(single) > _LONGEST_NAME:
-        raise ValueError(f"{quote_text(text)} matches no namespace: names have at most {_LONGEST_NAME} characters")
-
-
-def matches_any_pattern(patterns: Collection[str], name: str) -> bool:
-    """Return whether a name is among the names and patterns."""
-    return name in patterns or any(_regex(pattern).fullmatch(name) for pattern in patterns if not is_dns_label(pattern))
-
-
-def _find_matching_characters(token: str) -> str:
-    """Return the characters that a part of a pattern matches."""
-    return "".join(one for one in f"{_LETTERS}-" if _regex(token).fullmatch(one))
-
-
-def _may_end(characters: str) -> bool:
-    return any(one != "-" for one in characters)
-
-
-@lru_cache(maxsize=1 << 10)
-def _regex(pattern: str) -> re.Pattern[str]:
-    return re.compile(translate(pattern))
-
 
 # Rules that were added to the first design, and can be switched off to compare with it.
 
@@ -233,6 +183,13 @@ class BestEffortPolicy(StrEnum):
     ADOPT = "adopt"
 
 
+class StartupPolicy(StrEnum):
+    """Whether new pods start with the CPU that earlier starts of their workload used, if it is more than their size."""
+
+    OFF = "off"
+    LEARN = "learn"
+
+
 class CpuLimitPolicy(StrEnum):
     """What happens to CPU limits: none changes, too low ones rise, or new pods have none.
 
@@ -287,6 +244,7 @@ class Policy:
     hpa: HpaPolicy = HpaPolicy.WITHIN_TARGET
     guaranteed: GuaranteedPolicy = GuaranteedPolicy.KEEP
     best_effort: BestEffortPolicy = BestEffortPolicy.KEEP
+    startup: StartupPolicy = StartupPolicy.OFF
     # Times the largest known use: what the sizes of a Guaranteed pod are increased to, and what they are decreased to.
     guaranteed_growth_margin: float = 1.2
     guaranteed_shrink_margin: float = 1.5

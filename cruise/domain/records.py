@@ -96,6 +96,7 @@ class RetentionPeriods:
     hourly_peaks: timedelta = timedelta(days=8)  # the 7-day windows and the hours of a day on either side
     oom_records: timedelta = timedelta(days=8)
     statistics: timedelta = timedelta(days=8)
+    container_starts: timedelta = timedelta(days=28)  # many workloads are deployed once in two weeks
     partitions: timedelta = timedelta(days=8)  # older ones cannot be continued and are read again
     outcomes: timedelta = timedelta(days=30)
     user_actions: timedelta = timedelta(days=90)
@@ -108,6 +109,8 @@ class RetentionPeriods:
 
 
 RETENTION = RetentionPeriods()
+# The newest starts of each workload's container: older ones belong to earlier versions of the program.
+CONTAINER_STARTS_KEPT = 10
 
 # A smaller change of a target is not written.
 _UPDATE_SHARE, _UPDATE_CPU_MILLICORES, _UPDATE_MEMORY_BYTES = 0.05, 10, 16 << 20

@@ -6,6 +6,7 @@ times at which the pod started and became ready.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import lru_cache
 
 import msgspec
@@ -15,6 +16,11 @@ from cruise.domain.annotations import STARTUP_BOOST
 from cruise.domain.cluster import Container, Pod
 from cruise.domain.pod_resources import replace_spec_resources
 from cruise.domain.resources import format_cpu_millicores, parse_cpu_millicores
+
+# A process does its last work of starting, and compiles the first requests, after it reports to be ready.
+READY_TIME = timedelta(seconds=30)
+# A pod that is not ready by then keeps nothing longer; Deployments count as failed after the same time by default.
+LONGEST_START = timedelta(minutes=10)
 
 _CACHE_SIZE = 16_384
 # Enough for twenty containers; users may write longer ones.

@@ -102,6 +102,7 @@ class StatisticColumns:
     `updated_at` and `history_since` are Unix seconds (`history_since` 0: unknown); pods that run to completion have a
     history once an earlier one has ended. Peaks are over the hours that count now, 7-day maxima over all hours
     (`cpu_7d_max_millicores` 0: unknown). `oom_memory_bytes` is 0 without a kill in the last 7 days.
+    `cpu_start_millicores` is what a workload's container uses while its pods start, 0 if unknown and for single pods.
     `rejected_percent` is the share of implausible samples in a window; bit n of
     `rejected_reasons` is the n-th `SampleRejection`.
     """
@@ -119,6 +120,7 @@ class StatisticColumns:
     rejected_reasons: Int64Array
     psi_known: BoolArray
     cpu_7d_max_millicores: Int64Array
+    cpu_start_millicores: Int64Array
 
     @staticmethod
     def from_getter(entries: Callable[[str], Sequence[Any]]) -> "StatisticColumns":
@@ -201,6 +203,7 @@ class StatisticsTable(StatisticColumns):
             rejected_reasons=self.rejected_reasons.item(index),
             psi_known=self.psi_known.item(index),
             cpu_7d_max_millicores=self.cpu_7d_max_millicores.item(index),
+            cpu_start_millicores=self.cpu_start_millicores.item(index),
         )
 
     def find_row(
@@ -236,6 +239,7 @@ class Statistic:
     rejected_reasons: int = 0
     psi_known: bool = True
     cpu_7d_max_millicores: int = 0
+    cpu_start_millicores: int = 0
 
     @property
     def rejections(self) -> tuple[SampleRejection, ...]:
@@ -339,11 +343,42 @@ class PartitionProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class ContainerStart:
+    """The CPU that a container used while its pod started; times in Unix seconds.
+
+    `ends_at` is 0 until the pod has been ready. Two observations of one start merge to their larger figures.
+    """
+
+    namespace: str
+    workload: str  # Kind/name
+    container: str
+    pod_uid: str
+    started_at: int
+    ends_at: int
+    sampled_until: int
+    cpu_peak_millicores: float
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the start has ended and was sampled to its end."""
+        return 0 < self.ends_at <= self.sampled_until
+
+    def merge(self, other: "ContainerStart") -> "ContainerStart":
+        """Return the start by both observations."""
+        return replace(
+            self,
+            ends_at=max(self.ends_at, other.ends_at),
+            sampled_until=max(self.sampled_until, other.sampled_until),
+            cpu_peak_millicores=max(self.cpu_peak_millicores, other.cpu_peak_millicores),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class UsageUpdate:
     """The result of reading one partition, stored as a whole.
 
     `block` has only samples within the windows, or None. The update is stored if the database has read the partition
-    until `continues_from`; None: in any case.
+    until `continues_from`; None: in any case. `starts` are merged with the stored ones.
     """
 
     partition: str
@@ -351,3 +386,4 @@ class UsageUpdate:
     peaks: HourlyPeaks
     block: SampleBlock | None
     continues_from: int | None = None
+    starts: Sequence[ContainerStart] = ()

@@ -88,6 +88,7 @@ REASON_DESCRIPTIONS: Mapping[ReasonCode, str] = {
     ReasonCode.FORBIDDEN: "cruise's service account is not allowed to do this",
     ReasonCode.QUOTA_EXCEEDED: "it would exceed the namespace's ResourceQuota now",
     ReasonCode.CANNOT_RESTORE: "its original sizes cannot be restored in place",
+    ReasonCode.START_UNKNOWN: "fewer than three whole starts of its workload were seen in the last 28 days",
     ReasonCode.AT_MAXIMUM: "it is at its maximum size",
     ReasonCode.RECORDED_ONLY: "OOM kills are only recorded",
     ReasonCode.PACKING_PLAN_ACTIVE: "a packing plan in progress needs its node or the remaining evictions",

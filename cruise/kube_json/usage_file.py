@@ -23,11 +23,12 @@ from cruise.kube_json.wire.pod_json import JsonStruct, Timestamp
 
 
 class CpuUsage(JsonStruct, frozen=True):
-    """CPU statistics of a usage item; `max7d_millicores` 0: unknown."""
+    """CPU statistics of a usage item; `max7d_millicores` and `start_millicores` 0: unknown."""
 
     base_millicores: int | float
     peak_millicores: int | float
     max7d_millicores: int | float = 0
+    start_millicores: int | float = 0
 
 
 class MemoryUsage(JsonStruct, frozen=True):
@@ -120,6 +121,7 @@ _COLUMNS_BY_FIELD = {
     "cpu.baseMillicores": "cpu_base_millicores",
     "cpu.peakMillicores": "cpu_peak_millicores",
     "cpu.max7dMillicores": "cpu_7d_max_millicores",
+    "cpu.startMillicores": "cpu_start_millicores",
     "memory.baseBytes": "memory_base_bytes",
     "memory.peakBytes": "memory_peak_bytes",
     "memory.max7dBytes": "memory_7d_max_bytes",
@@ -257,6 +259,7 @@ def _get_amounts(item: UsageItem) -> tuple[float, ...]:
         cpu.base_millicores,
         cpu.peak_millicores,
         cpu.max7d_millicores,
+        cpu.start_millicores,
         memory.base_bytes,
         memory.peak_bytes,
         memory.max7d_bytes,

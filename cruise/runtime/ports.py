@@ -20,6 +20,7 @@ from cruise.domain.records import (
 )
 from cruise.domain.rightsizing_policies import PolicyStatus, RightsizingPolicy
 from cruise.domain.usage import (
+    ContainerStart,
     CounterTail,
     HourlyPeaks,
     NodeLoadSample,
@@ -162,6 +163,10 @@ class StorePort(Protocol):
 
     async def read_recent_blocks(self, since: int) -> Sequence[SampleBlock]:
         """Return the stored sample blocks with a time after `since` (Unix seconds), oldest first."""
+
+    async def read_container_starts(self) -> Sequence[ContainerStart]:
+        """Return the stored starts, in no order; `prune` keeps the newest of each workload's container."""
+        ...
 
     async def read_peak_summary(self, hours: Collection[int], since_hour: int) -> PeakSummary:
         """Return the largest hourly peaks over `hours`, and over all hours from `since_hour` on."""

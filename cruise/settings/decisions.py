@@ -21,6 +21,7 @@ from cruise.domain.policy import (
     OomReaction,
     Policy,
     RuleSet,
+    StartupPolicy,
 )
 from cruise.domain.scheduling import LabelSelector
 from cruise.domain.users import NotificationTopic
@@ -49,6 +50,7 @@ from cruise.settings.value_types import (
     PRICES_BY_NAME,
     PUBLISH_VPAS_CHOICE,
     RULES_CHOICE,
+    STARTUP_CHOICE,
     TEXT,
     NotifyFormat,
     ValueType,
@@ -115,6 +117,9 @@ class ActionOptions:
     best_effort: BestEffortPolicy = create_setting(BEST_EFFORT_CHOICE, _POLICY.best_effort)
     """New pods without any requests (QoS class BestEffort): `keep` creates them unchanged; `adopt` gives them requests
     by their usage, and so QoS class Burstable. See [pods without requests](../operating.md#pods-without-requests)."""
+    startup: StartupPolicy = create_setting(STARTUP_CHOICE, _POLICY.startup)
+    """The CPU of new pods until they have been ready for 30 seconds: `learn` requests what earlier starts of the
+    workload used, if it is more than their size; `off` their size. See [slow starts](../operating.md#slow-starts)."""
     publish_vpas: VpaPublishing = create_setting(PUBLISH_VPAS_CHOICE, VpaPublishing.NONE)
     """From mode `resize` on: publish targets as VerticalPodAutoscalers with this update mode; needs
     `rbac/publish.yaml`. With `initial`, VPA's admission controller would apply them if it runs."""

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from cruise.adapters.prometheus.settings import CloudIdentity
-from cruise.domain.policy import PROTECTED_NAMESPACES, Policy, matches_any_pattern
+from cruise.domain.namespace_patterns import matches_any_pattern
+from cruise.domain.policy import PROTECTED_NAMESPACES, Policy
 from cruise.errors import BadInputError
 from cruise.settings.settings import SETTING_TYPES, Settings
 from cruise.settings.value_types import ApiAuthentication, InvalidValueError, NotifyFormat

@@ -2,7 +2,7 @@
 
 import re
 
-from cruise.domain.policy import check_namespace_pattern
+from cruise.domain.namespace_patterns import check_namespace_pattern
 from cruise.domain.resources import quote_text
 from cruise.domain.scheduling import LabelSelector
 from cruise.errors import BadInputError

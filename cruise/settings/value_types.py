@@ -17,6 +17,7 @@ from typing import Any, cast
 from cruise.adapters.kubelets.client import KubeletAccess, KubeletEndpoint
 from cruise.adapters.prometheus.settings import CloudIdentity
 from cruise.decisions.sizing.headroom import HEADROOM_MODELS
+from cruise.domain.namespace_patterns import is_dns_label
 from cruise.domain.policy import (
     RULE_SETS,
     AdmissionSize,
@@ -30,7 +31,7 @@ from cruise.domain.policy import (
     Mode,
     NodeAutoscalerSetting,
     OomReaction,
-    is_dns_label,
+    StartupPolicy,
 )
 from cruise.domain.resources import quote_text
 from cruise.domain.users import NotificationTopic
@@ -349,6 +350,7 @@ CPU_LIMITS_CHOICE = create_choice_type("a choice of CPU limits", [(one.value, on
 MEMORY_LIMITS_CHOICE = create_choice_type("a choice of memory limits", [(one.value, one) for one in MemoryLimitPolicy])
 GUARANTEED_CHOICE = create_choice_type("a choice for Guaranteed pods", [(one.value, one) for one in GuaranteedPolicy])
 HEAP_BOUNDS_CHOICE = create_choice_type("a choice for heaps", [(one.value, one) for one in HeapBoundPolicy])
+STARTUP_CHOICE = create_choice_type("a choice for the CPU of starts", [(one.value, one) for one in StartupPolicy])
 BEST_EFFORT_CHOICE = create_choice_type("a choice for BestEffort pods", [(one.value, one) for one in BestEffortPolicy])
 HPA_CHOICE = create_choice_type("a choice for pods of HPAs", [(one.value, one) for one in HpaPolicy])
 OOM_REACTION_CHOICE = create_choice_type("a reaction", [(reaction.value, reaction) for reaction in OomReaction])

@@ -27,6 +27,7 @@ from cruise.domain.cluster import WorkloadRef
 from cruise.domain.original_resources import NO_REVISIONS
 from cruise.domain.packing_plan import PackingPlan, PlacementHint
 from cruise.domain.records import (
+    CONTAINER_STARTS_KEPT,
     RETENTION,
     DatabaseHistory,
     HeadroomSharing,
@@ -37,6 +38,7 @@ from cruise.domain.records import (
 )
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import (
+    ContainerStart,
     HourlyPeaks,
     OomRecord,
     PartitionProgress,
@@ -61,6 +63,7 @@ class InMemoryStore:
         self._progress: dict[str, PartitionProgress] = {}
         self._blocks: list[SampleBlock] = []  # by last time
         self._peaks = InMemoryPeaks()
+        self._starts: dict[tuple[str, str, str, str], ContainerStart] = {}
         self._risk_days: dict[tuple[ResourceName, int], RiskDay] = {}
         self._hours: dict[int, HourlyClusterTotals] = {}
         self._oom_records: dict[tuple[str, str, datetime], OomRecord] = {}
@@ -123,6 +126,10 @@ class InMemoryStore:
             )
         await self._advance()
         self._peaks.merge(update.peaks)
+        for start in update.starts:
+            key = (start.namespace, start.workload, start.container, start.pod_uid)
+            stored = self._starts.get(key)
+            self._starts[key] = start if stored is None else stored.merge(start)
         if update.block is not None and len(update.block.times):
             insort(self._blocks, update.block, key=_last_time)
         self._progress[update.partition] = update.progress
@@ -132,6 +139,9 @@ class InMemoryStore:
 
     async def read_recent_blocks(self, since: int) -> Sequence[SampleBlock]:
         return self._blocks[bisect_right(self._blocks, since, key=_last_time) :]
+
+    async def read_container_starts(self) -> Sequence[ContainerStart]:
+        return list(self._starts.values())
 
     async def read_peak_summary(self, hours: Collection[int], since_hour: int) -> PeakSummary:
         return self._peaks.summarize(hours, since_hour)
@@ -314,6 +324,7 @@ class InMemoryStore:
         self._blocks = list(await self.read_recent_blocks(int((now - kept.sample_blocks).timestamp())))
         read_since = int((now - kept.partitions).timestamp())
         self._progress = {name: known for name, known in self._progress.items() if known.read_until >= read_since}
+        self._starts = _keep_newest_starts(self._starts, int((now - kept.container_starts).timestamp()))
         self._peaks.prune(int((now - kept.hourly_peaks).timestamp()) // 3600)
         risks_since = int((now - kept.risk_days).timestamp()) // 86400
         self._risk_days = {key: one for key, one in self._risk_days.items() if one.day >= risks_since}
@@ -374,3 +385,15 @@ def _statistic_of(key: StatisticKey) -> tuple[str, ...]:
     if key.pod:
         return (key.namespace, key.pod, key.container)
     return (key.namespace, key.workload, key.container, key.identity)
+
+
+def _keep_newest_starts(
+    starts: Mapping[tuple[str, str, str, str], ContainerStart], since: int
+) -> dict[tuple[str, str, str, str], ContainerStart]:
+    kept: Counter[tuple[str, str, str]] = Counter()
+    newest = {}
+    for key, start in sorted(starts.items(), key=lambda item: -item[1].started_at):
+        kept[key[:3]] += 1
+        if start.started_at >= since and kept[key[:3]] <= CONTAINER_STARTS_KEPT:
+            newest[key] = start
+    return newest

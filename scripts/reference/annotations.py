@@ -49,8 +49,9 @@ OVERRIDE_WORDS: Mapping[str, tuple[str, str]] = {
         "`grow`: no request or limit is decreased; `shrink`: none is increased, after an OOM kill neither.",
     ),
     "cruise.io/startup-cpu": (
-        "`1x` to `10x`, or 10m up to the largest machine",
-        "The CPU request of a new pod until it has been ready for 30 seconds, as a factor of its size or as an amount. "
+        "`1x` to `10x`, 10m up to the largest machine, `learn`, or `off`",
+        "The CPU request of a new pod until it has been ready for 30 seconds, as a factor of its size, as an amount, "
+        "or what earlier starts of the workload used, as the setting `startup` for the cluster. "
         "See [slow starts](../operating.md#slow-starts).",
     ),
     "cruise.io/guaranteed": (

@@ -200,6 +200,7 @@ def _build_container_settings() -> Schema:
 def _build_startup_cpu() -> Schema:
     least, most, example = _SIZES[ResourceName.CPU]
     is_factor = "string(self).matches('^[0-9]+([.][0-9]+)?x$')"
+    is_word = "string(self) in ['learn', 'off']"
     factor = "double(string(self).substring(0, size(string(self)) - 1))"
     quantity = "quantity(string(self))"
     return {
@@ -209,9 +210,9 @@ def _build_startup_cpu() -> Schema:
         "description": _describe("startup-cpu"),
         "x-kubernetes-validations": [
             {
-                "rule": f"{is_factor} || isQuantity(string(self))",
+                "rule": f"{is_factor} || {is_word} || isQuantity(string(self))",
                 "messageExpression": f"'\"' + string(self) + '\" is neither a factor nor a quantity; "
-                f"write e.g. 2x or {example}'",
+                f"write e.g. 2x, {example}, learn or off'",
             },
             {
                 "rule": f"!{is_factor} || ({factor} >= 1.0 && {factor} <= {LARGEST_STARTUP_FACTOR}.0)",

@@ -104,5 +104,5 @@ def _describe_values(field: Mapping[str, Any]) -> str:
     if set(field.get("properties", ())) == {"cpu", "memory"}:
         return "`cpu`, `memory`: quantities"
     if "x-kubernetes-int-or-string" in field:
-        return "a factor such as `2x`, or a quantity"
+        return "a factor such as `2x`, a quantity, `learn` or `off`"
     return {"array": "a list", "object": "", "string": "a text"}[field["type"]]

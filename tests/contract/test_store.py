@@ -69,6 +69,7 @@ from cruise.domain.reasons import (
     UnschedulableReason,
 )
 from cruise.domain.records import (
+    CONTAINER_STARTS_KEPT,
     RETENTION,
     DatabaseHistory,
     HeadroomSharing,
@@ -89,6 +90,7 @@ from cruise.domain.scheduling import (
 )
 from cruise.domain.usage import (
     ContainerKey,
+    ContainerStart,
     CounterTail,
     HourlyPeaks,
     OomRecord,
@@ -377,6 +379,31 @@ async def test_progress_comes_back_with_gaps_and_counters(store):
     np.testing.assert_array_equal(kept.counter_tail.cpu_seconds, tail.cpu_seconds)
     np.testing.assert_array_equal(kept.counter_tail.cpu_waiting_seconds, tail.cpu_waiting_seconds)
     np.testing.assert_array_equal(kept.counter_tail.changed_at, tail.changed_at)
+
+
+def container_start(number=0, started_at=NOW_SECONDS, container="app", **fields) -> ContainerStart:
+    values = {"ends_at": 0, "sampled_until": started_at, "cpu_peak_millicores": 100.5} | fields
+    return ContainerStart("shop", "Deployment/web", container, f"uid-{number}", started_at, **values)
+
+
+@pytest.mark.smoke
+async def test_starts_are_merged_to_their_larger_figures(store):
+    await store.record_usage(replace(advance("a"), starts=[container_start(), container_start(1)]))
+    whole = container_start(ends_at=NOW_SECONDS + 60, sampled_until=NOW_SECONDS + 60, cpu_peak_millicores=900.25)
+    await store.record_usage(replace(advance("b"), starts=[whole]))
+    await store.record_usage(replace(advance("b"), starts=[container_start(cpu_peak_millicores=3.0)]))
+    found = await store.read_container_starts()
+    assert sorted(found, key=lambda one: one.pod_uid) == [whole, container_start(1)]
+    assert whole.is_complete
+
+
+async def test_pruning_keeps_the_newest_starts_of_each_container(store):
+    starts = [container_start(number, NOW_SECONDS - number) for number in range(CONTAINER_STARTS_KEPT + 3)]
+    await store.record_usage(replace(advance(), starts=[*starts, container_start(container="proxy")]))
+    await store.prune(NOW)
+    found = await store.read_container_starts()
+    expected = [*starts[:CONTAINER_STARTS_KEPT], container_start(container="proxy")]
+    assert sorted(found, key=lambda one: (one.container, -one.started_at)) == expected
 
 
 async def test_recent_blocks_are_those_with_a_later_time_oldest_first(store):
@@ -1015,7 +1042,8 @@ async def test_each_kind_is_kept_for_its_time(store, late):
     # A block is out once its last time is as old as the retention.
     block = block_at(seconds(RETENTION.sample_blocks) + int(not late))
     peaks = hourly((peak_key(1), oldest_hour, 1.0, 2.0))
-    await store.record_usage(advance("old", read_until=seconds(RETENTION.partitions), peaks=peaks, block=block))
+    old = advance("old", read_until=seconds(RETENTION.partitions), peaks=peaks, block=block)
+    await store.record_usage(replace(old, starts=[container_start(0, seconds(RETENTION.container_starts))]))
     await store.record_oom_kill(kill(finished_at=last_moment(RETENTION.oom_records)))
     done = eviction(0)
     await store.record_outcomes([Outcome(last_moment(RETENTION.outcomes), done.action, done.result, done.reason)])
@@ -1039,6 +1067,7 @@ async def test_each_kind_is_kept_for_its_time(store, late):
         "blocks": len(await store.read_recent_blocks(0)),
         "partitions": len(await store.read_usage_progress()),
         "peaks": len((await store.read_peak_summary([], 0)).keys),
+        "starts": len(await store.read_container_starts()),
         "kills": len(await store.read_oom_records(long_ago)),
         "outcomes": len(await store.read_outcomes(long_ago)),
         "evictions": len(await store.read_evictions_since(long_ago)),

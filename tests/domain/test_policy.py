@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.domain.policy import Policy, check_namespace_pattern, is_dns_label, matches_any_pattern
+from cruise.domain.namespace_patterns import check_namespace_pattern, is_dns_label, matches_any_pattern
+from cruise.domain.policy import Policy
 from cruise.errors import BadInputError
 from cruise.settings import load_settings
 

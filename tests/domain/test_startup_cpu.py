@@ -11,6 +11,7 @@ from cruise.domain.startup_cpu import StartupCpu, read_startup_cpu, write_startu
 STATED = st.floats(1, 10).map(lambda factor: StartupCpu(factor=factor)) | st.integers(10, 100_000).map(
     lambda millicores: StartupCpu(cpu_millicores=millicores)
 )
+STATED |= st.booleans().map(lambda is_learned: StartupCpu(is_learned=is_learned))
 
 
 @given(STATED)

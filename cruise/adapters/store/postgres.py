@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from cruise.adapters.store import audit, packing_plans, peaks, pods, statistics, usage
+from cruise.adapters.store import audit, container_starts, packing_plans, peaks, pods, statistics, usage
 from cruise.adapters.store.connection import (
     CONNECTION_TIMEOUT,
     STATEMENT_TIMEOUT,
@@ -24,7 +24,7 @@ from cruise.adapters.store.connection import (
 from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
 from cruise.adapters.store.schema import get_newest_revision, metadata, migrate_schema, read_current_revision
 from cruise.domain.preflight import StoreFacts
-from cruise.domain.records import RETENTION, DatabaseHistory, get_clock_hour
+from cruise.domain.records import CONTAINER_STARTS_KEPT, RETENTION, DatabaseHistory, get_clock_hour
 from cruise.errors import BadInputError, UnavailableError
 
 P = ParamSpec("P")
@@ -89,6 +89,7 @@ class PostgresStore:
     record_usage = _advancing_epoch(usage.insert_usage)
     read_usage_progress = _in_transaction(usage.read_progress)
     read_recent_blocks = _in_transaction(usage.read_recent_blocks)
+    read_container_starts = _in_transaction(container_starts.read_starts)
     read_peak_summary = _in_transaction(peaks.summarize_peaks)
     read_workload_peaks = _in_transaction(peaks.read_peaks_of_workload)
     read_peaks_of_hour = _in_transaction(peaks.read_peaks_of_hour)
@@ -134,6 +135,9 @@ class PostgresStore:
                 connection,
                 blocks_until=int((now - periods.sample_blocks).timestamp()),
                 partitions_before=int((now - periods.partitions).timestamp()),
+            )
+            await container_starts.prune_starts(
+                connection, int((now - periods.container_starts).timestamp()), CONTAINER_STARTS_KEPT
             )
             await peaks.prune_peaks(connection, int((now - periods.hourly_peaks).timestamp()) // 3600)
             await peaks.prune_risk_days(connection, int((now - periods.risk_days).timestamp()) // 86400)

@@ -75,6 +75,20 @@ workload_revision = Table(
     Column("last_seen", BigInteger, nullable=False),
 )
 
+# The CPU of containers while their pods started; times in Unix seconds, `ends_at` 0 until the pod has been ready.
+container_start = Table(
+    "container_start",
+    metadata,
+    _key("namespace"),
+    _key("workload"),
+    _key("container"),
+    _key("pod_uid"),
+    Column("started_at", BigInteger, nullable=False),
+    Column("ends_at", BigInteger, nullable=False),
+    Column("sampled_until", BigInteger, nullable=False),
+    Column("cpu_peak_millicores", Double, nullable=False),
+)
+
 # The container that hourly peaks belong to. Its id has four bytes, because each container has 192 rows of peaks.
 peak_key = Table(
     "peak_key",

@@ -15,7 +15,7 @@ from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from cruise.adapters.store import peaks
+from cruise.adapters.store import container_starts, peaks
 from cruise.adapters.store.schema import database_history, sample_block, usage_partition
 from cruise.domain.records import DatabaseHistory
 from cruise.domain.usage import ContainerKey, CounterTail, PartitionProgress, SampleBlock, UsageUpdate
@@ -116,7 +116,7 @@ def _from_planes(planes: bytes, dtype: DTypeLike) -> NDArray[Any]:
 
 
 async def insert_usage(connection: AsyncConnection, update: UsageUpdate) -> None:
-    """Store the samples, the peaks and the progress of one read. Raises HistoryChangedError."""
+    """Store the samples, the peaks, the starts and the progress of one read. Raises HistoryChangedError."""
     if update.continues_from is not None:
         stored = select(usage_partition.c.read_until).where(usage_partition.c.partition == update.partition)
         read_until = await connection.scalar(stored.with_for_update())
@@ -125,6 +125,7 @@ async def insert_usage(connection: AsyncConnection, update: UsageUpdate) -> None
                 f"usage of {update.partition} was stored until {update.continues_from}, not {read_until}"
             )
     await peaks.merge_peaks(connection, update.peaks)
+    await container_starts.merge_starts(connection, update.starts)
     block = update.block
     if block is not None and len(block.times):
         packed = {"last_time": int(block.times[-1]), "samples": pack_block(block)}

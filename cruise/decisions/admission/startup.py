@@ -1,4 +1,4 @@
-"""The CPU that new containers request while they start, beyond their sizes (annotation `cruise.io/startup-cpu`).
+"""The CPU that new containers request while they start, beyond their sizes (`cruise.io/startup-cpu`, `startup`).
 
 The sizes after the start are decided as always. A boost is added to them only if an in-place resize can take it back.
 """
@@ -16,7 +16,7 @@ from cruise.domain.actions import ContainerTarget, ReasonCode
 from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations
 from cruise.domain.cluster import Container, LimitRangeItem, Pod, QosClass
 from cruise.domain.pod_resources import count_pod_requests, replace_spec_resources
-from cruise.domain.policy import CpuLimitPolicy, Mode, Policy, ResizeDirection
+from cruise.domain.policy import CpuLimitPolicy, Mode, Policy, ResizeDirection, StartupPolicy
 from cruise.domain.resources import ResourceName, Resources
 from cruise.domain.startup_boosts import StartupBoost
 from cruise.domain.startup_cpu import StartupCpu
@@ -44,7 +44,7 @@ class StartupStep:
 
 
 def find_startup_steps(pod: Pod, settled: Sequence[ContainerTarget], terms: StartupTerms) -> list[StartupStep]:
-    """Return a step for each container that states its CPU at start; `settled` has all sizes after the start."""
+    """Return a step for each container with a CPU for its start; `settled` has all sizes after the start."""
     effective_policy = terms.eligibility.get_effective_policy(pod)
     if isinstance(effective_policy, UnreadableAnnotations):
         return []
@@ -52,8 +52,10 @@ def find_startup_steps(pod: Pod, settled: Sequence[ContainerTarget], terms: Star
     steps = []
     for container in pod.sized_containers:
         own = effective_policy.get_for_container(container.name)
-        if own.startup_cpu is not None:
-            steps.append(_decide_step(pod, container, sizes[container.name], own, own.startup_cpu, terms))
+        stated = StartupCpu(is_learned=terms.policy.startup is StartupPolicy.LEARN)
+        stated = stated if own.startup_cpu is None else own.startup_cpu
+        if stated != StartupCpu():
+            steps.append(_decide_step(pod, container, sizes[container.name], own, stated, terms))
     return _fit_largest_node(pod, settled, steps, terms)
 
 
@@ -85,12 +87,19 @@ def _decide_step(
     if reason is None and not request:
         # A share of nothing is nothing, and a pod that gets a request now would have to keep it.
         reason = ReasonCode.CPU_NOT_MANAGED
+    amount = stated
+    if reason is None and stated.is_learned:
+        learned = _find_learned_start(pod, container, terms)
+        reason = learned if isinstance(learned, ReasonCode) else None
+        amount = learned if isinstance(learned, StartupCpu) else stated
     if reason is not None or request is None:
         return StartupStep(container.name, stated, None, reason)
+    if stated.is_learned and amount.apply_to(request) == request:
+        return StartupStep(container.name, stated, None, ReasonCode.NO_CHANGE_NEEDED)
     ranges = select_ranges(container, terms.limit_ranges)
     bounds = compute_container_bounds(own, container.name, ranges, terms.policy)
     most_request, most_limit = bounds.whole_unit_bounds[1], bounds.whole_unit_bounds[4]
-    boosted = min(stated.apply_to(request), max(request, most_request))
+    boosted = min(amount.apply_to(request), max(request, most_request))
     boosted_limit = limit
     if limit is not None:
         if pod.qos is QosClass.GUARANTEED and limit == request:
@@ -105,6 +114,17 @@ def _decide_step(
         return StartupStep(container.name, stated, None, ReasonCode.AT_MAXIMUM)
     boost = StartupBoost(container.name, boosted, boosted_limit, request, limit)
     return StartupStep(container.name, stated, boost, None)
+
+
+def _find_learned_start(pod: Pod, container: Container, terms: StartupTerms) -> StartupCpu | ReasonCode:
+    """Return the CPU that earlier starts of the workload used, or why it is not known."""
+    statistics = terms.eligibility.statistics
+    row = statistics.find_row(pod.namespace, "", pod.workload, container.name, "")
+    reason = terms.eligibility.explain_unusable_statistics(pod, [row])
+    if reason is not None or row is None:
+        return reason or ReasonCode.NO_STATISTICS
+    learned = statistics.cpu_start_millicores.item(row)
+    return StartupCpu(cpu_millicores=learned) if learned else ReasonCode.START_UNKNOWN
 
 
 def _explain_no_boost(pod: Pod, container: Container, own: EffectivePolicy, terms: StartupTerms) -> ReasonCode | None:

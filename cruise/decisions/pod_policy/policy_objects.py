@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
+from cruise.domain.namespace_patterns import matches_any_pattern
 from cruise.domain.overrides import OverrideLayer, SettingSource
-from cruise.domain.policy import Mode, matches_any_pattern
+from cruise.domain.policy import Mode
 from cruise.domain.rightsizing_policies import RightsizingPolicy, is_pattern
 from cruise.domain.scheduling import SelectorOperator
 

@@ -4,12 +4,8 @@ from datetime import datetime, timedelta
 
 from cruise.domain.annotations import STARTUP_BOOST
 from cruise.domain.cluster import Pod
-from cruise.domain.startup_boosts import find_startup_boosts
+from cruise.domain.startup_boosts import LONGEST_START, READY_TIME, find_startup_boosts
 
-# A process does its last work of starting, and compiles the first requests, after it reports to be ready.
-READY_TIME = timedelta(seconds=30)
-# A pod that is not ready by then keeps nothing longer; Deployments count as failed after the same time by default.
-LONGEST_START = timedelta(minutes=10)
 # What could not be taken back by then, and what a pod has grown to again, is a size like any other.
 OVERDUE_TIME = timedelta(hours=1)
 

@@ -314,6 +314,7 @@ UNLOCKS: Mapping[ReasonCode, Unlock] = {
     ReasonCode.FORBIDDEN: _cluster("grant the permission; cruise check shows which"),
     ReasonCode.QUOTA_EXCEEDED: _object("raise the ResourceQuota"),
     ReasonCode.CANNOT_RESTORE: _object("restart the workload: its template has the original sizes"),
+    ReasonCode.START_UNKNOWN: _time("wait until three pods have started, or state the CPU of a start"),
     ReasonCode.AT_MAXIMUM: _annotation(f"{PREFIX}cpu-max, {PREFIX}memory-max", "raise its maximum"),
     ReasonCode.RECORDED_ONLY: Unlock(
         UnlockKind.SETTING, "oom_reaction: resize-then-evict", "oom_reaction", "resize-then-evict"

@@ -286,6 +286,7 @@ def _build_columns(
         rejected_reasons=np.zeros_like(updated_at),
         psi_known=psi_known,
         cpu_7d_max_millicores=cpu[2],
+        cpu_start_millicores=np.zeros_like(updated_at),
     )
 
 

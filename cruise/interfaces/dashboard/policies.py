@@ -247,6 +247,7 @@ def list_cluster_settings(policy: Policy) -> Sequence[tuple[str, str]]:
         ("max_evictions_per_hour", str(policy.max_evictions_per_hour)),
         ("guaranteed", policy.guaranteed.value),
         ("best-effort", policy.best_effort.value),
+        ("startup", policy.startup.value),
         ("memory_limits", policy.memory_limits.value),
         ("cpu_limits", policy.cpu_limits.value),
         ("memory_limit_factor", f"{policy.memory_limit_factor:g}"),

@@ -7,8 +7,8 @@ from dataclasses import replace
 import msgspec
 
 from cruise.domain.annotations import CONTAINER_SETTINGS, OVERRIDES, POD_SETTINGS, UnreadableAnnotations
+from cruise.domain.namespace_patterns import is_dns_label
 from cruise.domain.overrides import parse_settings
-from cruise.domain.policy import is_dns_label
 from cruise.domain.resources import quote_text
 from cruise.domain.rightsizing_policies import (
     ALL_CONTAINERS,

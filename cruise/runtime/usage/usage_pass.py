@@ -12,6 +12,7 @@ from cruise.decisions.usage.attribution import UsageAttribution
 from cruise.decisions.usage.estimation import OWN_SAMPLES_SECONDS, estimate_statistics
 from cruise.decisions.usage.oom_records import summarize_oom_records
 from cruise.decisions.usage.revisions import OriginalResources, UpdatedRevisions, find_mixed_revisions, update_revisions
+from cruise.decisions.usage.starts import StartWindows, add_start_cpu
 from cruise.decisions.usage.usage_bounds import UsageBounds
 from cruise.decisions.usage.usage_columns import (
     NEVER,
@@ -61,6 +62,7 @@ async def run_usage_pass(
     attribution = UsageAttribution.from_snapshot(snapshot)
     if policy.rules.plausibility_checks:
         state.bounds = UsageBounds.create(snapshot, int(now.timestamp()), state.bounds)
+    state.start_windows = StartWindows.from_snapshot(snapshot)
     partitions = await source.list_partitions(snapshot)
     containers = sum(len(pod.containers) for pod in snapshot.pods)
     reader = UsageReader(source, store, state, attribution, reading, at, on_progress)
@@ -113,6 +115,7 @@ async def run_usage_pass(
             int(policy.new_workload_age.total_seconds()),
         ),
     )
+    table = add_start_cpu(table, state.starts.estimate(at))
     table = add_rejections(table, earlier, state.rejections.get_shares(at, reading.step_seconds), running.keys)
     await store.write_statistics(replace(table, revisions=updated.changed) if updated else table)
     oldest = at - int(RETENTION.statistics.total_seconds())

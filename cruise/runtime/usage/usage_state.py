@@ -18,6 +18,7 @@ from cruise.decisions.usage.plausibility import (
     compute_rejected_percent,
     reject_implausible_samples,
 )
+from cruise.decisions.usage.starts import StartWindows, measure_starts
 from cruise.decisions.usage.usage_bounds import UsageBounds
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.records import HeadroomSharing
@@ -32,6 +33,7 @@ from cruise.domain.usage import (
     UsageUpdate,
 )
 from cruise.runtime.ports import StorePort
+from cruise.runtime.usage.known_starts import KnownStarts
 from cruise.runtime.usage.peak_columns import PeakColumns
 from cruise.runtime.usage.sample_windows import WINDOW_SECONDS, UsageWindows
 
@@ -156,7 +158,7 @@ class UsageState:
 
     It mirrors the database for the one process that reads usage; a new leader starts with an empty state, which is
     filled from the database once. `failures` are those of the last pass. Samples are checked against `bounds`, if there
-    are any.
+    are any; those within `start_windows` show the starts of the snapshot's pods.
     """
 
     windows: UsageWindows = field(default_factory=UsageWindows)
@@ -165,6 +167,8 @@ class UsageState:
     table: StatisticsTable | None = None
     failures: Sequence[FailedUsageRead] = ()
     bounds: UsageBounds | None = None
+    start_windows: StartWindows = field(default_factory=StartWindows)
+    starts: KnownStarts = field(default_factory=KnownStarts)
     rejections: SampleRejections = field(default_factory=SampleRejections)
     restored: bool = False
     scrape_delay: ScrapeDelay = field(default_factory=ScrapeDelay)
@@ -251,6 +255,7 @@ class UsageState:
             return
         self.windows = UsageWindows(step_seconds)
         self.progress = dict(await store.read_usage_progress())
+        self.starts = KnownStarts(await store.read_container_starts())
         await self.get_statistics(store)
         for block in await store.read_recent_blocks(at - WINDOW_SECONDS):
             # The step may have changed since the block was stored.
@@ -289,9 +294,11 @@ class UsageState:
         recent = select_recent_samples(block, numbers >= 0, at - WINDOW_SECONDS)
         before = self.progress.get(partition)
         continues = None if before is None else before.read_until
-        await store.record_usage(UsageUpdate(partition, progress, peaks, recent, continues))
+        starts = measure_starts(block, self.start_windows, self.windows.step_seconds)
+        await store.record_usage(UsageUpdate(partition, progress, peaks, recent, continues, starts))
         self.progress[partition] = progress
         self.peaks.merge(peaks)
+        self.starts.merge(starts)
         self.windows.append(block, numbers)
 
     def _get_peak_numbers(self, block: SampleBlock, attribution: UsageAttribution) -> Int64Array:

@@ -19,12 +19,13 @@ from cruise.domain.cluster import LimitRangeItem, QosClass
 from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.packing_plan import PlacementHint
 from cruise.domain.pod_resources import get_qos_class
-from cruise.domain.policy import CpuLimitPolicy, GuaranteedPolicy, MemoryLimitPolicy, Mode, Policy
+from cruise.domain.policy import CpuLimitPolicy, GuaranteedPolicy, MemoryLimitPolicy, Mode, Policy, StartupPolicy
 from cruise.domain.resources import ResourceName, StatedResources
 from cruise.domain.startup_boosts import StartupBoost, find_startup_boosts, format_startup_boosts, settle_boosted_pod
 from cruise.runtime.admission import PodAdmitter
 from tests.builders import (
     NOW,
+    NOW_SECONDS,
     make_amounts,
     make_autoscaler,
     make_container,
@@ -241,3 +242,53 @@ def test_the_boost_of_a_pod_is_no_part_of_its_template():
     created = recreate_from_template(pod, make_snapshot([pod], workloads=[workload]))
     assert settle_boosted_pod(created) is created
     assert created.containers[0].requests.cpu_millicores == 1000
+
+
+LEARN = {"cruise.io/startup-cpu": "learn"}
+LEARN_ALL = replace(RESIZE, startup=StartupPolicy.LEARN)
+
+
+@pytest.mark.parametrize(
+    ("policy", "annotations", "cpu"),
+    [
+        (RESIZE, LEARN, 1500),
+        (LEARN_ALL, {}, 1500),
+        (LEARN_ALL, {"cruise.io/startup-cpu": "2x"}, 800),
+        (LEARN_ALL, {"cruise.io/startup-cpu": "off"}, 400),
+        (LEARN_ALL, {"cruise.io/startup-cpu.app": "off"}, 400),
+        (LEARN_ALL, {"cruise.io/cpu-max": "1"}, 1000),
+        (RESIZE, {}, 400),
+    ],
+)
+def test_a_pod_starts_with_what_earlier_starts_used_if_that_is_asked_for(policy, annotations, cpu):
+    assert cpus(Cluster(use(400, cpu_start=1500), policy=policy).decide(new_pod(annotations=annotations))) == {
+        "app": (cpu, None)
+    }
+
+
+NOT_LEARNED = {
+    "unknown workload": ((), ReasonCode.NO_STATISTICS),
+    "too few starts": ((use(),), ReasonCode.START_UNKNOWN),
+    "no more than the size": ((use(400, cpu_start=300),), ReasonCode.NO_CHANGE_NEEDED),
+    "stale": ((use(400, cpu_start=900, updated_at=NOW_SECONDS - 3600),), ReasonCode.STALE_STATISTICS),
+    "implausible": ((use(400, cpu_start=900, rejected_percent=50),), ReasonCode.IMPLAUSIBLE_USAGE),
+    "new workload": ((use(400, cpu_start=900, history_since=NOW_SECONDS - 60),), ReasonCode.NEW_WORKLOAD),
+}
+
+
+@pytest.mark.parametrize(("rows", "reason"), NOT_LEARNED.values(), ids=NOT_LEARNED)
+def test_what_is_not_known_changes_nothing_and_says_why(rows, reason):
+    cluster, pod = Cluster(*rows), new_pod(annotations=LEARN)
+    plain = cluster.decide(replace(pod, annotations={}))
+    assert cluster.decide(pod) == plain
+    assert cluster.explain(pod) == {"app": reason}
+
+
+@given(st.integers(0, 3500), st.integers(10, 3000), st.integers(10, 3000))
+def test_a_learned_start_is_never_below_the_size_and_is_taken_back_to_it(start, peak, stated):
+    cluster = Cluster(use(peak, cpu_start=start), policy=LEARN_ALL)
+    pod = new_pod(make_container(cpu=stated, settled=False), annotations={})
+    created = cluster.create(pod)
+    settled = Cluster(use(peak, cpu_start=start)).create(pod)
+    assert created.containers[0].requests.cpu_millicores == max(start, settled.containers[0].requests.cpu_millicores)
+    assert settle_boosted_pod(created).containers == settled.containers

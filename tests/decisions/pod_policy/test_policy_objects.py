@@ -12,8 +12,9 @@ from cruise.decisions.pod_policy.policy_objects import PolicyIndex
 from cruise.domain.actions import ReasonCode, SkippedPod
 from cruise.domain.annotations import EffectivePolicy, Overrides, UnreadableAnnotations
 from cruise.domain.cluster import ClusterSnapshot, Pod
+from cruise.domain.namespace_patterns import matches_any_pattern
 from cruise.domain.overrides import parse_overrides
-from cruise.domain.policy import Mode, Policy, matches_any_pattern
+from cruise.domain.policy import Mode, Policy
 from cruise.domain.rightsizing_policies import PolicySelector, RightsizingPolicy
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
 from tests.builders import NOW, make_pod, make_ref, make_snapshot, make_statistic_for, make_table
