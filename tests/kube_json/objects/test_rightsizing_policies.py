@@ -74,7 +74,7 @@ UNREADABLE: dict[str, tuple[Json, str, str]] = {
     ),
     "no factor": (
         {"startupCpu": "11x"},
-        'spec.startupCpu: "11x" is no factor; write one from 1x to 10x, such as 2x, or an amount',
+        'spec.startupCpu: "11x" is no factor; write one from 1x to 10x, such as 2x, an amount, learn or off',
         "write a factor from 1x to 10x",
     ),
     "no start": (
