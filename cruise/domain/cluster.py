@@ -159,7 +159,10 @@ class Pod:
     @property
     def sized_containers(self) -> tuple[Container, ...]:
         """Main containers and sidecars, in the pod's order."""
-        return tuple([one for one in self.containers if one.role is not ContainerRole.INIT])
+        for container in self.containers:
+            if container.role is ContainerRole.INIT:
+                return tuple([one for one in self.containers if one.role is not ContainerRole.INIT])
+        return self.containers
 
     @property
     def resizable_parts(self) -> tuple[Container, ...]:

@@ -47,6 +47,8 @@ def sum_container_requests(containers: Sequence[Container]) -> Resources:
 
 
 def _sum_containers(containers: Sequence[Container], infeasible: bool) -> tuple[int, int]:
+    if len(containers) == 1:
+        return _count_container(containers[0], infeasible)
     cpu = memory = sidecar_cpu = sidecar_memory = floor_cpu = floor_memory = 0
     for container in containers:
         own_cpu, own_memory = _count_container(container, infeasible)
@@ -135,7 +137,8 @@ def _count_container(container: Container, infeasible: bool) -> tuple[int, int]:
 
 def requests_devices(pod: Pod) -> bool:
     """Return whether a pod requests GPUs or other extended resources."""
-    return any(is_extended(resource) for resource, _ in pod.extended_requests)
+    # The generator alone takes longer than the usual answer, that there are none.
+    return bool(pod.extended_requests) and any(is_extended(resource) for resource, _ in pod.extended_requests)
 
 
 # Copies of dataclasses, faster than `dataclasses.replace`.

@@ -33,6 +33,7 @@ from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import StatisticsTable
+from cruise.errors import pause_garbage_collection
 from cruise.runtime.headroom import HeadroomState
 from cruise.runtime.ports import ClusterPort, PassInput, StorePort
 from cruise.runtime.usage.usage_state import UsageState
@@ -216,7 +217,8 @@ class _NodePassSteps:
 
         # In a thread: this takes seconds in a large cluster, while Leases are renewed and kills handled.
         nodes = sorted(node.name for node in self.snapshot.nodes)
-        self.plans = await asyncio.to_thread(plan_nodes_separately, decide, nodes)
+        with pause_garbage_collection():
+            self.plans = await asyncio.to_thread(plan_nodes_separately, decide, nodes)
 
     async def note_requests(self) -> None:
         if self.headroom is not None:
@@ -253,7 +255,8 @@ class _NodePassSteps:
             )
 
         try:
-            self.coverage = await asyncio.to_thread(estimate)
+            with pause_garbage_collection():
+                self.coverage = await asyncio.to_thread(estimate)
         except Exception as error:
             # It decides on pods that the pass skips: what is wrong with one of them must not fail the pass.
             log.error("coverage not computed", error=repr(error))

@@ -120,16 +120,17 @@ class Eligibility:
 
     def _skip_for_kubelet(self, pod: Pod) -> SkippedPod | None:
         """Skip a pod whose kubelet cannot resize it."""
-        kubelet = self._kubelets.get(pod.node)
-        detail = "kubelet unknown" if kubelet is None else f"kubelet {kubelet[0]}.{kubelet[1]}"
+        kubelet, reason = self._kubelets.get(pod.node), None
         if kubelet is not None and kubelet < FIRST_RESIZING_KUBELET:
-            return _skip(pod, ReasonCode.RESIZE_UNSUPPORTED, detail)
-        if pod.pod_level is not None:
+            reason = ReasonCode.RESIZE_UNSUPPORTED
+        elif pod.pod_level is not None:
             # A pod without a node may get any.
             nodes = self._kubelets.keys() if pod.node is None else {pod.node}
             if pod.pod_level.requests.is_empty or not self._pod_level_nodes.issuperset(nodes):
-                return _skip(pod, ReasonCode.POD_LEVEL_RESOURCES, detail)
-        return None
+                reason = ReasonCode.POD_LEVEL_RESOURCES
+        if reason is None:
+            return None
+        return _skip(pod, reason, "kubelet unknown" if kubelet is None else f"kubelet {kubelet[0]}.{kubelet[1]}")
 
     def _skip_for_other_autoscalers(self, pod: Pod, group: WorkloadPolicy) -> SkippedPod | None:
         """Skip a pod that another autoscaler sizes, or might."""
@@ -341,7 +342,7 @@ class Eligibility:
             manages_memory,
             templates,
             submitted,
-            resources if any(one != resources[0] for one in resources) else (),
+            resources if len(frozenset(resources)) > 1 else (),
             () if pod.pod_level is not None else select_kept_containers(pod, sized),
             bounds,
             container_rows,

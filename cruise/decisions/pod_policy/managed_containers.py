@@ -25,15 +25,15 @@ class ManagedContainers(NamedTuple):
 
     def manages(self, resource: ResourceName) -> bool:
         """Return whether a resource is sized of any container."""
-        return any(resource in own for own in self.resources)
+        return any([resource in own for own in self.resources])
 
     def restarts_for(self, resource: ResourceName) -> bool:
         """Return whether sizing a resource restarts a container."""
-        return any(
-            (one.cpu_resize_restarts if resource is ResourceName.CPU else one.memory_resize_restarts)
-            and resource in own
-            for one, own in zip(self.sized, self.resources, strict=True)
-        )
+        for one, own in zip(self.sized, self.resources, strict=True):
+            restarts = one.cpu_resize_restarts if resource is ResourceName.CPU else one.memory_resize_restarts
+            if restarts and resource in own:
+                return True
+        return False
 
 
 def find_managed_containers(

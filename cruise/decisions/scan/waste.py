@@ -9,7 +9,12 @@ from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.revert import OriginalSizesByUid
 from cruise.decisions.sizing.container_sizes import PlannedContainerSizes
 from cruise.decisions.sizing.node_plans import NodePlan
-from cruise.decisions.sizing.planned_requests import count_requests_when_resized, get_planned_sizes, get_target_sizes
+from cruise.decisions.sizing.planned_requests import (
+    count_requests_of_containers,
+    count_requests_when_resized,
+    get_planned_sizes,
+    get_target_sizes,
+)
 from cruise.domain.actions import ContainerTarget, ReasonCode
 from cruise.domain.cluster import ClusterSnapshot, Pod, QosClass
 from cruise.domain.pod_resources import count_pod_requests, replace_spec_resources, reset_kubelet_status
@@ -98,21 +103,25 @@ def count_requests_at_targets(snapshot: ClusterSnapshot, plans: Sequence[NodePla
 
     A pod without a target, because it is not sized or will be evicted, counts with its present requests.
     """
-    targets: dict[tuple[str, str], Mapping[str, Resources]] = {}
-    resizable: dict[tuple[str, str], ResizablePod] = {}
+    sizes: dict[tuple[str, str], Mapping[str, Resources]] = {}
+    sized: dict[tuple[str, str], tuple[ResizablePod | None, Resources]] = {}
     for plan in plans:
-        targets |= get_target_sizes(plan)
-        if isinstance(plan.targets, PlannedContainerSizes):
-            resizable |= {(one.pod.namespace, one.pod.name): one for one in plan.targets.get_pods()}
+        if not isinstance(plan.targets, PlannedContainerSizes):
+            sizes |= get_target_sizes(plan)
+            continue
+        for one, cpu, memory in plan.targets.iterate_requests_by_pod():
+            sized[one.pod.namespace, one.pod.name] = one, count_requests_of_containers(one, cpu, memory)
     skip_reasons = {(one.namespace, one.pod): one.reason for plan in plans for one in plan.skipped}
     found = []
     for pod in snapshot.pods:
         if pod.node is None or pod.is_finished:
             continue
         key = (pod.namespace, pod.name)
-        requested, sizes = count_pod_requests(pod), targets.get(key)
-        target = requested if sizes is None else count_requests_when_resized(pod, sizes)
-        found.append(PodRequests(pod, requested, target, skip_reasons.get(key), resizable.get(key)))
+        requested = count_pod_requests(pod)
+        resizable, target = sized.get(key, (None, requested))
+        if key in sizes:
+            target = count_requests_when_resized(pod, sizes[key])
+        found.append(PodRequests(pod, requested, target, skip_reasons.get(key), resizable))
     return found
 
 

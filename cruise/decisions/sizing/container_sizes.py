@@ -3,11 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, overload
 
-import numpy as np
-
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.sizing.node_sizes import SizingResult
-from cruise.domain.arrays import Int64Array
+from cruise.domain.arrays import Int64Array, convert_to_int64
 from cruise.domain.cluster import ContainerRole
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import ContainerKey
@@ -57,14 +55,20 @@ class PlannedContainerSizes(Sequence[PlannedContainerSize]):
         """Yield the pods with their effective policies."""
         return map(self._sized.columns.candidates.pods.__getitem__, self._get_remaining_pods())
 
+    def iterate_requests_by_pod(self) -> Iterator[tuple[ResizablePod, list[int], list[int]]]:
+        """Yield the pods with the requests of their sized containers at the targets: millicores, then bytes."""
+        table, sizes, remaining = self._sized.columns.table, self._sized.targets, self._get_remaining_pods()
+        pods = [table.candidates.pods[at] for at in remaining]
+        indices = self._get_indices(remaining)
+        cpu, memory = sizes.cpu_millicores[indices].tolist(), sizes.memory_bytes[indices].tolist()
+        end = 0
+        for pod in pods:
+            first, end = end, end + len(pod.sized)
+            yield pod, cpu[first:end], memory[first:end]
+
     def get_requests(self) -> dict[ResourceName, Int64Array]:
         """Return the present requests of the containers, in the order of `get_containers`."""
-        table = self._sized.columns.table
-        first = table.candidates.first_container
-        pods = [(int(first[at]), len(table.candidates.pods[at].sized)) for at in self._get_remaining_pods()]
-        indices = np.array(
-            [first_index + offset for first_index, count in pods for offset in range(count)], dtype=np.int64
-        )
+        table, indices = self._sized.columns.table, self._get_indices(self._get_remaining_pods())
         return {resource: table.get_resource(resource).current[indices] for resource in ResourceName}
 
     @overload
@@ -101,10 +105,7 @@ class PlannedContainerSizes(Sequence[PlannedContainerSize]):
             for pod in map(table.candidates.pods.__getitem__, remaining)
             for container in pod.sized
         ]
-        first = table.candidates.first_container
-        indices = [
-            int(first[at]) + offset for at in remaining for offset in range(len(table.candidates.pods[at].sized))
-        ]
+        indices = self._get_indices(remaining)
         columns = (
             sizes.cpu_millicores,
             sizes.memory_bytes,
@@ -118,4 +119,13 @@ class PlannedContainerSizes(Sequence[PlannedContainerSize]):
         return (PlannedContainerSize._make(name + numbers) for name, numbers in zip(named, values, strict=True))
 
     def _get_remaining_pods(self) -> list[int]:
-        return [at for at in self._pods if self._sized.fit.remains[at]]
+        remains = self._sized.fit.remains[self._pods].tolist()
+        return [at for at, stays in zip(self._pods, remains, strict=True) if stays]
+
+    def _get_indices(self, pods: Sequence[int]) -> Int64Array:
+        """Return the indices of the sized containers of some pods."""
+        candidates = self._sized.columns.candidates
+        firsts = zip(pods, candidates.first_container[pods].tolist(), strict=True)
+        return convert_to_int64(
+            [index for at, first in firsts for index in range(first, first + len(candidates.pods[at].sized))]
+        )

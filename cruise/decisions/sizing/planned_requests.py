@@ -1,7 +1,8 @@
 """The requests that kube-scheduler will count once a node plan is carried out."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
+from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.domain.cluster import POD_LEVEL, ContainerRole, Pod
 from cruise.domain.pod_resources import compute_init_container_minimum, count_container_requests, count_pod_requests
@@ -42,6 +43,16 @@ def get_target_sizes(plan: NodePlan) -> Mapping[tuple[str, str], Mapping[str, Re
         sizes_of_pod = by_pod.setdefault((target.namespace, target.pod), {})
         sizes_of_pod[target.container] = Resources(target.cpu_millicores, target.memory_bytes)
     return by_pod
+
+
+def count_requests_of_containers(resizable: ResizablePod, cpu: Sequence[int], memory: Sequence[int]) -> Resources:
+    """Return what counts for a pod at these requests of its sized containers, in millicores and bytes."""
+    pod = resizable.pod
+    if pod.pod_level is None and len(cpu) == len(pod.containers):
+        # Without containers that count otherwise: init containers, and those that are not sized.
+        return Resources(sum(cpu) + pod.overhead.cpu_millicores, sum(memory) + pod.overhead.memory_bytes)
+    sizes = zip(resizable.sized, cpu, memory, strict=True)
+    return count_requests_when_resized(pod, {one.name: Resources(*own) for one, *own in sizes})
 
 
 def _compute_growth(
