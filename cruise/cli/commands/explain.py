@@ -181,7 +181,7 @@ def _print_explanation(
     at: "datetime",
     stored_data: "StoredPodData | None",
 ) -> None:
-    from cruise.decisions.explanation import explain_pod
+    from cruise.decisions.explanation.pod_explanation import explain_pod
     from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM
     from cruise.interfaces.explain.document import render_explanation_json
     from cruise.interfaces.explain.text import render_explanation_text, render_pod_history

@@ -6,12 +6,12 @@ from datetime import datetime
 import msgspec
 
 from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod
-from cruise.decisions.explanation import Explanation, NodeExplanation, SkippedContainer
+from cruise.decisions.explanation.pod_explanation import Explanation, NodeExplanation, SkippedContainer
+from cruise.decisions.explanation.size_steps import ContainerSteps, RequestSteps
 from cruise.decisions.pod_history import PodHistory
 from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims
 from cruise.decisions.pod_policy.unlocks import UNLOCKS
 from cruise.decisions.scan.risks import ContainerRisk
-from cruise.decisions.size_steps import ContainerSteps, RequestSteps
 from cruise.domain.actions import Outcome, ResizePod, SkippedPod
 from cruise.domain.original_resources import amounts_to_json
 from cruise.domain.overrides import StatedSetting

@@ -8,17 +8,15 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cruise.decisions.guaranteed_steps import GuaranteedStep
-from cruise.decisions.heap_steps import HeapStep
-from cruise.decisions.limit_steps import CpuLimitSteps, MemoryLimitSteps, UpdateThresholdStep
-from cruise.decisions.size_steps import (
+from cruise.decisions.explanation.bound_steps import GuaranteedStep, HeapStep, UtilisationStep
+from cruise.decisions.explanation.limit_steps import CpuLimitSteps, MemoryLimitSteps, UpdateThresholdStep
+from cruise.decisions.explanation.size_steps import (
     ContainerSteps,
     RequestSteps,
     ResizeCauseStep,
     UserMinimumStep,
 )
 from cruise.decisions.sizing.cpu_limit import LEAST_LIMIT_FACTOR, RAISED_LIMIT_FACTOR
-from cruise.decisions.utilisation_steps import UtilisationStep
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName, StatedResources
 from cruise.domain.usage import Statistic

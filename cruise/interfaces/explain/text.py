@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod
-from cruise.decisions.explanation import (
+from cruise.decisions.explanation.pod_explanation import (
     Explanation,
     LargestHeadroom,
     NodeExplanation,

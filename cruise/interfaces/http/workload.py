@@ -9,7 +9,12 @@ import numpy as np
 from fastapi import APIRouter, HTTPException, Response
 
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED
-from cruise.decisions.explanation import Explanation, ExplanationContext, explain_pod_in_context, prepare_explanations
+from cruise.decisions.explanation.pod_explanation import (
+    Explanation,
+    ExplanationContext,
+    explain_pod_in_context,
+    prepare_explanations,
+)
 from cruise.decisions.pod_history import PodHistory, build_pod_history
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.template_sizes import SkippedTemplate, TemplateSizes, size_templates

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.explanation import explain_pod
+from cruise.decisions.explanation.pod_explanation import explain_pod
 from cruise.decisions.sizing.node_plans import decide_node_plans
 from cruise.domain.cluster import Container, QosClass
 from cruise.domain.heaps import HeapBound, HeapRuntime

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.decisions.explanation import explain_pod
+from cruise.decisions.explanation.pod_explanation import explain_pod
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import ClusterSnapshot, Pod

@@ -33,7 +33,7 @@ IMPORTED = (
     "cruise.cli.inputs.live_cluster",
     "cruise.cli.inputs.usage",
     "cruise.cli.inputs.store",
-    "cruise.decisions.explanation",
+    "cruise.decisions.explanation.pod_explanation",
     "cruise.decisions.preflight.preflight",
     "cruise.decisions.scan.findings",
     "uvloop",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from cruise.decisions.explanation import explain_pod
+from cruise.decisions.explanation.pod_explanation import explain_pod
 from cruise.decisions.pod_history import build_pod_history
 from cruise.decisions.sizing.headroom import JointPeakHeadroom, PastDemand
 from cruise.domain.actions import ActionResult, ContainerTarget, EvictPod, Outcome, ReasonCode, ResizeCause, ResizePod

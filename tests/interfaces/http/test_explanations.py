@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from cruise.decisions.explanation import explain_pod
+from cruise.decisions.explanation.pod_explanation import explain_pod
 from cruise.decisions.template_sizes import size_templates
 from cruise.domain.annotations import Overrides
 from cruise.domain.policy import Mode

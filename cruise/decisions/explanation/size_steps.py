@@ -3,10 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cruise.decisions.bound_steps import BoundStep, build_bound_steps
-from cruise.decisions.guaranteed_steps import GuaranteedStep, build_guaranteed_steps
-from cruise.decisions.heap_steps import HeapStep, build_heap_step
-from cruise.decisions.limit_steps import (
+from cruise.decisions.explanation.bound_steps import (
+    BoundStep,
+    GuaranteedStep,
+    HeapStep,
+    UtilisationStep,
+    build_bound_steps,
+    build_guaranteed_steps,
+    build_heap_step,
+    build_utilisation_step,
+)
+from cruise.decisions.explanation.limit_steps import (
     CpuLimitSteps,
     MemoryLimitSteps,
     UpdateThresholdStep,
@@ -19,7 +26,6 @@ from cruise.decisions.sizing.damping import ResizeUrgency
 from cruise.decisions.sizing.demand import compute_max_requests
 from cruise.decisions.sizing.node_sizes import SizingResult
 from cruise.decisions.sizing.resizes import SizeDecision
-from cruise.decisions.utilisation_steps import UtilisationStep, build_utilisation_step
 from cruise.domain.actions import ResizeCause
 from cruise.domain.cluster import LimitRangeItem
 from cruise.domain.policy import Policy

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod
 from cruise.decisions.admission.replacement_pods import predict_replacement_pods
-from cruise.decisions.explanation import Explanation, PodOutcome, explain_pod
+from cruise.decisions.explanation.pod_explanation import Explanation, PodOutcome, explain_pod
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.scan.risks import OomRemedy
 from cruise.decisions.sizing.node_plans import decide_node_plans

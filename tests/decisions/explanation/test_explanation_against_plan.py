@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.decisions.admission.replacement_pods import predict_replacement_pods
-from cruise.decisions.explanation import explain_pod
+from cruise.decisions.explanation.pod_explanation import explain_pod
+from cruise.decisions.explanation.size_steps import ContainerSteps
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.size_steps import ContainerSteps
 from cruise.decisions.sizing.headroom import HeadroomModel
 from cruise.decisions.sizing.node_plans import NodePlan, SizingContext, decide_node_plans, size_cluster
 from cruise.domain.actions import ContainerTarget, ReasonCode

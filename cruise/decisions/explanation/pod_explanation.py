@@ -9,16 +9,16 @@ from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod, deci
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.admission.replacement_pods import predict_replacement_pods
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, EarlierPasses, rank_for_eviction
+from cruise.decisions.explanation.size_steps import ContainerSteps, build_size_steps
+from cruise.decisions.explanation.startup_steps import StartupExplanation, explain_pod_startup
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.kubelet_refusals import add_kubelet_refusals
 from cruise.decisions.pod_policy.other_autoscalers import NO_AUTOSCALER_CLAIMS, AutoscalerClaims
 from cruise.decisions.scan.risks import ContainerRisk, find_oom_kill_risks
-from cruise.decisions.size_steps import ContainerSteps, build_size_steps
 from cruise.decisions.sizing.fitting import ContendedNode
 from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM, HeadroomModel
 from cruise.decisions.sizing.node_plans import NodePlan, NodeSizing, SizingContext, build_node_plans, size_cluster
 from cruise.decisions.sizing.risk_level import ObservedRisk
-from cruise.decisions.startup_steps import StartupExplanation, explain_pod_startup
 from cruise.domain.actions import EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod

@@ -1,0 +1,1 @@
+"""How the decisions about a pod and its node were made, for `explain`."""
