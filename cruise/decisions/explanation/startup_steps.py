@@ -29,13 +29,20 @@ def explain_pod_startup(
 ) -> StartupExplanation | None:
     """Explain the CPU of a pod's start, None if nothing is stated for it and it has none."""
     boosts = find_startup_boosts(pod) if has_boost_in_force(pod, eligibility.now) else ()
+    steps = explain_new_pod_startup(pod, snapshot, eligibility, NodeIndex(snapshot.known_nodes), policy)
+    if not boosts and not steps:
+        return None
+    return StartupExplanation(boosts, get_boost_end(pod) if boosts else None, steps)
+
+
+def explain_new_pod_startup(
+    pod: Pod, snapshot: ClusterSnapshot, eligibility: Eligibility, nodes: NodeIndex, policy: Policy
+) -> list[StartupStep]:
+    """Explain the CPU of the start of a pod that its controller would create now."""
     new_pod = recreate_from_template(pod, snapshot) if pod.node is not None else pod
-    nodes, ranges = NodeIndex(snapshot.known_nodes), snapshot.limit_ranges.get(pod.namespace, ())
+    ranges = snapshot.limit_ranges.get(pod.namespace, ())
     settled = decide_admission(
         new_pod, eligibility, eligibility.statistics, nodes, ranges, policy, boosts_startup=False
     )
     terms = build_startup_terms(new_pod, eligibility, nodes, ranges, policy)
-    steps = explain_startup(new_pod, settled, terms, ())
-    if not boosts and not steps:
-        return None
-    return StartupExplanation(boosts, get_boost_end(pod) if boosts else None, steps)
+    return explain_startup(new_pod, settled, terms, ())

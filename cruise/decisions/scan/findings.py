@@ -12,6 +12,7 @@ from cruise.decisions.pod_policy.unlocks import DecisionInputs
 from cruise.decisions.scan.coverage import Coverage, estimate_coverage, sum_coverage
 from cruise.decisions.scan.pending_pods import PendingPod, explain_pending_pods
 from cruise.decisions.scan.risks import ContainerRisk, rank_risks
+from cruise.decisions.scan.slow_starts import SlowStart, find_slow_starts
 from cruise.decisions.scan.waste import (
     ClusterRequestTotals,
     WorkloadRequests,
@@ -85,6 +86,7 @@ class ScanFindings:
     full_nodes: tuple[str, ...]
     skipped: Mapping[ReasonCode, int]
     implausible: tuple[ImplausibleUsage, ...] = ()
+    slow_starts: tuple[SlowStart, ...] = ()
 
 
 def find_findings(
@@ -114,6 +116,7 @@ def find_findings(
         coverage=sum_coverage(coverage.values()),
         skipped=dict(Counter(one.reason for plan in plans for one in plan.skipped).most_common()),
         implausible=find_implausible_usage(statistics),
+        slow_starts=find_slow_starts(snapshot, statistics, policy, now),
     )
 
 

@@ -26,12 +26,12 @@ def build_startup_table(startup: StartupExplanation, now: datetime) -> Table:
     if startup.boosts:
         rows.add_row("", "taken back", _format_end(startup.ends_at, now))
     for step in startup.steps:
-        stated = write_startup_cpu(step.stated)
+        stated = "earlier starts used" if step.stated.is_learned else f"{write_startup_cpu(step.stated)} asks"
         if step.boost is not None:
-            rows.add_row(f"  {step.container}", "a new pod", f"{_format_boost(step.boost)}, as {stated} asks")
+            rows.add_row(f"  {step.container}", "a new pod", f"{_format_boost(step.boost)}, as {stated}")
         elif step.reason is not None:
             reason = f"{step.reason.value}: {describe_reason(step.reason)}"
-            rows.add_row(f"  {step.container}", "a new pod", f"its own size, not {stated}: {reason}")
+            rows.add_row(f"  {step.container}", "a new pod", f"its own size, not what {stated}: {reason}")
     return rows
 
 

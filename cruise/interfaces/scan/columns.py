@@ -12,6 +12,7 @@ from rich.text import Text
 from cruise.decisions.scan.findings import ScanFindings
 from cruise.decisions.scan.pending_pods import PendingPod
 from cruise.decisions.scan.risks import ContainerRisk, ContainerRiskKind
+from cruise.decisions.scan.slow_starts import SlowStart
 from cruise.decisions.scan.waste import WorkloadRequests
 from cruise.domain.resources import ResourceName
 from cruise.interfaces.coverage import CoverageRow, build_amounts_document
@@ -33,7 +34,7 @@ from cruise.interfaces.text import (
     format_money,
 )
 
-RowT = TypeVar("RowT", ContainerRisk, WorkloadRequests, PendingPod, CoverageRow)
+RowT = TypeVar("RowT", ContainerRisk, WorkloadRequests, PendingPod, CoverageRow, SlowStart)
 
 _CPU_RISKS = (ContainerRiskKind.CPU_THROTTLED, ContainerRiskKind.CPU_STARVED)
 _STYLES = {

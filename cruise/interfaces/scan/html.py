@@ -19,6 +19,7 @@ from cruise.interfaces.scan.clusters import CLUSTER_HEADINGS, ClusterScans, summ
 from cruise.interfaces.scan.columns import PENDING_COLUMNS, RISK_COLUMNS, WASTE_COLUMNS
 from cruise.interfaces.scan.coverage_columns import COVERAGE_COLUMNS
 from cruise.interfaces.scan.report import SAVING_ESTIMATE_NOTE, ScanReport
+from cruise.interfaces.scan.slow_start_columns import SLOW_START_COLUMNS, SLOW_STARTS_NOTE
 from cruise.interfaces.scan.table import describe_basis, describe_implausible_usage
 from cruise.interfaces.text import (
     format_cores,
@@ -159,12 +160,14 @@ def _build_variables(report: ScanReport) -> Mapping[str, object]:
         "resources": {one.value: one for one in ResourceName},
         "coverage_summary": describe_coverage(findings.coverage),
         "best_effort_pods": describe_best_effort_pods(findings.totals),
+        "slow_starts_note": SLOW_STARTS_NOTE,
         "partly_known_note": PARTLY_KNOWN_NOTE,
         "columns": {
             "coverage": COVERAGE_COLUMNS,
             "risks": RISK_COLUMNS,
             "waste": WASTE_COLUMNS,
             "pending": PENDING_COLUMNS,
+            "slow_starts": SLOW_START_COLUMNS,
         },
         "version": __version__,
         "cores": format_cores,

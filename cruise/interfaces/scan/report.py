@@ -13,6 +13,7 @@ from cruise.interfaces.scan.columns import (
     build_finding_record,
 )
 from cruise.interfaces.scan.coverage_columns import COVERAGE_COLUMNS, build_coverage_document
+from cruise.interfaces.scan.slow_start_columns import SLOW_START_COLUMNS
 from cruise.interfaces.text import JsonValue, convert_to_json, render_csv, render_json, render_yaml
 
 SAVING_ESTIMATE_NOTE = "an estimate; what a provider bills differs"
@@ -20,7 +21,7 @@ _CSV_COLUMNS = (
     "section",
     *dict.fromkeys(
         name
-        for columns in (RISK_COLUMNS, WASTE_COLUMNS, PENDING_COLUMNS, COVERAGE_COLUMNS)
+        for columns in (RISK_COLUMNS, WASTE_COLUMNS, PENDING_COLUMNS, COVERAGE_COLUMNS, SLOW_START_COLUMNS)
         for column in columns
         for name in column.record
     ),
@@ -78,11 +79,12 @@ def build_document(report: ScanReport) -> dict[str, JsonValue]:
         "overcommittedNodes": list(findings.full_nodes),
         "leftAlone": convert_to_json(findings.skipped),
         "implausible": convert_to_json(findings.implausible),
+        "slowStarts": [build_finding_document(SLOW_START_COLUMNS, one, findings) for one in findings.slow_starts],
     }
 
 
 def render_scan_csv(report: ScanReport) -> bytes:
-    """Return the report as CSV: one row a finding, coverage first, then containers at risk, waste and pending pods."""
+    """Return the report as CSV: one row a finding, coverage first, then risks, waste, slow starts and pending pods."""
     return build_csv(build_records(report))
 
 
@@ -100,5 +102,7 @@ def build_records(report: ScanReport) -> Iterator[dict[str, object]]:
         yield {"section": "at-risk", **build_finding_record(RISK_COLUMNS, risk, findings)}
     for row in findings.workloads:
         yield {"section": "waste", **build_finding_record(WASTE_COLUMNS, row, findings)}
+    for start in findings.slow_starts:
+        yield {"section": "slow-start", **build_finding_record(SLOW_START_COLUMNS, start, findings)}
     for pod in findings.pending:
         yield {"section": "pending", **build_finding_record(PENDING_COLUMNS, pod, findings)}

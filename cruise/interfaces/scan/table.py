@@ -20,6 +20,7 @@ from cruise.interfaces.reasons import REJECTION_DESCRIPTIONS
 from cruise.interfaces.scan.columns import PENDING_COLUMNS, RISK_COLUMNS, WASTE_COLUMNS, RowT, ScanColumn
 from cruise.interfaces.scan.coverage_columns import COVERAGE_COLUMNS
 from cruise.interfaces.scan.report import SAVING_ESTIMATE_NOTE, ScanReport
+from cruise.interfaces.scan.slow_start_columns import SLOW_START_COLUMNS, SLOW_STARTS_NOTE
 from cruise.interfaces.text import format_cores, format_count, format_gibibytes, format_money, format_share
 
 _MAX_RISKS = 20
@@ -44,6 +45,7 @@ def render_scan_table(report: ScanReport, console: Console) -> Iterator[Renderab
     yield from _render_coverage(findings, wide)
     yield from _render_risks(findings, wide)
     yield from _render_waste(findings, wide)
+    yield from _render_slow_starts(findings, wide)
     yield from _render_pending(findings, wide)
 
 
@@ -178,6 +180,15 @@ def _render_waste(findings: ScanFindings, wide: bool) -> Iterator[RenderableType
     if under_requested:
         its, their = "workload should request more", "workloads should request more"
         yield Text(format_count(under_requested, its, their), style="dim")
+
+
+def _render_slow_starts(findings: ScanFindings, wide: bool) -> Iterator[RenderableType]:
+    if not findings.slow_starts:
+        return
+    yield render_heading("Slow starts", format_count(len(findings.slow_starts), "container"))
+    yield _render_section(SLOW_START_COLUMNS, findings.slow_starts[:_MAX_WORKLOADS], findings, wide)
+    yield from _render_more(len(findings.slow_starts) - _MAX_WORKLOADS)
+    yield Text(SLOW_STARTS_NOTE, style="dim")
 
 
 def _render_pending(findings: ScanFindings, wide: bool) -> Iterator[RenderableType]:

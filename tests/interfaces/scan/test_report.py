@@ -18,7 +18,16 @@ from cruise.domain.scheduling import Taint, TaintEffect
 from cruise.interfaces.scan.html import render_scan_html, render_scan_mail
 from cruise.interfaces.scan.report import ScanReport, render_scan_csv, render_scan_json, render_scan_yaml
 from cruise.interfaces.scan.table import render_scan_table
-from tests.builders import NOW, make_container, make_node, make_pod, make_snapshot, make_statistic_for, make_table
+from tests.builders import (
+    NOW,
+    make_container,
+    make_node,
+    make_pod,
+    make_snapshot,
+    make_statistic,
+    make_statistic_for,
+    make_table,
+)
 from tests.shown import render_to_text
 from tests.strategies import clusters
 from tests.tiers import examples
@@ -38,6 +47,7 @@ def report(with_trouble: bool = True) -> ScanReport:
         huge = make_pod("huge-1", node=None, containers=[make_container(cpu=2800, memory_mib=64)])
         pods += [dying, tight, slow, bare, huge]
         rows += [make_statistic_for(dying), make_statistic_for(tight), make_statistic_for(slow, cpu_peak=900)]
+        rows.append(make_statistic("", workload="Deployment/slow", cpu_peak=900, cpu_start=2500))
         kills = [
             OomKill(
                 "shop", "dying-1", "u", "app", dying.workload, "", "n1", NOW - timedelta(hours=2), 256 * MEBIBYTE, None
@@ -78,6 +88,7 @@ def test_the_document_leads_with_what_is_at_risk():
         "overcommittedNodes",
         "leftAlone",
         "implausible",
+        "slowStarts",
     ]
 
 
@@ -124,13 +135,26 @@ def test_a_pending_pod_says_what_keeps_it_and_where_room_would_come_from():
     assert (pending["schedulableNow"], pending["fitsAfterSizing"], pending["bestNode"]) == (0, 1, "n1")
 
 
+@pytest.mark.parametrize("width", [80, 160])
+def test_slow_starts_say_what_new_pods_would_start_with_and_how(width):
+    shown = " ".join(table(width).split())
+    assert "2500m (2.8x)" in shown
+    assert "cruise.io/startup-cpu: learn" in shown
+    [start] = json.loads(render_scan_json(report()))["slowStarts"]
+    assert (start["workload"], start["container"], start["pods"]) == ("Deployment/slow", "app", 1)
+    assert (start["cpuMillicores"], start["startCpuMillicores"]) == (900, 2500)
+    assert b"2500m" in render_scan_html(report())
+    assert "slow-start" in render_scan_csv(report()).decode()
+    assert "Slow starts" not in table(width, with_trouble=False)
+
+
 def test_yaml_says_what_json_says():
     assert yaml.safe_load(render_scan_yaml(report())) == json.loads(render_scan_json(report()))
 
 
 def test_csv_has_one_row_a_finding():
     rows = list(csv.DictReader(io.StringIO(render_scan_csv(report()).decode())))
-    sections = ["coverage"] * 2 + ["at-risk"] * 4 + ["waste"] * 5 + ["pending"]
+    sections = ["coverage"] * 2 + ["at-risk"] * 4 + ["waste"] * 5 + ["slow-start", "pending"]
     assert [row["section"] for row in rows] == sections
     assert rows[2]["message"] == "OOM killed at 256Mi 2h ago, 3 restarts"
     calm = next(row for row in rows if row["workload"] == "Deployment/calm")
