@@ -11,7 +11,7 @@ import numpy as np
 from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.records import CONTAINER_STARTS_KEPT
 from cruise.domain.startup_boosts import LONGEST_START, READY_TIME
-from cruise.domain.usage import ContainerStart, PeakKey, SampleBlock, StatisticsTable
+from cruise.domain.usage import ContainerKey, ContainerStart, CounterTail, PeakKey, SampleBlock, StatisticsTable
 
 # Fewer starts may all belong to one rollout on one bad day.
 LEAST_STARTS = 3
@@ -55,11 +55,22 @@ class StartWindows:
         return {(one.namespace, one.pod): one for one in self.windows[first:last] if not 0 < one.ends_at <= after}
 
 
-def measure_starts(block: SampleBlock, windows: StartWindows, step_seconds: int) -> list[ContainerStart]:
-    """Return what a block shows of the starts of its containers' pods; a sample is about the step that ends then."""
+def measure_starts(
+    block: SampleBlock,
+    windows: StartWindows,
+    step_seconds: int,
+    tail: CounterTail | None = None,
+    before: CounterTail | None = None,
+) -> list[ContainerStart]:
+    """Return what a block shows of the starts of its containers' pods; a sample is about the step that ends then.
+
+    A container has no sample until it has two scrapes. Its first counter tells how much it had used until then: `tail`
+    are the counters at the end of the block, `before` those at the end of the read before.
+    """
     if not len(block.times):
         return []
     selected = windows.select(int(block.times[0]) - step_seconds, int(block.times[-1]))
+    first_uses = _measure_first_uses(selected, step_seconds, tail, before) if selected and tail and before else {}
     starts = []
     for row, key in enumerate(block.keys) if selected else ():
         window = selected.get((key.namespace, key.pod))
@@ -69,6 +80,7 @@ def measure_starts(block: SampleBlock, windows: StartWindows, step_seconds: int)
         during = (block.times > window.started_at) & (block.times < end + step_seconds)
         during &= ~np.isnan(block.cpu_demand_millicores[row])
         times = block.times[during]
+        first_use = first_uses.get(key, _FirstUse(0, 0.0))
         starts.append(
             ContainerStart(
                 window.namespace,
@@ -77,11 +89,39 @@ def measure_starts(block: SampleBlock, windows: StartWindows, step_seconds: int)
                 window.pod_uid,
                 window.started_at,
                 window.ends_at,
-                int(times[-1]) if len(times) else 0,
-                float(block.cpu_demand_millicores[row, during].max(initial=0.0)),
+                max(int(times[-1]) if len(times) else 0, first_use.at),
+                float(block.cpu_demand_millicores[row, during].max(initial=first_use.cpu_millicores)),
             )
         )
     return starts
+
+
+class _FirstUse(NamedTuple):
+    """The mean CPU of a container from the start of its pod to the time of its first counter."""
+
+    at: int
+    cpu_millicores: float
+
+
+def _measure_first_uses(
+    selected: Mapping[tuple[str, str], StartWindow], step_seconds: int, tail: CounterTail, before: CounterTail
+) -> dict[ContainerKey, _FirstUse]:
+    """Return the use of containers that have their first counter in this read, if it was during the start.
+
+    It is a lower bound: containers start after their pods, and a scrape is not after the time of its counter.
+    """
+    known = set(before.series)
+    found: dict[ContainerKey, _FirstUse] = {}
+    for row, key in enumerate(tail.keys):
+        window = selected.get((key.namespace, key.pod))
+        if window is None or tail.series[row] in known or np.isnan(tail.cpu_seconds[row]):
+            continue
+        at = int(tail.changed_at[row])
+        end = window.ends_at or window.started_at + _LONGEST_SECONDS
+        if window.started_at < at < end + step_seconds:
+            use = _FirstUse(at, float(tail.cpu_seconds[row]) / (at - window.started_at) * 1000)
+            found[key] = max(found.get(key, use), use)
+    return found
 
 
 def estimate_start_cpu(starts: Iterable[ContainerStart]) -> int:

@@ -294,7 +294,10 @@ class UsageState:
         recent = select_recent_samples(block, numbers >= 0, at - WINDOW_SECONDS)
         before = self.progress.get(partition)
         continues = None if before is None else before.read_until
-        starts = measure_starts(block, self.start_windows, self.windows.step_seconds)
+        earlier_tail = None if before is None else before.counter_tail
+        starts = measure_starts(
+            block, self.start_windows, self.windows.step_seconds, progress.counter_tail, earlier_tail
+        )
         await store.record_usage(UsageUpdate(partition, progress, peaks, recent, continues, starts))
         self.progress[partition] = progress
         self.peaks.merge(peaks)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cruise.decisions.usage.starts import LEAST_STARTS, StartWindows, add_start_cpu, estimate_start_cpu, measure_starts
 from cruise.domain.records import CONTAINER_STARTS_KEPT
 from cruise.domain.startup_boosts import LONGEST_START, READY_TIME
-from cruise.domain.usage import ContainerKey, ContainerStart, PeakKey, SampleBlock
+from cruise.domain.usage import ContainerKey, ContainerStart, CounterTail, PeakKey, SampleBlock
 from tests.builders import NOW, NOW_SECONDS, make_container, make_pod, make_snapshot, make_statistic, make_table
 
 STEP = 60
@@ -64,6 +64,37 @@ def test_a_start_without_its_last_sample_is_not_complete():
     assert not start.is_complete
     [start] = measure_starts(make_block([np.nan, np.nan, np.nan]), make_window(), STEP)
     assert (start.cpu_peak_millicores, start.sampled_until) == (0, 0)
+
+
+def make_tail(at, cpu_seconds=(), series="new"):
+    """The counters of a read: those of the container, or of another one."""
+    keys = [ContainerKey("shop", "web-1" if cpu_seconds else "api-1", "app")]
+    seconds = np.array(cpu_seconds or (5.0,))
+    return CounterTail(at, keys, [series], seconds, np.zeros(1), np.array([at]))
+
+
+def test_the_first_counter_tells_what_no_sample_can():
+    """A container that is ready 20 s after its start has used 48 s of CPU in its first minute."""
+    windows, block = make_window(timedelta(seconds=20), BEGIN - 60), make_block([np.nan])
+    before, tail = make_tail(BEGIN - 60, series="other"), make_tail(BEGIN, [48.0])
+    [start] = measure_starts(block, windows, STEP, tail, before)
+    assert (start.cpu_peak_millicores, start.is_complete) == (800, True)
+
+
+UNKNOWN_COUNTERS = {
+    "no read before": (make_tail(BEGIN, [48.0]), None),
+    "counted before": (make_tail(BEGIN, [48.0]), make_tail(BEGIN - 60, [40.0])),
+    "not a counter": (make_tail(BEGIN, [np.nan]), make_tail(BEGIN - 60, series="other")),
+    "before the pod": (make_tail(BEGIN - 120, [48.0]), make_tail(BEGIN - 180, series="other")),
+    "long after": (make_tail(BEGIN + 600, [48.0]), make_tail(BEGIN - 60, series="other")),
+}
+
+
+@pytest.mark.parametrize(("tail", "before"), UNKNOWN_COUNTERS.values(), ids=UNKNOWN_COUNTERS)
+def test_counters_that_may_have_run_for_longer_show_nothing(tail, before):
+    windows, block = make_window(timedelta(seconds=20), BEGIN - 60), make_block([np.nan])
+    [start] = measure_starts(block, windows, STEP, tail, before)
+    assert (start.cpu_peak_millicores, start.is_complete) == (0, False)
 
 
 NOT_LEARNED = {
