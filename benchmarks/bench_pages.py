@@ -19,7 +19,6 @@ from cruise.adapters.store.postgres import PostgresStore, open_store
 from cruise.app.serve.activity import ServeActivity
 from cruise.app.serve.serve import build_http_app
 from cruise.domain.actions import ActionResult, OriginalSizes, Outcome, ReasonCode
-from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import ClusterSnapshot, WorkloadRef
 from cruise.domain.pod_resources import get_spec_targets
 from cruise.domain.policy import Mode, Policy
@@ -39,7 +38,7 @@ NAME = "pages"
 NODES, PODS_PER_NODE = 5000, 34
 PAGE_SECONDS, API_SECONDS = 1.0, 0.1
 _TIMES, _TIMES_EXPLAINED = 100, 5
-_OVERRIDES, _LINES = 500, 20_000
+_PAUSED, _LINES = 500, 20_000
 _PASSES = 3
 
 
@@ -148,8 +147,8 @@ async def _fill(view: View) -> None:
     for first in range(0, len(originals), 5000):
         await view.store.record_original_sizes(originals[first : first + 5000])
     workloads = sorted({(pod.namespace, pod.workload) for pod in pods if pod.workload is not None})
-    for namespace, workload in workloads[:_OVERRIDES]:
-        await view.store.write_override(namespace, workload, Overrides(headroom_factor=1.5))
+    for namespace, workload in workloads[:_PAUSED]:
+        await view.store.pause_workload(namespace, workload, view.at)
     await view.pass_once()
     done = view.activity.node_pass
     assert done is not None
@@ -207,7 +206,7 @@ async def _routes(client: httpx.AsyncClient, view: View) -> list[BenchmarkRow]:
     for path, times in (
         *((one, _TIMES) for one in ("status", "summary", "workloads", "workloads?sort=name&offset=10000")),
         *((one, _TIMES) for one in ("nodes?limit=50", f"nodes/{pods[0].node}", "audit", "history")),
-        *((one, _TIMES) for one in ("overrides", "user-actions", "pause", "packing")),
+        *((one, _TIMES) for one in ("policies", "user-actions", "pause", "packing")),
         ("pods/POD", _TIMES_EXPLAINED),
     ):
         seconds = []

@@ -27,7 +27,7 @@ from cruise.app.serve.controller_options import ControllerOptions
 from cruise.app.serve.serve import build_http_app
 from cruise.domain.actions import Outcome
 from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
-from cruise.domain.overrides import StoredOverrides
+from cruise.domain.overrides import PausedWorkloads
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.prices import LIST_PRICES, PriceSettings
 from cruise.domain.usage import StatisticsTable
@@ -37,7 +37,7 @@ from cruise.interfaces.demo_screen import DemoFrame, describe_status, render_dem
 from cruise.interfaces.http.figures import ControllerFigures
 from cruise.interfaces.http.metrics import render_metrics
 from cruise.interfaces.http.request_guard import RequestGuardRules
-from cruise.interfaces.http.view import WhatIfPort
+from cruise.interfaces.http.view import PolicyObjectPort, WhatIfPort
 from cruise.runtime.admission import PodAdmitter
 from cruise.runtime.node_pass import NodePassResult
 from cruise.runtime.ports import ClusterPort, PassInput, StorePort
@@ -64,11 +64,11 @@ class SimulatedAdmission:
         self._store = store
         self._policy = policy
         self._clock = clock
-        self._known: tuple[ClusterSnapshot, StatisticsTable, StoredOverrides] | None = None
+        self._known: tuple[ClusterSnapshot, StatisticsTable, PausedWorkloads] | None = None
 
     async def update(self, statistics: StatisticsTable) -> None:
         """Replace the statistics."""
-        self._known = (await self._cluster.snapshot(), statistics, await self._store.read_overrides())
+        self._known = (await self._cluster.snapshot(), statistics, await self._store.read_paused_workloads())
 
     def admit(self, pod: Pod) -> Pod:
         """Return the created pod; unchanged without statistics."""
@@ -88,6 +88,7 @@ class DemoView:
     activity: ServeActivity
     what_if_runs: WhatIfPort | None = None
     prices: PriceSettings = PriceSettings()
+    policy_objects: PolicyObjectPort | None = None
 
     def now(self) -> datetime:
         """Return the simulated time."""

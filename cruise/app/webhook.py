@@ -134,7 +134,7 @@ class AdmissionRefresher:
 
     def _prepare(self, snapshot: ClusterSnapshot, view: StoreState) -> tuple[PodAdmitter, float]:
         admitter = PodAdmitter(
-            snapshot, view.statistics, view.overrides, self._policy, self._clock(), view.signing_keys
+            snapshot, view.statistics, view.paused_workloads, self._policy, self._clock(), view.signing_keys
         )
         return admitter, admitter.get_valid_until()
 
@@ -151,7 +151,7 @@ class AdmissionRefresher:
 
 
 def _get_stored_parts(view: StoreState) -> tuple[object, ...]:
-    return (view.statistics, view.overrides, view.paused, view.history_incomplete, view.signing_keys)
+    return (view.statistics, view.paused_workloads, view.paused, view.history_incomplete, view.signing_keys)
 
 
 def _get_snapshot_parts(snapshot: ClusterSnapshot) -> tuple[object, ...]:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import numpy as np
 import structlog
 
-from cruise.domain.overrides import StoredOverrides
+from cruise.domain.overrides import PausedWorkloads
 from cruise.domain.packing_plan import PlacementHint
 from cruise.domain.usage import STATISTIC_COLUMNS, StatisticsTable
 from cruise.errors import CruiseError, HistoryChangedError, pause_garbage_collection
@@ -35,7 +35,7 @@ class StoreState:
     """
 
     statistics: StatisticsTable
-    overrides: StoredOverrides
+    paused_workloads: PausedWorkloads
     paused: bool
     read_at: datetime | None
     signing_keys: tuple[bytes, ...] = ()
@@ -127,10 +127,10 @@ class StorePoller:
                 # The result is mostly equal to the last one, and freed before a collection.
                 with pause_garbage_collection():
                     statistics = _unless_equal(state.statistics, await store.read_workload_statistics())
-                overrides, keys = await store.read_overrides(), tuple(await store.read_signing_keys())
+                paused_workloads, keys = await store.read_paused_workloads(), tuple(await store.read_signing_keys())
                 state = StoreState(
                     statistics,
-                    state.overrides if overrides == state.overrides else overrides,
+                    state.paused_workloads if paused_workloads == state.paused_workloads else paused_workloads,
                     paused,
                     now,
                     state.signing_keys if keys == state.signing_keys else keys,

@@ -1,4 +1,4 @@
-"""Policies that say what VerticalPodAutoscalers and stored overrides say, so that both can be removed."""
+"""Policies that say what VerticalPodAutoscalers say, so that these can be removed."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -7,7 +7,6 @@ from cruise.domain.annotations import MODE, ContainerOverrides, Overrides, Unrea
 from cruise.domain.cluster import ClusterSnapshot, VerticalPodAutoscaler, WorkloadRef
 from cruise.domain.cluster_policies import VpaContainerPolicy
 from cruise.domain.overrides import (
-    StoredOverrides,
     build_override_fields,
     find_contradiction,
     get_vpa_overrides,
@@ -38,10 +37,10 @@ class PolicyExport:
     problems: tuple[str, ...]
 
 
-def export_policies(snapshot: ClusterSnapshot, stored: StoredOverrides) -> PolicyExport:
-    """Return a policy for each workload that a VerticalPodAutoscaler targets or that has stored overrides.
+def export_policies(snapshot: ClusterSnapshot) -> PolicyExport:
+    """Return a policy for each workload that a VerticalPodAutoscaler targets.
 
-    If there are both, the VerticalPodAutoscaler's value comes first, and the lower mode.
+    If there are several, the first one's value comes first, and the lower mode.
     """
     found: dict[tuple[str, WorkloadRef], ExportedPolicy] = {}
     problems: list[str] = []
@@ -54,8 +53,6 @@ def export_policies(snapshot: ClusterSnapshot, stored: StoredOverrides) -> Polic
             problems.append(f"{title}: {overrides}")
         else:
             _add(found, ExportedPolicy(vpa.namespace, vpa.target, overrides, (title,)))
-    for (namespace, workload), overrides in stored.items():
-        _add(found, ExportedPolicy(namespace, workload, overrides, ("overrides in the database",)))
     policies = []
     for namespace, workload in sorted(found, key=lambda key: (key[0], str(key[1]))):
         one = found[namespace, workload]

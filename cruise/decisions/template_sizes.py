@@ -25,14 +25,13 @@ from cruise.decisions.usage.pod_level import sum_statistics
 from cruise.domain.actions import ContainerTarget, ReasonCode
 from cruise.domain.annotations import APP_INSTANCE, CRUISE_RECORDS
 from cruise.domain.cluster import POD_LEVEL, ClusterSnapshot, Container, ContainerRole, Pod, Workload, WorkloadRef
-from cruise.domain.overrides import StoredOverrides
+from cruise.domain.overrides import NO_PAUSED_WORKLOADS, PausedWorkloads
 from cruise.domain.pod_resources import compute_qos_class, get_spec_targets
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.records import ContainerRecommendation, WorkloadRecommendation
 from cruise.domain.resources import NO_RESOURCES, Resources, StatedResources
 from cruise.domain.usage import StatisticsTable
 
-NO_OVERRIDES: StoredOverrides = {}
 # Valid names of namespaces and workloads; they are used as file names as well.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 # Kinds with templates that a user writes and can change.
@@ -134,7 +133,7 @@ def size_templates(
     policy: Policy,
     now: datetime,
     selected: Iterable[Pod] | None = None,
-    stored: StoredOverrides = NO_OVERRIDES,
+    paused_workloads: PausedWorkloads = NO_PAUSED_WORKLOADS,
 ) -> TemplateChanges:
     """Size the templates of all workloads, or of those of the `selected` pods, as mode `full` sizes their pods.
 
@@ -145,7 +144,7 @@ def size_templates(
     pods = snapshot.pods if selected is None else list(selected)
     killed = find_oom_killed_workloads(pods, snapshot, add_workload_rows(statistics), now)
     statistics = killed.statistics
-    eligibility = Eligibility(snapshot, statistics, stored, policy, now)
+    eligibility = Eligibility(snapshot, statistics, paused_workloads, policy, now)
     sizing = _TemplateSizing(snapshot, killed, eligibility, policy, NodeIndex(snapshot.known_nodes))
     pods_by_workload: dict[tuple[str, WorkloadRef | None, str], list[Pod]] = {}
     for pod in [*[one for one in pods if not one.is_finished and not one.terminating], *killed.pods]:

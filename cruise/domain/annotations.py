@@ -41,7 +41,7 @@ class OverrideSource(StrEnum):
     WORKLOAD = "workload"
     VERTICAL_POD_AUTOSCALER = "vertical-pod-autoscaler"  # one whose update mode changes no pods
     NAMESPACE = "namespace"
-    DATABASE = "database"  # through the API, with the token
+    PAUSED_WORKLOAD = "paused-workload"  # through the API or by a revert
     RIGHTSIZING_POLICY = "rightsizing-policy"
     CLUSTER_RIGHTSIZING_POLICY = "cluster-rightsizing-policy"
     CLUSTER = "cluster"  # the settings
@@ -49,7 +49,7 @@ class OverrideSource(StrEnum):
     OTHERS = "others"  # Kubernetes and other tools
 
 
-_ANYWHERE = (OverrideSource.POD, OverrideSource.WORKLOAD, OverrideSource.NAMESPACE, OverrideSource.DATABASE)
+_ANYWHERE = (OverrideSource.POD, OverrideSource.WORKLOAD, OverrideSource.NAMESPACE)
 # Users of a namespace may write these; only administrators may write the others.
 TENANT_SOURCES = frozenset(
     {
@@ -60,7 +60,7 @@ TENANT_SOURCES = frozenset(
     }
 )
 POLICY_SOURCES = frozenset({OverrideSource.RIGHTSIZING_POLICY, OverrideSource.CLUSTER_RIGHTSIZING_POLICY})
-WORKLOAD_SOURCES = frozenset({OverrideSource.POD, OverrideSource.WORKLOAD, OverrideSource.DATABASE})
+WORKLOAD_SOURCES = frozenset({OverrideSource.POD, OverrideSource.WORKLOAD})
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,8 +335,8 @@ EXCLUDED_LABEL = Annotation(f"{_CRUISEKUBE}excluded", _ANYWHERE, _read_excluded)
 WORKLOAD = Annotation(f"{PREFIX}workload", (OverrideSource.POD,), read_workload_name)
 # KRR's enforcer sizes pods with this annotation at their creation.
 SIZED_BY_KRR = Annotation("admission.robusta.dev/krr-mutation-mode", (OverrideSource.POD,), "enforce".__eq__)
-# Label of the VerticalPodAutoscalers that cruise creates.
-PUBLISHED_VPA = "app.kubernetes.io/managed-by"
+# Label of the VerticalPodAutoscalers and RightsizingPolicies that cruise creates.
+MANAGED_BY = "app.kubernetes.io/managed-by"
 # True forbids disruption. Karpenter's newer form is a duration: everything except "false" counts.
 EVICTION_PROTECTION = (
     Annotation(SAFE_TO_EVICT, (OverrideSource.POD,), lambda text: text.strip().lower() == "false"),
@@ -355,7 +355,7 @@ ALL_ANNOTATIONS = (
     *map(Annotation, (MIRROR_POD, BIND_COMPLETED, SELECTED_NODE, MIGRATED_PLUGINS, STORAGE_CLASS)),
     *map(Annotation, (NAMESPACE_NAME, OPERATING_SYSTEM, HOSTNAME, ZONE, REGION, OLD_ZONE, OLD_REGION)),
     *map(Annotation, (*POD_GROUP_LABELS, *POD_GROUP_ANNOTATIONS)),
-    *map(Annotation, (APP_NAME, APP_COMPONENT, APP_INSTANCE, PUBLISHED_VPA, INSTANCE_TYPE, *NODE_GROUPS)),
+    *map(Annotation, (APP_NAME, APP_COMPONENT, APP_INSTANCE, MANAGED_BY, INSTANCE_TYPE, *NODE_GROUPS)),
 )
 CRUISE_RECORDS = frozenset(one.name for one in ALL_ANNOTATIONS if one.allowed_sources == (OverrideSource.CRUISE,))
 _READ_BY_DECISIONS = frozenset([*(one.name for one in EVICTION_PROTECTION), MIRROR_POD, SIZED_BY_KRR.name])

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from difflib import get_close_matches
 from functools import cache
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from cruise.domain.annotations import (
@@ -33,7 +35,10 @@ from cruise.domain.policy import MINIMUM_REQUEST, Mode, RequestBounds
 from cruise.domain.resources import ResourceName, StatedResources
 from cruise.domain.rightsizing_policies import CLUSTER_POLICY_KIND, POLICY_KIND
 
-StoredOverrides = Mapping[tuple[str, WorkloadRef], Overrides]
+PausedWorkloads = Mapping[tuple[str, WorkloadRef], datetime]
+"""The workloads that a user paused, by namespace and reference, each since a time."""
+NO_PAUSED_WORKLOADS: PausedWorkloads = MappingProxyType({})
+_PAUSED = Overrides(mode=Mode.OBSERVE)
 # Overrides from VerticalPodAutoscalers that change no pods, by namespace and target.
 VpaOverrides = Mapping[tuple[str, WorkloadRef], Sequence["OverrideLayer"]]
 OverrideLayer = tuple["SettingSource", Overrides | UnreadableAnnotations]
@@ -253,16 +258,16 @@ def resolve_overrides(
     namespace: str,
     ref: WorkloadRef | None,
     snapshot: ClusterSnapshot,
-    stored: StoredOverrides,
+    paused_workloads: PausedWorkloads,
     cluster_mode: Mode,
     vertical: VpaOverrides,
     policies: Sequence[OverrideLayer],
 ) -> ResolvedOverrides:
-    """Resolve the annotations of a pod, its workload and its namespace, stored overrides, and policy objects.
+    """Resolve the annotations of a pod, its workload and its namespace, a pause of the workload, and policy objects.
 
     Each comes before the next one. `policies` are those that apply to the pod, nearest first.
     """
-    own = collect_own_layers(annotations, namespace, ref, snapshot, stored, vertical)
+    own = collect_own_layers(annotations, namespace, ref, snapshot, paused_workloads, vertical)
     return resolve_readable_layers(cluster_mode, [*own, *policies])
 
 
@@ -271,7 +276,7 @@ def collect_own_layers(
     namespace: str,
     ref: WorkloadRef | None,
     snapshot: ClusterSnapshot,
-    stored: StoredOverrides,
+    paused_workloads: PausedWorkloads,
     vertical: VpaOverrides,
 ) -> list[OverrideLayer]:
     """Return all layers except policy objects, nearest first; most workloads have none.
@@ -288,8 +293,8 @@ def collect_own_layers(
     if ref is not None and (namespace, ref) in vertical:
         after_workload = sum(bool(found) for _, found in stated[:2])
         layers[after_workload:after_workload] = vertical[namespace, ref]
-    if ref is not None and (namespace, ref) in stored:
-        layers.append((SettingSource(OverrideSource.DATABASE, str(ref)), stored[namespace, ref]))
+    if ref is not None and (namespace, ref) in paused_workloads:
+        layers.append((SettingSource(OverrideSource.PAUSED_WORKLOAD, str(ref)), _PAUSED))
     return layers
 
 

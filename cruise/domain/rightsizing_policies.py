@@ -1,5 +1,6 @@
 """Policies as Kubernetes objects: RightsizingPolicy for one namespace, ClusterRightsizingPolicy for all."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -13,6 +14,8 @@ POLICY_VERSION = "v1alpha1"
 POLICY_KIND, CLUSTER_POLICY_KIND = "RightsizingPolicy", "ClusterRightsizingPolicy"
 ALL_CONTAINERS = "*"
 """Stands for all containers that a policy does not name, as in a VerticalPodAutoscaler."""
+OWN_MANAGER = "cruise"
+"""Who manages the policies that the dashboard's form wrote: the value of a label, and the field manager."""
 _PATTERN_CHARACTERS = frozenset("*?[")
 
 
@@ -72,6 +75,19 @@ class RightsizingPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyOwnership:
+    """Who maintains a policy object in the cluster.
+
+    `marks` are its labels and annotations, `spec_managers` the field managers of its spec.
+    """
+
+    uid: str
+    resource_version: str
+    marks: Mapping[str, str]
+    spec_managers: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyConflict:
     """Another policy, equally specific for `workload` (`Kind/name`), whose `settings` differ; `winner` applies."""
 
@@ -110,6 +126,12 @@ class PolicyStatus:
 
 _NOTICED_SHARE = 0.05
 _NOTICED_SAVINGS = Resources(100, 128 << 20)
+
+
+def get_workload_policy_name(kind: str, name: str) -> str:
+    """Return the name of a workload's own policy object, the one that the dashboard's form writes."""
+    # Names of runs have characters that names of objects may not have, such as those of Airflow's DAGs.
+    return re.sub("[^a-z0-9.]", "-", f"{kind}-{name}".lower())
 
 
 def is_pattern(name: str) -> bool:

@@ -44,7 +44,19 @@ class PodAccess:
         return f"get pods in {f'namespace {self.namespace}' if self.namespace else 'all namespaces'}"
 
 
-Access = PathAccess | PodAccess
+@dataclass(frozen=True, slots=True)
+class PolicyAccess:
+    """Access to the RightsizingPolicies of a namespace: `create`, `patch` or `delete`."""
+
+    verb: str
+    namespace: str
+
+    def __str__(self) -> str:
+        """Format as in roles."""
+        return f"{self.verb} rightsizingpolicies in namespace {self.namespace}"
+
+
+Access = PathAccess | PodAccess | PolicyAccess
 
 
 class UserActionKind(StrEnum):
@@ -52,17 +64,19 @@ class UserActionKind(StrEnum):
 
     PAUSE = "pause"
     RESUME = "resume"
+    PAUSE_WORKLOAD = "pause-workload"
+    RESUME_WORKLOAD = "resume-workload"
     REVERT = "revert"
-    PUT_OVERRIDE = "put-override"
-    DELETE_OVERRIDE = "delete-override"
+    PUT_POLICY = "put-policy"
+    DELETE_POLICY = "delete-policy"
 
 
 @dataclass(frozen=True, slots=True)
 class UserAction:
     """An action of a user.
 
-    An override has a namespace, a workload and its settings in `detail`; a pause has none; a revert may have a
-    namespace.
+    What concerns one workload has its namespace; a policy also has its settings in `detail`; a revert may have a
+    namespace only.
     """
 
     at: datetime
@@ -104,7 +118,7 @@ class WhatIfStage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WhatIfProposal:
-    """The changed settings: overrides of one workload as in annotations, or the cluster's settings by key."""
+    """The changed settings: those of one workload's own policy as in annotations, or the cluster's settings by key."""
 
     settings: Mapping[str, str]
     namespace: str | None = None

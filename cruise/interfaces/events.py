@@ -53,9 +53,11 @@ def build_pod_events(
 _USER_ACTIONS = {
     UserActionKind.PAUSE: "{} paused cruise: it starts no write to the cluster",
     UserActionKind.RESUME: "{} resumed cruise: it may write to the cluster",
+    UserActionKind.PAUSE_WORKLOAD: "{} paused this workload: cruise does not change its pods",
+    UserActionKind.RESUME_WORKLOAD: "{} resumed this workload: cruise may change its pods",
     UserActionKind.REVERT: "{} reverted pods to their original sizes",
-    UserActionKind.PUT_OVERRIDE: "{} set overrides: {}",
-    UserActionKind.DELETE_OVERRIDE: "{} deleted the stored overrides",
+    UserActionKind.PUT_POLICY: "{} wrote the policy of this workload: {}",
+    UserActionKind.DELETE_POLICY: "{} deleted the policy of this workload",
 }
 
 

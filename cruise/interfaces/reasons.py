@@ -204,7 +204,7 @@ _SOURCES: Mapping[OverrideSource, str] = {
     OverrideSource.WORKLOAD: "annotation of {}",
     OverrideSource.VERTICAL_POD_AUTOSCALER: "VPA {}",
     OverrideSource.NAMESPACE: "annotation of namespace {}",
-    OverrideSource.DATABASE: "override stored for {}",
+    OverrideSource.PAUSED_WORKLOAD: "pause of {}",
     OverrideSource.RIGHTSIZING_POLICY: "RightsizingPolicy {}",
     OverrideSource.CLUSTER_RIGHTSIZING_POLICY: "ClusterRightsizingPolicy {}",
     OverrideSource.CLUSTER: "cluster",

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from cruise.domain.actions import ContainerTarget, ResizePod
-from cruise.domain.annotations import PUBLISHED_VPA
+from cruise.domain.annotations import MANAGED_BY
 from cruise.domain.cluster import Container, ContainerRole, Pod, QosClass
 from cruise.domain.original_resources import amounts_to_json
 from cruise.domain.records import WorkloadRecommendation
@@ -285,7 +285,7 @@ def build_vpa(recommendation: WorkloadRecommendation, update_mode: str) -> JsonO
     return {
         **_build_metadata(
             recommendation,
-            {"labels": {PUBLISHED_VPA: VPA_OWNER}, "ownerReferences": [{**target, "uid": recommendation.uid}]},
+            {"labels": {MANAGED_BY: VPA_OWNER}, "ownerReferences": [{**target, "uid": recommendation.uid}]},
         ),
         "spec": {
             "targetRef": target,

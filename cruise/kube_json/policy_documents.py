@@ -1,21 +1,22 @@
 """Write policy objects and their status as Kubernetes JSON."""
 
-import re
 from datetime import datetime
 from typing import Any
 
-from cruise.domain.annotations import BOUNDS, Overrides
+from cruise.domain.annotations import BOUNDS, MANAGED_BY, Overrides
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.overrides import format_setting_value, iterate_settings
 from cruise.domain.resources import MEBIBYTE, format_cpu_millicores, format_memory_bytes
 from cruise.domain.rightsizing_policies import (
     CLUSTER_POLICY_KIND,
+    OWN_MANAGER,
     POLICY_GROUP,
     POLICY_KIND,
     POLICY_VERSION,
     PolicyStatus,
     RightsizingPolicy,
     format_policy_field,
+    get_workload_policy_name,
 )
 
 JsonObject = dict[str, Any]
@@ -24,12 +25,15 @@ JsonObject = dict[str, Any]
 def build_workload_policy(namespace: str, workload: WorkloadRef, overrides: Overrides) -> JsonObject:
     """Return a RightsizingPolicy that states overrides for one workload."""
     selector = {"kinds": [workload.kind], "names": [workload.name]}
-    # Names of runs have characters that names of objects may not have, such as those of Airflow's DAGs.
-    name = re.sub("[^a-z0-9.]", "-", f"{workload.kind}-{workload.name}".lower())
     return {
-        **_build_head(namespace, name),
+        **_build_head(namespace, get_workload_policy_name(workload.kind, workload.name)),
         "spec": {"selector": selector, **build_policy_settings(overrides)},
     }
+
+
+def mark_as_own(document: JsonObject) -> JsonObject:
+    """Return a policy with the label of those that the dashboard's form writes."""
+    return {**document, "metadata": {**document["metadata"], "labels": {MANAGED_BY: OWN_MANAGER}}}
 
 
 def build_policy_settings(overrides: Overrides) -> JsonObject:
@@ -43,7 +47,7 @@ def build_policy_settings(overrides: Overrides) -> JsonObject:
             bound, resource = _BOUND_FIELDS[name]
             fields.setdefault(bound, {})[resource] = format_setting_value(name, value)
         elif name == "resources":
-            fields[name] = sorted(value)
+            fields[name] = sorted(one.value for one in value)
         elif name == "headroom-factor":
             fields[format_policy_field(name)] = value
         else:

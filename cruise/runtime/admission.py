@@ -24,7 +24,7 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.domain.annotations import ORIGINAL_RESOURCES, ORIGINAL_RESOURCES_SIGNATURE, STARTUP_BOOST
 from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.original_resources import format_original_resources, sign_original_resources
-from cruise.domain.overrides import StoredOverrides
+from cruise.domain.overrides import PausedWorkloads
 from cruise.domain.packing_plan import PlacementHint
 from cruise.domain.pod_resources import create_fast_replace, get_qos_class
 from cruise.domain.policy import Mode, Policy
@@ -49,12 +49,12 @@ class PodAdmitter:
         self,
         snapshot: ClusterSnapshot,
         statistics: StatisticsTable,
-        stored: StoredOverrides,
+        paused_workloads: PausedWorkloads,
         policy: Policy,
         now: datetime,
         signing_keys: Sequence[bytes] = (),
     ) -> None:
-        self._eligibility = Eligibility(snapshot, statistics, stored, policy, now)
+        self._eligibility = Eligibility(snapshot, statistics, paused_workloads, policy, now)
         self._nodes = NodeIndex(snapshot.known_nodes)
         # Computed here, before reviews need it.
         self._daemonset_requests = self._eligibility.daemonset_requests

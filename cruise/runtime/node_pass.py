@@ -29,7 +29,7 @@ from cruise.domain.actions import (
     SkippedPod,
 )
 from cruise.domain.cluster import ClusterSnapshot, Pod
-from cruise.domain.overrides import StoredOverrides
+from cruise.domain.overrides import PausedWorkloads
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import StatisticsTable
@@ -178,7 +178,7 @@ class _NodePassSteps:
     snapshot: ClusterSnapshot = field(init=False)
     statistics: StatisticsTable = field(init=False)
     model: HeadroomModel = field(init=False)
-    stored: StoredOverrides = field(init=False)
+    paused_workloads: PausedWorkloads = field(init=False)
     refused: Mapping[str, RefusedResize] = field(init=False)
     plans: Sequence[NodePlan] = field(init=False)
     pending_resizes: Sequence[ResizePod] = field(init=False)
@@ -197,8 +197,11 @@ class _NodePassSteps:
         if self.headroom is not None:
             self.model = await self.headroom.prepare(self.store, self.statistics, self.policy)
 
-    async def read_overrides(self) -> None:
-        self.stored, self.refused = await self.store.read_overrides(), await self.store.read_refused_resizes()
+    async def read_paused_workloads(self) -> None:
+        self.paused_workloads, self.refused = (
+            await self.store.read_paused_workloads(),
+            await self.store.read_refused_resizes(),
+        )
 
     async def decide_nodes(self) -> None:
         def decide(nodes: frozenset[str]) -> list[NodePlan]:
@@ -207,7 +210,7 @@ class _NodePassSteps:
                 self.statistics,
                 self.policy.planning_policy,
                 self.now,
-                stored=self.stored,
+                paused_workloads=self.paused_workloads,
                 refused=self.refused,
                 nodes=nodes,
                 headroom=self.model,
@@ -236,7 +239,7 @@ class _NodePassSteps:
             self.statistics,
             self.policy.planning_policy,
             self.now,
-            stored=self.stored,
+            paused_workloads=self.paused_workloads,
             refused=self.refused,
         )
 
@@ -247,7 +250,7 @@ class _NodePassSteps:
     async def estimate_coverage(self) -> None:
         def estimate() -> Mapping[str, Coverage]:
             return estimate_coverage(
-                DecisionInputs(self.snapshot, self.stored, self.policy.planning_policy),
+                DecisionInputs(self.snapshot, self.paused_workloads, self.policy.planning_policy),
                 self.statistics,
                 self.now,
                 count_requests_at_targets(self.snapshot, self.plans),
@@ -279,8 +282,8 @@ STEPS: Sequence[tuple[str, Callable[[_NodePassSteps], Awaitable[None]]]] = (
     ("statistics", _NodePassSteps.take_statistics),
     # Evaluates the requests that the last pass left in effect, before this pass replaces them.
     ("headroom model", _NodePassSteps.prepare_headroom),
-    # Read last, so that a new override applies to the next decision.
-    ("stored overrides", _NodePassSteps.read_overrides),
+    # Read last, so that a new pause applies to the next decision.
+    ("paused workloads", _NodePassSteps.read_paused_workloads),
     ("node plans", _NodePassSteps.decide_nodes),
     # Before pending pods are sized, and for pods that are created before the next pass.
     ("sharing", _NodePassSteps.note_sharing),

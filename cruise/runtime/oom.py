@@ -233,7 +233,7 @@ class OomReactor:
         policy = self._policy.planning_policy
         refused = await self._store.read_refused_resizes()
         snapshot = add_kubelet_refusals(snapshot, refused)
-        eligibility = Eligibility(snapshot, statistics, await self._store.read_overrides(), policy, now)
+        eligibility = Eligibility(snapshot, statistics, await self._store.read_paused_workloads(), policy, now)
         node = None if pod is None else next((node for node in snapshot.nodes if node.name == pod.node), None)
         context = OomContext(
             node=node,

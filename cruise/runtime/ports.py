@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Protocol
 
 from cruise.domain.actions import Action, OriginalSizes, Outcome, RefusedResize, WriteIntent
-from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import ClusterSnapshot, HorizontalPodAutoscaler, OomKill, Pod, WorkloadRef
 from cruise.domain.packing_plan import PackingPlan, PlacementHint
 from cruise.domain.policy import Policy
@@ -245,11 +244,11 @@ class StorePort(Protocol):
     async def read_user_actions(self, since: datetime, limit: int = 1000) -> Sequence[UserAction]:
         """Return the newest user actions not before a time, newest first."""
 
-    async def read_overrides(self) -> Mapping[tuple[str, WorkloadRef], Overrides]:
-        """Return the stored overrides by (namespace, workload)."""
+    async def read_paused_workloads(self) -> Mapping[tuple[str, WorkloadRef], datetime]:
+        """Return since when workloads are paused, by namespace and reference."""
 
-    async def write_override(self, namespace: str, workload: WorkloadRef, override: Overrides | None) -> None:
-        """Store one override, or remove it with None."""
+    async def pause_workload(self, namespace: str, workload: WorkloadRef, since: datetime | None) -> None:
+        """Pause a workload, or resume it with None; one that is paused stays so since then."""
 
     async def is_paused(self) -> bool:
         """Return whether writes are paused."""

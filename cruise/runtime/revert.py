@@ -7,10 +7,9 @@ import structlog
 
 from cruise.decisions.revert import OriginalSizesByUid, decide_reverts
 from cruise.domain.actions import ActionResult, OriginalSizes, Outcome, ReasonCode, ResizePod
-from cruise.domain.annotations import ORIGINAL_RESOURCES, Overrides
+from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
 from cruise.domain.original_resources import read_signed_original_resources
-from cruise.domain.policy import Mode
 from cruise.domain.resources import NO_RESOURCES
 from cruise.runtime.ports import PassInput
 from cruise.runtime.writing.writer import ClusterWriter
@@ -67,14 +66,9 @@ async def revert_workload(
     workload: WorkloadRef,
     writer: ClusterWriter | None = None,
 ) -> list[Outcome]:
-    """Store mode `observe` for one workload, and revert its pods as `run_revert_pass` does.
-
-    Its other overrides stay. Raises UnavailableError.
-    """
-    stored = (await inputs.store.read_overrides()).get((namespace, workload), Overrides())
+    """Pause one workload, and revert its pods as `run_revert_pass` does. Raises UnavailableError."""
     # First, so that no later pass resizes the reverted pods.
-    mode = Mode.OBSERVE if stored.mode is None else min(stored.mode, Mode.OBSERVE)
-    await inputs.store.write_override(namespace, workload, replace(stored, mode=mode))
+    await inputs.store.pause_workload(namespace, workload, inputs.now)
     return await run_revert_pass(inputs, namespace, workload, writer)
 
 

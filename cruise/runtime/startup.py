@@ -41,7 +41,7 @@ class StartupPass:
         store, policy = inputs.store, inputs.policy
         of_boosts = replace(snapshot, pods=tuple(open_boosts))
         eligibility = Eligibility(
-            of_boosts, StatisticsTable.from_rows([]), await store.read_overrides(), policy, inputs.now
+            of_boosts, StatisticsTable.from_rows([]), await store.read_paused_workloads(), policy, inputs.now
         )
         decided = decide_boost_ends(open_boosts, eligibility, await store.read_refused_resizes(), inputs.now)
         resizes = [one for one in decided if not await self._is_ended(one, store, inputs)]

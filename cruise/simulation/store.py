@@ -22,7 +22,6 @@ from cruise.domain.actions import (
     WriteIntent,
     find_counted_evictions,
 )
-from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.original_resources import NO_REVISIONS
 from cruise.domain.packing_plan import PackingPlan, PlacementHint
@@ -71,7 +70,7 @@ class InMemoryStore:
         self._evictions: list[Outcome] = []
         self._intents: dict[int, WriteIntent] = {}
         self._user_actions: list[UserAction] = []
-        self._overrides: dict[tuple[str, WorkloadRef], Overrides] = {}
+        self._paused_workloads: dict[tuple[str, WorkloadRef], datetime] = {}
         self._rejected_resizes: dict[str, RefusedResize] = {}
         self._originals: dict[str, OriginalSizes] = {}
         self._packings: dict[str, PackingPlan] = {}
@@ -269,14 +268,14 @@ class InMemoryStore:
         newest_first = sorted(reversed(self._user_actions), key=_at, reverse=True)
         return [one for one in newest_first if one.at >= since][:limit]
 
-    async def read_overrides(self) -> Mapping[tuple[str, WorkloadRef], Overrides]:
-        return dict(self._overrides)
+    async def read_paused_workloads(self) -> Mapping[tuple[str, WorkloadRef], datetime]:
+        return dict(self._paused_workloads)
 
-    async def write_override(self, namespace: str, workload: WorkloadRef, override: Overrides | None) -> None:
-        if override is None:
-            self._overrides.pop((namespace, workload), None)
+    async def pause_workload(self, namespace: str, workload: WorkloadRef, since: datetime | None) -> None:
+        if since is None:
+            self._paused_workloads.pop((namespace, workload), None)
         else:
-            self._overrides[namespace, workload] = override
+            self._paused_workloads.setdefault((namespace, workload), since)
 
     async def is_paused(self) -> bool:
         return self._paused

@@ -32,7 +32,7 @@ _PRECEDENCE: Sequence[tuple[str, str, str]] = (
     ("2", "annotations of the workload", "a tenant"),
     ("3", "a VerticalPodAutoscaler that changes no pods", "a tenant"),
     ("4", "annotations of the namespace", "an administrator"),
-    ("5", "an override stored through the API or the dashboard", "an administrator"),
+    ("5", "a pause of the workload, or a revert of it: mode `observe`", "an administrator"),
     ("6", "RightsizingPolicies of the namespace, the most specific first", "a tenant"),
     ("7", "ClusterRightsizingPolicies, the most specific first", "an administrator"),
     ("8", "settings", "an administrator"),
@@ -53,13 +53,31 @@ pod template is granted from free capacity only; an administrator's requests may
 
 _STATUS = """From mode `resize` on, the leader writes the status of each policy after a node pass, if something changed:
 the selected workloads, sized pods, skipped pods by reason, what the pods save of their requests
-before cruise, conflicts, and the conditions `Accepted` and `Conflicted`.
+before cruise, conflicts, and the conditions `Accepted` and `Conflicted` with the time since when they
+hold.
 `kubectl get rightsizingpolicies -A` shows the figures. In the modes below, cruise has no permission
 to write, so the status stays as it is; `cruise explain` shows in every mode which policy states a
 value.
 
 Two equally specific policies that state different values for a workload are a conflict: both name
-the other one, the settings, and the winner."""
+the other one, the settings, and the winner. *Needs a person* on the dashboard's first page names them, and policies
+that select nothing.
+
+## The form of a workload
+
+The policy page of a workload has a form for an object of its own, `RightsizingPolicy KIND-NAME`, in its namespace.
+By default cruise may not write policies, and the form shows the YAML to apply or to commit. With the chart's
+`rbac.writePolicies` (or `deploy/rbac/policies.yaml`) it writes the object, from mode `initial` on:
+
+- for a user who may `create` and `patch` RightsizingPolicies of the namespace, by their own roles. `cruise-admin`
+  alone is not enough. With `api_token_file`, the holder of the token may.
+- only a new object, or one that the form wrote: with the label `app.kubernetes.io/managed-by: cruise` and no other
+  field manager of its spec. An object that Argo CD, Flux, Helm or `kubectl apply` applies is never changed: the form
+  says who manages it and shows the YAML.
+- unless it changed since it was read. Every write is an API request by `cruise-serve`; the user's name is in
+  `GET /api/v1/user-actions`.
+
+`PUT` and `DELETE /api/v1/policies/NAMESPACE/KIND/NAME` do the same."""
 
 # Fields whose parts are well known.
 _NOT_NESTED = ("minAllowed", "maxAllowed", "matchExpressions")

@@ -169,7 +169,7 @@ async def test_new_statistics_and_a_pause_are_taken_up():
     setting = Setting()
     await setting.look()
     view = setting.store.state
-    setting.store.state = StoreState(view.statistics, view.overrides, False, NOW + timedelta(seconds=30))
+    setting.store.state = StoreState(view.statistics, view.paused_workloads, False, NOW + timedelta(seconds=30))
     assert await setting.look(1) == 0
     setting.store.state = replace(view, paused=True)
     assert await setting.look(1) == 1

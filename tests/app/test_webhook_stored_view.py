@@ -14,9 +14,7 @@ from typing import TypeVar
 import pytest
 
 from cruise.app.webhook_stored_view import EMPTY_STORE_STATE, StorePoller
-from cruise.domain.annotations import Overrides
 from cruise.domain.packing_plan import PackingPlan, PackingProposal, PackingSizes, PlacementHint, PlanPhase
-from cruise.domain.policy import Mode
 from cruise.domain.usage import OomRecord
 from cruise.errors import BadInputError, UnavailableError
 from cruise.packer.answer import PackingStatus
@@ -129,7 +127,7 @@ def test_what_is_equal_stays_the_same_object(setting):
         second = until(lambda: follower.state if follower.state is not first else None)
         assert second.read_at == setting.now
         assert second.statistics is first.statistics
-        assert second.overrides is first.overrides
+        assert second.paused_workloads is first.paused_workloads
 
 
 def test_a_pause_is_seen_between_readings(setting):
@@ -172,11 +170,11 @@ def test_an_older_database_that_no_serve_knows_to_be_older_counts_for_an_hour(se
         until(lambda: not follower.state.history_incomplete)
 
 
-def test_overrides_are_read(setting):
-    asyncio.run(setting.store.write_override("shop", make_ref("Deployment/web"), Overrides(mode=Mode.OFF)))
+def test_paused_workloads_are_read(setting):
+    asyncio.run(setting.store.pause_workload("shop", make_ref("Deployment/web"), setting.now))
     with setting.follower as follower:
         view = until(lambda: follower.state if follower.state.read_at else None)
-        assert view.overrides == {("shop", make_ref("Deployment/web")): Overrides(mode=Mode.OFF)}
+        assert view.paused_workloads == {("shop", make_ref("Deployment/web")): setting.now}
 
 
 def test_while_the_database_is_away_what_is_known_stays(setting):

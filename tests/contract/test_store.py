@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +32,6 @@ from cruise.domain.actions import (
     UntaintNode,
     WriteIntent,
 )
-from cruise.domain.annotations import ContainerOverrides, Overrides
 from cruise.domain.cluster import ContainerRole, WorkloadRef
 from cruise.domain.original_resources import RevisionRun, WorkloadContainer, WorkloadRevisions
 from cruise.domain.packing_plan import (
@@ -50,15 +48,7 @@ from cruise.domain.packing_plan import (
     PriorityResult,
 )
 from cruise.domain.policy import (
-    BestEffortPolicy,
-    CpuLimitPolicy,
     EvictionRanking,
-    GuaranteedPolicy,
-    HpaPolicy,
-    MemoryLimitPolicy,
-    Mode,
-    RequestBounds,
-    ResizeDirection,
 )
 from cruise.domain.reasons import (
     BlockingPods,
@@ -856,42 +846,24 @@ async def test_the_peaks_of_one_hour_are_every_keys(store):
     assert len((await store.read_peaks_of_hour(99)).keys) == 0
 
 
-# ---- overrides and pause ----
+# ---- pauses ----
 
-bounds = st.builds(RequestBounds, amounts, amounts)
-of_one_container: dict[str, st.SearchStrategy[Any]] = {
-    "mode": st.none() | st.sampled_from(Mode),
-    "resources": st.none() | st.frozensets(st.sampled_from(ResourceName)),
-    "headroom_factor": st.none() | st.floats(0, 100),
-    "memory_limits": st.none() | st.sampled_from(MemoryLimitPolicy),
-    "cpu_limits": st.none() | st.sampled_from(CpuLimitPolicy),
-    "direction": st.none() | st.sampled_from(ResizeDirection),
-    "bounds": bounds,
-}
-overrides = st.builds(
-    Overrides,
-    **of_one_container,
-    ranking=st.none() | st.sampled_from(EvictionRanking),
-    guaranteed=st.none() | st.sampled_from(GuaranteedPolicy),
-    best_effort=st.none() | st.sampled_from(BestEffortPolicy),
-    hpa=st.none() | st.sampled_from(HpaPolicy),
-    containers=st.dictionaries(names, st.builds(ContainerOverrides, **of_one_container), max_size=2),
+
+@given(
+    paused=st.dictionaries(st.tuples(names, references), st.sampled_from([NOW, NOW - timedelta(days=1)]), max_size=4)
 )
-
-
-@given(stored=st.dictionaries(st.tuples(names, references), overrides, max_size=4), replacement=overrides)
 @FEW_EXAMPLES
-async def test_overrides_are_stored_replaced_and_removed(open_empty, stored, replacement):
+async def test_workloads_stay_paused_since_their_first_pause_until_they_are_resumed(open_empty, paused):
     web = ("shop", WorkloadRef("Deployment", "web"))
     async with open_empty() as store:
-        for (namespace, workload), override in stored.items():
-            await store.write_override(namespace, workload, override)
-        await store.write_override(*web, Overrides(mode=Mode.OFF))
-        await store.write_override(*web, replacement)
-        assert await store.read_overrides() == {**stored, web: replacement}
-        await store.write_override(*web, None)
-        await store.write_override(*web, None)
-        assert await store.read_overrides() == {key: override for key, override in stored.items() if key != web}
+        for (namespace, workload), since in paused.items():
+            await store.pause_workload(namespace, workload, since)
+        await store.pause_workload(*web, NOW)
+        await store.pause_workload(*web, NOW + timedelta(hours=1))
+        assert await store.read_paused_workloads() == {web: NOW, **paused}
+        await store.pause_workload(*web, None)
+        await store.pause_workload(*web, None)
+        assert await store.read_paused_workloads() == {key: since for key, since in paused.items() if key != web}
 
 
 async def test_the_pause_lasts_until_it_is_ended(store):
@@ -1057,7 +1029,7 @@ async def test_each_kind_is_kept_for_its_time(store, late):
     oldest_day = int((NOW - RETENTION.risk_days).timestamp()) // 86400 - int(late)
     await store.record_risk_days([RiskDay(ResourceName.CPU, oldest_day, 2, 1, 0.5)])
     await store.set_paused(True)
-    await store.write_override("shop", WorkloadRef("Deployment", "web"), Overrides(mode=Mode.OFF))
+    await store.pause_workload("shop", WorkloadRef("Deployment", "web"), NOW - timedelta(days=400))
 
     await store.prune(NOW)
 
@@ -1079,15 +1051,15 @@ async def test_each_kind_is_kept_for_its_time(store, late):
     kept = {name: 2 if name == "statistics" else 1 for name in counts}
     assert counts == ({name: 0 for name in counts} if late else kept)
     assert await store.is_paused() is True
-    assert len(await store.read_overrides()) == 1
+    assert len(await store.read_paused_workloads()) == 1
 
 
 @pytest.mark.smoke
 async def test_reads_user_actions_newest_first(store):
     web = WorkloadRef("Deployment", "web")
     paused = UserAction(NOW, "ann", UserActionKind.PAUSE)
-    set_ = UserAction(NOW, "bob", UserActionKind.PUT_OVERRIDE, "shop", web, '{"mode":"off"}')
-    removed = UserAction(NOW - timedelta(hours=1), "system:x", UserActionKind.DELETE_OVERRIDE, "shop", web)
+    set_ = UserAction(NOW, "bob", UserActionKind.PUT_POLICY, "shop", web, '{"mode":"off"}')
+    removed = UserAction(NOW - timedelta(hours=1), "system:x", UserActionKind.DELETE_POLICY, "shop", web)
     for one in (removed, paused, set_):
         await store.record_user_action(one)
     assert await store.read_user_actions(NOW - timedelta(days=1)) == [set_, paused, removed]

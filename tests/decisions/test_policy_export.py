@@ -1,4 +1,4 @@
-"""Policies from VerticalPodAutoscalers and stored overrides say the same, and are readable."""
+"""Policies from VerticalPodAutoscalers say the same as these, and are readable."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from cruise.decisions.policy_export import PolicyExport, export_policies
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import VerticalPodAutoscaler
 from cruise.domain.cluster_policies import VpaContainerPolicy
-from cruise.domain.overrides import format_settings, get_vpa_overrides, parse_overrides
+from cruise.domain.overrides import format_settings, get_vpa_overrides
 from cruise.domain.resources import MEBIBYTE, NOTHING_STATED, ResourceName, StatedResources
 from cruise.kube_json.objects.rightsizing_policies import decode_policy
 from cruise.kube_json.policy_documents import build_workload_policy
@@ -25,8 +25,8 @@ def vpa(*rules: VpaContainerPolicy, mode: str = "Auto", name: str = "sizes", **m
     return VerticalPodAutoscaler("shop", name, WEB, mode, rules=rules, **more)
 
 
-def exported(*vpas: VerticalPodAutoscaler, stored=None, workloads=(TEMPLATE,)) -> PolicyExport:
-    return export_policies(replace(make_snapshot(workloads=workloads), vertical_autoscalers=vpas), stored or {})
+def exported(*vpas: VerticalPodAutoscaler, workloads=(TEMPLATE,)) -> PolicyExport:
+    return export_policies(replace(make_snapshot(workloads=workloads), vertical_autoscalers=vpas))
 
 
 def settings(export: PolicyExport) -> dict[str, str]:
@@ -74,22 +74,19 @@ def test_all_off_but_named_containers_names_the_others():
 
 
 def test_one_workload_has_one_policy():
-    stored = parse_overrides({"cruise.io/cpu-max": "2", "cruise.io/memory-max": "1Gi", "cruise.io/mode": "initial"})
-    assert isinstance(stored, Overrides)
-    other = make_ref("StatefulSet/db")
     found = exported(
-        vpa(VpaContainerPolicy(maximum=make_amounts(1000))), stored={("shop", WEB): stored, ("shop", other): stored}
+        vpa(VpaContainerPolicy(maximum=make_amounts(1000))),
+        vpa(VpaContainerPolicy(maximum=make_amounts(2000, 1024)), mode="Initial", name="other"),
     )
-    web, db = found.policies
-    assert format_settings(web.overrides) == {"mode": "initial", "cpu-max": "1", "memory-max": "1Gi"}
-    assert web.origins == ("VerticalPodAutoscaler shop/sizes", "overrides in the database")
-    assert db.overrides == stored
+    assert settings(found) == {"mode": "initial", "cpu-max": "1", "memory-max": "1Gi"}
+    assert found.policies[0].origins == ("VerticalPodAutoscaler shop/sizes", "VerticalPodAutoscaler shop/other")
 
 
 def test_bounds_that_contradict_each_other_together_are_a_problem():
-    stored = parse_overrides({"cruise.io/cpu-min": "2"})
-    assert isinstance(stored, Overrides)
-    found = exported(vpa(VpaContainerPolicy(maximum=make_amounts(1000))), stored={("shop", WEB): stored})
+    found = exported(
+        vpa(VpaContainerPolicy(maximum=make_amounts(1000))),
+        vpa(VpaContainerPolicy(minimum=make_amounts(2000)), name="other"),
+    )
     assert found.policies == ()
     assert "the minimum of shop Deployment/web is above the maximum" in found.problems[0]
 

@@ -48,6 +48,7 @@ VALUES: Mapping[str, Mapping[str, str]] = {
     "network.yaml": FULL,
     "rbac/kubelets.yaml": {"kubelets.enabled": "true"},
     "rbac/publish.yaml": {**FULL, "publishVpas": "off"},
+    "rbac/policies.yaml": {**FULL, "rbac.writePolicies": "true"},
     **{f"rbac/{name}.yaml": FULL for name in ("api", "observe", "initial", "resize", "full")},
 }
 

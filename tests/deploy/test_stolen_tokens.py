@@ -182,7 +182,7 @@ async def test_what_serve_does_goes_through(control_plane: ControlPlane, admin: 
         people = UserActionEventRecorder(client, "here", NAMESPACE)
         await people.record(UserAction(LATER, "ann", UserActionKind.PAUSE), "ann paused")
         web = WorkloadRef("Deployment", "web")
-        await people.record(UserAction(LATER, "ann", UserActionKind.PUT_OVERRIDE, there.namespace, web), "ann overrode")
+        await people.record(UserAction(LATER, "ann", UserActionKind.PUT_POLICY, there.namespace, web), "ann overrode")
         reviews = KubernetesAuthority(client, lambda: 0.0)
         caller = await reviews.authenticate(token(admin, SERVE))
         assert caller is not None

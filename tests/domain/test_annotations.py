@@ -56,7 +56,6 @@ def test_the_readme_describes_every_override_and_who_may_set_it():
             OverrideSource.POD,
             OverrideSource.WORKLOAD,
             OverrideSource.NAMESPACE,
-            OverrideSource.DATABASE,
         )
 
 

@@ -53,10 +53,10 @@ from tests.builders import (
     make_pod_json,
     make_replica_set_json,
 )
-from tests.interfaces.http.api_scene import TOKEN, ApiScene, make_busy_scene
+from tests.interfaces.http.api_scene import TOKEN, ApiScene, PolicyObjects, make_busy_scene
 
 FIRST, LAST, STEP = 1_700_000_000, 1_700_000_240, 60
-OVERRIDES = "/api/v1/overrides/shop/Deployment/web"
+POLICY = "/api/v1/policies/shop/Deployment/web"
 # After so many objects the cluster is created again, so that growing memory shows a leak.
 OBJECTS = 500
 
@@ -151,7 +151,7 @@ def quantities() -> Target:
 
 
 def api_bodies() -> Target:
-    """Overrides as they are put through the API: stored, or refused; never an error of the server."""
+    """Policies as they are put through the API: written, or refused; never an error of the server."""
     directory = tempfile.TemporaryDirectory()
     token_file = Path(directory.name) / "token"
     token_file.write_text(TOKEN)
@@ -167,9 +167,10 @@ def api_bodies() -> Target:
         assert directory.name
         if taken % OBJECTS == 0:
             scene.store = InMemoryStore()
+            scene.policy_objects = PolicyObjects()
             scene.announced.clear()
         taken += 1
-        answered = loop.run_until_complete(client.put(OVERRIDES, content=data))
+        answered = loop.run_until_complete(client.put(POLICY, content=data))
         assert answered.status_code in (200, 400, 413, 422), f"{answered.status_code} {answered.text}"
         answered.json()
 

@@ -41,7 +41,7 @@ def message(text: str = "no") -> Notification:
     ]
     people = [
         UserAction(NOW + timedelta(seconds=5), "ana", UserActionKind.PAUSE),
-        UserAction(NOW, "ben", UserActionKind.PUT_OVERRIDE, "shop", make_ref("Deployment/web"), "cpu-min=1"),
+        UserAction(NOW, "ben", UserActionKind.PUT_POLICY, "shop", make_ref("Deployment/web"), "cpu-min=1"),
     ]
     kill = create_oom_notification(KILL, SkippedPod("shop", "web-1", ReasonCode.COOLDOWN), HELD)
     notices = [*find_refusal_notifications(outcomes), kill, *find_pause_notifications(people)]

@@ -38,9 +38,9 @@ def new_pod(**fields) -> Pod:
     return make_pod("", node=None, containers=containers, **fields)
 
 
-def admit(pod: Pod, mode=Mode.INITIAL, stored=None, **snapshot) -> tuple[Pod, MutatePod | LeaveUnchanged]:
+def admit(pod: Pod, mode=Mode.INITIAL, paused=None, **snapshot) -> tuple[Pod, MutatePod | LeaveUnchanged]:
     whole = make_snapshot([], nodes=[make_node()], workloads=[make_workload()], **snapshot)
-    return PodAdmitter(whole, TABLE, stored or {}, Policy(mode=mode), NOW).admit(pod)
+    return PodAdmitter(whole, TABLE, paused or {}, Policy(mode=mode), NOW).admit(pod)
 
 
 def test_the_pod_is_created_with_other_sizes_and_a_record_of_its_own():
@@ -159,9 +159,9 @@ def test_what_was_replaced_is_signed_for_the_pods_of_one_controller():
     assert admitter.admit(created)[0] == created
 
 
-def test_stored_overrides_and_limit_ranges_of_the_namespace_count():
-    stored = {("shop", make_ref("Deployment/web")): Overrides(mode=Mode.OFF)}
-    assert admit(new_pod(), stored=stored)[1] == LeaveUnchanged(ReasonCode.MODE_OFF)
+def test_pauses_and_limit_ranges_of_the_namespace_count():
+    paused = {("shop", make_ref("Deployment/web")): NOW}
+    assert admit(new_pod(), paused=paused)[1] == LeaveUnchanged(ReasonCode.MODE_OBSERVE)
     ranges = {
         "shop": (LimitRangeItem(False, maximum=make_amounts(None, 400)),),
         "other": (LimitRangeItem(False, maximum=make_amounts(50, 50)),),

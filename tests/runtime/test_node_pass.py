@@ -10,9 +10,8 @@ from structlog.testing import capture_logs
 
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.domain.actions import ActionResult, EvictPod, ReasonCode, RefusedResize, ResizePod
-from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import ClusterSnapshot, Pod
-from cruise.domain.policy import SEED_RULES, MemoryLimitPolicy, Mode, Policy, RequestBounds
+from cruise.domain.policy import SEED_RULES, MemoryLimitPolicy, Mode, Policy
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResourceName
 from cruise.domain.scheduling import LabelSelector
@@ -179,16 +178,19 @@ async def test_what_is_known_to_be_refused_is_not_tried_again() -> None:
     assert [hold.reason for plan in done.plans for hold in plan.skipped] == [ReasonCode.RESIZE_REFUSED]
 
 
-async def test_stored_overrides_hold_and_pods_without_statistics_are_left() -> None:
+async def test_paused_workloads_and_pods_without_statistics_are_left() -> None:
     world = cluster([workload(name, created_at=LONG_AGO) for name in ("a", "b")])
     store = InMemoryStore()
     await store.write_statistics(StatisticsTable.from_rows([statistic(pod, 50, 64) for pod in await pods(world, "a")]))
     [pod] = await pods(world, "a")
     assert pod.workload is not None
-    await store.write_override("shop", pod.workload, Overrides(bounds=RequestBounds(minimum=amounts(200, None))))
+    await store.pause_workload("shop", pod.workload, START)
     done = await run_node_pass(PassInput(world, store, FULL, START))
-    assert [hold.reason for plan in done.plans for hold in plan.skipped] == [ReasonCode.NO_STATISTICS]
-    assert [pod.containers[0].requests.cpu_millicores for pod in await pods(world)] == [200, 500]
+    assert {hold.reason for plan in done.plans for hold in plan.skipped} == {
+        ReasonCode.NO_STATISTICS,
+        ReasonCode.MODE_OBSERVE,
+    }
+    assert [pod.containers[0].requests.cpu_millicores for pod in await pods(world)] == [500, 500]
 
 
 async def test_stale_statistics_change_nothing() -> None:

@@ -12,7 +12,6 @@ from cruise.decisions.oom import OomContext, build_oom_record, decide_oom_reacti
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.usage.oom_records import raise_oom_memory, summarize_oom_records
 from cruise.domain.actions import Action, ActionResult, EvictPod, Outcome, ReasonCode, ResizePod, SkippedPod
-from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import ContainerRole, OomKill, Pod
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE
@@ -340,12 +339,12 @@ async def test_a_pod_that_is_gone_still_teaches_its_successor():
     assert taught_rows[""] == 512 * MEBIBYTE
 
 
-async def test_stored_overrides_count():
+async def test_a_paused_workload_is_not_changed():
     world = leaking()
     store, kill = await store_for(world), await killed(world)
     pod = await only_pod(world)
     assert pod.workload is not None
-    await store.write_override("shop", pod.workload, Overrides(mode=Mode.OBSERVE))
+    await store.pause_workload("shop", pod.workload, START)
     reaction = await reacted(world, store, kill)
     assert reaction.decision.reason is ReasonCode.MODE_OBSERVE
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cruise.domain.actions import ActionResult, OriginalSizes, Outcome, ReasonCode
-from cruise.domain.annotations import ORIGINAL_RESOURCES, ORIGINAL_RESOURCES_SIGNATURE, Overrides
+from cruise.domain.annotations import ORIGINAL_RESOURCES, ORIGINAL_RESOURCES_SIGNATURE
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.original_resources import format_original_resources, sign_original_resources
 from cruise.domain.pod_resources import get_spec_targets
@@ -185,26 +185,18 @@ async def test_one_workload_goes_back_and_stays_there_while_the_others_are_sized
     before = await requests(world)
     await shrunk(world, store)
     of_a = WorkloadRef("Deployment", "a")
-    await store.write_override("shop", of_a, Overrides(headroom_factor=2.0))
-    outcomes = await revert_workload(PassInput(world, store, FULL, world.now), "shop", of_a)
+    reverted_at = world.now
+    outcomes = await revert_workload(PassInput(world, store, FULL, reverted_at), "shop", of_a)
     assert told(outcomes) == [(ActionResult.DONE, ReasonCode.REVERTED)]
     run(world, 30)
     assert await requests(world) == {"a": before["a"], "b": amounts(100, 128)}
-    assert await store.read_overrides() == {("shop", of_a): Overrides(mode=Mode.OBSERVE, headroom_factor=2.0)}
+    assert await store.read_paused_workloads() == {("shop", of_a): reverted_at}
     rows = [make_statistic_for(pod, updated_at=int(world.now.timestamp())) for pod in await pods(world)]
     await store.write_statistics(StatisticsTable.from_rows(rows))
     await run_node_pass(PassInput(world, store, FULL, world.now))
     run(world, 30)
     after = await requests(world)
     assert after["a"] == before["a"] and after["b"] != amounts(100, 128)
-
-
-async def test_a_workload_that_is_off_stays_off():
-    world, store = cluster(workload("a")), InMemoryStore()
-    of_a = WorkloadRef("Deployment", "a")
-    await store.write_override("shop", of_a, Overrides(mode=Mode.OFF))
-    assert await revert_workload(PassInput(world, store, FULL, world.now), "shop", of_a) == []
-    assert (await store.read_overrides())["shop", of_a].mode is Mode.OFF
 
 
 async def test_what_is_not_even_tried_is_in_the_audit_too():

@@ -9,15 +9,17 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import asdict
 from hashlib import sha256
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, assert_never
 from urllib.parse import quote
 
 import msgspec
 
 from cruise.adapters.kube.client import KubernetesClient
+from cruise.adapters.kube.kinds import POLICY_KINDS
 from cruise.adapters.kube.responses import decode_answer
 from cruise.domain.preflight import RequiredAccess
-from cruise.domain.users import Access, Caller, PathAccess
+from cruise.domain.rightsizing_policies import POLICY_GROUP, POLICY_VERSION
+from cruise.domain.users import Access, Caller, PathAccess, PodAccess, PolicyAccess
 from cruise.errors import CruiseError, NotFoundError, RefusedError, ThrottledError, UnavailableError
 
 _PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -115,11 +117,17 @@ class KubernetesAuthority:
         return Caller(user.username, user.uid, user.groups or (), extra)
 
     async def _review_access(self, caller: Caller, access: Access) -> bool:
-        if isinstance(access, PathAccess):
-            attributes = {"nonResourceAttributes": {"verb": access.verb, "path": access.path}}
-        else:
-            get_pods = {"verb": "get", "group": "", "version": "v1", "resource": "pods", "namespace": access.namespace}
-            attributes = {"resourceAttributes": get_pods}
+        match access:
+            case PathAccess(verb, path):
+                attributes = {"nonResourceAttributes": {"verb": verb, "path": path}}
+            case PodAccess(namespace):
+                named = {"group": "", "version": "v1", "resource": "pods"}
+                attributes = {"resourceAttributes": {"verb": "get", **named, "namespace": namespace}}
+            case PolicyAccess(verb, namespace):
+                named = {"group": POLICY_GROUP, "version": POLICY_VERSION, "resource": POLICY_KINDS[0].plural}
+                attributes = {"resourceAttributes": {"verb": verb, **named, "namespace": namespace}}
+            case _:
+                assert_never(access)
         user = {"user": caller.name, "uid": caller.uid, "groups": caller.groups, "extra": dict(caller.extra)}
         spec = {**user, **attributes}
         return (await self._create_review("authorization", "SubjectAccessReview", spec, _AccessReview)).status.allowed

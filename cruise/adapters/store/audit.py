@@ -24,13 +24,12 @@ from cruise.domain.actions import (
     WriteIntent,
     find_counted_evictions,
 )
-from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.policy import EvictionRanking, Mode
 from cruise.domain.records import OutcomeCount
 from cruise.domain.users import UserAction, UserActionKind
 
-# Actions, targets and overrides as JSON documents. Modes and rankings are stored by name: documents stay readable, and
+# Actions and targets as JSON documents. Modes and rankings are stored by name: documents stay readable, and
 # their numbers in the code may change.
 
 Document = dict[str, Any]
@@ -70,19 +69,6 @@ def serialize_targets(containers: Sequence[ContainerTarget]) -> list[Document]:
 def deserialize_targets(documents: list[Document]) -> tuple[ContainerTarget, ...]:
     """Return the targets that `serialize_targets` wrote."""
     return msgspec.convert(documents, type=tuple[ContainerTarget, ...])
-
-
-def serialize_override(override: Overrides) -> Document:
-    """Return an override as a document."""
-    document = _enums_to_names(msgspec.to_builtins(override))
-    if override.resources is not None:
-        document["resources"] = sorted(document["resources"])
-    return document
-
-
-def deserialize_override(document: Document) -> Overrides:
-    """Return the override that `serialize_override` wrote."""
-    return msgspec.convert(_names_to_enums(document), type=Overrides)
 
 
 def _enums_to_names(document: Document) -> Document:

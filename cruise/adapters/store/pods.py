@@ -12,18 +12,17 @@ from sqlalchemy import Row, Text, cast, column, delete, func, select, table, tex
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from cruise.adapters.store.audit import deserialize_override, deserialize_targets, serialize_override, serialize_targets
+from cruise.adapters.store.audit import deserialize_targets, serialize_targets
 from cruise.adapters.store.connection import get_driver_connection
 from cruise.adapters.store.schema import (
     control,
     oom_record,
     original_size,
+    paused_workload,
     refused_resize,
     signing_key,
-    workload_override,
 )
 from cruise.domain.actions import OriginalSizes, ReasonCode, RefusedResize
-from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.records import RETENTION
 from cruise.domain.resources import Resources
@@ -167,25 +166,23 @@ async def prune_refused_resizes(connection: AsyncConnection, refused_before: dat
     await connection.execute(delete(refused_resize).where(refused_resize.c.at < refused_before))
 
 
-async def read_overrides(connection: AsyncConnection) -> dict[tuple[str, WorkloadRef], Overrides]:
-    """Return the stored overrides by (namespace, workload)."""
+async def read_paused_workloads(connection: AsyncConnection) -> dict[tuple[str, WorkloadRef], datetime]:
+    """Return since when workloads are paused, by namespace and reference."""
     return {
-        (row.namespace, WorkloadRef(row.workload_kind, row.workload_name)): deserialize_override(row.override)
-        for row in await connection.execute(select(workload_override))
+        (row.namespace, WorkloadRef(row.workload_kind, row.workload_name)): row.since
+        for row in await connection.execute(select(paused_workload))
     }
 
 
-async def write_override(
-    connection: AsyncConnection, namespace: str, workload: WorkloadRef, override: Overrides | None
+async def pause_workload(
+    connection: AsyncConnection, namespace: str, workload: WorkloadRef, since: datetime | None
 ) -> None:
-    """Store the override of a workload, or delete it with None."""
+    """Pause a workload, or resume it with None; one that is paused stays so since then."""
     key = {"namespace": namespace, "workload_kind": workload.kind, "workload_name": workload.name}
-    if override is None:
-        await connection.execute(delete(workload_override).filter_by(**key))
+    if since is None:
+        await connection.execute(delete(paused_workload).filter_by(**key))
         return
-    document = serialize_override(override)
-    statement = insert(workload_override).values(**key, override=document)
-    await connection.execute(statement.on_conflict_do_update(index_elements=list(key), set_={"override": document}))
+    await connection.execute(insert(paused_workload).values(**key, since=since).on_conflict_do_nothing())
 
 
 async def read_paused(connection: AsyncConnection) -> bool:

@@ -218,13 +218,13 @@ user_action = Table(
     Column("detail", Text, nullable=False),
 )
 
-workload_override = Table(
-    "workload_override",
+paused_workload = Table(
+    "paused_workload",
     metadata,
     _key("namespace"),
     _key("workload_kind"),
     _key("workload_name"),
-    Column("override", JSONB, nullable=False),
+    Column("since", DateTime(timezone=True), nullable=False),
 )
 
 # The last rejected resize of a pod. `free_…` is the free capacity of its node at that time, null if unknown.

@@ -24,7 +24,7 @@ from cruise.errors import UnavailableError
 from cruise.interfaces.events import describe_user_action
 from cruise.interfaces.http.figures import ControllerFigures
 from cruise.interfaces.http.metrics import render_metrics
-from cruise.interfaces.http.view import WhatIfPort
+from cruise.interfaces.http.view import PolicyObjectPort, WhatIfPort
 from cruise.interfaces.text import format_age
 from cruise.runtime.node_pass import NodePassResult
 from cruise.runtime.ports import StorePort
@@ -58,6 +58,7 @@ class ServeView:
     counts: ListenerCounts = field(default_factory=ListenerCounts)
     open_intents: Callable[[], int] = lambda: 0
     prices: PriceSettings = PriceSettings()
+    policy_objects: PolicyObjectPort | None = None
 
     @property
     def store(self) -> StorePort:

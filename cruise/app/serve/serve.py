@@ -11,6 +11,7 @@ import structlog
 from cruise.adapters.kube.actions import PolicyStatusWriter, VpaPublisher
 from cruise.adapters.kube.client import connect_to_kubernetes, find_own_namespace
 from cruise.adapters.kube.events import UserActionEventRecorder
+from cruise.adapters.kube.policy_objects import PolicyObjectWriter
 from cruise.app.http_connection import get_listener_limits
 from cruise.app.http_server import serve_http
 from cruise.app.process import get_current_time
@@ -83,6 +84,7 @@ async def run_serve(settings: Settings) -> None:
             tally=running.counts,
         ) as bound,
     ):
+        running.policy_objects = PolicyObjectWriter(client)
         log.info("listening", address=f"{host or '*'}:{bound}", tls=tls is not None, mode=settings.mode.label)
         if uses_leader_election(settings.mode):
             running.events = UserActionEventRecorder(

@@ -19,12 +19,14 @@ import structlog
 
 import cruise
 from cruise.adapters.prometheus.settings import PrometheusSettings
+from cruise.decisions.pod_policy.workload_policy_objects import list_replayed_policies, replace_workload_policy
 from cruise.domain.annotations import PREFIX, UnreadableAnnotations
 from cruise.domain.backtest import ComparedMetric, MetricComparison
 from cruise.domain.cluster import ClusterSnapshot
-from cruise.domain.overrides import StoredOverrides, parse_overrides
+from cruise.domain.overrides import parse_overrides
 from cruise.domain.policy import Policy
 from cruise.domain.resources import Resources
+from cruise.domain.rightsizing_policies import RightsizingPolicy
 from cruise.domain.users import Caller, WhatIfComparison, WhatIfProposal, WhatIfRun, WhatIfStage
 from cruise.errors import BadInputError, CruiseError, ThrottledError
 from cruise.interfaces.http.view import ApiView
@@ -47,16 +49,16 @@ _ROOT = str(Path(cruise.__file__).parent.parent)
 
 @dataclass(frozen=True, slots=True)
 class WhatIfTask:
-    """What the process replays: the same days under two policies, each with its stored overrides."""
+    """What the process replays: the same days under two policies, each with its policy objects."""
 
     prometheus: PrometheusSettings
     end: datetime
     snapshot: ClusterSnapshot
     node: Resources
     current_policy: Policy
-    current_overrides: StoredOverrides
+    current_objects: tuple[RightsizingPolicy, ...]
     proposed_policy: Policy
-    proposed_overrides: StoredOverrides
+    proposed_objects: tuple[RightsizingPolicy, ...]
     pass_seconds: int
     memory_bytes: int
     days: int = DAYS
@@ -114,14 +116,15 @@ class WhatIfRunner:
 
     async def _build_order(self, proposal: WhatIfProposal) -> WhatIfTask:
         settings, view = self._settings, self._view
-        snapshot, stored = await view.snapshot(), dict(await view.store.read_overrides())
+        snapshot = await view.snapshot()
+        namespace, workload = proposal.namespace, proposal.workload
         today = proposed = replace(settings.to_policy(), mode=view.policy.mode)
-        proposed_stored = dict(stored)
-        if proposal.namespace is not None and proposal.workload is not None:
+        objects = proposed_objects = list_replayed_policies(snapshot.rightsizing_policies, namespace, workload)
+        if namespace is not None and workload is not None:
             found = parse_overrides({f"{PREFIX}{key}": text for key, text in proposal.settings.items()})
             if isinstance(found, UnreadableAnnotations):
                 raise BadInputError(found.detail)
-            proposed_stored[proposal.namespace, proposal.workload] = found
+            proposed_objects = replace_workload_policy(objects, namespace, workload, found)
         else:
             proposed = replace(change_settings(settings, proposal.settings).to_policy(), mode=view.policy.mode)
         prometheus = replace(settings.to_prometheus_settings(), plausible=today.rules.plausibility_checks)
@@ -131,9 +134,9 @@ class WhatIfRunner:
             snapshot=snapshot,
             node=get_usual_node_size(snapshot),
             current_policy=today,
-            current_overrides=stored,
+            current_objects=objects,
             proposed_policy=proposed,
-            proposed_overrides=proposed_stored,
+            proposed_objects=proposed_objects,
             pass_seconds=int(settings.pass_interval.total_seconds()),
             memory_bytes=self._memory_bytes,
         )

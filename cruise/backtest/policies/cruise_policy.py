@@ -11,7 +11,6 @@ import numpy as np
 
 from cruise.backtest.policies.evictions import ReplayedDestinations, ReplayedOomReactor, ReplayEvictionBudgets
 from cruise.backtest.policies.replayed_pods import (
-    NO_OVERRIDES,
     ReplayedPods,
     ResizableReplayedPods,
     get_container_sizes,
@@ -51,10 +50,11 @@ from cruise.decisions.sizing.node_sizes import SizingResult, size_nodes
 from cruise.decisions.sizing.risk_level import CurrentRequests
 from cruise.decisions.sizing.sharing import compute_average_sharing, summarize_node_headroom
 from cruise.domain.arrays import BoolArray, Float32Array, Int64Array
-from cruise.domain.overrides import StoredOverrides
+from cruise.domain.overrides import NO_PAUSED_WORKLOADS
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.records import HeadroomSharing
 from cruise.domain.resources import ResourceName
+from cruise.domain.rightsizing_policies import RightsizingPolicy
 from cruise.runtime.admission import PodAdmitter
 from cruise.simulation.cluster.state import convert_to_datetime
 
@@ -149,7 +149,11 @@ class CruisePolicy:
     """Cruise in mode full under one policy."""
 
     def __init__(
-        self, recording: UsageRecording, policy: Policy, name: str = "cruise", stored: StoredOverrides = NO_OVERRIDES
+        self,
+        recording: UsageRecording,
+        policy: Policy,
+        name: str = "cruise",
+        policy_objects: tuple[RightsizingPolicy, ...] = (),
     ) -> None:
         count = len(recording.containers)
         self._name = name
@@ -157,8 +161,7 @@ class CruisePolicy:
         self._statistics = ReplayedStatistics(recording, self._policy)
         self._lookup = ReplayedStatisticsLookup(recording, self._statistics)
         self._headroom = ReplayedHeadroom(self._policy, self._statistics)
-        self._stored = stored
-        self._pods = ReplayedPods(recording, stored)
+        self._pods = ReplayedPods(recording, policy_objects)
         self._resizable_pods = ResizableReplayedPods(recording, self._pods, self._policy)
         self._budgets = ReplayEvictionBudgets(self._pods, self._policy)
         self._oom_reactor = ReplayedOomReactor(
@@ -187,7 +190,7 @@ class CruisePolicy:
         if self._admitter is None or self._admitter[0] != view.time:
             empty_cluster = self._pods.build_snapshot(view, NO_CONTAINERS)
             statistics = replace(self._statistics.get_for_workloads(), sharing=self._sharing)
-            self._admitter = (view.time, PodAdmitter(empty_cluster, statistics, self._stored, self._policy, now))
+            self._admitter = (view.time, PodAdmitter(empty_cluster, statistics, NO_PAUSED_WORKLOADS, self._policy, now))
         # Running pods may be admitted too, as a prediction; they were not replaced.
         replaced = containers[view.creation_count[containers] > np.maximum(self._creation_counts[containers], 1)]
         self._statistics.reset_replaced(replaced)
@@ -298,7 +301,9 @@ class CruisePolicy:
         """Return the destinations of evicted pods; None if the policy does not predict replacement pods."""
         empty_cluster, statistics = self._pods.build_snapshot(view, NO_CONTAINERS), self._statistics.get_for_workloads()
         statistics = replace(statistics, sharing=self._sharing)
-        eligibility = Eligibility(empty_cluster, statistics, self._stored, self._policy, convert_to_datetime(view.time))
+        eligibility = Eligibility(
+            empty_cluster, statistics, NO_PAUSED_WORKLOADS, self._policy, convert_to_datetime(view.time)
+        )
         prediction = predict_replacement_pods(empty_cluster, eligibility, statistics, self._policy)
         if prediction is None:
             return None

@@ -41,7 +41,7 @@ def _set_stated_risk(risk: float, policy: Policy) -> Policy:
 def _cruise(
     name: str, get_policy: Callable[[ReplayOptions], Policy]
 ) -> Callable[[UsageRecording, ReplayOptions], ReplayPolicy]:
-    return lambda recording, options: CruisePolicy(recording, get_policy(options), name, options.stored)
+    return lambda recording, options: CruisePolicy(recording, get_policy(options), name, options.policy_objects)
 
 
 def _clairvoyant(name: str, hours: int) -> Callable[[UsageRecording, ReplayOptions], ReplayPolicy]:

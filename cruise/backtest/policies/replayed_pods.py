@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from types import MappingProxyType
 
 import numpy as np
 
@@ -19,22 +18,22 @@ from cruise.domain.annotations import ORIGINAL_RESOURCES, RESOURCES, EffectivePo
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Container, HorizontalPodAutoscaler, Node, Pod, Workload, WorkloadRef
 from cruise.domain.original_resources import format_original_resources
-from cruise.domain.overrides import StoredOverrides
+from cruise.domain.overrides import NO_PAUSED_WORKLOADS
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName, StatedResources
+from cruise.domain.rightsizing_policies import RightsizingPolicy
 from cruise.domain.usage import StatisticsTable
 from cruise.simulation.cluster.state import convert_to_datetime
 
 OTHER_NODE = -1
-NO_OVERRIDES: StoredOverrides = MappingProxyType({})
 _NOT_CHECKED = -1
 
 
 class ReplayedPods:
     """Builds pods and nodes; each workload is a Deployment with one replica per recorded series."""
 
-    def __init__(self, recording: UsageRecording, stored: StoredOverrides = NO_OVERRIDES) -> None:
-        self._stored = stored
+    def __init__(self, recording: UsageRecording, policy_objects: tuple[RightsizingPolicy, ...] = ()) -> None:
+        self._policy_objects = policy_objects
         self._containers = recording.containers
         # Memory that was not recorded is not sized.
         self._annotations = {} if recording.has_memory else {RESOURCES.name: ResourceName.CPU.value}
@@ -110,6 +109,7 @@ class ReplayedPods:
             pods=tuple(pods),
             workloads=self._scale_workloads(view),
             autoscalers=view.autoscalers,
+            rightsizing_policies=self._policy_objects,
         )
 
     def _scale_workloads(self, view: ReplayClusterView) -> Mapping[tuple[str, WorkloadRef], Workload]:
@@ -151,7 +151,7 @@ class ReplayedPods:
         pending = np.flatnonzero((view.node >= OTHER_NODE) & (view.node < 0))
         counted = np.concatenate((pending, scaled))
         return Eligibility(
-            self.build_snapshot(view, counted), statistics, self._stored, policy, convert_to_datetime(view.time)
+            self.build_snapshot(view, counted), statistics, NO_PAUSED_WORKLOADS, policy, convert_to_datetime(view.time)
         )
 
     def _pod(

@@ -1,6 +1,6 @@
 """The interface between a replay and the policies it compares, and the options of a replay."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
@@ -9,9 +9,9 @@ import numpy as np
 from cruise.backtest.recordings.scaling import AddedAutoscalers
 from cruise.domain.arrays import BoolArray, Float32Array, Int64Array
 from cruise.domain.cluster import HorizontalPodAutoscaler
-from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Policy
 from cruise.domain.resources import MEBIBYTE, Resources
+from cruise.domain.rightsizing_policies import RightsizingPolicy
 
 NO_CONTAINERS = np.empty(0, dtype=np.int64)
 
@@ -152,7 +152,8 @@ class ReplayOptions:
     """The options of a replay, the same for every policy.
 
     If samples are further apart than `pass_seconds`, there is one pass per sample. `risk` is the stated risk of the
-    policies that have one; `policy` has cruise's settings and `stored` its stored overrides.
+    policies that have one; `policy` has cruise's settings, and `policy_objects` those of its
+    policies, sorted by key.
     `with_both_consolidations` adds a second replay of each policy, whose consolidation uses the present requests.
     Without prices there are no costs, without `added_autoscalers` no HPAs.
     """
@@ -167,5 +168,5 @@ class ReplayOptions:
     with_both_consolidations: bool = True
     price_core_hour: float | None = None
     price_gibibyte_hour: float | None = None
-    stored: StoredOverrides = field(default_factory=dict)
+    policy_objects: tuple[RightsizingPolicy, ...] = ()
     added_autoscalers: AddedAutoscalers | None = None

@@ -183,6 +183,7 @@ def _print_explanation(
 ) -> None:
     from cruise.decisions.explanation.pod_explanation import explain_pod
     from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM
+    from cruise.domain.overrides import NO_PAUSED_WORKLOADS
     from cruise.interfaces.explain.document import render_explanation_json
     from cruise.interfaces.explain.text import render_explanation_text, render_pod_history
 
@@ -193,7 +194,7 @@ def _print_explanation(
         statistics,
         policy,
         at,
-        stored=stored_data.overrides if stored_data is not None else None,
+        paused_workloads=stored_data.paused_workloads if stored_data is not None else NO_PAUSED_WORKLOADS,
         refused=stored_data.refused if stored_data is not None else None,
         headroom=stored_data.headroom
         if stored_data is not None and stored_data.statistics is statistics

@@ -70,9 +70,7 @@ def export(
     ] = None,
     policies: Annotated[
         bool,
-        typer.Option(
-            "--policies", help="Write RightsizingPolicies from VerticalPodAutoscalers and stored overrides instead."
-        ),
+        typer.Option("--policies", help="Write RightsizingPolicies from VerticalPodAutoscalers instead."),
     ] = False,
     output: Annotated[
         Path | None,
@@ -92,8 +90,8 @@ def export(
     each workload, a Kustomize component (kustomization.yaml) of these patches
     and Helm values; and PULL_REQUEST.md, which has the evidence.
 
-    With --policies, VerticalPodAutoscalers and the overrides in cruise's
-    database become RightsizingPolicies, so that both can be removed.
+    With --policies, VerticalPodAutoscalers become RightsizingPolicies, so that
+    they can be removed.
 
     Examples:
       cruise export

@@ -166,8 +166,8 @@ def revert(
     and in the database for pods that were resized later: it must be the
     database of the running cruise. cruise stays paused afterwards.
 
-    With --workload cruise is not paused: mode observe is stored for that
-    workload, until the override is removed in the dashboard or the API.
+    With --workload only that workload is paused, until it is resumed in the
+    dashboard or the API.
 
     Examples:
       cruise revert

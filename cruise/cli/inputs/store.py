@@ -14,7 +14,7 @@ from cruise.decisions.pod_history import PodHistory, build_pod_history
 from cruise.decisions.sizing.headroom import HeadroomModel
 from cruise.domain.actions import RefusedResize
 from cruise.domain.cluster import Pod
-from cruise.domain.overrides import StoredOverrides
+from cruise.domain.overrides import PausedWorkloads
 from cruise.domain.records import RETENTION
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import BadInputError, UnavailableError
@@ -34,7 +34,7 @@ class StoredPodData:
 
     statistics: StatisticsTable
     own_statistics: StatisticsTable
-    overrides: StoredOverrides
+    paused_workloads: PausedWorkloads
     refused: Mapping[str, RefusedResize]
     history: PodHistory
     headroom: HeadroomModel
@@ -72,7 +72,7 @@ async def read_stored_pod_data(
         )
         headroom = await prepare_stored_headroom(store, statistics, settings.to_policy())
         return StoredPodData(
-            statistics, own, await store.read_overrides(), await store.read_refused_resizes(), history, headroom
+            statistics, own, await store.read_paused_workloads(), await store.read_refused_resizes(), history, headroom
         )
 
 

@@ -1,18 +1,15 @@
-"""Write policies from VerticalPodAutoscalers and stored overrides (`cruise export --policies`)."""
+"""Write policies from VerticalPodAutoscalers (`cruise export --policies`)."""
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from cruise.cli.inputs.live_cluster import PrometheusRequirement, read_cluster
 from cruise.cli.inputs.sources import load_snapshot_with_autoscaler
-from cruise.cli.inputs.store import has_existing_store, open_existing_store
 from cruise.cli.options import save_report
 from cruise.cli.terminal import print_error, write_document
 from cruise.decisions.policy_export import PolicyExport, export_policies
 from cruise.domain.cluster import ClusterSnapshot
-from cruise.domain.overrides import StoredOverrides
 from cruise.errors import BadInputError
 from cruise.interfaces.export_policies import render_policy_files
 from cruise.settings import Settings
@@ -20,12 +17,12 @@ from cruise.settings import Settings
 
 def save_policies(settings: Settings, snapshot: str | None, namespaces: Sequence[str], directory: Path | None) -> None:
     """Write a policy for each workload of the namespaces, by default of all: files, or one text."""
-    export = _select(export_policies(_read_cluster(settings, snapshot), _read_stored(settings)), namespaces)
+    export = _select(export_policies(_read_cluster(settings, snapshot)), namespaces)
     for problem in export.problems:
         print_error(f"not written: {problem}")
     files = list(render_policy_files(export))
     if not files:
-        print_error("no VerticalPodAutoscaler and no stored override; nothing was written")
+        print_error("no VerticalPodAutoscaler; nothing was written")
     elif directory is None:
         write_document(["---\n".join(text for _, text in files).encode()])
     else:
@@ -50,18 +47,6 @@ def _read_cluster(settings: Settings, snapshot: str | None) -> ClusterSnapshot:
     if snapshot is not None:
         return load_snapshot_with_autoscaler(snapshot, settings.node_autoscaler)
     return read_cluster(settings, PrometheusRequirement.NOT_USED, None).snapshot
-
-
-def _read_stored(settings: Settings) -> StoredOverrides:
-    """Return the overrides in the database, none if there is no database."""
-    if not has_existing_store(settings):
-        return {}
-
-    async def read() -> StoredOverrides:
-        async with open_existing_store(settings) as store:
-            return await store.read_overrides()
-
-    return asyncio.run(read())
 
 
 def _select(export: PolicyExport, namespaces: Sequence[str]) -> PolicyExport:

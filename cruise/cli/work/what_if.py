@@ -64,12 +64,12 @@ def compare_policies(order: WhatIfTask, show: Callable[[str, float], None]) -> W
         pass_seconds=order.pass_seconds,
         policy=order.current_policy,
         with_both_consolidations=False,
-        stored=order.current_overrides,
+        policy_objects=order.current_objects,
     )
     entries = [
         ReplayEntry(_CURRENT, "cruise", options),
         ReplayEntry(
-            _PROPOSED, "cruise", replace(options, policy=order.proposed_policy, stored=order.proposed_overrides)
+            _PROPOSED, "cruise", replace(options, policy=order.proposed_policy, policy_objects=order.proposed_objects)
         ),
     ]
     notes: list[str] = []

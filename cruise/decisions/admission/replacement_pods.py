@@ -18,7 +18,7 @@ from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize, Re
 from cruise.domain.annotations import STARTUP_BOOST, EffectivePolicy
 from cruise.domain.cluster import ClusterSnapshot, Container, ContainerRole, LimitRangeItem, Pod
 from cruise.domain.cluster_policies import ResourceQuota
-from cruise.domain.overrides import StoredOverrides
+from cruise.domain.overrides import NO_PAUSED_WORKLOADS, PausedWorkloads
 from cruise.domain.pod_resources import replace_spec_resources, reset_kubelet_status, sum_container_requests
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, StatedResources
@@ -34,7 +34,7 @@ def decide_unschedulable_pods(
     policy: Policy,
     now: datetime,
     *,
-    stored: StoredOverrides | None = None,
+    paused_workloads: PausedWorkloads = NO_PAUSED_WORKLOADS,
     refused: Mapping[str, RefusedResize] | None = None,
 ) -> tuple[list[ResizePod], list[SkippedPod]]:
     """Return the resizes of unschedulable pods and the skipped pods, both in the pods' order (ADR 0017).
@@ -45,7 +45,7 @@ def decide_unschedulable_pods(
     unschedulable = [pod for pod in snapshot.pods if _is_unschedulable(pod)]
     if not unschedulable:
         return [], []
-    eligibility = Eligibility(snapshot, statistics, stored or {}, policy, now)
+    eligibility = Eligibility(snapshot, statistics, paused_workloads, policy, now)
     # A recently removed kind of node may be added again, but not for a pod that has waited longer than that takes.
     present, recent = NodeIndex(snapshot.nodes), NodeIndex(snapshot.known_nodes)
     nodes_by_pod = [present if _has_waited_for_nodes(pod, now) else recent for pod in unschedulable]

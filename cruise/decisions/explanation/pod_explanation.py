@@ -22,7 +22,7 @@ from cruise.decisions.sizing.risk_level import ObservedRisk
 from cruise.domain.actions import EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod
-from cruise.domain.overrides import StatedSetting, StoredOverrides
+from cruise.domain.overrides import NO_PAUSED_WORKLOADS, PausedWorkloads, StatedSetting
 from cruise.domain.policy import EvictionRanking, Policy
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import ResourceName, Resources
@@ -149,7 +149,7 @@ def explain_pod(
     policy: Policy,
     now: datetime,
     *,
-    stored: StoredOverrides | None = None,
+    paused_workloads: PausedWorkloads = NO_PAUSED_WORKLOADS,
     refused: Mapping[str, RefusedResize] | None = None,
     headroom: HeadroomModel = SHARED_MAX_HEADROOM,
     earlier: EarlierPasses = ASSUME_UNCHANGED,
@@ -163,7 +163,7 @@ def explain_pod(
         statistics,
         policy,
         now,
-        stored=stored,
+        paused_workloads=paused_workloads,
         refused=refused,
         headroom=headroom,
         earlier=earlier,
@@ -178,7 +178,7 @@ def prepare_explanations(
     policy: Policy,
     now: datetime,
     *,
-    stored: StoredOverrides | None = None,
+    paused_workloads: PausedWorkloads = NO_PAUSED_WORKLOADS,
     refused: Mapping[str, RefusedResize] | None = None,
     headroom: HeadroomModel = SHARED_MAX_HEADROOM,
     earlier: EarlierPasses = ASSUME_UNCHANGED,
@@ -186,7 +186,7 @@ def prepare_explanations(
 ) -> ExplanationContext:
     """Size a snapshot, or some of its `nodes`, for explanations; this takes as long as a node pass."""
     snapshot = add_kubelet_refusals(snapshot, refused or {})
-    eligibility = Eligibility(snapshot, statistics, stored or {}, policy, now)
+    eligibility = Eligibility(snapshot, statistics, paused_workloads, policy, now)
     sized = (
         size_cluster(
             snapshot,

@@ -19,7 +19,7 @@ from cruise.decisions.packing.problem import BuiltProblem
 from cruise.decisions.scheduling.placements import PodKey
 from cruise.domain.arrays import BoolArray
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod
-from cruise.domain.overrides import StoredOverrides
+from cruise.domain.overrides import PausedWorkloads
 from cruise.domain.packing_plan import (
     AddedNodes,
     EvictionAllowance,
@@ -104,7 +104,7 @@ class ConsolidationContext:
     snapshot: ClusterSnapshot
     demands: Mapping[PodKey, PodNeed]
     policy: Policy
-    stored: StoredOverrides
+    paused_workloads: PausedWorkloads
     allowance: EvictionAllowance
     now: datetime
     cooldown: timedelta
@@ -166,7 +166,7 @@ def _get_single_move(stage: PlanStage) -> PlannedPlacement | None:
 
 def _find_objections(part: PackingProposal, context: ConsolidationContext) -> list[str]:
     """Check moves that are carried out at the same time, as far as PodDisruptionBudgets are concerned."""
-    eviction_rules = EvictionRules(context.snapshot, context.policy, context.stored)
+    eviction_rules = EvictionRules(context.snapshot, context.policy, context.paused_workloads)
     replay = PlanReplay(context.snapshot, part, eviction_rules)
     replay.run()
     return [

@@ -17,7 +17,7 @@ from cruise.decisions.scheduling.filters import (
 )
 from cruise.domain.annotations import DO_NOT_DISRUPT, SAFE_TO_EVICT, EffectivePolicy, UnreadableAnnotations
 from cruise.domain.cluster import DEFAULT_SCHEDULER, ClusterSnapshot, Pod
-from cruise.domain.overrides import StoredOverrides, read_vpa_overrides, resolve_overrides
+from cruise.domain.overrides import PausedWorkloads, read_vpa_overrides, resolve_overrides
 from cruise.domain.packing_plan import EvictionAllowance
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 
@@ -25,10 +25,10 @@ from cruise.domain.policy import EvictionRanking, Mode, Policy
 class EvictionRules:
     """The rules about which pods a plan may move or preempt, for one snapshot."""
 
-    def __init__(self, snapshot: ClusterSnapshot, policy: Policy, stored: StoredOverrides) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, policy: Policy, paused_workloads: PausedWorkloads) -> None:
         self._snapshot = snapshot
         self._policy = policy
-        self._stored = stored
+        self._paused_workloads = paused_workloads
         self._unavailable_nodes = {
             node.name: "its node is being deleted" if node.ready else "its node is not ready, so it would not end"
             for node in snapshot.nodes
@@ -110,7 +110,7 @@ class EvictionRules:
             pod.namespace,
             pod.workload,
             self._snapshot,
-            self._stored,
+            self._paused_workloads,
             self._policy.mode,
             self._vpa_overrides,
             self._policy_objects.find_for_pod(pod).layers,

@@ -21,7 +21,7 @@ from cruise.decisions.pod_policy.evictability import Evictability
 from cruise.domain.actions import ActionResult, EvictPod, Outcome, PodItem, ReasonCode, ResizePod
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.cluster import ClusterSnapshot
-from cruise.domain.overrides import StoredOverrides
+from cruise.domain.overrides import NO_PAUSED_WORKLOADS, PausedWorkloads
 from cruise.domain.packing_plan import (
     EvictedPod,
     PackingPlan,
@@ -79,7 +79,11 @@ def start_plan(
 
 
 def decide_next_step(
-    plan: PackingPlan, snapshot: ClusterSnapshot, policy: Policy, now: datetime, stored: StoredOverrides | None = None
+    plan: PackingPlan,
+    snapshot: ClusterSnapshot,
+    policy: Policy,
+    now: datetime,
+    paused_workloads: PausedWorkloads = NO_PAUSED_WORKLOADS,
 ) -> PlanStep:
     """Return the next actions of a plan in progress, from the present cluster.
 
@@ -87,7 +91,7 @@ def decide_next_step(
     A contradiction, or its age, drops the whole plan.
     """
     while (stage := get_current_stage(plan)) is not None:
-        current = _CurrentStage(plan, stage, snapshot, policy, now, stored or {})
+        current = _CurrentStage(plan, stage, snapshot, policy, now, paused_workloads)
         if not current.is_done():
             return current.step()
         plan = replace(
@@ -114,14 +118,14 @@ class _CurrentStage:
         snapshot: ClusterSnapshot,
         policy: Policy,
         now: datetime,
-        stored: StoredOverrides,
+        paused_workloads: PausedWorkloads,
     ) -> None:
         self.plan = plan
         self._stage = stage
         self._snapshot = snapshot
         self._policy = policy
         self._now = now
-        self._stored = stored
+        self._paused_workloads = paused_workloads
         self._places = StagePlacements(plan, stage, snapshot)
         if self._places.placed_pods != plan.placed:
             self.plan = replace(plan, placed=self._places.placed_pods, changed_at=now)
@@ -162,7 +166,7 @@ class _CurrentStage:
         if step.actions and not places.evicting:
             # The remaining plan is checked before the first action of a stage only: in a large cluster that takes a
             # second.
-            obstacles = find_plan_contradictions(self.plan, self._snapshot, places, policy, self._stored)
+            obstacles = find_plan_contradictions(self.plan, self._snapshot, places, policy, self._paused_workloads)
         return self._drop(*obstacles) if obstacles else step
 
     def _recreate(self) -> PlanStep | None:
@@ -207,7 +211,7 @@ class _CurrentStage:
         budget = Evictability(self._snapshot).find_exhausted_budget(pod) if within_budgets else None
         if budget is not None:
             return self._wait(PlanStatusReason.DISRUPTION_BUDGET, budget)
-        eligibility = Eligibility(self._snapshot, _NO_STATISTICS, self._stored, self._policy, self._now)
+        eligibility = Eligibility(self._snapshot, _NO_STATISTICS, self._paused_workloads, self._policy, self._now)
         effective_policy, ranking = eligibility.get_effective_policy(pod), EvictionRanking.LOW
         if isinstance(effective_policy, EffectivePolicy):
             ranking = eligibility.evictability.get_ranking(pod, effective_policy)

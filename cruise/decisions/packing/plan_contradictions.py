@@ -15,7 +15,7 @@ from cruise.decisions.packing.remaining_plan import (
 )
 from cruise.domain.actions import ResizePod
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod
-from cruise.domain.overrides import StoredOverrides
+from cruise.domain.overrides import PausedWorkloads
 from cruise.domain.packing_plan import (
     PackingPlan,
     PlannedPlacement,
@@ -29,7 +29,11 @@ from cruise.domain.resources import NO_RESOURCES
 
 
 def find_plan_contradictions(
-    plan: PackingPlan, snapshot: ClusterSnapshot, places: StagePlacements, policy: Policy, stored: StoredOverrides
+    plan: PackingPlan,
+    snapshot: ClusterSnapshot,
+    places: StagePlacements,
+    policy: Policy,
+    paused_workloads: PausedWorkloads,
 ) -> tuple[PlanCondition, ...]:
     """Return what contradicts the remaining plan, before the current stage has evicted a pod.
 
@@ -51,7 +55,7 @@ def find_plan_contradictions(
     missing = {f"{one.namespace}/{one.pod}" for one in later if one.uid not in places.pods}
     if missing:
         return tuple(PlanCondition(PlanStatusReason.POD_NOT_FOUND, name) for name in sorted(missing))
-    replay = PlanReplay(snapshot, remaining, EvictionRules(snapshot, policy, stored))
+    replay = PlanReplay(snapshot, remaining, EvictionRules(snapshot, policy, paused_workloads))
     replay.run()
     return tuple(PlanCondition(PlanStatusReason.PLAN_INVALID, detail=objection) for objection in replay.objections)
 

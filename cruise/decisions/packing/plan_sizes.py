@@ -126,7 +126,12 @@ def decide_plan_sizes(
     hypothetical = replace(built.snapshot, nodes=nodes, pods=tuple(pods))
     usage = built.usage
     plans = decide_node_plans(
-        hypothetical, usage.statistics, built.policy, usage.now, stored=usage.stored, refused=usage.refused
+        hypothetical,
+        usage.statistics,
+        built.policy,
+        usage.now,
+        paused_workloads=usage.paused_workloads,
+        refused=usage.refused,
     )
     by_name = {plan.node: plan for plan in plans}
     return {node: PlannedNodeSizes(built.snapshot, by_name[built.nodes[node].name]) for node in on_node}

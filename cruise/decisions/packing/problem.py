@@ -38,7 +38,7 @@ from cruise.decisions.sizing.pod_columns import count_kept_requests
 from cruise.domain.actions import RefusedResize
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod
-from cruise.domain.overrides import StoredOverrides
+from cruise.domain.overrides import PausedWorkloads
 from cruise.domain.packing_plan import UNLIMITED, EvictionAllowance, PackingSizes
 from cruise.domain.pod_resources import count_pod_requests
 from cruise.domain.policy import Mode, Policy
@@ -58,7 +58,7 @@ class UsageInputs:
 
     statistics: StatisticsTable
     now: datetime
-    stored: StoredOverrides = field(default_factory=dict)
+    paused_workloads: PausedWorkloads = field(default_factory=dict)
     refused: Mapping[str, RefusedResize] = field(default_factory=dict)
     not_resizable: frozenset[str] = frozenset()
 
@@ -187,7 +187,7 @@ def build_packing_problem(
     domains stay in theirs, because kube-scheduler lets the replacement of a moved pod only into the domain it left.
     """
     eligibility = Eligibility(
-        add_kubelet_refusals(snapshot, usage.refused), usage.statistics, usage.stored, policy, usage.now
+        add_kubelet_refusals(snapshot, usage.refused), usage.statistics, usage.paused_workloads, policy, usage.now
     )
     if prices is not None:
         objective = PackingObjective.FLEET

@@ -11,7 +11,7 @@ from cruise.decisions.packing.eviction_rules import (
 from cruise.decisions.packing.plan_replay import PlanReplay, PodNeed
 from cruise.decisions.scheduling.placements import PodKey, get_pod_key, is_waiting_for_scheduling
 from cruise.domain.cluster import ClusterSnapshot
-from cruise.domain.overrides import StoredOverrides
+from cruise.domain.overrides import NO_PAUSED_WORKLOADS, PausedWorkloads
 from cruise.domain.packing_plan import UNLIMITED, EvictionAllowance, NodeCountChange, PackingProposal, PackingSizes
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.reasons import UnschedulableCode
@@ -141,7 +141,6 @@ def _count_running_after(snapshot: ClusterSnapshot, proposal: PackingProposal) -
 
 
 FULL_MODE_POLICY = Policy(mode=Mode.FULL)
-NO_STORED_OVERRIDES: StoredOverrides = {}
 
 
 def find_plan_objections(
@@ -150,7 +149,7 @@ def find_plan_objections(
     *,
     demands: Mapping[PodKey, PodNeed] | None = None,
     policy: Policy = FULL_MODE_POLICY,
-    stored: StoredOverrides = NO_STORED_OVERRIDES,
+    paused_workloads: PausedWorkloads = NO_PAUSED_WORKLOADS,
     allowance: EvictionAllowance = UNLIMITED,
 ) -> tuple[str, ...]:
     """Return what is wrong with a plan, one line each; empty if it may be carried out as it is.
@@ -162,7 +161,7 @@ def find_plan_objections(
     unknown = _find_unknown_pods(snapshot, proposal)
     if unknown:
         return unknown
-    eviction_rules = EvictionRules(snapshot, policy, stored)
+    eviction_rules = EvictionRules(snapshot, policy, paused_workloads)
     replay = PlanReplay(snapshot, proposal, eviction_rules)
     replay.run()
     # Consolidation takes hours, and a budget allows the next eviction once a replacement is ready.

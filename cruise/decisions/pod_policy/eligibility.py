@@ -45,7 +45,7 @@ from cruise.domain.cluster import (
     QosClass,
     WorkloadRef,
 )
-from cruise.domain.overrides import StatedSetting, StoredOverrides
+from cruise.domain.overrides import PausedWorkloads, StatedSetting
 from cruise.domain.pod_resources import requests_devices
 from cruise.domain.policy import AdmissionSize, Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
@@ -65,7 +65,7 @@ class Eligibility:
         self,
         snapshot: ClusterSnapshot,
         statistics: StatisticsTable,
-        stored: StoredOverrides,
+        paused_workloads: PausedWorkloads,
         policy: Policy,
         now: datetime,
     ) -> None:
@@ -75,7 +75,7 @@ class Eligibility:
         self.now = now
         self._sizes_device_pods = policy.allow_extended_resources and policy.rules.sizes_more_pods
         self._usable = UsableStatistics(snapshot, statistics, policy, now)
-        self._workloads = WorkloadPolicies(snapshot, statistics, stored, policy, self._usable)
+        self._workloads = WorkloadPolicies(snapshot, statistics, paused_workloads, policy, self._usable)
         self.evictability = Evictability(snapshot, policy.rules)
         self.nodes_autoscale = snapshot.node_autoscaler is not None
         # With node autoscaling, pods admitted at their peaks would get new nodes, be consolidated, and so on forever.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cruise.decisions.pod_policy.resizable_pod import (
     FIRST_KUBELET_RESIZING_POD_LEVEL,
@@ -16,9 +16,9 @@ from cruise.decisions.pod_policy.resizable_pod import (
     resizes_pod_level,
 )
 from cruise.domain.actions import ReasonCode
-from cruise.domain.annotations import EXCLUDED_LABEL, PREFIX, SIZED_BY_KRR, WORKLOAD, ContainerOverrides, Overrides
+from cruise.domain.annotations import EXCLUDED_LABEL, PREFIX, SIZED_BY_KRR, WORKLOAD
 from cruise.domain.cluster import ClusterSnapshot, Pod
-from cruise.domain.overrides import StoredOverrides
+from cruise.domain.overrides import NO_PAUSED_WORKLOADS, PausedWorkloads
 from cruise.domain.policy import GuaranteedPolicy, HpaPolicy, Mode, Policy
 
 
@@ -37,7 +37,7 @@ class DecisionInputs(NamedTuple):
     """What decides whether a pod is skipped, besides statistics."""
 
     snapshot: ClusterSnapshot
-    stored: StoredOverrides
+    paused_workloads: PausedWorkloads
     policy: Policy
 
 
@@ -86,17 +86,9 @@ def _remove_annotations(inputs: DecisionInputs, *names: str) -> DecisionInputs:
 
 
 def _remove_override(inputs: DecisionInputs, name: str) -> DecisionInputs:
-    """Return inputs without an override: annotations, and stored ones, of pods and of single containers."""
-    changes: dict[str, Any] = {name: None}
-
-    def clear(one: Overrides) -> Overrides:
-        if name not in ContainerOverrides.__dataclass_fields__:
-            return replace(one, **changes)
-        containers = {container: replace(own, **changes) for container, own in one.containers.items()}
-        return replace(one, containers=containers, **changes)
-
+    """Return inputs without an override in annotations; without a mode, no workload is paused either."""
     changed = _remove_annotations(inputs, f"{PREFIX}{name}")
-    return changed._replace(stored={key: clear(one) for key, one in inputs.stored.items()})
+    return changed._replace(paused_workloads=NO_PAUSED_WORKLOADS) if name == "mode" else changed
 
 
 def _include_all_namespaces(inputs: DecisionInputs) -> DecisionInputs:

@@ -18,9 +18,9 @@ from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations
 from cruise.domain.cluster import ClusterSnapshot, HorizontalPodAutoscaler, Pod, WorkloadRef
 from cruise.domain.overrides import (
     OverrideLayer,
+    PausedWorkloads,
     ResolvedOverrides,
     StatedSetting,
-    StoredOverrides,
     collect_own_layers,
     read_vpa_overrides,
     resolve_readable_layers,
@@ -55,12 +55,12 @@ class WorkloadPolicies:
         self,
         snapshot: ClusterSnapshot,
         statistics: StatisticsTable,
-        stored: StoredOverrides,
+        paused_workloads: PausedWorkloads,
         policy: Policy,
         usable: UsableStatistics,
     ) -> None:
         self._snapshot = snapshot
-        self._stored = stored
+        self._paused_workloads = paused_workloads
         self._policy = policy
         self._usable = usable
         self._autoscalers = AutoscalerIndex(snapshot)
@@ -158,7 +158,9 @@ class WorkloadPolicies:
         policies: Sequence[OverrideLayer],
     ) -> ResolvedOverrides:
         """Resolve the overrides of a workload; those without own ones share the result for their policies."""
-        own = collect_own_layers(annotations, namespace, workload, self._snapshot, self._stored, self._vpa_overrides)
+        own = collect_own_layers(
+            annotations, namespace, workload, self._snapshot, self._paused_workloads, self._vpa_overrides
+        )
         if own:
             return resolve_readable_layers(self._policy.mode, [*own, *policies])
         found = self._found_for_policies.get(id(policies))

@@ -221,7 +221,7 @@ def _find_reasons(
     inputs: DecisionInputs, statistics: StatisticsTable, now: datetime, pods: Sequence[PodRequests]
 ) -> dict[_PodKey, _PodReasons]:
     """Return why resources of pods are not sized; pods of which all is sized are absent."""
-    eligibility = Eligibility(inputs.snapshot, statistics, inputs.stored, inputs.policy, now)
+    eligibility = Eligibility(inputs.snapshot, statistics, inputs.paused_workloads, inputs.policy, now)
     nodes = {node.name: node for node in inputs.snapshot.nodes}
     found: dict[_PodKey, _PodReasons] = {}
     for one in pods:
@@ -316,7 +316,7 @@ class _UnlockedEligibility(Eligibility):
     def __init__(
         self, inputs: DecisionInputs, statistics: StatisticsTable, now: datetime, known: Mapping[_PodKey, ResizablePod]
     ) -> None:
-        super().__init__(inputs.snapshot, statistics, inputs.stored, inputs.policy, now)
+        super().__init__(inputs.snapshot, statistics, inputs.paused_workloads, inputs.policy, now)
         self._known = known
 
     def check(self, pod: Pod, *, killed: bool = False) -> ResizablePod | SkippedPod:
@@ -340,7 +340,7 @@ def _decide_without_reasons(
         if apply is None:
             continue
         changed = apply(inputs)
-        eligibility = Eligibility(changed.snapshot, statistics, changed.stored, changed.policy, now)
+        eligibility = Eligibility(changed.snapshot, statistics, changed.paused_workloads, changed.policy, now)
         for pod in changed.snapshot.pods:
             key = (pod.namespace, pod.name)
             if key in reasons and reason in reasons[key].codes:

@@ -42,7 +42,7 @@ from cruise.decisions.sizing.user_minimums import count_at_submitted_requests
 from cruise.domain.actions import EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.arrays import Int64Array, convert_to_int64
 from cruise.domain.cluster import ClusterSnapshot
-from cruise.domain.overrides import StoredOverrides
+from cruise.domain.overrides import NO_PAUSED_WORKLOADS, PausedWorkloads
 from cruise.domain.policy import Policy
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 from cruise.domain.usage import StatisticsTable
@@ -123,7 +123,7 @@ def decide_node_plans(
     policy: Policy,
     now: datetime,
     *,
-    stored: StoredOverrides | None = None,
+    paused_workloads: PausedWorkloads = NO_PAUSED_WORKLOADS,
     refused: Mapping[str, RefusedResize] | None = None,
     nodes: frozenset[str] | None = None,
     headroom: HeadroomModel = SHARED_MAX_HEADROOM,
@@ -136,7 +136,7 @@ def decide_node_plans(
     find another node.
     """
     snapshot = add_kubelet_refusals(snapshot, refused or {})
-    eligibility = Eligibility(snapshot, statistics, stored or {}, policy, now)
+    eligibility = Eligibility(snapshot, statistics, paused_workloads, policy, now)
     context = SizingContext(refused or {}, headroom, earlier, replacements)
     sizing = size_cluster(snapshot, eligibility, policy, now, context, nodes)
     return build_node_plans(sizing, policy, refused or {}, now)

@@ -22,10 +22,13 @@ from cruise.interfaces.http.namespace_visibility import get_visibility
 
 # Fields with this prefix are settings.
 SETTING_FIELD_PREFIX = "setting."
-_INVALID_VALUES = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
+# A policy that is not written is shown with its YAML, so that it can be applied in another way.
+_SHOWN_IN_FORM = frozenset(
+    {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.FORBIDDEN, HTTPStatus.CONFLICT}
+)
 _NO_STATE: Mapping[str, object] = MappingProxyType({})
 # The page of a form, by the first part of the API path.
-_PAGES = {"overrides": "policies", "what-if": "policies"}
+_PAGES = {"policies": "policies", "what-if": "policies"}
 
 
 def create_form_routes(dashboard: Dashboard, api: FastAPI) -> APIRouter:
@@ -45,7 +48,7 @@ def create_form_routes(dashboard: Dashboard, api: FastAPI) -> APIRouter:
         status, body = await _call(api, request, verb.upper(), f"{API_PREFIX}/{api_path}", settings)
         if status >= 400:
             error = msgspec.json.decode(body).get("error", "")
-            if status in _INVALID_VALUES:
+            if status in _SHOWN_IN_FORM:
                 page = await _render_rejected(dashboard, api, request, api_path, settings, error)
                 if page is not None:
                     return HTMLResponse(page, status, HEADERS)

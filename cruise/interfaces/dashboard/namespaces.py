@@ -82,8 +82,8 @@ def create_namespaces_pages(dashboard: Dashboard) -> APIRouter:
             build_coverage_card(coverage[0]),
             build_recent_actions_card(recent, f"../actions?text={namespace}"),
         ]
-        stored = await wait_for_store(view.store.read_overrides())
-        settings = list_namespace_settings(summary.node_pass.snapshot, stored, namespace, view.policy.mode)
+        paused_workloads = await wait_for_store(view.store.read_paused_workloads())
+        settings = list_namespace_settings(summary.node_pass.snapshot, paused_workloads, namespace, view.policy.mode)
         return dashboard.render_page(
             request,
             "namespace.html.j2",

@@ -1,4 +1,4 @@
-"""The pages Policies and one workload's policy: settings, overrides, the form that changes them, and what-if runs."""
+"""The pages Policies and one workload's policy: settings, the form that writes an object, and what-if runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from cruise.decisions.pod_policy.policy_objects import PolicyIndex
-from cruise.domain.annotations import OVERRIDES, Overrides, OverrideSource, UnreadableAnnotations
+from cruise.decisions.pod_policy.workload_policy_objects import find_workload_policy
+from cruise.domain.annotations import OVERRIDES, PREFIX, Overrides, OverrideSource, UnreadableAnnotations
 from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
 from cruise.domain.overrides import (
+    PausedWorkloads,
     ResolvedOverrides,
     SettingSource,
-    StoredOverrides,
     format_settings,
     parse_overrides,
     read_vpa_overrides,
@@ -27,13 +28,22 @@ from cruise.domain.policy import (
     Policy,
     ResizeDirection,
 )
+from cruise.domain.rightsizing_policies import get_workload_policy_name
 from cruise.domain.users import WhatIfComparison, WhatIfRun, WhatIfStage
+from cruise.errors import CruiseError
 from cruise.interfaces.backtest.comparison import METRIC_NAMES, format_delta, format_interval, format_metric
 from cruise.interfaces.dashboard.forms import SETTING_FIELD_PREFIX, get_rejected_form
 from cruise.interfaces.dashboard.layout import Dashboard, DashboardPage
-from cruise.interfaces.dashboard.policy_objects import list_policy_objects, render_policy_object
-from cruise.interfaces.http.namespace_visibility import VisibilityDependency
+from cruise.interfaces.http.namespace_visibility import NamespaceVisibility, VisibilityDependency
+from cruise.interfaces.http.policies import (
+    build_policy_entry,
+    explain_writability,
+    list_visible_policies,
+    render_workload_policy,
+)
+from cruise.interfaces.http.user_actions import list_paused_workloads
 from cruise.interfaces.http.view import (
+    ApiView,
     KindParameter,
     NamespaceParameter,
     WhatIfPort,
@@ -95,7 +105,7 @@ def build_what_if_rows(comparison: WhatIfComparison) -> Sequence[WhatIfRow]:
     ]
 
 
-POLICIES_PAGE = DashboardPage("policies", "Policies", "/overrides")
+POLICIES_PAGE = DashboardPage("policies", "Policies", "/policies")
 _CHOICES: Mapping[str, Sequence[str]] = {
     "mode": [mode.label for mode in Mode],
     "eviction-ranking": [ranking.label for ranking in EvictionRanking],
@@ -141,7 +151,7 @@ class NamespaceSetting:
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """A field of the form: its stored value and the values that it accepts."""
+    """A field of the form: its stated value and the values that it accepts."""
 
     name: str
     setting: str
@@ -158,9 +168,7 @@ def create_policies_pages(dashboard: Dashboard) -> APIRouter:
     @routes.get("")
     async def policies(request: Request, visibility: VisibilityDependency) -> Response:
         snapshot = await view.snapshot()
-        stored = await wait_for_store(view.store.read_overrides())
-        namespaces = [namespace for namespace, _ in stored] + list(snapshot.namespace_annotations)
-        namespaces += [namespace for namespace, _ in snapshot.workloads]
+        namespaces = [*snapshot.namespace_annotations, *(namespace for namespace, _ in snapshot.workloads)]
         visible = await visibility.get_visible_namespaces(namespaces)
         cluster_settings = list_cluster_settings(view.policy)
         return dashboard.render_page(
@@ -174,8 +182,8 @@ def create_policies_pages(dashboard: Dashboard) -> APIRouter:
             field_prefix=SETTING_FIELD_PREFIX,
             excluded=sorted(view.policy.excluded_namespaces),
             included=sorted(view.policy.included_namespaces),
-            policy_objects=list_policy_objects(snapshot, visible),
-            stored=[one for one in list_stored_overrides(stored) if visible is None or one.namespace in visible],
+            policy_objects=[build_policy_entry(one) for one in await list_visible_policies(snapshot, visibility)],
+            paused_workloads=await list_paused_workloads(view, visibility),
             annotated=[
                 one for one in list_annotation_overrides(snapshot) if visible is None or one.namespace in visible
             ],
@@ -192,15 +200,17 @@ def create_policies_pages(dashboard: Dashboard) -> APIRouter:
         await visibility.require_access(namespace)
         workload = WorkloadRef(kind, name)
         snapshot = await view.snapshot()
-        stored = await wait_for_store(view.store.read_overrides())
+        paused_workloads = await wait_for_store(view.store.read_paused_workloads())
         pods = [pod for pod in snapshot.pods if (pod.namespace, pod.workload) == (namespace, workload)]
-        own = stored.get((namespace, workload))
+        own = find_workload_policy(snapshot.rightsizing_policies, namespace, workload)
         if not pods and own is None and (namespace, workload) not in snapshot.workloads:
-            raise HTTPException(404, f"there is no {workload} in {namespace}, and no override is stored for it")
-        resolved = _OverrideResolver(snapshot, stored, view.policy.mode).resolve(
+            raise HTTPException(404, f"there is no {workload} in {namespace}, and it has no policy")
+        resolved = _OverrideResolver(snapshot, paused_workloads, view.policy.mode).resolve(
             pods[0] if pods else None, namespace, workload
         )
-        effective, settings = resolved.effective_policy, format_settings(own) if own is not None else {}
+        effective = resolved.effective_policy
+        stated = own.overrides if own is not None and isinstance(own.overrides, Overrides) else Overrides()
+        settings = format_settings(stated)
         panel = build_what_if_panel(view.what_if_runs, namespace, workload)
         rejected = get_rejected_form(request)
         proposed = panel.own_run.proposal.settings if panel.own_run is not None else None
@@ -218,16 +228,37 @@ def create_policies_pages(dashboard: Dashboard) -> APIRouter:
             mode=effective.mode.label if not isinstance(effective, UnreadableAnnotations) else "unreadable",
             panel=panel,
             fields=build_form_fields(settings, proposed),
-            manifest=render_policy_object(namespace, workload, settings if proposed is None else proposed),
+            policy_name=get_workload_policy_name(kind, name),
+            manifest=_render_manifest(namespace, workload, settings if proposed is None else proposed),
+            not_writable=await _explain_not_writable(view, visibility, namespace, workload),
+            paused_since=paused_workloads.get((namespace, workload)),
             rejected=rejected,
-            container_overrides=get_container_overrides(own)
+            container_overrides=get_container_overrides(stated)
             if rejected is None
-            else select_container_overrides(rejected.values, own),
-            is_stored=own is not None,
+            else select_container_overrides(rejected.values, stated),
+            is_stated=own is not None,
             field_prefix=SETTING_FIELD_PREFIX,
         )
 
     return routes
+
+
+def _render_manifest(namespace: str, workload: WorkloadRef, settings: Mapping[str, str]) -> str:
+    """Return the YAML of a workload's policy with the settings of the form; empty if there are none or one is wrong."""
+    overrides = parse_overrides({f"{PREFIX}{name}": value for name, value in settings.items() if value})
+    return (
+        "" if isinstance(overrides, UnreadableAnnotations) else render_workload_policy(namespace, workload, overrides)
+    )
+
+
+async def _explain_not_writable(
+    view: ApiView, visibility: NamespaceVisibility, namespace: str, workload: WorkloadRef
+) -> str:
+    """Return why the form does not write, empty if it does. A page is useful without the API server's answer."""
+    try:
+        return (await explain_writability(view, visibility, namespace, workload)).reason
+    except CruiseError as error:
+        return str(error)
 
 
 def list_cluster_settings(policy: Policy) -> Sequence[tuple[str, str]]:
@@ -256,14 +287,6 @@ def list_cluster_settings(policy: Policy) -> Sequence[tuple[str, str]]:
     ]
 
 
-def list_stored_overrides(stored: StoredOverrides) -> Sequence[StatedOverrides]:
-    """Return the overrides in the database, sorted by namespace and workload."""
-    return [
-        StatedOverrides(namespace, str(workload), format_settings(found))
-        for (namespace, workload), found in sorted(stored.items(), key=lambda item: (item[0][0], str(item[0][1])))
-    ]
-
-
 def list_annotation_overrides(snapshot: ClusterSnapshot) -> Sequence[StatedOverrides]:
     """Return the overrides in annotations of namespaces and workloads, without those of pod templates."""
     annotated = [(namespace, "", annotations) for namespace, annotations in snapshot.namespace_annotations.items()]
@@ -279,12 +302,12 @@ def list_annotation_overrides(snapshot: ClusterSnapshot) -> Sequence[StatedOverr
 
 
 def list_namespace_settings(
-    snapshot: ClusterSnapshot, stored: StoredOverrides, namespace: str, mode: Mode
+    snapshot: ClusterSnapshot, paused_workloads: PausedWorkloads, namespace: str, mode: Mode
 ) -> Sequence[NamespaceSetting]:
     """Return all settings that apply to workloads of a namespace, from whatever source, the widest source first."""
     on_nodes = [pod for pod in snapshot.pods if pod.node is not None and not pod.is_finished]
     pods = {pod.workload: pod for pod in on_nodes if pod.namespace == namespace}
-    resolver = _OverrideResolver(snapshot, stored, mode)
+    resolver = _OverrideResolver(snapshot, paused_workloads, mode)
     found: dict[tuple[SettingSource, str, str], tuple[set[str], set[str]]] = {}
     for ref, pod in pods.items():
         if ref is None:
@@ -306,9 +329,9 @@ def list_namespace_settings(
     )
 
 
-def build_form_fields(stored: Mapping[str, str], proposed: Mapping[str, str] | None = None) -> Sequence[FormField]:
-    """Return the fields for settings of all containers, with the proposed values, or the stored ones without them."""
-    values = stored if proposed is None else proposed
+def build_form_fields(stated: Mapping[str, str], proposed: Mapping[str, str] | None = None) -> Sequence[FormField]:
+    """Return the fields for settings of all containers, with the proposed values, or the stated ones without them."""
+    values = stated if proposed is None else proposed
     return [
         FormField(
             f"{SETTING_FIELD_PREFIX}{name}", name, values.get(name, ""), _CHOICES.get(name, ()), _EXAMPLES.get(name, "")
@@ -317,22 +340,21 @@ def build_form_fields(stored: Mapping[str, str], proposed: Mapping[str, str] | N
     ]
 
 
-def get_container_overrides(stored: Overrides | None) -> Mapping[str, str]:
-    """Return the stored settings of single containers."""
-    values = format_settings(stored) if stored is not None else {}
-    return {name: value for name, value in values.items() if name not in OVERRIDES}
+def get_container_overrides(stated: Overrides) -> Mapping[str, str]:
+    """Return the stated settings of single containers."""
+    return {name: value for name, value in format_settings(stated).items() if name not in OVERRIDES}
 
 
-def select_container_overrides(sent: Mapping[str, str], stored: Overrides | None) -> Mapping[str, str]:
-    """Return the sent settings of single containers; a stored one that was not sent is empty."""
-    return {name: sent.get(name, "") for name in {**get_container_overrides(stored), **sent} if name not in OVERRIDES}
+def select_container_overrides(sent: Mapping[str, str], stated: Overrides) -> Mapping[str, str]:
+    """Return the sent settings of single containers; a stated one that was not sent is empty."""
+    return {name: sent.get(name, "") for name in {**get_container_overrides(stated), **sent} if name not in OVERRIDES}
 
 
 class _OverrideResolver:
     """Resolves the overrides of workloads of one snapshot."""
 
-    def __init__(self, snapshot: ClusterSnapshot, stored: StoredOverrides, mode: Mode) -> None:
-        self._snapshot, self._stored, self._mode = snapshot, stored, mode
+    def __init__(self, snapshot: ClusterSnapshot, paused_workloads: PausedWorkloads, mode: Mode) -> None:
+        self._snapshot, self._paused_workloads, self._mode = snapshot, paused_workloads, mode
         self._policies, self._vertical = PolicyIndex(snapshot), read_vpa_overrides(snapshot)
 
     def resolve(self, pod: Pod | None, namespace: str, workload: WorkloadRef) -> ResolvedOverrides:
@@ -340,5 +362,12 @@ class _OverrideResolver:
         annotations, labels = ({}, {}) if pod is None else (pod.annotations, pod.labels)
         policies = self._policies.find(namespace, workload, labels).layers
         return resolve_overrides(
-            annotations, namespace, workload, self._snapshot, self._stored, self._mode, self._vertical, policies
+            annotations,
+            namespace,
+            workload,
+            self._snapshot,
+            self._paused_workloads,
+            self._mode,
+            self._vertical,
+            policies,
         )

@@ -41,7 +41,7 @@ TERMS: Mapping[str, str] = {
     "skipped pods": "A pod, node or template that cruise does not change now. The skip reason says why.",
     "effective settings": (
         "The settings that apply to one pod once its annotations, those of its workload and namespace, and "
-        "the stored overrides are resolved, the nearest first."
+        "policy objects are resolved, the nearest first."
     ),
     "packing plan": _PACKING_PLAN,
     "consolidation": _PACKING_PLAN,

@@ -16,8 +16,8 @@ from cruise.interfaces.http.cluster_summary import ClusterSummaries, create_summ
 from cruise.interfaces.http.controller import create_controller_routes
 from cruise.interfaces.http.coverage import create_coverage_routes
 from cruise.interfaces.http.namespaces import create_namespace_routes
-from cruise.interfaces.http.overrides import create_override_routes
 from cruise.interfaces.http.packing import create_consolidation_routes, create_history_routes, create_packing_routes
+from cruise.interfaces.http.policies import create_policy_routes
 from cruise.interfaces.http.user_actions import create_pause_routes, create_revert_routes, create_user_action_routes
 from cruise.interfaces.http.view import ApiView
 from cruise.interfaces.http.what_if import create_what_if_routes
@@ -52,7 +52,7 @@ def create_api(
     api.include_router(create_coverage_routes(view), prefix=API_PREFIX)
     api.include_router(create_history_routes(view), prefix=API_PREFIX)
     api.include_router(create_pod_routes(view, explanations or PodExplanations(view)), prefix=API_PREFIX)
-    api.include_router(create_override_routes(view), prefix=API_PREFIX)
+    api.include_router(create_policy_routes(view), prefix=API_PREFIX)
     api.include_router(create_pause_routes(view), prefix=API_PREFIX)
     api.include_router(create_packing_routes(view), prefix=API_PREFIX)
     api.include_router(create_consolidation_routes(view), prefix=API_PREFIX)

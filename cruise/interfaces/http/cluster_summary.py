@@ -25,7 +25,7 @@ from cruise.decisions.scan.waste import (
 )
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.cluster import Pod
-from cruise.domain.overrides import StoredOverrides
+from cruise.domain.overrides import PausedWorkloads
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.prices import ResourcePrices
 from cruise.domain.resources import Resources
@@ -124,7 +124,7 @@ class ClusterSummaries:
     async def _build(self, node_pass: NodePassResult) -> ClusterSummary:
         view = self._view
         statistics = await wait_for_store(view.statistics())
-        stored = await wait_for_store(view.store.read_overrides())
+        paused_workloads = await wait_for_store(view.store.read_paused_workloads())
         recorded = await wait_for_store(view.store.read_original_sizes())
         keys = await wait_for_store(view.store.read_signing_keys())
 
@@ -132,7 +132,7 @@ class ClusterSummaries:
             with pause_garbage_collection():
                 originals = collect_original_sizes(node_pass.snapshot, recorded, keys)
                 prices = estimate_prices(node_pass.snapshot.nodes, view.prices)
-                return summarize_cluster(node_pass, statistics, stored, view.policy, originals, prices)
+                return summarize_cluster(node_pass, statistics, paused_workloads, view.policy, originals, prices)
 
         return await asyncio.to_thread(build)
 
@@ -140,7 +140,7 @@ class ClusterSummaries:
 def summarize_cluster(
     node_pass: NodePassResult,
     statistics: StatisticsTable,
-    stored: StoredOverrides,
+    paused_workloads: PausedWorkloads,
     policy: Policy,
     originals: Mapping[str, OriginalSizesByUid],
     prices: ResourcePrices | None = None,
@@ -153,7 +153,7 @@ def summarize_cluster(
     risks_by_workload: dict[tuple[str, str], list[ContainerRisk]] = {}
     for risk in risks:
         risks_by_workload.setdefault((risk.namespace, risk.workload), []).append(risk)
-    eligibility = Eligibility(snapshot, statistics, stored, policy, node_pass.at)
+    eligibility = Eligibility(snapshot, statistics, paused_workloads, policy, node_pass.at)
     modes: dict[tuple[str, str], str] = {}
     pods_by_mode: Counter[str] = Counter()
     finished: dict[tuple[str, str], str] = {}

@@ -1,13 +1,14 @@
 """The API's routes for user actions: pause, resume, revert, and the record of who did what."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated
 
 import structlog
-from fastapi import APIRouter, HTTPException, Query
+from fastapi import APIRouter, HTTPException, Query, Response
 
 from cruise.domain.actions import Outcome, ResizePod
 from cruise.domain.cluster import WorkloadRef
@@ -35,7 +36,7 @@ _MAX_ITEMS = 1000
 
 @dataclass(frozen=True, slots=True)
 class UserActionEntry:
-    """One user action; `detail` has the settings of an override."""
+    """One user action; `detail` has the settings of a policy."""
 
     at: datetime
     caller: str
@@ -115,6 +116,23 @@ class PauseStatus:
     by: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PausedWorkload:
+    """A workload that is paused since a time, by a user or by a revert."""
+
+    namespace: str
+    kind: str
+    name: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PausedWorkloadPage:
+    """All paused workloads that the caller may see."""
+
+    items: list[PausedWorkload]
+
+
 async def get_pause_status(view: ApiView) -> PauseStatus:
     """Return whether cruise is paused, and who paused it. Raises UnavailableError."""
     if not await wait_for_store(view.store.is_paused()):
@@ -154,7 +172,53 @@ def create_pause_routes(view: ApiView) -> APIRouter:
         )
         return PauseStatus(False)
 
+    @routes.get("/workloads", responses=list_error_responses(503))
+    async def paused_workloads(visibility: VisibilityDependency) -> PausedWorkloadPage:
+        """List the paused workloads of namespaces whose pods the caller may get, by namespace, kind and name."""
+        return PausedWorkloadPage(list(await list_paused_workloads(view, visibility)))
+
+    @routes.put("/{namespace}/{kind}/{name}", responses=list_error_responses(401, 403, 404, 422, 503))
+    async def pause_workload(
+        caller: CallerDependency, namespace: NamespaceParameter, kind: KindParameter, name: WorkloadNameParameter
+    ) -> PausedWorkload:
+        """Pause one workload: its pods are neither resized nor evicted, and new ones get their template's sizes."""
+        workload, now = WorkloadRef(kind, name), view.now()
+        snapshot = await view.snapshot()
+        if (namespace, workload) not in snapshot.workloads and not any(
+            (pod.namespace, pod.workload) == (namespace, workload) for pod in snapshot.pods
+        ):
+            raise HTTPException(404, f"there is no {workload} in {namespace}")
+        change = partial(_set_workload_pause, view, namespace, workload, now)
+        await perform_user_action(view, caller, UserActionKind.PAUSE_WORKLOAD, change, namespace, workload)
+        since = (await wait_for_store(view.store.read_paused_workloads())).get((namespace, workload), now)
+        return PausedWorkload(namespace, kind, name, since)
+
+    @routes.delete("/{namespace}/{kind}/{name}", responses=list_error_responses(401, 403, 422, 503), status_code=204)
+    async def resume_workload(
+        caller: CallerDependency, namespace: NamespaceParameter, kind: KindParameter, name: WorkloadNameParameter
+    ) -> Response:
+        """Resume one workload, also one that a revert paused; the cluster's pause still applies to it."""
+        workload = WorkloadRef(kind, name)
+        change = partial(_set_workload_pause, view, namespace, workload, None)
+        await perform_user_action(view, caller, UserActionKind.RESUME_WORKLOAD, change, namespace, workload)
+        return Response(status_code=204)
+
     return routes
+
+
+async def _set_workload_pause(view: ApiView, namespace: str, workload: WorkloadRef, since: datetime | None) -> None:
+    await wait_for_store(view.store.pause_workload(namespace, workload, since))
+
+
+async def list_paused_workloads(view: ApiView, visibility: NamespaceVisibility) -> Sequence[PausedWorkload]:
+    """Return the paused workloads that the caller may see. Raises UnavailableError."""
+    found = await wait_for_store(view.store.read_paused_workloads())
+    visible = await visibility.get_visible_namespaces(namespace for namespace, _ in found)
+    return [
+        PausedWorkload(namespace, workload.kind, workload.name, since)
+        for (namespace, workload), since in sorted(found.items(), key=lambda item: (item[0][0], str(item[0][1])))
+        if visible is None or namespace in visible
+    ]
 
 
 # Revert of one workload.
@@ -175,7 +239,7 @@ class RevertedPod:
 
 @dataclass(frozen=True, slots=True)
 class RevertedWorkload:
-    """The pods whose sizes were not their original ones; a stored override now sets the workload's mode to observe."""
+    """The pods whose sizes were not their original ones; the workload is paused now."""
 
     namespace: str
     kind: str
@@ -191,9 +255,9 @@ def create_revert_routes(view: ApiView) -> APIRouter:
     async def revert(
         caller: CallerDependency, namespace: NamespaceParameter, kind: KindParameter, name: WorkloadNameParameter
     ) -> RevertedWorkload:
-        """Store mode observe for one workload, and restore the original sizes of its pods, without evictions.
+        """Pause one workload, and restore the original sizes of its pods, without evictions.
 
-        To let cruise size it again, delete the stored override or store another mode.
+        To let cruise size it again, resume the workload: DELETE /pause/NAMESPACE/KIND/NAME.
         """
         workload = WorkloadRef(kind, name)
         outcomes: list[Outcome] = []

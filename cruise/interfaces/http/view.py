@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Protocol, TypeVar
@@ -15,6 +15,7 @@ from cruise.domain.actions import Outcome
 from cruise.domain.cluster import ClusterSnapshot, WorkloadRef
 from cruise.domain.policy import Policy
 from cruise.domain.prices import PriceSettings
+from cruise.domain.rightsizing_policies import PolicyOwnership
 from cruise.domain.usage import StatisticsTable
 from cruise.domain.users import Caller, UserAction, WhatIfProposal, WhatIfRun
 from cruise.errors import UnavailableError
@@ -43,6 +44,31 @@ class WhatIfPort(Protocol):
 
     async def cancel(self) -> None:
         """Cancel the current run, if there is one."""
+        ...
+
+
+class PolicyObjectPort(Protocol):
+    """Reads and writes the policy objects of single workloads; adapters.kube.policy_objects."""
+
+    async def list_missing_access(self, namespace: str, verbs: tuple[str, ...]) -> Sequence[str]:
+        """Return which of the verbs cruise itself lacks. Raises CruiseError."""
+        ...
+
+    async def read_ownership(self, namespace: str, name: str) -> PolicyOwnership | None:
+        """Return who maintains a policy, None if there is none. Raises CruiseError."""
+        ...
+
+    async def apply(
+        self, namespace: str, name: str, document: Mapping[str, Any], before: PolicyOwnership | None
+    ) -> None:
+        """Write a policy, unless it changed since it was read as `before`.
+
+        Raises ConflictError, NotFoundError if the kind is not served, RefusedError and other CruiseErrors.
+        """
+        ...
+
+    async def delete(self, namespace: str, name: str, before: PolicyOwnership) -> None:
+        """Delete a policy, unless it changed since it was read as `before`. Raises as `apply` does."""
         ...
 
 
@@ -82,6 +108,11 @@ class ApiView(Protocol):
 
     async def statistics(self) -> StatisticsTable:
         """Return the statistics of the last usage pass. Raises UnavailableError."""
+        ...
+
+    @property
+    def policy_objects(self) -> PolicyObjectPort | None:
+        """What writes policy objects, None without an API server."""
         ...
 
     @property

@@ -12,7 +12,7 @@ from cruise.domain.overrides import format_settings
 from cruise.domain.users import Caller, WhatIfProposal, WhatIfRun
 from cruise.errors import DECODE_ERRORS, BadInputError, UnavailableError
 from cruise.interfaces.http.namespace_visibility import CallerDependency, VisibilityDependency
-from cruise.interfaces.http.overrides import read_override_settings
+from cruise.interfaces.http.policies import read_policy_settings
 from cruise.interfaces.http.view import (
     ApiView,
     KindParameter,
@@ -91,8 +91,8 @@ def create_what_if_routes(view: ApiView) -> APIRouter:
         name: WorkloadNameParameter,
         request: Request,
     ) -> WhatIfDocument:
-        """Compare other overrides of one workload, in the format of /overrides, with the current ones."""
-        overrides = format_settings(read_override_settings(await read_body(request)))
+        """Compare another policy of one workload, in the format of /policies, with the current one."""
+        overrides = format_settings(read_policy_settings(await read_body(request)))
         return await _start(view, caller, WhatIfProposal(overrides, namespace, WorkloadRef(kind, name)))
 
     @routes.delete("", status_code=204, responses=list_error_responses(401, 403, 503))

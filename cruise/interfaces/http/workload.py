@@ -20,7 +20,7 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.template_sizes import SkippedTemplate, TemplateSizes, size_templates
 from cruise.domain.actions import OriginalSizes, Outcome
 from cruise.domain.cluster import ClusterSnapshot, Pod
-from cruise.domain.overrides import StoredOverrides
+from cruise.domain.overrides import PausedWorkloads
 from cruise.domain.pod_resources import count_pod_requests
 from cruise.domain.records import RETENTION
 from cruise.domain.resources import NO_RESOURCES, Resources
@@ -105,7 +105,7 @@ async def read_workload_history(
     table = await wait_for_store(view.statistics())
     part = replace(snapshot, pods=tuple(pods))
     eligibility = Eligibility(
-        part, select_statistics(table, pods), await wait_for_store(store.read_overrides()), view.policy, now
+        part, select_statistics(table, pods), await wait_for_store(store.read_paused_workloads()), view.policy, now
     )
     rows = {
         container.name: table.find_row(namespace, selected.name, selected.workload, container.name, selected.identity)
@@ -143,23 +143,26 @@ class PodExplanations:
     def __init__(self, view: ApiView) -> None:
         self._view = view
         self._lock = asyncio.Lock()
-        self._cached: tuple[NodePassResult, StoredOverrides, ExplanationContext] | None = None
+        self._cached: tuple[NodePassResult, PausedWorkloads, ExplanationContext] | None = None
 
     async def explain(self, pod: Pod, snapshot: ClusterSnapshot) -> Explanation:
         """Explain a pod of the snapshot. Raises UnavailableError."""
-        last, stored = self._view.get_last_pass(), await wait_for_store(self._view.store.read_overrides())
+        last, paused_workloads = (
+            self._view.get_last_pass(),
+            await wait_for_store(self._view.store.read_paused_workloads()),
+        )
         unchanged = None if last is None else _find_unchanged(pod, last.snapshot)
         async with self._lock:
             if last is None or unchanged is None:
-                basis = await self._prepare(snapshot, stored)
-            elif self._cached is not None and self._cached[0] is last and self._cached[1] == stored:
+                basis = await self._prepare(snapshot, paused_workloads)
+            elif self._cached is not None and self._cached[0] is last and self._cached[1] == paused_workloads:
                 basis = self._cached[2]
             else:
-                basis = await self._prepare(last.snapshot, stored)
-                self._cached = last, stored, basis
+                basis = await self._prepare(last.snapshot, paused_workloads)
+                self._cached = last, paused_workloads, basis
         return await asyncio.to_thread(explain_pod_in_context, basis, unchanged or pod)
 
-    async def _prepare(self, snapshot: ClusterSnapshot, stored: StoredOverrides) -> ExplanationContext:
+    async def _prepare(self, snapshot: ClusterSnapshot, paused_workloads: PausedWorkloads) -> ExplanationContext:
         view = self._view
         statistics = await wait_for_store(view.statistics())
         refused = await wait_for_store(view.store.read_refused_resizes())
@@ -171,7 +174,7 @@ class PodExplanations:
             statistics,
             view.policy,
             now,
-            stored=stored,
+            paused_workloads=paused_workloads,
             refused=refused,
             headroom=headroom,
             earlier=ASSUME_UNCHANGED if last is None else last.for_next_pass,

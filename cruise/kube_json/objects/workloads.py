@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from sys import intern
 
-from cruise.domain.annotations import PUBLISHED_VPA
+from cruise.domain.annotations import MANAGED_BY
 from cruise.domain.cluster import (
     POD_LEVEL,
     HorizontalPodAutoscaler,
@@ -217,7 +217,7 @@ def decode_vertical_autoscaler(document: object_json.VerticalAutoscalerObject) -
         is_own=any(one.name == _OWN_RECOMMENDER for one in spec.recommenders or ()),
         target_api=intern(target.api_version) if target is not None else "",
         rules=rules,
-        is_published=(metadata.labels or {}).get(PUBLISHED_VPA) == _OWN_RECOMMENDER,
+        is_published=(metadata.labels or {}).get(MANAGED_BY) == _OWN_RECOMMENDER,
     )
 
 

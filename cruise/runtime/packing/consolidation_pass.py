@@ -128,7 +128,7 @@ async def run_consolidation_pass(
     if rest is None or policy.mode is not Mode.FULL:
         return done
     context = ConsolidationContext(
-        snapshot, get_pod_needs(found.built), policy, planning_inputs.usage.stored, allowance, now, rest
+        snapshot, get_pod_needs(found.built), policy, planning_inputs.usage.paused_workloads, allowance, now, rest
     )
     return await _start_part(done, plan, context, store)
 

@@ -260,7 +260,7 @@ async def gather_inputs(
 ) -> PlanningInputs:
     """Read the inputs of plans in addition to the cluster, with the rest of the eviction budgets."""
     usage = UsageInputs(
-        await known.get_statistics(store), now, await store.read_overrides(), await store.read_refused_resizes()
+        await known.get_statistics(store), now, await store.read_paused_workloads(), await store.read_refused_resizes()
     )
     spent = await store.read_evictions_since(now - BUDGET_WINDOW)
     return PlanningInputs(

@@ -79,12 +79,12 @@ class PlanExecutor:
 
     async def step(self, plan: PackingPlan) -> tuple[PackingPlan, bool]:
         """Do the next step of a plan; return the plan after it, and whether an action was done."""
-        snapshot, stored = await self._cluster.snapshot(), await self._store.read_overrides()
+        snapshot, paused_workloads = await self._cluster.snapshot(), await self._store.read_paused_workloads()
         self._exclusions.reserved = get_plan_subjects(plan, snapshot)
         now = self._clock()
         # In a thread: verifying the rest of a plan takes long in a large cluster.
         try:
-            step = await asyncio.to_thread(decide_next_step, plan, snapshot, self._policy, now, stored)
+            step = await asyncio.to_thread(decide_next_step, plan, snapshot, self._policy, now, paused_workloads)
         except Exception as error:
             log.error("packing plan failed", plan=plan.id, error=repr(error), exc_info=True)
             condition = PlanCondition(PlanStatusReason.FAILED, detail=repr(error))

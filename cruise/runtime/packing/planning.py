@@ -125,7 +125,7 @@ def find_objections(proposal: PackingProposal, built: BuiltProblem, allowance: E
         proposal,
         demands=get_pod_needs(built) if built.sizes is PackingSizes.RIGHTSIZED else None,
         policy=built.policy,
-        stored=built.usage.stored,
+        paused_workloads=built.usage.paused_workloads,
         allowance=allowance,
     )
 

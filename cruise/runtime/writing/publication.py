@@ -7,7 +7,7 @@ import structlog
 
 from cruise.decisions.template_sizes import build_recommendations, select_changed_recommendations, size_templates
 from cruise.domain.cluster import ClusterSnapshot
-from cruise.domain.overrides import StoredOverrides
+from cruise.domain.overrides import PausedWorkloads
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.records import WorkloadRecommendation
 from cruise.domain.usage import StatisticsTable
@@ -39,9 +39,11 @@ class VpaPublication:
         """
         if self._policy.mode < Mode.RESIZE or await self._store.is_paused():
             return 0
-        stored = await self._store.read_overrides()
+        paused_workloads = await self._store.read_paused_workloads()
         # In a thread: this takes seconds for a large cluster.
-        recommendations = await asyncio.to_thread(self._build_recommendations, snapshot, statistics, stored, now)
+        recommendations = await asyncio.to_thread(
+            self._build_recommendations, snapshot, statistics, paused_workloads, now
+        )
         existing = {(one.namespace, one.name) for one in snapshot.vertical_autoscalers if one.is_published}
         keys = {(one.namespace, one.name) for one in recommendations}
         self._published = {key: entry for key, entry in self._published.items() if key in keys & existing}
@@ -61,9 +63,9 @@ class VpaPublication:
         return written
 
     def _build_recommendations(
-        self, snapshot: ClusterSnapshot, statistics: StatisticsTable, stored: StoredOverrides, now: datetime
+        self, snapshot: ClusterSnapshot, statistics: StatisticsTable, paused_workloads: PausedWorkloads, now: datetime
     ) -> list[WorkloadRecommendation]:
-        sizes = size_templates(snapshot, statistics, self._policy, now, stored=stored)
+        sizes = size_templates(snapshot, statistics, self._policy, now, paused_workloads=paused_workloads)
         return list(build_recommendations((*sizes.changed, *sizes.unchanged), snapshot, now))
 
     async def _write(self, recommendations: WorkloadRecommendation, exists: bool, now: datetime) -> bool:

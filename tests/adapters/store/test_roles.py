@@ -81,7 +81,7 @@ async def _served(roles: LeastRoles) -> None:
         assert not await webhook.read_placement_hints()
         assert (await webhook.read_statistics()).keys == table.keys
         assert await webhook.read_workload_statistics() is not None
-        assert await webhook.read_overrides() == {}
+        assert await webhook.read_paused_workloads() == {}
         with pytest.raises(CruiseError, match="read-only transaction"):
             await webhook.set_paused(False)
     answers = {

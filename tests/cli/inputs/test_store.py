@@ -11,7 +11,6 @@ from cruise.adapters.store.postgres import open_store
 from cruise.cli import main
 from cruise.decisions.oom import build_oom_record
 from cruise.domain.actions import ActionResult, Outcome, ReasonCode, ResizePod
-from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import OomKill
 from cruise.domain.resources import Resources
 from cruise.domain.usage import HourlyPeaks, PartitionProgress, PeakKey, UsageUpdate
@@ -46,7 +45,7 @@ async def fill(data_dir) -> None:
             [Outcome(NOW - timedelta(minutes=5), resize, ActionResult.SKIPPED, ReasonCode.WAITING_FOR_CAPACITY)]
         )
         await store.record_oom_kill(build_oom_record(kill, None))
-        await store.write_override("shop", WEB, Overrides(headroom_factor=2.0))
+        await store.pause_workload("shop", WEB, NOW)
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +78,10 @@ def test_the_database_alone_shows_statistics_and_history(capsys):
     assert "up to 440m" in out
 
 
-def test_a_snapshot_adds_the_steps_with_stored_overrides(capsys, snapshot):
+def test_a_snapshot_adds_the_steps_with_the_pause_of_the_workload(capsys, snapshot):
     assert main(["explain", f"shop/{POD}", *snapshot, *AT]) == 0
     out = capsys.readouterr().out
-    assert "stored for Deployment/web" in out
+    assert "pause of Deployment/web" in out
     assert "max(0, peak 200m − base 50m) × 2 = 300m" in out
     assert "5m ago  resize  skipped" in out
 

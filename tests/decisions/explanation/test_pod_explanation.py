@@ -11,9 +11,9 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.scan.risks import OomRemedy
 from cruise.decisions.sizing.node_plans import decide_node_plans
 from cruise.domain.actions import ReasonCode
-from cruise.domain.annotations import EffectivePolicy, Overrides
+from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.cluster import ClusterSnapshot, LimitRangeItem, OomKill
-from cruise.domain.policy import EvictionRanking, Mode, Policy
+from cruise.domain.policy import Mode, Policy
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import MEBIBYTE, ResourceName
 from cruise.domain.usage import StatisticsTable
@@ -137,12 +137,12 @@ def test_the_sums_of_a_node_add_up(cluster):
 
 
 @given(clusters(), st.sampled_from([Mode.OBSERVE, Mode.RESIZE, Mode.FULL]), st.booleans())
-def test_effective_settings_make_the_effective_policy(cluster, mode, with_stored):
+def test_effective_settings_make_the_effective_policy(cluster, mode, with_pauses):
     snapshot, statistics = cluster
     policy = replace(FULL, mode=mode)
     owned = {(pod.namespace, pod.workload) for pod in snapshot.pods if pod.workload is not None}
-    stored = {key: Overrides(mode=Mode.RESIZE, headroom_factor=3.0) for key in owned} if with_stored else {}
-    eligibility = Eligibility(snapshot, statistics, stored, policy, NOW)
+    paused = dict.fromkeys(owned, NOW) if with_pauses else {}
+    eligibility = Eligibility(snapshot, statistics, paused, policy, NOW)
     for pod in snapshot.pods:
         effective_policy = eligibility.get_effective_policy(pod)
         if not isinstance(effective_policy, EffectivePolicy):
@@ -164,15 +164,15 @@ def test_sources_are_named_nearest_first():
         workloads=[make_workload(annotations={"cruise.io/cpu-min.app": "100m"})],
         namespace_annotations={"shop": {"cruise.io/mode": "resize"}},
     )
-    stored = {("shop", make_ref("Deployment/web")): Overrides(ranking=EvictionRanking.HIGH)}
-    statements = Eligibility(snapshot, make_table(), stored, FULL, NOW).get_stated_settings(pod)
+    paused = {("shop", make_ref("Deployment/web")): NOW}
+    statements = Eligibility(snapshot, make_table(), paused, FULL, NOW).get_stated_settings(pod)
     assert [(s.setting, s.value, describe_source(s.source), s.is_effective) for s in statements] == [
         ("mode", "full", "annotation of the pod", False),
-        ("mode", "resize", "annotation of namespace shop", True),
+        ("mode", "resize", "annotation of namespace shop", False),
+        ("mode", "observe", "pause of Deployment/web", True),
         ("mode", "full", "cluster", False),
         ("cpu-min.app", "50m", "annotation of the pod", True),
         ("cpu-min.app", "100m", "annotation of Deployment/web", False),
-        ("eviction-ranking", "high", "override stored for Deployment/web", True),
     ]
 
 

@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 
 from cruise.decisions.packing.eviction_rules import EvictionRules, find_exceeded_disruption_budgets
-from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import ClusterSnapshot, LimitRangeItem, Pod, VerticalPodAutoscaler
 from cruise.domain.cluster_policies import ResourceQuota
-from cruise.domain.policy import EvictionRanking, Mode, Policy
+from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import StatedResources
 from cruise.domain.scheduling import (
     LabelRequirement,
@@ -18,7 +17,7 @@ from cruise.domain.scheduling import (
     SelectorOperator,
     StorageAndNamespaces,
 )
-from tests.builders import make_budget, make_node, make_pod, make_ref, make_snapshot, make_workload
+from tests.builders import NOW, make_budget, make_node, make_pod, make_ref, make_snapshot, make_workload
 
 FULL = Policy(mode=Mode.FULL)
 
@@ -93,8 +92,8 @@ def test_modes_and_rankings_of_the_workload_the_namespace_and_the_store_hold_as_
     assert why(pod, workload) == "its ranking is never"
     assert why(pod, namespace) == "its mode is observe"
     assert why(pod, policy=Policy(mode=Mode.RESIZE)) == "its mode is resize"
-    stored = {("shop", make_ref("Deployment/web")): Overrides(ranking=EvictionRanking.NEVER)}
-    assert EvictionRules(make_snapshot([pod]), FULL, stored).explain_not_evictable(pod) == "its ranking is never"
+    paused = {("shop", make_ref("Deployment/web")): NOW}
+    assert EvictionRules(make_snapshot([pod]), FULL, paused).explain_not_evictable(pod) == "its mode is observe"
 
 
 def test_a_replacement_that_the_server_would_refuse_keeps_its_pod_in_place():

@@ -8,7 +8,7 @@ import pytest
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.domain.actions import ReasonCode, SkippedPod
-from cruise.domain.annotations import EffectivePolicy, Overrides, UnreadableAnnotations
+from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations
 from cruise.domain.cluster import ClusterSnapshot, ContainerRole, Pod, QosClass
 from cruise.domain.cluster_policies import NodeAutoscalerKind
 from cruise.domain.original_resources import (
@@ -18,7 +18,6 @@ from cruise.domain.original_resources import (
     WorkloadRevisions,
     get_stated_resources,
 )
-from cruise.domain.overrides import parse_overrides
 from cruise.domain.policy import SEED_RULES, EvictionRanking, GuaranteedPolicy, Mode, Policy
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import NOTHING_STATED, ResourceName
@@ -46,13 +45,13 @@ FULL = Policy(mode=Mode.FULL)
 CPU, MEMORY = ResourceName.CPU, ResourceName.MEMORY
 
 
-def eligibility_of(snapshot: ClusterSnapshot, *rows: Statistic, policy=FULL, stored=None) -> Eligibility:
-    return Eligibility(snapshot, make_table(*rows), stored or {}, policy, NOW)
+def eligibility_of(snapshot: ClusterSnapshot, *rows: Statistic, policy=FULL, paused=None) -> Eligibility:
+    return Eligibility(snapshot, make_table(*rows), paused or {}, policy, NOW)
 
 
-def verdict(pod: Pod, *rows: Statistic, policy=FULL, stored=None, **snapshot) -> ResizablePod | SkippedPod:
+def verdict(pod: Pod, *rows: Statistic, policy=FULL, paused=None, **snapshot) -> ResizablePod | SkippedPod:
     rows = rows or (make_statistic_for(pod),)
-    return eligibility_of(make_snapshot([pod], **snapshot), *rows, policy=policy, stored=stored).check(pod)
+    return eligibility_of(make_snapshot([pod], **snapshot), *rows, policy=policy, paused=paused).check(pod)
 
 
 def reason(pod: Pod, *rows: Statistic, policy=FULL, **snapshot) -> ReasonCode:
@@ -196,10 +195,6 @@ def test_an_unknown_container_is_reported_from_any_source():
     for place, more in (
         ("pod", {"pod": make_pod(annotations=misspelt)}),
         ("Deployment/web", {"pod": make_pod(), "workloads": [make_workload(annotations=misspelt)]}),
-        (
-            "Deployment/web",
-            {"pod": make_pod(), "stored": {("shop", make_ref("Deployment/web")): parse_overrides(misspelt)}},
-        ),
     ):
         found = verdict(**more)
         assert isinstance(found, SkippedPod)
@@ -246,10 +241,6 @@ def test_a_bound_above_every_node_is_unreadable(annotation, said):
         ("pod", {"pod": make_pod(annotations=annotation)}),
         ("Deployment/web", {"pod": make_pod(), "workloads": [make_workload(annotations=annotation)]}),
         ("namespace shop", {"pod": make_pod(), "namespace_annotations": {"shop": annotation}}),
-        (
-            "Deployment/web",
-            {"pod": make_pod(), "stored": {("shop", make_ref("Deployment/web")): parse_overrides(annotation)}},
-        ),
     ):
         found = verdict(nodes=nodes, **more)
         assert isinstance(found, SkippedPod)
@@ -327,20 +318,20 @@ def test_every_stated_mode_caps(cluster, namespace, workload, pod, holds):
     assert effective_policy.mode is holds
 
 
-def test_the_nearest_override_takes_precedence_and_a_stored_one_comes_last():
-    pod = make_pod(annotations={"cruise.io/headroom-factor": "1.5"})
-    stored = {("shop", make_ref("Deployment/web")): Overrides(ranking=EvictionRanking.HIGH, headroom_factor=3.0)}
+def test_the_nearest_override_takes_precedence_and_a_pause_applies_whatever_they_say():
+    pod = make_pod(annotations={"cruise.io/headroom-factor": "1.5", "cruise.io/mode": "full"})
+    paused = {("shop", make_ref("Deployment/web")): NOW}
     snapshot = make_snapshot(
         [pod],
         workloads=[make_workload(annotations={"cruise.io/headroom-factor": "2", "cruise.io/resources": "cpu"})],
         namespace_annotations={"shop": {"cruise.io/resources": "memory", "cruise.io/cpu-min": "50m"}},
     )
-    effective_policy = eligibility_of(snapshot, stored=stored).get_effective_policy(pod)
+    effective_policy = eligibility_of(snapshot, paused=paused).get_effective_policy(pod)
     assert isinstance(effective_policy, EffectivePolicy)
     assert effective_policy.headroom_factor == 1.5
     assert effective_policy.resources == {CPU}
     assert effective_policy.bounds.minimum.cpu_millicores == 50
-    assert effective_policy.ranking is EvictionRanking.HIGH
+    assert effective_policy.mode is Mode.OBSERVE
 
 
 def test_pods_of_a_workload_differ_only_by_their_own_annotations():

@@ -38,7 +38,7 @@ LARGE: dict[str, Any] = {"cpu": 1000, "memory_mib": 1024}
 
 
 def cover_by_namespace(inputs: DecisionInputs, table: StatisticsTable) -> dict[str, Coverage]:
-    plans = decide_node_plans(inputs.snapshot, table, inputs.policy, NOW, stored=inputs.stored)
+    plans = decide_node_plans(inputs.snapshot, table, inputs.policy, NOW, paused_workloads=inputs.paused_workloads)
     pods = count_requests_at_targets(inputs.snapshot, plans)
     return dict(estimate_coverage(inputs, table, NOW, pods, SizingContext()))
 

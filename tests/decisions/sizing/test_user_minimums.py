@@ -12,6 +12,7 @@ from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.pod_resources import replace_spec_resources
 from cruise.domain.policy import SEED_RULES, EvictionRanking, Mode, Policy, RequestBounds
 from cruise.domain.resources import MEBIBYTE
+from cruise.domain.rightsizing_policies import PolicySelector, RightsizingPolicy
 from cruise.domain.usage import StatisticsTable
 from tests.builders import (
     NOW,
@@ -136,10 +137,10 @@ def test_a_minimum_up_to_the_submitted_request_needs_no_grant():
 def test_administrators_minimums_may_evict_other_pods():
     pods = [tenant({}), *EQUALS]
     by_namespace = scene(*pods, namespace_annotations={"tenant": LEVERS})
-    stored = {
-        ("tenant", TENANT): Overrides(ranking=EvictionRanking.NEVER, bounds=RequestBounds(make_amounts(None, 9 * 1024)))
-    }
-    for plan in (plan_of(*by_namespace), plan_of(*scene(*pods), stored=stored)):
+    stated = Overrides(ranking=EvictionRanking.NEVER, bounds=RequestBounds(make_amounts(None, 9 * 1024)))
+    of_cluster = RightsizingPolicy("", "tenant", PolicySelector(namespaces=frozenset({"tenant"})), stated)
+    by_policy = scene(*pods, rightsizing_policies=(of_cluster,))
+    for plan in (plan_of(*by_namespace), plan_of(*by_policy)):
         assert [one.namespace for one in plan.evict] == ["payments"] * 3
         assert memory_of(plan)["tenant"] == 9 * 1024
     # A workload that requests no more than its namespace setting has no user minimum.

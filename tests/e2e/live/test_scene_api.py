@@ -43,14 +43,14 @@ def ask(
 def test_what_is_asked_is_answered_and_what_is_written_steers(measured: MeasuredStage, tmp_path):
     stage = measured.stage
     (tmp_path / "token").write_text(TOKEN)
-    override = f"/api/v1/overrides/{stage.namespace}/Deployment/web"
+    web_pause = f"/api/v1/pause/{stage.namespace}/Deployment/web"
     with stage.serving("resize", api_token_file=str(tmp_path / "token"), **FAST) as running:
-        # Nothing is sized while cruise is paused, so the override is there before the first write.
+        # Nothing is sized while cruise is paused, so the pause of web is there before the first write.
         code, pause = ask(running, "PUT", "/api/v1/pause")
         assert (code, pause["paused"], pause["by"]) == (200, True, "api_token_file")
-        assert ask(running, "PUT", override, {"mode": "off"})[0] == 200
-        assert ask(running, "PUT", override, {"mode": "of"})[0] == 422
-        assert ask(running, "PUT", override, {"mode": "off"}, token="wrong")[0] == 401
+        assert ask(running, "PUT", web_pause)[0] == 200
+        assert ask(running, "PUT", f"{web_pause}s")[0] == 404
+        assert ask(running, "PUT", web_pause, token="wrong")[0] == 401
         wait_until(lambda: ask(running, "GET", "/api/v1/nodes")[0] == 200, "a pass was made")
         stage.mark()
         assert ask(running, "DELETE", "/api/v1/pause") == (200, GOES_ON)
@@ -62,7 +62,7 @@ def test_what_is_asked_is_answered_and_what_is_written_steers(measured: Measured
         page = ask(running, "GET", "/api/v1/nodes")[1]
         holds = {hold["pod"]: hold["reason"] for plan in page["items"] for hold in plan["hold"]}
         for web in stage.pods("web"):
-            assert holds[web["metadata"]["name"]] == "mode-off"
+            assert holds[web["metadata"]["name"]] == "mode-observe"
             assert requests(web).cpu == 700
         path = f"/api/v1/pods/{stage.namespace}/{db['metadata']['name']}"
 
@@ -73,7 +73,7 @@ def test_what_is_asked_is_answered_and_what_is_written_steers(measured: Measured
         wait_until(lambda: "done" in verdicts(), "the outcome is told")
         lines = ask(running, "GET", "/api/v1/audit")[1]["items"]
         assert {line["pod"] for line in lines if line["result"] == "done"} == {db["metadata"]["name"]}
-        assert ask(running, "DELETE", override)[0] == 204
+        assert ask(running, "DELETE", web_pause)[0] == 204
         wait_until(lambda: all(requests(web).cpu < 300 for web in stage.pods("web")), "web is sized")
         back = ask(running, "PUT", f"/api/v1/reverts/{stage.namespace}/Deployment/web")[1]["pods"]
         assert {one["state"] for one in back} == {"restored"}
@@ -120,15 +120,15 @@ def test_callers_are_who_the_api_server_says_and_see_their_namespaces(measured: 
         assert [ask(running, "GET", pod, token=token)[0] for token in (team, others)] == [200, 403]
         # Who reads does not write, and who writes is known.
         assert ask(running, "PUT", "/api/v1/pause", token=team)[0] == 403
-        override = f"/api/v1/overrides/{own}/Deployment/web"
-        assert ask(running, "PUT", override, {"mode": "off"}, token=team)[0] == 403
-        assert ask(running, "PUT", override, {"mode": "off"}, token=boss)[0] == 200
+        web_pause = f"/api/v1/pause/{own}/Deployment/web"
+        assert ask(running, "PUT", web_pause, token=team)[0] == 403
+        assert ask(running, "PUT", web_pause, token=boss)[0] == 200
         [line] = ask(running, "GET", "/api/v1/user-actions", token=team)[1]["items"]
         name = f"system:serviceaccount:{own}:boss"
-        assert (line["caller"], line["kind"], line["workload"]) == (name, "put-override", "Deployment/web")
+        assert (line["caller"], line["kind"], line["workload"]) == (name, "pause-workload", "Deployment/web")
         assert ask(running, "GET", "/api/v1/user-actions", token=others)[1]["items"] == []
-        [event] = [one for one in admin.items("events", own) if one["reason"] == "PutOverride"]
-        assert event["message"] == f'{name} set overrides: {{"mode":"off"}}'
+        [event] = [one for one in admin.items("events", own) if one["reason"] == "PauseWorkload"]
+        assert event["message"] == f"{name} paused this workload: cruise does not change its pods"
         assert event["involvedObject"]["name"] == "web"
         for secret in (team, others, stranger, boss):
             assert secret not in running.log

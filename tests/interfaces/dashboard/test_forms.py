@@ -1,16 +1,16 @@
 """Dashboard forms: origin, permissions, and rejections by the API."""
 
 import re
+from html import unescape
 
 import pytest
 
-from cruise.domain.cluster import WorkloadRef
 from cruise.domain.overrides import format_settings
 from cruise.interfaces.dashboard.layout import CONTENT_SECURITY_POLICY
 from tests.interfaces.dashboard.test_pages import browser, sign_in
 from tests.interfaces.http.api_scene import ApiScene, make_busy_scene
 
-WEB = "overrides/shop/Deployment/web"
+WEB = "policies/shop/Deployment/web"
 
 
 @pytest.fixture
@@ -43,18 +43,43 @@ async def test_a_form_stands_for_a_change_of_the_api_or_for_nothing(scene, path)
     assert not scene.announced
 
 
-async def test_an_override_is_stored_as_the_api_would_and_blanks_are_left_out(scene):
+async def test_a_policy_is_written_as_the_api_would_and_blanks_are_left_out(scene):
     fields = {"setting.mode": "observe", "setting.cpu-max": " 2 ", "setting.memory-max": "", "to": "policies"}
     async with browser(scene, known=True) as page:
         form = {"form_token": await sign_in(page, "administrator"), **fields}
         answer = await page.post(f"/forms/put/{WEB}", data=form)
         assert (answer.status_code, answer.headers["location"]) == (303, "../../../../../policies")
-        stored = (await scene.store.read_overrides())["shop", WorkloadRef("Deployment", "web")]
-        assert format_settings(stored) == {"mode": "observe", "cpu-max": "2"}
-        shown = (await page.get("/policies")).text
-        assert "cpu-max: 2" in shown and 'action="./forms/delete/' in shown
+        [policy] = scene.policy_objects.read()
+        assert format_settings(policy.overrides) == {"mode": "observe", "cpu-max": "2"}
+        assert "cpu-max: 2" in (await page.get("/policies")).text
+        assert "Delete the policy" in (await page.get(f"/{WEB}")).text
         gone = await page.post(f"/forms/delete/{WEB}", data=form)
-        assert gone.status_code == 303 and not await scene.store.read_overrides()
+        assert gone.status_code == 303 and not scene.policy_objects.read()
+
+
+async def test_a_policy_that_may_not_be_written_is_shown_as_yaml_with_the_reason_and_the_values(scene):
+    scene.policy_objects.missing = {"patch"}
+    async with browser(scene, known=True) as page:
+        form = {"form_token": await sign_in(page, "administrator"), "setting.mode": "observe"}
+        before = await page.get(f"/{WEB}")
+        answer = await page.post(f"/forms/put/{WEB}", data=form)
+    assert "Show the YAML" in before.text and "rbac.writePolicies" in before.text
+    assert answer.status_code == 403 and "rbac.writePolicies" in answer.text
+    shown = unescape(answer.text)
+    assert "kind: RightsizingPolicy" in shown and "kubectl apply --filename deployment-web.yaml" in shown
+    assert "<option selected>observe" in shown
+    assert not scene.policy_objects.read() and not scene.announced
+
+
+async def test_a_workload_is_paused_and_resumed_by_a_button(scene):
+    async with browser(scene, known=True) as page:
+        form = {"form_token": await sign_in(page, "administrator"), "to": "policies"}
+        assert "Pause this workload" in (await page.get(f"/{WEB}")).text
+        assert (await page.post("/forms/put/pause/shop/Deployment/web", data=form)).status_code == 303
+        assert "Resume this workload" in (await page.get(f"/{WEB}")).text
+        assert "forms/delete/pause/shop/Deployment/web" in (await page.get("/policies")).text
+        assert (await page.post("/forms/delete/pause/shop/Deployment/web", data=form)).status_code == 303
+    assert not await scene.store.read_paused_workloads()
 
 
 async def test_what_the_api_refuses_is_said_in_its_words(scene):
@@ -62,7 +87,7 @@ async def test_what_the_api_refuses_is_said_in_its_words(scene):
         form = {"form_token": await sign_in(page, "administrator"), "setting.cpu-min": "lots"}
         answer = await page.post(f"/forms/put/{WEB}", data=form)
     assert answer.status_code == 422 and "cpu-min" in answer.text and "lots" in answer.text
-    assert not await scene.store.read_overrides()
+    assert not scene.policy_objects.read()
 
 
 async def test_a_wrong_value_is_shown_in_its_form_with_the_others_and_what_is_wrong_beside_it(scene):
@@ -79,4 +104,4 @@ async def test_a_wrong_value_is_shown_in_its_form_with_the_others_and_what_is_wr
     assert answer.text.count("aria-invalid") == 1
     # The page stands at the form's address, so its links lead back from there.
     assert 'href="../../../../../workloads"' in answer.text
-    assert not await scene.store.read_overrides()
+    assert not scene.policy_objects.read()

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from cruise.domain.annotations import Overrides, OverrideSource
+from cruise.domain.annotations import OverrideSource
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.policy import Mode
 from cruise.domain.prices import PriceSettings, ResourcePrices
 from cruise.interfaces.dashboard.policies import list_namespace_settings
-from tests.builders import make_pod, make_snapshot
+from tests.builders import NOW, make_pod, make_snapshot
 from tests.interfaces.dashboard.test_pages import browser, sign_in
 from tests.interfaces.http.api_scene import create_api_client, make_busy_scene
 
@@ -21,11 +21,11 @@ def test_settings_of_every_source_are_listed_with_the_workloads_that_they_apply_
         make_pod("other-1", namespace="other", workload=WEB),
     ]
     snapshot = replace(make_snapshot(pods), namespace_annotations={"shop": {"cruise.io/mode": "resize"}})
-    stored = {("shop", API): Overrides(mode=Mode.OBSERVE)}
-    found = list_namespace_settings(snapshot, stored, "shop", Mode.FULL)
+    paused = {("shop", API): NOW}
+    found = list_namespace_settings(snapshot, paused, "shop", Mode.FULL)
     assert [(one.source.setter, one.setting, one.value, len(one.workloads), one.effective) for one in found] == [
         (OverrideSource.CLUSTER, "mode", "full", 2, 0),
-        (OverrideSource.DATABASE, "mode", "observe", 1, 1),
+        (OverrideSource.PAUSED_WORKLOAD, "mode", "observe", 1, 1),
         (OverrideSource.NAMESPACE, "mode", "resize", 2, 1),
         (OverrideSource.POD, "cpu-max", "2", 1, 1),
     ]

@@ -13,8 +13,11 @@ from cruise.domain.overrides import format_settings, parse_overrides
 from cruise.domain.policy import Mode
 from cruise.domain.rightsizing_policies import PolicySelector, RightsizingPolicy
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
+from cruise.domain.users import Access, Caller, PodAccess
 from cruise.interfaces.dashboard.policies import build_form_fields, get_container_overrides, list_annotation_overrides
-from cruise.interfaces.dashboard.policy_objects import list_policy_objects
+from cruise.interfaces.http.namespace_visibility import NamespaceVisibility
+from cruise.interfaces.http.policies import build_policy_entry, list_visible_policies
+from cruise.kube_json.policy_documents import build_workload_policy
 from tests.interfaces.dashboard.test_pages import browser, sign_in
 from tests.interfaces.http.api_scene import ApiScene, make_busy_scene
 
@@ -35,10 +38,11 @@ async def test_annotations_are_listed_and_those_that_cannot_be_read_are_named(sc
     assert (shop.namespace, dict(shop.settings), shop.error) == ("shop", {"mode": "observe"}, "")
 
 
-async def test_the_form_shows_what_is_stored_and_keeps_what_is_of_single_containers(scene):
+async def test_the_form_shows_the_policy_of_the_workload_and_keeps_what_is_of_single_containers(scene):
     found = parse_overrides({"cruise.io/cpu-max": "2", "cruise.io/memory-max.app": "1Gi"})
     assert isinstance(found, Overrides)
-    await scene.store.write_override("shop", WorkloadRef("Deployment", "web"), found)
+    document = build_workload_policy("shop", WorkloadRef("Deployment", "web"), found)
+    scene.policy_objects.put(document, "kubectl-client-side-apply")
     assert {one.setting: one.value for one in build_form_fields(format_settings(found)) if one.value} == {
         "cpu-max": "2"
     }
@@ -48,23 +52,20 @@ async def test_the_form_shows_what_is_stored_and_keeps_what_is_of_single_contain
         shown = (await page.get("/policies/shop/Deployment/web")).text
     assert 'name="setting.cpu-max" value="2"' in shown
     assert 'name="setting.memory-max.app" value="1Gi"' in shown
+    # Somebody else applies it, so the form shows YAML only.
+    assert "This form does not write" in shown and "Delete the policy" not in shown
+    [manifest] = re.findall(r"<pre[^>]*>(apiVersion: cruise.io.*?)</pre>", unescape(shown), re.DOTALL)
+    assert yaml.safe_load(manifest)["spec"] == document["spec"]
 
 
-async def test_stored_overrides_are_shown_as_an_object_for_git(scene):
-    found = parse_overrides({"cruise.io/mode": "off", "cruise.io/memory-max.app": "1Gi"})
-    assert isinstance(found, Overrides)
-    async with browser(scene, known=True) as page:
-        await sign_in(page, "administrator")
-        assert "kind: RightsizingPolicy" not in (await page.get("/policies/shop/Deployment/web")).text
-        await scene.store.write_override("shop", WorkloadRef("Deployment", "web"), found)
-        shown = unescape((await page.get("/policies/shop/Deployment/web")).text)
-    [manifest] = re.findall(r"<pre[^>]*>(apiVersion: cruise.io.*?)</pre>", shown, re.DOTALL)
-    document = yaml.safe_load(manifest)
-    assert document["spec"] == {
-        "selector": {"kinds": ["Deployment"], "names": ["web"]},
-        "mode": "off",
-        "containers": [{"name": "app", "maxAllowed": {"memory": "1Gi"}}],
-    }
+EVERYWHERE = NamespaceVisibility(Caller("administrator"), None)
+
+
+class ShopOnly:
+    """Grants the pods of the namespace `shop`."""
+
+    async def authorize(self, caller: Caller, access: Access) -> bool:
+        return access == PodAccess("shop")
 
 
 async def test_policy_objects_are_listed_as_far_as_their_namespaces_are_visible(scene):
@@ -77,15 +78,16 @@ async def test_policy_objects_are_listed_as_far_as_their_namespaces_are_visible(
         RightsizingPolicy("shop", "web", PolicySelector(frozenset({"Deployment"}), pod_labels=labels), stated),
     )
     snapshot = replace(await scene.snapshot(), rightsizing_policies=policies)
-    rows = list_policy_objects(snapshot, None)
+    rows = [build_policy_entry(one) for one in await list_visible_policies(snapshot, EVERYWHERE)]
     assert [(one.namespace, one.name, one.selects) for one in rows] == [
         ("", "all", "sh*"),
         ("bank", "broken", "all"),
         ("shop", "web", "Deployment; labels team In (a, b)"),
     ]
-    assert [one.error for one in rows] == ["", "spec.mode: is wrong", ""]
+    assert [one.problem for one in rows] == ["", "spec.mode: is wrong", ""]
     assert [dict(one.settings) for one in rows] == [{"mode": "resize"}, {}, {"mode": "resize"}]
-    assert [one.name for one in list_policy_objects(snapshot, {"shop"})] == ["web"]
+    of_shop = await list_visible_policies(snapshot, NamespaceVisibility(Caller("tenant"), ShopOnly()))
+    assert [one.name for one in of_shop] == ["web"]
 
 
 async def test_of_a_workload_that_is_not_there_nothing_is_shown(scene):

@@ -1,23 +1,26 @@
 """A controller's activity on a simulated cluster, served by the API."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 from fastapi import FastAPI
 
 from cruise.domain.actions import Outcome
 from cruise.domain.cluster import ClusterSnapshot, WorkloadRef
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.prices import PriceSettings
+from cruise.domain.rightsizing_policies import PolicyOwnership, RightsizingPolicy
 from cruise.domain.usage import StatisticsTable
 from cruise.domain.users import UserAction
+from cruise.errors import ConflictError, CruiseError
 from cruise.interfaces.http.api import create_api
 from cruise.interfaces.http.cluster_summary import ClusterSummaries
 from cruise.interfaces.http.figures import ControllerFigures, JobFigures, summarize_node_pass
@@ -31,6 +34,8 @@ from cruise.interfaces.http.request_guard import (
 )
 from cruise.interfaces.http.view import WhatIfPort
 from cruise.interfaces.http.workload import PodExplanations
+from cruise.kube_json.objects.rightsizing_policies import decode_policy
+from cruise.kube_json.wire.policy_json import RightsizingPolicyObject
 from cruise.runtime.node_pass import NodePassResult, run_node_pass
 from cruise.runtime.packing.consolidation_pass import ConsolidationPassResult
 from cruise.runtime.ports import PassInput, StorePort
@@ -43,6 +48,57 @@ from tests.simulation.scenes import START, cluster, node, pods, workload
 NOW = START
 TOKEN = "correct horse battery staple of 43 bytes"
 FULL = Policy(mode=Mode.FULL)
+
+
+class PolicyObjects:
+    """Implements `PolicyObjectPort` with objects in memory; `missing` are the verbs that cruise lacks."""
+
+    def __init__(self) -> None:
+        self.documents: dict[tuple[str, str], dict[str, Any]] = {}
+        self.managers: dict[tuple[str, str], frozenset[str]] = {}
+        self.missing: set[str] = set()
+        self.refusal: CruiseError | None = None
+        self._version = 0
+
+    def read(self) -> tuple[RightsizingPolicy, ...]:
+        """The policies as cruise watches them."""
+        found = [decode_policy(msgspec.convert(one, RightsizingPolicyObject)) for one in self.documents.values()]
+        return tuple(sorted(found, key=lambda one: one.key))
+
+    def put(self, document: dict[str, Any], manager: str) -> None:
+        """Write an object as its manager."""
+        self._version += 1
+        metadata = {"resourceVersion": str(self._version), "uid": "uid", **document["metadata"]}
+        key = metadata["namespace"], metadata["name"]
+        self.documents[key] = {**document, "metadata": metadata}
+        self.managers[key] = self.managers.get(key, frozenset()) | {manager}
+
+    async def list_missing_access(self, namespace: str, verbs: tuple[str, ...]) -> Sequence[str]:
+        return [verb for verb in verbs if verb in self.missing]
+
+    async def read_ownership(self, namespace: str, name: str) -> PolicyOwnership | None:
+        found = self.documents.get((namespace, name))
+        if found is None:
+            return None
+        metadata = found["metadata"]
+        marks = {**metadata.get("annotations", {}), **metadata.get("labels", {})}
+        return PolicyOwnership("uid", metadata["resourceVersion"], marks, self.managers[namespace, name])
+
+    async def apply(
+        self, namespace: str, name: str, document: Mapping[str, Any], before: PolicyOwnership | None
+    ) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        await self._require(namespace, name, before)
+        self.put(dict(document), "cruise")
+
+    async def delete(self, namespace: str, name: str, before: PolicyOwnership) -> None:
+        await self._require(namespace, name, before)
+        del self.documents[namespace, name], self.managers[namespace, name]
+
+    async def _require(self, namespace: str, name: str, before: PolicyOwnership | None) -> None:
+        if await self.read_ownership(namespace, name) != before:
+            raise ConflictError("the object has been modified")
 
 
 @dataclass
@@ -59,6 +115,7 @@ class ApiScene:
     what_if_runs: WhatIfPort | None = None
     announced: list[UserAction] = field(default_factory=list)
     prices: PriceSettings = PriceSettings()
+    policy_objects: PolicyObjects | None = field(default_factory=PolicyObjects)
 
     def now(self) -> datetime:
         return NOW
@@ -78,7 +135,8 @@ class ApiScene:
         return self.done
 
     async def snapshot(self) -> ClusterSnapshot:
-        return await self.world.snapshot()
+        policies = () if self.policy_objects is None else self.policy_objects.read()
+        return replace(await self.world.snapshot(), rightsizing_policies=policies)
 
     async def statistics(self) -> StatisticsTable:
         return await self.store.read_statistics()

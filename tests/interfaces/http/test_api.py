@@ -16,8 +16,8 @@ from cruise.adapters.store.connection import Database
 from cruise.adapters.store.postgres import PostgresStore
 from cruise.interfaces.http.audit import AuditPage
 from cruise.interfaces.http.controller import ControllerStatus, NodePage, NodePlanDocument
-from cruise.interfaces.http.overrides import OverridePage
 from cruise.interfaces.http.packing import HistoryPage
+from cruise.interfaces.http.policies import PolicyPage
 from cruise.interfaces.http.request_guard import StaticTokenAuthority
 from cruise.interfaces.http.user_actions import PauseStatus
 from cruise.interfaces.http.view import RequestError
@@ -107,7 +107,7 @@ async def test_every_answer_is_of_its_documented_shape(api):
         ("/nodes", NodePage),
         ("/nodes/n1", NodePlanDocument),
         ("/audit", AuditPage),
-        ("/overrides", OverridePage),
+        ("/policies", PolicyPage),
         ("/pause", PauseStatus),
         ("/packing", PackingPage),
         ("/history", HistoryPage),
@@ -157,9 +157,11 @@ async def test_the_openapi_document_is_whole(api):
         "/api/v1/audit",
         "/api/v1/actions",
         "/api/v1/attention",
-        "/api/v1/overrides",
-        "/api/v1/overrides/{namespace}/{kind}/{name}",
+        "/api/v1/policies",
+        "/api/v1/policies/{namespace}/{kind}/{name}",
         "/api/v1/pause",
+        "/api/v1/pause/workloads",
+        "/api/v1/pause/{namespace}/{kind}/{name}",
         "/api/v1/consolidation",
         "/api/v1/packing",
         "/api/v1/user-actions",
@@ -195,8 +197,7 @@ REFUSED = {
     "time without zone": ("/audit?since=2026-01-01T00:00:00", 422, "has no zone"),
     "no time": ("/audit?since=yesterday", 422, 'since: "yesterday" is not a time'),
     "time before all": ("/audit?since=0001-01-01T00:00:00%2B14:00", 422, "is not a time"),
-    "nothing stored": ("/overrides/shop/Deployment/web", 404, "no override is stored for Deployment/web in shop"),
-    "no kind": ("/overrides/shop/deployment/web", 422, "kind: string should match pattern"),
+    "no kind": ("/policies/shop/deployment/web", 422, "kind: string should match pattern"),
 }
 
 
@@ -232,7 +233,7 @@ async def test_a_store_that_is_gone_costs_what_it_holds_and_nothing_else(scene):
     database = Database("postgresql://nobody@127.0.0.1:1/none")
     scene.store = PostgresStore(database)
     async with create_api_client(scene) as api:
-        for path in ("/audit", "/overrides", "/pause"):
+        for path in ("/audit", "/pause/workloads", "/pause"):
             assert "Postgres at 127.0.0.1:1/none" in await refused(api, path, 503)
         status = await get(api, "/status")
         assert (status["paused"], "nothing listens there" in status["storeError"]) == (None, True)
@@ -248,7 +249,7 @@ async def test_a_mistake_of_ours_is_told_without_its_details(scene):
         assert await refused(api, "/nodes", 500) == "an internal error of cruise; see its log"
 
 
-@pytest.mark.parametrize(("method", "path"), [("PUT", "/pause"), ("DELETE", "/overrides/shop/Deployment/web")])
+@pytest.mark.parametrize(("method", "path"), [("PUT", "/pause"), ("DELETE", "/policies/shop/Deployment/web")])
 async def test_without_a_token_file_nothing_is_written(api, scene, method, path):
     said = await refused(api, path, 403, method)
     assert "api_token_file" in said
@@ -266,7 +267,7 @@ def test_words_of_any_kind_get_one_answer_of_one_shape(first, second, third):
         f"/pods/{a}/{b}",
         f"/audit?since={a}&limit={b}",
         f"/nodes?offset={a}&limit={c}",
-        f"/overrides/{a}/{b}/{c}",
+        f"/policies/{a}/{b}/{c}",
     ]
 
     async def ask() -> None:

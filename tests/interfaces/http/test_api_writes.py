@@ -8,17 +8,18 @@ from fastapi import HTTPException
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.domain.annotations import ORIGINAL_RESOURCES, ContainerOverrides
+from cruise.domain.annotations import ORIGINAL_RESOURCES, ContainerOverrides, Overrides
 from cruise.domain.overrides import format_settings
 from cruise.domain.policy import EvictionRanking, Mode, RequestBounds
 from cruise.domain.resources import ResourceName
-from cruise.domain.users import UserAction, UserActionKind
-from cruise.errors import UnavailableError
-from cruise.interfaces.http.overrides import read_override_settings
+from cruise.domain.users import Access, Caller, PolicyAccess, UserAction, UserActionKind
+from cruise.errors import ConflictError, NotFoundError, RefusedError, UnavailableError
+from cruise.interfaces.http.policies import read_policy_settings
+from cruise.kube_json.policy_documents import build_workload_policy
 from tests.builders import make_amounts, make_ref
 from tests.interfaces.http.api_scene import NOW, TOKEN, create_api_client, make_busy_scene
 
-WEB = "/overrides/shop/Deployment/web"
+WEB = "/policies/shop/Deployment/web"
 
 
 @pytest.fixture
@@ -40,7 +41,9 @@ async def api(scene):
 
 
 async def stored(scene):
-    return (await scene.store.read_overrides()).get(("shop", make_ref("Deployment/web")))
+    """What the workload's own policy states, None without one."""
+    found = [one for one in scene.policy_objects.read() if one.key == ("shop", "deployment-web")]
+    return found[0].overrides if found else None
 
 
 async def test_a_pause_is_set_and_lifted(api, scene):
@@ -72,7 +75,7 @@ async def test_a_pause_is_by_who_began_it_also_where_a_revert_did(api, scene):
     assert (await api.get("/pause")).json()["by"] == "d"
 
 
-async def test_an_override_is_stored_as_an_annotation_would_be_read(api, scene):
+async def test_a_policy_says_what_an_annotation_would(api, scene):
     settings = {
         "mode": "resize",
         "eviction-ranking": "no-eviction",
@@ -93,9 +96,11 @@ async def test_an_override_is_stored_as_an_annotation_would_be_read(api, scene):
     assert found.containers == {"app": ContainerOverrides(bounds=RequestBounds(maximum=make_amounts(None, 2048)))}
     expected = {"mode": "resize", "eviction-ranking": "never", "resources": "cpu", "cpu-min": "100m"}
     expected |= {"memory-max.app": "2Gi", "headroom-factor": "1.5"}
-    assert answered.json() == {"namespace": "shop", "kind": "Deployment", "name": "web", "settings": expected}
-    assert (await api.get(WEB)).json() == answered.json()
-    assert (await api.get("/overrides")).json() == {"total": 1, "offset": 0, "items": [answered.json()]}
+    entry = answered.json()
+    assert (entry["policy"], entry["settings"], entry["notWritable"]) == ("deployment-web", expected, "")
+    assert (await api.get(WEB)).json() == entry
+    [listed] = (await api.get("/policies")).json()["items"]
+    assert (listed["name"], listed["selects"], listed["settings"]) == ("deployment-web", "Deployment; web", expected)
 
 
 @pytest.mark.parametrize("setting", ["memory-max", "cpu-min", "headroom-factor"])
@@ -108,18 +113,18 @@ async def test_numbers_of_hundreds_of_digits_are_refused_in_words(api, setting, 
 
 @pytest.mark.parametrize(("kind", "code"), [("Deploymnt", 422), ("Statefulset", 422), ("Rollout", 200), ("Job", 200)])
 async def test_a_misspelt_kind_is_refused_and_a_kind_of_somebody_elses_is_not(api, scene, kind, code):
-    answered = await api.put(f"/overrides/shop/{kind}/web", json={"mode": "off"})
+    answered = await api.put(f"/policies/shop/{kind}/web", json={"mode": "off"})
     assert answered.status_code == code
     assert ("did you mean" in answered.text) is (code == 422)
-    assert (await api.get("/overrides")).json()["total"] == (code == 200)
+    assert (await api.get("/policies")).json()["total"] == (code == 200)
 
 
-async def test_a_step_of_a_workflow_has_overrides_too(api, scene):
+async def test_a_step_of_a_workflow_has_a_policy_too(api, scene):
     for workload in ("CronWorkflow/nightly:train", "DAG/Daily_report:load.all", "Workload/report"):
-        answered = await api.put(f"/overrides/shop/{workload}", json={"cpu-min": "100m"})
+        answered = await api.put(f"/policies/shop/{workload}", json={"cpu-min": "100m"})
         assert answered.status_code == 200, answered.text
-        assert ("shop", make_ref(workload)) in await scene.store.read_overrides()
-    assert (await api.put("/overrides/shop/DAG/a%2Fb", json={"cpu-min": "100m"})).status_code in (404, 422)
+        assert answered.json()["policy"] in {one.name for one in scene.policy_objects.read()}
+    assert (await api.put("/policies/shop/DAG/a%2Fb", json={"cpu-min": "100m"})).status_code in (404, 422)
 
 
 async def test_what_is_answered_can_be_sent_again(api, scene):
@@ -161,7 +166,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_what_is_no_override_is_refused_and_changes_nothing(api, scene, name):
+async def test_what_is_no_setting_is_refused_and_changes_nothing(api, scene, name):
     body, expected = WRONG[name]
     await api.put(WEB, json={"mode": "observe"})
     answered = await api.put(WEB, content=body)
@@ -260,8 +265,8 @@ async def test_what_is_written_is_on_record_with_who_wrote_it(api, scene):
     lines = (await api.get("/user-actions")).json()
     assert [(one["kind"], one["workload"], one["detail"]) for one in reversed(lines["items"])] == [
         ("pause", None, ""),
-        ("put-override", "Deployment/web", '{"mode":"off"}'),
-        ("delete-override", "Deployment/web", ""),
+        ("put-policy", "Deployment/web", '{"mode":"off"}'),
+        ("delete-policy", "Deployment/web", ""),
         ("resume", None, ""),
     ]
     assert {one["caller"] for one in lines["items"]} == {"api_token_file"}
@@ -291,11 +296,85 @@ OBJECTS = st.dictionaries(st.one_of(NAMES, st.text(max_size=20)), VALUES, max_si
 
 
 @given(st.one_of(OBJECTS.map(lambda settings: json.dumps(settings).encode()), st.binary(max_size=200)))
-def test_any_body_is_an_override_that_reads_the_same_again_or_is_refused(body):
+def test_any_body_is_a_policy_that_reads_the_same_again_or_is_refused(body):
     try:
-        found = read_override_settings(body)
+        found = read_policy_settings(body)
     except HTTPException as refusal:
         assert refusal.status_code == 422
         assert refusal.detail
         return
-    assert read_override_settings(json.dumps(format_settings(found)).encode()) == found
+    assert read_policy_settings(json.dumps(format_settings(found)).encode()) == found
+
+
+class Tenant:
+    """May do everything on paths, and only `allowed` with the policies of its namespace."""
+
+    def __init__(self, *allowed: str) -> None:
+        self.allowed = allowed
+
+    async def authenticate(self, token: str) -> Caller:
+        return Caller("ann")
+
+    async def authorize(self, caller: Caller, access: Access) -> bool:
+        return not isinstance(access, PolicyAccess) or (access.verb in self.allowed and access.namespace == "shop")
+
+
+@pytest.mark.parametrize(
+    ("allowed", "path", "lacking"),
+    [
+        (("create",), WEB, "ann may not patch rightsizingpolicies in namespace shop"),
+        (("create", "patch"), "/policies/blog/Deployment/web", "ann may not create rightsizingpolicies in namespace"),
+        ((), WEB, "ann may not create rightsizingpolicies in namespace shop"),
+        (("create", "patch", "delete"), WEB, ""),
+    ],
+)
+async def test_who_may_not_write_a_policy_with_kubectl_may_not_here(scene, allowed, path, lacking):
+    scene.authority = Tenant(*allowed)
+    async with create_api_client(scene, TOKEN, allows_anonymous_reads=False) as api:
+        answered = await api.put(path, json={"mode": "off"})
+        shown = (await api.get(path)).json()["notWritable"]
+        deleted = await api.delete(path)
+    assert answered.status_code == (403 if lacking else 200)
+    assert lacking in (answered.json().get("error") or "") and lacking in shown
+    assert deleted.status_code == (204 if "delete" in allowed else 403)
+    assert not scene.policy_objects.read() and bool(scene.announced) is not bool(lacking)
+
+
+async def test_an_object_of_somebody_else_is_neither_changed_nor_deleted(api, scene):
+    document = build_workload_policy("shop", make_ref("Deployment/web"), Overrides(mode=Mode.OBSERVE))
+    document["metadata"]["labels"] = {"argocd.argoproj.io/instance": "shop"}
+    scene.policy_objects.put(document, "argocd-controller")
+    for answered in (await api.put(WEB, json={"mode": "off"}), await api.delete(WEB)):
+        assert answered.status_code == 409
+        assert "RightsizingPolicy shop/deployment-web is not changed" in answered.json()["error"]
+        assert "managed by Argo CD" in answered.json()["error"]
+    assert (await stored(scene)).mode is Mode.OBSERVE
+    assert not scene.announced
+
+
+@pytest.mark.parametrize(
+    ("refusal", "status", "words"),
+    [
+        (RefusedError("spec.mode: Unsupported value", cause="Invalid"), 422, "spec.mode: Unsupported value"),
+        (RefusedError("cruise-serve may not", cause="Forbidden"), 403, "cruise-serve may not"),
+        (ConflictError("modified"), 409, "changed at the same time"),
+        (NotFoundError("no such kind"), 409, "crds.install"),
+        (UnavailableError("no answer"), 503, "no answer"),
+    ],
+)
+async def test_what_the_api_server_says_is_passed_on(api, scene, refusal, status, words):
+    scene.policy_objects.refusal = refusal
+    answered = await api.put(WEB, json={"mode": "off"})
+    assert (answered.status_code, words in answered.json()["error"]) == (status, True)
+
+
+async def test_a_workload_is_paused_once_and_resumed(api, scene):
+    path = "/pause/shop/Deployment/web"
+    first = await api.put(path)
+    again = await api.put(path)
+    assert (first.status_code, first.json()) == (200, again.json())
+    assert (await api.get("/pause/workloads")).json()["items"] == [first.json()]
+    assert (await api.get("/pause")).json()["paused"] is False
+    assert (await api.put("/pause/shop/Deployment/wib")).status_code == 404
+    assert [(await api.delete(path)).status_code for _ in range(2)] == [204, 204]
+    assert (await api.get("/pause/workloads")).json()["items"] == []

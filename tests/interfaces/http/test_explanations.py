@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from cruise.decisions.explanation.pod_explanation import explain_pod
 from cruise.decisions.template_sizes import size_templates
-from cruise.domain.annotations import Overrides
 from cruise.domain.policy import Mode
 from cruise.interfaces.http.workload import PodExplanations, compute_template_sizes, select_statistics
 from cruise.runtime.headroom import prepare_stored_headroom
@@ -25,7 +24,7 @@ async def test_what_has_not_changed_since_the_pass_is_explained_as_if_it_alone_w
         assert (found.outcome, found.steps, found.node) == (alone.outcome, alone.steps, alone.node)
 
 
-async def test_the_pass_is_taken_again_once_until_the_next_one_or_another_override():
+async def test_the_pass_is_taken_again_once_until_the_next_one_or_pause():
     scene = await make_busy_scene()
     assert scene.done is not None
     snapshot, explanations = scene.done.snapshot, PodExplanations(scene)
@@ -34,9 +33,9 @@ async def test_the_pass_is_taken_again_once_until_the_next_one_or_another_overri
     known = explanations._cached
     await explanations.explain(snapshot.pods[0], snapshot)
     assert explanations._cached is known
-    await scene.store.write_override("shop", make_ref("Deployment/web"), Overrides(mode=Mode.OFF))
+    await scene.store.pause_workload("shop", make_ref("Deployment/web"), NOW)
     after = await explanations.explain(snapshot.pods[0], snapshot)
-    assert after.effective_policy is not None and after.effective_policy.mode is Mode.OFF
+    assert after.effective_policy is not None and after.effective_policy.mode is Mode.OBSERVE
     assert explanations._cached is not known
 
 

@@ -14,8 +14,9 @@ from cruise.errors import ThrottledError, UnavailableError
 from cruise.interfaces.http.health import create_health_app, send_response
 from cruise.interfaces.http.namespace_visibility import NamespaceVisibility, filter_by_namespace, find_namespaces
 from cruise.interfaces.http.request_guard import RequestGuardRules, create_allowed_hosts, guard_requests
+from cruise.kube_json.policy_documents import build_workload_policy, mark_as_own
 from tests.builders import make_ref
-from tests.interfaces.http.api_scene import ApiScene, create_api_client, make_busy_scene
+from tests.interfaces.http.api_scene import NOW, ApiScene, create_api_client, make_busy_scene
 
 ADMIN, TENANT, STRANGER = (Caller(name) for name in ("admin", "tenant", "stranger"))
 
@@ -50,7 +51,9 @@ async def scene() -> ApiScene:
     found = await make_busy_scene()
     found.authority = Roles()
     for namespace in ("shop", "other"):
-        await found.store.write_override(namespace, make_ref("Deployment/web"), Overrides(mode=Mode.OFF))
+        await found.store.pause_workload(namespace, make_ref("Deployment/web"), NOW)
+        document = build_workload_policy(namespace, make_ref("Deployment/web"), Overrides(mode=Mode.OFF))
+        found.policy_objects.put(mark_as_own(document), "cruise")
     return found
 
 
@@ -59,7 +62,7 @@ async def status(scene: ApiScene, token: str | None, method: str, path: str) -> 
         return (await api.request(method, path, json={"mode": "off"} if method == "PUT" else None)).status_code
 
 
-WEB = "/overrides/shop/Deployment/web"
+WEB = "/policies/shop/Deployment/web"
 
 
 @pytest.mark.parametrize(
@@ -67,7 +70,17 @@ WEB = "/overrides/shop/Deployment/web"
     [(None, 401, 401), ("nobody's", 401, 401), ("stranger", 403, 403), ("tenant", 200, 403), ("admin", 200, 200)],
 )
 async def test_each_path_needs_its_right(scene, token, read, written):
-    for path in ("/status", "/nodes", "/audit", "/overrides", "/pause", WEB, "/openapi.json", "/user-actions"):
+    for path in (
+        "/status",
+        "/nodes",
+        "/audit",
+        "/policies",
+        "/pause/workloads",
+        "/pause",
+        WEB,
+        "/openapi.json",
+        "/user-actions",
+    ):
         assert await status(scene, token, "GET", path) == read
     assert await status(scene, token, "PUT", "/pause") == written
     assert await status(scene, token, "PUT", WEB) == written
@@ -87,7 +100,7 @@ async def test_a_refusal_says_who_may_not_do_what(scene):
 
 async def test_nothing_of_a_request_is_judged_before_its_caller(scene):
     for token, code in ((None, 401), ("stranger", 403)):
-        for path in ("/nowhere", "/nodes?limit=many", "/pods/NO/good", "/overrides/shop/deployment/web"):
+        for path in ("/nowhere", "/nodes?limit=many", "/pods/NO/good", "/policies/shop/deployment/web"):
             assert await status(scene, token, "GET", path) == code
 
 
@@ -104,8 +117,9 @@ async def test_a_tenant_sees_the_pods_of_its_namespaces_alone(scene, sees, expec
         assert pods_of(nodes) == expected & {"shop"}
         one = (await api.get("/nodes/n1")).json()
         assert pods_of(one) == expected & {"shop"}
-        overrides = (await api.get("/overrides")).json()
-        assert (pods_of(overrides), overrides["total"]) == (expected, len(expected))
+        assert pods_of((await api.get("/pause/workloads")).json()) == expected
+        policies = (await api.get("/policies")).json()
+        assert (pods_of(policies), policies["total"]) == (expected, len(expected))
         assert pods_of((await api.get("/audit")).json()["items"]) <= expected
         assert (await api.get(WEB)).status_code == (200 if sees == "shop" else 403)
         assert (await api.get("/pods/shop/no-such-pod")).status_code == (404 if sees == "shop" else 403)

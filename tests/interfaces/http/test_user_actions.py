@@ -45,7 +45,7 @@ async def test_the_pods_are_put_back_and_the_workload_is_left_alone_from_then_on
         again = (await api.put("/reverts/shop/Deployment/web")).json()["pods"]
         assert [one["detail"] for one in again] == left
     assert await sizes(scene) == {500}
-    assert (await scene.store.read_overrides())["shop", WEB].mode is Mode.OBSERVE
+    assert ("shop", WEB) in await scene.store.read_paused_workloads()
     assert {(one.kind, one.namespace, one.workload) for one in scene.announced} == {
         (UserActionKind.REVERT, "shop", WEB)
     }
@@ -55,7 +55,7 @@ async def test_what_has_no_pods_is_not_found_and_nothing_is_stored_for_it(scene)
     async with create_api_client(scene, TOKEN) as api:
         answered = await api.put("/reverts/shop/Deployment/wib")
     assert (answered.status_code, answered.json()) == (404, {"error": "there are no pods of Deployment/wib in shop"})
-    assert not await scene.store.read_overrides() and not scene.announced
+    assert not await scene.store.read_paused_workloads() and not scene.announced
 
 
 async def test_it_takes_a_token(scene):

@@ -24,6 +24,17 @@
     });
   }
 })();
+// Buttons that copy a text; without a clipboard (HTTP on another machine) they stay hidden.
+(() => {
+  if (!navigator.clipboard) return;
+  for (const button of document.querySelectorAll("[data-copies]")) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(document.getElementById(button.dataset.copies).textContent);
+      button.textContent = "Copied";
+    });
+  }
+})();
 // Draws the charts of a page, and redraws them after a swap or a change of the window or the colour scheme.
 (() => {
   if (!window.echarts) return;
