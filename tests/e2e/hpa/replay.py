@@ -19,7 +19,7 @@ from cruise.kube_json.reading.snapshot import read_snapshot
 from tests.builders import TRACKING
 from tests.controlplane.api import ApiError, Json, conditions, wait_until
 from tests.controlplane.control_plane import CONTROLLER_MANAGER, ControlPlane
-from tests.e2e.hpa.metrics_api import MetricsWriter
+from tests.e2e.hpa.metrics_api import PodMetrics
 from tests.e2e.hpa.services import MOST_ROUNDS, Service, to_bytes
 
 SIZED, TWINS = "sized", "twins"
@@ -62,12 +62,12 @@ class ReplayResult:
 class Replay:
     """Replays the use of services in steps, each until the real HPA controller has settled."""
 
-    def __init__(self, control_plane: ControlPlane, services: Sequence[Service]) -> None:
+    def __init__(self, control_plane: ControlPlane, metrics: PodMetrics, services: Sequence[Service]) -> None:
         self._control_plane = control_plane
         self._admin = control_plane.api()
         self._services = {one.name: one for one in services}
         self._histories = {one.name: one.history() for one in services}
-        self._metrics = MetricsWriter(self._admin)
+        self._metrics = metrics
         self._seen: set[str] = set()
 
     def create(self) -> None:

@@ -15,8 +15,6 @@ from tests.e2e.hpa.replay import STABILIZATION_SECONDS, Replay, ReplayResult
 from tests.e2e.hpa.services import REPLAYED, SERVICES, Service, read_recorded_services
 
 FLAGS = (
-    # Custom resources are not encoded as protobuf.
-    "--kube-api-content-type=application/json",
     "--horizontal-pod-autoscaler-sync-period=1s",
     f"--horizontal-pod-autoscaler-downscale-stabilization={STABILIZATION_SECONDS}s",
     "--horizontal-pod-autoscaler-cpu-initialization-period=1s",
@@ -30,10 +28,10 @@ def start(services: Sequence[Service]) -> Iterator[Replay]:
     with (
         ControlPlane(controller_manager_flags=FLAGS) as control_plane,
         TestKubelet(control_plane.api(KUBELET.name)) as kubelet,
+        serve_metrics(control_plane.api()) as metrics,
     ):
         kubelet.add_nodes([SimulatedNodeSpec(f"n{n}", "100", "200Gi", pods=250) for n in range(3)])
-        serve_metrics(control_plane.api())
-        replay = Replay(control_plane, services)
+        replay = Replay(control_plane, metrics, services)
         replay.create()
         yield replay
 
