@@ -8,9 +8,9 @@ from enum import StrEnum
 from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.admission.replacement_pods import predict_replacement_pods
+from cruise.decisions.admission.startup_steps import StartupExplanation, explain_pod_startup
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, EarlierPasses, rank_for_eviction
 from cruise.decisions.explanation.size_steps import ContainerSteps, build_size_steps
-from cruise.decisions.explanation.startup_steps import StartupExplanation, explain_pod_startup
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.kubelet_refusals import add_kubelet_refusals
 from cruise.decisions.pod_policy.other_autoscalers import NO_AUTOSCALER_CLAIMS, AutoscalerClaims

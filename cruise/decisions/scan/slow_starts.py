@@ -6,8 +6,8 @@ from datetime import datetime
 import numpy as np
 
 from cruise.decisions.admission.node_index import NodeIndex
+from cruise.decisions.admission.startup_steps import explain_new_pod_startup
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.startup_steps import explain_new_pod_startup
 from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.policy import Policy, StartupPolicy
 from cruise.domain.usage import StatisticsTable

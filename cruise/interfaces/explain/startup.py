@@ -5,7 +5,7 @@ from datetime import datetime
 from rich.table import Table
 
 from cruise.decisions.admission.startup import StartupStep
-from cruise.decisions.explanation.startup_steps import StartupExplanation
+from cruise.decisions.admission.startup_steps import StartupExplanation
 from cruise.domain.startup_boosts import LONGEST_START, READY_TIME, StartupBoost
 from cruise.domain.startup_cpu import write_startup_cpu
 from cruise.interfaces.explain.size_steps import create_grid
