@@ -24,6 +24,7 @@ class ReasonCode(StrEnum):
     UNSIGNED_ANNOTATION = "unsigned-annotation"
     STATIC_POD = "static-pod"
     WINDOWS = "windows"
+    VIRTUAL_NODE = "virtual-node"
     COMPLETED = "completed"
     TERMINATING = "terminating"
     GUARANTEED = "guaranteed"

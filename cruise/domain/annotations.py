@@ -314,6 +314,10 @@ NODE_GROUPS = (
     "eks.amazonaws.com/nodegroup",
     "kubernetes.azure.com/agentpool",
 )
+# Labels of nodes that are no machines: Fargate, providers of Virtual Kubelet, and other clusters behind Liqo.
+EKS_COMPUTE_TYPE, LIQO_TYPE = "eks.amazonaws.com/compute-type", "liqo.io/type"
+VIRTUAL_NODE_LABELS = {EKS_COMPUTE_TYPE: "fargate", LIQO_TYPE: "virtual-node", "type": "virtual-kubelet"}
+VIRTUAL_NODE_TAINT = "virtual-kubelet.io/provider"
 # Pod groups: labels of scheduler-plugins and Kueue, annotations of Volcano, kube-batch and Koordinator.
 POD_GROUP_LABELS = (
     "scheduling.x-k8s.io/pod-group",
@@ -355,6 +359,7 @@ ALL_ANNOTATIONS = (
     *map(Annotation, (MIRROR_POD, BIND_COMPLETED, SELECTED_NODE, MIGRATED_PLUGINS, STORAGE_CLASS)),
     *map(Annotation, (NAMESPACE_NAME, OPERATING_SYSTEM, HOSTNAME, ZONE, REGION, OLD_ZONE, OLD_REGION)),
     *map(Annotation, (*POD_GROUP_LABELS, *POD_GROUP_ANNOTATIONS)),
+    *map(Annotation, (EKS_COMPUTE_TYPE, LIQO_TYPE)),
     *map(Annotation, (APP_NAME, APP_COMPONENT, APP_INSTANCE, MANAGED_BY, INSTANCE_TYPE, *NODE_GROUPS)),
 )
 CRUISE_RECORDS = frozenset(one.name for one in ALL_ANNOTATIONS if one.allowed_sources == (OverrideSource.CRUISE,))

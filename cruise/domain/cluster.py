@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from cruise.domain.annotations import VIRTUAL_NODE_LABELS, VIRTUAL_NODE_TAINT
 from cruise.domain.cluster_policies import NodeAutoscalerKind, NodePool, ResourceQuota, VpaContainerPolicy
 from cruise.domain.heaps import HeapBound
 from cruise.domain.resize_state import NO_RESIZE, ResizeState
@@ -209,6 +210,12 @@ class Node:
     def accepts_pods(self) -> bool:
         """Whether plans may place pods on it, apart from cordons and taints: it is ready and not being deleted."""
         return self.ready and not self.deleting
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether it is no machine: a provider gives each pod capacity by its requests at creation."""
+        has_label = any(self.labels.get(key) == value for key, value in VIRTUAL_NODE_LABELS.items())
+        return has_label or any(taint.key == VIRTUAL_NODE_TAINT for taint in self.taints)
 
 
 PodsByName = Mapping[tuple[str, str], Pod]

@@ -6,6 +6,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cruise.domain.actions import ContainerTarget
+from cruise.domain.annotations import VIRTUAL_NODE_LABELS
 from cruise.domain.cluster import Container, ContainerRole, Node, Pod, QosClass
 from cruise.domain.resize_state import NO_RESIZE, ResizePending
 from cruise.domain.resources import NO_RESOURCES, Resources, StatedResources, is_extended
@@ -139,6 +140,15 @@ def requests_devices(pod: Pod) -> bool:
     """Return whether a pod requests GPUs or other extended resources."""
     # The generator alone takes longer than the usual answer, that there are none.
     return bool(pod.extended_requests) and any(is_extended(resource) for resource, _ in pod.extended_requests)
+
+
+_FARGATE_SCHEDULER = "fargate-scheduler"
+
+
+def selects_virtual_node(pod: Pod) -> bool:
+    """Return whether a pod asks for a virtual node, as EKS makes the pods of Fargate profiles do."""
+    selected = any(VIRTUAL_NODE_LABELS.get(key) == value for key, value in pod.placement.node_selector)
+    return selected or pod.scheduler == _FARGATE_SCHEDULER
 
 
 # Copies of dataclasses, faster than `dataclasses.replace`.

@@ -27,6 +27,7 @@ REASON_DESCRIPTIONS: Mapping[ReasonCode, str] = {
     ),
     ReasonCode.STATIC_POD: "a static pod: the API server cannot resize it",
     ReasonCode.WINDOWS: "a Windows pod: it cannot be resized in place",
+    ReasonCode.VIRTUAL_NODE: "its node is virtual (Fargate, Virtual Kubelet): its requests at creation are all it gets",
     ReasonCode.COMPLETED: "it has completed",
     ReasonCode.TERMINATING: "it is terminating",
     ReasonCode.GUARANTEED: "QoS class Guaranteed: its owner set these sizes exactly; guaranteed: resize sizes it",

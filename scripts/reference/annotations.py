@@ -116,6 +116,8 @@ _OTHERS: Mapping[str, str] = {
     "karpenter.sh/provisioner-name": "The same, for Karpenter before 0.32.",
     "cloud.google.com/gke-nodepool": "The node's pool, on GKE.",
     "eks.amazonaws.com/nodegroup": "The node's group, on EKS.",
+    "eks.amazonaws.com/compute-type": "`fargate`: the node is virtual (`virtual-node`).",
+    "liqo.io/type": "`virtual-node`: the node stands for another cluster (`virtual-node`).",
     "kubernetes.azure.com/agentpool": "The node's pool, on AKS.",
 }
 _INTRODUCTION = """Configure cruise for single workloads with annotations on a pod's template, its workload or its

@@ -46,7 +46,7 @@ from cruise.domain.cluster import (
     WorkloadRef,
 )
 from cruise.domain.overrides import PausedWorkloads, StatedSetting
-from cruise.domain.pod_resources import requests_devices
+from cruise.domain.pod_resources import requests_devices, selects_virtual_node
 from cruise.domain.policy import AdmissionSize, Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 from cruise.domain.usage import StatisticsTable
@@ -88,6 +88,7 @@ class Eligibility:
             node.name: node.kubelet_version for node in snapshot.nodes
         }
         self._refusing_nodes = {node.name: node for node in snapshot.nodes if refuses_resizes(node)}
+        self._virtual_nodes = frozenset(node.name for node in snapshot.nodes if node.is_virtual)
         self._unready_nodes = frozenset(node.name for node in snapshot.nodes if not node.ready)
 
     def check(self, pod: Pod, *, killed: bool = False) -> ResizablePod | SkippedPod:
@@ -120,6 +121,8 @@ class Eligibility:
 
     def _skip_for_kubelet(self, pod: Pod) -> SkippedPod | None:
         """Skip a pod whose kubelet cannot resize it."""
+        if pod.node in self._virtual_nodes:
+            return _skip(pod, ReasonCode.VIRTUAL_NODE)
         kubelet, reason = self._kubelets.get(pod.node), None
         if kubelet is not None and kubelet < FIRST_RESIZING_KUBELET:
             reason = ReasonCode.RESIZE_UNSUPPORTED
@@ -168,7 +171,8 @@ class Eligibility:
         """The largest memory limit that a new pod needs, in bytes; None if larger nodes may be added."""
         if self.nodes_autoscale:
             return None
-        return max((node.allocatable.memory_bytes for node in self._snapshot.nodes if not node.deleting), default=None)
+        machines = [node for node in self._snapshot.nodes if not (node.deleting or node.is_virtual)]
+        return max((node.allocatable.memory_bytes for node in machines), default=None)
 
     def get_other_daemonset_requests(self, pod: Pod) -> Resources:
         """Return what DaemonSets other than the pod's own may request on every node."""
@@ -213,6 +217,7 @@ class Eligibility:
             _explain_finished(pod)
             or self._workloads.explain_skip(pod.namespace, group.effective_policy, Mode.INITIAL)
             or self._explain_unsupported(pod, group, is_new=True)
+            or (ReasonCode.VIRTUAL_NODE if selects_virtual_node(pod) else None)
             or (ReasonCode.MANAGED_BY_OTHER_AUTOSCALER if group.claims.size_whole(pod) else None)
             or (ReasonCode.LOOKUP_PENDING if self.explain_pending_lookup(pod) else None)
         )

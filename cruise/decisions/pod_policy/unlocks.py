@@ -231,6 +231,7 @@ UNLOCKS: Mapping[ReasonCode, Unlock] = {
     ReasonCode.UNSIGNED_ANNOTATION: _nothing("cruise does not restore sizes that it cannot verify"),
     ReasonCode.STATIC_POD: _nothing("change the manifest on the node"),
     ReasonCode.WINDOWS: _nothing("Kubernetes resizes no Windows pods; change the pod template, see cruise export"),
+    ReasonCode.VIRTUAL_NODE: _nothing("the provider bills its requests; change the pod template, see cruise export"),
     ReasonCode.COMPLETED: _nothing("it requests nothing any more"),
     ReasonCode.TERMINATING: _time("wait until it is gone"),
     ReasonCode.GUARANTEED: _override(

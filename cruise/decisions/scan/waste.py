@@ -141,7 +141,7 @@ def estimate_waste(
         if one.pod.qos is QosClass.BEST_EFFORT:
             best_effort.pods += 1
             used.add(best_effort, one.pod)
-    allocatable = _sum(node.allocatable for node in snapshot.nodes)
+    allocatable = _sum(node.allocatable for node in snapshot.nodes if not node.is_virtual)
     rows = [_build_workload(*key, sums_of_workload, allocatable) for key, sums_of_workload in sums.items()]
     totals = ClusterRequestTotals(
         allocatable,

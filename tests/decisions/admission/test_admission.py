@@ -390,6 +390,8 @@ def test_an_unmanaged_resource_is_not_scaled_to_the_node():
         ({"qos": QosClass.BEST_EFFORT}, ReasonCode.BEST_EFFORT),
         ({"workload": None}, ReasonCode.NO_CONTROLLER),
         ({"runs_on_windows": True}, ReasonCode.WINDOWS),
+        ({"scheduler": "fargate-scheduler"}, ReasonCode.VIRTUAL_NODE),
+        ({"placement": SchedulingConstraints(node_selector=(("type", "virtual-kubelet"),))}, ReasonCode.VIRTUAL_NODE),
         ({"pod_level": make_pod_level()}, ReasonCode.POD_LEVEL_RESOURCES),
         ({"annotations": {"cruise.io/mode": "observe"}}, ReasonCode.MODE_OBSERVE),
         ({"annotations": {"cruise.io/mode": "nonsense"}}, ReasonCode.UNREADABLE_ANNOTATION),

@@ -20,8 +20,8 @@ from cruise.domain.original_resources import (
 )
 from cruise.domain.policy import SEED_RULES, EvictionRanking, GuaranteedPolicy, Mode, Policy
 from cruise.domain.reasons import ReasonDetail
-from cruise.domain.resources import NOTHING_STATED, ResourceName
-from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
+from cruise.domain.resources import MEBIBYTE, NOTHING_STATED, ResourceName
+from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator, Taint, TaintEffect
 from cruise.domain.usage import Statistic
 from tests.builders import (
     NOW,
@@ -174,6 +174,27 @@ def test_kubelets_before_1_33_resize_nothing(version, held):
     assert isinstance(found, SkippedPod) is held
     if isinstance(found, SkippedPod):
         assert (found.reason, found.detail) == (ReasonCode.RESIZE_UNSUPPORTED, "kubelet 1.32")
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_virtual"),
+    [
+        ({"labels": {"eks.amazonaws.com/compute-type": "fargate"}}, True),
+        ({"labels": {"type": "virtual-kubelet"}}, True),
+        ({"labels": {"liqo.io/type": "virtual-node"}}, True),
+        ({"taints": (Taint("virtual-kubelet.io/provider", "azure", TaintEffect.NO_SCHEDULE),)}, True),
+        ({"labels": {"eks.amazonaws.com/compute-type": "ec2", "type": "spot"}}, False),
+    ],
+)
+def test_pods_on_virtual_nodes_are_skipped_and_such_nodes_are_no_measure_of_size(fields, is_virtual):
+    # Some providers state a million cores.
+    pod, node = make_pod(), make_node(memory_mib=1 << 20, **fields)
+    machine = make_node("machine", memory_mib=4096)
+    found = eligibility_of(make_snapshot([pod], [machine, node]), make_statistic_for(pod))
+    checked = found.check(pod)
+    assert isinstance(checked, SkippedPod) is is_virtual
+    assert found.explain_no_resize(pod) is (ReasonCode.VIRTUAL_NODE if is_virtual else None)
+    assert found.largest_node_memory == (4096 if is_virtual else 1 << 20) * MEBIBYTE
 
 
 def test_an_unreadable_annotation_is_reported_from_any_source():
