@@ -299,7 +299,7 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
 STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
-OPERATING_SYSTEM = "kubernetes.io/os"
+OPERATING_SYSTEM, ARCHITECTURE = "kubernetes.io/os", "kubernetes.io/arch"
 HOSTNAME = "kubernetes.io/hostname"
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 OLD_ZONE, OLD_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
@@ -357,7 +357,7 @@ ALL_ANNOTATIONS = (
     Annotation(PLACEMENT_HINT, (OverrideSource.CRUISE,), parse_placement_hint, format_placement_hint),
     Annotation(STARTUP_BOOST, (OverrideSource.CRUISE,)),
     *map(Annotation, (MIRROR_POD, BIND_COMPLETED, SELECTED_NODE, MIGRATED_PLUGINS, STORAGE_CLASS)),
-    *map(Annotation, (NAMESPACE_NAME, OPERATING_SYSTEM, HOSTNAME, ZONE, REGION, OLD_ZONE, OLD_REGION)),
+    *map(Annotation, (NAMESPACE_NAME, OPERATING_SYSTEM, ARCHITECTURE, HOSTNAME, ZONE, REGION, OLD_ZONE, OLD_REGION)),
     *map(Annotation, (*POD_GROUP_LABELS, *POD_GROUP_ANNOTATIONS)),
     *map(Annotation, (EKS_COMPUTE_TYPE, LIQO_TYPE)),
     *map(Annotation, (APP_NAME, APP_COMPONENT, APP_INSTANCE, MANAGED_BY, INSTANCE_TYPE, *NODE_GROUPS)),

@@ -129,6 +129,12 @@ class SchedulingConstraints:
     terms: tuple[NodeSelectorTerm, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
 
+    @property
+    def label_keys(self) -> frozenset[str]:
+        """The labels of nodes that node selector and required affinity name."""
+        keys = [key for key, _ in self.node_selector]
+        return frozenset([*keys, *(one.key for term in self.terms or () for one in term.expressions)])
+
     def allows_node(self, node_name: str, labels: Mapping[str, str]) -> bool:
         """Return whether node selector and required affinity match the node."""
         if any(labels.get(key) != value for key, value in self.node_selector):

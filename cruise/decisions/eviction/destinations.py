@@ -15,6 +15,7 @@ from cruise.decisions.scheduling.filters import (
     iterate_claims,
 )
 from cruise.decisions.scheduling.placements import PodKey, PodPlacements, get_pod_key, is_waiting_for_scheduling
+from cruise.decisions.scheduling.platforms import get_platform, has_platform
 from cruise.decisions.scheduling.pod_affinity import SchedulerFilters
 from cruise.domain.annotations import HOSTNAME
 from cruise.domain.arrays import Int64Array
@@ -124,7 +125,7 @@ class ReplacementDestinations:
         )
         placements.remove(pod)
         target = placements.schedule(replacement, source=pod.node)
-        if target is None and not self._will_get_new_node(replacement):
+        if target is None and not self._will_get_new_node(replacement, pod.node):
             if not placements.has_capacity(pod.node, replacement):
                 # Otherwise the node is a destination for equal pods on other nodes.
                 self._without_destination.add(kind)
@@ -142,11 +143,11 @@ class ReplacementDestinations:
                 self._placements.remove_from(record.target, pod)
             self._placements.add(pod, record.source)
 
-    def _will_get_new_node(self, pod: Pod) -> bool:
+    def _will_get_new_node(self, pod: Pod, source: str) -> bool:
         """Return whether a node autoscaler will add a node for the pod; none larger than the known ones is assumed."""
         if self._snapshot.node_autoscaler is None or self._is_pinned(pod):
             return False
-        return self._placements is not None and self._placements.fits_when_new(pod)
+        return self._placements is not None and self._placements.fits_when_new(pod, source)
 
     def _is_pinned(self, pod: Pod) -> bool:
         """Return whether the pod cannot run on an added node, or cannot run at all."""
@@ -192,7 +193,7 @@ class _PassPlacements:
         """Bind a pod to the node with the most free capacity that allows it; return None if there is none.
 
         A pod with a nominated node is bound there or nowhere. A replacement (with a `source` node) is not bound to that
-        node, nor to capacity that pending pods need.
+        node, nor to one of another platform, nor to capacity that pending pods need.
         """
         requests = count_pod_requests(pod)
         free = self._free if source is None else self._unneeded
@@ -200,11 +201,14 @@ class _PassPlacements:
         candidates = np.flatnonzero((remaining >= 0).all(axis=1))
         if source is None and pod.nominated_node in self._number:
             candidates = candidates[candidates == self._number[pod.nominated_node]]
+        platform = self._get_platform(pod, source)
         shares = (remaining[candidates] / self._whole[candidates]).min(axis=1)
         for number in candidates[np.argsort(-shares, kind="stable")].tolist():
             node: Node = self._nodes[number]
             excluded = source is not None and (
-                node.name == source or any(self._may_be_scheduled(one, number) for one in self._pending)
+                node.name == source
+                or not has_platform(node, platform)
+                or any(self._may_be_scheduled(one, number) for one in self._pending)
             )
             if (
                 not excluded
@@ -225,14 +229,22 @@ class _PassPlacements:
     def _unneeded(self) -> Int64Array:
         return np.minimum(self._free, self._spare)
 
-    def fits_when_new(self, pod: Pod) -> bool:
-        """Return whether a new node like one that the pod may run on would hold it next to DaemonSet pods."""
-        requests, placement = count_pod_requests(pod), pod.placement
+    def _get_platform(self, pod: Pod, source: str | None) -> tuple[tuple[str, str], ...]:
+        number = None if source is None else self._number.get(source)
+        return () if number is None else get_platform(pod, self._nodes[number])
+
+    def fits_when_new(self, pod: Pod, source: str) -> bool:
+        """Return whether a new node like one that the pod may run on would hold it next to DaemonSet pods.
+
+        `source` is the node of the pod that it replaces.
+        """
+        requests, placement, platform = count_pod_requests(pod), pod.placement, self._get_platform(pod, source)
         return any(
             requests.fits_in(node.allocatable)
             and all(node.allocatable_extended.get(name, 0) >= amount for name, amount in pod.extended_requests)
             and placement.allows_node(node.name, node.labels)
             and placement.tolerates_all(get_permanent_taints(node.taints))
+            and has_platform(node, platform)
             and requests.fits_in(node.allocatable - self._daemonsets.get_for_node(node))
             for node in self._nodes
         )

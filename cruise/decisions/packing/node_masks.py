@@ -6,6 +6,7 @@ from enum import StrEnum
 import numpy as np
 
 from cruise.decisions.packing.resources import ATTACH_PREFIX
+from cruise.decisions.scheduling.platforms import PLATFORM_LABELS, get_platform
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Node, Pod
 from cruise.domain.pod_resources import may_be_planned_on_cordoned_node
@@ -44,6 +45,7 @@ class NodeMasks:
         # Pods of a cordoned node may stay; a node that is not ready starts no pod.
         self.ready = np.array([node.accepts_pods for node in nodes], dtype=np.bool_)
         self.cordoned = np.array([node.unschedulable for node in nodes], dtype=np.bool_)
+        self._is_one_platform = all(len(self._get_column(key)[1]) < 2 for key in PLATFORM_LABELS)
 
     def get_domains(self, key: str) -> Int64Array:
         """Return the number of each node's value of a label, or of another topology; -1 for nodes without it."""
@@ -60,6 +62,10 @@ class NodeMasks:
         labels = {} if node is None else node.labels
         keys = sorted({constraint.topology_key for constraint in pod.constraints.spread} & labels.keys())
         return tuple((key, labels[key]) for key in keys if not self.distinguishes_nodes(key))
+
+    def get_platform(self, pod: Pod) -> tuple[tuple[str, str], ...]:
+        """Return the labels of a pod's node that its next node must have, if nodes differ in their platforms."""
+        return () if self._is_one_platform else get_platform(pod, self._by_name.get(pod.node or ""))
 
     def get_nodes_without_label(self, keys: Iterable[str]) -> BoolArray:
         """Return for each node whether it lacks any of the labels."""

@@ -116,11 +116,11 @@ def group_pods(
     snapshot: ClusterSnapshot,
     node_index: Mapping[str, int],
     movability: MovabilityCheck,
-    get_required_labels: Callable[[Pod], Labels] | None,
+    get_required_labels: Callable[[Pod], Labels],
 ) -> PodGroups:
     """Group the pods of a snapshot, without finished pods and pending pods that are being deleted.
 
-    `get_required_labels` returns the labels that a running pod's next node must have; None if it may go to any node.
+    `get_required_labels` returns the labels that a running pod's next node must have.
     """
     active = [pod for pod in sorted(snapshot.pods, key=get_pod_key) if not pod.is_finished]
     on_unknown_nodes = [pod for pod in active if pod.node is not None and pod.node not in node_index]
@@ -184,7 +184,7 @@ class _PodGrouping:
         self,
         snapshot: ClusterSnapshot,
         movability: MovabilityCheck,
-        get_required_labels: Callable[[Pod], Labels] | None,
+        get_required_labels: Callable[[Pod], Labels],
         on_unknown_nodes: Sequence[Pod],
     ) -> None:
         self.pod_groups = PodGroups(unknown_node_pod_count=len(on_unknown_nodes))
@@ -222,7 +222,7 @@ class _PodGrouping:
 
     def add(self, pod: Pod, node: int) -> None:
         """Add a pod that is part of the problem."""
-        required_labels = () if node < 0 or self._get_required_labels is None else self._get_required_labels(pod)
+        required_labels = () if node < 0 else self._get_required_labels(pod)
         # Decoding shares equal values, so most replicas are recognized by the identity of their parts.
         key = (
             pod.namespace,

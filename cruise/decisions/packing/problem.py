@@ -200,7 +200,7 @@ def build_packing_problem(
         snapshot,
         node_index,
         MovabilityCheck(snapshot, eligibility, policy),
-        node_masks.get_spread_domains if keep_domains else None,
+        lambda pod: node_masks.get_platform(pod) + (node_masks.get_spread_domains(pod) if keep_domains else ()),
     )
     limits = apply_eviction_limits(pod_groups, snapshot.budgets, allowance, sequential=prices is not None)
     pod_rules = find_pod_rules(pod_groups, node_masks, snapshot.storage_and_namespaces)

@@ -62,6 +62,33 @@ def test_each_destination_is_reserved_once_and_released_by_an_undone_eviction():
     assert not found.evict(pods[0])
 
 
+@pytest.mark.parametrize("key", ["kubernetes.io/os", "kubernetes.io/arch"])
+@pytest.mark.parametrize(
+    ("source", "target", "states_label", "is_destination"),
+    [
+        ("linux", "windows", False, False),
+        ("linux", "linux", False, True),
+        ("linux", None, False, True),
+        (None, "windows", False, True),
+        ("amd64", "arm64", True, True),
+    ],
+)
+@pytest.mark.parametrize("autoscales", [False, True])
+def test_an_image_is_not_moved_to_another_platform_unless_the_pod_states_it(
+    key, source, target, states_label, is_destination, autoscales
+):
+    def on(name: str, value: str | None) -> Node:
+        return make_node(name, labels={HOSTNAME: name} | ({key: value} if value else {}))
+
+    both = NodeSelectorTerm((LabelRequirement(key, SelectorOperator.IN, ("amd64", "arm64")),))
+    pod = web("a", placement=SchedulingConstraints(terms=(both,) if states_label else None))
+    # The present node could be added again, but does not hold the pod's replacement.
+    nodes = [replace(on("n1", source), allocatable=make_resources(50, 64)), on("n2", target)]
+    autoscaler = NodeAutoscalerKind.KARPENTER if autoscales else None
+    room = make_resources(0, 0) if autoscales else None
+    assert destinations(make_snapshot([pod], nodes, node_autoscaler=autoscaler), room).evict(pod) is is_destination
+
+
 @pytest.mark.parametrize(
     ("fields", "change"),
     [

@@ -5,7 +5,15 @@ import pytest
 from cruise.decisions.packing.problem import build_packing_problem
 from cruise.domain.cluster import ClusterSnapshot, VerticalPodAutoscaler, WorkloadRef
 from cruise.domain.reasons import ReasonDetail
-from cruise.domain.scheduling import SchedulingConstraints, Taint, TaintEffect, Toleration
+from cruise.domain.scheduling import (
+    LabelRequirement,
+    NodeSelectorTerm,
+    SchedulingConstraints,
+    SelectorOperator,
+    Taint,
+    TaintEffect,
+    Toleration,
+)
 from cruise.packer.answer import PackingNote, PackingNoteCode
 from tests.builders import GIBIBYTE
 from tests.decisions.packing.shop import make_shop_node, make_shop_pod
@@ -52,6 +60,20 @@ def test_taints_selectors_and_cordons_say_where_a_pod_may_arrive() -> None:
         [False, False, True, False, False],
         [True, True, True, False, False],
     ]
+
+
+def test_a_running_pod_stays_on_its_platform_unless_it_states_the_label() -> None:
+    arch = "kubernetes.io/arch"
+    nodes = tuple(make_shop_node(f"n-{value}", labels={arch: value}) for value in ("amd64", "arm64"))
+    either = NodeSelectorTerm((LabelRequirement(arch, SelectorOperator.IN, ("amd64", "arm64")),))
+    pods = (
+        make_shop_pod("any", "n-arm64", placement=SchedulingConstraints(terms=(either,))),
+        make_shop_pod("bound", "n-arm64"),
+        make_shop_pod("pending"),
+    )
+    problem = build_packing_problem(ClusterSnapshot(nodes=nodes, pods=pods)).problem
+    allowed = problem.allowed_nodes[problem.node_mask_of_class[problem.pod_class]].tolist()
+    assert allowed == [[True, True], [False, True], [True, True]]
 
 
 def test_a_pod_without_a_controller_stays_and_says_why() -> None:
