@@ -163,6 +163,13 @@ class WorkloadRevisions:
         known = self.pods.get(pod.uid)
         return get_stated_resources(pod) if known is None else known.stated
 
+    def is_unsized(self, pod: Pod) -> bool:
+        """Return whether the pod is known to state what its controller created it with; False if that is unknown."""
+        known = self.pods.get(pod.uid)
+        if known is None or ORIGINAL_RESOURCES in pod.annotations:
+            return False
+        return known.stated == get_stated_resources(pod)
+
     def merge(self, others: "WorkloadRevisions") -> "WorkloadRevisions":
         """Return both, for each revision with the earliest start and the latest sighting."""
         runs = dict(self.runs)

@@ -205,7 +205,8 @@ class SizingOptions:
     memory_tolerance: float = create_setting(create_bounded_type(1, "0.15"), _POLICY.memory_tolerance)
     """The same for memory."""
     over_requested_stabilization: timedelta = create_setting(_PAUSE, _POLICY.over_requested_stabilization)
-    """How long a node must be above the tolerance before its most idle pods are shrunk."""
+    """How long a node must be above the tolerance before its most idle pods are shrunk. Pods that still request what
+    their owners asked for are shrunk at once."""
     under_requested_stabilization: timedelta = create_setting(_PAUSE, _POLICY.under_requested_stabilization)
     """How long a container's base must be above its request before the request is increased for that alone."""
     resizes_per_container_day: float = create_setting(_WRITES, _POLICY.resizes_per_container_day)

@@ -78,6 +78,7 @@ class ReplayedDamping:
         self._cooldown = int(policy.effective_shrink_cooldown.total_seconds())
         self._writes: deque[tuple[int, Int64Array]] = deque()
         self._daily_writes = np.zeros(containers, dtype=np.int64)
+        self._is_resized = np.zeros(containers, dtype=np.bool_)
 
     def reset_replaced(self, containers: Int64Array) -> None:
         """Reset containers whose pods were replaced."""
@@ -85,10 +86,13 @@ class ReplayedDamping:
             self._resized_at[resource][containers] = _NEVER
             self._under_requested_since[resource][containers] = _NOT_YET
         self._daily_writes[containers] = 0
+        self._is_resized[containers] = False
         for _, written in self._writes:
             written[np.isin(written, containers)] = _REPLACED
 
-    def get_for_pass(self, view: ReplayClusterView, chosen: Int64Array, headroom: HeadroomModel) -> WriteDamping | None:
+    def get_for_pass(
+        self, view: ReplayClusterView, chosen: Int64Array, headroom: HeadroomModel, is_sized_at_creation: BoolArray
+    ) -> WriteDamping | None:
         """Return the write damping of a pass over the chosen containers; None if the rules have none."""
         if not self._policy.rules.write_damping:
             return None
@@ -104,6 +108,7 @@ class ReplayedDamping:
             {one: view.time - since >= over_seconds for one, since in over_requested.items()},
             {one: view.time - since[chosen] >= under_seconds for one, since in self._under_requested_since.items()},
             self._find_past_cooldown(view.time, chosen),
+            lambda indices: ~(self._is_resized | is_sized_at_creation)[chosen[indices]],
         )
 
     def _find_past_cooldown(self, time: int, chosen: Int64Array) -> dict[ResourceName, BoolArray]:
@@ -134,6 +139,7 @@ class ReplayedDamping:
             self._resized_at[one][containers[changed]] = time
         self._writes.append((time, containers))
         self._daily_writes[containers] += 1
+        self._is_resized[containers] = True
 
 
 def _update_since(flags: BoolArray, since: Int64Array, time: int) -> Int64Array:
@@ -223,7 +229,7 @@ class CruisePolicy:
             table=compute_demand(candidates, stated, statistics, row_of_container[chosen], self._policy),
         )
         headroom = self._headroom.get_for_pass(row_of_container, len(statistics.updated_at), self._lookup.pod_rows)
-        damping = self._damping.get_for_pass(view, chosen, headroom)
+        damping = self._damping.get_for_pass(view, chosen, headroom, self._pods.is_sized_at_creation)
         sized = size_nodes(columns, self._fit(view, columns), headroom, damping=damping)
         self._sharing = compute_average_sharing(summarize_node_headroom(sized.node_needs, sized.headroom_shares))
         remaining = sized.fit.remains[columns.candidates.pod_of_container]

@@ -38,7 +38,7 @@ class ReplayedPods:
         # Memory that was not recorded is not sized.
         self._annotations = {} if recording.has_memory else {RESOURCES.name: ResourceName.CPU.value}
         self._nodes: list[Node] = []
-        self._sized = np.zeros(len(recording.containers), dtype=np.bool_)
+        self.is_sized_at_creation = np.zeros(len(recording.containers), dtype=np.bool_)
         replicas: dict[tuple[str, WorkloadRef], int] = {}
         for one in recording.containers:
             replicas[one.namespace, one.workload] = replicas.get((one.namespace, one.workload), 0) + 1
@@ -62,7 +62,7 @@ class ReplayedPods:
 
     def record_admission(self, container: int, sized: bool) -> None:
         """Record whether admission changed the sizes of a container's new pod."""
-        self._sized[container] = sized
+        self.is_sized_at_creation[container] = sized
 
     def get_created(self, container: int, time: datetime) -> Pod:
         """Return a container's pod as its controller creates it."""
@@ -166,7 +166,7 @@ class ReplayedPods:
     ) -> Pod:
         one = self._containers[container]
         annotations = self._annotations
-        if self._sized[container]:
+        if self.is_sized_at_creation[container]:
             original = {one.container: _get_provisioned(one)}
             annotations = {**annotations, ORIGINAL_RESOURCES: format_original_resources(original)}
         return Pod(

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from cruise.decisions.explanation.bound_steps import (
     BoundStep,
     GuaranteedStep,
@@ -39,9 +41,9 @@ class ResizeCauseStep:
 
     `needed_together` is what the node's pods need, `requested_together` what they request; it may exceed the need by
     the `tolerance`, and be below it by the `shortage_share`. `cause` is None if the request stays;
-    `within_update_threshold`: no change of the pod exceeds the update threshold. `is_lasting`
-    tells that the container has been under-requested, or else its node over-requested, for long. `init_container_sum`
-    is what the pod's init containers make kube-scheduler count, 0 if they do not determine it.
+    `within_update_threshold`: no change of the pod exceeds the update threshold. `is_lasting` tells that the container
+    has been under-requested for long, or else that its node is over-requested and the pod need not wait any longer.
+    `init_container_sum` is what the pod's init containers make kube-scheduler count, 0 if they do not determine it.
     """
 
     needed_together: int
@@ -268,7 +270,11 @@ def _build_resize_cause(sized: SizingResult, at: int, resource: ResourceName) ->
     node, under_requested = int(sized.columns.node_of_container[at]), bool(damped.under_requested[resource][at])
     pod = int(sized.columns.candidates.pod_of_container[at])
     cause = ResizeUrgency(int(damped.urgency[resource][at])).resize_cause
-    lasting = damping.under_requested[resource][at] if under_requested else damping.over_requested[resource][node]
+    lasting = (
+        damping.under_requested[resource][at]
+        if under_requested
+        else damping.flag_due(resource, np.array([pod]), np.array([node]))[0]
+    )
     return ResizeCauseStep(
         needed_together=round(float(damped.needed[resource][node])),
         requested_together=round(float(damped.requested[resource][node])),

@@ -5,7 +5,7 @@ at least what its pods need together and at most a tolerance above that. Shortag
 over-requests late, by resizing the fewest pods, those furthest from their targets. ADR 0009.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
@@ -75,7 +75,8 @@ class WriteDamping:
     `tolerances` is by how much, relative to their need, a node's requests may exceed it, `shortage_shares` by how much
     they may be below it. `over_requested` (per node) and `under_requested` (per container) tell whether the condition
     has outlasted its stabilization. `past_cooldown` (per pod) tells whether a request may decrease: its shrink cooldown
-    is over, and its daily number of resizes is not used up.
+    is over, and its daily number of resizes is not used up. `flag_unsized` returns which of some pods, given by index,
+    still request what their owners asked for: there was no decision that may prove wrong, so they need not wait.
     """
 
     tolerances: Mapping[ResourceName, float]
@@ -83,6 +84,14 @@ class WriteDamping:
     over_requested: Mapping[ResourceName, BoolArray]
     under_requested: Mapping[ResourceName, BoolArray]
     past_cooldown: Mapping[ResourceName, BoolArray]
+    flag_unsized: Callable[[Int64Array], BoolArray]
+
+    def flag_due(self, resource: ResourceName, pods: Int64Array, nodes: Int64Array) -> BoolArray:
+        """Return which pods of over-requested nodes need not wait any longer, by the indices of pods and nodes."""
+        is_due = self.over_requested[resource][nodes]
+        waiting = np.flatnonzero(~is_due)
+        is_due[waiting] = self.flag_unsized(pods[waiting])
+        return is_due
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,18 +262,23 @@ class _ResourceDamping:
         """Decrease the requests of the most idle pods on nodes that have been over-requested for long.
 
         Requests above the pod's own peak are cut to it first, then the others to their targets plus a margin. Pods
-        within their shrink cooldown, and pods whose requests increase, are not cut.
+        within their shrink cooldown, and pods whose requests increase, are not cut. Pods that were never sized are cut
+        at once.
         """
         tolerance = self._damping.tolerances[self.resource]
         self.is_over_requested = self.get_requested() > self.need * (1 + tolerance)
-        lasting = self.is_over_requested & self._damping.over_requested[self.resource]
-        if not lasting.any():
+        if not self.is_over_requested.any():
             return
+        is_due = self.is_over_requested[self._columns.node_of_pod]
+        pods = np.flatnonzero(is_due)
+        is_due[pods] = self._damping.flag_due(self.resource, pods, self._columns.node_of_pod[pods])
         peaks = np.maximum(self._targets_with_margin, np.minimum(self._round_up(self._demand.peak), self._demand.upper))
-        past_cooldown = self._damping.past_cooldown[self.resource][self._columns.candidates.pod_of_container]
-        may_shrink = self._counts & (self.urgency == ResizeUrgency.UNCHANGED) & past_cooldown
+        is_due &= self._damping.past_cooldown[self.resource]
+        may_shrink = self._counts & (self.urgency == ResizeUrgency.UNCHANGED)
+        may_shrink &= is_due[self._columns.candidates.pod_of_container]
         for floor in (peaks, self._targets_with_margin):
-            excess = np.where(lasting, self.get_requested() - self.need * (1 + tolerance * TOLERANCE_LEFT_SHARE), 0.0)
+            excess = self.get_requested() - self.need * (1 + tolerance * TOLERANCE_LEFT_SHARE)
+            excess[~self.is_over_requested] = 0.0
             amounts = np.where(may_shrink, np.maximum(self.sizes - floor, 0), 0)
             self._cut(amounts, excess, ResizeUrgency.OVER_REQUESTED)
 

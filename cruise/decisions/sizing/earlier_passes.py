@@ -15,17 +15,23 @@ from cruise.decisions.sizing.damping import (
 from cruise.decisions.sizing.headroom import HeadroomModel
 from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.decisions.sizing.node_sizes import SizingResult
-from cruise.domain.arrays import BoolArray
+from cruise.domain.arrays import BoolArray, Int64Array
+from cruise.domain.original_resources import NO_REVISIONS, WorkloadRevisions
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 
 
 def build_write_damping(
-    columns: NodePodColumns, earlier: EarlierPasses, headroom: HeadroomModel, policy: Policy, now: datetime
+    columns: NodePodColumns,
+    earlier: EarlierPasses,
+    headroom: HeadroomModel,
+    policy: Policy,
+    now: datetime,
+    revisions: WorkloadRevisions | None,
 ) -> WriteDamping | None:
     """Return which conditions have lasted long enough; None if write damping is off.
 
-    Without earlier passes every present condition counts as lasting.
+    Without earlier passes every present condition counts as lasting. `revisions` tell what pods were created with.
     """
     if not policy.rules.write_damping:
         return None
@@ -61,8 +67,19 @@ def build_write_damping(
     for uid, resource in resized:
         if uid in pod_index:
             past_cooldown[resource][pod_index[uid]] = False
+    pods = columns.candidates.pods
+
+    def flag_unsized(indices: Int64Array) -> BoolArray:
+        known = NO_REVISIONS if revisions is None else revisions
+        return np.array([known.is_unsized(pods[at].pod) for at in indices.tolist()], dtype=np.bool_)
+
     return WriteDamping(
-        get_tolerances(policy), get_shortage_shares(headroom), over_requested, under_requested, past_cooldown
+        get_tolerances(policy),
+        get_shortage_shares(headroom),
+        over_requested,
+        under_requested,
+        past_cooldown,
+        flag_unsized,
     )
 
 

@@ -211,7 +211,7 @@ def size_cluster(
             },
         )
     refusals = ResizeRefusals(snapshot.limit_ranges, _select_valid_refusals(capacities, context.refused, policy, now))
-    damping = build_write_damping(columns, context.earlier, context.headroom, policy, now)
+    damping = build_write_damping(columns, context.earlier, context.headroom, policy, now, statistics.revisions)
     sized = size_nodes(columns, fit, context.headroom, refusals, damping)
     return NodeSizing(capacities.by_node, sized, contended)
 

@@ -1,5 +1,7 @@
 """Write damping: single cases, and properties of any cluster."""
 
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -11,13 +13,17 @@ from cruise.decisions.sizing.damping import get_shortage_shares
 from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM, PastDemand, RiskHeadroom
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.decisions.sizing.risk_level import ObservedRisk
+from cruise.decisions.usage.revisions import update_revisions
 from cruise.domain.actions import ActionResult, Outcome, ReasonCode, ResizeCause, ResizePod
+from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import ContainerRole, LimitRangeItem
+from cruise.domain.original_resources import NO_REVISIONS
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.resources import MEBIBYTE, ResourceName
+from cruise.domain.resources import MEBIBYTE, ResourceName, StatedResources
 from cruise.runtime.node_pass import summarize_for_next_pass
 from tests.builders import (
     NOW,
+    NOW_SECONDS,
     make_amounts,
     make_container,
     make_node,
@@ -146,6 +152,45 @@ def test_an_over_requested_node_is_cut_late(above, cut):
     )
     assert made.over_requested == {CPU}
     assert written(made) == ({"b": (1000, ResizeCause.OVER_REQUESTED)} if cut else {})
+
+
+def plan_created(
+    sizes: Sequence[int], created: Mapping[str, int], *, annotated: Collection[str] = (), earlier=NO_EARLIER_PASSES
+) -> dict[str, int | None]:
+    """Plan pods that use 1000 millicores, created with the given ones; return what is written by pod."""
+    pods = [
+        make_pod(
+            name,
+            containers=[make_container("app", cpu=size, memory_mib=100, memory_limit_mib=200)],
+            node="n1",
+            workload=f"Deployment/{name}",
+            annotations={ORIGINAL_RESOURCES: "{}"} if name in annotated else {},
+        )
+        for name, size in zip(PODS, sizes, strict=False)
+    ]
+    amounts = {"cpu_base": 1000, "cpu_peak": 1000, "memory_base_mib": 100, "memory_peak_mib": 100}
+    rows = [make_statistic_for(pod, **amounts, memory_7d_max_mib=100) for pod in pods]
+    memory, limits = 100 * MEBIBYTE, make_amounts(None, 200)
+    originals = {f"uid-shop-{name}": {"app": (StatedResources(cpu, memory), limits)} for name, cpu in created.items()}
+    known = [pod for pod in pods if pod.name in created]
+    revisions = update_revisions(NO_REVISIONS, known, originals, NOW_SECONDS).revisions
+    snapshot = make_snapshot(pods, nodes=[make_node("n1", cpu=16000, memory_mib=64 * 1024)])
+    [made] = decide_node_plans(snapshot, replace(make_table(*rows), revisions=revisions), FULL, NOW, earlier=earlier)
+    assert {one.cause for one in made.resize} <= {ResizeCause.OVER_REQUESTED}
+    return {name: cpu for name, (cpu, _) in written(made).items()}
+
+
+def test_pods_that_were_never_sized_are_cut_at_once_on_a_node_that_is_over_requested():
+    sizes = [3000, 3000, 1000]
+    assert plan_created(sizes, {"a": 3000, "b": 3000}) == {"a": 1000, "b": 1000}
+    # A request that was written, one from admission, and one of which it is not known wait until the condition lasts.
+    assert plan_created(sizes, {"a": 4000, "b": 3000}) == {"b": 1000}
+    assert plan_created(sizes, {"a": 3000, "b": 3000}, annotated=["b"]) == {"a": 1000}
+    assert plan_created(sizes, {}) == {}
+    lasting = EarlierPasses(over_requested_since={("n1", CPU): LONG_AGO}, under_requested_since={})
+    assert plan_created(sizes, {"a": 4000}, annotated=["b"], earlier=lasting) == {"a": 1000, "b": 1000}
+    # Within the tolerance of the node nothing is cut.
+    assert plan_created([1200, 1000, 1000], {"a": 1200}) == {}
 
 
 def test_no_pod_is_cut_soon_after_a_resize_of_that_resource_but_another_is():
