@@ -3,6 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -39,13 +40,18 @@ class StartWindows:
     windows: Sequence[StartWindow] = ()
 
     @staticmethod
-    def from_snapshot(snapshot: ClusterSnapshot) -> "StartWindows":
+    def from_snapshot(snapshot: ClusterSnapshot, since: int = 0) -> "StartWindows":
         """Return the starts that may be learned from: of pods that belong to a workload and run until they are deleted.
 
-        A pod that took longer than any start to become ready, or became ready again later, is left out: which of its
-        samples belong to the start is unknown.
+        Starts that were over at `since` (Unix seconds) are left out. A pod that took longer than any start to become
+        ready, or became ready again later, is left out too: which of its samples belong to the start is unknown.
         """
-        windows = (_find_window(pod) for pod in snapshot.pods)
+        oldest = datetime.fromtimestamp(max(since - _LONGEST_SECONDS, 0), UTC)
+        windows = (
+            _find_window(pod, pod.started_at)
+            for pod in snapshot.pods
+            if pod.started_at is not None and pod.started_at >= oldest
+        )
         return StartWindows(sorted((one for one in windows if one is not None), key=_started_at))
 
     def select(self, after: int, until: int) -> dict[tuple[str, str], StartWindow]:
@@ -145,12 +151,12 @@ def add_start_cpu(table: StatisticsTable, estimates: Mapping[PeakKey, int]) -> S
     return replace(table, cpu_start_millicores=column)
 
 
-def _find_window(pod: Pod) -> StartWindow | None:
-    if pod.node is None or pod.workload is None or pod.started_at is None or pod.runs_to_completion:
+def _find_window(pod: Pod, started_at: datetime) -> StartWindow | None:
+    if pod.node is None or pod.workload is None or pod.runs_to_completion:
         return None
     ends_at = 0
     if pod.ready_since is not None:
-        if pod.ready_since - pod.started_at > LONGEST_START:
+        if pod.ready_since - started_at > LONGEST_START:
             return None
-        ends_at = int((min(pod.ready_since + READY_TIME, pod.started_at + LONGEST_START)).timestamp())
-    return StartWindow(pod.namespace, pod.name, str(pod.workload), pod.uid, int(pod.started_at.timestamp()), ends_at)
+        ends_at = int((min(pod.ready_since + READY_TIME, started_at + LONGEST_START)).timestamp())
+    return StartWindow(pod.namespace, pod.name, str(pod.workload), pod.uid, int(started_at.timestamp()), ends_at)

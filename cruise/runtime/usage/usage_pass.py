@@ -62,7 +62,6 @@ async def run_usage_pass(
     attribution = UsageAttribution.from_snapshot(snapshot)
     if policy.rules.plausibility_checks:
         state.bounds = UsageBounds.create(snapshot, int(now.timestamp()), state.bounds)
-    state.start_windows = StartWindows.from_snapshot(snapshot)
     partitions = await source.list_partitions(snapshot)
     containers = sum(len(pod.containers) for pod in snapshot.pods)
     reader = UsageReader(source, store, state, attribution, reading, at, on_progress)
@@ -70,6 +69,7 @@ async def run_usage_pass(
         await state.restore_and_refresh(
             store, attribution, at, reading.step_seconds, int(policy.look_ahead.total_seconds())
         )
+        state.start_windows = StartWindows.from_snapshot(snapshot, state.find_unread_since(partitions))
         state.failures = await reader.read(partitions, containers)
     except HistoryChangedError as error:
         log.warning(

@@ -207,6 +207,12 @@ class UsageState:
             await store.record_lost_usage(self.history_lost_until, regained=True)
             self.history_lost_until = 0
 
+    def find_unread_since(self, partitions: Sequence[str]) -> int:
+        """Return since when usage of the partitions has not been read, in Unix seconds; 0 if one never was."""
+        known = [self.progress.get(name) for name in partitions]
+        times = [0 if one is None else min([one.read_until, *(gap[0] for gap in one.gaps)]) for one in known]
+        return min(times, default=0)
+
     @property
     def gap_seconds(self) -> int:
         """The duration of usage that has failed twice, of the partition that lacks most."""

@@ -1,9 +1,16 @@
 """A pod that starts with twice its CPU on a real control plane, and goes back to its size."""
 
+import asyncio
+import time
 from datetime import datetime
+from pathlib import Path
 
+import numpy as np
+
+from cruise.adapters.store.postgres import open_store
 from cruise.decisions.pod_policy.startup_boosts import READY_TIME
 from cruise.domain.annotations import STARTUP_BOOST
+from cruise.domain.usage import ContainerStart, HourlyPeaks, PartitionProgress, UsageUpdate
 from tests.controlplane.api import Json, conditions, wait_until
 from tests.e2e.live.manifests import app
 from tests.e2e.live.sizes import ObservedSize, requests
@@ -16,10 +23,10 @@ SIZED, BOOSTED, AS_SENT = ObservedSize(200, 150), ObservedSize(400, 150), Observ
 SOON_SECONDS = 60
 
 
-def known(stage: LiveStage) -> None:
+def known(stage: LiveStage, startup_cpu: str = "2x") -> None:
     """A workload whose usage cruise knows, and that asks for more CPU while it starts."""
     stage.node(cpu="8", memory="32Gi")
-    told = {"cruise.io/startup-cpu.app": "2x"}
+    told = {"cruise.io/startup-cpu.app": startup_cpu}
     stage.create(app("Deployment", stage.namespace, "web", "700m", "1Gi", {"memory": "1Gi"}, annotations=told))
     stage.running(1)
     stage.measure({"web": USE})
@@ -88,6 +95,29 @@ def test_a_pod_starts_with_twice_its_cpu_and_goes_back_30_seconds_after_it_is_re
             after = wait_until(lambda: settled(stage), "another leader takes it back", seconds=60 + SOON_SECONDS)
             assert after["metadata"]["uid"] == pod["metadata"]["uid"]
     assert len(taken_back(stage)) == 2
+
+
+async def remember_starts(stage: LiveStage) -> None:
+    """Let earlier usage passes have seen three starts of the workload, yesterday."""
+    begin = int(time.time()) - 26 * 3600  # noqa: TID251 - the database is that of real servers
+    starts = [
+        ContainerStart(stage.namespace, "Deployment/web", "app", f"uid-{number}", begin, begin + 90, begin + 120, 400.0)
+        for number in range(3)
+    ]
+    nothing = HourlyPeaks((), np.empty(0, np.int64), np.empty(0), np.empty(0))
+    async with open_store(stage.settings("initial")["database_url"], Path(), print) as store:
+        await store.record_usage(UsageUpdate("yesterday", PartitionProgress(0, 1), nothing, None, starts=starts))
+
+
+def test_a_pod_starts_with_what_earlier_starts_used(stage: LiveStage):
+    asyncio.run(remember_starts(stage))
+    known(stage, "learn")
+    with stage.reviewing("resize"):
+        wait_until(lambda: boosted(stage), "a new pod is boosted", seconds=SOON_SECONDS)
+        with stage.serving("resize", shrink_cooldown="7d"):
+            pod = wait_until(lambda: boosted(stage), "a new pod is boosted", seconds=SOON_SECONDS)
+            after = wait_until(lambda: settled(stage), "its CPU is taken back", seconds=30 + SOON_SECONDS)
+            assert after["metadata"]["uid"] == pod["metadata"]["uid"]
 
 
 def test_without_the_right_to_resize_no_pod_starts_with_more(stage: LiveStage):
