@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.table import BenchmarkRow
-from cruise.decisions.pod_policy.use_history import UsageHistory
+from cruise.decisions.pod_policy.usable_statistics import UsageHistory
 from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds, decide_utilisation_bounds
 from cruise.decisions.sizing.utilisation_columns import MetricGroups, bound_requests
 from cruise.domain.cluster import HorizontalPodAutoscaler, WorkloadRef

@@ -21,7 +21,7 @@ from cruise.decisions.template_evidence import (
     combine_evidence,
     find_oom_killed_workloads,
 )
-from cruise.decisions.usage.pod_level import sum_statistics
+from cruise.decisions.usage.estimation import sum_statistics
 from cruise.domain.actions import ContainerTarget, ReasonCode
 from cruise.domain.annotations import APP_INSTANCE, CRUISE_RECORDS
 from cruise.domain.cluster import POD_LEVEL, ClusterSnapshot, Container, ContainerRole, Pod, Workload, WorkloadRef

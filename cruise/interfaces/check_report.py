@@ -8,8 +8,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cruise.decisions.preflight.items import CheckItem, CheckLevel
 from cruise.domain.policy import Mode
+from cruise.domain.preflight import CheckItem, CheckLevel
 from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS
 from cruise.interfaces.text import convert_to_json, format_count
 

@@ -20,7 +20,7 @@ from cruise.decisions.template_sizes import (
 from cruise.domain.original_resources import amounts_to_json
 from cruise.domain.prices import ResourcePrices
 from cruise.domain.resources import ResourceName, Resources
-from cruise.interfaces.export_patches import build_patch
+from cruise.interfaces.export_files import build_patch
 from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS, create_plain_table, format_change
 from cruise.interfaces.reasons import describe_reason
 from cruise.interfaces.text import (

@@ -17,8 +17,15 @@ from cruise.domain.users import (
 )
 from cruise.interfaces.events import describe_user_action
 from cruise.interfaces.reasons import describe_detail, describe_reason
-from cruise.interfaces.slack import build_slack_section, escape_slack
-from cruise.interfaces.text import JsonValue, convert_to_json, escape_text, format_count, format_memory
+from cruise.interfaces.text import (
+    JsonValue,
+    build_slack_section,
+    convert_to_json,
+    escape_slack,
+    escape_text,
+    format_count,
+    format_memory,
+)
 
 _MAX_MESSAGE_LENGTH = 400
 _MAX_LINES = 20

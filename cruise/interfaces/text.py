@@ -1,4 +1,4 @@
-"""Amounts, times and counts as text; documents as JSON, YAML and CSV; HTML templates."""
+"""Amounts, times and counts as text; documents as JSON, YAML and CSV; HTML templates; messages for Slack."""
 
 import csv
 import io
@@ -250,3 +250,13 @@ def _environment() -> Environment:
 def _escape_value(value: object) -> object:
     # The output of a macro is already escaped.
     return escape_text(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
+def build_slack_section(text: str) -> JsonValue:
+    """Return a section of Slack's markup; text of others must be escaped."""
+    return {"type": "section", "text": {"type": "mrkdwn", "text": text}}
+
+
+def escape_slack(text: str) -> str:
+    """Escape what Slack would take for a link or a mention."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -7,8 +7,8 @@ import numpy as np
 
 from cruise.packer.answer import Packing
 from cruise.packer.budget import BudgetMeter
-from cruise.packer.columns.annealing import AnnealingSearch
 from cruise.packer.columns.bounds import EntryBound
+from cruise.packer.columns.primal_heuristics import AnnealingSearch
 from cruise.packer.consolidation import drain_nodes
 from cruise.packer.kernels.compilation import read_monotonic_seconds
 from cruise.packer.kernels.simplex import create_tableau, invert_basis

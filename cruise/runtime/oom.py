@@ -11,8 +11,8 @@ from cruise.decisions.oom import OomContext, applies_to_workload, build_oom_reco
 from cruise.decisions.pod_policy.container_bounds import get_template_memory_limits
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.kubelet_refusals import add_kubelet_refusals
+from cruise.decisions.usage.estimation import sum_statistics
 from cruise.decisions.usage.oom_records import OOM_KILL_RETENTION, raise_oom_memory
-from cruise.decisions.usage.pod_level import sum_statistics
 from cruise.domain.actions import ActionResult, ContainerTarget, EvictPod, Outcome, ReasonCode, ResizePod, SkippedPod
 from cruise.domain.cluster import POD_LEVEL, ClusterSnapshot, ContainerRole, Node, OomKill, Pod
 from cruise.domain.pod_resources import count_pod_requests

@@ -13,7 +13,7 @@ from cruise.decisions.oom import (
     decide_oom_reaction,
 )
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.usage.pod_level import sum_statistics
+from cruise.decisions.usage.estimation import sum_statistics
 from cruise.domain.actions import ContainerTarget, EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import POD_LEVEL, ContainerRole, LimitRangeItem, OomKill, Pod, QosClass

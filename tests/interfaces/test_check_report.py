@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from cruise.decisions.preflight.items import CheckItem, CheckLevel
 from cruise.domain.policy import Mode
+from cruise.domain.preflight import CheckItem, CheckLevel
 from cruise.interfaces.check_report import render_check_json, render_check_table
 from tests.builders import NOW
 from tests.shown import render_to_text

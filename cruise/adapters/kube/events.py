@@ -6,8 +6,7 @@ from urllib.parse import quote
 
 import structlog
 
-from cruise.adapters.kube.client import KubernetesClient
-from cruise.adapters.kube.throttling import TokenBucket
+from cruise.adapters.kube.client import KubernetesClient, TokenBucket
 from cruise.domain.actions import PodEvent, ReasonCode
 from cruise.domain.users import UserAction
 from cruise.errors import CruiseError, NotFoundError, ThrottledError, UnavailableError

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 import structlog
 
-from cruise.adapters.kube.client import KubernetesClient
+from cruise.adapters.kube.client import Backoff, KubernetesClient
 from cruise.adapters.kube.kinds import WatchedKind, is_optional_kind_missing, list_pages
 from cruise.adapters.kube.object_store import Key, WatchedObjectStore, get_object_key
-from cruise.adapters.kube.throttling import Backoff
 from cruise.errors import (
     BadInputError,
     CruiseError,

@@ -12,7 +12,7 @@ from cruise.backtest.replay.nodes import format_node_name, parse_node_index
 from cruise.backtest.replay.policy import NO_CONTAINERS, ContainerSizes, ReplayClusterView
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
-from cruise.decisions.pod_policy.use_history import get_usage_history
+from cruise.decisions.pod_policy.usable_statistics import get_usage_history
 from cruise.decisions.sizing.pod_columns import ResizablePodColumns, build_resizable_pod_columns
 from cruise.domain.annotations import ORIGINAL_RESOURCES, RESOURCES, EffectivePolicy
 from cruise.domain.arrays import BoolArray, Int64Array

@@ -49,11 +49,11 @@ def check(
 
     from cruise.app.process import get_current_time
     from cruise.decisions.preflight.coverage import check_coverage
-    from cruise.decisions.preflight.items import CheckLevel
     from cruise.decisions.preflight.preflight import decide_preflight
     from cruise.decisions.prices import estimate_prices
     from cruise.decisions.sizing.headroom import HEADROOM_MODELS
     from cruise.domain.policy import Mode
+    from cruise.domain.preflight import CheckLevel
     from cruise.interfaces.check_report import render_check_json, render_check_table
     from cruise.runtime.headroom import RiskHistory
     from cruise.settings.value_types import UsageSourceChoice

@@ -185,7 +185,7 @@ def _print(report: "ExportReport", format: ExportFormat) -> None:
 
 def _render_text(report: "ExportReport", format: ExportFormat) -> str:
     """Return a format as one text; BadInputError if it needs several files."""
-    from cruise.interfaces.export_patches import render_kustomize_text, render_patch_files, render_values_text
+    from cruise.interfaces.export_files import render_kustomize_text, render_patch_files, render_values_text
     from cruise.interfaces.export_report import render_pull_request
 
     changed = report.changes.changed
@@ -205,7 +205,7 @@ def _render_text(report: "ExportReport", format: ExportFormat) -> str:
 
 
 def _render_files(report: "ExportReport", format: ExportFormat | None) -> Iterator[tuple[str, str]]:
-    from cruise.interfaces.export_patches import render_kustomize_files, render_patch_files, render_values_files
+    from cruise.interfaces.export_files import render_kustomize_files, render_patch_files, render_values_files
     from cruise.interfaces.export_report import render_pull_request
 
     changed = report.changes.changed

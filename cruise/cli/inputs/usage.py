@@ -19,8 +19,8 @@ from cruise.app.usage_source import READING_INTERVAL, get_current_seconds
 from cruise.cli.terminal import print_error, redirect_logs, show_progress, show_spinner
 from cruise.decisions.oom import build_oom_records
 from cruise.decisions.preflight.usage import CLUSTER_FIX, describe_cluster_series
-from cruise.decisions.usage.cross_check import estimate_from_short_sample
 from cruise.decisions.usage.oom_records import raise_oom_memory
+from cruise.decisions.usage.plausibility import estimate_from_short_sample
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.policy import Policy
 from cruise.domain.preflight import ClusterSeriesFacts

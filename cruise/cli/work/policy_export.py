@@ -11,7 +11,7 @@ from cruise.cli.terminal import print_error, write_document
 from cruise.decisions.policy_export import PolicyExport, export_policies
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.errors import BadInputError
-from cruise.interfaces.export_policies import render_policy_files
+from cruise.interfaces.export_files import render_policy_files
 from cruise.settings import Settings
 
 

@@ -28,7 +28,7 @@ from cruise.decisions.pod_policy.resizable_pod import find_pod_level_resources, 
 from cruise.decisions.sizing.memory_limit import compute_limit_ceiling
 from cruise.decisions.sizing.pod_level import PodLevelContainers
 from cruise.decisions.sizing.resizes import keep_qos_class, would_change_qos_class
-from cruise.decisions.usage.pod_level import sum_statistics
+from cruise.decisions.usage.estimation import sum_statistics
 from cruise.domain.actions import ContainerTarget, ReasonCode
 from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations
 from cruise.domain.cluster import Container, LimitRangeItem, Pod, QosClass

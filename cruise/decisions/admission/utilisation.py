@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.use_history import get_usage_history
+from cruise.decisions.pod_policy.usable_statistics import get_usage_history
 from cruise.decisions.pod_policy.utilisation_bounds import (
     UtilisationBounds,
     compute_lower_requests,

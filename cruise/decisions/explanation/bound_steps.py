@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cruise.decisions.pod_policy.heap_floors import compute_heap_memory, compute_running_heap_floor, get_heap_bound
-from cruise.decisions.pod_policy.use_history import get_usage_history
+from cruise.decisions.pod_policy.usable_statistics import get_usage_history
 from cruise.decisions.sizing.guaranteed import get_guaranteed_usage
 from cruise.decisions.sizing.node_sizes import SizingResult
 from cruise.domain.annotations import EffectivePolicy

@@ -33,7 +33,7 @@ from cruise.decisions.pod_policy.startup_boosts import has_boost_in_force
 from cruise.decisions.pod_policy.usable_statistics import UsableStatistics
 from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds, counts_requests_of
 from cruise.decisions.pod_policy.workload_policies import WorkloadPolicies, WorkloadPolicy
-from cruise.decisions.usage.pod_level import add_pod_level_rows
+from cruise.decisions.usage.estimation import add_pod_level_rows
 from cruise.domain.actions import ReasonCode, SkippedPod
 from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations
 from cruise.domain.cluster import (

@@ -1,6 +1,10 @@
-"""Which statistics a pod may be sized by: not missing, stale, implausible, too new, or of another template revision."""
+"""Which statistics a pod may be sized by: not missing, stale, implausible, too new, or of another template revision.
+
+Requests under an HPA may shrink by the use of the last 7 days (ADR 0047).
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -9,10 +13,12 @@ from cruise.decisions.usage.estimation import OWN_SAMPLES_SECONDS
 from cruise.decisions.usage.plausibility import MAX_REJECTED_PERCENT
 from cruise.decisions.usage.revisions import get_revisions_in_use
 from cruise.domain.actions import ReasonCode
+from cruise.domain.arrays import UNBOUNDED, Int64Array, cap_to_bounds
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod, WorkloadRef
 from cruise.domain.original_resources import WorkloadRevisions
 from cruise.domain.policy import Policy
-from cruise.domain.usage import StatisticsTable
+from cruise.domain.resources import ResourceName
+from cruise.domain.usage import StatisticColumns, StatisticsTable
 
 # A revision counts as running if it was seen this recently; that is recorded once an hour.
 _RECENTLY = timedelta(hours=3)
@@ -109,3 +115,28 @@ class UsableStatistics:
         if self._revisions is None:
             self._revisions = get_revisions_in_use(self._snapshot.pods, self._statistics)
         return self._revisions
+
+
+HISTORY_SECONDS = 7 * 86400 - 3600
+"""The history that counts as 7 days: the hour in which it began may have begun before the first sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageHistory:
+    """The largest use of each container in the last 7 days, UNBOUNDED if unknown, and its base."""
+
+    largest: Int64Array
+    base: Int64Array
+
+
+def get_usage_history(statistics: StatisticColumns, rows: Int64Array, resource: ResourceName) -> UsageHistory:
+    """Return the use at `rows`; it is unknown without a history of 7 days."""
+    if resource is ResourceName.CPU:
+        largest, base = statistics.cpu_7d_max_millicores[rows], statistics.cpu_base_millicores[rows]
+        peak = statistics.cpu_peak_millicores[rows]
+    else:
+        largest = np.maximum(statistics.memory_7d_max_bytes[rows], statistics.oom_memory_bytes[rows])
+        base, peak = statistics.memory_base_bytes[rows], statistics.memory_peak_bytes[rows]
+    since = statistics.history_since[rows]
+    is_known = (since > 0) & (statistics.updated_at[rows] - since >= HISTORY_SECONDS) & (largest > 0)
+    return UsageHistory(cap_to_bounds(np.where(is_known, np.maximum(largest, peak), UNBOUNDED)), cap_to_bounds(base))

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from cruise.decisions.pod_policy.unlocks import UNLOCKS, DecisionInputs
-from cruise.decisions.preflight.items import CheckItem, CheckLevel
 from cruise.decisions.scan.coverage import Coverage, CoverageGroup, estimate_coverage, sum_coverage
 from cruise.decisions.scan.waste import count_requests_at_targets
 from cruise.decisions.sizing.node_plans import SizingContext, decide_node_plans
 from cruise.domain.actions import ReasonCode
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.policy import Policy
+from cruise.domain.preflight import CheckItem, CheckLevel
 from cruise.domain.prices import ResourcePrices
 from cruise.domain.resources import ResourceName, Resources
 from cruise.domain.usage import StatisticsTable

@@ -7,7 +7,6 @@ from cruise.decisions.pod_policy.evictability import DisruptionBudgetIndex
 from cruise.decisions.pod_policy.heap_floors import find_excess_over_limit
 from cruise.decisions.pod_policy.quotas import allows_one_more_pod
 from cruise.decisions.pod_policy.resizable_pod import FIRST_RESIZING_KUBELET
-from cruise.decisions.preflight.items import CheckItem, CheckLevel, format_count, format_names
 from cruise.decisions.scan.policy_status import summarize_policies
 from cruise.decisions.sizing.memory_limit import FIRST_KUBELET_LOWERING_MEMORY_LIMITS
 from cruise.domain.cluster import (
@@ -19,6 +18,7 @@ from cruise.domain.cluster import (
 )
 from cruise.domain.cluster_policies import NodeAutoscalerKind
 from cruise.domain.policy import Mode
+from cruise.domain.preflight import CheckItem, CheckLevel, format_count, format_names
 from cruise.domain.resources import StatedResources
 from cruise.domain.run_operators import POD_CONTROLLER_KINDS
 

@@ -4,19 +4,21 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
-from cruise.decisions.preflight.items import CheckItem, CheckLevel, format_install_command
 from cruise.decisions.preflight.objects import check_objects
 from cruise.decisions.preflight.usage import check_cross_check, check_kubelets, check_usage
 from cruise.decisions.sizing.risk_level import REPORTED_DAYS, ObservedRisk
 from cruise.domain.policy import Mode
 from cruise.domain.preflight import (
     AccessFacts,
+    CheckItem,
+    CheckLevel,
     HelmRelease,
     PreflightFacts,
     RequiredAccess,
     ServerFacts,
     StoreFacts,
     WebhookFacts,
+    format_install_command,
 )
 from cruise.domain.resources import ResourceName
 from cruise.domain.rightsizing_policies import POLICY_GROUP

@@ -4,17 +4,20 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from cruise.decisions.node_load import compute_relative_load, is_plausible
-from cruise.decisions.preflight.items import CheckItem, CheckLevel, format_count, format_names
 from cruise.decisions.usage.plausibility import CheckedBlock, reject_implausible_samples
 from cruise.decisions.usage.usage_bounds import UsageBounds
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.preflight import (
+    CheckItem,
+    CheckLevel,
     ClusterSeriesFacts,
     CrossCheckResult,
     HelmRelease,
     KubeletFacts,
     PrometheusFacts,
     UsageFacts,
+    format_count,
+    format_names,
 )
 
 USAGE_AREA = "metrics"

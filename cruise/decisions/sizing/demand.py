@@ -7,7 +7,7 @@ from itertools import chain
 import numpy as np
 
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
-from cruise.decisions.pod_policy.use_history import get_usage_history
+from cruise.decisions.pod_policy.usable_statistics import get_usage_history
 from cruise.decisions.sizing.cpu_limit import compute_min_cpu_limits
 from cruise.decisions.sizing.memory_limit import (
     MemoryLimitCeilings,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
-from cruise.decisions.pod_policy.use_history import UsageHistory
+from cruise.decisions.pod_policy.usable_statistics import UsageHistory
 from cruise.decisions.pod_policy.utilisation_bounds import MIN_MARGIN, MetricBounds, compute_lower_requests
 from cruise.domain.arrays import UNBOUNDED, Float64Array, Int64Array, round_up_integers
 from cruise.domain.resources import ROUNDING_UNIT, ResourceName

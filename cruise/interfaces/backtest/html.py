@@ -6,15 +6,11 @@ from dataclasses import dataclass
 from cruise import __version__
 from cruise.decisions.policy_costs import compute_policy_cost, compute_slack_reduction, find_dominated_policies
 from cruise.domain.backtest import BacktestResult, ContainerScore, ObjectivePrices, PolicyScore
-from cruise.interfaces.backtest.autoscaling_table import (
-    AUTOSCALING_HEADINGS,
-    AUTOSCALING_NOTE,
-    format_autoscaling,
-    has_autoscaling,
-)
 from cruise.interfaces.backtest.pareto_chart import KILLS, STARVATION, ParetoChart, build_pareto_chart, compute_radius
 from cruise.interfaces.backtest.report import COST_NOTE, BacktestReport, compute_monthly_cost
 from cruise.interfaces.backtest.table import (
+    AUTOSCALING_HEADINGS,
+    AUTOSCALING_NOTE,
     DEFINITIONS,
     SLACK_REDUCTION_NOTE,
     describe_cost,
@@ -22,9 +18,11 @@ from cruise.interfaces.backtest.table import (
     describe_dominated_mark,
     describe_parameters,
     describe_recording,
+    format_autoscaling,
     format_cost,
     format_figures,
     format_slack_reduction,
+    has_autoscaling,
     list_warnings,
     summarize_backtest,
 )

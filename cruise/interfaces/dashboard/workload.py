@@ -25,7 +25,7 @@ from cruise.interfaces.dashboard.layout import (
     get_adjacent_pages,
 )
 from cruise.interfaces.explain.text import render_explanation_text
-from cruise.interfaces.export_patches import build_patch, render_manifest
+from cruise.interfaces.export_files import build_patch, render_manifest
 from cruise.interfaces.export_report import describe_skipped_template
 from cruise.interfaces.http.cluster_summary import WORKLOAD_SORT_KEYS, WorkloadQuery, find_workloads
 from cruise.interfaces.http.namespace_visibility import VisibilityDependency

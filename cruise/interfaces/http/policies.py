@@ -23,7 +23,7 @@ from cruise.domain.rightsizing_policies import (
 from cruise.domain.scheduling import LabelSelector
 from cruise.domain.users import PolicyAccess, UserActionKind
 from cruise.errors import DECODE_ERRORS, ConflictError, NotFoundError, RefusedError
-from cruise.interfaces.export_patches import render_manifest
+from cruise.interfaces.export_files import render_manifest
 from cruise.interfaces.http.namespace_visibility import CallerDependency, NamespaceVisibility, VisibilityDependency
 from cruise.interfaces.http.request_guard import READ_ONLY_METHODS
 from cruise.interfaces.http.user_actions import perform_user_action

@@ -13,9 +13,10 @@ from cruise.interfaces.coverage import build_amounts_document, list_coverage_row
 from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS
 from cruise.interfaces.scan.report import SAVING_ESTIMATE_NOTE, ScanReport, build_csv, build_document, build_records
 from cruise.interfaces.scan.table import create_table, render_heading, render_scan_table
-from cruise.interfaces.slack import build_slack_section, escape_slack
 from cruise.interfaces.text import (
     JsonValue,
+    build_slack_section,
+    escape_slack,
     format_cores,
     format_count,
     format_gibibytes,

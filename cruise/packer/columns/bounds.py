@@ -7,10 +7,10 @@ import numpy as np
 from cruise.packer.budget import BudgetMeter
 from cruise.packer.columns.affinity import NO_NODE_AFFINITY_RULES, build_node_affinity_rules
 from cruise.packer.columns.branching import BranchAndPrice, find_domain_attractions_of_subproblem
-from cruise.packer.columns.diving import complete_greedily, dive_to_whole_patterns
 from cruise.packer.columns.generation import list_patterns, start_column_generation
 from cruise.packer.columns.instance import build_instance, build_residual, convert_entry, find_complete_levels
 from cruise.packer.columns.pod_rules import build_pod_rule_rows, find_broken_spread_rows
+from cruise.packer.columns.primal_heuristics import complete_greedily, dive_to_whole_patterns
 from cruise.packer.columns.subproblem import (
     PrioritySubproblem,
     add_rows,

@@ -5,7 +5,7 @@ from itertools import islice
 
 import structlog
 
-from cruise.decisions.usage.cross_check import compare_counters, compare_memory
+from cruise.decisions.usage.plausibility import compare_counters, compare_memory
 from cruise.domain.cluster import ClusterSnapshot, Node
 from cruise.domain.preflight import CrossCheckCounts, CrossCheckResult, KubeletReport
 from cruise.domain.usage import CounterTail, NodeLoadSample, NodeUsage, SampleBlock

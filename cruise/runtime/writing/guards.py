@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from cruise.decisions.pod_policy.utilisation_changes import UtilisationChanges
+from cruise.decisions.pod_policy.utilisation_bounds import UtilisationChanges
 from cruise.decisions.sizing.resizes import INFEASIBLE, is_below_usage, remove_growth
 from cruise.domain.actions import (
     Action,

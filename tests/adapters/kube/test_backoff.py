@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.adapters.kube.throttling import Backoff
+from cruise.adapters.kube.client import Backoff
 
 
 @given(st.floats(0.01, 5), st.floats(5, 60), st.integers(1, 2000))

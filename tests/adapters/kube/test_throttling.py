@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.adapters.kube.throttling import MAX_WAIT_SECONDS, TokenBucket, compute_retry_wait
+from cruise.adapters.kube.client import MAX_WAIT_SECONDS, TokenBucket, compute_retry_wait
 
 TIMES = st.lists(st.floats(0, 10), max_size=60).map(sorted)
 

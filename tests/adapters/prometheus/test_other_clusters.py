@@ -16,11 +16,10 @@ from cruise.adapters.prometheus.probe import probe_prometheus
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import PrometheusUsageSource
 from cruise.cli.inputs.usage import read_prometheus_usage
-from cruise.decisions.preflight.items import CheckLevel
 from cruise.decisions.preflight.usage import check_plausibility
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.policy import Policy
-from cruise.domain.preflight import ClusterSeriesFacts
+from cruise.domain.preflight import CheckLevel, ClusterSeriesFacts
 from cruise.domain.usage import PeakKey, SampleRejection, Statistic
 from cruise.runtime.usage.usage_pass import run_usage_pass
 from cruise.runtime.usage.usage_state import UsageState

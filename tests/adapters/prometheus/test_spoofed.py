@@ -10,10 +10,10 @@ import pytest
 from cruise.adapters.prometheus.probe import probe_prometheus
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import PrometheusUsageSource
-from cruise.decisions.preflight.items import CheckLevel
 from cruise.decisions.preflight.usage import check_plausibility
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.policy import Policy
+from cruise.domain.preflight import CheckLevel
 from cruise.domain.usage import Statistic
 from cruise.runtime.usage.usage_pass import run_usage_pass
 from cruise.runtime.usage.usage_state import UsageState

@@ -6,12 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.backtest.baselines.autopilot import (
+    CPU_BOUNDS,
     CPU_MARGIN,
+    MEMORY_BOUNDS,
     MovingWindowRecommender,
+    build_cpu_signal,
+    build_memory_signal,
     create_cpu_recommender,
     create_memory_recommender,
 )
-from cruise.backtest.baselines.autopilot_windows import CPU_BOUNDS, MEMORY_BOUNDS, build_cpu_signal, build_memory_signal
 from cruise.domain.resources import MEBIBYTE
 
 GIBIBYTE = 1024 * MEBIBYTE

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from cruise.backtest.baselines.autopilot_windows import CPU_BOUNDS, MEMORY_BOUNDS, build_cpu_signal, build_memory_signal
+from cruise.backtest.baselines.autopilot import CPU_BOUNDS, MEMORY_BOUNDS, build_cpu_signal, build_memory_signal
 from cruise.domain.resources import MEBIBYTE
 
 ONE_JOB_EACH = np.arange(3)

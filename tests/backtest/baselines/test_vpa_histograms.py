@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.backtest.baselines.vpa_histograms import DecayingHistograms, ExponentialBuckets
+from cruise.backtest.baselines.vpa_recommender import DecayingHistograms, ExponentialBuckets
 from cruise.domain.arrays import Float64Array, Int64Array
 
 HOUR = 3600

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from cruise.backtest.baselines.vpa_histograms import DecayingHistograms, ExponentialBuckets
-from cruise.backtest.baselines.vpa_recommender import VpaMemoryPeaks
+from cruise.backtest.baselines.vpa_recommender import DecayingHistograms, ExponentialBuckets, VpaMemoryPeaks
 from cruise.domain.arrays import Float64Array, Int64Array
 
 MIB = 1 << 20

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.backtest.baselines.vpa_histograms import DecayingHistograms, ExponentialBuckets
-from cruise.backtest.baselines.vpa_recommender import VpaUsageRecommender
+from cruise.backtest.baselines.vpa_recommender import DecayingHistograms, ExponentialBuckets, VpaUsageRecommender
 from cruise.domain.arrays import Float64Array
 from cruise.domain.resources import Resources
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.backtest.baselines.autopilot_windows import (
+from cruise.backtest.baselines.autopilot import (
     GrowingWeight,
     LoadPercentile,
     RecentMaximum,

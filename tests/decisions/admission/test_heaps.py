@@ -19,7 +19,7 @@ from cruise.domain.heaps import HeapBound, HeapRuntime
 from cruise.domain.original_resources import format_original_resources
 from cruise.domain.policy import GuaranteedPolicy, HeapBoundPolicy, MemoryLimitPolicy, Mode, Policy
 from cruise.domain.resources import MEBIBYTE
-from cruise.kube_json.objects.jvm_options import DEFAULT_JVM_HEAP
+from cruise.kube_json.objects.heaps import DEFAULT_JVM_HEAP
 from tests.builders import (
     NOW,
     make_container,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.decisions.pod_policy.utilisation_changes import UtilisationChanges
+from cruise.decisions.pod_policy.utilisation_bounds import UtilisationChanges
 from cruise.domain.actions import ReasonCode, ResizePod
 from cruise.domain.cluster import HorizontalPodAutoscaler, Pod
 from cruise.domain.pod_resources import get_spec_targets

@@ -3,9 +3,9 @@
 import re
 
 from cruise.decisions.preflight.coverage import check_coverage
-from cruise.decisions.preflight.items import CheckLevel
 from cruise.domain.cluster import QosClass
 from cruise.domain.policy import Policy
+from cruise.domain.preflight import CheckLevel
 from cruise.domain.prices import ResourcePrices
 from tests.builders import NOW, make_autoscaler, make_container, make_pod, make_snapshot, make_statistic_for, make_table
 

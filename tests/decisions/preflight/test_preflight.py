@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from cruise.decisions.preflight.items import CheckItem, CheckLevel
 from cruise.decisions.preflight.preflight import decide_preflight, list_required_access
 from cruise.decisions.sizing.risk_level import ObservedRisk
 from cruise.domain.annotations import Overrides, UnreadableAnnotations
@@ -17,6 +16,8 @@ from cruise.domain.heaps import HeapBound, HeapRuntime
 from cruise.domain.policy import Mode
 from cruise.domain.preflight import (
     AccessFacts,
+    CheckItem,
+    CheckLevel,
     HelmRelease,
     IgnoredExporter,
     PreflightFacts,

@@ -1,8 +1,7 @@
 """Findings on kubelets, alone and compared with Prometheus."""
 
-from cruise.decisions.preflight.items import CheckLevel
 from cruise.decisions.preflight.usage import check_cross_check, check_kubelets
-from cruise.domain.preflight import CrossCheckResult, KubeletFacts, MetricMismatch
+from cruise.domain.preflight import CheckLevel, CrossCheckResult, KubeletFacts, MetricMismatch
 from cruise.domain.usage import ContainerKey
 
 WEB, DB = ContainerKey("shop", "web-1", "app"), ContainerKey("shop", "db-0", "app")

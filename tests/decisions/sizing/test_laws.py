@@ -11,7 +11,7 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.sizing.demand import build_demand_table
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
-from cruise.decisions.usage.pod_level import add_pod_level_rows
+from cruise.decisions.usage.estimation import add_pod_level_rows
 from cruise.decisions.usage.revisions import update_revisions
 from cruise.domain.actions import ReasonCode, RefusedResize, ResizePod
 from cruise.domain.cluster import ClusterSnapshot, Container, ContainerRole, Node, Pod, QosClass

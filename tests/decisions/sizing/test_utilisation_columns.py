@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.pod_policy.use_history import UsageHistory
+from cruise.decisions.pod_policy.usable_statistics import UsageHistory
 from cruise.decisions.pod_policy.utilisation_bounds import (
     UtilisationBounds,
     decide_utilisation_bounds,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cruise.decisions.usage.cross_check import estimate_from_short_sample
+from cruise.decisions.usage.plausibility import estimate_from_short_sample
 from cruise.domain.usage import ContainerKey, SampleBlock
 from tests.builders import make_container, make_node, make_pod, make_snapshot
 

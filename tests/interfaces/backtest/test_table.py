@@ -3,9 +3,13 @@ from dataclasses import replace
 import pytest
 
 from cruise.domain.backtest import AutoscalingScore
-from cruise.interfaces.backtest.autoscaling_table import AUTOSCALING_HEADINGS, format_autoscaling
 from cruise.interfaces.backtest.report import BacktestReport, ReplayParameters, ReplayPrices
-from cruise.interfaces.backtest.table import format_figures, render_backtest_table
+from cruise.interfaces.backtest.table import (
+    AUTOSCALING_HEADINGS,
+    format_autoscaling,
+    format_figures,
+    render_backtest_table,
+)
 from tests.backtest_results import make_policies, make_result, make_score
 from tests.shown import render_to_text
 

@@ -7,8 +7,8 @@ import numpy as np
 from cruise.packer.answer import compute_figures
 from cruise.packer.budget import BudgetMeter
 from cruise.packer.columns.affinity import build_rule_energies
-from cruise.packer.columns.annealing import AnnealingSearch
 from cruise.packer.columns.instance import ResidualInstance, build_instance, build_residual
+from cruise.packer.columns.primal_heuristics import AnnealingSearch
 from cruise.packer.kernels.placement import BROKEN, update_rule_energy
 from cruise.packer.problem import IntArray, PackingProblem, count_copies
 from cruise.packer.rules.preemption import match_pods_to_nodes

@@ -6,10 +6,10 @@ import pytest
 from benchmarks.packing_instances import InstanceShape, draw_pending, problem_of
 from benchmarks.unlike_clusters import ClusterDrawing, FullCluster, draw_full
 from cruise.packer.budget import BudgetMeter
-from cruise.packer.columns.annealing import AnnealingSearch
 from cruise.packer.columns.bounds import EntryBound
 from cruise.packer.columns.generation import ColumnGeneration, list_patterns, start_column_generation
 from cruise.packer.columns.instance import build_instance, build_residual
+from cruise.packer.columns.primal_heuristics import AnnealingSearch
 from cruise.packer.columns.subproblem import build_subproblem, get_patterns
 from cruise.packer.pack import solve_subproblem
 from cruise.packer.problem import IntArray, count_copies

@@ -1,7 +1,7 @@
 import numpy as np
 
-from cruise.packer.columns.diving import complete_greedily
 from cruise.packer.columns.instance import build_instance, build_residual
+from cruise.packer.columns.primal_heuristics import complete_greedily
 from cruise.packer.problem import count_copies
 from tests.packer.every_assignment import is_valid
 from tests.packer.problems import draw_problem

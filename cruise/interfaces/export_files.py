@@ -1,15 +1,17 @@
-"""New sizes of pod templates as files: strategic merge patches, Helm values and Kustomize components."""
+"""Exported files: new sizes as strategic merge patches, Helm values and Kustomize components, and policies as YAML."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 import yaml
 
+from cruise.decisions.policy_export import ExportedPolicy, PolicyExport
 from cruise.decisions.template_sizes import TemplateContainerSizes, TemplateSizes
 from cruise.domain.cluster import ContainerRole
 from cruise.domain.original_resources import amounts_to_json
 from cruise.domain.resources import StatedResources
 from cruise.interfaces.text import JsonValue, escape_text
+from cruise.kube_json.policy_documents import build_workload_policy
 
 JsonObject = dict[str, JsonValue]
 
@@ -138,3 +140,14 @@ def _render_component(patches: Sequence[tuple[TemplateSizes, dict[str, str]]]) -
         {**patch, "target": {"kind": one.workload.kind, "name": one.workload.name}} for one, patch in patches
     ]
     return render_manifest({"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "patches": listed})
+
+
+def render_policy_files(export: PolicyExport) -> Iterator[tuple[str, str]]:
+    """Yield the path and text of each policy, in a folder for each namespace."""
+    for one in export.policies:
+        document = build_workload_policy(one.namespace, one.workload, one.overrides)
+        yield f"{one.namespace}/{document['metadata']['name']}.yaml", _format_origins(one) + render_manifest(document)
+
+
+def _format_origins(one: ExportedPolicy) -> str:
+    return f"# From {escape_text(' and '.join(one.origins))}.\n"
