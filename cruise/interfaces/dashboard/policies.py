@@ -23,6 +23,7 @@ from cruise.domain.policy import (
     CpuLimitPolicy,
     EvictionRanking,
     GuaranteedPolicy,
+    HpaPolicy,
     MemoryLimitPolicy,
     Mode,
     Policy,
@@ -115,6 +116,7 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "direction": [one.value for one in ResizeDirection],
     "guaranteed": [one.value for one in GuaranteedPolicy],
     "best-effort": [one.value for one in BestEffortPolicy],
+    "hpa": [one.value for one in HpaPolicy],
 }
 # A replay has its own mode and pass interval.
 _NOT_REPLAYABLE = frozenset({"mode", "pass_interval"})

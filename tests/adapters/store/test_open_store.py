@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from sqlalchemy import text
 from cruise.adapters.store.connection import Database, convert_to_dsn
 from cruise.adapters.store.postgres import open_store, probe_store
 from cruise.adapters.store.schema import get_newest_revision, metadata
+from cruise.domain.cluster import WorkloadRef
+from cruise.domain.users import UserActionKind
 from cruise.errors import BadInputError, UnavailableError
 from tests.postgres_servers import dsn_below, emptied
 
@@ -144,6 +147,32 @@ async def test_alembic_by_hand_upgrades_and_downgrades(server, data_dir, which):
                 text("SELECT count(*) FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'alembic_version'")
             )
         assert found == tables
+    await database.close()
+
+
+async def migrate(data_dir: Path, direction: str) -> None:
+    environment = {"CRUISE_DATA_DIR": str(data_dir)}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "alembic", *direction.split(), cwd=ROOT, env=environment
+    )
+    assert await process.wait() == 0
+
+
+async def test_workloads_that_had_overrides_are_paused_and_what_users_did_stays_readable(data_dir):
+    database = database_of(data_dir)
+    await migrate(data_dir, "upgrade 0004")
+    await run(
+        database,
+        """INSERT INTO workload_override VALUES ('shop', 'Deployment', 'web', '{"mode": "off"}')""",
+        "INSERT INTO user_action (at, caller, kind, namespace, workload_kind, workload_name, detail) "
+        "VALUES (now(), 'ann', 'put-override', 'shop', 'Deployment', 'web', '{}')",
+    )
+    await migrate(data_dir, "upgrade head")
+    async with open_store(None, data_dir, print) as store:
+        assert list(await store.read_paused_workloads()) == [("shop", WorkloadRef("Deployment", "web"))]
+        [action] = await store.read_user_actions(datetime(2026, 1, 1, tzinfo=UTC))
+        assert (action.caller, action.kind) == ("ann", UserActionKind.PUT_POLICY)
+    await migrate(data_dir, "downgrade base")
     await database.close()
 
 

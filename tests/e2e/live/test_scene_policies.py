@@ -111,6 +111,19 @@ def test_the_status_says_what_a_policy_did_and_what_contradicts_it(stage: LiveSt
     found = read("rightsizingpolicies", ns, "other")
     assert (found["conflictCount"], found["conflicts"]) == (1, [conflict])
     assert (found["observedGeneration"], found["workloads"], found["sized"], found["skippedPods"]) == (1, 1, 1, 0)
+    accepted, conflicted = found["conditions"]
+    assert (accepted["type"], accepted["status"], accepted["observedGeneration"]) == ("Accepted", "True", 1)
+    assert (conflicted["type"], conflicted["status"], conflicted["reason"]) == ("Conflicted", "True", "EquallySpecific")
+    admin.delete("rightsizingpolicies.cruise.io", ns, "one")
+    with stage.serving("resize", pass_interval="2s"):
+
+        def agreed() -> list[Json]:
+            now: list[Json] = read("rightsizingpolicies", ns, "other")["conditions"]
+            return now if now[1]["status"] == "False" else []
+
+        later = wait_until(agreed, "the conflict is over")
+    assert later[0]["lastTransitionTime"] == accepted["lastTransitionTime"]
+    assert later[1]["lastTransitionTime"] > conflicted["lastTransitionTime"]
     whole = read("clusterrightsizingpolicies", None, ns)
     assert (whole["workloads"], whole["sized"], whole["skippedPods"]) == (2, 1, 1)
     assert whole["skipped"] == [{"reason": "no-statistics", "count": 1}]

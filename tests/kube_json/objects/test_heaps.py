@@ -278,7 +278,8 @@ def test_sizes_are_read_as_they_are_written(amount, unit):
     assert read({"GOMEMLIMIT": f"{amount}KiB"}).fixed_bytes == amount << 10
 
 
-@given(st.text(min_size=12, max_size=20, alphabet="abcdefghijklmnopqrstuvwxyz0123456789"))
+# Of characters that no name of a field has twelve of in a row.
+@given(st.text(min_size=12, max_size=20, alphabet="jkqvwxyz0123456789"))
 def test_other_values_are_not_kept(secret):
     env = [{"name": "DB_PASSWORD", "value": secret}, {"name": "JAVA_TOOL_OPTIONS", "value": f"-Xmx1g -Dp={secret}"}]
     container = make_container_json(env=env, command=["java", f"-Dkey={secret}", "Main"])

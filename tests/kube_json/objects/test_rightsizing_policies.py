@@ -80,7 +80,7 @@ UNREADABLE: dict[str, tuple[Json, str, str]] = {
     "no start": (
         {"startupCpu": "twice"},
         'spec.startupCpu: "twice" is not a quantity; write e.g. 500m',
-        '"twice" is neither a factor nor a quantity; write e.g. 2x or 500m',
+        '"twice" is neither a factor nor a quantity; write e.g. 2x, 500m, learn or off',
     ),
     "no quantity": (
         {"maxAllowed": {"cpu": "lots"}},
