@@ -85,7 +85,7 @@ REASON_DESCRIPTIONS: Mapping[ReasonCode, str] = {
     ReasonCode.CPU_NOT_MANAGED: "its CPU is not managed",
     ReasonCode.MEMORY_NOT_MANAGED: "its memory is not managed",
     ReasonCode.INSUFFICIENT_CAPACITY: "its node does not have the capacity for a larger size",
-    ReasonCode.NODE_NOT_READY: "its node is not ready: its kubelet would not act",
+    ReasonCode.NODE_NOT_READY: "its node is not ready, or reports no allocatable capacity: its kubelet would not act",
     ReasonCode.FORBIDDEN: "cruise's service account is not allowed to do this",
     ReasonCode.QUOTA_EXCEEDED: "it would exceed the namespace's ResourceQuota now",
     ReasonCode.CANNOT_RESTORE: "its original sizes cannot be restored in place",

@@ -26,6 +26,7 @@ from cruise.decisions.pod_policy.resizable_pod import (
     FIRST_RESIZING_KUBELET,
     ResizablePod,
     find_pod_level_resources,
+    has_working_kubelet,
     resizes_pod_level,
     select_containers_with_resources,
 )
@@ -89,7 +90,7 @@ class Eligibility:
         }
         self._refusing_nodes = {node.name: node for node in snapshot.nodes if refuses_resizes(node)}
         self._virtual_nodes = frozenset(node.name for node in snapshot.nodes if node.is_virtual)
-        self._unready_nodes = frozenset(node.name for node in snapshot.nodes if not node.ready)
+        self._unready_nodes = frozenset(node.name for node in snapshot.nodes if not has_working_kubelet(node))
 
     def check(self, pod: Pod, *, killed: bool = False) -> ResizablePod | SkippedPod:
         """Return a bound pod as resizable with its effective policy, or why it is skipped.

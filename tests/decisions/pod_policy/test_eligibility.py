@@ -197,6 +197,11 @@ def test_pods_on_virtual_nodes_are_skipped_and_such_nodes_are_no_measure_of_size
     assert found.largest_node_memory == (4096 if is_virtual else 1 << 20) * MEBIBYTE
 
 
+@pytest.mark.parametrize(("cpu", "memory_mib"), [(0, 0), (0, 16384), (4000, 0)])
+def test_pods_are_skipped_while_their_kubelet_reports_no_capacity(cpu, memory_mib):
+    assert reason(make_pod(), nodes=[make_node(cpu=cpu, memory_mib=memory_mib)]) is ReasonCode.NODE_NOT_READY
+
+
 def test_an_unreadable_annotation_is_reported_from_any_source():
     broken = {"cruise.io/cpu-min": "1.5Gx"}
     for place, more in (
