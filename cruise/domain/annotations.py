@@ -330,6 +330,8 @@ POD_GROUP_ANNOTATIONS = (
     "scheduling.k8s.io/group-name",
     "gang.scheduling.koordinator.sh/name",
 )
+# The revision of a StatefulSet's or DaemonSet's pod.
+CONTROLLER_REVISION = "controller-revision-hash"
 APP_NAME, APP_COMPONENT = "app.kubernetes.io/name", "app.kubernetes.io/component"
 APP_INSTANCE = "app.kubernetes.io/instance"
 

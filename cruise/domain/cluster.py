@@ -230,6 +230,7 @@ class Workload:
     workload. `controller` is its own controller, such as a custom resource of an operator. `uid` is set only if it has
     none. `memory_limits`, `cpu_limits` and `requests` are those of the pod template by container, None if the template
     is unknown. `init_containers` are names. `is_read` is False if only its ReplicaSets or Jobs were read.
+    `revision_on_delete` is the revision of new pods of a StatefulSet that updates pods only when they are deleted.
     """
 
     namespace: str
@@ -246,6 +247,7 @@ class Workload:
     uid: str = ""
     api_version: str = "apps/v1"
     is_read: bool = True
+    revision_on_delete: str = ""
 
     def has_container(self, container: Container) -> bool:
         """Return whether the pod template has the container; admission webhooks may inject others."""

@@ -36,6 +36,7 @@ class ReasonDetail(StrEnum):
     DEVICES = "devices"
     GUARANTEED = "guaranteed"
     POD_GROUP = "pod-group"
+    UPDATES_ON_DELETE = "updates-on-delete"
     REPLICA_NOT_READY = "replica-not-ready"
     REFUSED_BEFORE = "refused-before"
     NO_NODE_FOR_REPLACEMENT = "no-node-for-replacement"

@@ -154,6 +154,7 @@ DETAIL_DESCRIPTIONS: Mapping[ReasonDetail, str] = {
     ReasonDetail.DEVICES: "its device may be free on no other node; set eviction-ranking to allow evictions",
     ReasonDetail.GUARANTEED: "a Guaranteed pod keeps its node; set eviction-ranking to allow evictions",
     ReasonDetail.JOB: "a pod that runs to completion would lose its work; set eviction-ranking low to allow evictions",
+    ReasonDetail.UPDATES_ON_DELETE: "its StatefulSet updates pods on delete: an eviction updates it to revision {}",
     ReasonDetail.POD_GROUP: "its pod group {} is scheduled as a whole, and may need every pod",
     ReasonDetail.REPLICA_NOT_READY: "replica {} of its workload is not ready",
     ReasonDetail.REFUSED_BEFORE: "its eviction was rejected in the previous pass",

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from cruise.decisions.scheduling.placements import SelectorIndex
-from cruise.domain.annotations import EVICTION_PROTECTION, EffectivePolicy
+from cruise.domain.annotations import CONTROLLER_REVISION, EVICTION_PROTECTION, EffectivePolicy
 from cruise.domain.cluster import ClusterSnapshot, Pod, PodDisruptionBudget, QosClass, WorkloadRef
 from cruise.domain.pod_resources import requests_devices
 from cruise.domain.policy import DEFAULT_RULES, EvictionRanking, Mode, RuleSet
@@ -107,6 +107,9 @@ class Evictability:
         if pod.pod_group:
             # One pod less may fall below the group's minimum, and a replacement waits for the whole group.
             return ReasonDetail.POD_GROUP.create(pod.pod_group)
+        revision = self._find_revision_on_delete(pod)
+        if revision:
+            return ReasonDetail.UPDATES_ON_DELETE.create(revision)
         for one in EVICTION_PROTECTION:
             if one.name in pod.annotations and one.read(pod.annotations[one.name]):
                 return ReasonDetail.PROTECTED.create(f"{one.name}: {pod.annotations[one.name]}")
@@ -116,6 +119,13 @@ class Evictability:
     def find_exhausted_budget(self, pod: Pod) -> str | None:
         """Return the PodDisruptionBudget that allows no eviction of the pod now, None if there is none."""
         return next((budget.name for budget in self._budgets.find_for_pod(pod) if budget.disruptions_allowed < 1), None)
+
+    def _find_revision_on_delete(self, pod: Pod) -> str:
+        """Return the revision to which an eviction would update a pod that its owner updates by hand; empty if none."""
+        ref = pod.workload if self._has_safeguards else None
+        workload = None if ref is None else self._snapshot.workloads.get((pod.namespace, ref))
+        revision = "" if workload is None else workload.revision_on_delete
+        return "" if revision == pod.labels.get(CONTROLLER_REVISION, revision) else revision
 
     def _find_unready_replica(self, pod: Pod) -> str | None:
         """Return the first replica of the pod's workload that is pending or not ready, None if there is none."""

@@ -84,7 +84,13 @@ def decode_workload(document: object_json.WorkloadObject) -> Workload:
         uid="" if controller else metadata.uid or "",
         # Objects in lists of one kind need not state it.
         api_version=intern(document.api_version or _API_VERSIONS.get(kind, "apps/v1")),
+        revision_on_delete=_read_revision_on_delete(document, spec),
     )
+
+
+def _read_revision_on_delete(document: object_json.WorkloadObject, spec: object_json.WorkloadSpec) -> str:
+    updates_on_delete = spec.update_strategy is not None and spec.update_strategy.type == "OnDelete"
+    return (document.status.update_revision or "") if updates_on_delete and document.status else ""
 
 
 def _get_template(spec: object_json.WorkloadSpec) -> object_json.TemplateSpec | None:

@@ -92,6 +92,10 @@ class JobTemplate(JsonStruct, frozen=True):
     spec: JobTemplateSpec | None = None
 
 
+class UpdateStrategy(JsonStruct, frozen=True):
+    type: str | None = None
+
+
 class WorkloadSpec(JsonStruct, frozen=True):
     """Replicas and pod template of all workload kinds."""
 
@@ -99,6 +103,13 @@ class WorkloadSpec(JsonStruct, frozen=True):
     parallelism: int | None = None
     template: PodTemplate | None = None
     job_template: JobTemplate | None = None
+    update_strategy: UpdateStrategy | None = None
+
+
+class WorkloadStatus(JsonStruct, frozen=True):
+    """The revision that new pods of a StatefulSet get."""
+
+    update_revision: str | None = None
 
 
 class WorkloadObject(JsonStruct, frozen=True):
@@ -107,6 +118,7 @@ class WorkloadObject(JsonStruct, frozen=True):
     metadata: Metadata
     api_version: str = ""
     spec: WorkloadSpec | None = None
+    status: WorkloadStatus | None = None
 
 
 class DeploymentObject(WorkloadObject, frozen=True, tag_field="kind", tag="Deployment"):

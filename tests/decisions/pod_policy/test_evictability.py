@@ -9,7 +9,7 @@ from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.cluster import QosClass
 from cruise.domain.policy import SEED_RULES, EvictionRanking, Mode
 from cruise.domain.reasons import ReasonDetail
-from tests.builders import make_pod, make_snapshot
+from tests.builders import make_pod, make_snapshot, make_workload
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,23 @@ def test_workers_that_are_always_restarted_are_not_evicted_by_default(kind):
 def test_pods_of_services_may_be_evicted(kind):
     pod = make_pod(workload=f"{kind}/web", owner_kind=kind, owner_name="web")
     assert Evictability(make_snapshot([pod])).explain_not_evictable(pod, EffectivePolicy(Mode.FULL)) is None
+
+
+@pytest.mark.parametrize(
+    ("label", "on_delete", "detail"),
+    [
+        ("db-1", "db-2", ReasonDetail.UPDATES_ON_DELETE.create("db-2")),
+        ("db-2", "db-2", None),
+        ("db-1", "", None),
+        (None, "db-2", None),
+    ],
+)
+def test_an_eviction_updates_no_pod_that_its_owner_updates_by_deleting_it(label, on_delete, detail):
+    labels = {} if label is None else {"controller-revision-hash": label}
+    pod = make_pod(workload="StatefulSet/db", owner_kind="StatefulSet", owner_name="db", labels=labels)
+    workload = make_workload("StatefulSet/db", revision_on_delete=on_delete)
+    rules = Evictability(make_snapshot([pod], workloads=[workload]))
+    assert rules.explain_not_evictable(pod, EffectivePolicy(Mode.FULL)) == detail
 
 
 @pytest.mark.parametrize(

@@ -254,6 +254,18 @@ def test_a_workload_names_what_controls_it():
     assert found.controller == WorkloadRef("KafkaConnect", "web")
 
 
+@pytest.mark.parametrize(("strategy", "revision"), [("OnDelete", "db-2"), ("RollingUpdate", ""), (None, "")])
+def test_a_stateful_set_states_whether_an_eviction_updates_a_pod(strategy, revision):
+    document = {
+        "kind": "StatefulSet",
+        "metadata": make_metadata("db"),
+        "spec": {"updateStrategy": {"type": strategy}} if strategy else {},
+        "status": {"currentRevision": "db-1", "updateRevision": "db-2"},
+    }
+    found = decode_workload(msgspec.convert(document, object_json.StatefulSetObject))
+    assert found.revision_on_delete == revision
+
+
 @pytest.mark.parametrize(("expected", "desired", "never"), [(3, 3, True), (3, 2, False), (0, 0, False), (2, 5, True)])
 def test_a_budget_that_requires_all_its_pods_never_allows_an_eviction(expected, desired, never):
     document = make_budget_json(selector={"matchLabels": {"app": "web"}}, disruptions_allowed=0)
