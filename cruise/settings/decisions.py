@@ -97,7 +97,8 @@ class ActionOptions:
     rules: RuleSet = create_setting(RULES_CHOICE, _POLICY.rules)
     """`seeds` uses the rules of the first design, for comparison."""
     max_evictions_per_node: int = create_setting(create_count_type("1"), _POLICY.max_evictions_per_node)
-    """Evictions per node in one pass, and in one packing plan."""
+    """Evictions per node in one pass, and in one packing plan; pods that were killed for lack of memory do not wait for
+    others of their node, unless it is 0."""
     max_evictions_per_workload: int = create_setting(create_count_type("1"), _POLICY.max_evictions_per_workload)
     """Evictions per workload in one pass, and in one packing plan."""
     max_evictions_per_hour: int = create_setting(create_count_type("20"), _POLICY.max_evictions_per_hour)

@@ -23,8 +23,9 @@ from cruise.backtest.replay.replay import replay_policy
 from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.backtest import PolicyScore
 from cruise.domain.policy import Policy
-from cruise.domain.resources import ResourceName
+from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
 from tests.backtest.drawn_usage import DAY_STEPS, HOUR_STEPS, KINDS, NODE, STEP, made
+from tests.backtest.replayed import make_recording
 from tests.tiers import examples
 
 pytestmark = pytest.mark.beyond_core
@@ -142,6 +143,19 @@ def test_a_leak_is_followed_and_never_shrunk(seed: int) -> None:
             grown[container] |= memory > before
     assert grown.any()
     assert score.oom_per_1000_container_days == 0
+
+
+@given(st.integers(9, 14), st.integers(2600, 3400))
+@examples(3)
+def test_pods_that_wake_together_are_not_killed_for_long(pods: int, woken_mebibytes: int) -> None:
+    """A night of little use fits on one node; then its kernel kills, until enough pods have left it."""
+    recording = make_recording(*(f"w{number}" for number in range(pods)), length=DAY_STEPS)
+    usage = recording.memory_bytes
+    usage[DAY_STEPS // 2 :] = woken_mebibytes * MEBIBYTE
+    requested = Resources(500, 3500 * MEBIBYTE)
+    recording = replace(recording, containers=[replace(one, requests=requested) for one in recording.containers])
+    _, score = replayed(recording)
+    assert 0 < score.oom_per_1000_container_days * score.container_days / 1000 <= 2 * pods
 
 
 @given(SEEDS)

@@ -92,7 +92,10 @@ class EvictionBudgets:
         recent = self._list_recent([line for line in evictions if not _is_retried_by(action, line)])
         if any(self._is_replaced_in_place(line) for line in evictions if line.action.node == action.node):
             return ReasonCode.REPLACEMENT_NOT_RESIZED
-        if sum(one.node == action.node for one in recent) >= policy.max_evictions_per_node:
+        # A node that kills its pods for lack of memory kills them again until they leave, a few in every pass.
+        is_killed = action.reason is ReasonCode.OOM_KILLED and policy.rules.eviction_safeguards
+        on_node = 0 if is_killed else sum(one.node == action.node for one in recent)
+        if on_node >= policy.max_evictions_per_node:
             return ReasonCode.NODE_EVICTION_BUDGET_SPENT
         is_counted = action.reason is ReasonCode.NODE_OVER_CAPACITY and action.namespace in self._quotas
         if is_counted and any(one.namespace == action.namespace for one in recent):

@@ -214,6 +214,25 @@ def test_evictions_of_the_hour_and_of_a_node():
     assert guard.find_exceeded_budget(action, []) is ReasonCode.POD_DISRUPTION_BUDGET
 
 
+def test_a_killed_pod_does_not_wait_for_others_of_its_node():
+    pods = [pod(f"p{number}", workload=WorkloadRef("Deployment", f"w{number}")) for number in range(6)]
+    killed = replace(evict(pods[5]), reason=ReasonCode.OOM_KILLED)
+    spent = [done(evict(one)) for one in pods[:4]]
+    assert guards(killed, pods=pods).find_exceeded_budget(killed, spent) is None
+    for policy, reason in (
+        (replace(FULL, max_evictions_per_node=0), ReasonCode.NODE_EVICTION_BUDGET_SPENT),
+        (replace(FULL, max_evictions_per_hour=4), ReasonCode.HOURLY_EVICTION_BUDGET_SPENT),
+    ):
+        assert guards(killed, pods=pods, policy=policy).find_exceeded_budget(killed, spent) is reason
+    same = replace(killed, workload=pods[0].workload)
+    budget = guards(same, pods=pods).find_exceeded_budget(same, spent)
+    assert budget is ReasonCode.WORKLOAD_EVICTION_BUDGET_SPENT
+    # It counts for others, which are evicted only to relieve the node.
+    after = [done(killed), done(replace(killed, uid=pods[4].uid, workload=pods[4].workload))]
+    other = evict(pods[0])
+    assert guards(other, pods=pods).find_exceeded_budget(other, after) is ReasonCode.NODE_EVICTION_BUDGET_SPENT
+
+
 def test_evictions_that_the_snapshot_shows_already_are_over():
     gone = [evict(pod(f"gone-{number}", workload=DB)) for number in range(3)]
     one = pod("a")
