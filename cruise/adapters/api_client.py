@@ -11,7 +11,7 @@ from http.client import HTTPException
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 from urllib.request import (
     BaseHandler,
     HTTPRedirectHandler,
@@ -23,6 +23,7 @@ from urllib.request import (
 )
 
 from cruise import __version__
+from cruise.domain.cluster import WorkloadRef
 from cruise.errors import BadInputError, RefusedError, UnavailableError
 
 _TIMEOUT_SECONDS = 10.0
@@ -81,10 +82,27 @@ class ApiClient:
 
     def set_paused(self, paused: bool) -> None:
         """Pause or resume writes."""
-        if self._token is None:
-            raise BadInputError("writing through --server needs its token: give --token-file, or set api_token_file")
+        self._require_token()
         if self._request_pause("PUT" if paused else "DELETE") is not paused:
             raise UnavailableError(f"{self.address} accepted the request, but did not change")
+
+    def is_workload_paused(self, namespace: str, workload: WorkloadRef) -> bool:
+        """Return whether a workload is paused by itself."""
+        items = self._request("GET", "/api/v1/pause/workloads").get("items")
+        if not isinstance(items, list):
+            raise BadInputError(f"{self.address} did not answer as cruise's API does: check the address")
+        key = {"namespace": namespace, "kind": workload.kind, "name": workload.name}
+        return any(isinstance(one, dict) and key.items() <= one.items() for one in items)
+
+    def set_workload_paused(self, namespace: str, workload: WorkloadRef, paused: bool) -> None:
+        """Pause or resume a workload."""
+        self._require_token()
+        path = "/".join(quote(part, safe="") for part in (namespace, workload.kind, workload.name))
+        self._request("PUT" if paused else "DELETE", f"/api/v1/pause/{path}")
+
+    def _require_token(self) -> None:
+        if self._token is None:
+            raise BadInputError("writing through --server needs its token: give --token-file, or set api_token_file")
 
     def _request_pause(self, method: str) -> bool:
         document = self._request(method, "/api/v1/pause")

@@ -91,7 +91,8 @@ def render_revert_table(
     if PENDING in states:
         yield Text("\nRun `cruise revert` again to restore the pending pods.")
     if workload is not None:
-        yield Text(f"\n{workload} is paused now: resume it in the dashboard (Policies) to let cruise size it again.")
+        resume = "`cruise resume` with its --namespace and --workload"
+        yield Text(f"\n{workload} is paused now: {resume} lets cruise size it again.")
         return
     state = "was paused before and stays paused" if was_paused else "is paused now"
     yield Text(f"\ncruise {state}: it sizes no pod until `cruise resume`.")

@@ -31,7 +31,17 @@ TokenOption = Annotated[
 ]
 
 
+NamespaceOption = Annotated[
+    str | None, create_optional_option("--namespace", "NAME", "The namespace of --workload.", "-n")
+]
+WorkloadOption = Annotated[
+    str | None, create_optional_option("--workload", "KIND/NAME", "Only this workload, of --namespace.", "-w")
+]
+
+
 def pause(
+    namespace: NamespaceOption = None,
+    workload: WorkloadOption = None,
     server: ServerOption = None,
     token_file: TokenOption = None,
     format: FormatOption = OutputFormat.TABLE,
@@ -43,17 +53,24 @@ def pause(
     or data_dir on its machine), and survives restarts. From other machines,
     use --server and the token of its API.
 
+    With --workload only the pods of that workload are left as they are, until
+    `cruise resume` with the same options.
+
     Examples:
       cruise pause
+
+      cruise pause --namespace shop --workload Deployment/web
 
       cruise pause --server https://cruise.example.org --token-file token
 
       kubectl -n cruise exec deploy/cruise-serve -- cruise pause
     """
-    _set_paused(True, server, token_file, format, config)
+    _set_paused(True, _parse_target(namespace, workload), server, token_file, format, config)
 
 
 def resume(
+    namespace: NamespaceOption = None,
+    workload: WorkloadOption = None,
     server: ServerOption = None,
     token_file: TokenOption = None,
     format: FormatOption = OutputFormat.TABLE,
@@ -62,14 +79,30 @@ def resume(
     """Continue writes to the cluster after `cruise pause`, from the next pass on.
 
     Decisions made during the pause are not carried out: the next pass decides
-    again.
+    again. With --workload only that workload is resumed, also one that
+    `cruise revert` paused.
 
     Examples:
       cruise resume
 
+      cruise resume --namespace shop --workload Deployment/web
+
       cruise resume --server https://cruise.example.org --token-file token
     """
-    _set_paused(False, server, token_file, format, config)
+    _set_paused(False, _parse_target(namespace, workload), server, token_file, format, config)
+
+
+_Target = tuple[str, "WorkloadRef"] | None
+"""The namespace and reference of a workload; None for all of cruise."""
+
+
+def _parse_target(namespace: str | None, workload: str | None) -> _Target:
+    ref = _parse_workload(workload, namespace)
+    if ref is not None and namespace is not None:
+        return namespace, ref
+    if namespace is not None:
+        raise BadInputError("--namespace needs --workload; cruise.io/mode: observe on a namespace leaves it alone")
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,30 +114,40 @@ class _PauseChange:
 
 
 def _set_paused(
-    paused: bool, server: str | None, token_file: Path | None, format: OutputFormat, config: Path | None
+    paused: bool,
+    target: _Target,
+    server: str | None,
+    token_file: Path | None,
+    format: OutputFormat,
+    config: Path | None,
 ) -> None:
     """Pause or resume, and print the result; BadInputError, UnavailableError."""
     settings = resolve_settings(config)
     if server is not None:
-        before = _set_in_api(paused, server, token_file or settings.api_token_file)
+        before = _set_in_api(paused, target, server, token_file or settings.api_token_file)
     elif token_file is not None:
         raise BadInputError("--token-file needs --server: the database needs no token")
     else:
-        before = asyncio.run(_set_in_database(paused, settings))
+        before = asyncio.run(_set_in_database(paused, target, settings))
     if format is OutputFormat.JSON:
         import msgspec
 
         document = {"paused": paused, "wasPaused": before.paused, "place": before.location}
+        if target is not None:
+            document |= {"namespace": target[0], "workload": str(target[1])}
         write_json([msgspec.json.encode(document) + b"\n"])
         return
     from rich.text import Text
 
-    print_report([Text(line) for line in _describe_change(paused, before)], create_table_console())
+    print_report([Text(line) for line in _describe_change(paused, target, before)], create_table_console())
 
 
-def _describe_change(paused: bool, before: _PauseChange) -> list[str]:
+def _describe_change(paused: bool, target: _Target, before: _PauseChange) -> list[str]:
     if paused is before.paused:
         return [f"Nothing changed: {'already paused' if paused else 'not paused'}, in {before.location}."]
+    if target is not None:
+        done = f"{'Paused' if paused else 'Resumed'} {target[1]} of namespace {target[0]}, in {before.location}."
+        return [done, f"The next pass {'leaves its pods as they are' if paused else 'may change its pods'}."]
     if paused:
         return [
             f"Paused, in {before.location}.",
@@ -115,28 +158,36 @@ def _describe_change(paused: bool, before: _PauseChange) -> list[str]:
     return [f"Resumed, in {before.location}.", "Writes continue with the next pass."]
 
 
-def _set_in_api(paused: bool, server: str, token_file: Path | None) -> _PauseChange:
+def _set_in_api(paused: bool, target: _Target, server: str, token_file: Path | None) -> _PauseChange:
     from cruise.adapters.api_client import ApiClient
 
     client = ApiClient(server, token_file)
-    before = client.is_paused()
-    client.set_paused(paused)
+    if target is None:
+        before = client.is_paused()
+        client.set_paused(paused)
+    else:
+        before = client.is_workload_paused(*target)
+        client.set_workload_paused(*target, paused)
     return _PauseChange(before, client.address)
 
 
-async def _set_in_database(paused: bool, settings: "Settings") -> _PauseChange:
+async def _set_in_database(paused: bool, target: _Target, settings: "Settings") -> _PauseChange:
     from cruise.app.process import get_current_time, get_local_caller
     from cruise.cli.inputs.store import describe_store, open_existing_store
     from cruise.domain.users import UserAction, UserActionKind
 
+    now, caller = get_current_time(), get_local_caller()
     async with open_existing_store(settings) as store:
-        before = await store.is_paused()
-        await store.record_user_action(
-            UserAction(
-                get_current_time(), get_local_caller(), UserActionKind.PAUSE if paused else UserActionKind.RESUME
-            )
-        )
-        await store.set_paused(paused)
+        if target is None:
+            before = await store.is_paused()
+            kind = UserActionKind.PAUSE if paused else UserActionKind.RESUME
+            await store.record_user_action(UserAction(now, caller, kind))
+            await store.set_paused(paused)
+        else:
+            before = target in await store.read_paused_workloads()
+            kind = UserActionKind.PAUSE_WORKLOAD if paused else UserActionKind.RESUME_WORKLOAD
+            await store.record_user_action(UserAction(now, caller, kind, *target))
+            await store.pause_workload(*target, now if paused else None)
     return _PauseChange(before, describe_store(settings))
 
 
@@ -152,9 +203,7 @@ def revert(
     ] = None,
     workload: Annotated[
         str | None,
-        create_optional_option(
-            "--workload", "KIND/NAME", "Only pods of this workload, which then has mode observe.", "-w"
-        ),
+        create_optional_option("--workload", "KIND/NAME", "Only pods of this workload, which is paused.", "-w"),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     format: FormatOption = OutputFormat.TABLE,
@@ -166,8 +215,8 @@ def revert(
     and in the database for pods that were resized later: it must be the
     database of the running cruise. cruise stays paused afterwards.
 
-    With --workload only that workload is paused, until it is resumed in the
-    dashboard or the API.
+    With --workload only that workload is paused, until `cruise resume` with
+    the same options.
 
     Examples:
       cruise revert
@@ -217,9 +266,7 @@ def _confirm(settings: "Settings", namespace: str | None, workload: "WorkloadRef
         )
     where = f"in namespace {namespace}" if namespace is not None else "in all namespaces"
     if workload is not None:
-        question = (
-            f"{workload} gets mode observe, and up to {count:,} of its pods get back their original sizes. Continue?"
-        )
+        question = f"{workload} is paused, and up to {count:,} of its pods get back their original sizes. Continue?"
     else:
         question = f"cruise is paused, and up to {count:,} pods {where} get back their original sizes. Continue?"
     return typer.confirm(question, err=True)

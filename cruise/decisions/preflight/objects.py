@@ -7,7 +7,7 @@ from cruise.decisions.pod_policy.evictability import DisruptionBudgetIndex
 from cruise.decisions.pod_policy.heap_floors import find_excess_over_limit
 from cruise.decisions.pod_policy.quotas import allows_one_more_pod
 from cruise.decisions.pod_policy.resizable_pod import FIRST_RESIZING_KUBELET
-from cruise.decisions.scan.policy_status import summarize_policies
+from cruise.decisions.scan.policy_status import find_policy_problems
 from cruise.decisions.sizing.memory_limit import FIRST_KUBELET_LOWERING_MEMORY_LIMITS
 from cruise.domain.cluster import (
     ClusterSnapshot,
@@ -49,9 +49,10 @@ def check_policies(snapshot: ClusterSnapshot) -> Iterator[CheckItem]:
     """Yield what is wrong with policy objects, if there are any."""
     if not snapshot.rightsizing_policies:
         return
-    statuses = summarize_policies(snapshot, (), {})
-    unreadable = [one.title for one in snapshot.rightsizing_policies if statuses[one.key].problem]
-    conflicts = [one.title for one in snapshot.rightsizing_policies if statuses[one.key].conflicts]
+    problems = find_policy_problems(snapshot)
+    unreadable, conflicts, unmatched = (
+        [one.title for one in found] for found in (problems.unreadable, problems.conflicting, problems.unmatched)
+    )
     count = f"{len(snapshot.rightsizing_policies):,} policy objects"
     if unreadable:
         words = f"{len(unreadable):,} of {count} cannot be read, and their pods are skipped: {format_names(unreadable)}"
@@ -61,6 +62,9 @@ def check_policies(snapshot: ClusterSnapshot) -> Iterator[CheckItem]:
     elif conflicts:
         words = f"{len(conflicts):,} of {count} contradict equally specific ones: {format_names(conflicts)}"
         fix = "state the settings in one of them, or select more specifically; their status names the one that applies"
+    elif unmatched:
+        words = f"{len(unmatched):,} of {count} select no pod and no workload: {format_names(unmatched)}"
+        fix = "correct their selectors or their namespace, or delete them"
     else:
         yield CheckItem(OBJECT_AREA, "policies", CheckLevel.OK, f"{count} without conflicts")
         return

@@ -112,6 +112,44 @@ def test_the_flag_is_set_in_the_database_of_this_machine(capsys, stored):
     assert last.caller.endswith(f" at {socket.gethostname()}")
 
 
+async def paused_workloads_in(directory) -> list[str]:
+    async with open_store(None, directory, print) as store:
+        return [f"{namespace} {workload}" for namespace, workload in await store.read_paused_workloads()]
+
+
+WEB = ["--namespace", "shop", "--workload", "Deployment/web"]
+
+
+def test_one_workload_is_paused_and_resumed_in_the_database_and_through_the_api(
+    capsys, stored, scene, token, monkeypatch
+):
+    assert main(["pause", *WEB]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Paused Deployment/web of namespace shop, in the embedded Postgres" in said
+    assert asyncio.run(paused_workloads_in(stored)) == ["shop Deployment/web"]
+    assert asyncio.run(paused_in(stored)) is False
+    assert main(["pause", *WEB]) == 0
+    assert "Nothing changed: already paused" in capsys.readouterr().out
+    assert main(["resume", *WEB, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["wasPaused"], document["namespace"], document["workload"]) == (True, "shop", "Deployment/web")
+    assert asyncio.run(paused_workloads_in(stored)) == []
+    last = asyncio.run(interventions_in(stored))[0]
+    assert (last.kind, last.namespace, str(last.workload)) == (UserActionKind.RESUME_WORKLOAD, "shop", "Deployment/web")
+    monkeypatch.setenv("CRUISE_API_TOKEN_FILE", str(token))
+    with served(scene) as url:
+        for paused in (True, False):
+            assert main(["pause" if paused else "resume", *WEB, "--server", url]) == 0
+            assert bool(asyncio.run(scene.store.read_paused_workloads())) is paused
+        assert "answered 404" in refused(capsys, "pause", *WEB[:-1], "Deployment/wib", "--server", url)
+
+
+def test_a_workload_has_a_namespace_and_a_kind(capsys, stored):
+    assert "--namespace needs --workload" in refused(capsys, "pause", "--namespace", "shop")
+    assert "--workload needs --namespace" in refused(capsys, "resume", "--workload", "Deployment/web")
+    assert "is not KIND/NAME" in refused(capsys, "pause", "--namespace", "shop", "--workload", "web")
+
+
 def test_no_database_is_created(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("CRUISE_DATA_DIR", str(tmp_path / "nothing"))
     said = refused(capsys, "pause")

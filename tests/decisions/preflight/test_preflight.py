@@ -181,6 +181,11 @@ CASES: dict[str, tuple[Any, str, tuple[CheckLevel, ...]]] = {
         (W, W, W, W),
     ),
     "a policy object": (beside(rightsizing_policies=(_policy("a"),)), "objects: policies", (O, O, O, O)),
+    "a policy that selects nothing": (
+        beside(rightsizing_policies=(replace(_policy("a"), namespace="nowhere"),)),
+        "objects: policies",
+        (W, W, W, W),
+    ),
     "a policy object that is unreadable": (
         beside(rightsizing_policies=(_policy("a", UnreadableAnnotations("spec.mode: is wrong")),)),
         "objects: policies",
