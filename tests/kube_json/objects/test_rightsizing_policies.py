@@ -55,6 +55,7 @@ READABLE: dict[str, Json] = {
             {"name": "app", "direction": "grow"},
         ],
     },
+    "starts that are learned": {"startupCpu": "learn", "containers": [{"name": "proxy", "startupCpu": "off"}]},
     "both bounds of a container": {
         "minAllowed": {"cpu": "500m"},
         "containers": [{"name": "app", "minAllowed": {"cpu": "10m"}, "maxAllowed": {"cpu": "100m"}}],
