@@ -271,7 +271,7 @@ async def test_unfinished_bodies_have_a_bound_together_and_the_largest_make_room
         assert tally.rejected.keys() == {ConnectionRejection.BODY_BYTES}
 
 
-async def test_who_was_never_answered_makes_room_for_others():
+async def test_clients_without_an_answer_are_disconnected_for_others():
     async with serving() as (connect, tally):
         served = await connect()
         await served.send(GET)

@@ -54,7 +54,7 @@ async def test_what_is_in_flight_is_answered_and_idle_connections_are_closed():
     assert answer.headers["connection"] == "close"
 
 
-async def test_a_client_that_does_not_hear_the_farewell_holds_nothing_up():
+async def test_a_client_that_ignores_the_close_does_not_delay_the_shutdown():
     context = create_server_context()
     load_certificate(context, make_key_pair(["localhost"], datetime.now(UTC), timedelta(hours=1))[0])  # noqa: TID251
     trusting = ssl.create_default_context()

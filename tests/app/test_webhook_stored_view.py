@@ -229,7 +229,7 @@ def test_an_end_while_it_is_still_opening_does_not_hang():
     assert time.monotonic() - began < 4
 
 
-def test_steered_pods_are_known_within_a_read_and_one_object_while_nothing_changes(setting):
+def test_placement_hints_are_known_after_one_read_and_stay_one_object_while_unchanged(setting):
     with setting.follower as follower:
         until(lambda: follower.problem is None)
         assert list(follower.placement_hints) == []

@@ -134,7 +134,7 @@ def test_every_command_line_of_k9s_parses(name):
     assert K9S[name].get("confirm") or name in ("cruise-explain", "cruise-export"), "what writes asks first"
 
 
-def test_leaving_a_workload_alone_is_an_annotation_that_cruise_reads():
+def test_a_skipped_workload_gets_an_annotation_that_cruise_reads():
     annotation, _, value = K9S["cruise-leave-alone"]["args"][-1].partition("=")
     override = OVERRIDES[annotation.removeprefix("cruise.io/")]
     assert override.write(override.read(value)) == value

@@ -220,7 +220,9 @@ def test_resize_waits_for_room_and_gets_it(admin: Api, namespace: str):
 
 
 @pytest.mark.parametrize("told", [ResizeBehaviour.DEFER, ResizeBehaviour.INFEASIBLE])
-def test_resize_is_put_off_as_told(admin: Api, kubelet: TestKubelet, namespace: str, told: ResizeBehaviour):
+def test_a_test_kubelet_defers_a_resize_as_configured(
+    admin: Api, kubelet: TestKubelet, namespace: str, told: ResizeBehaviour
+):
     run(admin, namespace, "p", SMALL)
     kubelet.behave(KubeletBehaviour(resizing=told), namespace, "p")
     resize(admin, namespace, "p", GROWN)

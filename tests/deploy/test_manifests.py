@@ -52,7 +52,7 @@ def test_pods_keep_to_the_restricted_standard_which_the_namespace_enforces(admin
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=NAMES)
-def test_a_pod_writes_only_into_its_volumes_and_is_asked_how_it_does(workload: Json):
+def test_a_container_writes_only_into_its_volumes_and_has_probes(workload: Json):
     spec = workload["spec"]["template"]["spec"]
     [container] = spec["containers"]
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
@@ -94,7 +94,7 @@ def webhook() -> Json:
     return only
 
 
-def test_the_webhook_can_hold_nobody_up():
+def test_the_webhook_cannot_delay_pods():
     only = webhook()
     assert (only["failurePolicy"], only["timeoutSeconds"], only["sideEffects"]) == ("Ignore", 2, "None")
     assert only["reinvocationPolicy"] == "IfNeeded"
@@ -142,7 +142,9 @@ OWNED = {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "na
     ],
     ids=["bare", "owned without a controller", "controlled", "mirror", "switched off", "mode full"],
 )
-def test_who_would_be_left_alone_is_not_asked_about(admin: Api, namespace: str, metadata: Json, asked: bool):
+def test_pods_that_would_be_skipped_are_not_sent_to_the_webhook(
+    admin: Api, namespace: str, metadata: Json, asked: bool
+):
     """The same conditions stand on a webhook that nobody serves and that fails closed: a refusal tells of a call."""
     name = f"conditions-{namespace}"
     configuration = {

@@ -32,7 +32,7 @@ def deleted_by_helm(cluster: Cluster, since: int) -> list[AuditEvent]:
 
 
 @pytest.mark.usefixtures("away")
-def test_a_release_goes_up_and_down_and_back_and_leaves_nothing(cluster: Cluster):
+def test_a_release_can_be_upgraded_rolled_back_and_uninstalled_without_leftovers(cluster: Cluster):
     assert "nothing is written" in cluster.install("observe")
     cluster.holds("observe")
     assert cluster.webhooks() == []
@@ -67,7 +67,7 @@ def test_a_release_goes_up_and_down_and_back_and_leaves_nothing(cluster: Cluster
 @pytest.mark.long
 @pytest.mark.usefixtures("away")
 @pytest.mark.parametrize("mode", MODES)
-def test_a_mode_is_installed_at_once_with_its_rights_alone(cluster: Cluster, mode: str):
+def test_a_mode_is_installed_with_only_its_own_permissions(cluster: Cluster, mode: str):
     cluster.install(mode)
     cluster.holds(mode)
     assert bool(cluster.webhooks()) is (mode != "observe")

@@ -119,7 +119,7 @@ def test_an_exclusion_that_is_neither_true_nor_false_is_unreadable(text: str):
     assert EXCLUDED_LABEL.name in found.detail
 
 
-def test_a_steered_pod_names_whom_it_replaces_and_its_node():
+def test_a_pod_with_a_placement_hint_names_the_replaced_pod_and_the_node():
     assert parse_placement_hint(format_placement_hint(("uid-1", "n1"))) == ("uid-1", "n1")
 
 

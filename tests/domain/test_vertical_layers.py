@@ -86,7 +86,7 @@ def test_a_minimum_is_what_a_tenant_asks():
     assert administered.bounds.minimum == make_amounts()
 
 
-def test_what_is_not_controlled_is_left_alone():
+def test_uncontrolled_pods_are_skipped():
     assert policy(vertical(VpaContainerPolicy(controlled_resources=frozenset({ResourceName.CPU})))).resources == {
         ResourceName.CPU
     }
@@ -173,7 +173,7 @@ def test_the_objects_are_read_as_kubectl_prints_them():
 
 
 @pytest.mark.parametrize(("value", "reason"), [("enforce", ReasonCode.MODE_OFF), ("ignore", None)])
-def test_a_pod_that_krr_s_enforcer_sizes_is_left_alone(value, reason):
+def test_a_pod_that_krr_enforcer_sizes_is_skipped(value, reason):
     pod = make_pod(annotations={"admission.robusta.dev/krr-mutation-mode": value})
     table = make_table(make_statistic_for(pod))
     judged = Eligibility(make_snapshot([pod]), table, {}, Policy(mode=Mode.FULL), NOW).check(pod)

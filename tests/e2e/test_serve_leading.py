@@ -88,7 +88,9 @@ def test_in_the_middle_of_a_plan_nothing_is_done_twice_and_nothing_lost(
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
-def test_nobody_is_evicted_twice_or_in_vain_when_the_leader_goes(stage: LiveStage, tmp_path: Path, end: signal.Signals):
+def test_no_pod_is_evicted_twice_or_in_vain_when_the_leader_changes(
+    stage: LiveStage, tmp_path: Path, end: signal.Signals
+):
     places = ("one", "two", "three", "four", "five", "six")
     names = [f"{place}-{number}" for place in places for number in range(3)]
     for place in places:

@@ -79,7 +79,7 @@ def test_observing_takes_no_lease_and_writes_nothing(stage: LiveStage, tmp_path:
         assert writes_of(stage, server) == []
 
 
-def test_the_owner_of_a_pod_is_told_by_an_event(stage: LiveStage, tmp_path: Path):
+def test_the_owner_of_a_pod_is_informed_by_an_event(stage: LiveStage, tmp_path: Path):
     create_scene(stage, replicas=1)
     with serving(stage, tmp_path, "telling"):
         all_sized(stage, 1)

@@ -140,7 +140,7 @@ def test_idle_connections_do_not_hold_up_the_end(settings, tmp_path, namespace):
         assert webhook.process.wait(15) == 0
 
 
-def test_a_database_that_goes_and_comes_costs_freshness_and_no_review(settings, tmp_path, namespace, debian_postgres):
+def test_a_database_outage_costs_freshness_but_no_review(settings, tmp_path, namespace, debian_postgres):
     emptied(debian_postgres.url)
     settings["database_url"] = debian_postgres.url
     # Of this moment: the module may have been imported so long ago that statistics of then are stale.

@@ -145,7 +145,7 @@ def holding(snapshot: ClusterSnapshot) -> Iterator[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("width", [80, 160])
-def test_whatever_holds_a_pod_is_named_with_what_to_do(width, seeds):
+def test_every_cause_that_keeps_a_pod_is_named_with_its_fix(width, seeds):
     told = dict.fromkeys(("VPAs", "HPAs", "targets", "PDBs", "strict PDBs", "several PDBs", "quotas"), 0)
     autoscalers = {
         NodeAutoscalerKind.KARPENTER: "Karpenter: ",

@@ -28,7 +28,7 @@ def words(*items: Json) -> str:
     return describe_missing_kinds(read_snapshot([json.dumps(make_list_json(*named)).encode()], "c.json"), "c.json")
 
 
-def test_a_file_of_nodes_and_pods_alone_says_what_is_not_judged():
+def test_a_file_with_only_nodes_and_pods_lists_what_is_not_checked():
     assert words(make_node_json(), make_pod_json(owner="ReplicaSet/web-5d")) == (
         "c.json has no poddisruptionbudgets, horizontalpodautoscalers, limitranges, resourcequotas, namespaces, "
         "replicasets, deployments: disruption budgets, HPAs, LimitRanges, quotas, annotations and labels of "

@@ -53,7 +53,7 @@ def test_containers_are_named_where_there_are_several():
     assert told.message == "app cpu 500m -> 100m; proxy memory 512Mi -> 100Mi: sized by its usage"
 
 
-def test_of_many_containers_the_first_are_told():
+def test_of_many_containers_the_first_are_listed():
     many = pod("web-1", *(Container(f"c{number}", requests=amounts(500)) for number in range(9)))
     targets = tuple(ContainerTarget(one.name, one.role, amounts(10), NOTHING_STATED) for one in many.containers)
     [told] = announced(done(replace(resize(many), containers=targets)), of=[many])
@@ -90,7 +90,7 @@ def test_an_eviction_and_refusals():
     assert refused.message == "not resized (cpu 500m -> 130m): is invalid"
 
 
-def test_an_annotation_that_cannot_be_read_is_told_on_the_pod():
+def test_an_invalid_annotation_is_reported_on_the_pod():
     hold = SkippedPod(
         "shop", "web-1", ReasonCode.UNREADABLE_ANNOTATION, 'pod: cruise.io/cpu-max: "x" is not a quantity'
     )
@@ -106,7 +106,7 @@ def test_an_annotation_that_cannot_be_read_is_told_on_the_pod():
     ]
 
 
-def test_what_was_not_done_and_nodes_are_not_told():
+def test_actions_that_were_not_done_and_nodes_get_no_event():
     action = resize(pod(), amounts(130))
     others = [done(action, verdict) for verdict in (ActionResult.OBSERVED, ActionResult.SKIPPED, ActionResult.FAILED)]
     assert announced(*others, done(TaintNode("n1", ReasonCode.OVERLOADED))) == []

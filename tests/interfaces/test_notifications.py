@@ -63,7 +63,7 @@ def test_the_document_has_what_happened_and_what_is_missing():
     ]
 
 
-def test_slack_gets_text_that_makes_no_links_and_calls_nobody():
+def test_slack_gets_text_without_links_and_mentions():
     document = json.loads(render_slack_body(message("<!channel> <https://evil.example|x> &")))
     assert document["text"] == "cruise: 1 OOM kill, 2 rejected writes, 1 user action"
     text = json.dumps(document["blocks"])

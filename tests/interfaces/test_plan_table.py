@@ -51,7 +51,7 @@ def test_a_wide_terminal_adds_needs_and_reasons():
     assert "TARGET" not in table(pods, *rows, width=80)
 
 
-def test_evictions_and_what_does_not_fit_are_told():
+def test_evictions_and_pods_that_do_not_fit_are_reported():
     pods = [make_pod("calm"), make_pod("spiky")]
     rows = [make_statistic_for(pods[0]), make_statistic_for(pods[1], cpu_base=600, cpu_peak=900)]
     text = table(pods, *rows, nodes=[make_node(cpu=500)])

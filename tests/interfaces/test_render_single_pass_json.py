@@ -74,7 +74,7 @@ async def test_the_plans_are_those_of_cruise_plan():
     assert set(node) == {"node", "fits", "reason", "available", "evict", "targets", "resize", "hold"}
 
 
-def test_evictions_taints_and_waiting_pods_are_told():
+def test_evictions_taints_and_pending_pods_are_reported():
     pass_ = NodePassResult(
         NOW,
         make_snapshot([POD]),
@@ -93,7 +93,7 @@ def test_evictions_taints_and_waiting_pods_are_told():
     assert said["paused"]
 
 
-async def test_the_packing_pass_is_told_with_its_plan_and_what_was_done():
+async def test_the_packing_pass_is_reported_with_its_plan_and_its_actions():
     done = await passed()
     assert document(done)["packing"] is None
     [outcome] = done.outcomes

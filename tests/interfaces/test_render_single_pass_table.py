@@ -58,7 +58,7 @@ async def test_a_resize_of_the_limit_alone_shows_the_limit():
     assert "→" not in row
 
 
-async def test_what_is_held_is_counted_by_reason():
+async def test_skipped_pods_are_counted_by_reason():
     text = table(await passed(["web-1"]))
     [row] = [line for line in text.splitlines() if line.startswith("no-controller")]
     assert row.split()[1] == "1"
@@ -92,7 +92,7 @@ async def test_a_long_list_is_cut_and_says_so():
     assert "more actions: --format json has all." in text
 
 
-async def test_the_packing_pass_tells_who_goes_where_and_what_is_proved():
+async def test_the_packing_pass_reports_placements_and_proofs():
     done = await passed(["web-1"])
     text = render_to_text(
         lambda console: render_single_pass_table(done, Mode.FULL, False, console, PackingPassResult(NOW, 2, PLAN)), 140

@@ -61,7 +61,7 @@ def test_a_review_is_answered_with_a_patch():
     ("method", "path", "status"),
     [("GET", "/mutate", 405), ("PUT", "/mutate", 405), ("POST", "/", 404), ("POST", "/mutate/", 404)],
 )
-def test_anything_else_is_not_here(method, path, status):
+def test_an_unknown_path_is_not_found(method, path, status):
     told, headers, _ = ask(create_webhook_app(make_reviewer()), b"{}", method, path)
     assert told == status
     assert (headers.get(b"allow") == b"POST") == (status == 405)

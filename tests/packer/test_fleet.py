@@ -81,7 +81,7 @@ def test_ruled_pods_are_packed_within_their_rules_and_nothing_allowed_is_better_
 
 @examples(25)
 @given(st.integers(0, 2**32), st.integers(3, 12))
-def test_emptying_alone_obeys_every_rule_and_never_costs_more(seed, nodes):
+def test_consolidation_obeys_every_rule_and_never_costs_more(seed, nodes):
     problem = with_fleet(draw_problem(seed, nodes=nodes, classes=8), seed)
     start = problem.pod_node
     reported: list[Packing] = []

@@ -194,7 +194,7 @@ def test_no_answer_is_worse_than_its_start_even_without_time(seed):
 
 @given(SEEDS)
 @examples(60)
-def test_who_never_preempts_never_profits_from_it(seed):
+def test_a_pod_that_never_preempts_never_profits_from_preemption(seed):
     problem = draw_problem(seed)
     shy = replace(problem, preempt=np.random.default_rng(seed).random(problem.class_count) < 0.5)
     packing = solved(shy)

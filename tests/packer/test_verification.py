@@ -104,7 +104,7 @@ def test_a_breach_is_found(problem, pod_node):
         (ruled(eviction_limits=(EvictionLimit("one", classes(0), 1),)), [1, -1, -1, -1]),
     ],
 )
-def test_what_obeys_every_rule_is_left_alone(problem, pod_node):
+def test_an_assignment_that_obeys_every_rule_has_no_violations(problem, pod_node):
     assert find_rule_violations(problem, np.array(pod_node)) == ()
 
 

@@ -219,7 +219,7 @@ def admitter_without_owner(table=TABLE) -> PodAdmitter:
     return PodAdmitter(snapshot, table, {}, Policy(mode=Mode.INITIAL), NOW)
 
 
-async def test_a_pod_that_comes_before_its_owner_waits_until_the_owner_is_seen():
+async def test_a_pod_seen_before_its_owner_waits_for_the_owner():
     reviewer = make_reviewer(admitter_without_owner())
     review = encode_review(make_review(pod_json(owner="ReplicaSet/web-5d", labels={"pod-template-hash": "5d"})))
     async with asyncio.TaskGroup() as tasks:
@@ -252,7 +252,7 @@ def test_an_annotation_that_cannot_be_read_is_a_warning_to_the_client():
     assert warning.startswith("cruise leaves the pod as it is: pod: cruise.io/mode:")
 
 
-def test_without_a_state_pods_are_left_with_the_reason():
+def test_without_a_stored_state_pods_are_unchanged_with_the_reason():
     reviewer = AdmissionReviewer()
     response = answer_of(reviewer, pod_json())
     assert response["warnings"] == ["cruise leaves the pod as it is: not ready yet"]
@@ -302,7 +302,7 @@ class Lying(ReviewRecorder):
         return replace(created, priority=99), decision
 
 
-def test_a_patch_in_doubt_is_not_sent():
+def test_an_unverified_patch_is_not_sent():
     admitter = Lying.__new__(Lying)
     admitter.__dict__.update(make_admitter().__dict__)
     reviewer = make_reviewer(admitter)

@@ -43,7 +43,7 @@ async def day(nodes: list[Node], rules: RuleSet, hours: int = 24) -> tuple[int, 
     return sum(one.result is ActionResult.DONE for one in gone), len(waiting)
 
 
-async def test_on_the_only_node_nobody_goes_all_day():
+async def test_no_pod_is_evicted_from_the_only_node_all_day():
     only = [node("n1", cpu=4000)]
     # The first design has one go again and again, whenever the one before has come back.
     evicted, _ = await day(only, SEED_RULES, hours=8)

@@ -67,7 +67,7 @@ def node_of(pod) -> str | None:
     return terms[-1]["preference"]["matchFields"][0]["values"][0] if terms else None
 
 
-def test_as_many_pods_are_steered_as_are_expected_and_no_more():
+def test_only_as_many_pods_get_placement_hints_as_are_expected():
     desk = Desk(steering(1), steering(2))
     assert [node_of(desk.ask(submitted())) for _ in range(3)] == ["n1", "n2", None]
     assert desk.reviewer.counts.answers[STEERED_VERDICT] == 2
@@ -79,7 +79,7 @@ def test_a_dry_run_takes_nobodys_place():
     assert [node_of(desk.ask(submitted())) for _ in range(2)] == ["n1", None]
 
 
-def test_a_steered_pod_is_not_steered_again():
+def test_a_pod_gets_only_one_placement_hint():
     desk = Desk(steering(1), steering(2))
     created = desk.ask(submitted())
     again = desk.ask(copy.deepcopy(created))
@@ -99,7 +99,7 @@ def test_a_pod_that_never_came_leaves_its_place_to_the_next():
     assert node_of(desk.ask(submitted())) is None
 
 
-def test_below_mode_full_and_while_paused_no_pod_is_steered():
+def test_below_mode_full_and_while_paused_no_pod_gets_a_placement_hint():
     assert node_of(Desk(steering(1), mode=Mode.RESIZE).ask(submitted())) is None
     assert node_of(Desk(steering(1), unpatched=ReasonCode.PAUSED).ask(submitted())) is None
 
@@ -119,7 +119,7 @@ def test_others_are_answered_from_memory_as_before():
 
 
 @given(build_submitted_pods())
-def test_whatever_is_submitted_is_steered_without_doubt_or_left(pod):
+def test_any_submitted_pod_gets_a_valid_placement_hint_or_none(pod):
     pod["metadata"]["ownerReferences"] = submitted()["metadata"]["ownerReferences"]
     desk = Desk(steering(1))
     before = copy.deepcopy(pod)
@@ -131,7 +131,7 @@ def test_whatever_is_submitted_is_steered_without_doubt_or_left(pod):
 
 
 @given(st.booleans())
-def test_a_pinned_pod_is_never_steered(nested):
+def test_a_pinned_pod_gets_no_placement_hint(nested):
     fields = [{"key": "metadata.name", "operator": "In", "values": ["n9"]}]
     required = {"nodeSelectorTerms": [{"matchFields": fields}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
@@ -139,7 +139,7 @@ def test_a_pinned_pod_is_never_steered(nested):
     assert node_of(created) is None
 
 
-def test_a_taint_that_asks_to_keep_away_does_not_keep_a_steered_pod_from_its_node():
+def test_a_prefer_no_schedule_taint_does_not_block_a_hinted_pod():
     avoid = Taint("spot", "yes", TaintEffect.PREFER_NO_SCHEDULE)
     snapshot = make_snapshot([], nodes=[make_node("n1", taints=(avoid,))])
     admitter = PodAdmitter(snapshot, TABLE, {}, Policy(mode=Mode.FULL), NOW)

@@ -32,7 +32,7 @@ async def test_the_largest_single_headroom_takes_nothing_read():
     assert await HeadroomState(UsageState()).prepare(InMemoryStore(), NOTHING, policy) is SHARED_MAX_HEADROOM
 
 
-async def test_a_process_that_takes_over_goes_on_with_the_level_of_the_one_before():
+async def test_a_new_leader_continues_with_the_previous_risk_level():
     store, first = InMemoryStore(), RiskHistory()
     for used in (200, 50, 200):
         count_interval_of_day(first, 20_000, used)

@@ -75,7 +75,7 @@ async def test_over_a_day_no_more_than_a_fifth_is_tainted_and_none_when_all_seem
     assert all(not names for minute, names in at.items() if not 8 * 60 <= minute <= 10 * 60 + 1)
 
 
-async def test_over_a_day_what_a_vpa_takes_over_at_noon_is_left_alone_from_then_on():
+async def test_over_a_day_pods_that_a_vpa_takes_over_at_noon_are_skipped_from_then_on():
     names = ("free", "rival", "engine")
     dials = {name: AdjustableDemand(cpu=100, mebibytes=200) for name in names}
     big = container(1000, 1024)

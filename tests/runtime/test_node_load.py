@@ -116,7 +116,7 @@ async def test_a_missing_reading_breaks_the_row_and_leaves_the_taint():
     assert await watch.tainted() == ["n1"]
 
 
-async def test_without_readings_the_taint_goes_after_an_hour_also_where_prometheus_is_away():
+async def test_without_readings_the_taint_is_removed_after_an_hour_even_without_prometheus():
     watch = watch_nodes()
     await watch.outcomes({"n1": 9.0}, {"n1": 9.0})
     done = await watch.passes(*[UnavailableError("Prometheus does not answer")] * 59)
@@ -146,7 +146,7 @@ async def test_of_a_hundred_nodes_a_fifth_is_tainted():
     assert len(done[-1].tainted) == 20
 
 
-async def test_a_load_that_cannot_be_true_taints_nobody_and_is_said_once():
+async def test_an_implausible_load_taints_no_node_and_is_logged_once():
     watch = watch_nodes()
     with capture_logs() as logs:
         done = await watch.passes(*[{"n1": 1e6, "n3": 5.0}] * 3)
@@ -167,7 +167,7 @@ async def test_taints_need_mode_full():
 
 
 @pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.INITIAL, Mode.RESIZE])
-async def test_a_taint_goes_once_the_mode_was_lowered(mode: Mode):
+async def test_a_taint_is_removed_once_the_mode_is_lowered(mode: Mode):
     watch = watch_nodes()
     await watch.outcomes({"n1": 9.0}, {"n1": 9.0})
     lowered = Watch(watch.world, Policy(mode=mode))
@@ -176,7 +176,7 @@ async def test_a_taint_goes_once_the_mode_was_lowered(mode: Mode):
     assert await lowered.tainted() == []
 
 
-async def test_a_taint_goes_while_paused_and_none_is_put_on():
+async def test_a_taint_may_be_removed_but_not_added_while_paused():
     watch = watch_nodes()
     await watch.outcomes({"n1": 9.0}, {"n1": 9.0})
     await watch.store.set_paused(True)
@@ -233,7 +233,7 @@ class NoRight:
         raise RefusedError('nodes "n1" is forbidden', "Forbidden")
 
 
-async def test_who_leaves_for_good_leaves_no_taint():
+async def test_a_final_shutdown_leaves_no_taint():
     watch = watch_nodes()
     await watch.outcomes({"n1": 9.0}, {"n1": 9.0})
     writer = ClusterWriter(watch.world, watch.store, FULL)

@@ -178,7 +178,7 @@ async def test_what_is_known_to_be_refused_is_not_tried_again() -> None:
     assert [hold.reason for plan in done.plans for hold in plan.skipped] == [ReasonCode.RESIZE_REFUSED]
 
 
-async def test_paused_workloads_and_pods_without_statistics_are_left() -> None:
+async def test_paused_workloads_and_pods_without_statistics_are_skipped() -> None:
     world = cluster([workload(name, created_at=LONG_AGO) for name in ("a", "b")])
     store = InMemoryStore()
     await store.write_statistics(StatisticsTable.from_rows([statistic(pod, 50, 64) for pod in await pods(world, "a")]))
@@ -249,7 +249,7 @@ async def test_a_pod_too_large_for_every_node_is_shrunk_where_it_waits_and_bound
     assert bound.containers[0].requests == amounts(300, 256)
 
 
-async def test_an_odd_node_is_left_out_and_the_others_are_sized() -> None:
+async def test_an_undecodable_node_is_omitted_and_the_others_are_sized() -> None:
     world = cluster([workload(name, created_at=LONG_AGO) for name in "abcdefgh"], [node(f"n{i}") for i in range(5)])
     store = await with_statistics(world, cpu=50, mebibytes=64)
     sound = await world.snapshot()

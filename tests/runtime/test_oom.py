@@ -163,7 +163,7 @@ async def test_a_second_kill_inside_the_cool_down_teaches_and_waits(restarted):
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-async def test_node_passes_leave_the_pod_alone_during_the_cool_down(restarted):
+async def test_node_passes_skip_the_pod_during_the_cooldown(restarted):
     world = leaking()
     store, kill = await store_for(world), await killed(world)
     exclusions = WriteExclusions()
@@ -248,7 +248,7 @@ async def test_modes_that_may_not_resize_only_record(mode):
     assert [line.reason for line in await store.read_outcomes(START)] == [reaction.decision.reason]
 
 
-async def test_a_pause_holds_the_reactor_too():
+async def test_a_pause_also_stops_the_oom_reactor():
     world = leaking()
     store, kill = await store_for(world), await killed(world)
     await store.set_paused(True)
@@ -349,7 +349,7 @@ async def test_a_paused_workload_is_not_changed():
     assert reaction.decision.reason is ReasonCode.MODE_OBSERVE
 
 
-def test_a_lesson_is_for_the_same_workload_container_and_identity():
+def test_an_oom_record_applies_to_the_same_workload_container_and_identity():
     def row(pod: str, workload: str, name: str = "app", identity: str = "", namespace: str = "shop") -> Statistic:
         base = statistic(Pod(namespace, pod, "", ()), START, oom_mebibytes=100)
         return replace(base, key=StatisticKey(namespace, pod, workload, name, identity))

@@ -216,7 +216,7 @@ def test_plans_place_pods_where_kube_scheduler_does(compared: Compared):
     assert list(filter(None, map(why_planned_otherwise, compared.agreed))) == []
 
 
-def test_what_is_not_judged_is_told(compared: Compared):
+def test_unchecked_kinds_are_reported(compared: Compared):
     assert list(filter(None, map(why_not_told, compared.not_judged))) == []
 
 

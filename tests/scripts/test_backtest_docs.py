@@ -64,7 +64,7 @@ def test_one_trace_is_a_page_too_and_its_terms_are_told():
     ) in page(make_result(), half="report")
 
 
-def test_requests_that_were_cut_are_told():
+def test_requests_that_were_cut_are_reported():
     assert "100 containers, 2 of them with requests cut to a node, 30 days" in page(make_result(capped_containers=2))
 
 

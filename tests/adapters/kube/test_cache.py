@@ -278,7 +278,7 @@ def test_leaves_out_only_the_node_of_an_unreadable_pod(unreadable):
     assert list(cache.list_unreadable()) == []
 
 
-def test_a_pod_that_becomes_unreadable_is_left_out_until_it_is_deleted():
+def test_a_pod_that_becomes_undecodable_is_omitted_until_it_is_deleted():
     cache = ClusterCache()
     put(cache, make_node_json("n1"), web_pod("odd"))
     put(cache, create_unreadable_pod())

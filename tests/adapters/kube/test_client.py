@@ -249,7 +249,7 @@ async def test_reports_a_server_that_does_not_listen(tmp_path: Path):
                 pass
 
 
-async def test_a_name_that_nobody_has(tmp_path: Path):
+async def test_an_unknown_host_name(tmp_path: Path):
     async with connect_to_kubernetes(
         KubernetesSettings(kubeconfig(tmp_path, "https://nowhere.invalid:6443"))
     ) as client:

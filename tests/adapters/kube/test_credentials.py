@@ -135,7 +135,7 @@ async def test_a_token_file_is_read_again(control_plane: ControlPlane, admin: Ap
 
 
 @pytest.mark.parametrize(("life", "calls"), [(None, 1), (timedelta(hours=1), 1), (timedelta(seconds=1), 3)])
-async def test_a_plugin_is_asked_again_only_when_what_it_gave_expires(
+async def test_a_credential_plugin_runs_again_only_when_its_credential_expires(
     control_plane: ControlPlane, tmp_path: Path, life: timedelta | None, calls: int
 ):
     status = {"token": control_plane.token("admin")}

@@ -103,7 +103,7 @@ async def test_without_permission_logs_once_and_raises_nothing(
     assert capsys.readouterr().out.count("events cannot be written") == 1
 
 
-async def test_a_server_that_does_not_answer_is_not_asked_again_and_again(
+async def test_a_server_that_does_not_answer_is_not_queried_repeatedly(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     many = [replace(ONE, pod_uid=str(number)) for number in range(20)]

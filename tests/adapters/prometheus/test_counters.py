@@ -155,7 +155,7 @@ def test_ignores_series_without_a_pod():
     assert (list(block.keys), list(tail.keys)) == ([], [])
 
 
-def test_a_container_with_memory_alone_has_no_cpu():
+def test_a_container_with_only_memory_has_no_cpu():
     block, _ = usage([], memory=[(name(), [5, 6])])
     assert block.memory_bytes.tolist() == [[5, 6]]
     assert np.isnan(block.cpu_demand_millicores).all()

@@ -27,7 +27,7 @@ def test_reads_the_largest_exporter_and_not_one_of_a_pod(job, path):
     assert choose_exporters([spoofed, real]) == ((real,), (spoofed,))
 
 
-def test_a_kubelet_is_read_from_the_path_of_cadvisor_alone():
+def test_a_kubelet_is_read_only_from_the_cadvisor_path():
     cadvisor, resource = exporter("kubelet", 95, "/metrics/cadvisor"), exporter("kubelet", 100, "/metrics/resource")
     assert choose_exporters([resource, cadvisor]) == ((cadvisor,), (resource,))
 

@@ -106,7 +106,7 @@ def test_old_series_are_not_used(server):
 @pytest.mark.parametrize(
     "labels", [SeriesLabels(pod="pod_name"), SeriesLabels(namespace="ns"), SeriesLabels(container="c")]
 )
-def test_series_under_other_labels_are_told_with_theirs(server, labels):
+def test_series_under_other_labels_are_reported_with_them(server, labels):
     facts = look(server, labels=labels)
     assert (facts.queried_containers, facts.containers_with_cpu) == (3, 0)
     assert facts.labels == ("container", "id", "namespace", "node", "pod")

@@ -120,7 +120,7 @@ def test_another_type_of_result_is_named():
     assert "with a vector instead of a matrix" in get_error(document(result_type="vector"), BadInputError)
 
 
-def test_an_error_under_a_status_of_success_is_told():
+def test_an_error_under_a_status_of_success_is_reported():
     assert "answered with an error: no such tenant" in get_error(
         b'{"status":"error","error":"no such tenant"}', BadInputError
     )

@@ -175,7 +175,7 @@ async def test_an_empty_answer_is_none_where_nothing_was_known():
     assert list(tail.keys) == []
 
 
-async def test_series_without_the_labels_are_told_with_their_names():
+async def test_series_without_the_labels_are_reported_with_their_names():
     def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         _, _, first, last = asked(request)
         return matrix("", value=float, first=first, last=last)

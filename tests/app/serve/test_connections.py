@@ -22,7 +22,7 @@ from cruise.settings import load_settings
 from cruise.simulation.store import InMemoryStore
 
 
-def test_cruises_own_namespace_and_the_systems_are_left_alone_whatever_else_is():
+def test_cruises_own_namespace_and_system_namespaces_are_always_skipped():
     own = get_policy(load_settings({"CRUISE_NAMESPACE": "sizing"}))
     assert own.excluded_namespaces == {"kube-system", "cruise", "sizing"}
     stated = get_policy(load_settings({"CRUISE_NAMESPACE": "sizing", "CRUISE_EXCLUDED_NAMESPACES": "openshift-*"}))

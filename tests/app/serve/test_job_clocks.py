@@ -93,7 +93,7 @@ async def ended(jobs: JobScheduler, job: Callable[[], Awaitable[object]]) -> Non
         await jobs.run_now("node pass", job)
 
 
-async def test_a_pass_that_hangs_is_given_up_at_its_deadline_and_told_until_one_ends() -> None:
+async def test_a_hanging_pass_is_cancelled_at_its_deadline_and_reported_until_one_ends() -> None:
     async with JobScheduler() as jobs:
         jobs.set_deadline("node pass", SOON, SOON)
         assert jobs.explain_stuck() is None
@@ -105,7 +105,7 @@ async def test_a_pass_that_hangs_is_given_up_at_its_deadline_and_told_until_one_
         assert jobs.latest["node pass"].error is None
 
 
-async def test_a_pass_that_does_not_even_end_when_it_is_given_up_is_told() -> None:
+async def test_a_pass_that_does_not_end_when_cancelled_is_reported() -> None:
     release = asyncio.Event()
 
     async def stubborn() -> None:
@@ -138,7 +138,7 @@ async def test_progress_begins_the_deadline_anew() -> None:
         assert jobs.latest["node pass"].error is None
 
 
-async def test_a_vital_pass_that_only_fails_is_told_after_a_while_and_its_age_grows() -> None:
+async def test_a_vital_pass_that_keeps_failing_is_reported_and_its_age_grows() -> None:
     async def fails() -> None:
         raise UnavailableError("Postgres is away")
 

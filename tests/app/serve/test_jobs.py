@@ -55,7 +55,7 @@ async def test_a_failure_is_kept_with_how_often_it_came() -> None:
         assert jobs.latest["refresh"].failures_in_a_row == 2
 
 
-async def test_a_job_never_runs_beside_itself() -> None:
+async def test_a_job_never_runs_concurrently_with_itself() -> None:
     done = asyncio.Event()
     inside = 0
     most = 0
@@ -155,7 +155,7 @@ async def test_a_cancelled_owner_takes_its_jobs_along() -> None:
     assert ended.is_set()
 
 
-async def test_a_failure_that_goes_on_is_logged_once_and_its_end_too() -> None:
+async def test_a_lasting_failure_is_logged_once_and_so_is_its_end() -> None:
     through = asyncio.Event()
     runs: list[int] = []
 

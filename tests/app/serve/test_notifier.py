@@ -128,7 +128,7 @@ async def test_what_people_do_is_found_once():
     assert "ana paused cruise" in sent[0].groups[0].message
 
 
-async def test_a_receiver_that_never_answers_holds_nothing_up():
+async def test_a_notification_receiver_that_never_answers_delays_nothing():
     class Silent(Recording):
         async def post(self, body: bytes, key: str, at: int) -> None:
             await asyncio.Event().wait()

@@ -60,7 +60,7 @@ def test_nothing_is_written_within_a_block_until_the_pods_of_a_node_change() -> 
     assert policy.decide(make_view(changed.sizes, time=3600)).sizes.cpu_millicores.tolist() == [500, 500]
 
 
-def test_who_uses_most_leaves_a_node_that_would_be_full() -> None:
+def test_the_largest_pod_is_evicted_from_a_node_that_would_be_full() -> None:
     cpu = np.array([[700.0, 100, 500], [700, 100, 500]])
     recording = make_recording(cpu, np.full_like(cpu, 1e9))
     options = ReplayOptions(node=Resources(1000, 64 * GIBIBYTE))

@@ -73,7 +73,7 @@ def test_memory_within_sixteen_megabytes_of_the_template_is_left_with_its_limit(
     assert admitted(get_sizes([500], [217 * MEGABYTE], [217 * MEGABYTE]), USUAL)[1] == 200 * MEGABYTE
 
 
-def test_who_requests_nothing_gets_no_request() -> None:
+def test_a_container_without_a_request_gets_none() -> None:
     assert admitted(get_sizes([0], [0]), USUAL) == [0, 0, 0]
 
 

@@ -47,7 +47,7 @@ def evicted(
 NO_CPU = demand([0, 0, 0], [0, 0, 0], [1000])
 
 
-def test_the_largest_rest_of_a_node_is_shared_by_the_parts_of_the_rests() -> None:
+def test_the_largest_headroom_of_a_node_is_shared_in_proportion_to_the_headrooms() -> None:
     shares = share_cruisekube_headroom(
         nodes(0, 0, 0, 1), demand([300, 200, 100, 50], [200, 100, 0, 30], available=[1000, 1000, 1000])
     )
@@ -71,12 +71,12 @@ def test_without_any_base_nothing_is_shared() -> None:
     assert share_cruisekube_headroom(nodes(0), demand([0], [500], available=[8000])).final.tolist() == [0]
 
 
-def test_no_pod_is_evicted_if_bases_and_the_largest_rest_just_fit() -> None:
+def test_no_pod_is_evicted_if_bases_and_the_largest_headroom_just_fit() -> None:
     assert evicted(demand([300, 200, 100], [400, 100, 0], [1000]), NO_CPU) == []
     assert evicted(demand([300, 200, 100], [400, 100, 0], [999]), NO_CPU) == [0]
 
 
-def test_pods_are_evicted_by_ranking_then_by_the_larger_rest() -> None:
+def test_pods_are_evicted_by_ranking_then_by_the_larger_headroom() -> None:
     memory = demand([300, 300, 300], [10, 200, 100], [500])
     assert evicted(memory, NO_CPU) == [1, 2]
     assert evicted(memory, NO_CPU, ranking=[EVICTED_FIRST, EVICTED_LATER, EVICTED_LATER]) == [0, 1]

@@ -206,7 +206,7 @@ def test_a_kill_without_a_limit_clears_the_oom_memory() -> None:
     assert admitted(policy, HOUR + 400).memory_bytes[0] == 200 * MEGABYTE
 
 
-def test_who_has_no_statistics_is_not_evicted_after_a_kill() -> None:
+def test_a_pod_without_statistics_is_not_evicted_after_a_kill() -> None:
     assert not killed(CruiseKubeBaseline(steady(), ReplayOptions()), 60, limit=GIBIBYTE).evict
     assert not killed(started(until=HOUR, kind="Job"), HOUR, limit=GIBIBYTE).evict
 

@@ -118,7 +118,7 @@ def test_a_single_replica_is_shrunk_in_place_once_its_request_is_above_the_upper
     assert 460 <= decision.sizes.cpu_millicores[0] <= 500
 
 
-def test_who_is_far_from_the_target_but_within_bounds_is_updated_at_twelve_hours() -> None:
+def test_a_pod_far_from_the_target_but_within_bounds_is_updated_after_twelve_hours() -> None:
     run = Run(recorded([Resources(460, 9 * GIB)]))
     while run.at < 12 * HOUR - 300:
         assert run.pass_by([300], [7 * GIB]).resize.size == 0
@@ -219,7 +219,7 @@ def test_pending_pods_are_skipped() -> None:
     assert all(run.pass_by([1000], [6 * GIB]).resize.size == 0 for _ in range(10))
 
 
-def test_who_uses_more_than_the_limit_would_be_is_evicted() -> None:
+def test_a_pod_that_uses_more_than_its_new_limit_is_evicted() -> None:
     """The kubelet does not lower the limit of the replica that uses far more than nineteen others."""
     count = 20
     run = Run(recorded([Resources(1000, 32 * GIB)] * count, ["web"] * count))

@@ -36,14 +36,14 @@ def test_without_recorded_memory_only_cpu_is_sized():
     assert pod.annotations == {"cruise.io/resources": "cpu"}
 
 
-def test_who_was_sized_at_admission_can_be_told():
+def test_pods_sized_at_admission_are_recognised():
     pods = ReplayedPods(make_recording("web", "web"))
     pods.record_admission(1, True)
     view = make_view([0, 0])
     assert [ORIGINAL_RESOURCES in pods.get_pod(container, view).annotations for container in (0, 1)] == [False, True]
 
 
-def test_a_snapshot_has_everybody_who_exists_sorted_and_the_replicas_of_the_recording():
+def test_a_snapshot_has_all_existing_pods_sorted_and_the_replicas_of_the_recording():
     pods = ReplayedPods(make_recording("web", "api", "web", "gone"))
     snapshot = pods.build_snapshot(make_view([1, -1, 0, -2]))
     assert [(pod.name, pod.node) for pod in snapshot.pods] == [

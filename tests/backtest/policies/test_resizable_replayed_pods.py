@@ -62,7 +62,7 @@ def test_a_replaced_pod_is_asked_about_again():
     assert [pod.pod.uid for pod in again.pods] == ["shop/pod-0-1", "shop/pod-1-2"]
 
 
-def test_stale_statistics_leave_a_pod_alone():
+def test_a_pod_with_stale_statistics_is_skipped():
     setting = Setting("web", "api")
     setting.passes(10, [0, 0])
     for _ in range(5):

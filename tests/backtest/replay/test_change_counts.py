@@ -45,7 +45,7 @@ def test_a_new_pod_has_no_reversals():
     assert (changes.resizes.tolist(), changes.reversals) == ([2], 0)
 
 
-def test_containers_are_told_apart():
+def test_containers_are_distinguished():
     changes = ChangeCounts(3)
     changes.count_resizes(get_placements(0, 2), np.array([5, -5]), np.array([0, 0]), 0)
     changes.count_resizes(get_placements(2, 0), np.array([-5, -5]), np.array([0, 0]), 300)

@@ -70,7 +70,7 @@ def test_pods_of_one_time_are_placed_by_name():
     assert world.node[10] == 0 and world.node[2] == 1
 
 
-def test_who_fits_no_empty_node_stays_pending_until_it_is_created_smaller():
+def test_a_pod_that_fits_no_empty_node_stays_pending_until_it_is_recreated_smaller():
     world = World(mebibytes((1001, 1), (100, 100)))
     assert world.node == [PENDING_NODE, 0]
     world.resize((0,), mebibytes((10, 1)))
@@ -180,7 +180,7 @@ def test_empty_nodes_are_removed_and_their_names_reused():
     assert world.node == [-2, 0, 2]
 
 
-def test_a_replacement_may_run_on_the_node_that_its_eviction_left_empty():
+def test_a_replacement_pod_may_run_on_the_node_that_its_eviction_emptied():
     world = World(mebibytes((700, 100)))
     world.resize((), NO_SIZES, evict=(0,))
     assert (world.node, world.pods.nodes.peak) == ([0], 1)

@@ -64,7 +64,7 @@ def test_they_die_one_after_the_other_until_the_rest_fits():
     assert [kill.container for kill in kills] == [0, 1]
 
 
-def test_who_was_killed_at_its_limit_leaves_its_memory_to_the_others():
+def test_a_container_killed_at_its_limit_frees_its_memory_for_the_others():
     kills, _ = run([[600, 600]], mebibytes((10, 500), (10, 0)))
     assert [(kill.container, kill.by_limit) for kill in kills] == [(0, True)]
 

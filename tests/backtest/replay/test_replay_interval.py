@@ -39,7 +39,7 @@ def test_a_pod_arrives_with_its_first_sample_and_leaves_after_its_last():
     assert (second.created_containers.tolist(), second.removed_containers.tolist()) == ([2], [0, 2])
 
 
-def test_all_who_ever_come_may_be_there_from_the_start():
+def test_all_pods_may_exist_from_the_start():
     rows = ["x...", "....", "....", "....", "....", "..x."]
     first, second = split_into_intervals(sampled(*rows), ReplayOptions(creation_time=PodCreationTime.START))
     assert first.created_containers.tolist() == [0, 2]

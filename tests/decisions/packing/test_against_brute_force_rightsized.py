@@ -41,7 +41,7 @@ def rightsized(snapshot: ClusterSnapshot, measured: Measured) -> tuple[BuiltProb
         unsizable |= proposal.not_resizable
 
 
-def test_sized_clusters_are_packed_as_well_as_can_be_and_nobody_is_evicted_in_vain(seeds):
+def test_sized_clusters_are_packed_optimally_and_no_pod_is_evicted_in_vain(seeds):
     rescued, tried = Counter[int](), seeds(300, fewest=50)
     for seed in tried:
         snapshot, measured = measured_cluster_of(seed)

@@ -52,7 +52,7 @@ def test_no_pod_is_evicted_for_one_that_the_attach_limit_still_refuses(objective
         assert said(plan)["web-1"][0] == ("attach-limit",)
 
 
-def test_a_volume_that_a_pod_on_the_node_uses_counts_with_that_pod_and_goes_with_it():
+def test_a_volume_in_use_on_the_node_counts_with_its_pod_and_moves_with_it():
     user = a_pod("app-1", "n1", cpu="900m", volumes=[on_claim("old")])
     items = [*FULL[:2], user, *CLAIMS, *limits(1), make_attachment_json("old", "n1"), WANTS_IN]
     plan = planned(*items)

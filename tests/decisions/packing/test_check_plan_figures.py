@@ -65,7 +65,7 @@ def test_losing_what_matters_less_for_what_matters_more_is_a_gain():
     assert list(check_plan_figures(snapshot, plan)) == []
 
 
-def test_a_pod_of_a_daemon_set_that_comes_makes_no_use_of_a_node():
+def test_a_new_daemonset_pod_does_not_count_as_use_of_a_node():
     web, agent = make_small_pod("web", 100), make_small_pod("agent", 100)
     agent = replace(agent, owner_kind="DaemonSet")
     snapshot = make_snapshot([web, agent], [make_node("n1"), make_node("n2")])

@@ -108,7 +108,7 @@ def test_a_pod_that_came_lately_or_at_no_known_time_rests():
         {"taints": (Taint("ToBeDeletedByClusterAutoscaler", "1", TaintEffect.NO_SCHEDULE),)},
     ],
 )
-def test_a_node_that_somebody_else_empties_is_left_to_them(changes):
+def test_a_node_drained_by_another_tool_is_skipped(changes):
     nodes = (make_shop_node("n1", **changes), make_shop_node("n2"), make_shop_node("n3"))
     assert begun(snapshot(A, B, C, nodes=nodes), ALL) == ["c"]
 
@@ -129,7 +129,7 @@ def test_no_move_goes_to_a_node_that_is_only_thought_of():
     assert begun(THERE, plan(move(A, "new-big-1"), move(C))) == ["c"]
 
 
-def test_a_move_that_has_no_room_by_itself_is_left_out_and_the_others_go():
+def test_a_move_without_capacity_is_dropped_and_the_others_run():
     full = replace(pod("full", "n3"), containers=make_shop_pod("full", cpu=650).containers)
     assert begun(snapshot(A, B, C, full), ALL) == ["a"]
 

@@ -73,7 +73,7 @@ def test_who_cannot_be_sized_takes_what_is_counted() -> None:
     assert needs(built) == [([500, 1024], [0, 0])] * 3
 
 
-def test_pods_of_the_highest_waiting_priority_lose_their_place_to_nobody() -> None:
+def test_pending_pods_of_the_highest_priority_are_displaced_by_no_pod() -> None:
     built = sized(make_shop_pod("high", "n1", priority=5), make_shop_pod("low", "n1"), make_shop_pod("new", priority=5))
     problem = built.problem
     by_name = {pod.name: bool(problem.preemptible[problem.pod_class[at]]) for at, pod in enumerate(built.pods)}

@@ -55,7 +55,7 @@ def app(name: str) -> LabelSelector:
         ({"constraints": PodConstraints(claims=("data",))}, "its claim data: no claims are known"),
     ],
 )
-def test_who_stays(changes, reason):
+def test_pods_that_may_not_be_evicted(changes, reason):
     assert why(make_pod(**changes)) == reason
 
 
@@ -119,7 +119,7 @@ def test_a_claim_must_be_bound_or_wait_for_its_pod():
         assert why(pod, snapshot) == reason
 
 
-def test_budgets_hold_over_all_who_leave():
+def test_budgets_hold_over_all_evicted_pods():
     web = [make_pod(f"web-{number}", labels={"app": "web"}) for number in range(3)]
     other = make_pod("db-1", workload="Deployment/db", labels={"app": "db"})
     snapshot = make_snapshot([*web, other], budgets=[make_budget("web", selector=app("web"), disruptions_allowed=2)])

@@ -67,7 +67,7 @@ def evicted(plan: PackingPlan, *uids: str) -> PackingPlan:
     return replace(plan, evicted=tuple(EvictedPod(uid, SOON) for uid in uids))
 
 
-def test_the_first_step_tells_whom_to_steer_and_the_next_evicts():
+def test_the_first_step_announces_placement_hints_and_the_next_evicts():
     plan = plan_of(STAGE)
     step = decide_next_step(plan, cluster(), FULL, NOW)
     assert step.actions == ()
@@ -98,7 +98,7 @@ def test_without_a_note_whoever_is_new_is_the_replacement_and_bystanders_are_not
     assert decide_next_step(plan, cluster(DB, BIG, other, new), FULL, SOON).plan.placed[0].placed_uid == "uid-new"
 
 
-def test_a_plan_is_finished_when_everybody_is_bound_and_who_left_is_gone():
+def test_a_plan_is_finished_when_all_its_pods_are_bound_and_evicted_pods_are_gone():
     plan = evicted(told(plan_of(STAGE), cluster()), WEB.uid)
     new = pod("web-9", 1500, "n2", uid="uid-new")
     bound = replace(BIG, node="n1", phase="Running")
@@ -219,7 +219,7 @@ def test_what_is_refused_drops_a_plan_and_what_passes_by_holds_it_up(verdict, re
         (Mode.FULL, (STAGE,), ""),
     ],
 )
-def test_a_plan_goes_as_far_as_the_mode_does(mode, stages, detail):
+def test_a_plan_uses_only_the_actions_that_the_mode_permits(mode, stages, detail):
     plan = plan_of(*stages, mode=mode)
     assert (describe_plan_condition(plan), plan.phase) == (
         detail,

@@ -39,7 +39,7 @@ def test_pods_that_are_spread_arrive_in_the_emptiest_domain_first() -> None:
         assert max(counts.values()) - min(counts.values()) <= 1
 
 
-def test_who_needs_a_neighbour_comes_after_it() -> None:
+def test_a_pod_with_affinity_is_placed_after_its_peer() -> None:
     near = PodConstraints(affinity=(PodAffinityTerm("zone", WEB, frozenset({"shop"})),))
     pods = (make_shop_pod("a", labels={"app": "db"}, constraints=near, priority=9), make_shop_pod("z"))
     found = proposal_for(ClusterSnapshot(nodes=ZONES, pods=pods), {"a": "na", "z": "na"})

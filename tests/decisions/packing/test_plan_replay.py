@@ -72,7 +72,7 @@ def test_a_shrink_makes_room_for_what_comes_after_it():
     assert "stage 1: pod shop/new is not let onto n1, which lacks cpu: 601 m used, 400 m more, of 1000 m" in found
 
 
-def test_a_pending_pod_is_shrunk_before_it_comes():
+def test_a_pending_pod_is_shrunk_before_it_is_placed():
     new = make_small_pod("new", 1400)
     snapshot = make_snapshot([new], [make_node("n1", cpu=1000)])
     stage = PlanStage((resize(new, 1000),), (), (place(new, "n1"),))

@@ -64,12 +64,12 @@ def test_a_pending_pod_shrinks_from_its_peak_where_that_alone_does() -> None:
     assert resized(found) == [("new", None, 300)]
 
 
-def test_nobody_is_resized_where_there_is_room() -> None:
+def test_no_pod_is_resized_where_there_is_free_capacity() -> None:
     pods = (make_shop_pod("a", "n1", 400), make_shop_pod("new", cpu=600))
     assert resized(proposed(ClusterSnapshot(nodes=(node(),), pods=pods), statistic(base=100, peak=300))) == []
 
 
-def test_who_moves_is_created_with_the_size_for_its_new_node() -> None:
+def test_a_moved_pod_is_recreated_with_the_size_for_its_new_node() -> None:
     pods = (make_shop_pod("a", "n1", 900), make_shop_pod("new", cpu=900, owner_kind=None, workload=None))
     snapshot = ClusterSnapshot(nodes=(node(), node("n2", 500)), pods=pods)
     found = proposed(snapshot, statistic(base=100, peak=300), places={"a": 1, "new": 0})
@@ -90,7 +90,7 @@ def unwritable() -> tuple[ClusterSnapshot, Statistic]:
     return ClusterSnapshot(nodes=(node(),), pods=pods, limit_ranges={"shop": (item,)}), statistic(base=100, peak=300)
 
 
-def test_who_cannot_be_made_smaller_is_named_and_then_left_as_it_is() -> None:
+def test_a_pod_that_cannot_shrink_is_named_and_stays_unchanged() -> None:
     snapshot, row = unwritable()
     found = proposed(snapshot, row)
     assert found == MoveOrderFailure(PlanCondition(PlanStatusReason.NODE_TOO_SMALL, "n1"), frozenset({"uid-a"}))
@@ -99,7 +99,7 @@ def test_who_cannot_be_made_smaller_is_named_and_then_left_as_it_is() -> None:
     assert [one.pod for one in again.unplaced] == ["new"]
 
 
-def test_a_node_that_is_over_already_takes_who_asks_for_nothing_of_that() -> None:
+def test_a_full_node_accepts_pods_that_request_none_of_the_exhausted_resource() -> None:
     nothing = make_shop_pod("new", owner_kind=None, workload=None)
     nothing = replace(
         nothing, containers=(replace(nothing.containers[0], requests=StatedResources(None, 5 * MEBIBYTE)),)
@@ -110,7 +110,7 @@ def test_a_node_that_is_over_already_takes_who_asks_for_nothing_of_that() -> Non
     assert [one.pod for one in found.placed] == ["new"]
 
 
-def test_a_guaranteed_pod_gives_back_what_its_largest_use_leaves_with_equal_limits() -> None:
+def test_a_guaranteed_pod_shrinks_to_its_largest_use_with_equal_limits() -> None:
     amounts = StatedResources(800, 1024 * MEBIBYTE)
     guaranteed = make_shop_pod("a", "n1", containers=(Container("app", requests=amounts, limits=amounts),))
     guaranteed = replace(guaranteed, qos=QosClass.GUARANTEED)

@@ -119,7 +119,7 @@ def test_a_volume_for_one_pod_keeps_a_second_one_out_everywhere() -> None:
     assert said(built.problem.rules.exclusions) == [(0, 0, [0])]
 
 
-def test_affinity_counts_only_who_meets_all_terms() -> None:
+def test_affinity_counts_only_pods_that_match_all_terms() -> None:
     both = PodConstraints(
         affinity=(
             term("web", ZONE),

@@ -58,7 +58,7 @@ def test_a_budget_of_nothing_keeps_its_pods_where_they_are() -> None:
     )
 
 
-def test_a_budget_for_all_its_pods_binds_nobody() -> None:
+def test_a_budget_that_permits_all_its_pods_is_no_binding_rule() -> None:
     assert not built_with(2).problem.rules.are_binding
 
 

@@ -179,7 +179,7 @@ def test_huge_pages_of_the_whole_pod_and_overhead_of_any_resource_count():
     assert len(placed(planned(scratch, *(a_pod(f"web-{n}", overhead=more) for n in (1, 2))))) == 1
 
 
-def test_a_claim_in_use_on_one_node_is_used_there_alone():
+def test_a_claim_in_use_on_one_node_is_usable_only_there():
     shared = [make_claim_json(volume="pv-1"), make_volume_json(nfs={"path": "/"})]
     uses = [on_claim("data")]
     nodes = [a_node("n1", cpu="2"), a_node("n2", cpu="3")]
@@ -241,7 +241,7 @@ LABELLED = {"scheduling.x-k8s.io/pod-group": "train"}
         ({"annotations": {"scheduling.k8s.io/group-name": "train"}}, {}),
     ],
 )
-def test_a_member_of_a_pod_group_is_not_moved_and_nobody_is_moved_for_one(metadata, spec):
+def test_a_pod_group_member_is_not_moved_and_no_pod_is_moved_for_one(metadata, spec):
     nodes = [a_node("n1", labels={"disk": "ssd"}), a_node("n2"), a_pod("app-1", "n1")]
     one_in = a_pod("web-1", nodeSelector={"disk": "ssd"})
     assert len(planned(*nodes, one_in).moves) == 1
@@ -380,7 +380,7 @@ def test_nobody_comes_as_the_first_of_a_group_that_an_eviction_then_brings_elsew
 
 
 @OBJECTIVES
-def test_a_pod_of_a_daemon_set_comes_to_its_node_though_that_is_cordoned(objective):
+def test_a_daemonset_pod_is_placed_on_its_node_even_if_cordoned(objective):
     cordoned = a_node("n1")
     cordoned["spec"] = {
         "unschedulable": True,

@@ -37,7 +37,7 @@ def there(**spec: Any) -> Json:
     return a_pod("web-9", "n7", **spec)
 
 
-def test_a_pod_on_a_node_that_is_not_listed_is_left_alone_and_takes_no_room():
+def test_a_pod_on_an_unlisted_node_is_skipped_and_takes_no_capacity():
     plan = grown(a_pod("other-1"), a_pod("other-2"))
     assert sorted(placed(plan)) == ["other-1", "other-2"]
     assert (plan.status, plan.moves, plan.unplaced) == (PackingStatus.OPTIMAL, (), ())

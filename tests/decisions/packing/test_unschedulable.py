@@ -56,7 +56,7 @@ def only(found: tuple[UnplacedPod, ...]) -> tuple[tuple[str, ...], str, bool]:
     return found[0].blocked_by, describe_unplaced_pod(found[0]), found[0].impossible
 
 
-def test_a_pod_larger_than_any_node_is_told_by_how_much():
+def test_a_pod_larger_than_any_node_is_reported_with_the_difference():
     found = explained([a_node("n1"), a_node("n2", cpu=1500)], make_shop_pod("big", cpu=2000))
     words = "requests 2,000 m CPU: both nodes offer less even when empty; 500 m CPU less would be enough on n2"
     assert only(found) == (("cpu",), words, True)
@@ -110,7 +110,7 @@ def test_an_extended_resource():
         ),
     ],
 )
-def test_nodes_that_take_nobody(change, blocked, words):
+def test_nodes_that_accept_no_pods(change, blocked, words):
     nodes = [replace(a_node(name), **change) for name in ("n1", "n2")]
     assert only(explained(nodes, make_shop_pod("late"))) == (blocked, words, True)
 
@@ -153,7 +153,7 @@ def test_one_of_itself_on_each_node():
     assert words.endswith("has pods that its anti-affinity excludes")
 
 
-def test_company_of_which_there_is_none():
+def test_affinity_without_any_matching_pod():
     found = explained([a_node("n1")], make_shop_pod("late", constraints=PodConstraints(affinity=(BESIDE_CACHE,))))
     words = f"must run next to pods with app=cache in the same {HOST}, of which there are none"
     assert only(found) == (("affinity",), words, True)
@@ -248,7 +248,7 @@ def test_lower_priority_that_a_budget_protects():
     assert "which a PodDisruptionBudget protects" in words
 
 
-def test_a_pod_that_preempts_nobody():
+def test_a_pod_that_never_preempts():
     found = explained(
         [a_node("n1")], make_shop_pod("low", "n1", cpu=800), make_shop_pod("high", priority=9, may_preempt=False)
     )

@@ -65,7 +65,7 @@ def test_a_change_that_allows_less_forbids_the_write(scaling: UtilisationScaling
     assert not forbids(hpa(scaling), cpu=1000)
 
 
-def test_an_hpa_that_came_or_went_forbids_the_write():
+def test_an_hpa_created_or_deleted_since_forbids_the_write():
     assert forbids()
     assert forbids(hpa(), before=())
     assert forbids(hpa(), hpa(name="other"))

@@ -124,14 +124,14 @@ def test_an_hpa_is_the_reason_for_its_resource_even_without_statistics():
     assert found.skipped[ReasonCode.NO_STATISTICS].requested == make_resources(0, 1024)
 
 
-def test_a_resource_that_an_annotation_leaves_to_its_owner_is_skipped_alone():
+def test_only_the_resource_that_an_annotation_unmanages_is_skipped():
     pod = make_pod(containers=[make_container(**LARGE)], annotations={"cruise.io/resources": "memory"})
     group = cover(make_snapshot([pod]), measured([pod])).skipped[ReasonCode.CPU_NOT_MANAGED]
     assert group.requested == make_resources(1000)
     assert group.reclaimable.cpu_millicores >= 700
 
 
-def test_a_container_that_an_annotation_excludes_is_skipped_alone():
+def test_only_the_container_that_an_annotation_excludes_is_skipped():
     containers = [make_container(**LARGE), make_container("proxy", 500, 512)]
     pod = make_pod(containers=containers, annotations={"cruise.io/mode.proxy": "off"})
     rows = [make_statistic_for(pod), make_statistic_for(pod, "proxy", cpu_base=10, cpu_peak=20)]
@@ -145,7 +145,7 @@ def test_a_container_that_an_annotation_excludes_is_skipped_alone():
     assert after.sized.reclaimable == found.sized.reclaimable + group.reclaimable
 
 
-def test_a_resource_whose_resize_restarts_is_skipped_alone():
+def test_only_the_resource_whose_resize_restarts_is_skipped():
     pod = make_pod(containers=[make_container(**LARGE, memory_resize_restarts=True)])
     group = cover(make_snapshot([pod]), measured([pod])).skipped[ReasonCode.RESIZE_RESTARTS]
     assert group.requested == make_resources(0, 1024)

@@ -242,7 +242,7 @@ def test_kinds_come_in_the_order_of_their_severity():
 # ---- waste ----
 
 
-def test_waste_is_what_is_requested_beyond_the_plan():
+def test_reclaimable_is_what_is_requested_beyond_the_target():
     pod = make_pod(containers=[make_container(cpu=1000, memory_mib=1124)])
     findings = scanned([pod], make_statistic_for(pod, cpu_base=50, cpu_peak=200))
     [row] = findings.workloads

@@ -152,7 +152,7 @@ def test_volumes(claim, refusal):
     assert found == ([] if refusal is None else [refusal])
 
 
-def test_a_claim_for_one_pod_is_free_again_when_that_has_left():
+def test_a_claim_for_one_pod_is_free_again_once_the_pod_is_gone():
     node = make_node()
     using = PodConstraints(claims=("data",))
     surroundings = StorageAndNamespaces({("shop", "data"): PersistentVolumeClaim("shop", "data", single_pod=True)})

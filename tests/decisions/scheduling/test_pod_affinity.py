@@ -110,7 +110,7 @@ def test_the_first_of_a_group_may_start_anywhere_that_has_the_topology():
     assert open_to(board_of(), two_terms) == set()
 
 
-def test_a_selector_that_is_absent_means_nobody():
+def test_an_absent_selector_selects_no_pod():
     new = pod("new", None, affinity=(PodAffinityTerm(ZONE, None, frozenset({"shop"})),))
     assert open_to(board_of(pod("db", "a1")), new) == set()
     apart = pod("new", None, anti_affinity=(PodAffinityTerm(ZONE, None, frozenset({"shop"})),))

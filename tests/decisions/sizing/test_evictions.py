@@ -369,7 +369,7 @@ def test_cpu_that_does_not_fit_does_not_prevent_growth_of_memory():
     assert [resize.growth.memory_bytes // MEBIBYTE for resize in plan.resize] == [400, 400]
 
 
-def test_pods_that_do_not_fit_grow_to_their_bases_and_share_the_rest():
+def test_pods_that_do_not_fit_grow_to_their_bases_and_share_the_headroom():
     # In the first design 2,000 m were free next to two starved pods, neither of which may be evicted.
     pods = [single(name, 1000, annotations={"cruise.io/eviction-ranking": "never"}) for name in ("a", "b")]
     rows = [row for pod in pods for row in rows_of(pod, cpu=(1800, 2300))]
@@ -433,7 +433,7 @@ def test_cpu_causes_evictions_if_it_was_contended_in_two_passes():
     assert gone(plans_of(pods, rows, nodes, earlier=elsewhere)["n1"]) == []
 
 
-def test_peaks_alone_are_no_eviction_pressure():
+def test_only_peaks_are_no_eviction_pressure():
     pods = [single("a", 100), single("b", 100)]
     rows = [row for pod in pods for row in rows_of(pod, cpu=(700, 1900))]
     plan = plans_of(pods, rows, [make_node(cpu=2000)], earlier=NO_EARLIER_PASSES)["n1"]

@@ -127,7 +127,7 @@ def test_declared_feature_counts_more_than_the_version():
     assert plan_for(pod_of(), node=node_of(None, declared_features=FEATURE)).resize
 
 
-def test_first_design_leaves_such_pods_alone():
+def test_the_first_design_skips_such_pods():
     [skipped] = plan_for(pod_of(), policy=replace(FULL, rules=SEED_RULES)).skipped
     assert skipped.reason is ReasonCode.POD_LEVEL_RESOURCES
 

@@ -116,12 +116,12 @@ def test_memory_moves_by_5_percent_and_16_mebibytes(current, wanted, moves):
 
 
 @pytest.mark.parametrize(("limit", "wanted", "moves"), [(4000, 2095, False), (4000, 2100, True), (None, 2000, True)])
-def test_a_limit_alone_can_move_a_pod(limit, wanted, moves):
+def test_a_new_limit_alone_causes_a_resize(limit, wanted, moves):
     pod = make_pod(containers=[of(memory_limit_mib=limit)])
     assert bool(plan_of(pod, limit_mib=wanted).resize) is moves
 
 
-def test_a_cpu_limit_alone_can_move_a_pod():
+def test_a_new_cpu_limit_alone_causes_a_resize():
     pod = make_pod(containers=[of(cpu_limit=1000)])
     assert only_resize(plan_of(pod)).containers == (target(cpu_limit=4000),)
     assert plan_of(make_pod(containers=[of(cpu_limit=4000)])).resize == ()
@@ -340,7 +340,7 @@ def test_a_rejected_decrease_does_not_prevent_later_growth():
     assert only_resize(plan_of(pod, 2000, 2000, refused=known)).growth.cpu_millicores == 1500
 
 
-def test_a_rejection_applies_to_its_pod_alone():
+def test_a_rejection_applies_only_to_its_pod():
     pod, other = make_pod(containers=[of()]), make_pod("web-2", containers=[of()])
     assert plan_of(pod, 900, 500, refused=refusal(other, ReasonCode.RESIZE_INFEASIBLE, cpu=900, memory_mib=500)).resize
 

@@ -60,7 +60,7 @@ def refused(check: CheckedBlock) -> dict[str, list[int]]:
     return {key.pod: np.flatnonzero(row).tolist() for key, row in rows if row.any()}
 
 
-def test_a_container_above_its_whole_node_is_rejected_alone():
+def test_only_the_container_above_its_whole_node_is_rejected():
     """3,500 m is below the node's four cores, but the node did not use as much."""
     [found] = together(block({"web": [100, 100, 3500, 3500, 100], "db": 900}), use=roots())
     assert refused(found) == {"web": [2, 3]}

@@ -39,7 +39,7 @@ def mebibytes(values) -> list[int]:
     return [value // MEBIBYTE for value in values.tolist()]
 
 
-def test_one_kill_raises_its_own_pod_alone():
+def test_one_kill_raises_only_its_own_pod():
     lessons = summarize_oom_records([record()])
     assert lessons.by_pod == {ContainerKey("shop", "web-1", "app"): 600 * MEBIBYTE}
     assert lessons.by_key == {}

@@ -88,9 +88,7 @@ def test_a_history_without_anything_new_is_no_ground_to_act_on(stage: LiveStage,
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_a_prometheus_that_answers_too_late_changes_nothing_and_all_goes_on_once_it_is_fast(
-    stage: LiveStage, proxy: PrometheusProxy
-):
+def test_a_slow_prometheus_changes_nothing_and_passes_resume_once_it_is_fast(stage: LiveStage, proxy: PrometheusProxy):
     with stage.serving(prometheus_url=proxy.address, **FAST) as serving:
         wait_until(lambda: shrunk(stage) == 1, "the first pod is sized")
         # Longer than a query may take.

@@ -103,7 +103,7 @@ def test_what_is_evicted_comes_back_with_what_it_needs_and_elsewhere(stage: Live
         assert replaced["spec"]["nodeName"] == roomy
 
 
-def test_from_the_only_node_nobody_is_evicted(stage: LiveStage):
+def test_no_pod_is_evicted_from_the_only_node(stage: LiveStage):
     """Who went would come back asking for what it needs, find no room, and wait."""
     stage.node(cpu="2")
     apps = ("one", "two", "three")

@@ -134,7 +134,7 @@ def test_callers_are_who_the_api_server_says_and_see_their_namespaces(measured: 
             assert secret not in running.log
 
 
-def test_a_pause_from_elsewhere_goes_through_the_api(measured: MeasuredStage, tmp_path):
+def test_a_pause_from_another_process_uses_the_api(measured: MeasuredStage, tmp_path):
     stage = measured.stage
     (tmp_path / "token").write_text(TOKEN)
     nowhere = {"database_url": "", "data_dir": str(tmp_path / "nothing")}

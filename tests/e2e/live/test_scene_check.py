@@ -76,7 +76,7 @@ def test_a_prometheus_that_is_gone_or_knows_other_pods_is_red(measured: Measured
     assert "prometheus_pod_label" in cpu["fix"]
 
 
-def test_a_database_that_is_gone_is_red_and_the_rest_is_still_looked_at(measured: MeasuredStage):
+def test_an_unreachable_database_is_red_and_the_other_checks_still_run(measured: MeasuredStage):
     ended = measured.command("check", "--format", "json", database_url="postgresql://x:s3cret@127.0.0.1:1/x")
     assert (ended.code, levels(ended)["database: postgres"]) == (1, "red")
     assert "s3cret" not in ended.out

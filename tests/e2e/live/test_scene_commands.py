@@ -49,7 +49,7 @@ def test_an_exported_patch_gives_a_template_exactly_what_was_decided(measured: M
     assert stage.writes() == []
 
 
-def test_prometheus_is_found_by_its_service_and_asked_through_the_api_server(own_stage: MeasuredStage):
+def test_prometheus_is_found_by_its_service_and_queried_through_the_api_server(own_stage: MeasuredStage):
     address, stage = own_address(), own_stage.stage
     with on_address(address, own_stage.prometheus) as port:
         serve_by_service(stage.admin, stage.namespace, port, address)
@@ -66,12 +66,12 @@ def test_prometheus_is_found_by_its_service_and_asked_through_the_api_server(own
     assert f"/namespaces/{stage.namespace}/services/http:prometheus-server:80/proxy" in report["statisticsSource"]
 
 
-def test_who_may_not_list_services_is_told_what_to_give(measured: MeasuredStage):
+def test_a_missing_right_to_list_services_is_reported_with_the_fix(measured: MeasuredStage):
     said = list_refused(measured.command("scan", prometheus_url=""))
     assert "no right to list Services, so Prometheus cannot be found: give --prometheus-url URL" in said
 
 
-def test_who_may_read_nothing_is_told_which_rights_are_missing(measured: MeasuredStage):
+def test_missing_read_permissions_are_listed(measured: MeasuredStage):
     stage = measured.stage
     account = {"namespace": stage.namespace, "name": "nobody"}
     stage.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})

@@ -72,7 +72,7 @@ def test_what_the_kubelet_does_not_take_up_is_withdrawn_and_not_asked_again(
     assert list_skipped(said)[before["metadata"]["name"]] == "resize-refused"
 
 
-def test_a_deferred_resize_is_left_alone_as_long_as_patience_lasts(stage: LiveStage):
+def test_a_deferred_resize_is_unchanged_until_deferred_resize_timeout(stage: LiveStage):
     before = hungry(stage, 0.7)
     condition(stage, "PodResizePending", "Deferred")
     said = stage.once(deferred_resize_timeout="1h")
@@ -84,7 +84,7 @@ def test_a_deferred_resize_is_left_alone_as_long_as_patience_lasts(stage: LiveSt
     assert requests(after).cpu >= 700
 
 
-def test_a_resize_that_fails_on_its_way_is_not_asked_for_twice(stage: LiveStage):
+def test_a_resize_that_fails_in_transit_is_not_sent_twice(stage: LiveStage):
     stage.kubelet.behave(KubeletBehaviour(resizing=ResizeBehaviour.ERROR), stage.namespace, labels={"app": "web"})
     stage.node()
     stage.create(app("Deployment", stage.namespace, "web", "200m", "128Mi"))
@@ -99,7 +99,7 @@ def test_a_resize_that_fails_on_its_way_is_not_asked_for_twice(stage: LiveStage)
     assert stage.pod("web")["metadata"]["uid"] == before["metadata"]["uid"]
 
 
-def test_a_grow_waits_until_the_shrink_beside_it_is_in_force(stage: LiveStage):
+def test_growth_waits_until_the_shrink_on_its_node_is_in_force(stage: LiveStage):
     """Both fit only together: what the first gives back is the second's room."""
     slowly = KubeletBehaviour(actuation_seconds=HOURS)
     stage.kubelet.behave(slowly, stage.namespace, labels={"app": "wide"})
@@ -140,7 +140,7 @@ def test_a_grow_waits_until_the_shrink_beside_it_is_in_force(stage: LiveStage):
     assert {code for *_, code in stage.deeds()} == {200}
 
 
-def test_a_resize_larger_than_the_node_is_never_asked_for(stage: LiveStage):
+def test_a_resize_larger_than_the_node_is_never_requested(stage: LiveStage):
     """What the pod uses would not fit the node: it gets what the node has, and the API server refuses nothing."""
     node = stage.node(cpu="2", memory="2Gi")
     stage.create(app("Deployment", stage.namespace, "web", "200m", "128Mi", node=node))

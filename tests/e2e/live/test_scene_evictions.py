@@ -51,7 +51,7 @@ def share_the_node(pods: Sequence[Json]) -> bool:
     return len(cpus) == 3 and min(cpus) >= THIRD and sum(cpus) <= 2000
 
 
-def test_nobody_goes_before_there_is_somewhere_to_go_and_then_only_one(stage: LiveStage):
+def test_no_pod_is_evicted_without_a_destination_and_then_only_one(stage: LiveStage):
     crowded(stage, "a", "one", "two", "three")
     stage.running(3)
     before = {one["metadata"]["name"]: one for one in stage.pods()}

@@ -59,7 +59,7 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
-def test_a_killed_container_is_grown_in_place_and_then_left_alone(stage: LiveStage):
+def test_a_killed_container_grows_in_place_and_is_then_unchanged(stage: LiveStage):
     before = settled(stage)
     with stage.serving(**CALM) as serving:
         killed(stage, 1)

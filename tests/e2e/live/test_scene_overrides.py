@@ -49,7 +49,7 @@ def annotated(stage: LiveStage, annotations: Mapping[str, Mapping[str, str]]) ->
     return {one["metadata"]["labels"]["app"]: one for one in stage.pods()}
 
 
-def test_who_asks_to_be_left_alone_is(stage: LiveStage):
+def test_a_pod_that_requests_to_be_skipped_is_skipped(stage: LiveStage):
     pods = annotated(stage, {name: told for name, (told, _) in LEFT_ALONE.items()} | {"workload": {}})
     off = {"metadata": {"annotations": {"cruise.io/mode": "off"}}}
     stage.admin.patch("deployments.apps", stage.namespace, "workload", off, kind="merge")
@@ -81,7 +81,7 @@ def test_sizes_keep_to_what_is_asked_and_events_tell_of_them(stage: LiveStage):
         assert event["involvedObject"]["uid"] == pod["metadata"]["uid"]
 
 
-def test_who_may_never_be_evicted_stays_whatever_it_costs(stage: LiveStage):
+def test_a_pod_that_may_never_be_evicted_stays_whatever_it_costs(stage: LiveStage):
     node = stage.node(cpu="1")
     for name in ("one", "two"):
         never = {"cruise.io/eviction-ranking": "never"}
@@ -99,7 +99,7 @@ def test_who_may_never_be_evicted_stays_whatever_it_costs(stage: LiveStage):
     assert all(100 <= size.memory <= 110 for size in sizes)
 
 
-def test_an_annotation_that_cannot_be_read_leaves_the_pod_alone_and_says_so_in_an_event(stage: LiveStage):
+def test_an_invalid_annotation_skips_the_pod_and_is_reported_in_an_event(stage: LiveStage):
     pods = annotated(stage, GARBAGE)
     said = stage.once()
     assert stage.deeds() == []

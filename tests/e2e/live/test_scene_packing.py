@@ -105,7 +105,7 @@ def split(stage: LiveStage, replicas: int = 2) -> tuple[str, str]:
     return first, second
 
 
-def test_a_pod_moves_under_its_budget_to_where_it_is_steered(stage: LiveStage):
+def test_a_pod_moves_within_its_disruption_budget_to_the_hinted_node(stage: LiveStage):
     split(stage)
     with stage.reviewing("full"):
         said = stage.once("full")
@@ -126,7 +126,7 @@ def test_a_pod_moves_under_its_budget_to_where_it_is_steered(stage: LiveStage):
     assert [one for one in stage.events() if one.resource == "pods/binding"] == []
 
 
-def test_mode_resize_evicts_nobody_for_it(stage: LiveStage):
+def test_mode_resize_evicts_no_pod_for_it(stage: LiveStage):
     split(stage)
     said = stage.once("resize")
     assert said["packing"]["plan"]["moves"] == []

@@ -145,7 +145,7 @@ def carried_out(stage: LiveStage, scene: Scene, full: str) -> int:
 
 @pytest.mark.timeout(3600)
 @pytest.mark.usefixtures("warm_solver")
-def test_every_plan_is_finished_in_the_goes_that_it_promised(stage: LiveStage, run_long: bool):
+def test_every_plan_is_finished_in_the_rounds_that_it_states(stage: LiveStage, run_long: bool):
     draw = random.Random(16)
     first = [Scene(0, 3, 800, together=False, bound=BUDGETS[0], allowed=2)]
     plans = wanted = 0

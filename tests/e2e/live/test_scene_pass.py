@@ -93,7 +93,7 @@ def as_agreed(stage: LiveStage, before: dict[str, Json]) -> None:
 
 
 @pytest.mark.parametrize("mode", ["observe", "initial"])
-def test_a_mode_that_resizes_nobody_writes_nothing(stage: LiveStage, mode: str):
+def test_a_mode_without_resizes_writes_nothing(stage: LiveStage, mode: str):
     stage.node()
     stage.create(workload("Deployment", stage.namespace, "web", pod_template("web", container(requests={"cpu": "1"}))))
     [before] = stage.running(1)

@@ -42,7 +42,7 @@ def test_an_unschedulable_pod_is_shrunk_to_its_workloads_peak_and_bound(stage: L
     assert {(verb, resource, code) for verb, resource, _, code in stage.deeds()} == {("patch", "pods/resize", 200)}
 
 
-def test_an_unschedulable_pod_that_nothing_is_known_about_is_held(stage: LiveStage):
+def test_an_unschedulable_pod_without_statistics_is_skipped(stage: LiveStage):
     stage.node(cpu="4")
     stage.create(app("Deployment", stage.namespace, "web", "5", "1Gi"))
     pod = stage.pending("web")

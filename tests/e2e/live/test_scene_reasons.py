@@ -28,7 +28,7 @@ def autoscaled_on_both(stage: LiveStage, name: str) -> Json:
     return made
 
 
-def test_each_is_left_alone_for_its_own_reason(stage: LiveStage):
+def test_each_skipped_pod_has_its_own_reason(stage: LiveStage):
     ns = stage.namespace
     new = stage.node("new", cpu="8", memory="16Gi", extended={"example.com/gpu": "2"})
     old = stage.node("old", kubelet_version="v1.32.0", declared_features=())
@@ -64,7 +64,7 @@ def test_each_is_left_alone_for_its_own_reason(stage: LiveStage):
     assert {one["metadata"]["name"]: one["spec"] for one in stage.pods()} == before
 
 
-def test_a_workload_that_was_made_within_the_hour_is_left_alone(stage: LiveStage):
+def test_a_workload_created_within_the_hour_is_skipped(stage: LiveStage):
     stage.node()
     stage.create(app("Deployment", stage.namespace, "web", "500m", "512Mi"))
     [pod] = stage.running(1)

@@ -9,7 +9,7 @@ USE = ContainerUse(cores=0.1, mebibytes=100, peak_cores=0.2, peak_mebibytes=150,
 SPOOFED = ContainerUse(cores=3.0, mebibytes=4000)
 
 
-def test_a_spoofed_victim_is_held_and_its_neighbour_is_sized(stage: LiveStage) -> None:
+def test_a_pod_with_spoofed_usage_is_skipped_and_its_neighbour_is_sized(stage: LiveStage) -> None:
     node = stage.node(cpu="4", memory="8Gi")
     for name in ("victim", "web"):
         stage.create(app("Deployment", stage.namespace, name, "700m", "1Gi"))

@@ -54,7 +54,7 @@ def test_a_pause_stops_writes_within_a_second_in_the_middle_of_a_plan(stage: Liv
     assert {code for *_, code in stage.deeds()} == {200}
 
 
-def test_a_revert_puts_back_what_was_asked_for_without_evictions(stage: LiveStage):
+def test_a_revert_restores_the_original_requests_without_evictions(stage: LiveStage):
     staged(stage)
     uids = {one["metadata"]["uid"] for one in stage.pods("web")}
     stage.once()

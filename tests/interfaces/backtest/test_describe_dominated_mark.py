@@ -14,7 +14,7 @@ from cruise.interfaces.backtest.table import (
 from tests.backtest_results import make_policies, make_result, make_score, make_time_line
 
 
-def test_a_recording_is_told_by_its_size_and_its_nodes():
+def test_a_recording_is_described_by_its_size_and_its_nodes():
     assert describe_recording(make_result()) == (
         "100 containers, 30 days, a sample every 5 min; nodes of 16 cores and 64Gi"
     )
@@ -43,7 +43,7 @@ def test_a_recording_is_told_by_its_size_and_its_nodes():
         ),
     ],
 )
-def test_terms_are_told(terms, expected):
+def test_replay_parameters_are_described(terms, expected):
     assert describe_parameters(terms).endswith(expected)
 
 
@@ -64,7 +64,7 @@ def test_warnings_name_what_makes_figures_weak():
     assert list(list_warnings(make_result())) == []
 
 
-def test_requests_that_were_cut_to_a_node_are_told():
+def test_requests_that_were_cut_to_a_node_are_reported():
     assert [list(list_warnings(make_result(capped_containers=number))) for number in (0, 1, 2)] == [
         [],
         ["1 container requested more than a node has, and is replayed as if it had requested a whole node"],
@@ -72,7 +72,7 @@ def test_requests_that_were_cut_to_a_node_are_told():
     ]
 
 
-def test_a_watched_node_that_was_never_there_is_told():
+def test_a_watched_node_that_does_not_exist_is_reported():
     idle = make_time_line()
     for line in (idle.requested_cpu_millicores, idle.peak_cpu_millicores):
         line[:] = 0

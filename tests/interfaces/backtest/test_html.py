@@ -126,7 +126,7 @@ def test_costs_are_a_column_only_where_they_are_known(usual_page):
     assert "a month" not in usual_page
 
 
-def test_where_nobody_is_harmed_the_picture_says_so():
+def test_the_chart_says_that_no_workload_is_harmed():
     assert "none under any policy" in page(make_result(policies={"cruise": make_score(cpu=(0.3, 0.0, 0.0))}))
 
 

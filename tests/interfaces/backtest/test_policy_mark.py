@@ -26,7 +26,7 @@ def test_less_waste_is_to_the_left_and_less_harm_below():
     assert of["as-requested"].y > of["cruise"].y > of["cruisekube"].y
 
 
-def test_marks_tell_who_is_cruise_who_is_dominated_and_who_is_a_bound():
+def test_marks_distinguish_cruise_dominated_policies_and_bounds():
     of = marks(picture())
     assert [of[name].kind for name in ("cruise", "cruise-joint-peak", "cruisekube", "as-requested", "oracle")] == [
         "own",
@@ -49,7 +49,7 @@ def test_the_more_a_policy_resizes_the_larger_its_mark():
     assert of["oracle"].radius < 15
 
 
-def test_the_front_leads_down_in_steps_and_leaves_the_oracle_out():
+def test_the_pareto_front_descends_in_steps_without_the_oracle():
     policies = {
         name: make_score(name, (slack, starved, 0.0))
         for name, slack, starved in (
@@ -82,7 +82,7 @@ def test_a_name_to_the_left_ends_at_its_mark():
     assert (mark.anchor, mark.text_x < mark.x) == ("end", True)
 
 
-def test_nobody_harmed_is_calm():
+def test_a_chart_without_harm_is_marked():
     assert picture({"cruise": make_score(cpu=(0.4, 0.0, 0.0))}).has_no_harm
     assert not picture().has_no_harm
 

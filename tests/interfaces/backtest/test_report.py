@@ -48,7 +48,7 @@ def test_a_policy_has_the_keys_that_scripts_read():
     assert policy["nodesPeak"] == 16
 
 
-def test_beside_them_are_what_else_is_known():
+def test_the_document_has_the_other_known_figures():
     policy = document(make_result())["policies"]["cruisekube"]
     assert policy["cpu"]["shortShare"] == 0.031
     assert policy["memory"]["shortShare"] == 0.008

@@ -155,7 +155,7 @@ def test_a_third_table_has_what_hpas_did(width):
     assert "divides by the requests" not in flat(table(width=width))
 
 
-def test_the_target_of_hpas_is_told():
+def test_the_target_of_hpas_is_reported():
     assert "HPAs at 70% of CPU" in flat(table(terms=replace(TERMS, hpa="70%")))
 
 

@@ -47,14 +47,14 @@ async def test_what_goes_on_says_how_often_and_since_when(scene):
     assert (line["count"], line["firstAt"] < line["at"]) == (25, True)
 
 
-async def test_who_did_what_to_cruise_stands_below(scene):
+async def test_user_actions_on_cruise_are_listed_below(scene):
     await scene.store.record_user_action(UserAction(NOW, "alice@example.com", UserActionKind.PAUSE))
     async with browser(scene) as page:
         shown = (await page.get("/actions")).text
     assert "alice@example.com" in shown and 'data-label="Action">pause</td>' in shown
 
 
-async def test_without_a_session_nothing_can_be_stopped_here(scene):
+async def test_without_a_session_there_is_no_button(scene):
     async with browser(scene) as page:
         assert "<button" not in (await page.get("/actions")).text.replace(
             "<noscript><button>Show</button></noscript>", ""

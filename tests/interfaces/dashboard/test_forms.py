@@ -26,7 +26,7 @@ async def test_a_form_of_another_session_changes_nothing(scene):
     assert not await scene.store.is_paused()
 
 
-async def test_who_may_only_read_changes_nothing(scene):
+async def test_a_read_only_caller_changes_nothing(scene):
     async with browser(scene, known=True) as page:
         answer = await page.post("/forms/put/pause", data={"form_token": await sign_in(page, "reader")})
     assert answer.status_code == 403

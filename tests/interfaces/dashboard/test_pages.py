@@ -120,7 +120,7 @@ async def test_an_unknown_browser_signs_in_first_and_gets_where_it_wanted(scene)
         assert (await page.get("/api/v1/status")).status_code == 401
 
 
-async def test_who_may_not_see_a_page_reads_what_to_do(scene):
+async def test_a_forbidden_page_says_what_to_do(scene):
     async with browser(scene, known=True) as page:
         await page.post("/sign-in", data={"token": "stranger"})
         answer = await page.get("/")

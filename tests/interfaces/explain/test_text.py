@@ -123,7 +123,7 @@ def test_a_resized_pod_shows_the_formula_with_its_numbers_and_the_patch():
     assert patch["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "165m"
 
 
-def test_a_change_inside_the_dead_band_is_not_said_to_be_held_back():
+def test_a_change_within_the_update_threshold_is_not_reported_as_held_back():
     container = make_container(cpu=100, memory_mib=100, memory_limit_mib=200)
     pods = [make_pod(f"web-{number}", containers=[container]) for number in range(4)]
     rows = [
@@ -154,7 +154,7 @@ def test_bounds_factors_and_other_peoples_statistics_are_named():
     assert "cpu-max" in text
 
 
-def test_a_wish_says_what_is_granted_of_it_and_why_not_all():
+def test_a_user_minimum_shows_how_much_is_granted_and_why_not_all():
     pod = make_pod(annotations={"cruise.io/cpu-min": "4", "cruise.io/memory-min": "200Mi"})
     workloads = [make_workload(requests={"app": make_amounts(100, 128)})]
     fixed = make_pod("fixed", containers=[make_container(cpu=1000)])
@@ -165,7 +165,7 @@ def test_a_wish_says_what_is_granted_of_it_and_why_not_all():
     assert "beyond an unknown template" in text_of(explained([pod], make_statistic_for(pod)))
 
 
-def test_a_held_pod_says_why_and_shows_what_it_has():
+def test_a_skipped_pod_shows_its_reason_and_its_requests():
     pod = make_pod(containers=[make_container(cpu=None, memory_mib=64)])
     text = text_of(explained([pod]))
     assert "skipped: no-statistics: it has no statistics (app)" in text
@@ -188,7 +188,7 @@ def test_an_evicted_pod_has_its_place_in_the_ranking():
     assert "stays: a DaemonSet pod" in lines[3]
 
 
-def test_why_nobody_goes_is_named():
+def test_the_reason_for_no_eviction_is_named():
     pods = [make_pod(name, workload=f"Deployment/{name}") for name in ("one", "two")]
     rows = [make_statistic_for(pod, cpu_base=600, cpu_peak=600) for pod in pods]
     text = text_of(explained(pods, *rows, nodes=[make_node(cpu=1000)]))
@@ -353,7 +353,7 @@ def test_a_past_of_nothing_shows_nothing():
     assert render_to_text(lambda console: render_pod_history(nothing, NOW)) == ""
 
 
-def test_what_is_left_to_an_autoscaler_is_said_with_its_name():
+def test_resources_of_another_autoscaler_are_reported_with_its_name():
     pod = make_pod()
     found = explained([pod], make_statistic_for(pod), autoscalers=[make_autoscaler(name="by-load")])
     assert "cpu not sized: HPA by-load targets the utilization of resources that cruise may size" in text_of(found)
@@ -364,7 +364,7 @@ def test_what_is_left_to_an_autoscaler_is_said_with_its_name():
     )
 
 
-def test_a_pod_that_a_vpa_sizes_is_left_to_it():
+def test_a_pod_that_a_vpa_sizes_is_skipped():
     pod = make_pod()
     snapshot = make_snapshot([pod])
     vertical = VerticalPodAutoscaler("shop", "sizer", make_ref("Deployment/web"), "Recreate")

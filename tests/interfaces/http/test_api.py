@@ -241,7 +241,7 @@ async def test_a_store_that_is_gone_costs_what_it_holds_and_nothing_else(scene):
     await database.close()
 
 
-async def test_a_mistake_of_ours_is_told_without_its_details(scene):
+async def test_an_internal_error_is_reported_without_details(scene):
     broken = replace(scene.done, plans=None)
     scene.done = broken
     transport = httpx.ASGITransport(scene.app(), raise_app_exceptions=False)

@@ -59,7 +59,7 @@ async def test_a_pause_is_set_and_lifted(api, scene):
         assert (await api.get("/pause")).json() == {"paused": paused, **who}
 
 
-async def test_a_pause_is_by_who_began_it_also_where_a_revert_did(api, scene):
+async def test_a_pause_names_the_user_who_began_it_even_if_a_revert_did(api, scene):
     def done(minutes, caller, deed, workload=None):
         return UserAction(scene.now() - timedelta(minutes=minutes), caller, deed, None, workload)
 
@@ -245,7 +245,7 @@ async def test_a_token_may_be_of_any_characters(scene, token_file):
 
 
 @pytest.mark.parametrize("broken", [None, "\n", "x" * 31])
-async def test_a_token_file_without_a_token_opens_to_nobody(scene, token_file, broken):
+async def test_an_empty_token_file_admits_no_caller(scene, token_file, broken):
     if broken is None:
         token_file.unlink()
     else:
@@ -328,7 +328,7 @@ class Tenant:
         (("create", "patch", "delete"), WEB, ""),
     ],
 )
-async def test_who_may_not_write_a_policy_with_kubectl_may_not_here(scene, allowed, path, lacking):
+async def test_a_caller_who_may_not_write_a_policy_with_kubectl_may_not_here(scene, allowed, path, lacking):
     scene.authority = Tenant(*allowed)
     async with create_api_client(scene, TOKEN, allows_anonymous_reads=False) as api:
         answered = await api.put(path, json={"mode": "off"})

@@ -88,7 +88,7 @@ async def test_each_path_needs_its_right(scene, token, read, written):
 
 
 @pytest.mark.parametrize(("token", "code"), [("away", 503), ("flood", 429)])
-async def test_where_callers_cannot_be_judged_nobody_gets_in(scene, token, code):
+async def test_no_caller_is_admitted_if_callers_cannot_be_authorized(scene, token, code):
     assert await status(scene, token, "GET", "/status") == code
 
 
@@ -109,7 +109,7 @@ def pods_of(document: object) -> set[str]:
 
 
 @pytest.mark.parametrize(("sees", "expected"), [("shop", {"shop"}), ("other", {"other"}), ("none", set())])
-async def test_a_tenant_sees_the_pods_of_its_namespaces_alone(scene, sees, expected):
+async def test_a_tenant_sees_only_the_pods_of_its_namespaces(scene, sees, expected):
     scene.authority.sees = sees
     async with create_api_client(scene, "tenant", allows_anonymous_reads=False) as api:
         nodes = (await api.get("/nodes")).json()

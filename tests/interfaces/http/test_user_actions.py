@@ -28,7 +28,7 @@ async def sizes(scene: ApiScene) -> set[int | None]:
     ("memory_limits", "left"),
     [(MemoryLimitPolicy.EXISTING, []), (MemoryLimitPolicy.ALWAYS, ["app: the memory limit cannot be removed"] * 5)],
 )
-async def test_the_pods_are_put_back_and_the_workload_is_left_alone_from_then_on(tmp_path, memory_limits, left):
+async def test_the_pods_are_reverted_and_the_workload_is_skipped_from_then_on(tmp_path, memory_limits, left):
     (tmp_path / "token").write_text(TOKEN)
     scene = await make_busy_scene(tmp_path / "token", Policy(mode=Mode.FULL, memory_limits=memory_limits))
     run(scene.world, 30)
@@ -81,7 +81,7 @@ async def test_the_form_stands_where_resizes_are_shown_and_its_result_too(scene,
     assert await sizes(scene) == {500}
 
 
-async def test_who_may_only_read_puts_nothing_back(scene):
+async def test_a_read_only_caller_reverts_nothing(scene):
     before = await sizes(scene)
     async with browser(scene, known=True) as page:
         form = {"form_token": await sign_in(page, "reader"), "to": "actions"}

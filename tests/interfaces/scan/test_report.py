@@ -177,7 +177,7 @@ def test_the_table_has_its_three_parts_in_order_and_totals():
     assert 0 < text.index("Coverage") < text.index("no-controller") < text.index("At risk")
 
 
-def test_a_calm_cluster_says_so():
+def test_a_cluster_without_findings_says_so():
     text = table(with_trouble=False)
     assert "At risk  no container" in text
     assert "Pending  no pod" in text
@@ -194,7 +194,7 @@ def test_the_page_is_whole_and_asks_nothing_of_the_network():
     assert "killed at 256Mi 2h ago, 3 restarts" in page
 
 
-def test_the_page_says_that_a_calm_cluster_is_calm():
+def test_the_page_says_that_a_cluster_has_no_findings():
     page = render_scan_html(report(with_trouble=False)).decode()
     assert "No container is at risk" in page
     assert "No pod is pending" in page

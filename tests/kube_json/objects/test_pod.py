@@ -210,7 +210,7 @@ def test_sharing_never_joins_what_differs(resources, status):
         ({}, {"priority": 7}),
     ],
 )
-def test_a_pod_says_the_same_behind_its_likeness_as_alone(metadata, spec):
+def test_a_pod_decodes_the_same_after_a_similar_pod(metadata, spec):
     plain = make_pod_json(containers=[make_container_json(ports=[{"containerPort": 80}])])
     other = {**plain, "metadata": plain["metadata"] | metadata, "spec": plain["spec"] | spec}
     reader = PodReader()

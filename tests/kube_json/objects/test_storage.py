@@ -180,7 +180,7 @@ def test_a_waiting_claim_goes_where_its_class_allows():
     assert claim.replacement_claim == replace(claim, replacement_claim=None)
 
 
-def test_a_claim_for_which_a_node_was_chosen_goes_there():
+def test_a_claim_with_a_selected_node_is_placed_there():
     chosen = {"volume.kubernetes.io/selected-node": "n7"}
     claim = claim_of(make_storage_class_json(), make_claim_json(storage="fast", annotations=chosen))
     assert claim is not None

@@ -100,7 +100,7 @@ def test_without_a_template_its_requests_are_not_known():
         decode_workload(workload_object(make_deployment_json(template=broken)))
 
 
-def test_who_controls_replica_sets_and_jobs():
+def test_the_controllers_of_replica_sets_and_jobs():
     owned = read_controller(workload_object(make_replica_set_json("web-1", owner="Deployment/web")))
     assert owned == (("shop", "ReplicaSet", "web-1"), WorkloadRef("Deployment", "web"))
     alone = read_controller(workload_object(make_workload_json("Job", "once")))

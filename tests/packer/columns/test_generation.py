@@ -50,7 +50,7 @@ def test_a_bound_is_never_below_a_plan_however_early_pricing_stops(seed):
         assert generation.ceiling >= generation.subproblem.counted_classes
 
 
-def test_a_dive_comes_to_fillings_of_every_node():
+def test_diving_finds_a_pattern_for_every_node():
     """Once a filling that was fixed was beyond its bound in the master, whose other levels were wrong then by far."""
     problem = draw_full(FullCluster(ClusterDrawing.BIMODAL, 40, 20), 1)
     meter = BudgetMeter(math.inf, math.inf)

@@ -51,7 +51,7 @@ def test_entries_come_tier_by_tier_or_stays_last():
     assert build_entries(last).stays == (False,) * len(last.list_priorities()) + (True,)
 
 
-def test_tiers_are_settled_once_all_that_runs_of_them_has_to_stay():
+def test_priorities_are_complete_once_all_their_running_pods_must_stay():
     instance = replace(draw_tiny_instance(3), running=np.ones_like(draw_tiny_instance(3).running))
     tiers = range(len(instance.list_priorities()))
     for tier in tiers:

@@ -65,7 +65,7 @@ def test_they_follow_one_that_is_there():
     assert placed([want(0, 1), want(1, 0)], [0, 1, 1], [-1, -1, 2]) == 3
 
 
-def test_a_chain_begins_where_somebody_wants_nobody():
+def test_a_chain_of_affinities_begins_with_a_pod_without_affinity():
     assert placed([want(0, 1), want(1, 2)], [0, 1, 2], [-1, -1, -1]) == 3
 
 
@@ -86,7 +86,7 @@ def test_one_on_a_node_without_the_label_keeps_nobody_from_being_the_first():
     assert placed([want(0, 0)], [0, 0], [1, -1], [0, 9]) == 2
 
 
-def test_one_that_leaves_keeps_company_until_then():
+def test_an_evicted_pod_meets_affinities_until_it_is_gone():
     # Of three in the first zone, where two fit, the running one with the least weight is evicted; another one stays.
     classes = [0, 0, 1, 2]
     anyone = [AttractionRule((0,), 0, np.array([0, 1, 2]))]

@@ -31,7 +31,7 @@ def test_it_does_not_where_the_node_holds_one_of_the_two_alone():
     assert gives_company(replace(PLAIN, capacities=np.array([[7], [10], [10]]))) == [False, False, False]
 
 
-def test_nobody_follows_itself():
+def test_no_pod_is_its_own_affinity_peer():
     problem = replace(PLAIN, pod_class=np.array([1, 0, 1, 2]))
     assert gives_company(problem) == [True, False, False]
     assert gives_company(problem, home=0) == [False, False, False]

@@ -116,7 +116,7 @@ def test_it_is_warm_once_marked(kernels):
     assert is_cache_warm(found)
 
 
-def test_what_nobody_used_for_a_month_is_dropped(kernels):
+def test_caches_unused_for_a_month_are_deleted(kernels):
     found = choose_cache_directory({}, kernels)
     assert found is not None
     old, recent = found.parent / "compiled-old", found.parent / "compiled-recent"

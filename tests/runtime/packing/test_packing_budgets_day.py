@@ -76,7 +76,7 @@ async def test_under_a_budget_of_two_it_is_begun_and_finished():
     assert (await theatre.where())["big"] == "n1"
 
 
-async def test_what_a_budget_leaves_to_a_second_go_is_told_and_the_next_plan_does_it():
+async def test_deferred_evictions_are_reported_and_the_next_round_does_them():
     late = replace(template(container(2000, 256)), placement=SchedulingConstraints(node_selector=(("name", "n1"),)))
     theatre = scene(Policy(mode=Mode.FULL), waiting=[workload(name, late) for name in ("late", "later")])
     run(theatre.world, timedelta(minutes=6).total_seconds() + 10)

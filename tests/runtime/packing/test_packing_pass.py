@@ -89,7 +89,7 @@ def sizes(*names: str) -> tuple[VerticalPodAutoscaler, ...]:
     return tuple(VerticalPodAutoscaler(NAMESPACE, name, WorkloadRef("Deployment", name), "Recreate") for name in names)
 
 
-async def test_what_a_vpa_sizes_stays_and_another_goes():
+async def test_a_pod_that_a_vpa_sizes_stays_and_another_is_evicted():
     plan = (await passed(await crowded(vertical_autoscalers=sizes("web")))).plan
     assert plan is not None
     assert [one.pod.partition("-")[0] for one in plan.proposal.moves] == ["db"]
@@ -99,7 +99,7 @@ async def test_what_a_vpa_sizes_stays_and_another_goes():
     assert both.proposal.unplaced
 
 
-async def test_a_plan_is_dropped_once_a_vpa_takes_over_whom_it_moves():
+async def test_a_plan_is_dropped_once_a_vpa_sizes_a_pod_that_it_moves():
     theatre = await crowded()
     plan = (await passed(theatre)).plan
     assert plan is not None
@@ -111,7 +111,7 @@ async def test_a_plan_is_dropped_once_a_vpa_takes_over_whom_it_moves():
     assert theatre.world.counts.evictions == 0
 
 
-async def test_nobody_is_packed_before_a_node_pass_had_its_chance():
+async def test_no_pod_is_packed_before_a_node_pass_ran():
     theatre = PackingSimulation([make_resized_pod("big", 5000)], [node("n1")])
     run(theatre.world, 60)
     solver = Exhaustive()
@@ -154,7 +154,7 @@ class Unproved(Exhaustive):
         return build_packing(problem, best.pod_node, (*best.bound[:-1], 0))
 
 
-async def test_nobody_is_evicted_before_it_is_proved_that_this_is_needed():
+async def test_no_pod_is_evicted_before_the_need_is_proved():
     solver = Unproved()
     plan = (await passed(await crowded(), solver)).plan
     assert plan is not None
@@ -251,7 +251,7 @@ async def test_a_solver_that_fails_drops_the_pass():
     assert await theatre.store.read_packing_plan() is None
 
 
-async def test_a_mistake_in_the_solver_is_told_and_keeps_nobody_else_from_work():
+async def test_a_solver_error_is_reported_and_does_not_stop_the_other_passes():
     class Broken(Exhaustive):
         async def pack(self, problem: PackingProblem, seconds: float, /) -> Packing:
             raise ZeroDivisionError

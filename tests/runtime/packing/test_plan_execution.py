@@ -47,7 +47,7 @@ async def moving(**fields) -> tuple[PackingSimulation, PlanStage]:
     )
 
 
-async def test_a_pod_moves_where_it_is_steered_and_the_one_that_waited_takes_its_place():
+async def test_a_pod_moves_to_the_hinted_node_and_the_pending_pod_takes_its_place():
     theatre, stage = await moving()
     before = await theatre.only("web")
     plan = await theatre.to_the_end(await theatre.begin(stage))
@@ -88,7 +88,7 @@ async def test_a_node_pass_leaves_a_plan_the_evictions_that_it_counts_on(shared)
     assert (plan.phase, plan.condition) == (PlanPhase.FINISHED, None)
 
 
-async def test_nobody_is_evicted_before_the_webhook_can_know_of_it():
+async def test_no_pod_is_evicted_before_the_webhook_knows_of_it():
     theatre, stage = await moving()
     plan = await theatre.begin(stage)
     plan = await theatre.step(plan)
@@ -141,7 +141,7 @@ async def test_a_pending_pod_is_shrunk_to_what_it_arrives_with():
     assert (bound.uid, bound.node, bound.containers[0].requests.cpu_millicores) == (late.uid, "n1", 1500)
 
 
-async def test_who_moves_is_created_with_the_planned_sizes():
+async def test_a_moved_pod_is_recreated_with_the_planned_sizes():
     theatre, stage = await moving()
     web = await theatre.only("web")
     arrival = replace(stage.arrivals[0], containers=shrink(web, 700).containers)
@@ -209,7 +209,7 @@ async def test_what_contradicts_a_plan_drops_it_whole(change):
     assert theatre.world.counts.evictions == 0
 
 
-async def test_a_pause_holds_a_plan_up_and_it_goes_on_afterwards():
+async def test_a_pause_suspends_a_plan_which_then_continues():
     theatre, stage = await moving()
     plan = await theatre.begin(stage)
     await theatre.store.set_paused(True)
@@ -287,7 +287,7 @@ async def test_an_eviction_that_was_not_written_down_is_not_done_twice():
     assert theatre.world.counts.evictions == 1
 
 
-async def test_a_node_pass_leaves_alone_what_a_plan_counts_on():
+async def test_a_node_pass_does_not_use_capacity_reserved_for_a_plan():
     theatre, stage = await moving()
     plan = await theatre.begin(stage)
     await theatre.step(plan)
@@ -299,7 +299,7 @@ async def test_a_node_pass_leaves_alone_what_a_plan_counts_on():
     assert isinstance(held.action, ResizePod)
 
 
-async def test_a_pending_pod_that_might_go_astray_is_created_anew_and_steered():
+async def test_a_pending_pod_that_may_be_misplaced_is_recreated_with_a_placement_hint():
     theatre = PackingSimulation(
         [
             make_resized_pod("web", 3000, priority=2),

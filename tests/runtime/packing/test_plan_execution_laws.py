@@ -49,7 +49,7 @@ def theatres(draw: st.DrawFn) -> PackingSimulation:
 
 @given(theatre=theatres(), restarts=st.sets(st.integers(1, 30), max_size=4))
 @examples(60)
-async def test_a_plan_comes_to_an_end_without_breaking_a_budget_or_evicting_anybody_twice(theatre, restarts):
+async def test_a_plan_ends_without_breaking_a_budget_or_evicting_a_pod_twice(theatre, restarts):
     before = [pod for pod in (await theatre.world.snapshot()).pods if pod.node is None]
     done = await run_packing_pass(
         PassInput(theatre.world, theatre.store, theatre.policy, theatre.world.now), Exhaustive(), seconds=1

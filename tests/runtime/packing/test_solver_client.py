@@ -91,7 +91,7 @@ async def test_replay_by_work_repeats_itself():
     assert answers[0].bound == answers[1].bound
 
 
-async def test_a_process_that_dies_is_replaced_and_asked_once_more():
+async def test_a_dead_process_is_replaced_and_retried_once():
     async with warm_worker() as worker:
         first = worker.process_id
         assert first is not None

@@ -348,7 +348,7 @@ async def test_a_storm_of_429_slows_down_and_loses_nothing():
     assert len(world.faults.sent) <= len(actions) + 30
 
 
-async def test_a_server_that_only_answers_429_is_tried_a_few_times_and_then_left_alone():
+async def test_a_server_that_only_answers_429_is_retried_a_few_times():
     world, store = many(400, refuse=lambda action: ThrottledError("too many requests", 0.01)), InMemoryStore()
     actions = [shrink(pod) for pod in await pods(world.cluster)]
     outcomes = await applied(world, actions, store, timeouts=replace(WAITS, max_total_delay=0.05))
@@ -420,7 +420,7 @@ async def test_what_is_forbidden_is_audited_once_and_tried_no_more():
     assert len(await store.read_outcomes(START)) == 2
 
 
-async def test_a_pod_with_two_disruption_budgets_stays_and_no_other_goes_in_vain():
+async def test_a_pod_with_two_disruption_budgets_stays_and_no_other_is_evicted_in_vain():
     of_a = LabelSelector((LabelRequirement("app", SelectorOperator.IN, ("a",)),))
     two = [DisruptionBudgetSpec("shop", name, of_a, max_unavailable=1) for name in ("one", "other")]
     world = FaultyCluster(cluster([workload("a"), workload("b")], budgets=two), ClusterFaults())
@@ -457,7 +457,7 @@ async def test_an_eviction_that_a_budget_refuses_for_good_is_audited_as_such():
 # ---- audit lines ----
 
 
-async def test_what_is_held_is_audited_when_it_changes_and_not_at_every_pass():
+async def test_a_skip_is_audited_when_it_changes_and_not_at_every_pass():
     world, store, audit = many(2), InMemoryStore(), AuditQueue()
     actions = [evict(pod) for pod in await pods(world.cluster)]
     none = replace(FULL, max_evictions_per_hour=0)

@@ -39,7 +39,7 @@ def test_the_same_again_is_no_news():
     assert list(audit.unrecorded) == [line for number, line in enumerate(lines) if number not in (1, 5)]
 
 
-async def test_a_hold_that_goes_on_is_one_line_brought_up_to_date_by_the_hour():
+async def test_a_lasting_skip_is_one_record_updated_every_hour():
     audit, store = AuditQueue(), InMemoryStore()
     told = 0
     for minutes in range(0, 24 * 60, 5):
@@ -79,7 +79,7 @@ async def test_holds_that_take_turns_are_a_line_each():
     assert len(await store.read_outcomes(START)) == 2
 
 
-async def test_a_hold_that_comes_again_after_more_than_an_hour_is_another():
+async def test_a_skip_that_recurs_after_an_hour_is_a_new_record():
     audit, store = AuditQueue(), InMemoryStore()
     for minutes in (0, 61):
         audit.add(held(grow(), minutes))

@@ -41,7 +41,7 @@ async def test_a_decision_is_written_for_a_minute(age_seconds, is_written):
         assert world.counts.resizes_requested == world.counts.evictions == 0
 
 
-async def test_a_plan_that_takes_too_long_leaves_its_rest_to_the_next_pass():
+async def test_a_plan_that_takes_too_long_continues_in_the_next_pass():
     world = FaultyCluster(cluster(workload(replicas=12)), ClusterFaults(write_seconds=0.05))
     actions = [sized(pod, 100, 100) for pod in await pods(world.cluster)]
     store = InMemoryStore()
@@ -114,7 +114,7 @@ async def test_a_shrink_below_the_usage_of_the_latest_usage_pass_is_not_sent(cpu
     assert told(outcomes) == [WRITTEN if is_written else (ActionResult.SKIPPED, ReasonCode.USAGE_INCREASED)]
 
 
-async def test_a_size_that_was_decided_below_usage_is_not_held_back_by_the_same_usage():
+async def test_a_size_decided_below_usage_is_written_despite_the_same_usage():
     world = cluster(workload())
     pod = await only_pod(world)
     # As by a maximum of the owner's; the usage pass has run once more since, with the same result.

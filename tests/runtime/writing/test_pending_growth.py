@@ -41,7 +41,7 @@ def test_a_grow_counts_where_the_snapshot_may_not_show_it():
     assert grows.get_on_node("n1", clock() + 120) == {}
 
 
-def test_a_grow_that_was_not_done_gives_way_to_the_one_before():
+def test_a_growth_that_failed_is_replaced_by_the_earlier_one():
     grows = PendingGrowths(Clock())
     first = grows.add(ONE, grow())
     second = grows.add(OTHER, grow())

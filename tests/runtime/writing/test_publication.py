@@ -104,7 +104,7 @@ async def test_one_that_somebody_deleted_comes_back():
     assert await publication.publish(*world(), NOW) == 1
 
 
-async def test_a_pass_has_a_budget_and_the_next_goes_on():
+async def test_a_pass_stops_at_its_budget_and_the_next_one_continues():
     recording = Recording()
     publication = VpaPublication(recording, InMemoryStore(), FULL, limit=2)
     snapshot, statistics = world(5)

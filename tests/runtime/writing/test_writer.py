@@ -381,7 +381,7 @@ def budget(name: str, **bounds: int) -> DisruptionBudgetSpec:
     )
 
 
-async def test_a_disruption_budget_refuses_and_its_node_is_left_in_peace():
+async def test_a_node_is_skipped_after_a_disruption_budget_refused():
     world = cluster([workload("a", replicas=2), workload("b")], budgets=[budget("a", min_available=2)])
     a, b = (await pods(world, "a"))[0], await only_pod(world, "b")
     store = InMemoryStore()

@@ -83,7 +83,7 @@ async def test_least_requested_node_goes_once_its_pods_fit_elsewhere_by_their_re
     assert (world.counts.drained, world.counts.evictions, world.counts.nodes_removed) == (1, 0, 1)
 
 
-async def test_nothing_goes_before_all_has_been_quiet_for_a_while() -> None:
+async def test_no_node_is_drained_before_the_cluster_was_quiet_for_a_while() -> None:
     world = world_of(100, 2, "n1", "n2")
     run(world, 59)
     assert world.counts.drained == 0

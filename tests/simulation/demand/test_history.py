@@ -40,7 +40,7 @@ def test_namespaces_are_apart_and_keys_sorted() -> None:
     assert kept.read("nowhere", times(60)).keys == []
 
 
-def test_who_has_no_sample_at_the_times_is_left_out() -> None:
+def test_containers_without_a_sample_at_the_times_are_omitted() -> None:
     kept = history()
     row = kept.add(WEB, "n1", None)
     kept.add(WEB._replace(pod="idle"), "n1", None)
