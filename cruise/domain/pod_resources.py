@@ -147,7 +147,7 @@ _FARGATE_SCHEDULER = "fargate-scheduler"
 
 def selects_virtual_node(pod: Pod) -> bool:
     """Return whether a pod asks for a virtual node, as EKS makes the pods of Fargate profiles do."""
-    selected = any(VIRTUAL_NODE_LABELS.get(key) == value for key, value in pod.placement.node_selector)
+    selected = any(pod.placement.requires_label(key, value) for key, value in VIRTUAL_NODE_LABELS.items())
     return selected or pod.scheduler == _FARGATE_SCHEDULER
 
 

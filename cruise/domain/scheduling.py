@@ -135,6 +135,13 @@ class SchedulingConstraints:
         keys = [key for key, _ in self.node_selector]
         return frozenset([*keys, *(one.key for term in self.terms or () for one in term.expressions)])
 
+    def requires_label(self, key: str, value: str) -> bool:
+        """Return whether node selector or required affinity accept only nodes with this value of a label."""
+        only = LabelRequirement(key, SelectorOperator.IN, (value,))
+        return (key, value) in self.node_selector or (
+            bool(self.terms) and all(only in term.expressions for term in self.terms or ())
+        )
+
     def allows_node(self, node_name: str, labels: Mapping[str, str]) -> bool:
         """Return whether node selector and required affinity match the node."""
         if any(labels.get(key) != value for key, value in self.node_selector):

@@ -206,7 +206,8 @@ class PodReader:
             preemption_allowed=read_preemption_policy(spec.preemption_policy, "spec.preemptionPolicy"),
             overhead=read_amounts(spec.overhead, "spec.overhead").resources if spec.overhead else NO_RESOURCES,
             qos=compute_qos_class(containers, pod_level),
-            windows=_is_windows(spec),
+            windows=(spec.os is not None and spec.os.name == "windows")
+            or placement.requires_label(OPERATING_SYSTEM, "windows"),
             constraints=self._constraints.read(spec, namespace, labels),
             priority_class=intern(spec.priority_class_name or ""),
             scheduler=intern(spec.scheduler_name or DEFAULT_SCHEDULER),
@@ -278,12 +279,6 @@ def _read_qos_class(status: PodStatus) -> QosClass | None:
     if stated is None:
         raise BadInputError(f'status.qosClass: "{status.qos_class}" is not a class; write one of {", ".join(QosClass)}')
     return stated
-
-
-def _is_windows(spec: PodSpec) -> bool:
-    return (spec.os is not None and spec.os.name == "windows") or (
-        spec.node_selector is not None and spec.node_selector.get(OPERATING_SYSTEM) == "windows"
-    )
 
 
 def _read_resize_state(conditions: Sequence[PodCondition]) -> ResizeState:

@@ -369,10 +369,30 @@ def test_marks_of_a_pods_life():
     assert decode_pod(make_pod_json(spec={"priority": -5})).priority == -5
 
 
-@pytest.mark.parametrize("spec", [{"os": {"name": "windows"}}, {"nodeSelector": {"kubernetes.io/os": "windows"}}])
-def test_windows_pods_are_known_by_their_spec(spec):
-    assert decode_pod(make_pod_json(spec=spec)).runs_on_windows
-    assert not decode_pod(make_pod_json(spec={"os": {"name": "linux"}})).runs_on_windows
+def affine(*systems: str) -> Json:
+    """Required node affinity to any of these operating systems, one term each; an empty name is another label."""
+    labels = [("kubernetes.io/os", one) if one else ("pool", "a") for one in systems]
+    terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]} for key, value in labels]
+    required = {"nodeSelectorTerms": terms}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_windows"),
+    [
+        ({"os": {"name": "windows"}}, True),
+        ({"nodeSelector": {"kubernetes.io/os": "windows"}}, True),
+        (affine("windows"), True),
+        (affine("windows", "windows"), True),
+        (affine("windows", "linux"), False),
+        (affine("windows", ""), False),
+        (affine("linux"), False),
+        ({"os": {"name": "linux"}}, False),
+        ({}, False),
+    ],
+)
+def test_windows_pods_are_known_by_their_spec(spec, is_windows):
+    assert decode_pod(make_pod_json(spec=spec)).runs_on_windows is is_windows
 
 
 def test_overhead_is_read():
