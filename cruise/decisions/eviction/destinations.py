@@ -193,7 +193,7 @@ class _PassPlacements:
         """Bind a pod to the node with the most free capacity that allows it; return None if there is none.
 
         A pod with a nominated node is bound there or nowhere. A replacement (with a `source` node) is not bound to that
-        node, nor to one of another platform, nor to capacity that pending pods need.
+        node, nor to a virtual one or one of another platform, nor to capacity that pending pods need.
         """
         requests = count_pod_requests(pod)
         free = self._free if source is None else self._unneeded
@@ -207,6 +207,7 @@ class _PassPlacements:
             node: Node = self._nodes[number]
             excluded = source is not None and (
                 node.name == source
+                or node.is_virtual
                 or not has_platform(node, platform)
                 or any(self._may_be_scheduled(one, number) for one in self._pending)
             )
@@ -245,6 +246,7 @@ class _PassPlacements:
             and placement.allows_node(node.name, node.labels)
             and placement.tolerates_all(get_permanent_taints(node.taints))
             and has_platform(node, platform)
+            and not node.is_virtual
             and requests.fits_in(node.allocatable - self._daemonsets.get_for_node(node))
             for node in self._nodes
         )

@@ -45,6 +45,8 @@ class NodeMasks:
         # Pods of a cordoned node may stay; a node that is not ready starts no pod.
         self.ready = np.array([node.accepts_pods for node in nodes], dtype=np.bool_)
         self.cordoned = np.array([node.unschedulable for node in nodes], dtype=np.bool_)
+        # A pod that moves to a virtual node gets no more than it requests there, and costs extra.
+        self.machines = np.array([not node.is_virtual for node in nodes], dtype=np.bool_)
         self._is_one_platform = all(len(self._get_column(key)[1]) < 2 for key in PLATFORM_LABELS)
 
     def get_domains(self, key: str) -> Int64Array:

@@ -322,11 +322,14 @@ class AllowedNodeMasks:
             group.allowed_nodes,
             nominated_node,
             ignores_cordon,
+            group.pending,
         )
         number = self._known.get(key)
         if number is None:
             obstacles = find_node_obstacles(self._node_masks, pod, group.volumes.terms)
             mask = ~np.logical_or.reduce(list(obstacles.values()))
+            if not group.pending:
+                mask &= self._node_masks.machines
             if nominated_node:
                 mask &= self._node_masks.match_any_term((_match_node_name(nominated_node),))
             if group.allowed_nodes:

@@ -62,6 +62,14 @@ def test_each_destination_is_reserved_once_and_released_by_an_undone_eviction():
     assert not found.evict(pods[0])
 
 
+@pytest.mark.parametrize("autoscales", [False, True])
+def test_a_virtual_node_is_no_destination(autoscales):
+    virtual = make_node("vk", labels={HOSTNAME: "vk", "type": "virtual-kubelet"})
+    small = replace(make_node("n1", labels={HOSTNAME: "n1"}), allocatable=make_resources(50, 64))
+    autoscaler = NodeAutoscalerKind.KARPENTER if autoscales else None
+    assert not destinations(make_snapshot([web("a")], [small, virtual], node_autoscaler=autoscaler)).evict(web("a"))
+
+
 @pytest.mark.parametrize("key", ["kubernetes.io/os", "kubernetes.io/arch"])
 @pytest.mark.parametrize(
     ("source", "target", "states_label", "is_destination"),

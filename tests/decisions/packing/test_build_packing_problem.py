@@ -62,6 +62,14 @@ def test_taints_selectors_and_cordons_say_where_a_pod_may_arrive() -> None:
     ]
 
 
+def test_only_pending_pods_are_planned_on_virtual_nodes() -> None:
+    nodes = (make_shop_node("n1"), make_shop_node("n2", labels={"type": "virtual-kubelet"}))
+    pods = (make_shop_pod("a", "n1"), make_shop_pod("b"))
+    problem = build_packing_problem(ClusterSnapshot(nodes=nodes, pods=pods)).problem
+    allowed = problem.allowed_nodes[problem.node_mask_of_class[problem.pod_class]].tolist()
+    assert allowed == [[True, False], [True, True]]
+
+
 def test_a_running_pod_stays_on_its_platform_unless_it_states_the_label() -> None:
     arch = "kubernetes.io/arch"
     nodes = tuple(make_shop_node(f"n-{value}", labels={arch: value}) for value in ("amd64", "arm64"))
