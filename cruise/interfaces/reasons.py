@@ -117,7 +117,7 @@ CAUSE_DESCRIPTIONS: Mapping[ResizeCause, str] = {
     ResizeCause.NODE_UNDER_PRESSURE: "the node's pods need more together than they request, and it lacks the most",
     ResizeCause.CAPACITY_NEEDED_BY_OTHERS: "other pods of the node need the capacity",
     ResizeCause.OVER_REQUESTED: (
-        "the node's pods have requested more than they need together for some time, and it has the most to reclaim"
+        "the node's pods request more than they need together, and it has the most to reclaim"
     ),
     ResizeCause.USAGE_NEAR_LIMIT: "its usage is near a limit that can be raised",
     ResizeCause.OUT_OF_BOUNDS: "it is outside its bounds",
