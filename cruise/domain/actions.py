@@ -234,6 +234,11 @@ class Outcome:
     before: tuple[ContainerTarget, ...] = ()
 
     @property
+    def namespace(self) -> str | None:
+        """The namespace of the pod; None for actions on nodes."""
+        return self.action.namespace if isinstance(self.action, ResizePod | EvictPod) else None
+
+    @property
     def since(self) -> datetime:
         """The time of the first of these equal results."""
         return self.at if self.first_at is None else self.first_at

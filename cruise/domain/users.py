@@ -1,6 +1,6 @@
 """Users of the API: callers, access, their actions, sign-in, what-if runs and notifications."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -85,6 +85,11 @@ class UserAction:
     namespace: str | None = None
     workload: WorkloadRef | None = None
     detail: str = ""
+
+
+def is_within(namespace: str | None, namespaces: Set[str] | None) -> bool:
+    """Return whether something is in one of the namespaces or in none; None means all namespaces."""
+    return namespaces is None or namespace is None or namespace in namespaces
 
 
 # Sign-in with an identity provider.

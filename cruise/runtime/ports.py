@@ -213,8 +213,14 @@ class StorePort(Protocol):
         kind of action, result, reason and first time.
         """
 
-    async def read_outcomes(self, since: datetime, limit: int = 1000) -> Sequence[Outcome]:
-        """Return the newest audit lines since a time, newest first."""
+    async def read_outcomes(
+        self, since: datetime, limit: int = 1000, namespaces: Set[str] | None = None
+    ) -> Sequence[Outcome]:
+        """Return the newest audit lines since a time, newest first; with namespaces, of their pods and of nodes."""
+
+    async def read_audited_namespaces(self) -> Set[str]:
+        """Return the namespaces of all audit lines and user actions."""
+        ...
 
     async def read_done_outcomes(
         self, since: datetime, limit: int, namespaces: Set[str] | None = None
@@ -241,8 +247,10 @@ class StorePort(Protocol):
     async def record_user_action(self, action: UserAction) -> None:
         """Store a user's action on cruise itself."""
 
-    async def read_user_actions(self, since: datetime, limit: int = 1000) -> Sequence[UserAction]:
-        """Return the newest user actions not before a time, newest first."""
+    async def read_user_actions(
+        self, since: datetime, limit: int = 1000, namespaces: Set[str] | None = None
+    ) -> Sequence[UserAction]:
+        """Return the newest user actions not before a time, newest first; with namespaces, in these or in none."""
 
     async def read_paused_workloads(self) -> Mapping[tuple[str, WorkloadRef], datetime]:
         """Return since when workloads are paused, by namespace and reference."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
+from itertools import islice
 from operator import attrgetter
 
 import numpy as np
@@ -17,8 +18,6 @@ from cruise.domain.actions import (
     Outcome,
     RefusedResize,
     ResizePod,
-    TaintNode,
-    UntaintNode,
     WriteIntent,
     find_counted_evictions,
 )
@@ -47,7 +46,7 @@ from cruise.domain.usage import (
     StatisticsTable,
     UsageUpdate,
 )
-from cruise.domain.users import UserAction
+from cruise.domain.users import UserAction, is_within
 from cruise.errors import HistoryChangedError
 from cruise.simulation.peak_store import InMemoryPeaks
 
@@ -205,26 +204,29 @@ class InMemoryStore:
             if isinstance(outcome.action, EvictPod) and outcome.result in (ActionResult.DONE, ActionResult.FAILED):
                 insort(self._evictions, outcome, key=_at)
 
-    async def read_outcomes(self, since: datetime, limit: int = 1000) -> Sequence[Outcome]:
-        first = max(bisect_left(self._outcomes, since, key=_at), len(self._outcomes) - limit)
-        return self._outcomes[first:][::-1]
+    async def read_outcomes(
+        self, since: datetime, limit: int = 1000, namespaces: Set[str] | None = None
+    ) -> Sequence[Outcome]:
+        first = bisect_left(self._outcomes, since, key=_at)
+        found = islice(reversed(self._outcomes), len(self._outcomes) - first)
+        return list(islice((one for one in found if is_within(one.namespace, namespaces)), limit))
+
+    async def read_audited_namespaces(self) -> Set[str]:
+        found = {one.namespace for one in self._outcomes} | {one.namespace for one in self._user_actions}
+        return {namespace for namespace in found if namespace is not None}
 
     async def read_done_outcomes(
         self, since: datetime, limit: int, namespaces: Set[str] | None = None
     ) -> Sequence[Outcome]:
-        done = [
-            one
-            for one in reversed(self._outcomes[bisect_left(self._outcomes, since, key=_at) :])
-            if one.result is ActionResult.DONE
-            and (namespaces is None or getattr(one.action, "namespace", None) in namespaces)
-        ]
-        return done[:limit]
+        newest = await self.read_outcomes(since, len(self._outcomes), namespaces)
+        of_pods = (one for one in newest if namespaces is None or one.namespace is not None)
+        return [one for one in of_pods if one.result is ActionResult.DONE][:limit]
 
     async def count_outcomes(self, since: datetime) -> Sequence[OutcomeCount]:
         found = self._outcomes[bisect_left(self._outcomes, since, key=_at) :]
         counts = Counter(
             (
-                None if isinstance(one.action, TaintNode | UntaintNode) else one.action.namespace,
+                one.namespace,
                 type(one.action),
                 one.action.reason,
                 one.action.cause if isinstance(one.action, ResizePod) else None,
@@ -237,12 +239,8 @@ class InMemoryStore:
         return [OutcomeCount(*key, count) for key, count in counts.items()]
 
     async def read_pod_outcomes(self, namespace: str, pod: str, since: datetime) -> Sequence[Outcome]:
-        return [
-            outcome
-            for outcome in await self.read_outcomes(since, len(self._outcomes))
-            if isinstance(outcome.action, ResizePod | EvictPod)
-            and (outcome.action.namespace, outcome.action.pod) == (namespace, pod)
-        ]
+        found = await self.read_outcomes(since, len(self._outcomes), {namespace})
+        return [one for one in found if isinstance(one.action, ResizePod | EvictPod) and one.action.pod == pod]
 
     async def read_evictions_since(self, since: datetime) -> Sequence[Outcome]:
         ended = self._evictions[bisect_left(self._evictions, since, key=_at) :]
@@ -264,9 +262,11 @@ class InMemoryStore:
     async def record_user_action(self, action: UserAction) -> None:
         self._user_actions.append(action)
 
-    async def read_user_actions(self, since: datetime, limit: int = 1000) -> Sequence[UserAction]:
-        newest_first = sorted(reversed(self._user_actions), key=_at, reverse=True)
-        return [one for one in newest_first if one.at >= since][:limit]
+    async def read_user_actions(
+        self, since: datetime, limit: int = 1000, namespaces: Set[str] | None = None
+    ) -> Sequence[UserAction]:
+        found = [one for one in self._user_actions if one.at >= since and is_within(one.namespace, namespaces)]
+        return sorted(reversed(found), key=_at, reverse=True)[:limit]
 
     async def read_paused_workloads(self) -> Mapping[tuple[str, WorkloadRef], datetime]:
         return dict(self._paused_workloads)

@@ -541,6 +541,8 @@ async def test_outcomes_come_back_as_they_were_newest_first(open_empty, written,
         done = await store.read_done_outcomes(since, 2)
         namespaces = {getattr(line.action, "namespace", None) for line in written[:2]} - {None}
         of_namespaces = await store.read_done_outcomes(since, 2, namespaces)
+        visible = await store.read_outcomes(since, 3, namespaces)
+        audited = await store.read_audited_namespaces()
     by_time = sorted((line for line in written if line.at >= since), key=lambda line: line.at)
     assert list(found) == by_time[::-1]
     assert Counter({replace(one, count=1): one.count for one in counts}) == Counter(
@@ -550,6 +552,8 @@ async def test_outcomes_come_back_as_they_were_newest_first(open_empty, written,
     assert list(done) == expected[:2]
     own = [line for line in expected if getattr(line.action, "namespace", None) in namespaces]
     assert list(of_namespaces) == own[:2]
+    assert list(visible) == [one for one in by_time[::-1] if one.namespace in namespaces | {None}][:3]
+    assert audited == {one.namespace for one in written} - {None}
     evictions = [line for line in by_time if isinstance(line.action, EvictPod)]
     assert [line for line in spent if line.result is ActionResult.DONE] == [
         line for line in evictions if line.result is ActionResult.DONE
@@ -1064,6 +1068,9 @@ async def test_reads_user_actions_newest_first(store):
         await store.record_user_action(one)
     assert await store.read_user_actions(NOW - timedelta(days=1)) == [set_, paused, removed]
     assert await store.read_user_actions(NOW, 1) == [set_]
+    assert await store.read_user_actions(NOW, 1, {"bank"}) == [paused]
+    assert await store.read_user_actions(NOW - timedelta(days=1), 9, {"shop"}) == [set_, paused, removed]
+    assert await store.read_audited_namespaces() == {"shop"}
     assert await store.read_user_actions(NOW + timedelta(seconds=1)) == []
     await store.prune(NOW - timedelta(minutes=30) + RETENTION.user_actions)
     assert await store.read_user_actions(NOW - timedelta(days=1)) == [set_, paused]

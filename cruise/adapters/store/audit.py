@@ -1,4 +1,4 @@
-"""The audit: outcomes of actions, intents of writes that have no outcome yet, and the actions of users."""
+"""The audit: outcomes of actions, and intents of writes that have no outcome yet."""
 
 from collections.abc import Collection, Iterator, Sequence, Set
 from datetime import datetime
@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Row, delete, func, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cruise.adapters.store.connection import get_driver_connection
-from cruise.adapters.store.schema import audit, intent, user_action
+from cruise.adapters.store.schema import audit, intent
 from cruise.domain.actions import (
     Action,
     ActionResult,
@@ -24,10 +24,8 @@ from cruise.domain.actions import (
     WriteIntent,
     find_counted_evictions,
 )
-from cruise.domain.cluster import WorkloadRef
 from cruise.domain.policy import EvictionRanking, Mode
 from cruise.domain.records import OutcomeCount
-from cruise.domain.users import UserAction, UserActionKind
 
 # Actions and targets as JSON documents. Modes and rankings are stored by name: documents stay readable, and
 # their numbers in the code may change.
@@ -232,10 +230,45 @@ _IS_ATTEMPT = text(f"audit.result <> '{ActionResult.SKIPPED}'")
 _IS_DONE = text(f"audit.result = '{ActionResult.DONE}'")
 
 
-async def read_newest_outcomes(connection: AsyncConnection, since: datetime, limit: int = 1000) -> Sequence[Outcome]:
-    """Return the newest outcomes since a time, newest first."""
-    statement = select(audit).where(audit.c.at >= since).order_by(audit.c.at.desc(), audit.c.id.desc())
-    return [_to_outcome(row) for row in await connection.execute(statement.limit(limit))]
+# The newest rows of each namespace and of nodes, each from its part of the index audit_by_namespace: a condition on all
+# namespaces at once would be applied to every row since that time.
+_NEWEST_OF_NAMESPACES = """
+SELECT newest.id FROM unnest(CAST(:namespaces AS text[])) AS name CROSS JOIN LATERAL (
+  SELECT id FROM audit WHERE namespace = name AND at >= :since ORDER BY at DESC, id DESC LIMIT :most
+) AS newest
+UNION ALL
+(SELECT id FROM audit WHERE namespace IS NULL AND at >= :since ORDER BY at DESC, id DESC LIMIT :most)
+"""
+
+
+async def read_newest_outcomes(
+    connection: AsyncConnection, since: datetime, limit: int = 1000, namespaces: Set[str] | None = None
+) -> Sequence[Outcome]:
+    """Return the newest outcomes since a time, newest first; with namespaces, of their pods and of nodes."""
+    statement = select(audit).where(audit.c.at >= since)
+    if namespaces is not None:
+        newest = text(_NEWEST_OF_NAMESPACES).bindparams(namespaces=sorted(namespaces), since=since, most=limit)
+        statement = select(audit).where(audit.c.id.in_(newest.columns(audit.c.id)))
+    newest_first = statement.order_by(audit.c.at.desc(), audit.c.id.desc())
+    return [_to_outcome(row) for row in await connection.execute(newest_first.limit(limit))]
+
+
+# From one namespace to the next in the index: the rows between them are not read.
+_AUDITED_NAMESPACES = text("""
+WITH RECURSIVE found AS (
+  (SELECT namespace FROM audit WHERE namespace IS NOT NULL ORDER BY namespace LIMIT 1)
+  UNION ALL
+  SELECT (SELECT audit.namespace FROM audit WHERE audit.namespace > found.namespace ORDER BY namespace LIMIT 1)
+  FROM found WHERE found.namespace IS NOT NULL
+)
+SELECT namespace FROM found WHERE namespace IS NOT NULL
+UNION SELECT namespace FROM user_action WHERE namespace IS NOT NULL
+""")
+
+
+async def read_audited_namespaces(connection: AsyncConnection) -> Set[str]:
+    """Return the namespaces of all outcomes and of all actions of users."""
+    return set(await connection.scalars(_AUDITED_NAMESPACES))
 
 
 async def read_done_outcomes(
@@ -312,48 +345,3 @@ def _to_outcome(row: Row[tuple[object, ...]]) -> Outcome:
 async def prune_outcomes(connection: AsyncConnection, before: datetime) -> None:
     """Delete the outcomes before a time."""
     await connection.execute(delete(audit).where(audit.c.at < before))
-
-
-async def insert_user_action(connection: AsyncConnection, action: UserAction) -> None:
-    """Append the action of a user."""
-    workload = action.workload
-    await connection.execute(
-        insert(user_action).values(
-            at=action.at,
-            caller=_without_nul(action.caller),
-            kind=action.kind.value,
-            namespace=action.namespace,
-            workload_kind=workload.kind if workload is not None else None,
-            workload_name=workload.name if workload is not None else None,
-            detail=_without_nul(action.detail),
-        )
-    )
-
-
-async def read_newest_user_actions(
-    connection: AsyncConnection, since: datetime, limit: int = 1000
-) -> Sequence[UserAction]:
-    """Return the newest actions of users since a time, newest first."""
-    table = user_action.c
-    statement = select(user_action).where(table.at >= since).order_by(table.at.desc(), table.id.desc()).limit(limit)
-    return [
-        UserAction(
-            row.at,
-            row.caller,
-            UserActionKind(row.kind),
-            row.namespace,
-            WorkloadRef(row.workload_kind, row.workload_name) if row.workload_kind is not None else None,
-            row.detail,
-        )
-        for row in await connection.execute(statement)
-    ]
-
-
-async def prune_user_actions(connection: AsyncConnection, before: datetime) -> None:
-    """Delete the actions of users before a time."""
-    await connection.execute(delete(user_action).where(user_action.c.at < before))
-
-
-def _without_nul(text: str) -> str:
-    """Return the text without NUL characters, which Postgres cannot store."""
-    return text.replace("\0", "")

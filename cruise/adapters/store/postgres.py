@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from cruise.adapters.store import audit, container_starts, packing_plans, peaks, pods, statistics, usage
+from cruise.adapters.store import audit, container_starts, packing_plans, peaks, pods, statistics, usage, user_actions
 from cruise.adapters.store.connection import (
     CONNECTION_TIMEOUT,
     STATEMENT_TIMEOUT,
@@ -106,11 +106,12 @@ class PostgresStore:
     read_open_intents = _in_transaction(audit.read_open_intents, CONNECTION_TIMEOUT)
     record_outcomes = _in_transaction(audit.append_outcomes)
     read_outcomes = _in_transaction(audit.read_newest_outcomes)
+    read_audited_namespaces = _in_transaction(audit.read_audited_namespaces)
     read_done_outcomes = _in_transaction(audit.read_done_outcomes)
     count_outcomes = _in_transaction(audit.count_outcomes)
     read_pod_outcomes = _in_transaction(audit.read_outcomes_of_pod, CONNECTION_TIMEOUT)
-    record_user_action = _in_transaction(audit.insert_user_action, CONNECTION_TIMEOUT)
-    read_user_actions = _in_transaction(audit.read_newest_user_actions, CONNECTION_TIMEOUT)
+    record_user_action = _in_transaction(user_actions.insert_user_action, CONNECTION_TIMEOUT)
+    read_user_actions = _in_transaction(user_actions.read_newest_user_actions, CONNECTION_TIMEOUT)
     read_evictions_since = _in_transaction(audit.read_evictions_since, CONNECTION_TIMEOUT)
     read_unanswered_resizes = _in_transaction(audit.read_unanswered_resizes, CONNECTION_TIMEOUT)
     pause_workload = _in_transaction(pods.pause_workload, CONNECTION_TIMEOUT)
@@ -144,7 +145,7 @@ class PostgresStore:
             await peaks.prune_cluster_hours(connection, get_clock_hour(now - periods.cluster_hours))
             await pods.prune_oom_records(connection, now - periods.oom_records)
             await audit.prune_outcomes(connection, now - periods.outcomes)
-            await audit.prune_user_actions(connection, now - periods.user_actions)
+            await user_actions.prune_user_actions(connection, now - periods.user_actions)
             await pods.prune_refused_resizes(connection, now - periods.refused_resizes)
             await pods.prune_original_sizes(connection, now - periods.original_sizes)
             await pods.renew_signing_key(connection, now)

@@ -40,9 +40,9 @@ def explain_new_pod_startup(
 ) -> list[StartupStep]:
     """Explain the CPU of the start of a pod that its controller would create now."""
     new_pod = recreate_from_template(pod, snapshot) if pod.node is not None else pod
-    ranges = snapshot.limit_ranges.get(pod.namespace, ())
+    ranges, quotas = snapshot.limit_ranges.get(pod.namespace, ()), snapshot.quotas.get(pod.namespace, ())
     settled = decide_admission(
-        new_pod, eligibility, eligibility.statistics, nodes, ranges, policy, boosts_startup=False
+        new_pod, eligibility, eligibility.statistics, nodes, ranges, policy, quotas, boosts_startup=False
     )
     terms = build_startup_terms(new_pod, eligibility, nodes, ranges, policy)
-    return explain_startup(new_pod, settled, terms, ())
+    return explain_startup(new_pod, settled, terms, quotas)

@@ -8,13 +8,15 @@ from fastapi import APIRouter, Query, Request, Response
 
 from cruise.domain.actions import ActionResult, ReasonCode
 from cruise.interfaces.dashboard.layout import Dashboard, DashboardPage, get_adjacent_pages
-from cruise.interfaces.http.audit import MAX_FILTERED, AuditEntry, describe_audit_cause, read_audit_page
+from cruise.interfaces.http.audit import AuditEntry, describe_audit_cause, read_audit_page
 from cruise.interfaces.http.namespace_visibility import VisibilityDependency
 from cruise.interfaces.http.user_actions import read_user_action_page
 from cruise.interfaces.http.view import OffsetParameter, wait_for_store
 
 ACTIONS_PAGE = DashboardPage("actions", "Actions", "/audit")
 _ROWS = 100
+# The number of the newest audit lines that the page's form searches; the page says so where there are more.
+_MAX_SEARCHED = 5000
 _ACTIONS = ("resize", "evict", "taint", "untaint")
 _MAX_USER_ACTIONS = 20
 _PERIODS = {"1h": timedelta(hours=1), "1d": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
@@ -43,7 +45,7 @@ def create_actions_page(dashboard: Dashboard) -> APIRouter:
         offset: OffsetParameter = 0,
     ) -> Response:
         since = view.now() - _PERIODS[period]
-        audit = await read_audit_page(view, visibility, since, MAX_FILTERED)
+        audit = await read_audit_page(view, visibility, since, _MAX_SEARCHED)
         entries = [one for one in audit.items if _matches(one, text, action, cause, result)]
         shown = entries[offset : offset + _ROWS]
         query = {"text": text, "action": action, "cause": cause, "result": result, "period": period}
@@ -55,7 +57,7 @@ def create_actions_page(dashboard: Dashboard) -> APIRouter:
             lines=shown,
             total=len(entries),
             more=audit.more,
-            most=MAX_FILTERED,
+            most=_MAX_SEARCHED,
             text=text,
             action=action,
             actions=_ACTIONS,

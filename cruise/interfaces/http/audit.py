@@ -18,8 +18,6 @@ from cruise.interfaces.reasons import CAUSE_DESCRIPTIONS, REASON_DESCRIPTIONS, d
 from cruise.interfaces.size_changes import format_resize
 from cruise.interfaces.text import CAMEL_CASE_CONFIG
 
-# The number of audit lines that are filtered for a caller who may see only some namespaces.
-MAX_FILTERED = 5000
 RECENT = timedelta(days=1)
 _NEWEST = 5
 # Among so many of the newest actions, one of each workload is looked for.
@@ -132,12 +130,9 @@ def create_audit_routes(view: ApiView) -> APIRouter:
 
 async def read_audit_page(view: ApiView, visibility: NamespaceVisibility, since: datetime, limit: int) -> AuditPage:
     """Return the newest lines of the audit, without pods that the caller may not get."""
-    fetched = limit + 1 if await visibility.sees_all() else MAX_FILTERED
-    outcomes = await wait_for_store(view.store.read_outcomes(since, fetched))
-    entries = [build_audit_entry(outcome) for outcome in outcomes]
-    visible = await visibility.get_visible_namespaces(one.namespace for one in entries if one.namespace is not None)
-    shown = [one for one in entries if visible is None or one.namespace is None or one.namespace in visible]
-    return AuditPage(shown[:limit], more=len(shown) > limit or len(outcomes) == fetched)
+    visible = await visibility.get_visible_namespaces(await wait_for_store(view.store.read_audited_namespaces()))
+    outcomes = await wait_for_store(view.store.read_outcomes(since, limit + 1, visible))
+    return AuditPage([build_audit_entry(one) for one in outcomes[:limit]], more=len(outcomes) > limit)
 
 
 async def read_recent_actions(

@@ -93,10 +93,9 @@ async def read_user_action_page(
     view: ApiView, visibility: NamespaceVisibility, since: datetime, limit: int
 ) -> UserActionPage:
     """Return the newest user actions on namespaces whose pods the caller may get."""
-    found = await wait_for_store(view.store.read_user_actions(since, _MAX_ITEMS + 1))
-    visible = await visibility.get_visible_namespaces(one.namespace for one in found if one.namespace is not None)
-    shown = [_entry(one) for one in found if visible is None or one.namespace is None or one.namespace in visible]
-    return UserActionPage(shown[:limit], more=len(shown) > limit or len(found) > _MAX_ITEMS)
+    visible = await visibility.get_visible_namespaces(await wait_for_store(view.store.read_audited_namespaces()))
+    found = await wait_for_store(view.store.read_user_actions(since, limit + 1, visible))
+    return UserActionPage([_entry(one) for one in found[:limit]], more=len(found) > limit)
 
 
 def _entry(action: UserAction) -> UserActionEntry:

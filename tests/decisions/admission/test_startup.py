@@ -77,7 +77,8 @@ class Cluster:
 
     def explain(self, pod):
         """The reasons for no boost, by container."""
-        snapshot = replace(self.snapshot, limit_ranges={pod.namespace: self.ranges} if self.ranges else {})
+        ranges = {pod.namespace: self.ranges} if self.ranges else {}
+        snapshot = replace(self.snapshot, limit_ranges=ranges, quotas={pod.namespace: tuple(self.quotas)})
         found = explain_pod_startup(pod, snapshot, self.eligibility, self.policy)
         return {} if found is None else {one.container: one.reason for one in found.steps}
 
@@ -168,8 +169,9 @@ def test_nobody_starts_with_what_could_not_be_taken_back(name):
 
 
 def test_a_quota_that_has_no_room_for_the_start_leaves_the_size():
-    quota = ResourceQuota(StatedResources(cpu_millicores=500))
-    assert cpus(Cluster(use(), quotas=(quota,)).decide(new_pod())) == {"app": (400, None)}
+    cluster = Cluster(use(), quotas=(ResourceQuota(StatedResources(cpu_millicores=500)),))
+    assert cpus(cluster.decide(new_pod())) == {"app": (400, None)}
+    assert cluster.explain(new_pod()) == {"app": ReasonCode.QUOTA_EXCEEDED}
 
 
 def test_a_limit_rises_with_the_request_unless_it_is_kept():

@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
 import httpx
 import pytest
 
 from cruise.domain.annotations import Overrides
 from cruise.domain.policy import Mode
-from cruise.domain.users import Access, Caller, PathAccess, PodAccess
+from cruise.domain.users import Access, Caller, PathAccess, PodAccess, UserAction, UserActionKind
 from cruise.errors import ThrottledError, UnavailableError
 from cruise.interfaces.http.health import create_health_app, send_response
 from cruise.interfaces.http.namespace_visibility import NamespaceVisibility, filter_by_namespace, find_namespaces
@@ -128,6 +129,25 @@ async def test_a_tenant_sees_only_the_pods_of_its_namespaces(scene, sees, expect
         assert (await api.get("/coverage?namespace=shop")).status_code == (200 if sees == "shop" else 403)
         # Of one piece, so that it takes all namespaces.
         assert (await api.get("/packing")).status_code == 403
+
+
+async def test_a_tenant_reads_its_own_lines_however_many_newer_ones_others_have(scene):
+    [own, *_] = scene.done.outcomes
+    newer = [
+        replace(own, at=own.at + timedelta(seconds=number), action=replace(own.action, namespace="other"))
+        for number in range(1, 5_001)
+    ]
+    await scene.store.record_outcomes(newer)
+    for number in range(1_001):
+        at = NOW + timedelta(seconds=number)
+        await scene.store.record_user_action(UserAction(at, "ann", UserActionKind.REVERT, "other"))
+    await scene.store.record_user_action(UserAction(NOW, "bob", UserActionKind.REVERT, "shop"))
+    async with create_api_client(scene, "tenant", allows_anonymous_reads=False) as api:
+        audit = (await api.get("/audit", params={"limit": 1})).json()
+        actions = (await api.get("/user-actions", params={"since": "2020-01-01T00:00:00Z"})).json()
+    assert pods_of(audit["items"]) == {"shop"}
+    assert [one["caller"] for one in actions["items"]] == ["bob"]
+    assert actions["more"] is False
 
 
 async def test_an_explanation_names_no_pod_of_another_namespace(scene):
