@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import fcntl
 import logging
+import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -36,7 +37,7 @@ from cruise.errors import BadInputError
 from cruise.interfaces.demo_screen import DemoFrame, describe_status, render_demo_frame
 from cruise.interfaces.http.figures import ControllerFigures
 from cruise.interfaces.http.metrics import render_metrics
-from cruise.interfaces.http.request_guard import RequestGuardRules
+from cruise.interfaces.http.request_guard import MIN_TOKEN_LENGTH, RequestGuardRules, StaticTokenAuthority
 from cruise.interfaces.http.view import PolicyObjectPort, WhatIfPort
 from cruise.runtime.admission import PodAdmitter
 from cruise.runtime.node_pass import NodePassResult
@@ -136,11 +137,20 @@ async def run_demo(settings: Settings, console: Console, data_dir: Path, seconds
     with handle_signals(stop.set), redirect_logs(console), _lock_directory(data_dir) as directory:
         console.print("starting: cluster, store, statistics of the past week")
         async with _open_empty_store(settings, directory, console) as store:
-            return await _run(settings, console, store, seconds, stop)
+            return await _run(settings, console, store, _write_token(data_dir), seconds, stop)
+
+
+def _write_token(data_dir: Path) -> Path:
+    """Write a new token, which signs in to this demo's dashboard, to a file that only its user reads."""
+    file = data_dir / "demo.token"
+    file.unlink(missing_ok=True)
+    file.touch(mode=0o600)
+    file.write_text(f"{secrets.token_hex(MIN_TOKEN_LENGTH // 2)}\n")
+    return file
 
 
 async def _run(
-    settings: Settings, console: Console, store: StorePort, seconds: float | None, stop: asyncio.Event
+    settings: Settings, console: Console, store: StorePort, token: Path, seconds: float | None, stop: asyncio.Event
 ) -> DemoFrame:
     policy = replace(settings.to_policy(), mode=Mode.FULL)
     cluster, usage = create_demo_cluster(DEMO_START)
@@ -183,7 +193,7 @@ async def _run(
     place = "embedded Postgres" if settings.database_url is None else "Postgres"
     frames = DemoFrameBuilder(cluster, twin, controller.activity, clock, DEMO_SPEED, place, seconds)
     show = _draw_live if console.is_terminal else _print_lines
-    async with _serve_dashboard(view, settings, console), asyncio.TaskGroup() as tasks:
+    async with _serve_dashboard(view, settings, console, token), asyncio.TaskGroup() as tasks:
         time_passes = tasks.create_task(_advance_clusters(clock, [cluster.advance, twin.advance], seconds, stop))
         tasks.create_task(show(console, frames.build, stop))
         await controller.run(stop)
@@ -193,9 +203,9 @@ async def _run(
 
 
 @asynccontextmanager
-async def _serve_dashboard(view: DemoView, settings: Settings, console: Console) -> AsyncIterator[None]:
+async def _serve_dashboard(view: DemoView, settings: Settings, console: Console, token: Path) -> AsyncIterator[None]:
     """Serve the dashboard on localhost, on the configured port, or on a free one if that is in use."""
-    app = build_http_app(view, RequestGuardRules(), view.reasons, view.metrics)
+    app = build_http_app(view, RequestGuardRules(StaticTokenAuthority(token)), view.reasons, view.metrics)
     async with AsyncExitStack() as stack:
         try:
             port = int(settings.http_address.rpartition(":")[2])
@@ -203,6 +213,7 @@ async def _serve_dashboard(view: DemoView, settings: Settings, console: Console)
         except BadInputError:
             bound = await stack.enter_async_context(serve_http(app, _HOST, 0, stop_seconds=1))
         console.print(f"dashboard: http://{_HOST}:{bound}/", soft_wrap=True)
+        console.print(f"sign in: to pause or revert, with the token in {token}", soft_wrap=True, highlight=False)
         yield
 
 

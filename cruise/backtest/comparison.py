@@ -120,7 +120,7 @@ def _divide(numerator: Float64Array, denominator: Float64Array) -> Float64Array:
     return ratio
 
 
-def build_ratios(hourly_counts: HourlyCounts) -> Mapping[ComparedMetric, MetricRatio]:
+def build_metric_ratios(hourly_counts: HourlyCounts) -> Mapping[ComparedMetric, MetricRatio]:
     """Return the recorded metrics as ratios."""
     counts = {count: matrix.sum(axis=1) for count, matrix in hourly_counts.counts.items()}
     return {metric: build(counts) for metric, (required, build) in _RATIOS.items() if required in counts}
@@ -205,7 +205,7 @@ def compare_configurations(
 def _build_score_ratios(score: PolicyScore) -> Mapping[ComparedMetric, MetricRatio]:
     if score.hourly_counts is None:
         raise ValueError(f"{score.policy} was replayed without hourly counts")
-    return build_ratios(score.hourly_counts)
+    return build_metric_ratios(score.hourly_counts)
 
 
 def _check_bound(comparison: MetricComparison | None, bound: float) -> BoundResult:

@@ -80,4 +80,5 @@ def test_the_wheel_runs_the_demo_without_a_checkout(tmp_path: Path):
     )
     assert done.returncode == 0, done.stderr
     assert re.search(r"^dashboard: http://127\.0\.0\.1:\d+/$", done.stdout, re.MULTILINE)
+    assert re.search(r"^sign in: .* with the token in /\S+/demo\.token$", done.stdout, re.MULTILINE)
     assert "resized in place" in done.stdout

@@ -87,8 +87,9 @@ def convert_to_dsn(database_url: str) -> str:
             "database_url cannot be read: in a user or password, write / as %2F, ? as %3F, # as %23, [ as %5B, ] as %5D"
         ) from error
     if parts.scheme.partition("+")[0] not in ("postgresql", "postgres"):
+        instead = f", not with {parts.scheme}://" if parts.scheme else ""
         raise BadInputError(
-            f"database_url must begin with postgresql://, not with {parts.scheme or 'nothing'}:// "
+            f"database_url must begin with postgresql://{instead} "
             "(the form is postgresql://USER:PASSWORD@HOST:PORT/DATABASE)"
         )
     try:

@@ -48,7 +48,7 @@ def plan(
 
     The snapshot is the output of:
 
-      kubectl get no,po,rs,deploy,sts,ds,job,cj,pdb,hpa,limits,ns -A -o json
+      kubectl get no,po,rs,deploy,sts,ds,job,cj,pdb,hpa,limits,quota,ns -Ao json
 
     Examples:
       cruise plan --snapshot cluster.json --usage usage.json

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from cruise.decisions.packing.expected_pods import (
     StagePlacements,
-    add_expected_pods,
+    add_placement_hints,
     add_unrelated_pods,
 )
 from cruise.decisions.packing.plan_contradictions import find_plan_contradictions, find_stage_obstacles
@@ -14,7 +14,7 @@ from cruise.decisions.packing.remaining_plan import (
     count_arrival_requests,
     get_arrival_sizes,
     get_current_stage,
-    has_sizes,
+    has_spec_sizes,
 )
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.evictability import Evictability
@@ -156,7 +156,7 @@ class _CurrentStage:
             return self._drop(*obstacles)
         if self.plan.ready_at is None:
             until = self.plan.at + policy.pass_interval
-            plan = add_expected_pods(self.plan, self._stage, self._snapshot, policy, until)
+            plan = add_placement_hints(self.plan, self._stage, self._snapshot, policy, until)
             self.plan = replace(plan, ready_at=self._now + PLACEMENT_HINT_LEAD_TIME if plan.expected else self._now)
         elif not places.left:
             self.plan = add_unrelated_pods(self.plan, self._snapshot)
@@ -190,7 +190,7 @@ class _CurrentStage:
         actions = [
             replace(one, reason=ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS)
             for one in resizes
-            if not has_sizes(places.pods[one.uid], one.containers)
+            if not has_spec_sizes(places.pods[one.uid], one.containers)
         ]
         actions += self._resize_pending()
         if actions:
@@ -278,7 +278,7 @@ def _is_actual(resize: ResizePod, places: StagePlacements) -> bool:
     pod = places.pods.get(resize.uid)
     if pod is None or pod.node is None:
         return True
-    return has_sizes(pod, resize.containers) and count_pod_requests(pod).fits_in(
+    return has_spec_sizes(pod, resize.containers) and count_pod_requests(pod).fits_in(
         count_arrival_requests(replace_spec_resources(pod, resize.containers))
     )
 

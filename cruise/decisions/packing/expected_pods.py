@@ -28,7 +28,7 @@ from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, Resources
 
 
-def add_expected_pods(
+def add_placement_hints(
     plan: PackingPlan, stage: PlanStage, snapshot: ClusterSnapshot, policy: Policy, until: datetime
 ) -> PackingPlan:
     """Return the plan with a placement hint for each replacement of its current stage, before any eviction."""

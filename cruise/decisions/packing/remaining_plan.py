@@ -71,7 +71,7 @@ def get_arrival_sizes(stage: PlanStage, arrival: PlannedPlacement) -> tuple[Cont
     return arrival.containers or next((one.containers for one in stage.resizes if one.uid == arrival.uid), ())
 
 
-def has_sizes(pod: Pod, containers: Sequence[ContainerTarget]) -> bool:
+def has_spec_sizes(pod: Pod, containers: Sequence[ContainerTarget]) -> bool:
     """Return whether a pod's spec has these sizes."""
     spec = {part.name: (part.requests, part.limits) for part in pod.resizable_parts}
     targets = {container.container: (container.requests, container.limits) for container in containers}

@@ -1,4 +1,4 @@
-"""Read a cluster from the output of `kubectl get nodes,pods,… -A -o json`, and files of node types."""
+"""Read a cluster from the output of `kubectl get … -A -o json`, and files of node types."""
 
 import json
 import math
@@ -89,7 +89,7 @@ def describe_broken_input(error: MalformedJsonError, after: str, fix: str) -> Ba
     return BadInputError(f"{error.problem} (byte {error.byte}{behind}); {fix}")
 
 
-_HINT = "print it with: kubectl get nodes,pods,replicasets,deployments,… -A -o json"
+_HINT = "print it with: kubectl get no,po,rs,deploy,sts,ds,job,cj,pdb,hpa,limits,quota,ns -Ao json"
 _STRUCTS: Mapping[str, type[object_json.AnyObject]] = {
     str(struct.__struct_config__.tag): struct for struct in get_args(object_json.AnyObject)
 }

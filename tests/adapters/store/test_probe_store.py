@@ -41,5 +41,6 @@ async def test_reports_a_problem_without_the_password(tmp_path):
     gone = await probe_store("postgresql://cruise:s3cret@127.0.0.1:1/cruise", tmp_path)
     assert "nothing listens there" in gone.problem
     wrong = await probe_store("mysql://cruise:s3cret@db/cruise", tmp_path)
-    assert "must begin with postgresql://" in wrong.problem
+    assert "must begin with postgresql://, not with mysql://" in wrong.problem
+    assert "must begin with postgresql:// (" in (await probe_store("cruise", tmp_path)).problem
     assert "s3cret" not in gone.problem + wrong.problem + gone.location + wrong.location

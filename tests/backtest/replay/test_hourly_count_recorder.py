@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cruise.backtest.comparison import build_ratios
+from cruise.backtest.comparison import build_metric_ratios
 from cruise.backtest.policies.policies import POLICIES
 from cruise.backtest.replay.policy import ReplayOptions
 from cruise.backtest.replay.replay import replay_policy
@@ -22,7 +22,7 @@ def score_of(recording, policy="vpa"):
 def test_all_hours_together_are_the_score(policy):
     score = score_of(made_up(hours=12, step=300), policy)
     hours = len(score.hourly_counts.counts[ReplayCount.MINUTES])
-    found = {figure: ratio.select_hours(0, hours) for figure, ratio in build_ratios(score.hourly_counts).items()}
+    found = {figure: ratio.select_hours(0, hours) for figure, ratio in build_metric_ratios(score.hourly_counts).items()}
     assert found == pytest.approx(
         {
             ComparedMetric.CPU_SLACK: score.cpu.relative_slack,
@@ -54,5 +54,5 @@ def test_workloads_beyond_the_groups_share_one():
 
 def test_memory_that_was_not_recorded_has_no_figures():
     score = score_of(make_recording("web", has_memory=False), "as-requested")
-    assert {ComparedMetric.MEMORY_SLACK, ComparedMetric.OOM_KILLS}.isdisjoint(build_ratios(score.hourly_counts))
-    assert np.isfinite([ratio.select_hours(0, 2) for ratio in build_ratios(score.hourly_counts).values()]).all()
+    assert {ComparedMetric.MEMORY_SLACK, ComparedMetric.OOM_KILLS}.isdisjoint(build_metric_ratios(score.hourly_counts))
+    assert np.isfinite([ratio.select_hours(0, 2) for ratio in build_metric_ratios(score.hourly_counts).values()]).all()

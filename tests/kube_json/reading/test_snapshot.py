@@ -29,7 +29,7 @@ from tests.builders import (
 )
 
 N1 = make_node_json("n1")
-HOW = "print it with: kubectl get nodes,pods,replicasets,deployments,… -A -o json"
+HOW = "print it with: kubectl get no,po,rs,deploy,sts,ds,job,cj,pdb,hpa,limits,quota,ns -Ao json"
 
 
 def read(document: Json | bytes, size: int = 1000, **layout: Any) -> ClusterSnapshot:
