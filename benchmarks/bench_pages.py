@@ -29,7 +29,7 @@ from cruise.domain.usage import StatisticsTable
 from cruise.domain.users import UserAction
 from cruise.interfaces.http.figures import ControllerFigures
 from cruise.interfaces.http.request_guard import RequestGuardRules
-from cruise.interfaces.http.view import WhatIfPort
+from cruise.interfaces.http.view import PolicyObjectPort, WhatIfPort
 from cruise.runtime.node_pass import NodePassResult, run_node_pass
 from cruise.runtime.ports import PassInput
 from cruise.simulation.cluster.cluster import SimulatedCluster
@@ -65,6 +65,7 @@ class View:
     policy: Policy = Policy(mode=Mode.OBSERVE)
     activity: ServeActivity = field(default_factory=ServeActivity)
     what_if_runs: WhatIfPort | None = None
+    policy_objects: PolicyObjectPort | None = None
     prices: PriceSettings = PriceSettings()
 
     def now(self) -> datetime:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ __all__ = ["pytestmark"]
 
 FAST = {"pass_interval": "2s"}
 # The first screen of a laptop.
-SCREEN = {"width": 1280, "height": 800}
+SCREEN: Any = {"width": 1280, "height": 800}
 CLUSTER_KINDS = (
     *(f"{kind}.rbac.authorization.k8s.io" for kind in ("clusterroles", "clusterrolebindings")),
     *(

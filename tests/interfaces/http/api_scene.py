@@ -115,7 +115,7 @@ class ApiScene:
     what_if_runs: WhatIfPort | None = None
     announced: list[UserAction] = field(default_factory=list)
     prices: PriceSettings = PriceSettings()
-    policy_objects: PolicyObjects | None = field(default_factory=PolicyObjects)
+    policy_objects: PolicyObjects = field(default_factory=PolicyObjects)
 
     def now(self) -> datetime:
         return NOW
@@ -135,8 +135,7 @@ class ApiScene:
         return self.done
 
     async def snapshot(self) -> ClusterSnapshot:
-        policies = () if self.policy_objects is None else self.policy_objects.read()
-        return replace(await self.world.snapshot(), rightsizing_policies=policies)
+        return replace(await self.world.snapshot(), rightsizing_policies=self.policy_objects.read())
 
     async def statistics(self) -> StatisticsTable:
         return await self.store.read_statistics()
