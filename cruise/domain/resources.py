@@ -14,6 +14,11 @@ class ResourceName(StrEnum):
     CPU = "cpu"
     MEMORY = "memory"
 
+    @property
+    def display_name(self) -> str:
+        """The name in a sentence."""
+        return "CPU" if self is ResourceName.CPU else "memory"
+
 
 ROUNDING_UNIT = {ResourceName.CPU: 1, ResourceName.MEMORY: MEBIBYTE}
 """What requests are multiples of: millicores, and mebibytes in bytes."""

@@ -96,7 +96,9 @@ def _build_outcome_event(outcome: Outcome, pods: Mapping[PodKey, Pod]) -> PodEve
         change = f" ({format_resize(action, before)})" if isinstance(action, ResizePod) else ""
         message = f"not {verb}{change}: {describe_detail(outcome.detail) or outcome.reason.value}"
     elif isinstance(action, EvictPod):
-        resource = "" if action.reason is ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS else f" ({action.resource.value})"
+        resource = (
+            "" if action.reason is ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS else f" ({action.resource.display_name})"
+        )
         message = f"evicted: {_PURPOSES.get(action.reason, action.reason.value)}{resource}"
     else:
         detail = f" ({describe_detail(outcome.detail)})" if outcome.detail else ""

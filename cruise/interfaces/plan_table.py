@@ -194,7 +194,7 @@ def _render_evictions(plans: Sequence[NodePlan], wide: bool, in_full: bool) -> R
     table.add_column("REASON", no_wrap=True)
     shown = evictions if in_full else evictions[:_MAX_EVICTIONS]
     for node, one in shown:
-        reason = f"the {one.resource} of all pods does not fit" if wide else one.resource.value
+        reason = f"the {one.resource.display_name} of all pods does not fit" if wide else one.resource.display_name
         table.add_row(f"{one.namespace}/{one.pod}", node, one.ranking.label, reason)
     if len(shown) < len(evictions):
         more = Text(f"{len(evictions) - len(shown):,} more evictions: --format json has all.", style="dim")

@@ -258,7 +258,6 @@ def describe_oom_kill(risk: ContainerRisk, now: datetime) -> str:
 
 def describe_observed_risk(resource: ResourceName, risk: ObservedRisk) -> str:
     """Return how much headroom nodes keep of a resource, and the observed risk compared with the stated one."""
-    name = "CPU" if resource is ResourceName.CPU else "memory"
     observed = "too few intervals for an observed risk"
     if risk.is_known:
         within = "unspent" if risk.is_far_below_stated_risk else "within"
@@ -269,7 +268,9 @@ def describe_observed_risk(resource: ResourceName, risk: ObservedRisk) -> str:
     if risk.level < 0:
         share = format_percent(compute_shortage_share(resource, risk.level))
         headroom = f"the last hour's usage, and may request {share} % less before they grow"
-    return f"{name}: nodes keep {headroom}; stated risk {format_percent(risk.stated_risk)} %, {observed}"
+    return (
+        f"{resource.display_name}: nodes keep {headroom}; stated risk {format_percent(risk.stated_risk)} %, {observed}"
+    )
 
 
 # Kinds of objects that a snapshot file lacks: kubectl's name, and what cruise reads from them.

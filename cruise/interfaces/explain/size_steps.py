@@ -87,7 +87,7 @@ def _describe_freshness(statistic: Statistic, policy: Policy, now: datetime) -> 
 
 
 def _add_request(rows: Table, resource: ResourceName, steps: RequestSteps) -> None:
-    name = "CPU" if resource is _CPU else "memory"
+    name = resource.display_name
 
     def amount(value: float) -> str:
         return format_exact(resource, value)

@@ -139,7 +139,7 @@ def _build_statements(statements: Sequence[StatedSetting]) -> Table:
 def _describe_autoscalers(explanation: Explanation) -> Iterator[Text]:
     claims = explanation.autoscaler_claims
     if claims.scaled:
-        names = " and ".join(sorted(resource.value for resource in claims.scaled))
+        names = " and ".join(sorted(resource.display_name for resource in claims.scaled))
         yield Text(f"  {names} not sized: {describe_detail(claims.scaled_by)}", style="dim")
     if claims.left_by_vpa:
         free = {one.name: claims.get_free_resources(one.name) for one in explanation.pod.sized_containers}
@@ -192,7 +192,7 @@ def _render_node(node: NodeExplanation) -> Iterator[RenderableType]:
             format_exact(ResourceName.CPU, node.remaining_headroom.cpu_millicores),
             format_exact(ResourceName.MEMORY, node.remaining_headroom.memory_bytes),
             "by "
-            + ", ".join(f"{rule} for {resource.value}" for resource, rule in node.rules.items())
+            + ", ".join(f"{rule} for {resource.display_name}" for resource, rule in node.rules.items())
             + ", limited by the capacity",
         )
     yield rows
@@ -201,8 +201,8 @@ def _render_node(node: NodeExplanation) -> Iterator[RenderableType]:
     for resource, spike in sorted(node.largest_headrooms.items()):
         if isinstance(spike, LargestHeadroom):
             yield Text(
-                f"  largest {resource} headroom of the pods that stay: {format_exact(resource, spike.amount)}, "
-                f"{spike.namespace}/{spike.pod} {spike.container}",
+                f"  largest {resource.display_name} headroom of the pods that stay: "
+                f"{format_exact(resource, spike.amount)}, {spike.namespace}/{spike.pod} {spike.container}",
                 style="dim",
             )
     for resource, ranking in node.rankings.items():
@@ -218,7 +218,8 @@ def _render_ranking(
     resource: ResourceName, ranking: Sequence[RankedPod], node: NodeExplanation
 ) -> Iterator[RenderableType]:
     yield _heading(
-        f"Eviction order for {resource}: by ranking (low, medium, high), then priority, then the largest headroom"
+        f"Eviction order for {resource.display_name}: "
+        "by ranking (low, medium, high), then priority, then the largest headroom"
     )
     if node.reason is not None:
         yield Text(f"  {describe_reason(node.reason)}")

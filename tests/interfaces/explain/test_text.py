@@ -74,7 +74,7 @@ def test_a_node_that_shares_another_headroom_than_the_largest_single_one_tells_b
     past = PastDemand({one: seen for one in ResourceName}, {one: seen[:, :0] for one in ResourceName})
     explanation = explain_pod(pods[0], make_snapshot(pods), table, FULL, NOW, headroom=JointPeakHeadroom(past))
     text = text_of(explanation)
-    assert "by joint-peak for cpu, joint-peak for memory, limited by the capacity" in text
+    assert "by joint-peak for CPU, joint-peak for memory, limited by the capacity" in text
     assert "the node's 150m × own 150m / sum 300m = 75m" in text
     assert json.loads(render_explanation_json(explanation, NOW, None))["node"]["rules"]["cpu"] == "joint-peak"
     assert "limited by the capacity" not in text_of(explained(pods, *(make_statistic_for(pod) for pod in pods)))
@@ -182,7 +182,7 @@ def test_an_evicted_pod_has_its_place_in_the_ranking():
     ]
     text = text_of(explained(pods, *rows, nodes=[make_node(cpu=1000), make_node("n2")]))
     assert "eviction planned" in text
-    lines = text[text.index("Eviction order for cpu") :].splitlines()
+    lines = text[text.index("Eviction order for CPU") :].splitlines()
     assert "1." in lines[1]
     assert "evicted" in lines[1]
     assert "stays: a DaemonSet pod" in lines[3]
@@ -356,7 +356,7 @@ def test_a_past_of_nothing_shows_nothing():
 def test_resources_of_another_autoscaler_are_reported_with_its_name():
     pod = make_pod()
     found = explained([pod], make_statistic_for(pod), autoscalers=[make_autoscaler(name="by-load")])
-    assert "cpu not sized: HPA by-load targets the utilization of resources that cruise may size" in text_of(found)
+    assert "CPU not sized: HPA by-load targets the utilization of resources that cruise may size" in text_of(found)
     document = json.loads(render_explanation_json(found, NOW, None))
     assert document["autoscaled"]["resources"] == ["cpu"]
     assert (
