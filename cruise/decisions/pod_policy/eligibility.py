@@ -42,6 +42,7 @@ from cruise.domain.cluster import (
     ClusterSnapshot,
     Container,
     HorizontalPodAutoscaler,
+    Node,
     Pod,
     QosClass,
     WorkloadRef,
@@ -85,12 +86,9 @@ class Eligibility:
             AdmissionSize.NODE_PASS if admits_node_pass_sizes else AdmissionSize.PEAK
         )
         self._pod_level_nodes = frozenset(node.name for node in snapshot.nodes if resizes_pod_level(node))
-        self._kubelets: dict[str | None, tuple[int, int] | None] = {
-            node.name: node.kubelet_version for node in snapshot.nodes
-        }
         self._refusing_nodes = {node.name: node for node in snapshot.nodes if refuses_resizes(node)}
         self._virtual_nodes = frozenset(node.name for node in snapshot.nodes if node.is_virtual)
-        self._unready_nodes = frozenset(node.name for node in snapshot.nodes if not has_working_kubelet(node))
+        self._nodes: dict[str | None, Node] = {node.name: node for node in snapshot.nodes}
 
     def check(self, pod: Pod, *, killed: bool = False) -> ResizablePod | SkippedPod:
         """Return a bound pod as resizable with its effective policy, or why it is skipped.
@@ -104,7 +102,7 @@ class Eligibility:
         if reason is not None or isinstance(effective_policy, UnreadableAnnotations):
             detail = effective_policy.detail if isinstance(effective_policy, UnreadableAnnotations) else ""
             return _skip(pod, reason or ReasonCode.UNREADABLE_ANNOTATION, detail)
-        if pod.node in self._unready_nodes:
+        if not has_working_kubelet(self._nodes.get(pod.node)):
             # No kubelet would resize the pod, and an evicted pod would not terminate.
             return _skip(pod, ReasonCode.NODE_NOT_READY)
         unsupported = self._skip_for_kubelet(pod)
@@ -124,12 +122,13 @@ class Eligibility:
         """Skip a pod whose kubelet cannot resize it."""
         if pod.node in self._virtual_nodes:
             return _skip(pod, ReasonCode.VIRTUAL_NODE)
-        kubelet, reason = self._kubelets.get(pod.node), None
+        node, reason = self._nodes.get(pod.node), None
+        kubelet = None if node is None else node.kubelet_version
         if kubelet is not None and kubelet < FIRST_RESIZING_KUBELET:
             reason = ReasonCode.RESIZE_UNSUPPORTED
         elif pod.pod_level is not None:
             # A pod without a node may get any.
-            nodes = self._kubelets.keys() if pod.node is None else {pod.node}
+            nodes = self._nodes.keys() if pod.node is None else {pod.node}
             if pod.pod_level.requests.is_empty or not self._pod_level_nodes.issuperset(nodes):
                 reason = ReasonCode.POD_LEVEL_RESOURCES
         if reason is None:
@@ -152,7 +151,7 @@ class Eligibility:
             return unsupported.reason
         return (
             ReasonCode.NODE_NOT_READY
-            if pod.node in self._unready_nodes
+            if not has_working_kubelet(self._nodes.get(pod.node))
             else self._workloads.find_for_pod(pod).skip_reason
         )
 
@@ -251,7 +250,8 @@ class Eligibility:
     @cached_property
     def has_kubelets_without_resize(self) -> bool:
         """Whether any node's kubelet is known to resize no pods."""
-        return any(one is not None and one < FIRST_RESIZING_KUBELET for one in self._kubelets.values())
+        kubelets = [node.kubelet_version for node in self._snapshot.nodes]
+        return any(one is not None and one < FIRST_RESIZING_KUBELET for one in kubelets)
 
     def get_bounding_autoscaler(self, pod: Pod) -> HorizontalPodAutoscaler | None:
         """Return the HPA within whose target requests may change, None if they may not, or without one."""

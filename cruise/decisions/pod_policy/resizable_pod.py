@@ -24,11 +24,13 @@ def resizes_pod_level(node: Node) -> bool:
     return node.kubelet_version is not None and node.kubelet_version >= FIRST_KUBELET_RESIZING_POD_LEVEL
 
 
-def has_working_kubelet(node: Node) -> bool:
+def has_working_kubelet(node: Node | None) -> bool:
     """Return whether a node's kubelet resizes and ends pods: it is ready, and reports what its machine has.
 
-    A kubelet that cannot read its machine reports a capacity of 0.
+    A kubelet that cannot read its machine reports a capacity of 0. True for an unknown node.
     """
+    if node is None:
+        return True
     return node.ready and bool(node.allocatable.cpu_millicores and node.allocatable.memory_bytes)
 
 
