@@ -41,7 +41,7 @@ def receiver(status: int = 200, location: str = "") -> Iterator[tuple[str, list[
         server.server_close()
 
 
-async def test_a_receiver_can_tell_who_sent_it_when_and_that_it_is_new():
+async def test_a_receiver_can_verify_sender_time_and_freshness():
     with receiver() as (url, received):
         await NotificationWebhook(url, SECRET).post(b'{"a":1}', "k1", 1700000000)
     [(headers, body)] = received

@@ -26,7 +26,7 @@ def test_policies_are_replayed_one_after_the_other_in_the_order_asked():
         assert score.time_line is not None and score.time_line.node == "node-001"
 
 
-def test_a_score_does_not_depend_on_who_was_replayed_before():
+def test_a_score_does_not_depend_on_earlier_replays():
     recording, options = made_up(hours=1), ReplayOptions()
     result = backtest_policies(recording, ["cruise", "as-requested"], options)
     alone = replay_policy(recording, POLICIES["as-requested"](recording, options), options)

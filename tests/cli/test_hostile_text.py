@@ -100,7 +100,7 @@ def shown_of(text: str, directory: Path) -> dict[str, str]:
 @examples(3)
 @given(HOSTILE)
 @example(WORST)
-def test_no_command_sends_what_steers_a_terminal(text):
+def test_no_command_prints_terminal_control_sequences(text):
     with tempfile.TemporaryDirectory() as directory:
         shown = shown_of(text, Path(directory))
     for name, written in shown.items():

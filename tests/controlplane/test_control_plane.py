@@ -301,7 +301,7 @@ def test_node_without_the_feature_has_its_pods_resized_by_container_only(
     assert (refused.value.status, refused.value.causes) == (403, [])
 
 
-def test_terminating_pod_takes_the_time_it_is_told(admin: Api, kubelet: TestKubelet, namespace: str):
+def test_a_terminating_pod_takes_the_configured_time(admin: Api, kubelet: TestKubelet, namespace: str):
     kubelet.behave(KubeletBehaviour(termination_seconds=HOURS), namespace)
     run(admin, namespace, "slow", SMALL, terminationGracePeriodSeconds=7200)
     run(admin, namespace, "quick", SMALL, terminationGracePeriodSeconds=1)
@@ -389,7 +389,7 @@ def test_kubeconfig_is_for_kubectl(control_plane: ControlPlane, admin: Api, name
     assert done.stdout == "pod/p\n"
 
 
-def test_paused_server_answers_when_it_goes_on(control_plane: ControlPlane, admin: Api, namespace: str):
+def test_a_paused_server_answers_when_it_continues(control_plane: ControlPlane, admin: Api, namespace: str):
     control_plane.pause()
     try:
         state = Path(f"/proc/{control_plane.pids()['kube-apiserver']}/stat").read_text().rpartition(")")[2].split()[0]
@@ -446,7 +446,7 @@ def test_an_api_server_that_goes_as_soon_as_it_may_ends_no_other_server(namespac
 
 
 @pytest.mark.parametrize("paused", [False, True], ids=["running", "paused"])
-def test_no_server_outlives_whoever_started_it(paused: bool, tmp_path: Path):
+def test_no_server_outlives_its_parent_process(paused: bool, tmp_path: Path):
     script = (
         "import os, sys, time\n"
         "from pathlib import Path\n"

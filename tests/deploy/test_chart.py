@@ -79,7 +79,7 @@ def test_a_mode_has_the_rights_that_the_code_needs_and_no_other(mode: str):
     assert {one["metadata"].get("namespace", "elsewhere") for one in found} <= {"elsewhere", "kube-system"}
 
 
-def test_observe_is_what_nobody_has_to_ask_for_and_it_has_no_verb_that_writes():
+def test_observe_is_the_default_and_has_no_verb_that_writes():
     found = objects({})
     assert found == objects({"mode": "observe"})
     verbs = {

@@ -57,7 +57,7 @@ def unknown_names(expression: str, known: dict[str, set[str]]) -> set[str]:
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
-def test_an_alert_goes_by_metrics_that_cruise_has(alert: dict[str, Any]):
+def test_an_alert_uses_metrics_that_cruise_has(alert: dict[str, Any]):
     assert "cruise_" in alert["expr"]
     assert unknown_names(alert["expr"], labels_by_metric()) == set()
     assert alert["annotations"]["runbook_url"] == f"docs/runbooks.md#{alert['alert'].lower()}"

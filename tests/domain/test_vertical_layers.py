@@ -69,7 +69,7 @@ def test_of_one_that_sizes_pods_or_is_cruise_s_own_work_nothing_is_taken(one):
     assert policy(one).get_for_container("app").bounds.minimum == make_amounts()
 
 
-def test_a_container_s_own_rule_goes_before_the_rule_for_all():
+def test_a_container_s_own_rule_precedes_the_rule_for_all():
     found = policy(vertical(ALL, VpaContainerPolicy("app", minimum=make_amounts(50))))
     assert found.get_for_container("app").bounds.minimum == make_amounts(50)
     assert found.get_for_container("logs").bounds.minimum == make_amounts(300)

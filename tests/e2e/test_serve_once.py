@@ -53,7 +53,7 @@ def test_the_second_time_there_is_nothing_to_do(stage: LiveStage, tmp_path: Path
     assert list_resized(stage) == 2
 
 
-def test_it_refuses_beside_a_leader_and_follows_one_that_ended(stage: LiveStage, tmp_path: Path):
+def test_it_refuses_while_another_leads_and_takes_over_after_it_ended(stage: LiveStage, tmp_path: Path):
     create_scene(stage, replicas=1)
     with serving(stage, tmp_path, "a") as leader:
         refused = once(stage, tmp_path)

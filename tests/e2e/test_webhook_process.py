@@ -82,7 +82,7 @@ def test_certificates_that_cannot_be_served(settings, tmp_path):
     assert "tls.crt cannot be read: Is a directory" in complaint(settings, tmp_path)
 
 
-def test_an_expired_certificate_of_somebody_else(settings, tmp_path):
+def test_an_expired_certificate_of_another_issuer(settings, tmp_path):
     directory = tmp_path / "tls"
     directory.mkdir()
     settings["tls_dir"] = str(directory)

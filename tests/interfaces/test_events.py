@@ -61,7 +61,7 @@ def test_of_many_containers_the_first_are_listed():
 
 
 @pytest.mark.parametrize("of", [(), (replace(pod(), uid="another"),)])
-def test_without_the_pod_as_it_was_the_new_sizes_are_told(of):
+def test_without_the_previous_pod_only_the_new_sizes_are_reported(of):
     [told] = announced(done(resize(pod(), amounts(130, 270))), of=of)
     assert told.message == "cpu 130m, memory 270Mi: sized by its usage"
 

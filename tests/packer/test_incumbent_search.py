@@ -149,7 +149,7 @@ def test_a_question_with_many_answers_does_not_stall(shape, instance_seed, seed)
     assert solved(problem_of(draw_pending(shape, instance_seed)), 1e9, seed=seed).status.is_proved
 
 
-def test_shared_headroom_lets_everybody_in_where_peaks_do_not():
+def test_shared_headroom_places_more_pods_than_peaks():
     for seed in (1, 2):
         instance = draw_rightsized(InstanceShape(16, 8, 1, 95), seed)
         problem = replace(problem_of(instance), objective=PackingObjective.OPERATOR)

@@ -25,7 +25,7 @@ LEVERS = {
 NAMES = ("one", "two", "three")
 
 
-async def test_over_a_day_no_neighbour_goes_or_is_smaller_than_its_base_for_a_tenants_annotations():
+async def test_over_a_day_no_neighbour_is_evicted_or_below_its_base_for_a_tenants_annotations():
     dials = {name: AdjustableDemand(cpu=100, mebibytes=1500) for name in NAMES}
     tenant = template(container(100, 64), annotations=LEVERS)
     world = cluster(

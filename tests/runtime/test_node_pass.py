@@ -78,7 +78,7 @@ async def test_observe_decides_as_full_and_writes_nothing() -> None:
     assert world.counts.resizes_requested == 0
 
 
-async def test_what_was_held_back_is_distinguished_from_what_was_left_alone() -> None:
+async def test_what_was_held_back_is_distinguished_from_what_was_skipped() -> None:
     world = old_workload(replicas=3)
     store = await with_statistics(world, cpu=50, mebibytes=3 * 1024)
     structlog.reset_defaults()

@@ -180,7 +180,7 @@ async def test_only_the_namespace_that_was_named():
     assert len(await run_revert_pass(PassInput(world, store, FULL, world.now), "shop")) == 1
 
 
-async def test_one_workload_goes_back_and_stays_there_while_the_others_are_sized_on():
+async def test_one_workload_is_reverted_and_stays_so_while_the_others_are_sized():
     world, store = cluster([workload(name, created_at=START.replace(day=1)) for name in "ab"]), InMemoryStore()
     before = await requests(world)
     await shrunk(world, store)

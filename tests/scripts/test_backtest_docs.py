@@ -57,7 +57,7 @@ def test_the_way_to_the_bound_is_in_the_table_and_cost_in_a_separate_table():
     assert "  - `price_oom_kill` × 3:" in text
 
 
-def test_one_trace_is_a_page_too_and_its_terms_are_told():
+def test_one_trace_is_a_page_too_with_its_parameters():
     assert (
         "- **bitbrains-a**: 100 containers, half `report` of the series, 30 days, a sample every 5 min; "
         "nodes of 16 cores and 64Gi, a pass every 5 min, risk 0.001, seed 0."

@@ -167,7 +167,7 @@ async def test_a_kubelet_that_hangs_is_not_read_again_and_does_not_block_others(
         forever.set()
 
 
-async def test_after_a_restart_it_goes_on_from_the_store():
+async def test_it_continues_from_the_store_after_a_restart():
     kubelets = Kubelets()
     await kubelets.run(41)
     earlier = await kubelets.store.read_statistics()

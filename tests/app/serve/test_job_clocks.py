@@ -157,7 +157,7 @@ async def test_a_vital_pass_that_keeps_failing_is_reported_and_its_age_grows() -
         assert jobs.get_success_ages()["node pass"] < jobs.get_success_ages()["node load"]
 
 
-async def test_a_bounded_pass_that_hangs_is_given_up_and_costs_nobody_the_lead() -> None:
+async def test_a_hanging_bounded_pass_is_cancelled_and_does_not_cost_the_lease() -> None:
     async with JobScheduler() as jobs:
         jobs.limit_run_time("node pass", SOON)
         await ended(jobs, hangs)

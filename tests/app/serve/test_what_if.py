@@ -50,7 +50,7 @@ async def ended(running: WhatIfRunner) -> WhatIfRun:
     return last
 
 
-async def test_a_policy_of_a_workload_is_replayed_beside_the_present_ones(day_server, recorded_day):
+async def test_a_policy_of_a_workload_is_replayed_next_to_the_present_ones(day_server, recorded_day):
     running, _ = await made(day_server, recorded_day)
     one = recorded_day.containers[0]
     stays = WhatIfProposal({"mode": "off"}, one.namespace, one.workload)

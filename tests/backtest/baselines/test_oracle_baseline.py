@@ -49,7 +49,7 @@ def test_a_pod_created_between_two_passes_is_sized_up_to_the_next_pass() -> None
     assert sizes.cpu_millicores.tolist() == [151, 5], "the samples at 180, 240 and 300"
 
 
-def test_a_pass_writes_the_largest_use_until_the_next_one_and_nothing_for_who_uses_none() -> None:
+def test_a_pass_writes_the_largest_use_until_the_next_one_and_nothing_without_use() -> None:
     decision = OracleBaseline(minutes(), ReplayOptions()).decide(
         make_view(get_sizes([151, 5], [2_000_000_000, 1_000_000]), time=300)
     )

@@ -46,7 +46,7 @@ def test_a_name_is_read_as_one_of_a_workload_that_there_is_now() -> None:
     assert workload_of_container("other-k9wtq", snapshot=now) == "DaemonSet/other"
 
 
-def test_owners_that_metrics_told_go_before_names() -> None:
+def test_owners_from_metrics_precede_names() -> None:
     pods = {("shop", "db-0"): ("Cluster", "db"), ("shop", "web-7d9f8b6c5d-x2x4z"): ("ReplicaSet", "web-7d9f8b6c5d")}
     assert workload_of_container("db-0", KubeStateMetrics(pods)) == "Cluster/db"
     assert workload_of_container("web-7d9f8b6c5d-x2x4z", KubeStateMetrics(pods)) == "Deployment/web"
@@ -54,7 +54,7 @@ def test_owners_that_metrics_told_go_before_names() -> None:
     assert workload_of_container("web-7d9f8b6c5d-x2x4z", KubeStateMetrics(pods, above)) == "Rollout/front"
 
 
-def test_the_cluster_goes_before_metrics() -> None:
+def test_the_cluster_takes_precedence_over_metrics() -> None:
     now = make_snapshot([make_pod("db-0", workload="StatefulSet/db", containers=[make_container("app", 300, 256)])])
     state = KubeStateMetrics(
         {("shop", "db-0"): ("Cluster", "db")}, requests={ContainerKey("shop", "db-0", "app"): SOME}

@@ -21,7 +21,7 @@ NO_CHANGE = get_placements(0)
         ((5, 5), (5, -5), 300, 1),
     ],
 )
-def test_a_reversal_goes_the_other_way_within_a_day(
+def test_a_reversal_is_a_resize_in_the_other_direction_within_a_day(
     first: tuple[int, int], second: tuple[int, int], after: int, reversals: int
 ):
     changes = ChangeCounts(2)

@@ -119,7 +119,7 @@ def test_by_requests_pods_with_larger_replacements_move_every_hour():
     assert score.own_evictions_per_1000_pod_days == 0
 
 
-def test_by_requests_a_tenth_of_the_nodes_goes_each_hour():
+def test_by_requests_a_tenth_of_the_nodes_is_removed_each_hour():
     policy = Shrinking(millicores(*[600] * 20), shrunk_at(HOUR, *[110] * 20))
     replay_policy(recording(20, 10), policy, TERMS, consolidation=ConsolidationSizes.REQUESTS)
     by_hour = nodes_by_hour(policy)

@@ -105,7 +105,7 @@ def test_a_wrong_setting_is_rejected_before_anything_is_contacted(capsys, comman
         {"prometheus_identity": CloudIdentity.GOOGLE},
     ],
 )
-def test_what_is_secret_goes_to_no_address_that_was_found(signing_in, proxied):
+def test_no_secret_is_sent_to_a_discovered_address(signing_in, proxied):
     settings = Settings(
         **signing_in,
         prometheus_headers={"X-Scope-OrgID": "s3cret"},

@@ -157,7 +157,7 @@ NO_BOOST = {
 
 
 @pytest.mark.parametrize("name", NO_BOOST)
-def test_nobody_starts_with_what_could_not_be_taken_back(name):
+def test_no_pod_starts_with_a_boost_that_could_not_be_taken_back(name):
     cluster, pod, reason = NO_BOOST[name]
     decision = cluster.decide(pod)
     plain = cluster.decide(

@@ -14,7 +14,7 @@ def test_tiny_clusters_are_packed_as_well_as_can_be_and_every_proof_is_true(seed
         assert find_disagreements(cluster_of(seed), PackingObjective.OPERATOR) == [], seed
 
 
-def test_nobody_is_evicted_wherever_all_can_be_placed_that_can_without_that(seeds):
+def test_no_pod_is_evicted_if_all_can_be_placed_without_evictions(seeds):
     rescued, tried = 0, seeds(200, fewest=50)
     for seed in tried:
         snapshot = cluster_of(seed)

@@ -89,7 +89,7 @@ def test_a_replacement_is_known_by_its_note_before_any_other():
     assert step.plan.placement_hints == ()
 
 
-def test_without_a_note_whoever_is_new_is_the_replacement_and_bystanders_are_not():
+def test_without_a_record_the_new_pod_is_the_replacement_and_others_are_not():
     other = pod("web-2", 100, "n2")
     before = cluster(WEB, DB, BIG, other)
     plan = evicted(told(plan_of(STAGE), before), WEB.uid)
@@ -152,7 +152,7 @@ def test_a_cordon_is_no_obstacle_to_a_pod_of_a_daemon_set():
         assert decide_next_step(plan_of(PlanStage((), (), (place,))), snapshot, FULL, NOW).plan.phase is phase
 
 
-def test_room_that_somebody_else_took_after_the_eviction_drops_the_plan():
+def test_a_plan_is_dropped_if_another_pod_took_the_capacity_after_the_eviction():
     plan = evicted(told(plan_of(STAGE), cluster()), WEB.uid)
     intruder = pod("other-1", 2000, "n2")
     new = pod("web-9", 1500, None, uid="uid-new")
@@ -237,7 +237,7 @@ def test_what_a_plan_counts_on_is_that_of_the_stages_that_are_left():
     assert (list(found.workloads), found.evictions) == ([], 0)
 
 
-def test_who_went_by_themselves_count_as_evicted_only_once_the_stage_was_told():
+def test_pods_that_ended_by_themselves_count_as_evicted_only_after_the_stage_began():
     plan = plan_of(STAGE)
     assert StagePlacements(plan, STAGE, cluster(DB, BIG)).left == frozenset()
     assert StagePlacements(told(plan, cluster()), STAGE, cluster(DB, BIG)).left == {WEB.uid}

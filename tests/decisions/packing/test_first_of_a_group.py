@@ -41,7 +41,7 @@ def test_a_target_elsewhere_keeps_a_first_one_away(objective: PackingObjective, 
 
 
 @pytest.mark.parametrize("objective", WITHOUT_FLEET)
-def test_two_that_follow_each_other_stand_beside_a_target_elsewhere(objective: PackingObjective) -> None:
+def test_two_pods_with_mutual_affinity_stay_placed_despite_a_peer_in_another_zone(objective: PackingObjective) -> None:
     pods = [in_zone(make_shop_pod(f"follows-{i}", constraints=NEAR), "a") for i in range(2)]
     snapshot = ClusterSnapshot(nodes=NODES, pods=(*pods, in_zone(make_shop_pod("other"), "b")))
     answer = pack_trial(snapshot, objective)

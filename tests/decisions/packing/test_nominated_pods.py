@@ -51,7 +51,7 @@ def test_a_higher_priority_that_fits_not_even_there_is_impossible(objective):
     assert "offers less even when empty" in describe_unplaced_pod(late)
 
 
-def test_no_eviction_is_proved_needed_beside_room_kept_for_a_lower_priority():
+def test_no_eviction_is_proved_necessary_with_capacity_reserved_for_a_lower_priority():
     low = a_pod("low-1", "n2", priority=-5)
     plan = planned(a_node("n1"), a_node("n2"), NOMINATED, low, a_pod("late-1", priority=5))
     assert [one.pod for one in plan.preempted] == ["low-1"]

@@ -45,7 +45,7 @@ def resized(proposal: PackingProposal | MoveOrderFailure) -> list[tuple[str, str
     return [(one.pod, one.node, one.containers[0].requests.cpu_millicores) for one in proposal.resizes]
 
 
-def test_one_neighbour_that_gives_back_enough_is_resized_and_nobody_else() -> None:
+def test_only_one_neighbour_that_frees_enough_is_resized() -> None:
     pods = (make_shop_pod("a", "n1", 400), make_shop_pod("b", "n1", 600), make_shop_pod("new", cpu=300))
     found = proposed(
         ClusterSnapshot(nodes=(node(),), pods=pods),

@@ -56,7 +56,7 @@ def test_one_pod_of_an_app_a_node_is_a_number_and_no_rule() -> None:
     assert not problem.rules.are_binding
 
 
-def test_anti_affinity_over_zones_holds_for_those_who_come_later() -> None:
+def test_anti_affinity_over_zones_holds_for_later_pods() -> None:
     lonely = labelled("db", "db", "n1", owner_kind=None, constraints=PodConstraints(anti_affinity=(term("web", ZONE),)))
     built = build_packing_problem(cluster(lonely, make_shop_pod("web")))
     rules = built.problem.rules
@@ -141,7 +141,7 @@ def test_affinity_counts_only_pods_that_match_all_terms() -> None:
     assert [rules.topologies[one].tolist() for one in attraction.topologies] == [[0, 0, 1], [0, 1, 2]]
 
 
-def test_spreading_counts_who_stays_on_nodes_with_all_its_labels() -> None:
+def test_spreading_counts_pods_that_stay_on_nodes_with_all_its_labels() -> None:
     spread = PodConstraints(
         spread=(
             TopologySpreadConstraint(ZONE, of_app("web"), 1, honours_node_taints=True),
@@ -173,7 +173,7 @@ def test_spreading_counts_who_stays_on_nodes_with_all_its_labels() -> None:
     ]
 
 
-def test_equal_pods_of_two_apps_with_the_same_rules_are_told_apart_only_by_them() -> None:
+def test_equal_pods_of_two_apps_are_distinguished_only_by_their_rules() -> None:
     pods = [labelled(app, f"{app}{copy}", "n1" if copy else None) for app in ("x", "y") for copy in (0, 1)]
     assert build_packing_problem(cluster(*pods)).problem.class_count == 1
     pods.append(labelled("z", "z", constraints=PodConstraints(anti_affinity=(term("x", ZONE),))))

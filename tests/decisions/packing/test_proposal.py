@@ -29,7 +29,7 @@ def stages_of(proposal: PackingProposal) -> list[tuple[list[str], list[str]]]:
     return [([one.pod for one in stage.evictions], [one.pod for one in stage.arrivals]) for stage in proposal.stages]
 
 
-def test_a_chain_of_moves_goes_from_its_tail() -> None:
+def test_a_chain_of_moves_starts_at_its_tail() -> None:
     snapshot = ClusterSnapshot(
         nodes=(make_shop_node("n1", 1000), make_shop_node("n2", 900), make_shop_node("n3", 800)),
         pods=(make_shop_pod("a", "n1", 900), make_shop_pod("b", "n2", 800), make_shop_pod("new", cpu=1000)),

@@ -95,7 +95,7 @@ def test_neither_of_two_equals_is_impossible_where_there_is_room_for_one(objecti
     assert list(said(plan).values()) == [(("cpu",), False)]
 
 
-def test_a_pod_is_impossible_where_nobody_of_its_priority_comes_and_none_may_be_preempted():
+def test_a_pod_is_impossible_without_pods_of_its_priority_or_preemption():
     full = [a_node("n1"), a_pod("there", "n1"), a_pod("web-1", priority=0)]
     assert said(planned(*full, objective=PackingObjective.OPERATOR)) == {"web-1": (("cpu",), True)}
 
@@ -256,7 +256,7 @@ def test_a_pod_group_member_is_not_moved_and_no_pod_is_moved_for_one(metadata, s
     assert (stays.moves, stays.preempted) == ((), ())
 
 
-def test_a_waiting_claim_goes_where_its_class_has_room_for_it():
+def test_a_pending_claim_is_provisioned_where_its_class_has_capacity():
     def room(zone: str, size: str) -> Json:
         return {
             "kind": "CSIStorageCapacity",

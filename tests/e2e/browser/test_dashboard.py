@@ -133,7 +133,7 @@ def served(view: DemoView, rules: RequestGuardRules) -> AsgiApp:
     return build_http_app(view, rules, view.reasons, view.metrics)
 
 
-async def test_pages_are_quiet_whole_and_for_everybody():
+async def test_pages_load_without_errors_and_are_accessible():
     app = served(await demo(), RequestGuardRules())
     async with chromium() as browser:
         for width, scheme in SIGHTS:

@@ -70,7 +70,7 @@ def test_a_slow_database_makes_passes_late_and_a_very_slow_one_stops_writes(
     assert set(Counter(target for _, _, target, _ in stage.deeds()).values()) == {1}
 
 
-def test_after_a_failover_that_nobody_announced_passes_go_on(stage: LiveStage, database: tuple[str, SocketProxy]):
+def test_passes_continue_after_an_unannounced_failover(stage: LiveStage, database: tuple[str, SocketProxy]):
     url, proxy = database
     with stage.serving(database_url=url, **FAST) as serving:
         wait_until(lambda: shrunk(stage) == 1, "the first pod is sized")

@@ -97,7 +97,7 @@ def account(admin: Api, namespace: str, name: str, roles: Sequence[str], sees: S
     return admin.service_account_token(namespace, name)
 
 
-def test_callers_are_who_the_api_server_says_and_see_their_namespaces(measured: MeasuredStage):
+def test_callers_are_authenticated_by_the_api_server_and_see_their_namespaces(measured: MeasuredStage):
     stage, admin, own = measured.stage, measured.stage.admin, measured.stage.namespace
     for one in documents("rbac/api.yaml"):
         admin.apply(one)

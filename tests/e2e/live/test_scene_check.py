@@ -45,7 +45,7 @@ def test_cruise_s_own_account_may_look_and_changes_nothing(measured: MeasuredSta
     assert {resource for _, resource, _, _ in measured.stage.writes()} <= {"selfsubjectreviews"}
 
 
-def test_what_the_next_mode_would_need_is_told_before_it_is_set(measured: MeasuredStage):
+def test_what_the_next_mode_would_need_is_reported_before_it_is_set(measured: MeasuredStage):
     ended = measured.command("check", "--mode", "full", "--format", "json", mode="resize")
     assert ended.code == 1
     rights = items(ended)["rights: RBAC"]

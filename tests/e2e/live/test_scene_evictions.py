@@ -159,7 +159,7 @@ def test_the_hours_budget_outlives_the_process(stage: LiveStage):
     assert "hourly-eviction-budget-spent" in str(said)
 
 
-def test_a_pod_that_runs_to_completion_goes_only_where_low_is_stated(stage: LiveStage):
+def test_a_pod_that_runs_to_completion_is_evicted_only_with_ranking_low(stage: LiveStage):
     # Of the namespace, since a pod's own ranking keeps it only with what it was submitted with.
     never = {"metadata": {"annotations": {"cruise.io/eviction-ranking": "never"}}}
     stage.admin.patch("namespaces", None, stage.namespace, never, kind="merge")

@@ -82,7 +82,7 @@ def test_sizes_keep_to_the_sums_of_a_limit_range_of_type_pod(stage: LiveStage):
     assert sum(most.memory for _, most in sizes) <= 1024
 
 
-def test_a_new_pod_is_admitted_beside_a_ratio_with_a_limit_above_known_use(stage: LiveStage):
+def test_a_new_pod_under_a_limit_range_ratio_gets_a_limit_above_known_use(stage: LiveStage):
     ns = stage.namespace
     stage.node(cpu="16", memory="16Gi")
     stage.create(limit_range(ns, {"type": "Container", "maxLimitRequestRatio": {"memory": "1"}}))

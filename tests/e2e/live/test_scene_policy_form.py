@@ -73,7 +73,7 @@ def put(running: RunningProgram, namespace: str, name: str, token: str, **settin
     return ask(running, "PUT", f"/api/v1/policies/{namespace}/Deployment/{name}", settings, token=token)
 
 
-def test_a_policy_is_written_for_who_may_and_never_over_what_git_applies(
+def test_a_policy_is_written_for_authorized_callers_and_never_over_one_from_git(
     measured: MeasuredStage, with_policies: Api, tmp_path: Path
 ):
     stage, admin, own = measured.stage, with_policies, measured.stage.namespace

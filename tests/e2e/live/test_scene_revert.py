@@ -62,7 +62,7 @@ def test_pods_get_back_what_they_had_and_cruise_stays_paused(stage: LiveStage):
     assert len(stage.deeds()) == 2
 
 
-def test_a_cruise_that_goes_on_running_does_not_undo_it(stage: LiveStage):
+def test_a_running_cruise_does_not_undo_it(stage: LiveStage):
     stage.node(cpu="4", memory="8Gi")
     stage.create(app("Deployment", stage.namespace, "web", "700m", "1Gi", {"memory": "2Gi"}))
     stage.running(1)

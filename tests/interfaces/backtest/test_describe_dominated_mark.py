@@ -47,7 +47,7 @@ def test_replay_parameters_are_described(terms, expected):
     assert describe_parameters(terms).endswith(expected)
 
 
-def test_the_verdict_is_what_is_installed_beside_what_was_requested():
+def test_the_summary_compares_cruise_with_the_provisioned_requests():
     assert summarize_backtest(make_result()) == (
         "as-requested → cruise: 25.0 → 9.10 nodes on average, CPU slack 81.0 % → 36.0 %, memory slack 72.0 % → 37.0 %."
     )

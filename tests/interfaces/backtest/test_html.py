@@ -91,7 +91,7 @@ def test_light_and_dark_wide_and_narrow(usual_page):
     assert sizes == ["pareto wide", "pareto narrow"] * 2
 
 
-def test_the_table_has_every_policy_and_names_who_dominates(usual_page):
+def test_the_table_has_every_policy_and_names_the_dominating_ones(usual_page):
     assert usual_page.count("<small>× by cruise</small>") == 4
     for name in make_policies():
         assert f'<td class="first">{name}' in usual_page

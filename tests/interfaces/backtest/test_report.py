@@ -74,7 +74,7 @@ def test_several_recordings_are_a_list():
     assert [one["trace"] for one in found["traces"]] == ["a", "b"]
 
 
-def test_the_terms_are_told():
+def test_the_parameters_are_described():
     terms = ReplayParameters(60, "start", 7, 0.01, "tune", ReplayPrices(0.03, 0.004))
     assert document(make_result(), terms=terms)["terms"] == {
         "passSeconds": 60,

@@ -124,7 +124,7 @@ def test_a_second_table_has_the_cost_the_share_of_each_cause_and_the_way_to_the_
     assert rows(table(), "cruise")[1][-2:] == ["–", "–"]
 
 
-def test_the_order_by_cost_is_told_with_the_prices_that_change_it():
+def test_the_order_by_cost_is_shown_with_the_prices_that_change_it():
     text = flat(table())
     assert "By cost: cruise, cruise-risk," in text
     assert "With price_oom_kill × 3:" in text

@@ -46,7 +46,7 @@ async def test_pods_that_wait_are_listed_by_priority(scene):
     assert shown.index(second.name) < shown.index(first.name)
 
 
-async def test_a_plan_is_for_those_who_may_get_all_pods(scene):
+async def test_a_plan_is_shown_to_callers_who_may_get_all_pods(scene):
     await scene.store.write_packing_plan(PLAN)
     async with browser(scene, known=True) as page:
         await sign_in(page, "tenant")

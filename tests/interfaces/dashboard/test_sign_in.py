@@ -93,7 +93,7 @@ async def test_from_a_page_to_the_provider_and_back_to_it(stage):
     assert (await stage.page.get(back)).status_code == 403
 
 
-async def test_what_roles_do_not_allow_is_not_shown_to_whom_the_provider_knows(stage):
+async def test_a_signed_in_user_sees_only_what_roles_permit(stage):
     stage.provider.claims["groups"] = ["others"]
     back, _ = await stage.leave()
     assert (await stage.page.get(back)).status_code == 200
@@ -102,7 +102,7 @@ async def test_what_roles_do_not_allow_is_not_shown_to_whom_the_provider_knows(s
 
 
 @pytest.mark.parametrize("wrong", ["browser", "state", "code", "denied", "token"])
-async def test_each_refusal_is_one_clear_line_and_signs_nobody_in(stage, wrong):
+async def test_each_refusal_is_one_clear_line_without_a_session(stage, wrong):
     back, asked = await stage.leave()
     said = {"browser": "in another browser", "state": "not started here", "code": "invalid_grant"}.get(wrong, "")
     if wrong == "browser":

@@ -227,7 +227,7 @@ def test_a_cpu_limit_and_a_kept_memory_limit_are_explained():
 
 
 @pytest.mark.parametrize(("days", "least"), [(40, 900), (8, 1024)])
-def test_a_memory_limit_beside_a_ratio_is_explained_as_it_is_written(days, least):
+def test_a_memory_limit_under_a_limit_range_ratio_is_explained_as_written(days, least):
     pod = make_pod(containers=[make_container(memory_mib=1024, memory_limit_mib=1024)])
     row = make_statistic_for(
         pod,

@@ -256,7 +256,7 @@ async def test_an_empty_token_file_admits_no_caller(scene, token_file, broken):
     assert "api_token_file" in answered.json()["error"]
 
 
-async def test_what_is_written_is_on_record_with_who_wrote_it(api, scene):
+async def test_writes_are_audited_with_their_author(api, scene):
     await api.put("/pause")
     await api.put(WEB, json={"mode": "off"})
     await api.put(WEB, json={"mode": "of"})
@@ -340,7 +340,7 @@ async def test_a_caller_who_may_not_write_a_policy_with_kubectl_may_not_here(sce
     assert not scene.policy_objects.read() and bool(scene.announced) is not bool(lacking)
 
 
-async def test_an_object_of_somebody_else_is_neither_changed_nor_deleted(api, scene):
+async def test_a_foreign_object_is_neither_changed_nor_deleted(api, scene):
     document = build_workload_policy("shop", make_ref("Deployment/web"), Overrides(mode=Mode.OBSERVE))
     document["metadata"]["labels"] = {"argocd.argoproj.io/instance": "shop"}
     scene.policy_objects.put(document, "argocd-controller")

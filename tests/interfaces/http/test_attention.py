@@ -56,7 +56,7 @@ class OtherOnly:
         return access == PodAccess("other")
 
 
-async def test_the_newest_actions_of_a_quiet_namespace_are_shown_beside_many_of_others():
+async def test_the_newest_actions_of_a_quiet_namespace_are_shown_despite_many_of_others():
     scene = await make_busy_scene()
     quiet = evict("quiet", ActionResult.DONE, 60, "other")
     await scene.store.record_outcomes([quiet, *(evict(f"p{number}", ActionResult.DONE, 5) for number in range(600))])

@@ -93,7 +93,7 @@ async def test_no_caller_is_admitted_if_callers_cannot_be_authorized(scene, toke
     assert await status(scene, token, "GET", "/status") == code
 
 
-async def test_a_refusal_says_who_may_not_do_what(scene):
+async def test_a_refusal_names_the_account_and_the_missing_right(scene):
     async with create_api_client(scene, "tenant", allows_anonymous_reads=False) as api:
         answered = await api.put("/pause")
     assert answered.json() == {"error": "tenant may not put /cruise/api/v1/pause: no role of the user allows it"}

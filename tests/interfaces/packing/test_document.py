@@ -62,7 +62,7 @@ def test_an_open_proof_shows_in_the_bound():
     assert found["byPriority"] == [{"priority": 7, "placed": 12, "bound": 15}]
 
 
-def test_how_many_evictions_every_such_plan_takes_stands_beside_what_the_plan_takes():
+def test_the_least_evictions_of_any_such_plan_are_shown_with_those_of_the_plan():
     found = document(status=PackingStatus.FEASIBLE, min_evicted=1)
     assert (found["evictions"], found["evictionsBound"]) == (2, 1)
 

@@ -59,11 +59,11 @@ def test_where_the_counts_are_proved_only_evictions_are_open():
         (0, "no plan places more pods, whether one needs fewer evictions is open"),
     ],
 )
-def test_evictions_are_shown_beside_what_they_are_at_least(least, expected):
+def test_evictions_are_shown_with_their_lower_bound(least, expected):
     assert expected in flat(table(make_proposal(status=PackingStatus.FEASIBLE, min_evicted=least)))
 
 
-def test_what_could_be_placed_and_what_it_takes_are_told_together():
+def test_placements_and_their_price_are_reported_together():
     tiers = (PriorityResult(9, 4, 3, 6),)
     text = flat(table(make_proposal(status=PackingStatus.FEASIBLE, by_priority=tiers, min_evicted=2)))
     assert (
@@ -231,5 +231,5 @@ def test_lines_keep_within_the_terminal(width):
     assert all(part in text for part in ("recommend", "ation-service-7d9f8b6c5d-x"))
 
 
-def test_short_times_are_told_in_milliseconds():
+def test_short_times_are_shown_in_milliseconds():
     assert [format_solve_time(value) for value in (0.0051, 0.412, 12.3)] == ["5 ms", "0.41 s", "12 s"]

@@ -41,7 +41,7 @@ def test_a_kill_in_the_last_state_carries_what_is_known():
     ]
 
 
-def test_what_the_kubelet_reports_goes_before_the_spec():
+def test_what_the_kubelet_reports_takes_precedence_over_the_spec():
     reported = {"requests": {"memory": "150Mi"}, "limits": {"memory": "300Mi"}}
     (kill,) = kills_of(container_statuses=[{"name": "app", "state": terminated(), "resources": reported}])
     assert (kill.memory_limit_bytes, kill.memory_request_bytes) == (300 * MEBIBYTE, 150 * MEBIBYTE)

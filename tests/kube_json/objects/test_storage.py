@@ -39,7 +39,7 @@ def within(key: str, *values: str) -> LabelRequirement:
     return LabelRequirement(key, SelectorOperator.IN, values)
 
 
-def test_a_bound_claim_goes_where_its_volume_does():
+def test_a_bound_claim_is_usable_where_its_volume_is():
     affinity = {
         "required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["a"]}]}]}
     }
@@ -101,7 +101,7 @@ def in_zones(key: str, *zones: str) -> Json:
         (make_volume_json(azureDisk={"diskName": "d"}, **in_zones(ZONE, "a")), {ZONE: "a"}, True),
     ],
 )
-def test_a_volume_of_a_migrated_plugin_goes_by_its_drivers_zones(volume, node, admitted):
+def test_a_volume_of_a_migrated_plugin_uses_its_drivers_zones(volume, node, admitted):
     claim = claim_where_migrated(volume, make_claim_json(volume="pv-1"))
     assert claim is not None
     assert (claim.terms is None or any(term.matches("n1", node) for term in claim.terms)) is admitted
@@ -159,7 +159,7 @@ def test_a_volumes_zone_labels_bind_it_as_kube_scheduler_reads_them(labels, node
     assert any(term.matches("n1", node) for term in claim.terms) is admitted
 
 
-def test_a_waiting_claim_goes_where_its_class_allows():
+def test_a_pending_claim_is_provisioned_where_its_class_permits():
     topologies = [
         {"matchLabelExpressions": [{"key": ZONE, "values": ["a", "b"]}]},
         {"matchLabelExpressions": None},

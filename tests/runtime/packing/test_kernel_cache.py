@@ -92,7 +92,7 @@ def test_a_directory_where_others_could_put_another_is_not_used(tmp_path, kernel
     assert found.parent != theirs
 
 
-def test_everybody_can_read_what_an_installation_compiled(kernels):
+def test_any_user_can_read_kernels_that_an_installation_compiled(kernels):
     found = choose_cache_directory({}, kernels)
     assert found is not None
     assert found.stat().st_mode & 0o055 == 0o055

@@ -87,7 +87,7 @@ async def test_one_node_is_asked_at_each_pass_in_turn_and_the_same_figures_agree
 
 
 @pytest.mark.parametrize("invented", [0.1, 0.3])
-async def test_counters_that_the_kubelet_does_not_know_are_told(invented):
+async def test_counters_that_the_kubelet_does_not_know_are_reported(invented):
     scene = Scene(invented=invented)
     tally = await scene.run(4)
     assert list(scene.found) == [WEB[1]]
@@ -97,13 +97,13 @@ async def test_counters_that_the_kubelet_does_not_know_are_told(invented):
 
 
 @pytest.mark.parametrize("memory", [MEMORY / 4, MEMORY * 3])
-async def test_memory_that_the_kubelet_does_not_know_is_told(memory):
+async def test_memory_that_the_kubelet_does_not_know_is_reported(memory):
     scene = Scene(memory=memory)
     await scene.run(4)
     assert scene.found[WEB[1]].resource == "memory"
 
 
-async def test_where_kubelets_cannot_be_read_the_pass_goes_on_and_asks_seldom():
+async def test_the_pass_continues_without_kubelets_and_retries_seldom():
     scene = Scene()
     scene.fails = True
     tally = await scene.run(13)

@@ -387,7 +387,7 @@ async def test_a_pod_that_was_resized_before_it_was_seen_first_is_of_no_other_re
     assert len(runs) == 1
 
 
-async def test_an_older_database_that_was_taken_up_while_nobody_ran_shrinks_nothing_until_it_has_caught_up():
+async def test_a_restored_older_database_shrinks_nothing_until_it_has_caught_up():
     """A backup is put back between two processes; the Lease knows which epoch the database had."""
 
     def used(key, times):
@@ -623,7 +623,7 @@ async def test_earlier_statistics_are_returned_until_there_are_new_ones():
     assert of_pod(table, WEB[0]).updated_at == AT - 600
 
 
-async def test_another_step_goes_on_where_the_one_before_ended():
+async def test_another_step_continues_where_the_previous_one_ended():
     first = Cruise(source())
     await first.run(AT - 60)
     usage = source(step=120)

@@ -114,7 +114,7 @@ async def test_a_pass_stops_at_its_budget_and_the_next_one_continues():
 
 
 @pytest.mark.parametrize("name", ["mine", "cruise-deployment-web0"])
-async def test_a_workload_with_a_vpa_of_somebody_else_s_has_none_of_cruise_s(name):
+async def test_a_workload_with_a_foreign_vpa_gets_none_from_cruise(name):
     snapshot, statistics = world()
     target = make_ref("Deployment/web0") if name == "mine" else make_ref("Deployment/other")
     snapshot = replace(snapshot, vertical_autoscalers=(VerticalPodAutoscaler("shop", name, target, "Off"),))
@@ -130,7 +130,7 @@ async def test_one_that_was_changed_meanwhile_is_passed_over():
     assert await publication.publish(*world(2), NOW) == 2
 
 
-async def test_where_the_kind_is_not_served_the_pass_ends_and_an_unreachable_server_is_told():
+async def test_the_pass_ends_if_the_kind_is_not_served_and_an_unreachable_server_is_reported():
     recording = Recording()
     publication = VpaPublication(recording, InMemoryStore(), FULL)
     recording.failure = NotFoundError("no such kind")

@@ -71,7 +71,7 @@ async def test_pod_larger_than_every_type_gets_none() -> None:
     assert await names(world) == ["n1"]
 
 
-async def test_least_requested_node_goes_once_its_pods_fit_elsewhere_by_their_requests() -> None:
+async def test_the_least_requested_node_is_removed_once_its_pods_fit_elsewhere() -> None:
     world = world_of(1500, 3, "n1", "n2")
     run(world, 120)
     assert await names(world) == ["n1", "n2"]

@@ -133,7 +133,7 @@ async def test_infeasible_increase_does_not_delay_allocated_resources() -> None:
     assert sizes(await only_pod(world)) == (5000, 2000, 2000)
 
 
-async def test_room_goes_to_shrinks_then_priority_then_who_waited_longest() -> None:
+async def test_free_capacity_is_given_by_shrinks_then_priority_then_waiting_time() -> None:
     big = workload("big", template(container(1000, 512)))
     low = workload("low", template(container(1000, 512)))
     high = workload("high", template(container(1000, 512), priority=10))
