@@ -125,9 +125,21 @@ def summarize_for_next_pass(
     earlier: EarlierPasses,
     now: datetime,
 ) -> EarlierPasses:
-    """Return what the next pass must know of a pass and of earlier ones; `pods` are as they were before it, by uid."""
+    """Return what the next pass must know of a pass and of earlier ones.
+
+    `pods` are all pods as they were before it, by uid; none if it wrote nothing.
+    """
     refused, resized = set(), dict(earlier.resized)
     writes = [write for write in earlier.recent_resizes if now - write.at < timedelta(days=1)]
+    if pods:
+        # A cluster that replaces its pods all day long would fill the memory with pods that are gone.
+        resized = {key: at for key, at in resized.items() if key[0] in pods}
+        gone = Counter[datetime]()
+        for write in writes:
+            if write.uid not in pods:
+                gone[write.at] += write.count
+        writes = [write for write in writes if write.uid in pods]
+        writes += [PodWrite("", at, count) for at, count in gone.items()]
     for outcome in outcomes:
         action = outcome.action
         if isinstance(action, EvictPod) and outcome.result is ActionResult.REFUSED:

@@ -238,10 +238,11 @@ class _ResourceNeed:
 
 
 class PodWrite(NamedTuple):
-    """A completed resize of a pod."""
+    """A completed resize of a pod; those of pods that are gone are counted together, without a uid."""
 
     uid: str
     at: datetime
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +252,8 @@ class EarlierPasses:
     `eviction_pressure` holds the (node, resource) pairs for which the last pass would have evicted, `refused_evictions`
     the uids of the pods whose eviction was rejected in it. `over_requested_since` and `under_requested_since` hold
     since when a node has been over-requested, and a container (pod uid, name) under-requested, without interruption.
-    `resized` holds when a pod's request was last written within a day, by uid; `recent_resizes` all resizes of a day,
-    oldest first. None means that there was no earlier pass: it is assumed to have found the same as this one.
+    `resized` holds when a pod's request was last written within a day, by uid; `recent_resizes` all resizes of a day.
+    None means that there was no earlier pass: it is assumed to have found the same as this one.
     """
 
     eviction_pressure: frozenset[tuple[str, ResourceName]] | None = None

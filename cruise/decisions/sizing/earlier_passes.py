@@ -53,7 +53,7 @@ def build_write_damping(
         if now - since >= policy.under_requested_stabilization
     ]
     resized = [key for key, at in earlier.resized.items() if now - at < policy.effective_shrink_cooldown]
-    writes = [write.uid for write in earlier.recent_resizes if now - write.at < timedelta(days=1)]
+    writes = [write for write in earlier.recent_resizes if now - write.at < timedelta(days=1)]
     pod_index = (
         {pod.pod.uid: at for at, pod in enumerate(columns.candidates.pods)} if lasting or resized or writes else {}
     )
@@ -61,8 +61,8 @@ def build_write_damping(
         if uid in pod_index:
             _flag(columns, under_requested[resource], pod_index[uid], container)
     writes_by_pod = np.zeros(len(columns.candidates.pods), dtype=np.int64)
-    np.add.at(writes_by_pod, [pod_index[uid] for uid in writes if uid in pod_index], 1)
-    within = is_within_write_budget(writes_by_pod, len(writes), policy)
+    np.add.at(writes_by_pod, [pod_index[write.uid] for write in writes if write.uid in pod_index], 1)
+    within = is_within_write_budget(writes_by_pod, sum(write.count for write in writes), policy)
     past_cooldown = {resource: within.copy() for resource in ResourceName}
     for uid, resource in resized:
         if uid in pod_index:

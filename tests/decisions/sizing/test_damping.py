@@ -1,5 +1,6 @@
 """Write damping: single cases, and properties of any cluster."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -297,6 +298,8 @@ def test_a_resize_is_recorded_for_a_day_by_resource(size):
     seen = summarize_for_next_pass([], outcomes[:1], {pod.uid: pod}, NO_EARLIER_PASSES, NOW)
     assert seen.resized == {("uid-shop-a", CPU): NOW}
     assert seen.recent_resizes == (PodWrite("uid-shop-a", NOW),)
+    again = summarize_for_next_pass([], outcomes[:1], {pod.uid: pod}, seen, NOW)
+    assert again.recent_resizes == (PodWrite("uid-shop-a", NOW),) * 2
     unknown = summarize_for_next_pass([], outcomes[:1], {}, NO_EARLIER_PASSES, NOW)
     assert unknown.resized == {("uid-shop-a", resource): NOW for resource in ResourceName}
     observed = summarize_for_next_pass([], outcomes[1:], {pod.uid: pod}, NO_EARLIER_PASSES, NOW)
@@ -411,3 +414,32 @@ def test_no_pod_is_evicted_for_an_added_limit_range():
     made = plan([200, 200], [150, 150], node_cpu=4000, limit_ranges=limit_ranges)
     assert made.fits
     assert (made.evict, written(made)) == ((), {})
+
+
+def test_the_resizes_of_pods_that_are_gone_are_counted_without_the_pods():
+    pod = make_pod("a", node="n1")
+    seen = NO_EARLIER_PASSES
+    for number in range(40):
+        at = NOW + timedelta(minutes=number // 4)
+        writes = (*seen.recent_resizes, PodWrite(f"uid-{number}", at), PodWrite(pod.uid, at))
+        resized = {**seen.resized, (f"uid-{number}", CPU): at, (pod.uid, CPU): at}
+        seen = summarize_for_next_pass(
+            [], [], {pod.uid: pod}, replace(seen, resized=resized, recent_resizes=writes), at
+        )
+    assert seen.resized == {(pod.uid, CPU): NOW + timedelta(minutes=9)}
+    assert Counter({(write.uid, write.at): write.count for write in seen.recent_resizes if not write.uid}) == Counter(
+        {("", NOW + timedelta(minutes=number)): 4 for number in range(10)}
+    )
+    assert sum(write.count for write in seen.recent_resizes) == 80
+    kept = summarize_for_next_pass([], [], {}, seen, NOW)
+    assert kept == seen
+
+
+@pytest.mark.parametrize(("of_gone", "cut"), [(11, "a b"), (12, "a")])
+def test_the_resizes_of_pods_that_are_gone_count_towards_the_budget_of_the_cluster(of_gone, cut):
+    writes = (PodWrite("", LONG_AGO, of_gone), *[PodWrite("uid-shop-b", LONG_AGO)] * 6)
+    earlier = EarlierPasses(
+        over_requested_since={("n1", CPU): LONG_AGO}, under_requested_since={}, recent_resizes=writes
+    )
+    made = plan([2000, 3000, 1000], [1000, 1000, 1000], earlier=earlier)
+    assert " ".join(sorted(written(made))) == cut
