@@ -168,7 +168,12 @@ def limit_guaranteed_growth(columns: NodePodColumns) -> NodePodColumns:
     lowers = np.array([supports_lowering_memory_limits(node) for node in columns.nodes], dtype=np.bool_)
     keeps_memory = rows & table.memory.managed & ~lowers[columns.node_of_container]
     raised = np.where(keeps_memory, np.maximum(table.memory.base, table.memory.current), table.memory.base)
-    table = replace(table, memory=_set_bases(table.memory, raised, keeps_memory))
+    memory = _set_bases(table.memory, raised, keeps_memory)
+    # A maximum below the present size would decrease it.
+    lower, upper = (
+        np.where(keeps_memory, np.maximum(one, memory.current), one) for one in (memory.lower, memory.upper)
+    )
+    table = replace(table, memory=replace(memory, lower=lower, upper=upper))
     cpu, memory = (_limit_growth(columns, table, one, rows) for one in ResourceName)
     table = replace(table, cpu=cpu, memory=memory)
     return NodePodColumns(columns.nodes, columns.available, columns.node_of_pod, columns.counted, table)

@@ -180,8 +180,9 @@ def test_a_resource_whose_resize_restarts_the_container_stays():
     assert sizes(plan_of([pod], [use(pod)])) == {"app": (750, 2048)}
 
 
-def test_old_kubelets_do_not_decrease_memory():
-    pod = guaranteed()
+@pytest.mark.parametrize("annotations", [{}, {"cruise.io/memory-max": "64Mi"}, {"cruise.io/memory-max": "1500Mi"}])
+def test_old_kubelets_do_not_decrease_memory(annotations):
+    pod = guaranteed(annotations=annotations)
     plan = plan_of([pod], [use(pod)], node=make_node(kubelet_version=(1, 33)))
     assert sizes(plan) == {"app": (750, 2048)}
 
