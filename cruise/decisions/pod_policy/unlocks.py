@@ -227,7 +227,9 @@ UNLOCKS: Mapping[ReasonCode, Unlock] = {
     ReasonCode.MODE_OFF: _MODE,
     ReasonCode.MODE_OBSERVE: _MODE,
     ReasonCode.MODE_INITIAL: _MODE,
-    ReasonCode.UNREADABLE_ANNOTATION: _annotation("", "correct the annotation or the policy object"),
+    ReasonCode.UNREADABLE_ANNOTATION: _annotation(
+        "", "correct the annotation or policy object that cruise explain names"
+    ),
     ReasonCode.UNSIGNED_ANNOTATION: _nothing("cruise does not restore sizes that it cannot verify"),
     ReasonCode.STATIC_POD: _nothing("change the manifest on the node"),
     ReasonCode.WINDOWS: _nothing("Kubernetes resizes no Windows pods; change the pod template, see cruise export"),
