@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from hashlib import sha256
 
 from cruise.domain.annotations import Overrides, OverrideSource, UnreadableAnnotations
 from cruise.domain.resources import NO_RESOURCES, Resources
@@ -16,6 +17,7 @@ ALL_CONTAINERS = "*"
 """Stands for all containers that a policy does not name, as in a VerticalPodAutoscaler."""
 OWN_MANAGER = "cruise"
 """Who manages the policies that the dashboard's form wrote: the value of a label, and the field manager."""
+_LONGEST_NAME = 253
 _PATTERN_CHARACTERS = frozenset("*?[")
 
 
@@ -131,7 +133,11 @@ _NOTICED_SAVINGS = Resources(100, 128 << 20)
 def get_workload_policy_name(kind: str, name: str) -> str:
     """Return the name of a workload's own policy object, the one that the dashboard's form writes."""
     # Names of runs have characters that names of objects may not have, such as those of Airflow's DAGs.
-    return re.sub("[^a-z0-9.]", "-", f"{kind}-{name}".lower())
+    found = re.sub("[^a-z0-9.]", "-", f"{kind}-{name}".lower())
+    if len(found) <= _LONGEST_NAME:
+        return found
+    digest = sha256(f"{kind}/{name}".encode()).hexdigest()[:8]
+    return f"{found[: _LONGEST_NAME - len(digest) - 1].rstrip('-.')}-{digest}"
 
 
 def is_pattern(name: str) -> bool:

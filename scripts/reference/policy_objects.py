@@ -411,13 +411,15 @@ def _build_label_selector(description: str) -> Schema:
 def _build_selector(kind: str) -> Schema:
     properties = {
         "kinds": _build_patterns("Kinds of workloads, such as Deployment.", "^[A-Z][A-Za-z0-9]*$"),
-        "names": _build_patterns("Names of workloads; patterns may have *, ? and [a-c].", r"^[-A-Za-z0-9_.*?\[\]!:]+$"),
+        "names": _build_patterns(
+            "Names of workloads; patterns may have *, ? and [a-c].", r"^[-A-Za-z0-9_.*?\[\]:][-A-Za-z0-9_.*?\[\]!:]*$"
+        ),
         **_build_label_selector("Labels of pods, as the pod template has them.")["properties"],
     }
     if kind == CLUSTER_POLICY_KIND:
         properties |= {
             "namespaces": _build_patterns(
-                "Names of namespaces; patterns may have *, ? and [a-c].", r"^[-a-z0-9*?\[\]!]+$"
+                "Names of namespaces; patterns may have *, ? and [a-c].", r"^[-a-z0-9*?\[\]][-a-z0-9*?\[\]!]*$"
             ),
         }
     where = "the namespace" if kind == POLICY_KIND else "the cluster"

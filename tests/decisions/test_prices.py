@@ -1,5 +1,7 @@
 """The average price of a core-hour and a GiB-hour of a cluster's nodes."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,3 +48,27 @@ def test_without_prices_nothing_is_known_and_without_node_prices_the_stated_ones
 def test_a_month_of_a_core_and_a_gibibyte():
     month = STATED.compute_monthly_cost(Resources(1000, 1 << 30))
     assert month == pytest.approx(0.034 * HOURS_A_MONTH)
+
+
+def test_with_stated_prices_of_zero_the_nodes_prices_count():
+    nodes = [make_node(Resources(4000, 16 << 30)), make_node(Resources(4000, 16 << 30), "own")]
+    free = ResourcePrices(0, 0)
+    found = estimate_prices(nodes, PriceSettings(free, {"small": 1.0}))
+    assert found is not None
+    assert found.compute_hourly_cost(Resources(8000, 32 << 30)) == pytest.approx(1.0)
+    assert estimate_prices(nodes, PriceSettings(free)) == free
+
+
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "google.com/tpu"])
+@pytest.mark.parametrize("stated", [None, STATED])
+def test_the_price_of_an_accelerator_is_no_price_of_cores(resource, stated):
+    plain = make_node(Resources(4000, 16 << 30))
+    other = replace(make_node(Resources(8000, 64 << 30), "huge"), allocatable_extended={resource: 1})
+    settings = PriceSettings(stated, {"small": 0.2, "huge": 30.0})
+    found = estimate_prices([plain, other], settings)
+    assert found is not None
+    if stated is None:
+        assert found == estimate_prices([plain], settings)
+    else:
+        paid = 0.2 + stated.compute_hourly_cost(other.allocatable)
+        assert found.compute_hourly_cost(plain.allocatable + other.allocatable) == pytest.approx(paid)

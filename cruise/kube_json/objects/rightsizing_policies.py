@@ -43,6 +43,7 @@ def decode_policy(document: PolicyObject) -> RightsizingPolicy:
     try:
         spec = msgspec.convert(document.spec or {}, PolicySpec)
         selector = _read_policy_selector(spec)
+        _check_patterns(selector)
         _check_containers(spec)
     except msgspec.ValidationError as error:
         problem = f"spec.{explain_validation_error(error)}"
@@ -84,6 +85,16 @@ def _read_policy_selector(spec: PolicySpec) -> PolicySelector:
         namespaces=frozenset(stated.namespaces or ()),
         namespace_labels=None if namespaces is None else read_selector(namespaces, "spec.namespaceSelector"),
     )
+
+
+def _check_patterns(selector: PolicySelector) -> None:
+    """Raise BadInputError for patterns that seem to exclude names: they match none."""
+    for field, patterns in (("names", selector.names), ("namespaces", selector.namespaces)):
+        negated = min((one for one in patterns if one.startswith("!")), default="")
+        if negated:
+            raise BadInputError(
+                f"spec.selector.{field}: {quote_text(negated)} matches no name; write those that the policy selects"
+            )
 
 
 def _check_containers(spec: PolicySpec) -> None:

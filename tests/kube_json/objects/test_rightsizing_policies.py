@@ -13,7 +13,7 @@ from cruise.domain.cluster import WorkloadRef
 from cruise.domain.overrides import format_settings
 from cruise.domain.policy import EvictionRanking, Mode, RequestBounds, ResizeDirection
 from cruise.domain.resources import ResourceName
-from cruise.domain.rightsizing_policies import PolicySelector, RightsizingPolicy
+from cruise.domain.rightsizing_policies import PolicySelector, RightsizingPolicy, get_workload_policy_name
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
 from cruise.domain.startup_cpu import StartupCpu
 from cruise.kube_json.objects.rightsizing_policies import decode_policy
@@ -143,6 +143,11 @@ UNREADABLE: dict[str, tuple[Json, str, str]] = {
         'spec.resources: "disk" names no resources; write cpu, memory or cpu,memory',
         'spec.resources[0]: Unsupported value: "disk"',
     ),
+    "names that are excluded": (
+        {"selector": {"names": ["!web*"]}},
+        'spec.selector.names: "!web*" matches no name; write those that the policy selects',
+        "spec.selector.names[0] in body should match",
+    ),
     "a requirement without values": (
         {"selector": {"matchExpressions": [{"key": "team", "operator": "In"}]}},
         "spec.selector",
@@ -224,6 +229,18 @@ def test_what_cannot_be_read_says_where_and_what_to_write(name: str):
     overrides = read(spec).overrides
     assert isinstance(overrides, UnreadableAnnotations)
     assert told in overrides.detail
+
+
+def test_a_pattern_excludes_no_namespaces():
+    overrides = read({"selector": {"namespaces": ["!kube*"]}}, namespace="").overrides
+    assert isinstance(overrides, UnreadableAnnotations)
+    assert 'spec.selector.namespaces: "!kube*" matches no name' in overrides.detail
+
+
+@pytest.mark.parametrize("letters", [241, 242, 243, 300])
+def test_names_of_policies_are_no_longer_than_objects_may_have_and_differ(letters: int):
+    first, second = (get_workload_policy_name("Deployment", "a" * letters + end) for end in "bc")
+    assert max(len(first), len(second)) <= 253 and first != second
 
 
 @pytest.mark.parametrize("name", READABLE)
