@@ -132,7 +132,7 @@ class UsageReader:
         if known is None or known.read_until < self._horizon:
             return PartitionProgress(self._horizon, self._horizon)
         step = self._reading.step_seconds
-        gaps = tuple(gap for gap in known.gaps if gap[1] > self._horizon and not (gap[0] % step or gap[1] % step))
+        gaps = tuple(gap for gap in align_gaps(known.gaps, step) if gap[1] > self._horizon)
         # After a change of the step, reading continues with the next time of the new grid.
         read_until = -(-known.read_until // step) * step
         return replace(known, read_from=max(known.read_from, self._horizon), read_until=read_until, gaps=gaps)
@@ -284,6 +284,15 @@ class UsageReader:
             await asyncio.wait([chunk])
             chunk.result()
             raise
+
+
+def align_gaps(gaps: Sequence[Gap], step_seconds: int) -> tuple[Gap, ...]:
+    """Return the parts of gaps that are on the grid of a step: nothing around them is read twice."""
+    aligned = [
+        (-(-start // step_seconds) * step_seconds, end // step_seconds * step_seconds, tries)
+        for start, end, tries in gaps
+    ]
+    return tuple(gap for gap in aligned if gap[0] < gap[1])
 
 
 def join_gaps(gaps: Sequence[Gap]) -> tuple[Gap, ...]:

@@ -20,7 +20,7 @@ from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, SampleRejection, Statistic, StatisticKey
 from cruise.errors import BadInputError, HistoryChangedError, ThrottledError, UnavailableError
 from cruise.runtime.usage.usage_pass import run_usage_pass
-from cruise.runtime.usage.usage_reader import UsageReadingProgress, UsageReadingSettings, join_gaps
+from cruise.runtime.usage.usage_reader import UsageReadingProgress, UsageReadingSettings, align_gaps, join_gaps
 from cruise.runtime.usage.usage_state import UsageState
 from cruise.simulation.store import InMemoryStore
 from tests.builders import NOW, make_container, make_node, make_pod, make_snapshot, make_table
@@ -631,6 +631,12 @@ async def test_another_step_continues_where_the_previous_one_ended():
     assert {(ask.start, ask.end, ask.continued_from) for ask in usage.asked} == {(AT, AT + 3600, None)}
     assert of_pod(table, WEB[0]).cpu_base_millicores == 100
     assert of_pod(table, WEB[0]).updated_at == AT + 3600
+
+
+def test_gaps_are_kept_after_a_change_of_the_step():
+    gaps = ((60, 600, 1), (660, 720, 2), (780, 1200, 2))
+    assert align_gaps(gaps, 60) == gaps
+    assert align_gaps(gaps, 120) == ((120, 600, 1), (840, 1200, 2))
 
 
 def test_neighbouring_gaps_that_stay_unknown_become_one():
