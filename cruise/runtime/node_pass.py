@@ -137,9 +137,9 @@ def summarize_for_next_pass(
         gone = Counter[datetime]()
         for write in writes:
             if write.uid not in pods:
-                gone[write.at] += write.count
+                gone[write.at] += write.number
         writes = [write for write in writes if write.uid in pods]
-        writes += [PodWrite("", at, count) for at, count in gone.items()]
+        writes += [PodWrite("", at, number) for at, number in gone.items()]
     for outcome in outcomes:
         action = outcome.action
         if isinstance(action, EvictPod) and outcome.result is ActionResult.REFUSED:

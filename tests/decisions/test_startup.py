@@ -6,14 +6,14 @@ from datetime import timedelta
 import pytest
 
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.startup_boosts import LONGEST_START, OVERDUE_TIME, READY_TIME, get_boost_end
+from cruise.decisions.pod_policy.startup_boosts import OVERDUE_TIME, get_boost_end
 from cruise.decisions.sizing.node_plans import decide_node_plans
 from cruise.decisions.startup import decide_boost_ends, select_boosted_pods
 from cruise.domain.actions import ReasonCode, RefusedResize
 from cruise.domain.annotations import STARTUP_BOOST
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resize_state import ResizePending, ResizeState
-from cruise.domain.startup_boosts import StartupBoost, format_startup_boosts
+from cruise.domain.startup_boosts import LONGEST_START, READY_TIME, StartupBoost, format_startup_boosts
 from tests.builders import (
     NOW,
     TRACKING,

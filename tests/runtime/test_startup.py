@@ -3,11 +3,10 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from cruise.decisions.pod_policy.startup_boosts import LONGEST_START
 from cruise.domain.actions import ActionResult, ReasonCode
 from cruise.domain.annotations import STARTUP_BOOST
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.startup_boosts import StartupBoost, format_startup_boosts
+from cruise.domain.startup_boosts import LONGEST_START, StartupBoost, format_startup_boosts
 from cruise.errors import RefusedError
 from cruise.runtime.ports import PassInput
 from cruise.runtime.startup import STARTUP_INTERVAL, StartupPass

@@ -242,7 +242,7 @@ class PodWrite(NamedTuple):
 
     uid: str
     at: datetime
-    count: int = 1
+    number: int = 1
 
 
 @dataclass(frozen=True, slots=True)

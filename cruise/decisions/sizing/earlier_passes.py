@@ -62,7 +62,7 @@ def build_write_damping(
             _flag(columns, under_requested[resource], pod_index[uid], container)
     writes_by_pod = np.zeros(len(columns.candidates.pods), dtype=np.int64)
     np.add.at(writes_by_pod, [pod_index[write.uid] for write in writes if write.uid in pod_index], 1)
-    within = is_within_write_budget(writes_by_pod, sum(write.count for write in writes), policy)
+    within = is_within_write_budget(writes_by_pod, sum(write.number for write in writes), policy)
     past_cooldown = {resource: within.copy() for resource in ResourceName}
     for uid, resource in resized:
         if uid in pod_index:

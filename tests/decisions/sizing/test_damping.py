@@ -169,8 +169,12 @@ def plan_created(
         )
         for name, size in zip(PODS, sizes, strict=False)
     ]
-    amounts = {"cpu_base": 1000, "cpu_peak": 1000, "memory_base_mib": 100, "memory_peak_mib": 100}
-    rows = [make_statistic_for(pod, **amounts, memory_7d_max_mib=100) for pod in pods]
+    rows = [
+        make_statistic_for(
+            pod, cpu_base=1000, cpu_peak=1000, memory_base_mib=100, memory_peak_mib=100, memory_7d_max_mib=100
+        )
+        for pod in pods
+    ]
     memory, limits = 100 * MEBIBYTE, make_amounts(None, 200)
     originals = {f"uid-shop-{name}": {"app": (StatedResources(cpu, memory), limits)} for name, cpu in created.items()}
     known = [pod for pod in pods if pod.name in created]
@@ -427,10 +431,10 @@ def test_the_resizes_of_pods_that_are_gone_are_counted_without_the_pods():
             [], [], {pod.uid: pod}, replace(seen, resized=resized, recent_resizes=writes), at
         )
     assert seen.resized == {(pod.uid, CPU): NOW + timedelta(minutes=9)}
-    assert Counter({(write.uid, write.at): write.count for write in seen.recent_resizes if not write.uid}) == Counter(
+    assert Counter({(write.uid, write.at): write.number for write in seen.recent_resizes if not write.uid}) == Counter(
         {("", NOW + timedelta(minutes=number)): 4 for number in range(10)}
     )
-    assert sum(write.count for write in seen.recent_resizes) == 80
+    assert sum(write.number for write in seen.recent_resizes) == 80
     kept = summarize_for_next_pass([], [], {}, seen, NOW)
     assert kept == seen
 

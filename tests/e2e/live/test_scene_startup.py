@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from cruise.adapters.store.postgres import open_store
-from cruise.decisions.pod_policy.startup_boosts import READY_TIME
 from cruise.domain.annotations import STARTUP_BOOST
+from cruise.domain.startup_boosts import READY_TIME
 from cruise.domain.usage import ContainerStart, HourlyPeaks, PartitionProgress, UsageUpdate
 from tests.controlplane.api import Json, conditions, wait_until
 from tests.e2e.live.manifests import app
