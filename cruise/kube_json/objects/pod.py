@@ -302,8 +302,9 @@ def _find_static_manager(message: str) -> ResourceName | None:
     return None if found is None else ResourceName(found[1].lower())
 
 
-def _read_pending_reason(reason: str | None) -> ResizePending | None:
-    return ResizePending(reason) if reason in ("Deferred", "Infeasible") else None
+def _read_pending_reason(reason: str | None) -> ResizePending:
+    """Return why a resize is pending; one for an unknown reason may still be done, hence counts as deferred."""
+    return ResizePending.INFEASIBLE if reason == "Infeasible" else ResizePending.DEFERRED
 
 
 def _is_ready(phase: str, conditions: Sequence[PodCondition]) -> bool:

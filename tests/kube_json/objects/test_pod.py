@@ -324,6 +324,11 @@ def condition(kind: str, status: str = "True", reason: str | None = None) -> Jso
             ],
             ResizeState(ResizePending.INFEASIBLE, NOW, memory_swaps=True),
         ),
+        *(
+            # A kubelet may have reasons of its own: the resize is pending all the same.
+            ([condition("PodResizePending", reason=reason)], ResizeState(ResizePending.DEFERRED, NOW))
+            for reason in ("WaitingForDevice", "", None)
+        ),
         ([condition("PodResizePending", "False", "Deferred")], ResizeState()),
         ([condition("PodResizeInProgress")], ResizeState(in_progress=True)),
         ([condition("PodResizeInProgress", reason="Error")], ResizeState(in_progress=True, error=True)),
