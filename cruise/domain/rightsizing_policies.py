@@ -18,6 +18,8 @@ ALL_CONTAINERS = "*"
 OWN_MANAGER = "cruise"
 """Who manages the policies that the dashboard's form wrote: the value of a label, and the field manager."""
 _LONGEST_NAME = 253
+_OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_OBJECT_WORD = re.compile("[a-z0-9]+")
 _PATTERN_CHARACTERS = frozenset("*?[")
 
 
@@ -132,12 +134,14 @@ _NOTICED_SAVINGS = Resources(100, 128 << 20)
 
 def get_workload_policy_name(kind: str, name: str) -> str:
     """Return the name of a workload's own policy object, the one that the dashboard's form writes."""
-    # Names of runs have characters that names of objects may not have, such as those of Airflow's DAGs.
-    found = re.sub("[^a-z0-9.]", "-", f"{kind}-{name}".lower())
-    if len(found) <= _LONGEST_NAME:
-        return found
+    stated = f"{kind.lower()}-{name}"
+    if len(stated) <= _LONGEST_NAME and _OBJECT_NAME.fullmatch(stated):
+        return stated
+    # Names of runs have characters that names of objects may not have, such as those of Airflow's DAGs: without the
+    # digest, `a_b` and `a-b` would share one object.
     digest = sha256(f"{kind}/{name}".encode()).hexdigest()[:8]
-    return f"{found[: _LONGEST_NAME - len(digest) - 1].rstrip('-.')}-{digest}"
+    words = _OBJECT_WORD.findall(stated.lower())
+    return f"{'-'.join(words)[: _LONGEST_NAME - len(digest) - 1].rstrip('-')}-{digest}"
 
 
 def is_pattern(name: str) -> bool:

@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cruise.domain.annotations import OVERRIDES, ContainerOverrides, Overrides, UnreadableAnnotations
 from cruise.domain.cluster import WorkloadRef
@@ -237,10 +239,21 @@ def test_a_pattern_excludes_no_namespaces():
     assert 'spec.selector.namespaces: "!kube*" matches no name' in overrides.detail
 
 
-@pytest.mark.parametrize("letters", [241, 242, 243, 300])
-def test_names_of_policies_are_no_longer_than_objects_may_have_and_differ(letters: int):
-    first, second = (get_workload_policy_name("Deployment", "a" * letters + end) for end in "bc")
-    assert max(len(first), len(second)) <= 253 and first != second
+_OBJECT_NAME = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_WORKLOAD_NAMES = st.from_regex(r"[Aa0]([-._:Aa0]{0,8}[Aa0])?", fullmatch=True) | st.builds(
+    lambda length, end: "a" * length + end, st.integers(235, 300), st.sampled_from(("a", "_b", "-b", ".b"))
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(("Deployment", "Workload")), _WORKLOAD_NAMES), min_size=2, unique=True))
+def test_each_workload_has_a_policy_name_of_its_own_that_objects_may_have(workloads: list[tuple[str, str]]):
+    names = [get_workload_policy_name(kind, name) for kind, name in workloads]
+    assert len(set(names)) == len(names)
+    for (kind, workload), name in zip(workloads, names, strict=True):
+        assert len(name) <= 253
+        assert re.fullmatch(_OBJECT_NAME, name)
+        if len(workload) < 200 and re.fullmatch(_OBJECT_NAME, workload):
+            assert name == f"{kind.lower()}-{workload}"
 
 
 @pytest.mark.parametrize("name", READABLE)
@@ -260,7 +273,7 @@ def test_a_policy_for_any_workload_is_one_that_the_api_server_takes(name: str):
     pattern = spec["selector"]["properties"]["names"]["items"]["pattern"]
     written = build_workload_policy("shop", WorkloadRef("Workload", name), Overrides(mode=Mode.OFF))
     assert written["spec"]["selector"]["names"] == [name] and re.search(pattern, name)
-    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", written["metadata"]["name"])
+    assert re.fullmatch(_OBJECT_NAME, written["metadata"]["name"])
 
 
 def test_a_selector_that_cannot_be_read_selects_all_that_it_could():
