@@ -15,7 +15,7 @@ from cruise.packer.budget import BudgetMeter, SolveBudget
 from cruise.packer.columns.bounds import EntryBound
 from cruise.packer.columns.primal_heuristics import AnnealingSearch
 from cruise.packer.consolidation import compute_min_price, drain_nodes
-from cruise.packer.exact.solver import Incumbent, build_incumbent, compute_copies_key
+from cruise.packer.exact.incumbent import Incumbent, build_incumbent, compute_copies_key
 from cruise.packer.greedy import add_non_preempting_pods, pack_quickly
 from cruise.packer.kernels.price_agreement import NodeChanges
 from cruise.packer.large.priced import solve_from_prices

@@ -13,7 +13,7 @@ from benchmarks.packing_instances import InstanceShape, draw_pending, draw_right
 from cruise.packer.answer import Packing, PackingStatus, compute_figures
 from cruise.packer.budget import BudgetMeter
 from cruise.packer.columns.bounds import EntryBound
-from cruise.packer.exact.solver import build_incumbent
+from cruise.packer.exact.incumbent import build_incumbent
 from cruise.packer.pack import IncumbentSearch, solve_subproblem
 from cruise.packer.problem import IntArray, PackingObjective, PackingProblem, PlacementRules, count_copies
 from cruise.packer.rules.by_class import fold_exclusions

@@ -16,8 +16,9 @@ from cruise.packer.exact.constraints import (
     add_pod_rule_constraints,
     add_preemption_constraints,
 )
+from cruise.packer.exact.incumbent import Incumbent, build_incumbent, compute_copies_key
 from cruise.packer.exact.layout import ProblemLayout, add_returning_copies
-from cruise.packer.exact.solver import EFFORT_UNIT, Incumbent, build_incumbent, compute_copies_key, run_solver
+from cruise.packer.exact.solver import EFFORT_UNIT, run_solver
 from cruise.packer.exact.variables import BoundedSum, PlacementVariables
 from cruise.packer.problem import IntArray, PackingObjective, PackingProblem
 
