@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
@@ -78,11 +78,27 @@ def test_the_database_alone_shows_statistics_and_history(capsys):
     assert "up to 440m" in out
 
 
-def test_a_snapshot_adds_the_steps_with_the_pause_of_the_workload(capsys, snapshot):
+def test_a_snapshot_adds_the_pause_of_the_workload(capsys, snapshot):
     assert main(["explain", f"shop/{POD}", *snapshot, *AT]) == 0
     out = capsys.readouterr().out
     assert "pause of Deployment/web" in out
-    assert "max(0, peak 200m − base 50m) × 2 = 300m" in out
+    assert "skipped: mode-observe" in out
+    assert "5m ago  resize  skipped" in out
+
+
+def test_a_snapshot_adds_the_steps_of_a_workload_that_is_not_paused(capsys, snapshot, data_dir):
+    async def pause(since: datetime | None) -> None:
+        async with open_store(None, data_dir, print) as store:
+            await store.pause_workload("shop", WEB, since)
+
+    asyncio.run(pause(None))
+    try:
+        assert main(["explain", f"shop/{POD}", *snapshot, *AT]) == 0
+    finally:
+        asyncio.run(pause(NOW))
+    out = capsys.readouterr().out
+    assert "pause of" not in out
+    assert "max(0, peak 200m − base 50m) = 150m" in out
     assert "5m ago  resize  skipped" in out
 
 
