@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -74,9 +75,30 @@ def render_plain_report(render: Callable[[Console], Iterable[RenderableType]]) -
 
 
 def print_report(parts: Iterable[RenderableType], console: Console) -> None:
-    """Print the parts of a report; texts with `no_wrap` stay on one line. OutputClosedError."""
+    """Print the parts of a report without spaces at the ends of lines. OutputClosedError.
+
+    Texts with `no_wrap` stay on one line.
+    """
     for part in parts:
-        console.print(part, soft_wrap=isinstance(part, Text) and part.no_wrap is True)
+        is_one_line = isinstance(part, Text) and part.no_wrap is True
+        console.print(part if is_one_line else _LinesWithoutPadding(part), soft_wrap=is_one_line)
+
+
+@dataclass(frozen=True, slots=True)
+class _LinesWithoutPadding:
+    """A part whose lines end with their last character, because tables pad each cell to the width of its column."""
+
+    part: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        """Yield the segments of each line."""
+        for line in Segment.split_lines(console.render(self.part, options)):
+            while line and not line[-1].control and not line[-1].text.strip(" "):
+                line.pop()
+            if line:
+                line[-1] = Segment(line[-1].text.rstrip(" "), line[-1].style, line[-1].control)
+            yield from line
+            yield Segment.line()
 
 
 def write_json(pieces: Iterable[bytes]) -> None:

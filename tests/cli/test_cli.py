@@ -257,6 +257,16 @@ def test_a_clock_in_the_future_is_rejected(capsys, files):
     assert "usage.json" in error_line(capsys, "plan", *files, "--now", "2025-12-31T00:00:00Z")
 
 
+@pytest.mark.parametrize("width", ["80", "160"])
+@pytest.mark.parametrize("command", [["plan"], ["scan"], ["explain", f"shop/{POD}"]])
+def test_lines_of_tables_end_with_their_last_character(capsys, files, monkeypatch, command, width):
+    monkeypatch.setenv("COLUMNS", width)
+    assert main([*command, *files]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 5
+    assert [line for line in lines if line.endswith(" ")] == []
+
+
 # ---- explain ----
 
 

@@ -17,8 +17,9 @@ from cruise.decisions.explanation.size_steps import (
     UserMinimumStep,
 )
 from cruise.decisions.sizing.cpu_limit import LEAST_LIMIT_FACTOR, RAISED_LIMIT_FACTOR
+from cruise.domain.actions import ContainerTarget
 from cruise.domain.policy import Policy
-from cruise.domain.resources import ResourceName, StatedResources
+from cruise.domain.resources import ResourceName
 from cruise.domain.usage import Statistic
 from cruise.interfaces.reasons import CAUSE_DESCRIPTIONS, REJECTION_DESCRIPTIONS
 from cruise.interfaces.text import format_age, format_exact, format_percent
@@ -35,23 +36,32 @@ def create_grid(columns: int) -> Table:
 
 
 def render_container_steps(
-    steps: ContainerSteps, policy: Policy, now: datetime, planned_limits: StatedResources | None = None
+    steps: ContainerSteps,
+    policy: Policy,
+    now: datetime,
+    planned: ContainerTarget | None = None,
+    *,
+    is_withdrawn: bool = False,
 ) -> RenderableType:
-    """Return the steps of one container as rows of name and formula; `planned_limits` are those to be written."""
+    """Return the steps of one container as rows of name and formula.
+
+    `planned` is what is written, None for nothing: the computed sizes, unless the pod's pending resize `is_withdrawn`.
+    """
     rows = create_grid(2)
     rows.columns[0].no_wrap, rows.columns[0].overflow = True, "ellipsis"
     owner = "of the workload" if steps.is_workload_statistic else "of the pod"
     rows.add_row("  statistics", Text(f"{owner}, {_describe_freshness(steps.statistic, policy, now)}"))
     for resource, request in ((_CPU, steps.cpu), (_MEMORY, steps.memory)):
         rows.add_row()
-        _add_request(rows, resource, request)
+        withdrawn = planned.requests.get(resource) if planned is not None and is_withdrawn else None
+        _add_request(rows, resource, request, withdrawn)
         if resource is _MEMORY and request.managed and steps.heap is not None:
             rows.add_row("  heap", Text(_describe_heap(steps.heap)))
         if request.guaranteed is not None:
             continue
         if resource is _MEMORY:
-            planned = None if planned_limits is None else planned_limits.memory_bytes
-            _add_memory_limit(rows, steps.memory_limit, policy, steps.memory.resize_cause is not None, planned)
+            limit = None if planned is None or is_withdrawn else planned.limits.memory_bytes
+            _add_memory_limit(rows, steps.memory_limit, policy, steps.memory.resize_cause is not None, limit)
         elif steps.cpu_limit.current:
             _add_cpu_limit(rows, steps.cpu_limit, steps.cpu.resize_cause is not None)
     return rows
@@ -86,7 +96,8 @@ def _describe_freshness(statistic: Statistic, policy: Policy, now: datetime) -> 
     return ", ".join(parts) + _describe_rejections(statistic)
 
 
-def _add_request(rows: Table, resource: ResourceName, steps: RequestSteps) -> None:
+def _add_request(rows: Table, resource: ResourceName, steps: RequestSteps, withdrawn: int | None) -> None:
+    """Add the steps to a request; `withdrawn` is what is written to withdraw a pending resize."""
     name = resource.display_name
 
     def amount(value: float) -> str:
@@ -115,7 +126,14 @@ def _add_request(rows: Table, resource: ResourceName, steps: RequestSteps) -> No
         rows.add_row("  user minimum", Text(_describe_user_minimum(steps.user_minimum, amount)))
     if steps.trimmed:
         rows.add_row("  trimmed", f"by {amount(steps.trimmed)}, so that the sum of the planned requests fits the node")
-    if steps.resize_cause is None:
+    _add_planned_request(rows, resource, steps, withdrawn)
+
+
+def _add_planned_request(rows: Table, resource: ResourceName, steps: RequestSteps, withdrawn: int | None) -> None:
+    def amount(value: float) -> str:
+        return format_exact(resource, value)
+
+    if steps.resize_cause is None and withdrawn is None:
         if steps.written not in (None, steps.final):
             rows.add_row(
                 "  planned", f"{amount(steps.written or 0)}: pods that keep their sizes leave no more capacity"
@@ -123,8 +141,9 @@ def _add_request(rows: Table, resource: ResourceName, steps: RequestSteps) -> No
         rows.add_row("", _describe_threshold(resource, steps.update_threshold))
         return
     rows.add_row("  target", Text(f"{amount(steps.final)}, {amount(steps.current)} now", style="bold"))
-    rows.add_row("  node", _describe_node_need(steps.resize_cause, amount))
-    rows.add_row("  planned", _describe_planned(resource, steps, steps.resize_cause, amount))
+    if steps.resize_cause is not None:
+        rows.add_row("  node", _describe_node_need(steps.resize_cause, amount))
+    rows.add_row("  planned", _describe_planned(resource, steps, withdrawn, amount))
 
 
 def _describe_heap(step: HeapStep) -> str:
@@ -181,7 +200,8 @@ def _describe_utilisation(step: UtilisationStep, amount: Callable[[float], str])
 
 
 def _describe_node_need(step: ResizeCauseStep, amount: Callable[[float], str]) -> str:
-    maximum = amount(step.needed_together * (1 + step.tolerance))
+    # A product such as 400 × 1.15 is a little below the whole number that it should be.
+    maximum = amount(math.floor(round(step.needed_together * (1 + step.tolerance), 3)))
     return (
         f"its pods need {amount(step.needed_together)} together and request {amount(step.requested_together)}; "
         f"the tolerance allows {maximum}"
@@ -189,9 +209,14 @@ def _describe_node_need(step: ResizeCauseStep, amount: Callable[[float], str]) -
 
 
 def _describe_planned(
-    resource: ResourceName, steps: RequestSteps, step: ResizeCauseStep, amount: Callable[[float], str]
+    resource: ResourceName, steps: RequestSteps, withdrawn: int | None, amount: Callable[[float], str]
 ) -> Text:
     """Describe what is written of a request, or why it does not change."""
+    step = steps.resize_cause
+    if step is None or withdrawn is not None:
+        change = "unchanged" if withdrawn == steps.current else f"→ {amount(withdrawn or 0)}"
+        reason = ": the pending resize is withdrawn before the target is written"
+        return Text.assemble((f"{amount(steps.current)} {change}", "bold"), reason)
     if steps.written not in (None, steps.current):
         change = Text.assemble((f"{amount(steps.current)} → {amount(steps.written or 0)}", "bold"))
         reserve = (

@@ -21,7 +21,7 @@ from cruise.decisions.explanation.pod_explanation import (
 )
 from cruise.decisions.pod_history import HourProfile, PodHistory
 from cruise.decisions.pod_policy.unlocks import UNLOCKS
-from cruise.domain.actions import ActionResult, EvictPod, ResizePod
+from cruise.domain.actions import ActionResult, EvictPod, ReasonCode, ResizePod
 from cruise.domain.overrides import StatedSetting
 from cruise.domain.policy import AdmissionSize, Policy
 from cruise.domain.resources import ResourceName, StatedResources
@@ -55,6 +55,7 @@ _OUTCOMES = {
     PodOutcome.EVICTED: ("eviction planned", "red"),
     PodOutcome.PENDING: ("pending", "magenta"),
 }
+_WITHDRAWAL = ("withdrawal planned", "cyan")
 
 
 def render_explanation_text(explanation: Explanation, policy: Policy, now: datetime) -> Iterator[RenderableType]:
@@ -75,10 +76,11 @@ def render_explanation_text(explanation: Explanation, policy: Policy, now: datet
     if explanation.node is not None:
         yield from _render_node(explanation.node)
     planned = () if explanation.resize is None else explanation.resize.containers
-    limits = {one.container: one.limits for one in planned}
+    targets = {one.container: one for one in planned}
     for steps in explanation.steps:
         yield _heading(f"Container {steps.container}")
-        yield render_container_steps(steps, policy, now, limits.get(steps.container))
+        target = targets.get(steps.container)
+        yield render_container_steps(steps, policy, now, target, is_withdrawn=_is_withdrawn(explanation))
     yield from _render_startup(explanation, now)
     if explanation.skipped_containers:
         yield from _render_skipped(explanation.skipped_containers, now)
@@ -94,6 +96,11 @@ def render_explanation_text(explanation: Explanation, policy: Policy, now: datet
         yield from _render_admission(explanation.admission)
 
 
+def _is_withdrawn(explanation: Explanation) -> bool:
+    """Return whether the pod's pending resize is withdrawn, so that none of the computed sizes is written."""
+    return explanation.resize is not None and explanation.resize.reason is ReasonCode.WITHDRAWN
+
+
 def _render_startup(explanation: Explanation, now: datetime) -> Iterator[RenderableType]:
     if explanation.startup is not None:
         yield _heading("CPU while it starts")
@@ -105,7 +112,7 @@ def _heading(text: str) -> Text:
 
 
 def _describe_outcome(explanation: Explanation) -> Text:
-    outcome, style = _OUTCOMES[explanation.outcome]
+    outcome, style = _WITHDRAWAL if _is_withdrawn(explanation) else _OUTCOMES[explanation.outcome]
     skipped, resize, reason = explanation.skipped, explanation.resize, ""
     if skipped is not None:
         reason = f"{skipped.reason.value}: {describe_reason(skipped.reason, skipped.detail)}"

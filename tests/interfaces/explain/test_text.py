@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 from datetime import timedelta
 
@@ -259,6 +260,26 @@ def test_a_deferred_resize_says_until_when():
     state = ResizeState(ResizePending.DEFERRED, NOW - timedelta(minutes=1))
     pod = make_pod(resize=state)
     assert "until 12:04:00 UTC" in text_of(explained([pod], make_statistic_for(pod)))
+
+
+@pytest.mark.parametrize(("pending", "refusing"), [(ResizePending.INFEASIBLE, 0), (ResizePending.DEFERRED, 90)])
+def test_a_withdrawn_resize_is_told_from_the_sizes_that_are_computed(pending, refusing):
+    allocated = make_amounts(200, 128)
+    container = make_container(cpu=500, allocated=allocated, actual=allocated)
+    pod = make_pod(containers=[container], resize=ResizeState(pending, NOW - timedelta(minutes=refusing)))
+    text = text_of(explained([pod], make_statistic_for(pod)))
+    assert "withdrawal planned: a resize that the node cannot do is withdrawn" in text
+    assert "500m → 200m: the pending resize is withdrawn before the target is written" in text
+    assert "128Mi unchanged: the pending resize is withdrawn before the target is written" in text
+    assert "skipped" not in text
+    assert "resize planned" not in text
+
+
+def test_what_a_node_tolerates_is_a_whole_number_of_millicores():
+    pods = [make_pod("web-1"), make_pod("web-2")]
+    rows = [make_statistic_for(pods[0], cpu_base=51, cpu_peak=202), make_statistic_for(pods[1], cpu_peak=351)]
+    cpu, memory = re.findall(r"the tolerance allows (\S+)", text_of(explained(pods, *rows)))
+    assert (cpu, memory) == ("463m", "188.6Mi")
 
 
 @pytest.mark.parametrize("width", [80, 160])
