@@ -1,7 +1,7 @@
 """What each policy object did in a node pass, and which equally specific policies contradict each other."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -10,33 +10,32 @@ from cruise.decisions.revert import OriginalSizesByUid
 from cruise.decisions.scan.waste import iterate_savings
 from cruise.domain.actions import SkippedPod
 from cruise.domain.annotations import Overrides, UnreadableAnnotations
-from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
+from cruise.domain.cluster import ClusterSnapshot, WorkloadRef
 from cruise.domain.overrides import format_settings
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.rightsizing_policies import PolicyConflict, PolicyStatus, RightsizingPolicy
 
 PolicyKey = tuple[str, str]
 """Namespace (empty for the cluster) and name."""
+_PolicyMatch = tuple[Sequence[RightsizingPolicy], WorkloadRef | None]
+# By the key of the policy and the title of the other one.
+_Conflicts = dict[PolicyKey, dict[str, PolicyConflict]]
 
 
 @dataclass(slots=True)
-class _PolicyCounts:
-    """What is counted for one policy; `conflicts` by the other policy's title."""
+class _PodCounts:
+    """Pods with the same policies: their workloads, their number by skip reason (None: sized), and what they save."""
 
+    policies: tuple[RightsizingPolicy, ...]
     workloads: set[tuple[str, WorkloadRef | None]] = field(default_factory=set)
-    sized_pods: int = 0
-    skipped: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str | None] = field(default_factory=Counter)
     saved: Resources = NO_RESOURCES
-    conflicts: dict[str, PolicyConflict] = field(default_factory=dict)
 
-    def add_pod(self, pod: Pod, reason: str | None, saved: Resources) -> None:
-        """Count a pod that is skipped for a reason, or sized."""
-        self.workloads.add((pod.namespace, pod.workload))
-        self.saved += saved
-        if reason is None:
-            self.sized_pods += 1
-        else:
-            self.skipped[reason] += 1
+    def add(self, other: "_PodCounts") -> None:
+        """Add other pods."""
+        self.workloads.update(other.workloads)
+        self.reasons.update(other.reasons)
+        self.saved += other.saved
 
 
 def summarize_policies(
@@ -46,25 +45,46 @@ def summarize_policies(
 
     Pods on nodes are counted, and sized if they are not skipped. `originals` are sizes before cruise by pod uid.
     """
+    counted, matches = _count_pods(snapshot, skipped, originals)
+    counts = {one.key: _PodCounts((one,)) for one in snapshot.rightsizing_policies}
+    for pods in counted:
+        for policy in pods.policies:
+            counts[policy.key].add(pods)
+    conflicts = _find_conflicts(matches)
+    return {key: _build_status(one, conflicts.get(key, {})) for key, one in counts.items()}
+
+
+def _count_pods(
+    snapshot: ClusterSnapshot, skipped: Iterable[SkippedPod], originals: Mapping[str, OriginalSizesByUid]
+) -> tuple[Collection[_PodCounts], Sequence[_PolicyMatch]]:
+    """Count the pods on nodes by the policies that apply to them, and list the workloads of each, in order.
+
+    Thousands of pods may have the same policies: each policy is counted once for all of them.
+    """
     index = PolicyIndex(snapshot)
     reasons = {one.key: one.reason.value for one in skipped}
-    counts = {one.key: _PolicyCounts() for one in snapshot.rightsizing_policies}
     savings = {pod.uid: before - now for pod, before, now in iterate_savings(snapshot, originals)}
-    compared: set[tuple[int, WorkloadRef | None]] = set()
+    counted: dict[int, _PodCounts] = {}
+    matches: list[_PolicyMatch] = []
     for pod in snapshot.pods:
         if pod.node is None or pod.is_finished:
             continue
         applied = index.find_for_pod(pod)
-        reason = reasons.get((pod.namespace, pod.name))
-        saved = savings.get(pod.uid, NO_RESOURCES)
-        for policy in applied.policies:
-            counts[policy.key].add_pod(pod, reason, saved)
-        # How specific they are depends on the workload as well.
-        if len(applied.policies) > 1 and (id(applied), pod.workload) not in compared:
-            compared.add((id(applied), pod.workload))
-            for policy, conflict in _iterate_conflicts(applied.policies, pod.workload):
-                counts[policy.key].conflicts.setdefault(conflict.policy, conflict)
-    return {one.key: _build_status(one, counts[one.key]) for one in snapshot.rightsizing_policies}
+        if not applied.policies:
+            continue
+        # The index keeps the policies, so that their id is not reused.
+        pods = counted.get(id(applied))
+        if pods is None:
+            pods = counted[id(applied)] = _PodCounts(applied.policies)
+        workload = pod.namespace, pod.workload
+        if workload not in pods.workloads:
+            pods.workloads.add(workload)
+            matches.append((applied.policies, pod.workload))
+        pods.reasons[reasons.get((pod.namespace, pod.name))] += 1
+        saved = savings.get(pod.uid)
+        if saved is not None:
+            pods.saved += saved
+    return counted.values(), matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,37 +127,60 @@ def _find_unmatched(snapshot: ClusterSnapshot) -> set[PolicyKey]:
     return {one.key for one in others} - found
 
 
-def _build_status(policy: RightsizingPolicy, counts: _PolicyCounts) -> PolicyStatus:
+def _build_status(counts: _PodCounts, conflicts: Mapping[str, PolicyConflict]) -> PolicyStatus:
+    [policy] = counts.policies
     return PolicyStatus(
         generation=policy.generation,
         workloads=len(counts.workloads),
-        sized_pods=counts.sized_pods,
-        skipped=dict(sorted(counts.skipped.items())),
+        sized_pods=counts.reasons[None],
+        skipped=dict(sorted((reason, pods) for reason, pods in counts.reasons.items() if reason is not None)),
         saved=counts.saved,
-        conflicts=tuple(counts.conflicts[title] for title in sorted(counts.conflicts)),
+        conflicts=tuple(conflicts[title] for title in sorted(conflicts)),
         problem=policy.overrides.detail if isinstance(policy.overrides, UnreadableAnnotations) else "",
     )
 
 
+def _find_conflicts(matches: Iterable[_PolicyMatch]) -> _Conflicts:
+    """Return the conflicts, each for the first workload that has it; policies are compared once, not per workload."""
+    found: _Conflicts = {}
+    named: dict[int, frozenset[str]] = {}
+    compared: set[tuple[int, str | None]] = set()
+    settings: dict[PolicyKey, Mapping[str, str]] = {}
+    for policies, workload in matches:
+        if len(policies) < 2:
+            continue
+        names = named.get(id(policies))
+        if names is None:
+            names = named[id(policies)] = frozenset().union(*(one.selector.names for one in policies))
+            settings |= {one.key: _get_settings(one) for one in policies if one.key not in settings}
+        # How specific they are depends on the workload only if one of them names it.
+        name = workload.name if workload is not None and workload.name in names else None
+        if (id(policies), name) not in compared:
+            compared.add((id(policies), name))
+            for policy, conflict in _iterate_conflicts(policies, workload, settings):
+                found.setdefault(policy.key, {}).setdefault(conflict.policy, conflict)
+    return found
+
+
 def _iterate_conflicts(
-    policies: Sequence[RightsizingPolicy], workload: WorkloadRef | None
+    policies: Sequence[RightsizingPolicy], workload: WorkloadRef | None, settings: Mapping[PolicyKey, Mapping[str, str]]
 ) -> Iterator[tuple[RightsizingPolicy, PolicyConflict]]:
-    """Yield each policy with a conflict, given those of one workload, nearest first.
+    """Yield each policy with a conflict, given those of one workload, nearest first, and what each one states.
 
     What a nearer policy states is no conflict of the others.
     """
     decided: set[str] = set()
     for _, group in groupby(policies, key=lambda one: (one.namespace, get_specificity(one, workload))):
-        equal = [(one, _get_settings(one)) for one in group]
+        equal = [(one, settings[one.key]) for one in group]
         for number, (nearer, stated) in enumerate(equal):
             for other, others in equal[number + 1 :]:
                 differing = sorted(
                     name for name in stated.keys() & others.keys() - decided if stated[name] != others[name]
                 )
                 if differing:
-                    settings = tuple(differing)
-                    yield nearer, PolicyConflict(other.title, nearer.title, settings, str(workload))
-                    yield other, PolicyConflict(nearer.title, nearer.title, settings, str(workload))
+                    stated_by_both = tuple(differing)
+                    yield nearer, PolicyConflict(other.title, nearer.title, stated_by_both, str(workload))
+                    yield other, PolicyConflict(nearer.title, nearer.title, stated_by_both, str(workload))
             decided |= stated.keys()
 
 

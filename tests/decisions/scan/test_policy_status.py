@@ -1,18 +1,35 @@
 """The status of policies: what is counted, and which policies contradict each other."""
 
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cruise.decisions.pod_policy.policy_objects import PolicyIndex, get_specificity
 from cruise.decisions.scan.policy_status import PolicyProblems, find_policy_problems, summarize_policies
 from cruise.domain.actions import ReasonCode, SkippedPod
-from cruise.domain.annotations import UnreadableAnnotations
-from cruise.domain.cluster import Workload, WorkloadRef
+from cruise.domain.annotations import Overrides, UnreadableAnnotations
+from cruise.domain.cluster import ClusterSnapshot, Pod, Workload, WorkloadRef
+from cruise.domain.overrides import format_settings, parse_overrides
 from cruise.domain.resources import MEBIBYTE, Resources
 from cruise.domain.rightsizing_policies import PolicyConflict, PolicyStatus, RightsizingPolicy
 from tests.builders import make_amounts, make_pod
-from tests.decisions.pod_policy.test_policy_objects import label, policy, world
+from tests.decisions.pod_policy.test_policy_objects import (
+    KINDS,
+    LABELS,
+    NAMES,
+    NAMESPACES,
+    label,
+    policies,
+    policy,
+    world,
+)
 
 WEB = make_pod("web-1"), make_pod("web-2")
 DB = make_pod("db-1", workload="StatefulSet/db")
+STATED = "cpu-min", "cpu-max"
 
 
 def test_pods_are_counted_for_every_policy_that_applies_to_them():
@@ -94,3 +111,72 @@ def test_small_changes_of_what_is_saved_are_not_worth_a_write():
     assert status.differs(replace(status, saved=Resources(10_000, 3000 * MEBIBYTE)))
     assert status.differs(replace(status, sized_pods=4))
     assert status.differs(None)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> ClusterSnapshot:
+    """Policies, some of which contradict each other, and pods of few workloads, in any order."""
+    found = []
+    for one in draw(policies()):
+        stated = {
+            f"cruise.io/{key}": draw(st.sampled_from(("1", "2"))) for key in draw(st.sets(st.sampled_from(STATED)))
+        }
+        found.append(replace(one, overrides=parse_overrides(stated)))
+    pods = [
+        make_pod(
+            f"pod-{number}",
+            draw(st.sampled_from(tuple(NAMESPACES))),
+            workload=f"{draw(st.sampled_from(KINDS))}/{draw(st.sampled_from(NAMES))}",
+            labels=draw(st.sampled_from(LABELS)),
+        )
+        for number in range(draw(st.integers(0, 12)))
+    ]
+    return world(*found, pods=tuple(pods))
+
+
+def count_each_pod(snapshot: ClusterSnapshot, skipped: Collection[SkippedPod]) -> dict[tuple[str, str], PolicyStatus]:
+    """The plain rule: each pod is counted, and its policies are compared, by itself."""
+    index, reasons = PolicyIndex(snapshot), {pod.key: pod.reason.value for pod in skipped}
+    found = {}
+    for one in snapshot.rightsizing_policies:
+        pods = [pod for pod in snapshot.pods if one in index.find_for_pod(pod).policies]
+        counts = Counter(reasons.get((pod.namespace, pod.name)) for pod in pods)
+        conflicts: dict[str, PolicyConflict] = {}
+        for pod in pods:
+            for conflict in compare(one, index.find_for_pod(pod).policies, pod):
+                conflicts.setdefault(conflict.policy, conflict)
+        found[one.key] = PolicyStatus(
+            one.generation,
+            len({(pod.namespace, pod.workload) for pod in pods}),
+            counts[None],
+            {reason: number for reason, number in counts.items() if reason is not None},
+            conflicts=tuple(conflicts[title] for title in sorted(conflicts)),
+            problem=one.overrides.detail if isinstance(one.overrides, UnreadableAnnotations) else "",
+        )
+    return found
+
+
+def compare(policy: RightsizingPolicy, applied: Sequence[RightsizingPolicy], pod: Pod) -> Iterator[PolicyConflict]:
+    def rank(one: RightsizingPolicy) -> tuple[object, ...]:
+        return one.namespace, get_specificity(one, pod.workload)
+
+    def stated(one: RightsizingPolicy) -> Mapping[str, str]:
+        return format_settings(one.overrides) if isinstance(one.overrides, Overrides) else {}
+
+    at = applied.index(policy)
+    for place, other in enumerate(applied):
+        if place == at or rank(other) != rank(policy):
+            continue
+        decided = {name for one in applied[: min(place, at)] for name in stated(one)}
+        both = stated(policy).keys() & stated(other).keys() - decided
+        differing = tuple(sorted(name for name in both if stated(policy)[name] != stated(other)[name]))
+        if differing:
+            yield PolicyConflict(other.title, applied[min(place, at)].title, differing, str(pod.workload))
+
+
+@given(worlds(), st.data())
+def test_pods_counted_together_are_those_counted_one_by_one(snapshot: ClusterSnapshot, data: st.DataObject):
+    reasons = st.sampled_from((ReasonCode.NO_STATISTICS, ReasonCode.STALE_STATISTICS))
+    names = data.draw(st.lists(st.sampled_from(snapshot.pods), unique_by=lambda pod: pod.name)) if snapshot.pods else []
+    skipped = [SkippedPod(pod.namespace, pod.name, data.draw(reasons)) for pod in names]
+    assert summarize_policies(snapshot, skipped, {}) == count_each_pod(snapshot, skipped)
