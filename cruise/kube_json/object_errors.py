@@ -1,9 +1,10 @@
 """Errors of invalid objects: one line with place and fix."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from difflib import get_close_matches
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -14,6 +15,7 @@ StructT = TypeVar("StructT")
 _PLACE = re.compile(r" - at `(?:key in )?\$(.*)`$")
 _EXPECTED = re.compile(r"Expected `(.*)`, got `(.*)`")
 _MISSING = re.compile(r"Object missing required field `(.*)`")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 _TYPE_NAMES = {
     "array": "a list",
     "bool": "true or false",
@@ -79,14 +81,23 @@ def format_document_label(document: object) -> str:
     )
 
 
-def explain_validation_error(error: Exception) -> str:
-    """Return `place: problem; fix` for a validation error."""
+def explain_validation_error(error: Exception, struct: type | None = None, root: str = "") -> str:
+    """Return `place: problem; fix` for a validation error.
+
+    `struct` is what was read, to name the known field that is most similar to an unknown one; `root` is its own place.
+    """
     message = str(error)
     place = _PLACE.search(message)
     problem = message[: place.start()] if place else message
     where = place.group(1).lstrip(".") if place else ""
     expected, missing = _EXPECTED.fullmatch(problem), _MISSING.fullmatch(problem)
-    if expected:
+    unknown = _UNKNOWN.fullmatch(problem)
+    if unknown:
+        known = _list_fields(struct, where)
+        near = get_close_matches(unknown.group(1), known, n=1, cutoff=0.5)
+        where = f"{where}.{unknown.group(1)}" if where else unknown.group(1)
+        problem = f"no such field; {f'did you mean {near[0]}?' if near else 'remove it'}"
+    elif expected:
         wanted = expected.group(1).removesuffix(" | null")
         wanted, found = _TYPE_NAMES.get(wanted, wanted), _TYPE_NAMES.get(expected.group(2), expected.group(2))
         problem = f"is {found} instead of {wanted}; write {wanted}"
@@ -96,4 +107,21 @@ def explain_validation_error(error: Exception) -> str:
         problem = "is not a time; write e.g. 2026-01-01T00:00:00Z"
     else:
         problem = f"{problem[:1].lower()}{problem[1:]}; correct it"
+    where = ".".join(one for one in (root, where) if one)
     return f"{where}: {problem}" if where else problem
+
+
+def _list_fields(struct: type | None, path: str) -> Sequence[str]:
+    """Return the fields of the struct at a path such as `containers[0].freeze`, empty if it is not known."""
+    found: Any = struct
+    for name in path.split(".") if path else ():
+        fields = {} if found is None else {one.encode_name: one.type for one in msgspec.structs.fields(found)}
+        found = _find_struct(fields.get(name.partition("[")[0]))
+    return () if found is None else [one.encode_name for one in msgspec.structs.fields(found)]
+
+
+def _find_struct(annotation: object) -> type | None:
+    """Return the struct in a type such as `tuple[Struct, ...] | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        return annotation
+    return next((one for one in map(_find_struct, get_args(annotation)) if one is not None), None)

@@ -46,7 +46,7 @@ def decode_policy(document: PolicyObject) -> RightsizingPolicy:
         _check_patterns(selector)
         _check_containers(spec)
     except msgspec.ValidationError as error:
-        problem = f"spec.{explain_validation_error(error)}"
+        problem = explain_validation_error(error, PolicySpec, "spec")
     except BadInputError as error:
         problem = str(error)
     else:

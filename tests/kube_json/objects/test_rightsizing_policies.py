@@ -292,3 +292,28 @@ def test_a_selector_that_cannot_be_read_selects_all_that_it_could():
     labels: Json = {"namespaceSelector": {"matchLabels": {"team": "shop"}}}
     assert isinstance(read(labels).overrides, UnreadableAnnotations)
     assert read(labels, namespace="").selector.namespace_labels is not None
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({"modde": "off"}, "spec.modde: no such field; did you mean mode?"),
+        ({"headroom_factor": 2}, "spec.headroom_factor: no such field; did you mean headroomFactor?"),
+        ({"selector": {"kind": ["Job"]}}, "spec.selector.kind: no such field; did you mean kinds?"),
+        (
+            {"namespaceSelector": {"matchLabel": {"team": "shop"}}},
+            "spec.namespaceSelector.matchLabel: no such field; did you mean matchLabels?",
+        ),
+        (
+            {"containers": [{"name": "app"}, {"name": "proxy", "minAlowed": {"cpu": "50m"}}]},
+            "spec.containers[1].minAlowed: no such field; did you mean minAllowed?",
+        ),
+        ({"freeze": [{"timezone": "UTC"}]}, "spec.freeze[0].timezone: no such field; did you mean timeZone?"),
+        ({"zzz": 1}, "spec.zzz: no such field; remove it"),
+    ],
+)
+def test_an_unknown_field_is_named_by_its_path_with_the_nearest_known_one(spec, problem):
+    document = {"metadata": {"name": "p"}, "spec": spec}
+    policy = decode_policy(msgspec.convert(document, ClusterRightsizingPolicyObject))
+    assert isinstance(policy.overrides, UnreadableAnnotations)
+    assert problem in str(policy.overrides)
