@@ -286,7 +286,7 @@ class Controller:
             if self._policy.mode >= Mode.RESIZE:
                 jobs.limit_run_time("startup", margin)
                 jobs.run_every(STARTUP_INTERVAL, "startup", self.end_startup_boosts, delay=timedelta(0))
-            jobs.limit_run_time("prune", self._scale(_PRUNE_INTERVAL) / 4)
+            jobs.limit_run_time("prune", self._scale(_PRUNE_INTERVAL) / 4 + margin)
             jobs.run_every(self._scale(_PRUNE_INTERVAL), "prune", self._prune, delay=self._scale(_PRUNE_INTERVAL))
             jobs.start(self._fill_then_rightsize(jobs))
             if self._packing is not None:

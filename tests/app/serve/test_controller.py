@@ -179,6 +179,27 @@ async def until(check: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
+class SlowStore(InMemoryStore):
+    """A store that needs longer to prune than a part of the scaled interval."""
+
+    async def prune(self, now: datetime) -> None:
+        await asyncio.sleep(0.2)
+        await super().prune(now)
+
+
+async def test_pruning_has_time_however_fast_the_clock_runs() -> None:
+    _, usage = create_demo_cluster(START)
+    day = timedelta(days=1)
+    policy = Policy(mode=Mode.OBSERVE, pass_interval=day, node_load_interval=day)
+    controller = idle(SlowStore(), usage, policy, clock_speed=36000)
+    stop = asyncio.Event()
+    running = asyncio.ensure_future(controller.run(stop))
+    await until(lambda: controller.activity.jobs.get("prune", NOT_YET).runs > 0)
+    assert controller.activity.jobs["prune"].failures == 0
+    stop.set()
+    await running
+
+
 async def test_no_node_is_looked_at_before_there_are_statistics() -> None:
     _, usage = create_demo_cluster(START)
     source = Refusing(usage)
