@@ -10,6 +10,7 @@ from cruise.decisions.eviction.destinations import PodPredictions, ReplacementDe
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, EarlierPasses
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.kubelet_refusals import add_kubelet_refusals
+from cruise.decisions.pod_policy.resizable_pod import has_working_kubelet
 from cruise.decisions.sizing.container_sizes import PlannedContainerSize, PlannedContainerSizes
 from cruise.decisions.sizing.damping import ResizeUrgency
 from cruise.decisions.sizing.demand import build_demand_table
@@ -64,15 +65,15 @@ ReplacementPredictor = Callable[[ClusterSnapshot, Eligibility, StatisticsTable, 
 class NodePlan:
     """What to do on one node.
 
-    `fits`: whether the bases and the largest headroom of the remaining pods fit `available`; if they do not, the
-    pods share what there is, bases first, and `reason` is `overcommitted` if no eviction would help, else
-    `under-pressure`. `shortages` are the resources that the node lacked before evictions, `eviction_pressure` those of
-    them for which pods are evicted if the next pass finds the same. `evict` is in marking order, `resize` has decreases
-    first; `targets` and `skipped` are sorted by namespace, pod and container. `base` and `headroom` are the sums of the
-    remaining pods, `headroom_by_pod` the sum of their containers' own headrooms (zero where headroom is shared by
-    base). `counted` is what kube-scheduler counts on the node now. `suspected_leaks` are pods whose memory use only
-    grows, towards a limit that does not follow. `over_requested` and `under_requested` (pod uid, container) are the
-    conditions of this pass.
+    `fits`: whether the bases and the largest headroom of the remaining pods fit `available`; if they do not, the pods
+    share what there is, bases first, and `reason` is `overcommitted` if no eviction would help, else `under-pressure`,
+    or `node-not-ready` if its kubelet would not act. `shortages` are the resources that the node lacked before
+    evictions, `eviction_pressure` those of them for which pods are evicted if the next pass finds the same. `evict` is
+    in marking order, `resize` has decreases first; `targets` and `skipped` are sorted by namespace, pod and container.
+    `base` and `headroom` are the sums of the remaining pods, `headroom_by_pod` the sum of their containers' own
+    headrooms (zero where headroom is shared by base). `counted` is what kube-scheduler counts on the node now.
+    `suspected_leaks` are pods whose memory use only grows, towards a limit that does not follow. `over_requested` and
+    `under_requested` (pod uid, container) are the conditions of this pass.
     """
 
     node: str
@@ -359,7 +360,10 @@ def _build_plan(
     own_resizes.sort(key=lambda resize: resize.needs_capacity)
     own_skipped = [*capacity.skipped_pods, *(one for one in map(skipped.__getitem__, pods) if one is not None)]
     fits = all(bool(fits[node]) for fits in sized.fit.fits.values())
-    reason = ReasonCode.OVERCOMMITTED if node in sized.fit.unfit else ReasonCode.UNDER_PRESSURE
+    if not has_working_kubelet(capacity.node):
+        reason = ReasonCode.NODE_NOT_READY
+    else:
+        reason = ReasonCode.OVERCOMMITTED if node in sized.fit.unfit else ReasonCode.UNDER_PRESSURE
     return NodePlan(
         node=capacity.node.name,
         fits=fits,

@@ -189,6 +189,12 @@ def test_cpu_below_use_on_a_full_node_is_no_risk_if_its_pods_request_enough_toge
     assert full.full_nodes == ("n1",) and kinds(full) == []
 
 
+@pytest.mark.parametrize("node", [make_node(cpu=0), make_node(cpu=800, ready=False)])
+def test_a_node_without_a_working_kubelet_is_not_among_the_overcommitted(node):
+    pods = [make_pod(name, containers=[make_container(cpu=600)]) for name in ("a", "b")]
+    assert scanned(pods, *(make_statistic_for(pod) for pod in pods), nodes=[node]).full_nodes == ()
+
+
 def test_demand_above_the_cpu_limit_is_throttled():
     pod = make_pod(containers=[make_container(**AMPLE, cpu_limit=600)])
     [risk] = scanned([pod], make_statistic_for(pod, cpu_peak=900)).risks

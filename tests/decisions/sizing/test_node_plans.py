@@ -121,6 +121,14 @@ def test_an_empty_node_and_no_node_at_all():
     assert nothing.fits
 
 
+@pytest.mark.parametrize("node", [make_node(cpu=1000, ready=False), make_node(cpu=0), make_node(memory_mib=0)])
+def test_a_node_without_a_working_kubelet_is_not_overcommitted(node):
+    pods = [make_pod(name, containers=[make_container(cpu=3000)]) for name in ("web-1", "web-2")]
+    plan = plan_of(pods, [use(pod) for pod in pods], node=node)
+    assert (plan.fits, plan.reason) == (False, ReasonCode.NODE_NOT_READY)
+    assert (plan.resize, plan.evict) == ((), ())
+
+
 def test_a_node_with_more_requests_than_allocatable_is_overcommitted():
     bare, pod = make_pod("bare", workload=None, containers=[make_container(cpu=5000)]), make_pod("web")
     plan = plan_of([bare, pod], [use(pod, cpu=(300, 300))], policy=SEEDS_IN_FULL)
