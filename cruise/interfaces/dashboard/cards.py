@@ -56,6 +56,11 @@ def build_reclaimable_card(
     note = f"of {_format_amounts(requested)} requested"
     if prices is not None:
         note = f"{_format_amounts(reclaimable)} {note}"
+        needs_more = prices.compute_monthly_cost(reclaimable) < 0
+    else:
+        needs_more = reclaimable.cpu_millicores < 0 or reclaimable.memory_bytes < 0
+    if needs_more:
+        note = f"below zero: requests will grow by so much; {note}"
     return FigureCard("Reclaimable", figures, note, page)
 
 
