@@ -243,7 +243,7 @@ def _get_headers(scope: Scope, *names: bytes) -> dict[bytes, str | None]:
 
 MIN_TOKEN_LENGTH = 32
 _MAX_TOKEN_BYTES = 4096
-TOKEN_HOLDER = Caller("api_token_file")
+TOKEN_HOLDER = Caller("API token")
 
 
 class StaticTokenAuthority:

@@ -47,7 +47,7 @@ def test_what_is_asked_is_answered_and_what_is_written_steers(measured: Measured
     with stage.serving("resize", api_token_file=str(tmp_path / "token"), **FAST) as running:
         # Nothing is sized while cruise is paused, so the pause of web is there before the first write.
         code, pause = ask(running, "PUT", "/api/v1/pause")
-        assert (code, pause["paused"], pause["by"]) == (200, True, "api_token_file")
+        assert (code, pause["paused"], pause["by"]) == (200, True, "API token")
         assert ask(running, "PUT", web_pause)[0] == 200
         assert ask(running, "PUT", f"{web_pause}s")[0] == 404
         assert ask(running, "PUT", web_pause, token="wrong")[0] == 401

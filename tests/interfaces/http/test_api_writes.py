@@ -50,7 +50,7 @@ async def test_a_pause_is_set_and_lifted(api, scene):
     for method, paused in (("PUT", True), ("PUT", True), ("DELETE", False), ("DELETE", False)):
         answered = await api.request(method, "/pause")
         who = (
-            {"by": "api_token_file", "since": NOW.isoformat().replace("+00:00", "Z")}
+            {"by": "API token", "since": NOW.isoformat().replace("+00:00", "Z")}
             if paused
             else {"by": None, "since": None}
         )
@@ -269,7 +269,7 @@ async def test_writes_are_audited_with_their_author(api, scene):
         ("delete-policy", "Deployment/web", ""),
         ("resume", None, ""),
     ]
-    assert {one["caller"] for one in lines["items"]} == {"api_token_file"}
+    assert {one["caller"] for one in lines["items"]} == {"API token"}
     assert list(scene.announced) == list(reversed(await scene.store.read_user_actions(NOW)))
 
 
