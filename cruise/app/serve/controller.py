@@ -272,7 +272,7 @@ class Controller:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run all passes until `stop` or cancelled. Raises the unexpected exception of a job."""
-        async with JobScheduler(self._grace, self.activity.jobs) as jobs:
+        async with JobScheduler(self._grace, self.activity.jobs, self._clock) as jobs:
             self.jobs = jobs
             margin = self._policy.max_decision_age
             jobs.set_deadline("node load", self._scale(self._policy.node_load_interval), margin)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any
 
@@ -78,12 +78,20 @@ class _WatchedJob:
 class JobScheduler:
     """Runs named coroutines at intervals within an `async with`; `latest` has the figures of each job.
 
+    `clock` states when a run ended, in the time that the figures are shown with; no interval depends on it.
+
     A CruiseError ends the run: it is logged once and kept in `latest`, and the next run is the retry. Any other
     exception is a bug: `wait_until` raises it. On exit running jobs are cancelled and get the grace period to end.
     """
 
-    def __init__(self, grace: timedelta = SHUTDOWN_GRACE, latest: dict[str, JobFigures] | None = None) -> None:
+    def __init__(
+        self,
+        grace: timedelta = SHUTDOWN_GRACE,
+        latest: dict[str, JobFigures] | None = None,
+        clock: Callable[[], datetime] = get_current_time,
+    ) -> None:
         self._grace = grace
+        self._clock = clock
         self._scheduler = _ClockAdjustingScheduler(
             executors={"default": AsyncIOExecutor()},
             job_defaults={"max_instances": 1, "coalesce": True},
@@ -238,7 +246,7 @@ class JobScheduler:
             log.warning("job failed", job=name, error=error)
         elif error is None and before.error is not None:
             log.warning("job succeeded again", job=name, failures=before.failures_in_a_row)
-        ended = get_current_time()
+        ended = self._clock()
         self.latest[name] = replace(
             before,
             runs=before.runs + 1,
