@@ -28,6 +28,11 @@ def format_cpu(millicores: int) -> str:
     return format_cores(millicores)
 
 
+def format_millicores(millicores: int) -> str:
+    """Write CPU in millicores of any size, for columns that are compared: `130m`, `13,800m`; zero as `–`."""
+    return f"{millicores:,}m" if millicores else "–"
+
+
 def format_cores(millicores: int) -> str:
     """Write CPU in cores: `0.13`, `12.5`, `1,204`."""
     cores = millicores / 1000
