@@ -11,6 +11,7 @@ import structlog
 
 from cruise.decisions.admission.replacement_pods import decide_unschedulable_pods, predict_replacement_pods
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, EarlierPasses, PodWrite
+from cruise.decisions.pod_policy.policy_objects import PolicyIndex, reuse_policy_index
 from cruise.decisions.pod_policy.unlocks import DecisionInputs
 from cruise.decisions.scan.coverage import Coverage, estimate_coverage
 from cruise.decisions.scan.waste import count_requests_at_targets
@@ -51,7 +52,7 @@ class NodePassResult:
 
     `unschedulable` are the pending pods that it skipped. `for_next_pass` is what the next pass must know of this one
     and earlier ones. `seconds` is the duration of each step, by name and in order. `coverage` is by namespace, None if
-    it could not be computed.
+    it could not be computed. `policy_index` saves the next pass time while policies stay the same.
     """
 
     at: datetime
@@ -63,6 +64,7 @@ class NodePassResult:
     observed_risks: Mapping[ResourceName, ObservedRisk] = field(default_factory=dict)
     for_next_pass: EarlierPasses = ASSUME_UNCHANGED
     coverage: Mapping[str, Coverage] | None = None
+    policy_index: PolicyIndex | None = None
 
     @property
     def has_stale_writes(self) -> bool:
@@ -78,14 +80,16 @@ async def run_node_pass(
     headroom: HeadroomState | None = None,
     writer: ClusterWriter | None = None,
     earlier: EarlierPasses = ASSUME_UNCHANGED,
+    policy_index: PolicyIndex | None = None,
 ) -> NodePassResult:
     """Rightsize every node once.
 
-    `earlier` describes the earlier passes; without it, nodes are assumed to have been under the same pressure. `usage`
-    has the statistics of the process's last usage pass; without it they are read from the database. `headroom` prepares
-    the policy's headroom model; without it, the largest single headroom of a node is shared. In mode `observe` the
-    plans are those of mode `full`, so that users see what would be done; nothing is written. Raises UnavailableError
-    if the cluster or the database is unreachable: then the whole pass is dropped.
+    `earlier` describes the earlier passes; without it, nodes are assumed to have been under the same pressure.
+    `policy_index` is that of an earlier pass, used again if nothing changed. `usage` has the statistics of the
+    process's last usage pass; without it they are read from the database. `headroom` prepares the policy's headroom
+    model; without it, the largest single headroom of a node is shared. In mode `observe` the plans are those of mode
+    `full`, so that users see what would be done; nothing is written. Raises UnavailableError if the cluster or the
+    database is unreachable: then the whole pass is dropped.
     """
     steps = _NodePassSteps(
         inputs.cluster,
@@ -96,6 +100,7 @@ async def run_node_pass(
         headroom,
         writer or ClusterWriter(inputs.cluster, inputs.store, inputs.policy),
         earlier,
+        policy_index,
     )
     seconds = {}
     for name, step in STEPS:
@@ -115,6 +120,7 @@ async def run_node_pass(
         observed_risks,
         for_next_pass,
         steps.coverage,
+        steps.policy_index,
     )
 
 
@@ -187,7 +193,9 @@ class _NodePassSteps:
     headroom: HeadroomState | None
     writer: ClusterWriter
     earlier: EarlierPasses
+    earlier_policy_index: PolicyIndex | None
     snapshot: ClusterSnapshot = field(init=False)
+    policy_index: PolicyIndex = field(init=False)
     statistics: StatisticsTable = field(init=False)
     model: HeadroomModel = field(init=False)
     paused_workloads: PausedWorkloads = field(init=False)
@@ -200,6 +208,8 @@ class _NodePassSteps:
 
     async def take_snapshot(self) -> None:
         self.snapshot = await self.cluster.snapshot()
+        self.policy_index = reuse_policy_index(self.snapshot, self.earlier_policy_index)
+        self.policy_index.forget_gone_pods(len(self.snapshot.pods))
 
     async def take_statistics(self) -> None:
         self.statistics = await self.usage.get_statistics(self.store)
@@ -228,6 +238,7 @@ class _NodePassSteps:
                 headroom=self.model,
                 earlier=self.earlier,
                 replacements=predict_replacement_pods,
+                policy_index=self.policy_index,
             )
 
         # In a thread: this takes seconds in a large cluster, while Leases are renewed and kills handled.

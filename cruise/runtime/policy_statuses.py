@@ -76,9 +76,10 @@ class PolicyStatuses:
         stored, keys = await self._store.read_original_sizes(), await self._store.read_signing_keys()
         snapshot = node_pass.snapshot
         skipped = [one for plan in node_pass.plans for one in plan.skipped]
-        # In a thread: this takes a second for a large cluster.
+        policy_index = node_pass.policy_index
+        # In a thread: this takes a part of a second for a large cluster.
         return await asyncio.to_thread(
-            lambda: summarize_policies(snapshot, skipped, collect_original_sizes(snapshot, stored, keys))
+            lambda: summarize_policies(snapshot, skipped, collect_original_sizes(snapshot, stored, keys), policy_index)
         )
 
     def _log_once(self, problem: str) -> None:

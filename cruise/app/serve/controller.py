@@ -10,6 +10,7 @@ from functools import partial
 from cruise.app.serve.activity import HourlyTotalsRecorder
 from cruise.app.serve.controller_options import ControllerOptions
 from cruise.app.serve.jobs import JobScheduler
+from cruise.decisions.pod_policy.policy_objects import PolicyIndex
 from cruise.domain.actions import Outcome, SkippedPod
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.policy import ConsolidationMode, Mode, Policy
@@ -78,6 +79,7 @@ class Controller:
         self._headroom = HeadroomState(self._usage)
         # A new leader evicts no pod before its second node pass.
         self._earlier = options.earlier_passes
+        self._policy_index: PolicyIndex | None = None
         self._reactor = OomReactor(cluster, store, policy, create_pod_writer(), exclusions, self._usage)
         writer, poll_seconds = self._node_writer, POLL_SECONDS / options.clock_speed
         self._plan_execution = PlanExecutor(
@@ -150,8 +152,9 @@ class Controller:
             headroom=self._headroom,
             writer=self._node_writer,
             earlier=self._earlier,
+            policy_index=self._policy_index,
         )
-        self._earlier = done.for_next_pass
+        self._earlier, self._policy_index = done.for_next_pass, done.policy_index
         self.activity.add_pass(done, self._policy.max_age)
         self._packing_due = True
         self.activity.paused = await self._store.is_paused()

@@ -21,6 +21,7 @@ from cruise.decisions.pod_policy.other_autoscalers import (
     describe_pending_lookup,
     find_ambiguous_workloads,
 )
+from cruise.decisions.pod_policy.policy_objects import PolicyIndex
 from cruise.decisions.pod_policy.quotas import get_submitted_requests
 from cruise.decisions.pod_policy.resizable_pod import (
     FIRST_RESIZING_KUBELET,
@@ -60,7 +61,7 @@ _REASONS_OF_OTHER_REVISIONS = (None, ReasonCode.STALE_STATISTICS)
 class Eligibility:
     """The rules on which pods are resizable, for one snapshot.
 
-    Overrides and autoscalers are resolved once per workload, since thousands of pods may share them.
+    Overrides and autoscalers are resolved once per workload. `policy_index` is an earlier one, used if it is current.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Eligibility:
         paused_workloads: PausedWorkloads,
         policy: Policy,
         now: datetime,
+        policy_index: PolicyIndex | None = None,
     ) -> None:
         self._snapshot = snapshot
         self.statistics = self._statistics = statistics = add_pod_level_rows(statistics, snapshot.pods)
@@ -77,7 +79,7 @@ class Eligibility:
         self.now = now
         self._sizes_device_pods = policy.allow_extended_resources and policy.rules.sizes_more_pods
         self._usable = UsableStatistics(snapshot, statistics, policy, now)
-        self._workloads = WorkloadPolicies(snapshot, statistics, paused_workloads, policy, self._usable)
+        self._workloads = WorkloadPolicies(snapshot, statistics, paused_workloads, policy, self._usable, policy_index)
         self.evictability = Evictability(snapshot, policy.rules)
         self.nodes_autoscale = snapshot.node_autoscaler is not None
         # With node autoscaling, pods admitted at their peaks would get new nodes, be consolidated, and so on forever.

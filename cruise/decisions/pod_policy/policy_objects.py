@@ -6,12 +6,13 @@ from typing import NamedTuple
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
 from cruise.domain.namespace_patterns import matches_any_pattern
-from cruise.domain.overrides import OverrideLayer, SettingSource
+from cruise.domain.overrides import OverrideLayer, ResolvedOverrides, SettingSource, resolve_readable_layers
 from cruise.domain.policy import Mode
 from cruise.domain.rightsizing_policies import RightsizingPolicy, is_pattern
 from cruise.domain.scheduling import SelectorOperator
 
 _Label = tuple[str, str]
+_SPARE_RESULTS = 10_000
 
 
 class AppliedPolicies(NamedTuple):
@@ -31,9 +32,12 @@ class PolicyIndex:
     names the workload, then one whose pattern matches its name, then one that selects by labels of pods, by namespaces,
     by kinds, and then one that selects all. Of equally specific ones, the one with the lowest mode comes first, then
     the first by name.
+
+    What it finds depends only on the policies and on labels of namespaces: it may serve later snapshots with the same.
     """
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self._policies = snapshot.rightsizing_policies
         self._labels = snapshot.storage_and_namespaces.namespace_labels
         self._by_namespace: dict[str, list[RightsizingPolicy]] = {}
         self._of_some_namespaces: list[RightsizingPolicy] = []
@@ -50,11 +54,25 @@ class PolicyIndex:
             else:
                 everywhere.append(policy)
         self._everywhere = _PolicyCandidates(everywhere)
-        self._is_empty = not snapshot.rightsizing_policies
+        self._is_empty = not self._policies
         self._candidates: dict[str, _PolicyCandidates] = {}
         self._found: dict[tuple[str, WorkloadRef | None, tuple[_Label, ...]], AppliedPolicies] = {}
         self._found_for_pods: dict[tuple[str, int, int], tuple[AppliedPolicies, object, object]] = {}
         self._shared: dict[tuple[tuple[str, str], ...], AppliedPolicies] = {(): NO_POLICIES}
+        # By the id of what `_shared` keeps.
+        self._resolved: dict[tuple[int, Mode], ResolvedOverrides] = {}
+
+    def is_current(self, snapshot: ClusterSnapshot) -> bool:
+        """Return whether a new index of this snapshot would find the same; conditions of policies do not count."""
+        labels = snapshot.storage_and_namespaces.namespace_labels
+        return self._policies == snapshot.rightsizing_policies and (
+            not self._of_some_namespaces or self._labels == labels
+        )
+
+    def forget_gone_pods(self, pods: int) -> None:
+        """Drop the results so far if there are many more of them than these pods can have."""
+        if max(len(self._found), len(self._found_for_pods)) > 2 * pods + _SPARE_RESULTS:
+            self.forget_pods()
 
     def depends_on_labels(self, namespace: str) -> bool:
         """Return whether the policies that apply to a pod of a namespace depend on its labels."""
@@ -91,6 +109,14 @@ class PolicyIndex:
             found = self._found[key] = self._share(tuple(selected))
         return found
 
+    def resolve(self, policies: AppliedPolicies, cluster_mode: Mode) -> ResolvedOverrides:
+        """Resolve the settings of policies that this index found, for pods without other overrides."""
+        key = id(policies), cluster_mode
+        found = self._resolved.get(key)
+        if found is None:
+            found = self._resolved[key] = resolve_readable_layers(cluster_mode, policies.layers)
+        return found
+
     def _share(self, policies: tuple[RightsizingPolicy, ...]) -> AppliedPolicies:
         """Return one object for the same policies in the same order."""
         key = tuple([policy.key for policy in policies])
@@ -119,6 +145,11 @@ class PolicyIndex:
             found = _PolicyCandidates([*self._by_namespace.get(namespace, ()), *of_cluster])
             self._candidates[namespace] = found
         return found
+
+
+def reuse_policy_index(snapshot: ClusterSnapshot, earlier: PolicyIndex | None) -> PolicyIndex:
+    """Return the index of an earlier snapshot if it finds the same for this one, otherwise a new one."""
+    return earlier if earlier is not None and earlier.is_current(snapshot) else PolicyIndex(snapshot)
 
 
 class _PolicyCandidates:

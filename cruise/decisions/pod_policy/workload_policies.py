@@ -1,6 +1,6 @@
 """What all pods of a workload share: overrides, autoscalers, and what follows from both."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -9,7 +9,7 @@ from cruise.decisions.pod_policy.managed_containers import SKIP_REASON_BY_MODE
 from cruise.decisions.pod_policy.namespaces import explain_skipped_namespace
 from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims, AutoscalerIndex
 from cruise.decisions.pod_policy.pod_annotations import Annotations, select_overrides
-from cruise.decisions.pod_policy.policy_objects import PolicyIndex
+from cruise.decisions.pod_policy.policy_objects import AppliedPolicies, PolicyIndex, reuse_policy_index
 from cruise.decisions.pod_policy.scaled_pods import ScaledPods
 from cruise.decisions.pod_policy.usable_statistics import UsableStatistics
 from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds, apply_utilisation_bounds
@@ -17,7 +17,6 @@ from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations
 from cruise.domain.cluster import ClusterSnapshot, HorizontalPodAutoscaler, Pod, WorkloadRef
 from cruise.domain.overrides import (
-    OverrideLayer,
     PausedWorkloads,
     ResolvedOverrides,
     StatedSetting,
@@ -58,6 +57,7 @@ class WorkloadPolicies:
         paused_workloads: PausedWorkloads,
         policy: Policy,
         usable: UsableStatistics,
+        policy_index: PolicyIndex | None = None,
     ) -> None:
         self._snapshot = snapshot
         self._paused_workloads = paused_workloads
@@ -67,10 +67,8 @@ class WorkloadPolicies:
         self._scaled_pods = ScaledPods(snapshot, statistics, self._autoscalers, usable)
         self._hpas = {(one.namespace, one.name): one for one in snapshot.autoscalers if one.scaling is not None}
         self._vpa_overrides = read_vpa_overrides(snapshot)
-        self._policy_objects = PolicyIndex(snapshot)
+        self._policy_objects = reuse_policy_index(snapshot, policy_index)
         self._override_checks = OverrideChecks(snapshot, statistics)
-        # By the id of the policies, which the index keeps.
-        self._found_for_policies: dict[int, ResolvedOverrides] = {}
         self._found: dict[
             tuple[str, WorkloadRef | None, Annotations, AutoscalerClaims | None, int], WorkloadPolicy
         ] = {}
@@ -101,11 +99,11 @@ class WorkloadPolicies:
         group = self._found.get(key)
         if group is None:
             claims = claims or self._autoscalers.find_for_pod(pod)
-            group = self._found[key] = self._build(dict(stated), pod, claims, policies.layers)
+            group = self._found[key] = self._build(dict(stated), pod, claims, policies)
         return group
 
     def _build(
-        self, annotations: Mapping[str, str], pod: Pod, claims: AutoscalerClaims, policies: Sequence[OverrideLayer]
+        self, annotations: Mapping[str, str], pod: Pod, claims: AutoscalerClaims, policies: AppliedPolicies
     ) -> WorkloadPolicy:
         namespace, workload = pod.namespace, pod.workload
         resolution = self._resolve(annotations, namespace, workload, policies)
@@ -155,19 +153,15 @@ class WorkloadPolicies:
         annotations: Mapping[str, str],
         namespace: str,
         workload: WorkloadRef | None,
-        policies: Sequence[OverrideLayer],
+        policies: AppliedPolicies,
     ) -> ResolvedOverrides:
         """Resolve the overrides of a workload; those without own ones share the result for their policies."""
         own = collect_own_layers(
             annotations, namespace, workload, self._snapshot, self._paused_workloads, self._vpa_overrides
         )
         if own:
-            return resolve_readable_layers(self._policy.mode, [*own, *policies])
-        found = self._found_for_policies.get(id(policies))
-        if found is None:
-            found = resolve_readable_layers(self._policy.mode, policies)
-            self._found_for_policies[id(policies)] = found
-        return found
+            return resolve_readable_layers(self._policy.mode, [*own, *policies.layers])
+        return self._policy_objects.resolve(policies, self._policy.mode)
 
     def explain_skip(
         self, namespace: str, effective_policy: EffectivePolicy | UnreadableAnnotations, needed: Mode

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from cruise.decisions.pod_policy.policy_objects import PolicyIndex, get_specificity
+from cruise.decisions.pod_policy.policy_objects import PolicyIndex, get_specificity, reuse_policy_index
 from cruise.decisions.revert import OriginalSizesByUid
 from cruise.decisions.scan.waste import iterate_savings
 from cruise.domain.actions import SkippedPod
@@ -39,13 +39,17 @@ class _PodCounts:
 
 
 def summarize_policies(
-    snapshot: ClusterSnapshot, skipped: Iterable[SkippedPod], originals: Mapping[str, OriginalSizesByUid]
+    snapshot: ClusterSnapshot,
+    skipped: Iterable[SkippedPod],
+    originals: Mapping[str, OriginalSizesByUid],
+    policy_index: PolicyIndex | None = None,
 ) -> Mapping[PolicyKey, PolicyStatus]:
     """Return the status of every policy after a node pass that skipped these pods.
 
     Pods on nodes are counted, and sized if they are not skipped. `originals` are sizes before cruise by pod uid.
+    `policy_index` is that of an earlier snapshot, used again if nothing changed.
     """
-    counted, matches = _count_pods(snapshot, skipped, originals)
+    counted, matches = _count_pods(snapshot, skipped, originals, reuse_policy_index(snapshot, policy_index))
     counts = {one.key: _PodCounts((one,)) for one in snapshot.rightsizing_policies}
     for pods in counted:
         for policy in pods.policies:
@@ -55,13 +59,15 @@ def summarize_policies(
 
 
 def _count_pods(
-    snapshot: ClusterSnapshot, skipped: Iterable[SkippedPod], originals: Mapping[str, OriginalSizesByUid]
+    snapshot: ClusterSnapshot,
+    skipped: Iterable[SkippedPod],
+    originals: Mapping[str, OriginalSizesByUid],
+    index: PolicyIndex,
 ) -> tuple[Collection[_PodCounts], Sequence[_PolicyMatch]]:
     """Count the pods on nodes by the policies that apply to them, and list the workloads of each, in order.
 
     Thousands of pods may have the same policies: each policy is counted once for all of them.
     """
-    index = PolicyIndex(snapshot)
     reasons = {one.key: one.reason.value for one in skipped}
     savings = {pod.uid: before - now for pod, before, now in iterate_savings(snapshot, originals)}
     counted: dict[int, _PodCounts] = {}

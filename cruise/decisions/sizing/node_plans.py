@@ -10,6 +10,7 @@ from cruise.decisions.eviction.destinations import PodPredictions, ReplacementDe
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, EarlierPasses
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.kubelet_refusals import add_kubelet_refusals
+from cruise.decisions.pod_policy.policy_objects import PolicyIndex
 from cruise.decisions.pod_policy.resizable_pod import has_working_kubelet
 from cruise.decisions.sizing.container_sizes import PlannedContainerSize, PlannedContainerSizes
 from cruise.decisions.sizing.damping import ResizeUrgency
@@ -130,14 +131,15 @@ def decide_node_plans(
     headroom: HeadroomModel = SHARED_MAX_HEADROOM,
     earlier: EarlierPasses = ASSUME_UNCHANGED,
     replacements: ReplacementPredictor | None = None,
+    policy_index: PolicyIndex | None = None,
 ) -> list[NodePlan]:
     """Decide the plan of every node of a snapshot, or only of `nodes`; sorted by node name.
 
     `headroom` must be prepared for the rows of `statistics`. Without `replacements` every evicted pod is assumed to
-    find another node.
+    find another node. `policy_index` is that of an earlier snapshot, used again if nothing changed.
     """
     snapshot = add_kubelet_refusals(snapshot, refused or {})
-    eligibility = Eligibility(snapshot, statistics, paused_workloads, policy, now)
+    eligibility = Eligibility(snapshot, statistics, paused_workloads, policy, now, policy_index)
     context = SizingContext(refused or {}, headroom, earlier, replacements)
     sizing = size_cluster(snapshot, eligibility, policy, now, context, nodes)
     return build_node_plans(sizing, policy, refused or {}, now)

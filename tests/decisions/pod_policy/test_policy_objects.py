@@ -1,5 +1,6 @@
 """Which policies apply to a pod, in which order, and when a policy is not known yet."""
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.policy_objects import PolicyIndex
+from cruise.decisions.pod_policy.policy_objects import PolicyIndex, reuse_policy_index
 from cruise.domain.actions import ReasonCode, SkippedPod
 from cruise.domain.annotations import EffectivePolicy, Overrides, UnreadableAnnotations
 from cruise.domain.cluster import ClusterSnapshot, Pod
@@ -204,3 +205,59 @@ def selects(one: RightsizingPolicy, pod: Pod) -> bool:
 def test_the_index_finds_what_the_plain_rule_selects(drawn, namespace, kind, name, labels):
     pod = make_pod(namespace=namespace, workload=make_ref(f"{kind}/{name}"), labels=labels)
     assert sorted(order(world(*drawn), pod)) == sorted(one.name for one in drawn if selects(one, pod))
+
+
+PODS = tuple(
+    make_pod(f"pod-{number}", namespace, workload=f"{kind}/{name}", labels=labels)
+    for number, (namespace, kind, name, labels) in enumerate(itertools.product(NAMESPACES, KINDS[:1], NAMES, LABELS))
+)
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> list[ClusterSnapshot]:
+    """Snapshots in the order in which they are taken: each has the policies and labels of an earlier one, or others."""
+    found: list[ClusterSnapshot] = []
+    drawn, env, seen = draw(policies()), "live", PODS
+    for _ in range(draw(st.integers(1, 6))):
+        match draw(st.sampled_from(("same", "one policy", "all policies", "labels of a namespace", "pods"))):
+            case "one policy" if drawn:
+                at = draw(st.integers(0, len(drawn) - 1))
+                overrides = draw(
+                    st.builds(Overrides, mode=st.sampled_from(Mode)) | st.just(UnreadableAnnotations("is wrong"))
+                )
+                drawn = [*drawn[:at], replace(drawn[at], overrides=overrides), *drawn[at + 1 :]]
+            case "all policies":
+                drawn = draw(policies())
+            case "labels of a namespace":
+                env = draw(st.sampled_from(("live", "a", "b")))
+            case "pods":
+                # Objects that are read again are equal, and not the same.
+                seen = tuple(replace(pod, labels=dict(draw(st.sampled_from(LABELS)))) for pod in PODS)
+        snapshot = world(*drawn, policy("labels", namespace_labels=label("env", "a")), pods=seen)
+        storage = snapshot.storage_and_namespaces
+        labels = {**storage.namespace_labels, "shop": {"env": env}}
+        found.append(replace(snapshot, storage_and_namespaces=replace(storage, namespace_labels=labels)))
+    return found
+
+
+@given(changes(), st.booleans())
+def test_an_index_of_an_earlier_snapshot_finds_what_a_new_one_does(taken: list[ClusterSnapshot], forgets: bool):
+    index = None
+    for snapshot in taken:
+        index, new = reuse_policy_index(snapshot, index), PolicyIndex(snapshot)
+        if forgets:
+            index.forget_pods()
+        for pod in snapshot.pods:
+            found, expected = index.find_for_pod(pod), new.find_for_pod(pod)
+            assert found == expected
+            assert index.resolve(found, Mode.RESIZE) == new.resolve(expected, Mode.RESIZE)
+            assert index.depends_on_labels(pod.namespace) == new.depends_on_labels(pod.namespace)
+
+
+def test_an_index_is_used_again_until_policies_or_the_labels_that_they_select_by_change():
+    first = world(policy("a", "shop"), policy("b", namespace_labels=label("env", "live")), pods=PODS)
+    index = reuse_policy_index(first, None)
+    assert reuse_policy_index(replace(first, pods=PODS[:1]), index) is index
+    assert reuse_policy_index(world(policy("a", "shop", {"mode": "off"})), index) is not index
+    without_labels = replace(first.storage_and_namespaces, namespace_labels={})
+    assert reuse_policy_index(replace(first, storage_and_namespaces=without_labels), index) is not index
