@@ -10,10 +10,12 @@ from structlog.testing import capture_logs
 
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.domain.actions import ActionResult, EvictPod, ReasonCode, RefusedResize, ResizePod
+from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.policy import SEED_RULES, MemoryLimitPolicy, Mode, Policy
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResourceName
+from cruise.domain.rightsizing_policies import RightsizingPolicy
 from cruise.domain.scheduling import LabelSelector
 from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable
 from cruise.errors import UnavailableError
@@ -67,6 +69,30 @@ async def test_a_pass_resizes_and_a_second_one_finds_nothing_to_do() -> None:
     second = await run_node_pass(PassInput(world, store, FULL, START))
     assert second.outcomes == []
     assert all(pod.containers[0].requests.cpu_millicores == 50 for pod in await pods(world))
+
+
+class ClusterWithPolicies(FaultyCluster):
+    """A simulated cluster that has policy objects."""
+
+    policies: tuple[RightsizingPolicy, ...] = ()
+
+    async def snapshot(self) -> ClusterSnapshot:
+        return replace(await super().snapshot(), rightsizing_policies=self.policies)
+
+
+async def test_policies_are_kept_between_passes_until_one_changes() -> None:
+    world = old_workload(replicas=3)
+    store = await with_statistics(world, cpu=50, mebibytes=64)
+    policed = ClusterWithPolicies(world, ClusterFaults())
+    policed.policies = (RightsizingPolicy("", "all", overrides=Overrides(mode=Mode.OFF)),)
+    inputs = PassInput(policed, store, FULL, START)
+    first = await run_node_pass(inputs)
+    second = await run_node_pass(inputs, policy_index=first.policy_index)
+    assert second.policy_index is first.policy_index
+    assert first.outcomes == second.outcomes == []
+    policed.policies = (RightsizingPolicy("", "all", overrides=Overrides(mode=Mode.FULL)),)
+    third = await run_node_pass(inputs, policy_index=second.policy_index)
+    assert [outcome.result for outcome in third.outcomes] == [ActionResult.DONE] * 3
 
 
 async def test_observe_decides_as_full_and_writes_nothing() -> None:
