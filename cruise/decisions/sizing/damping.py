@@ -230,13 +230,25 @@ class _ResourceDamping:
         least = self._columns.candidates.update_threshold.minimum.get(self.resource)
         missing[missing <= np.maximum(self.need * self._damping.shortage_shares[self.resource], least)] = 0.0
         possible = np.where(self._counts & (self._targets > self.sizes), self._growth_targets - self.sizes, 0)
+        covering = np.maximum(possible - self._get_kept_growth(), 0)
         # Growth below what init containers request adds nothing to the pod's sum.
-        growth_by_pod = self._sum_by_pod(self.sizes + possible) - self._sum_by_pod(self.sizes)
+        growth_by_pod = self._sum_by_pod(self.sizes + covering) - self._sum_by_pod(self.sizes)
         chosen = (self._share_among_fewest(growth_by_pod, missing, missing) > 0)[
             self._columns.candidates.pod_of_container
         ] & (possible > 0)
         self._set(chosen, self._growth_targets, ResizeUrgency.NODE_UNDER_PRESSURE)
         return bool(chosen.any())
+
+    def _get_kept_growth(self) -> Int64Array:
+        """Return by how much growth raises the need itself, which is then not covered by it.
+
+        A Guaranteed pod keeps what it grew to, a pod that runs to completion as far as its peak.
+        """
+        candidates = self._columns.candidates
+        completes = candidates.runs_to_completion[candidates.pod_of_container]
+        kept = np.where(completes, np.minimum(self._growth_targets, self._round_up(self._demand.peak)), 0)
+        kept = np.where(self._is_guaranteed, self._growth_targets, kept)
+        return np.maximum(kept - self._targets, 0)
 
     def apply_bounds(self) -> None:
         """Decrease requests that are above their upper bound."""
