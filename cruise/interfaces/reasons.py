@@ -158,7 +158,7 @@ DETAIL_DESCRIPTIONS: Mapping[ReasonDetail, str] = {
     ReasonDetail.POD_GROUP: "its pod group {} is scheduled as a whole, and may need every pod",
     ReasonDetail.REPLICA_NOT_READY: "replica {} of its workload is not ready",
     ReasonDetail.REFUSED_BEFORE: "its eviction was rejected in the previous pass",
-    ReasonDetail.NO_NODE_FOR_REPLACEMENT: "no other node has the capacity for its replacement pod",
+    ReasonDetail.NO_NODE_FOR_REPLACEMENT: "no other node would get its replacement pod",
     ReasonDetail.LOWER_PRIORITY_STAYS: "a pod of lower priority stays on the node",
     ReasonDetail.EVICTION_NOT_NEEDED: "the node's pods fit without its eviction",
     ReasonDetail.NO_EVICTIONS: "the mode allows no eviction",

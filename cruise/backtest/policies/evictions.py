@@ -64,11 +64,16 @@ class ReplayedDestinations:
         return reserved
 
     def evict(self, pod: Pod) -> bool:
-        """Evict a pod and place its replacement; return False, without any change, if the replacement fits nowhere."""
+        """Evict a pod and place its replacement.
+
+        Return False, without any change, if the replacement fits nowhere, or kube-scheduler would choose the same node.
+        """
         replacement = self.replacement(pod)
         if replacement is None or pod.node is None:
             return False
         source, own, need = parse_node_index(pod.node), count_pod_requests(pod), count_pod_requests(replacement)
+        if self._prefers_node(source, need):
+            return False
         self._count(source, own, 1)
         target = self._find_target(need, source)
         if target is None and not need.fits_in(self.node):
@@ -88,6 +93,15 @@ class ReplayedDestinations:
             self.spare_capacity[eviction.target] += (eviction.need.cpu_millicores, eviction.need.memory_bytes)
         self._count(eviction.source, eviction.own, -1)
 
+    def _prefers_node(self, source: int, need: Resources) -> bool:
+        """Return whether kube-scheduler prefers a node for a pod to all others; evicted pods still count."""
+        remaining = self.free - (need.cpu_millicores, need.memory_bytes)
+        for eviction in self._evictions.values():
+            remaining[eviction.source] -= (eviction.own.cpu_millicores, eviction.own.memory_bytes)
+        feasible = (remaining >= 0).all(axis=1) & self.exists & (self.placements > 0)
+        shares = (remaining / self._allocatable).mean(axis=1)
+        return bool(feasible[source] and shares[source] >= shares[feasible].max())
+
     def _find_target(self, need: Resources, source: int) -> int | None:
         """Return the other node with the most free capacity that a pod fits on; None if it fits on none."""
         free = np.minimum(self.free, self.spare_capacity) - (need.cpu_millicores, need.memory_bytes)
@@ -95,8 +109,11 @@ class ReplayedDestinations:
         feasible = np.flatnonzero((free >= 0).all(axis=1) & self.exists & (self.placements > 0))
         if not feasible.size:
             return None
-        allocatable = np.maximum((self.node.cpu_millicores, self.node.memory_bytes), 1)
-        return int(feasible[(free[feasible] / allocatable).min(axis=1).argmax()])
+        return int(feasible[(free[feasible] / self._allocatable).min(axis=1).argmax()])
+
+    @property
+    def _allocatable(self) -> Int64Array:
+        return np.maximum((self.node.cpu_millicores, self.node.memory_bytes), 1)
 
     def _count(self, node: int, amount: Resources, step: int) -> None:
         self.free[node] += (step * amount.cpu_millicores, step * amount.memory_bytes)

@@ -107,7 +107,8 @@ class ReplacementDestinations:
     def evict(self, pod: Pod) -> bool:
         """Remove a pod from its node and reserve a node for its replacement.
 
-        If no node can take it, nothing changes and the result is False.
+        If no node can take it, or kube-scheduler would choose the same node again, nothing changes and the result is
+        False.
         """
         # Replicas have equal replacements. If a whole cluster is short, they are too many to try each one.
         kind = (pod.namespace, pod.workload, pod.identity, id(pod.placement), id(pod.constraints))
@@ -123,13 +124,15 @@ class ReplacementDestinations:
         placements = self._placements = self._placements or _PassPlacements(
             self._snapshot, self._spare, self._predictions
         )
-        placements.remove(pod)
+        if placements.prefers_node(pod.node, replacement):
+            return False
+        placements.evict(pod)
         target = placements.schedule(replacement, source=pod.node)
         if target is None and not self._will_get_new_node(replacement, pod.node):
             if not placements.has_capacity(pod.node, replacement):
                 # Otherwise the node is a destination for equal pods on other nodes.
                 self._without_destination.add(kind)
-            placements.add(pod, pod.node)
+            placements.restore(pod, pod.node)
             return False
         self._evicted[get_pod_key(pod)] = _EvictionRecord(pod.node, target, count_pod_requests(replacement))
         return True
@@ -141,7 +144,7 @@ class ReplacementDestinations:
         if self._placements is not None:
             if record.target is not None:
                 self._placements.remove_from(record.target, pod)
-            self._placements.add(pod, record.source)
+            self._placements.restore(pod, record.source)
 
     def _will_get_new_node(self, pod: Pod, source: str) -> bool:
         """Return whether a node autoscaler will add a node for the pod; none larger than the known ones is assumed."""
@@ -186,6 +189,7 @@ class _PassPlacements:
             _columns([one.free for one in capacities]),
             _columns([one.unneeded for one in capacities]),
         )
+        self._terminating = np.zeros_like(self._free)
         self._limits = [one.limit for one in capacities]
         self._pending = self._put_pending(snapshot, predictions.shrunk)
 
@@ -211,15 +215,27 @@ class _PassPlacements:
                 or not has_platform(node, platform)
                 or any(self._may_be_scheduled(one, number) for one in self._pending)
             )
-            if (
-                not excluded
-                and accepts_pod_despite_cordon(node, pod)
-                and next(self._scheduler.check(pod, node), None) is None
-            ):
+            if not excluded and self._passes_filters(node, pod):
                 self.add(pod, node.name)
                 self._use_spare(number, requests, 1)
                 return node.name
         return None
+
+    def prefers_node(self, name: str, pod: Pod) -> bool:
+        """Return whether kube-scheduler, which spreads pods by requests, prefers a node for a pod to all others.
+
+        Evicted pods still count on their nodes: replacements are scheduled while they terminate.
+        """
+        requests, number = count_pod_requests(pod), self._number[name]
+        remaining = self._free - self._terminating - (requests.cpu_millicores, requests.memory_bytes)
+        if (remaining[number] < 0).any() or not self._passes_filters(self._nodes[number], pod):
+            return False
+        shares = (remaining / self._whole).mean(axis=1)
+        better = np.flatnonzero((remaining >= 0).all(axis=1) & (shares > shares[number])).tolist()
+        return not any(self._passes_filters(self._nodes[at], pod) for at in better)
+
+    def _passes_filters(self, node: Node, pod: Pod) -> bool:
+        return accepts_pod_despite_cordon(node, pod) and next(self._scheduler.check(pod, node), None) is None
 
     def has_capacity(self, node: str, pod: Pod) -> bool:
         """Return whether a node has free capacity for the replacement of a pod."""
@@ -256,11 +272,17 @@ class _PassPlacements:
         self._pod_placements.add(pod, node)
         self._count(node, count_pod_requests(pod), -1)
 
-    def remove(self, pod: Pod) -> None:
+    def evict(self, pod: Pod) -> None:
         """Remove a pod from its node."""
         if pod.node is not None:
-            self._pod_placements.remove(get_pod_key(pod))
-            self._count(pod.node, count_pod_requests(pod), 1)
+            requests = count_pod_requests(self._pod_placements.remove(get_pod_key(pod)))
+            self._count(pod.node, requests, 1)
+            self._count_terminating(pod.node, requests, 1)
+
+    def restore(self, pod: Pod, node: str) -> None:
+        """Return an evicted pod to its node."""
+        self.add(pod, node)
+        self._count_terminating(node, count_pod_requests(pod), -1)
 
     def remove_from(self, node: str, pod: Pod) -> None:
         """Remove the replacement of a pod from its node."""
@@ -291,6 +313,11 @@ class _PassPlacements:
         number = self._number.get(node)
         if number is not None:
             self._free[number] += (step * amount.cpu_millicores, step * amount.memory_bytes)
+
+    def _count_terminating(self, node: str, amount: Resources, step: int) -> None:
+        number = self._number.get(node)
+        if number is not None:
+            self._terminating[number] += (step * amount.cpu_millicores, step * amount.memory_bytes)
 
     def _use_spare(self, number: int, amount: Resources, step: int) -> None:
         self._spare[number] -= (step * amount.cpu_millicores, step * amount.memory_bytes)

@@ -9,6 +9,7 @@ from cruise.domain.cluster import ClusterSnapshot, Node, Pod
 from cruise.domain.cluster_policies import NodeAutoscalerKind
 from cruise.domain.resources import Resources
 from cruise.domain.scheduling import (
+    OVERLOADED_TAINT,
     HostPort,
     LabelRequirement,
     LabelSelector,
@@ -60,6 +61,46 @@ def test_each_destination_is_reserved_once_and_released_by_an_undone_eviction():
     found.undo_eviction(pods[0])
     assert found.evict(pods[2])
     assert not found.evict(pods[0])
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "change", "is_destination"),
+    [
+        # kube-scheduler would choose the same node again: it is the freest, or as free as the other.
+        (200, 150, {}, False),
+        (150, 150, {}, False),
+        (150, 200, {}, True),
+        # The replacement does not fit there, whatever the other nodes have.
+        (99, 100, {}, True),
+        (0, 100, {}, True),
+        # It is not scheduled there.
+        (200, 150, {"unschedulable": True}, True),
+        (200, 150, {"taints": (OVERLOADED_TAINT,)}, True),
+    ],
+)
+def test_no_pod_is_evicted_whose_replacement_returns_to_its_node(own, other, change, is_destination):
+    snapshot = make_snapshot([web("a")], [replace(named("n1"), **change), named("n2")])
+    spare = {name: SpareCapacity(one, one) for name, one in (("n1", free(own)), ("n2", free(other)))}
+    found = ReplacementDestinations(snapshot, PodPredictions(created_anew), spare)
+    assert found.evict(web("a")) is is_destination
+    # Capacity that pods do not leave to others is free for kube-scheduler.
+    spare["n1"] = SpareCapacity(free(own), free(0))
+    assert ReplacementDestinations(snapshot, PodPredictions(created_anew), spare).evict(web("a")) is is_destination
+
+
+def test_terminating_pods_count_while_replacements_are_scheduled():
+    pods = [web(name) for name in "abc"]
+    snapshot = make_snapshot(pods, [named("n1"), named("n2")])
+    spare = {"n1": SpareCapacity(free(50), free(0)), "n2": SpareCapacity(free(300), free(300))}
+    found = ReplacementDestinations(snapshot, PodPredictions(created_anew), spare)
+    assert [found.evict(pod) for pod in pods] == [True, True, True]
+    for pod in pods:
+        found.undo_eviction(pod)
+    assert [found.evict(pod) for pod in pods] == [True, True, True]
+
+
+def free(cpu: int) -> Resources:
+    return make_resources(cpu, 1024)
 
 
 @pytest.mark.parametrize("autoscales", [False, True])

@@ -194,7 +194,7 @@ def test_the_reason_for_no_eviction_is_named():
     rows = [make_statistic_for(pod, cpu_base=600, cpu_peak=600) for pod in pods]
     text = text_of(explained(pods, *rows, nodes=[make_node(cpu=1000)]))
     assert "no eviction would make its pods fit" in text
-    assert text.count("stays: no other node has the capacity for its replacement pod") == 2
+    assert text.count("stays: no other node would get its replacement pod") == 2
     calm = [make_statistic_for(pod, cpu_base=450, cpu_peak=600) for pod in pods]
     assert "no pod must be evicted" in text_of(explained(pods, *calm, nodes=[make_node(cpu=1000)]))
 
