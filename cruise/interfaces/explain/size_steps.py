@@ -214,9 +214,9 @@ def _describe_planned(
     """Describe what is written of a request, or why it does not change."""
     step = steps.resize_cause
     if step is None or withdrawn is not None:
-        change = "unchanged" if withdrawn == steps.current else f"→ {amount(withdrawn or 0)}"
+        kept = "unchanged" if withdrawn == steps.current else f"→ {amount(withdrawn or 0)}"
         reason = ": the pending resize is withdrawn before the target is written"
-        return Text.assemble((f"{amount(steps.current)} {change}", "bold"), reason)
+        return Text.assemble((f"{amount(steps.current)} {kept}", "bold"), reason)
     if steps.written not in (None, steps.current):
         change = Text.assemble((f"{amount(steps.current)} → {amount(steps.written or 0)}", "bold"))
         reserve = (
