@@ -43,7 +43,8 @@ async def count_resized_pods(
     async with connect_to_kubernetes(kube) as client, opening as store:
         snapshot = (await read_cluster_once(client, lambda kind, count: None)).snapshot
         _check_scope(namespace, workload, snapshot)
-        stored, keys = await store.read_original_sizes(), await store.read_signing_keys()
+        stored = await store.read_original_sizes([pod.uid for pod in snapshot.pods])
+        keys = await store.read_signing_keys()
         return sum(
             get_original_sizes(pod, stored, keys) is not None and not pod.is_finished
             for pod in snapshot.pods

@@ -361,7 +361,8 @@ async def add_stored_resizes(earlier: EarlierPasses, store: StorePort, policy: P
     """
     if not policy.rules.write_damping:
         return earlier
-    last = {uid: one.at for uid, one in (await store.read_original_sizes()).items() if now - one.at < timedelta(days=1)}
+    stored = await store.read_original_sizes(since=now - timedelta(days=1))
+    last = {uid: one.at for uid, one in stored.items() if now - one.at < timedelta(days=1)}
     resized = {(uid, resource): at for uid, at in last.items() for resource in ResourceName}
     writes = sorted((PodWrite(uid, at) for uid, at in last.items()), key=lambda write: (write.at, write.uid))
     return replace(earlier, resized=resized, recent_resizes=tuple(writes))

@@ -73,8 +73,9 @@ class PolicyStatuses:
         return written
 
     async def _summarize(self, node_pass: NodePassResult) -> Mapping[PolicyKey, PolicyStatus]:
-        stored, keys = await self._store.read_original_sizes(), await self._store.read_signing_keys()
         snapshot = node_pass.snapshot
+        stored = await self._store.read_original_sizes([pod.uid for pod in snapshot.pods])
+        keys = await self._store.read_signing_keys()
         skipped = [one for plan in node_pass.plans for one in plan.skipped]
         policy_index = node_pass.policy_index
         # In a thread: this takes a part of a second for a large cluster.

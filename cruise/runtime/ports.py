@@ -276,8 +276,14 @@ class StorePort(Protocol):
         The first sizes of a pod uid stay; the time is updated.
         """
 
-    async def read_original_sizes(self, pod_uids: Collection[str] | None = None) -> Mapping[str, OriginalSizes]:
-        """Return the stored original sizes by pod uid, of all pods or of some."""
+    async def read_original_sizes(
+        self, pod_uids: Collection[str] | None = None, since: datetime | None = None
+    ) -> Mapping[str, OriginalSizes]:
+        """Return the stored original sizes by pod uid, of all pods or of some, resized at or after a time.
+
+        Those of pods that are gone are kept for long: a read of all grows with every pod that ever was.
+        """
+        ...
 
     async def read_signing_keys(self) -> Sequence[bytes]:
         """Return the keys that verify the webhook's annotations, the signing key first.

@@ -32,7 +32,8 @@ async def run_revert_pass(
     """
     store, now = inputs.store, inputs.now
     snapshot = await inputs.cluster.snapshot()
-    stored, keys = await store.read_original_sizes(), await store.read_signing_keys()
+    stored = await store.read_original_sizes([pod.uid for pod in snapshot.pods])
+    keys = await store.read_signing_keys()
     known: dict[str, OriginalSizesByUid] = {}
     outcomes: list[Outcome] = []
     for pod in snapshot.pods:

@@ -294,8 +294,11 @@ class InMemoryStore:
             first = self._originals.get(one.pod_uid, one)
             self._originals[one.pod_uid] = replace(first, at=max(first.at, one.at))
 
-    async def read_original_sizes(self, pod_uids: Collection[str] | None = None) -> Mapping[str, OriginalSizes]:
-        return {uid: one for uid, one in self._originals.items() if pod_uids is None or uid in pod_uids}
+    async def read_original_sizes(
+        self, pod_uids: Collection[str] | None = None, since: datetime | None = None
+    ) -> Mapping[str, OriginalSizes]:
+        found = self._originals.keys() & (self._originals if pod_uids is None else pod_uids)
+        return {uid: self._originals[uid] for uid in found if since is None or self._originals[uid].at >= since}
 
     async def read_signing_keys(self) -> Sequence[bytes]:
         return [key for _, key in self._signing_keys]
@@ -335,9 +338,8 @@ class InMemoryStore:
         for lines in (self._outcomes, self._evictions):
             del lines[: bisect_left(lines, now - kept.outcomes, key=_at)]
         self._user_actions = [one for one in self._user_actions if one.at >= now - kept.user_actions]
-        self._rejected_resizes = {
-            uid: refused for uid, refused in self._rejected_resizes.items() if refused.at >= now - kept.refused_resizes
-        }
+        refused_since = now - kept.refused_resizes
+        self._rejected_resizes = {uid: one for uid, one in self._rejected_resizes.items() if one.at >= refused_since}
         self._originals = {
             uid: original for uid, original in self._originals.items() if original.at >= now - kept.original_sizes
         }

@@ -795,6 +795,10 @@ async def test_the_first_original_sizes_of_a_pod_stay_with_the_time_of_its_last_
         assert await store.read_original_sizes(list(found)) == found
         assert set(await store.read_original_sizes(list(found)[:1])) == set(list(found)[:1])
         assert await store.read_original_sizes([]) == {}
+        for since in {one.at for one in found.values()}:
+            later = {uid: one for uid, one in found.items() if one.at >= since}
+            assert await store.read_original_sizes(since=since) == later
+            assert await store.read_original_sizes(list(found), since) == later
     written = [one for batch in batches for one in batch]
     expected = {}
     for one in written:

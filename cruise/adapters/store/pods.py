@@ -98,10 +98,12 @@ async def insert_original_sizes(connection: AsyncConnection, originals: Sequence
 
 
 async def read_original_sizes(
-    connection: AsyncConnection, pod_uids: Collection[str] | None = None
+    connection: AsyncConnection, pod_uids: Collection[str] | None = None, since: datetime | None = None
 ) -> dict[str, OriginalSizes]:
-    """Return the original sizes by pod uid, of all pods or of some."""
+    """Return the original sizes by pod uid, of all pods or of some, resized at or after a time."""
     statement = select(original_size)
+    if since is not None:
+        statement = statement.where(original_size.c.at >= since)
     if pod_uids is not None:
         # One array parameter, because statements have a limited number of parameters.
         uids = cast(list(pod_uids), ARRAY(Text(collation="C")))

@@ -163,7 +163,8 @@ class HourlyTotalsRecorder:
         hour = get_clock_hour(result.at)
         if hour == self._kept:
             return
-        stored, keys = await store.read_original_sizes(), await store.read_signing_keys()
+        stored = await store.read_original_sizes([pod.uid for pod in result.snapshot.pods])
+        keys = await store.read_signing_keys()
         # In a thread: this takes a second for a large cluster.
         savings = await asyncio.to_thread(
             lambda: sum_savings(result.snapshot, collect_original_sizes(result.snapshot, stored, keys))

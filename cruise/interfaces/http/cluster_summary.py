@@ -125,7 +125,7 @@ class ClusterSummaries:
         view = self._view
         statistics = await wait_for_store(view.statistics())
         paused_workloads = await wait_for_store(view.store.read_paused_workloads())
-        recorded = await wait_for_store(view.store.read_original_sizes())
+        recorded = await wait_for_store(view.store.read_original_sizes([pod.uid for pod in node_pass.snapshot.pods]))
         keys = await wait_for_store(view.store.read_signing_keys())
 
         def build() -> ClusterSummary:
