@@ -297,8 +297,8 @@ class InMemoryStore:
     async def read_original_sizes(
         self, pod_uids: Collection[str] | None = None, since: datetime | None = None
     ) -> Mapping[str, OriginalSizes]:
-        found = self._originals.keys() & (self._originals if pod_uids is None else pod_uids)
-        return {uid: self._originals[uid] for uid in found if since is None or self._originals[uid].at >= since}
+        wanted = self._originals.keys() if pod_uids is None else set(pod_uids)
+        return {uid: one for uid, one in self._originals.items() if uid in wanted and one.at >= (since or one.at)}
 
     async def read_signing_keys(self) -> Sequence[bytes]:
         return [key for _, key in self._signing_keys]
