@@ -11,7 +11,7 @@ from cruise.domain.rightsizing_policies import PolicyStatus
 from cruise.errors import ConflictError, NotFoundError, RefusedError
 from cruise.runtime.node_pass import NodePassResult
 from cruise.runtime.ports import PolicyStatusPublisher, StorePort
-from cruise.runtime.revert import collect_original_sizes
+from cruise.runtime.revert import collect_original_sizes, read_stored_sizes
 
 log = structlog.get_logger()
 
@@ -74,8 +74,7 @@ class PolicyStatuses:
 
     async def _summarize(self, node_pass: NodePassResult) -> Mapping[PolicyKey, PolicyStatus]:
         snapshot = node_pass.snapshot
-        stored = await self._store.read_original_sizes([pod.uid for pod in snapshot.pods])
-        keys = await self._store.read_signing_keys()
+        stored, keys = await read_stored_sizes(self._store, snapshot)
         skipped = [one for plan in node_pass.plans for one in plan.skipped]
         policy_index = node_pass.policy_index
         # In a thread: this takes a part of a second for a large cluster.

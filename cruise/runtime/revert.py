@@ -11,7 +11,7 @@ from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
 from cruise.domain.original_resources import read_signed_original_resources
 from cruise.domain.resources import NO_RESOURCES
-from cruise.runtime.ports import PassInput
+from cruise.runtime.ports import PassInput, StorePort
 from cruise.runtime.writing.writer import ClusterWriter
 
 log = structlog.get_logger()
@@ -32,8 +32,7 @@ async def run_revert_pass(
     """
     store, now = inputs.store, inputs.now
     snapshot = await inputs.cluster.snapshot()
-    stored = await store.read_original_sizes([pod.uid for pod in snapshot.pods])
-    keys = await store.read_signing_keys()
+    stored, keys = await read_stored_sizes(store, snapshot)
     known: dict[str, OriginalSizesByUid] = {}
     outcomes: list[Outcome] = []
     for pod in snapshot.pods:
@@ -71,6 +70,14 @@ async def revert_workload(
     # First, so that no later pass resizes the reverted pods.
     await inputs.store.pause_workload(namespace, workload, inputs.now)
     return await run_revert_pass(inputs, namespace, workload, writer)
+
+
+async def read_stored_sizes(
+    store: StorePort, snapshot: ClusterSnapshot
+) -> tuple[Mapping[str, OriginalSizes], Sequence[bytes]]:
+    """Return what the database knows of the original sizes of a snapshot's pods: by uid, and the signing keys."""
+    stored = await store.read_original_sizes([pod.uid for pod in snapshot.pods])
+    return stored, await store.read_signing_keys()
 
 
 def collect_original_sizes(

@@ -35,7 +35,7 @@ from cruise.runtime.oom import OomReactionResult
 from cruise.runtime.packing.consolidation_pass import ConsolidationPassResult
 from cruise.runtime.packing.packing_pass import PackingPassResult
 from cruise.runtime.ports import StorePort
-from cruise.runtime.revert import collect_original_sizes
+from cruise.runtime.revert import collect_original_sizes, read_stored_sizes
 from cruise.runtime.usage.usage_reader import UsageReadingProgress
 from cruise.runtime.usage.usage_state import FailedUsageRead
 
@@ -163,8 +163,7 @@ class HourlyTotalsRecorder:
         hour = get_clock_hour(result.at)
         if hour == self._kept:
             return
-        stored = await store.read_original_sizes([pod.uid for pod in result.snapshot.pods])
-        keys = await store.read_signing_keys()
+        stored, keys = await read_stored_sizes(store, result.snapshot)
         # In a thread: this takes a second for a large cluster.
         savings = await asyncio.to_thread(
             lambda: sum_savings(result.snapshot, collect_original_sizes(result.snapshot, stored, keys))

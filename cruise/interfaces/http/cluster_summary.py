@@ -42,7 +42,7 @@ from cruise.interfaces.http.view import (
 from cruise.interfaces.reasons import describe_reason
 from cruise.interfaces.text import CAMEL_CASE_CONFIG
 from cruise.runtime.node_pass import NodePassResult
-from cruise.runtime.revert import collect_original_sizes
+from cruise.runtime.revert import collect_original_sizes, read_stored_sizes
 
 UNREADABLE_MODE = "unreadable"
 # Clusters of at most this size are summed up while the caller waits.
@@ -125,8 +125,7 @@ class ClusterSummaries:
         view = self._view
         statistics = await wait_for_store(view.statistics())
         paused_workloads = await wait_for_store(view.store.read_paused_workloads())
-        recorded = await wait_for_store(view.store.read_original_sizes([pod.uid for pod in node_pass.snapshot.pods]))
-        keys = await wait_for_store(view.store.read_signing_keys())
+        recorded, keys = await wait_for_store(read_stored_sizes(view.store, node_pass.snapshot))
 
         def build() -> ClusterSummary:
             with pause_garbage_collection():

@@ -35,6 +35,7 @@ from cruise.interfaces.text import (
 )
 
 RowT = TypeVar("RowT", ContainerRisk, WorkloadRequests, PendingPod, CoverageRow, SlowStart)
+ContainerRowT = TypeVar("ContainerRowT", ContainerRisk, SlowStart)
 
 _CPU_RISKS = (ContainerRiskKind.CPU_THROTTLED, ContainerRiskKind.CPU_STARVED)
 _STYLES = {
@@ -94,9 +95,26 @@ def _risk_figures(risk: ContainerRisk, findings: ScanFindings) -> Mapping[str, J
     return document | {f"observed{unit}": risk.observed, f"allowed{unit}": risk.allowed}
 
 
-def _risk_container(risk: ContainerRisk, findings: ScanFindings, wide: bool) -> Text:
-    workload = risk.workload if wide else risk.workload.partition("/")[2]
-    return Text.assemble((f"{risk.namespace}/", "dim"), workload, (f" {risk.container}", "bold"))
+def build_container_column(row: type[ContainerRowT]) -> ScanColumn[ContainerRowT]:
+    """Return the column that names the container of a row of this type."""
+
+    def format_container(one: ContainerRowT, findings: ScanFindings, wide: bool) -> Text:
+        workload = one.workload if wide else one.workload.partition("/")[2]
+        return Text.assemble((f"{one.namespace}/", "dim"), workload, (f" {one.container}", "bold"))
+
+    return ScanColumn(
+        "CONTAINER",
+        format_container,
+        "Container",
+        lambda one, _: ScanPageCell([(f"{one.namespace}/", "small"), (f"{one.workload} ", ""), (one.container, "b")]),
+        lambda one, _: {"namespace": one.namespace, "workload": one.workload, "container": one.container},
+        {
+            "namespace": lambda one, _: one.namespace,
+            "workload": lambda one, _: one.workload,
+            "container": lambda one, _: one.container,
+        },
+        "name",
+    )
 
 
 RISK_COLUMNS: tuple[ScanColumn[ContainerRisk], ...] = (
@@ -110,19 +128,7 @@ RISK_COLUMNS: tuple[ScanColumn[ContainerRisk], ...] = (
         lambda one, _: {"kind": one.kind.value},
         {"kind": lambda one, _: one.kind.value},
     ),
-    ScanColumn(
-        "CONTAINER",
-        _risk_container,
-        "Container",
-        lambda one, _: ScanPageCell([(f"{one.namespace}/", "small"), (f"{one.workload} ", ""), (one.container, "b")]),
-        lambda one, _: {"namespace": one.namespace, "workload": one.workload, "container": one.container},
-        {
-            "namespace": lambda one, _: one.namespace,
-            "workload": lambda one, _: one.workload,
-            "container": lambda one, _: one.container,
-        },
-        "name",
-    ),
+    build_container_column(ContainerRisk),
     ScanColumn(
         "PODS",
         lambda one, _, wide: Text(f"{one.affected_pods}/{one.total_pods}"),

@@ -4,7 +4,7 @@ from rich.text import Text
 
 from cruise.decisions.scan.slow_starts import SlowStart
 from cruise.domain.annotations import STARTUP_CPU
-from cruise.interfaces.scan.columns import ScanColumn, ScanPageCell
+from cruise.interfaces.scan.columns import ScanColumn, ScanPageCell, build_container_column
 from cruise.interfaces.text import format_cpu
 
 SLOW_STARTS_NOTE = (
@@ -13,23 +13,7 @@ SLOW_STARTS_NOTE = (
 )
 
 SLOW_START_COLUMNS: tuple[ScanColumn[SlowStart], ...] = (
-    ScanColumn(
-        "CONTAINER",
-        lambda one, _, wide: Text.assemble(
-            (f"{one.namespace}/", "dim"),
-            one.workload if wide else one.workload.partition("/")[2],
-            (f" {one.container}", "bold"),
-        ),
-        "Container",
-        lambda one, _: ScanPageCell([(f"{one.namespace}/", "small"), (f"{one.workload} ", ""), (one.container, "b")]),
-        lambda one, _: {"namespace": one.namespace, "workload": one.workload, "container": one.container},
-        {
-            "namespace": lambda one, _: one.namespace,
-            "workload": lambda one, _: one.workload,
-            "container": lambda one, _: one.container,
-        },
-        "name",
-    ),
+    build_container_column(SlowStart),
     ScanColumn(
         "PODS",
         lambda one, _, wide: Text(f"{one.pods:,}"),
