@@ -39,6 +39,8 @@ ONCE_FAILED = [
     ("mixed", 1392),
     # A grant after a replacement was bound used capacity of another pod.
     ("mixed", 2901),
+    # A pod that runs to completion got headroom on top of what it had grown to, in every pass.
+    ("mixed", 301_492),
 ]
 ALL_GENERATORS: dict[str, Generate] = {**GENERATORS, "unusual": draw_unusual_clusters, "mixed": draw_mixed_clusters}
 ALL_GENERATORS["guaranteed"] = draw_guaranteed_clusters

@@ -302,11 +302,11 @@ def _build_user_minimum(
 ) -> UserMinimumStep | None:
     if not pod.submitted_requests or not sized.user_minimum_grants.requested[resource][at]:
         return None
-    candidates = sized.columns.candidates
+    candidates, demand = sized.columns.candidates, sized.columns.table.get_resource(resource)
     submitted = pod.submitted_requests[at - int(candidates.first_container[candidates.pod_of_container[at]])]
     return UserMinimumStep(
         requested=int(sized.user_minimum_grants.requested[resource][at]),
         granted=int(sized.user_minimum_grants.granted[resource][at]),
         submitted=None if submitted is None else submitted.get(resource),
-        from_base=base - int(sized.columns.table.get_resource(resource).raw_base[at]),
+        from_base=max(base - max(int(demand.raw_base[at]), int(demand.lower[at])), 0),
     )

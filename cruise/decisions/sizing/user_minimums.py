@@ -67,14 +67,21 @@ def _reduce_to_submitted(
         & short[columns.node_of_container]
         & demand.managed
     )
-    excess = np.where(
-        protected, np.maximum(demand.base - np.maximum(user_minimums.submitted[resource], demand.lower), 0), 0
-    )
-    if not excess.any():
+    # What a pod that runs to completion keeps is the least that it may request, not a need: as a base it would get
+    # headroom on top in every pass, and what was granted to it would evict other pods.
+    completes = columns.candidates.runs_to_completion[columns.candidates.pod_of_container]
+    lower = np.where(completes, columns.candidates.minimum[resource], demand.lower)
+    base = np.minimum(demand.base, np.maximum(user_minimums.submitted[resource], lower))
+    reduced = protected & (base < demand.base)
+    if not reduced.any():
         return demand
-    base = demand.base - excess
-    raw_base = np.where(excess > 0, base, demand.raw_base)
-    return replace(demand, base=base, raw_base=raw_base, user_minimum=demand.user_minimum + excess)
+    excess = np.where(reduced, np.maximum(demand.base - np.maximum(base, demand.lower), 0), 0)
+    return replace(
+        demand,
+        base=np.where(reduced, base, demand.base),
+        raw_base=np.where(reduced, base, demand.raw_base),
+        user_minimum=demand.user_minimum + excess,
+    )
 
 
 def grant_user_minimums(

@@ -205,6 +205,31 @@ def test_deciding_again_changes_nothing():
     assert (again.evict, again.resize) == ((), ())
 
 
+@pytest.mark.parametrize("ranking", ["never", "high"])
+def test_a_pod_that_runs_to_completion_does_not_grow_from_pass_to_pass(ranking):
+    """It keeps what it grew to, which is no base: headroom on top of that would raise it in every pass."""
+    pod, row = tenant({"cruise.io/eviction-ranking": ranking}, 3 * 1024, 4 * 1024)
+    run = replace(pod, restart_policy="Never", owner_kind="Job")
+    # A quota withholds the growth of its neighbours, so their node has less than they need in every pass.
+    neighbours = [
+        (one, make_statistic_for(one, memory_base_mib=3 * 1024, memory_peak_mib=5 * 1024)) for one, _ in EQUALS[:4]
+    ]
+    snapshot, table = scene((run, row), *neighbours, quotas={"payments": (ResourceQuota(make_amounts(None, 0)),)})
+    sizes = []
+    for _ in range(4):
+        plan = plan_of(snapshot, table)
+        assert plan.evict == ()
+        written = {one.pod: one.containers for one in plan.resize}
+        pods = tuple(replace_spec_resources(one, written.get(one.name, ())) for one in snapshot.pods)
+        snapshot = replace(snapshot, pods=pods)
+        [run] = [one for one in pods if one.name == "tenant"]
+        sizes.append(run.containers[0].requests.resources.memory_bytes)
+    assert sizes[0] > 64 * MEBIBYTE and len(set(sizes)) == 1
+    [steps] = explain_pod(run, snapshot, table, FULL, NOW).steps
+    user_minimum = steps.memory.user_minimum
+    assert user_minimum is not None and 0 < user_minimum.from_base == 3 * 1024 * MEBIBYTE - steps.memory.current
+
+
 def test_explain_reports_what_is_not_granted_and_why():
     snapshot, table = scene(tenant(LEVERS), *NEIGHBOURS)
     pod = next(one for one in snapshot.pods if one.name == "tenant")
