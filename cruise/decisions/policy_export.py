@@ -9,11 +9,11 @@ from cruise.domain.cluster_policies import VpaContainerPolicy
 from cruise.domain.overrides import (
     build_override_fields,
     find_contradiction,
-    get_vpa_overrides,
     iterate_settings,
 )
 from cruise.domain.policy import LARGEST_MACHINE, MINIMUM_REQUEST, Mode
 from cruise.domain.resources import StatedResources
+from cruise.domain.vpa_overrides import get_vpa_overrides
 
 # Evictions come with mode full only, which an administrator chooses.
 _MODES = {"Off": Mode.OBSERVE, "Initial": Mode.INITIAL}

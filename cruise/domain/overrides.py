@@ -29,19 +29,20 @@ from cruise.domain.annotations import (
     OverrideSource,
     UnreadableAnnotations,
 )
-from cruise.domain.cluster import ClusterSnapshot, VerticalPodAutoscaler, WorkloadRef
-from cruise.domain.cluster_policies import VpaContainerPolicy
-from cruise.domain.policy import MINIMUM_REQUEST, Mode, RequestBounds
-from cruise.domain.resources import ResourceName, StatedResources
+from cruise.domain.cluster import ClusterSnapshot, WorkloadRef
+from cruise.domain.policy import Mode, RequestBounds
+from cruise.domain.resources import StatedResources
 from cruise.domain.rightsizing_policies import CLUSTER_POLICY_KIND, POLICY_KIND
 
 PausedWorkloads = Mapping[tuple[str, WorkloadRef], datetime]
 """The workloads that a user paused, by namespace and reference, each since a time."""
 NO_PAUSED_WORKLOADS: PausedWorkloads = MappingProxyType({})
 _PAUSED = Overrides(mode=Mode.OBSERVE)
+_MAXIMUMS = frozenset(one.setting for one in BOUNDS if one.field.startswith("maximum."))
 # Overrides from VerticalPodAutoscalers that change no pods, by namespace and target.
 VpaOverrides = Mapping[tuple[str, WorkloadRef], Sequence["OverrideLayer"]]
 OverrideLayer = tuple["SettingSource", Overrides | UnreadableAnnotations]
+SourcedValue = tuple[Any, "SettingSource"]
 
 
 def parse_overrides(annotations: Mapping[str, str]) -> Overrides | UnreadableAnnotations:
@@ -96,7 +97,7 @@ def find_contradiction(stated: Overrides | EffectivePolicy) -> str | None:
     policy = EffectivePolicy(Mode.OFF, bounds=stated.bounds, containers=stated.containers)
     for container in ("", *policy.containers):
         bounds = policy.get_for_container(container).bounds
-        if _is_above(bounds.minimum, bounds.maximum):
+        if exceeds_any(bounds.minimum, bounds.maximum):
             return container
     return None
 
@@ -105,7 +106,8 @@ def _explain_contradiction(container: str) -> str:
     return f"{PREFIX}…-min{'.' + container if container else ''}: the minimum is above the maximum"
 
 
-def _is_above(low: StatedResources, high: StatedResources) -> bool:
+def exceeds_any(low: StatedResources, high: StatedResources) -> bool:
+    """Return whether one of the first amounts exceeds the second one; unstated ones do not."""
     pairs = ((low.cpu_millicores, high.cpu_millicores), (low.memory_bytes, high.memory_bytes))
     return any(least is not None and most is not None and least > most for least, most in pairs)
 
@@ -162,55 +164,6 @@ def format_settings(overrides: Overrides) -> dict[str, str]:
     return {setting: format_setting_value(setting, value) for setting, value in iterate_settings(overrides)}
 
 
-def read_vpa_overrides(snapshot: ClusterSnapshot) -> VpaOverrides:
-    """Return the overrides of VerticalPodAutoscalers with update mode `Off` or with cruise as recommender.
-
-    Pods of one that changes pods are skipped, and one that cruise created states nothing.
-    """
-    found: dict[tuple[str, WorkloadRef], list[OverrideLayer]] = {}
-    for vpa in snapshot.vertical_autoscalers:
-        if vpa.target is not None and vpa.rules and not vpa.changes_pods and not vpa.is_published:
-            layer = SettingSource(OverrideSource.VERTICAL_POD_AUTOSCALER, vpa.name), get_vpa_overrides(vpa)
-            found.setdefault((vpa.namespace, vpa.target), []).append(layer)
-    return found
-
-
-def get_vpa_overrides(vpa: VerticalPodAutoscaler) -> Overrides | UnreadableAnnotations:
-    """Return the overrides that a VerticalPodAutoscaler states.
-
-    A container of mode `Off`, or of which no resource is controlled, is not sized.
-    """
-    for rule in vpa.rules:
-        if _is_above(rule.minimum, rule.maximum):
-            return UnreadableAnnotations(f"minAllowed of {rule.container or '*'} is above maxAllowed")
-        if _is_above(StatedResources(MINIMUM_REQUEST.cpu_millicores, MINIMUM_REQUEST.memory_bytes), rule.maximum):
-            return UnreadableAnnotations(
-                f"maxAllowed of {rule.container or '*'} is below the smallest request, 10m and 16Mi"
-            )
-    default = next((rule for rule in vpa.rules if not rule.container), VpaContainerPolicy())
-    named = [rule for rule in vpa.rules if rule.container]
-    if _is_off(default) and not named:
-        return Overrides(mode=Mode.OFF)
-    # The policy for all containers does not apply to one that has its own.
-    controlled = None if default.controlled_resources is None and not default.is_off else frozenset(ResourceName)
-    return Overrides(
-        resources=frozenset() if _is_off(default) else default.controlled_resources,
-        bounds=RequestBounds(default.minimum, default.maximum),
-        containers={
-            rule.container: ContainerOverrides(
-                mode=Mode.OFF if _is_off(rule) else None,
-                resources=None if _is_off(rule) else rule.controlled_resources or controlled,
-                bounds=RequestBounds(rule.minimum, rule.maximum),
-            )
-            for rule in named
-        },
-    )
-
-
-def _is_off(rule: VpaContainerPolicy) -> bool:
-    return rule.is_off or rule.controlled_resources == frozenset()
-
-
 _POLICY_KINDS: Mapping[OverrideSource, str] = {
     OverrideSource.RIGHTSIZING_POLICY: POLICY_KIND,
     OverrideSource.CLUSTER_RIGHTSIZING_POLICY: CLUSTER_POLICY_KIND,
@@ -234,12 +187,16 @@ class SettingSource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StatedSetting:
-    """One stated setting: `setting` and `value` as in an annotation, its source, and whether it takes effect."""
+    """One stated setting: `setting` and `value` as in an annotation, its source, and whether it takes effect.
+
+    `limited_by` is the ClusterRightsizingPolicy whose maximum it exceeds, if any.
+    """
 
     setting: str
     value: str
     source: SettingSource
     is_effective: bool
+    limited_by: SettingSource | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,8 +282,9 @@ def resolve_readable_layers(cluster_mode: Mode, layers: Sequence[OverrideLayer])
 def _list_bound_sources(resolution: ResolvedOverrides) -> str:
     """Return the sources of the bounds that take effect."""
     names = {override.setting for override in BOUNDS}
-    effective = [one for one in resolution.statements if one.is_effective and one.setting.partition(".")[0] in names]
-    return " and ".join(dict.fromkeys(str(one.source) for one in effective))
+    stated = [one for one in resolution.statements if one.setting.partition(".")[0] in names]
+    sources = [one.limited_by or one.source for one in stated if one.is_effective or one.limited_by is not None]
+    return " and ".join(dict.fromkeys(map(str, sources)))
 
 
 @cache
@@ -338,7 +296,8 @@ def _resolve_cluster_mode(mode: Mode) -> ResolvedOverrides:
 def resolve_layers(cluster_mode: Mode, layers: Sequence[tuple[SettingSource, Overrides]]) -> ResolvedOverrides:
     """Resolve layers, given nearest first: the nearest value takes effect, and the lowest of the modes.
 
-    Of several policy objects of one kind only the first one's mode counts.
+    Of several policy objects of one kind only the first one's mode counts. No maximum exceeds that of the first
+    ClusterRightsizingPolicy that states one.
     """
     values, statements = _collect_values(cluster_mode, layers)
     policy = EffectivePolicy(**build_override_fields(values))
@@ -358,7 +317,7 @@ def resolve_layers(cluster_mode: Mode, layers: Sequence[tuple[SettingSource, Ove
 def _collect_values(
     cluster_mode: Mode, layers: Sequence[tuple[SettingSource, Overrides]]
 ) -> tuple[dict[str, Any], list[StatedSetting]]:
-    stated: dict[str, list[tuple[Any, SettingSource]]] = {MODE.setting: []}
+    stated: dict[str, list[SourcedValue]] = {MODE.setting: []}
     for source, layer in layers:
         for setting, value in iterate_settings(layer):
             stated.setdefault(setting, []).append((value, source))
@@ -369,17 +328,36 @@ def _collect_values(
         is_mode = setting.partition(".")[0] == MODE.setting
         effective = _find_lowest_mode(found) if is_mode else 0
         values[setting] = found[effective][0]
+        limit, limited_by = find_limit(setting, stated)
         # A container's mode above its pod's has no effect.
         if is_mode and values[setting] > values[MODE.setting]:
             effective = -1
-        statements += [
-            StatedSetting(setting, format_setting_value(setting, value), source, index == effective)
-            for index, (value, source) in enumerate(found)
-        ]
+        elif limited_by is not None and values[setting] > limit:
+            # The limit of a container may be the one of all containers, which is stated by itself.
+            values[setting], effective = limit, next((n for n, one in enumerate(found) if one[1] == limited_by), -1)
+        for index, (value, source) in enumerate(found):
+            is_limited = limited_by is not None and source.setter is not limited_by.setter and value > limit
+            text = format_setting_value(setting, value)
+            statements.append(
+                StatedSetting(setting, text, source, index == effective, limited_by if is_limited else None)
+            )
     return values, statements
 
 
-def _find_lowest_mode(found: Sequence[tuple[Any, SettingSource]]) -> int:
+def find_limit(setting: str, stated: Mapping[str, Sequence[SourcedValue]]) -> SourcedValue | tuple[None, None]:
+    """Return the value that a maximum may not exceed, and the ClusterRightsizingPolicy that states it, None if none.
+
+    `stated` has the values of each setting, nearest first. The limit of one container comes before that of all.
+    """
+    name = setting.partition(".")[0]
+    for each in (setting, name) if name in _MAXIMUMS else ():
+        for value, source in stated.get(each, ()):
+            if source.setter is OverrideSource.CLUSTER_RIGHTSIZING_POLICY:
+                return value, source
+    return None, None
+
+
+def _find_lowest_mode(found: Sequence[SourcedValue]) -> int:
     """Return the index of the mode that takes effect."""
     counted: dict[object, int] = {}
     for index, (_, source) in enumerate(found):

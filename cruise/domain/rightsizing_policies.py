@@ -93,12 +93,16 @@ class PolicyOwnership:
 
 @dataclass(frozen=True, slots=True)
 class PolicyConflict:
-    """Another policy, equally specific for `workload` (`Kind/name`), whose `settings` differ; `winner` applies."""
+    """Another policy whose `settings` differ for `workload` (`Kind/name`); `winner` applies.
+
+    It is equally specific, or a ClusterRightsizingPolicy whose maximum the settings exceed (`is_maximum`).
+    """
 
     policy: str
     winner: str
     settings: tuple[str, ...]
     workload: str
+    is_maximum: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,9 +97,11 @@ def build_policy_status(policy: RightsizingPolicy, status: PolicyStatus, now: da
 def _build_conditions(policy: RightsizingPolicy, status: PolicyStatus, now: datetime) -> list[JsonObject]:
     """Return whether the policy can be used, and whether it conflicts with others."""
     others = ", ".join(one.policy for one in status.conflicts[:_MAX_CONFLICTS])
+    are_equal = any(not one.is_maximum for one in status.conflicts)
+    conflict = "EquallySpecific" if are_equal else "AboveClusterMaximum" if others else "NoConflict"
     stated = (
         ("Accepted", not status.problem, "Unreadable" if status.problem else "Accepted", status.problem),
-        ("Conflicted", bool(others), "EquallySpecific" if others else "NoConflict", others),
+        ("Conflicted", bool(others), conflict, others),
     )
     conditions = []
     for kind, is_true, reason, message in stated:

@@ -49,7 +49,7 @@ _INTRODUCTION = (
     "and its namespace come before it. {}"
 )
 _OF_NAMESPACE = "Of several policies, the most specific one that states a setting applies; of modes, the lowest."
-_OF_CLUSTER = f"Every {POLICY_KIND} comes before it, of modes the lowest."
+_OF_CLUSTER = f"Every {POLICY_KIND} comes before it, of modes the lowest, but none exceeds its maxAllowed."
 
 
 def write_definitions() -> None:
@@ -467,7 +467,8 @@ _STATUS: Schema = {
         "conflictCount": {**_COUNT, "description": "The policies that this one conflicts with."},
         "conflicts": {
             "type": "array",
-            "description": "Equally specific policies that state other values for the same workloads.",
+            "description": "Policies that state other values for the same workloads: equally specific ones, and "
+            "ClusterRightsizingPolicies whose maxAllowed this one exceeds.",
             "x-kubernetes-list-type": "atomic",
             "items": {
                 "type": "object",
@@ -488,7 +489,7 @@ _STATUS: Schema = {
         "conditions": {
             "type": "array",
             "description": "Accepted: whether the policy can be used; if not, its pods are skipped. Conflicted: "
-            "whether another policy is as specific.",
+            "whether another policy that is as specific, or limits it, states other values.",
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["type"],
             "items": {

@@ -46,6 +46,11 @@ pod template is granted from free capacity only; an administrator's requests may
 - **The mode** is the lowest of all sources. Of several policies of one kind, only the most specific
   one that states a mode counts, so a ClusterRightsizingPolicy may set `observe` for all namespaces,
   and another one `resize` for one of them. The settings' mode remains the highest.
+- **The maximum** of the most specific ClusterRightsizingPolicy that states one (`maxAllowed`) is a limit: a
+  larger one that a pod, a workload, a namespace or a RightsizingPolicy states has no effect, a smaller one
+  has. For one container, the limit stated for it comes before that of all containers. A tenant's minimum above the
+  limit excludes the pods (`unreadable-annotation`). To allow one namespace more, write a ClusterRightsizingPolicy
+  that selects it. All other values are defaults, which tenants may replace.
 - **Equally specific policies**: the one that states the lowest mode comes first, then the first by
   name.
 - **A policy that cannot be read** (written to the API server without validation, or for a newer
@@ -60,8 +65,9 @@ to write, so the status stays as it is; `cruise explain` shows in every mode whi
 value.
 
 Two equally specific policies that state different values for a workload are a conflict: both name
-the other one, the settings, and the winner. *Needs a person* on the dashboard's first page names them, and policies
-that select nothing.
+the other one, the settings, and the winner. So is a bound of a RightsizingPolicy above the limit of a
+ClusterRightsizingPolicy: the former names the latter (`AboveClusterMaximum`). *Needs a person* on the dashboard's
+first page names them, and policies that select nothing.
 
 ## The form of a workload
 

@@ -10,8 +10,9 @@ from cruise.decisions.policy_export import PolicyExport, export_policies
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import VerticalPodAutoscaler
 from cruise.domain.cluster_policies import VpaContainerPolicy
-from cruise.domain.overrides import format_settings, get_vpa_overrides
+from cruise.domain.overrides import format_settings
 from cruise.domain.resources import MEBIBYTE, NOTHING_STATED, ResourceName, StatedResources
+from cruise.domain.vpa_overrides import get_vpa_overrides
 from cruise.kube_json.objects.rightsizing_policies import decode_policy
 from cruise.kube_json.policy_documents import build_workload_policy
 from cruise.kube_json.wire.policy_json import RightsizingPolicyObject

@@ -17,9 +17,10 @@ from cruise.decisions.scheduling.filters import (
 )
 from cruise.domain.annotations import DO_NOT_DISRUPT, SAFE_TO_EVICT, EffectivePolicy, UnreadableAnnotations
 from cruise.domain.cluster import DEFAULT_SCHEDULER, ClusterSnapshot, Pod
-from cruise.domain.overrides import PausedWorkloads, read_vpa_overrides, resolve_overrides
+from cruise.domain.overrides import PausedWorkloads, resolve_overrides
 from cruise.domain.packing_plan import EvictionAllowance
 from cruise.domain.policy import EvictionRanking, Mode, Policy
+from cruise.domain.vpa_overrides import read_vpa_overrides
 
 
 class EvictionRules:

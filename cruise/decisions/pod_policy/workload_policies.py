@@ -21,11 +21,11 @@ from cruise.domain.overrides import (
     ResolvedOverrides,
     StatedSetting,
     collect_own_layers,
-    read_vpa_overrides,
     resolve_readable_layers,
 )
 from cruise.domain.policy import BestEffortPolicy, GuaranteedPolicy, HpaPolicy, Mode, Policy
 from cruise.domain.usage import StatisticsTable
+from cruise.domain.vpa_overrides import read_vpa_overrides
 
 
 @dataclass(frozen=True, slots=True)

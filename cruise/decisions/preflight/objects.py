@@ -60,8 +60,11 @@ def check_policies(snapshot: ClusterSnapshot) -> Iterator[CheckItem]:
             "correct them: cruise explain shows what is wrong for a pod; or update cruise, if they are for a newer one"
         )
     elif conflicts:
-        words = f"{len(conflicts):,} of {count} contradict equally specific ones: {format_names(conflicts)}"
-        fix = "state the settings in one of them, or select more specifically; their status names the one that applies"
+        words = f"{len(conflicts):,} of {count} contradict others: {format_names(conflicts)}"
+        fix = (
+            "state the settings in one of them, select more specifically, or keep within the maxAllowed of "
+            "ClusterRightsizingPolicies; their status names the one that applies"
+        )
     elif unmatched:
         words = f"{len(unmatched):,} of {count} select no pod and no workload: {format_names(unmatched)}"
         fix = "correct their selectors or their namespace, or delete them"

@@ -1,7 +1,7 @@
-"""What each policy object did in a node pass, and which equally specific policies contradict each other."""
+"""What each policy object did in a node pass, and which policies contradict each other."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -11,7 +11,7 @@ from cruise.decisions.scan.waste import iterate_savings
 from cruise.domain.actions import SkippedPod
 from cruise.domain.annotations import Overrides, UnreadableAnnotations
 from cruise.domain.cluster import ClusterSnapshot, WorkloadRef
-from cruise.domain.overrides import format_settings
+from cruise.domain.overrides import SettingSource, SourcedValue, find_limit, format_settings, iterate_settings
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.rightsizing_policies import PolicyConflict, PolicyStatus, RightsizingPolicy
 
@@ -97,8 +97,8 @@ def _count_pods(
 class PolicyProblems:
     """Policy objects that a person should look at, each kind sorted by key.
 
-    `unreadable` ones exclude their pods, `conflicting` ones contradict an equally specific one, and `unmatched` ones
-    select no pod and no workload.
+    `unreadable` ones exclude their pods, `conflicting` ones contradict an equally specific one or exceed
+    the maximum of a ClusterRightsizingPolicy, and `unmatched` ones select no pod and no workload.
     """
 
     unreadable: tuple[RightsizingPolicy, ...] = ()
@@ -176,6 +176,11 @@ def _iterate_conflicts(
     What a nearer policy states is no conflict of the others.
     """
     decided: set[str] = set()
+    limits: dict[str, list[SourcedValue]] = {}
+    for one in policies:
+        if not one.namespace and isinstance(one.overrides, Overrides):
+            for setting, value in iterate_settings(one.overrides):
+                limits.setdefault(setting, []).append((value, SettingSource(one.source, one.name)))
     for _, group in groupby(policies, key=lambda one: (one.namespace, get_specificity(one, workload))):
         equal = [(one, settings[one.key]) for one in group]
         for number, (nearer, stated) in enumerate(equal):
@@ -187,7 +192,24 @@ def _iterate_conflicts(
                     stated_by_both = tuple(differing)
                     yield nearer, PolicyConflict(other.title, nearer.title, stated_by_both, str(workload))
                     yield other, PolicyConflict(nearer.title, nearer.title, stated_by_both, str(workload))
+            for conflict in _iterate_exceeded(nearer, limits, decided, str(workload)) if nearer.namespace else ():
+                yield nearer, conflict
             decided |= stated.keys()
+
+
+def _iterate_exceeded(
+    policy: RightsizingPolicy, limits: Mapping[str, Sequence[SourcedValue]], decided: Set[str], workload: str
+) -> Iterator[PolicyConflict]:
+    """Yield the ClusterRightsizingPolicies whose maximum a policy of a namespace exceeds, with the settings that do."""
+    exceeding: dict[str, list[str]] = {}
+    for setting, value in iterate_settings(policy.overrides) if isinstance(policy.overrides, Overrides) else ():
+        name, dot, container = setting.partition(".")
+        # A minimum above the maximum excludes the pods.
+        limit, source = find_limit(f"{name.replace('-min', '-max')}{dot}{container}", limits)
+        if source is not None and value > limit and setting not in decided:
+            exceeding.setdefault(str(source), []).append(setting)
+    for title, settings in sorted(exceeding.items()):
+        yield PolicyConflict(title, title, tuple(sorted(settings)), workload, is_maximum=True)
 
 
 def _get_settings(policy: RightsizingPolicy) -> Mapping[str, str]:

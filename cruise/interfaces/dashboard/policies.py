@@ -15,7 +15,6 @@ from cruise.domain.overrides import (
     SettingSource,
     format_settings,
     parse_overrides,
-    read_vpa_overrides,
     resolve_overrides,
 )
 from cruise.domain.policy import (
@@ -31,6 +30,7 @@ from cruise.domain.policy import (
 )
 from cruise.domain.rightsizing_policies import get_workload_policy_name
 from cruise.domain.users import WhatIfComparison, WhatIfRun, WhatIfStage
+from cruise.domain.vpa_overrides import read_vpa_overrides
 from cruise.errors import CruiseError
 from cruise.interfaces.backtest.comparison import METRIC_NAMES, format_delta, format_interval, format_metric
 from cruise.interfaces.dashboard.forms import SETTING_FIELD_PREFIX, get_rejected_form

@@ -73,6 +73,7 @@ def _statement(one: StatedSetting) -> JsonValue:
         "value": one.value,
         "source": describe_source(one.source),
         "effective": one.is_effective,
+        "limitedBy": describe_source(one.limited_by) if one.limited_by is not None else None,
     }
 
 

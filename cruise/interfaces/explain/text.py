@@ -136,7 +136,9 @@ def _build_statements(statements: Sequence[StatedSetting]) -> Table:
     rows = create_grid(3)
     for statement in statements:
         source = describe_source(statement.source)
-        note = source if statement.is_effective else f"{source}, overridden"
+        limit = statement.limited_by
+        reason = "overridden" if limit is None else f"above the maximum of {describe_source(limit)}"
+        note = source if statement.is_effective else f"{source}, {reason}"
         rows.add_row(
             f"  {statement.setting}", statement.value, note, style=None if statement.is_effective else "dim strike"
         )

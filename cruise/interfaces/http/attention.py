@@ -164,7 +164,7 @@ def _list_policy_problems(policies: PolicyProblems) -> Iterator[AttentionItem]:
     """Yield what is wrong with policy objects: one item for each kind of problem, which names the first ones."""
     kinds = (
         ("policy-unreadable", True, policies.unreadable, "cannot be read, and the pods that it may select are skipped"),
-        ("policy-conflict", False, policies.conflicting, "contradicts an equally specific one"),
+        ("policy-conflict", False, policies.conflicting, "contradicts another one, which its status names"),
         ("policy-unmatched", False, policies.unmatched, "selects no pod and no workload"),
     )
     for code, urgent, found, problem in kinds:

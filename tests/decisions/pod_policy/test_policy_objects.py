@@ -99,6 +99,60 @@ def test_the_nearest_value_applies_and_others_fill_what_it_leaves_out():
 
 
 @pytest.mark.parametrize(
+    ("stated", "most"),
+    [
+        ({"cpu-max": "4"}, 2000),
+        ({"cpu-max.app": "4"}, 2000),
+        ({"cpu-max.app": "4", "cpu-max": "1"}, 2000),
+        ({"cpu-max": "1"}, 1000),
+        ({"cpu-max.app": "500m", "cpu-max": "4"}, 500),
+        ({}, 2000),
+    ],
+)
+@pytest.mark.parametrize("source", ["pod", "namespace", "policy"])
+def test_no_nearer_maximum_exceeds_that_of_the_cluster(stated: dict[str, str], most: int, source: str):
+    annotations = {f"cruise.io/{key}": value for key, value in stated.items()}
+    found = effective(
+        make_pod(annotations=annotations if source == "pod" else {}),
+        world(
+            *([policy("own", "shop", stated)] if source == "policy" else []),
+            policy("limit", "", {"cpu-max": "2"}, namespaces=frozenset({"shop"})),
+            policy("everywhere", "", {"cpu-max": "300m"}),
+            namespace_annotations={"shop": annotations} if source == "namespace" else {},
+        ),
+    )
+    assert found.get_for_container("app").bounds.maximum.cpu_millicores == most
+    assert found.bounds.maximum.memory_bytes is None
+
+
+def test_a_maximum_of_the_cluster_for_one_container_limits_that_container():
+    limits = policy("limit", "", {"cpu-max": "1", "cpu-max.app": "3"})
+    found = effective(make_pod(annotations={"cruise.io/cpu-max": "4", "cruise.io/cpu-max.app": "4"}), world(limits))
+    of_containers = [found.get_for_container(name).bounds.maximum.cpu_millicores for name in ("app", "proxy")]
+    assert of_containers == [3000, 1000]
+
+
+def test_a_setting_above_the_maximum_of_the_cluster_names_it_and_a_minimum_above_it_skips_the_pod():
+    own = policy("own", "shop", {"cpu-max.app": "4", "memory-max": "1Gi"})
+    limits = policy("limit", "", {"cpu-max": "2", "memory-max": "2Gi"})
+    pod = make_pod()
+    checks = Eligibility(world(own, limits, pods=(pod,)), make_table(), {}, Policy(mode=Mode.FULL), NOW)
+    said = {(one.setting, str(one.source)): one for one in checks.get_stated_settings(pod)}
+    exceeding, limit = (
+        said["cpu-max.app", "RightsizingPolicy own"],
+        said["cpu-max", "ClusterRightsizingPolicy limit"],
+    )
+    assert not exceeding.is_effective and exceeding.limited_by == limit.source
+    assert limit.is_effective and limit.limited_by is None
+    assert said["memory-max", "RightsizingPolicy own"].is_effective
+    greedy = policy("own", "shop", {"cpu-min.app": "3", "cpu-max.app": "4"})
+    checks = Eligibility(world(greedy, limits, pods=(pod,)), make_table(), {}, Policy(mode=Mode.FULL), NOW)
+    found = checks.get_effective_policy(pod)
+    assert isinstance(found, UnreadableAnnotations)
+    assert found.detail.startswith("RightsizingPolicy own and ClusterRightsizingPolicy limit: cruise.io/…-min.app: ")
+
+
+@pytest.mark.parametrize(
     ("modes", "mode"),
     [
         ({"web": "resize", "all": "observe"}, Mode.RESIZE),

@@ -80,6 +80,26 @@ def test_what_a_more_specific_policy_states_and_what_is_equal_are_no_conflicts()
     assert len(summarize_policies(world(*policies, pods=(*WEB, DB)), (), {})["shop", "x"].conflicts) == 1
 
 
+def test_a_policy_that_exceeds_the_maximum_of_the_cluster_is_told_so_and_the_clusters_own_is_not():
+    policies = (
+        policy("app", "shop", {"cpu-max.app": "4", "memory-max": "1Gi"}, names=frozenset({"web"})),
+        policy("least", "shop", {"cpu-min": "3"}),
+        policy("limit", "", {"cpu-max": "2", "memory-max": "2Gi"}),
+        policy("wide", "", {"cpu-max": "8"}, kinds=frozenset({"StatefulSet"})),
+    )
+    found = summarize_policies(world(*policies, pods=(*WEB, DB)), (), {})
+    limit = policies[2].title
+    assert found["shop", "app"].conflicts == (
+        PolicyConflict(limit, limit, ("cpu-max.app",), "Deployment/web", is_maximum=True),
+    )
+    # The StatefulSet has a larger maximum.
+    assert found["shop", "least"].conflicts == (
+        PolicyConflict(limit, limit, ("cpu-min",), "Deployment/web", is_maximum=True),
+    )
+    assert not found["", "limit"].conflicts
+    assert find_policy_problems(world(*policies, pods=WEB)).conflicting == policies[:2]
+
+
 def test_a_policy_that_cannot_be_read_says_why():
     broken = RightsizingPolicy("shop", "broken", overrides=UnreadableAnnotations("spec.mode: is wrong"))
     found = summarize_policies(world(broken, policy("all", "shop", {"mode": "off"}), pods=WEB), (), {})
@@ -172,6 +192,14 @@ def compare(policy: RightsizingPolicy, applied: Sequence[RightsizingPolicy], pod
         differing = tuple(sorted(name for name in both if stated(policy)[name] != stated(other)[name]))
         if differing:
             yield PolicyConflict(other.title, applied[min(place, at)].title, differing, str(pod.workload))
+    of_cluster = [one for one in applied if not one.namespace and "cpu-max" in stated(one)]
+    decided = {name for one in applied if rank(one) < rank(policy) or applied.index(one) < at for name in stated(one)}
+    if policy.namespace and of_cluster:
+        limit, own = stated(of_cluster[0])["cpu-max"], stated(policy)
+        above = tuple(name for name in ("cpu-max", "cpu-min") if own.get(name, "") > limit and name not in decided)
+        if above:
+            title = of_cluster[0].title
+            yield PolicyConflict(title, title, above, str(pod.workload), is_maximum=True)
 
 
 @given(worlds(), st.data())

@@ -89,8 +89,9 @@ def test_the_status_says_what_a_policy_did_and_what_contradicts_it(stage: LiveSt
     stage.measure({"web": USE})
     one = policy_json({"selector": {"names": ["web"]}, "maxAllowed": {"cpu": "450m"}}, "one", ns)
     other = policy_json({"selector": {"names": ["web"]}, "maxAllowed": {"cpu": "300m"}}, "other", ns)
-    everything = policy_json({"selector": {"namespaces": [ns]}}, ns)
-    stage.create(one, other, everything)
+    more = policy_json({"selector": {"names": ["db"]}, "maxAllowed": {"memory": "8Gi"}}, "above", ns)
+    everything = policy_json({"selector": {"namespaces": [ns]}, "maxAllowed": {"memory": "4Gi"}}, ns)
+    stage.create(one, other, more, everything)
 
     def read(kind: str, namespace: str | None, name: str) -> Json:
         found: Json = admin.read(f"{kind}.cruise.io", namespace, name).get("status", {})
@@ -108,6 +109,12 @@ def test_the_status_says_what_a_policy_did_and_what_contradicts_it(stage: LiveSt
         "settings": ["cpu-max"],
         "workload": "Deployment/web",
     }
+    above = read("rightsizingpolicies", ns, "above")
+    limit = f"ClusterRightsizingPolicy {ns}"
+    assert above["conflicts"] == [
+        {"policy": limit, "winner": limit, "settings": ["memory-max"], "workload": "Deployment/db"}
+    ]
+    assert (above["conditions"][1]["reason"], above["conditions"][1]["message"]) == ("AboveClusterMaximum", limit)
     found = read("rightsizingpolicies", ns, "other")
     assert (found["conflictCount"], found["conflicts"]) == (1, [conflict])
     assert (found["observedGeneration"], found["workloads"], found["sized"], found["skippedPods"]) == (1, 1, 1, 0)

@@ -312,7 +312,8 @@ def test_the_document_has_every_step_and_the_patch():
     assert container["cpuMillicores"]["updateThreshold"]["exceedsThreshold"] is True
     assert container["memoryLimitBytes"]["memory7dMax"] == 100 * MEBIBYTE
     assert document["patch"]["spec"]["containers"][0]["name"] == "app"
-    assert document["overrides"] == [{"setting": "mode", "value": "full", "source": "cluster", "effective": True}]
+    stated = {"setting": "mode", "value": "full", "source": "cluster", "effective": True, "limitedBy": None}
+    assert document["overrides"] == [stated]
     assert document["node"]["available"] == {"cpuMillicores": 4000, "memoryBytes": 16384 * MEBIBYTE}
     held = json.loads(render_explanation_json(explained([pod]), NOW, None))
     assert held["skipped"]["reason"] == "no-statistics"

@@ -11,9 +11,10 @@ from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import EffectivePolicy, OverrideSource, UnreadableAnnotations
 from cruise.domain.cluster import VerticalPodAutoscaler
 from cruise.domain.cluster_policies import VpaContainerPolicy
-from cruise.domain.overrides import SettingSource, read_vpa_overrides, resolve_overrides
+from cruise.domain.overrides import SettingSource, resolve_overrides
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import ResourceName
+from cruise.domain.vpa_overrides import read_vpa_overrides
 from cruise.kube_json.reading.snapshot import read_snapshot
 from tests.builders import (
     NOW,
