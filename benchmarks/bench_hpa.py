@@ -14,9 +14,9 @@ from benchmarks.table import BenchmarkRow
 from cruise.decisions.pod_policy.usable_statistics import UsageHistory
 from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds, decide_utilisation_bounds
 from cruise.decisions.sizing.utilisation_columns import MetricGroups, bound_requests
+from cruise.domain.autoscalers import UtilisationMetric, UtilisationScaling
 from cruise.domain.cluster import HorizontalPodAutoscaler, WorkloadRef
 from cruise.domain.resources import ResourceName
-from cruise.domain.utilisation_scaling import UtilisationMetric, UtilisationScaling
 from cruise.simulation.horizontal_autoscaler import MeasuredPod, desire_replicas, want_replicas
 from tests.e2e.hpa.services import DAY, HISTORY, REPLAYED, SERVICES, Service
 

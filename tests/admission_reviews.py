@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod
-from cruise.domain.cluster import LimitRangeItem, Pod
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import Pod
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.usage import StatisticsTable
 from cruise.kube_json.objects.owners import NO_OWNERS

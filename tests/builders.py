@@ -5,13 +5,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from cruise.domain.autoscalers import LimitRangeItem, NodeAutoscalerKind
 from cruise.domain.cluster import (
     POD_LEVEL,
     ClusterSnapshot,
     Container,
     ContainerRole,
     HorizontalPodAutoscaler,
-    LimitRangeItem,
     Node,
     Pod,
     PodDisruptionBudget,
@@ -19,7 +19,6 @@ from cruise.domain.cluster import (
     Workload,
     WorkloadRef,
 )
-from cruise.domain.cluster_policies import NodeAutoscalerKind
 from cruise.domain.policy import DEFAULT_RULES
 from cruise.domain.resources import MEBIBYTE, NOTHING_STATED, ResourceName, Resources, StatedResources
 from cruise.domain.scheduling import LabelSelector

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
+from cruise.domain.autoscalers import LimitRangeItem
 from cruise.domain.cluster import (
     ClusterSnapshot,
     Container,
     ContainerRole,
     HorizontalPodAutoscaler,
-    LimitRangeItem,
     Node,
     Pod,
     PodDisruptionBudget,
@@ -26,8 +26,15 @@ from cruise.domain.cluster import (
 )
 from cruise.domain.heaps import HeapBound, HeapRuntime
 from cruise.domain.pod_resources import count_pod_requests, get_qos_class
-from cruise.domain.resize_state import ResizePending, ResizeState
-from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResourceName, Resources, StatedResources
+from cruise.domain.resources import (
+    MEBIBYTE,
+    NO_RESOURCES,
+    ResizePending,
+    ResizeState,
+    ResourceName,
+    Resources,
+    StatedResources,
+)
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
 from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable
 from tests.builders import LONG_AGO, NOW, NOW_SECONDS, make_pod_level

@@ -11,8 +11,14 @@ import structlog
 
 from cruise.adapters.kube.client import SERVICE_ACCOUNT, KubernetesClient, connect_to_kubernetes, find_own_namespace
 from cruise.adapters.store.embedded_postgres import get_default_data_dir
-from cruise.adapters.webhook_tls.certificate_keeper import LIFETIME, CertificateKeeper, CertificateStorage
-from cruise.adapters.webhook_tls.storage import TlsDirectory, TlsSecret, publish_ca
+from cruise.adapters.webhook_tls.certificate_keeper import (
+    LIFETIME,
+    CertificateKeeper,
+    CertificateStorage,
+    TlsDirectory,
+    TlsSecret,
+    publish_ca,
+)
 from cruise.app.process import get_current_time
 from cruise.errors import ThrottledError, UnavailableError
 from cruise.settings import Settings

@@ -23,9 +23,8 @@ from cruise.adapters.prometheus.probe import probe_prometheus
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.store.embedded_postgres import get_default_data_dir
 from cruise.adapters.store.postgres import probe_store
-from cruise.adapters.webhook_tls.certificate_keeper import CERTIFICATE, KEY, CertificateStorage
+from cruise.adapters.webhook_tls.certificate_keeper import CERTIFICATE, KEY, CertificateStorage, TlsDirectory, TlsSecret
 from cruise.adapters.webhook_tls.certificates import is_issued_by, read_key_pair, split_bundle
-from cruise.adapters.webhook_tls.storage import TlsDirectory, TlsSecret
 from cruise.app.usage_source import check_kubelets_readable, cross_check_once, is_reading_kubelets
 from cruise.decisions.preflight.preflight import POLICY_RULES, list_required_access
 from cruise.domain.cluster import ClusterSnapshot

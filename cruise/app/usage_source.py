@@ -25,7 +25,7 @@ from cruise.domain.cluster import ClusterSnapshot, Node
 from cruise.domain.preflight import CrossCheckCounts, CrossCheckResult, KubeletFacts, KubeletReport, RequiredAccess
 from cruise.errors import BadInputError, CruiseError, RefusedError, UnavailableError
 from cruise.runtime.ports import UsageSourcePort
-from cruise.runtime.usage.cross_check import CrossCheckedUsageSource
+from cruise.runtime.usage.usage_pass import CrossCheckedUsageSource
 from cruise.runtime.usage.usage_reader import SETTLE_SECONDS, UsageReadingSettings
 from cruise.settings import Settings
 from cruise.settings.value_types import UsageSourceChoice

@@ -32,8 +32,8 @@ from cruise.app.process import get_current_time
 from cruise.app.serve.connections import get_policy
 from cruise.app.webhook_stored_view import StorePoller, StoreState
 from cruise.domain.actions import ReasonCode
+from cruise.domain.autoscalers import ResourceQuota
 from cruise.domain.cluster import ClusterSnapshot
-from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.policy import Mode, Policy
 from cruise.errors import CruiseError, UnavailableError, freeze_garbage_collection, raise_single_error
 from cruise.interfaces.http.health import AsgiApp, create_health_app

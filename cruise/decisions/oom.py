@@ -27,22 +27,12 @@ from cruise.decisions.sizing.resizes import (
 from cruise.decisions.sizing.update_threshold import get_update_threshold
 from cruise.decisions.usage.oom_records import raise_oom_memory, summarize_oom_records
 from cruise.domain.actions import ContainerTarget, EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
-from cruise.domain.cluster import (
-    POD_LEVEL,
-    Container,
-    ContainerRole,
-    LimitRangeItem,
-    Node,
-    OomKill,
-    Pod,
-    QosClass,
-)
-from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.autoscalers import LimitRangeItem, ResourceQuota
+from cruise.domain.cluster import POD_LEVEL, Container, ContainerRole, Node, OomKill, Pod, QosClass
 from cruise.domain.pod_resources import count_pod_requests, replace_spec_resources
 from cruise.domain.policy import Mode, OomReaction, Policy, ResizeDirection
 from cruise.domain.reasons import ReasonDetail
-from cruise.domain.resize_state import NO_RESIZE
-from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, round_up_to_mebibytes
+from cruise.domain.resources import NO_RESIZE, NO_RESOURCES, ResourceName, Resources, round_up_to_mebibytes
 from cruise.domain.usage import OomRecord, PeakKey, Statistic, StatisticsTable
 
 NEW_KILL_WINDOW = timedelta(hours=1)

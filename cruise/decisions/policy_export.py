@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cruise.domain.annotations import MODE, ContainerOverrides, Overrides, UnreadableAnnotations
+from cruise.domain.autoscalers import VpaContainerPolicy
 from cruise.domain.cluster import ClusterSnapshot, VerticalPodAutoscaler, WorkloadRef
-from cruise.domain.cluster_policies import VpaContainerPolicy
 from cruise.domain.overrides import (
     build_override_fields,
     find_contradiction,

@@ -7,11 +7,11 @@ from cruise.decisions.pod_policy.limit_ranges import forbids_resize
 from cruise.decisions.pod_policy.resizable_pod import FIRST_RESIZING_KUBELET, resizes_pod_level
 from cruise.decisions.sizing.memory_limit import supports_lowering_memory_limits
 from cruise.domain.actions import ContainerTarget, ReasonCode, ResizePod
-from cruise.domain.cluster import ClusterSnapshot, Container, LimitRangeItem, Node, Pod, QosClass
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import ClusterSnapshot, Container, Node, Pod, QosClass
 from cruise.domain.pod_resources import count_pod_requests, get_qos_class, replace_spec_resources
 from cruise.domain.reasons import ReasonDetail
-from cruise.domain.resize_state import NO_RESIZE
-from cruise.domain.resources import NO_RESOURCES, Resources, StatedResources
+from cruise.domain.resources import NO_RESIZE, NO_RESOURCES, Resources, StatedResources
 
 # Requests and limits by container name.
 OriginalSizesByUid = Mapping[str, tuple[StatedResources, StatedResources]]

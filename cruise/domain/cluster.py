@@ -1,4 +1,4 @@
-"""The state of a cluster that decisions read: nodes, pods, workloads, autoscalers and limits."""
+"""The state of a cluster that decisions read: nodes, pods, workloads and autoscalers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,10 +6,24 @@ from datetime import datetime
 from enum import StrEnum
 
 from cruise.domain.annotations import VIRTUAL_NODE_LABELS, VIRTUAL_NODE_TAINT
-from cruise.domain.cluster_policies import NodeAutoscalerKind, NodePool, ResourceQuota, VpaContainerPolicy
+from cruise.domain.autoscalers import (
+    LimitRangeItem,
+    NodeAutoscalerKind,
+    NodePool,
+    ResourceQuota,
+    UtilisationScaling,
+    VpaContainerPolicy,
+)
 from cruise.domain.heaps import HeapBound
-from cruise.domain.resize_state import NO_RESIZE, ResizeState
-from cruise.domain.resources import NO_RESOURCES, NOTHING_STATED, ResourceName, Resources, StatedResources
+from cruise.domain.resources import (
+    NO_RESIZE,
+    NO_RESOURCES,
+    NOTHING_STATED,
+    ResizeState,
+    ResourceName,
+    Resources,
+    StatedResources,
+)
 from cruise.domain.rightsizing_policies import RightsizingPolicy
 from cruise.domain.run_operators import WORKLOAD_GROUP, EndedPod, runs_to_completion
 from cruise.domain.scheduling import (
@@ -22,7 +36,6 @@ from cruise.domain.scheduling import (
     StorageAndNamespaces,
     Taint,
 )
-from cruise.domain.utilisation_scaling import UtilisationScaling
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -304,25 +317,6 @@ class VerticalPodAutoscaler:
     def changes_pods(self) -> bool:
         """Whether another recommender resizes pods by it."""
         return self.target is not None and self.mode != "Off" and not self.is_own
-
-
-@dataclass(frozen=True, slots=True)
-class LimitRangeItem:
-    """One entry of a LimitRange, of type Container or Pod; absent bounds are None.
-
-    The API server gives `default_limits` to a container without limits.
-    """
-
-    is_for_pod: bool
-    minimum: StatedResources = NOTHING_STATED
-    maximum: StatedResources = NOTHING_STATED
-    max_cpu_ratio: float | None = None
-    max_memory_ratio: float | None = None
-    default_limits: StatedResources = NOTHING_STATED
-
-    def get_max_ratio(self, resource: ResourceName) -> float | None:
-        """Return the maximum limit / request ratio of a resource, or None."""
-        return self.max_cpu_ratio if resource is ResourceName.CPU else self.max_memory_ratio
 
 
 @dataclass(frozen=True, slots=True)

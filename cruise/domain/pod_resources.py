@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.annotations import VIRTUAL_NODE_LABELS
 from cruise.domain.cluster import Container, ContainerRole, Node, Pod, QosClass
-from cruise.domain.resize_state import NO_RESIZE, ResizePending
-from cruise.domain.resources import NO_RESOURCES, Resources, StatedResources, is_extended
+from cruise.domain.resources import NO_RESIZE, NO_RESOURCES, ResizePending, Resources, StatedResources, is_extended
 from cruise.domain.scheduling import UNSCHEDULABLE_TAINT
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import IntEnum, StrEnum
 
-from cruise.domain.cluster_policies import NodeAutoscalerKind
+from cruise.domain.autoscalers import NodeAutoscalerKind
 from cruise.domain.namespace_patterns import matches_any_pattern
 from cruise.domain.resources import (
     MEBIBYTE,

@@ -1,7 +1,8 @@
-"""CPU and memory, in whole millicores and bytes."""
+"""CPU and memory, in whole millicores and bytes, and how far the kubelet is with a resize of them."""
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
 
@@ -196,3 +197,28 @@ def format_memory_bytes(memory_bytes: int) -> str:
     zeros = (memory_bytes & -memory_bytes).bit_length() - 1
     thousands = min(max(zeros, 0) // 10, len(_BINARY_SUFFIXES) - 1)
     return f"{memory_bytes >> 10 * thousands}{_BINARY_SUFFIXES[thousands]}"
+
+
+class ResizePending(StrEnum):
+    """The reason of the condition PodResizePending."""
+
+    DEFERRED = "Deferred"
+    INFEASIBLE = "Infeasible"
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeState:
+    """The resize conditions of a pod; `pending_since` is the last transition.
+
+    `static_manager` is the resource whose static manager makes the resize infeasible; with `memory_swaps`, swap does.
+    """
+
+    pending: ResizePending | None = None
+    pending_since: datetime | None = None
+    in_progress: bool = False
+    error: bool = False
+    static_manager: ResourceName | None = None
+    memory_swaps: bool = False
+
+
+NO_RESIZE = ResizeState()

@@ -1,8 +1,8 @@
 """Overrides that VerticalPodAutoscalers state."""
 
 from cruise.domain.annotations import ContainerOverrides, Overrides, OverrideSource, UnreadableAnnotations
+from cruise.domain.autoscalers import VpaContainerPolicy
 from cruise.domain.cluster import ClusterSnapshot, VerticalPodAutoscaler, WorkloadRef
-from cruise.domain.cluster_policies import VpaContainerPolicy
 from cruise.domain.overrides import OverrideLayer, SettingSource, VpaOverrides, exceeds_any
 from cruise.domain.policy import MINIMUM_REQUEST, Mode, RequestBounds
 from cruise.domain.resources import ResourceName, StatedResources

@@ -33,8 +33,7 @@ from cruise.domain.records import RiskDay
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import ContainerKey, PeakKey, StatisticsTable
 from cruise.runtime.ports import StorePort
-from cruise.runtime.usage.peak_columns import PeakColumns, PeaksByHour
-from cruise.runtime.usage.sample_windows import WINDOW_SECONDS, UsageWindows
+from cruise.runtime.usage.sample_windows import WINDOW_SECONDS, PeakColumns, PeaksByHour, UsageWindows
 from cruise.runtime.usage.usage_state import UsageState
 
 DAY_SECONDS = 86400

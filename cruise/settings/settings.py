@@ -8,9 +8,16 @@ from cruise.domain.policy import Policy
 from cruise.domain.prices import PriceSettings, ResourcePrices
 from cruise.errors import BadInputError
 from cruise.kube_json.admission_review import ReviewLimits
-from cruise.settings.connections import DatabaseOptions, KubernetesOptions, PrometheusOptions, UsageSourceOptions
+from cruise.settings.connections import (
+    ApiOptions,
+    DatabaseOptions,
+    KubernetesOptions,
+    ListenerOptions,
+    PrometheusOptions,
+    UsageSourceOptions,
+    WebhookOptions,
+)
 from cruise.settings.decisions import ActionOptions, LogAndPriceOptions, SizingOptions
-from cruise.settings.servers import ApiOptions, ListenerOptions, WebhookOptions
 from cruise.settings.value_types import ValueType
 
 if TYPE_CHECKING:

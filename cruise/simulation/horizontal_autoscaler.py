@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cruise.domain.utilisation_scaling import DEFAULT_SCALE_DOWN_SECONDS, DEFAULT_TOLERANCE
+from cruise.domain.autoscalers import DEFAULT_SCALE_DOWN_SECONDS, DEFAULT_TOLERANCE
 
 Amounts = Mapping[str, int]
 SYNC_SECONDS = 15

@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 from cruise.app.webhook import AdmissionRefresher
 from cruise.app.webhook_stored_view import StorePoller, StoreState
 from cruise.domain.actions import ReasonCode
+from cruise.domain.autoscalers import ResourceQuota
 from cruise.domain.cluster import ClusterSnapshot, VerticalPodAutoscaler
-from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.policy import Mode, Policy
 from cruise.errors import BadInputError, UnavailableError
 from cruise.kube_json.objects.owners import NO_OWNERS

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 from cruise.adapters.kube.client import KubernetesSettings, connect_to_kubernetes
 from cruise.adapters.kube.cluster import KubernetesCluster
-from cruise.domain.cluster import Container, LimitRangeItem, Node, Pod
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import Container, Node, Pod
 from cruise.domain.pod_resources import count_pod_requests
 from cruise.domain.resources import StatedResources, format_cpu_millicores, format_memory_bytes
 from cruise.runtime.ports import ClusterPort

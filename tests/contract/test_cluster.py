@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 
 from cruise.domain.actions import ReasonCode, TaintNode, UntaintNode
-from cruise.domain.cluster import POD_LEVEL, LimitRangeItem, Pod, PodDisruptionBudget
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import POD_LEVEL, Pod, PodDisruptionBudget
 from cruise.domain.pod_resources import count_pod_requests
-from cruise.domain.resize_state import ResizePending
-from cruise.domain.resources import NO_RESOURCES, StatedResources
+from cruise.domain.resources import NO_RESOURCES, ResizePending, StatedResources
 from cruise.domain.scheduling import (
     OVERLOADED_TAINT,
     LabelRequirement,

@@ -15,7 +15,7 @@ from cruise.domain.cluster import ClusterSnapshot, Node
 from cruise.domain.preflight import KubeletReport
 from cruise.domain.usage import ContainerKey, SampleBlock
 from cruise.runtime.ports import UsageSourcePort
-from cruise.runtime.usage.cross_check import CrossCheckedUsageSource
+from cruise.runtime.usage.usage_pass import CrossCheckedUsageSource
 from cruise.simulation.cluster.state import SimulationSettings
 from cruise.simulation.usage_source import SimulatedUsageSource
 from tests import cadvisor

@@ -16,7 +16,8 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.usage.estimation import sum_statistics
 from cruise.domain.actions import ContainerTarget, EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.annotations import ORIGINAL_RESOURCES
-from cruise.domain.cluster import POD_LEVEL, ContainerRole, LimitRangeItem, OomKill, Pod, QosClass
+from cruise.domain.autoscalers import LimitRangeItem, UtilisationMetric, UtilisationScaling
+from cruise.domain.cluster import POD_LEVEL, ContainerRole, OomKill, Pod, QosClass
 from cruise.domain.policy import (
     SEED_RULES,
     EvictionRanking,
@@ -27,10 +28,8 @@ from cruise.domain.policy import (
     Policy,
 )
 from cruise.domain.reasons import ReasonDetail
-from cruise.domain.resize_state import ResizePending, ResizeState
-from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
+from cruise.domain.resources import MEBIBYTE, ResizePending, ResizeState, ResourceName, Resources
 from cruise.domain.usage import OomRecord
-from cruise.domain.utilisation_scaling import UtilisationMetric, UtilisationScaling
 from tests.builders import (
     NOW,
     NOW_SECONDS,

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from cruise.decisions.policy_export import PolicyExport, export_policies
 from cruise.domain.annotations import Overrides
+from cruise.domain.autoscalers import VpaContainerPolicy
 from cruise.domain.cluster import VerticalPodAutoscaler
-from cruise.domain.cluster_policies import VpaContainerPolicy
 from cruise.domain.overrides import format_settings
 from cruise.domain.resources import MEBIBYTE, NOTHING_STATED, ResourceName, StatedResources
 from cruise.domain.vpa_overrides import get_vpa_overrides

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from cruise.decisions.revert import PodRevert, decide_reverts
 from cruise.domain.actions import ReasonCode
-from cruise.domain.cluster import ClusterSnapshot, Container, LimitRangeItem, Node, Pod, QosClass
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import ClusterSnapshot, Container, Node, Pod, QosClass
 from cruise.domain.pod_resources import get_qos_class, replace_spec_resources
 from cruise.domain.reasons import ReasonDetail
-from cruise.domain.resize_state import ResizePending, ResizeState
-from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, NOTHING_STATED, StatedResources
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, NOTHING_STATED, ResizePending, ResizeState, StatedResources
 from tests.builders import make_pod_level
 from tests.simulation.scenes import amounts, node, resources
 

@@ -12,7 +12,7 @@ from cruise.decisions.startup import decide_boost_ends, select_boosted_pods
 from cruise.domain.actions import ReasonCode, RefusedResize
 from cruise.domain.annotations import STARTUP_BOOST
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.resize_state import ResizePending, ResizeState
+from cruise.domain.resources import ResizePending, ResizeState
 from cruise.domain.startup_boosts import LONGEST_START, READY_TIME, StartupBoost, format_startup_boosts
 from tests.builders import (
     NOW,

@@ -12,8 +12,7 @@ from cruise.adapters.kube.access import KubernetesAuthority
 from cruise.adapters.kube.actions import perform_action
 from cruise.adapters.kube.client import KubernetesSettings, connect_to_kubernetes
 from cruise.adapters.kube.events import PodEventRecorder, UserActionEventRecorder
-from cruise.adapters.webhook_tls.certificate_keeper import AUTHORITIES, CERTIFICATE, KEY
-from cruise.adapters.webhook_tls.storage import TlsSecret, publish_ca
+from cruise.adapters.webhook_tls.certificate_keeper import AUTHORITIES, CERTIFICATE, KEY, TlsSecret, publish_ca
 from cruise.app.serve.leadership import create_lease_contender
 from cruise.domain.actions import ContainerTarget, EvictPod, PodEvent, ReasonCode, ResizePod, TaintNode, UntaintNode
 from cruise.domain.cluster import ContainerRole, WorkloadRef

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from cruise.domain.cluster import Container, ContainerRole, Pod
 from cruise.domain.pod_resources import compute_init_container_minimum, count_container_requests, count_pod_requests
-from cruise.domain.resize_state import ResizePending, ResizeState
-from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Resources, StatedResources
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResizePending, ResizeState, Resources, StatedResources
 from tests.builders import make_pod_level
 
 INIT, SIDECAR, MAIN = ContainerRole.INIT, ContainerRole.SIDECAR, ContainerRole.MAIN

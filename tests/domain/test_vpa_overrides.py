@@ -9,8 +9,8 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.sizing.node_plans import decide_node_plans
 from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import EffectivePolicy, OverrideSource, UnreadableAnnotations
+from cruise.domain.autoscalers import VpaContainerPolicy
 from cruise.domain.cluster import VerticalPodAutoscaler
-from cruise.domain.cluster_policies import VpaContainerPolicy
 from cruise.domain.overrides import SettingSource, resolve_overrides
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import ResourceName

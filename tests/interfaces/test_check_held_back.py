@@ -11,13 +11,13 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.quotas import allows_one_more_pod
 from cruise.decisions.preflight.preflight import decide_preflight
 from cruise.domain.actions import ReasonCode, SkippedPod
+from cruise.domain.autoscalers import NodeAutoscalerKind, ResourceQuota
 from cruise.domain.cluster import (
     ClusterSnapshot,
     HorizontalPodAutoscaler,
     VerticalPodAutoscaler,
     WorkloadRef,
 )
-from cruise.domain.cluster_policies import NodeAutoscalerKind, ResourceQuota
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.preflight import PreflightFacts
 from cruise.domain.resources import ResourceName

@@ -6,7 +6,8 @@ from dataclasses import replace
 from numpy.random import Generator
 
 from cruise.domain.annotations import HOSTNAME
-from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Node
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import Container, ContainerRole, Node
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE, Resources, StatedResources
 from tests.laws.random_clusters import (

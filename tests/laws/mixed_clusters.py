@@ -11,7 +11,8 @@ import numpy as np
 from numpy.random import Generator
 
 from cruise.domain.annotations import HOSTNAME
-from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Node
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import Container, ContainerRole, Node
 from cruise.domain.policy import AdmissionSize, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, NOTHING_STATED, Resources, StatedResources
 from cruise.simulation.cluster.api_server import ResourceQuotaSpec

@@ -9,17 +9,16 @@ import numpy as np
 from numpy.random import Generator
 
 from cruise.domain.annotations import HOSTNAME
+from cruise.domain.autoscalers import LimitRangeItem, NodeAutoscalerKind
 from cruise.domain.cluster import (
     Container,
     ContainerRole,
     HorizontalPodAutoscaler,
-    LimitRangeItem,
     Node,
     Pod,
     VerticalPodAutoscaler,
     WorkloadRef,
 )
-from cruise.domain.cluster_policies import NodeAutoscalerKind
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName, StatedResources
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator

@@ -9,8 +9,7 @@ from datetime import timedelta
 from cruise.domain.cluster import ClusterSnapshot, Container, OomKill, Pod
 from cruise.domain.pod_resources import count_pod_requests
 from cruise.domain.policy import MemoryLimitPolicy, Mode, Policy
-from cruise.domain.resize_state import ResizePending
-from cruise.domain.resources import MEBIBYTE, NOTHING_STATED
+from cruise.domain.resources import MEBIBYTE, NOTHING_STATED, ResizePending
 from cruise.domain.scheduling import SchedulingConstraints
 from cruise.domain.usage import Statistic, StatisticsTable
 from cruise.simulation.cluster.cluster import SimulatedCluster

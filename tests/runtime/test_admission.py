@@ -11,7 +11,8 @@ from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import ORIGINAL_RESOURCES, Overrides
-from cruise.domain.cluster import Container, LimitRangeItem, Pod, VerticalPodAutoscaler, WorkloadRef
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import Container, Pod, VerticalPodAutoscaler, WorkloadRef
 from cruise.domain.original_resources import parse_original_resources, read_signed_original_resources
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.rightsizing_policies import PolicySelector, RightsizingPolicy

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from cruise.decisions.admission.admission import MutatePod
 from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import ORIGINAL_RESOURCES
-from cruise.domain.cluster import LimitRangeItem, WorkloadRef
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import WorkloadRef
 from cruise.domain.original_resources import (
     RevisionRun,
     WorkloadContainer,

@@ -7,7 +7,7 @@ from cruise.app.demo import SimulatedAdmission
 from cruise.app.serve.activity import ControllerHooks
 from cruise.app.serve.controller import Controller
 from cruise.app.serve.controller_options import ControllerOptions, SharedWriterState
-from cruise.domain.cluster_policies import NodeAutoscalerKind
+from cruise.domain.autoscalers import NodeAutoscalerKind
 from cruise.domain.policy import DEFAULT_RULES, SEED_RULES, AdmissionSize, Mode, Policy, RuleSet
 from cruise.domain.resources import MEBIBYTE
 from cruise.runtime.usage.usage_reader import UsageReadingSettings

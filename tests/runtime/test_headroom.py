@@ -10,7 +10,7 @@ from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import HourlyPeaks, PeakKey, StatisticsTable
 from cruise.runtime.headroom import RETENTION_DAYS, HeadroomState, RiskHistory
-from cruise.runtime.usage.peak_columns import PeaksByHour
+from cruise.runtime.usage.sample_windows import PeaksByHour
 from cruise.runtime.usage.usage_state import UsageState
 from cruise.simulation.store import InMemoryStore
 

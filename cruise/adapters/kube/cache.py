@@ -21,27 +21,26 @@ from cruise.adapters.kube.object_store import (
 )
 from cruise.adapters.kube.pod_store import OomKillWatch, PodStore
 from cruise.domain.annotations import MODE, OPERATING_SYSTEM
+from cruise.domain.autoscalers import LimitRangeItem, ResourceQuota
 from cruise.domain.cluster import (
     ClusterSnapshot,
     HorizontalPodAutoscaler,
-    LimitRangeItem,
     Node,
     PodDisruptionBudget,
     VerticalPodAutoscaler,
     Workload,
     WorkloadRef,
 )
-from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.policy import Mode
 from cruise.domain.rightsizing_policies import CLUSTER_POLICY_KIND, POLICY_KIND, RightsizingPolicy
 from cruise.domain.scheduling import LabelSelector, StorageAndNamespaces
-from cruise.kube_json.objects.horizontal_autoscalers import decode_autoscaler
 from cruise.kube_json.objects.node import decode_node, detect_node_autoscaler
 from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerIndex, SharedStringMaps, add_namespace_name_label
 from cruise.kube_json.objects.quantities import decode_quota, group_quotas_by_namespace
 from cruise.kube_json.objects.rightsizing_policies import build_unreadable_policy, decode_policy
 from cruise.kube_json.objects.workloads import (
     add_template_resources,
+    decode_autoscaler,
     decode_budget,
     decode_limit_range,
     decode_vertical_autoscaler,

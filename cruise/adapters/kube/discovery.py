@@ -11,7 +11,7 @@ import msgspec
 
 from cruise.adapters.kube.client import KubernetesClient
 from cruise.adapters.kube.responses import decode_answer
-from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.autoscalers import ResourceQuota
 from cruise.domain.preflight import HelmRelease
 from cruise.errors import DECODE_ERRORS, NotFoundError, RefusedError, UnavailableError
 from cruise.kube_json.objects.quantities import decode_quotas

@@ -10,8 +10,8 @@ import msgspec
 
 from cruise.adapters.kube.client import KubernetesClient
 from cruise.adapters.kube.responses import decode_answer
+from cruise.domain.autoscalers import NodeAutoscalerKind, NodePool
 from cruise.domain.cluster import ClusterSnapshot, Node
-from cruise.domain.cluster_policies import NodeAutoscalerKind, NodePool
 from cruise.domain.reasons import ReasonDetail
 from cruise.errors import BadInputError, CruiseError, NotFoundError, RefusedError, UnavailableError
 from cruise.kube_json.objects.node import KARPENTER_GROUP, STATUS_NAME, STATUS_NAMESPACE, decode_node, decode_node_pool

@@ -1,4 +1,4 @@
-"""The audit: outcomes of actions, and intents of writes that have no outcome yet."""
+"""The audit: outcomes of actions, intents of writes that have no outcome yet, and actions of users on cruise."""
 
 from collections.abc import Collection, Iterator, Sequence, Set
 from datetime import datetime
@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Row, delete, func, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cruise.adapters.store.connection import get_driver_connection
-from cruise.adapters.store.schema import audit, intent
+from cruise.adapters.store.schema import audit, intent, user_action
 from cruise.domain.actions import (
     Action,
     ActionResult,
@@ -24,8 +24,10 @@ from cruise.domain.actions import (
     WriteIntent,
     find_counted_evictions,
 )
+from cruise.domain.cluster import WorkloadRef
 from cruise.domain.policy import EvictionRanking, Mode
 from cruise.domain.records import OutcomeCount
+from cruise.domain.users import UserAction, UserActionKind
 
 # Actions and targets as JSON documents. Modes and rankings are stored by name: documents stay readable, and
 # their numbers in the code may change.
@@ -345,3 +347,50 @@ def _to_outcome(row: Row[tuple[object, ...]]) -> Outcome:
 async def prune_outcomes(connection: AsyncConnection, before: datetime) -> None:
     """Delete the outcomes before a time."""
     await connection.execute(delete(audit).where(audit.c.at < before))
+
+
+async def insert_user_action(connection: AsyncConnection, action: UserAction) -> None:
+    """Append the action of a user."""
+    workload = action.workload
+    await connection.execute(
+        insert(user_action).values(
+            at=action.at,
+            caller=_without_nul(action.caller),
+            kind=action.kind.value,
+            namespace=action.namespace,
+            workload_kind=workload.kind if workload is not None else None,
+            workload_name=workload.name if workload is not None else None,
+            detail=_without_nul(action.detail),
+        )
+    )
+
+
+async def read_newest_user_actions(
+    connection: AsyncConnection, since: datetime, limit: int = 1000, namespaces: Set[str] | None = None
+) -> Sequence[UserAction]:
+    """Return the newest actions of users since a time, newest first; with namespaces, in these or in none."""
+    table = user_action.c
+    statement = select(user_action).where(table.at >= since).order_by(table.at.desc(), table.id.desc()).limit(limit)
+    if namespaces is not None:
+        statement = statement.where(table.namespace.is_(None) | table.namespace.in_(sorted(namespaces)))
+    return [
+        UserAction(
+            row.at,
+            row.caller,
+            UserActionKind(row.kind),
+            row.namespace,
+            WorkloadRef(row.workload_kind, row.workload_name) if row.workload_kind is not None else None,
+            row.detail,
+        )
+        for row in await connection.execute(statement)
+    ]
+
+
+async def prune_user_actions(connection: AsyncConnection, before: datetime) -> None:
+    """Delete the actions of users before a time."""
+    await connection.execute(delete(user_action).where(user_action.c.at < before))
+
+
+def _without_nul(text: str) -> str:
+    """Return the text without NUL characters, which Postgres cannot store."""
+    return text.replace("\0", "")

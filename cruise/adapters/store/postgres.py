@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from cruise.adapters.store import audit, container_starts, packing_plans, peaks, pods, statistics, usage, user_actions
+from cruise.adapters.store import audit, peaks, records, statistics, usage
 from cruise.adapters.store.connection import (
     CONNECTION_TIMEOUT,
     STATEMENT_TIMEOUT,
@@ -89,7 +89,7 @@ class PostgresStore:
     record_usage = _advancing_epoch(usage.insert_usage)
     read_usage_progress = _in_transaction(usage.read_progress)
     read_recent_blocks = _in_transaction(usage.read_recent_blocks)
-    read_container_starts = _in_transaction(container_starts.read_starts)
+    read_container_starts = _in_transaction(usage.read_starts)
     read_peak_summary = _in_transaction(peaks.summarize_peaks)
     read_workload_peaks = _in_transaction(peaks.read_peaks_of_workload)
     read_peaks_of_hour = _in_transaction(peaks.read_peaks_of_hour)
@@ -98,9 +98,9 @@ class PostgresStore:
     read_risk_days = _in_transaction(peaks.read_risk_days)
     record_cluster_hour = _in_transaction(peaks.insert_cluster_hour, CONNECTION_TIMEOUT)
     read_cluster_hours = _in_transaction(peaks.read_cluster_hours, CONNECTION_TIMEOUT)
-    record_oom_kill = _advancing_epoch(pods.insert_oom_record, CONNECTION_TIMEOUT)
-    has_oom_record = _in_transaction(pods.has_oom_record, CONNECTION_TIMEOUT)
-    read_oom_records = _in_transaction(pods.read_oom_records)
+    record_oom_kill = _advancing_epoch(records.insert_oom_record, CONNECTION_TIMEOUT)
+    has_oom_record = _in_transaction(records.has_oom_record, CONNECTION_TIMEOUT)
+    read_oom_records = _in_transaction(records.read_oom_records)
     begin_writes = _advancing_epoch(audit.insert_intents, CONNECTION_TIMEOUT)
     check_writable = _in_transaction(audit.check_audit_writable, CONNECTION_TIMEOUT)
     read_open_intents = _in_transaction(audit.read_open_intents, CONNECTION_TIMEOUT)
@@ -110,22 +110,22 @@ class PostgresStore:
     read_done_outcomes = _in_transaction(audit.read_done_outcomes)
     count_outcomes = _in_transaction(audit.count_outcomes)
     read_pod_outcomes = _in_transaction(audit.read_outcomes_of_pod, CONNECTION_TIMEOUT)
-    record_user_action = _in_transaction(user_actions.insert_user_action, CONNECTION_TIMEOUT)
-    read_user_actions = _in_transaction(user_actions.read_newest_user_actions, CONNECTION_TIMEOUT)
+    record_user_action = _in_transaction(audit.insert_user_action, CONNECTION_TIMEOUT)
+    read_user_actions = _in_transaction(audit.read_newest_user_actions, CONNECTION_TIMEOUT)
     read_evictions_since = _in_transaction(audit.read_evictions_since, CONNECTION_TIMEOUT)
     read_unanswered_resizes = _in_transaction(audit.read_unanswered_resizes, CONNECTION_TIMEOUT)
-    pause_workload = _in_transaction(pods.pause_workload, CONNECTION_TIMEOUT)
-    is_paused = _in_transaction(pods.read_paused, CONNECTION_TIMEOUT)
-    set_paused = _in_transaction(pods.write_paused, CONNECTION_TIMEOUT)
-    read_paused_workloads = _in_transaction(pods.read_paused_workloads, CONNECTION_TIMEOUT)
-    read_refused_resizes = _in_transaction(pods.read_refused_resizes, CONNECTION_TIMEOUT)
-    record_refused_resizes = _in_transaction(pods.write_refused_resizes, CONNECTION_TIMEOUT)
-    record_original_sizes = _in_transaction(pods.insert_original_sizes)
-    read_original_sizes = _in_transaction(pods.read_original_sizes)
-    read_signing_keys = _in_transaction(pods.read_signing_keys, CONNECTION_TIMEOUT)
-    write_packing_plan = _in_transaction(packing_plans.write_plan, CONNECTION_TIMEOUT)
-    read_packing_plan = _in_transaction(packing_plans.read_last_plan, CONNECTION_TIMEOUT)
-    read_placement_hints = _in_transaction(packing_plans.read_placement_hints, CONNECTION_TIMEOUT)
+    pause_workload = _in_transaction(records.pause_workload, CONNECTION_TIMEOUT)
+    is_paused = _in_transaction(records.read_paused, CONNECTION_TIMEOUT)
+    set_paused = _in_transaction(records.write_paused, CONNECTION_TIMEOUT)
+    read_paused_workloads = _in_transaction(records.read_paused_workloads, CONNECTION_TIMEOUT)
+    read_refused_resizes = _in_transaction(records.read_refused_resizes, CONNECTION_TIMEOUT)
+    record_refused_resizes = _in_transaction(records.write_refused_resizes, CONNECTION_TIMEOUT)
+    record_original_sizes = _in_transaction(records.insert_original_sizes)
+    read_original_sizes = _in_transaction(records.read_original_sizes)
+    read_signing_keys = _in_transaction(records.read_signing_keys, CONNECTION_TIMEOUT)
+    write_packing_plan = _in_transaction(records.write_plan, CONNECTION_TIMEOUT)
+    read_packing_plan = _in_transaction(records.read_last_plan, CONNECTION_TIMEOUT)
+    read_placement_hints = _in_transaction(records.read_placement_hints, CONNECTION_TIMEOUT)
 
     async def prune(self, now: datetime) -> None:
         periods = RETENTION
@@ -137,19 +137,19 @@ class PostgresStore:
                 blocks_until=int((now - periods.sample_blocks).timestamp()),
                 partitions_before=int((now - periods.partitions).timestamp()),
             )
-            await container_starts.prune_starts(
+            await usage.prune_starts(
                 connection, int((now - periods.container_starts).timestamp()), CONTAINER_STARTS_KEPT
             )
             await peaks.prune_peaks(connection, int((now - periods.hourly_peaks).timestamp()) // 3600)
             await peaks.prune_risk_days(connection, int((now - periods.risk_days).timestamp()) // 86400)
             await peaks.prune_cluster_hours(connection, get_clock_hour(now - periods.cluster_hours))
-            await pods.prune_oom_records(connection, now - periods.oom_records)
+            await records.prune_oom_records(connection, now - periods.oom_records)
             await audit.prune_outcomes(connection, now - periods.outcomes)
-            await user_actions.prune_user_actions(connection, now - periods.user_actions)
-            await pods.prune_refused_resizes(connection, now - periods.refused_resizes)
-            await pods.prune_original_sizes(connection, now - periods.original_sizes)
-            await pods.renew_signing_key(connection, now)
-            await packing_plans.prune_plans(connection, now - periods.packing_plans)
+            await audit.prune_user_actions(connection, now - periods.user_actions)
+            await records.prune_refused_resizes(connection, now - periods.refused_resizes)
+            await records.prune_original_sizes(connection, now - periods.original_sizes)
+            await records.renew_signing_key(connection, now)
+            await records.prune_plans(connection, now - periods.packing_plans)
 
     async def clear(self) -> None:
         """Delete every record; for the database of a simulated cluster."""

@@ -1,4 +1,4 @@
-"""Samples and counters, and how far each partition of usage was read.
+"""Samples, counters and starts of containers, and how far each partition of usage was read.
 
 Samples are stored as compressed bytes. Matrices are stored byte plane by byte plane (all first bytes, then all second
 bytes): neighbouring values share their upper bytes, so planes compress well.
@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from sqlalchemy import delete, func, insert, select, update
-from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from cruise.adapters.store import container_starts, peaks
-from cruise.adapters.store.schema import database_history, sample_block, usage_partition
+from cruise.adapters.store import peaks
+from cruise.adapters.store.schema import container_start, database_history, sample_block, usage_partition
 from cruise.domain.records import DatabaseHistory
-from cruise.domain.usage import ContainerKey, CounterTail, PartitionProgress, SampleBlock, UsageUpdate
+from cruise.domain.usage import ContainerKey, ContainerStart, CounterTail, PartitionProgress, SampleBlock, UsageUpdate
 from cruise.errors import HistoryChangedError, pause_garbage_collection
 
 _COMPRESSION_LEVEL = 1  # half the time of the default, for a tenth more bytes
@@ -125,7 +125,7 @@ async def insert_usage(connection: AsyncConnection, update: UsageUpdate) -> None
                 f"usage of {update.partition} was stored until {update.continues_from}, not {read_until}"
             )
     await peaks.merge_peaks(connection, update.peaks)
-    await container_starts.merge_starts(connection, update.starts)
+    await merge_starts(connection, update.starts)
     block = update.block
     if block is not None and len(block.times):
         packed = {"last_time": int(block.times[-1]), "samples": pack_block(block)}
@@ -137,7 +137,7 @@ async def insert_usage(connection: AsyncConnection, update: UsageUpdate) -> None
         "gaps": [list(gap) for gap in progress.gaps],
         "counter_tail": None if progress.counter_tail is None else pack_tail(progress.counter_tail),
     }
-    statement = upsert(usage_partition).values(partition=update.partition, **state)
+    statement = insert(usage_partition).values(partition=update.partition, **state)
     await connection.execute(statement.on_conflict_do_update(index_elements=["partition"], set_=state))
 
 
@@ -181,7 +181,7 @@ async def prune_usage(connection: AsyncConnection, blocks_until: int, partitions
 async def advance_epoch(connection: AsyncConnection, expected: int) -> int:
     """Advance the epoch and return it. Raises HistoryChangedError if it was below `expected`."""
     table = database_history
-    first = upsert(table).values(singleton=True, epoch=1, lost_until=0, regained=True)
+    first = insert(table).values(singleton=True, epoch=1, lost_until=0, regained=True)
     advanced = first.on_conflict_do_update(index_elements=["singleton"], set_={"epoch": table.c.epoch + 1})
     epoch = int(await connection.scalar(advanced.returning(table.c.epoch)) or 0)
     _check_epoch(epoch - 1, expected)
@@ -200,7 +200,7 @@ async def record_lost_usage(connection: AsyncConnection, expected: int, until: i
     """Store until when usage was lost, and return the new epoch, which is above `expected`."""
     table = database_history
     await connection.execute(
-        upsert(table)
+        insert(table)
         .values(singleton=True, epoch=0, lost_until=0, regained=True)
         .on_conflict_do_nothing(index_elements=["singleton"])
     )
@@ -215,3 +215,40 @@ async def record_lost_usage(connection: AsyncConnection, expected: int, until: i
 def _check_epoch(epoch: int, expected: int) -> None:
     if epoch < expected:
         raise HistoryChangedError(f"the database is at epoch {epoch}, but was at {expected} before")
+
+
+_KEY = ("namespace", "workload", "container", "pod_uid")
+_MERGED = ("ends_at", "sampled_until", "cpu_peak_millicores")
+# The driver sends each row's values separately.
+_ROWS_PER_STATEMENT = 5_000
+
+
+async def merge_starts(connection: AsyncConnection, starts: Sequence[ContainerStart]) -> None:
+    """Merge starts into the stored ones: the larger figures count."""
+    # Sorted, because two writers that lock the same rows in different orders would deadlock.
+    ordered = sorted(starts, key=lambda one: (one.namespace, one.workload, one.container, one.pod_uid))
+    rows = [{name: getattr(one, name) for name in (*_KEY, "started_at", *_MERGED)} for one in ordered]
+    statement = insert(container_start)
+    merged = {name: func.greatest(container_start.c[name], statement.excluded[name]) for name in _MERGED}
+    statement = statement.on_conflict_do_update(index_elements=_KEY, set_=merged)
+    for first in range(0, len(rows), _ROWS_PER_STATEMENT):
+        await connection.execute(statement, rows[first : first + _ROWS_PER_STATEMENT])
+
+
+async def read_starts(connection: AsyncConnection) -> list[ContainerStart]:
+    """Return all starts, in no order."""
+    return [ContainerStart(**row) for row in (await connection.execute(select(container_start))).mappings()]
+
+
+async def prune_starts(connection: AsyncConnection, before: int, most: int) -> None:
+    """Delete the starts before a time in Unix seconds, and all but the `most` newest of each workload's container."""
+    table = container_start
+    await connection.execute(delete(table).where(table.c.started_at < before))
+    newer = func.row_number().over(
+        partition_by=(table.c.namespace, table.c.workload, table.c.container), order_by=table.c.started_at.desc()
+    )
+    ranked = select(table.c.namespace, table.c.container, table.c.workload, table.c.pod_uid, newer.label("rank"))
+    surplus = ranked.subquery()
+    await connection.execute(
+        delete(table).where(*(table.c[name] == surplus.c[name] for name in _KEY), surplus.c.rank > most)
+    )

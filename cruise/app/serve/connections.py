@@ -23,8 +23,7 @@ from cruise.adapters.kube.leases import LeaderLease
 from cruise.adapters.oidc import OidcProvider
 from cruise.adapters.store.embedded_postgres import get_default_data_dir
 from cruise.adapters.store.postgres import open_store
-from cruise.adapters.webhook_tls.certificate_keeper import CertificateKeeper
-from cruise.adapters.webhook_tls.storage import TlsDirectory
+from cruise.adapters.webhook_tls.certificate_keeper import CertificateKeeper, TlsDirectory
 from cruise.app.certificates import INTERVAL, get_served_names, get_service_names, keep_certificate_renewed
 from cruise.app.process import get_current_time
 from cruise.app.serve.activity import AnnounceFunction, announce_nothing

@@ -24,8 +24,7 @@ from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Arr
 from cruise.domain.policy import Policy
 from cruise.domain.run_operators import runs_to_completion
 from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, PeakSummary, StatisticColumns, StatisticsTable
-from cruise.runtime.usage.peak_columns import PeakColumns
-from cruise.runtime.usage.sample_windows import UsageWindows
+from cruise.runtime.usage.sample_windows import PeakColumns, UsageWindows
 
 # Seven days and the present hour.
 RETENTION_HOURS = 7 * 24 + 1

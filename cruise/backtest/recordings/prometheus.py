@@ -15,8 +15,7 @@ import msgspec
 import numpy as np
 
 from cruise.adapters.prometheus.clusters import select_cluster
-from cruise.adapters.prometheus.kube_state import REQUESTS, KubeStateMetrics, read_kube_state
-from cruise.adapters.prometheus.recording import DAY, RecordingReader
+from cruise.adapters.prometheus.recording import DAY, REQUESTS, KubeStateMetrics, RecordingReader, read_kube_state
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import MAX_CORES
 from cruise.backtest.recordings.recording import RecordedContainer, UsageRecording

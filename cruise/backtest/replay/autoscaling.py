@@ -9,10 +9,10 @@ from cruise.backtest.recordings.scaling import RecordedAutoscaler, ScaledRecordi
 from cruise.backtest.replay.cluster import ReplayedCluster
 from cruise.backtest.replay.pods import ABSENT_NODE, ReplayedPodState
 from cruise.domain.arrays import Float64Array, Int64Array
+from cruise.domain.autoscalers import UtilisationMetric, UtilisationScaling, report_utilization
 from cruise.domain.backtest import AutoscalingScore
 from cruise.domain.cluster import HorizontalPodAutoscaler
 from cruise.domain.resources import ResourceName
-from cruise.domain.utilisation_scaling import UtilisationMetric, UtilisationScaling, report_utilization
 from cruise.simulation.horizontal_autoscaler import (
     MeasuredPod,
     SimulatedAutoscaler,

@@ -31,8 +31,8 @@ from cruise.decisions.sizing.resizes import keep_qos_class, would_change_qos_cla
 from cruise.decisions.usage.estimation import sum_statistics
 from cruise.domain.actions import ContainerTarget, ReasonCode
 from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations
-from cruise.domain.cluster import Container, LimitRangeItem, Pod, QosClass
-from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.autoscalers import LimitRangeItem, ResourceQuota
+from cruise.domain.cluster import Container, Pod, QosClass
 from cruise.domain.pod_resources import (
     create_fast_replace,
     get_qos_class,

@@ -19,8 +19,8 @@ from cruise.decisions.sizing.memory_limit import (
 from cruise.decisions.sizing.pod_level import PodLevelContainers
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.arrays import UNBOUNDED, convert_to_int64
+from cruise.domain.autoscalers import ResourceQuota
 from cruise.domain.cluster import Container, QosClass
-from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.policy import CpuLimitPolicy, MemoryLimitPolicy, Policy
 from cruise.domain.resources import ROUNDING_UNIT, ResourceName, Resources, StatedResources
 from cruise.domain.usage import Statistic

@@ -9,7 +9,8 @@ from cruise.decisions.pod_policy.limit_ranges import violates_limit_range
 from cruise.decisions.sizing.resizes import keep_qos_class
 from cruise.domain.actions import ContainerTarget, ReasonCode
 from cruise.domain.annotations import PLACEMENT_HINT, format_placement_hint
-from cruise.domain.cluster import Container, LimitRangeItem, Pod
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import Container, Pod
 from cruise.domain.packing_plan import PlacementHint
 from cruise.domain.pod_resources import get_qos_class, replace_spec_resources
 from cruise.domain.resources import StatedResources

@@ -16,8 +16,8 @@ from cruise.decisions.sizing.resizes import keep_qos_class, matches_refused_resi
 from cruise.decisions.sizing.update_threshold import get_update_threshold
 from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.annotations import STARTUP_BOOST, EffectivePolicy
-from cruise.domain.cluster import ClusterSnapshot, Container, ContainerRole, LimitRangeItem, Pod
-from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.autoscalers import LimitRangeItem, ResourceQuota
+from cruise.domain.cluster import ClusterSnapshot, Container, ContainerRole, Pod
 from cruise.domain.overrides import NO_PAUSED_WORKLOADS, PausedWorkloads
 from cruise.domain.pod_resources import replace_spec_resources, reset_kubelet_status, sum_container_requests
 from cruise.domain.policy import Mode, Policy

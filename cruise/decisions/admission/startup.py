@@ -14,7 +14,8 @@ from cruise.decisions.pod_policy.limit_ranges import select_ranges
 from cruise.decisions.pod_policy.managed_containers import SKIP_REASON_BY_MODE
 from cruise.domain.actions import ContainerTarget, ReasonCode
 from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations
-from cruise.domain.cluster import Container, LimitRangeItem, Pod, QosClass
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import Container, Pod, QosClass
 from cruise.domain.pod_resources import count_pod_requests, replace_spec_resources
 from cruise.domain.policy import CpuLimitPolicy, Mode, Policy, ResizeDirection, StartupPolicy
 from cruise.domain.resources import ResourceName, Resources

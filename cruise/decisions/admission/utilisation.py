@@ -19,10 +19,10 @@ from cruise.decisions.pod_policy.utilisation_bounds import (
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.annotations import UnreadableAnnotations
 from cruise.domain.arrays import Int64Array, convert_to_int64, round_up_integers
+from cruise.domain.autoscalers import UtilisationMetric, UtilisationScaling
 from cruise.domain.cluster import Container, Pod, QosClass
 from cruise.domain.resources import ROUNDING_UNIT, ResourceName, StatedResources
 from cruise.domain.usage import StatisticsTable
-from cruise.domain.utilisation_scaling import UtilisationMetric, UtilisationScaling
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from cruise.decisions.sizing.guaranteed import get_guaranteed_usage
 from cruise.decisions.sizing.node_sizes import SizingResult
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.arrays import UNBOUNDED
-from cruise.domain.cluster import Container, LimitRangeItem, QosClass
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import Container, QosClass
 from cruise.domain.heaps import HeapRuntime
 from cruise.domain.policy import Policy, ResizeDirection
 from cruise.domain.resources import ResourceName

@@ -29,7 +29,7 @@ from cruise.decisions.sizing.demand import compute_max_requests
 from cruise.decisions.sizing.node_sizes import SizingResult
 from cruise.decisions.sizing.resizes import SizeDecision
 from cruise.domain.actions import ResizeCause
-from cruise.domain.cluster import LimitRangeItem
+from cruise.domain.autoscalers import LimitRangeItem
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import Statistic, StatisticsTable

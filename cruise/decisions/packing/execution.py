@@ -34,8 +34,7 @@ from cruise.domain.packing_plan import (
 from cruise.domain.pod_resources import count_pod_requests, replace_spec_resources
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.reasons import PlanCondition, PlanStatusReason
-from cruise.domain.resize_state import ResizePending
-from cruise.domain.resources import NO_RESOURCES, ResourceName
+from cruise.domain.resources import NO_RESOURCES, ResizePending, ResourceName
 from cruise.domain.usage import StatisticsTable
 
 # The webhook reads the placement hints every second.

@@ -7,8 +7,8 @@ from itertools import count, islice, product
 
 from cruise.decisions.pod_policy.evictability import is_node_bound_pod
 from cruise.domain.annotations import HOSTNAME, INSTANCE_TYPE, NODE_POOL, ZONE
+from cruise.domain.autoscalers import NodePool
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod
-from cruise.domain.cluster_policies import NodePool
 from cruise.domain.packing_plan import NodeCostMeasure, NodeType, PackingProposal
 from cruise.domain.pod_resources import count_pod_requests
 from cruise.domain.reasons import ReasonDetail

@@ -18,7 +18,8 @@ from cruise.domain.annotations import (
     UnreadableAnnotations,
 )
 from cruise.domain.arrays import UNBOUNDED
-from cruise.domain.cluster import ClusterSnapshot, ContainerRole, LimitRangeItem, Pod, WorkloadRef
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import ClusterSnapshot, ContainerRole, Pod, WorkloadRef
 from cruise.domain.original_resources import read_original_resources
 from cruise.domain.overrides import ResolvedOverrides, StatedSetting
 from cruise.domain.policy import (

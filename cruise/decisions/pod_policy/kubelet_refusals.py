@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from cruise.domain.actions import ReasonCode, RefusedResize
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod, QosClass
-from cruise.domain.resize_state import ResizeState
-from cruise.domain.resources import ResourceName
+from cruise.domain.resources import ResizeState, ResourceName
 
 _REFUSAL_BY_MANAGER = {
     ResourceName.CPU: ReasonCode.STATIC_CPU_MANAGER,

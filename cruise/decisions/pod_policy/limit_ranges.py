@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.arrays import UNBOUNDED
-from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Pod
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import Container, ContainerRole, Pod
 from cruise.domain.pod_resources import replace_spec_resources
 from cruise.domain.resources import ROUNDING_UNIT, ResourceName, StatedResources
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from cruise.domain.autoscalers import VpaContainerPolicy, get_foreign_group
 from cruise.domain.cluster import (
     ClusterSnapshot,
     HorizontalPodAutoscaler,
@@ -19,7 +20,6 @@ from cruise.domain.cluster import (
     VerticalPodAutoscaler,
     WorkloadRef,
 )
-from cruise.domain.cluster_policies import VpaContainerPolicy, get_foreign_group
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import ResourceName
 from cruise.domain.run_operators import POD_CONTROLLER_KINDS, WORKLOAD_GROUP

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.annotations import EffectivePolicy
+from cruise.domain.autoscalers import QuotaScope, ResourceQuota
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod, QosClass
-from cruise.domain.cluster_policies import QuotaScope, ResourceQuota
 from cruise.domain.pod_resources import count_pod_limits, count_pod_requests, get_qos_class, replace_spec_resources
 from cruise.domain.policy import EvictionRanking
 from cruise.domain.resources import NO_RESOURCES, NOTHING_STATED, ResourceName, Resources, StatedResources

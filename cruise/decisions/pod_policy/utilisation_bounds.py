@@ -21,11 +21,11 @@ import numpy as np
 from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims, AutoscalerIndex
 from cruise.domain.actions import ResizePod
 from cruise.domain.arrays import Float64Array, Int64Array
+from cruise.domain.autoscalers import DEFAULT_SCALE_DOWN_SECONDS, UtilisationMetric, UtilisationScaling
 from cruise.domain.cluster import ClusterSnapshot, HorizontalPodAutoscaler, Pod, Workload
 from cruise.domain.pod_resources import get_spec_targets
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import NO_RESOURCES, ResourceName, StatedResources
-from cruise.domain.utilisation_scaling import DEFAULT_SCALE_DOWN_SECONDS, UtilisationMetric, UtilisationScaling
 
 _UNBOUNDED = float(1 << 60)
 MIN_MARGIN = 0.1

@@ -9,14 +9,8 @@ from cruise.decisions.pod_policy.quotas import allows_one_more_pod
 from cruise.decisions.pod_policy.resizable_pod import FIRST_RESIZING_KUBELET
 from cruise.decisions.scan.policy_status import find_policy_problems
 from cruise.decisions.sizing.memory_limit import FIRST_KUBELET_LOWERING_MEMORY_LIMITS
-from cruise.domain.cluster import (
-    ClusterSnapshot,
-    LimitRangeItem,
-    Pod,
-    PodDisruptionBudget,
-    WorkloadRef,
-)
-from cruise.domain.cluster_policies import NodeAutoscalerKind
+from cruise.domain.autoscalers import LimitRangeItem, NodeAutoscalerKind
+from cruise.domain.cluster import ClusterSnapshot, Pod, PodDisruptionBudget, WorkloadRef
 from cruise.domain.policy import Mode
 from cruise.domain.preflight import CheckItem, CheckLevel, format_count, format_names
 from cruise.domain.resources import StatedResources

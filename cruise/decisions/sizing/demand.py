@@ -19,8 +19,7 @@ from cruise.decisions.sizing.pod_columns import PerResource, ResizablePodColumns
 from cruise.decisions.sizing.pod_level import collect_pod_level_containers
 from cruise.decisions.sizing.utilisation_columns import bound_requests
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, cap_to_bounds, round_up_integers
-from cruise.domain.cluster import LimitRangeItem
-from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.autoscalers import LimitRangeItem, ResourceQuota
 from cruise.domain.policy import Policy
 from cruise.domain.resources import MEBIBYTE, ROUNDING_UNIT, ResourceName
 from cruise.domain.usage import StatisticColumns, StatisticsTable

@@ -16,11 +16,11 @@ from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update
 from cruise.decisions.sizing.utilisation_columns import MetricGroups, build_metric_groups
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, convert_to_int64
-from cruise.domain.cluster import POD_LEVEL, ContainerRole, LimitRangeItem, QosClass
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import POD_LEVEL, ContainerRole, QosClass
 from cruise.domain.pod_resources import count_container_requests
 from cruise.domain.policy import CpuLimitPolicy, Policy
-from cruise.domain.resize_state import ResizePending
-from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
+from cruise.domain.resources import NO_RESOURCES, ResizePending, ResourceName, Resources
 
 PerResource = Mapping[ResourceName, Int64Array]
 

@@ -21,10 +21,9 @@ from cruise.decisions.sizing.demand import (
 )
 from cruise.decisions.sizing.pod_columns import PerResource, ResizablePodColumns
 from cruise.domain.arrays import BoolArray, Int64Array, round_up_integers
-from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.autoscalers import ResourceQuota
 from cruise.domain.pod_resources import count_container_requests
-from cruise.domain.resize_state import ResizePending
-from cruise.domain.resources import ROUNDING_UNIT, ResourceName, Resources
+from cruise.domain.resources import ROUNDING_UNIT, ResizePending, ResourceName, Resources
 
 QuotasByNamespace = Mapping[str, Sequence[ResourceQuota]]
 

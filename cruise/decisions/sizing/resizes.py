@@ -15,11 +15,19 @@ from cruise.decisions.sizing.demand import DemandTable
 from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_threshold
 from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.arrays import BoolArray, Int64Array
-from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Pod, QosClass
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import Container, ContainerRole, Pod, QosClass
 from cruise.domain.pod_resources import get_qos_class, replace_spec_resources
 from cruise.domain.policy import Policy
-from cruise.domain.resize_state import ResizePending, ResizeState
-from cruise.domain.resources import NO_RESOURCES, NOTHING_STATED, ResourceName, Resources, StatedResources
+from cruise.domain.resources import (
+    NO_RESOURCES,
+    NOTHING_STATED,
+    ResizePending,
+    ResizeState,
+    ResourceName,
+    Resources,
+    StatedResources,
+)
 from cruise.domain.usage import StatisticsTable
 
 INFEASIBLE = frozenset({ReasonCode.RESIZE_INFEASIBLE, *REFUSALS_OF_ANY_SIZE})

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from cruise.decisions.sizing.planned_requests import count_requests_when_resized
 from cruise.domain.actions import ContainerTarget
+from cruise.domain.autoscalers import NodeAutoscalerKind
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod, PodsByName
-from cruise.domain.cluster_policies import NodeAutoscalerKind
 from cruise.domain.packing_plan import AddedNodes, NodeCostMeasure, NodeCountChange, PackingProposal, PlannedPlacement
 from cruise.domain.pod_resources import count_container_requests, count_pod_requests
 from cruise.domain.resources import NO_RESOURCES, Resources

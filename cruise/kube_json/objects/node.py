@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from cruise.domain.annotations import APP_NAME, NODE_POOL, OLD_NODE_POOL
+from cruise.domain.autoscalers import NodeAutoscalerKind, NodePool
 from cruise.domain.cluster import Node, Workload
-from cruise.domain.cluster_policies import NodeAutoscalerKind, NodePool
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import Resources
 from cruise.errors import BadInputError

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from sys import intern
 
 from cruise.domain.annotations import NAMESPACE_NAME, WORKLOAD, is_read_by_decisions
+from cruise.domain.autoscalers import get_foreign_group
 from cruise.domain.cluster import Pod, WorkloadRef
-from cruise.domain.cluster_policies import get_foreign_group
 from cruise.domain.run_operators import LASTING_KINDS, find_run_group
 from cruise.errors import BadInputError
 from cruise.kube_json.object_errors import name_object_in_errors

@@ -9,11 +9,19 @@ from sys import intern
 from typing import Any
 
 from cruise.domain.annotations import MIRROR_POD, OPERATING_SYSTEM, POD_GROUP_ANNOTATIONS, POD_GROUP_LABELS
+from cruise.domain.autoscalers import get_foreign_group
 from cruise.domain.cluster import DEFAULT_SCHEDULER, POD_LEVEL, Container, ContainerRole, Pod, QosClass, WorkloadRef
-from cruise.domain.cluster_policies import get_foreign_group
 from cruise.domain.pod_resources import compute_qos_class
-from cruise.domain.resize_state import NO_RESIZE, ResizePending, ResizeState
-from cruise.domain.resources import NO_RESOURCES, NOTHING_STATED, ResourceName, Resources, StatedResources
+from cruise.domain.resources import (
+    NO_RESIZE,
+    NO_RESOURCES,
+    NOTHING_STATED,
+    ResizePending,
+    ResizeState,
+    ResourceName,
+    Resources,
+    StatedResources,
+)
 from cruise.domain.scheduling import PodConstraints, SchedulingConstraints
 from cruise.errors import BadInputError
 from cruise.kube_json.object_errors import convert_to_struct, format_object_label, to_single_line

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from cruise.domain.cluster_policies import QuotaScope, ResourceQuota
+from cruise.domain.autoscalers import QuotaScope, ResourceQuota
 from cruise.domain.resources import (
     NOTHING_STATED,
     QuantityError,

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from cruise.domain.annotations import OPERATING_SYSTEM
+from cruise.domain.autoscalers import LimitRangeItem, NodeAutoscalerKind, NodePool, ResourceQuota
 from cruise.domain.cluster import (
     ClusterSnapshot,
     HorizontalPodAutoscaler,
-    LimitRangeItem,
     Node,
     OomKill,
     Pod,
@@ -17,13 +17,11 @@ from cruise.domain.cluster import (
     Workload,
     WorkloadRef,
 )
-from cruise.domain.cluster_policies import NodeAutoscalerKind, NodePool, ResourceQuota
 from cruise.domain.rightsizing_policies import RightsizingPolicy
 from cruise.errors import BadInputError
 from cruise.kube_json.object_errors import format_object_label
 from cruise.kube_json.objects.containers import read_oom_kills
 from cruise.kube_json.objects.devices import DeviceObjects, add_devices
-from cruise.kube_json.objects.horizontal_autoscalers import decode_autoscaler
 from cruise.kube_json.objects.node import (
     decode_node,
     decode_node_pool,
@@ -61,6 +59,7 @@ from cruise.kube_json.objects.storage import (
 from cruise.kube_json.objects.volumes import PersistentVolume, VolumeAttachment, decode_attachment, decode_volume
 from cruise.kube_json.objects.workloads import (
     add_template_resources,
+    decode_autoscaler,
     decode_budget,
     decode_limit_range,
     decode_vertical_autoscaler,

@@ -12,8 +12,8 @@ from cruise.decisions.packing.consolidation import ConsolidationContext, choose_
 from cruise.decisions.packing.execution import start_plan
 from cruise.decisions.packing.node_types import add_candidate_nodes
 from cruise.decisions.pod_policy.evictability import is_node_bound_pod
+from cruise.domain.autoscalers import NodeAutoscalerKind
 from cruise.domain.cluster import ClusterSnapshot
-from cruise.domain.cluster_policies import NodeAutoscalerKind
 from cruise.domain.packing_plan import UNLIMITED, NodeCountChange, PackingPlan, PackingProposal
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.reasons import PlanCondition, PlanStatusReason

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cruise.domain.actions import ContainerTarget
-from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Node, Pod
-from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.autoscalers import LimitRangeItem, ResourceQuota
+from cruise.domain.cluster import Container, ContainerRole, Node, Pod
 from cruise.domain.pod_resources import count_pod_requests, get_qos_class, reset_kubelet_status, sum_container_requests
 from cruise.domain.resources import NOTHING_STATED, ResourceName, Resources, StatedResources
 from cruise.errors import RefusedError

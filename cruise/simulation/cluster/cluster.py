@@ -11,10 +11,10 @@ from datetime import datetime
 from typing import assert_never
 
 from cruise.domain.actions import Action, EvictPod, ResizePod, TaintNode, UntaintNode
+from cruise.domain.autoscalers import LimitRangeItem
 from cruise.domain.cluster import (
     ClusterSnapshot,
     HorizontalPodAutoscaler,
-    LimitRangeItem,
     Node,
     OomKill,
     Pod,

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cruise.domain.cluster import LimitRangeItem, Node, Pod, PodDisruptionBudget
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import Node, Pod, PodDisruptionBudget
 from cruise.domain.pod_resources import get_qos_class
 from cruise.domain.scheduling import LabelSelector
 from cruise.errors import RefusedError, ThrottledError

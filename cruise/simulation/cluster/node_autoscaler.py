@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from cruise.domain.annotations import DO_NOT_DISRUPT, HOSTNAME, SAFE_TO_EVICT
+from cruise.domain.autoscalers import NodeAutoscalerKind
 from cruise.domain.cluster import Node, Pod
-from cruise.domain.cluster_policies import NodeAutoscalerKind
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.errors import RefusedError, ThrottledError
 from cruise.simulation.cluster.kubelet import Kubelet

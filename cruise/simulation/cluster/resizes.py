@@ -5,8 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from cruise.domain.cluster import Container, ContainerRole, Pod, QosClass
-from cruise.domain.resize_state import NO_RESIZE, ResizePending, ResizeState
-from cruise.domain.resources import ResourceName, Resources
+from cruise.domain.resources import NO_RESIZE, ResizePending, ResizeState, ResourceName, Resources
 from cruise.simulation.cluster.api_server import get_stated_requests
 from cruise.simulation.cluster.state import (
     PodKey,

@@ -7,7 +7,7 @@ import pytest
 from cruise.adapters.kube.cluster import read_cluster_once
 from cruise.adapters.kube.node_autoscalers import NodeAutoscalerObjects, read_node_autoscaler_objects
 from cruise.decisions.packing.node_types import add_candidate_nodes
-from cruise.domain.cluster_policies import NodeAutoscalerKind
+from cruise.domain.autoscalers import NodeAutoscalerKind
 from cruise.errors import UnavailableError
 from tests.adapters.kube.answering_server import PreparedAnswer, ReceivedRequest, build_status, create_client
 from tests.controlplane.api import Api

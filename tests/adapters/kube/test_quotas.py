@@ -1,6 +1,6 @@
 from cruise.adapters.kube.client import KubernetesClient
 from cruise.adapters.kube.discovery import read_quotas
-from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.autoscalers import ResourceQuota
 from tests.builders import make_amounts
 from tests.controlplane import manifests
 from tests.controlplane.api import Api, wait_until

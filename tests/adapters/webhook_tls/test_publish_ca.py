@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from cruise.adapters.kube.client import KubernetesClient
-from cruise.adapters.webhook_tls.storage import publish_ca
+from cruise.adapters.webhook_tls.certificate_keeper import publish_ca
 from cruise.errors import NotFoundError
 from tests.adapters.kube.test_credentials import certificate_for, pem
 from tests.controlplane.api import Api, ApiError, Json

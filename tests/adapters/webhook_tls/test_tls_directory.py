@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cruise.adapters.webhook_tls.certificate_keeper import AUTHORITIES, CERTIFICATE, KEY, NEXT_KEY
-from cruise.adapters.webhook_tls.storage import TlsDirectory
+from cruise.adapters.webhook_tls.certificate_keeper import AUTHORITIES, CERTIFICATE, KEY, NEXT_KEY, TlsDirectory
 from cruise.errors import BadInputError, ConflictError
 
 FILES = {CERTIFICATE: b"certificate", KEY: b"key", AUTHORITIES: b"authorities"}
@@ -105,7 +104,7 @@ def test_reports_a_directory_of_another_user(tmp_path):
     (closed / CERTIFICATE).write_text("x")
     program = (
         "import asyncio, os, pathlib\n"
-        "from cruise.adapters.webhook_tls.storage import TlsDirectory\n"
+        "from cruise.adapters.webhook_tls.certificate_keeper import TlsDirectory\n"
         "os.setuid(65534)\n"
         f"asyncio.run(TlsDirectory(pathlib.Path({str(closed)!r})).read())\n"
     )

@@ -8,8 +8,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cruise.adapters.kube.client import KubernetesClient
-from cruise.adapters.webhook_tls.certificate_keeper import AUTHORITIES, CERTIFICATE, KEY, NEXT_KEY, CertificateKeeper
-from cruise.adapters.webhook_tls.storage import TlsSecret
+from cruise.adapters.webhook_tls.certificate_keeper import (
+    AUTHORITIES,
+    CERTIFICATE,
+    KEY,
+    NEXT_KEY,
+    CertificateKeeper,
+    TlsSecret,
+)
 from cruise.errors import BadInputError, ConflictError
 from tests.controlplane.api import Api
 

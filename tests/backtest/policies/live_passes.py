@@ -17,8 +17,8 @@ from cruise.backtest.replay.policy import (
 )
 from cruise.decisions.eviction.ranking import NO_EARLIER_PASSES
 from cruise.domain.actions import EvictPod, ResizePod
+from cruise.domain.autoscalers import NodeAutoscalerKind
 from cruise.domain.cluster import OomKill, Pod
-from cruise.domain.cluster_policies import NodeAutoscalerKind
 from cruise.domain.pod_resources import replace_spec_resources
 from cruise.domain.policy import AdmissionSize, Mode, Policy
 from cruise.domain.usage import NO_NODE_USAGE, ContainerKey, NodeLoadSample, SampleBlock

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cruise.adapters.prometheus.kube_state import KubeStateMetrics
+from cruise.adapters.prometheus.recording import KubeStateMetrics
 from cruise.backtest.recordings.prometheus import RecordedProvisioning
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import ClusterSnapshot, ContainerRole, WorkloadRef

@@ -6,9 +6,9 @@ import numpy as np
 
 from cruise.backtest.recordings.recording import UsageRecording
 from cruise.backtest.recordings.scaling import MAX_OF_MIN_REPLICAS, AddedAutoscalers, add_autoscalers
+from cruise.domain.autoscalers import UtilisationMetric, UtilisationScaling
 from cruise.domain.cluster import HorizontalPodAutoscaler, WorkloadRef
 from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
-from cruise.domain.utilisation_scaling import UtilisationMetric, UtilisationScaling
 from tests.backtest.replayed import make_recording
 
 EACH = AddedAutoscalers(70)

@@ -17,8 +17,8 @@ from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.domain.actions import ContainerTarget, ReasonCode
 from cruise.domain.annotations import ORIGINAL_RESOURCES
-from cruise.domain.cluster import ContainerRole, LimitRangeItem, Node, Pod, QosClass, WorkloadRef
-from cruise.domain.cluster_policies import NodeAutoscalerKind
+from cruise.domain.autoscalers import LimitRangeItem, NodeAutoscalerKind
+from cruise.domain.cluster import ContainerRole, Node, Pod, QosClass, WorkloadRef
 from cruise.domain.original_resources import (
     RevisionRun,
     WorkloadContainer,

@@ -8,8 +8,8 @@ from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod, comp
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.domain.actions import ReasonCode, SkippedPod
-from cruise.domain.cluster import ContainerRole, LimitRangeItem, Pod, QosClass
-from cruise.domain.cluster_policies import QuotaScope, ResourceQuota
+from cruise.domain.autoscalers import LimitRangeItem, QuotaScope, ResourceQuota
+from cruise.domain.cluster import ContainerRole, Pod, QosClass
 from cruise.domain.policy import SEED_RULES, BestEffortPolicy, MemoryLimitPolicy, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName, StatedResources
 from tests.builders import (

@@ -9,8 +9,8 @@ from hypothesis import given
 from cruise.decisions.admission.replacement_pods import decide_unschedulable_pods
 from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.annotations import ORIGINAL_RESOURCES
-from cruise.domain.cluster import ContainerRole, LimitRangeItem, Pod, QosClass
-from cruise.domain.cluster_policies import NodeAutoscalerKind
+from cruise.domain.autoscalers import LimitRangeItem, NodeAutoscalerKind
+from cruise.domain.cluster import ContainerRole, Pod, QosClass
 from cruise.domain.original_resources import format_original_resources
 from cruise.domain.pod_resources import replace_spec_resources
 from cruise.domain.policy import DEFAULT_RULES, SEED_RULES, Mode, Policy

@@ -18,8 +18,8 @@ from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import ORIGINAL_RESOURCES
-from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Pod, QosClass
-from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.autoscalers import LimitRangeItem, ResourceQuota
+from cruise.domain.cluster import Container, ContainerRole, Pod, QosClass
 from cruise.domain.original_resources import (
     RevisionRun,
     WorkloadContainer,

@@ -15,7 +15,8 @@ from cruise.decisions.admission.placement_hints import (
 )
 from cruise.domain.actions import ContainerTarget, ReasonCode
 from cruise.domain.annotations import PLACEMENT_HINT, parse_placement_hint
-from cruise.domain.cluster import ContainerRole, LimitRangeItem
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import ContainerRole
 from cruise.domain.packing_plan import PlacementHint
 from cruise.domain.resources import NOTHING_STATED
 from cruise.domain.scheduling import (

@@ -6,8 +6,8 @@ import pytest
 
 from cruise.decisions.admission.replacement_pods import predict_replacement_pods
 from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.domain.autoscalers import ResourceQuota
 from cruise.domain.cluster import Pod, Workload
-from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import StatedResources
 from tests.builders import (

@@ -15,8 +15,8 @@ from cruise.decisions.admission.startup_steps import explain_pod_startup
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import ORIGINAL_RESOURCES, STARTUP_BOOST
-from cruise.domain.cluster import LimitRangeItem, QosClass
-from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.autoscalers import LimitRangeItem, ResourceQuota
+from cruise.domain.cluster import QosClass
 from cruise.domain.packing_plan import PlacementHint
 from cruise.domain.pod_resources import get_qos_class
 from cruise.domain.policy import CpuLimitPolicy, GuaranteedPolicy, MemoryLimitPolicy, Mode, Policy, StartupPolicy

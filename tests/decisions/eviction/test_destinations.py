@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from cruise.decisions.eviction.destinations import PodPredictions, ReplacementDestinations, SpareCapacity
+from cruise.domain.autoscalers import NodeAutoscalerKind
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod
-from cruise.domain.cluster_policies import NodeAutoscalerKind
 from cruise.domain.resources import Resources
 from cruise.domain.scheduling import (
     OVERLOADED_TAINT,

@@ -15,7 +15,8 @@ from cruise.decisions.sizing.headroom import HeadroomModel
 from cruise.decisions.sizing.node_plans import NodePlan, SizingContext, decide_node_plans, size_cluster
 from cruise.domain.actions import ContainerTarget, ReasonCode
 from cruise.domain.arrays import round_up
-from cruise.domain.cluster import ClusterSnapshot, ContainerRole, LimitRangeItem
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import ClusterSnapshot, ContainerRole
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName
 from cruise.domain.usage import StatisticsTable

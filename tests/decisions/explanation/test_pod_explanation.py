@@ -12,7 +12,8 @@ from cruise.decisions.scan.risks import OomRemedy
 from cruise.decisions.sizing.node_plans import decide_node_plans
 from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import EffectivePolicy
-from cruise.domain.cluster import ClusterSnapshot, LimitRangeItem, OomKill
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import ClusterSnapshot, OomKill
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import MEBIBYTE, ResourceName

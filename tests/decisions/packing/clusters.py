@@ -11,18 +11,17 @@ from hypothesis import strategies as st
 
 from cruise.decisions.scheduling.placements import PodPlacements
 from cruise.decisions.scheduling.pod_affinity import SchedulerFilters
+from cruise.domain.autoscalers import LimitRangeItem, ResourceQuota
 from cruise.domain.cluster import (
     ClusterSnapshot,
     Container,
     ContainerRole,
-    LimitRangeItem,
     Node,
     Pod,
     PodDisruptionBudget,
     Workload,
     WorkloadRef,
 )
-from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.pod_resources import count_pod_requests, get_qos_class
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Resources, StatedResources
 from cruise.domain.scheduling import (

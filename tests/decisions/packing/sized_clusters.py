@@ -4,21 +4,19 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
+from cruise.domain.autoscalers import LimitRangeItem, ResourceQuota
 from cruise.domain.cluster import (
     ClusterSnapshot,
     Container,
     ContainerRole,
-    LimitRangeItem,
     Node,
     Pod,
     PodDisruptionBudget,
     Workload,
     WorkloadRef,
 )
-from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.pod_resources import count_pod_requests, get_qos_class
-from cruise.domain.resize_state import ResizePending, ResizeState
-from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Resources, StatedResources
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResizePending, ResizeState, Resources, StatedResources
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
 from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable
 from tests.builders import LONG_AGO, NOW, NOW_SECONDS

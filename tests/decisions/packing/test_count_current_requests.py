@@ -5,8 +5,7 @@ from dataclasses import replace
 from cruise.decisions.packing.problem import FULL_MODE, BuiltProblem, UsageInputs, build_packing_problem
 from cruise.domain.cluster import ClusterSnapshot, Container, ContainerRole, Pod
 from cruise.domain.packing_plan import PackingSizes
-from cruise.domain.resize_state import ResizePending, ResizeState
-from cruise.domain.resources import MEBIBYTE, Resources, StatedResources
+from cruise.domain.resources import MEBIBYTE, ResizePending, ResizeState, Resources, StatedResources
 from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable
 from cruise.packer.problem import PackingObjective
 from tests.builders import NOW, NOW_SECONDS

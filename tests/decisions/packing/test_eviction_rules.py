@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from cruise.decisions.packing.eviction_rules import EvictionRules, find_exceeded_disruption_budgets
-from cruise.domain.cluster import ClusterSnapshot, LimitRangeItem, Pod, VerticalPodAutoscaler
-from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.autoscalers import LimitRangeItem, ResourceQuota
+from cruise.domain.cluster import ClusterSnapshot, Pod, VerticalPodAutoscaler
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import StatedResources
 from cruise.domain.scheduling import (

@@ -22,8 +22,7 @@ from cruise.domain.packing_plan import (
 )
 from cruise.domain.pod_resources import get_spec_targets, replace_spec_resources
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.resize_state import ResizePending, ResizeState
-from cruise.domain.resources import NO_RESOURCES
+from cruise.domain.resources import NO_RESOURCES, ResizePending, ResizeState
 from cruise.domain.scheduling import SchedulingConstraints, Toleration
 from cruise.interfaces.packing.descriptions import describe_plan_condition
 from cruise.packer.answer import PackingStatus

@@ -5,7 +5,8 @@ from datetime import timedelta
 
 from cruise.decisions.packing.problem import FULL_MODE, UsageInputs, build_packing_problem
 from cruise.decisions.packing.proposal import MoveOrderFailure, build_proposal
-from cruise.domain.cluster import ClusterSnapshot, Container, LimitRangeItem, Node, Pod, QosClass
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import ClusterSnapshot, Container, Node, Pod, QosClass
 from cruise.domain.packing_plan import PackingProposal, PackingSizes
 from cruise.domain.policy import GuaranteedPolicy
 from cruise.domain.reasons import PlanCondition, PlanStatusReason

@@ -13,8 +13,8 @@ from cruise.decisions.packing.plan_replay import (
 )
 from cruise.decisions.scheduling.placements import PodPlacements
 from cruise.domain.actions import ContainerTarget
-from cruise.domain.cluster import ContainerRole, LimitRangeItem, QosClass
-from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.autoscalers import LimitRangeItem, ResourceQuota
+from cruise.domain.cluster import ContainerRole, QosClass
 from cruise.domain.resources import NO_RESOURCES, Resources, StatedResources
 from tests.builders import make_amounts, make_container, make_node, make_pod, make_resources, make_snapshot
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from cruise.decisions.pod_policy.container_bounds import compute_container_bounds
 from cruise.domain.annotations import EffectivePolicy
-from cruise.domain.cluster import LimitRangeItem
+from cruise.domain.autoscalers import LimitRangeItem
 from cruise.domain.policy import Mode, Policy, RequestBounds
 from cruise.domain.resources import Resources, StatedResources
 

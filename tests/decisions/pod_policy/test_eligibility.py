@@ -9,8 +9,8 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.domain.actions import ReasonCode, SkippedPod
 from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations
+from cruise.domain.autoscalers import NodeAutoscalerKind
 from cruise.domain.cluster import ClusterSnapshot, ContainerRole, Pod, QosClass
-from cruise.domain.cluster_policies import NodeAutoscalerKind
 from cruise.domain.original_resources import (
     PodRevision,
     RevisionRun,

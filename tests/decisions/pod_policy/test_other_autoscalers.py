@@ -11,6 +11,7 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.other_autoscalers import NO_AUTOSCALER_CLAIMS, AutoscalerIndex
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.domain.actions import ReasonCode, SkippedPod
+from cruise.domain.autoscalers import VpaContainerPolicy
 from cruise.domain.cluster import (
     ClusterSnapshot,
     HorizontalPodAutoscaler,
@@ -19,7 +20,6 @@ from cruise.domain.cluster import (
     Workload,
     WorkloadRef,
 )
-from cruise.domain.cluster_policies import VpaContainerPolicy
 from cruise.domain.policy import SEED_RULES, Mode, Policy
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import ResourceName

@@ -7,8 +7,8 @@ from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.quotas import applies_to_limits, exceeds_quota
 from cruise.domain.actions import ContainerTarget, ReasonCode
-from cruise.domain.cluster import ContainerRole, LimitRangeItem
-from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.autoscalers import LimitRangeItem, ResourceQuota
+from cruise.domain.cluster import ContainerRole
 from cruise.domain.policy import MemoryLimitPolicy, Mode, Policy
 from cruise.domain.resources import ResourceName
 from tests.builders import (

@@ -6,10 +6,10 @@ import pytest
 
 from cruise.decisions.pod_policy.utilisation_bounds import UtilisationChanges
 from cruise.domain.actions import ReasonCode, ResizePod
+from cruise.domain.autoscalers import UtilisationMetric, UtilisationScaling
 from cruise.domain.cluster import HorizontalPodAutoscaler, Pod
 from cruise.domain.pod_resources import get_spec_targets
 from cruise.domain.resources import NO_RESOURCES, ResourceName
-from cruise.domain.utilisation_scaling import UtilisationMetric, UtilisationScaling
 from tests.builders import make_amounts, make_container, make_pod, make_ref, make_snapshot, make_workload
 
 CPU, MEMORY = ResourceName

@@ -10,8 +10,8 @@ import pytest
 from cruise.decisions.preflight.preflight import decide_preflight, list_required_access
 from cruise.decisions.sizing.risk_level import ObservedRisk
 from cruise.domain.annotations import Overrides, UnreadableAnnotations
-from cruise.domain.cluster import LimitRangeItem, VerticalPodAutoscaler
-from cruise.domain.cluster_policies import NodeAutoscalerKind, ResourceQuota
+from cruise.domain.autoscalers import LimitRangeItem, NodeAutoscalerKind, ResourceQuota
+from cruise.domain.cluster import VerticalPodAutoscaler
 from cruise.domain.heaps import HeapBound, HeapRuntime
 from cruise.domain.policy import Mode
 from cruise.domain.preflight import (

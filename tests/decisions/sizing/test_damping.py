@@ -17,7 +17,8 @@ from cruise.decisions.sizing.risk_level import ObservedRisk
 from cruise.decisions.usage.revisions import update_revisions
 from cruise.domain.actions import ActionResult, Outcome, ReasonCode, ResizeCause, ResizePod
 from cruise.domain.annotations import ORIGINAL_RESOURCES
-from cruise.domain.cluster import ContainerRole, LimitRangeItem
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import ContainerRole
 from cruise.domain.original_resources import NO_REVISIONS
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName, StatedResources

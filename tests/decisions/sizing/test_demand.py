@@ -14,7 +14,8 @@ from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.sizing.demand import DemandTable, build_demand_table
 from cruise.domain.annotations import ContainerOverrides, EffectivePolicy
 from cruise.domain.arrays import UNBOUNDED, cap_to_bounds, convert_to_int64, round_up, round_up_integers
-from cruise.domain.cluster import ContainerRole, LimitRangeItem, Pod
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import ContainerRole, Pod
 from cruise.domain.policy import Mode, Policy, RequestBounds
 from cruise.domain.resources import MEBIBYTE
 from tests.builders import (

@@ -10,8 +10,8 @@ from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, NO_EARLIER_PASSE
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import ORIGINAL_RESOURCES
+from cruise.domain.autoscalers import NodeAutoscalerKind, ResourceQuota
 from cruise.domain.cluster import Node, Pod
-from cruise.domain.cluster_policies import NodeAutoscalerKind, ResourceQuota
 from cruise.domain.original_resources import format_original_resources
 from cruise.domain.policy import SEED_RULES, MemoryLimitPolicy, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName

@@ -7,11 +7,10 @@ import pytest
 
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import ReasonCode, ResizeCause
-from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Node, Pod, QosClass
-from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.autoscalers import LimitRangeItem, ResourceQuota
+from cruise.domain.cluster import Container, ContainerRole, Node, Pod, QosClass
 from cruise.domain.policy import DEFAULT_RULES, GuaranteedPolicy, Mode, Policy
-from cruise.domain.resize_state import ResizePending, ResizeState
-from cruise.domain.resources import MEBIBYTE
+from cruise.domain.resources import MEBIBYTE, ResizePending, ResizeState
 from tests.builders import (
     NOW,
     NOW_SECONDS,

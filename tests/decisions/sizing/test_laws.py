@@ -24,8 +24,7 @@ from cruise.domain.pod_resources import (
     replace_spec_resources,
 )
 from cruise.domain.policy import DEFAULT_RULES, SEED_RULES, EvictionRanking, Mode, Policy
-from cruise.domain.resize_state import NO_RESIZE
-from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResourceName, Resources
+from cruise.domain.resources import MEBIBYTE, NO_RESIZE, NO_RESOURCES, ResourceName, Resources
 from cruise.domain.usage import Statistic, StatisticsTable
 from cruise.simulation.cluster.api_server import check_resize
 from tests.builders import (

@@ -12,7 +12,8 @@ from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import ContainerTarget, ReasonCode
-from cruise.domain.cluster import LimitRangeItem, Pod
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import Pod
 from cruise.domain.pod_resources import replace_spec_resources
 from cruise.domain.policy import MemoryLimitPolicy, Mode, Policy
 from cruise.domain.resources import MEBIBYTE

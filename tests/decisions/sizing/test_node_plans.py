@@ -8,8 +8,7 @@ from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import ReasonCode, RefusedResize, ResizePod
 from cruise.domain.cluster import ContainerRole, Node, Pod, QosClass
 from cruise.domain.policy import SEED_RULES, EvictionRanking, Mode, Policy
-from cruise.domain.resize_state import ResizePending, ResizeState
-from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
+from cruise.domain.resources import MEBIBYTE, ResizePending, ResizeState, ResourceName, Resources
 from cruise.domain.scheduling import LabelSelector
 from tests.builders import (
     NOW,

@@ -12,11 +12,11 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.decisions.sizing.planned_requests import estimate_requests_after_plan
 from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize
-from cruise.domain.cluster import POD_LEVEL, Container, LimitRangeItem, Node, Pod
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import POD_LEVEL, Container, Node, Pod
 from cruise.domain.pod_resources import count_pod_requests, get_qos_class, predict_actuated_pod, replace_spec_resources
 from cruise.domain.policy import SEED_RULES, Mode, Policy
-from cruise.domain.resize_state import ResizePending, ResizeState
-from cruise.domain.resources import MEBIBYTE
+from cruise.domain.resources import MEBIBYTE, ResizePending, ResizeState
 from cruise.kube_json.objects.pod import decode_pod
 from cruise.kube_json.patches import build_resize_patch, build_verified_patch
 from cruise.simulation.cluster.api_server import check_creation, check_resize

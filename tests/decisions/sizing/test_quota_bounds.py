@@ -6,8 +6,8 @@ import pytest
 
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import ReasonCode
+from cruise.domain.autoscalers import QuotaScope, ResourceQuota
 from cruise.domain.cluster import Container, ContainerRole, Pod
-from cruise.domain.cluster_policies import QuotaScope, ResourceQuota
 from cruise.domain.pod_resources import count_pod_limits
 from cruise.domain.policy import SEED_RULES, MemoryLimitPolicy, Mode, Policy
 from cruise.domain.resources import MEBIBYTE

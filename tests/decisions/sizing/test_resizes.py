@@ -9,11 +9,11 @@ from cruise.decisions.pod_policy.limit_ranges import violates_limit_range
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.decisions.sizing.resizes import remove_growth, would_change_qos_class
 from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize, ResizePod
-from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Pod
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import Container, ContainerRole, Pod
 from cruise.domain.pod_resources import get_qos_class, replace_spec_resources
 from cruise.domain.policy import SEED_RULES, MemoryLimitPolicy, Mode, Policy
-from cruise.domain.resize_state import ResizePending, ResizeState
-from cruise.domain.resources import NO_RESOURCES, Resources
+from cruise.domain.resources import NO_RESOURCES, ResizePending, ResizeState, Resources
 from tests.builders import (
     NOW,
     TRACKING,

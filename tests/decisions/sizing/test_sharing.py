@@ -14,7 +14,8 @@ from cruise.decisions.sizing.pod_columns import build_init_container_minimums
 from cruise.decisions.sizing.sharing import compute_average_sharing
 from cruise.domain.actions import ReasonCode
 from cruise.domain.arrays import UNBOUNDED, convert_to_int64, round_up
-from cruise.domain.cluster import ContainerRole, LimitRangeItem, Node, Pod
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import ContainerRole, Node, Pod
 from cruise.domain.pod_resources import compute_init_container_minimum
 from cruise.domain.policy import SEED_RULES, MemoryLimitPolicy, Mode, Policy
 from cruise.domain.records import HeadroomSharing

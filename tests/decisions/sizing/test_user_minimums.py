@@ -7,8 +7,8 @@ import pytest
 from cruise.decisions.explanation.pod_explanation import explain_pod
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.annotations import Overrides
+from cruise.domain.autoscalers import ResourceQuota
 from cruise.domain.cluster import ClusterSnapshot, Pod
-from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.pod_resources import replace_spec_resources
 from cruise.domain.policy import SEED_RULES, EvictionRanking, Mode, Policy, RequestBounds
 from cruise.domain.resources import MEBIBYTE

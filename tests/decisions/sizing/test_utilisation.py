@@ -10,11 +10,11 @@ from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import ReasonCode
-from cruise.domain.cluster import ContainerRole, HorizontalPodAutoscaler, LimitRangeItem, Pod, QosClass
+from cruise.domain.autoscalers import LimitRangeItem, UtilisationMetric, UtilisationScaling
+from cruise.domain.cluster import ContainerRole, HorizontalPodAutoscaler, Pod, QosClass
 from cruise.domain.policy import SEED_RULES, GuaranteedPolicy, HpaPolicy, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName, StatedResources
 from cruise.domain.usage import Statistic
-from cruise.domain.utilisation_scaling import UtilisationMetric, UtilisationScaling
 from tests.builders import (
     NOW,
     NOW_SECONDS,

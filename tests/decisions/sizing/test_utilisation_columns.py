@@ -17,10 +17,10 @@ from cruise.decisions.pod_policy.utilisation_bounds import (
 )
 from cruise.decisions.sizing.utilisation_columns import MetricGroups, bound_requests
 from cruise.domain.arrays import UNBOUNDED
+from cruise.domain.autoscalers import UtilisationMetric, UtilisationScaling
 from cruise.domain.cluster import HorizontalPodAutoscaler
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import ResourceName, StatedResources
-from cruise.domain.utilisation_scaling import UtilisationMetric, UtilisationScaling
 from cruise.simulation.horizontal_autoscaler import MeasuredPod, desire_replicas, want_replicas
 from tests.builders import make_ref, make_workload
 

@@ -11,10 +11,10 @@ from cruise.decisions.explanation.pod_explanation import explain_pod
 from cruise.decisions.pod_history import build_pod_history
 from cruise.decisions.sizing.headroom import JointPeakHeadroom, PastDemand
 from cruise.domain.actions import ActionResult, ContainerTarget, EvictPod, Outcome, ReasonCode, ResizeCause, ResizePod
-from cruise.domain.cluster import ContainerRole, LimitRangeItem, OomKill, VerticalPodAutoscaler
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import ContainerRole, OomKill, VerticalPodAutoscaler
 from cruise.domain.policy import SEED_RULES, EvictionRanking, Mode, Policy
-from cruise.domain.resize_state import ResizePending, ResizeState
-from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, NOTHING_STATED, ResourceName
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, NOTHING_STATED, ResizePending, ResizeState, ResourceName
 from cruise.domain.usage import HourlyPeaks, OomRecord, PeakKey
 from cruise.interfaces.explain.document import render_explanation_json, render_stored_json
 from cruise.interfaces.explain.text import render_explanation_text, render_pod_history, render_stored_text

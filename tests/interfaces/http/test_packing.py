@@ -2,7 +2,7 @@
 
 import pytest
 
-from cruise.domain.cluster_policies import NodeAutoscalerKind
+from cruise.domain.autoscalers import NodeAutoscalerKind
 from cruise.domain.packing_plan import AddedNodes, NodeCountChange, PackingProposal, PackingSizes
 from cruise.domain.policy import Mode
 from cruise.domain.reasons import PlanCondition, PlanStatusReason, ReasonDetail

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.autoscalers import ResourceQuota
 from cruise.errors import BadInputError
 from cruise.kube_json.objects.quantities import decode_quotas
 from tests.builders import make_amounts

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cruise.domain.cluster_policies import NodeAutoscalerKind
+from cruise.domain.autoscalers import NodeAutoscalerKind
 from cruise.domain.policy import NodeAutoscalerSetting
 from cruise.kube_json.reading.snapshot import read_snapshot
 from tests.builders import make_workload_json

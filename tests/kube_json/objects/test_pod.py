@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.domain.cluster import ContainerRole, Pod, QosClass, WorkloadRef
-from cruise.domain.resize_state import ResizePending, ResizeState
-from cruise.domain.resources import MEBIBYTE, ResourceName, Resources, StatedResources
+from cruise.domain.resources import MEBIBYTE, ResizePending, ResizeState, ResourceName, Resources, StatedResources
 from cruise.domain.scheduling import LabelRequirement, NodeSelectorTerm, SelectorOperator, TaintEffect, Toleration
 from cruise.errors import BadInputError
 from cruise.kube_json.objects.pod import PodReader, decode_pod

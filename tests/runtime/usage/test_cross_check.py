@@ -11,8 +11,7 @@ from cruise.domain.policy import Policy
 from cruise.domain.preflight import CrossCheckCounts, KubeletReport, MetricMismatch
 from cruise.domain.usage import ContainerKey, CounterTail
 from cruise.errors import UnavailableError
-from cruise.runtime.usage.cross_check import CrossCheckedUsageSource
-from cruise.runtime.usage.usage_pass import run_usage_pass
+from cruise.runtime.usage.usage_pass import CrossCheckedUsageSource, run_usage_pass
 from cruise.runtime.usage.usage_reader import UsageReadingSettings
 from cruise.runtime.usage.usage_state import UsageState
 from cruise.simulation.store import InMemoryStore

@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 
 from cruise.domain.actions import Action, ActionResult, ReasonCode, ResizePod, TaintNode, UntaintNode
+from cruise.domain.autoscalers import UtilisationMetric, UtilisationScaling
 from cruise.domain.cluster import HorizontalPodAutoscaler, Pod
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import StatisticsTable
-from cruise.domain.utilisation_scaling import UtilisationMetric, UtilisationScaling
 from cruise.errors import UnavailableError
 from cruise.runtime.writing.api_answers import WriteTimeouts
 from cruise.simulation.store import InMemoryStore

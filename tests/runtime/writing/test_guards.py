@@ -5,8 +5,8 @@ import pytest
 
 from cruise.domain.actions import Action, ActionResult, Outcome, ReasonCode, ResizePod, TaintNode
 from cruise.domain.annotations import ORIGINAL_RESOURCES, ORIGINAL_RESOURCES_SIGNATURE
+from cruise.domain.autoscalers import ResourceQuota
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod, Workload, WorkloadRef
-from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.original_resources import format_original_resources, sign_original_resources
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from cruise.domain.actions import Action, ActionResult, EvictPod, ReasonCode, WriteIntent
-from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.autoscalers import ResourceQuota
 from cruise.domain.packing_plan import EvictionAllowance
 from cruise.errors import UnavailableError
 from cruise.runtime.writing.audit import AuditQueue

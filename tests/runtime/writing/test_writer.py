@@ -18,12 +18,12 @@ from cruise.domain.actions import (
     TaintNode,
     UntaintNode,
 )
-from cruise.domain.cluster import ContainerRole, LimitRangeItem, Pod
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import ContainerRole, Pod
 from cruise.domain.pod_resources import get_spec_targets
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.reasons import ReasonDetail
-from cruise.domain.resize_state import ResizePending
-from cruise.domain.resources import NO_RESOURCES, NOTHING_STATED, Resources, StatedResources
+from cruise.domain.resources import NO_RESOURCES, NOTHING_STATED, ResizePending, Resources, StatedResources
 from cruise.domain.scheduling import OVERLOADED_TAINT, LabelRequirement, LabelSelector, SelectorOperator
 from cruise.errors import UnavailableError
 from cruise.runtime.writing.api_answers import WriteTimeouts

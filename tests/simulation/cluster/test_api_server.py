@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Pod
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import Container, ContainerRole, Pod
 from cruise.domain.pod_resources import get_qos_class
 from cruise.errors import RefusedError
 from cruise.simulation.cluster.api_server import (

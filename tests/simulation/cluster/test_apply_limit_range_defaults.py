@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from cruise.domain.cluster import ContainerRole, LimitRangeItem, Pod
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import ContainerRole, Pod
 from cruise.domain.resources import StatedResources
 from cruise.simulation.cluster.api_server import apply_limit_range_defaults, find_violated_bound
 from tests.simulation.scenes import amounts, container

@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 
 from cruise.domain.actions import ReasonCode, TaintNode, UntaintNode
-from cruise.domain.cluster import LimitRangeItem, Pod
+from cruise.domain.autoscalers import LimitRangeItem
+from cruise.domain.cluster import Pod
 from cruise.domain.scheduling import OVERLOADED_TAINT, SchedulingConstraints, Toleration
 from cruise.simulation.cluster.state import SimulationSettings
 from tests.simulation.scenes import (

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from cruise.domain.cluster_policies import NodeAutoscalerKind
+from cruise.domain.autoscalers import NodeAutoscalerKind
 from cruise.domain.scheduling import LabelSelector
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.cluster.controllers import DisruptionBudgetSpec

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.domain.cluster import Pod
-from cruise.domain.resize_state import ResizePending
-from cruise.domain.resources import MEBIBYTE
+from cruise.domain.resources import MEBIBYTE, ResizePending
 from cruise.errors import CruiseError, RefusedError
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.cluster.state import SimulationSettings

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.autoscalers import ResourceQuota
 from cruise.domain.resources import NOTHING_STATED, StatedResources
 from cruise.errors import RefusedError
 from cruise.simulation.cluster.api_server import ResourceQuotaSpec
