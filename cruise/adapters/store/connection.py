@@ -70,6 +70,10 @@ STATEMENT_TIMEOUT = timedelta(minutes=5)
 POOL_SIZE = 5
 MIN_SERVER_VERSION = 15
 _NEW = "cruise-new"
+_SET_TIMEOUTS = text(
+    "SELECT set_config('statement_timeout', :milliseconds, true),"
+    " set_config('idle_in_transaction_session_timeout', :milliseconds, true)"
+)
 
 
 def convert_to_dsn(database_url: str) -> str:
@@ -124,6 +128,9 @@ class Database:
     An embedded `server` is started again if it died. `statement_timeout` limits each statement, including waits for
     locks, and idle transactions.
 
+    Nothing outlives a transaction on the server: neither settings nor prepared statements. A pooler such as PgBouncer
+    may carry out each transaction of a connection on another one of the server, which it shares with other processes.
+
     An idle connection is pinged before use. If the ping takes longer than `PING_SECONDS`, or a transaction times out,
     all connections are dropped, also those in use: after a silent failover, each would block a transaction until the
     statement timeout.
@@ -140,6 +147,7 @@ class Database:
             "postgresql+asyncpg://",
             async_creator=self._connect,
             pool_size=POOL_SIZE,
+            connect_args={"prepared_statement_cache_size": 0, "prepared_statement_name_func": lambda: ""},
         )
         self._connections: WeakSet[Any] = WeakSet()
         event.listen(self._engine.sync_engine, "connect", _mark_new)
@@ -156,6 +164,10 @@ class Database:
                 asyncio.timeout(None if timeout is None else timeout.total_seconds()),
                 self._engine.begin() as connection,
             ):
+                # Limits of the server also apply if this client hangs.
+                await connection.execute(
+                    _SET_TIMEOUTS, {"milliseconds": str(int(self._statement_timeout.total_seconds() * 1000))}
+                )
                 yield connection
         except DRIVER_ERRORS as error:
             if isinstance(error, TimeoutError):
@@ -210,17 +222,12 @@ class Database:
             return await self._connect_once()
 
     async def _connect_once(self) -> Any:  # noqa: ANN401 - the driver has no types
-        milliseconds = str(int(self._statement_timeout.total_seconds() * 1000))
         connection = await asyncpg.connect(
             self._dsn,
             timeout=CONNECT_SECONDS,
             command_timeout=self._statement_timeout.total_seconds(),
-            # Limits of the server also apply if this client hangs.
-            server_settings={
-                "application_name": "cruise",
-                "statement_timeout": milliseconds,
-                "idle_in_transaction_session_timeout": milliseconds,
-            },
+            statement_cache_size=0,
+            server_settings={"application_name": "cruise"},
         )
         self._connections.add(connection)
         return connection
@@ -240,8 +247,6 @@ def _is_loopback(host: str) -> bool:
 
 async def get_driver_connection(connection: AsyncConnection) -> Any:  # noqa: ANN401 - the driver has no types
     """Return the connection of asyncpg for COPY and plain fetches in the transaction of `connection`."""
-    # SQLAlchemy starts the transaction at its own first statement, not at one of the driver.
-    await connection.execute(text("SELECT 1"))
     raw = await connection.get_raw_connection()
     return raw.driver_connection
 
