@@ -168,7 +168,7 @@ def _unless_equal(known: StatisticsTable, read: StatisticsTable) -> StatisticsTa
     """Return the known table if the other one is equal."""
     same = (
         known.revisions == read.revisions
-        and known.sharing == read.sharing
+        and known.average_headroom_share == read.average_headroom_share
         and known.keys == read.keys
         and all(np.array_equal(getattr(known, name), getattr(read, name)) for name in STATISTIC_COLUMNS)
     )

@@ -55,7 +55,7 @@ class OutcomeCount:
     count: int
 
 
-# Observed risks, and the sharing of headroom.
+# Observed risks, and the average share of headroom.
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class RiskDay:
 
 
 @dataclass(frozen=True, slots=True)
-class HeadroomSharing:
+class AverageHeadroomShare:
     """The share of its own headroom that a container requests on an average node, 0 to 1; pods share the rest."""
 
     cpu: float

@@ -11,7 +11,7 @@ import numpy as np
 from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.original_resources import WorkloadRevisions
-from cruise.domain.records import HeadroomSharing
+from cruise.domain.records import AverageHeadroomShare
 
 
 class ContainerKey(NamedTuple):
@@ -149,13 +149,13 @@ STATISTIC_COLUMNS = tuple(column.name for column in fields(StatisticColumns))
 class StatisticsTable(StatisticColumns):
     """Statistics with their keys, one row a key.
 
-    Containers without a base are not in the table. `revisions` is None if they are not tracked, `sharing` if no node
-    pass has stored it yet.
+    Containers without a base are not in the table. `revisions` is None if they are not tracked,
+    `average_headroom_share` if no node pass has stored it yet.
     """
 
     keys: Sequence[StatisticKey]
     revisions: WorkloadRevisions | None = None
-    sharing: HeadroomSharing | None = None
+    average_headroom_share: AverageHeadroomShare | None = None
     row_of_container: Mapping[ContainerKey, int] = field(default_factory=dict)
     row_of_workload: Mapping[PeakKey, int] = field(default_factory=dict)
 
@@ -179,12 +179,12 @@ class StatisticsTable(StatisticColumns):
     def select(self, rows: Int64Array) -> "StatisticsTable":
         """Return a table of some rows, in order."""
         table = StatisticsTable.from_columns(self.take(rows), [self.keys[row] for row in rows.tolist()])
-        return replace(table, revisions=self.revisions, sharing=self.sharing)
+        return replace(table, revisions=self.revisions, average_headroom_share=self.average_headroom_share)
 
     def join(self, others: "StatisticsTable") -> "StatisticsTable":
         """Return these rows, then others; no key is in both."""
         table = StatisticsTable.from_columns(self.concatenate(others), [*self.keys, *others.keys])
-        return replace(table, revisions=self.revisions, sharing=self.sharing)
+        return replace(table, revisions=self.revisions, average_headroom_share=self.average_headroom_share)
 
     def get_row(self, index: int) -> "Statistic":
         """Return one row as a `Statistic`."""

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from cruise.decisions.scan.risks import ContainerRisk, OomRemedy
 from cruise.decisions.sizing.damping import compute_shortage_share
-from cruise.decisions.sizing.risk_level import REPORTED_DAYS, ObservedRisk
+from cruise.decisions.sizing.headroom_level import REPORTED_DAYS, ObservedRisk
 from cruise.domain.actions import ReasonCode, ResizeCause
 from cruise.domain.annotations import OverrideSource
 from cruise.domain.cluster import ClusterSnapshot

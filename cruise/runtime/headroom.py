@@ -15,8 +15,7 @@ from cruise.decisions.sizing.headroom import (
     HeadroomModelEntry,
     PastDemand,
 )
-from cruise.decisions.sizing.node_plans import NodePlan
-from cruise.decisions.sizing.risk_level import (
+from cruise.decisions.sizing.headroom_level import (
     CurrentRequests,
     ObservedRisk,
     compute_initial_level,
@@ -24,6 +23,7 @@ from cruise.decisions.sizing.risk_level import (
     get_least_level,
     summarize_observed_risk,
 )
+from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.decisions.usage.peaks import get_peak_hours
 from cruise.decisions.usage.usage_columns import get_container_key
 from cruise.domain.actions import ActionResult, Outcome, ResizePod
@@ -122,7 +122,7 @@ class HeadroomState:
         past = PastDemand.create_empty(len(statistics.keys))
         if model.reads_hours:
             await self._hours.load(store, self._usage.peaks.hours)
-        if model.learns_risk_level:
+        if model.learns_level:
             risks = self.observed_risks = await self._update_risks(store, policy)
         if model.reads_usage:
             past = await asyncio.to_thread(self._collect_past_demand, statistics, model)
@@ -138,7 +138,7 @@ class HeadroomState:
 
     def record_requests(self, plans: Sequence[NodePlan], outcomes: Sequence[Outcome], policy: Policy) -> None:
         """Keep the requests in effect after a pass, to compare them with usage in the next pass."""
-        if not HEADROOM_MODELS[policy.headroom].learns_risk_level or not plans:
+        if not HEADROOM_MODELS[policy.headroom].learns_level or not plans:
             return
         containers: list[ContainerKey] = []
         requests: dict[ResourceName, list[Int64Array]] = {resource: [] for resource in ResourceName}

@@ -16,9 +16,9 @@ from cruise.decisions.pod_policy.unlocks import DecisionInputs
 from cruise.decisions.scan.coverage import Coverage, estimate_coverage
 from cruise.decisions.scan.waste import count_requests_at_targets
 from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM, HeadroomModel
+from cruise.decisions.sizing.headroom_level import ObservedRisk
+from cruise.decisions.sizing.headroom_shares import compute_average_headroom_share
 from cruise.decisions.sizing.node_plans import NodePlan, SizingContext, decide_node_plans
-from cruise.decisions.sizing.risk_level import ObservedRisk
-from cruise.decisions.sizing.sharing import compute_average_sharing
 from cruise.domain.actions import (
     Action,
     ActionResult,
@@ -250,10 +250,10 @@ class _NodePassSteps:
         if self.headroom is not None:
             await asyncio.to_thread(self.headroom.record_requests, self.plans, self.outcomes, self.policy)
 
-    async def note_sharing(self) -> None:
-        sharing = compute_average_sharing((plan.headroom, plan.headroom_by_pod) for plan in self.plans)
-        self.statistics = self.usage.set_average_sharing(sharing, self.statistics)
-        await self.store.record_sharing(sharing)
+    async def record_average_headroom_share(self) -> None:
+        average_share = compute_average_headroom_share((plan.headroom, plan.headroom_by_pod) for plan in self.plans)
+        self.statistics = self.usage.set_average_headroom_share(average_share, self.statistics)
+        await self.store.record_average_headroom_share(average_share)
 
     async def decide_unschedulable_pods(self) -> None:
         self.pending_resizes, self.skipped_pending = await asyncio.to_thread(
@@ -309,7 +309,7 @@ STEPS: Sequence[tuple[str, Callable[[_NodePassSteps], Awaitable[None]]]] = (
     ("paused workloads", _NodePassSteps.read_paused_workloads),
     ("node plans", _NodePassSteps.decide_nodes),
     # Before pending pods are sized, and for pods that are created before the next pass.
-    ("sharing", _NodePassSteps.note_sharing),
+    ("average headroom share", _NodePassSteps.record_average_headroom_share),
     # After the plans and separate from them: a pod without a node counts on no node.
     ("pending pods", _NodePassSteps.decide_unschedulable_pods),
     # In one plan for all nodes: decreases free the capacity that increases wait for.

@@ -10,8 +10,8 @@ from cruise.domain.cluster import ClusterSnapshot, HorizontalPodAutoscaler, OomK
 from cruise.domain.packing_plan import PackingPlan, PlacementHint
 from cruise.domain.policy import Policy
 from cruise.domain.records import (
+    AverageHeadroomShare,
     DatabaseHistory,
-    HeadroomSharing,
     HourlyClusterTotals,
     OutcomeCount,
     RiskDay,
@@ -147,7 +147,7 @@ class StorePort(Protocol):
         These are its own rows, and those of its workload (Kind/name) for its identity or for none.
         """
 
-    async def record_sharing(self, sharing: HeadroomSharing) -> None:
+    async def record_average_headroom_share(self, average_share: AverageHeadroomShare) -> None:
         """Store how headroom is shared at present; it is read with the statistics."""
 
     async def record_usage(self, update: UsageUpdate) -> None:

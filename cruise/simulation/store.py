@@ -27,8 +27,8 @@ from cruise.domain.packing_plan import PackingPlan, PlacementHint
 from cruise.domain.records import (
     CONTAINER_STARTS_KEPT,
     RETENTION,
+    AverageHeadroomShare,
     DatabaseHistory,
-    HeadroomSharing,
     HourlyClusterTotals,
     OutcomeCount,
     RiskDay,
@@ -98,9 +98,8 @@ class InMemoryStore:
     async def write_statistics(self, table: StatisticsTable) -> None:
         known = self._statistics.revisions
         revisions = known if table.revisions is None else (known or NO_REVISIONS).merge(table.revisions)
-        self._statistics = replace(
-            _merged(self._statistics, table), revisions=revisions, sharing=self._statistics.sharing
-        )
+        merged, share = _merged(self._statistics, table), self._statistics.average_headroom_share
+        self._statistics = replace(merged, revisions=revisions, average_headroom_share=share)
 
     async def read_statistics(self) -> StatisticsTable:
         return self._statistics
@@ -112,8 +111,8 @@ class InMemoryStore:
     async def read_pod_statistics(self, namespace: str, pod: str, workload: str, identity: str) -> StatisticsTable:
         return _rows_of_pod(self._statistics, namespace, pod, workload, identity)
 
-    async def record_sharing(self, sharing: HeadroomSharing) -> None:
-        self._statistics = replace(self._statistics, sharing=sharing)
+    async def record_average_headroom_share(self, average_share: AverageHeadroomShare) -> None:
+        self._statistics = replace(self._statistics, average_headroom_share=average_share)
 
     async def record_usage(self, update: UsageUpdate) -> None:
         known = self._progress.get(update.partition)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from cruise.decisions.sizing.risk_level import ObservedRisk
+from cruise.decisions.sizing.headroom_level import ObservedRisk
 from cruise.domain.actions import ActionResult, ReasonCode
 from cruise.domain.packing_plan import NodeCountChange, PackingProposal, PackingSizes
 from cruise.domain.policy import Mode

@@ -61,8 +61,8 @@ from cruise.domain.reasons import (
 from cruise.domain.records import (
     CONTAINER_STARTS_KEPT,
     RETENTION,
+    AverageHeadroomShare,
     DatabaseHistory,
-    HeadroomSharing,
     HourlyClusterTotals,
     OutcomeCount,
     RiskDay,
@@ -261,12 +261,12 @@ async def test_revisions_keep_their_earliest_start_and_latest_time_seen(store):
 
 
 async def test_reads_headroom_sharing_with_the_statistics(store):
-    assert (await store.read_workload_statistics()).sharing is None
-    for sharing in (HeadroomSharing(0.5, 1.0), HeadroomSharing(0.25, 0.0)):
-        await store.record_sharing(sharing)
+    assert (await store.read_workload_statistics()).average_headroom_share is None
+    for average_share in (AverageHeadroomShare(0.5, 1.0), AverageHeadroomShare(0.25, 0.0)):
+        await store.record_average_headroom_share(average_share)
         await store.write_statistics(StatisticsTable.from_rows([statistic("web-0")]))
-        assert (await store.read_workload_statistics()).sharing == sharing
-        assert (await store.read_statistics()).sharing == sharing
+        assert (await store.read_workload_statistics()).average_headroom_share == average_share
+        assert (await store.read_statistics()).average_headroom_share == average_share
 
 
 @pytest.mark.smoke

@@ -4,7 +4,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from cruise.decisions.sizing.risk_level import ObservedRisk
+from cruise.decisions.sizing.headroom_level import ObservedRisk
 from cruise.domain.resources import ResourceName, Resources
 from cruise.interfaces.demo_screen import ClusterTotals, DemoFrame, render_demo_summary
 from cruise.interfaces.reasons import describe_observed_risk

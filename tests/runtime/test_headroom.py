@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM
-from cruise.decisions.sizing.risk_level import CurrentRequests, compute_initial_level
+from cruise.decisions.sizing.headroom_level import CurrentRequests, compute_initial_level
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import HourlyPeaks, PeakKey, StatisticsTable
@@ -32,7 +32,7 @@ async def test_the_largest_single_headroom_takes_nothing_read():
     assert await HeadroomState(UsageState()).prepare(InMemoryStore(), NOTHING, policy) is SHARED_MAX_HEADROOM
 
 
-async def test_a_new_leader_continues_with_the_previous_risk_level():
+async def test_a_new_leader_continues_with_the_previous_headroom_level():
     store, first = InMemoryStore(), RiskHistory()
     for used in (200, 50, 200):
         count_interval_of_day(first, 20_000, used)

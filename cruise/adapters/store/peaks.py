@@ -22,7 +22,7 @@ from cruise.adapters.store.schema import (
     risk_day,
 )
 from cruise.domain.arrays import Int64Array
-from cruise.domain.records import HeadroomSharing, HourlyClusterTotals, RiskDay
+from cruise.domain.records import AverageHeadroomShare, HourlyClusterTotals, RiskDay
 from cruise.domain.resources import ResourceName, Resources
 from cruise.domain.usage import HourlyPeaks, PeakKey, PeakSummary
 from cruise.errors import pause_garbage_collection
@@ -244,14 +244,14 @@ async def prune_risk_days(connection: AsyncConnection, before_day: int) -> None:
     await connection.execute(delete(risk_day).where(risk_day.c.day < before_day))
 
 
-async def write_sharing(connection: AsyncConnection, sharing: HeadroomSharing) -> None:
+async def write_average_headroom_share(connection: AsyncConnection, average_share: AverageHeadroomShare) -> None:
     """Store how headroom is shared."""
-    values = {"cpu": sharing.cpu, "memory": sharing.memory}
+    values = {"cpu": average_share.cpu, "memory": average_share.memory}
     statement = insert(headroom_sharing).values(singleton=True, **values)
     await connection.execute(statement.on_conflict_do_update(index_elements=["singleton"], set_=values))
 
 
-async def read_sharing(connection: AsyncConnection) -> HeadroomSharing | None:
+async def read_average_headroom_share(connection: AsyncConnection) -> AverageHeadroomShare | None:
     """Return how headroom is shared, None if no node pass has stored it yet."""
     row = (await connection.execute(select(headroom_sharing))).one_or_none()
-    return None if row is None else HeadroomSharing(row.cpu, row.memory)
+    return None if row is None else AverageHeadroomShare(row.cpu, row.memory)

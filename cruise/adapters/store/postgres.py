@@ -93,7 +93,7 @@ class PostgresStore:
     read_peak_summary = _in_transaction(peaks.summarize_peaks)
     read_workload_peaks = _in_transaction(peaks.read_peaks_of_workload)
     read_peaks_of_hour = _in_transaction(peaks.read_peaks_of_hour)
-    record_sharing = _in_transaction(peaks.write_sharing, CONNECTION_TIMEOUT)
+    record_average_headroom_share = _in_transaction(peaks.write_average_headroom_share, CONNECTION_TIMEOUT)
     record_risk_days = _in_transaction(peaks.insert_risk_days)
     read_risk_days = _in_transaction(peaks.read_risk_days)
     record_cluster_hour = _in_transaction(peaks.insert_cluster_hour, CONNECTION_TIMEOUT)

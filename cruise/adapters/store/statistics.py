@@ -117,7 +117,7 @@ async def _fetch_table(connection: AsyncConnection, statement: Select[Any] | Com
     return replace(
         found,
         revisions=await read_revisions(connection),
-        sharing=await peaks.read_sharing(connection),
+        average_headroom_share=await peaks.read_average_headroom_share(connection),
     )
 
 

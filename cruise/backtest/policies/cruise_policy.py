@@ -45,14 +45,14 @@ from cruise.decisions.sizing.fitting import (
     find_shortages,
 )
 from cruise.decisions.sizing.headroom import HeadroomModel
+from cruise.decisions.sizing.headroom_level import CurrentRequests
+from cruise.decisions.sizing.headroom_shares import compute_average_headroom_share, summarize_node_headroom
 from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.decisions.sizing.node_sizes import SizingResult, size_nodes
-from cruise.decisions.sizing.risk_level import CurrentRequests
-from cruise.decisions.sizing.sharing import compute_average_sharing, summarize_node_headroom
 from cruise.domain.arrays import BoolArray, Float32Array, Int64Array
 from cruise.domain.overrides import NO_PAUSED_WORKLOADS
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.records import HeadroomSharing
+from cruise.domain.records import AverageHeadroomShare
 from cruise.domain.resources import ResourceName
 from cruise.domain.rightsizing_policies import RightsizingPolicy
 from cruise.runtime.admission import PodAdmitter
@@ -175,7 +175,7 @@ class CruisePolicy:
         )
         self._creation_counts = np.zeros(count, dtype=np.int64)
         self._admitter: tuple[int, PodAdmitter] | None = None
-        self._sharing: HeadroomSharing | None = None
+        self._average_share: AverageHeadroomShare | None = None
         self._earlier_passes = NO_EARLIER_PASSES
         self._damping = ReplayedDamping(count, self._policy)
 
@@ -195,7 +195,7 @@ class CruisePolicy:
         now = convert_to_datetime(view.time)
         if self._admitter is None or self._admitter[0] != view.time:
             empty_cluster = self._pods.build_snapshot(view, NO_CONTAINERS)
-            statistics = replace(self._statistics.get_for_workloads(), sharing=self._sharing)
+            statistics = replace(self._statistics.get_for_workloads(), average_headroom_share=self._average_share)
             self._admitter = (view.time, PodAdmitter(empty_cluster, statistics, NO_PAUSED_WORKLOADS, self._policy, now))
         # Running pods may be admitted too, as a prediction; they were not replaced.
         replaced = containers[view.creation_count[containers] > np.maximum(self._creation_counts[containers], 1)]
@@ -231,7 +231,9 @@ class CruisePolicy:
         headroom = self._headroom.get_for_pass(row_of_container, len(statistics.updated_at), self._lookup.pod_rows)
         damping = self._damping.get_for_pass(view, chosen, headroom, self._pods.is_sized_at_creation)
         sized = size_nodes(columns, self._fit(view, columns), headroom, damping=damping)
-        self._sharing = compute_average_sharing(summarize_node_headroom(sized.node_needs, sized.headroom_shares))
+        self._average_share = compute_average_headroom_share(
+            summarize_node_headroom(sized.node_needs, sized.headroom_shares)
+        )
         remaining = sized.fit.remains[columns.candidates.pod_of_container]
         in_cooldown = self._oom_reactor.is_in_cooldown(view)[chosen]
         planned = ContainerSizes(
@@ -306,7 +308,7 @@ class CruisePolicy:
     def _build_destinations(self, view: ReplayClusterView, columns: NodePodColumns) -> ReplayedDestinations | None:
         """Return the destinations of evicted pods; None if the policy does not predict replacement pods."""
         empty_cluster, statistics = self._pods.build_snapshot(view, NO_CONTAINERS), self._statistics.get_for_workloads()
-        statistics = replace(statistics, sharing=self._sharing)
+        statistics = replace(statistics, average_headroom_share=self._average_share)
         eligibility = Eligibility(
             empty_cluster, statistics, NO_PAUSED_WORKLOADS, self._policy, convert_to_datetime(view.time)
         )

@@ -8,7 +8,7 @@ from cruise.backtest.policies.statistics import ReplayedStatistics
 from cruise.backtest.recordings.recording import UsageRecording
 from cruise.backtest.replay.policy import ReplayClusterView
 from cruise.decisions.sizing.headroom import HEADROOM_MODELS, HeadroomModel, PastDemand
-from cruise.decisions.sizing.risk_level import CurrentRequests
+from cruise.decisions.sizing.headroom_level import CurrentRequests
 from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
@@ -111,12 +111,12 @@ class ReplayedHeadroom:
         """
         model = self._model
         past = self._past(row_of_container, rows, own) if model.reads_usage else PastDemand.create_empty(rows)
-        risks = self._risks.get_observed(self._statistics.at, self._policy.get_risk) if model.learns_risk_level else {}
+        risks = self._risks.get_observed(self._statistics.at, self._policy.get_risk) if model.learns_level else {}
         return model.prepare(past, risks)
 
     def record_requests(self, in_force: CurrentRequests) -> None:
         """Set the requests in effect after a pass, of the pods that are not evicted."""
-        if self._model.learns_risk_level:
+        if self._model.learns_level:
             self._requests_in_force = in_force
 
     def _past(self, row_of_container: Int64Array, rows: int, own: int) -> PastDemand:

@@ -70,7 +70,7 @@ def check(
     history = RiskHistory(facts.store.risk_days if facts.store is not None else ())
     risks = (
         history.get_observed(int(now.timestamp()), policy.get_risk)
-        if HEADROOM_MODELS[policy.headroom].learns_risk_level
+        if HEADROOM_MODELS[policy.headroom].learns_level
         else {}
     )
     items = decide_preflight(facts, settings.mode, now, risks)

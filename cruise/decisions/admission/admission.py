@@ -40,7 +40,7 @@ from cruise.domain.pod_resources import (
     replace_spec_resources,
 )
 from cruise.domain.policy import AdmissionSize, Mode, Policy
-from cruise.domain.records import HeadroomSharing
+from cruise.domain.records import AverageHeadroomShare
 from cruise.domain.resources import ResourceName, Resources, StatedResources, round_up_to_mebibytes
 from cruise.domain.startup_boosts import StartupBoost, settle_boosted_pod
 from cruise.domain.usage import Statistic, StatisticsTable
@@ -199,7 +199,7 @@ def _decide(
         template_limits, resources = read_recorded_memory_limits(pod), find_pod_level_resources(pod, managed)
         containers = PodLevelContainers(pod, known, stating, resources, effective_policy, template_limits, policy)
         sized, managed, known, known_rows = (pod.pod_level,), (resources,), [sum_statistics(known)], [0]
-        statistics = replace(StatisticsTable.from_rows(known), sharing=statistics.sharing)
+        statistics = replace(StatisticsTable.from_rows(known), average_headroom_share=statistics.average_headroom_share)
     new_revision = eligibility.is_new_revision(pod, policy.new_workload_age)
     # A pod that runs to completion is not evicted, so its size cannot move from node to node, and it may need its peak
     # before a node pass sees it.
@@ -208,9 +208,9 @@ def _decide(
     submitted = get_submitted_requests(pod, sized)
     utilisation = build_utilisation_admission(pod, sized, eligibility, statistics, submitted, known_rows, new_revision)
     # What the pod states counts only for a new revision.
-    sharing = statistics.sharing if size is AdmissionSize.NODE_PASS else None
+    average_share = statistics.average_headroom_share if size is AdmissionSize.NODE_PASS else None
     wanted = [
-        _compute_requests(statistic, sharing, effective_policy.get_for_container(container.name).headroom_factor)
+        _compute_requests(statistic, average_share, effective_policy.get_for_container(container.name).headroom_factor)
         for statistic, container in zip(known, sized, strict=True)
     ]
     if new_revision:
@@ -336,19 +336,21 @@ def _keep_zero(stated: int | None) -> int | None:
     return 0 if stated == 0 else None
 
 
-def _compute_requests(statistic: Statistic, sharing: HeadroomSharing | None, headroom_factor: float) -> Resources:
-    """Return a container's requests: its peak, or its base plus its `sharing` of the headroom above it.
+def _compute_requests(
+    statistic: Statistic, average_share: AverageHeadroomShare | None, headroom_factor: float
+) -> Resources:
+    """Return a container's requests: its peak, or its base plus its average share of the headroom above it.
 
     The peak is the most: a container on a node of its own would get that.
     """
     peak = Resources(statistic.cpu_peak_millicores, max(statistic.memory_peak_bytes, statistic.oom_memory_bytes))
-    if sharing is None:
+    if average_share is None:
         return peak
     base = Resources(statistic.cpu_base_millicores, statistic.memory_base_bytes).min_with(peak)
     headroom = peak - base
     return base + Resources(
-        math.ceil(headroom.cpu_millicores * min(1.0, sharing.cpu * headroom_factor)),
-        math.ceil(headroom.memory_bytes * min(1.0, sharing.memory * headroom_factor)),
+        math.ceil(headroom.cpu_millicores * min(1.0, average_share.cpu * headroom_factor)),
+        math.ceil(headroom.memory_bytes * min(1.0, average_share.memory * headroom_factor)),
     )
 
 

@@ -17,8 +17,8 @@ from cruise.decisions.pod_policy.other_autoscalers import NO_AUTOSCALER_CLAIMS, 
 from cruise.decisions.scan.risks import ContainerRisk, find_oom_kill_risks
 from cruise.decisions.sizing.fitting import ContendedNode
 from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM, HeadroomModel
+from cruise.decisions.sizing.headroom_level import ObservedRisk
 from cruise.decisions.sizing.node_plans import NodePlan, NodeSizing, SizingContext, build_node_plans, size_cluster
-from cruise.decisions.sizing.risk_level import ObservedRisk
 from cruise.domain.actions import EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from cruise.decisions.preflight.objects import check_objects
 from cruise.decisions.preflight.usage import check_cross_check, check_kubelets, check_usage
-from cruise.decisions.sizing.risk_level import REPORTED_DAYS, ObservedRisk
+from cruise.decisions.sizing.headroom_level import REPORTED_DAYS, ObservedRisk
 from cruise.domain.policy import Mode
 from cruise.domain.preflight import (
     AccessFacts,

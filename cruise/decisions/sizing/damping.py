@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from cruise.decisions.sizing.demand import PEAK_MARGIN_SHARE, ResourceDemand
 from cruise.decisions.sizing.fitting import NodeFit
 from cruise.decisions.sizing.headroom import HeadroomModel
+from cruise.decisions.sizing.headroom_level import LEAST_LEVEL
 from cruise.decisions.sizing.node_columns import NodePodColumns
-from cruise.decisions.sizing.risk_level import LEAST_LEVEL
 from cruise.domain.actions import ResizeCause
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array, round_up
 from cruise.domain.policy import Policy

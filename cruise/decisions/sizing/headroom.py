@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cruise.decisions.sizing.demand import ResourceDemand
-from cruise.decisions.sizing.risk_level import ObservedRisk
+from cruise.decisions.sizing.headroom_level import ObservedRisk
 from cruise.decisions.usage.usage_columns import RecentUsage
 from cruise.domain.arrays import Float32Array, Float64Array, Int64Array
 from cruise.domain.resources import ResourceName
@@ -194,7 +194,7 @@ class RiskHeadroom:
 
     A container's `level` is the upper quartile of its last hour; for memory at least its last sample, which is not
     given back. Its `rise` is the distance from there to the last hour's maximum, or to the upper quartile of the same
-    hours' maxima on earlier days if that is larger. The multiple is the same for all nodes (see `risk_level`).
+    hours' maxima on earlier days if that is larger. The multiple is the same for all nodes (see `headroom_level`).
     """
 
     def __init__(self, past: PastDemand, risks: Mapping[ResourceName, ObservedRisk]) -> None:
@@ -262,14 +262,14 @@ def _quantiles(samples: NDArray[np.floating], quantile: float) -> Float64Array:
 class HeadroomModelEntry:
     """How to prepare a model, and which inputs it needs; those that it does not need are empty.
 
-    `reads_usage` needs the last hour's samples, `reads_hours` the peaks of earlier clock hours, `learns_risk_level` the
+    `reads_usage` needs the last hour's samples, `reads_hours` the peaks of earlier clock hours, `learns_level` the
     observed risks.
     """
 
     prepare: Callable[[PastDemand, Risks], HeadroomModel]
     reads_usage: bool = False
     reads_hours: bool = False
-    learns_risk_level: bool = False
+    learns_level: bool = False
 
 
 HEADROOM_MODELS: Mapping[str, HeadroomModelEntry] = MappingProxyType(
@@ -278,6 +278,6 @@ HEADROOM_MODELS: Mapping[str, HeadroomModelEntry] = MappingProxyType(
         "joint-peak": HeadroomModelEntry(
             lambda past, risks: JointPeakHeadroom(past), reads_usage=True, reads_hours=True
         ),
-        "risk": HeadroomModelEntry(RiskHeadroom, reads_usage=True, reads_hours=True, learns_risk_level=True),
+        "risk": HeadroomModelEntry(RiskHeadroom, reads_usage=True, reads_hours=True, learns_level=True),
     }
 )

@@ -29,6 +29,7 @@ from cruise.decisions.sizing.fitting import (
 )
 from cruise.decisions.sizing.guaranteed import apply_guaranteed_sizes, limit_guaranteed_growth
 from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM, HeadroomModel
+from cruise.decisions.sizing.headroom_shares import HeadroomShares
 from cruise.decisions.sizing.node_columns import (
     NodeCapacities,
     NodeCapacity,
@@ -39,7 +40,6 @@ from cruise.decisions.sizing.node_columns import (
 from cruise.decisions.sizing.node_sizes import SizingResult, size_nodes
 from cruise.decisions.sizing.quota_bounds import limit_demand_to_quotas
 from cruise.decisions.sizing.resizes import ResizeRefusals, SizeDecision, is_refusal_outdated, withdraw_pending_resize
-from cruise.decisions.sizing.sharing import HeadroomShares
 from cruise.decisions.sizing.user_minimums import count_at_submitted_requests
 from cruise.domain.actions import EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.arrays import Int64Array, convert_to_int64

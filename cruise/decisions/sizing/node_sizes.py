@@ -17,6 +17,12 @@ from cruise.decisions.sizing.damping import (
 )
 from cruise.decisions.sizing.fitting import NodeFit
 from cruise.decisions.sizing.headroom import HeadroomModel
+from cruise.decisions.sizing.headroom_shares import (
+    HeadroomShares,
+    NodeNeeds,
+    share_headroom,
+    sum_node_needs,
+)
 from cruise.decisions.sizing.memory_limit import (
     MemoryLimitCeilings,
     MemoryLimitConstraints,
@@ -34,14 +40,7 @@ from cruise.decisions.sizing.resizes import (
     SizeDecisions,
     decide_size_changes,
 )
-from cruise.decisions.sizing.sharing import (
-    HeadroomShares,
-    NodeNeeds,
-    share_headroom,
-    sum_node_needs,
-    trim_growth_to_capacity,
-    trim_to_capacity,
-)
+from cruise.decisions.sizing.trimming import trim_growth_to_capacity, trim_to_capacity
 from cruise.decisions.sizing.user_minimums import UserMinimumGrants, grant_user_minimums, release_user_minimums
 from cruise.domain.arrays import BoolArray, Int64Array, convert_to_int64
 from cruise.domain.resources import ResourceName

@@ -3,7 +3,7 @@
 Everything else is decided without them. The remaining capacity of a node is granted to the smallest first. ADR 0013.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,10 +14,9 @@ from cruise.decisions.sizing.memory_limit import MemoryLimitCeilings
 from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.decisions.sizing.pod_columns import UserMinimums
 from cruise.decisions.sizing.resizes import SizeDecision, SizeDecisions
+from cruise.decisions.sizing.trimming import SizesByResource
 from cruise.domain.arrays import BoolArray, Int64Array, round_up_integers
 from cruise.domain.resources import ROUNDING_UNIT, ResourceName
-
-SizesByResource = Mapping[ResourceName, Int64Array]
 
 
 @dataclass(frozen=True, slots=True)

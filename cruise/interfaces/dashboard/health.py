@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
 
-from cruise.decisions.sizing.risk_level import ObservedRisk
+from cruise.decisions.sizing.headroom_level import ObservedRisk
 from cruise.domain.annotations import ORIGINAL_RESOURCES_SIGNATURE
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.resources import ResourceName

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from cruise.decisions.scan.coverage import Coverage, sum_coverage
-from cruise.decisions.sizing.risk_level import ObservedRisk
+from cruise.decisions.sizing.headroom_level import ObservedRisk
 from cruise.domain.actions import ActionResult, EvictPod, Outcome, ReasonCode, ResizeCause, ResizePod, TaintNode
 from cruise.domain.packing_plan import PackingPlan, PlanPhase
 from cruise.domain.policy import Mode

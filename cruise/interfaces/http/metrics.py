@@ -16,7 +16,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from cruise.decisions.scan.coverage import Coverage
-from cruise.decisions.sizing.risk_level import ObservedRisk
+from cruise.decisions.sizing.headroom_level import ObservedRisk
 from cruise.domain.actions import ResizeCause
 from cruise.domain.policy import Mode
 from cruise.domain.preflight import CrossCheckCounts

@@ -123,7 +123,7 @@ async def run_usage_pass(
     await store.write_statistics(replace(table, revisions=updated.changed) if updated else table)
     oldest = at - int(RETENTION.statistics.total_seconds())
     state.table = add_earlier_rows(table, earlier, running.keys, oldest)
-    state.table = replace(state.table, sharing=earlier.sharing)
+    state.table = replace(state.table, average_headroom_share=earlier.average_headroom_share)
     if updated:
         state.table, state.has_originals = replace(state.table, revisions=updated.revisions), True
     log.info("usage pass", containers=len(table.row_of_container), workloads=len(table.row_of_workload))

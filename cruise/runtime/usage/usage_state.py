@@ -21,7 +21,7 @@ from cruise.decisions.usage.plausibility import (
 from cruise.decisions.usage.starts import StartWindows, measure_starts
 from cruise.decisions.usage.usage_bounds import UsageBounds
 from cruise.domain.arrays import BoolArray, Int64Array
-from cruise.domain.records import HeadroomSharing
+from cruise.domain.records import AverageHeadroomShare
 from cruise.domain.usage import (
     ContainerKey,
     CounterTail,
@@ -228,11 +228,13 @@ class UsageState:
         """Return the statistics of the last usage pass, None before the first one."""
         return self.table
 
-    def set_average_sharing(self, sharing: HeadroomSharing, table: StatisticsTable) -> StatisticsTable:
-        """Set the present sharing of headroom in the statistics; return the table with it."""
+    def set_average_headroom_share(
+        self, average_share: AverageHeadroomShare, table: StatisticsTable
+    ) -> StatisticsTable:
+        """Set the present average share of headroom in the statistics; return the table with it."""
         if self.table is not None:
-            self.table = replace(self.table, sharing=sharing)
-        return replace(table, sharing=sharing)
+            self.table = replace(self.table, average_headroom_share=average_share)
+        return replace(table, average_headroom_share=average_share)
 
     def apply_oom_record(self, record: OomRecord, *, shared: bool) -> None:
         """Apply a kill to the statistics; a table that is not read yet will contain it."""

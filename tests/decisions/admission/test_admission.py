@@ -28,7 +28,7 @@ from cruise.domain.original_resources import (
 )
 from cruise.domain.pod_resources import count_pod_requests, get_qos_class
 from cruise.domain.policy import SEED_RULES, AdmissionSize, MemoryLimitPolicy, Mode, Policy
-from cruise.domain.records import HeadroomSharing
+from cruise.domain.records import AverageHeadroomShare
 from cruise.domain.resources import MEBIBYTE, ResourceName, StatedResources
 from cruise.domain.scheduling import OVERLOADED_TAINT, SchedulingConstraints, Taint, TaintEffect, Toleration
 from cruise.simulation.cluster.api_server import check_creation
@@ -549,13 +549,13 @@ def test_deciding_again_on_a_pod_of_a_new_revision_changes_nothing():
 
 # ---- sizes of a node pass ----
 
-SHARED = HeadroomSharing(cpu=0.25, memory=0.5)
+SHARED = AverageHeadroomShare(cpu=0.25, memory=0.5)
 SPIKY = make_statistic("", cpu_base=100, cpu_peak=500, memory_base_mib=200, memory_peak_mib=300, memory_7d_max_mib=300)
 PLANNED = replace(INITIAL, admission_size=AdmissionSize.NODE_PASS)
 
 
-def created(policy=INITIAL, sharing=SHARED, pod=None, **snapshot) -> MutatePod | LeaveUnchanged:
-    table = replace(make_table(SPIKY), sharing=sharing)
+def created(policy=INITIAL, average_headroom_share=SHARED, pod=None, **snapshot) -> MutatePod | LeaveUnchanged:
+    table = replace(make_table(SPIKY), average_headroom_share=average_headroom_share)
     whole = make_snapshot([], nodes=ONE_NODE, workloads=[make_workload()], **snapshot)
     eligibility = Eligibility(whole, table, {}, policy, NOW)
     return decide_admission(pod or new_pod(), eligibility, table, NodeIndex(ONE_NODE), (), policy)
@@ -584,7 +584,7 @@ def test_a_pod_that_runs_to_completion_gets_its_peak_where_sizes_are_planned(pol
 
 
 def test_before_the_first_node_pass_a_planned_size_is_the_peak():
-    assert requested(created(PLANNED, sharing=None))[0] == make_amounts(500, 300)
+    assert requested(created(PLANNED, average_headroom_share=None))[0] == make_amounts(500, 300)
 
 
 @pytest.mark.parametrize(("factor", "expected"), [("2", (300, 300)), ("0", (100, 200)), ("10", (500, 300))])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cruise.decisions.preflight.preflight import decide_preflight, list_required_access
-from cruise.decisions.sizing.risk_level import ObservedRisk
+from cruise.decisions.sizing.headroom_level import ObservedRisk
 from cruise.domain.annotations import Overrides, UnreadableAnnotations
 from cruise.domain.autoscalers import LimitRangeItem, NodeAutoscalerKind, ResourceQuota
 from cruise.domain.cluster import VerticalPodAutoscaler

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from cruise.decisions.sizing.headroom import HEADROOM_MODELS, HeadroomModel, PastDemand
-from cruise.decisions.sizing.risk_level import LEAST_LEVEL, MOST_LEVEL, ObservedRisk
+from cruise.decisions.sizing.headroom_level import LEAST_LEVEL, MOST_LEVEL, ObservedRisk
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import StatisticsTable
 

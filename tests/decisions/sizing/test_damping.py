@@ -12,8 +12,8 @@ from hypothesis import given
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, NO_EARLIER_PASSES, EarlierPasses, PodWrite
 from cruise.decisions.sizing.damping import get_shortage_shares
 from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM, PastDemand, RiskHeadroom
+from cruise.decisions.sizing.headroom_level import ObservedRisk
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
-from cruise.decisions.sizing.risk_level import ObservedRisk
 from cruise.decisions.usage.revisions import update_revisions
 from cruise.domain.actions import ActionResult, Outcome, ReasonCode, ResizeCause, ResizePod
 from cruise.domain.annotations import ORIGINAL_RESOURCES

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.decisions.sizing.headroom import USAGE_SHARE, RiskHeadroom
-from cruise.decisions.sizing.risk_level import LEAST_LEVEL, MOST_LEVEL, ObservedRisk
+from cruise.decisions.sizing.headroom_level import LEAST_LEVEL, MOST_LEVEL, ObservedRisk
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 from tests.decisions.sizing.demands import CPU, make_demand, make_joint_demand, make_past_demand, pods

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.decisions.sizing.risk_level import ObservedRisk
+from cruise.decisions.sizing.headroom_level import ObservedRisk
 from cruise.domain.resources import ResourceName
 from tests.interfaces.dashboard.test_pages import browser
 from tests.interfaces.http.api_scene import make_busy_scene

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from cruise.decisions.sizing.risk_level import ObservedRisk
+from cruise.decisions.sizing.headroom_level import ObservedRisk
 from cruise.domain.actions import ActionResult, ContainerTarget, Outcome, ReasonCode, ResizePod
 from cruise.domain.cluster import ContainerRole, WorkloadRef
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResourceName

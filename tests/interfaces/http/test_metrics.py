@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from cruise.decisions.scan.coverage import Coverage, CoverageGroup
-from cruise.decisions.sizing.risk_level import ObservedRisk
+from cruise.decisions.sizing.headroom_level import ObservedRisk
 from cruise.domain.actions import ActionResult, ReasonCode
 from cruise.domain.packing_plan import PlanPhase
 from cruise.domain.policy import Mode

@@ -9,16 +9,16 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.sizing.demand import build_demand_table
 from cruise.decisions.sizing.headroom import JointPeakHeadroom, PastDemand
+from cruise.decisions.sizing.headroom_shares import compute_average_headroom_share
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.decisions.sizing.pod_columns import build_init_container_minimums
-from cruise.decisions.sizing.sharing import compute_average_sharing
 from cruise.domain.actions import ReasonCode
 from cruise.domain.arrays import UNBOUNDED, convert_to_int64, round_up
 from cruise.domain.autoscalers import LimitRangeItem
 from cruise.domain.cluster import ContainerRole, Node, Pod
 from cruise.domain.pod_resources import compute_init_container_minimum
 from cruise.domain.policy import SEED_RULES, MemoryLimitPolicy, Mode, Policy
-from cruise.domain.records import HeadroomSharing
+from cruise.domain.records import AverageHeadroomShare
 from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
 from cruise.domain.usage import Statistic
 from tests.builders import (
@@ -493,7 +493,7 @@ def test_on_a_short_history_a_later_largest_limit_does_not_lower_one():
 
 def test_the_average_share_is_that_of_all_nodes_together():
     shared = [(Resources(100, 50), Resources(400, 50)), (Resources(300, 0), Resources(400, 0))]
-    assert compute_average_sharing(shared) == HeadroomSharing(cpu=0.5, memory=1.0)
+    assert compute_average_headroom_share(shared) == AverageHeadroomShare(cpu=0.5, memory=1.0)
     # No container gets more than its own headroom.
-    assert compute_average_sharing([(Resources(900, 0), Resources(400, 0))]) == HeadroomSharing(1.0, 1.0)
-    assert compute_average_sharing([]) == HeadroomSharing(1.0, 1.0)
+    assert compute_average_headroom_share([(Resources(900, 0), Resources(400, 0))]) == AverageHeadroomShare(1.0, 1.0)
+    assert compute_average_headroom_share([]) == AverageHeadroomShare(1.0, 1.0)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.decisions.sizing.damping import UNSPENT_SHORTAGE_SHARE
-from cruise.decisions.sizing.risk_level import (
+from cruise.decisions.sizing.headroom_level import (
     LEAST_LEVEL,
     MOST_LEVEL,
     REPORTED_DAYS,
