@@ -1,12 +1,11 @@
 """Finds pods that other orders of arrival could place, so that nothing is proved about them.
 
 kube-scheduler checks the rules of a pod only when it binds that pod. The packer knows plans at whose end all rules hold
-for all pods. So more pods may be placed if pods that count for a rule arrive after the pods that have it.
+for all pods. More pods may be placed if pods that count for a rule arrive after the pods that have it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -24,185 +23,9 @@ from cruise.decisions.scheduling.placements import (
 from cruise.decisions.scheduling.pod_affinity import SchedulerFilters
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import Pod
-from cruise.domain.packing_plan import PackingSizes, PlannedPlacement, PlannedPreemption, PlanStage
-from cruise.domain.pod_resources import accepts_pod_despite_cordon
+from cruise.domain.packing_plan import PlanStage
 from cruise.domain.reasons import UnplacedPod
 from cruise.packer.problem import PackingProblem
-
-# A search ends after so many questions about a pod and a node; larger groups are not searched.
-_MAX_GROUP, _MAX_QUESTIONS = 12, 4_000
-
-
-def find_alternating_arrivals(
-    built: BuiltProblem, stages: Sequence[PlanStage], still_open: frozenset[PodKey]
-) -> tuple[PlanStage, ...] | None:
-    """Return the stages with more pods in the first one, if some order places them; None if none does.
-
-    All pods of the first stage are still placed, perhaps on another node, and later stages are unchanged.
-    """
-    if not still_open or built.sizes is not PackingSizes.FIXED or built.problem.node_prices is not None:
-        return None
-    has_first_stage = bool(stages) and not stages[0].evictions
-    first, later_stages = (stages[0].arrivals, stages[1:]) if has_first_stage else ((), tuple(stages))
-    pods = {get_pod_key(pod): pod for pod in built.pods}
-    arrivals = {one.key: one for one in first}
-    group = _find_related_pods(built, pods, [*sorted(still_open), *arrivals], still_open)
-    has_preemptions = any(
-        isinstance(eviction, PlannedPreemption) for stage in later_stages for eviction in stage.evictions
-    )
-    if len(group) > _MAX_GROUP or (has_preemptions and not all(pods[key].may_preempt for key in group)):
-        return None
-    placements = PodPlacements(built.snapshot)
-    others = tuple(one for one in first if one.key not in group)
-    for one in others:
-        placements.add(pods[one.key], one.target)
-    required = {key: one.target for key, one in arrivals.items() if key in group}
-    search = _AlternationSearch(placements, [pods[key] for key in group], required)
-    found = search.find_best()
-    if len(found) <= len(required):
-        return None
-    alternating = tuple(PlannedPlacement(pod.namespace, pod.name, pod.uid, None, node) for pod, node in found)
-    new_stages = (PlanStage((), (), (*others, *alternating)), *later_stages)
-    return new_stages if _is_accepted(built, new_stages) else None
-
-
-def _find_related_pods(
-    built: BuiltProblem, pods: dict[PodKey, Pod], keys: Sequence[PodKey], still_open: frozenset[PodKey]
-) -> list[PodKey]:
-    """Return the open pods, and those of the keys whose rules relate them to these."""
-    related = [key for key in keys if key in still_open]
-    for key in related:
-        if len(related) > _MAX_GROUP:
-            break
-        related += [other for other in keys if other not in related and _is_related(built, pods[key], pods[other])]
-    return related
-
-
-def _is_related(built: BuiltProblem, one: Pod, other: Pod) -> bool:
-    if one.namespace == other.namespace and set(one.constraints.claims) & set(other.constraints.claims):
-        return True
-    for holder, target in ((one, other), (other, one)):
-        constraints = holder.constraints
-        terms = (*constraints.affinity, *constraints.anti_affinity)
-        if any(
-            built.snapshot.storage_and_namespaces.term_matches_pod(term, target.namespace, target.labels)
-            for term in terms
-        ):
-            return True
-        if holder.namespace == target.namespace and any(spread.matches(target.labels) for spread in constraints.spread):
-            return True
-    return False
-
-
-def _is_accepted(built: BuiltProblem, stages: Sequence[PlanStage]) -> bool:
-    """Return whether each pod is accepted when it arrives, and no eviction breaks what held before the first one."""
-    placements = PodPlacements(built.snapshot)
-    filters = SchedulerFilters(placements)
-    pods = {get_pod_key(pod): pod for pod in built.pods}
-    must_hold: list[PlannedPlacement] = []
-    for number, stage in enumerate(stages):
-        for eviction in stage.evictions:
-            placements.remove(eviction.key)
-        for one in stage.arrivals:
-            if not _accepts(placements, filters, pods[one.key], one.target):
-                return False
-            placements.add(pods[one.key], one.target)
-        if number == 0:
-            must_hold = [one for one in stage.arrivals if _would_be_accepted_again(placements, filters, one)]
-    return all(_would_be_accepted_again(placements, filters, one) for one in must_hold)
-
-
-def _accepts(placements: PodPlacements, filters: SchedulerFilters, pod: Pod, node: str) -> bool:
-    return not any(filters.check(pod, placements.nodes[node]))
-
-
-def _would_be_accepted_again(placements: PodPlacements, filters: SchedulerFilters, arrival: PlannedPlacement) -> bool:
-    """Return whether a pod that arrived would be accepted again, with all other pods in place."""
-    pod = placements.remove(arrival.key)
-    is_accepted = _accepts(placements, filters, pod, arrival.target)
-    placements.add(pod, arrival.target)
-    return is_accepted
-
-
-@dataclass(frozen=True, slots=True)
-class _AlternatingPod:
-    """A pod to place, the number of its equals, and the nodes to try, that of the plan first."""
-
-    pod: Pod
-    equal_number: int
-    nodes: tuple[str, ...]
-
-
-class _AlternationSearch:
-    """Searches orders and places depth first, until all pods are placed or the search becomes too long."""
-
-    def __init__(self, placements: PodPlacements, pods: Sequence[Pod], required: dict[PodKey, str]) -> None:
-        self._placements = placements
-        self._filters = SchedulerFilters(placements)
-        self._required = required
-        self._questions = 0
-        self._seen: set[frozenset[tuple[tuple[int, str], int]]] = set()
-        self._best: tuple[tuple[Pod, str], ...] = ()
-        self._best_key: tuple[int, ...] = ()
-        self._priorities = sorted({pod.priority for pod in pods}, reverse=True)
-        distinct: list[Pod] = []
-        alternating = []
-        # Pods that have rules come first, because they may not be accepted after the pods that count for these.
-        for pod in sorted(pods, key=lambda one: not (one.constraints.spread or one.constraints.affinity)):
-            number = next((n for n, one in enumerate(distinct) if _is_equal(one, pod)), len(distinct))
-            if number == len(distinct):
-                distinct.append(pod)
-            planned_nodes = [required[get_pod_key(pod)]] if get_pod_key(pod) in required else []
-            open_nodes = [name for name, node in placements.nodes.items() if accepts_pod_despite_cordon(node, pod)]
-            alternating.append(_AlternatingPod(pod, number, tuple(dict.fromkeys([*planned_nodes, *open_nodes]))))
-        self._all = tuple(alternating)
-
-    def find_best(self) -> tuple[tuple[Pod, str], ...]:
-        """Return the pods in order with their nodes: all required ones, and the most important others."""
-        self._descend((), self._all)
-        return self._best
-
-    def _descend(self, placed: tuple[tuple[Pod, str], ...], remaining: tuple[_AlternatingPod, ...]) -> bool:
-        """Continue after the placed pods; return whether the search is finished."""
-        placed_keys = {get_pod_key(pod) for pod, _ in placed}
-        if self._required.keys() <= placed_keys:
-            counts = Counter(pod.priority for pod, _ in placed)
-            key = tuple(counts[priority] for priority in self._priorities)
-            if key > self._best_key:
-                self._best_key, self._best = key, placed
-        if not remaining or self._questions > _MAX_QUESTIONS:
-            return True
-        for chosen, node in self._list_choices(remaining):
-            rest = tuple(one for one in remaining if one is not chosen)
-            self._placements.add(chosen.pod, node)
-            state_counts = Counter(
-                (one.equal_number, self._placements.get_node(get_pod_key(one.pod)) or "") for one in self._all
-            )
-            state = frozenset(state_counts.items())
-            is_finished = False
-            if state not in self._seen:
-                self._seen.add(state)
-                is_finished = self._descend((*placed, (chosen.pod, node)), rest)
-            self._placements.remove(get_pod_key(chosen.pod))
-            if is_finished:
-                return True
-        return False
-
-    def _list_choices(self, remaining: tuple[_AlternatingPod, ...]) -> Iterator[tuple[_AlternatingPod, str]]:
-        tried: set[tuple[int, bool]] = set()
-        for candidate in remaining:
-            key = (candidate.equal_number, get_pod_key(candidate.pod) in self._required)
-            if key in tried:
-                continue
-            tried.add(key)
-            for name in candidate.nodes:
-                self._questions += 1
-                if _accepts(self._placements, self._filters, candidate.pod, name):
-                    yield candidate, name
-
-
-def _is_equal(one: Pod, other: Pod) -> bool:
-    return replace(one, name=other.name, uid=other.uid) == other
 
 
 def find_order_dependent_pods(built: BuiltProblem, unplaced: Iterable[UnplacedPod]) -> frozenset[PodKey]:

@@ -127,40 +127,19 @@ class PlanReplay:
         self._evicted_moves: dict[PodKey, PlannedPlacement] = {}
         self._evicted_keys: set[PodKey] = set()
         self._resized: set[PodKey] = set()
-        self._accepted: list[PodKey] = []
-        self._no_longer_accepted: set[PodKey] = set()
 
     def run(self) -> None:
-        """Carry out all stages, then check again where pods arrived, with all other pods in place.
-
-        A pod that arrives before the first eviction only has to pass the filters when it is bound. What held for it
-        then, no eviction may break.
-        """
+        """Carry out all stages, then check again where pods arrived, with all other pods in place."""
         for number, stage in enumerate(self._proposal.stages, 1):
             before = len(self.evicted)
-            if stage.evictions and not self.evicted:
-                self._recheck_accepted()
             self._run_stage(stage, f"stage {number}: ")
             self.evicted_by_stage.append(self.evicted[before:])
-        if not self.evicted:
-            self._recheck_accepted()
         for key, pod in self.arrived.items():
             node_name = self.placements.get_node(key)
-            if node_name is not None and key not in self._no_longer_accepted:
+            if node_name is not None:
                 self.placements.remove(key)
                 self._check_filters("in the end: ", pod, node_name)
                 self.placements.add(pod, node_name)
-
-    def _recheck_accepted(self) -> None:
-        """Record the pods that passed the filters and would not again, because of pods that arrived after them."""
-        if self._proposal.sizes is not PackingSizes.FIXED:
-            return
-        for key in self._accepted:
-            pod, node = self.arrived[key], self.placements.nodes[self.placements.get_node(key) or ""]
-            self.placements.remove(key)
-            if next(self._scheduler.check(pod, node), None) is not None:
-                self._no_longer_accepted.add(key)
-            self.placements.add(pod, node.name)
 
     def find_headroom_shortages(self, needs: PodNeeds) -> Iterator[str]:
         """Yield the nodes that cannot hold what their pods need, of those at which pods arrived."""
@@ -258,8 +237,7 @@ class PlanReplay:
         if arrival.target in self._preempted_nodes and not pod.may_preempt:
             self._object(prefix, key, f"never preempts, but gets capacity on {arrival.target} by preemption")
         if arrival.target in self.placements.nodes:
-            if self._check_filters(prefix, pod, arrival.target) and not self.evicted:
-                self._accepted.append(key)
+            self._check_filters(prefix, pod, arrival.target)
             self.arrived[key] = pod
             self.placements.add(pod, arrival.target)
         else:
@@ -274,12 +252,10 @@ class PlanReplay:
         for objection in check_sizes(self._snapshot, pod, targets):
             self._object(prefix, get_pod_key(pod), objection)
 
-    def _check_filters(self, prefix: str, pod: Pod, node_name: str) -> bool:
-        """Object to every filter that rejects the pod on the node; return whether none does."""
-        rejections = list(self._scheduler.check(pod, self.placements.nodes[node_name]))
-        for rejection in rejections:
+    def _check_filters(self, prefix: str, pod: Pod, node_name: str) -> None:
+        """Object to every filter that rejects the pod on the node."""
+        for rejection in self._scheduler.check(pod, self.placements.nodes[node_name]):
             self._object(prefix, get_pod_key(pod), f"is not let onto {node_name}, which {rejection}")
-        return not rejections
 
     def _find_pod(self, key: PodKey, uid: str, prefix: str) -> Pod | None:
         pod = self._pods.get(key)

@@ -8,7 +8,6 @@ import numpy as np
 
 from cruise.decisions.packing.late_arrivals import (
     depends_on_arrival_order,
-    find_alternating_arrivals,
     find_order_dependent_pods,
     find_pods_scheduled_afterwards,
 )
@@ -77,7 +76,7 @@ def build_proposal(built: BuiltProblem, packing: Packing) -> PackingProposal | M
         for pod in explain_unplaced_pods(built, replace(packing, pod_node=changes.pod_node))
     ]
     stages = tuple(_build_stages(built, ordered))
-    alternating_candidates = still_open = find_order_dependent_pods(built, unplaced)
+    still_open = find_order_dependent_pods(built, unplaced)
     if packing.status in _UNPROVED and built.problem.rules.are_binding and built.sizes is PackingSizes.FIXED:
         pending = np.flatnonzero((built.problem.pod_node < 0) & (changes.pod_node < 0)).tolist()
         still_open |= find_pods_scheduled_afterwards(built, stages, (*changes.preempted, *pending))
@@ -85,7 +84,7 @@ def build_proposal(built: BuiltProblem, packing: Packing) -> PackingProposal | M
     depends_on_order = bool(
         still_open or ((changes.moved or changes.preempted) and depends_on_arrival_order(built.problem))
     )
-    plan = PackingProposal(
+    return PackingProposal(
         status=_UNPROVED.get(packing.status, packing.status)
         if depends_on_order or _may_lack_domains(built) or _may_evict_less(built, changes)
         else packing.status,
@@ -96,8 +95,6 @@ def build_proposal(built: BuiltProblem, packing: Packing) -> PackingProposal | M
         notes=tuple(dict.fromkeys((*built.notes, *packing.notes, *((_OTHER_ORDERS,) if depends_on_order else ())))),
         min_evicted=0 if depends_on_order else packing.min_evicted,
     )
-    alternating_stages = find_alternating_arrivals(built, plan.stages, alternating_candidates)
-    return plan if alternating_stages is None else _add_arrivals(built, plan, alternating_stages)
 
 
 def _may_lack_domains(built: BuiltProblem) -> bool:
@@ -109,27 +106,6 @@ def _may_evict_less(built: BuiltProblem, changes: PodChanges) -> bool:
     """Return whether a pod that needs evictions might use capacity that is reserved for a lower priority instead."""
     evicts = changes.moved or changes.preempted
     return bool(evicts) and any(find_pods_that_may_use_nominated_capacity(built.snapshot, built.pods))
-
-
-def _add_arrivals(built: BuiltProblem, plan: PackingProposal, stages: tuple[PlanStage, ...]) -> PackingProposal:
-    """Return a plan whose first stage places more pods.
-
-    It is proved only if no pod stays pending and none is evicted; otherwise another order might do better.
-    """
-    longer = replace(plan, stages=stages)
-    placed = {one.key for one in longer.placed}
-    added = placed - {one.key for one in plan.placed}
-    by_priority = Counter(pod.priority for pod in built.pods if get_pod_key(pod) in added)
-    unplaced = tuple(one for one in plan.unplaced if one.key not in placed)
-    pending = {one.key for one in unplaced} & {get_pod_key(pod) for pod in built.pods}
-    is_unproved = bool(pending or plan.evicted) or _may_lack_domains(built)
-    return replace(
-        longer,
-        status=PackingStatus.FEASIBLE if is_unproved else PackingStatus.OPTIMAL,
-        unplaced=unplaced,
-        by_priority=tuple(replace(line, placed=line.placed + by_priority[line.priority]) for line in plan.by_priority),
-        notes=plan.notes if is_unproved else tuple(note for note in plan.notes if note != _OTHER_ORDERS),
-    )
 
 
 def get_reached_packing(built: BuiltProblem, packing: Packing, plan: PackingProposal) -> Packing:

@@ -15,7 +15,6 @@ from cruise.domain.reasons import UnschedulableCode
 from cruise.kube_json.reading.snapshot import read_snapshot
 from cruise.packer.answer import PackingNote, PackingNoteCode, PackingStatus
 from cruise.packer.budget import SolveBudget
-from cruise.packer.greedy import pack_quickly
 from cruise.packer.pack import pack
 from cruise.packer.problem import PackingObjective
 from tests.builders import Json, make_list_json, make_metadata
@@ -314,8 +313,7 @@ def test_a_pod_that_is_spread_may_come_before_those_that_count_for_it(objective,
     in_a: Json = {"nodeSelector": {ZONE: "a"}}
     pods = [a_pod(names[0], topologySpreadConstraints=[spread], **in_a), a_pod(names[1], **in_a)]
     plan = planned(*two_zones(), *pods, objective=objective)
-    assert (plan.status, plan.notes, plan.unplaced) == (PackingStatus.OPTIMAL, (), ())
-    assert [one.pod for stage in plan.stages for one in stage.arrivals] == list(names)
+    assert len(plan.placed) == 1 and says_more_may_come(plan, 2)
     # If all pods have the same spread constraint, every order has the same result.
     alike = [a_pod(name, topologySpreadConstraints=[spread], **in_a) for name in names]
     plan = planned(*two_zones(), *alike, objective=objective)
@@ -329,15 +327,7 @@ def test_the_first_of_a_group_may_come_before_others_stand_elsewhere(objective, 
     near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     pods = [a_pod(name, affinity=near, nodeSelector={ZONE: zone}) for name, zone in zip(names[:2], "ab", strict=True)]
     plan = planned(*two_zones(), *pods, a_pod(names[2]), objective=objective)
-    assert (plan.status, plan.notes, len(plan.placed)) == (PackingStatus.OPTIMAL, (), 3)
-    # No pod is pending and none moves: that needs no proof by a solver.
-    built = build_packing_problem(cluster(*two_zones(), *pods, a_pod(names[2])), objective=objective)
-    quick = build_proposal(built, pack_quickly(built.problem))
-    assert isinstance(quick, PackingProposal)
-    assert (quick.status, [(line.placed, line.maximum) for line in quick.by_priority]) == (
-        PackingStatus.OPTIMAL,
-        [(3, 3)],
-    )
+    assert len(plan.placed) == 2 and says_more_may_come(plan, 3)
     # With one of them running already, no other is the first.
     settled = planned(*two_zones(), a_pod(names[2], "n2"), *pods, objective=objective)
     assert (settled.status, len(settled.placed)) == (PackingStatus.OPTIMAL, 1)
