@@ -273,7 +273,7 @@ class _NodePassSteps:
     async def estimate_coverage(self) -> None:
         def estimate() -> Mapping[str, Coverage]:
             return estimate_coverage(
-                DecisionInputs(self.snapshot, self.paused_workloads, self.policy.planning_policy),
+                DecisionInputs(self.snapshot, self.paused_workloads, self.policy.planning_policy, self.policy_index),
                 self.statistics,
                 self.now,
                 count_requests_at_targets(self.snapshot, self.plans),

@@ -33,7 +33,8 @@ class PolicyIndex:
     by kinds, and then one that selects all. Of equally specific ones, the one with the lowest mode comes first, then
     the first by name.
 
-    What it finds depends only on the policies and on labels of namespaces: it may serve later snapshots with the same.
+    What it finds depends only on the policies and on labels of namespaces: it may serve later snapshots with the same,
+    and several threads.
     """
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
@@ -123,7 +124,8 @@ class PolicyIndex:
         found = self._shared.get(key)
         if found is None:
             layers = tuple([(SettingSource(policy.source, policy.name), policy.overrides) for policy in policies])
-            found = self._shared[key] = AppliedPolicies(policies, layers)
+            # Threads that find the same policies at once keep one object.
+            found = self._shared.setdefault(key, AppliedPolicies(policies, layers))
         return found
 
     def _select(

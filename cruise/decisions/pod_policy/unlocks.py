@@ -10,6 +10,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
+from cruise.decisions.pod_policy.policy_objects import PolicyIndex
 from cruise.decisions.pod_policy.resizable_pod import (
     FIRST_KUBELET_RESIZING_POD_LEVEL,
     FIRST_RESIZING_KUBELET,
@@ -34,11 +35,12 @@ class UnlockKind(StrEnum):
 
 
 class DecisionInputs(NamedTuple):
-    """What decides whether a pod is skipped, besides statistics."""
+    """What decides whether a pod is skipped, besides statistics; `policy_index` is used as far as it is current."""
 
     snapshot: ClusterSnapshot
     paused_workloads: PausedWorkloads
     policy: Policy
+    policy_index: PolicyIndex | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,7 +221,7 @@ def _find_reasons(
     inputs: DecisionInputs, statistics: StatisticsTable, now: datetime, pods: Sequence[PodRequests]
 ) -> dict[_PodKey, _PodReasons]:
     """Return why resources of pods are not sized; pods of which all is sized are absent."""
-    eligibility = Eligibility(inputs.snapshot, statistics, inputs.paused_workloads, inputs.policy, now)
+    eligibility = _build_eligibility(inputs, statistics, now)
     nodes = {node.name: node for node in inputs.snapshot.nodes}
     found: dict[_PodKey, _PodReasons] = {}
     for one in pods:
@@ -310,13 +310,17 @@ def _explain_unresizable(pod: Pod, resource: ResourceName) -> ReasonCode:
     return ReasonCode.NO_STATISTICS
 
 
+def _build_eligibility(inputs: DecisionInputs, statistics: StatisticsTable, now: datetime) -> Eligibility:
+    return Eligibility(inputs.snapshot, statistics, inputs.paused_workloads, inputs.policy, now, inputs.policy_index)
+
+
 class _UnlockedEligibility(Eligibility):
     """The rules on which pods are resizable, except for pods whose verdict is already known."""
 
     def __init__(
         self, inputs: DecisionInputs, statistics: StatisticsTable, now: datetime, known: Mapping[_PodKey, ResizablePod]
     ) -> None:
-        super().__init__(inputs.snapshot, statistics, inputs.paused_workloads, inputs.policy, now)
+        super().__init__(inputs.snapshot, statistics, inputs.paused_workloads, inputs.policy, now, inputs.policy_index)
         self._known = known
 
     def check(self, pod: Pod, *, killed: bool = False) -> ResizablePod | SkippedPod:
@@ -340,7 +344,7 @@ def _decide_without_reasons(
         if apply is None:
             continue
         changed = apply(inputs)
-        eligibility = Eligibility(changed.snapshot, statistics, changed.paused_workloads, changed.policy, now)
+        eligibility = _build_eligibility(changed, statistics, now)
         for pod in changed.snapshot.pods:
             key = (pod.namespace, pod.name)
             if key in reasons and reason in reasons[key].codes:

@@ -106,13 +106,14 @@ class PolicyProblems:
     unmatched: tuple[RightsizingPolicy, ...] = ()
 
 
-def find_policy_problems(snapshot: ClusterSnapshot) -> PolicyProblems:
+def find_policy_problems(snapshot: ClusterSnapshot, policy_index: PolicyIndex | None = None) -> PolicyProblems:
     """Return the policies of a snapshot that are unreadable, contradict others or select nothing."""
     policies = snapshot.rightsizing_policies
     if not policies:
         return PolicyProblems()
-    statuses = summarize_policies(snapshot, (), {})
-    unmatched = _find_unmatched(snapshot)
+    index = reuse_policy_index(snapshot, policy_index)
+    statuses = summarize_policies(snapshot, (), {}, index)
+    unmatched = _find_unmatched(snapshot, index)
     return PolicyProblems(
         tuple(one for one in policies if statuses[one.key].problem),
         tuple(one for one in policies if statuses[one.key].conflicts),
@@ -120,9 +121,8 @@ def find_policy_problems(snapshot: ClusterSnapshot) -> PolicyProblems:
     )
 
 
-def _find_unmatched(snapshot: ClusterSnapshot) -> set[PolicyKey]:
+def _find_unmatched(snapshot: ClusterSnapshot, index: PolicyIndex) -> set[PolicyKey]:
     """Return the policies that select no pod, and no workload that may have pods later."""
-    index = PolicyIndex(snapshot)
     matched = {one.key for pod in snapshot.pods for one in index.find_for_pod(pod).policies}
     others = [one for one in snapshot.rightsizing_policies if one.key not in matched]
     # The labels of pods that do not exist yet are unknown.

@@ -152,7 +152,7 @@ def summarize_cluster(
     risks_by_workload: dict[tuple[str, str], list[ContainerRisk]] = {}
     for risk in risks:
         risks_by_workload.setdefault((risk.namespace, risk.workload), []).append(risk)
-    eligibility = Eligibility(snapshot, statistics, paused_workloads, policy, node_pass.at)
+    eligibility = Eligibility(snapshot, statistics, paused_workloads, policy, node_pass.at, node_pass.policy_index)
     modes: dict[tuple[str, str], str] = {}
     pods_by_mode: Counter[str] = Counter()
     finished: dict[tuple[str, str], str] = {}
@@ -176,7 +176,7 @@ def summarize_cluster(
         for row in rows
     ]
     savings = sum_savings(snapshot, originals)
-    problems = find_policy_problems(snapshot)
+    problems = find_policy_problems(snapshot, node_pass.policy_index)
     return ClusterSummary(node_pass, totals, savings, risks, tuple(workloads), dict(pods_by_mode), problems, prices)
 
 

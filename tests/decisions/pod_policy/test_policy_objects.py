@@ -1,7 +1,9 @@
 """Which policies apply to a pod, in which order, and when a policy is not known yet."""
 
 import itertools
+import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -315,3 +317,20 @@ def test_an_index_is_used_again_until_policies_or_the_labels_that_they_select_by
     assert reuse_policy_index(world(policy("a", "shop", {"mode": "off"})), index) is not index
     without_labels = replace(first.storage_and_namespaces, namespace_labels={})
     assert reuse_policy_index(replace(first, storage_and_namespaces=without_labels), index) is not index
+
+
+def test_threads_that_share_an_index_find_the_same_object_for_the_same_policies():
+    """Results are kept by the identity of that object: of two, one could be gone, and its place taken by others."""
+    names = [f"web-{number}" for number in range(200)]
+    drawn = [policy(name, "shop", names=frozenset({name})) for name in names]
+    pods = [make_pod(name, workload=f"Deployment/{name}") for name in names]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            for _ in range(20):
+                index = PolicyIndex(world(*drawn))
+                found = list(threads.map(lambda _: [index.find_for_pod(pod) for pod in pods], range(4)))
+                assert len({id(one) for of_thread in found for one in of_thread}) == len(names)
+    finally:
+        sys.setswitchinterval(before)
