@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -330,7 +331,8 @@ def test_threads_that_share_an_index_find_the_same_object_for_the_same_policies(
         with ThreadPoolExecutor(4) as threads:
             for _ in range(20):
                 index = PolicyIndex(world(*drawn))
-                found = list(threads.map(lambda _: [index.find_for_pod(pod) for pod in pods], range(4)))
-                assert len({id(one) for of_thread in found for one in of_thread}) == len(names)
+                find_all = partial(map, index.find_for_pod, pods)
+                found = [one for of_thread in threads.map(lambda run: list(run()), [find_all] * 4) for one in of_thread]
+                assert len(set(map(id, found))) == len(names)
     finally:
         sys.setswitchinterval(before)

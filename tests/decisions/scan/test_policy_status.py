@@ -138,9 +138,9 @@ def worlds(draw: st.DrawFn) -> ClusterSnapshot:
     """Policies, some of which contradict each other, and pods of few workloads, in any order."""
     found = []
     for one in draw(policies()):
-        stated = {
-            f"cruise.io/{key}": draw(st.sampled_from(("1", "2"))) for key in draw(st.sets(st.sampled_from(STATED)))
-        }
+        # In one order, so that the same draws give the same policies.
+        names = sorted(draw(st.sets(st.sampled_from(STATED))))
+        stated = {f"cruise.io/{key}": draw(st.sampled_from(("1", "2"))) for key in names}
         found.append(replace(one, overrides=parse_overrides(stated)))
     pods = [
         make_pod(
@@ -193,7 +193,7 @@ def compare(policy: RightsizingPolicy, applied: Sequence[RightsizingPolicy], pod
         if differing:
             yield PolicyConflict(other.title, applied[min(place, at)].title, differing, str(pod.workload))
     of_cluster = [one for one in applied if not one.namespace and "cpu-max" in stated(one)]
-    decided = {name for one in applied if rank(one) < rank(policy) or applied.index(one) < at for name in stated(one)}
+    decided = {name for one in applied[:at] for name in stated(one)}
     if policy.namespace and of_cluster:
         limit, own = stated(of_cluster[0])["cpu-max"], stated(policy)
         above = tuple(name for name in ("cpu-max", "cpu-min") if own.get(name, "") > limit and name not in decided)
