@@ -15,8 +15,7 @@ from pathlib import Path
 from benchmarks.recordings import make_recording
 from benchmarks.table import BenchmarkRow
 from benchmarks.vpa_arena import RealVpa, ShadowedPolicy, running_vpa
-from cruise.backtest.recordings.recording import UsageRecording
-from cruise.backtest.recordings.traces import load_trace
+from cruise.backtest.recordings.recording import UsageRecording, load_trace
 from cruise.backtest.replay.policy import ReplayOptions
 from cruise.backtest.replay.replay import replay_policy
 from cruise.domain.backtest import PolicyScore

@@ -16,8 +16,7 @@ import numpy as np
 from benchmarks.recordings import make_recording
 from benchmarks.table import BenchmarkRow, peak_memory_mib
 from cruise.backtest.backtest import backtest_policies
-from cruise.backtest.recordings.recording import RecordedContainer, UsageRecording
-from cruise.backtest.recordings.traces import load_trace
+from cruise.backtest.recordings.recording import RecordedContainer, UsageRecording, load_trace
 from cruise.backtest.replay.policy import ReplayOptions
 
 NAME = "backtest"

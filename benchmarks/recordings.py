@@ -11,8 +11,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from cruise.backtest.recordings.recording import RecordedContainer, UsageRecording
-from cruise.backtest.recordings.traces import CONTAINER, MONDAY
+from cruise.backtest.recordings.recording import CONTAINER, MONDAY, RecordedContainer, UsageRecording
 from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.resources import MEBIBYTE, Resources

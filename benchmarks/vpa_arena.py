@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.vpa_module import built
-from cruise.backtest.baselines.as_requested import get_provisioned_sizes
+from cruise.backtest.baselines.bounds import get_provisioned_sizes
 from cruise.backtest.baselines.vpa import VpaBaseline
 from cruise.backtest.recordings.recording import UsageRecording
 from cruise.backtest.replay.policy import (

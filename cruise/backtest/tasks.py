@@ -14,9 +14,14 @@ from cruise.adapters import files
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.backtest.policies.policies import POLICIES
 from cruise.backtest.recordings.prometheus import read_recording
-from cruise.backtest.recordings.recording import RecordingHalf, UsageRecording, cap_requests_to_node, select_half
+from cruise.backtest.recordings.recording import (
+    RecordingHalf,
+    UsageRecording,
+    cap_requests_to_node,
+    load_trace,
+    select_half,
+)
 from cruise.backtest.recordings.scaling import AddedAutoscalers, add_autoscalers, find_bounds
-from cruise.backtest.recordings.traces import load_trace
 from cruise.backtest.replay.policy import ConsolidationSizes, ReplayOptions
 from cruise.backtest.replay.replay import replay_policy
 from cruise.domain.backtest import PolicyScore

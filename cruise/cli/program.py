@@ -14,14 +14,13 @@ from typer.core import TyperCommand, TyperOption
 from cruise import __version__
 from cruise.cli.commands.backtest import backtest
 from cruise.cli.commands.check import certificates, check, migrate, webhook
-from cruise.cli.commands.demo import demo
 from cruise.cli.commands.explain import explain
 from cruise.cli.commands.export import export
 from cruise.cli.commands.pack import pack
 from cruise.cli.commands.pause import pause, resume, revert
 from cruise.cli.commands.plan import plan
 from cruise.cli.commands.scan import scan
-from cruise.cli.commands.serve import serve
+from cruise.cli.commands.serve import demo, serve
 from cruise.cli.terminal import OutputClosedError, discard_output, flush_output, print_error, print_notes
 from cruise.errors import BadInputError, CruiseError
 

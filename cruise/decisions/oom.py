@@ -8,9 +8,8 @@ from datetime import datetime, timedelta
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds, compute_container_bounds
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.limit_ranges import forbids_resize, get_pod_limit_ranges, select_ranges
-from cruise.decisions.pod_policy.managed_containers import SKIP_REASON_BY_MODE
 from cruise.decisions.pod_policy.quotas import QuotaAllowance, keeps_limits
-from cruise.decisions.pod_policy.resizable_pod import ResizablePod
+from cruise.decisions.pod_policy.resizable_pod import SKIP_REASON_BY_MODE, ResizablePod
 from cruise.decisions.sizing.guaranteed import compute_guaranteed_memory_after_oom_kill
 from cruise.decisions.sizing.memory_limit import (
     compute_limit_after_oom_kill,

@@ -7,8 +7,8 @@ from cruise.domain.cluster import Pod
 from cruise.domain.reasons import ReasonDetail, parse_detail_code
 from cruise.domain.rightsizing_policies import CLUSTER_POLICY_KIND, POLICY_KIND
 from cruise.domain.users import UserAction, UserActionKind
+from cruise.interfaces.plan_document import format_resize
 from cruise.interfaces.reasons import CAUSE_DESCRIPTIONS, describe_detail
-from cruise.interfaces.size_changes import format_resize
 from cruise.interfaces.text import escape_text
 
 PodKey = tuple[str, str]

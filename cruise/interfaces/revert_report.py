@@ -12,13 +12,13 @@ from cruise.domain.cluster import PodsByName, WorkloadRef
 from cruise.domain.original_resources import amounts_to_json
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import StatedResources
-from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS, create_plain_table, format_change
-from cruise.interfaces.reasons import describe_detail, describe_reason
-from cruise.interfaces.size_changes import (
+from cruise.interfaces.plan_document import (
     ContainerSizeChange,
     build_size_changes_document,
     list_size_changes,
 )
+from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS, create_plain_table, format_change
+from cruise.interfaces.reasons import describe_detail, describe_reason
 from cruise.interfaces.text import JsonValue, convert_to_json, format_count, format_cpu, format_memory
 
 _RETRIED = (ReasonCode.WAITING_FOR_CAPACITY, ReasonCode.THROTTLED, ReasonCode.CHANGED, ReasonCode.COOLDOWN)

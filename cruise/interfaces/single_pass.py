@@ -22,15 +22,15 @@ from cruise.interfaces.packing.descriptions import (
 from cruise.interfaces.packing.document import build_packing_document
 from cruise.interfaces.packing.table import describe_proof, format_solve_time
 from cruise.interfaces.packing.unschedulable import describe_unplaced_pod
-from cruise.interfaces.plan_document import build_node_plan_document
-from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS, create_plain_table, format_change
-from cruise.interfaces.reasons import REASON_DESCRIPTIONS, describe_detail, describe_reason
-from cruise.interfaces.size_changes import (
+from cruise.interfaces.plan_document import (
     ContainerSizeChange,
+    build_node_plan_document,
     build_size_changes_document,
     index_pods,
     list_size_changes,
 )
+from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS, create_plain_table, format_change
+from cruise.interfaces.reasons import REASON_DESCRIPTIONS, describe_detail, describe_reason
 from cruise.interfaces.text import convert_to_json, format_count, format_cpu, format_memory
 from cruise.kube_json.patches import JsonObject
 from cruise.runtime.node_pass import NodePassResult

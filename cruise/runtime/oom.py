@@ -10,7 +10,7 @@ import structlog
 from cruise.decisions.oom import OomContext, applies_to_workload, build_oom_record_from_table, decide_oom_reaction
 from cruise.decisions.pod_policy.container_bounds import get_template_memory_limits
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.kubelet_refusals import add_kubelet_refusals
+from cruise.decisions.pod_policy.resizable_pod import add_kubelet_refusals
 from cruise.decisions.usage.estimation import sum_statistics
 from cruise.decisions.usage.oom_records import OOM_KILL_RETENTION, raise_oom_memory
 from cruise.domain.actions import ActionResult, ContainerTarget, EvictPod, Outcome, ReasonCode, ResizePod, SkippedPod

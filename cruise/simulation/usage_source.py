@@ -10,7 +10,7 @@ from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.usage import CounterTail, NodeLoadSample, NodeUsage, SampleBlock
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.cluster.state import MINUTE, convert_to_seconds
-from cruise.simulation.demand.history import Measurements
+from cruise.simulation.demand.demand import Measurements
 
 # The increase over a longer gap does not tell its minutes, and Prometheus does not repeat older values.
 MAX_GAP_SECONDS = 300

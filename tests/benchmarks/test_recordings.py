@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.recordings import make_recording, write_trace
-from cruise.backtest.recordings.traces import load_trace
+from cruise.backtest.recordings.recording import load_trace
 
 
 def test_the_same_arguments_give_the_same_recording() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cruise.adapters.files import load_snapshot
-from cruise.backtest.recordings.traces import load_trace
+from cruise.backtest.recordings.recording import load_trace
 from scripts.public_traces import main
 
 

@@ -37,7 +37,7 @@ from typing import Protocol
 
 import numpy as np
 
-from cruise.backtest.baselines.as_requested import get_provisioned_sizes
+from cruise.backtest.baselines.bounds import get_provisioned_sizes
 from cruise.backtest.recordings.recording import UsageRecording
 from cruise.backtest.replay.policy import (
     NO_CONTAINERS,

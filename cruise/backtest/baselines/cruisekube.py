@@ -25,7 +25,7 @@ from collections import deque
 
 import numpy as np
 
-from cruise.backtest.baselines.as_requested import get_provisioned_sizes
+from cruise.backtest.baselines.bounds import get_provisioned_sizes
 from cruise.backtest.baselines.cruisekube_statistics import (
     EVICTED_FIRST,
     EVICTED_LATER,

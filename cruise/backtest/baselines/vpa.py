@@ -35,7 +35,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.backtest.baselines.as_requested import get_provisioned_sizes
+from cruise.backtest.baselines.bounds import get_provisioned_sizes
 from cruise.backtest.baselines.vpa_recommender import VpaRecommendation, VpaUsageRecommender
 from cruise.backtest.recordings.recording import UsageRecording
 from cruise.backtest.replay.policy import (

@@ -5,9 +5,8 @@ from dataclasses import replace
 from datetime import timedelta
 from types import MappingProxyType
 
-from cruise.backtest.baselines.as_requested import AsRequestedBaseline, OracleBaseline
 from cruise.backtest.baselines.autopilot import AutopilotBaseline
-from cruise.backtest.baselines.clairvoyant import ClairvoyantBaseline
+from cruise.backtest.baselines.bounds import AsRequestedBaseline, ClairvoyantBaseline, OracleBaseline
 from cruise.backtest.baselines.cruisekube import CruiseKubeBaseline
 from cruise.backtest.baselines.eks import EksBaseline
 from cruise.backtest.baselines.vpa import VpaBaseline

@@ -18,8 +18,13 @@ from cruise.adapters.prometheus.clusters import select_cluster
 from cruise.adapters.prometheus.recording import DAY, REQUESTS, KubeStateMetrics, RecordingReader, read_kube_state
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import MAX_CORES
-from cruise.backtest.recordings.recording import RecordedContainer, UsageRecording
-from cruise.backtest.recordings.traces import PASS_SECONDS, STEP_HELP, is_step_compatible
+from cruise.backtest.recordings.recording import (
+    PASS_SECONDS,
+    STEP_HELP,
+    RecordedContainer,
+    UsageRecording,
+    is_step_compatible,
+)
 from cruise.decisions.preflight.usage import describe_cluster_series
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.arrays import Float32Array

@@ -1,8 +1,11 @@
-"""Recorded usage: a regular grid of times, one column per container."""
+"""Recorded usage on a regular grid of times, one column per container, and trace directories as recordings."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 
 import numpy as np
 
@@ -10,6 +13,15 @@ from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.cluster import HorizontalPodAutoscaler, WorkloadRef
 from cruise.domain.resources import Resources
 from cruise.errors import BadInputError
+from cruise.simulation.demand.trace import (
+    CPU_FILE,
+    MEMORY_FILE,
+    TraceSeries,
+    check_same_times,
+    has_memory,
+    read_matrix,
+    read_series,
+)
 
 # Recordings have requests only. A limit equal to the request would kill every container that exceeds it, also under
 # VPA, which keeps the proportion: the comparison would then be of this assumption.
@@ -98,3 +110,118 @@ def select_half(recording: UsageRecording, half: RecordingHalf) -> UsageRecordin
 
 def _get_name(container: RecordedContainer) -> tuple[str, str, str]:
     return container.namespace, container.pod, container.container
+
+
+PASS_SECONDS = 300
+HOUR = 3600
+STEP_HELP = "a step must divide an hour, and divide the {} s of pass_interval or be a multiple of them"
+CONTAINER = "main"
+# Times in traces count from their start, but rules use the time of day and the day of the week.
+MONDAY = int(datetime(2024, 1, 1, tzinfo=UTC).timestamp())
+# Larger times are Unix times.
+UNIX_TIMES_FROM = 10**9
+MAX_GAP_SECONDS = 31 * 86_400
+
+
+def load_trace(
+    directory: Path, pass_seconds: int = PASS_SECONDS, on_progress: Callable[[float], None] | None = None
+) -> UsageRecording:
+    """Read a trace directory; a missing time is a row without samples.
+
+    `on_progress` receives the share that was read. Raises BadInputError, also for times off the grid, a step that does
+    not match the pass interval, and a series without samples.
+    """
+    # Sorted, so that a replay does not depend on the order of columns in a file.
+    series = sorted(read_series(directory), key=lambda one: one.name)
+    names = [one.name for one in series]
+    cpu_file, memory_file = directory / CPU_FILE, directory / MEMORY_FILE
+    with_memory = has_memory(directory)
+    times, cpu = read_matrix(cpu_file, names, np.float32, _part(on_progress, 0.0, 0.5 if with_memory else 1.0))
+    step = _step(times, cpu_file, pass_seconds)
+    places = (times - times[0]) // step
+    _insert_missing_rows(cpu, places)
+    _check_sampled(names, cpu, cpu_file)
+    if with_memory:
+        memory_times, memory = read_matrix(memory_file, names, np.float32, _part(on_progress, 0.5, 1.0))
+        check_same_times(directory, times, memory_times)
+        _insert_missing_rows(memory, places)
+        _check_sampled(names, memory, memory_file)
+    else:
+        memory = np.zeros_like(cpu)
+    name = directory.resolve().name
+    return UsageRecording(
+        name=name,
+        containers=_containers(series, name),
+        start=_start(int(times[0]), step),
+        step_seconds=step,
+        cpu_millicores=cpu,
+        memory_bytes=memory,
+        has_memory=with_memory,
+    )
+
+
+def is_step_compatible(step: int, pass_seconds: int) -> bool:
+    """Return whether passes fall on samples; if samples are further apart, there is one pass per sample."""
+    # Peaks and windows cover whole hours.
+    return 0 < step <= HOUR and HOUR % step == 0 and (pass_seconds % step == 0 or step % pass_seconds == 0)
+
+
+def _part(on_progress: Callable[[float], None] | None, start: float, end: float) -> Callable[[float], None] | None:
+    """Return a callback that reports the progress of a part as a share of the whole."""
+    return None if on_progress is None else lambda share: on_progress(start + share * (end - start))
+
+
+def _containers(series: Sequence[TraceSeries], name: str) -> tuple[RecordedContainer, ...]:
+    namespace = re.sub("[^a-z0-9]+", "-", name.lower())[:63].strip("-") or "trace"
+    return tuple(
+        RecordedContainer(namespace, one.name, CONTAINER, WorkloadRef("Deployment", one.workload), one.requests)
+        for one in series
+    )
+
+
+def _start(first: int, step: int) -> int:
+    """Return the Unix time of the first row, a multiple of the step."""
+    origin = 0 if first >= UNIX_TIMES_FROM else MONDAY
+    return origin + first // step * step
+
+
+def _step(times: Int64Array, path: Path, pass_seconds: int) -> int:
+    """Return the smallest difference of the times; all differences must be multiples of it."""
+    differences = np.diff(times)
+    closest = int(differences.argmin())
+    step = int(differences[closest])
+    off_grid = np.flatnonzero((times - times[0]) % step)
+    if len(off_grid):
+        raise BadInputError(
+            f"{path}: line {off_grid[0] + 2}: time {times[off_grid[0]]} is off the grid of {step} s from {times[0]}, "
+            f"which lines {closest + 2} and {closest + 3} set: times must be a whole number of steps apart"
+        )
+    if not is_step_compatible(step, pass_seconds):
+        raise BadInputError(f"{path}: one sample every {step} s: {STEP_HELP.format(pass_seconds)}")
+    longest = int(differences.argmax())
+    if differences[longest] > MAX_GAP_SECONDS:
+        raise BadInputError(
+            f"{path}: line {longest + 3}: {differences[longest] / 86_400:,.0f} days without a sample before it"
+        )
+    return step
+
+
+def _insert_missing_rows(rows: Float32Array, places: Int64Array) -> None:
+    """Move each row to its place in the grid, in place, and fill the gaps with NaN; the first place is 0."""
+    count, end = len(rows), int(places[-1]) + 1
+    if end == count:
+        return
+    rows.resize((end, rows.shape[1]), refcheck=False)
+    # From the end, so that no row is overwritten before it is moved.
+    for row in range(count - 1, -1, -1):
+        place = int(places[row])
+        rows[place] = rows[row]
+        rows[place + 1 : end] = np.nan
+        end = place
+
+
+def _check_sampled(names: Sequence[str], matrix: Float32Array, path: Path) -> None:
+    empty = np.flatnonzero(np.isnan(np.fmax.reduce(matrix, axis=0)))
+    if len(empty):
+        others = f" and {len(empty) - 1:,} more: leave them out" if len(empty) > 1 else ": leave it out"
+        raise BadInputError(f"{path}: no sample at all of series {names[empty[0]]!r}{others}")

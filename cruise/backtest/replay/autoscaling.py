@@ -7,7 +7,7 @@ import numpy as np
 
 from cruise.backtest.recordings.scaling import RecordedAutoscaler, ScaledRecording
 from cruise.backtest.replay.cluster import ReplayedCluster
-from cruise.backtest.replay.pods import ABSENT_NODE, ReplayedPodState
+from cruise.backtest.replay.nodes import ABSENT_NODE, ReplayedPodState
 from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.autoscalers import UtilisationMetric, UtilisationScaling, report_utilization
 from cruise.domain.backtest import AutoscalingScore

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cruise.backtest.recordings.recording import UsageRecording
-from cruise.backtest.replay.pods import ABSENT_NODE, ReplayedPodState
+from cruise.backtest.replay.nodes import ABSENT_NODE, ReplayedPodState
 from cruise.backtest.replay.policy import ContainerSizes, ReplayDecision, ReplayedOomReaction, ReplayPolicy
 from cruise.backtest.replay.scoring import ChangeCounts
 from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_threshold

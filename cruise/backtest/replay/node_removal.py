@@ -5,7 +5,7 @@ from collections.abc import Collection
 import numpy as np
 
 from cruise.backtest.replay.cluster import ReplayedCluster
-from cruise.backtest.replay.pods import ReplayedPodState
+from cruise.backtest.replay.nodes import ReplayedPodState
 from cruise.backtest.replay.policy import ConsolidationSizes, ReplayPolicy
 from cruise.domain.arrays import Int64Array
 from cruise.domain.resources import Resources

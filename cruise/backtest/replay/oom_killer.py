@@ -3,7 +3,7 @@
 import numpy as np
 
 from cruise.backtest.replay.cluster import ReplayedCluster
-from cruise.backtest.replay.pods import ReplayedPodState
+from cruise.backtest.replay.nodes import ReplayedPodState
 from cruise.backtest.replay.policy import ReplayedOomKill, ReplayPolicy
 from cruise.backtest.replay.scoring import ChangeCounts, IntervalUsage
 from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array

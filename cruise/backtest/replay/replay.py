@@ -11,8 +11,8 @@ from cruise.backtest.recordings.scaling import ScaledRecording
 from cruise.backtest.replay.autoscaling import ReplayedAutoscaling
 from cruise.backtest.replay.cluster import ReplayedCluster
 from cruise.backtest.replay.node_removal import NodeRemoval
+from cruise.backtest.replay.nodes import PENDING_NODE, ReplayedPodState
 from cruise.backtest.replay.oom_killer import OomKillSimulation
-from cruise.backtest.replay.pods import PENDING_NODE, ReplayedPodState
 from cruise.backtest.replay.policy import ConsolidationSizes, PodCreationTime, ReplayOptions, ReplayPolicy
 from cruise.backtest.replay.scoring import (
     ChangeCounts,

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cruise.backtest.recordings.recording import UsageRecording
-from cruise.backtest.replay.nodes import format_node_name
-from cruise.backtest.replay.pods import PlacedContainers, ReplayedPodState
+from cruise.backtest.replay.nodes import PlacedContainers, ReplayedPodState, format_node_name
 from cruise.backtest.replay.policy import ReplayDecision, ReplayOptions
 from cruise.domain.arrays import Float32Array, Float64Array, Int64Array
 from cruise.domain.backtest import (

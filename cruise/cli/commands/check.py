@@ -48,8 +48,7 @@ def check(
     from dataclasses import replace
 
     from cruise.app.process import get_current_time
-    from cruise.decisions.preflight.coverage import check_coverage
-    from cruise.decisions.preflight.preflight import decide_preflight
+    from cruise.decisions.preflight.preflight import check_coverage, decide_preflight
     from cruise.decisions.prices import estimate_prices
     from cruise.decisions.sizing.headroom import HEADROOM_MODELS
     from cruise.domain.policy import Mode

@@ -4,16 +4,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cruise.decisions.admission.guaranteed import GuaranteedAdmission
-from cruise.decisions.admission.largest_node import build_largest_node_limits, limit_to_largest_node
-from cruise.decisions.admission.limits import AdmissionLimits, bound_sizes
-from cruise.decisions.admission.node_index import NodeIndex
-from cruise.decisions.admission.startup import StartupStep, StartupTerms, add_boosts, find_startup_steps
-from cruise.decisions.admission.submitted import (
+from cruise.decisions.admission.limits import AdmissionLimits, GuaranteedAdmission, bound_sizes
+from cruise.decisions.admission.node_index import (
+    NodeIndex,
+    build_largest_node_limits,
     get_submitted_memory_limits,
     get_submitted_requests,
+    limit_to_largest_node,
     restore_submitted_pod,
 )
+from cruise.decisions.admission.startup import StartupStep, StartupTerms, add_boosts, find_startup_steps
 from cruise.decisions.admission.utilisation import build_utilisation_admission
 from cruise.decisions.pod_policy.container_bounds import (
     ContainerBounds,
@@ -22,9 +22,13 @@ from cruise.decisions.pod_policy.container_bounds import (
 )
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.limit_ranges import get_pod_limit_ranges, select_ranges, violates_limit_range
-from cruise.decisions.pod_policy.managed_containers import explain_none_managed, select_kept_containers
 from cruise.decisions.pod_policy.quotas import exceeds_quota
-from cruise.decisions.pod_policy.resizable_pod import find_pod_level_resources, select_containers_with_resources
+from cruise.decisions.pod_policy.resizable_pod import (
+    explain_none_managed,
+    find_pod_level_resources,
+    select_containers_with_resources,
+    select_kept_containers,
+)
 from cruise.decisions.sizing.memory_limit import compute_limit_ceiling
 from cruise.decisions.sizing.pod_level import PodLevelContainers
 from cruise.decisions.sizing.resizes import keep_qos_class, would_change_qos_class

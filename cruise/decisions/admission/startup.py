@@ -6,12 +6,11 @@ The sizes after the start are decided as always. A boost is added to them only i
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cruise.decisions.admission.largest_node import LargestNodeLimits
-from cruise.decisions.admission.node_index import NodeIndex
+from cruise.decisions.admission.node_index import LargestNodeLimits, NodeIndex
 from cruise.decisions.pod_policy.container_bounds import compute_container_bounds
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.limit_ranges import select_ranges
-from cruise.decisions.pod_policy.managed_containers import SKIP_REASON_BY_MODE
+from cruise.decisions.pod_policy.resizable_pod import SKIP_REASON_BY_MODE
 from cruise.domain.actions import ContainerTarget, ReasonCode
 from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations
 from cruise.domain.autoscalers import LimitRangeItem

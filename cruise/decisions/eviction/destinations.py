@@ -12,10 +12,11 @@ from cruise.decisions.scheduling.filters import (
     check_node,
     explain_unsupported_constraints,
     explain_unusable_claim,
+    get_platform,
+    has_platform,
     iterate_claims,
 )
 from cruise.decisions.scheduling.placements import PodKey, PodPlacements, get_pod_key, is_waiting_for_scheduling
-from cruise.decisions.scheduling.platforms import get_platform, has_platform
 from cruise.decisions.scheduling.pod_affinity import SchedulerFilters
 from cruise.domain.annotations import HOSTNAME
 from cruise.domain.arrays import Int64Array

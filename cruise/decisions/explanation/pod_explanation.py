@@ -12,8 +12,8 @@ from cruise.decisions.admission.startup_steps import StartupExplanation, explain
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, EarlierPasses, rank_for_eviction
 from cruise.decisions.explanation.size_steps import ContainerSteps, build_size_steps
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.kubelet_refusals import add_kubelet_refusals
 from cruise.decisions.pod_policy.other_autoscalers import NO_AUTOSCALER_CLAIMS, AutoscalerClaims
+from cruise.decisions.pod_policy.resizable_pod import add_kubelet_refusals
 from cruise.decisions.scan.risks import ContainerRisk, find_oom_kill_risks
 from cruise.decisions.sizing.fitting import ContendedNode
 from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM, HeadroomModel

@@ -7,20 +7,18 @@ import numpy as np
 
 from cruise.decisions.explanation.bound_steps import (
     BoundStep,
+    CpuLimitSteps,
     GuaranteedStep,
     HeapStep,
-    UtilisationStep,
-    build_bound_steps,
-    build_guaranteed_steps,
-    build_heap_step,
-    build_utilisation_step,
-)
-from cruise.decisions.explanation.limit_steps import (
-    CpuLimitSteps,
     MemoryLimitSteps,
     UpdateThresholdStep,
+    UtilisationStep,
+    build_bound_steps,
     build_cpu_limit_steps,
+    build_guaranteed_steps,
+    build_heap_step,
     build_memory_limit_steps,
+    build_utilisation_step,
     compare_with_update_threshold,
 )
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod

@@ -6,7 +6,7 @@ from enum import StrEnum
 import numpy as np
 
 from cruise.decisions.packing.resources import ATTACH_PREFIX
-from cruise.decisions.scheduling.platforms import PLATFORM_LABELS, get_platform
+from cruise.decisions.scheduling.filters import PLATFORM_LABELS, get_platform
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Node, Pod
 from cruise.domain.pod_resources import may_be_planned_on_cordoned_node

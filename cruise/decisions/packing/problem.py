@@ -29,8 +29,7 @@ from cruise.decisions.packing.resources import (
     subtract_nominated_capacity,
 )
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.kubelet_refusals import add_kubelet_refusals
-from cruise.decisions.pod_policy.resizable_pod import ResizablePod
+from cruise.decisions.pod_policy.resizable_pod import ResizablePod, add_kubelet_refusals
 from cruise.decisions.scheduling.placements import find_leftover_attachments
 from cruise.decisions.sizing.demand import DemandTable, build_demand_table
 from cruise.decisions.sizing.guaranteed import apply_guaranteed_sizes

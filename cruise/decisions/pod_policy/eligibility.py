@@ -6,15 +6,6 @@ from functools import cached_property
 
 from cruise.decisions.pod_policy.container_bounds import read_recorded_memory_limits
 from cruise.decisions.pod_policy.evictability import Evictability, estimate_daemonset_requests
-from cruise.decisions.pod_policy.kubelet_refusals import find_unresizable_resources, refuses_resizes
-from cruise.decisions.pod_policy.managed_containers import (
-    ManagedContainers,
-    explain_none_managed,
-    find_managed_containers,
-    keep_cpu,
-    read_stated_resources,
-    select_kept_containers,
-)
 from cruise.decisions.pod_policy.namespaces import explain_skipped_namespace
 from cruise.decisions.pod_policy.other_autoscalers import (
     AutoscalerClaims,
@@ -25,11 +16,19 @@ from cruise.decisions.pod_policy.policy_objects import PolicyIndex
 from cruise.decisions.pod_policy.quotas import get_submitted_requests
 from cruise.decisions.pod_policy.resizable_pod import (
     FIRST_RESIZING_KUBELET,
+    ManagedContainers,
     ResizablePod,
+    explain_none_managed,
+    find_managed_containers,
     find_pod_level_resources,
+    find_unresizable_resources,
     has_working_kubelet,
+    keep_cpu,
+    read_stated_resources,
+    refuses_resizes,
     resizes_pod_level,
     select_containers_with_resources,
+    select_kept_containers,
 )
 from cruise.decisions.pod_policy.startup_boosts import has_boost_in_force
 from cruise.decisions.pod_policy.usable_statistics import UsableStatistics

@@ -1,13 +1,21 @@
-"""A pod that cruise may resize, and which kubelets can."""
+"""A pod that cruise may resize, which of its containers, and what kubelets refuse whatever the size.
+
+A refusal of one pod shows the configuration of its node, and is remembered as others are. Kubelets before 1.34 with a
+static CPU or memory manager refuse every resize of a Guaranteed pod, with whole cores or not; later ones that of the
+managed resource. Kubelets with swap refuse other memory requests of Burstable pods, and with them the whole resize.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
+from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims
 from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds
+from cruise.domain.actions import ReasonCode, RefusedResize
 from cruise.domain.annotations import EffectivePolicy
-from cruise.domain.cluster import Container, Node, Pod
-from cruise.domain.policy import CpuLimitPolicy, Policy, ResizeDirection
-from cruise.domain.resources import ResourceName, Resources
+from cruise.domain.cluster import ClusterSnapshot, Container, Node, Pod, QosClass
+from cruise.domain.policy import CpuLimitPolicy, Mode, Policy, ResizeDirection
+from cruise.domain.resources import ResizeState, ResourceName, Resources
 
 FIRST_RESIZING_KUBELET = (1, 33)
 FIRST_KUBELET_RESIZING_POD_LEVEL = (1, 36)
@@ -88,3 +96,151 @@ def find_pod_level_resources(pod: Pod, managed: Sequence[frozenset[ResourceName]
     any_managed = frozenset(resource for own in managed for resource in own)
     stated = None if pod.pod_level is None else pod.pod_level.requests
     return frozenset(one for one in any_managed if stated is not None and stated.get(one) is not None)
+
+
+_REFUSAL_BY_MANAGER = {
+    ResourceName.CPU: ReasonCode.STATIC_CPU_MANAGER,
+    ResourceName.MEMORY: ReasonCode.STATIC_MEMORY_MANAGER,
+}
+REFUSALS_OF_ANY_SIZE = frozenset({*_REFUSAL_BY_MANAGER.values(), ReasonCode.NODE_SWAP})
+"""Reasons of refusals that another size does not avoid."""
+_FIRST_KUBELET_COMPARING_RESOURCES = (1, 34)
+_MANAGED_BY_REASON = {
+    ReasonCode.STATIC_CPU_MANAGER: frozenset({ResourceName.CPU}),
+    # Of a pod one refusal is remembered, and the CPU manager refuses before the memory manager.
+    ReasonCode.STATIC_MEMORY_MANAGER: frozenset(ResourceName),
+}
+_NONE: Mapping[ResourceName, ReasonCode] = {}
+
+
+def explain_infeasible(state: ResizeState) -> ReasonCode:
+    """Return why a kubelet refused a resize."""
+    if state.memory_swaps:
+        return ReasonCode.NODE_SWAP
+    return ReasonCode.RESIZE_INFEASIBLE if state.static_manager is None else _REFUSAL_BY_MANAGER[state.static_manager]
+
+
+def add_kubelet_refusals(snapshot: ClusterSnapshot, refused: Mapping[str, RefusedResize]) -> ClusterSnapshot:
+    """Return the snapshot with what refused resizes show of their nodes; `refused` is by pod uid.
+
+    A refusal does not count any more once the node's allocatable has changed.
+    """
+    relevant = {uid: one for uid, one in refused.items() if one.reason in REFUSALS_OF_ANY_SIZE}
+    if not relevant:
+        return snapshot
+    nodes = {node.name: node for node in snapshot.nodes}
+    for pod in snapshot.pods:
+        one, node = relevant.get(pod.uid), nodes.get(pod.node or "")
+        if one is not None and node is not None and one.free_capacity in (None, node.allocatable):
+            nodes[node.name] = replace(
+                node,
+                static_managers=node.static_managers | _MANAGED_BY_REASON.get(one.reason, frozenset()),
+                memory_swaps=node.memory_swaps or one.reason is ReasonCode.NODE_SWAP,
+            )
+    return replace(snapshot, nodes=tuple(nodes.values()))
+
+
+def refuses_resizes(node: Node) -> bool:
+    """Return whether the node's kubelet is known to refuse any resize whatever the size."""
+    return bool(node.static_managers) or node.memory_swaps
+
+
+def find_unresizable_resources(pod: Pod, node: Node) -> Mapping[ResourceName, ReasonCode]:
+    """Return the resources of a pod that its node's kubelet does not resize, with the reason.
+
+    Nothing while a resize is pending: it is withdrawn first.
+    """
+    if pod.resize.pending is not None:
+        return _NONE
+    if pod.qos is not QosClass.GUARANTEED:
+        return {ResourceName.MEMORY: ReasonCode.NODE_SWAP} if node.memory_swaps else _NONE
+    version = node.kubelet_version
+    refuses_all = version is not None and version < _FIRST_KUBELET_COMPARING_RESOURCES
+    if node.static_managers and refuses_all:
+        is_memory = ResourceName.MEMORY in node.static_managers
+        return dict.fromkeys(ResourceName, _REFUSAL_BY_MANAGER[ResourceName.MEMORY if is_memory else ResourceName.CPU])
+    return {resource: _REFUSAL_BY_MANAGER[resource] for resource in node.static_managers}
+
+
+_CPU = frozenset({ResourceName.CPU})
+SKIP_REASON_BY_MODE = {
+    Mode.OFF: ReasonCode.MODE_OFF,
+    Mode.OBSERVE: ReasonCode.MODE_OBSERVE,
+    Mode.INITIAL: ReasonCode.MODE_INITIAL,
+}
+
+
+class ManagedContainers(NamedTuple):
+    """The main containers and sidecars that are sized, in the pod's order, and the resources that are sized of each."""
+
+    sized: tuple[Container, ...]
+    resources: tuple[frozenset[ResourceName], ...]
+
+    def manages(self, resource: ResourceName) -> bool:
+        """Return whether a resource is sized of any container."""
+        return any([resource in own for own in self.resources])
+
+    def restarts_for(self, resource: ResourceName) -> bool:
+        """Return whether sizing a resource restarts a container."""
+        for one, own in zip(self.sized, self.resources, strict=True):
+            restarts = one.cpu_resize_restarts if resource is ResourceName.CPU else one.memory_resize_restarts
+            if restarts and resource in own:
+                return True
+        return False
+
+
+def find_managed_containers(
+    pod: Pod, effective_policy: EffectivePolicy, claims: AutoscalerClaims, needed: Mode
+) -> ManagedContainers:
+    """Return the containers whose mode is at least `needed` and that neither overrides nor autoscalers exclude."""
+    sized = pod.sized_containers
+    if not effective_policy.containers and not claims.left_by_vpa:
+        resources = effective_policy.resources - claims.scaled
+        return ManagedContainers(sized, (resources,) * len(sized)) if resources else ManagedContainers((), ())
+    found = []
+    for container in sized:
+        own = effective_policy.get_for_container(container.name)
+        resources = own.resources & claims.get_free_resources(container.name)
+        if own.mode >= needed and resources:
+            found.append((container, resources))
+    return ManagedContainers(tuple([one for one, _ in found]), tuple([resources for _, resources in found]))
+
+
+def keep_cpu(managed: ManagedContainers) -> ManagedContainers:
+    """Return the containers without CPU, and those without any other resource left out."""
+    pairs = [(one, own - _CPU) for one, own in zip(managed.sized, managed.resources, strict=True)]
+    return ManagedContainers(tuple([one for one, own in pairs if own]), tuple([own for _, own in pairs if own]))
+
+
+def read_stated_resources(containers: tuple[Container, ...]) -> tuple[int, ...]:
+    """Return four numbers for each container: CPU request, memory request, CPU limit, memory limit, 0 for none.
+
+    They are read while the pod is in the CPU cache: later passes visit pods node by node.
+    """
+    found: list[int] = []
+    for one in containers:
+        found += (one.requests.cpu_millicores or 0, one.requests.memory_bytes or 0)
+        found += (one.limits.cpu_millicores or 0, one.limits.memory_bytes or 0)
+    return tuple(found)
+
+
+def explain_none_managed(
+    pod: Pod, effective_policy: EffectivePolicy, claims: AutoscalerClaims, needed: Mode
+) -> tuple[ReasonCode, str]:
+    """Return why none of a pod's containers is sized, with a detail."""
+    policies = [effective_policy.get_for_container(one.name) for one in pod.sized_containers]
+    modes = [one.mode if one.resources else Mode.OFF for one in policies]
+    mode = max(modes, default=needed)
+    if mode < needed:
+        return SKIP_REASON_BY_MODE[mode], ", ".join(one.name for one in pod.sized_containers)
+    if claims.sized_by:
+        return ReasonCode.MANAGED_BY_OTHER_AUTOSCALER, claims.sized_by
+    return ReasonCode.MANAGED_BY_HPA, claims.scaled_by
+
+
+def select_kept_containers(pod: Pod, sized: tuple[Container, ...]) -> tuple[Container, ...]:
+    """Return the main containers and sidecars that are not sized: they keep what they request."""
+    if len(sized) == len(pod.sized_containers):
+        return ()
+    names = {one.name for one in sized}
+    return tuple([one for one in pod.sized_containers if one.name not in names])

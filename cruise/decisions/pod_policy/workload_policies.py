@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from cruise.decisions.pod_policy.container_bounds import OverrideChecks, get_workload_memory_limits
-from cruise.decisions.pod_policy.managed_containers import SKIP_REASON_BY_MODE
 from cruise.decisions.pod_policy.namespaces import explain_skipped_namespace
 from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims, AutoscalerIndex
 from cruise.decisions.pod_policy.pod_annotations import Annotations, select_overrides
 from cruise.decisions.pod_policy.policy_objects import AppliedPolicies, PolicyIndex, reuse_policy_index
+from cruise.decisions.pod_policy.resizable_pod import SKIP_REASON_BY_MODE
 from cruise.decisions.pod_policy.scaled_pods import ScaledPods
 from cruise.decisions.pod_policy.usable_statistics import UsableStatistics
 from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds, apply_utilisation_bounds

@@ -12,9 +12,7 @@ from datetime import datetime
 import numpy as np
 
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.kubelet_refusals import find_unresizable_resources
-from cruise.decisions.pod_policy.managed_containers import SKIP_REASON_BY_MODE
-from cruise.decisions.pod_policy.resizable_pod import ResizablePod
+from cruise.decisions.pod_policy.resizable_pod import SKIP_REASON_BY_MODE, ResizablePod, find_unresizable_resources
 from cruise.decisions.pod_policy.unlocks import UNLOCKS, DecisionInputs
 from cruise.decisions.scan.waste import PodRequests
 from cruise.decisions.sizing.node_plans import SizingContext, size_cluster

@@ -1,4 +1,4 @@
-"""Implements kube-scheduler's filters for one pod and node: node state, resources, host ports and volumes."""
+"""Implements kube-scheduler's filters for one pod and node: node state, resources, host ports, volumes."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from cruise.decisions.scheduling.placements import (
     get_attached_volumes_of_running_pod,
     get_pod_key,
 )
+from cruise.domain.annotations import ARCHITECTURE, OPERATING_SYSTEM
 from cruise.domain.cluster import DEFAULT_SCHEDULER, Node, Pod
 from cruise.domain.pod_resources import count_pod_requests, tolerates_cordon
 from cruise.domain.reasons import UnschedulableCode
@@ -174,3 +175,24 @@ def _get_attached(placements: PodPlacements, pod: Pod) -> set[AttachedVolume]:
     if placements.get_node(get_pod_key(pod)) != pod.node:
         return get_attached_volumes(claim for _, claim in iterate_claims(placements.storage_and_namespaces, pod))
     return get_attached_volumes_of_running_pod(placements.storage_and_namespaces, pod)
+
+
+PLATFORM_LABELS = (OPERATING_SYSTEM, ARCHITECTURE)
+
+
+def get_platform(pod: Pod, node: Node | None) -> tuple[tuple[str, str], ...]:
+    """Return the labels of the pod's node that the node of its replacement may not contradict.
+
+    An image for one operating system or architecture may lack others. kube-scheduler does not compare platforms, so a
+    replacement may be scheduled where its image cannot start. Such a node is no destination, unless the pod's own node
+    selector or affinity states the label.
+    """
+    if node is None:
+        return ()
+    stated = pod.placement.label_keys
+    return tuple([(key, node.labels[key]) for key in PLATFORM_LABELS if key in node.labels and key not in stated])
+
+
+def has_platform(node: Node, platform: tuple[tuple[str, str], ...]) -> bool:
+    """Return whether a node's labels do not contradict a platform."""
+    return all(node.labels.get(key, value) == value for key, value in platform)

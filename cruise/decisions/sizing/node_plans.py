@@ -9,9 +9,8 @@ import numpy as np
 from cruise.decisions.eviction.destinations import PodPredictions, ReplacementDestinations, SpareCapacity
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, EarlierPasses
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.kubelet_refusals import add_kubelet_refusals
 from cruise.decisions.pod_policy.policy_objects import PolicyIndex
-from cruise.decisions.pod_policy.resizable_pod import has_working_kubelet
+from cruise.decisions.pod_policy.resizable_pod import add_kubelet_refusals, has_working_kubelet
 from cruise.decisions.sizing.container_sizes import PlannedContainerSize, PlannedContainerSizes
 from cruise.decisions.sizing.damping import ResizeUrgency
 from cruise.decisions.sizing.demand import build_demand_table

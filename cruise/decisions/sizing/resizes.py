@@ -8,9 +8,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.decisions.pod_policy.kubelet_refusals import REFUSALS_OF_ANY_SIZE, explain_infeasible
 from cruise.decisions.pod_policy.limit_ranges import forbids_resize
-from cruise.decisions.pod_policy.resizable_pod import ResizablePod
+from cruise.decisions.pod_policy.resizable_pod import REFUSALS_OF_ANY_SIZE, ResizablePod, explain_infeasible
 from cruise.decisions.sizing.demand import DemandTable
 from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_threshold
 from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize, ResizePod, SkippedPod

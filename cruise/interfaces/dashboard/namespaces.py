@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
 from cruise.interfaces.coverage import PARTLY_KNOWN_NOTE, list_coverage_rows
-from cruise.interfaces.dashboard.cards import (
+from cruise.interfaces.dashboard.charts import (
     build_coverage_card,
     build_recent_actions_card,
     build_reclaimable_card,
@@ -15,9 +15,8 @@ from cruise.interfaces.dashboard.cards import (
 from cruise.interfaces.dashboard.layout import Dashboard, DashboardPage, SortableColumn, build_headings
 from cruise.interfaces.dashboard.policies import list_namespace_settings
 from cruise.interfaces.http.audit import RECENT, describe_audit_cause, read_recent_actions
-from cruise.interfaces.http.namespace_visibility import VisibilityDependency
 from cruise.interfaces.http.namespaces import NamespaceSummary, list_namespaces
-from cruise.interfaces.http.view import NamespaceParameter, wait_for_store
+from cruise.interfaces.http.view import NamespaceParameter, VisibilityDependency, wait_for_store
 from cruise.interfaces.reasons import describe_reason
 from cruise.interfaces.scan.finding_text import RISK_TITLES, describe_risk
 

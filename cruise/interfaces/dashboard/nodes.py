@@ -23,8 +23,7 @@ from cruise.interfaces.dashboard.layout import (
     get_adjacent_pages,
 )
 from cruise.interfaces.http.controller import filter_plans_by_namespace, get_last_pass
-from cruise.interfaces.http.namespace_visibility import VisibilityDependency
-from cruise.interfaces.http.view import NameParameter, OffsetParameter, wait_for_store
+from cruise.interfaces.http.view import NameParameter, OffsetParameter, VisibilityDependency, wait_for_store
 from cruise.interfaces.packing.document import build_packing_document
 from cruise.interfaces.packing.nodes import count_kept_nodes, describe_added_nodes, describe_consolidation
 from cruise.interfaces.packing.table import describe_proof

@@ -12,15 +12,18 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
 
 from cruise.domain.users import Caller
-from cruise.interfaces.dashboard import actions, health, namespaces, nodes, overview, policies, workload
-from cruise.interfaces.dashboard.access import DashboardAccess, add_problem_pages
-from cruise.interfaces.dashboard.forms import create_form_routes
+from cruise.interfaces.dashboard import forms, namespaces, nodes, overview, policies, workload
 from cruise.interfaces.dashboard.layout import HEADERS, Dashboard, SignInSessions, create_asset_routes
-from cruise.interfaces.dashboard.sign_in import ProviderAuthority, create_provider_routes, create_sign_in_routes
+from cruise.interfaces.dashboard.sign_in import (
+    DashboardAccess,
+    ProviderAuthority,
+    add_problem_pages,
+    create_provider_routes,
+    create_sign_in_routes,
+)
 from cruise.interfaces.http.cluster_summary import ClusterSummaries
-from cruise.interfaces.http.namespace_visibility import CallerDependency
 from cruise.interfaces.http.request_guard import CallerAuthority
-from cruise.interfaces.http.view import ApiView
+from cruise.interfaces.http.view import ApiView, CallerDependency
 from cruise.interfaces.http.workload import PodExplanations
 
 # Server-sent events: live pages reload after a node pass.
@@ -72,9 +75,9 @@ MENU_PAGES = (
     workload.WORKLOADS_PAGE,
     nodes.NODES_PAGE,
     nodes.PENDING_PAGE,
-    actions.ACTIONS_PAGE,
+    forms.ACTIONS_PAGE,
     policies.POLICIES_PAGE,
-    health.HEALTH_PAGE,
+    overview.HEALTH_PAGE,
 )
 
 
@@ -106,10 +109,10 @@ def add_dashboard(
         workload.create_workload_pages(dashboard),
         nodes.create_nodes_pages(dashboard),
         nodes.create_pending_page(dashboard),
-        actions.create_actions_page(dashboard),
+        forms.create_actions_page(dashboard),
         policies.create_policies_pages(dashboard),
-        health.create_health_page(dashboard),
-        create_form_routes(dashboard, api),
+        overview.create_health_page(dashboard),
+        forms.create_form_routes(dashboard, api),
         create_event_stream_route(dashboard),
         create_sign_in_routes(dashboard, authority),
         create_asset_routes(),

@@ -35,7 +35,6 @@ from cruise.errors import CruiseError
 from cruise.interfaces.backtest.comparison import METRIC_NAMES, format_delta, format_interval, format_metric
 from cruise.interfaces.dashboard.forms import SETTING_FIELD_PREFIX, get_rejected_form
 from cruise.interfaces.dashboard.layout import Dashboard, DashboardPage
-from cruise.interfaces.http.namespace_visibility import NamespaceVisibility, VisibilityDependency
 from cruise.interfaces.http.policies import (
     build_policy_entry,
     explain_writability,
@@ -47,6 +46,8 @@ from cruise.interfaces.http.view import (
     ApiView,
     KindParameter,
     NamespaceParameter,
+    NamespaceVisibility,
+    VisibilityDependency,
     WhatIfPort,
     WorkloadNameParameter,
     wait_for_store,

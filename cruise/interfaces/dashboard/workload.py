@@ -28,12 +28,17 @@ from cruise.interfaces.explain.text import render_explanation_text
 from cruise.interfaces.export_files import build_patch, render_manifest
 from cruise.interfaces.export_report import describe_skipped_template
 from cruise.interfaces.http.cluster_summary import WORKLOAD_SORT_KEYS, WorkloadQuery, find_workloads
-from cruise.interfaces.http.namespace_visibility import VisibilityDependency
-from cruise.interfaces.http.view import KindParameter, NamespaceParameter, OffsetParameter, WorkloadNameParameter
+from cruise.interfaces.http.view import (
+    KindParameter,
+    NamespaceParameter,
+    OffsetParameter,
+    VisibilityDependency,
+    WorkloadNameParameter,
+)
 from cruise.interfaces.http.workload import WorkloadHistory, compute_template_sizes, read_workload_history
+from cruise.interfaces.plan_document import describe_resize_cause, format_resize
 from cruise.interfaces.reasons import describe_reason
 from cruise.interfaces.scan.finding_text import RISK_TITLES, describe_risk
-from cruise.interfaces.size_changes import describe_resize_cause, format_resize
 from cruise.interfaces.text import format_memory
 
 WORKLOAD_PAGE = DashboardPage("workloads", "Workload", "/workloads")

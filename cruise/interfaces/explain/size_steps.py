@@ -8,8 +8,14 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cruise.decisions.explanation.bound_steps import GuaranteedStep, HeapStep, UtilisationStep
-from cruise.decisions.explanation.limit_steps import CpuLimitSteps, MemoryLimitSteps, UpdateThresholdStep
+from cruise.decisions.explanation.bound_steps import (
+    CpuLimitSteps,
+    GuaranteedStep,
+    HeapStep,
+    MemoryLimitSteps,
+    UpdateThresholdStep,
+    UtilisationStep,
+)
 from cruise.decisions.explanation.size_steps import (
     ContainerSteps,
     RequestSteps,

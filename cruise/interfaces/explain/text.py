@@ -26,8 +26,9 @@ from cruise.domain.overrides import StatedSetting
 from cruise.domain.policy import AdmissionSize, Policy
 from cruise.domain.resources import ResourceName, StatedResources
 from cruise.domain.usage import StatisticsTable
+from cruise.interfaces.explain.document import build_startup_table
 from cruise.interfaces.explain.size_steps import create_grid, describe_statistic, render_container_steps
-from cruise.interfaces.explain.startup import build_startup_table
+from cruise.interfaces.plan_document import describe_resize_cause, format_resize
 from cruise.interfaces.reasons import (
     CAUSE_DESCRIPTIONS,
     describe_detail,
@@ -36,7 +37,6 @@ from cruise.interfaces.reasons import (
     describe_reason,
     describe_source,
 )
-from cruise.interfaces.size_changes import describe_resize_cause, format_resize
 from cruise.interfaces.text import format_age, format_count, format_cpu, format_exact, format_memory
 from cruise.kube_json.patches import build_resize_patch
 

@@ -14,8 +14,7 @@ from cruise.domain.rightsizing_policies import RightsizingPolicy
 from cruise.interfaces.http.audit import RECENT, RecentActions, read_recent_actions
 from cruise.interfaces.http.cluster_summary import UNREADABLE_MODE, ClusterSummaries, ClusterSummary
 from cruise.interfaces.http.figures import ControllerFigures
-from cruise.interfaces.http.namespace_visibility import NamespaceVisibility, VisibilityDependency
-from cruise.interfaces.http.view import ApiView, list_error_responses
+from cruise.interfaces.http.view import ApiView, NamespaceVisibility, VisibilityDependency, list_error_responses
 from cruise.interfaces.scan.finding_text import RISK_TITLES
 from cruise.interfaces.text import CAMEL_CASE_CONFIG, escape_text, format_age, format_count
 

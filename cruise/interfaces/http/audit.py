@@ -12,10 +12,16 @@ from fastapi import APIRouter, Query
 from cruise.domain.actions import ActionResult, ContainerTarget, EvictPod, Outcome, ReasonCode, ResizeCause, ResizePod
 from cruise.domain.records import OutcomeCount
 from cruise.interfaces.http.figures import get_action_name
-from cruise.interfaces.http.namespace_visibility import NamespaceVisibility, VisibilityDependency
-from cruise.interfaces.http.view import ApiView, list_error_responses, parse_since, wait_for_store
+from cruise.interfaces.http.view import (
+    ApiView,
+    NamespaceVisibility,
+    VisibilityDependency,
+    list_error_responses,
+    parse_since,
+    wait_for_store,
+)
+from cruise.interfaces.plan_document import format_resize
 from cruise.interfaces.reasons import CAUSE_DESCRIPTIONS, REASON_DESCRIPTIONS, describe_detail, describe_reason
-from cruise.interfaces.size_changes import format_resize
 from cruise.interfaces.text import CAMEL_CASE_CONFIG
 
 RECENT = timedelta(days=1)

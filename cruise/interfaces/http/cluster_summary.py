@@ -32,10 +32,11 @@ from cruise.domain.resources import Resources
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import CruiseError, UnavailableError, pause_garbage_collection
 from cruise.interfaces.http.controller import SizeDocument, build_size_document, get_last_pass
-from cruise.interfaces.http.namespace_visibility import NamespaceVisibility, VisibilityDependency
 from cruise.interfaces.http.view import (
     ApiView,
+    NamespaceVisibility,
     OffsetParameter,
+    VisibilityDependency,
     list_error_responses,
     wait_for_store,
 )

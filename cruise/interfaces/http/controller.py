@@ -15,11 +15,12 @@ from cruise.decisions.node_load import format_untaint_command
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.domain.resources import Resources
 from cruise.errors import CruiseError, UnavailableError, pause_garbage_collection
-from cruise.interfaces.http.namespace_visibility import NamespaceVisibility, VisibilityDependency
 from cruise.interfaces.http.view import (
     ApiView,
     NameParameter,
+    NamespaceVisibility,
     OffsetParameter,
+    VisibilityDependency,
     list_error_responses,
     wait_for_store,
 )

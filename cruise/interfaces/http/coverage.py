@@ -11,8 +11,7 @@ from cruise.domain.resources import ResourceName
 from cruise.errors import UnavailableError
 from cruise.interfaces.coverage import CoverageRow, list_coverage_rows
 from cruise.interfaces.http.controller import SizeDocument, build_size_document, get_last_pass
-from cruise.interfaces.http.namespace_visibility import NamespaceVisibility, VisibilityDependency
-from cruise.interfaces.http.view import ApiView, list_error_responses
+from cruise.interfaces.http.view import ApiView, NamespaceVisibility, VisibilityDependency, list_error_responses
 from cruise.interfaces.text import CAMEL_CASE_CONFIG
 from cruise.runtime.node_pass import NodePassResult
 

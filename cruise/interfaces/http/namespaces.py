@@ -16,8 +16,7 @@ from cruise.interfaces.http.cluster_summary import (
     round_monthly_cost,
 )
 from cruise.interfaces.http.controller import SizeDocument, build_size_document
-from cruise.interfaces.http.namespace_visibility import NamespaceVisibility, VisibilityDependency
-from cruise.interfaces.http.view import list_error_responses
+from cruise.interfaces.http.view import NamespaceVisibility, VisibilityDependency, list_error_responses
 from cruise.interfaces.text import CAMEL_CASE_CONFIG
 
 

@@ -11,8 +11,7 @@ from cruise.domain.records import get_clock_hour
 from cruise.domain.resources import Resources
 from cruise.errors import UnavailableError, pause_garbage_collection
 from cruise.interfaces.http.controller import SizeDocument
-from cruise.interfaces.http.namespace_visibility import VisibilityDependency
-from cruise.interfaces.http.view import ApiView, list_error_responses, parse_since, wait_for_store
+from cruise.interfaces.http.view import ApiView, VisibilityDependency, list_error_responses, parse_since, wait_for_store
 from cruise.interfaces.packing.descriptions import describe_condition
 from cruise.interfaces.packing.document import PackingPage, build_packing_document
 from cruise.interfaces.packing.nodes import (

@@ -24,15 +24,17 @@ from cruise.domain.scheduling import LabelSelector
 from cruise.domain.users import PolicyAccess, UserActionKind
 from cruise.errors import DECODE_ERRORS, ConflictError, NotFoundError, RefusedError
 from cruise.interfaces.export_files import render_manifest
-from cruise.interfaces.http.namespace_visibility import CallerDependency, NamespaceVisibility, VisibilityDependency
 from cruise.interfaces.http.request_guard import READ_ONLY_METHODS
 from cruise.interfaces.http.user_actions import perform_user_action
 from cruise.interfaces.http.view import (
     ApiView,
+    CallerDependency,
     KindParameter,
     NamespaceParameter,
+    NamespaceVisibility,
     OffsetParameter,
     PolicyObjectPort,
+    VisibilityDependency,
     WorkloadNameParameter,
     list_error_responses,
     read_body,

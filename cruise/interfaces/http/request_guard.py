@@ -18,7 +18,7 @@ import msgspec
 from cruise.domain.users import Access, Caller, PathAccess
 from cruise.errors import BadInputError, CruiseError, ThrottledError, UnavailableError
 from cruise.interfaces.http.health import AsgiApp, Receive, Scope, Send, send_response
-from cruise.interfaces.http.namespace_visibility import NamespaceVisibility
+from cruise.interfaces.http.view import NamespaceVisibility
 
 _LOCAL_NAMES = frozenset({"localhost"})
 

@@ -15,11 +15,13 @@ from cruise.domain.cluster import WorkloadRef
 from cruise.domain.records import RETENTION
 from cruise.domain.users import Caller, UserAction, UserActionKind
 from cruise.errors import UnavailableError
-from cruise.interfaces.http.namespace_visibility import CallerDependency, NamespaceVisibility, VisibilityDependency
 from cruise.interfaces.http.view import (
     ApiView,
+    CallerDependency,
     KindParameter,
     NamespaceParameter,
+    NamespaceVisibility,
+    VisibilityDependency,
     WorkloadNameParameter,
     list_error_responses,
     parse_since,

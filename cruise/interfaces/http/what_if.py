@@ -11,12 +11,13 @@ from cruise.domain.cluster import WorkloadRef
 from cruise.domain.overrides import format_settings
 from cruise.domain.users import Caller, WhatIfProposal, WhatIfRun
 from cruise.errors import DECODE_ERRORS, BadInputError, UnavailableError
-from cruise.interfaces.http.namespace_visibility import CallerDependency, VisibilityDependency
 from cruise.interfaces.http.policies import read_policy_settings
 from cruise.interfaces.http.view import (
     ApiView,
+    CallerDependency,
     KindParameter,
     NamespaceParameter,
+    VisibilityDependency,
     WhatIfPort,
     WorkloadNameParameter,
     list_error_responses,

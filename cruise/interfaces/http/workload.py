@@ -28,8 +28,16 @@ from cruise.domain.usage import HourlyPeaks, OomRecord, Statistic, StatisticsTab
 from cruise.errors import NotFoundError
 from cruise.interfaces.explain.document import render_explanation_json
 from cruise.interfaces.http.cluster_summary import ClusterSummary, WorkloadSummary, get_mode
-from cruise.interfaces.http.namespace_visibility import VisibilityDependency, filter_by_namespace, find_namespaces
-from cruise.interfaces.http.view import ApiView, NameParameter, NamespaceParameter, list_error_responses, wait_for_store
+from cruise.interfaces.http.view import (
+    ApiView,
+    NameParameter,
+    NamespaceParameter,
+    VisibilityDependency,
+    filter_by_namespace,
+    find_namespaces,
+    list_error_responses,
+    wait_for_store,
+)
 from cruise.runtime.headroom import prepare_stored_headroom
 from cruise.runtime.node_pass import NodePassResult
 

@@ -9,10 +9,9 @@ from typing import Generic, TypeVar
 
 from rich.text import Text
 
-from cruise.decisions.scan.findings import ScanFindings
+from cruise.decisions.scan.findings import ScanFindings, SlowStart
 from cruise.decisions.scan.pending_pods import PendingPod
 from cruise.decisions.scan.risks import ContainerRisk, ContainerRiskKind
-from cruise.decisions.scan.slow_starts import SlowStart
 from cruise.decisions.scan.waste import WorkloadRequests
 from cruise.domain.resources import ResourceName
 from cruise.interfaces.coverage import CoverageRow, build_amounts_document

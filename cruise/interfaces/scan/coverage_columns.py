@@ -1,8 +1,9 @@
-"""The columns of a scan's coverage: what is sized, and what is skipped for which reason."""
+"""The columns of a scan's coverage (what is sized, what is skipped for which reason) and of its slow starts."""
 
 from rich.text import Text
 
-from cruise.decisions.scan.findings import ScanFindings
+from cruise.decisions.scan.findings import ScanFindings, SlowStart
+from cruise.domain.annotations import STARTUP_CPU
 from cruise.domain.resources import ResourceName
 from cruise.interfaces.coverage import (
     CoverageRow,
@@ -11,8 +12,8 @@ from cruise.interfaces.coverage import (
     build_unlock_document,
     list_coverage_rows,
 )
-from cruise.interfaces.scan.columns import ScanColumn, ScanPageCell, build_finding_document
-from cruise.interfaces.text import JsonValue, format_money
+from cruise.interfaces.scan.columns import ScanColumn, ScanPageCell, build_container_column, build_finding_document
+from cruise.interfaces.text import JsonValue, format_cpu, format_money
 
 
 def _create_resource_columns(
@@ -123,3 +124,42 @@ def build_coverage_document(findings: ScanFindings) -> JsonValue:
         build_finding_document(COVERAGE_COLUMNS, row, findings) for row in list_coverage_rows(findings.coverage)
     ]
     return {"requested": build_amounts_document(findings.coverage.requested), "sized": sized, "skipped": list(skipped)}
+
+
+SLOW_STARTS_NOTE = (
+    f"new pods would start with what earlier starts used, and go back to their size 30 seconds after Ready: "
+    f"startup: learn, or {STARTUP_CPU.name}: learn"
+)
+
+SLOW_START_COLUMNS: tuple[ScanColumn[SlowStart], ...] = (
+    build_container_column(SlowStart),
+    ScanColumn(
+        "PODS",
+        lambda one, _, wide: Text(f"{one.pods:,}"),
+        "Pods",
+        lambda one, _: ScanPageCell([(f"{one.pods:,}", "")], one.pods),
+        lambda one, _: {"pods": one.pods},
+        {"pods": lambda one, _: one.pods},
+        "number",
+    ),
+    ScanColumn(
+        "CPU AFTER THE START",
+        lambda one, _, wide: Text(format_cpu(one.settled)),
+        "CPU after the start",
+        lambda one, _: ScanPageCell([(format_cpu(one.settled), "")], one.settled),
+        lambda one, _: {"cpuMillicores": one.settled},
+        {"cpu_target_millicores": lambda one, _: one.settled},
+        "number",
+        narrow_heading="AFTER",
+    ),
+    ScanColumn(
+        "CPU DURING THE START",
+        lambda one, _, wide: Text(f"{format_cpu(one.boosted)} ({one.boosted / one.settled:.1f}x)"),
+        "CPU during the start",
+        lambda one, _: ScanPageCell([(format_cpu(one.boosted), "b")], one.boosted),
+        lambda one, _: {"startCpuMillicores": one.boosted},
+        {"cpu_start_millicores": lambda one, _: one.boosted},
+        "number",
+        narrow_heading="DURING",
+    ),
+)

@@ -17,9 +17,8 @@ from cruise.interfaces.coverage import (
 )
 from cruise.interfaces.scan.clusters import CLUSTER_HEADINGS, ClusterScans, summarize_clusters
 from cruise.interfaces.scan.columns import PENDING_COLUMNS, RISK_COLUMNS, WASTE_COLUMNS
-from cruise.interfaces.scan.coverage_columns import COVERAGE_COLUMNS
+from cruise.interfaces.scan.coverage_columns import COVERAGE_COLUMNS, SLOW_START_COLUMNS, SLOW_STARTS_NOTE
 from cruise.interfaces.scan.report import SAVING_ESTIMATE_NOTE, ScanReport
-from cruise.interfaces.scan.slow_start_columns import SLOW_START_COLUMNS, SLOW_STARTS_NOTE
 from cruise.interfaces.scan.table import describe_basis, describe_implausible_usage
 from cruise.interfaces.text import (
     format_cores,

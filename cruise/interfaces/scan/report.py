@@ -12,8 +12,7 @@ from cruise.interfaces.scan.columns import (
     build_finding_document,
     build_finding_record,
 )
-from cruise.interfaces.scan.coverage_columns import COVERAGE_COLUMNS, build_coverage_document
-from cruise.interfaces.scan.slow_start_columns import SLOW_START_COLUMNS
+from cruise.interfaces.scan.coverage_columns import COVERAGE_COLUMNS, SLOW_START_COLUMNS, build_coverage_document
 from cruise.interfaces.text import JsonValue, convert_to_json, render_csv, render_json, render_yaml
 
 SAVING_ESTIMATE_NOTE = "an estimate; what a provider bills differs"

@@ -18,9 +18,8 @@ from cruise.interfaces.coverage import (
 from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS
 from cruise.interfaces.reasons import REJECTION_DESCRIPTIONS
 from cruise.interfaces.scan.columns import PENDING_COLUMNS, RISK_COLUMNS, WASTE_COLUMNS, RowT, ScanColumn
-from cruise.interfaces.scan.coverage_columns import COVERAGE_COLUMNS
+from cruise.interfaces.scan.coverage_columns import COVERAGE_COLUMNS, SLOW_START_COLUMNS, SLOW_STARTS_NOTE
 from cruise.interfaces.scan.report import SAVING_ESTIMATE_NOTE, ScanReport
-from cruise.interfaces.scan.slow_start_columns import SLOW_START_COLUMNS, SLOW_STARTS_NOTE
 from cruise.interfaces.text import format_cores, format_count, format_gibibytes, format_money, format_share
 
 _MAX_RISKS = 20

@@ -16,7 +16,7 @@ from cruise.simulation.cluster.state import (
     convert_to_datetime,
     get_limits_in_force,
 )
-from cruise.simulation.demand.history import EarlierDemand
+from cruise.simulation.demand.demand import EarlierDemand
 
 
 class Kubelet:

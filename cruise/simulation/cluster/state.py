@@ -15,7 +15,7 @@ from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, NOTHING_STATED, Reso
 from cruise.domain.run_operators import MAX_ENDED_PODS, EndedPod
 from cruise.simulation.cluster.containers import ContainerTable
 from cruise.simulation.cluster.workloads import SimulatedWorkload
-from cruise.simulation.demand.history import MeasurementHistory
+from cruise.simulation.demand.demand import MeasurementHistory
 
 MINUTE = 60
 # The requests that kube-scheduler's scores, not its filters, assume for a container without requests.

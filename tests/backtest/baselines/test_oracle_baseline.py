@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.backtest.baselines.as_requested import AsRequestedBaseline, OracleBaseline
+from cruise.backtest.baselines.bounds import AsRequestedBaseline, OracleBaseline
 from cruise.backtest.recordings.recording import UsageRecording
 from cruise.backtest.replay.policy import PodCreationTime, ReplayOptions
 from cruise.backtest.replay.replay import replay_policy

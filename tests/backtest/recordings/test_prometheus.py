@@ -15,8 +15,7 @@ from cruise.adapters.prometheus.recording import DAY
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.backtest.backtest import backtest_policies
 from cruise.backtest.recordings.prometheus import SCRAPE_DELAY_SECONDS, read_recording
-from cruise.backtest.recordings.recording import UsageRecording
-from cruise.backtest.recordings.traces import load_trace
+from cruise.backtest.recordings.recording import UsageRecording, load_trace
 from cruise.backtest.replay.policy import ReplayOptions
 from cruise.domain.resources import MEBIBYTE, Resources
 from cruise.errors import BadInputError

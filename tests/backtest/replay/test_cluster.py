@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cruise.backtest.replay.cluster import ReplayedCluster
-from cruise.backtest.replay.pods import PENDING_NODE, ReplayedPodState
+from cruise.backtest.replay.nodes import PENDING_NODE, ReplayedPodState
 from cruise.backtest.replay.policy import (
     NO_CONTAINERS,
     ContainerSizes,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cruise.backtest.replay.pods import PlacedContainers
+from cruise.backtest.replay.nodes import PlacedContainers
 from cruise.backtest.replay.scoring import compute_interval_usage
 from tests.backtest.replay.policies import get_placements
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.backtest.replay.pods import ABSENT_NODE, PENDING_NODE, ReplayedPodState
+from cruise.backtest.replay.nodes import ABSENT_NODE, PENDING_NODE, ReplayedPodState
 from cruise.backtest.replay.policy import ContainerSizes, ReplayOptions
 from cruise.domain.resources import Resources
 from tests.backtest.baselines.recordings import make_recording

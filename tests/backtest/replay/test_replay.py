@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.backtest.policies.policies import POLICIES
-from cruise.backtest.recordings.recording import UsageRecording
-from cruise.backtest.recordings.traces import load_trace
+from cruise.backtest.recordings.recording import UsageRecording, load_trace
 from cruise.backtest.replay.policy import PodCreationTime, ReplayClusterView, ReplayOptions, ReplayPolicy
 from cruise.backtest.replay.replay import replay_policy
 from cruise.decisions.policy_costs import REFERENCE_POLICIES

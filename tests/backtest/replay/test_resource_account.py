@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cruise.backtest.replay.pods import PlacedContainers
+from cruise.backtest.replay.nodes import PlacedContainers
 from cruise.backtest.replay.scoring import ResourceAccount, compute_interval_usage
 from tests.backtest.replay.policies import get_placements
 

@@ -2,7 +2,7 @@
 
 import re
 
-from cruise.decisions.preflight.coverage import check_coverage
+from cruise.decisions.preflight.preflight import check_coverage
 from cruise.domain.cluster import QosClass
 from cruise.domain.policy import Policy
 from cruise.domain.preflight import CheckLevel

@@ -3,8 +3,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from cruise.decisions.scan.findings import ScanFindings, find_findings
+from cruise.decisions.scan.findings import (
+    LEAST_MILLICORES,
+    LEAST_RATIO,
+    ScanFindings,
+    SlowStart,
+    find_findings,
+    find_slow_starts,
+)
 from cruise.decisions.scan.pending_pods import SchedulingObstacle
 from cruise.decisions.scan.risks import ContainerRiskKind, OomRemedy
 from cruise.domain.actions import ReasonCode
@@ -14,6 +23,8 @@ from cruise.domain.policy import HeapBoundPolicy, Mode, Policy
 from cruise.domain.prices import ResourcePrices
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.scheduling import SchedulingConstraints, Taint, TaintEffect, Toleration
+from cruise.domain.startup_boosts import find_startup_boosts
+from cruise.runtime.admission import PodAdmitter
 from tests.builders import (
     LONG_AGO,
     NOW,
@@ -439,3 +450,58 @@ def test_a_stated_heap_above_its_limit_is_at_risk_unless_settings_ignore_heaps()
 def test_other_heaps_are_at_no_risk(heap):
     pod = make_pod(containers=[make_container(**AMPLE, memory_limit_mib=1024, heap=heap)])
     assert kinds(scanned([pod], make_statistic_for(pod))) == []
+
+
+FULL = Policy(mode=Mode.FULL)
+
+
+def make_cluster(annotations=None, pods=2, **more):
+    running = [
+        make_pod(f"web-{number}", containers=(make_container(cpu=300),), annotations=annotations or {})
+        for number in range(pods)
+    ]
+    return make_snapshot(running, nodes=(make_node(),), workloads=[make_workload()], **more)
+
+
+def find(snapshot=None, policy=FULL, **statistic):
+    values = {"cpu_base": 50, "cpu_peak": 400, "cpu_start": 1500} | statistic
+    return find_slow_starts(snapshot or make_cluster(), make_table(make_statistic("", **values)), policy, NOW)
+
+
+def test_a_workload_whose_starts_need_far_more_is_found():
+    assert find() == (SlowStart("shop", "Deployment/web", "app", 2, 1500, 400),)
+
+
+OTHERS = {
+    "little more": find(cpu_start=450),
+    "unknown": find(cpu_start=0),
+    "stale": find(updated_at=NOW_SECONDS - 3600),
+    "no pods": find(make_cluster(pods=0)),
+    "stated": find(make_cluster({"cruise.io/startup-cpu": "2x"})),
+    "switched off": find(make_cluster({"cruise.io/startup-cpu": "off"})),
+    "not sized": find(make_cluster({"cruise.io/mode": "off"})),
+    "HPA": find(make_cluster(autoscalers=(make_autoscaler(),))),
+}
+
+
+@pytest.mark.parametrize("found", OTHERS.values(), ids=OTHERS)
+def test_others_are_not_listed(found):
+    assert found == ()
+
+
+@given(st.integers(0, 4000), st.integers(10, 2000))
+def test_the_scan_says_what_admission_does(start, peak):
+    table = make_table(make_statistic("", cpu_base=10, cpu_peak=peak, cpu_start=start))
+    snapshot = make_cluster()
+    found = find_slow_starts(snapshot, table, FULL, NOW)
+    pod = replace(snapshot.pods[0], node=None, name="")
+    learn = make_cluster({"cruise.io/startup-cpu": "learn"})
+    created, _ = PodAdmitter(learn, table, {}, FULL, NOW).admit(
+        replace(pod, annotations={"cruise.io/startup-cpu": "learn"})
+    )
+    boosts = find_startup_boosts(created)
+    assert [(one.boosted, one.settled) for one in found] == [
+        (one.boosted_request, one.request)
+        for one in boosts
+        if one.boosted_request >= LEAST_RATIO * one.request and one.boosted_request - one.request >= LEAST_MILLICORES
+    ]

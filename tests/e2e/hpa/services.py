@@ -9,7 +9,7 @@ from zlib import crc32
 
 import numpy as np
 
-from cruise.backtest.recordings.traces import load_trace
+from cruise.backtest.recordings.recording import load_trace
 from cruise.domain.resources import MEBIBYTE
 from cruise.simulation.horizontal_autoscaler import MeasuredPod, desire_replicas, want_replicas
 from tests.controlplane.manifests import Json, container, pod_template, workload

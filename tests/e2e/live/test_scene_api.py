@@ -8,7 +8,7 @@ from urllib.error import HTTPError
 
 import pytest
 
-from cruise.interfaces.http.namespace_visibility import find_namespaces
+from cruise.interfaces.http.view import find_namespaces
 from tests.controlplane.api import Api, Json, wait_until
 from tests.deploy.installing import documents
 from tests.e2e.live.measured import MeasuredStage, measure

@@ -14,9 +14,9 @@ from fastapi import FastAPI
 
 from cruise.domain.policy import Mode
 from cruise.domain.users import Access, Caller, PathAccess, UserAction, UserActionKind
-from cruise.interfaces.dashboard.access import DashboardAccess
 from cruise.interfaces.dashboard.layout import CONTENT_SECURITY_POLICY, SESSION_COOKIE, SignInSessions
 from cruise.interfaces.dashboard.pages import MENU_PAGES, add_dashboard
+from cruise.interfaces.dashboard.sign_in import DashboardAccess
 from cruise.interfaces.dashboard.terms import TERMS
 from cruise.interfaces.http.api import create_api
 from cruise.interfaces.http.cluster_summary import ClusterSummaries

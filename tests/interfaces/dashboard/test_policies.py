@@ -15,8 +15,8 @@ from cruise.domain.rightsizing_policies import PolicySelector, RightsizingPolicy
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
 from cruise.domain.users import Access, Caller, PodAccess
 from cruise.interfaces.dashboard.policies import build_form_fields, get_container_overrides, list_annotation_overrides
-from cruise.interfaces.http.namespace_visibility import NamespaceVisibility
 from cruise.interfaces.http.policies import build_policy_entry, list_visible_policies
+from cruise.interfaces.http.view import NamespaceVisibility
 from cruise.kube_json.policy_documents import build_workload_policy
 from tests.interfaces.dashboard.test_pages import browser, sign_in
 from tests.interfaces.http.api_scene import ApiScene, make_busy_scene

@@ -14,7 +14,7 @@ from cruise.interfaces.http.attention import list_attention_items, list_visible_
 from cruise.interfaces.http.audit import RECENT, RecentActions, read_recent_actions
 from cruise.interfaces.http.cluster_summary import ClusterSummaries
 from cruise.interfaces.http.figures import ControllerFigures, JobFigures, PackingPassFigures
-from cruise.interfaces.http.namespace_visibility import NamespaceVisibility
+from cruise.interfaces.http.view import NamespaceVisibility
 from tests.interfaces.http.api_scene import NOW, ApiScene, create_api_client, make_busy_scene
 
 NO_PROBLEMS = PolicyProblems()

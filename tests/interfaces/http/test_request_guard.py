@@ -13,8 +13,8 @@ from cruise.domain.policy import Mode
 from cruise.domain.users import Access, Caller, PathAccess, PodAccess, UserAction, UserActionKind
 from cruise.errors import ThrottledError, UnavailableError
 from cruise.interfaces.http.health import create_health_app, send_response
-from cruise.interfaces.http.namespace_visibility import NamespaceVisibility, filter_by_namespace, find_namespaces
 from cruise.interfaces.http.request_guard import RequestGuardRules, create_allowed_hosts, guard_requests
+from cruise.interfaces.http.view import NamespaceVisibility, filter_by_namespace, find_namespaces
 from cruise.kube_json.policy_documents import build_workload_policy, mark_as_own
 from tests.builders import make_ref
 from tests.interfaces.http.api_scene import NOW, ApiScene, create_api_client, make_busy_scene

@@ -3,7 +3,7 @@
 import pytest
 
 from cruise.domain.prices import ResourcePrices
-from cruise.interfaces.dashboard.cards import build_reclaimable_card
+from cruise.interfaces.dashboard.charts import build_reclaimable_card
 from tests.builders import make_resources
 
 PRICES = ResourcePrices(cpu_core_hour=0.03, memory_gib_hour=0.004)
