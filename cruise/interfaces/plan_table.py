@@ -124,7 +124,7 @@ def _select_rows(rows: Sequence[_NodeRow]) -> list[_NodeRow]:
     def sort_key(index: int) -> tuple[bool, int, float]:
         row = rows[index]
         change = row.plan.counted - row.planned
-        return (row.plan.fits, -len(row.plan.evict), -_compute_share(change, row.plan.allocatable))
+        return (row.plan.reason is None, -len(row.plan.evict), -_compute_share(change, row.plan.allocatable))
 
     selected = sorted(range(len(rows)), key=sort_key)[:_MAX_NODES]
     return [rows[index] for index in sorted(selected)]
@@ -139,7 +139,7 @@ def _compute_share(amount: Resources, total: Resources) -> float:
 def _node_cells(row: _NodeRow, wide: bool) -> list[Text]:
     plan, need = row.plan, row.plan.base + row.plan.headroom
     skipped = Counter(one.reason.value for one in plan.skipped)
-    cells = [Text(plan.node), Text("yes", style="green") if plan.fits else Text("no", style="bold red")]
+    cells = [Text(plan.node), _format_fit(plan)]
     cells.append(format_change(format_cores(plan.counted.cpu_millicores), format_cores(row.planned.cpu_millicores)))
     if wide:
         cells.append(Text(format_share(need.cpu_millicores, plan.available.cpu_millicores)))
@@ -158,7 +158,7 @@ def _total_cells(rows: Sequence[_NodeRow], wide: bool) -> list[Text]:
         requested += row.plan.counted
         planned += row.planned
     plans = [row.plan for row in rows]
-    fitting = sum(plan.fits for plan in plans)
+    fitting = sum(plan.reason is None for plan in plans)
     cells = [Text(format_count(len(rows), "node")), Text("all" if fitting == len(plans) else f"{fitting:,}")]
     cells.append(format_change(format_cores(requested.cpu_millicores), format_cores(planned.cpu_millicores)))
     if wide:
@@ -170,6 +170,12 @@ def _total_cells(rows: Sequence[_NodeRow], wide: bool) -> list[Text]:
     cells.append(Text(f"{sum(len(plan.resize) for plan in plans):,}"))
     cells.append(Text(f"{sum(len(plan.skipped) for plan in plans):,}"))
     return cells
+
+
+def _format_fit(plan: NodePlan) -> Text:
+    if plan.reason is None:
+        return Text("yes", style="green")
+    return Text("no", style="bold red") if plan.has_working_kubelet else Text("not ready", style="bold red")
 
 
 def format_change(before: str, after: str) -> Text:

@@ -60,6 +60,15 @@ def test_evictions_and_pods_that_do_not_fit_are_reported():
     assert " no " in table([lonely], make_statistic_for(lonely, cpu_base=900), nodes=[make_node(cpu=500)])
 
 
+@pytest.mark.parametrize("node", [make_node(ready=False), make_node(cpu=0), make_node(cpu=100, ready=False)])
+@pytest.mark.parametrize("width", [80, 160])
+def test_nothing_fits_a_node_whose_kubelet_would_not_act(node, width):
+    pod = make_pod()
+    text = table([pod], make_statistic_for(pod), nodes=[node], width=width)
+    assert " not ready " in text and " yes " not in text
+    assert max(map(len, text.splitlines())) <= width
+
+
 def test_of_many_nodes_the_most_telling_are_shown_and_the_rest_counted():
     pods = [
         make_pod(f"web-{index}", node=f"n{index:03d}", containers=[make_container(cpu=1000 + index)])

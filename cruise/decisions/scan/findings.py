@@ -132,9 +132,6 @@ class FindingsBasis:
     updated_at: datetime | None
 
 
-_FULL = (ReasonCode.OVERCOMMITTED, ReasonCode.UNDER_PRESSURE)
-
-
 @dataclass(frozen=True, slots=True)
 class ScanFindings:
     """All findings. `full_nodes` cannot hold their pods even after sizing, or only with evictions."""
@@ -176,7 +173,7 @@ def find_findings(
         totals=totals,
         prices=prices,
         pending=explain_pending_pods(snapshot, plans),
-        full_nodes=tuple(plan.node for plan in plans if plan.evict or plan.reason in _FULL),
+        full_nodes=tuple(plan.node for plan in plans if plan.is_full),
         coverage=sum_coverage(coverage.values()),
         skipped=dict(Counter(one.reason for plan in plans for one in plan.skipped).most_common()),
         implausible=find_implausible_usage(statistics),

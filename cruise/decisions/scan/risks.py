@@ -131,7 +131,7 @@ def rank_risks(
     Statistics older than `policy.max_age` are ignored. Without statistics a container may still have been killed, or
     have no requests. Kills of init containers and of finished pods count: their successors have the same limit.
     """
-    nodes_under_pressure = frozenset(plan.node for plan in plans if plan.evict or not plan.fits)
+    nodes_under_pressure = frozenset(plan.node for plan in plans if plan.is_full)
     suspected_leaks = {
         (leak.namespace, leak.pod, name)
         for plan in plans

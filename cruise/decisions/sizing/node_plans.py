@@ -66,14 +66,14 @@ class NodePlan:
     """What to do on one node.
 
     `fits`: whether the bases and the largest headroom of the remaining pods fit `available`; if they do not, the pods
-    share what there is, bases first, and `reason` is `overcommitted` if no eviction would help, else `under-pressure`,
-    or `node-not-ready` if its kubelet would not act. `shortages` are the resources that the node lacked before
-    evictions, `eviction_pressure` those of them for which pods are evicted if the next pass finds the same. `evict` is
-    in marking order, `resize` has decreases first; `targets` and `skipped` are sorted by namespace, pod and container.
-    `base` and `headroom` are the sums of the remaining pods, `headroom_by_pod` the sum of their containers' own
-    headrooms (zero where headroom is shared by base). `counted` is what kube-scheduler counts on the node now.
-    `suspected_leaks` are pods whose memory use only grows, towards a limit that does not follow. `over_requested` and
-    `under_requested` (pod uid, container) are the conditions of this pass.
+    share what there is, bases first, and `reason` is `overcommitted` if no eviction would help, else `under-pressure`.
+    It is `node-not-ready`, whether they fit or not, if the node's kubelet would not act. `shortages` are the resources
+    that the node lacked before evictions, `eviction_pressure` those of them for which pods are evicted if the next pass
+    finds the same. `evict` is in marking order, `resize` has decreases first; `targets` and `skipped` are sorted by
+    namespace, pod and container. `base` and `headroom` are the sums of the remaining pods, `headroom_by_pod` the sum of
+    their containers' own headrooms (zero where headroom is shared by base). `counted` is what kube-scheduler counts on
+    the node now. `suspected_leaks` are pods whose memory use only grows, towards a limit that does not follow.
+    `over_requested` and `under_requested` (pod uid, container) are the conditions of this pass.
     """
 
     node: str
@@ -94,6 +94,16 @@ class NodePlan:
     suspected_leaks: tuple[SkippedPod, ...] = ()
     over_requested: frozenset[ResourceName] = frozenset()
     under_requested: tuple[tuple[str, str, ResourceName], ...] = ()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether its pods need more than it has."""
+        return bool(self.evict) or self.reason in (ReasonCode.OVERCOMMITTED, ReasonCode.UNDER_PRESSURE)
+
+    @property
+    def has_working_kubelet(self) -> bool:
+        """Whether the node is ready and reports what it has."""
+        return self.reason is not ReasonCode.NODE_NOT_READY
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,14 +371,15 @@ def _build_plan(
     own_resizes.sort(key=lambda resize: resize.needs_capacity)
     own_skipped = [*capacity.skipped_pods, *(one for one in map(skipped.__getitem__, pods) if one is not None)]
     fits = all(bool(fits[node]) for fits in sized.fit.fits.values())
+    reason = None
     if not has_working_kubelet(capacity.node):
         reason = ReasonCode.NODE_NOT_READY
-    else:
+    elif not fits:
         reason = ReasonCode.OVERCOMMITTED if node in sized.fit.unfit else ReasonCode.UNDER_PRESSURE
     return NodePlan(
         node=capacity.node.name,
         fits=fits,
-        reason=None if fits else reason,
+        reason=reason,
         available=capacity.available,
         base=Resources(int(cpu.base[node]), int(memory.base[node])),
         headroom=Resources(int(cpu.headroom[node]), int(memory.headroom[node])),

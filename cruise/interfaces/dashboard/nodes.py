@@ -117,7 +117,7 @@ def create_nodes_pages(dashboard: Dashboard) -> APIRouter:
         lines = [
             build_node_summary(plan)
             for plan in node_pass.plans
-            if text.lower() in plan.node and (not short or not plan.fits)
+            if text.lower() in plan.node and (not short or plan.is_full)
         ]
         lines.sort(key=_SORT_KEYS[sort], reverse=not up)  # type: ignore[arg-type]
         query = {"text": text, "short": "true" if short else "", "sort": sort, "up": "true" if up else "false"}
@@ -132,7 +132,7 @@ def create_nodes_pages(dashboard: Dashboard) -> APIRouter:
             node_pass=node_pass,
             lines=lines[offset : offset + _ROWS],
             total=len(lines),
-            short_count=sum(not plan.fits for plan in node_pass.plans),
+            short_count=sum(plan.is_full for plan in node_pass.plans),
             text=text,
             short=short,
             sort=sort,

@@ -206,6 +206,21 @@ def test_a_node_without_a_working_kubelet_is_not_among_the_overcommitted(node):
     assert scanned(pods, *(make_statistic_for(pod) for pod in pods), nodes=[node]).full_nodes == ()
 
 
+@pytest.mark.parametrize(
+    ("node", "starved"),
+    [
+        (make_node(cpu=1000), [ContainerRiskKind.CPU_STARVED]),
+        (make_node(cpu=1000, ready=False), []),
+        (make_node(cpu=0), []),
+    ],
+)
+def test_use_on_a_node_without_a_working_kubelet_starves_no_pod(node, starved):
+    pods = [make_pod(name, containers=[make_container(cpu=600, memory_mib=512)]) for name in ("a", "b")]
+    rows = [make_statistic_for(pod, cpu_base=700, cpu_peak=700) for pod in pods]
+    found = scanned(pods, *rows, nodes=[node])
+    assert sorted(set(kinds(found))) == starved
+
+
 def test_demand_above_the_cpu_limit_is_throttled():
     pod = make_pod(containers=[make_container(**AMPLE, cpu_limit=600)])
     [risk] = scanned([pod], make_statistic_for(pod, cpu_peak=900)).risks

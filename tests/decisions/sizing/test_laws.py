@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cruise.decisions.pod_policy.container_bounds import compute_container_bounds
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.resizable_pod import ResizablePod
+from cruise.decisions.pod_policy.resizable_pod import ResizablePod, has_working_kubelet
 from cruise.decisions.sizing.demand import build_demand_table
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.decisions.usage.estimation import add_pod_level_rows
@@ -235,8 +235,10 @@ def test_a_node_that_fits_its_pods_fits_them_after_the_plan(cluster):
 @given(situations())
 def test_written_sizes_fit_the_available_capacity(cluster):
     snapshot, table = cluster
+    nodes = {node.name: node for node in snapshot.nodes}
     for plan in decide_node_plans(snapshot, table, FULL, NOW):
-        assert (plan.reason is None) == plan.fits
+        assert (plan.reason is None) == (plan.fits and plan.has_working_kubelet)
+        assert plan.has_working_kubelet == has_working_kubelet(nodes[plan.node])
         if not plan.fits:
             assert plan.reason in (ReasonCode.OVERCOMMITTED, ReasonCode.UNDER_PRESSURE, ReasonCode.NODE_NOT_READY)
             continue

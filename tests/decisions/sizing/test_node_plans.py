@@ -126,6 +126,13 @@ def test_a_node_without_a_working_kubelet_is_not_overcommitted(node):
     plan = plan_of(pods, [use(pod) for pod in pods], node=node)
     assert (plan.fits, plan.reason) == (False, ReasonCode.NODE_NOT_READY)
     assert (plan.resize, plan.evict) == ((), ())
+    assert not plan.is_full and not plan.has_working_kubelet
+
+
+def test_a_node_that_is_not_ready_is_named_so_although_its_pods_fit():
+    pod = make_pod()
+    plan = plan_of([pod], [use(pod)], node=make_node(ready=False))
+    assert (plan.fits, plan.reason, plan.is_full) == (True, ReasonCode.NODE_NOT_READY, False)
 
 
 def test_a_node_with_more_requests_than_allocatable_is_overcommitted():

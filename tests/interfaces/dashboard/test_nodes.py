@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from cruise.domain.actions import ReasonCode
 from cruise.domain.resources import ResourceName
 from cruise.interfaces.dashboard.nodes import build_node_summary, build_pod_summaries, compute_node_shares
 from tests.interfaces.dashboard.test_pages import browser
@@ -65,7 +66,9 @@ async def test_a_nodes_pods_are_shown_with_what_the_plan_gives_them(scene):
 
 
 async def test_a_node_that_is_short_is_found_by_that(scene):
-    short = replace(scene.done.plans[0], fits=False)
-    scene.done = replace(scene.done, plans=(short, *scene.done.plans[1:]))
+    short = replace(scene.done.plans[0], fits=False, reason=ReasonCode.OVERCOMMITTED)
+    not_ready = replace(scene.done.plans[1], fits=False, reason=ReasonCode.NODE_NOT_READY)
+    scene.done = replace(scene.done, plans=(short, not_ready, *scene.done.plans[2:]))
     async with browser(scene) as page:
         assert names((await page.get("/nodes", params={"short": "true"})).text) == [short.node]
+        assert "its node is not ready" in (await page.get("/nodes")).text
