@@ -314,6 +314,14 @@ NODE_GROUPS = (
     "eks.amazonaws.com/nodegroup",
     "kubernetes.azure.com/agentpool",
 )
+# Labels of spot nodes: Karpenter's, and those of EKS, GKE (the last two) and AKS.
+SPOT_NODE_LABELS = {
+    "karpenter.sh/capacity-type": "spot",
+    "eks.amazonaws.com/capacityType": "SPOT",
+    "kubernetes.azure.com/scalesetpriority": "spot",
+    "cloud.google.com/gke-spot": "true",
+    "cloud.google.com/gke-preemptible": "true",
+}
 # Labels of nodes that are no machines: Fargate, providers of Virtual Kubelet, and other clusters behind Liqo.
 EKS_COMPUTE_TYPE, LIQO_TYPE = "eks.amazonaws.com/compute-type", "liqo.io/type"
 VIRTUAL_NODE_LABELS = {EKS_COMPUTE_TYPE: "fargate", LIQO_TYPE: "virtual-node", "type": "virtual-kubelet"}
@@ -361,7 +369,7 @@ ALL_ANNOTATIONS = (
     *map(Annotation, (MIRROR_POD, BIND_COMPLETED, SELECTED_NODE, MIGRATED_PLUGINS, STORAGE_CLASS)),
     *map(Annotation, (NAMESPACE_NAME, OPERATING_SYSTEM, ARCHITECTURE, HOSTNAME, ZONE, REGION, OLD_ZONE, OLD_REGION)),
     *map(Annotation, (*POD_GROUP_LABELS, *POD_GROUP_ANNOTATIONS)),
-    *map(Annotation, (EKS_COMPUTE_TYPE, LIQO_TYPE)),
+    *map(Annotation, (EKS_COMPUTE_TYPE, LIQO_TYPE, *SPOT_NODE_LABELS)),
     *map(Annotation, (APP_NAME, APP_COMPONENT, APP_INSTANCE, MANAGED_BY, INSTANCE_TYPE, *NODE_GROUPS)),
 )
 CRUISE_RECORDS = frozenset(one.name for one in ALL_ANNOTATIONS if one.allowed_sources == (OverrideSource.CRUISE,))

@@ -9,6 +9,8 @@ from cruise.domain.resources import Resources
 CORE_HOUR = 0.0145
 GIBIBYTE_HOUR = 0.00724
 HOURS_A_MONTH = 730
+SPOT_SUFFIX = "/spot"
+"""Follows an instance type in the name of its price on spot nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,10 @@ LIST_PRICES = ResourcePrices(CORE_HOUR, GIBIBYTE_HOUR)
 
 @dataclass(frozen=True, slots=True)
 class PriceSettings:
-    """The prices that settings state: of resources on any node, and of an hour of a node by its instance type."""
+    """The prices that settings state: of resources on any node, and of an hour of a node by its instance type.
+
+    A type with `SPOT_SUFFIX` has the price of spot nodes.
+    """
 
     resources: ResourcePrices | None = None
     nodes: Mapping[str, float] = field(default_factory=dict)

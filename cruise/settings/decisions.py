@@ -285,7 +285,8 @@ class LogAndPriceOptions:
     price_gibibyte_hour: float | None = create_setting(create_price_type("0.00724"), None)
     """The same for a GiB-hour of memory. Unset: 0.00724."""
     node_prices: Mapping[str, float] | None = create_setting(PRICES_BY_NAME, None)
-    """The price of an hour of a node in dollars, by its label `node.kubernetes.io/instance-type`. Money is then
+    """The price of an hour of a node in dollars, by its label `node.kubernetes.io/instance-type`, with
+    `/spot` after it for spot nodes (without such a price they have that of the type). Money is then
     computed with the average price of the nodes' core-hours and GiB-hours. See [money](../operating.md#money)."""
     price_starved_minute: float = create_setting(create_price_type("0.01"), _PRICES.starved_minute)
     """The price of a minute in which a container gets less CPU than it requests, in `cruise backtest`."""

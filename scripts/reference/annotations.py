@@ -120,12 +120,17 @@ _OTHERS: Mapping[str, str] = {
     "eks.amazonaws.com/compute-type": "`fargate`: the node is virtual (`virtual-node`).",
     "liqo.io/type": "`virtual-node`: the node stands for another cluster (`virtual-node`).",
     "kubernetes.azure.com/agentpool": "The node's pool, on AKS.",
+    "karpenter.sh/capacity-type": "`spot`: the node has the spot price of its type (`node_prices`).",
+    "eks.amazonaws.com/capacityType": "`SPOT`: the same, on EKS.",
+    "kubernetes.azure.com/scalesetpriority": "`spot`: the same, on AKS.",
+    "cloud.google.com/gke-spot": "`true`: the same, on GKE.",
+    "cloud.google.com/gke-preemptible": "`true`: the same, on GKE.",
 }
 _INTRODUCTION = """Configure cruise for single workloads with annotations on a pod's template, its workload or its
 namespace, or through the API, under the same names without `cruise.io/`. The nearest value
 applies, in this order; of the mode, the lowest. [Policy objects](policies.md) come after them and say
-the same for many workloads. Pods with an annotation that cannot be read are
-skipped, with a reason and an Event.
+the same for many workloads; a maximum of the cluster's limits all others. Pods with an annotation that cannot be
+read are skipped, with a reason and an Event.
 
 User minimums, which a workload's own annotations request beyond its pod template, are granted
 from free capacity: no other pod is evicted or shrunk for them. Annotations of the namespace,

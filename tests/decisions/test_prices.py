@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.decisions.prices import estimate_prices
-from cruise.domain.annotations import INSTANCE_TYPE
+from cruise.domain.annotations import INSTANCE_TYPE, SPOT_NODE_LABELS
 from cruise.domain.cluster import Node
 from cruise.domain.prices import HOURS_A_MONTH, LIST_PRICES, PriceSettings, ResourcePrices
 from cruise.domain.resources import Resources
@@ -57,6 +57,21 @@ def test_with_stated_prices_of_zero_the_nodes_prices_count():
     assert found is not None
     assert found.compute_hourly_cost(Resources(8000, 32 << 30)) == pytest.approx(1.0)
     assert estimate_prices(nodes, PriceSettings(free)) == free
+
+
+@pytest.mark.parametrize(("label", "value"), SPOT_NODE_LABELS.items())
+def test_a_spot_node_has_the_price_of_its_type_on_spot_if_one_is_stated(label: str, value: str):
+    size = Resources(4000, 16 << 30)
+    usual, spot = make_node(size), replace(make_node(size), labels={INSTANCE_TYPE: "small", label: value})
+    for nodes, paid in (([usual], 0.2), ([spot], 0.07), ([usual, spot], 0.27)):
+        found = estimate_prices(nodes, PriceSettings(nodes={"small": 0.2, "small/spot": 0.07}))
+        assert found is not None
+        assert found.compute_hourly_cost(sum((node.allocatable for node in nodes), Resources())) == pytest.approx(paid)
+    other = replace(spot, labels={**spot.labels, label: "on-demand"})
+    for node in (spot, other):
+        assert estimate_prices([node], PriceSettings(nodes={"small": 0.2})) == estimate_prices(
+            [usual], PriceSettings(nodes={"small": 0.2})
+        )
 
 
 @pytest.mark.parametrize("resource", ["nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "google.com/tpu"])
