@@ -315,8 +315,9 @@ NODE_GROUPS = (
     "kubernetes.azure.com/agentpool",
 )
 # Labels of spot nodes: Karpenter's, and those of EKS, GKE (the last two) and AKS.
+CAPACITY_TYPE = "karpenter.sh/capacity-type"
 SPOT_NODE_LABELS = {
-    "karpenter.sh/capacity-type": "spot",
+    CAPACITY_TYPE: "spot",
     "eks.amazonaws.com/capacityType": "SPOT",
     "kubernetes.azure.com/scalesetpriority": "spot",
     "cloud.google.com/gke-spot": "true",

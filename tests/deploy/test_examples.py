@@ -1,6 +1,7 @@
 """The example values files: rendered, validated by a real API server, installed, upgraded, uninstalled."""
 
 import base64
+import gzip
 import json
 import subprocess
 from collections.abc import Iterator
@@ -10,16 +11,17 @@ import pytest
 import yaml
 
 from cruise.settings.loading import load_settings
-from tests.controlplane.api import wait_until
+from tests.controlplane.api import ApiError, wait_until
 from tests.controlplane.binaries import NotAvailable
 from tests.deploy.installing import CHART, resource_of
 from tests.deploy.releases import FOLLOWING, KEPT, Cluster
 from tests.deploy.rendering import Refused, objects, rendered
-from tests.e2e.live.custom_kinds import foreign_kinds
+from tests.e2e.live.custom_kinds import defined, foreign_kinds
 from tests.helm.binary import helm
 
 pytestmark = pytest.mark.server
 EXAMPLES = sorted(path for path in (CHART / "examples").glob("*.yaml") if path.stem != "cloudnative-pg")
+CLOUDNATIVE_PG = Path(__file__).with_name("cloudnative_pg_clusters.json.gz")
 # Kinds of programs that are not there, by group.
 FOREIGN = {
     "gateway.networking.k8s.io": ("HTTPRoute", "BackendTLSPolicy"),
@@ -56,6 +58,20 @@ def test_an_example_is_installed_upgraded_and_leaves_nothing(equipped: Cluster, 
     finally:
         equipped.helm("uninstall", "cruise")
     wait_until(lambda: equipped.there(held | set(FOLLOWING)) == KEPT, "nothing of cruise but the policies is left")
+
+
+def test_the_database_of_cloudnative_pg_is_one_that_its_definition_takes(cluster: Cluster):
+    """The definition is that of release 1.30.0 (Apache-2.0) without descriptions."""
+    [database] = yaml.safe_load_all((CHART / "examples" / "cloudnative-pg.yaml").read_text())
+    with defined(cluster.admin, json.loads(gzip.decompress(CLOUDNATIVE_PG.read_bytes()))):
+        path = f"/apis/{database['apiVersion']}/namespaces/default/clusters?dryRun=All&fieldValidation=Strict"
+        taken = cluster.admin.request("POST", path, database)
+        assert [one["name"] for one in taken["spec"]["managed"]["roles"]] == [
+            one["name"] for one in database["spec"]["managed"]["roles"]
+        ]
+        misspelt = {**database, "spec": {**database["spec"], "instance": 2}}
+        with pytest.raises(ApiError, match=r"spec\.instance"):
+            cluster.admin.request("POST", path, misspelt)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

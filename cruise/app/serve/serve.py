@@ -130,7 +130,7 @@ def create_controller(
     statuses = None
     if connected.lease is not None:
         # Without leader election, in modes below `resize`, nothing is written.
-        statuses = PolicyStatuses(PolicyStatusWriter(connected.client), connected.store, policy, most_published)
+        statuses = PolicyStatuses(PolicyStatusWriter(connected.client), connected.store, policy)
     options = replace(
         options,
         packing=packing,

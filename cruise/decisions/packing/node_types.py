@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import count, islice, product
 
 from cruise.decisions.pod_policy.evictability import is_node_bound_pod
-from cruise.domain.annotations import HOSTNAME, INSTANCE_TYPE, NODE_POOL, ZONE
+from cruise.domain.annotations import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODE_POOL, ZONE
 from cruise.domain.autoscalers import NodePool
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod
 from cruise.domain.packing_plan import NodeCostMeasure, NodeType, PackingProposal
@@ -23,8 +23,7 @@ from cruise.domain.scheduling import (
 from cruise.errors import BadInputError
 
 # Labels of the zone and purchase option; otherwise machines of an instance type are equal.
-_CAPACITY_TYPE = "karpenter.sh/capacity-type"
-_PURCHASE_LABELS = ZONE, _CAPACITY_TYPE
+_PURCHASE_LABELS = ZONE, CAPACITY_TYPE
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,8 @@ def _definition(group: str, kind: str, scope: str = "Namespaced", **version: obj
 
 
 @contextmanager
-def _defined(admin: Api, definition: Json) -> Iterator[None]:
+def defined(admin: Api, definition: Json) -> Iterator[None]:
+    """Have the kind of a CustomResourceDefinition."""
     admin.apply(definition)
 
     def established() -> bool:
@@ -51,14 +52,14 @@ def foreign_kinds(admin: Api, kinds: Mapping[str, Sequence[str]]) -> Iterator[No
     with ExitStack() as stack:
         for group, names in kinds.items():
             for kind in names:
-                stack.enter_context(_defined(admin, _definition(group, kind)))
+                stack.enter_context(defined(admin, _definition(group, kind)))
         yield
 
 
 @contextmanager
 def vertical_autoscalers(admin: Api) -> Iterator[None]:
     """Have VerticalPodAutoscalers, as their project defines them but for the schema."""
-    with _defined(admin, _definition("autoscaling.k8s.io", "VerticalPodAutoscaler", subresources={"status": {}})):
+    with defined(admin, _definition("autoscaling.k8s.io", "VerticalPodAutoscaler", subresources={"status": {}})):
         yield
 
 
@@ -67,7 +68,7 @@ def policy_objects(admin: Api) -> Iterator[None]:
     """Have RightsizingPolicies and ClusterRightsizingPolicies, as deploy/ defines them."""
     with ExitStack() as stack:
         for definition in documents("crds/definitions.yaml"):
-            stack.enter_context(_defined(admin, definition))
+            stack.enter_context(defined(admin, definition))
         yield
 
 
@@ -77,7 +78,7 @@ def node_pools(admin: Api) -> Iterator[None]:
     kinds = (_definition("karpenter.sh", kind, "Cluster", subresources={"status": {}}) for kind in KARPENTER_KINDS)
     with ExitStack() as stack:
         for definition in kinds:
-            stack.enter_context(_defined(admin, definition))
+            stack.enter_context(defined(admin, definition))
         yield
 
 
@@ -86,7 +87,7 @@ def engines(admin: Api) -> Iterator[None]:
     """Have Engines, which can be scaled and say which pods they have."""
     scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
     scale["labelSelectorPath"] = ".status.selector"
-    with _defined(admin, _definition("scenes.example.com", "Engine", subresources={"scale": scale})):
+    with defined(admin, _definition("scenes.example.com", "Engine", subresources={"scale": scale})):
         yield
 
 
