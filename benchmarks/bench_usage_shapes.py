@@ -23,6 +23,11 @@ OPTIONS = ReplayOptions(node=Resources(8000, 32 * 1024 * MEBIBYTE), with_both_co
 FIGURES: Mapping[str, tuple[str, Callable[[PolicyScore], float]]] = {
     "CPU slack": ("%", lambda score: 100 * score.cpu.relative_slack),
     "memory slack": ("%", lambda score: 100 * score.memory.relative_slack if score.memory is not None else 0.0),
+    "CPU short": ("% of intervals", lambda score: 100 * score.cpu.short_share),
+    "memory short": (
+        "% of intervals",
+        lambda score: 100 * score.memory.short_share if score.memory is not None else 0.0,
+    ),
     "starved": ("per mille", lambda score: 1000 * score.cpu.starved_share),
     "kills": ("per 1,000 container-days", lambda score: score.oom_per_1000_container_days),
     "own evictions": ("per 1,000 pod-days", lambda score: score.own_evictions_per_1000_pod_days),
