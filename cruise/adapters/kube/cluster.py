@@ -10,6 +10,7 @@ from urllib.parse import quote
 from cruise.adapters.kube.actions import perform_action
 from cruise.adapters.kube.cache import ClusterCache
 from cruise.adapters.kube.client import KubernetesClient
+from cruise.adapters.kube.discovery import NodeAutoscalerPoller, read_node_autoscaler_objects
 from cruise.adapters.kube.kinds import (
     ALL_KINDS,
     FIRST_LISTED,
@@ -19,7 +20,6 @@ from cruise.adapters.kube.kinds import (
     is_optional_kind_missing,
     list_pages,
 )
-from cruise.adapters.kube.node_autoscalers import NodeAutoscalerPoller, read_node_autoscaler_objects
 from cruise.adapters.kube.object_store import Key, RemovedNodes, get_object_key
 from cruise.adapters.kube.pending_writes import ObjectKey, PendingWrites
 from cruise.adapters.kube.responses import decode_answer

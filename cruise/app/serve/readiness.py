@@ -28,7 +28,7 @@ from cruise.interfaces.http.view import PolicyObjectPort, WhatIfPort
 from cruise.interfaces.text import format_age
 from cruise.runtime.node_pass import NodePassResult
 from cruise.runtime.ports import StorePort
-from cruise.runtime.usage.stored_statistics import read_statistics_for_pods
+from cruise.runtime.usage.usage_pass import read_statistics_for_pods
 
 _FAILURES_THAT_COUNT = 3
 _MOST_LAG_SECONDS = 60.0

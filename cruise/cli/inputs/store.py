@@ -19,7 +19,7 @@ from cruise.domain.records import RETENTION
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import BadInputError, UnavailableError
 from cruise.runtime.headroom import prepare_stored_headroom
-from cruise.runtime.usage.stored_statistics import read_statistics_for_pods
+from cruise.runtime.usage.usage_pass import read_statistics_for_pods
 from cruise.settings import Settings
 
 _MAXIMUM_OUTCOMES = 100_000

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from cruise.decisions.pod_policy.evictability import DisruptionBudgetIndex
 from cruise.decisions.pod_policy.limit_ranges import violates_limit_range
-from cruise.decisions.pod_policy.namespaces import explain_skipped_namespace
 from cruise.decisions.pod_policy.other_autoscalers import AutoscalerIndex, describe_pending_lookup
 from cruise.decisions.pod_policy.policy_objects import PolicyIndex
 from cruise.decisions.pod_policy.quotas import allows_one_more_pod
+from cruise.decisions.pod_policy.workload_policies import explain_skipped_namespace
 from cruise.decisions.scheduling.filters import (
     UNUSABLE_CLAIM,
     explain_unsupported_volumes,

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.limit_ranges import violates_limit_range
-from cruise.decisions.pod_policy.namespaces import explain_skipped_namespace
 from cruise.decisions.pod_policy.quotas import allows_one_more_pod
+from cruise.decisions.pod_policy.workload_policies import explain_skipped_namespace
 from cruise.domain.annotations import CRUISE_RECORDS, HOSTNAME, UnreadableAnnotations
 from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.policy import EvictionRanking, Policy

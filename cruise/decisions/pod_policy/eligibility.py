@@ -6,7 +6,6 @@ from functools import cached_property
 
 from cruise.decisions.pod_policy.container_bounds import read_recorded_memory_limits
 from cruise.decisions.pod_policy.evictability import Evictability, estimate_daemonset_requests
-from cruise.decisions.pod_policy.namespaces import explain_skipped_namespace
 from cruise.decisions.pod_policy.other_autoscalers import (
     AutoscalerClaims,
     describe_pending_lookup,
@@ -33,7 +32,7 @@ from cruise.decisions.pod_policy.resizable_pod import (
 from cruise.decisions.pod_policy.startup_boosts import has_boost_in_force
 from cruise.decisions.pod_policy.usable_statistics import UsableStatistics
 from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds, counts_requests_of
-from cruise.decisions.pod_policy.workload_policies import WorkloadPolicies, WorkloadPolicy
+from cruise.decisions.pod_policy.workload_policies import WorkloadPolicies, WorkloadPolicy, explain_skipped_namespace
 from cruise.decisions.usage.estimation import add_pod_level_rows
 from cruise.domain.actions import ReasonCode, SkippedPod
 from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations

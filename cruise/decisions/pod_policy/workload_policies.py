@@ -1,20 +1,18 @@
-"""What all pods of a workload share: overrides, autoscalers, and what follows from both."""
+"""What all pods of a workload share: namespace, overrides, autoscalers, and what follows from these."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 from cruise.decisions.pod_policy.container_bounds import OverrideChecks, get_workload_memory_limits
-from cruise.decisions.pod_policy.namespaces import explain_skipped_namespace
 from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims, AutoscalerIndex
-from cruise.decisions.pod_policy.pod_annotations import Annotations, select_overrides
 from cruise.decisions.pod_policy.policy_objects import AppliedPolicies, PolicyIndex, reuse_policy_index
 from cruise.decisions.pod_policy.resizable_pod import SKIP_REASON_BY_MODE
 from cruise.decisions.pod_policy.scaled_pods import ScaledPods
 from cruise.decisions.pod_policy.usable_statistics import UsableStatistics
 from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds, apply_utilisation_bounds
 from cruise.domain.actions import ReasonCode
-from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations
+from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations, is_override
 from cruise.domain.cluster import ClusterSnapshot, HorizontalPodAutoscaler, Pod, WorkloadRef
 from cruise.domain.overrides import (
     PausedWorkloads,
@@ -24,8 +22,34 @@ from cruise.domain.overrides import (
     resolve_readable_layers,
 )
 from cruise.domain.policy import BestEffortPolicy, GuaranteedPolicy, HpaPolicy, Mode, Policy
+from cruise.domain.run_operators import WORKLOAD_GROUP
 from cruise.domain.usage import StatisticsTable
 from cruise.domain.vpa_overrides import read_vpa_overrides
+
+
+def explain_skipped_namespace(namespace: str, snapshot: ClusterSnapshot, policy: Policy) -> ReasonCode | None:
+    """Return why the pods of a namespace are skipped, None if settings include it."""
+    if policy.excludes_namespace(namespace):
+        return ReasonCode.EXCLUDED_NAMESPACE
+    labels = snapshot.storage_and_namespaces.namespace_labels.get(namespace, {})
+    return None if policy.includes_namespace(namespace, labels) else ReasonCode.NAMESPACE_NOT_INCLUDED
+
+
+Annotations = tuple[tuple[str, str], ...]
+
+
+def select_overrides(pod: Pod, snapshot: ClusterSnapshot) -> Annotations:
+    """Return a pod's overrides, without the records that admission leaves on every pod."""
+    annotations = _add_job_annotations(pod, snapshot) if pod.owner_kind == "Job" else pod.annotations
+    return tuple(sorted(item for item in annotations.items() if is_override(item[0]))) if annotations else ()
+
+
+def _add_job_annotations(pod: Pod, snapshot: ClusterSnapshot) -> Mapping[str, str]:
+    """Return the annotations of a pod and of its Job, if the pod belongs to another workload that users named."""
+    if pod.workload is None or pod.workload.kind != WORKLOAD_GROUP:
+        return pod.annotations
+    found = snapshot.workloads.get((pod.namespace, WorkloadRef("Job", pod.owner_name or "")))
+    return pod.annotations if found is None else {**found.annotations, **pod.annotations}
 
 
 @dataclass(frozen=True, slots=True)

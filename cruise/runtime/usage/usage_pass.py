@@ -1,7 +1,7 @@
 """The usage pass: reads new samples, compares some with kubelets, and estimates the statistics."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -13,7 +13,13 @@ from cruise.decisions.usage.attribution import UsageAttribution
 from cruise.decisions.usage.estimation import OWN_SAMPLES_SECONDS, estimate_statistics
 from cruise.decisions.usage.oom_records import summarize_oom_records
 from cruise.decisions.usage.plausibility import compare_counters, compare_memory
-from cruise.decisions.usage.revisions import OriginalResources, UpdatedRevisions, find_mixed_revisions, update_revisions
+from cruise.decisions.usage.revisions import (
+    OriginalResources,
+    UpdatedRevisions,
+    add_resized_pods,
+    find_mixed_revisions,
+    update_revisions,
+)
 from cruise.decisions.usage.starts import StartWindows, add_start_cpu
 from cruise.decisions.usage.usage_bounds import UsageBounds
 from cruise.decisions.usage.usage_columns import (
@@ -24,6 +30,7 @@ from cruise.decisions.usage.usage_columns import (
     add_rejections,
     get_container_key,
 )
+from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import ClusterSnapshot, ContainerRole, Node, Pod
 from cruise.domain.original_resources import NO_REVISIONS, WorkloadRevisions
@@ -34,9 +41,34 @@ from cruise.domain.usage import CounterTail, NodeLoadSample, NodeUsage, SampleBl
 from cruise.errors import CruiseError, HistoryChangedError
 from cruise.runtime.ports import SnapshotSource, StorePort, UsageSourcePort
 from cruise.runtime.usage.sample_windows import UsageWindows
-from cruise.runtime.usage.stored_statistics import read_original_resources
 from cruise.runtime.usage.usage_reader import UsageReader, UsageReadingProgress, UsageReadingSettings
 from cruise.runtime.usage.usage_state import UsageState
+
+
+async def read_statistics_for_pods(store: StorePort, pods: Sequence[Pod]) -> StatisticsTable:
+    """Return the statistics of the database, which know the template revisions of the pods. Raises UnavailableError.
+
+    A pod that was resized, and that the webhook did not create, does not show what it was created with.
+    """
+    statistics = await store.read_statistics()
+    if statistics.revisions is None:
+        return statistics
+    originals = await read_original_resources(store, _list_unrecorded(pods))
+    return replace(statistics, revisions=add_resized_pods(statistics.revisions, pods, originals))
+
+
+async def read_original_resources(store: StorePort, uids: Collection[str] | None) -> OriginalResources:
+    """Return what resized pods were created with, of all pods or of some."""
+    stored = await store.read_original_sizes(uids)
+    return {
+        uid: {target.container: (target.requests, target.limits) for target in one.containers}
+        for uid, one in stored.items()
+    }
+
+
+def _list_unrecorded(pods: Iterable[Pod]) -> list[str]:
+    return [pod.uid for pod in pods if pod.workload is not None and ORIGINAL_RESOURCES not in pod.annotations]
+
 
 log = structlog.get_logger()
 

@@ -33,8 +33,7 @@ from cruise.domain.usage import (
     UsageUpdate,
 )
 from cruise.runtime.ports import StorePort
-from cruise.runtime.usage.known_starts import KnownStarts
-from cruise.runtime.usage.sample_windows import WINDOW_SECONDS, PeakColumns, UsageWindows
+from cruise.runtime.usage.sample_windows import WINDOW_SECONDS, KnownStarts, PeakColumns, UsageWindows
 
 # Statistics should not be older than this, so later samples are not waited for.
 MAX_DELAY_SECONDS = 300

@@ -12,18 +12,28 @@ import pytest
 from cruise.decisions.admission.admission import MutatePod, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.domain.actions import ContainerTarget, OriginalSizes
+from cruise.decisions.usage.revisions import update_revisions
+from cruise.domain.actions import ContainerTarget, OriginalSizes, ReasonCode, SkippedPod
 from cruise.domain.cluster import ContainerRole
-from cruise.domain.original_resources import WorkloadContainer
+from cruise.domain.original_resources import NO_REVISIONS, WorkloadContainer
 from cruise.domain.policy import SEED_RULES, Mode, Policy
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, SampleRejection, Statistic, StatisticKey
 from cruise.errors import BadInputError, HistoryChangedError, ThrottledError, UnavailableError
-from cruise.runtime.usage.usage_pass import run_usage_pass
+from cruise.runtime.usage.usage_pass import read_statistics_for_pods, run_usage_pass
 from cruise.runtime.usage.usage_reader import UsageReadingProgress, UsageReadingSettings, align_gaps, join_gaps
 from cruise.runtime.usage.usage_state import UsageState
 from cruise.simulation.store import InMemoryStore
-from tests.builders import NOW, make_container, make_node, make_pod, make_snapshot, make_table
+from tests.builders import (
+    NOW,
+    NOW_SECONDS,
+    make_container,
+    make_node,
+    make_pod,
+    make_snapshot,
+    make_statistic_for,
+    make_table,
+)
 from tests.recorded_usage import Ask, RecordedUsage
 from tests.shown_cluster import ReadOnlyCluster
 
@@ -734,3 +744,25 @@ async def test_the_first_design_believes_what_no_node_used():
     await cruise.run()
     assert of_pod(await cruise.run(AT + 300), WEB[0]).cpu_peak_millicores == 3000
     assert usage.nodes_asked == []
+
+
+RESIZE = Policy(mode=Mode.RESIZE)
+
+
+async def test_a_young_pod_that_was_resized_is_no_new_revision():
+    young = make_pod("web-1", containers=(make_container(cpu=400),), created_at=NOW - timedelta(minutes=10))
+    revisions = update_revisions(NO_REVISIONS, [young], {}, NOW_SECONDS, refresh=True).revisions
+    store = InMemoryStore()
+    await store.write_statistics(replace(make_table(make_statistic_for(young)), revisions=revisions))
+    sizes = ContainerTarget("app", young.containers[0].role, young.containers[0].requests, young.containers[0].limits)
+    await store.record_original_sizes([OriginalSizes(young.uid, young.namespace, young.name, (sizes,), NOW)])
+    resized = replace(young, containers=(make_container(cpu=30),))
+
+    async def check(pod):
+        statistics = await read_statistics_for_pods(store, [pod])
+        found = Eligibility(make_snapshot([pod]), statistics, {}, RESIZE, NOW).check(pod)
+        return found.reason if isinstance(found, SkippedPod) else None
+
+    assert await check(resized) is None
+    # Another pod with these resources is one of another template.
+    assert await check(replace(resized, uid="other")) is ReasonCode.NEW_TEMPLATE_REVISION
