@@ -1,7 +1,7 @@
 """`cruise explain`: the reason for each number of a pod, from files, the cluster or the database."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -182,12 +182,15 @@ def _print_explanation(
     stored_data: "StoredPodData | None",
 ) -> None:
     from cruise.decisions.explanation.pod_explanation import explain_pod
-    from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM
+    from cruise.decisions.sizing.node_plans import SizingContext
     from cruise.domain.overrides import NO_PAUSED_WORKLOADS
     from cruise.interfaces.explain.document import render_explanation_json
     from cruise.interfaces.explain.text import render_explanation_text, render_pod_history
 
     policy = resolve_policy(request.config, request.mode or ModeName.FULL, request.rules)
+    context = SizingContext() if stored_data is None else SizingContext(stored_data.refused)
+    if stored_data is not None and stored_data.statistics is statistics:
+        context = replace(context, headroom=stored_data.headroom)
     explanation = explain_pod(
         pod,
         snapshot,
@@ -195,10 +198,7 @@ def _print_explanation(
         policy,
         at,
         paused_workloads=stored_data.paused_workloads if stored_data is not None else NO_PAUSED_WORKLOADS,
-        refused=stored_data.refused if stored_data is not None else None,
-        headroom=stored_data.headroom
-        if stored_data is not None and stored_data.statistics is statistics
-        else SHARED_MAX_HEADROOM,
+        context=context,
     )
     history = stored_data.history if stored_data is not None else None
     print_result(

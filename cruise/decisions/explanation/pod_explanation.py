@@ -9,17 +9,17 @@ from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod, deci
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.admission.replacement_pods import predict_replacement_pods
 from cruise.decisions.admission.startup_steps import StartupExplanation, explain_pod_startup
-from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, EarlierPasses, rank_for_eviction
+from cruise.decisions.eviction.ranking import rank_for_eviction
 from cruise.decisions.explanation.size_steps import ContainerSteps, build_size_steps
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.other_autoscalers import NO_AUTOSCALER_CLAIMS, AutoscalerClaims
 from cruise.decisions.pod_policy.resizable_pod import add_kubelet_refusals
 from cruise.decisions.scan.risks import ContainerRisk, find_oom_kill_risks
 from cruise.decisions.sizing.fitting import ContendedNode
-from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM, HeadroomModel
+from cruise.decisions.sizing.headroom import HeadroomModel
 from cruise.decisions.sizing.headroom_level import ObservedRisk
 from cruise.decisions.sizing.node_plans import NodePlan, NodeSizing, SizingContext, build_node_plans, size_cluster
-from cruise.domain.actions import EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
+from cruise.domain.actions import EvictPod, ReasonCode, ResizePod, SkippedPod
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod
 from cruise.domain.overrides import NO_PAUSED_WORKLOADS, PausedWorkloads, StatedSetting
@@ -27,6 +27,8 @@ from cruise.domain.policy import EvictionRanking, Policy
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import ResourceName, Resources
 from cruise.domain.usage import Statistic, StatisticsTable
+
+_FIRST_PASS = SizingContext()
 
 
 class PodOutcome(StrEnum):
@@ -136,8 +138,7 @@ class ExplanationContext:
     statistics: StatisticsTable
     policy: Policy
     now: datetime
-    refused: Mapping[str, RefusedResize]
-    headroom: HeadroomModel
+    sizing: SizingContext
     eligibility: Eligibility
     node_sizing: NodeSizing | None
 
@@ -150,23 +151,19 @@ def explain_pod(
     now: datetime,
     *,
     paused_workloads: PausedWorkloads = NO_PAUSED_WORKLOADS,
-    refused: Mapping[str, RefusedResize] | None = None,
-    headroom: HeadroomModel = SHARED_MAX_HEADROOM,
-    earlier: EarlierPasses = ASSUME_UNCHANGED,
+    context: SizingContext = _FIRST_PASS,
 ) -> Explanation:
-    """Explain one pod of the snapshot; `headroom` is the model as the node pass prepares it."""
+    """Explain one pod of the snapshot; `context` holds the headroom model as the node pass prepares it."""
     node_exists = any(node.name == pod.node for node in snapshot.nodes)
     # Destinations, capacity reserved for replacements, and quotas depend on the pods of other nodes.
-    nodes = frozenset({pod.node or ""}) if not node_exists or not policy.rules.eviction_safeguards else None
+    nodes = None if policy.rules.eviction_safeguards else frozenset({pod.node or ""})
     basis = prepare_explanations(
         snapshot,
         statistics,
         policy,
         now,
         paused_workloads=paused_workloads,
-        refused=refused,
-        headroom=headroom,
-        earlier=earlier,
+        context=context,
         nodes=nodes if node_exists else frozenset(),
     )
     return explain_pod_in_context(basis, pod)
@@ -179,27 +176,15 @@ def prepare_explanations(
     now: datetime,
     *,
     paused_workloads: PausedWorkloads = NO_PAUSED_WORKLOADS,
-    refused: Mapping[str, RefusedResize] | None = None,
-    headroom: HeadroomModel = SHARED_MAX_HEADROOM,
-    earlier: EarlierPasses = ASSUME_UNCHANGED,
+    context: SizingContext = _FIRST_PASS,
     nodes: frozenset[str] | None = None,
 ) -> ExplanationContext:
     """Size a snapshot, or some of its `nodes`, for explanations; this takes as long as a node pass."""
-    snapshot = add_kubelet_refusals(snapshot, refused or {})
+    context = replace(context, replacements=predict_replacement_pods)
+    snapshot = add_kubelet_refusals(snapshot, context.refused)
     eligibility = Eligibility(snapshot, statistics, paused_workloads, policy, now)
-    sized = (
-        size_cluster(
-            snapshot,
-            eligibility,
-            policy,
-            now,
-            SizingContext(refused or {}, headroom, earlier, predict_replacement_pods),
-            nodes,
-        )
-        if nodes is None or nodes
-        else None
-    )
-    return ExplanationContext(snapshot, statistics, policy, now, refused or {}, headroom, eligibility, sized)
+    sized = size_cluster(snapshot, eligibility, policy, now, context, nodes) if nodes is None or nodes else None
+    return ExplanationContext(snapshot, statistics, policy, now, context, eligibility, sized)
 
 
 def explain_pod_in_context(basis: ExplanationContext, pod: Pod) -> Explanation:
@@ -231,7 +216,7 @@ def explain_pod_in_context(basis: ExplanationContext, pod: Pod) -> Explanation:
             startup=startup,
         )
     sizing = replace(basis.node_sizing, capacities=capacities)
-    [plan] = build_node_plans(sizing, policy, basis.refused, basis.now)
+    [plan] = build_node_plans(sizing, policy, basis.sizing.refused, basis.now)
     candidates = sizing.result.columns.candidates.pods
     index = next((at for at, one in enumerate(candidates) if one.pod is pod), None)
     name = (pod.namespace, pod.name)
@@ -251,7 +236,7 @@ def explain_pod_in_context(basis: ExplanationContext, pod: Pod) -> Explanation:
         if effective_policy is not None
         else eligibility.evictability.explain_protection(pod),
         skipped=skipped,
-        node=_explain_node(plan, sizing, basis.headroom),
+        node=_explain_node(plan, sizing, basis.sizing.headroom),
         steps=build_size_steps(sizing.result, index, eligibility.statistics, items, policy)
         if index is not None and is_sized
         else (),

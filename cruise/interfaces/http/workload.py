@@ -17,6 +17,7 @@ from cruise.decisions.explanation.pod_explanation import (
 )
 from cruise.decisions.pod_history import PodHistory, build_pod_history
 from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.sizing.node_plans import SizingContext
 from cruise.decisions.template_sizes import SkippedTemplate, TemplateSizes, size_templates
 from cruise.domain.actions import OriginalSizes, Outcome
 from cruise.domain.cluster import ClusterSnapshot, Pod
@@ -183,9 +184,7 @@ class PodExplanations:
             view.policy,
             now,
             paused_workloads=paused_workloads,
-            refused=refused,
-            headroom=headroom,
-            earlier=ASSUME_UNCHANGED if last is None else last.for_next_pass,
+            context=SizingContext(refused, headroom, ASSUME_UNCHANGED if last is None else last.for_next_pass),
         )
 
 

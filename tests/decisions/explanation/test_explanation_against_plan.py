@@ -45,7 +45,7 @@ def check_against_plan(snapshot: ClusterSnapshot, table: StatisticsTable, headro
     explained = {
         (pod.namespace, pod.name, steps.container): (explanation.node, steps)
         for pod in snapshot.pods
-        for explanation in [explain_pod(pod, snapshot, table, FULL, NOW, headroom=headroom)]
+        for explanation in [explain_pod(pod, snapshot, table, FULL, NOW, context=SizingContext(headroom=headroom))]
         for steps in explanation.steps
     }
     assert explained.keys() == targets.keys()

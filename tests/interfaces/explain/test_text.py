@@ -10,6 +10,7 @@ from hypothesis import given
 from cruise.decisions.explanation.pod_explanation import explain_pod
 from cruise.decisions.pod_history import build_pod_history
 from cruise.decisions.sizing.headroom import JointPeakHeadroom, PastDemand
+from cruise.decisions.sizing.node_plans import SizingContext
 from cruise.domain.actions import ActionResult, ContainerTarget, EvictPod, Outcome, ReasonCode, ResizeCause, ResizePod
 from cruise.domain.autoscalers import LimitRangeItem
 from cruise.domain.cluster import ContainerRole, OomKill, VerticalPodAutoscaler
@@ -73,7 +74,9 @@ def test_a_node_that_shares_another_headroom_than_the_largest_single_one_tells_b
     table = make_table(*(make_statistic_for(pod, cpu_base=50, cpu_peak=200) for pod in pods))
     seen = np.full((len(table.keys), 12), 120.0, dtype=np.float32)
     past = PastDemand({one: seen for one in ResourceName}, {one: seen[:, :0] for one in ResourceName})
-    explanation = explain_pod(pods[0], make_snapshot(pods), table, FULL, NOW, headroom=JointPeakHeadroom(past))
+    explanation = explain_pod(
+        pods[0], make_snapshot(pods), table, FULL, NOW, context=SizingContext(headroom=JointPeakHeadroom(past))
+    )
     text = text_of(explanation)
     assert "by joint-peak for CPU, joint-peak for memory, limited by the capacity" in text
     assert "the node's 150m × own 150m / sum 300m = 75m" in text
@@ -90,7 +93,7 @@ def text_where_demanded(together: float, *usage: tuple[int, int]) -> str:
     table = make_table(*rows)
     seen = np.full((len(pods), 12), together / len(pods), dtype=np.float32)
     model = JointPeakHeadroom(PastDemand(dict.fromkeys(ResourceName, seen), dict.fromkeys(ResourceName, seen[:, :0])))
-    return text_of(explain_pod(pods[0], make_snapshot(pods), table, FULL, NOW, headroom=model))
+    return text_of(explain_pod(pods[0], make_snapshot(pods), table, FULL, NOW, context=SizingContext(headroom=model)))
 
 
 def test_headroom_of_a_node_whose_containers_have_none_is_shown_as_shared_by_base():

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from cruise.decisions.explanation.pod_explanation import explain_pod
+from cruise.decisions.sizing.node_plans import SizingContext
 from cruise.decisions.template_sizes import size_templates
 from cruise.domain.policy import Mode
 from cruise.interfaces.http.workload import PodExplanations, compute_template_sizes, select_statistics
@@ -18,9 +19,10 @@ async def test_what_has_not_changed_since_the_pass_is_explained_as_if_it_alone_w
     snapshot, explanations = scene.done.snapshot, PodExplanations(scene)
     statistics, seen = await scene.statistics(), scene.done.for_next_pass
     headroom = await prepare_stored_headroom(scene.store, statistics, scene.policy)
+    context = SizingContext(headroom=headroom, earlier=seen)
     for pod in snapshot.pods:
         found = await explanations.explain(replace(pod), await scene.snapshot())
-        alone = explain_pod(pod, snapshot, statistics, scene.policy, NOW, earlier=seen, headroom=headroom)
+        alone = explain_pod(pod, snapshot, statistics, scene.policy, NOW, context=context)
         assert (found.outcome, found.steps, found.node) == (alone.outcome, alone.steps, alone.node)
 
 
