@@ -83,9 +83,9 @@ def create_served_certificate(
     return _create_keeper(settings, client, times, publishes=settings.tls_dir is None)
 
 
-async def run_certificate_keeper(settings: Settings, times: CertificateTimes | None = None) -> None:
+async def run_certificate_keeper(settings: Settings) -> None:
     """Create, renew and publish the webhook's certificate until cancelled, without a server. Raises CruiseError."""
-    times = times or CertificateTimes()
+    times = CertificateTimes()
     async with connect_to_kubernetes(settings.to_kubernetes_settings()) as client:
         keeper = _create_keeper(settings, client, times, publishes=True)
         await wait_for_certificate(keeper)

@@ -19,6 +19,7 @@ from cruise.runtime.ports import StorePort
 log = structlog.get_logger()
 
 _STOP_SECONDS = 5.0
+_STATISTICS_INTERVAL = timedelta(seconds=30)
 # How far back new out-of-memory kills are looked for: the OOM reactor may be late.
 _OOM_KILL_WINDOW = timedelta(minutes=10)
 # A serve that knew the later state records the loss within seconds. One that was started since reads usage from where
@@ -58,7 +59,6 @@ class StorePoller:
         open_store: Callable[[], AbstractAsyncContextManager[StorePort]],
         clock: Callable[[], datetime],
         *,
-        statistics_interval: timedelta = timedelta(seconds=30),
         pause_interval: timedelta = timedelta(seconds=1),
     ) -> None:
         self.state = EMPTY_STORE_STATE
@@ -66,7 +66,6 @@ class StorePoller:
         self.problem: str | None = "the database is not open yet"
         self._open_store = open_store
         self._clock = clock
-        self._interval = statistics_interval
         self._pause_seconds = pause_interval.total_seconds()
         self._behind_since: datetime | None = None
         self._kills: frozenset[tuple[str, str, datetime]] = frozenset()
@@ -122,7 +121,7 @@ class StorePoller:
             hints = await store.read_placement_hints()
             records = await store.read_oom_records(now - _OOM_KILL_WINDOW)
             kills = frozenset((one.pod_uid, one.container, one.finished_at) for one in records)
-            is_old = state.read_at is None or now - state.read_at >= self._interval or now < state.read_at
+            is_old = state.read_at is None or now - state.read_at >= _STATISTICS_INTERVAL or now < state.read_at
             if is_old or not kills <= self._kills:
                 # The result is mostly equal to the last one, and freed before a collection.
                 with pause_garbage_collection():

@@ -1,14 +1,13 @@
 """The demo's cluster: eight nodes that are full by requests but not by usage, with one of each kind of workload."""
 
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from cruise.domain.annotations import HOSTNAME, OPERATING_SYSTEM
 from cruise.domain.cluster import Container, ContainerRole, HorizontalPodAutoscaler, Node, Pod, WorkloadRef
 from cruise.domain.resources import MEBIBYTE, ResourceName, Resources, StatedResources
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
-from cruise.simulation.cluster.cluster import SimulatedCluster, admit_unchanged
-from cruise.simulation.cluster.controllers import AdmitFunction, DisruptionBudgetSpec
+from cruise.simulation.cluster.cluster import SimulatedCluster
+from cruise.simulation.cluster.controllers import DisruptionBudgetSpec
 from cruise.simulation.cluster.state import SimulationSettings
 from cruise.simulation.cluster.workloads import SimulatedWorkload
 from cruise.simulation.demand.demand import (
@@ -33,11 +32,9 @@ _REPLICA_OFFSET_SECONDS = 7 * 3600
 _SERIES_OFFSET_SECONDS = 61
 
 
-def create_demo_cluster(
-    start: datetime, seed: int = 0, admit: AdmitFunction = admit_unchanged, trace_directory: Path = SHIPPED_TRACE
-) -> tuple[SimulatedCluster, SimulatedUsageSource]:
-    """Return the demo's cluster and its usage, the same for the same arguments. Raises BadInputError for the trace."""
-    trace = read_trace(trace_directory)
+def create_demo_cluster(start: datetime, seed: int = 0) -> tuple[SimulatedCluster, SimulatedUsageSource]:
+    """Return the demo's cluster and its usage, the same for the same arguments."""
+    trace = read_trace(SHIPPED_TRACE)
     workloads = [
         *_replayed(trace, start, seed),
         *_stateful(start, seed),
@@ -50,7 +47,6 @@ def create_demo_cluster(
         workloads,
         start,
         SimulationSettings(seed=seed),
-        admit=admit,
         budgets=[
             DisruptionBudgetSpec("data", "postgres", _app("postgres"), max_unavailable=1),
             DisruptionBudgetSpec("train", "gateway", _app("ts-gateway-service"), min_available=1),

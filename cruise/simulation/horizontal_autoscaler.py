@@ -84,12 +84,9 @@ def desire_replicas(proposals: Sequence[int], minimum: int, maximum: int) -> int
 class SimulatedAutoscaler:
     """One HPA between two numbers of replicas, with its recommendations of the scale-down window."""
 
-    def __init__(
-        self, min_replicas: int, max_replicas: int, scale_down_seconds: int = DEFAULT_SCALE_DOWN_SECONDS
-    ) -> None:
+    def __init__(self, min_replicas: int, max_replicas: int) -> None:
         self.min_replicas = min_replicas
         self.max_replicas = max_replicas
-        self._scale_down_seconds = scale_down_seconds
         self._recommendations: deque[tuple[int, int]] | None = None
 
     def reconcile(self, time: int, current: int, proposals: Sequence[int], elapsed_seconds: int = SYNC_SECONDS) -> int:
@@ -103,7 +100,7 @@ class SimulatedAutoscaler:
             # The present replicas count as the first recommendation.
             self._recommendations = deque([(time, current)])
         recent = self._recommendations
-        while recent and recent[0][0] < time - self._scale_down_seconds:
+        while recent and recent[0][0] < time - DEFAULT_SCALE_DOWN_SECONDS:
             recent.popleft()
         recent.append((time, wanted))
         stabilized = max(replicas for _, replicas in recent)

@@ -171,7 +171,6 @@ class LeaderLease:
         duration: timedelta = LEASE_DURATION,
         renew_deadline: timedelta | None = None,
         retry: timedelta | None = None,
-        clock: Callable[[], float] = _uptime,
         epoch: Callable[[], int] = lambda: 0,
     ) -> None:
         renew_deadline = renew_deadline or duration * 2 / 3
@@ -185,7 +184,6 @@ class LeaderLease:
         self._duration = duration.total_seconds()
         self._deadline = renew_deadline.total_seconds()
         self._retry = retry.total_seconds()
-        self._clock = clock
         self._epoch = epoch
         self._seen: LeaseRecord | None = None
         self._seen_at = 0.0
@@ -203,7 +201,7 @@ class LeaderLease:
     @property
     def is_held(self) -> bool:
         """Whether this process may write now."""
-        return self._held_until is not None and self._clock() < self._held_until
+        return self._held_until is not None and _uptime() < self._held_until
 
     async def lead(
         self, work: Callable[[], Awaitable[None]], get_stall_reason: Callable[[], str | None] = lambda: None
@@ -249,7 +247,7 @@ class LeaderLease:
     def _pause(self) -> float:
         """Return the wait before the next attempt: until the Lease expires, if that is sooner than a retry."""
         pause = self._retry * random.uniform(0.8, 1.0)
-        left = self._expires_at() - self._clock()
+        left = self._expires_at() - _uptime()
         return left if 0 < left < pause else pause
 
     async def _lead_once(self, work: Callable[[], Awaitable[None]], get_stall_reason: Callable[[], str | None]) -> bool:
@@ -299,7 +297,7 @@ class LeaderLease:
         self._held_until = None
 
     def _seconds_left(self) -> float:
-        return 0.0 if self._held_until is None else max(0.0, self._held_until - self._clock())
+        return 0.0 if self._held_until is None else max(0.0, self._held_until - _uptime())
 
     async def _acquire(self) -> bool:
         """Take the Lease if it is free; return whether it is held now."""
@@ -333,14 +331,14 @@ class LeaderLease:
         except NotFoundError:
             return None
         if self._seen is None or self._seen.spec != found.spec:
-            self._seen_at = self._clock()
+            self._seen_at = _uptime()
         self._seen = found
         return found
 
     def _is_free(self) -> bool:
         """Return whether the Lease may be taken; a deleted Lease still counts until it would have expired."""
         seen = self._seen
-        return seen is None or seen.released or self._is_own(seen) or self._clock() >= self._expires_at()
+        return seen is None or seen.released or self._is_own(seen) or _uptime() >= self._expires_at()
 
     def _is_own(self, record: LeaseRecord) -> bool:
         return bool(self._acquired) and (record.holder, record.acquired) == (self._identity, self._acquired)
@@ -350,7 +348,7 @@ class LeaderLease:
 
     async def _write(self, found: LeaseRecord | None, acquired: str) -> None:
         """Write the Lease as one's own, with its resourceVersion; it is held from the start of the request."""
-        started = self._clock()
+        started = _uptime()
         # Set before the request is sent: if the answer is lost, the Lease is still recognised as our own.
         self._acquired = acquired
         record = found or create_lease(self._namespace, self._name)
@@ -368,7 +366,7 @@ class LeaderLease:
                 f"run `kubectl create namespace {namespace}`, or set CRUISE_NAMESPACE to one that exists"
             ) from error
         self._seen = read_lease(answer)
-        self._seen_at = self._clock()
+        self._seen_at = _uptime()
         self._held_until = started + self._deadline
 
     async def _release(self) -> None:

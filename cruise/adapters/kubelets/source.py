@@ -233,25 +233,23 @@ _FIRST_NODES = 16
 
 
 @asynccontextmanager
-async def poll_kubelets(
-    source: KubeletUsageSource, clock: Callable[[], float], every_seconds: int = _STEP_SECONDS
-) -> AsyncIterator[None]:
+async def poll_kubelets(source: KubeletUsageSource, clock: Callable[[], float]) -> AsyncIterator[None]:
     """Read the source's nodes until the block ends; `clock` gives Unix seconds."""
     with raise_single_error():
         async with asyncio.TaskGroup() as tasks:
-            polling = tasks.create_task(_poll(source, clock, every_seconds))
+            polling = tasks.create_task(_poll(source, clock))
             yield
             polling.cancel()
 
 
-async def _poll(source: KubeletUsageSource, clock: Callable[[], float], every_seconds: int) -> None:
+async def _poll(source: KubeletUsageSource, clock: Callable[[], float]) -> None:
     second = int(clock())
     async with asyncio.TaskGroup() as reads:
         while True:
             now = int(clock())
             # Also read the nodes of missed seconds, each once.
-            for missed in range(max(second, now - every_seconds) + 1, now + 1):
-                reads.create_task(source.read_nodes(source.get_due_nodes(missed, every_seconds), clock))
+            for missed in range(max(second, now - _STEP_SECONDS) + 1, now + 1):
+                reads.create_task(source.read_nodes(source.get_due_nodes(missed, _STEP_SECONDS), clock))
             second = now
             await asyncio.sleep(1 - clock() % 1)
 

@@ -216,7 +216,7 @@ def build_reclaimable_card(
     return FigureCard("Reclaimable", figures, note, page)
 
 
-def build_coverage_card(sized: CoverageRow, page: str = "#coverage") -> FigureCard:
+def build_coverage_card(sized: CoverageRow) -> FigureCard:
     """Return the card of the coverage."""
     shares = [
         Figure(
@@ -224,7 +224,7 @@ def build_coverage_card(sized: CoverageRow, page: str = "#coverage") -> FigureCa
         )
         for resource, name in ((ResourceName.CPU, "CPU"), (ResourceName.MEMORY, "memory"))
     ]
-    return FigureCard("Coverage", shares, "of the requests are sized", page)
+    return FigureCard("Coverage", shares, "of the requests are sized", "#coverage")
 
 
 def build_recent_actions_card(recent: RecentActions, page: str = "actions") -> FigureCard:

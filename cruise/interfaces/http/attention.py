@@ -58,12 +58,8 @@ def create_attention_routes(view: ApiView, summaries: ClusterSummaries) -> APIRo
     return routes
 
 
-async def list_visible_risks(
-    summary: ClusterSummary, visibility: NamespaceVisibility, namespace: str = ""
-) -> Sequence[ContainerRisk]:
-    """Return the risks in one namespace, or in all that the caller may see."""
-    if namespace:
-        return [risk for risk in summary.risks if risk.namespace == namespace]
+async def list_visible_risks(summary: ClusterSummary, visibility: NamespaceVisibility) -> Sequence[ContainerRisk]:
+    """Return the risks in the namespaces that the caller may see."""
     visible = await visibility.get_visible_namespaces(risk.namespace for risk in summary.risks)
     return [risk for risk in summary.risks if visible is None or risk.namespace in visible]
 
