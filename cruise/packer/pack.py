@@ -22,7 +22,7 @@ from cruise.packer.large.priced import solve_from_prices
 from cruise.packer.large.solving import place_by_ejection_and_gathering, solve_by_ejection
 from cruise.packer.problem import IntArray, PackingObjective, PackingProblem, PlacementRules
 from cruise.packer.relaxed.bounds import RelaxedBounds
-from cruise.packer.rules.by_class import fold_exclusions, restrict_to_reachable_nodes
+from cruise.packer.rules.by_class import fold_exclusions
 from cruise.packer.rules.preemption import match_pods_to_nodes, may_have_undue_profit
 from cruise.packer.subproblems import CombinedPacking, SubproblemState, split_problem
 from cruise.packer.verification import find_rule_violations
@@ -236,7 +236,7 @@ def solve_subproblem(
     `start[pod]` is a node or -1, and obeys every rule. Nodes have no price. With work units and no deadline, the answer
     is reproducible.
     """
-    incumbent = build_incumbent(restrict_to_reachable_nodes(fold_exclusions(problem)), start, report)
+    incumbent = build_incumbent(fold_exclusions(problem), start, report)
     search = IncumbentSearch(incumbent, seed)
     search.run(meter)
     if not incumbent.is_proved and not meter.is_exhausted():

@@ -10,7 +10,7 @@ from cruise.packer.columns.branching import BranchAndPrice, find_domain_attracti
 from cruise.packer.columns.generation import list_patterns, start_column_generation
 from cruise.packer.columns.instance import build_instance, build_residual, convert_entry, find_complete_levels
 from cruise.packer.columns.pod_rules import build_pod_rule_rows, find_broken_spread_rows
-from cruise.packer.columns.primal_heuristics import complete_greedily, dive_to_whole_patterns
+from cruise.packer.columns.primal_heuristics import dive_to_whole_patterns
 from cruise.packer.columns.subproblem import (
     PrioritySubproblem,
     add_rows,
@@ -20,8 +20,6 @@ from cruise.packer.columns.subproblem import (
     spread_patterns,
 )
 from cruise.packer.problem import IntArray, PackingProblem
-from cruise.packer.rules.preemption import match_pods_to_nodes
-from cruise.packer.verification import find_rule_violations
 
 # Later dives round up less certain patterns.
 _NOISE, _MAX_NOISE = 0.1, 0.5
@@ -78,7 +76,7 @@ class EntryBound:
         self._dives += 1
         if found is None:
             return None
-        return residual.to_whole(complete_greedily(residual, spread_patterns(subproblem, *found, residual)))
+        return residual.to_whole(spread_patterns(subproblem, *found, residual))
 
     def branch(self, meter: BudgetMeter) -> tuple[IntArray | None, bool]:
         """Return an assignment that reaches the bound as far as rows tell, or whether there is none.
@@ -97,7 +95,7 @@ class EntryBound:
             found = residual.to_whole(spread_patterns(self._tree.subproblem, *answer, residual))
             with_rows = add_rows(self._tree.subproblem, residual, find_broken_spread_rows(self._problem, found))
             if with_rows is self._tree.subproblem:
-                return self._complete(found), False
+                return found, False
             self._tree = self._priced = self._create_tree_with_rows(
                 with_rows, target, self._tree.master.list_patterns(used_first=True), meter
             )
@@ -152,14 +150,6 @@ class EntryBound:
         node_in_group = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies)
         first = np.cumsum(sizes) - sizes
         return np.repeat(first[groups], copies) + node_in_group, np.repeat(patterns, copies, axis=0)
-
-    def _complete(self, found: IntArray) -> IntArray:
-        """Return an assignment with all other pods that fit, or `found` if only that is valid."""
-        whole = self._residual.to_whole(complete_greedily(self._residual, self._residual.to_residual(found)))
-        is_whole_invalid, is_found_invalid = (
-            find_rule_violations(self._problem, match_pods_to_nodes(self._problem, one)) for one in (whole, found)
-        )
-        return found if is_whole_invalid and not is_found_invalid else whole
 
     def refute(self) -> int:
         """Lower the bound, which no packing reaches; return the new one."""

@@ -23,7 +23,7 @@ from cruise.packer.problem import FloatArray, IntArray, PackingProblem
 # An objective bonus keeps the basis primal feasible where a bound would not.
 _BONUS = 60.0
 _BONUS_FOR_ARTIFICIAL = 20.0
-# So many unmet copies are left to completion and annealing.
+# So many unmet copies are left to annealing.
 _MAX_UNMET = 2.5
 _ARTIFICIAL_COST_FACTOR = 8.0
 _WHOLE, _NEARLY = 0.99, 0.85
@@ -125,94 +125,6 @@ def _generate_columns(
         if not generation.add_patterns(found[0], found[1]):
             return True
     return generation.master.solve(meter)
-
-
-def complete_greedily(residual: ResidualInstance, assignment: IntArray) -> IntArray:
-    """Add copies to a feasible assignment: first those that may stay, then others where they fit best.
-
-    Within a priority the largest demand is first. A copy prefers a node where no running pod must be evicted. Required
-    copies stay before all others.
-    """
-    completion = _Completion(residual, assignment)
-    sizes = (residual.demands / completion.scale).sum(axis=1)
-    for c in np.flatnonzero(residual.minimum > completion.taken.sum(axis=1)).tolist():
-        completion.keep(c)
-    for level in sorted({int(t) for t in residual.tiers}):
-        classes = np.flatnonzero(residual.tiers == level)
-        classes = classes[np.argsort(-sizes[classes], kind="stable")]
-        for c in classes.tolist():
-            completion.keep(c)
-        later = np.flatnonzero(residual.tiers > level)
-        if residual.instance.stays_last:
-            later = np.flatnonzero(residual.tiers >= 0)
-        running_demand = np.maximum(residual.running[later] - completion.taken[later], 0).T @ residual.demands[later]
-        for c in classes.tolist():
-            for _ in range(int(residual.counts[c] - completion.taken[c].sum())):
-                node = completion.best_node(c, running_demand)
-                if node < 0:
-                    break
-                completion.put(c, node)
-    return completion.taken
-
-
-class _Completion:
-    """Copies on nodes, the remaining capacity, and the largest headroom on each node."""
-
-    def __init__(self, residual: ResidualInstance, assignment: IntArray) -> None:
-        self.residual = residual
-        self.taken = assignment.copy()
-        self.free = residual.free_capacity - self.taken.T @ residual.demands
-        self.headroom = residual.floor.copy()
-        for c in range(len(residual.headroom)):
-            here = self.taken[c] > 0
-            self.headroom[here] = np.maximum(self.headroom[here], residual.headroom[c])
-        self.scale: FloatArray = np.maximum(residual.free_capacity.sum(axis=0), 1).astype(np.float64)
-
-    def get_remaining(self, c: int) -> IntArray:
-        """Return the remaining capacity of each node with the headroom of a class."""
-        if not len(self.residual.headroom):
-            return self.free
-        return np.asarray(self.free - np.maximum(self.headroom, self.residual.headroom[c]), dtype=np.int64)
-
-    def keep(self, c: int) -> None:
-        """Leave as many copies on their nodes as fit there."""
-        residual, demand, left = self.residual, self.residual.demands[c], self.get_remaining(c)
-        wanted = np.minimum(residual.running[c], residual.limits[c]) - self.taken[c]
-        fits = np.where((left >= 0).all(axis=1), np.iinfo(np.int64).max, 0)
-        for r in np.flatnonzero(demand).tolist():
-            fits = np.minimum(fits, left[:, r] // demand[r])
-        stay = np.clip(np.minimum(wanted, fits), 0, None)
-        # Copies placed on other nodes before may leave fewer that can stay.
-        over = int(stay.sum() + self.taken[c].sum() - residual.counts[c])
-        for node in np.flatnonzero(stay).tolist():
-            if over <= 0:
-                break
-            drop = min(over, int(stay[node]))
-            stay[node] -= drop
-            over -= drop
-        self.taken[c] += stay
-        self.free -= stay[:, None] * demand[None, :]
-        if len(residual.headroom):
-            here = stay > 0
-            self.headroom[here] = np.maximum(self.headroom[here], residual.headroom[c])
-
-    def put(self, c: int, node: int) -> None:
-        """Place one copy."""
-        self.taken[c, node] += 1
-        self.free[node] -= self.residual.demands[c]
-        if len(self.residual.headroom):
-            self.headroom[node] = np.maximum(self.headroom[node], self.residual.headroom[c])
-
-    def best_node(self, c: int, running_demand: IntArray) -> int:
-        """Return the node that is fullest afterwards, preferably without evicting running pods; -1 if there is none."""
-        demand, left = self.residual.demands[c], self.get_remaining(c)
-        allowed = self.taken[c] < self.residual.limits[c]
-        for available in (left - running_demand, left):
-            open_nodes = np.flatnonzero(allowed & (available >= demand).all(axis=1))
-            if len(open_nodes):
-                rest = ((available[open_nodes] - demand) / self.scale).sum(axis=1)
-                return int(open_nodes[np.argmin(rest)])
-        return -1
 
 
 # Energies guide the search, the key decides: a staying copy is worth this share of a placed one. With a larger share,

@@ -31,7 +31,7 @@ def solve_from_prices(
                 break
             with share.get_part(1 / starts_left) as part:
                 start = _draw_start(problem, changes, None if starts_left == _STARTS else draws)
-                found = EjectionSearch(problem, start, current, part, _ignore, smallest_first=False).run()
+                found = EjectionSearch(problem, start, current, part, _ignore).run()
                 if found is not current:
                     found = RearrangementSearch(problem, found.pod_node, found, part, _ignore).run(seed)
             if found.planned.get_key(problem.objective) > best.planned.get_key(problem.objective):

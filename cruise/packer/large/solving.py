@@ -131,9 +131,8 @@ class ClusterSearch:
 _DEPTHS = (1, 2, 3)
 # Share of the remainder for pods that fit nowhere, so that time remains for all priorities.
 _DEEP_SHARE = 0.5
-# Shares for the first ejections and for more of them, alternately from the smallest and the largest pod, until so many
-# gain nothing.
-_FIRST_SHARE, _AGAIN_SHARE, _MAX_FAILED_SEARCHES = 0.5, 0.5, 2
+# Share for ejections; the rest is for gathering capacity and small changes.
+_EJECTIONS_SHARE = 0.5
 # With more nodes than this, a pod is tried on some of them first, spread evenly, and then on all.
 _SPAN = 1_000
 # Share of the remainder for gathering capacity for pods that are still pending.
@@ -165,30 +164,14 @@ def solve_by_ejection(
 def place_by_ejection_and_gathering(
     problem: PackingProblem, start: IntArray, meter: BudgetMeter, report: ReportFunction, seed: int = 1
 ) -> Packing:
-    """Place pods by ejections and by gathering capacity, no worse than the present packing or `start`.
-
-    It starts from the present packing, then again from the best one as long as that gains something, because pods
-    preempted early for a higher priority may be placed once others have moved.
-    """
+    """Place pods by ejections and by gathering capacity, no worse than the present packing or `start`."""
     packing = build_packing(problem, start, compute_counting_bound(problem))
-    # If not all pods fit, small ones first leave more capacity.
-    demand = problem.demands[problem.pod_class].sum(axis=0)
-    smallest_first = bool((demand > problem.capacities.sum(axis=0)).any())
-    with meter.get_part(_FIRST_SHARE) as part:
-        search = EjectionSearch(problem, problem.pod_node, packing, part, report, smallest_first=smallest_first)
-        packing = search.run()
-    failed_searches, smallest_first = 0, not smallest_first
-    with meter.get_part(_AGAIN_SHARE) as part:
-        while failed_searches < _MAX_FAILED_SEARCHES and not part.is_exhausted() and (packing.pod_node < 0).any():
-            again = EjectionSearch(
-                problem, packing.pod_node, packing, part, report, smallest_first=smallest_first
-            ).run()
-            failed_searches = 0 if again is not packing else failed_searches + 1
-            packing, smallest_first = again, not smallest_first
+    with meter.get_part(_EJECTIONS_SHARE) as part:
+        packing = EjectionSearch(problem, problem.pod_node, packing, part, report).run()
     if meter.is_exhausted() or not (packing.pod_node < 0).any():
         return packing
     with meter.get_part(_GATHERING_SHARE) as part:
-        return EjectionSearch(problem, packing.pod_node, packing, part, report, smallest_first=True).gather(seed)
+        return EjectionSearch(problem, packing.pod_node, packing, part, report).gather(seed)
 
 
 class RearrangementSearch(ClusterSearch):
@@ -217,7 +200,7 @@ def _is_best(problem: PackingProblem, packing: Packing) -> bool:
 
 
 class EjectionSearch(ClusterSearch):
-    """Places pods by ejections, the largest or the smallest first."""
+    """Places pods by ejections, the largest first."""
 
     def __init__(
         self,
@@ -226,11 +209,8 @@ class EjectionSearch(ClusterSearch):
         packing: Packing,
         meter: BudgetMeter,
         report: ReportFunction,
-        *,
-        smallest_first: bool,
     ) -> None:
         super().__init__(problem, begin, packing, meter, report)
-        self.smallest_first = smallest_first
         self._parts = max(problem.node_count // _SPAN, 1)
 
     def run(self) -> Packing:
@@ -281,7 +261,7 @@ class EjectionSearch(ClusterSearch):
         random = np.array([2 * seed + 1], dtype=np.uint64)
         below = ANY_PRIORITY if self.problem.objective is PackingObjective.OPERATOR else 0
         for priority in np.unique(self.problem.priorities)[::-1].tolist():
-            pods = self._list_pending(np.array([priority]))
+            pods = self._list_pending(np.array([priority]))[::-1]
             if len(pods):
                 self.run_kernel(self.meter, partial(place_by_gathering_capacity, self.state, pods, below, random))
         self.undo_moves()
@@ -310,7 +290,4 @@ class EjectionSearch(ClusterSearch):
 
     def _list_pending(self, priorities: IntArray) -> IntArray:
         order = np.array(order_pending_pods(self.problem, self.state.node), dtype=np.int64)
-        if self.smallest_first:
-            order = order[::-1]
-            order = order[np.argsort(-self.problem.priorities[self.problem.pod_class[order]], kind="stable")]
         return order[np.isin(self.problem.priorities[self.problem.pod_class[order]], priorities)]

@@ -16,7 +16,6 @@ from cruise.packer.problem import (
     IntArray,
     PackingProblem,
     SpreadRule,
-    count_copies,
 )
 
 T = TypeVar("T")
@@ -187,55 +186,3 @@ def _find_cliques(exclusions: list[ExclusionRule], excluding: set[tuple[int, int
         if is_clique and len(classes) > 1 and not any(classes <= other for other in cliques):
             cliques.append(classes)
     return [tuple(sorted(classes)) for classes in cliques[:_MAX_RESOURCES]]
-
-
-def restrict_to_reachable_nodes(problem: PackingProblem) -> PackingProblem:
-    """Return the same problem with fewer allowed nodes, without domains that no affinity target can reach."""
-    attractions = problem.rules.attractions
-    if not attractions:
-        return problem
-    running = count_copies(problem, problem.pod_node)
-    always_staying = _count_always_staying(problem, running)
-    # A class whose pods all stay arrives nowhere.
-    arriving = always_staying < np.bincount(problem.pod_class, minlength=problem.class_count)
-    allowed_nodes = problem.allowed_nodes[problem.node_mask_of_class] & arriving[:, None]
-    while True:
-        before = allowed_nodes.copy()
-        for rule in attractions:
-            allowed_nodes[rule.holder] &= _find_attracted_nodes(problem, rule, running, always_staying, allowed_nodes)
-        if (allowed_nodes == before).all():
-            break
-    masks, rows = problem.node_mask_of_class.copy(), [problem.allowed_nodes]
-    for c in np.flatnonzero((allowed_nodes != problem.allowed_nodes[problem.node_mask_of_class]).any(axis=1)).tolist():
-        masks[c] = sum(map(len, rows))
-        rows.append(allowed_nodes[c : c + 1])
-    return replace(problem, node_mask_of_class=masks, allowed_nodes=np.concatenate(rows))
-
-
-def _count_always_staying(problem: PackingProblem, running: IntArray) -> IntArray:
-    """Return how many pods of each class stay in every plan."""
-    running_count = running.sum(axis=1)
-    leaving = np.where(problem.movable, running_count, 0)
-    for limit in problem.rules.eviction_limits:
-        leaving[limit.members] = np.minimum(leaving[limit.members], limit.allowed)
-    return np.asarray(running_count - leaving)
-
-
-def _find_attracted_nodes(
-    problem: PackingProblem, rule: AttractionRule, running: IntArray, always_staying: IntArray, allowed_nodes: BoolArray
-) -> BoolArray:
-    """Return the nodes in whose domains some target may be before a holder arrives."""
-    domains = problem.rules.topologies[list(rule.topologies)]
-    nodes = (domains >= 0).all(axis=0)
-    others = rule.targets
-    if rule.allows_first_pod:
-        counted = (domains >= 0).any(axis=0)
-        all_counted = not running[np.ix_(rule.targets, ~counted)].any()
-        if not (all_counted and always_staying[rule.targets].any()):
-            return np.asarray(nodes)
-        # Holders alone do not attract each other, because none of them is the first.
-        others = rule.targets[rule.targets != rule.holder]
-    has_target = running[rule.targets].any(axis=0) | allowed_nodes[others].any(axis=0)
-    for row in domains:
-        nodes &= np.isin(row, np.unique(row[has_target]))
-    return np.asarray(nodes)
