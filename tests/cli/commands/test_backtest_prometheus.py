@@ -56,3 +56,29 @@ def test_a_step_that_no_pass_can_be_made_of_is_one_line(capsys, day_server, reco
 def test_a_snapshot_that_does_not_exist_is_one_line(capsys, day_server, recorded_day):
     arguments = asked(day_server, end_of(recorded_day), "--snapshot", "/nowhere/cluster.json")
     assert error_line(capsys, *arguments).startswith("/nowhere/cluster.json")
+
+
+def test_policies_are_replayed_with_the_hpas_of_the_snapshot(capsys, day_server, recorded_day, tmp_path):
+    of_workload = recorded_day.containers[0]
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": of_workload.workload.name}
+    utilization = {"type": "Utilization", "averageUtilization": 20}
+    metric = {"type": "Resource", "resource": {"name": "cpu", "target": utilization}}
+    hpa = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"namespace": of_workload.namespace, "name": "app"},
+        "spec": {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 9, "metrics": [metric]},
+        "status": {"currentReplicas": 2, "desiredReplicas": 2, "observedGeneration": 1},
+    }
+    file, policies = tmp_path / "cluster.json", ["as-requested", "cruise"]
+    file.write_text(json.dumps({"kind": "List", "items": [hpa]}))
+    given = asked(day_server, end_of(recorded_day), "--snapshot", str(file), "--hpa", "snapshot", "--format", "json")
+    assert main([*given, "--policy", *policies]) == 0
+    found = json.loads(capsys.readouterr().out)["policies"]
+    assert list(found) == policies
+    day = 24 * 60
+    for policy in found.values():
+        autoscaling = policy["autoscaling"]
+        assert autoscaling["workloadMinutes"] == day and 2 * day <= autoscaling["replicaMinutes"] <= 9 * day
+    assert found["as-requested"]["autoscaling"]["scaleEvents"] > 0
+    assert found["cruise"]["autoscaling"]["differingMinutes"] == 0
