@@ -154,7 +154,9 @@ DETAIL_DESCRIPTIONS: Mapping[ReasonDetail, str] = {
     ReasonDetail.DEVICES: "its device may be free on no other node; set eviction-ranking to allow evictions",
     ReasonDetail.GUARANTEED: "a Guaranteed pod keeps its node; set eviction-ranking to allow evictions",
     ReasonDetail.JOB: "a pod that runs to completion would lose its work; set eviction-ranking low to allow evictions",
-    ReasonDetail.UPDATES_ON_DELETE: "its StatefulSet updates pods on delete: an eviction updates it to revision {}",
+    ReasonDetail.UPDATES_ON_DELETE: (
+        "its StatefulSet has update strategy OnDelete: an eviction would update it to revision {}"
+    ),
     ReasonDetail.POD_GROUP: "its pod group {} is scheduled as a whole, and may need every pod",
     ReasonDetail.REPLICA_NOT_READY: "replica {} of its workload is not ready",
     ReasonDetail.REFUSED_BEFORE: "its eviction was rejected in the previous pass",
@@ -260,7 +262,7 @@ def describe_observed_risk(resource: ResourceName, risk: ObservedRisk) -> str:
     """Return how much headroom nodes keep of a resource, and the observed risk compared with the stated one."""
     observed = "too few intervals for an observed risk"
     if risk.is_known:
-        within = "unspent" if risk.is_far_below_stated_risk else "within"
+        within = "far below" if risk.is_far_below_stated_risk else "within"
         relation = within if risk.is_within_stated_risk else "above"
         share = f"{format_percent(risk.observed)} % of {risk.intervals:,} intervals"
         observed = f"observed {share} in {REPORTED_DAYS} days ({relation})"

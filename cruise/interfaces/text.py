@@ -52,6 +52,11 @@ def format_memory(memory_bytes: int) -> str:
     return f"{memory_bytes}B"
 
 
+def format_mebibytes(memory_bytes: int) -> str:
+    """Write memory in MiB of any size, for columns that are compared: `257Mi`, `1,536Mi`; zero as `–`."""
+    return f"{memory_bytes / MEBIBYTE:,.0f}Mi" if memory_bytes else "–"
+
+
 def format_gibibytes(memory_bytes: int) -> str:
     """Write memory in GiB without the unit: `0.25`, `12.5`, `1,204`."""
     return format_cores(round(memory_bytes * 1000 / GIBIBYTE))

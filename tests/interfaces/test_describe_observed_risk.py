@@ -21,7 +21,7 @@ START = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
             "stated risk 7.00 %, observed 5.00 % of 1,000 intervals in 7 days (within)",
         ),
         (ObservedRisk(0.07, 0.4, 1000, 80), "observed 8.00 % of 1,000 intervals in 7 days (above)"),
-        (ObservedRisk(0.07, 0.4, 1000, 10), "observed 1.00 % of 1,000 intervals in 7 days (unspent)"),
+        (ObservedRisk(0.07, 0.4, 1000, 10), "observed 1.00 % of 1,000 intervals in 7 days (far below)"),
         (ObservedRisk(0.01, 1.0, 100, 0), "stated risk 1.00 %, too few intervals for an observed risk"),
     ],
 )
@@ -31,7 +31,7 @@ def test_what_a_node_keeps_why_and_how_the_promise_was_kept_is_a_sentence(kept: 
     assert expected in found
 
 
-def test_what_nodes_may_lack_while_the_stated_risk_is_unspent_is_a_sentence_too() -> None:
+def test_the_permitted_shortage_at_a_negative_level_is_described_in_a_sentence() -> None:
     found = describe_observed_risk(CPU, ObservedRisk(0.07, -0.2, 1000, 50))
     assert found.startswith(
         "CPU: nodes keep the last hour's usage, and may request 10.0 % less before they grow; stated"

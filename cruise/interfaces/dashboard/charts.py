@@ -15,21 +15,22 @@ from rich.text import Text
 
 from cruise.decisions.scan.waste import RequestSavings
 from cruise.domain.prices import HOURS_A_MONTH, ResourcePrices
-from cruise.domain.resources import ResourceName, Resources
+from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
 from cruise.interfaces.coverage import CoverageRow
 from cruise.interfaces.http.audit import RecentActions
 from cruise.interfaces.text import (
+    GIBIBYTE,
     escape_text,
     format_cores,
     format_count,
-    format_cpu,
     format_gibibytes,
-    format_memory,
     format_money,
     format_share,
 )
 
 _MAX_ROWS = 24
+# From so much on the values are shown in cores, as in the chart.
+_CORES_FROM_MILLICORES = 10_000
 CHART_PERIODS = {"1d": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30), "90d": timedelta(days=90)}
 ChartPeriodParameter = Annotated[str, Query(pattern=f"^({'|'.join(CHART_PERIODS)})$", description="A time range.")]
 
@@ -91,6 +92,17 @@ class TimeChart:
         return msgspec.json.encode(document).decode().replace("<", "\\u003c")
 
     @property
+    def unit(self) -> str:
+        """The unit of the table of values."""
+        if self.resource is ResourceName.CPU:
+            return "millicores" if self._largest < _CORES_FROM_MILLICORES else "cores"
+        return "MiB" if self._largest < GIBIBYTE else "GiB"
+
+    @property
+    def _largest(self) -> float:
+        return max((value for one in self.lines for value in one.values if value is not None), default=0)
+
+    @property
     def rows(self) -> Sequence[tuple[datetime, Sequence[str]]]:
         """At most 24 rows for a table of the values, evenly spaced, the newest first."""
         every = max(1, -(-len(self.times) // _MAX_ROWS))
@@ -100,7 +112,15 @@ class TimeChart:
     def _format(self, value: float | None) -> str:
         if value is None:
             return "–"
-        return format_cpu(round(value)) if self.resource is ResourceName.CPU else format_memory(round(value))
+        match self.unit:
+            case "millicores":
+                return f"{value:,.0f}"
+            case "cores":
+                return format_cores(round(value))
+            case "MiB":
+                return f"{value / MEBIBYTE:,.0f}"
+            case _:
+                return format_gibibytes(round(value))
 
 
 def _milliseconds(at: datetime) -> int:

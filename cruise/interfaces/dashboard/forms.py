@@ -162,7 +162,7 @@ async def _call(
 
 
 ACTIONS_PAGE = DashboardPage("actions", "Actions", "/audit")
-_ROWS = 100
+_ROWS = 50
 # The number of the newest audit lines that the page's form searches; the page says so where there are more.
 _MAX_SEARCHED = 5000
 _ACTIONS = ("resize", "evict", "taint", "untaint")

@@ -316,7 +316,7 @@ def list_namespace_settings(
         if ref is None:
             continue
         for one in resolver.resolve(pod, namespace, ref).statements:
-            # Templates are many and have no name of their own.
+            # Templates are many and have no names.
             source = one.source if one.source.name else SettingSource(one.source.setter)
             stated, effective = found.setdefault((source, one.setting, one.value), (set(), set()))
             stated.add(str(ref))

@@ -158,7 +158,7 @@ def create_policy_routes(view: ApiView) -> APIRouter:
         name: WorkloadNameParameter,
         request: Request,
     ) -> WorkloadPolicyEntry:
-        """Write a workload's own RightsizingPolicy, if cruise and the caller may; it never changes somebody else's."""
+        """Write a workload's own RightsizingPolicy, if cruise and the caller may; it never changes other objects."""
         _reject_misspelt(kind)
         workload = WorkloadRef(kind, name)
         overrides = read_policy_settings(await read_body(request))

@@ -104,7 +104,7 @@ class PathAccessRules(Protocol):
 
 
 class ApiAccessRules:
-    """Access to the API: each path is a right of its own, and rejections are JSON."""
+    """Access to the API: each path is a separate permission, and rejections are JSON."""
 
     def get_required_access(self, method: str, path: str) -> PathAccess | None:
         """Return the path as roles name it."""
@@ -125,7 +125,7 @@ class ApiAccessRules:
 
 @dataclass(frozen=True, slots=True)
 class RequestGuardRules:
-    """The rules of a request guard; `concurrent_requests` limits each caller. Without an authority, nobody writes."""
+    """The rules of a request guard; `concurrent_requests` limits a caller. Without an authority, nobody may write."""
 
     authority: CallerAuthority | None = None
     hosts: AllowedHosts = AllowedHosts()

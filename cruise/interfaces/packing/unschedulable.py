@@ -25,15 +25,13 @@ def describe_node_selector(reason: UnschedulableReason) -> str:
 def describe_node_affinity(reason: UnschedulableReason) -> str:
     """Write the required node affinity: terms joined by "or"."""
     terms = [_describe_term(term) for term in reason.node_terms]
-    return (
-        join_words([f"({term})" for term in terms], "or") if len(terms) > 1 else join_words(terms) or "no node at all"
-    )
+    return join_words([f"({term})" for term in terms], "or") if len(terms) > 1 else join_words(terms) or "no node"
 
 
 def describe_label_selector(selector: LabelSelector | None) -> str:
     """Describe which pods a selector matches."""
     if selector is None:
-        return "no pods at all"
+        return "no pods"
     if not selector.requirements:
         return "any pods"
     return f"pods with {join_words([_describe_requirement(one) for one in selector.requirements])}"

@@ -33,7 +33,7 @@ async def test_a_stated_risk_is_shown_with_what_became_of_it():
 
 @pytest.mark.parametrize(
     ("short", "word"),
-    [(126, "above"), (71, "above"), (70, "within"), (35, "within"), (34, "unspent"), (0, "unspent")],
+    [(126, "above"), (71, "above"), (70, "within"), (35, "within"), (34, "far below"), (0, "far below")],
 )
 async def test_a_kept_risk_is_called_what_it_is(short, word):
     [cpu] = [
@@ -42,7 +42,7 @@ async def test_a_kept_risk_is_called_what_it_is(short, word):
     assert cpu.split(" 0.40 ")[1].startswith(word)
 
 
-async def test_where_nothing_came_yet_nothing_is_judged():
+async def test_without_any_sample_nothing_is_judged():
     [cpu] = [
         row
         for row in await rows({ResourceName.CPU: replace(KEPT, intervals=0, intervals_short=0)})
