@@ -56,7 +56,7 @@ def test_an_error_names_standard_input(monkeypatch):
         load_snapshot("-")
 
 
-def test_large_gzip_data_of_several_members_comes_out_whole(tmp_path):
+def test_large_gzip_data_of_several_members_is_decompressed_completely(tmp_path):
     # Noise hardly shrinks and zeros shrink a thousandfold, so that both ends of a member fall anywhere in a chunk.
     content = random.Random(1).randbytes(3_000_000) + bytes(20_000_000) + b"end"
     (tmp_path / "f").write_bytes(gzip.compress(content[:5_000_000]) + gzip.compress(content[5_000_000:]) + bytes(512))

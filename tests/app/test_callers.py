@@ -79,7 +79,7 @@ async def test_a_certificate_of_another_authority_ends_the_handshake(tmp_path):
 
 
 @pytest.mark.parametrize(("content", "words"), [(None, "No such file"), (b"", "PEM"), (b"no certificate", "PEM")])
-def test_an_authority_that_is_none_is_refused_in_one_line(tmp_path, content, words):
+def test_an_invalid_authority_is_refused_in_one_line(tmp_path, content, words):
     file = tmp_path / "ca.crt"
     if content is not None:
         file.write_bytes(content)

@@ -67,7 +67,7 @@ def test_what_is_below_the_level_is_not_said():
     assert json.loads(out.getvalue())["event"] == "broken"
 
 
-def test_libraries_speak_in_the_same_form():
+def test_libraries_log_in_the_same_format():
     out = lines("json")
     logging.getLogger("asyncpg").warning("connection %s lost", 7)
     said = json.loads(out.getvalue())

@@ -4,7 +4,7 @@ from cruise.domain.resources import MEBIBYTE, Resources
 BEFORE = Resources(500, 128 * MEBIBYTE)
 
 
-def test_what_stays_as_it_is_is_no_event():
+def test_an_unchanged_size_is_not_an_event():
     assert format_size_change(BEFORE, Resources(500, 64 * MEBIBYTE)) == "128Mi → 64Mi"
     assert format_size_change(BEFORE, Resources(250, 64 * MEBIBYTE)) == "500m → 250m, 128Mi → 64Mi"
     assert format_size_change(BEFORE, BEFORE) == "its limits"

@@ -254,7 +254,7 @@ async def test_an_answer_may_be_written_in_one_piece_unless_the_client_takes_not
         await until(lambda: tally.rejected[ConnectionRejection.SLOW_READER] == 1)
 
 
-async def test_unfinished_bodies_have_a_bound_together_and_the_largest_make_room():
+async def test_unfinished_bodies_share_a_bound_and_the_largest_are_dropped():
     size = 256 << 10
     post = b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n"
     async with serving(body_bytes=8 * size, connections=64) as (connect, tally):
@@ -314,7 +314,7 @@ def tls_context():
     return context
 
 
-async def test_handshakes_that_are_not_ended_have_a_bound_and_leave_room():
+async def test_unfinished_handshakes_are_bounded_and_do_not_block_others():
     async with serving(tls=tls_context()) as (connect, tally):
         half_open = [await connect() for _ in range(192)]
         trusting = ssl.create_default_context()

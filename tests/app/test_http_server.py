@@ -103,7 +103,7 @@ async def test_a_taken_port_is_refused():
     ("host", "words"),
     [("no-such-host.invalid", "the host is not known"), ("192.0.2.1", "no interface of this machine")],
 )
-async def test_an_address_that_is_none_is_refused(host, words):
+async def test_an_invalid_address_is_refused(host, words):
     with pytest.raises(BadInputError, match=words):
         async with serve_http(hello, host, 8080):
             pass

@@ -205,7 +205,7 @@ async def test_statistics_that_grow_stale_stop_to_count():
     assert await setting.look(3600) == 0
 
 
-async def test_a_workload_counts_as_soon_as_it_is_new_no_longer():
+async def test_a_workload_counts_once_it_is_no_longer_new():
     setting = Setting()
     young = make_workload(created_at=NOW - timedelta(minutes=20))
     setting.cluster.known = make_snapshot([], nodes=[make_node()], workloads=[young])
@@ -238,7 +238,7 @@ async def test_on_an_old_view_of_the_cluster_nothing_is_decided():
     assert get_patch(setting.review())
 
 
-async def test_mode_observe_decides_as_if_it_would_patch():
+async def test_mode_observe_decides_the_same_as_modes_that_write():
     setting = Setting(Mode.OBSERVE)
     await setting.look()
     assert setting.review() == {"uid": setting.review()["uid"], "allowed": True}

@@ -119,7 +119,7 @@ def test_what_a_kill_taught_is_read_once_it_was_answered(setting):
         assert setting.store.reads == 2
 
 
-def test_what_is_equal_stays_the_same_object(setting):
+def test_equal_values_remain_the_same_object(setting):
     setting.write()
     with setting.follower as follower:
         first = until(lambda: follower.state if follower.state.read_at else None)
@@ -177,7 +177,7 @@ def test_paused_workloads_are_read(setting):
         assert view.paused_workloads == {("shop", make_ref("Deployment/web")): setting.now}
 
 
-def test_while_the_database_is_away_what_is_known_stays(setting):
+def test_while_the_database_is_unavailable_known_values_are_kept(setting):
     setting.write()
     with setting.follower as follower:
         first = until(lambda: follower.state if follower.state.read_at else None)

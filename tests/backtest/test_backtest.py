@@ -81,7 +81,7 @@ def test_each_resource_is_cut_to_the_nodes():
     assert count == 3
 
 
-def test_a_recording_that_fits_stays_the_same_object():
+def test_a_recording_that_fits_is_returned_unchanged():
     recording = provisioned(Resources(1000, 2000), Resources())
     assert cap_requests_to_node(recording, NODE) == (recording, 0)
 

@@ -78,7 +78,7 @@ def test_common_variation_does_not_widen_the_interval():
     assert paired.high - paired.low < (apart.high - apart.low) / 2
 
 
-def test_intervals_cover_what_comes_as_often_as_they_say(seeds):
+def test_intervals_have_their_nominal_coverage(seeds):
     held, made, tried = 0, 0, seeds(40)
     for seed in tried:
         rng = np.random.default_rng(seed)

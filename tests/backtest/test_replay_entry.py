@@ -38,7 +38,7 @@ def replayed(sources, progress, directory=None):
     return summaries, replay_all(here, summaries, ENTRIES, progress)
 
 
-def test_recordings_and_rows_come_in_the_order_given_whatever_they_are_called():
+def test_recordings_and_rows_keep_the_given_order_regardless_of_their_names():
     recordings = [made_up(hours=8, step=300), replace(made_up(hours=2, step=300), name="other")]
     _, results = replayed([LoadedRecordingSource(one) for one in recordings], TaskProgress())
     assert [(one.trace, list(one.policies)) for one in results] == [

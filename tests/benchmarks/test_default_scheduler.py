@@ -63,12 +63,12 @@ def test_pods_of_a_class_are_spread():
     assert sorted(outcome(problem)[0]) == [0, 0, 1, 1]
 
 
-def test_where_a_class_may_not_go_it_does_not_go():
+def test_a_class_is_not_placed_on_forbidden_nodes():
     problem = make_cluster([(10, 10), (10, 10)], [(1, 1, 0)], [(0, -1)], admits=[(False, True)])
     assert outcome(problem)[0] == [1]
 
 
-def test_without_preemption_a_full_cluster_stays_as_it_is():
+def test_without_preemption_a_full_cluster_is_unchanged():
     problem = make_cluster([(10, 10)], [(10, 10, 0), (5, 5, 9)], [(0, 0), (1, -1)])
     assert outcome(problem, preemption=False) == ([0, -1], ())
 

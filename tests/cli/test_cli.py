@@ -354,7 +354,7 @@ def test_scan_rejects_what_it_cannot_write_to(capsys, files, tmp_path):
     assert "cannot be written" in error_line(capsys, "scan", *files, "-o", str(tmp_path))
 
 
-def test_scan_writes_into_a_pipe_or_a_device_as_it_is(files):
+def test_scan_writes_into_a_pipe_or_a_device_directly(files):
     done = run("scan", *files, "--format", "json", "--output", "/dev/stdout")
     assert done.returncode == 0
     json.loads(done.stdout)
@@ -381,7 +381,7 @@ def test_a_price_that_is_no_number_is_rejected(capsys, files):
     assert "a price is a number" in error_line(capsys, "scan", *files, "--price-gib-hour", "inf")
 
 
-def test_scan_wants_one_source_of_usage(capsys, files):
+def test_scan_requires_one_source_of_usage(capsys, files):
     assert "no usage" in error_line(capsys, "scan", *files[:2])
     both = [*files, "--prometheus-url", "http://127.0.0.1:9"]
     assert "choose one" in error_line(capsys, "scan", *both)

@@ -222,7 +222,7 @@ def test_export_gives_templates_no_less_than_any_target(answer, pods, targets):
     assert pair(exported["freed"]) == total(pair(one["freed"]) for one in exported["workloads"])
 
 
-def test_pack_sizes_where_use_is_given_and_places_what_scan_sees_room_for(answer):
+def test_pack_sizes_pods_with_usage_and_places_what_scan_finds_capacity_for(answer):
     pending = {(one["namespace"], one["pod"]): one for one in answer("scan")["pending"]}
     packed = answer("pack")
     assert packed["sizes"] == "rightsized"

@@ -209,7 +209,7 @@ def statistic(pod="", workload="Deployment/web", container="app", identity="", u
 
 @given(first=st.lists(statistic_rows, max_size=8), second=st.lists(statistic_rows, max_size=8), again=st.booleans())
 @FEW_EXAMPLES
-async def test_statistics_come_back_as_written_and_later_rows_replace_earlier_ones(open_empty, first, second, again):
+async def test_statistics_are_read_as_written_and_later_rows_replace_earlier_ones(open_empty, first, second, again):
     if again:
         second = second + [replace(row, cpu_base_millicores=7) for row in first[:3]]
     async with open_empty() as store:
@@ -344,7 +344,7 @@ def assert_same_block(one: SampleBlock, other: SampleBlock) -> None:
 
 
 @pytest.mark.smoke
-async def test_progress_comes_back_with_gaps_and_counters(store):
+async def test_progress_is_read_with_gaps_and_counters(store):
     tail = CounterTail(
         at=NOW_SECONDS,
         keys=[ContainerKey("shop", "web-0", "app"), ContainerKey("shop", "web-0", "app")],
@@ -531,7 +531,7 @@ def count_alone(one: Outcome) -> OutcomeCount:
 
 @given(written=st.lists(outcomes, max_size=8), since=times)
 @FEW_EXAMPLES
-async def test_outcomes_come_back_as_they_were_newest_first(open_empty, written, since):
+async def test_outcomes_are_read_as_written_newest_first(open_empty, written, since):
     async with open_empty() as store:
         await store.record_outcomes(written[:3])
         await store.record_outcomes(written[3:])

@@ -178,7 +178,7 @@ async def test_partitions_are_the_same_from_call_to_call(subject: Subject) -> No
     assert await subject.source.list_partitions(subject.snapshot) == partitions
 
 
-async def test_every_container_comes_from_one_partition(subject: Subject) -> None:
+async def test_every_container_belongs_to_one_partition(subject: Subject) -> None:
     found = [key for block in await read_all(subject) for key in block.keys]
     assert len(set(found)) == len(found)
     assert set(found) == subject.containers

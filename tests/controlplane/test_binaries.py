@@ -20,13 +20,13 @@ def only(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
     monkeypatch.setenv("PATH", str(directory))
 
 
-def test_no_go_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_a_missing_go_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     only(monkeypatch, tmp_path)
     with pytest.raises(binaries.NotAvailable, match=r"^it needs Go 1\.26 or newer, found none$"):
         binaries.programs()
 
 
-def test_old_go_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_an_old_go_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     only(monkeypatch, old_go(tmp_path))
     with pytest.raises(binaries.NotAvailable, match=r"^it needs Go 1\.26 or newer, found go1\.19\.8$"):
         binaries.build()

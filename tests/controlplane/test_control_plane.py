@@ -207,7 +207,7 @@ def test_oom_kill_shows(admin: Api, kubelet: TestKubelet, namespace: str):
     assert "running" in told["state"]
 
 
-def test_resize_waits_for_room_and_gets_it(admin: Api, namespace: str):
+def test_a_resize_is_deferred_until_there_is_free_capacity(admin: Api, namespace: str):
     run(admin, namespace, "small", SMALL)
     run(admin, namespace, "large", LARGE)
     resize(admin, namespace, "small", {"cpu": "2"})
@@ -264,7 +264,7 @@ def test_resize_is_allocated_but_not_in_force(
     assert status_of(done)["resources"]["requests"] == GROWN
 
 
-def test_sidecar_and_init_container_show_their_lives(admin: Api, namespace: str):
+def test_sidecar_and_init_container_show_their_lifecycles(admin: Api, namespace: str):
     sidecar = container("proxy", requests=SMALL, restartPolicy="Always")
     one = pod(namespace, "p", container(requests=SMALL), initContainers=[sidecar, container("setup", requests=GROWN)])
     admin.create(one)
@@ -314,7 +314,7 @@ def test_a_terminating_pod_takes_the_configured_time(admin: Api, kubelet: TestKu
     assert "running" in status_of(left)["state"]
 
 
-def test_pod_bound_where_there_is_no_room_is_rejected(admin: Api, namespace: str):
+def test_a_pod_bound_to_a_full_node_is_rejected(admin: Api, namespace: str):
     run(admin, namespace, "first", LARGE)
     admin.create(pod(namespace, "second", container(requests=LARGE), nodeName="n1"))
     one = until_pod(admin, namespace, "second", lambda one: one["status"]["phase"] == "Failed")
@@ -399,7 +399,7 @@ def test_a_paused_server_answers_when_it_continues(control_plane: ControlPlane, 
     run(admin, namespace, "p", SMALL)
 
 
-def test_killed_server_comes_back_with_all_it_knew(control_plane: ControlPlane, admin: Api, namespace: str):
+def test_a_killed_server_restarts_with_all_its_state(control_plane: ControlPlane, admin: Api, namespace: str):
     old = run(admin, namespace, "p", SMALL)
     for count in ("1", "2", "3"):
         admin.patch("pods", namespace, "p", {"metadata": {"labels": {"written": count}}})
@@ -434,7 +434,7 @@ def test_a_server_that_has_ended_is_started_anew(namespace: str, tmp_path: Path,
     assert "kube-scheduler has ended and is started anew" in capsys.readouterr().out
 
 
-def test_an_api_server_that_goes_as_soon_as_it_may_ends_no_other_server(namespace: str, tmp_path: Path):
+def test_an_api_server_that_stops_immediately_ends_no_other_server(namespace: str, tmp_path: Path):
     """Its own, since the worker's control plane has been there for long; `namespace` skips where there can be none."""
     with ControlPlane(tmp_path) as plane:
         plane.restart()
@@ -446,7 +446,7 @@ def test_an_api_server_that_goes_as_soon_as_it_may_ends_no_other_server(namespac
 
 
 @pytest.mark.parametrize("paused", [False, True], ids=["running", "paused"])
-def test_no_server_outlives_its_parent_process(paused: bool, tmp_path: Path):
+def test_servers_end_with_their_parent_process(paused: bool, tmp_path: Path):
     script = (
         "import os, sys, time\n"
         "from pathlib import Path\n"

@@ -113,7 +113,7 @@ def test_surplus_taints_are_removed_from_the_least_loaded_nodes_first() -> None:
     assert {(type(action), action.reason) for action in decided.actions} == {(UntaintNode, ReasonCode.TOO_MANY_TAINTS)}
 
 
-def test_a_taint_outlives_its_readings_by_an_hour() -> None:
+def test_a_taint_is_kept_for_an_hour_after_its_last_reading() -> None:
     nodes = beside(TAINTED)
     assert decide(nodes, {"n1": [None, None]}, silent=timedelta(minutes=59)).actions == ()
     freed = decide(nodes, {"n1": [None, None]}, silent=timedelta(hours=1)).actions

@@ -382,7 +382,7 @@ def test_bounds_apply_and_a_container_at_its_maximum_is_skipped():
     assert held(pod_of(), ranges=too_small) in (ReasonCode.LIMIT_RANGE, ReasonCode.AT_MAXIMUM)
 
 
-def test_the_qos_class_of_the_pod_stays():
+def test_the_qos_class_of_the_pod_is_kept():
     pod = make_pod(containers=[make_container(cpu=100, cpu_limit=100, memory_mib=200, memory_limit_mib=256)])
     ranges = (LimitRangeItem(False, max_memory_ratio=1.0),)
     assert held(pod, ranges=ranges) is ReasonCode.QOS_CHANGE

@@ -44,14 +44,14 @@ def test_requests_and_limits_are_restored():
     )
 
 
-def test_a_limit_that_cruise_added_stays_and_is_reported():
+def test_a_limit_that_cruise_added_is_kept_and_reported():
     found = reverted(pod(limits=amounts(None, 256)), amounts(100, 512))
     # It must not stay below the request.
     assert sizes(found) == (amounts(100, 512), amounts(None, 512))
     assert found.detail == ReasonDetail.MEMORY_LIMIT_STAYS.create("app")
 
 
-def test_a_request_that_cruise_added_stays_and_is_reported():
+def test_a_request_that_cruise_added_is_kept_and_reported():
     found = reverted(pod(), StatedResources(50, None))
     assert sizes(found) == (amounts(50, 128), NOTHING_STATED)
     assert found.detail == ReasonDetail.MEMORY_REQUEST_STAYS.create("app")
@@ -112,7 +112,7 @@ def test_unchanged_terminating_and_unknown_pods_are_not_reverted():
     assert [one.resize.pod for one in found] == ["web"]
 
 
-def test_decreases_come_first():
+def test_decreases_are_first():
     pods = (pod(name="a"), pod(amounts(900, 900), name="b"), pod(name="c"))
     originals = {one.uid: {"app": (amounts(500, 512), NOTHING_STATED)} for one in pods}
     found = decide_reverts(ClusterSnapshot(nodes=(node(),), pods=pods), originals)
@@ -176,7 +176,7 @@ def test_every_revert_is_valid_and_idempotent(now, original, old):
     assert [one.skipped for one in again] in ([], [ReasonCode.CANNOT_RESTORE])
 
 
-def test_a_guaranteed_pod_is_reverted_with_equal_limits_or_not_at_all():
+def test_a_guaranteed_pod_is_reverted_with_equal_limits_or_not():
     sized = pod(amounts(300, 256), amounts(300, 256), qos=QosClass.GUARANTEED)
     assert sizes(reverted(sized, amounts(500, 512), amounts(500, 512))) == (amounts(500, 512), amounts(500, 512))
     old = node(kubelet_version=(1, 33))

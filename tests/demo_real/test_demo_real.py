@@ -36,7 +36,7 @@ def test_it_shrinks_what_asks_for_too_much_and_ends_by_itself(control_plane: Con
     assert "resized" in end[5]
 
 
-def test_without_go_it_says_so_in_one_line(
+def test_without_go_it_reports_so_in_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -187,7 +187,7 @@ def test_settings_arrive_as_cruise_reads_them():
     }
 
 
-def test_a_size_has_room_for_what_was_measured():
+def test_a_size_covers_what_was_measured():
     """docs/performance.md: serve and webhook with 3,000 pods and with 150,000; between them in proportion."""
     text = (DEPLOY.parent / "docs" / "performance.md").read_text()
     few = re.search(r"With 3,000 pods serve takes (\d+) MiB and the webhook (\d+)", text)
@@ -261,7 +261,7 @@ def test_kubelets_are_compared_with_prometheus_by_the_same_right_and_are_no_sour
 
 
 @pytest.mark.parametrize("form", ["generic", "slack"])
-def test_notifications_come_from_a_secret_and_have_a_way_out(form: str):
+def test_notifications_are_configured_by_a_secret_and_have_egress(form: str):
     assert "cruise-notifications" not in {one["metadata"]["name"] for one in objects({})}
     values = {"notifications.existingSecret": "hooks", "notifications.format": form, "notifications.port": "8443"}
     found = objects({**values, "networkPolicy.notifications[0].ipBlock.cidr": "10.2.0.0/16"})

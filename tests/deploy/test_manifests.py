@@ -31,7 +31,7 @@ def dry_run(admin: Api, one: Json) -> Json:
 
 
 @pytest.mark.parametrize("file", MANIFESTS)
-def test_the_api_server_takes_every_object_as_it_stands(admin: Api, file: str):
+def test_the_api_server_accepts_every_object_unchanged(admin: Api, file: str):
     for one in documents(file):
         if one["kind"] == "Deployment":
             one["spec"]["template"]["spec"]["serviceAccountName"] = "default"

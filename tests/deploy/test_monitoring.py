@@ -81,7 +81,7 @@ def test_a_dashboard_shows_metrics_that_cruise_has(file: Path):
     assert max(column for column, _ in cells) < 24
 
 
-def test_every_figure_of_cruise_itself_is_on_a_dashboard_or_calls_somebody():
+def test_every_own_metric_of_cruise_is_on_a_dashboard_or_in_an_alert():
     watched = " ".join([*(file.read_text() for file in DASHBOARDS), RULES.read_text()])
     families = {re.sub("_(total|bucket|sum|count)$", "", name) for name in labels_by_metric() if name[:6] == "cruise"}
     # The number of connections is needed once clients were rejected.

@@ -166,7 +166,7 @@ def settings_for(control_plane: ControlPlane, admin: Api, account: str) -> Kuber
     return KubernetesSettings(kubeconfig)
 
 
-async def test_what_serve_does_goes_through(control_plane: ControlPlane, admin: Api, there: AttackTargets):
+async def test_writes_of_serve_are_allowed(control_plane: ControlPlane, admin: Api, there: AttackTargets):
     found = admin.read("pods", there.namespace, "one")
     of_pod = (there.namespace, "one", found["metadata"]["uid"], None, None)
     target = ContainerTarget("app", ContainerRole.MAIN, StatedResources(20, 32 << 20), StatedResources())
@@ -198,7 +198,9 @@ async def test_what_serve_does_goes_through(control_plane: ControlPlane, admin: 
     assert all(one["metadata"].get("deletionTimestamp") for one in left)
 
 
-async def test_what_keeps_certificates_goes_through(control_plane: ControlPlane, admin: Api, there: AttackTargets):
+async def test_writes_of_the_certificate_controller_are_allowed(
+    control_plane: ControlPlane, admin: Api, there: AttackTargets
+):
     async with connect_to_kubernetes(settings_for(control_plane, admin, CERTIFICATES)) as client:
         place = TlsSecret(client, NAMESPACE, "cruise-webhook-tls")
         for text in (b"one", b"two"):

@@ -37,7 +37,7 @@ def test_every_page_is_reached_from_the_navigation_or_from_a_page_in_it():
     assert [str(page) for page in PAGES if str(page) not in navigation and str(page) not in linked] == []
 
 
-def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(tmp_path):
+def test_the_site_has_every_page_and_loads_nothing_from_other_hosts(tmp_path):
     assert main(tmp_path) == 0
     built = {path.relative_to(tmp_path / "site") for path in (tmp_path / "site").rglob("index.html")}
     assert len(built) == len(PAGES)

@@ -37,7 +37,7 @@ def strings_of(path: Path) -> set[str]:
     }
 
 
-def test_each_name_stands_once_and_in_the_table_alone():
+def test_each_name_is_stated_once_and_only_in_the_table():
     assert len(NAMES) == len(ALL_ANNOTATIONS)
     own = Path(annotations.__file__)
     elsewhere = {

@@ -42,7 +42,7 @@ def test_init_containers_and_sidecars_count() -> None:
         assert get_qos_class(Pod("a", "p", "u", (beside, main))) is QosClass.BURSTABLE
 
 
-def test_pod_level_resources_speak_for_the_pod() -> None:
+def test_pod_level_resources_apply_to_the_pod() -> None:
     one = replace(pod((NOTHING_STATED, NOTHING_STATED)), pod_level=make_pod_level(FULL, FULL))
     assert get_qos_class(one) is QosClass.GUARANTEED
     assert get_qos_class(replace(one, pod_level=make_pod_level(StatedResources(100, 200)))) is QosClass.BURSTABLE

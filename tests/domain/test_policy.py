@@ -28,7 +28,7 @@ def policy(text: str) -> Policy:
         ("*", ["shop"], []),
     ],
 )
-def test_a_pattern_excludes_what_it_matches_and_the_default_stays(text, excluded, others):
+def test_a_pattern_excludes_what_it_matches_and_the_default_is_kept(text, excluded, others):
     found = policy(text)
     assert all(map(found.excludes_namespace, ("kube-system", "cruise", *excluded)))
     assert not any(map(found.excludes_namespace, others))

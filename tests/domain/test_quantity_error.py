@@ -112,12 +112,12 @@ def test_parsing_is_exact_rational_arithmetic_rounded_up(whole, fraction, digits
 
 
 @given(st.integers(0, LARGEST_QUANTITY // 1000))
-def test_cpu_comes_back_as_it_was_written(millicores):
+def test_cpu_is_read_as_it_was_written(millicores):
     assert parse_cpu_millicores(format_cpu_millicores(millicores)) == millicores
 
 
 @given(st.integers(0, 2**20 - 1), st.integers(0, 43))
-def test_memory_comes_back_as_it_was_written(number, power):
+def test_memory_is_read_as_it_was_written(number, power):
     memory_bytes = number << power
     assert parse_memory_bytes(format_memory_bytes(memory_bytes)) == memory_bytes
 

@@ -18,7 +18,7 @@ def test_targets_replace_requests_and_limits_by_name():
     ]
 
 
-def test_everything_else_stays():
+def test_everything_else_is_unchanged():
     pod = make_pod(containers=[make_container("a", memory_resize_restarts=True, restart_count=3)])
     [changed] = replace_spec_resources(pod, [target("a", 10)]).containers
     assert (changed.allocated, changed.actual) == (pod.containers[0].allocated, pod.containers[0].actual)

@@ -128,7 +128,7 @@ def test_what_lasts_beyond_a_run_is_the_workload(owner, labels, annotations, fou
     assert group(owner, labels, annotations) == found
 
 
-def test_a_name_that_users_state_keeps_the_steps_apart():
+def test_a_name_that_users_state_distinguishes_the_steps():
     steps = {
         group(("Workflow", run), {WORKLOAD.name: "etl"}, {f"{ARGO}node-name": f"{run}[0].{step}"})
         for run in ("a-x7k2q", "b-z2b4c")

@@ -54,7 +54,7 @@ def test_requirements(key, operator, values, met):
     ("text", "is_number"),
     [("+9", True), ("-9", True), ("09", True), (" 9", False), ("1_000", False), ("٩", False), ("9" * 19, False)],
 )
-def test_numbers_are_what_go_takes_for_them(text, is_number):
+def test_numbers_are_parsed_like_in_go(text, is_number):
     above = LabelRequirement("cores", SelectorOperator.GREATER, ("-10",))
     assert above.is_met_by({"cores": text}) is is_number
 

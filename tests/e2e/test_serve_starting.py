@@ -28,7 +28,7 @@ def unready(running: RunningProgram, why: str) -> None:
     wait_until(look, f"it says that it is {why}", seconds=30)
 
 
-def test_it_waits_for_its_database_and_tells_so_once(stage: LiveStage, tmp_path: Path, debian_postgres: DebianServer):
+def test_it_waits_for_its_database_and_reports_it_once(stage: LiveStage, tmp_path: Path, debian_postgres: DebianServer):
     create_scene(stage, replicas=1)
     emptied(debian_postgres.url)
     settings = stage.settings("resize", database_url=debian_postgres.url, pass_interval="4s")
@@ -54,7 +54,7 @@ def test_a_signal_ends_it_while_it_waits(stage: LiveStage, tmp_path: Path):
     assert stage.writes() == []
 
 
-def test_prometheus_that_comes_later_is_read_from_then_on(stage: LiveStage, tmp_path: Path):
+def test_a_prometheus_that_starts_later_is_read_from_then_on(stage: LiveStage, tmp_path: Path):
     create_scene(stage, replicas=1)
     settings = stage.settings("resize", prometheus_url="http://127.0.0.1:9", pass_interval="4s")
     with started(settings, tmp_path) as running:

@@ -93,7 +93,7 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[StorePort]:
         yield opened
 
 
-async def test_after_a_restart_in_mid_fill_no_sample_is_asked_for_twice(prometheus: str, store: StorePort) -> None:
+async def test_after_a_restart_during_a_backfill_no_sample_is_read_twice(prometheus: str, store: StorePort) -> None:
     queries: list[tuple[str, str, range]] = []
     half_way = asyncio.Event()
     loop = asyncio.get_running_loop()

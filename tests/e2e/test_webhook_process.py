@@ -91,7 +91,7 @@ def test_an_expired_certificate_of_another_issuer(settings, tmp_path):
     assert f"{directory}: tls.crt expired at" in complaint(settings, tmp_path)
 
 
-def test_a_cluster_that_nobody_named(settings, tmp_path):
+def test_a_cluster_without_a_name(settings, tmp_path):
     settings["kubeconfig"] = str(tmp_path / "none")
     assert "does not exist" in complaint(settings, tmp_path)
 
@@ -172,7 +172,7 @@ def test_it_starts_and_answers_without_a_database(settings, tmp_path, namespace)
         assert 'cruise_webhook_reviews_total{answer="left",reason="no-statistics"}' in webhook.get("/metrics")[1]
 
 
-def test_with_the_api_server_away_it_waits_with_its_port_open_and_ends_when_asked(settings, tmp_path, control_plane):
+def test_without_an_api_server_it_waits_with_its_port_open_and_ends_on_a_signal(settings, tmp_path, control_plane):
     text = Path(settings["kubeconfig"]).read_text().replace(control_plane.address, f"https://127.0.0.1:{free_port()}")
     (tmp_path / "away.kubeconfig").write_text(text)
     settings["kubeconfig"] = str(tmp_path / "away.kubeconfig")

@@ -15,7 +15,7 @@ def test_nothing_is_left_that_has_no_shape(text):
         assert [one for one in shown if unicodedata.bidirectional(one) in ("RLI", "LRI", "FSI", "PDI")] == []
 
 
-def test_what_people_write_stays_as_it_is():
+def test_user_text_is_unchanged():
     for text in ("web-7d9f8b6c5d", "größe µs → 130m × 2 – “so”", "日本語", "C:\\path", ""):
         assert (escape_text(text), escape_lines(text)) == (text, text)
 

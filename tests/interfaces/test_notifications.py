@@ -80,7 +80,7 @@ def test_teams_gets_an_adaptive_card_whose_text_is_text():
     assert "\\[x\\]\\(https://evil.example\\)" in "".join(one["text"] for one in card["body"])
 
 
-def test_a_message_of_very_many_groups_stays_short():
+def test_a_message_with_very_many_groups_is_short():
     kill = create_oom_notification(KILL, SkippedPod("shop", "web-1", ReasonCode.COOLDOWN), HELD)
     many = group_notifications(replace(kill, reason=f"Deployment/{at}") for at in range(900))
     found = Notification("k", NOW, many)
@@ -89,7 +89,7 @@ def test_a_message_of_very_many_groups_stays_short():
     assert len(json.loads(render_generic_body(found))["notices"]) == 900
 
 
-def test_kills_come_first():
+def test_oom_kills_are_first():
     assert [one.topic for one in message().groups] == [
         NotificationTopic.OOM_KILLED,
         NotificationTopic.REFUSED,

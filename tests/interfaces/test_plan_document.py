@@ -101,7 +101,7 @@ def test_a_node_that_cannot_fit_says_so():
     assert (node["fits"], node["reason"], node["evict"]) == (False, "overcommitted", [])
 
 
-def test_a_limit_that_there_is_none_of_is_null():
+def test_an_absent_limit_is_null():
     pod = make_pod(annotations={"cruise.io/resources": "cpu"})
     [node] = document([pod], make_statistic_for(pod))["nodes"]
     assert node["targets"][0]["memoryLimitBytes"] is None
@@ -111,7 +111,7 @@ def test_without_nodes_the_document_is_empty_and_whole():
     assert b"".join(render_plan_json([])) == b'{"nodes":[]}\n'
 
 
-def test_a_large_document_comes_in_pieces():
+def test_a_large_document_is_sent_in_pieces():
     pods = [make_pod(f"web-{index}", node=f"n{index % 500}") for index in range(4000)]
     plans = decide_node_plans(make_snapshot(pods), make_table(*(make_statistic_for(pod) for pod in pods)), FULL, NOW)
     pieces = list(render_plan_json(plans))

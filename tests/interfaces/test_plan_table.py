@@ -81,7 +81,7 @@ def test_of_many_nodes_the_most_telling_are_shown_and_the_rest_counted():
     assert "n000" in table(pods, *(make_statistic_for(pod) for pod in pods), in_full=True)
 
 
-def test_the_biggest_change_comes_first():
+def test_the_largest_change_is_first():
     pods = [
         make_pod("small", workload="Deployment/small", containers=[make_container(cpu=300)]),
         make_pod("big", workload="Deployment/big", containers=[make_container(cpu=1500)]),

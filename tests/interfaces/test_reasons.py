@@ -3,12 +3,12 @@ from cruise.domain.reasons import ReasonDetail
 from cruise.interfaces.reasons import DETAIL_DESCRIPTIONS, REASON_DESCRIPTIONS, describe_detail, describe_reason
 
 
-def test_every_reason_has_words_of_its_own():
+def test_every_reason_has_its_own_description():
     assert set(REASON_DESCRIPTIONS) == set(ReasonCode)
     assert len(set(REASON_DESCRIPTIONS.values())) == len(REASON_DESCRIPTIONS)
 
 
-def test_every_detail_has_words_of_its_own_with_a_place_for_its_subject_alone():
+def test_every_detail_has_its_own_description_with_one_placeholder_for_its_subject():
     assert set(DETAIL_DESCRIPTIONS) == set(ReasonDetail)
     assert len(set(DETAIL_DESCRIPTIONS.values())) == len(DETAIL_DESCRIPTIONS)
     assert {detail: words for detail, words in DETAIL_DESCRIPTIONS.items() if words.count("{}") > 1} == {}

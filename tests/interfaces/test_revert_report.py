@@ -55,7 +55,7 @@ OUTCOMES = [
         (ActionResult.REFUSED, ReasonCode.RESIZE_REFUSED, "", "not possible"),
     ],
 )
-def test_what_another_revert_may_do_waits_and_the_rest_is_not_possible(verdict, reason, detail, state):
+def test_what_another_revert_can_do_is_deferred_and_the_rest_is_not_possible(verdict, reason, detail, state):
     assert get_revert_state(outcome("web-1", verdict, reason, detail)) == state
 
 

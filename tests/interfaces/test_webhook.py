@@ -99,7 +99,7 @@ async def answered(reviewer: AdmissionReviewer, pieces):
     return dict(sent[0]["headers"]), sent[1]["body"]
 
 
-def test_once_it_is_stopping_clients_are_sent_elsewhere():
+def test_during_shutdown_clients_are_sent_to_other_servers():
     stopping = False
     app = create_webhook_app(make_reviewer(), lambda: stopping)
     body = encode_review(make_review(pod_json()))

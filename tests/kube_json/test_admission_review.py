@@ -57,7 +57,7 @@ def test_the_pod_is_where_the_request_says_and_has_no_status_yet():
         {"kind": None},
     ],
 )
-def test_anything_but_a_new_pod_is_reported_apart(request_fields):
+def test_anything_but_a_new_pod_is_reported_separately(request_fields):
     body = review(**request_fields)
     assert decode_summary(body) is None
     assert not decode_request(body).creates_pod
@@ -164,7 +164,7 @@ def test_each_change_of_such_a_field_changes_the_digest():
     assert len(set(digests)) == len(digests)
 
 
-def test_what_shows_replicas_apart_does_not_change_the_digest():
+def test_fields_that_distinguish_replicas_do_not_change_the_digest():
     def replica(suffix: str):
         mount = {"name": f"kube-api-access-{suffix}", "mountPath": "/var/run/secrets"}
         pod = make_pod_json(name="", node=None, containers=[make_container_json(volumeMounts=[mount])])

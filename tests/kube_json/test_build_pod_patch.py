@@ -39,7 +39,7 @@ def patch_of(document, change=sized, **annotations):
     return build_pod_patch(document, before, replace(after, annotations={**before.annotations, **annotations}))
 
 
-def test_only_what_differs_is_written_and_what_stays_keeps_its_notation():
+def test_only_changed_values_are_written_and_others_keep_their_notation():
     document = submitted(containers=[make_container_json(cpu="0.4", memory="1e3", cpu_limit="1")])
     document["spec"]["containers"][0]["resources"]["requests"]["ephemeral-storage"] = "1Gi"
     assert patch_of(document, lambda pod: sized(pod, make_amounts(400, 300))) == [
@@ -108,7 +108,7 @@ def test_a_request_that_followed_its_limit_is_written_down():
     ]
 
 
-def test_a_sidecar_stands_among_the_init_containers():
+def test_a_sidecar_is_among_the_init_containers():
     sidecar = make_container_json("proxy", restartPolicy="Always")
     document = submitted(init_containers=[make_container_json("setup"), sidecar])
     paths = [operation["path"] for operation in patch_of(document, lambda pod: sized(pod, index=1))]

@@ -42,7 +42,7 @@ def test_a_container_has_its_requests_and_limits_as_kubernetes_writes_them():
     }
 
 
-def test_all_containers_stand_in_one_patch_and_sidecars_under_init_containers():
+def test_one_patch_holds_all_containers_and_sidecars_are_under_init_containers():
     patch = patch_of(target("proxy", role=ContainerRole.SIDECAR), target("app"), target("logs"))
     spec = patch["spec"]
     assert isinstance(spec, dict)

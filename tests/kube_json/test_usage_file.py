@@ -58,7 +58,7 @@ def error_line_of_items(*items: Json, now: datetime | None = None) -> str:
     return error_line(make_usage_json(*items), now)
 
 
-def test_every_value_stands_in_its_column():
+def test_every_value_is_in_its_column():
     table = read_items(
         make_usage_item_json(
             cpu_base=120,
@@ -98,7 +98,7 @@ def test_fractions_are_rounded_up_and_a_peak_may_be_below_its_base():
     assert (row.cpu_base_millicores, row.cpu_peak_millicores, row.memory_base_bytes) == (121, 3, 1)
 
 
-def test_an_item_without_pod_speaks_for_the_workloads_other_pods():
+def test_an_item_without_a_pod_applies_to_the_other_pods_of_the_workload():
     own = make_usage_item_json(cpu_base=1)
     of_workload = make_usage_item_json(pod=None, cpu_base=2)
     elsewhere = make_usage_item_json(pod=None, workload="Deployment/not-running", container="any")
@@ -265,7 +265,7 @@ amounts = st.integers(0, 64 << 40) | st.floats(0, 64 << 40)
 
 
 @given(st.lists(st.tuples(millicores, amounts, amounts), max_size=20), st.sampled_from([50, 1000, 1 << 20]))
-def test_amounts_come_out_rounded_up_in_the_items_order(rows, size):
+def test_amounts_are_rounded_up_in_the_order_of_the_items(rows, size):
     items = [
         make_usage_item_json(f"p{index}", cpu_base=cpu, memory_peak=peak, oom=oom)
         for index, (cpu, peak, oom) in enumerate(rows)

@@ -54,14 +54,14 @@ def known(key, bound, most=(9, 9, 9, 9)):
     return found
 
 
-def test_a_bound_holds_beside_what_is_better_as_far_as_that_is_nowhere_worse():
+def test_a_bound_holds_next_to_a_better_assignment_up_to_where_that_is_worse():
     for key, bound in (((5, 4, 1, 2), (6, 4, 1, 3)), ((5, 3, 2, 1), (6, 4, 9, 9))):
         one = known((4, 4, 1, 1), (6, 4, 1, 3))
         one.set_key(key)
         assert (one.key, one.bound) == (key, bound)
 
 
-def test_a_bound_proved_beside_another_key_holds_up_to_the_first_entry_that_differs():
+def test_a_bound_proved_with_another_key_holds_up_to_the_first_entry_that_differs():
     one = known((4, 4, 1, 1), (6, 5, 5, 5))
     assert one.update_bound((4, 3, 9, 9), (5, 4, 1, 1))
     assert one.bound == (5, 4, 5, 5)
@@ -71,7 +71,7 @@ def test_a_bound_proved_beside_another_key_holds_up_to_the_first_entry_that_diff
     assert one.is_proved
 
 
-def test_beside_a_worse_assignment_bounds_hold_up_to_where_it_is_worse():
+def test_next_to_a_worse_assignment_bounds_hold_up_to_where_it_is_worse():
     problem = replace(draw_problem(7, nodes=3, classes=3), objective=PackingObjective.PAPER)
     packing = build_packing(problem, problem.pod_node, compute_counting_bound(problem))
     proved = replace(packing, bound=packing.planned.get_key(PackingObjective.PAPER))

@@ -99,7 +99,7 @@ def test_two_halves_of_a_node_share_one():
 
 
 @pytest.mark.parametrize("many", [1, 2, 5])
-def test_no_more_is_evicted_than_allowed_and_the_bound_knows(many):
+def test_no_more_is_evicted_than_allowed_and_the_bound_respects_it(many):
     limit = EvictionLimit("evictions of the plan", np.array([0]), many)
     packing = solved(plain(6, [1], [0] * 6, list(range(6)), limits=(limit,)))
     assert packing.planned.price == 6 - many == -packing.bound[-2]
@@ -110,7 +110,7 @@ def test_a_node_of_which_less_may_be_evicted_than_occupies_it_is_kept():
     assert solved(problem).planned.price == 2
 
 
-def test_what_stays_keeps_its_node_and_a_cheaper_node_takes_the_rest():
+def test_pods_that_are_not_moved_keep_their_node_and_a_cheaper_node_gets_the_rest():
     problem = plain(3, [1, 1], [0, 1, 1], [0, 1, 2], prices=[1, 5, 2], movable=[False, True])
     packing = solved(problem)
     assert find_nodes_in_use(problem, packing.pod_node).tolist() == [True, False, False]

@@ -63,7 +63,7 @@ def test_what_is_said_to_need_evictions_places_less_without(seed, ruled):
             )
 
 
-def test_a_bound_of_what_is_as_good_as_the_best_does_not_outlive_it():
+def test_a_bound_on_assignments_as_good_as_the_best_ends_with_it():
     # A better packing has one more of the higher priority and evicts one of it: then two of the lower find a place,
     # where at most one fits next to four that stay.
     problem = PackingProblem(

@@ -38,7 +38,7 @@ def _bound_of(parts):
     return whole.packing.bound
 
 
-def test_of_one_part_evictions_are_bounded_beside_a_plan_that_may_place_more():
+def test_evictions_of_one_part_are_bounded_although_a_plan_may_place_more():
     assert _bound_of(1) == (3, -1)
 
 

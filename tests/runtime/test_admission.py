@@ -44,7 +44,7 @@ def admit(pod: Pod, mode=Mode.INITIAL, paused=None, **snapshot) -> tuple[Pod, Mu
     return PodAdmitter(whole, TABLE, paused or {}, Policy(mode=mode), NOW).admit(pod)
 
 
-def test_the_pod_is_created_with_other_sizes_and_a_record_of_its_own():
+def test_the_pod_is_created_with_other_sizes_and_its_own_record():
     pod = new_pod()
     created, decision = admit(pod)
     assert isinstance(decision, MutatePod)
@@ -115,7 +115,7 @@ def test_a_revision_of_which_labels_and_owner_alone_are_new_is_decided_on_once()
 
 
 @pytest.mark.parametrize("mode", [Mode.OFF, Mode.OBSERVE])
-def test_below_mode_initial_the_pod_is_created_as_it_is(mode):
+def test_below_mode_initial_the_pod_is_created_unchanged(mode):
     pod = new_pod()
     created, decision = admit(pod, mode)
     assert created == pod

@@ -161,7 +161,7 @@ def test_a_pod_that_others_were_patched_like_is_answered_as_the_first_of_all(pod
         assert answer_of(several, revision) == answer_of(alone, revision)
 
 
-def test_revisions_that_are_written_alike_differ_in_the_signature_alone():
+def test_revisions_with_the_same_annotations_differ_only_in_the_signature():
     reviewer = make_reviewer(make_admitter(signing_keys=(b"key" * 11,)))
     pods = [pod_json(owner=f"ReplicaSet/web-{number}", annotations={"a": "b"}) for number in (1, 2)]
     first, second = (get_patch(answer_of(reviewer, pod)) for pod in pods)
@@ -177,7 +177,7 @@ def test_the_record_has_what_was_requested():
     assert (requests.cpu_millicores, requests.memory_bytes, limits.cpu_millicores) == (500, 10**9, 1000)
 
 
-def test_the_metrics_tell_what_each_size_is_by():
+def test_the_metrics_state_the_source_of_each_size():
     known = make_table(make_statistic("", cpu_base=100, cpu_peak=200, memory_base_mib=64, memory_peak_mib=128))
     run = {get_stated_resources(make_pod(containers=[make_container(cpu=77)]))[0]: RevisionRun(0, NOW_SECONDS)}
     revised = replace(known, revisions=WorkloadRevisions({WorkloadContainer("shop", "Deployment/web", "app"): run}))
@@ -287,7 +287,7 @@ class Broken(PodAdmitter):
         raise KeyError("a mistake")
 
 
-def test_a_mistake_of_cruise_creates_the_pod_as_it_is_and_is_counted(capsys):
+def test_an_internal_error_creates_the_pod_unchanged_and_is_counted(capsys):
     reviewer = make_reviewer(Broken())
     response = answer_of(reviewer, pod_json())
     assert response["warnings"] == ["cruise leaves the pod as it is: deciding failed"]

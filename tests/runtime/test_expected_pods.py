@@ -87,7 +87,7 @@ def test_a_pod_gets_only_one_placement_hint():
     assert node_of(desk.ask(submitted())) == "n2"
 
 
-def test_a_pod_that_never_came_leaves_its_place_to_the_next():
+def test_a_pod_that_was_never_created_leaves_its_place_to_the_next():
     desk = Desk(steering(1))
     assert node_of(desk.ask(submitted())) == "n1"
     desk.now += timedelta(seconds=5)

@@ -176,7 +176,7 @@ async def test_what_is_not_renewed_for_max_age_changes_nothing() -> None:
     assert ReasonCode.STALE_STATISTICS not in held(await process.node_pass())
 
 
-async def test_what_a_kill_teaches_counts_from_the_next_node_pass_on() -> None:
+async def test_an_oom_record_counts_from_the_next_node_pass_on() -> None:
     process = Process(CountingStore())
     table = await process.usage_pass()
     key = next(key for key in table.keys if key.pod)

@@ -109,7 +109,7 @@ async def test_a_kill_is_recorded_taught_and_answered_in_place():
     assert (await store.read_statistics()).oom_memory_bytes.tolist() == [512 * MEBIBYTE, 0]
 
 
-async def test_a_second_kill_teaches_the_whole_workload():
+async def test_a_second_kill_raises_the_whole_workload():
     world = leaking()
     store, kill = await store_for(world), await killed(world)
     earlier = replace(kill, pod="web-1", pod_uid="uid-1", finished_at=START - timedelta(days=6))
@@ -140,7 +140,7 @@ async def test_a_replay_changes_nothing():
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-async def test_a_second_kill_inside_the_cool_down_teaches_and_waits(restarted):
+async def test_a_second_kill_within_the_cooldown_is_recorded_and_deferred(restarted):
     world = leaking(mebibytes=3000)
     store, kill = await store_for(world), await killed(world)
     reactor = OomReactor(world, store, FULL)
@@ -189,7 +189,7 @@ async def test_node_passes_skip_the_pod_during_the_cooldown(restarted):
     assert (await tried(shrink, 300)).result is ActionResult.DONE
 
 
-async def test_another_container_of_the_pod_has_a_cool_down_of_its_own():
+async def test_another_container_of_the_pod_has_its_own_cooldown():
     pod = template(*(container(100, 256, amounts(None, 512), name=name) for name in ("app", "b")))
     world = cluster(workload(pod=pod, created_at=LONG_AGO))
     [there] = await pods(world)
@@ -208,7 +208,7 @@ async def test_another_container_of_the_pod_has_a_cool_down_of_its_own():
     assert third.decision.reason is ReasonCode.COOLDOWN
 
 
-async def test_without_room_the_pod_is_evicted():
+async def test_without_free_capacity_the_pod_is_evicted():
     world = leaking(nodes=[node(mebibytes=300)])
     store, kill = await store_for(world), await killed(world)
     reaction = await reacted(world, store, kill)
@@ -307,7 +307,7 @@ async def test_a_killed_init_container_is_for_its_owner_to_size():
     assert decision == SkippedPod("shop", pod.name, ReasonCode.RECORDED_ONLY, "init-container: migrate")
 
 
-async def test_one_kill_of_a_pod_that_runs_to_completion_teaches_the_next_one():
+async def test_one_kill_of_a_pod_that_runs_to_completion_raises_the_next_one():
     world = leaking()
     store, kill = await store_for(world), await killed(world)
     await reacted(world, store, replace(kill, runs_to_completion=True))
@@ -319,7 +319,7 @@ async def test_one_kill_of_a_pod_that_runs_to_completion_teaches_the_next_one():
 
 
 @pytest.mark.parametrize("gone", [True, False])
-async def test_what_a_pod_taught_that_is_gone_is_remembered_for_its_successor(gone):
+async def test_oom_records_of_a_gone_pod_are_kept_for_its_successor(gone):
     world = leaking(nodes=[node(mebibytes=4096 if gone else 300)])
     store, kill = await store_for(world), await killed(world)
     reaction = await reacted(world, store, replace(kill, pod_uid="gone") if gone else kill)
@@ -328,7 +328,7 @@ async def test_what_a_pod_taught_that_is_gone_is_remembered_for_its_successor(go
     assert record.applies_to_workload
 
 
-async def test_a_pod_that_is_gone_still_teaches_its_successor():
+async def test_oom_records_of_a_gone_pod_apply_to_its_successor():
     world = leaking()
     store, kill = await store_for(world), await killed(world)
     gone = replace(kill, pod="web-gone", pod_uid="gone")
@@ -500,7 +500,7 @@ async def test_reactions_end_with_the_stream():
 
 
 @pytest.mark.parametrize(("age", "acts"), [(timedelta(minutes=50), True), (timedelta(hours=2), False)])
-async def test_an_old_kill_teaches_and_is_not_acted_on(age, acts):
+async def test_an_old_kill_is_recorded_and_not_acted_on(age, acts):
     world = leaking()
     store, kill = await store_for(world), await killed(world)
     reaction = await reacted(world, store, replace(kill, finished_at=world.now - age))
@@ -549,7 +549,7 @@ async def test_only_the_pods_around_a_kill_are_looked_at():
     assert near.nodes == snapshot.nodes
 
 
-async def test_what_a_kill_teaches_is_kept_when_the_process_is_stopped_meanwhile():
+async def test_an_oom_record_is_kept_if_the_process_is_stopped_meanwhile():
     world = leaking()
     store, kill = await store_for(world), await killed(world)
     faulty = FaultyCluster(world, ClusterFaults(read_seconds=0.001, write_seconds=0.05))

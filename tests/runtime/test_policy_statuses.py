@@ -70,7 +70,7 @@ async def test_a_policy_that_was_created_again_gets_a_status():
     assert await statuses.write(node_pass(uid="other")) == 1
 
 
-async def test_a_pass_has_a_budget_and_new_policies_come_first():
+async def test_a_pass_has_a_budget_and_new_policies_are_handled_first():
     recording = Recording()
     statuses = PolicyStatuses(recording, InMemoryStore(), RESIZE, limit=2)
     assert [await statuses.write(node_pass(3, pods=pods)) for pods in (1, 2, 2, 2)] == [2, 2, 1, 0]

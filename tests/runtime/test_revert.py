@@ -93,7 +93,7 @@ async def sizes_now(world):
     return (after.containers[0].requests, after.containers[0].limits)
 
 
-async def test_what_the_webhook_signed_is_believed():
+async def test_annotations_signed_by_the_webhook_are_trusted():
     world, store = await signed_pods()
     assert told(await run_revert_pass(PassInput(world, store, FULL, world.now))) == [
         (ActionResult.DONE, ReasonCode.REVERTED)
@@ -101,7 +101,7 @@ async def test_what_the_webhook_signed_is_believed():
     assert await sizes_now(world) == SIZES["app"]
 
 
-async def test_what_was_signed_before_the_key_changed_is_believed():
+async def test_annotations_signed_before_the_key_changed_are_trusted():
     world, store = await signed_pods()
     first = await store.read_signing_keys()
     await store.prune(world.now + RETENTION.signing_key)
@@ -139,7 +139,7 @@ async def test_a_signature_of_something_else_moves_nothing(forged):
     assert world.counts.resizes_requested == 0
 
 
-async def test_the_store_speaks_before_any_annotation():
+async def test_the_store_takes_precedence_over_annotations():
     world, store = await signed_pods()
     [pod] = await pods(world)
     was = tuple(replace(one, requests=amounts(200, 200)) for one in get_spec_targets(pod))
@@ -150,7 +150,7 @@ async def test_the_store_speaks_before_any_annotation():
     assert await sizes_now(world) == (amounts(200, 200), amounts(None, 256))
 
 
-async def test_what_has_no_room_waits_and_no_pod_is_evicted():
+async def test_a_resize_without_free_capacity_is_deferred_and_no_pod_is_evicted():
     # 4000m: `a` and `b` had 1500 each, and most of what they gave back went to `c`.
     world = cluster([*(workload(name, template(container(1500))) for name in "ab"), workload("c")])
     store = InMemoryStore()
@@ -180,7 +180,7 @@ async def test_only_the_namespace_that_was_named():
     assert len(await run_revert_pass(PassInput(world, store, FULL, world.now), "shop")) == 1
 
 
-async def test_one_workload_is_reverted_and_stays_so_while_the_others_are_sized():
+async def test_one_workload_is_reverted_and_remains_reverted_while_others_are_sized():
     world, store = cluster([workload(name, created_at=START.replace(day=1)) for name in "ab"]), InMemoryStore()
     before = await requests(world)
     await shrunk(world, store)

@@ -48,7 +48,7 @@ async def test_the_cpu_of_the_start_is_taken_back_once_and_audited():
     assert await run_pass(world, store) == ()
 
 
-async def test_a_pod_that_later_needs_the_same_cpu_keeps_it_whoever_leads():
+async def test_a_pod_that_needs_the_same_cpu_later_keeps_it_under_any_leader():
     world, store = boosted()
     first = StartupPass()
     await run_pass(world, store, first)

@@ -20,7 +20,7 @@ from tests.backtest.policies.test_cruise_policy import GIBIBYTE, recording
 
 
 @pytest.mark.parametrize(("model", "step"), [("joint-peak", 300), ("risk", 60)])
-def test_the_store_tells_what_the_pass_knew(model, step):
+def test_the_store_returns_what_the_pass_recorded(model, step):
     made = recording(5, 26 if model == "joint-peak" else 6, step)
     policy = Policy(headroom=model)
     with closing(LivePasses(made, policy)) as live:

@@ -33,7 +33,7 @@ def test_success_is_for_packages_that_were_all_looked_up(answering, capsys):
 
 
 @pytest.mark.parametrize("answer", ["", [UNTOLD]])
-def test_a_database_that_does_not_tell_is_no_success_and_ends_it_in_one_line(answering, capsys, answer):
+def test_an_unavailable_database_is_a_failure_reported_in_one_line(answering, capsys, answer):
     assert answering(answer, [CLEAN]) == UNKNOWN
     (line,) = capsys.readouterr().out.splitlines()
     assert "cannot be reached" in line

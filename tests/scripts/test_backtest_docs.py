@@ -78,6 +78,6 @@ def test_the_same_results_are_the_same_page_whatever_they_are_called():
     assert "a\\|b&lt;c" in page(make_result("a|b<c"))
 
 
-def test_another_document_is_none_of_ours():
+def test_an_unrelated_document_is_refused():
     with pytest.raises(KeyError):
         results_markdown({"nodes": []})

@@ -243,7 +243,7 @@ def test_any_text_is_read_or_refused_in_one_line(key, text):
         assert "\n" not in str(error)
 
 
-def test_prices_go_together_and_may_be_nothing(tmp_path):
+def test_prices_are_set_together_and_may_be_zero(tmp_path):
     settings = load_settings({}, written(tmp_path, "price_core_hour = 0.02\nprice_gibibyte_hour = 0\n"))
     assert (settings.price_core_hour, settings.price_gibibyte_hour) == (0.02, 0.0)
     assert load_settings({}).price_core_hour is None

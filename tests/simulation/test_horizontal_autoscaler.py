@@ -66,6 +66,6 @@ def test_the_window_keeps_what_exceeded_the_maximum():
     assert one.reconcile(315, 4, [1]) == 2
 
 
-def test_replicas_are_those_of_the_metric_that_wants_most():
+def test_replicas_follow_the_metric_that_requests_most():
     assert desire_replicas([1, 5, 3], 2, 4) == 4
     assert desire_replicas([1], 2, 4) == 2

@@ -63,7 +63,7 @@ async def test_nothing_is_known_of_the_future() -> None:
     assert np.isfinite(block.memory_bytes[0]).tolist() == [True, True, False, False]
 
 
-async def test_past_before_the_start_comes_from_the_demand() -> None:
+async def test_usage_before_the_start_is_taken_from_the_demand() -> None:
     wave = DiurnalDemand(1, 100, 500, 100 * MEBIBYTE, 200 * MEBIBYTE)
     old = workload(pod=SMALL, profiles={"app": ContainerProfile(wave, (3,))}, created_at=OLD)
     world = cluster(old, settings=BY_MINUTE)

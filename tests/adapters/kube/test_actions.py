@@ -175,7 +175,7 @@ async def test_a_late_eviction_of_a_pod_that_another_has_written_since_is_a_conf
     assert "deletionTimestamp" not in admin.read("pods", namespace, "p")["metadata"]
 
 
-async def test_an_eviction_at_the_present_version_goes_through_under_a_budget(
+async def test_an_eviction_at_the_present_version_is_allowed_by_a_budget(
     client: KubernetesClient, admin: Api, namespace: str
 ):
     """The server notes the disruption in the pod's status first, which makes another version of it."""

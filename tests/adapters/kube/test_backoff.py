@@ -7,7 +7,7 @@ from cruise.adapters.kube.client import Backoff
 
 
 @given(st.floats(0.01, 5), st.floats(5, 60), st.integers(1, 2000))
-def test_waits_double_up_to_the_longest_and_never_come_all_at_once(first, most, failures):
+def test_waits_double_up_to_the_longest_and_are_jittered(first, most, failures):
     backoff = Backoff(first, most)
     for number in range(failures):
         whole = min(most, first * 2.0 ** min(number, 40))

@@ -113,7 +113,7 @@ WHOLE = (
 
 
 @given(st.permutations(WHOLE))
-def test_the_order_in_which_objects_come_makes_no_difference(documents):
+def test_the_order_of_objects_makes_no_difference(documents):
     cache = ClusterCache()
     for document in documents:
         put(cache, document)
@@ -156,7 +156,7 @@ def test_builds_nothing_again_without_a_change():
     assert second.nodes is first.nodes
 
 
-def test_a_snapshot_stays_as_it_was():
+def test_a_snapshot_does_not_change():
     cache = ClusterCache()
     put(cache, *WHOLE)
     first = cache.snapshot()
@@ -234,7 +234,7 @@ def test_a_replica_set_that_was_not_seen_is_known_by_the_template_hash():
     assert workloads(cache) == {"Deployment/web"}
 
 
-def test_pods_that_outlive_their_owner_keep_their_workload():
+def test_pods_whose_owner_was_deleted_keep_their_workload():
     cache = ClusterCache()
     job = make_workload_json("Job", "nightly-1", owner="CronJob/nightly")
     put(cache, job, web_pod("nightly-1-y", owner="Job/nightly-1"))

@@ -37,7 +37,7 @@ async def all_of(lines: AsyncIterator[bytes]) -> list[bytes]:
     return [line async for line in lines]
 
 
-async def test_an_object_comes_as_the_server_wrote_it(client: KubernetesClient, admin: Api):
+async def test_an_object_is_returned_as_the_server_wrote_it(client: KubernetesClient, admin: Api):
     body = await client.get("/api/v1/namespaces/default")
     assert body.startswith(b'{"kind":"Namespace","apiVersion":"v1"')
 
@@ -257,7 +257,7 @@ async def test_an_unknown_host_name(tmp_path: Path):
             await client.get("/version")
 
 
-async def test_lines_are_whole_however_the_bytes_come(tmp_path: Path):
+async def test_lines_are_complete_however_the_bytes_are_split(tmp_path: Path):
     pieces = (b'{"a":', b"1}\n", b'{"b":2}\n{"c"', b":3}\n\n", b"x" * 300_000, b"y\n")
     chunked = PreparedAnswer(pieces, length=None, pause_seconds=0.01)
     async with create_client(tmp_path, answer_in_order(chunked)) as (client, _):
@@ -287,7 +287,7 @@ async def test_ends_a_watch_without_bytes(tmp_path: Path):
             assert len(await all_of(lines)) == 3
 
 
-async def test_requests_come_no_faster_than_agreed_and_watches_do_not_count(tmp_path: Path):
+async def test_requests_are_rate_limited_and_watches_do_not_count(tmp_path: Path):
     async with run_answering_server(answer_in_order(PreparedAnswer())) as (server, url):
         settings = KubernetesSettings(kubeconfig(tmp_path, url), requests_per_second=0.001, burst=5)
         async with connect_to_kubernetes(settings) as client:

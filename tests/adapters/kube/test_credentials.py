@@ -283,7 +283,7 @@ async def test_a_proxy_that_the_kubeconfig_names(tmp_path: Path):
     assert asked.headers["proxy-authorization"] == f"Basic {base64.b64encode(b'jane:s@cret').decode()}"
 
 
-async def test_tls_goes_through_a_proxy_to_the_server_itself(control_plane: ControlPlane, tmp_path: Path):
+async def test_tls_passes_through_a_proxy_to_the_server(control_plane: ControlPlane, tmp_path: Path):
     async with run_through_proxy(control_plane) as (proxy, url):
         cluster = {
             "server": "https://k8s.example.com:6443",

@@ -38,7 +38,7 @@ async def test_outside_of_a_cluster_the_files_that_kubectl_uses(tmp_path: Path):
     assert (await account.read(force=True)).server == SERVER
 
 
-def test_no_cluster_at_all(tmp_path: Path):
+def test_without_any_cluster(tmp_path: Path):
     with pytest.raises(BadInputError, match="no cluster is configured") as error:
         find_credentials(None, {"KUBECONFIG": str(tmp_path / "missing")}, tmp_path)
     assert str(tmp_path / "missing") in get_error(error)

@@ -299,7 +299,7 @@ async def test_the_holder_creates_a_deleted_lease_again(client: KubernetesClient
         {"leaseTransitions": 2147483647},
     ],
 )
-async def test_a_lease_with_invalid_edits_stays_with_its_holder(
+async def test_a_lease_with_invalid_edits_keeps_its_holder(
     client: KubernetesClient, admin: Api, lease_namespace: str, edited: Json
 ):
     async with contest(client, lease_namespace) as field:

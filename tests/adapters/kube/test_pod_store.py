@@ -98,14 +98,14 @@ def test_the_limit_is_the_one_before_the_restart():
     assert ward.limits == [128, 512]
 
 
-def test_the_limit_stays_what_it_was_at_the_kill():
+def test_the_limit_is_the_one_at_the_kill():
     ward = Ward()
     ward.see(pod(0, RUNNING), pod(0, OOM, limit="128Mi"), pod(1, RUNNING, OOM, limit="512Mi"))
     assert ward.limits == [128]
     assert [kill.memory_limit_bytes for kill in ward.shown] == [128 * MEBIBYTE]
 
 
-def test_another_pod_of_the_name_has_limits_of_its_own():
+def test_another_pod_of_the_same_name_has_its_own_limits():
     ward = Ward()
     ward.see(pod(0, RUNNING, limit="128Mi"), pod(1, RUNNING, OOM, limit="512Mi", metadata={"uid": "another"}))
     assert ward.limits == [512]

@@ -110,7 +110,7 @@ async def test_lists_in_pages_of_two_and_watches_of_a_second(control_plane, admi
         assert cluster.count_listed()["pods"] == 1
 
 
-async def test_a_cluster_without_events_stays_in_sync(control_plane, admin, namespace):
+async def test_a_cluster_without_events_remains_in_sync(control_plane, admin, namespace):
     async with run_watch(control_plane, WatchTiming(watch_seconds=3, grace_period_seconds=3)) as cluster:
         loop = asyncio.get_running_loop()
         ends_at, worst = loop.time() + 10, 0.0

@@ -209,7 +209,7 @@ def test_waits_are_read_from_the_header_and_else_from_the_details():
 
 
 @pytest.mark.parametrize("header", ["Wed, 21 Oct 2026 07:28:00 GMT", "", "-1", "soon", "1.5"])
-def test_waits_that_are_no_number_of_seconds_are_none(header: str):
+def test_waits_that_are_not_a_number_of_seconds_are_ignored(header: str):
     error = create_error(429, b"", ASKED, header)
     assert isinstance(error, ThrottledError)
     assert error.retry_after_seconds is None

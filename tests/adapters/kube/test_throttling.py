@@ -12,14 +12,14 @@ def test_sends_a_burst_immediately_and_the_rest_in_order():
     assert [round(wait, 6) for wait in waits] == [0, 0, 0, 0.1, 0.2, 0.3]
 
 
-def test_tokens_come_back_up_to_the_burst():
+def test_tokens_are_refilled_up_to_the_burst():
     bucket = TokenBucket(per_second=10, burst=3)
     assert [bucket.acquire(0.0) for _ in range(4)] == [True, True, True, False]
     assert [bucket.acquire(0.15) for _ in range(2)] == [True, False]
     assert [bucket.acquire(1000.0) for _ in range(4)] == [True, True, True, False]
 
 
-def test_gives_no_token_when_the_clock_goes_back():
+def test_gives_no_token_when_the_clock_moves_backwards():
     bucket = TokenBucket(per_second=1, burst=1)
     assert bucket.acquire(100.0)
     assert not bucket.acquire(0.0)

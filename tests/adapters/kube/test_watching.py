@@ -50,7 +50,7 @@ async def shows(cluster, *wanted):
 
 
 @pytest.mark.parametrize("pods", [0, 1, 2, 5, 6])
-async def test_lists_come_in_pages(tmp_path, pods):
+async def test_lists_are_read_in_pages(tmp_path, pods):
     async with a_cluster(tmp_path, pods, replace(SHORT, page_size=2)) as (server, cluster):
         assert await names(cluster) == [f"p{index:03d}" for index in range(pods)]
         assert server.verbs(PODS).count("list") == max(1, (pods + 1) // 2)

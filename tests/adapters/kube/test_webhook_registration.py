@@ -60,7 +60,7 @@ async def test_raises_unavailable_for_unreadable_documents(tmp_path, question, d
             await question(client)
 
 
-async def test_a_rejection_stays_a_rejection(tmp_path):
+async def test_a_rejection_remains_a_rejection(tmp_path):
     async with create_client(tmp_path, lambda asked: build_status(403, "forbidden", reason="Forbidden")) as (client, _):
         for question in (read_own_user_name(client), read_webhook_registration(client, "cruise")):
             with pytest.raises(RefusedError):

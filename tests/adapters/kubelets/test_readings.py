@@ -115,7 +115,7 @@ def test_rejects_other_text(body):
         parse_kubelet_metrics(body, "n1")
 
 
-def test_the_small_endpoint_knows_when_containers_began_and_what_the_node_uses():
+def test_the_resource_metrics_endpoint_has_start_times_and_node_usage():
     labels = 'container="app",namespace="shop",pod="web-1"'
     body = f"""# TYPE container_cpu_usage_seconds_total counter
 container_cpu_usage_seconds_total{{{labels}}} 12.5 1700000000000

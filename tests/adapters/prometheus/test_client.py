@@ -71,7 +71,7 @@ def test_an_address_may_have_a_path_and_end_in_a_slash():
     assert requests[0].path == "/prometheus/api/v1/query_range"
 
 
-def test_headers_go_with_every_request():
+def test_headers_are_sent_with_every_request():
     assert seen(headers={"X-Scope-OrgID": "team-a"}).headers["X-Scope-OrgID"] == "team-a"
 
 
@@ -265,7 +265,7 @@ def test_an_answer_that_takes_too_long_is_unavailable():
 
 
 @pytest.mark.parametrize("url", ["prometheus:9090", "ftp://prometheus", "http://", ""])
-def test_an_address_that_is_none_is_named(url):
+def test_an_invalid_address_is_named(url):
     with pytest.raises(BadInputError, match="prometheus_url is "):
         ask(url)
 

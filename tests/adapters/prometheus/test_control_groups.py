@@ -56,7 +56,7 @@ def test_groups_inside_a_containers_own_are_a_part_of_its_use(nested: tuple[str,
         assert tail.series == [SLICE[-24:]]
 
 
-def test_ids_that_begin_alike_are_not_nested() -> None:
+def test_ids_with_the_same_prefix_are_not_nested() -> None:
     block, _ = usage(matrix(("/kubepods/pod1/a", "", 0.5), ("/kubepods/pod1/ab", "", 0.5)))
     assert len(block.keys) == 1
     _, tail = usage(matrix(("/kubepods/pod1/a", "", 0.5), ("/kubepods/pod1/ab", "", 0.5)))

@@ -92,7 +92,7 @@ def test_a_second_id_with_a_large_counter_has_no_usage_at_first():
     same(demand([(name("/a"), [100, 106, 112]), (name("/b"), [NAN, 5000, 5003])]), [NAN, 100, 100])
 
 
-def test_an_id_that_comes_back_did_not_start_anew():
+def test_an_id_that_reappears_was_not_restarted():
     cpu = [(name("/a"), [10, 16, 22, 28]), (name("/b"), [20, NAN, 32, 44])]
     same(demand(cpu), [NAN, 100, 100, 200])
 
@@ -130,7 +130,7 @@ def test_absent_pressure_is_unknown_and_loses_no_container():
         (("", ""), {"web-1": True, "web-2": False}),
     ],
 )
-def test_zeros_are_a_measurement_only_where_the_node_shows_pressure_elsewhere(nodes, known):
+def test_zeros_are_a_measurement_only_if_the_node_shows_pressure_elsewhere(nodes, known):
     first, second = two(*nodes)
     assert psi_known([(first, [1, 2]), (second, [1, 2])], [(first, [0, 1]), (second, [0, 0])]) == known
 

@@ -45,7 +45,7 @@ def test_also_reads_the_exporter_of_another_part_of_the_cluster():
     assert (read, left_out) == ((most, pool), (few,))
 
 
-def test_without_any_exporter_none_is_chosen():
+def test_without_any_exporter_no_job_is_chosen():
     assert choose_exporters([]) == ((), ())
     assert build_matchers([]) == ""
 

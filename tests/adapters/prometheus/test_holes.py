@@ -88,7 +88,7 @@ def test_pressure_is_spread_over_the_same_steps(missed: int) -> None:
     same(now.compute_demand(), [NAN, NAN] + [1300] * 13)
 
 
-def test_a_series_that_is_away_and_comes_back_is_spread_too() -> None:
+def test_usage_of_a_series_that_was_absent_is_spread_too() -> None:
     """A failed scrape leaves a mark, and the server then answers with nothing."""
     values = np.array(steady(12))
     values[5:8] = NAN
@@ -105,7 +105,7 @@ def test_steps_of_a_longer_hole_are_unknown() -> None:
     same(reads.compute_demand(), [NAN, NAN] + [1000] * 3 + [NAN] * 7 + [1000] * 8)
 
 
-def test_a_counter_that_stands_still_next_to_others_is_idle() -> None:
+def test_a_constant_counter_next_to_others_is_idle() -> None:
     busy = steady(8)
     idle_then_busy = [50.0, 50, 50, 50, 50, 110, 110, 170]
     reads = Reads()
@@ -134,14 +134,14 @@ def test_without_node_labels_each_pod_is_a_target() -> None:
     same(reads.compute_demand("web"), [NAN, NAN] + [1000] * 6)
 
 
-def test_a_node_whose_values_stand_still_for_long_is_idle() -> None:
+def test_a_node_whose_values_are_constant_for_long_is_idle() -> None:
     values = [60.0, 120, *[120.0] * 9, 180, 240]
     reads = Reads()
     reads.read((series("web"), values))
     same(reads.compute_demand(), [NAN, NAN] + [0] * 9 + [1000, 1000])
 
 
-def test_a_counter_that_stands_still_continues_in_the_next_read() -> None:
+def test_a_constant_counter_continues_in_the_next_read() -> None:
     reads = Reads()
     reads.read((series("web"), [60.0, 120, 120, 120, 120]))
     same(reads.compute_demand(), [NAN] * 5)
@@ -164,7 +164,7 @@ def test_the_next_read_completes_the_steps_after_the_last_scrape() -> None:
     same(reads.compute_demand(), [NAN, NAN] + [1000] * 8)
 
 
-def test_samples_that_come_two_minutes_late_make_no_zeros_and_no_peaks() -> None:
+def test_samples_two_minutes_late_cause_no_zeros_and_no_peaks() -> None:
     """Each read sees the last scrape of two minutes before its end."""
     first, now = Reads(fills_holes=False), Reads()
     for start in range(0, 30, 5):

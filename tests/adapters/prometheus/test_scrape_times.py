@@ -65,7 +65,7 @@ def asking(age: Callable[[str], float], requests: list[str]) -> Iterator[Callabl
             yield ask
 
 
-def test_one_pod_stands_for_a_node_if_two_agreed_within_the_hour():
+def test_one_pod_represents_a_node_if_two_agreed_within_the_hour():
     requests: list[str] = []
     with asking(lambda pod: 12.5, requests) as ask:
         assert ask("n1") == {"n1": [12.5] * 3}

@@ -31,7 +31,7 @@ NAMES = st.builds(
 
 
 @given(st.dictionaries(NAMES, st.integers(1, 50), min_size=1), st.integers(1, 2000), st.integers(1, 1440))
-def test_no_query_costs_more_than_is_allowed_and_every_pod_is_asked_for_once(
+def test_no_query_exceeds_the_limits_and_every_pod_is_queried_once(
     pods: dict[str, int], most: int, wanted: int
 ) -> None:
     settings = PrometheusSettings("http://prometheus", max_samples_per_query=most)

@@ -28,7 +28,7 @@ def is_growing(merged):
     return bool((np.diff(known) >= 0).all())
 
 
-def test_replicas_that_are_apart_by_a_scrape_agree_and_grow_as_one():
+def test_replicas_one_scrape_apart_agree_and_grow_as_one():
     merged, disagree = fold([1000, 1006, 1012, 1018, 1024], [1003, 1009, 1015, 1021, 1027])
     assert merged == [1003, 1006, 1012, 1018, 1024]
     assert not any(disagree)
@@ -118,7 +118,7 @@ def owners(*of):
     return np.array(of, dtype=np.int64)
 
 
-def test_a_restart_is_one_container_and_an_id_that_counts_beside_another_is_not():
+def test_a_restart_is_one_container_and_an_id_that_counts_concurrently_is_not():
     restart = np.array([[1000, 1006, 1009, 1009, NAN], [NAN, NAN, 3, 9, 15]])
     assert find_concurrent_ids(restart, owners(0, 0), 1) is None
     forged = np.array([[1000, 1006, 1012, 1018, 1024], [NAN, NAN, 3, 453, 903]])
@@ -135,7 +135,7 @@ def test_an_old_id_that_lingers_from_before_the_read_is_not_alive():
     assert find_concurrent_ids(np.array([[1009, 1009, 1009, NAN], [3, 9, 15, 21]]), owners(0, 0), 1) is None
 
 
-def test_two_names_of_one_control_group_that_count_alike_are_one():
+def test_two_names_of_one_control_group_with_equal_counts_are_one():
     assert find_concurrent_ids(np.array([[1000, 1006, 1012, 1018], [2000, 2006, 2012, 2018]]), owners(0, 0), 1) is None
 
 

@@ -40,14 +40,14 @@ def get_error(body, kind: type[CruiseError], **more):
     return str(caught.value)
 
 
-def test_rows_come_on_the_grid_with_gaps_where_a_series_skips_a_step():
+def test_rows_are_on_the_grid_with_gaps_where_a_series_skips_a_step():
     matrix = decode(document((METRIC, [[600, "1.5"], [720, "2"], [780, "1e3"]]), ({}, [[660, "7"]])))
     assert names(matrix) == [("shop", "web-1", "app", "/a", "n1", ""), ("", "", "", "", "", "")]
     np.testing.assert_array_equal(matrix.values, [[1.5, np.nan, 2, 1000], [np.nan, 7, np.nan, np.nan]])
 
 
 @given(st.lists(st.lists(st.one_of(st.none(), st.floats(0, 1e15)), min_size=4, max_size=4), max_size=300))
-def test_any_number_of_rows_comes_back_as_it_was(rows):
+def test_any_number_of_rows_survives_a_round_trip(rows):
     encoded = [
         ({"pod": str(number)}, [[FIRST + STEP * at, repr(value)] for at, value in enumerate(row) if value is not None])
         for number, row in enumerate(rows)
@@ -158,7 +158,7 @@ def test_an_answer_reported_as_incomplete_is_unavailable_unless_accepted():
     assert decode(document((METRIC, [[600, "1"]]), warnings=None, infos=["metric might not be a counter"])).series
 
 
-def test_node_loads_come_with_both_names():
+def test_node_loads_are_read_under_both_names():
     rows = [{"metric": {"node": "n1", "instance": "10.0.0.1:9100"}, "value": [600, "1.25"]}]
     body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": rows}}).encode()
     assert NodeLoadDecoder("node").decode(body) == [NodeLoadValue("n1", "10.0.0.1:9100", 1.25)]

@@ -240,7 +240,7 @@ def test_a_step_that_does_not_divide_an_hour_is_refused(step):
 
 
 @pytest.mark.parametrize("limit", [1, 3, 10])
-async def test_a_server_that_takes_fewer_series_at_once_than_set_is_asked_for_fewer(limit: int) -> None:
+async def test_a_server_with_a_lower_series_limit_gets_smaller_queries(limit: int) -> None:
     pods = [f"web-7d9f8b6c5d-{letters}b" for letters in ("bcdf", "cfgh", "dxxx", "fzzz", "gkkk", "hmmm")]
     queried: list[int] = []
 
@@ -274,7 +274,7 @@ async def test_a_server_that_takes_no_query_is_quoted_with_the_settings() -> Non
 
 
 @pytest.mark.parametrize("limit", [11_000 // 60, 100])
-async def test_a_server_that_takes_less_time_at_once_is_asked_for_parts_of_it(limit: int) -> None:
+async def test_a_server_with_a_shorter_range_limit_gets_shorter_queries(limit: int) -> None:
     def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         _, _, first, last = asked(request)
         if (last - first) // 60 + 1 > limit:

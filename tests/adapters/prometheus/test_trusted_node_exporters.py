@@ -44,7 +44,7 @@ def test_as_many_pods_as_nodes_can_hide_the_loads_and_not_change_them():
 
 
 @pytest.mark.parametrize(("other", "disputed"), [(1.5, False), (2.0, False), (2.1, True)])
-def test_readings_of_one_machine_may_be_a_little_apart(other, disputed):
+def test_readings_of_one_machine_may_differ_slightly(other, disputed):
     beside = NodeLoadValue("n0", "10.0.0.9:9100", other, "node-exporter")
     assert (choose_trusted_exporters([*REAL, beside], NODES).disputed_nodes == {"n0"}) is disputed
 

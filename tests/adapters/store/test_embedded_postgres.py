@@ -194,7 +194,7 @@ def closed_directory(request):
 
 @only_as_root
 @pytest.mark.parametrize("below", [".", "state/deep"])
-def test_a_directory_that_is_closed_to_others_stays_closed_and_holds_the_database(closed_directory, below):
+def test_a_private_directory_remains_private_and_holds_the_database(closed_directory, below):
     data_dir = closed_directory / below
     before = [path.stat().st_mode for path in (closed_directory, closed_directory.parent)]
     for _ in range(2):

@@ -116,7 +116,7 @@ async def record_until_killed(
     return number, False
 
 
-async def test_a_read_is_stored_whole_or_not_at_all(data_dir):
+async def test_a_read_is_stored_completely_or_not(data_dir):
     losses = 0
     async with open_store(None, data_dir, pytest.fail) as store:
         number = 1

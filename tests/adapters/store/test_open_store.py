@@ -158,7 +158,7 @@ async def migrate(data_dir: Path, direction: str) -> None:
     assert await process.wait() == 0
 
 
-async def test_workloads_that_had_overrides_are_paused_and_what_users_did_stays_readable(data_dir):
+async def test_workloads_that_had_overrides_are_paused_and_user_actions_are_still_readable(data_dir):
     database = database_of(data_dir)
     await migrate(data_dir, "upgrade 0004")
     await run(

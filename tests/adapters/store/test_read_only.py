@@ -43,7 +43,7 @@ async def switched(dsn: str, value: str) -> None:
         await connection.close()
 
 
-async def test_nothing_is_written_to_the_cluster_but_taints_come_off(read_only: StorePort):
+async def test_nothing_is_written_to_the_cluster_but_taints_are_removed(read_only: StorePort):
     world = cluster(workload())
     pod = await only_pod(world)
     actions: list[Action] = [resize(pod, amounts(50, 50)), evict(pod), TaintNode("n1", ReasonCode.OVERLOADED)]

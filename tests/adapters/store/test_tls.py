@@ -96,5 +96,5 @@ async def test_any_other_server_is_refused_in_one_line(
         ("postgresql://u@/c?host=db.example.com", False),
     ],
 )
-def test_tells_which_urls_do_not_verify_the_server(url: str, verified: bool):
+def test_reports_which_urls_do_not_verify_the_server(url: str, verified: bool):
     assert verifies_server(url) is verified

@@ -32,7 +32,7 @@ def test_on_its_own_machine_nothing_has_to_be_set(host: str):
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]", "10.0.0.1", "localhost.example"])
-def test_elsewhere_callers_are_known_or_it_does_not_start(host: str, tmp_path: Path):
+def test_outside_the_machine_callers_are_authenticated_or_it_does_not_start(host: str, tmp_path: Path):
     address = f"{host}:8080"
     with pytest.raises(
         BadInputError, match="set api_authentication to kubernetes, or api_token_file, or http_address to"
@@ -82,7 +82,7 @@ async def shown(context: ssl.SSLContext, address: str = "127.0.0.1") -> x509.Cer
     return x509.load_pem_x509_certificate(pem.encode())
 
 
-async def test_it_makes_a_certificate_of_its_own_where_others_can_reach_it(tmp_path: Path):
+async def test_it_creates_its_own_certificate_if_others_can_reach_it(tmp_path: Path):
     settings = Settings(http_address="0.0.0.0:1", data_dir=tmp_path)
     for _ in range(2):
         # The second start finds it.

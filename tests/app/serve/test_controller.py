@@ -106,7 +106,7 @@ def test_no_pod_changes_its_class(full: Run) -> None:
     assert [pod.name for pod in snapshot.pods if get_qos_class(pod) is not pod.qos] == []
 
 
-def test_pods_created_later_come_with_their_workloads_peak(full: Run) -> None:
+def test_pods_created_later_request_their_workloads_peak(full: Run) -> None:
     snapshot = asyncio.run(full.cluster.snapshot())
     young = [pod for pod in snapshot.pods if pod.created_at is not None and pod.created_at > START]
     annotated = [pod for pod in young if "cruise.io/original-resources" in pod.annotations]

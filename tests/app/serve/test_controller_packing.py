@@ -113,7 +113,7 @@ async def test_a_new_leader_takes_up_what_the_former_one_has_begun():
     assert (plan.id, plan.phase, theatre.world.counts.evictions) == (left.id, PlanPhase.FINISHED, 1)
 
 
-async def test_the_job_packs_by_itself_and_tells_how_it_went():
+async def test_the_job_packs_by_itself_and_reports_the_result():
     theatre = await crowded(replace(FULL, mode=Mode.OBSERVE))
     activity = ServeActivity()
     controller = controller_of(theatre, activity)

@@ -37,7 +37,7 @@ async def test_a_refusal_drops_the_run_and_the_next_turn_tries_again() -> None:
     assert runs[:3] == [0, 1, 2]
 
 
-async def test_a_failure_is_kept_with_how_often_it_came() -> None:
+async def test_a_failure_is_recorded_with_its_count() -> None:
     twice = asyncio.Event()
     runs: list[int] = []
 
@@ -174,7 +174,7 @@ async def test_a_lasting_failure_is_logged_once_and_so_is_its_end() -> None:
     assert told == [("job failed", None), ("job succeeded again", 4)]
 
 
-async def test_figures_outlive_the_jobs_that_they_are_of() -> None:
+async def test_figures_are_kept_after_their_jobs_end() -> None:
     book: dict[str, JobFigures] = {}
     through = asyncio.Event()
 

@@ -61,7 +61,7 @@ async def test_a_former_leader_writes_no_usage_no_statistics_and_no_kill():
     assert len((await inner.read_statistics()).keys) == 1
 
 
-async def test_a_former_leader_still_tells_what_it_did_and_reads_on():
+async def test_a_former_leader_still_reports_what_it_did_and_continues_to_read():
     inner = InMemoryStore()
     store = fence_store(inner, lambda: False)
     await store.record_outcomes(

@@ -55,7 +55,7 @@ def notifier(
     return made, sent
 
 
-async def test_what_is_alike_is_told_of_together():
+async def test_equal_items_are_reported_together():
     post = Recording()
     one, sent = notifier(post)
     one.add([notice(), notice(), notice("pay"), notice(topic=NotificationTopic.OOM_KILLED)])

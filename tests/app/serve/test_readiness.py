@@ -56,7 +56,7 @@ def test_a_pass_that_fails_again_and_again_is_named_with_its_reason():
     assert running(activity=activity).get_unready_reasons() == ["node pass: failed 3 times in a row: Postgres is away"]
 
 
-async def test_a_pass_that_does_not_end_or_go_through_is_named_while_this_process_leads():
+async def test_a_pass_that_does_not_end_or_succeed_is_named_while_this_process_leads():
     async with JobScheduler() as jobs:
         jobs.set_deadline("node pass", timedelta(0), timedelta(0), vital=True)
         one = running(controller=Passing(jobs, usage_gap_seconds=300))
@@ -112,7 +112,7 @@ async def test_statistics_are_those_of_the_last_refresh_else_those_stored():
     assert len((await running(opened_store=store, activity=activity).statistics()).keys) == 0
 
 
-def test_when_a_term_is_over_only_what_was_done_stays():
+def test_after_a_term_only_completed_actions_remain():
     activity = ServeActivity(is_filled=True, refreshed_at=NOW, statistics=make_table())
     activity.jobs["prune"] = JobFigures("prune", failures_in_a_row=9, error="away")
     activity.add([Outcome(NOW, TaintNode("n1", ReasonCode.OVERLOADED), ActionResult.DONE, ReasonCode.OVERLOADED)])

@@ -23,7 +23,7 @@ def test_it_is_not_all_read_before_all_is():
     assert compute_percent(read(0, 0)) == 100
 
 
-def test_a_line_comes_every_ten_seconds_with_share_and_time_left():
+def test_a_line_is_printed_every_ten_seconds_with_share_and_time_left():
     now = 0.0
     telling = UsageReadingLog(lambda: now)
     with capture_logs() as lines:

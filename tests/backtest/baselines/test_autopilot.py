@@ -123,7 +123,7 @@ def test_the_recommendation_after_a_kill_covers_the_use_that_led_to_it() -> None
     assert decision.sizes.memory_bytes[0] >= 1.1 * peak
 
 
-def test_where_memory_was_not_recorded_it_stays_as_provisioned() -> None:
+def test_unrecorded_memory_keeps_the_provisioned_request() -> None:
     cpu, memory = used([100, 100], HOUR), used([0, 0], HOUR)
     policy = AutopilotBaseline(replace(make_recording(cpu, memory), has_memory=False), ReplayOptions())
     observe(policy, cpu, memory)

@@ -90,7 +90,7 @@ def test_a_pod_that_leaves_shares_no_more() -> None:
 
 @examples(40)
 @given(random_recordings(), st.sampled_from([1, 4, 24]))
-def test_a_node_with_room_is_never_short(recording: UsageRecording, hours: int) -> None:
+def test_a_node_with_free_capacity_is_never_short(recording: UsageRecording, hours: int) -> None:
     found = score(recording, hours)
     assert found.memory is not None
     assert found.oom_per_1000_container_days == 0

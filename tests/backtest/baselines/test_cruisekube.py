@@ -151,7 +151,7 @@ def test_skipped_pods_count_with_their_requests() -> None:
     assert admitted(policy, 2 * HOUR).cpu_millicores.tolist() == [400, 1000]
 
 
-def test_memory_that_is_limited_to_its_request_stays_until_the_pod_is_created_again() -> None:
+def test_memory_limited_to_its_request_is_unchanged_until_the_pod_is_recreated() -> None:
     policy, recording = CruiseKubeBaseline(steady(), ReplayOptions()), steady()
     equal = get_sizes([1000] * 2, [4 * GIBIBYTE] * 2, [4 * GIBIBYTE] * 2)
     decision = dict(passes(policy, recording, until=HOUR, sizes=equal))[HOUR]

@@ -131,7 +131,7 @@ def test_a_kill_before_any_recommendation_is_only_remembered():
     assert policy.react_to_oom_kill(ReplayedOomKill(0, 7200, 2 * GIBIBYTE, by_limit=True), view()).sizes is None
 
 
-def test_memory_that_was_not_recorded_stays_as_provisioned():
+def test_memory_that_was_not_recorded_keeps_the_provisioned_request():
     windows = HOURS * 12 + 1
     both = make_recording(np.full((windows, 1), 100.0), np.zeros((windows, 1)), requests=[Resources(1000, GIBIBYTE)])
     recording = replace(both, has_memory=False)

@@ -78,7 +78,7 @@ def test_a_day_of_history_doubles_the_upper_bound() -> None:
     assert found.lower[3:] / 115_000 == pytest.approx([0.6, 0.9, 0.95], abs=0.011)
 
 
-def test_no_sample_at_all_is_the_minimum() -> None:
+def test_without_samples_the_minimum_applies() -> None:
     found = recommend_from_percentiles(np.zeros((3, 1)), NOTHING, 25, LARGEST)
     assert [*found.lower, *found.target, *found.upper] == [25] * 3
 

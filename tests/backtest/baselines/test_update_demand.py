@@ -70,7 +70,7 @@ def test_a_resource_never_seen_does_not_count() -> None:
     assert not found.is_out_of_bounds.any() and not found.wants_growth.any() and found.difference.tolist() == [0.0]
 
 
-def test_increases_come_first_then_the_largest_difference() -> None:
+def test_increases_are_listed_first_then_by_largest_difference() -> None:
     """priority/update_priority_calculator_test.go, TestSortPriority, TestSortPriorityResourcesDecrease."""
     nobody = [False] * 4
     assert priorities(nobody, nobody, [4.0, 1.5, 9.0, 2.33]).order(np.arange(4)).tolist() == [2, 0, 3, 1]

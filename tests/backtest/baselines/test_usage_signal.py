@@ -7,7 +7,7 @@ from cruise.domain.resources import MEBIBYTE
 ONE_JOB_EACH = np.arange(3)
 
 
-def test_four_hundred_boundaries_stand_three_percent_apart_from_a_millicore_and_a_mebibyte() -> None:
+def test_four_hundred_boundaries_in_steps_of_three_percent_start_at_a_millicore_and_a_mebibyte() -> None:
     assert len(CPU_BOUNDS) == len(MEMORY_BOUNDS) == 400
     assert CPU_BOUNDS[0] == 1
     assert MEMORY_BOUNDS[0] == MEBIBYTE

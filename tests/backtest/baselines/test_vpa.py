@@ -242,7 +242,7 @@ def test_half_of_a_workload_is_updated_in_a_minute() -> None:
     assert run.pass_by([1000] * 4, [6 * GIB] * 4).resize.tolist() == [2, 3]
 
 
-def test_memory_that_was_not_recorded_stays_as_it_is() -> None:
+def test_memory_that_was_not_recorded_is_unchanged() -> None:
     one = np.zeros((1, 1))
     known = make_recording(one, one, requests=[Resources(100, 8 * GIB)])
     recording = UsageRecording(

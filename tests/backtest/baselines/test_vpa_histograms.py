@@ -86,7 +86,7 @@ def test_a_bucket_below_epsilon_is_empty() -> None:
     assert histograms.compute_percentiles().tolist() == [[0.0]]
 
 
-def test_a_weight_below_epsilon_leaves_a_histogram_as_it_is() -> None:
+def test_a_weight_below_epsilon_does_not_change_a_histogram() -> None:
     """histogram_test.go, TestNonEmptyOnEpsilonAddition."""
     histograms = linear((0.0, 1.0), TENTHS)
     add(histograms, 9.9, EPSILON * 3, 0)

@@ -82,7 +82,7 @@ def test_memory_that_was_not_recorded_is_not_known() -> None:
 
 
 @given(st.lists(st.one_of(st.just(np.nan), st.floats(1, 15_000)), min_size=1, max_size=30))
-def test_a_sample_of_five_minutes_stands_for_five_of_a_minute(used: list[float]) -> None:
+def test_a_five_minute_sample_counts_as_five_one_minute_samples(used: list[float]) -> None:
     coarse, fine = recommender(0, step_seconds=300), recommender(0, step_seconds=60)
     for place, value in enumerate(used):
         time = DAY + 300 * (place + 1)

@@ -126,7 +126,7 @@ def test_replay_decides_what_the_passes_decide_through_their_ports(seed, hours, 
 
 
 @pytest.mark.parametrize("model", ["joint-peak", "risk"])
-def test_headroom_models_are_prepared_and_evaluated_alike(model):
+def test_headroom_models_are_prepared_and_evaluated_the_same_way(model):
     made = recording(4, 15, 300)
     policy = Policy(
         rules=TRACKING,

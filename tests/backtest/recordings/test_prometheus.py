@@ -187,7 +187,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> UsageRecording:
 
 
 @pytest.mark.parametrize("prefix", ["", "exported_"])
-def test_kube_state_metrics_tell_owners_and_requests(small: UsageRecording, tmp_path: Path, prefix: str) -> None:
+def test_kube_state_metrics_provide_owners_and_requests(small: UsageRecording, tmp_path: Path, prefix: str) -> None:
     make_blocks(lambda path: write_metrics(small, path, prefix=prefix), tmp_path / "blocks")
     with running_prometheus(tmp_path / "blocks") as url:
         server = Server(url, small, tmp_path / "none")

@@ -36,7 +36,7 @@ def workload_of_container(
         ("name-with-words", "Pod/name-with-words"),
     ],
 )
-def test_a_name_tells_the_workload_where_nothing_else_does(pod: str, workload: str) -> None:
+def test_the_workload_is_derived_from_the_name_if_nothing_else_states_it(pod: str, workload: str) -> None:
     assert workload_of_container(pod) == workload
 
 

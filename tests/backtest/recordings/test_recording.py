@@ -131,7 +131,7 @@ def test_the_step_must_match_the_pass_interval(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("memory", [None, MEMORY])
-def test_tells_how_far_it_is(tmp_path: Path, memory: str | None) -> None:
+def test_reports_progress(tmp_path: Path, memory: str | None) -> None:
     shares: list[float] = []
     load_trace(directory(tmp_path, CPU, memory), on_progress=shares.append)
     assert shares == sorted(shares)
@@ -167,7 +167,7 @@ def test_the_halves_are_the_same_whatever_the_order_of_the_columns():
         assert set(pods(select_half(recorded(*"abcdef"), half))) == set(pods(select_half(recorded(*"fdbeca"), half)))
 
 
-def test_usage_stays_with_its_container():
+def test_usage_is_kept_per_container():
     whole = recorded("d", "a", "c", "b")
     half = select_half(whole, RecordingHalf.REPORT)
     for column, container in enumerate(half.containers):

@@ -70,7 +70,7 @@ def test_pods_of_one_time_are_placed_by_name():
     assert world.node[10] == 0 and world.node[2] == 1
 
 
-def test_a_pod_that_fits_no_empty_node_stays_pending_until_it_is_recreated_smaller():
+def test_a_pod_that_fits_no_empty_node_is_pending_until_it_is_recreated_smaller():
     world = World(mebibytes((1001, 1), (100, 100)))
     assert world.node == [PENDING_NODE, 0]
     world.resize((0,), mebibytes((10, 1)))
@@ -156,7 +156,7 @@ def test_an_increase_of_one_resource_needs_no_capacity_of_the_other():
     assert world.memory[0] == 600
 
 
-def test_what_stays_as_it_is_is_no_resize():
+def test_an_unchanged_size_is_not_a_resize():
     world = World(mebibytes((400, 500, 500), (100, 100)))
     world.resize((0, 1), mebibytes((400, 500, 500), (100, 100, 300)))
     assert world.changes.resizes.tolist() == [0, 1]

@@ -36,7 +36,7 @@ def test_decreases_of_an_increase_that_does_not_fit_are_written():
     assert (wanted.memory_bytes.tolist(), wanted.memory_limit_bytes.tolist()) == ([50 * MIB], [400 * MIB])
 
 
-def test_a_limit_that_was_raised_for_a_request_stays_where_the_request_does():
+def test_a_limit_raised_for_a_request_is_unchanged_if_the_request_is():
     left, wanted = held([(50, 400 * MIB, 400 * MIB)], [(100, 100 * MIB, 200 * MIB)], [0], [0], [0])
     assert left == [True]
     assert (wanted.memory_bytes.tolist(), wanted.memory_limit_bytes.tolist()) == ([100 * MIB], [200 * MIB])

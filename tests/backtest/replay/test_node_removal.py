@@ -78,7 +78,7 @@ def test_the_least_requested_node_is_drained():
     assert policy.views[-1].node_exists.tolist() == [True, False, True]
 
 
-def test_as_many_go_together_as_can_and_no_pod_moves_twice():
+def test_as_many_nodes_as_possible_are_drained_together_and_no_pod_moves_twice():
     policy = Shrinking(millicores(*[600] * 9), shrunk_at(HOUR, *[110] * 9))
     replay_policy(recording(9, 8), policy, TERMS)
     assert policy.views[-1].node_exists.tolist() == [True] + [False] * 8
@@ -93,7 +93,7 @@ def test_there_is_one_consolidation_in_24_hours():
     assert (by_hour[5], by_hour[7], by_hour[29], by_hour[31]) == (3, 2, 2, 1)
 
 
-def test_one_that_is_not_possible_yet_is_done_as_soon_as_it_is():
+def test_a_step_that_is_not_possible_yet_is_done_once_it_is():
     policy = Shrinking(millicores(600, 600), shrunk_at(10 * HOUR + 300, 400, 400))
     replay_policy(recording(2, 14), policy, TERMS)
     by_hour = nodes_by_hour(policy)
@@ -133,6 +133,6 @@ def test_a_node_that_cannot_be_drained_does_not_stop_the_next():
     assert policy.views[-1].node.tolist() == [0, 0, 2, 2]
 
 
-def test_a_single_node_stays():
+def test_a_single_node_is_not_drained():
     policy = Shrinking(millicores(100), {})
     assert replay_policy(recording(1, 8), policy, TERMS).nodes_mean == 1.0

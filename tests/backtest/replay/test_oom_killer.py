@@ -54,7 +54,7 @@ def test_a_reaction_takes_effect_at_the_next_sample():
     assert [kill.time for kill in kills] == [60]
 
 
-def test_on_a_full_node_the_one_furthest_above_its_request_dies():
+def test_on_a_full_node_the_container_furthest_above_its_request_is_oom_killed():
     kills, _ = run([[400, 350, 300]], mebibytes((400, 0), (100, 0), (200, 0)))
     assert kills == [ReplayedOomKill(1, 60, 350 * MEBIBYTE, False)]
 

@@ -28,7 +28,7 @@ def test_a_sample_on_the_boundary_belongs_to_the_interval_it_ends():
     assert cuts(sampled(*"x" * 7, start=300)) == [(0, 1, 240, 300), (1, 6, 300, 600), (6, 7, 600, 660)]
 
 
-def test_samples_further_apart_than_passes_have_a_pass_each():
+def test_samples_at_longer_intervals_than_passes_have_one_pass_each():
     assert cuts(sampled(*"xxx", step=900, start=0)) == [(0, 1, -900, 0), (1, 2, 0, 900), (2, 3, 900, 1800)]
 
 

@@ -41,6 +41,6 @@ def test_short_is_an_interval_in_which_a_node_passed_its_requests_once():
     assert account([[40, 0, 40], [40, 0, 51], [91, 0, 0]], [[0, 0, 0]]).build_score().short_share == 0.25
 
 
-def test_nothing_at_all_has_no_share():
+def test_an_empty_total_has_no_share():
     score = ResourceAccount(3, 100).build_score()
     assert (score.relative_slack, score.starved_share, score.short_share) == (0, 0, 0)

@@ -48,7 +48,7 @@ def test_another_node_may_be_watched():
     assert line.base_cpu_millicores is not None and line.base_cpu_millicores.tolist() == [0, 1]
 
 
-def test_a_policy_that_does_not_think_in_base_and_headroom_has_none():
+def test_a_policy_without_base_and_headroom_has_none():
     line = watched(None, ReplayDecision(NO_CONTAINERS, sizes(), NO_CONTAINERS))
     assert line.base_cpu_millicores is None and line.headroom_memory_bytes is None
 

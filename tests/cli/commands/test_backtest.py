@@ -126,7 +126,7 @@ class Deadly:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_worker_that_dies_is_one_line():
+def test_a_crashed_worker_is_reported_in_one_line():
     wanted = ReplayRequest([Deadly()], [ReplayEntry("vpa", "vpa", ReplayOptions())], None, with_time_lines=False)
     with pytest.raises(UnavailableError, match=r"a worker process died, .* fewer --jobs"):
         replay_locally(wanted, 2)
@@ -216,7 +216,7 @@ def test_as_table_yaml_and_csv(capsys, trace):
     assert {line["policy"] for line in lines} == set(QUICK)
 
 
-def test_the_page_goes_to_its_file_next_to_the_answer(capsys, trace, tmp_path):
+def test_the_page_is_written_next_to_the_answer(capsys, trace, tmp_path):
     page = tmp_path / "report.html"
     found = answer(capsys, "--trace", trace, "--html", str(page))
     assert found["trace"] == "shop-a"

@@ -48,7 +48,7 @@ def test_days_of_which_the_server_has_nothing_are_one_line(capsys, day_server, r
     assert line.startswith(f"Prometheus at {day_server} has no ")
 
 
-def test_a_step_that_no_pass_can_be_made_of_is_one_line(capsys, day_server, recorded_day, monkeypatch):
+def test_a_step_that_does_not_divide_a_pass_is_reported_in_one_line(capsys, day_server, recorded_day, monkeypatch):
     monkeypatch.setenv("CRUISE_PROMETHEUS_STEP", "7m")
     assert "prometheus_step is 420 s" in error_line(capsys, *asked(day_server, end_of(recorded_day)))
 

@@ -179,7 +179,7 @@ def test_what_cruise_wrote_on_pods_does_not_hide_what_a_template_states(capsys, 
     assert json.loads(export(capsys, *options, "--format", "json"))["workloads"] == before
 
 
-def test_a_directory_gets_all_that_goes_into_git(capsys, files, tmp_path):
+def test_a_directory_gets_all_files_for_git(capsys, files, tmp_path):
     out = tmp_path / "out"
     assert export(capsys, *files, "-o", str(out)) == ""
     found = sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())

@@ -105,7 +105,7 @@ def test_capacity_is_reserved_for_a_nominated_pod_except_from_higher_priorities(
         assert places(found) == {"web-1": "n1"}
 
 
-def test_capacity_that_is_not_free_yet_stays_reserved(packed):
+def test_capacity_that_is_not_free_yet_is_reserved(packed):
     ending = pod("old-1", "n1", cpu="3")
     ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     found = packed(make_node_json("n1", cpu="4"), ending, nominated("web-1", "n1"), pod("late-1", cpu="3", priority=9))
@@ -291,7 +291,7 @@ def test_a_negative_request_is_one_line_that_names_the_pod(capsys, tmp_path):
 # ---- how it is used ----
 
 
-def test_help_has_examples_and_completion_knows_the_command():
+def test_help_has_examples_and_completion_offers_the_command():
     shown = run("pack", "--help").stdout
     assert " cruise pack --snapshot cluster.json" in shown.partition("Examples:")[2]
     assert "--sizes" in completions("cruise pack --si")

@@ -31,7 +31,7 @@ def test_types_of_one_node_pool_share_its_limits(consolidated):
 
 
 @pytest.mark.beyond_core
-def test_prices_come_from_a_file_by_instance_type(consolidated, tmp_path):
+def test_prices_are_read_from_a_file_by_instance_type(consolidated, tmp_path):
     kinds = [
         {"name": "m5.large", "allocatable": {"cpu": "2", "memory": "8Gi"}, "price": 3},
         {"name": "m5.xlarge", "allocatable": {"cpu": "4", "memory": "16Gi"}, "price": 2},

@@ -177,7 +177,7 @@ def scene(token):
     return asyncio.run(make_busy_scene(token))
 
 
-def test_a_pause_reaches_a_server_elsewhere(capsys, scene, token, monkeypatch):
+def test_a_pause_reaches_a_server_on_another_machine(capsys, scene, token, monkeypatch):
     with served(scene) as url:
         assert main(["pause", "--server", f"{url}/", "--token-file", str(token)]) == 0
         assert asyncio.run(scene.store.is_paused()) is True

@@ -52,7 +52,7 @@ def test_a_kubeconfig_that_does_not_exist(capsys, settings, once):
     assert "kubeconfig /nowhere/config does not exist" in error_line(capsys, *once)
 
 
-def test_no_cluster_at_all(capsys):
+def test_without_any_cluster(capsys):
     assert "no cluster is configured" in error_line(capsys)
 
 

@@ -79,7 +79,7 @@ def test_the_seed_rules_use_only_the_usage_file(tmp_path):
     assert taught(tmp_path, policy=Policy(rules=SEED_RULES)) == 0
 
 
-def test_a_killed_pod_without_statistics_of_its_own_uses_its_kill(tmp_path):
+def test_a_killed_pod_without_own_statistics_uses_its_kill(tmp_path):
     assert taught(tmp_path, of_workload=True) == 0
     snapshot = load_snapshot_with_autoscaler(str(tmp_path / "cluster.json"), NodeAutoscalerSetting.DETECT)
     table, _ = load_usage_of_snapshot(str(tmp_path / "usage.json"), snapshot, None, Policy())

@@ -180,7 +180,7 @@ def test_overrides_clamp_requests():
     assert mutated(high)[0].limits == make_amounts(None, 1024)
 
 
-def test_a_request_of_zero_that_may_not_grow_stays():
+def test_a_request_of_zero_that_may_not_grow_is_unchanged():
     stated = make_container(cpu=0, memory_mib=0, memory_limit_mib=128, settled=False)
     pod = new_pod(stated, annotations={"cruise.io/direction": "shrink"})
     assert left(pod, use()) is ReasonCode.NO_CHANGE_NEEDED
@@ -213,7 +213,7 @@ def test_a_ratio_caps_the_limit():
         (LimitRangeItem(True, minimum=make_amounts(10, None)), None),
     ],
 )
-def test_a_cpu_limit_stays_only_if_a_limit_range_requires_one(item, limit):
+def test_a_cpu_limit_is_kept_only_if_a_limit_range_requires_one(item, limit):
     pod = new_pod(make_container(cpu_limit=300))
     assert mutated(pod, ranges=(item,))[0].limits.cpu_millicores == limit
 

@@ -71,7 +71,7 @@ def test_nothing_grows():
     assert resize.containers[0].requests == make_amounts(400, 100)
 
 
-def test_an_unstated_request_stays_unstated():
+def test_an_unstated_request_is_not_added():
     [resize], _ = decide(waiting(make_container(cpu=5000, memory_mib=None, settled=False)))
     assert resize.containers[0].requests == make_amounts(400, None)
 
@@ -114,7 +114,7 @@ def test_only_unschedulable_pods_are_sized():
         assert decide(pod) == ([], [])
 
 
-def test_pods_skipped_elsewhere_are_skipped_here():
+def test_pods_skipped_by_node_passes_are_skipped_here():
     stale = use(updated_at=0)
     assert reasons(decide(waiting(), stale)) == [ReasonCode.STALE_STATISTICS]
     assert reasons(decide(waiting(qos=QosClass.GUARANTEED))) == [ReasonCode.GUARANTEED]

@@ -89,7 +89,7 @@ def cpus(decision):
     return {one.container: (one.requests.cpu_millicores, one.limits.cpu_millicores) for one in decision.containers}
 
 
-def test_a_pod_starts_with_twice_its_size_and_records_what_it_goes_back_to():
+def test_a_pod_starts_with_twice_its_size_and_records_its_later_size():
     cluster = Cluster(use(400))
     created = cluster.create(new_pod())
     assert created.containers[0].requests == make_amounts(800, 100)
@@ -168,7 +168,7 @@ def test_no_pod_starts_with_a_boost_that_could_not_be_taken_back(name):
     assert cluster.explain(pod) == {"app": reason}
 
 
-def test_a_quota_that_has_no_room_for_the_start_leaves_the_size():
+def test_a_quota_without_capacity_for_the_start_allows_only_the_size():
     cluster = Cluster(use(), quotas=(ResourceQuota(StatedResources(cpu_millicores=500)),))
     assert cpus(cluster.decide(new_pod())) == {"app": (400, None)}
     assert cluster.explain(new_pod()) == {"app": ReasonCode.QUOTA_EXCEEDED}
@@ -183,7 +183,7 @@ def test_a_limit_rises_with_the_request_unless_it_is_kept():
     assert cpus(kept.decide(pod)) == {"app": (600, 600)}
 
 
-def test_a_guaranteed_pod_stays_so():
+def test_a_guaranteed_pod_is_still_guaranteed():
     policy = replace(RESIZE, guaranteed=GuaranteedPolicy.RESIZE, memory_limits=MemoryLimitPolicy.ALWAYS)
     pod = new_pod(make_container(cpu=300, memory_mib=128, cpu_limit=300, memory_limit_mib=128, settled=False))
     assert pod.qos is QosClass.GUARANTEED
@@ -223,7 +223,7 @@ def test_a_pod_that_fits_no_node_does_not_wait_for_the_cpu_of_its_start():
     assert [one.requests.cpu_millicores for one in resize.containers] == [400]
 
 
-def test_a_pod_that_a_plan_places_starts_with_its_size_as_the_plan_has_room_for_that():
+def test_a_pod_that_a_plan_places_starts_with_the_size_in_the_plan():
     pod = new_pod(owner_kind="ReplicaSet", owner_name="web-1")
     hint = PlacementHint("plan", "uid", "shop", "ReplicaSet", "web-1", None, "n1", NOW + timedelta(minutes=1))
     policy = replace(RESIZE, mode=Mode.FULL)

@@ -143,7 +143,7 @@ def test_no_pod_is_evicted_before_one_of_lower_priority() -> None:
     assert names(pods, decide_evictions(pods, Resources(1000, 50))) == ["medium", "low"]
 
 
-def test_no_pod_is_evicted_while_one_of_lower_priority_stays() -> None:
+def test_no_pod_is_evicted_while_one_of_lower_priority_remains() -> None:
     # A small pod requests 900 and is never evicted; three others of high priority are not evicted for it.
     tenant = candidate("tenant", base=(0, 900), evictable_for=frozenset())
     pods = [tenant, *(candidate(name, base=(0, 300), priority=1_000_000) for name in ("a", "b", "c"))]

@@ -25,7 +25,7 @@ def test_no_pod_is_evicted_if_all_can_be_placed_without_evictions(seeds):
     assert rescued > len(tried) // 4
 
 
-def test_single_replicas_are_told_from_the_workload_and_else_counted():
+def test_single_replicas_are_read_from_the_workload_or_else_counted():
     pods = [make_pod("web-1"), make_pod("web-2")]
     for replicas, single in ((1, True), (2, False), (None, False)):
         snapshot = make_snapshot(pods, workloads=[make_workload(replicas=replicas)])

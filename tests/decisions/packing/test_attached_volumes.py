@@ -59,14 +59,14 @@ def test_a_volume_in_use_on_the_node_counts_with_its_pod_and_moves_with_it():
     assert ([one.pod for one in plan.moves], placed(plan)) == (["app-1"], {"web-1": "n1"})
 
 
-def test_a_volume_left_attached_counts_apart_from_a_pod_that_comes_back_to_it():
+def test_a_volume_left_attached_counts_separately_from_a_pod_that_returns_to_it():
     back = a_pod("web-1", nodeSelector={"disk": "ssd"}, volumes=[on_claim("old")])
     items = [*FULL[:2], *CLAIMS, make_attachment_json("old", "n1"), back]
     assert placed(planned(*items, *limits(1))) == {}
     assert placed(planned(*items, *limits(2))) == {"web-1": "n1"}
 
 
-def test_nothing_is_proved_where_a_pod_that_comes_back_makes_its_volume_count_once():
+def test_nothing_is_proved_if_a_returning_pod_makes_its_volume_count_once():
     back = a_pod("web-1", cpu="100m", nodeSelector={"disk": "ssd"}, volumes=[on_claim("old")])
     other = a_pod("web-2", cpu="100m", nodeSelector={"disk": "ssd"}, volumes=[on_claim("data")])
     plan = planned(*FULL[:2], *CLAIMS, *limits(2), make_attachment_json("old", "n1"), back, other)

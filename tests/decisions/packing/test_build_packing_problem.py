@@ -21,7 +21,7 @@ from tests.decisions.packing.shop import make_shop_node, make_shop_pod
 DEDICATED = Taint("dedicated", "gpu", TaintEffect.NO_SCHEDULE)
 
 
-def test_pods_that_nothing_tells_apart_are_one_class() -> None:
+def test_indistinguishable_pods_are_one_class() -> None:
     built = build_packing_problem(
         ClusterSnapshot(
             nodes=(make_shop_node("n1"), make_shop_node("n2")),
@@ -70,7 +70,7 @@ def test_only_pending_pods_are_planned_on_virtual_nodes() -> None:
     assert allowed == [[True, False], [True, True]]
 
 
-def test_a_running_pod_stays_on_its_platform_unless_it_states_the_label() -> None:
+def test_a_running_pod_is_kept_on_its_platform_unless_it_states_the_label() -> None:
     arch = "kubernetes.io/arch"
     nodes = tuple(make_shop_node(f"n-{value}", labels={arch: value}) for value in ("amd64", "arm64"))
     either = NodeSelectorTerm((LabelRequirement(arch, SelectorOperator.IN, ("amd64", "arm64")),))
@@ -84,7 +84,7 @@ def test_a_running_pod_stays_on_its_platform_unless_it_states_the_label() -> Non
     assert allowed == [[True, True], [False, True], [True, True]]
 
 
-def test_a_pod_without_a_controller_stays_and_says_why() -> None:
+def test_a_pod_without_a_controller_is_not_moved_and_has_a_reason() -> None:
     built = build_packing_problem(
         ClusterSnapshot(
             nodes=(make_shop_node("n1"),), pods=(make_shop_pod("bare", "n1", owner_kind=None, workload=None),)

@@ -95,7 +95,7 @@ def test_a_disruption_budget_is_not_overdrawn(allowed, moved):
     assert begun(replace(THERE, budgets=(budget,)), ALL) == moved
 
 
-def test_a_pod_that_came_lately_or_at_no_known_time_rests():
+def test_a_pod_created_recently_or_at_an_unknown_time_is_not_resized():
     young = [replace(A, created_at=NOW - timedelta(hours=3)), replace(B, created_at=None), C]
     assert begun(snapshot(*young), ALL) == ["c"]
 
@@ -113,7 +113,7 @@ def test_a_node_drained_by_another_tool_is_skipped(changes):
     assert begun(snapshot(A, B, C, nodes=nodes), ALL) == ["c"]
 
 
-def test_what_only_makes_room_elsewhere_is_left_to_people():
+def test_what_only_frees_capacity_elsewhere_is_left_to_people():
     staying = plan(move(A), move(C), fleet=NodeCountChange(3, 2, 2, drained=("n2",)))
     assert begun(THERE, staying) == ["c"]
 
@@ -125,7 +125,7 @@ def test_nothing_moves_while_a_pod_waits():
     )
 
 
-def test_no_move_goes_to_a_node_that_is_only_thought_of():
+def test_no_move_targets_a_hypothetical_node():
     assert begun(THERE, plan(move(A, "new-big-1"), move(C))) == ["c"]
 
 
@@ -134,7 +134,7 @@ def test_a_move_without_capacity_is_dropped_and_the_others_run():
     assert begun(snapshot(A, B, C, full), ALL) == ["a"]
 
 
-def test_what_may_not_be_evicted_stays():
+def test_pods_that_may_not_be_evicted_are_not_moved():
     kept = replace(A, annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"})
     assert begun(snapshot(kept, B, C), ALL) == ["b", "c"]
 

@@ -11,7 +11,7 @@ from cruise.packer.pack import pack
 from tests.decisions.packing.crowded_clusters import count_most_placed, make_contended_cluster
 
 
-def test_plans_are_sound_and_no_order_of_arriving_lets_in_more_than_is_proved(seeds):
+def test_plans_are_sound_and_no_order_of_arrival_places_more_than_is_proved(seeds):
     for seed in seeds(1000):
         snapshot = make_contended_cluster(seed)
         built = build_packing_problem(snapshot)

@@ -98,7 +98,7 @@ def test_devices_of_a_claim_that_is_not_judged_are_taken_all_the_same():
     assert said(plan)["web-1"][0][0] == f"device:{GPUS}"
 
 
-def test_a_resource_that_devices_stand_in_for_is_not_judged():
+def test_a_resource_replaced_by_devices_is_not_checked():
     asked = a_class(f'device.driver == "{GPUS}"')
     asked["spec"]["extendedResourceName"] = "example.com/gpu"
     pod = a_pod("web-1")

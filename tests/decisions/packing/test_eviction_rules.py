@@ -67,7 +67,7 @@ def test_a_pod_on_a_node_that_is_away_would_not_end():
 
 
 @pytest.mark.parametrize(("mode", "reason"), [("Auto", "another autoscaler sizes it"), ("Off", None)])
-def test_what_a_vpa_sizes_stays(mode, reason):
+def test_pods_that_a_vpa_sizes_are_not_moved(mode, reason):
     pod = make_pod()
     assert pod.workload is not None
     rival = VerticalPodAutoscaler("shop", "rival", pod.workload, mode)

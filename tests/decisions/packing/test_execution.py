@@ -166,7 +166,7 @@ def shrink(one: Pod, cpu: int) -> ResizePod:
     return ResizePod("shop", one.name, one.uid, one.node, one.workload, (target,), NO_RESOURCES, ReasonCode.RIGHTSIZED)
 
 
-def test_resizes_come_first_and_are_waited_for_until_they_are_actual():
+def test_resizes_are_first_and_the_plan_waits_until_they_are_actual():
     late = pod("late-1", 1500, None, unschedulable_since=NOW)
     large = pod("web-1", 3000)
     stage = PlanStage((shrink(large, 1000),), (), (PlannedPlacement("shop", "late-1", late.uid, None, "n1"),))

@@ -280,7 +280,7 @@ def test_objections_are_one_line_each():
         assert all(found and "\n" not in found for found in find_plan_objections(*change(snapshot, pods, plan)))
 
 
-def test_nodes_need_room_for_all_bases_and_the_largest_headroom():
+def test_nodes_must_hold_all_bases_and_the_largest_headroom():
     snapshot, pods = make_scene()
     plan = make_valid_plan(snapshot, pods)
     need = {

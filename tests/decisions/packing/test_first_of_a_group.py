@@ -32,7 +32,7 @@ def in_zone(pod: Pod, zone: str) -> Pod:
 @pytest.mark.parametrize("objective", WITHOUT_FLEET)
 @pytest.mark.parametrize("zones", ["ab", "aa"])
 @pytest.mark.parametrize("running", [False, True])
-def test_a_target_elsewhere_keeps_a_first_one_away(objective: PackingObjective, zones: str, running: bool) -> None:
+def test_a_matching_pod_elsewhere_prevents_a_first_pod(objective: PackingObjective, zones: str, running: bool) -> None:
     other = in_zone(make_shop_pod("other", f"n{zones[1]}" if running else None), zones[1])
     snapshot = ClusterSnapshot(nodes=NODES, pods=(in_zone(make_shop_pod("follows", constraints=NEAR), zones[0]), other))
     assert find_disagreements(snapshot, objective) == []

@@ -40,7 +40,7 @@ def test_so_does_what_karpenter_has_only_ordered():
     assert [(one.name, one.template.allocatable.cpu_millicores) for one in found] == [("m5.xlarge", 4000)]
 
 
-def test_startup_taints_go_by_themselves_and_taints_stay():
+def test_startup_taints_are_ignored_and_other_taints_are_kept():
     found = offered(pool("gpu", taints=GPU_ONLY), machine("n1", of="gpu"), *waiting(1)).types
     assert [taint.key for taint in found[0].template.taints] == ["gpu"]
 
@@ -112,7 +112,7 @@ def test_a_machine_seen_in_a_node_pool_of_the_same_class_is_known():
     assert other.pools_without_types == (("batch", UNSEEN),)
 
 
-def test_a_type_is_offered_in_each_zone_where_pods_tell_zones_apart():
+def test_a_type_is_offered_in_each_zone_if_pods_distinguish_zones():
     there = [pool(requirements=[only(ZONE, "a", "b")]), machine("n1", **{"topology.ebs.csi.aws.com/zone": "a"})]
     choosy = waiting(1, spec={"nodeSelector": {ZONE: "b"}})
     labels = [one.template.labels for one in offered(*there, *choosy).types]

@@ -16,7 +16,7 @@ BOTH = pytest.mark.parametrize("objective", [PackingObjective.PAPER, PackingObje
 
 
 @BOTH
-def test_a_node_with_kept_room_is_full_and_not_too_small(objective):
+def test_a_node_with_reserved_capacity_is_full_and_not_too_small(objective):
     plan = planned(a_node("n1"), NOMINATED, a_pod("late-1"), objective=objective)
     (late,) = plan.unplaced
     words = (
@@ -27,7 +27,7 @@ def test_a_node_with_kept_room_is_full_and_not_too_small(objective):
 
 
 @BOTH
-def test_nothing_is_proved_of_a_higher_priority_from_which_room_is_not_kept(objective):
+def test_nothing_is_proved_for_a_higher_priority_without_reserved_capacity(objective):
     plan = planned(a_node("n1"), NOMINATED, a_pod("late-1", priority=5), objective=objective)
     assert [(one.pod, one.impossible) for one in plan.unplaced] == [("late-1", False)]
     assert (plan.status, plan.by_priority[0].maximum) == (PackingStatus.FEASIBLE, 1)
@@ -127,7 +127,7 @@ def test_no_pod_is_evicted_for_one_that_the_rules_of_a_nominated_pod_keep_out(ob
 
 @BOTH
 @RULES
-def test_a_nominated_pod_that_may_come_now_keeps_its_rules_too(objective, nominated, other):
+def test_a_nominated_pod_that_can_be_placed_now_keeps_its_rules(objective, nominated, other):
     plan = planned(
         *TWO, *STORAGE, MAY_LEAVE, waits_for_n1(priority=0, **nominated), wants_in(**other), objective=objective
     )
@@ -136,7 +136,7 @@ def test_a_nominated_pod_that_may_come_now_keeps_its_rules_too(objective, nomina
 
 
 @BOTH
-def test_rules_of_a_nominated_pod_of_a_lower_priority_keep_nobody_out(objective):
+def test_rules_of_a_nominated_pod_of_lower_priority_exclude_no_pod(objective):
     low, high = waits_for_n1(priority=-1, containers=ports(443)), wants_in(containers=ports(443))
     plan = planned(a_node("n1", labels={"disk": "ssd"}), low, high, objective=objective)
     assert ("web-1", "n1") in [(one.pod, one.target) for one in plan.placed]
@@ -155,7 +155,7 @@ def test_a_nominated_pod_that_is_not_judged_keeps_its_volumes_attached(objective
     assert said(plan)["web-1"][0] == ("attach-limit",)
 
 
-def test_a_pod_that_rules_tie_to_a_nominated_one_stays_where_it_is():
+def test_a_pod_tied_by_rules_to_a_nominated_one_is_not_moved():
     bound = a_pod("web-1", "n1", containers=ports(443, cpu="1"), labels={"app": "web"})
     first = a_pod("vip-1", cpu="500m", status={"nominatedNodeName": "n2"}, containers=ports(443))
     late = a_pod("late-1", cpu="1500m", nodeSelector={"disk": "ssd"})
@@ -164,7 +164,7 @@ def test_a_pod_that_rules_tie_to_a_nominated_one_stays_where_it_is():
 
 
 @pytest.mark.parametrize(("affinity", "moves"), [({}, 1), (apart("vip"), 0)])
-def test_a_host_port_of_a_node_that_a_pod_cannot_go_to_is_none_of_its_own(affinity, moves):
+def test_a_host_port_on_a_node_that_a_pod_cannot_use_does_not_concern_it(affinity, moves):
     nodes = [a_node("n1", cpu="2", labels={"disk": "ssd"}), a_node("n2", labels={"disk": "hdd"}), a_node("n3")]
     first = waits_for_n1(containers=ports(443))
     other = wants_in(containers=ports(443), nodeSelector={"disk": "hdd"}, affinity=affinity)

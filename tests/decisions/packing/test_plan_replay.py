@@ -54,14 +54,14 @@ def test_two_pods_change_places_in_one_stage_and_not_in_two():
     ]
 
 
-def test_room_is_what_all_before_have_left():
+def test_free_capacity_is_what_all_earlier_steps_left():
     first, second = make_small_pod("first", 600), make_small_pod("second", 600)
     snapshot = make_snapshot([first, second], [make_node("n1", cpu=1000)])
     found = objections(snapshot, make_plan(snapshot, PlanStage((), (), (place(first, "n1"), place(second, "n1")))))
     assert found[0] == "stage 1: pod shop/second is not let onto n1, which lacks cpu: 600 m used, 600 m more, of 1000 m"
 
 
-def test_a_shrink_makes_room_for_what_comes_after_it():
+def test_a_shrink_frees_capacity_for_later_steps():
     here, new = make_small_pod("here", 800, "n1"), make_small_pod("new", 400)
     snapshot = make_snapshot([here, new], [make_node("n1", cpu=1000)])
     stage = PlanStage((resize(here, 600),), (), (place(new, "n1"),))
@@ -122,7 +122,7 @@ def test_no_plan_sizes_what_a_vpa_sizes():
     ]
 
 
-def test_a_pod_that_ends_holds_its_room_until_it_is_gone():
+def test_a_terminating_pod_occupies_its_capacity_until_it_is_gone():
     ending, new = make_small_pod("ending", 800, "n1", terminating=True), make_small_pod("new", 400)
     snapshot = make_snapshot([ending, new], [make_node("n1", cpu=1000)])
     assert len(objections(snapshot, make_plan(snapshot, PlanStage((), (), (place(new, "n1"),))))) == 2
@@ -130,7 +130,7 @@ def test_a_pod_that_ends_holds_its_room_until_it_is_gone():
     assert objections(finished, make_plan(finished, PlanStage((), (), (place(new, "n1"),)))) == []
 
 
-def test_affinity_wants_the_other_pod_there_first():
+def test_affinity_requires_the_other_pod_to_be_placed_first():
     near_db = PodConstraints(affinity=(PodAffinityTerm("zone", app("db"), frozenset({"shop"})),))
     db, web = make_small_pod("db", 100), make_small_pod("web", 100, constraints=near_db)
     snapshot = make_snapshot([db, web], [make_node("n1", labels={"zone": "a"})])
@@ -142,7 +142,7 @@ def test_affinity_wants_the_other_pod_there_first():
     ]
 
 
-def test_what_comes_later_must_not_undo_what_an_arrival_asked_for():
+def test_later_steps_must_not_violate_the_rules_of_a_placed_pod():
     near_db = PodConstraints(affinity=(PodAffinityTerm("zone", app("db"), frozenset({"shop"})),))
     db, web = make_small_pod("db", 100, "n1"), make_small_pod("web", 100, constraints=near_db)
     nodes = [make_node("n1", labels={"zone": "a"}), make_node("n2", labels={"zone": "b"})]
@@ -154,7 +154,7 @@ def test_what_comes_later_must_not_undo_what_an_arrival_asked_for():
     ]
 
 
-def test_spread_is_counted_as_pods_come():
+def test_spread_is_counted_as_pods_are_placed():
     even = PodConstraints(spread=(TopologySpreadConstraint("zone", app("web"), 1),))
     pods = [make_small_pod(f"web-{number}", 100, app="web", constraints=even) for number in range(3)]
     nodes = [make_node("n1", labels={"zone": "a"}), make_node("n2", labels={"zone": "b"})]

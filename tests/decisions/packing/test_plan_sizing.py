@@ -91,7 +91,7 @@ def unwritable() -> tuple[ClusterSnapshot, Statistic]:
     return ClusterSnapshot(nodes=(node(),), pods=pods, limit_ranges={"shop": (item,)}), statistic(base=100, peak=300)
 
 
-def test_a_pod_that_cannot_shrink_is_named_and_stays_unchanged() -> None:
+def test_a_pod_that_cannot_shrink_is_named_and_unchanged() -> None:
     snapshot, row = unwritable()
     found = proposed(snapshot, row)
     assert found == MoveOrderFailure(PlanCondition(PlanStatusReason.NODE_TOO_SMALL, "n1"), frozenset({"uid-a"}))

@@ -65,7 +65,7 @@ def test_anti_affinity_over_zones_holds_for_later_pods() -> None:
     assert built.exclusion_obstacles == (PlacementObstacle.ANTI_AFFINITY,)
 
 
-def test_what_concerns_nobody_who_arrives_is_no_rule() -> None:
+def test_a_rule_that_concerns_no_arriving_pod_is_omitted() -> None:
     apart = PodConstraints(anti_affinity=(term("web", ZONE),))
     bare = [
         labelled("web", name, node, owner_kind=None, constraints=apart) for name, node in (("a", "n1"), ("b", "n3"))
@@ -85,7 +85,7 @@ def test_a_term_means_namespaces_by_their_labels() -> None:
     assert said(built.problem.rules.exclusions) == [(0, index["db"], [index["there"]])]
 
 
-def test_colliding_host_ports_keep_classes_apart_and_a_class_from_itself() -> None:
+def test_colliding_host_ports_separate_classes_and_the_pods_of_a_class() -> None:
     one = PodConstraints(host_ports=(HostPort("TCP", 80, "10.0.0.1"),))
     all_addresses = PodConstraints(host_ports=(HostPort("TCP", 80),))
     other = PodConstraints(host_ports=(HostPort("TCP", 80, "10.0.0.2"),))

@@ -118,7 +118,7 @@ def test_on_a_kubelet_that_cannot_resize_it_keeps_its_size():
     assert [one.pod for one in found.unplaced] == ["new"]
 
 
-def test_a_resource_that_it_does_not_state_as_a_whole_stays():
+def test_a_resource_not_stated_at_pod_level_is_unchanged():
     pod = whole_pod(containers=[replace(one, requests=make_amounts(100)) for one in NOTHING])
     assert pod.pod_level is not None
     only_memory = StatedResources(memory_bytes=1024 * MEBIBYTE)

@@ -51,7 +51,7 @@ def test_sizes_that_the_server_refuses(pod, targets, wrong):
     assert list(check_sizes(snapshot, pod, targets)) == wrong
 
 
-def test_a_guaranteed_pod_stays_one():
+def test_a_guaranteed_pod_remains_guaranteed():
     pod = make_pod(containers=[make_container("app", 100, 128, 100, 128)], qos=QosClass.GUARANTEED)
     assert list(check_sizes(make_snapshot([pod]), pod, (target(50, 64, 50, 64),))) == []
     assert list(check_sizes(make_snapshot([pod]), pod, (target(50, 64, 100, 128),))) == ["would change its QoS class"]
@@ -72,7 +72,7 @@ def test_what_is_stated_cannot_be_taken_back_by_a_resize():
     ]
 
 
-def test_shrinks_come_before_all_evictions_and_grow_nothing():
+def test_shrinks_precede_all_evictions_and_increase_nothing():
     pod = make_pod()
     assert list(find_growing_resource(pod, (target(100, 128),))) == []
     assert list(find_growing_resource(pod, (target(101, 64),))) == ["grows from 100 m to 101 m"]

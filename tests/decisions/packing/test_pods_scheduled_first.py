@@ -47,15 +47,15 @@ def node_of_place(other: Pod, *, left_out: bool = True) -> str | None:
     ],
     ids=["alike", "smaller and more important", "larger", "less important", "elsewhere", "on its way out"],
 )
-def test_what_is_as_important_and_no_larger_stands_for_the_one_that_is_named(other, stands):
+def test_an_equally_important_pod_that_is_no_larger_replaces_the_named_one(other, stands):
     assert node_of_place(other) == ("n1" if stands else None)
 
 
-def test_a_pod_that_was_no_candidate_stands_for_nobody():
+def test_a_pod_that_was_no_candidate_replaces_no_other():
     assert node_of_place(came("also-1"), left_out=False) is None
 
 
-def test_each_stands_for_one_also_in_later_stages():
+def test_each_pod_replaces_one_also_in_later_stages():
     second = pod("second-1", 3000, None)
     later = PlannedPlacement("shop", "second-1", second.uid, None, "n1")
     plan = leaving_out(plan_of(PlanStage((), (), (PLACE,)), PlanStage((), (), (later,))), came("also-1"))
@@ -86,7 +86,7 @@ def test_replicas_of_two_stages_change_places():
     assert step.plan.phase is PlanPhase.FINISHED
 
 
-def test_a_plan_goes_on_where_one_of_two_came_as_soon_as_there_was_room_for_one():
+def test_a_plan_continues_if_one_of_two_pods_was_placed_once_there_was_capacity_for_one():
     first, second = (pod(f"big-{number}", 1600, None, unschedulable_since=NOW) for number in (1, 2))
     alone = [pod("web-1", 1500), pod("db-1", 1500)]
     moves = [PlannedPlacement("shop", one.name, one.uid, "n1", "n2") for one in alone]

@@ -47,7 +47,7 @@ def test_two_pods_that_exchange_nodes_leave_together() -> None:
     assert stages_of(proposal_for(snapshot, {"a": "n2", "b": "n1"})) == [(["a", "b"], ["a", "b"])]
 
 
-def test_a_preemption_comes_right_before_the_pod_it_is_for() -> None:
+def test_a_preemption_is_directly_before_its_pod() -> None:
     snapshot = ClusterSnapshot(
         nodes=(make_shop_node("n1", 1000),),
         pods=(make_shop_pod("low", "n1", 900), make_shop_pod("new", cpu=1000, priority=5)),
@@ -60,7 +60,7 @@ def test_a_preemption_comes_right_before_the_pod_it_is_for() -> None:
     ]
 
 
-def test_a_pod_that_stays_is_the_one_that_ran_there() -> None:
+def test_a_pod_that_is_not_moved_is_the_one_that_ran_there() -> None:
     snapshot = ClusterSnapshot(
         nodes=(make_shop_node("n1", 500), make_shop_node("n2", 500)),
         pods=(make_shop_pod("a", "n1"), make_shop_pod("b")),

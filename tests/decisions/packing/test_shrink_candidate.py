@@ -17,7 +17,7 @@ def enough(chosen: list[ShrinkCandidate], cpu: int, memory: int) -> bool:
 
 
 @given(among=candidates, cpu=st.integers(-5, 30), memory=st.integers(-5, 30))
-def test_no_fewer_would_do_where_one_or_two_do_and_nobody_can_be_spared(
+def test_one_or_two_evictions_are_necessary_if_no_pod_can_be_spared(
     among: list[ShrinkCandidate], cpu: int, memory: int
 ) -> None:
     found = choose_pods_to_shrink(among, cpu, memory)

@@ -88,7 +88,7 @@ def said(plan: PackingProposal) -> dict[str, tuple[tuple[str, ...], bool]]:
 
 
 @pytest.mark.parametrize("objective", [PackingObjective.PAPER, PackingObjective.OPERATOR])
-def test_neither_of_two_equals_is_impossible_where_there_is_room_for_one(objective):
+def test_neither_of_two_equal_pods_is_impossible_if_one_fits(objective):
     plan = planned(a_node("n1"), a_pod("web-1"), a_pod("web-2"), objective=objective)
     assert plan.status is PackingStatus.OPTIMAL
     assert list(said(plan).values()) == [(("cpu",), False)]
@@ -152,13 +152,13 @@ def test_what_is_not_modelled_is_said_and_counts_in_no_proof(pod, more, why):
     assert [(line.placed, line.maximum) for line in plan.by_priority] == [(1, 1)]
 
 
-def test_a_running_pod_of_another_scheduler_stays():
+def test_a_running_pod_of_another_scheduler_is_not_moved():
     moves = [a_node("n1"), a_node("n2", cpu="2"), a_pod("web-1", cpu="1500m"), a_pod("there", "n2", schedulerName="x")]
     plan = planned(*moves)
     assert (plan.moves, said(plan)["web-1"][1]) == ((), True)
 
 
-def test_room_is_kept_for_a_pod_that_was_nominated():
+def test_capacity_is_reserved_for_a_nominated_pod():
     waiting = a_pod("late-1", status={"nominatedNodeName": "n1"})
     plan = planned(a_node("n1"), a_pod("early-1"), waiting)
     assert placed(plan) == {"late-1": "n1"}
@@ -307,7 +307,7 @@ def says_more_may_come(plan: PackingProposal, waiting: int) -> bool:
 
 @OBJECTIVES
 @pytest.mark.parametrize("names", [("web-1", "web-2"), ("web-2", "web-1")])
-def test_a_pod_that_is_spread_may_come_before_those_that_count_for_it(objective, names):
+def test_a_pod_with_a_spread_constraint_may_precede_the_pods_that_it_counts(objective, names):
     spread = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "nodeAffinityPolicy": "Ignore"}
     spread["labelSelector"] = {"matchLabels": {"app": "web"}}
     in_a: Json = {"nodeSelector": {ZONE: "a"}}
@@ -322,7 +322,7 @@ def test_a_pod_that_is_spread_may_come_before_those_that_count_for_it(objective,
 
 @OBJECTIVES
 @pytest.mark.parametrize("names", list(permutations(("web-1", "web-2", "web-3"))))
-def test_the_first_of_a_group_may_come_before_others_stand_elsewhere(objective, names):
+def test_the_first_of_a_group_may_be_placed_before_others_run_elsewhere(objective, names):
     terms = [{"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "web"}}}]
     near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     pods = [a_pod(name, affinity=near, nodeSelector={ZONE: zone}) for name, zone in zip(names[:2], "ab", strict=True)]
@@ -333,7 +333,7 @@ def test_the_first_of_a_group_may_come_before_others_stand_elsewhere(objective, 
     assert (settled.status, len(settled.placed)) == (PackingStatus.OPTIMAL, 1)
 
 
-def test_no_plan_is_proved_best_after_which_a_preempted_pod_comes_back():
+def test_no_plan_is_proved_best_if_a_preempted_pod_returns_after_it():
     # The first of its group arrives in an empty namespace alone; then a replacement finds the other node unchanged.
     terms = [{"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}]
     near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
@@ -357,7 +357,7 @@ def test_no_eviction_is_proved_to_be_needed_that_an_order_saves():
     assert (plan.status, plan.notes) == (PackingStatus.FEASIBLE, (PackingNote(PackingNoteCode.OTHER_ORDERS),))
 
 
-def test_nobody_comes_as_the_first_of_a_group_that_an_eviction_then_brings_elsewhere():
+def test_no_pod_is_placed_as_the_first_of_a_group_that_an_eviction_then_starts_elsewhere():
     near = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": ZONE, "labelSelector": {}}]}
     first = a_pod("web-2", affinity={"podAffinity": near}, nodeSelector={ZONE: "a"})
     other = a_pod("web-1", priority=5, nodeSelector={ZONE: "b"}, cpu="4")
@@ -406,7 +406,7 @@ def test_a_volume_that_pods_share_is_attached_once(objective, there):
 
 
 @OBJECTIVES
-def test_a_volume_that_pods_share_leaves_room_for_another_one(objective):
+def test_a_shared_volume_counts_once_towards_the_attach_limit(objective):
     claims = [make_claim_json(name, volume=f"pv-{name}", spec={"accessModes": ["ReadWriteMany"]}) for name in "ab"]
     volumes = [make_volume_json(f"pv-{name}") for name in "ab"]
     nodes = [a_node(name, cpu="2") for name in ("n1", "n2")]
@@ -437,11 +437,11 @@ def test_a_nominated_pod_attaches_its_volumes():
     assert len(placed(planned(a_node("n1", cpu="4"), make_drivers_json(ebs_csi_aws_com=1), *own, *pods))) == 1
 
 
-def test_a_node_that_is_gone_keeps_no_room():
+def test_a_removed_node_reserves_no_capacity():
     assert len(placed(planned(a_node("n1"), nominated("web-1", "gone"), nominated("web-2", "gone")))) == 1
 
 
-def test_the_spread_of_a_nominated_pod_counts_all_nodes_that_it_may_go_to():
+def test_the_spread_of_a_nominated_pod_counts_all_nodes_that_it_may_use():
     spread = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
     spread["labelSelector"] = {"matchLabels": {"app": "web"}}
     there = a_pod("web-1", "n1", cpu="100m")

@@ -59,13 +59,13 @@ def test_no_place_is_claimed_for_a_pod_whose_rules_count_what_runs_there(mine, t
     assert list(placed(plan)) == ["other-1"]
 
 
-def test_what_runs_there_keeps_none_from_other_nodes():
+def test_pods_on_a_node_exclude_no_pod_from_other_nodes():
     plan = grown(a_pod("late-1", **affinity("podAntiAffinity", "kubernetes.io/hostname", WEB)))
     assert (list(placed(plan)), plan.status) == (["late-1"], PackingStatus.OPTIMAL)
 
 
 @pytest.mark.parametrize("leaving_first", [True, False])
-def test_a_pod_that_is_leaving_there_hides_none_like_it_that_stays(leaving_first):
+def test_a_terminating_pod_does_not_hide_an_equal_one_that_remains(leaving_first):
     late, staying = cluster(a_node("n1"), a_pod("late-1", **spread(ZONE)), there()).pods
     leaving = replace(staying, name="web-8", terminating=True)
     elsewhere = PodsOnUnknownNodes(
@@ -74,7 +74,7 @@ def test_a_pod_that_is_leaving_there_hides_none_like_it_that_stays(leaving_first
     assert elsewhere.explain_unsupported(late) == UNKNOWN.removeprefix("not-judged: ")
 
 
-def test_a_running_pod_whose_rules_count_what_runs_there_stays():
+def test_a_running_pod_whose_rules_count_pods_on_its_node_is_not_moved():
     late = a_pod("late-1", "n1", **affinity("podAntiAffinity", ZONE, WEB))
     nodes = [a_node("n1", labels={ZONE: "a"}), a_node("n2", labels={ZONE: "b"})]
     built = build_packing_problem(cluster(*nodes, late, there()))

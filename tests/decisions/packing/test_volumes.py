@@ -32,7 +32,7 @@ def cluster(*claims: PersistentVolumeClaim, pods: tuple[Pod, ...]) -> ClusterSna
     )
 
 
-def test_a_pod_whose_claim_cannot_be_used_is_left_out_or_stays() -> None:
+def test_a_pod_whose_claim_cannot_be_used_is_omitted_or_not_moved() -> None:
     lost = PersistentVolumeClaim("shop", "lost", bound=False)
     pods = (make_shop_pod("a", constraints=using("lost")), make_shop_pod("b", "n1", constraints=using("unheard")))
     built = build_packing_problem(cluster(lost, pods=pods))
@@ -42,7 +42,7 @@ def test_a_pod_whose_claim_cannot_be_used_is_left_out_or_stays() -> None:
     assert built.immovable_reasons == (ReasonDetail.VOLUME_UNKNOWN.create("unheard"),)
 
 
-def test_volumes_tell_where_a_pod_may_arrive() -> None:
+def test_volumes_restrict_the_nodes_of_a_pod() -> None:
     waits = PersistentVolumeClaim("shop", "data", bound=False, waits_for_first_consumer=True, terms=IN_ZONE_A)
     problem = build_packing_problem(cluster(waits, pods=(make_shop_pod("a", constraints=using("data")),))).problem
     assert problem.allowed_nodes[problem.node_mask_of_class[0]].tolist() == [True, False]

@@ -483,7 +483,7 @@ def test_missing_takes_precedence_over_stale_over_new():
     assert reason(pod, fine, new, replace(stale, updated_at=NOW_SECONDS)) is ReasonCode.NEW_WORKLOAD
 
 
-def test_a_pod_without_statistics_of_its_own_has_its_workloads():
+def test_a_pod_without_own_statistics_uses_its_workloads():
     pod = make_pod("web-9")
     of_workload, of_other = make_statistic("", cpu_base=7), make_statistic("web-1", cpu_base=9)
     assert resizable(pod, of_other, of_workload).rows == (1,)

@@ -55,7 +55,7 @@ def effective(pod: Pod, snapshot: ClusterSnapshot, mode: Mode = Mode.FULL) -> Ef
     return found
 
 
-def test_the_more_specific_policy_comes_first_and_those_of_the_namespace_before_the_clusters():
+def test_more_specific_policies_take_precedence_and_those_of_the_namespace_over_the_clusters():
     pod = make_pod(workload="Deployment/web", labels={"team": "a"})
     snapshot = world(
         policy("1-name", "shop", names=frozenset({"web"})),
@@ -78,7 +78,7 @@ def test_the_more_specific_policy_comes_first_and_those_of_the_namespace_before_
     assert len(found) == 11
 
 
-def test_of_equally_specific_policies_the_lowest_mode_comes_first_and_then_the_name():
+def test_of_equally_specific_policies_the_lowest_mode_takes_precedence_then_the_name():
     pod = make_pod()
     assert order(world(policy("b", "shop"), policy("a", "shop")), pod) == ["a", "b"]
     cautious = policy("c", "shop", {"mode.app": "off"})

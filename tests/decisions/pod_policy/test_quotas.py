@@ -44,11 +44,11 @@ def limits(decision):
     ("limit", "kept"),
     [(1000, 1000), (300, 400), (None, None)],
 )
-def test_a_counted_cpu_limit_stays_and_is_never_below_the_request(limit, kept):
+def test_a_counted_cpu_limit_is_kept_and_never_below_the_request(limit, kept):
     assert limits(decide(COUNTS_CPU_LIMITS, cpu_limit=limit)) == make_amounts(kept, 600)
 
 
-def test_a_limit_range_bounds_the_limit_that_stays():
+def test_a_limit_range_bounds_the_kept_limit():
     ranges = (LimitRangeItem(False, maximum=make_amounts(700, None)),)
     assert limits(decide(COUNTS_CPU_LIMITS, ranges=ranges, cpu_limit=600)) == make_amounts(600, 600)
     assert limits(decide(COUNTS_CPU_LIMITS, ranges=ranges, cpu_limit=900)) == make_amounts(700, 600)

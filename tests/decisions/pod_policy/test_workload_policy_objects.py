@@ -48,7 +48,7 @@ def test_only_an_object_with_the_label_and_no_other_manager_is_changed(marks, ma
     assert may is (marks.get(MANAGED_BY) == "cruise" and managers <= {"cruise"})
 
 
-def test_what_somebody_edited_or_what_selects_others_is_left():
+def test_edited_objects_and_those_with_other_selectors_are_unchanged():
     edited = replace(OWN, spec_managers=frozenset({"cruise", "kubectl-edit"}))
     assert explain_other_owner(EXISTING, edited, WEB) == "kubectl-edit changed its spec"
     other = replace(EXISTING, selector=build_workload_selector(make_ref("Deployment/api")))

@@ -12,7 +12,7 @@ from tests.builders import NOW, make_autoscaler, make_container, make_pod, make_
 LARGE = [make_container(cpu=1000, memory_mib=1024)]
 
 
-def test_what_can_be_sized_comes_first_then_the_reasons_and_what_unlocks_them():
+def test_sized_pods_are_first_then_the_reasons_and_what_unlocks_them():
     pods = [
         make_pod(containers=LARGE),
         make_pod("db-0", workload="StatefulSet/db", containers=LARGE, qos=QosClass.GUARANTEED),

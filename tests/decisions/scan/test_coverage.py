@@ -166,7 +166,7 @@ def test_namespaces_are_counted_separately():
     )
 
 
-def test_the_reason_with_the_largest_share_comes_first():
+def test_the_reason_with_the_largest_share_is_first():
     pods = [guaranteed(), make_pod(namespace="kube-system", containers=[make_container(cpu=100)])]
     assert list(cover(make_snapshot(pods), measured(pods)).skipped) == [
         ReasonCode.GUARANTEED,
@@ -297,7 +297,7 @@ def test_the_mode_of_the_cluster_is_a_reason_like_others(mode):
     assert group.reclaimable.cpu_millicores >= 700
 
 
-def test_pods_with_pod_level_resources_tell_what_newer_nodes_would_reclaim():
+def test_pods_with_pod_level_resources_show_what_newer_nodes_would_reclaim():
     containers = [make_container(one, cpu=None, memory_mib=None) for one in ("app", "proxy")]
     pod = make_pod(containers=containers, pod_level=make_pod_level(make_amounts(2000, 2048)))
     table = make_table(*(make_statistic_for(pod, one.name) for one in containers))

@@ -67,7 +67,7 @@ def test_a_container_with_enough_memory_is_at_no_risk():
     assert kinds(scanned([pod], make_statistic_for(pod))) == []
 
 
-def test_a_kill_in_the_status_comes_first_with_its_limit_and_time():
+def test_a_kill_in_the_status_is_first_with_its_limit_and_time():
     pod = make_pod(containers=[make_container(**AMPLE, memory_limit_mib=101, restart_count=4)])
     findings = scanned([pod], make_statistic_for(pod), kills=[kill(pod, NOW - timedelta(hours=2)), kill(pod)])
     assert kinds(findings) == [ContainerRiskKind.OOM_KILLED, ContainerRiskKind.MEMORY_NEAR_LIMIT]
@@ -262,7 +262,7 @@ def test_stale_statistics_and_finished_pods_show_no_risk():
     assert kinds(scanned([replace(pod, terminating=True)], fresh)) == []
 
 
-def test_kinds_come_in_the_order_of_their_severity():
+def test_kinds_are_ordered_by_severity():
     worst = make_pod("a", containers=[make_container(cpu=None, memory_mib=10, cpu_limit=1, memory_limit_mib=20)])
     findings = scanned([worst], make_statistic_for(worst, oom_memory_mib=20))
     order = list(ContainerRiskKind)
@@ -305,7 +305,7 @@ def test_a_skipped_pod_keeps_its_sizes_and_has_a_reason():
     assert held.totals.reclaimable == make_resources()
 
 
-def test_workloads_come_by_share_of_the_cluster_and_growth_is_negative():
+def test_workloads_are_sorted_by_share_of_the_cluster_and_growth_is_negative():
     big = make_pod("big", workload="Deployment/big", containers=[make_container(cpu=2000, memory_mib=100)])
     small = make_pod("small", workload="Deployment/small", containers=[make_container(cpu=300, memory_mib=100)])
     short = make_pod("short", workload="Deployment/short", containers=[make_container(cpu=20, memory_mib=100)])
@@ -404,7 +404,7 @@ def test_a_toleration_allows_a_tainted_node():
     assert scanned([waiting], nodes=[make_node(taints=(taint,))]).pending[0].schedulable_now == 1
 
 
-def test_pending_pods_come_by_priority_and_finished_ones_not_at_all():
+def test_pending_pods_are_sorted_by_priority_and_finished_ones_are_omitted():
     pods = [
         make_pod("low", node=None),
         make_pod("high", node=None, priority=1000),

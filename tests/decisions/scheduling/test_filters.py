@@ -90,13 +90,13 @@ def test_a_node_and_what_the_pod_asks_of_it(changes, placement, refusals):
         (pending(extended_requests=(("other", 1),)), {}, ["lacks other: 0 used, 1 more, of 0"]),
     ],
 )
-def test_room_on_a_node_that_is_nearly_full(pod, changes, refusals):
+def test_free_capacity_of_a_nearly_full_node(pod, changes, refusals):
     node = make_node(cpu=1000, memory_mib=1024, **changes)
     here = make_pod("old", containers=(make_container("app", 800, 768),), extended_requests=((GPU, 1),))
     assert list(check_resources(board_of(node, [here]), pod, node)) == refusals
 
 
-def test_a_node_that_is_too_full_lets_in_what_asks_for_nothing_of_what_is_short():
+def test_an_overcommitted_node_accepts_pods_that_request_nothing_of_the_short_resource():
     node = make_node(cpu=500, memory_mib=1024)
     board = board_of(node, [make_pod("old", containers=(make_container("app", 800, 100),))])
     assert list(check_resources(board, pending(None, 100), node)) == []

@@ -117,7 +117,7 @@ def test_an_absent_selector_selects_no_pod():
     assert "a1" in open_to(board_of(pod("db", "a1")), apart, check_anti_affinity)
 
 
-def test_anti_affinity_of_the_one_that_comes():
+def test_anti_affinity_of_the_arriving_pod():
     new = pod("new", None, anti_affinity=(term(ZONE, "db"), term(HOST, "web")))
     assert open_to(board_of(pod("db", "a1")), new, check_anti_affinity) == {"b1", "bare"}
     assert open_to(board_of(pod("web", "a1")), new, check_anti_affinity) == {"a2", "b1", "bare"}

@@ -34,7 +34,7 @@ def test_pods_with_the_same_labels_are_counted_together():
     assert [crowds(board, selector) for selector in (x, other)] == [{"n2": 1}, {"n1": 1}]
 
 
-def test_those_that_are_ending_are_counted_apart():
+def test_terminating_pods_are_counted_separately():
     board = PodPlacements(make_snapshot([replace(make_pod("a"), terminating=True)]))
     assert crowds(board, with_ending=False) == {}
     assert crowds(board) == {"n1": 1}

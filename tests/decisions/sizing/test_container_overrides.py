@@ -147,7 +147,7 @@ def test_cpu_limits_follow_their_policy(cluster):
 
 
 @given(clusters_with_overrides("cpu-limits=keep", "memory-limits=existing", "direction=shrink", "mode=off"))
-def test_no_limit_is_added_and_the_qos_class_stays(cluster):
+def test_no_limit_is_added_and_the_qos_class_is_kept(cluster):
     ranges = cluster.snapshot.limit_ranges
     for pod, container, target in list_targets(cluster):
         if not ranges.get(pod.namespace):

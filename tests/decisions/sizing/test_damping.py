@@ -86,7 +86,7 @@ def test_shares_that_shift_within_a_node_cause_no_write():
     assert written(made) == {}
 
 
-def test_a_sum_within_its_tolerance_stays():
+def test_a_sum_within_its_tolerance_is_unchanged():
     assert written(plan([1000, 1000, 1000], [870, 870, 870])) == {}
 
 

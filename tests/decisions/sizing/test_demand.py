@@ -75,7 +75,7 @@ def test_overrides(minimum, maximum, expected):
     assert whole(bounds_of(EffectivePolicy(Mode.FULL, bounds=RequestBounds(minimum, maximum))))[:4] == expected
 
 
-def test_a_containers_own_override_comes_before_the_pods():
+def test_a_containers_override_takes_precedence_over_the_pods():
     effective_policy = EffectivePolicy(
         Mode.FULL,
         bounds=RequestBounds(make_amounts(50, 64), make_amounts(500, None)),

@@ -325,7 +325,7 @@ def test_a_pod_that_runs_to_completion_is_evicted_only_if_ranked_low(owner: str,
     assert gone(plans_of([low, app], rows, nodes, workloads=())["n1"]) == ["work"]
 
 
-def test_the_last_ready_replica_stays_while_its_sibling_is_not_ready():
+def test_the_last_ready_replica_is_not_evicted_while_its_sibling_is_not_ready():
     ready = make_pod("web-1", containers=[make_container(memory_mib=900)])
     sibling = make_pod("web-2", node="n2", ready=False)
     rows = [*rows_of(ready, memory=(2500, 2500)), *rows_of(sibling)]

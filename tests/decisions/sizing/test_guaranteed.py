@@ -109,7 +109,7 @@ def test_a_short_history_of_one_container_does_not_hold_back_the_others():
         ({"cruise.io/resources.app": "memory"}, {"app": (2000, 1500), "proxy": (150, 150)}),
     ],
 )
-def test_a_container_that_stays_as_it_is_keeps_the_class_too(annotations, expected):
+def test_an_unchanged_container_keeps_the_class_too(annotations, expected):
     pod = guaranteed(equal(), equal("proxy", 400, 512, role=ContainerRole.SIDECAR), annotations=annotations)
     assert sizes(plan_of([pod], [use(pod), use(pod, 100, 100, "proxy", last_mib=50)])) == expected
 
@@ -134,7 +134,7 @@ def test_growth_takes_free_capacity_only():
     assert sizes(full)["app"][0] == 2000
 
 
-def test_a_node_that_does_not_fit_keeps_it_as_it_is():
+def test_on_a_node_that_does_not_fit_it_is_unchanged():
     pod = guaranteed()
     others = [make_pod(f"web-{n}", containers=[make_container(memory_mib=500)]) for n in range(4)]
     rows = [use(pod, cpu_peak=2000, memory_mib=2000), *(make_statistic_for(o, memory_base_mib=900) for o in others)]
@@ -174,7 +174,7 @@ def test_overrides_apply_but_never_below_the_largest_use(annotations, expected):
     assert sizes(plan_of([pod], [use(pod)], workloads=[workload])) == {"app": expected}
 
 
-def test_a_resource_whose_resize_restarts_the_container_stays():
+def test_a_resource_whose_resize_restarts_the_container_is_unchanged():
     pod = guaranteed(equal(memory_resize_restarts=True))
     assert sizes(plan_of([pod], [use(pod)])) == {"app": (750, 2048)}
 

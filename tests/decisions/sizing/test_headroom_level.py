@@ -67,7 +67,7 @@ def test_only_cpu_with_write_damping_has_levels_below_zero():
 
 
 @given(st.sampled_from([LEAST_LEVEL, 0.0]), st.data(), st.lists(st.booleans(), max_size=5), st.floats(1e-4, 0.5))
-def test_the_level_stays_within_its_bounds_and_moves_the_right_way(least, data, short, asked):
+def test_the_level_is_within_its_bounds_and_moves_in_the_right_direction(least, data, short, asked):
     level = data.draw(st.floats(least, MOST_LEVEL))
     moved = compute_next_level(level, np.array(short, dtype=np.bool_), asked, least)
     assert least <= moved <= MOST_LEVEL

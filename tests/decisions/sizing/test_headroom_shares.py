@@ -123,7 +123,7 @@ def test_oom_memory_is_part_of_the_peak_and_of_the_limit():
     assert sizes_of(plan) == {("web-1", "app"): (50, 300, 600)}
 
 
-def test_containers_of_one_pod_share_as_those_of_others_and_stand_sorted_by_name():
+def test_containers_of_one_pod_share_like_others_and_are_sorted_by_name():
     pod = make_pod(
         containers=[
             make_container("proxy", role=ContainerRole.SIDECAR),

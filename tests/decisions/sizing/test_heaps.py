@@ -69,7 +69,7 @@ def test_nothing_grows_to_the_bound():
     assert (request, limit) == (800, 1000)
 
 
-def test_a_limit_stays_while_a_process_runs_whose_heap_is_a_share_of_it():
+def test_a_limit_is_kept_while_a_process_runs_whose_heap_is_a_share_of_it():
     request, limit = sizes(heap_container(THREE_QUARTERS))
     assert (request, limit) == (3072, 4096)
     request, limit = sizes(heap_container(UNKNOWN))

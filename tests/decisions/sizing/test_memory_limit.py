@@ -148,7 +148,7 @@ def test_without_a_limit_in_the_template_it_ends_at_the_node():
     assert risen(template=UNBOUNDED, seen=30 * GIB) == NODE_MEMORY
 
 
-def test_a_limit_with_an_unknown_template_stays():
+def test_a_limit_with_an_unknown_template_is_kept():
     assert risen(template=-1, killed=GIB, seen=3 * GIB) == GIB
 
 

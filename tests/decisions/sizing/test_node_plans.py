@@ -107,7 +107,7 @@ def test_an_init_container_is_a_minimum_of_its_pods_base():
     ).fits
 
 
-def test_an_empty_node_and_no_node_at_all():
+def test_an_empty_node_and_no_nodes():
     plan = plan_of([], [])
     assert (plan.fits, plan.available, plan.counted, plan.targets) == (
         True,
@@ -305,7 +305,7 @@ def test_without_a_request_nothing_is_added_on_an_overcommitted_node():
 # ---- order and growth ----
 
 
-def test_decreases_come_before_increases():
+def test_decreases_are_before_increases():
     pods = [make_pod("a-grows"), make_pod("b-shrinks", containers=[make_container(cpu=900, memory_mib=900)])]
     plan = plan_of(pods, [use(pods[0], cpu=(500, 500)), use(pods[1])])
     assert [(resize.pod, resize.growth) for resize in plan.resize] == [

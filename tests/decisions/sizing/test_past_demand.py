@@ -33,7 +33,7 @@ def test_minutes_become_the_largest_of_five_and_rows_follow_the_statistics():
     assert memory[2].tolist() == (2 * cpu[2]).tolist()
 
 
-def test_a_step_of_five_minutes_stays_as_it_is():
+def test_a_step_of_five_minutes_is_unchanged():
     past = PastDemand.create(usage_of([list(range(12))], 300), np.array([0]), np.array([-1]), {})
     assert past.recent[ResourceName.CPU][0].tolist() == list(range(12))
 
@@ -46,7 +46,7 @@ def test_hours_belong_to_each_rows_number():
     )
 
 
-def test_no_hours_at_all_are_no_columns():
+def test_without_hours_there_are_no_columns():
     hours = {one: np.empty((0, 2)) for one in ResourceName}
     found = PastDemand.create(usage_of([[0.0] * 12], 300), np.array([0]), np.array([1]), hours).hours
     assert found[ResourceName.MEMORY].shape == (1, 0)

@@ -59,7 +59,7 @@ def test_what_the_kubelet_still_reports_no_longer_counts_after_the_resize():
     assert after.cpu_millicores == 200
 
 
-def test_containers_without_a_new_size_count_as_they_are_and_overhead_stays():
+def test_containers_without_a_new_size_and_overhead_count_unchanged():
     pod = make_pod(
         containers=[make_container(cpu=100, memory_mib=64), make_container("log", cpu=30, memory_mib=32)],
         overhead=make_resources(5, 10),

@@ -132,7 +132,7 @@ def test_the_first_design_skips_such_pods():
     assert skipped.reason is ReasonCode.POD_LEVEL_RESOURCES
 
 
-def test_resource_that_the_pod_does_not_state_stays():
+def test_a_resource_that_the_pod_does_not_state_is_unchanged():
     pod = pod_of(make_container("app", 800, 1024), whole=make_pod_level(make_amounts(2000)))
     targets = targets_of(plan_for(pod))
     assert targets[POD_LEVEL].requests.memory_bytes is None

@@ -87,7 +87,7 @@ def test_they_change_as_plain_pods_do(scaling, use):
         assert whole == {"web-1": 200, "web-2": 200}
 
 
-def test_what_containers_state_within_stays_within():
+def test_container_requests_within_the_pods_own_remain_within():
     [first, *_] = plan_of(whole_pod(own=400), whole_pod("web-2", own=400)).resize
     whole, *own = first.containers
     assert whole.requests.resources.cpu_millicores == 200

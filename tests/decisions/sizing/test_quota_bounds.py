@@ -73,7 +73,7 @@ def test_only_limits_that_a_quota_counts_stay():
     assert resize.containers[0].limits.cpu_millicores == 1000
 
 
-def test_a_request_ends_at_a_limit_that_stays():
+def test_a_request_is_capped_by_a_limit_that_is_kept():
     pod = pod_of(cpu_limit=1500)
     [resize] = plan((pod, 5000, 1000), quotas=(COUNTS_LIMITS,)).resize
     assert resize.containers[0].requests.cpu_millicores == 1500

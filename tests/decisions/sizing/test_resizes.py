@@ -142,7 +142,7 @@ def test_one_patch_has_all_containers_and_both_resources():
     assert (resize.uid, resize.node, resize.reason) == (pod.uid, "n1", ReasonCode.RIGHTSIZED)
 
 
-def test_an_unmanaged_resource_stays_in_the_patch_as_it_is():
+def test_an_unmanaged_resource_is_unchanged_in_the_patch():
     pod = make_pod(containers=[of(cpu=700, cpu_limit=900, memory_mib=300)])
     resize = only_resize(plan_of(pod, autoscalers=[make_autoscaler()]))
     assert resize.containers == (target(cpu=700, cpu_limit=900),)
@@ -196,7 +196,7 @@ def test_the_part_without_growth_adds_no_limit_that_would_become_the_request():
     assert remove_growth(make_pod(containers=[of(cpu=104)]), resize, (), FULL) is None
 
 
-def test_a_limit_that_was_raised_for_a_request_stays_where_the_request_does():
+def test_a_limit_raised_for_a_request_is_unchanged_if_the_request_is():
     pod = make_pod(containers=[make_container(cpu=900, memory_mib=100, memory_limit_mib=200)])
     resize = replace(only_resize(plan_of(pod)), containers=(target(cpu=100, memory_mib=4096, memory_limit_mib=4096),))
     part = remove_growth(pod, resize, (), FULL)
@@ -228,7 +228,7 @@ def test_a_deferred_or_infeasible_resize_is_withdrawn_to_the_allocated_resources
     assert resize.containers == (target(memory_limit_mib=1000),)
 
 
-def test_a_withdrawn_request_stays_under_its_limit():
+def test_a_withdrawn_request_does_not_exceed_its_limit():
     # The rejected target lowered the memory limit to 60 MiB, below the allocated 100 MiB.
     granted = make_amounts(100, 100)
     container = replace(

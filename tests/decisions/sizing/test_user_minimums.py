@@ -169,7 +169,7 @@ def test_a_template_beyond_the_quota_counts_up_to_the_quota():
     assert plan_of(replace(submitted, quotas={"tenant": (quota,)}), table).evict == ()
 
 
-def test_a_pod_that_ranks_itself_never_stays_but_counts_at_its_submitted_requests():
+def test_a_pod_ranked_never_is_not_evicted_but_counts_with_its_submitted_requests():
     # It was submitted with 64 MiB and uses 3 GiB: 15 + 3 GiB do not fit 16.
     pods = [tenant({"cruise.io/eviction-ranking": "never"}, 3 * 1024, 3 * 1024), *EQUALS]
     plan = plan_of(*scene(*pods))

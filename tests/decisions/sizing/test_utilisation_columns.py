@@ -123,7 +123,7 @@ def desire(drawn: Drawn, requests: np.ndarray, use: np.ndarray) -> int:
 
 
 @given(drawn_pods(), st.floats(0, 1))
-def test_at_its_minimum_an_hpa_wants_the_same_replicas_for_all_use_of_the_history(drawn: Drawn, position: float):
+def test_at_its_minimum_an_hpa_keeps_its_replicas_for_all_recorded_usage(drawn: Drawn, position: float):
     bounds = bounds_of(drawn.scaling)
     assert isinstance(bounds, UtilisationBounds)
     use = UsageHistory(drawn.peaks.ravel(), np.zeros(drawn.peaks.size, dtype=np.int64))
@@ -151,7 +151,7 @@ def test_at_its_minimum_an_hpa_wants_the_same_replicas_for_all_use_of_the_histor
 
 
 @given(drawn_pods())
-def test_a_shrunk_pod_never_wants_more_pods_than_ran(drawn: Drawn):
+def test_a_shrunk_pod_never_needs_more_replicas_than_ran(drawn: Drawn):
     scaling = replace(drawn.scaling, min_replicas=1)
     fits = replace(drawn, requests=np.full_like(drawn.requests, 10**7), scaling=scaling)
     bounds = bounds_of(replace(scaling, current_replicas=1, desired_replicas=1))
@@ -176,7 +176,7 @@ def test_a_shrunk_pod_never_wants_more_pods_than_ran(drawn: Drawn):
 
 
 @given(drawn_pods(), st.integers(1, 400))
-def test_at_its_maximum_growth_removes_no_pod_while_use_stays_at_the_base(drawn: Drawn, excess: int):
+def test_at_its_maximum_growth_removes_no_pod_while_usage_is_at_the_base(drawn: Drawn, excess: int):
     replicas = drawn.requests.shape[0]
     used = drawn.peaks
     tolerances = (drawn.scaling.tolerance, drawn.up_tolerance)
@@ -297,7 +297,7 @@ def test_without_seven_days_of_use_nothing_shrinks():
     assert lower.tolist() == [1000]
 
 
-def test_submitted_requests_come_from_the_template():
+def test_submitted_requests_are_read_from_the_template():
     autoscaler = HorizontalPodAutoscaler("shop", "web", make_ref("Deployment/web"), frozenset({CPU}), "", SCALING)
     requests = {"app": StatedResources(500, None)}
     bounds = decide_utilisation_bounds(autoscaler, make_workload("Deployment/web", replicas=2, requests=requests))

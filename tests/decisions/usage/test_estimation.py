@@ -190,7 +190,7 @@ def agent(node: str) -> PeakKey:
     return PeakKey("shop", "DaemonSet/agent", "agent", node)
 
 
-def test_identities_are_sized_apart_and_a_new_one_has_its_workloads_peaks():
+def test_identities_are_sized_separately_and_a_new_one_has_its_workloads_peaks():
     table = Scene(
         [
             Measured("big", [800.0] * 60, [8e6] * 60, agent("n1")),
@@ -246,7 +246,7 @@ def test_a_container_missing_one_resource_becomes_stale():
     assert of_pod(Scene([replace(half, cpu=[1.0] * 44 + [np.nan] * 16)]).estimate(), "half") is None
 
 
-def test_a_container_whose_samples_ceased_has_no_row_of_its_own():
+def test_a_container_whose_samples_ceased_has_no_own_row():
     table = Scene(
         [
             Measured("b", [1.0] * 60, [1e6] * 60),

@@ -66,7 +66,7 @@ def test_the_first_revision_that_is_known_of_a_workload_is_not_new():
     assert not is_new(learned(pod("web-1", 400, 5), pod("web-2", 500, 1)), pod("web-3", 400, 0), 30)
 
 
-def test_a_revision_outlives_its_pods():
+def test_a_revision_is_kept_after_its_pods_are_gone():
     revisions = learned(pod("web-1", 400, 9000))
     later = learned(pod("web-2", 2000, 50), known=revisions)
     assert not is_new(later, pod("web-3", 400, 0), 30)
@@ -190,7 +190,7 @@ def test_in_a_snapshot_pods_of_one_template_that_were_resized_differently_have_o
     assert shown.get_stated_resources(resized) == get_stated_resources(fresh)
 
 
-def test_each_identity_has_revisions_of_its_own_as_it_has_peaks():
+def test_each_identity_has_its_own_revisions_and_peaks():
     def member(ordinal: int, cpu: int, minutes: int) -> Pod:
         more = {"workload": "StatefulSet/db", "identity": str(ordinal), "uid": f"{ordinal}-{cpu}"}
         return pod(f"db-{ordinal}", cpu, minutes, **more)

@@ -73,7 +73,7 @@ def make_tail(at, cpu_seconds=(), series="new"):
     return CounterTail(at, keys, [series], seconds, np.zeros(1), np.array([at]))
 
 
-def test_the_first_counter_tells_what_no_sample_can():
+def test_the_first_counter_covers_usage_before_the_first_sample():
     """A container that is ready 20 s after its start has used 48 s of CPU in its first minute."""
     windows, block = make_window(timedelta(seconds=20), BEGIN - 60), make_block([np.nan])
     before, tail = make_tail(BEGIN - 60, series="other"), make_tail(BEGIN, [48.0])

@@ -332,7 +332,7 @@ async def test_a_token_opens_the_pages_and_their_forms_and_signing_out_closes_th
         assert all(any(code in report for code in ("401", "409", "422")) for report in visit.reports)
 
 
-async def test_one_workload_is_put_back_from_the_actions_and_stays_so(tmp_path):
+async def test_one_workload_is_reverted_from_the_actions_page_and_remains_reverted(tmp_path):
     file = tmp_path / "token"
     file.write_text(TOKEN)
     view = await demo()

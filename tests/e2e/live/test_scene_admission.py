@@ -80,7 +80,7 @@ def test_in_mode_observe_the_webhook_changes_no_pod(stage: LiveStage):
         assert requests(successor(stage)) == AS_SENT
 
 
-def test_what_is_evicted_comes_back_with_what_it_needs_and_elsewhere(stage: LiveStage):
+def test_replacement_pods_are_created_on_other_nodes_with_their_target(stage: LiveStage):
     full = stage.node("full", cpu="2")
     apps = ("one", "two", "three")
     for name in apps:

@@ -159,7 +159,7 @@ def test_without_a_token_file_the_api_only_reads(measured: MeasuredStage):
         assert ask(running, "GET", "/nowhere")[0] == 404
 
 
-def test_metrics_tell_of_jobs_outcomes_and_the_cluster(measured: MeasuredStage):
+def test_metrics_cover_jobs_outcomes_and_the_cluster(measured: MeasuredStage):
     stage = measured.stage
     with stage.serving("resize", **FAST) as running:
         first_words = ('cruise_actions_total{action="resize"', 'cruise_job_runs_total{job="node pass"}')

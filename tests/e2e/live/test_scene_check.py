@@ -83,7 +83,7 @@ def test_an_unreachable_database_is_red_and_the_other_checks_still_run(measured:
     assert levels(ended)["metrics: cpu series"] == "ok"
 
 
-def test_an_api_server_that_is_gone_is_red_and_no_cluster_at_all_is_bad_input(measured: MeasuredStage, tmp_path):
+def test_an_unreachable_api_server_is_red_and_no_cluster_is_bad_input(measured: MeasuredStage, tmp_path):
     kubeconfig = tmp_path / "gone"
     kubeconfig.write_text(
         measured.stage.plane.kubeconfig().read_text().replace("https://127.0.0.1", "https://127.0.0.2")

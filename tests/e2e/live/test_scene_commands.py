@@ -81,7 +81,7 @@ def test_missing_read_permissions_are_listed(measured: MeasuredStage):
     assert "deploy/rbac/observe.yaml grants all permissions that are needed" in said
 
 
-def test_a_pod_that_no_store_knows_is_explained_from_prometheus(measured: MeasuredStage, tmp_path):
+def test_a_pod_without_stored_statistics_is_explained_from_prometheus(measured: MeasuredStage, tmp_path):
     name = f"{measured.stage.namespace}/{measured.stage.pod('db')['metadata']['name']}"
     nowhere = {"database_url": "", "data_dir": str(tmp_path / "nothing")}
     explained = measured.command("explain", name, "--format", "json", **nowhere).json
@@ -99,7 +99,7 @@ def test_a_pod_is_explained_by_what_the_store_remembers(own_stage: MeasuredStage
     assert [one["result"] for one in after["history"]["outcomes"]] == ["done"]
 
 
-def test_without_the_cluster_the_store_still_tells(own_stage: MeasuredStage):
+def test_without_the_cluster_the_store_still_answers(own_stage: MeasuredStage):
     db = own_stage.stage.pod("db")["metadata"]["name"]
     own_stage.stage.once("resize")
     gone = own_stage.stage.plane.directory / "gone.kubeconfig"

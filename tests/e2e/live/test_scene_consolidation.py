@@ -23,7 +23,7 @@ ACTING = {
 
 
 @pytest.mark.long
-def test_a_node_is_emptied_under_a_budget_while_pods_come_and_none_moves_twice(stage: LiveStage):
+def test_a_node_is_drained_under_a_budget_while_pods_are_created_and_none_moves_twice(stage: LiveStage):
     for name in ("a", "b", "c"):
         stage.node(name, cpu="4")
     stage.create(here(stage, "web", "600m", replicas=3), budget(stage.namespace, "web", "web", min_available=2))

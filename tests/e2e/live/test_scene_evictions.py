@@ -140,7 +140,7 @@ def test_a_pod_under_two_budgets_is_unmovable(stage: LiveStage):
     assert (plan["fits"], plan["reason"]) == (False, "overcommitted")
 
 
-def test_the_hours_budget_outlives_the_process(stage: LiveStage):
+def test_the_hourly_budget_is_kept_across_restarts(stage: LiveStage):
     limited = {"max_evictions_per_hour": "1"}
     crowded(stage, "a", "one", "two", "three")
     crowded(stage, "b", "four", "five", "six")

@@ -63,7 +63,7 @@ def test_by_default_it_is_skipped(stage: LiveStage):
     assert stage.pod("db")["spec"] == pod["spec"]
 
 
-def test_it_is_resized_in_place_and_stays_guaranteed(stage: LiveStage):
+def test_it_is_resized_in_place_and_remains_guaranteed(stage: LiveStage):
     before = known(stage)
     stage.once("resize", **RESIZE)
     after = stage.resized("db-0")

@@ -27,7 +27,7 @@ def answers(stage: LiveStage) -> list[tuple[str, str, int]]:
     return [(verb, resource, code) for verb, resource, _, code in stage.deeds()]
 
 
-def test_a_limit_stays_above_known_use_whatever_the_ratio_and_the_default(stage: LiveStage):
+def test_a_limit_is_above_known_usage_regardless_of_ratio_and_default(stage: LiveStage):
     ns = stage.namespace
     stage.node(cpu="16", memory="16Gi")
     stage.create(

@@ -86,7 +86,7 @@ def test_one_namespace_is_tried_by_its_name_or_by_a_label(stage: LiveStage):
     assert requests(stage.resized(pod["metadata"]["name"])).cpu in range(400, 551)
 
 
-def test_new_pods_keep_what_is_to_be_kept(stage: LiveStage):
+def test_new_pods_keep_protected_sizes(stage: LiveStage):
     stage.node(cpu="8", memory="16Gi")
     kept = {"cruise.io/cpu-limits": "keep", "cruise.io/direction": "shrink"}
     stage.create(app("StatefulSet", stage.namespace, "kept", "300m", "1Gi", BOUND, annotations=kept))

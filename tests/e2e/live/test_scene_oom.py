@@ -83,7 +83,7 @@ def test_a_killed_container_grows_in_place_and_is_then_unchanged(stage: LiveStag
         assert len(stage.deeds()) == 1
 
 
-def test_what_a_kill_teaches_outlives_the_pod(stage: LiveStage):
+def test_an_oom_record_is_kept_after_the_pod_is_gone(stage: LiveStage):
     before = settled(stage)
     with stage.serving(**CALM) as serving:
         killed(stage, 1)

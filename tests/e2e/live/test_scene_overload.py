@@ -59,7 +59,7 @@ def test_mode_resize_taints_nothing(stage: LiveStage):
         assert taints(stage, busy) == []
 
 
-def test_few_nodes_are_tainted_and_every_taint_comes_off(stage: LiveStage):
+def test_few_nodes_are_tainted_and_every_taint_is_removed(stage: LiveStage):
     nodes = [stage.node(f"n{number}") for number in range(10)]
     stage.create(app("Deployment", stage.namespace, "web", "100m", "128Mi"))
     stage.running(1)

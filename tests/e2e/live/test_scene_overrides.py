@@ -68,7 +68,7 @@ def test_a_namespace_caps_its_workloads(stage: LiveStage):
     assert list_skipped(said) == {one["metadata"]["name"]: "mode-off" for one in pods.values()}
 
 
-def test_sizes_keep_to_what_is_asked_and_events_tell_of_them(stage: LiveStage):
+def test_sizes_respect_overrides_and_events_report_them(stage: LiveStage):
     pods = annotated(stage, {name: told for name, (told, *_) in ASKED_FOR.items()})
     stage.once()
     for name, (_, cpu, memory) in ASKED_FOR.items():
@@ -81,7 +81,7 @@ def test_sizes_keep_to_what_is_asked_and_events_tell_of_them(stage: LiveStage):
         assert event["involvedObject"]["uid"] == pod["metadata"]["uid"]
 
 
-def test_a_pod_that_may_never_be_evicted_stays_whatever_it_costs(stage: LiveStage):
+def test_a_pod_that_may_never_be_evicted_is_not_evicted_at_any_cost(stage: LiveStage):
     node = stage.node(cpu="1")
     for name in ("one", "two"):
         never = {"cruise.io/eviction-ranking": "never"}

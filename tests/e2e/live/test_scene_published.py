@@ -19,7 +19,7 @@ def vpas(admin: Api, namespace: str) -> dict[str, Json]:
     return {one["metadata"]["name"]: one for one in admin.items(KIND, namespace)}
 
 
-def test_sizes_are_shown_as_vpas_that_go_with_their_workloads(stage: LiveStage):
+def test_sizes_are_shown_as_vpas_that_are_deleted_with_their_workloads(stage: LiveStage):
     ns, admin = stage.namespace, stage.admin
     stage.node(cpu="8", memory="16Gi")
     stage.create(app("Deployment", ns, "web", "700m", "1Gi"), app("Deployment", ns, "own", "700m", "1Gi"))

@@ -33,7 +33,7 @@ def sized(stage: LiveStage) -> None:
         assert requests(stage.resized(stage.pod(name)["metadata"]["name"])).cpu < 300
 
 
-def test_pods_get_back_what_they_had_and_cruise_stays_paused(stage: LiveStage):
+def test_pods_get_their_original_sizes_and_cruise_remains_paused(stage: LiveStage):
     stage.node(cpu="4", memory="8Gi")
     sized(stage)
     stage.mark()
@@ -90,7 +90,7 @@ def passes_of(running: RunningProgram) -> float:
     return float(found.group(1)) if found else 0.0
 
 
-def test_what_has_no_room_waits_and_is_said_to(stage: LiveStage):
+def test_a_resize_without_free_capacity_is_deferred_and_reported(stage: LiveStage):
     node = stage.node(cpu="2", memory="8Gi")
     sized(stage)
     stage.create(pod(stage.namespace, "filler", container(requests={"cpu": "1300m"}), nodeName=node))

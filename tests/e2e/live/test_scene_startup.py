@@ -65,7 +65,7 @@ def taken_back(stage: LiveStage) -> list[Json]:
     return [one.request_object for one in stage.events() if (one.verb, one.resource) == ("patch", "pods/resize")]
 
 
-def test_a_pod_starts_with_twice_its_cpu_and_goes_back_30_seconds_after_it_is_ready(stage: LiveStage):
+def test_a_pod_starts_with_twice_its_cpu_until_30_seconds_after_it_is_ready(stage: LiveStage):
     known(stage)
     with stage.reviewing("resize"):
         wait_until(lambda: boosted(stage), "a new pod is boosted", seconds=SOON_SECONDS)

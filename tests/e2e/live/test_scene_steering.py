@@ -70,7 +70,7 @@ def test_a_revert_restores_the_original_requests_without_evictions(stage: LiveSt
     assert all(limits(one).memory == 0 or limits(one).memory >= 512 for one in pods)
 
 
-def test_what_is_reverted_stays_so_since_cruise_is_paused(stage: LiveStage):
+def test_reverted_pods_are_not_sized_again_because_cruise_is_paused(stage: LiveStage):
     staged(stage)
     stage.once()
     assert stage.command("pause").code == 0

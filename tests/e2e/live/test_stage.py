@@ -37,7 +37,7 @@ async def test_what_pods_are_said_to_use_is_read_from_prometheus(stage: LiveStag
     source.close()
 
 
-def test_usage_and_node_load_go_on_being_scraped(stage: LiveStage):
+def test_usage_and_node_load_are_still_scraped(stage: LiveStage):
     node = stage.node()
     stage.create(workload("Deployment", stage.namespace, "web", pod_template("web", container(requests={"cpu": "1"}))))
     [pod] = stage.running(1)

@@ -120,7 +120,7 @@ def scene(control_plane: ControlPlane) -> Iterator[Scene]:
             scene.api.delete_all("pods", run, grace=0)
 
 
-def test_the_real_scheduler_gives_out_as_many_devices_as_plans_count(scene: Scene):
+def test_kube_scheduler_allocates_as_many_devices_as_plans_count(scene: Scene):
     scene.api.create(scene.pod("there", "one", "default-scheduler"))
     home, _ = scene.verdict_on("there")
     free = {f"{scene.run}-{node}": count - (f"{scene.run}-{node}" == home) for node, count in OFFERED.items()}

@@ -24,7 +24,7 @@ WORK_EACH = 5e8
     "number",
     [*range(OF_ALL_TIERS), *(pytest.param(one, marks=pytest.mark.long) for one in range(OF_ALL_TIERS, ROUNDS))],
 )
-def test_the_judge_lets_a_pod_in_where_the_real_scheduler_does(stage: PackingCluster, number: int):
+def test_the_checker_accepts_a_pod_where_kube_scheduler_does(stage: PackingCluster, number: int):
     names = create_probes(stage, number)
     admitting = {
         names[cluster]: nodes_that_admit(snapshot, names[cluster]) for cluster, snapshot in stage.snapshots().items()

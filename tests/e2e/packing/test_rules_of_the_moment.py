@@ -171,7 +171,7 @@ def test_a_nominated_pod_keeps_its_host_ports(scene: Scene):
     assert scene.comes("vip") == scene.ssd
 
 
-def test_a_claim_with_a_chosen_node_still_wants_room(scene: Scene):
+def test_a_claim_with_a_chosen_node_still_needs_free_storage(scene: Scene):
     spec = {"provisioner": scene.driver, "volumeBindingMode": "WaitForFirstConsumer"}
     scene.create(STORAGE, "StorageClass", scene.run, spec)
     scene.create(STORAGE, "CSIDriver", scene.driver, {"spec": {"storageCapacity": True, "attachRequired": False}})

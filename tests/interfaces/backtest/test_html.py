@@ -79,7 +79,7 @@ def test_every_tag_is_closed_in_its_order(results):
     assert tags(text).found
 
 
-def test_nothing_comes_from_elsewhere_and_no_script_runs(usual_page):
+def test_nothing_is_loaded_from_other_hosts_and_no_script_runs(usual_page):
     assert {tag for tag, _ in tags(usual_page).found} & {"script", "link", "img", "iframe", "object"} == set()
     for _, attributes in tags(usual_page).found:
         assert not {"src", "xlink:href", "style"} & set(attributes) or not re.search(

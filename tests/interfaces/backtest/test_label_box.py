@@ -31,14 +31,14 @@ def test_each_mark_has_a_label_of_its_width(marks):
     assert [box.width for box in placed(marks)] == [width for *_, width in marks]
 
 
-def test_a_label_stands_to_the_right_where_it_can_and_to_the_left_at_the_edge():
+def test_a_label_is_right_of_its_mark_and_left_of_it_at_the_edge():
     right, left = placed([(100, 100, 40.0), (330, 200, 40.0)])
     assert right.x == 100 + RADIUS + 4
     assert left.x + left.width == 330 - RADIUS - 4
     assert right.y + HEIGHT / 2 == 100
 
 
-def test_a_name_stands_nearer_to_its_mark_than_to_any_other():
+def test_a_name_is_nearer_to_its_mark_than_to_any_other():
     # On the right of the first is the second.
     first, _ = placed([(150, 150, 90.0), (170, 150, 90.0)])
     assert abs(first.x + first.width - 150) < abs(first.x - 170)
@@ -49,7 +49,7 @@ def test_of_marks_in_one_place_all_names_can_be_read():
     assert len({(box.x, box.y) for box in boxes}) == 9
 
 
-def test_without_any_room_a_label_is_there_all_the_same():
+def test_a_label_is_drawn_even_without_free_space():
     [box] = place_labels([(5, 5)], [100.0], HEIGHT, [RADIUS], LabelBox(0, 0, 10, 10))
     assert (box.x, box.width) == (14, 100.0)
 

@@ -47,7 +47,7 @@ def test_a_row_has_every_figure_in_its_order():
     ]
 
 
-def test_policies_stand_in_the_order_they_come_in():
+def test_policies_are_shown_in_the_given_order():
     lines = [line.split() for line in table().splitlines()]
     names = [words[0] for words in lines if len(words) >= 12 and words[-2].isdecimal()]
     assert names == list(make_policies())

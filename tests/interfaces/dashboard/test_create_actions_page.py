@@ -38,7 +38,7 @@ async def test_what_was_done_is_found_by_words_and_by_how_it_ended(scene):
         assert (await page.get("/actions", params={"result": "so-so"})).status_code == 422
 
 
-async def test_what_goes_on_says_how_often_and_since_when(scene):
+async def test_a_continuing_condition_shows_how_often_and_since_when(scene):
     held = replace(scene.done.outcomes[0], result=ActionResult.SKIPPED, reason=ReasonCode.HOURLY_EVICTION_BUDGET_SPENT)
     await scene.store.record_outcomes([replace(held, first_at=held.at - timedelta(hours=2), count=25)])
     async with browser(scene) as page:
@@ -61,7 +61,7 @@ async def test_without_a_session_there_is_no_button(scene):
         )
 
 
-async def test_the_button_stops_every_write_and_lets_it_go_on(scene):
+async def test_the_button_stops_and_resumes_all_writes(scene):
     async with browser(scene, known=True) as page:
         form = {"form_token": await sign_in(page, "administrator"), "to": "actions"}
         stopped = await page.post("/forms/put/pause", data=form)

@@ -36,7 +36,7 @@ async def test_a_read_only_caller_changes_nothing(scene):
 @pytest.mark.parametrize(
     "path", ["/forms/get/status", "/forms/post/pause", "/forms/put/nothing", "/forms/put/../pause", "/forms/put/"]
 )
-async def test_a_form_stands_for_a_change_of_the_api_or_for_nothing(scene, path):
+async def test_every_form_corresponds_to_a_change_of_the_api(scene, path):
     async with browser(scene, known=True) as page:
         answer = await page.post(path, data={"form_token": await sign_in(page, "administrator")})
     assert answer.status_code in (404, 405, 422)
@@ -90,7 +90,7 @@ async def test_what_the_api_refuses_is_said_in_its_words(scene):
     assert not scene.policy_objects.read()
 
 
-async def test_a_wrong_value_is_shown_in_its_form_with_the_others_and_what_is_wrong_beside_it(scene):
+async def test_a_wrong_value_is_shown_in_its_form_with_the_others_and_the_error_next_to_it(scene):
     sent = {"setting.cpu-min": "lots", "setting.memory-max": "2Gi", "setting.mode": "observe"}
     async with browser(scene, known=True) as page:
         form = {"form_token": await sign_in(page, "administrator"), **sent, "setting.cpu-max.app": "7"}

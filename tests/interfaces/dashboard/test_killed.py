@@ -65,7 +65,7 @@ class EndedScene(ApiScene):
         return done.snapshot
 
 
-async def test_the_page_of_a_workload_without_a_running_pod_tells_of_its_last_run():
+async def test_the_page_of_a_workload_without_a_running_pod_shows_its_last_run():
     scene = await make_busy_scene()
     scene = EndedScene(scene.world, scene.store, done=scene.done)
     with_kill(scene)

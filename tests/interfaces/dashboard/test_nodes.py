@@ -32,14 +32,14 @@ async def test_nodes_are_sorted_filtered_and_counted_here(scene):
         assert wrong.status_code == 422 and "sort" in wrong.text.lower()
 
 
-async def test_by_free_cpu_the_fullest_node_comes_first(scene):
+async def test_sorted_by_free_cpu_the_fullest_node_is_first(scene):
     free = {plan.node: build_node_summary(plan).cpu.free for plan in scene.done.plans}
     async with browser(scene) as page:
         found = names((await page.get("/nodes", params={"sort": "cpu-free", "up": "true"})).text)
     assert [free[name] for name in found] == sorted(free.values())
 
 
-async def test_what_a_node_has_goes_into_fixed_bases_headroom_and_what_is_free(scene):
+async def test_the_capacity_of_a_node_is_divided_into_fixed_bases_headroom_and_free(scene):
     for plan in scene.done.plans:
         for resource in ResourceName:
             share = compute_node_shares(plan, resource)
@@ -47,7 +47,7 @@ async def test_what_a_node_has_goes_into_fixed_bases_headroom_and_what_is_free(s
             assert share.fixed == plan.allocatable.get(resource) - plan.available.get(resource)
 
 
-async def test_a_nodes_pods_are_shown_with_what_the_plan_gives_them(scene):
+async def test_the_pods_of_a_node_are_shown_with_their_planned_sizes(scene):
     plan = next(one for one in scene.done.plans if one.targets)
     pods = [pod for pod in scene.done.snapshot.pods if pod.node == plan.node]
     lines = {line.pod.name: line for line in build_pod_summaries(plan, pods)}

@@ -16,7 +16,7 @@ def hour(back: int, saved: Resources = AMOUNT) -> HourlyClusterTotals:
     return HourlyClusterTotals(get_clock_hour(NOW) - back, AMOUNT, AMOUNT, AMOUNT, saved)
 
 
-async def test_thirty_days_of_the_store_are_drawn_and_stand_in_a_table():
+async def test_thirty_days_of_history_are_drawn_and_listed_in_a_table():
     scene = await make_busy_scene()
     for back in (30 * 24 + 1, 30 * 24, 2, 1, 0):
         await scene.store.record_cluster_hour(hour(back, Resources(-300, MEBIBYTE) if back == 2 else AMOUNT))

@@ -160,7 +160,7 @@ async def test_old_statistics_are_no_good_news(scene):
         assert "cruise does not act on them" in (await page.get("/")).text
 
 
-async def test_so_large_a_cluster_is_added_up_while_its_reader_waits_elsewhere(scene, monkeypatch):
+async def test_a_large_cluster_is_summed_up_in_another_thread(scene, monkeypatch):
     monkeypatch.setattr("cruise.interfaces.http.cluster_summary._SMALL_CLUSTER_PODS", 0)
     async with browser(scene) as page:
         answer = await page.get("/")
@@ -169,7 +169,7 @@ async def test_so_large_a_cluster_is_added_up_while_its_reader_waits_elsewhere(s
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_every_page_says_that_cruise_is_paused_by_whom_since_when_and_how_it_goes_on(scene, path):
+async def test_every_page_shows_who_paused_cruise_since_when_and_how_to_resume(scene, path):
     await scene.store.record_user_action(
         UserAction(scene.now() - timedelta(hours=2), "alice@example.com", UserActionKind.PAUSE)
     )
@@ -183,7 +183,7 @@ async def test_every_page_says_that_cruise_is_paused_by_whom_since_when_and_how_
         assert "alice" not in (await page.get("/sign-in")).text
 
 
-async def test_without_a_session_the_command_is_named_that_lets_writes_go_on(scene):
+async def test_without_a_session_the_command_that_resumes_writes_is_shown(scene):
     await scene.store.set_paused(True)
     async with browser(scene) as page:
         shown = (await page.get("/nodes")).text

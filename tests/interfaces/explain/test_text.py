@@ -69,7 +69,7 @@ def test_a_killed_pod_is_red_with_what_a_person_has_to_do():
     assert (kill["container"], kill["limitBytes"], kill["remedy"]) == ("app", 200 * MEBIBYTE, "raise-template-limit")
 
 
-def test_a_node_that_shares_another_headroom_than_the_largest_single_one_tells_by_which_rule():
+def test_a_node_that_shares_more_or_less_than_the_largest_single_headroom_states_the_rule():
     pods = [make_pod("web-1"), make_pod("web-2")]
     table = make_table(*(make_statistic_for(pod, cpu_base=50, cpu_peak=200) for pod in pods))
     seen = np.full((len(table.keys), 12), 120.0, dtype=np.float32)
@@ -266,7 +266,7 @@ def test_a_deferred_resize_says_until_when():
 
 
 @pytest.mark.parametrize(("pending", "refusing"), [(ResizePending.INFEASIBLE, 0), (ResizePending.DEFERRED, 90)])
-def test_a_withdrawn_resize_is_told_from_the_sizes_that_are_computed(pending, refusing):
+def test_a_withdrawn_resize_is_distinguished_from_computed_sizes(pending, refusing):
     allocated = make_amounts(200, 128)
     container = make_container(cpu=500, allocated=allocated, actual=allocated)
     pod = make_pod(containers=[container], resize=ResizeState(pending, NOW - timedelta(minutes=refusing)))

@@ -53,7 +53,7 @@ async def refused(api, path: str, status: int, method: str = "GET") -> str:
     return str(answered.json()["error"])
 
 
-async def test_the_status_says_who_answers_and_how_its_jobs_went(api):
+async def test_the_status_reports_the_instance_and_the_results_of_its_jobs(api):
     status = await get(api, "/status")
     assert (status["mode"], status["paused"], status["leader"]) == ("full", False, True)
     assert status["jobs"][0] == {
@@ -91,7 +91,7 @@ async def test_a_pod_is_explained_as_the_command_does(api, scene):
     assert explained["history"]["outcomes"][0]["result"] == "done"
 
 
-async def test_outcomes_come_newest_first_and_say_whether_there_are_more(api):
+async def test_outcomes_are_listed_newest_first_with_whether_there_are_more(api):
     page = await get(api, "/audit?limit=2")
     assert (len(page["items"]), page["more"]) == (2, True)
     line = page["items"][0]
@@ -229,7 +229,7 @@ async def test_without_a_pass_there_is_no_plan_and_the_reason_is_said(scene):
         assert "another process is the leader" in await refused(api, "/nodes/n1", 503)
 
 
-async def test_a_store_that_is_gone_costs_what_it_holds_and_nothing_else(scene):
+async def test_without_the_store_only_what_it_holds_is_missing(scene):
     database = Database("postgresql://nobody@127.0.0.1:1/none")
     scene.store = PostgresStore(database)
     async with create_api_client(scene) as api:

@@ -112,7 +112,7 @@ async def test_numbers_of_hundreds_of_digits_are_refused_in_words(api, setting, 
 
 
 @pytest.mark.parametrize(("kind", "code"), [("Deploymnt", 422), ("Statefulset", 422), ("Rollout", 200), ("Job", 200)])
-async def test_a_misspelt_kind_is_refused_and_a_kind_of_somebody_elses_is_not(api, scene, kind, code):
+async def test_a_misspelt_kind_is_refused_and_a_foreign_kind_is_not(api, scene, kind, code):
     answered = await api.put(f"/policies/shop/{kind}/web", json={"mode": "off"})
     assert answered.status_code == code
     assert ("did you mean" in answered.text) is (code == 422)

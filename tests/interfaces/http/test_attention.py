@@ -67,7 +67,7 @@ async def test_the_newest_actions_of_a_quiet_namespace_are_shown_despite_many_of
     assert (mine.resizes, mine.evictions, [one.pod for one in mine.newest]) == (0, 1, ["quiet"])
 
 
-async def test_what_needs_a_person_is_named_with_its_page_and_urgent_items_come_first():
+async def test_items_that_need_a_person_link_to_their_page_and_urgent_ones_are_first():
     scene = await make_busy_scene()
     summary = await ClusterSummaries(scene).get_newest()
     figures = replace(scene.get_figures(), packing=PackingPassFigures(pending=2))

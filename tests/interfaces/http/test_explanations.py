@@ -13,7 +13,7 @@ from tests.interfaces.http.api_scene import NOW, create_api_client, make_busy_sc
 from tests.simulation.scenes import run
 
 
-async def test_what_has_not_changed_since_the_pass_is_explained_as_if_it_alone_were():
+async def test_what_did_not_change_since_the_pass_is_explained_from_the_pass():
     scene = await make_busy_scene()
     assert scene.done is not None
     snapshot, explanations = scene.done.snapshot, PodExplanations(scene)
@@ -41,7 +41,7 @@ async def test_the_pass_is_taken_again_once_until_the_next_one_or_pause():
     assert explanations._cached is not known
 
 
-async def test_a_pod_that_was_resized_since_is_explained_as_it_is_now():
+async def test_a_pod_resized_since_the_pass_is_explained_with_its_present_size():
     scene = await make_busy_scene()
     run(scene.world, 30)
     [before, *_] = scene.done.snapshot.pods if scene.done is not None else ()

@@ -78,7 +78,7 @@ def samples(text: bytes) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_packing_tells_what_became_of_plans_and_what_was_proved():
+def test_packing_reports_the_results_of_plans_and_what_was_proved():
     shown = replace(PLAN, phase=PlanPhase.ADVISORY)
     figures = (
         PackingPassFigures().add_pass(PackingPassResult(NOW, 2, PLAN)).add_plan(replace(PLAN, phase=PlanPhase.FINISHED))
@@ -98,7 +98,7 @@ def test_packing_tells_what_became_of_plans_and_what_was_proved():
     assert not [key for key in samples(render_metrics("1", NOW, FIGURES)) if "packing" in key[0]]
 
 
-def test_a_controller_tells_all_that_an_operator_watches():
+def test_a_controller_exports_all_metrics_that_an_operator_watches():
     read = samples(render_metrics("1.2.3", NOW, FIGURES))
     expected = {
         ("cruise_build_info", "1.2.3"): 1,
@@ -148,7 +148,7 @@ def test_what_is_not_known_is_left_out_rather_than_zero():
     assert read[("cruise_leader",)] == 0
 
 
-def test_a_webhook_tells_answers_durations_and_its_certificate():
+def test_a_webhook_exports_answers_durations_and_its_certificate():
     figures = WebhookFigures(
         answers={("mutated", "peak"): 90, ("left", "guaranteed"): 9, ("failed", "unreadable"): 1},
         duration_buckets=((0.001, 60), (0.01, 99)),

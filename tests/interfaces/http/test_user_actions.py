@@ -67,7 +67,7 @@ async def test_it_takes_a_token(scene):
 
 
 @pytest.mark.parametrize("to", ["actions", "workloads/shop/Deployment/web"])
-async def test_the_form_stands_where_resizes_are_shown_and_its_result_too(scene, to):
+async def test_the_form_and_its_result_are_shown_next_to_resizes(scene, to):
     async with browser(scene, known=True) as page:
         token = await sign_in(page, "administrator")
         shown = (await page.get(f"/{to}")).text
@@ -90,7 +90,7 @@ async def test_a_read_only_caller_reverts_nothing(scene):
     assert await sizes(scene) == before
 
 
-async def test_without_a_session_the_command_stands_in_its_place(scene):
+async def test_without_a_session_the_command_is_shown_instead(scene):
     async with browser(scene) as page:
         shown = (await page.get("/workloads/shop/Deployment/web")).text
         assert "cruise revert --namespace shop --workload Deployment/web" in shown and "forms/put/reverts" not in shown

@@ -40,7 +40,7 @@ def test_a_pod_that_some_plan_could_place_is_not_called_impossible():
     assert document(unplaced=(one,))["unplaced"] == [{"namespace": "a", "pod": "z", "blockedBy": ["cpu"]}]
 
 
-def test_keys_come_in_the_order_of_the_contract():
+def test_keys_are_in_the_order_of_the_contract():
     assert list(document()) == [
         "status",
         "sizes",

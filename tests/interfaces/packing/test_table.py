@@ -191,7 +191,7 @@ def test_priorities_that_change_show_now_after_and_the_most():
     assert ["0", "3", "3", "3"] not in rows
 
 
-def test_notes_come_last():
+def test_notes_are_last():
     text = table(replace(make_proposal(), notes=(PackingNote(PackingNoteCode.STILL_COMPILING),)))
     assert text.rstrip().endswith("Note: solver still compiling: answered by the quick method.")
 

@@ -123,7 +123,7 @@ def test_a_message_for_slack_names_each_cluster_and_makes_no_links(scans: Cluste
     assert not any(mark in "".join(lines) for mark in ("<us>", "<refused>"))
 
 
-def test_a_message_for_slack_stays_within_its_limits(scans: ClusterScans):
+def test_a_message_for_slack_is_within_its_limits(scans: ClusterScans):
     report = scans.reports["prod-eu"]
     many = ClusterScans({f"cluster-{number}": report for number in range(70)}, {"gone": "x" * 5000})
     blocks = json.loads(render_slack_summary(many))["blocks"]

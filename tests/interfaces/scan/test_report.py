@@ -129,7 +129,7 @@ def test_money_is_labelled_an_estimate_and_follows_from_the_prices():
     )
 
 
-def test_a_pending_pod_says_what_keeps_it_and_where_room_would_come_from():
+def test_a_pending_pod_shows_why_it_is_pending_and_where_capacity_could_be_freed():
     [pending] = json.loads(render_scan_json(report()))["pending"]
     assert pending["message"] == "of 2 nodes: 1 with taints that it does not tolerate, 1 with insufficient CPU"
     assert (pending["schedulableNow"], pending["fitsAfterSizing"], pending["bestNode"]) == (0, 1, "n1")

@@ -36,7 +36,7 @@ def test_what_counts_neither_cpu_nor_memory_is_ignored():
     assert decode_quotas(listed({"metadata": {"namespace": "shop"}})) == {}
 
 
-def test_one_that_nobody_has_counted_yet_is_all_left():
+def test_an_uncounted_quota_is_completely_unused():
     one = {"metadata": {"namespace": "shop"}, "spec": {"hard": {"cpu": "2"}}}
     assert decode_quotas(listed(one)) == {"shop": (ResourceQuota(make_amounts(2000, None)),)}
 

@@ -102,7 +102,7 @@ def test_a_node_that_does_not_report_has_its_capacity_or_nothing():
         ),
     ],
 )
-def test_a_error_is_one_line_with_place_and_fix(document, message):
+def test_an_error_is_one_line_with_place_and_fix(document, message):
     with pytest.raises(BadInputError) as refused:
         decode(document)
     assert str(refused.value) == message

@@ -26,7 +26,7 @@ def test_an_unseen_replica_set_is_read_off_the_template_hash():
     assert NO_OWNERS.find_workload("shop", "ReplicaSet", "web-7d9f8b6c5d", rollout) == WorkloadRef("Rollout", "web")
 
 
-def test_an_unseen_replica_set_with_a_foreign_hash_stays_what_it_is():
+def test_an_unseen_replica_set_with_a_foreign_hash_is_unchanged():
     for labels in ({}, {"pod-template-hash": "other"}, {"pod-template-hash": ""}):
         assert NO_OWNERS.find_workload("shop", "ReplicaSet", "web-1", labels) == WorkloadRef("ReplicaSet", "web-1")
 

@@ -78,7 +78,7 @@ def test_null_fields_are_absent_fields():
 # ---- containers ----
 
 
-def test_init_containers_and_sidecars_come_first_in_spec_order():
+def test_init_containers_and_sidecars_are_first_in_spec_order():
     pod = decode_pod(
         make_pod_json(
             containers=[make_container_json("app"), make_container_json("log")],
@@ -267,7 +267,7 @@ def test_qos_is_computed_where_the_status_does_not_say(containers, init_containe
     assert decode_pod(make_pod_json(containers=named, init_containers=inits)).qos is qos
 
 
-def test_qos_that_the_status_states_stands():
+def test_the_qos_class_in_the_status_is_used():
     assert decode_pod(make_pod_json(qos="Guaranteed")).qos is QosClass.GUARANTEED
 
 
@@ -420,7 +420,7 @@ def test_a_bare_pod_has_no_workload():
     assert (pod.workload, pod.owner_kind, pod.is_mirror_pod) == (None, None, False)
 
 
-def test_a_daemon_set_pod_is_reported_apart_by_its_node_even_before_it_is_bound():
+def test_a_daemon_set_pod_is_reported_by_its_node_even_before_it_is_bound():
     assert decode_pod(make_pod_json("agent-x", owner="DaemonSet/agent", node="n7")).identity == "n7"
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n9"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
@@ -550,7 +550,7 @@ def test_placement_has_selector_required_affinity_and_tolerations():
         ),
     ],
 )
-def test_a_error_is_one_line_with_place_and_fix(document, message):
+def test_an_error_is_one_line_with_place_and_fix(document, message):
     with pytest.raises(BadInputError) as refused:
         decode_pod(document)
     assert str(refused.value) == message

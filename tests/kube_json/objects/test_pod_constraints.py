@@ -112,7 +112,7 @@ def test_no_selector_selects_nothing_and_an_empty_one_everything():
     assert anti(labelSelector={}).matches("shop", {}, {})
 
 
-def test_label_keys_stand_for_the_pods_own_values():
+def test_label_keys_select_the_pods_own_values():
     matched = anti(matchLabelKeys=["pod-template-hash", "absent"])
     assert matched.selector == LabelSelector((APP_WEB, HASH))
     mismatched = anti(mismatchLabelKeys=["pod-template-hash"])
@@ -130,7 +130,7 @@ def test_label_keys_that_the_server_has_resolved_already_stay_as_they_are():
     )
 
 
-def test_affinity_and_anti_affinity_are_reported_apart():
+def test_affinity_and_anti_affinity_are_reported_separately():
     terms = [{"topologyKey": "a", "labelSelector": {}}, {"topologyKey": "b", "labelSelector": {}}]
     both = constraints(affinity={"podAffinity": {REQUIRED: terms[:1]}, "podAntiAffinity": {REQUIRED: terms}})
     assert [term.topology_key for term in both.affinity] == ["a"]
@@ -287,7 +287,7 @@ def test_a_toleration_that_compares_numbers_is_unsupported(operator, unjudged):
     )
 
 
-def test_a_volume_that_is_made_with_its_pod_is_a_claim_of_its_own():
+def test_an_ephemeral_volume_is_its_own_claim():
     volumes = [{"name": "scratch", "ephemeral": {}}, {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
     found = constraints(volumes=volumes)
     assert found.own_claims == tuple(name for name in found.claims if name != "data")
@@ -400,7 +400,7 @@ def test_equal_constraints_are_one_object():
     assert third.spread is fourth.spread is first.spread
 
 
-def test_pods_that_differ_in_what_a_key_stands_for_do_not_share():
+def test_pods_that_differ_in_the_value_of_a_key_do_not_share():
     reader = PodReader()
     one = make_pod_json(spec={"topologySpreadConstraints": [spread_json(matchLabelKeys=["app"], labelSelector={})]})
     pods = [

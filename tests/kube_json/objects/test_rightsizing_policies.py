@@ -246,7 +246,7 @@ _WORKLOAD_NAMES = st.from_regex(r"[Aa0]([-._:Aa0]{0,8}[Aa0])?", fullmatch=True) 
 
 
 @given(st.lists(st.tuples(st.sampled_from(("Deployment", "Workload")), _WORKLOAD_NAMES), min_size=2, unique=True))
-def test_each_workload_has_a_policy_name_of_its_own_that_objects_may_have(workloads: list[tuple[str, str]]):
+def test_each_workload_has_a_unique_and_valid_policy_name(workloads: list[tuple[str, str]]):
     names = [get_workload_policy_name(kind, name) for kind, name in workloads]
     assert len(set(names)) == len(names)
     for (kind, workload), name in zip(workloads, names, strict=True):

@@ -54,7 +54,7 @@ def containers_alive() -> int:
     return sum(type(one).__name__ in ("Container", "Placement", "WorkloadRef") for one in gc.get_objects())
 
 
-def test_a_reader_that_lives_for_weeks_stays_proportional_to_referenced_values():
+def test_memory_of_a_long_running_reader_is_proportional_to_referenced_values():
     reader = PodReader()
     held = [reader.read(pod_number(number)) for number in range(500)]
     before = containers_alive()

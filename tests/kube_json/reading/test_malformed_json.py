@@ -60,7 +60,7 @@ def read_all(
     layout=st.sampled_from(LAYOUTS),
     size=st.sampled_from([1, 3, 10, 50, 200, 1 << 20]),
 )
-def test_items_and_fields_come_out_as_they_went_in(items, before, layout, size):
+def test_items_and_fields_survive_a_round_trip(items, before, layout, size):
     document = {"apiVersion": "v1", **before, "items": items, "kind": "List", "y": before}
     found, fields = read_all(chunked(json.dumps(document, **layout).encode(), size))
     assert found == items

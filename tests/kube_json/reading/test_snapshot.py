@@ -142,7 +142,7 @@ def test_a_list_of_one_kind_is_read_with_or_without_the_items_kind(with_kind):
 
 
 @pytest.mark.parametrize("pod_first", [True, False])
-def test_the_owner_chain_is_followed_wherever_its_links_stand(pod_first):
+def test_the_owner_chain_is_followed_in_any_order_of_its_links(pod_first):
     items = [
         make_pod_json("a", owner="ReplicaSet/web-1"),
         make_pod_json("b", owner="Job/nightly-1"),
@@ -170,7 +170,7 @@ def test_finished_pods_on_a_removed_node_are_left_out():
     assert [pod.name for pod in snapshot.pods] == ["here"]
 
 
-def test_oom_kills_stand_in_the_pods_order_with_the_final_workload():
+def test_oom_kills_are_in_the_order_of_the_pods_with_the_final_workload():
     def killed(name: str) -> Json:
         state = {"terminated": {"reason": "OOMKilled", "exitCode": 137, "finishedAt": stamp(NOW)}}
         return make_pod_json(name, owner="ReplicaSet/web-1", container_statuses=[{"name": "app", "lastState": state}])
@@ -182,7 +182,7 @@ def test_oom_kills_stand_in_the_pods_order_with_the_final_workload():
     ]
 
 
-def test_a_kill_outlives_the_node_of_the_pod_that_ended():
+def test_an_oom_kill_is_kept_after_the_node_of_its_pod_is_removed():
     state = {"terminated": {"reason": "OOMKilled", "exitCode": 1, "finishedAt": stamp(NOW)}}
     ended = make_pod_json(
         "report-29-x",

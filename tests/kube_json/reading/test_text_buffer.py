@@ -70,7 +70,7 @@ def test_memory_does_not_grow_with_what_passes_through():
     assert len(window.memory) < 3000
 
 
-def test_brackets_stand_in_only_while_parsing():
+def test_brackets_are_placeholders_only_while_parsing():
     window = filled(b'{"a":1},{"b":2}')
     assert window.parse_until(window.start + 7, bytes) == b'[{"a":1}]'
     assert bytes(window.memory[window.start : window.end]) == b'{"a":1},{"b":2}'

@@ -74,7 +74,7 @@ def test_no_assignment_as_good_before_surpasses_the_bound(seeds):
     assert tight > 60
 
 
-def test_what_takes_no_room_fits_where_headroom_leaves_none():
+def test_a_pod_without_requests_fits_where_headroom_leaves_no_capacity():
     one = np.ones(2, dtype=np.int64)
     problem = PackingProblem(
         resources=("cpu",),
@@ -134,7 +134,7 @@ def test_a_tree_refutes_what_no_assignment_reaches_and_nothing_else(seeds):
     assert refuted > 60 and parted > 20
 
 
-def test_trees_of_listed_fillings_and_with_prices_decide_alike(seeds):
+def test_trees_of_listed_fillings_and_priced_ones_decide_the_same(seeds):
     """Without rules all patterns are listed; with a row that requires nothing they are priced in each part."""
     refuted = 0
     for seed in seeds(80, fewest=60):
@@ -219,7 +219,7 @@ def two_tiers(
     )
 
 
-def test_what_has_to_stay_of_a_lower_tier_leaves_less_room():
+def test_pods_of_a_lower_tier_that_cannot_be_evicted_reduce_the_free_capacity():
     topologies, second = np.arange(2)[None, :], np.array([1])
     problem = two_tiers([[2], [1]], [0, 0, 1, 1], [-1, -1, 0, 0], PlacementRules(topologies))
     running = count_copies(problem, problem.pod_node)
@@ -228,7 +228,7 @@ def test_what_has_to_stay_of_a_lower_tier_leaves_less_room():
     assert EntryBound(limited, running, 0, 1).improve_bound(UNBOUNDED) == 1
 
 
-def test_what_attracts_is_asked_for_in_a_lower_tier_as_well():
+def test_affinities_are_respected_in_a_lower_tier_as_well():
     """One of a lower tier cannot be on both nodes, and each of those that it attracts fills one otherwise."""
     wanted = PlacementRules(np.arange(2)[None, :], attractions=(AttractionRule((0,), 0, np.array([1])),))
     problem = two_tiers([[2], [2]], [0, 0, 0, 1], [-1, -1, -1, -1], wanted)

@@ -6,7 +6,7 @@ from cruise.packer.columns.instance import build_instance, get_eviction_weight_u
 from tests.packer.problems import draw_problem
 
 
-def test_what_runs_on_a_node_that_is_too_full_has_room_there():
+def test_pods_that_run_on_an_overcommitted_node_fit_there():
     for seed in range(99):
         problem = draw_problem(seed)
         instance = build_instance(problem)

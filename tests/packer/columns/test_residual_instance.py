@@ -43,7 +43,7 @@ def test_a_vector_of_a_part_is_that_of_the_whole_plan():
             assert (residual.compute_vector(part) == whole).all(), seed
 
 
-def test_entries_come_tier_by_tier_or_stays_last():
+def test_entries_are_ordered_by_tier():
     instance = draw_tiny_instance(3)
     assert build_entries(instance).stays == (False, True) * len(instance.list_priorities())
     problem = draw_problem(next(s for s in range(99) if draw_problem(s).objective == "operator"))

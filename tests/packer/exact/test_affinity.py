@@ -73,7 +73,7 @@ def test_the_first_of_its_kind_may_begin_and_others_follow():
     assert placed([want(0, 0)], [0, 0, 0], [-1, -1, -1]) == 3
 
 
-def test_one_that_wants_its_own_kind_or_another_goes_before_the_other():
+def test_a_pod_with_affinity_to_its_own_or_another_group_precedes_the_other():
     assert placed([want(0, 0, 1)], [0, 1], [-1, -1]) == 2
 
 
@@ -82,7 +82,7 @@ def test_a_first_one_that_needs_a_target_before_itself_cannot_be_first():
     assert placed([want(0, 0, 1), want(0, 2), want(2, 0)], [0, 2, 1], [-1, -1, -1], [0, 1]) == 1
 
 
-def test_one_on_a_node_without_the_label_keeps_nobody_from_being_the_first():
+def test_a_pod_on_a_node_without_the_label_does_not_prevent_a_first_pod():
     assert placed([want(0, 0)], [0, 0], [1, -1], [0, 9]) == 2
 
 
@@ -104,7 +104,7 @@ def test_an_evicted_pod_meets_affinities_until_it_is_gone():
     assert packing.planned.get_key(PackingObjective.PAPER) == packing.bound
 
 
-def test_one_that_could_leave_and_come_back_ends_the_proof():
+def test_a_pod_that_could_be_evicted_and_return_ends_the_proof():
     # Two begin their group in the second zone only while the one in the first is away.
     packing = packed(
         [AttractionRule((0,), 0, np.array([0, 1]))],

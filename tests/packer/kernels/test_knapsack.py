@@ -99,7 +99,7 @@ def test_listing_covers_every_filling_worth_enough():
                 assert (fillings >= x).all(axis=1).any(), seed
 
 
-def test_listing_gives_up_where_there_is_no_space_or_no_time():
+def test_listing_ends_when_space_or_time_runs_out():
     node = draw(4)
     arguments = (0, node.value, node.bonus, node.counts, 0.0, 0)
     assert list_patterns_of_node(node.shelf(5000), *arguments, 10**7) > 1

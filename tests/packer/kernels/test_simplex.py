@@ -48,7 +48,7 @@ def value_of(t: SimplexTableau) -> float:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_repairing_lowered_bounds_comes_to_what_solving_anew_does(seed):
+def test_repairing_lowered_bounds_gives_the_same_result_as_solving_anew(seed):
     t, anew = tableau_of(seed), tableau_of(seed)
     assert maximise(t, MOST_PIVOTS, math.inf) == OPTIMAL
     lowered = np.random.default_rng(seed).choice(COLUMNS, 5, replace=False)

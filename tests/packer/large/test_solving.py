@@ -55,7 +55,7 @@ def test_a_nearly_full_cluster_takes_all_that_wait(objective, seed):
 
 
 @pytest.mark.parametrize(("nodes", "seed"), [(60, 1), (100, 2)])
-def test_what_gave_way_to_higher_priorities_finds_a_place_where_all_have_room(nodes, seed):
+def test_preempted_pods_are_placed_if_there_is_capacity_for_all(nodes, seed):
     problem = draw_large_cluster(LargeClusterShape(nodes, priorities=4), seed, PackingObjective.PAPER)
     problem = replace(problem, preemptible=problem.movable)
     quick = pack_quickly(problem).pod_node
@@ -143,7 +143,7 @@ def _each_keeps_one(waiting: int):
     )
 
 
-def test_room_that_every_node_keeps_is_gathered_on_one_by_exchanges():
+def test_reserved_capacity_of_all_nodes_is_gathered_on_one_by_exchanges():
     problem = _each_keeps_one(6)
     packing = place_by_ejection_and_gathering(
         problem, problem.pod_node, BudgetMeter(math.inf, math.inf), lambda _: None
@@ -160,7 +160,7 @@ def test_exchanges_that_gather_too_little_are_taken_back():
     assert packing.pod_node.tolist() == problem.pod_node.tolist()
 
 
-def test_a_cluster_too_full_keeps_no_more_room_than_one_pod_takes():
+def test_an_overcommitted_cluster_reserves_no_more_capacity_than_one_pod_needs():
     problem = draw_large_cluster(LargeClusterShape(40, usage_percent=101), 1)
     packing = place_by_ejection_and_gathering(
         problem, problem.pod_node, BudgetMeter(math.inf, math.inf), lambda _: None

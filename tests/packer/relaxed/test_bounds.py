@@ -25,7 +25,7 @@ def _meter():
 
 @examples(60)
 @given(st.integers(0, 2**32), st.sampled_from(WITHOUT_FLEET))
-def test_no_assignment_surpasses_a_bound_beside_what_it_is_as_good_as(seed, objective):
+def test_no_assignment_exceeds_a_bound_with_an_equally_good_one(seed, objective):
     problem = replace(draw_problem(seed), objective=objective)
     running = count_copies(problem, problem.pod_node)
     sound = (some[is_valid(problem, running, some)] for some in every_assignment(problem))
@@ -116,7 +116,7 @@ def test_as_few_evictions_as_are_found_among_200_nodes_are_nearly_proved():
 
 @examples(20)
 @given(st.integers(0, 2**32))
-def test_a_price_by_size_is_a_blend_of_corners_less_for_what_is_small_and_alike_for_equal_sizes(seed):
+def test_a_price_by_size_is_a_blend_of_corners_lower_for_small_pods_and_equal_for_equal_sizes(seed):
     problem = draw_problem(seed)
     sizes = split_prices_by_size(problem)
     assert (sizes >= 0.0).all()

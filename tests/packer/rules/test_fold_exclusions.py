@@ -42,7 +42,7 @@ def test_the_same_assignments_obey(seeds):
     assert obeyed and dropped and counted
 
 
-def test_what_only_one_of_two_holds_stays_a_rule():
+def test_a_rule_that_only_one_of_two_pods_states_remains_a_rule():
     problem = draw_problem(3, nodes=4, classes=3, ruled=False)
     one_sided = ExclusionRule(0, 0, np.array([1]))
     by_zone = ExclusionRule(1, 2, np.array([2]))

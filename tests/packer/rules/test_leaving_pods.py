@@ -22,7 +22,7 @@ def test_it_does_in_its_domain():
     assert gives_company(PLAIN) == [True, False, False]
 
 
-def test_it_does_not_where_a_rule_keeps_the_two_apart():
+def test_it_does_not_if_a_rule_separates_the_two():
     rules = PlacementRules(TOPOLOGIES, exclusions=(ExclusionRule(1, 0, classes(1)),))
     assert gives_company(replace(PLAIN, rules=rules)) == [False, False, False]
 

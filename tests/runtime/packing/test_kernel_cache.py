@@ -26,13 +26,13 @@ def kernels(tmp_path):
     return directory
 
 
-def test_what_the_user_names_comes_first(tmp_path, kernels):
+def test_the_path_that_the_user_states_takes_precedence(tmp_path, kernels):
     chosen = choose_cache_directory({"NUMBA_CACHE_DIR": str(tmp_path / "mine")}, kernels)
     assert chosen == tmp_path / "mine" / f"compiled-{compute_kernels_key(kernels)}"
     assert chosen is not None and chosen.is_dir()
 
 
-def test_beside_the_sources_where_that_can_be_written(kernels):
+def test_next_to_the_sources_if_that_directory_is_writable(kernels):
     assert choose_cache_directory({}, kernels) == kernels / "__pycache__" / f"compiled-{compute_kernels_key(kernels)}"
 
 
@@ -151,7 +151,7 @@ def test_a_compiler_whose_parent_is_gone_ends(tmp_path):
     assert compiled < kernels
 
 
-def test_what_tests_compiled_outlives_their_checkout(tmp_path, monkeypatch):
+def test_what_tests_compiled_is_kept_after_their_checkout_is_removed(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "first"))
     cache = choose_cache_directory(os.environ)
     assert cache is not None

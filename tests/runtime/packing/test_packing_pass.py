@@ -89,7 +89,7 @@ def sizes(*names: str) -> tuple[VerticalPodAutoscaler, ...]:
     return tuple(VerticalPodAutoscaler(NAMESPACE, name, WorkloadRef("Deployment", name), "Recreate") for name in names)
 
 
-async def test_a_pod_that_a_vpa_sizes_stays_and_another_is_evicted():
+async def test_a_pod_that_a_vpa_sizes_is_not_evicted_and_another_is():
     plan = (await passed(await crowded(vertical_autoscalers=sizes("web")))).plan
     assert plan is not None
     assert [one.pod.partition("-")[0] for one in plan.proposal.moves] == ["db"]

@@ -101,7 +101,7 @@ async def test_no_pod_is_evicted_before_the_webhook_knows_of_it():
     assert theatre.world.counts.evictions == 1
 
 
-async def test_without_a_webhook_the_pod_that_came_instead_is_known_by_its_owner():
+async def test_without_a_webhook_the_replacement_pod_is_recognized_by_its_owner():
     theatre, stage = await moving()
     theatre.steers = False
     plan = await theatre.to_the_end(await theatre.begin(stage))
@@ -150,7 +150,7 @@ async def test_a_moved_pod_is_recreated_with_the_planned_sizes():
     assert (await theatre.only("web")).containers[0].requests.cpu_millicores == 700
 
 
-async def test_a_preempted_pod_waits_for_better_times():
+async def test_a_preempted_pod_is_pending_until_there_is_capacity():
     theatre = PackingSimulation(
         [make_resized_pod("low", 3000), make_resized_pod("high", 5000, priority=10)], [node("n1")]
     )

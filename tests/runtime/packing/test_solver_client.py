@@ -105,7 +105,7 @@ async def test_a_dead_process_is_replaced_and_retried_once():
 
 
 @pytest.mark.server
-async def test_a_process_that_always_dies_leaves_the_answer_to_the_quick_method():
+async def test_if_the_solver_process_always_crashes_the_quick_method_answers():
     async def kill_all(worker: SolverProcess) -> None:
         while True:
             if worker.process_id is not None:
@@ -167,7 +167,7 @@ async def test_cancelling_stops_the_solver_and_the_next_order_is_answered():
 
 
 @pytest.mark.server
-async def test_a_solver_that_raises_is_unavailable_and_stays():
+async def test_a_solver_that_raises_remains_unavailable():
     problem = make_problem()
     broken = replace(problem, pod_class=np.full_like(problem.pod_class, 99))
     async with warm_worker() as worker:

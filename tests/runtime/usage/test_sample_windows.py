@@ -253,7 +253,7 @@ def test_an_identity_has_its_workload_as_parent():
     assert peaks.get_or_add_number(KEYS[0]) == number
 
 
-def test_there_is_room_for_many_keys():
+def test_many_keys_are_supported():
     peaks = PeakColumns()
     numbers = [
         peaks.get_or_add_number(PeakKey("shop", f"Deployment/web-{number}", "app", "")) for number in range(5000)

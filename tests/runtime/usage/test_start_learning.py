@@ -58,7 +58,7 @@ def get_start_cpu(table):
     return table.cpu_start_millicores[table.row_of_workload[PeakKey("shop", "Deployment/web", "app", "")]].item()
 
 
-async def test_starts_outlive_the_process_that_saw_them_also_in_halves():
+async def test_starts_are_kept_across_restarts_of_the_process_even_if_half_observed():
     store = InMemoryStore()
     table, _ = await learn(store, UsageState(), AT)
     assert get_start_cpu(table) == 1180

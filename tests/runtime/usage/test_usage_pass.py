@@ -339,7 +339,7 @@ async def test_a_store_that_is_lost_ends_the_pass_with_nothing_half_taken_in():
     assert set((await cruise.run()).row_of_container) == {*WEB, *DB}
 
 
-async def test_a_database_that_went_back_is_noticed_and_what_it_lost_is_read_again():
+async def test_a_restored_older_database_is_detected_and_what_it_lost_is_read_again():
     """An older copy takes over: it has no peak of the last twenty minutes, and nothing that knows of it."""
 
     def used(key, times):
@@ -363,7 +363,7 @@ async def test_a_database_that_went_back_is_noticed_and_what_it_lost_is_read_aga
     assert of_pod(await Cruise(cruise.usage, older).run(AT + 2100), WEB[0]).cpu_peak_millicores == 900
 
 
-async def test_what_a_database_lost_is_asked_for_until_it_is_there():
+async def test_what_a_database_lost_is_requested_until_it_is_stored():
     fails = [False]
     down = UnavailableError("Prometheus is away")
     cruise = Cruise(source(refuse=lambda ask: down if fails[0] and ask.partition == "a" else None))
@@ -520,7 +520,7 @@ async def test_the_largest_memory_of_the_week_is_kept_beyond_the_last_hour():
     assert (statistic.memory_peak_bytes, statistic.memory_7d_max_bytes) == (1_000_000, 9_000_000)
 
 
-async def test_pods_that_are_gone_leave_their_peaks_to_their_workload():
+async def test_peaks_of_gone_pods_are_kept_by_their_workload():
     usage = source(
         containers={"a": [WEB[0], GONE]},
         cpu=lambda key, times: np.where(times < AT - 7200, 800.0, np.nan) if key == GONE else np.full(len(times), 9.0),
@@ -692,7 +692,7 @@ async def test_a_container_of_which_everything_is_refused_keeps_what_was_known_o
     assert (held.cpu_peak_millicores, held.rejected_percent) == (100, 100)
 
 
-async def test_a_process_that_takes_over_knows_what_was_refused():
+async def test_a_new_leader_reads_what_was_refused():
     first = Cruise(source(cpu=spoofed(AT - 240)), shown=on_nodes())
     await first.run()
     second = Cruise(source(), store=first.store, shown=on_nodes())
@@ -730,7 +730,7 @@ async def test_what_a_whole_node_did_not_use_raises_no_peak_and_holds_its_contai
 
 
 @pytest.mark.parametrize("used", [None, 3500.0])
-async def test_what_a_node_used_or_may_have_used_is_believed(used):
+async def test_usage_within_the_capacity_of_a_node_is_accepted(used):
     usage = source(cpu=sudden(AT), node="n1", node_millicores=used)
     cruise = Cruise(usage, shown=on_nodes())
     await cruise.run()

@@ -96,7 +96,7 @@ async def test_so_many_are_under_way_together_and_no_more(concurrent, most):
     assert world.faults.max_in_progress == most
 
 
-async def test_outcomes_come_in_the_order_of_their_actions():
+async def test_outcomes_are_in_the_order_of_their_actions():
     world = many(write_seconds=0.0005)
     actions = [shrink(pod) for pod in await pods(world.cluster)]
     assert [outcome.action for outcome in await applied(world, actions)] == actions
@@ -218,7 +218,7 @@ async def test_nothing_is_written_by_an_answer_that_is_too_old():
     assert Counter(told(outcomes))[ActionResult.OBSERVED, ReasonCode.PAUSED] == len(actions) - sent
 
 
-async def test_a_store_that_cannot_tell_of_a_pause_stops_the_writes():
+async def test_if_the_store_cannot_report_pauses_nothing_is_written():
     class Lost(InMemoryStore):
         async def is_paused(self) -> bool:
             if world.faults.sent:
@@ -235,7 +235,7 @@ async def test_a_store_that_cannot_tell_of_a_pause_stops_the_writes():
     assert [o.result for o in await store.read_outcomes(START)] == [ActionResult.DONE] * len(world.faults.sent)
 
 
-async def test_what_a_person_asked_for_is_done_in_any_mode_and_while_paused():
+async def test_user_actions_are_carried_out_in_any_mode_and_while_paused():
     world, store = many(3), InMemoryStore()
     await store.set_paused(True)
     actions = [shrink(pod) for pod in await pods(world.cluster)]
@@ -420,7 +420,7 @@ async def test_what_is_forbidden_is_audited_once_and_tried_no_more():
     assert len(await store.read_outcomes(START)) == 2
 
 
-async def test_a_pod_with_two_disruption_budgets_stays_and_no_other_is_evicted_in_vain():
+async def test_a_pod_with_two_disruption_budgets_is_not_evicted_and_no_other_is_evicted_in_vain():
     of_a = LabelSelector((LabelRequirement("app", SelectorOperator.IN, ("a",)),))
     two = [DisruptionBudgetSpec("shop", name, of_a, max_unavailable=1) for name in ("one", "other")]
     world = FaultyCluster(cluster([workload("a"), workload("b")], budgets=two), ClusterFaults())
@@ -517,7 +517,7 @@ async def test_two_plans_together_disrupt_a_workload_once():
     assert told(outcomes) == [(ActionResult.SKIPPED, ReasonCode.WORKLOAD_EVICTION_BUDGET_SPENT)]
 
 
-async def test_two_plans_together_take_the_room_of_a_node_once():
+async def test_two_plans_together_use_the_free_capacity_of_a_node_once():
     world = FaultyCluster(
         cluster([workload(name, template(container(1500))) for name in "ab"], [node(cpu=4000)]),
         ClusterFaults(read_seconds=0.001, write_seconds=0.001),

@@ -52,7 +52,7 @@ async def test_a_lasting_skip_is_one_record_updated_every_hour():
     assert told == 24
 
 
-async def test_what_ends_a_hold_says_how_often_it_came():
+async def test_the_end_of_a_skip_states_how_often_it_occurred():
     audit, store = AuditQueue(), InMemoryStore()
     for minutes in (0, 5, 10):
         audit.add(held(grow(), minutes))
@@ -97,7 +97,7 @@ def test_what_was_done_is_always_news_and_makes_the_next_hold_so():
     assert list(audit.unrecorded) == lines
 
 
-def test_what_was_noted_of_pods_that_are_gone_is_forgotten():
+def test_records_of_gone_pods_are_removed():
     audit = AuditQueue()
     for number in range(25_000):
         audit.add(held(grow(f"pod-{number}"), number // 100))

@@ -61,7 +61,7 @@ class LateStore(InMemoryStore):
         return await super().is_paused()
 
 
-async def test_answers_that_all_come_too_late_end_the_plan():
+async def test_if_all_answers_are_too_late_the_plan_ends():
     world = cluster(workload(replicas=1))
     timeouts = WriteTimeouts(poll=0.01, pause_check=0.3)
     with pytest.raises(UnavailableError, match="does not answer in time"):

@@ -56,7 +56,7 @@ def test_modes_stop_short_of_actions(mode):
 # ---- room ----
 
 
-def test_room_is_what_the_node_does_not_count():
+def test_free_capacity_is_what_the_node_does_not_count():
     a, b, elsewhere, pending = pod("a"), pod("b", 2000), pod("c", 4000, on="n2"), pod("d", 4000, on=None)
     one, other = grow(a, 1000), grow(a, 1001)
     guard = guards(one, other, pods=[a, b, elsewhere, pending])
@@ -67,7 +67,7 @@ def test_room_is_what_the_node_does_not_count():
     assert guard.has_capacity(resize(a, amounts(1, 1)))
 
 
-def test_what_was_taken_is_gone_until_it_is_given_back():
+def test_taken_capacity_is_unavailable_until_it_is_released():
     a, b = pod("a"), pod("b")
     first, second = grow(a, 1500), grow(b, 1500)
     grows = PendingGrowths()
@@ -298,7 +298,7 @@ def test_a_namespace_with_a_quota_loses_one_pod_at_a_time_to_what_does_not_fit()
         assert guard.find_exceeded_budget(replace(action, reason=ReasonCode.OOM_KILLED), spent) is None
 
 
-def test_a_shrink_is_the_part_of_a_grow_that_takes_no_room():
+def test_a_shrink_is_the_part_of_a_resize_that_needs_no_free_capacity():
     one = pod("a", 2000)
     both = replace(resize(one, amounts(100, 4000)), growth=resources(0, 3872))
     part = guards(both, pods=[one]).remove_growth(both)

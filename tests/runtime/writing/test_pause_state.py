@@ -36,7 +36,7 @@ async def test_an_answer_is_good_for_a_while_and_no_longer():
         await old.allows_writing()
 
 
-async def test_a_pause_is_noticed_and_stays():
+async def test_a_pause_is_noticed_and_remains_in_effect():
     store, stop = Counting(), asyncio.Event()
     pause = PauseState(store, WriteTimeouts(poll=FAST))
     await pause.read()
@@ -88,7 +88,7 @@ async def test_a_pause_ends_every_wait():
     await pause.sleep(-1)
 
 
-async def test_waiting_tells_what_came():
+async def test_waiting_returns_what_arrived():
     event = asyncio.Event()
     assert not await wait_for_event(event, 0.001)
     event.set()

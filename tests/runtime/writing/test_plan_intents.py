@@ -326,7 +326,7 @@ async def test_a_store_at_an_earlier_state_begins_no_write():
     assert world.faults.sent == []
 
 
-async def test_room_of_a_write_that_may_arrive_late_is_not_given_to_another():
+async def test_capacity_of_a_write_that_may_arrive_late_is_not_given_to_another_pod():
     world, store = FaultyCluster(cluster(workload(replicas=2), [node(cpu=1600)]), ClusterFaults()), InMemoryStore()
     first, second = await pods(world.cluster)
     late, other = (replace(resize(pod, amounts(900, 512)), growth=resources(400, 0)) for pod in (first, second))
@@ -339,7 +339,7 @@ async def test_room_of_a_write_that_may_arrive_late_is_not_given_to_another():
     assert [line.result for line in await store.read_outcomes(START) if line.action == late] == [ActionResult.FAILED]
 
 
-async def test_room_of_a_late_write_is_kept_by_every_later_leader():
+async def test_capacity_of_a_late_write_is_reserved_by_every_later_leader():
     world, store = FaultyCluster(cluster(workload(replicas=2), [node(cpu=1600)]), ClusterFaults()), InMemoryStore()
     first, second = await pods(world.cluster)
     late, other = (replace(resize(pod, amounts(900, 512)), growth=resources(400, 0)) for pod in (first, second))
@@ -353,7 +353,7 @@ async def test_room_of_a_late_write_is_kept_by_every_later_leader():
     assert outcome.result is ActionResult.DONE
 
 
-async def test_room_of_a_late_write_is_what_it_takes_now_and_not_what_it_took_when_it_was_decided():
+async def test_capacity_of_a_late_write_is_what_it_needs_now_and_not_when_it_was_decided():
     world, store = FaultyCluster(cluster(workload(replicas=2), [node(cpu=1600)]), ClusterFaults()), InMemoryStore()
     first, second = await pods(world.cluster)
     # Decided while the kubelet still counted more for the pod, so it took nothing.

@@ -97,7 +97,7 @@ async def test_what_hardly_moves_is_not_written_again():
     assert [(since, exists) for _, since, exists in recording.written] == [(NOW, False), (NOW, True)]
 
 
-async def test_one_that_somebody_deleted_comes_back():
+async def test_a_deleted_object_is_created_again():
     recording = Recording()
     publication = VpaPublication(recording, InMemoryStore(), FULL)
     await publication.publish(*world(), NOW)

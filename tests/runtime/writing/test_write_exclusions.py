@@ -23,7 +23,7 @@ def test_a_pod_is_excluded_until_its_cool_down_is_over():
     assert exclusions.explain_exclusion(b, START) is None
 
 
-def test_nodes_and_pods_of_a_plan_are_excluded_until_it_lets_them_go():
+def test_nodes_and_pods_of_a_plan_are_excluded_until_it_releases_them():
     exclusions = WriteExclusions()
     a, b, elsewhere = by_a_node_pass("a"), by_a_node_pass("b"), replace(by_a_node_pass("c"), node="n2")
     exclusions.reserved = PlanSubjects(frozenset({"n2"}), frozenset({"uid-a"}))
@@ -36,7 +36,7 @@ def test_nodes_and_pods_of_a_plan_are_excluded_until_it_lets_them_go():
     assert [exclusions.explain_exclusion(one, START) for one in (a, b, elsewhere)] == [None, None, None]
 
 
-def test_only_what_a_node_pass_does_of_its_own_accord_is_excluded():
+def test_only_actions_that_a_node_pass_initiates_are_excluded():
     exclusions = WriteExclusions()
     exclusions.add_cooldown("uid-a", START + FIVE_MINUTES, START)
     exclusions.reserved = PlanSubjects(frozenset({"n1"}))

@@ -25,7 +25,7 @@ async def most_together(brake: WriteThrottle, writers: int = 8) -> int:
     return most
 
 
-async def test_all_go_together_until_there_is_a_storm_and_after_it(brake):
+async def test_writes_are_concurrent_before_and_after_a_storm_of_conflicts(brake):
     assert await most_together(brake) == 8
     brake.slow_down(0.001)
     assert await most_together(brake) == 1
@@ -33,7 +33,7 @@ async def test_all_go_together_until_there_is_a_storm_and_after_it(brake):
     assert await most_together(brake) == 8
 
 
-async def test_one_that_goes_through_lets_those_go_that_wait(brake):
+async def test_a_successful_write_releases_the_waiting_ones(brake):
     brake.slow_down(0.001)
     order = []
 
@@ -67,7 +67,7 @@ def test_patience_ends(monkeypatch, asked):
     assert presses == {None: 7, 0.0: 121, 3600.0: 3}[asked]
 
 
-def test_what_fails_for_itself_ends_the_rest_only_where_nothing_else_comes(brake):
+def test_a_failure_of_one_write_ends_the_rest_only_if_no_other_answer_arrives(brake):
     for _ in range(MAX_SEQUENTIAL_FAILURES - 1):
         brake.report_failure()
     brake.report_success()

@@ -235,7 +235,7 @@ async def test_a_grow_waits_until_a_shrink_is_actual():
     assert told(await applied(world, [grow])) == [(ActionResult.DONE, ReasonCode.RIGHTSIZED)]
 
 
-async def test_grows_share_the_room_in_their_order():
+async def test_growing_pods_get_free_capacity_in_order():
     world = cluster([workload(name, template(container(1000))) for name in "abc"])
     [a], [b], [c] = [await pods(world, name) for name in "abc"]
     outcomes = await applied(
@@ -249,7 +249,7 @@ async def test_grows_share_the_room_in_their_order():
     assert [outcome.result for outcome in outcomes] == [ActionResult.DONE, ActionResult.SKIPPED, ActionResult.DONE]
 
 
-async def test_a_grow_of_memory_needs_no_room_for_cpu():
+async def test_growth_of_memory_needs_no_free_cpu():
     world = cluster(workload(pod=template(container(4000, 512))), [node(cpu=4000)])
     pod = await only_pod(world)
     snapshot = await world.snapshot()
@@ -259,7 +259,7 @@ async def test_a_grow_of_memory_needs_no_room_for_cpu():
     ]
 
 
-async def test_two_pods_that_wait_for_each_others_room_give_back_what_they_can():
+async def test_two_pods_that_wait_for_each_others_capacity_release_what_they_can():
     # The node is full. `a` wants memory for CPU, `b` CPU for memory: neither grow has room before the other's shrink.
     world = cluster(
         [workload("a", template(container(3000, 1000))), workload("b", template(container(1000, 7192)))],
@@ -304,7 +304,7 @@ async def test_the_part_that_shrinks_has_to_be_worth_a_patch_and_inside_the_limi
     assert told(await applied(bounded, [without])) == [(ActionResult.SKIPPED, ReasonCode.WAITING_FOR_CAPACITY)]
 
 
-async def test_a_reaction_to_a_kill_is_taken_whole_or_not_at_all():
+async def test_a_reaction_to_an_oom_kill_is_applied_completely_or_not():
     world = cluster(workload(pod=template(container(3000, 8192))))
     pod = await only_pod(world)
     whole = sized(pod, 1000, 9000, resources(0, 808), ReasonCode.OOM_KILLED)

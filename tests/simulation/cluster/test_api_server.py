@@ -77,7 +77,7 @@ def test_accepted(pod: Pod, changes: dict[str, Any]) -> None:
     assert rejection(pod, wanted(pod, **changes)) is None
 
 
-def test_none_leaves_a_value_as_it_is() -> None:
+def test_none_does_not_change_a_value() -> None:
     pod = running(LIMITED, container(100, 100, name="other"))
     changed = wanted(pod, requests=amounts(300), limits=amounts(None, 2048))
     assert changed.containers[0].requests == amounts(300, 512)

@@ -115,7 +115,7 @@ def test_time_does_not_run_backwards() -> None:
 
 
 @pytest.mark.parametrize(("twice", "times"), [(False, 1), (True, 2)])
-async def test_stream_of_kills_yields_past_and_coming_ones(twice: bool, times: int) -> None:
+async def test_the_stream_of_kills_yields_past_and_future_ones(twice: bool, times: int) -> None:
     dial = AdjustableDemand(mebibytes=100)
     limited = template(container(100, 100, amounts(None, 200)))
     world = cluster(

@@ -21,7 +21,7 @@ def test_only_running_containers_want_anything() -> None:
     assert np.isnan(demand.memory_bytes[1:]).all()
 
 
-def test_container_without_a_source_wants_nothing() -> None:
+def test_a_container_without_a_source_uses_nothing() -> None:
     table = ContainerTable()
     row = table.add(0, None, 0, 0)
     table.started_at[row] = 0
@@ -36,7 +36,7 @@ def test_absent_limits_bound_nothing() -> None:
 
 
 @given(st.lists(st.integers(0, 9), max_size=300))
-def test_rows_in_use_stay_apart(actions: list[int]) -> None:
+def test_rows_in_use_are_not_merged(actions: list[int]) -> None:
     """Adding and removing at random: containers keep their values while the table grows and rows are reused."""
     table, dials = ContainerTable(), (AdjustableDemand(), AdjustableDemand())
     living: dict[int, int] = {}

@@ -68,7 +68,7 @@ async def test_replacement_uses_what_its_predecessor_used() -> None:
     assert world.get_node_usage()[0].used.cpu_millicores == 400
 
 
-async def test_daemon_runs_on_every_node_that_lets_it() -> None:
+async def test_a_daemon_pod_runs_on_every_node_that_it_tolerates() -> None:
     nodes = [node("a"), node("b", labels={"os": "windows"}), node("c", unschedulable=True)]
     linux = workload("agent", kind="DaemonSet", pod=SMALL)
     windows = workload(

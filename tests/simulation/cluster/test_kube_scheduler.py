@@ -73,7 +73,7 @@ async def test_nodes_that_repel(fields: dict[str, Any], tolerations: tuple[Toler
     )
 
 
-async def test_least_allocated_wins_and_equals_go_by_name() -> None:
+async def test_the_least_allocated_node_is_chosen_and_ties_are_broken_by_name() -> None:
     nodes = [node("b"), node("a"), node("c")]
     world = cluster(workload(replicas=4, pod=template(container(1000, 1024))), nodes)
     assert sorted(pod.node or "" for pod in await pods(world)) == ["a", "a", "b", "c"]
@@ -100,7 +100,7 @@ async def test_higher_priority_and_older_pods_are_scheduled_first() -> None:
     assert [(await pods(world, app))[0].node for app in ("urgent", "old", "young")] == ["n1", "n1", None]
 
 
-async def test_pending_pod_schedules_when_room_appears() -> None:
+async def test_a_pending_pod_is_scheduled_once_there_is_capacity() -> None:
     world = cluster([workload("big", template(container(3000, 100))), workload("web", template(container(2000, 100)))])
     run(world, 10)
     (waiting,) = await pods(world, "web")

@@ -113,7 +113,7 @@ async def test_limit_at_the_kill_is_the_actual_one_not_the_requested_one() -> No
     assert len(world.oom_kills_at) == 1
 
 
-async def test_restarts_come_later_and_later() -> None:
+async def test_restarts_back_off() -> None:
     dial = AdjustableDemand(mebibytes=600)
     world = cluster(workload(pod=template(LIMITED), dial=dial))
     run(world, 200)
@@ -194,7 +194,7 @@ async def test_sidecars_run_and_init_containers_do_not() -> None:
     assert (figure.used.cpu_millicores, figure.requested.cpu_millicores) == (100, 800)
 
 
-async def test_pods_of_jobs_end_and_give_their_room_back() -> None:
+async def test_pods_of_jobs_end_and_release_their_capacity() -> None:
     world = cluster(workload("import", kind="Job", pod=template(LIMITED), duration_seconds=30))
     assert world.get_node_usage()[0].requested.cpu_millicores == 100
     run(world, 31)

@@ -119,7 +119,7 @@ async def test_pods_that_must_not_be_disrupted_keep_their_node() -> None:
     assert world.counts.drained == 0
 
 
-async def test_daemons_come_and_go_with_their_nodes() -> None:
+async def test_daemon_pods_are_created_and_deleted_with_their_nodes() -> None:
     agent = workload("agent", template(container(100, 100)), kind="DaemonSet")
     web = workload(replicas=2, pod=template(container(3500, 100)))
     world = cluster([agent, web], [node("n1")], node_autoscaling=KARPENTER)

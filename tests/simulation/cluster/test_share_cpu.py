@@ -30,12 +30,12 @@ def test_full_node_shares_by_weight() -> None:
     assert shared([900, 900], [100, 300], [0, 0], [1000]) == [250, 750]
 
 
-def test_what_one_leaves_goes_to_the_others() -> None:
+def test_unused_capacity_of_one_is_given_to_the_others() -> None:
     # Equal weights, 333 each; the first wants 100, so the two others share 900.
     assert shared([100, 800, 800], [500, 500, 500], [0, 0, 0], [1000]) == [100, 450, 450]
 
 
-def test_each_node_shares_apart() -> None:
+def test_each_node_shares_its_own_capacity() -> None:
     assert shared([900, 900, 900], [1, 1, 1], [0, 1, 1], [1000, 1000]) == [900, 500, 500]
 
 

@@ -100,7 +100,7 @@ def test_new_measurements_replace_the_oldest() -> None:
     np.testing.assert_array_equal(found.memory_bytes[0, 3:8], [40, 50, 60, 70, 80])
 
 
-def test_namespaces_are_apart_and_keys_sorted() -> None:
+def test_namespaces_are_separate_and_keys_sorted() -> None:
     kept = history()
     rows = [kept.add(key, "n1", None) for key in (WEB, DB, WEB._replace(container="a"))]
     kept.record(60, np.array(rows), np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 3.0]))
