@@ -83,7 +83,7 @@ def get_required_kubelet_access(settings: Settings) -> RequiredAccess:
 
 @dataclass(frozen=True, slots=True)
 class OpenedUsageSource:
-    """A usage source and how it is read; `first_read` fills it if it has no history of its own.
+    """A usage source and how it is read; `first_read` fills it if it has no history.
 
     `cross_check_counts` counts the comparisons with kubelets.
     """

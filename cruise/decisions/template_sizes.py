@@ -250,7 +250,7 @@ class _TemplateSizing:
         joined = []
         for name, container in containers.items():
             if not targets_by_container[name]:
-                # It states nothing of its own next to pod-level resources.
+                # It states no resources next to pod-level ones.
                 continue
             targets = [target for _, target in targets_by_container[name]]
             joined.append(

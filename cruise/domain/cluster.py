@@ -327,7 +327,7 @@ class ClusterSnapshot:
     `oom_kills` are those that pod statuses show, in the order of pods. `scales` has the selector of the scale
     subresource by namespace and target, for kinds that pods do not name: None if there is no such scale, absent if not
     read yet; `unreadable_scales` has the errors. `namespaces` are those watched, None for a file or a simulation.
-    `removed_nodes` has one example of each kind of node that was removed lately, if a node autoscaler runs.
+    `removed_nodes` has one example of each kind of node that was removed recently, if a node autoscaler runs.
     `node_claims` are nodes that Karpenter ordered from its `node_pools`, by the claims' names. `taken_at` is when a
     live cluster was read, in seconds of `time.monotonic`, else None. `listed_kinds` are the kinds of objects in a file,
     else None. `ended_pods` are the latest deleted pods that ran to completion, none in a file.

@@ -8,7 +8,7 @@ from cruise.domain.resources import MEBIBYTE
 
 
 class HeapRuntime(StrEnum):
-    """A runtime with a heap of its own."""
+    """A runtime that manages its own heap."""
 
     JVM = "JVM"
     GO = "Go"

@@ -347,7 +347,7 @@ def _collect_values(
 def find_limit(setting: str, stated: Mapping[str, Sequence[SourcedValue]]) -> SourcedValue | tuple[None, None]:
     """Return the value that a maximum may not exceed, and the ClusterRightsizingPolicy that states it, None if none.
 
-    `stated` has the values of each setting, nearest first. The limit of one container comes before that of all.
+    `stated` has the values of each setting, nearest first. The limit of one container precedes that of all.
     """
     name = setting.partition(".")[0]
     for each in (setting, name) if name in _MAXIMUMS else ():

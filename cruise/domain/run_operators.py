@@ -1,6 +1,6 @@
 """Pods that run to completion: the operators that create them, and what identifies the same work in the next run.
 
-A run has an owner of its own, and the next run has another one. Labels and annotations name what lasts: a schedule, a
+Each run has a different owner. Labels and annotations name what lasts: a schedule, a
 template, a DAG. Pods with equal names, and equal steps, are one workload, so that a new pod is sized by earlier runs.
 """
 
@@ -241,7 +241,7 @@ def find_run_group(
                 return group_kind or kind, (drop_run_suffix(name) if name in run_names else name) + step
     if owner is None:
         return None
-    # A Job may have annotations of its own, which are found by its name.
+    # Annotations of the Job itself are found by its name.
     is_run = kind not in ("Job", "Pod") and (not restarts or runs_to_completion(kind))
     return kind, (drop_run_suffix(owner[1]) if is_run else owner[1]) + step
 

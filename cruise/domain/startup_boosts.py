@@ -77,7 +77,7 @@ def format_startup_boosts(boosts: Sequence[StartupBoost]) -> str:
 def find_startup_boosts(pod: Pod) -> tuple[StartupBoost, ...]:
     """Return the boosts that are in force: the containers still have the sizes that admission gave them.
 
-    An annotation that cruise did not write can only decrease the CPU of its own pod.
+    An annotation that cruise did not write can only decrease its pod's CPU.
     """
     text = pod.annotations.get(STARTUP_BOOST)
     if text is None or len(text) > _LONGEST_READ:

@@ -86,7 +86,7 @@ class NodeLoadSample(NamedTuple):
 
 
 class StatisticKey(NamedTuple):
-    """The subject of a statistic; an empty `pod` means all pods of the workload without a statistic of their own."""
+    """The subject of a statistic; an empty `pod` means all pods of the workload without their own statistic."""
 
     namespace: str
     pod: str

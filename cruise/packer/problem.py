@@ -122,7 +122,7 @@ class PackingProblem:
     is nominated. On a node the `demands` of its pods add up, and the largest `headroom` counts once (all zero for fixed
     sizes); an overcommitted node takes nothing more of the resource that is short.
 
-    `allowed_nodes[node_mask_of_class[class], node]` tells where a class may arrive, `max_on_node[class]` how many of
+    `allowed_nodes[node_mask_of_class[class], node]` is whether a class may arrive, `max_on_node[class]` how many of
     its pods a node holds. Running pods that are not `movable` stay; those that are not `preemptible` may move, but are
     placed in every plan. A class that does not `preempt` does not arrive on a node from which a pod is preempted.
     `weights[class]` is the cost of an eviction. `pod_node[pod]` is -1 for a pending pod. `node_prices` is set for

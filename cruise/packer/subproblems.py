@@ -36,7 +36,7 @@ R = TypeVar("R", ExclusionRule, AttractionRule, SpreadRule)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subproblem:
-    """A part as a problem of its own; `pods` and `nodes` are its indices in the whole problem.
+    """A part as a separate problem; `pods` and `nodes` are its indices in the whole problem.
 
     Nodes keep their order; pods are sorted by node, for locality in memory.
     """

@@ -73,7 +73,7 @@ _DELAYED_DETAILS = frozenset({ReasonDetail.OWNER_NOT_SEEN, ReasonDetail.NAMESPAC
 # Share of a review's time budget for waiting for these objects.
 _WAIT_SHARE = 0.8
 
-_DecidedAnswer = tuple[ReviewResponse, ReviewAnswer, bool]  # the last tells whether it may be cached
+_DecidedAnswer = tuple[ReviewResponse, ReviewAnswer, bool]  # the last: whether it may be cached
 
 
 class ReviewTimeout(Exception):

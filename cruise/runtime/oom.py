@@ -86,7 +86,7 @@ class OomReactor:
     async def react_to_kills(self, clock: Callable[[], datetime]) -> AsyncGenerator[OomReactionResult, None]:
         """Yield the reaction to each kill, without end.
 
-        A kill that could not be handled is retried after the kills that arrive meanwhile, so that it does not block
+        A kill that could not be handled is retried after later kills, so that it does not block
         them.
         """
         stream = aiter(self._cluster.watch_oom_kills())

@@ -118,7 +118,7 @@ _OTHERS: Mapping[str, str] = {
     "cloud.google.com/gke-nodepool": "The node's pool, on GKE.",
     "eks.amazonaws.com/nodegroup": "The node's group, on EKS.",
     "eks.amazonaws.com/compute-type": "`fargate`: the node is virtual (`virtual-node`).",
-    "liqo.io/type": "`virtual-node`: the node stands for another cluster (`virtual-node`).",
+    "liqo.io/type": "`virtual-node`: the node represents another cluster (`virtual-node`).",
     "kubernetes.azure.com/agentpool": "The node's pool, on AKS.",
     "karpenter.sh/capacity-type": "`spot`: the node has the spot price of its type (`node_prices`).",
     "eks.amazonaws.com/capacityType": "`SPOT`: the same, on EKS.",

@@ -48,10 +48,10 @@ pod template is granted from free capacity only; an administrator's requests may
   and another one `resize` for one of them. The settings' mode remains the highest.
 - **The maximum** of the most specific ClusterRightsizingPolicy that states one (`maxAllowed`) is a limit: a
   larger one that a pod, a workload, a namespace or a RightsizingPolicy states has no effect, a smaller one
-  has. For one container, the limit stated for it comes before that of all containers. A tenant's minimum above the
-  limit excludes the pods (`unreadable-annotation`). To allow one namespace more, write a ClusterRightsizingPolicy
-  that selects it. All other values are defaults, which tenants may replace.
-- **Equally specific policies**: the one that states the lowest mode comes first, then the first by
+  has. For one container, the limit stated for it takes precedence over that of all containers. A tenant's
+  minimum above the limit excludes the pods (`unreadable-annotation`). To allow one namespace more, write a
+  ClusterRightsizingPolicy that selects it. All other values are defaults, which tenants may replace.
+- **Equally specific policies**: the one that states the lowest mode takes precedence, then the first by
   name.
 - **A policy that cannot be read** (written to the API server without validation, or for a newer
   cruise) excludes the pods that it may select: `unreadable-annotation`, with an Event on each."""
@@ -71,7 +71,7 @@ first page names them, and policies that select nothing.
 
 ## The form of a workload
 
-The policy page of a workload has a form for an object of its own, `RightsizingPolicy KIND-NAME`, in its namespace.
+The policy page of a workload has a form for its own object, `RightsizingPolicy KIND-NAME`, in its namespace.
 By default cruise may not write policies, and the form shows the YAML to apply or to commit. With the chart's
 `rbac.writePolicies` (or `deploy/rbac/policies.yaml`) it writes the object, from mode `initial` on:
 

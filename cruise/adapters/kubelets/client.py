@@ -145,7 +145,7 @@ class KubeletClient:
         return b"".join(chunks)
 
     async def _read_message(self, response: aiohttp.ClientResponse) -> str:
-        """Return the message of the API server, if the request goes through it."""
+        """Return the message of the API server, if the request passes through it."""
         if self._settings.access is KubeletAccess.DIRECT:
             return ""
         with suppress(aiohttp.ClientError, TimeoutError):

@@ -270,7 +270,7 @@ def _retry_after(response: requests.Response) -> float | None:
 log = structlog.get_logger()
 
 # Prometheus starts annotations of a query with "PromQL". A warning that names a store, a failure, a timeout or a limit
-# is about missing data. Any other warning is logged: one that comes with every answer must not stop all reads.
+# is about missing data. Any other warning is logged: one that is in every answer must not stop all reads.
 _REMARK = re.compile(r"\s*PromQL (info|warning)\b", re.IGNORECASE)
 _MISSING = re.compile(
     r"stores?\b|storeapi|partial|incomplete|truncat|limit|exceed|too many|skip|drop|missing|miss\b|not all|some of|"

@@ -24,7 +24,7 @@ from cruise.domain.usage import ContainerKey
 ID_LENGTH = 24
 
 SeriesKey = tuple[ContainerKey, str]
-# Merges series with a duplicate of each, one row per series, and tells where they disagree.
+# Merges series with a duplicate of each, one row per series, and reports where they disagree.
 MergeFunction = Callable[[Sequence[SeriesKey], Float64Array, Float64Array], tuple[Float64Array, BoolArray]]
 
 

@@ -1,4 +1,4 @@
-"""The passes as jobs of one scheduler: a job never runs twice at the same time, and runs late rather than not at all.
+"""The passes as jobs of one scheduler: a job never runs twice at the same time, and a late job is still run.
 
 Intervals and deadlines are measured by the monotonic clock: a step of the wall clock neither delays nor advances a run.
 """

@@ -192,7 +192,7 @@ class VpaBaseline(ReplayPolicy):
         self._quickly_killed_at: Int64Array = np.full(count, _NEVER, dtype=np.int64)
 
     def observe(self, time: int, cpu: Float32Array, memory: Float32Array) -> None:
-        """Store the samples until the next view, which tells which pods they belong to."""
+        """Store the samples until the next view, which shows which pods they belong to."""
         self._samples = time, cpu, memory
         for row in memory:
             seen = ~np.isnan(row)

@@ -78,7 +78,7 @@ class LeaveUnchanged:
 class MutatePod:
     """The pod is created with other resources: complete requests and limits of each sized container.
 
-    `admission_size` tells what requests are computed from, None if they are the stated ones; with `new_revision` they
+    `admission_size` is what requests are computed from, None if they are the stated ones; with `new_revision` they
     are at least the template's, which no earlier pod had. The `boosts` are part of them until the pod has started.
     """
 

@@ -333,7 +333,7 @@ class GuaranteedAdmission:
     def _keep_unmanaged(self, resource: ResourceName, submitted: Int64Array, sizes: Int64Array) -> Int64Array:
         """Return the sizes where they may change, and the stated ones elsewhere.
 
-        Whole cores stay whole: a kubelet with the static CPU manager gives such a container cores of its own.
+        Whole cores stay whole: a kubelet with the static CPU manager gives such a container exclusive cores.
         """
         stated = convert_to_int64([one.requests.resources.get(resource) for one in self.sized])
         if resource is ResourceName.CPU:

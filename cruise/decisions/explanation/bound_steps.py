@@ -68,7 +68,7 @@ def build_bound_steps(
     else:
         is_range = upper in highest or upper in lowest
         is_override = upper == override.maximum.get(resource) or direction is not ResizeDirection.SHRINK
-        # Without a maximum of its own, a CPU request is bounded by a CPU limit that stays.
+        # Without its own maximum, a CPU request is bounded by a CPU limit that stays.
         is_limit = override.maximum.get(resource) is None and direction is not ResizeDirection.SHRINK
         source = "limit-range" if is_range else "cpu-limit" if is_limit else "override" if is_override else "direction"
         high = BoundStep(upper, source)

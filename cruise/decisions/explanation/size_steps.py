@@ -39,7 +39,7 @@ class ResizeCauseStep:
 
     `needed_together` is what the node's pods need, `requested_together` what they request; it may exceed the need by
     the `tolerance`, and be below it by the `shortage_share`. `cause` is None if the request stays;
-    `within_update_threshold`: no change of the pod exceeds the update threshold. `is_lasting` tells that the container
+    `within_update_threshold`: no change of the pod exceeds the update threshold. `is_lasting`: the container
     has been under-requested for long, or else that its node is over-requested and the pod need not wait any longer.
     `init_container_sum` is what the pod's init containers make kube-scheduler count, 0 if they do not determine it.
     """

@@ -31,7 +31,7 @@ from cruise.packer.problem import PackingProblem
 def find_order_dependent_pods(built: BuiltProblem, unplaced: Iterable[UnplacedPod]) -> frozenset[PodKey]:
     """Return the pods that stay pending because of rules which another order, or a shared volume, might satisfy.
 
-    If the order matters at all, these are all pods that some plan might place. kube-scheduler also does not reserve
+    If the order matters, these are all pods that some plan might place. kube-scheduler also does not reserve
     nominated capacity against higher priorities, and counts a leftover attachment only until a pod uses the volume
     again.
     """

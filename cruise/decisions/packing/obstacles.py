@@ -193,7 +193,7 @@ class PodObstacles:
         return False
 
     def requires_missing_pods(self, pod_class: int) -> bool:
-        """Return whether its affinity matches no pod at all."""
+        """Return whether its affinity matches no pod."""
         return any(len(attraction.targets) == 0 for attraction in self._get_attractions(pod_class))
 
     def _get_excluded_classes(self, pod_class: int, domains: Int64Array) -> set[int]:

@@ -140,7 +140,7 @@ class ClassRuleBuilder:
     """Collects the rules of a problem by class.
 
     `max_on_node` is lowered for rules that it can express. `classes_of_group` has the classes of each group;
-    `allowed_nodes[mask_of_class[class], node]` tells where a class may arrive.
+    `allowed_nodes[mask_of_class[class], node]` is whether a class may arrive.
     """
 
     def __init__(

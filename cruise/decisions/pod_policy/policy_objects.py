@@ -28,10 +28,10 @@ NO_POLICIES = AppliedPolicies((), ())
 class PolicyIndex:
     """The policy objects of one snapshot.
 
-    Those of the namespace come before those of the cluster. Within both, the more specific one comes first: one that
-    names the workload, then one whose pattern matches its name, then one that selects by labels of pods, by namespaces,
-    by kinds, and then one that selects all. Of equally specific ones, the one with the lowest mode comes first, then
-    the first by name.
+    Those of the namespace take precedence over those of the cluster. Within both, the more specific one takes
+    precedence: one that names the workload, then one whose pattern matches its name, then one that selects by labels of
+    pods, by namespaces, by kinds, and then one that selects all. Of equally specific ones, the one with the lowest mode
+    takes precedence, then the first by name.
 
     What it finds depends only on the policies and on labels of namespaces: it may serve later snapshots with the same,
     and several threads.

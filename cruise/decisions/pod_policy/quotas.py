@@ -57,7 +57,7 @@ def keeps_limits(pod: Pod, quotas: Sequence[ResourceQuota], resource: ResourceNa
 
 
 def exceeds_quota(pod: Pod, targets: Sequence[ContainerTarget], quotas: Sequence[ResourceQuota]) -> bool:
-    """Return whether sizes of a pod that is to be created exceed a quota, and use more of it than its present sizes.
+    """Return whether sizes of a new pod exceed a quota, and use more of it than its present sizes.
 
     A pod that no quota can admit anyway is left to the API server. A pod that was BestEffort may come under other
     quotas, which require that all of its containers, init containers included, state what they count.

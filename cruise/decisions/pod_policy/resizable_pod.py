@@ -48,7 +48,7 @@ class ResizablePod(NamedTuple):
     `sized` are main containers and sidecars in the pod's order, `kept_containers` those that keep their size.
     `stated_resources` has four numbers for each: CPU request, memory request, CPU limit, memory limit, 0 for none.
     `manages_cpu` and `manages_memory`: which resources are not left to the user or another autoscaler;
-    `managed_by_container` tells it for each container, empty if it is the same for all. `template_limits` are the
+    `managed_by_container` states it for each container, empty if it is the same for all. `template_limits` are the
     template's memory limits by container, None if unknown. `submitted_requests` are the template's requests by
     container (None if unknown), only if the effective policy requests more than administrators configured.
     `utilisation_bounds` are those of an HPA. A pod with pod-level resources is sized like one container, `POD_LEVEL`:

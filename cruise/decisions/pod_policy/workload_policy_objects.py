@@ -70,7 +70,7 @@ def explain_other_owner(
 ) -> str:
     """Return why a workload's own policy object must not be changed by the form; empty if it may be.
 
-    The form changes only what it created: an object that somebody else applies would be changed back, or keep fields
+    The form changes only what it created: an object that another client applies would be changed back, or keep fields
     of both.
     """
     if ownership is None:

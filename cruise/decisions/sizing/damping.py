@@ -74,7 +74,7 @@ class WriteDamping:
 
     `tolerances` is by how much, relative to their need, a node's requests may exceed it, `shortage_shares` by how much
     they may be below it. `over_requested` (per node) and `under_requested` (per container) tell whether the condition
-    has outlasted its stabilization. `past_cooldown` (per pod) tells whether a request may decrease: its shrink cooldown
+    has outlasted its stabilization. `past_cooldown` (per pod): whether a request may decrease: its shrink cooldown
     is over, and its daily number of resizes is not used up. `flag_unsized` returns which of some pods, given by index,
     still request what their owners asked for: there was no decision that may prove wrong, so they need not wait.
     """

@@ -39,7 +39,7 @@ def apply_heap_floors(
 ) -> Int64Array:
     """Raise the `minimums` of memory requests in place, at most to the present ones, and return the limits' floors.
 
-    `adds_limit`, also changed in place, tells which containers without a memory limit get one.
+    `adds_limit`, also changed in place, marks containers without a memory limit that get one.
     """
     limits = np.zeros_like(maximum)
     if found:

@@ -1,4 +1,4 @@
-"""Containers that state resources of their own in a pod with pod-level resources (KEP-2837, KEP-5419).
+"""Containers that state their own resources in a pod with pod-level resources (KEP-2837, KEP-5419).
 
 The pod's resources are sized like a container's, by its summed use. What a container states within them reserves
 nothing: its request is its weight among the pod's containers, its limit holds it below the pod's. The API server

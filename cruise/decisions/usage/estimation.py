@@ -33,7 +33,7 @@ from cruise.domain.usage import STATISTIC_COLUMNS, PeakKey, Statistic, Statistic
 CPU_BASE_SECONDS = 600
 MEMORY_BASE_SECONDS = 1800
 BASE_SHARE = 0.75
-# Share of a window's samples that a pod needs for a base of its own.
+# Share of a window's samples that a pod needs for its own base.
 MIN_SAMPLES = 0.8
 # Age from which a pod can have that many samples.
 OWN_SAMPLES_SECONDS = int(MIN_SAMPLES * MEMORY_BASE_SECONDS)

@@ -74,7 +74,7 @@ def find_mixed_revisions(
 ) -> RevisionGroups | None:
     """Group the pods' sized containers by what they state, in order; None if no workload has two revisions.
 
-    A pod of a workload with several revisions that is younger than `min_age_seconds` has too few samples of its own:
+    A pod of a workload with several revisions that is younger than `min_age_seconds` has too few samples:
     those under its name may belong to the pod that it replaced.
     """
     stated = [revisions.get_stated_resources(pod) for pod in pods]

@@ -70,7 +70,7 @@ def measure_starts(
 ) -> list[ContainerStart]:
     """Return what a block shows of the starts of its containers' pods; a sample is about the step that ends then.
 
-    A container has no sample until it has two scrapes. Its first counter tells how much it had used until then: `tail`
+    A container has no sample until it has two scrapes. Its first counter is what it had used until then: `tail`
     are the counters at the end of the block, `before` those at the end of the read before.
     """
     if not len(block.times):

@@ -67,7 +67,7 @@ class RevisionGroups:
     """Running containers of workloads whose pods state different resources, one entry each.
 
     Containers of a workload that state the same share a number in `groups`, -1 for any other container;
-    `new_containers` belong to pods that are too young for statistics of their own.
+    `new_containers` belong to pods that are too young for their own statistics.
     """
 
     groups: Int64Array

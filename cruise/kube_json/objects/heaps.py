@@ -143,7 +143,7 @@ def _build_bound(settings: _Settings) -> HeapBound:
     return replace(bound, fixed_bytes=max(bound.fixed_bytes, initial))
 
 
-# The words of image names that suggest a runtime, and those of programs that run beside one.
+# The words of image names that suggest a runtime, and those of programs that run next to one.
 _IMAGE_WORDS = {
     **dict.fromkeys(
         (

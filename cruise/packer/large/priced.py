@@ -93,7 +93,7 @@ def _choose_changes(
     """Return the change of each node that changes, those with the largest shares first."""
     loads, peaks = compute_loads(problem, problem.pod_node)
     chosen: list[tuple[float, int, int]] = []
-    # Overcommitted nodes have rules of their own for arrivals.
+    # Overcommitted nodes have separate rules for arrivals.
     for g in np.flatnonzero((loads + peaks <= problem.capacities).all(axis=1)).tolist():
         shares = np.maximum(changes.share[g, : changes.change_count[g]], 0.0)
         k = int(np.argmax(shares) if draws is None else draws.choice(len(shares), p=shares / shares.sum()))

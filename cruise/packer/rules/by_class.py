@@ -161,7 +161,7 @@ def _fold_spreads(problem: PackingProblem) -> PackingProblem:
 
 
 def is_domain_per_node(domains: IntArray) -> bool:
-    """Return whether every node is a domain of its own."""
+    """Return whether every node is a separate domain."""
     return bool((domains >= 0).all()) and len(np.unique(domains)) == len(domains)
 
 

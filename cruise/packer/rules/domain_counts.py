@@ -1,4 +1,4 @@
-"""Counts pods by domain, and tells on which nodes the rules between pods allow one more pod.
+"""Counts pods by domain, and finds the nodes on which the rules between pods allow one more pod.
 
 Checks tell where a pod of a class may arrive, as kube-scheduler's filters would. Guards tell where it would break a
 rule for pods that arrived before. Kernels answer the same from tables of the same counts (`rules/kernel_tables.py`).
