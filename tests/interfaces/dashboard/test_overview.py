@@ -24,7 +24,8 @@ async def test_thirty_days_of_history_are_drawn_and_listed_in_a_table():
         shown = (await page.get("/")).text
     oldest = hour(30 * 24).at
     assert f"hourly since {oldest:%Y-%m-%d %H:%M} UTC" in shown
-    assert shown.count("data-chart=") == 2 and "-300m" in shown
+    assert shown.count("data-chart=") == 2 and '<td class="n">-300</td>' in shown
+    assert shown.count("Time, UTC<small>millicores</small>") == 1 and shown.count("Time, UTC<small>GiB</small>") == 1
     assert shown.count(f"<td>{oldest:%m-%d %H:%M}</td>") == 2
     async with create_api_client(scene) as api:
         items = (await api.get("/history")).json()["items"]
