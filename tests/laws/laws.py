@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_threshold
-from cruise.domain.actions import ContainerTarget, EvictPod, ResizeCause, ResizePod
+from cruise.domain.actions import ContainerTarget, EvictPod, ReasonCode, ResizeCause, ResizePod
 from cruise.domain.cluster import ClusterSnapshot, Pod, QosClass
 from cruise.domain.pod_resources import count_pod_requests, get_qos_class
 from cruise.domain.policy import Policy
@@ -271,6 +271,9 @@ def check_repeated_decisions(last: ObservedPass, again: NodePassResult) -> Itera
     for plan, now in ((a, b) for a in last.result.plans for b in again.plans if a.node == b.node):
         whole = all(done.get(one.uid) == one.containers for one in plan.resize)
         if plan.node in evicting or not whole or not _unchanged(plan.node, last.before, again.snapshot):
+            continue
+        if now.evict and plan.reason is ReasonCode.OVERCOMMITTED and last.resized():
+            # No other node had capacity, or kube-scheduler preferred this one; resizes change what nodes have free.
             continue
         actions: list[EvictPod | ResizePod] = [*now.evict, *now.resize]
         wanted = any(
