@@ -17,7 +17,7 @@ from cruise.adapters.kube.kinds import (
     NODES,
     PODS,
     WatchedKind,
-    is_optional_kind_missing,
+    find_reading_problem,
     list_pages,
 )
 from cruise.adapters.kube.object_store import Key, RemovedNodes, get_object_key
@@ -238,16 +238,17 @@ async def _list(
         except ExpiredVersionError:
             continue
         except (NotFoundError, RefusedError) as error:
-            if await is_optional_kind_missing(client, kind, error):
+            problem = await find_reading_problem(client, kind, error)
+            if problem is None:
                 return
-            if isinstance(error, NotFoundError):
-                raise BadInputError(f"the cluster has no {kind.plural}: {error}") from error
+            if not isinstance(problem, RefusedError):
+                raise BadInputError(f"{kind.plural} cannot be listed: {problem}") from error
             hint = (
                 "; deploy/rbac/observe.yaml grants all permissions that are needed"
-                if error.cause == "Forbidden"
+                if problem.cause == "Forbidden"
                 else ""
             )
-            raise BadInputError(f"{kind.plural} cannot be listed: {error}{hint}") from error
+            raise BadInputError(f"{kind.plural} cannot be listed: {problem}{hint}") from error
         return
     raise UnavailableError(
         f"{kind.plural}: the list took longer than the server keeps it, {_LIST_ATTEMPTS} times in a row"

@@ -77,6 +77,14 @@ class _ApiResourceList(msgspec.Struct, frozen=True):
     resources: tuple[_ApiResource, ...] = ()
 
 
+class _ApiGroupVersion(msgspec.Struct, frozen=True):
+    version: str
+
+
+class _ApiGroup(msgspec.Struct, frozen=True):
+    versions: tuple[_ApiGroupVersion, ...] = ()
+
+
 class _NodeFeaturesStatus(msgspec.Struct, frozen=True, rename="camel"):
     declared_features: tuple[str, ...] | None = None
 
@@ -107,6 +115,25 @@ async def discover_api(client: KubernetesClient) -> ApiDiscovery:
         )
     except DECODE_ERRORS as error:
         raise UnavailableError(f"the API server's discovery documents cannot be read: {error}") from error
+
+
+async def find_served_version(client: KubernetesClient, group: str, plural: str, preferred: str) -> str | None:
+    """Return a version in which the server has a kind, if possible the preferred one; None if it has none.
+
+    Raises RefusedError, ThrottledError and UnavailableError.
+    """
+    try:
+        served = decode_answer(await client.get(f"/apis/{group}"), _ApiGroup, f"API group {group}").versions
+    except NotFoundError:
+        return None
+    for one in sorted((one.version for one in served), key=lambda version: version != preferred):
+        try:
+            answer = await client.get(f"/apis/{group}/{one}")
+        except NotFoundError:
+            continue
+        if any(found.name == plural for found in decode_answer(answer, _ApiResourceList, f"{group}/{one}").resources):
+            return one
+    return None
 
 
 async def _is_declared_by_a_node(client: KubernetesClient, feature: str) -> bool:

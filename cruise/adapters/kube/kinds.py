@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from cruise.adapters.kube.client import KubernetesClient
+from cruise.adapters.kube.discovery import find_served_version
 from cruise.errors import CruiseError, NotFoundError, RefusedError
 from cruise.kube_json.reading.stream import ListPage, StreamDecoder
 from cruise.kube_json.wire import object_json, pod_json, policy_json, storage_json
@@ -123,20 +124,38 @@ async def list_pages(
             return
 
 
-async def is_optional_kind_missing(client: KubernetesClient, kind: WatchedKind, error: Exception) -> bool:
-    """Return whether an error means that an optional kind has no objects for cruise."""
+async def find_reading_problem(
+    client: KubernetesClient, kind: WatchedKind, error: CruiseError, has_objects: bool = False
+) -> CruiseError | None:
+    """Return why objects of a kind may exist and cannot be read; None if an optional kind has none for cruise.
+
+    With `has_objects`, objects were read before that nobody has deleted.
+    """
     forbidden = isinstance(error, RefusedError) and error.cause == "Forbidden"
     if not kind.optional or not (forbidden or isinstance(error, NotFoundError)):
-        return False
-    # The server checks permissions first: a kind that does not exist is forbidden too.
-    return not (forbidden and kind.read_if_served and await _may_be_served(client, kind))
+        return error
+    return await _find_problem_if_served(client, kind, error, forbidden, has_objects) if kind.read_if_served else None
 
 
-async def _may_be_served(client: KubernetesClient, kind: WatchedKind) -> bool:
+async def _find_problem_if_served(
+    client: KubernetesClient, kind: WatchedKind, error: CruiseError, forbidden: bool, has_objects: bool
+) -> CruiseError | None:
+    group, version = kind.path.split("/")[2:4]
     try:
-        await client.get(kind.path.rpartition("/")[0])
-    except NotFoundError:
-        return False
+        served = await find_served_version(client, group, kind.plural, version)
     except CruiseError:
-        return True
-    return True
+        return error
+    name = f"{kind.plural}.{group}"
+    if served is None and not has_objects:
+        return None
+    if served is None:
+        return NotFoundError(
+            f"the API server no longer serves {name}, and its objects were not deleted: "
+            "serve it again, or restart cruise to continue without them"
+        )
+    # The server checks permissions first: a kind that does not exist is forbidden too.
+    if forbidden or served == version:
+        return error
+    return NotFoundError(
+        f"the API server serves {name} as {served} only: its CustomResourceDefinition must serve {version}"
+    )

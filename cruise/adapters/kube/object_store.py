@@ -122,6 +122,10 @@ class WatchedObjectStore:
             self._read_ahead.pop(key, None)
             self._keeper.drop(key)
 
+    def has_objects(self) -> bool:
+        """Return whether there is any object."""
+        return bool(self._keeper.list_keys())
+
     def merge(self, item: AnyObject, watched: str | None) -> None:
         """Add an object that was read by itself, unless the watch (at version `watched`) is newer."""
         version, seen = _parse_version(item.metadata.resource_version), _parse_version(watched)

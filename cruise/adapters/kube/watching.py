@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import structlog
 
 from cruise.adapters.kube.client import Backoff, KubernetesClient
-from cruise.adapters.kube.kinds import WatchedKind, is_optional_kind_missing, list_pages
+from cruise.adapters.kube.kinds import WatchedKind, find_reading_problem, list_pages
 from cruise.adapters.kube.object_store import Key, WatchedObjectStore, get_object_key
 from cruise.errors import (
     BadInputError,
@@ -184,8 +184,8 @@ class KindWatch:
             except (CruiseError, BadInputError) as error:
                 if self._clock() - started >= timing.steady_seconds:
                     waits.reset()
-                missing = await is_optional_kind_missing(self._client, self.kind, error)
-                wait = self._continue_without(error) if missing else self._wait_after(error, waits)
+                problem = await find_reading_problem(self._client, self.kind, error, self._store.has_objects())
+                wait = self._continue_without(error) if problem is None else self._wait_after(problem, waits)
             else:
                 waits.reset()
                 # Do not reopen watches at once on a server that ends them early.

@@ -18,6 +18,8 @@ from tests.adapters.kube.followed import NOT_INSTALLED, SHORT, get_snapshot_or_n
 from tests.controlplane.api import ApiError
 from tests.controlplane.behaviour import SimulatedNodeSpec
 from tests.controlplane.manifests import budget, container, pod, pod_template, workload
+from tests.e2e.live.custom_kinds import policy_objects
+from tests.kube_json.objects.test_rightsizing_policies import policy_json
 
 APP = container("app", {"cpu": "10m", "memory": "16Mi"})
 UNBOUND = {"nodeSelector": {"example.com/none": "such"}}
@@ -119,6 +121,41 @@ async def test_a_cluster_without_events_remains_in_sync(control_plane, admin, na
             await asyncio.sleep(0.1)
         assert worst < 8
         assert cluster.count_listed() == {kind.plural: int(kind.plural not in NOT_INSTALLED) for kind in ALL_KINDS}
+
+
+@pytest.mark.parametrize("other_version", [False, True])
+async def test_policies_that_the_server_stops_serving_are_not_taken_for_deleted(control_plane, admin, other_version):
+    definitions = "customresourcedefinitions.apiextensions.k8s.io"
+    name = "clusterrightsizingpolicies.cruise.io"
+
+    def serve(*, version: bool) -> None:
+        found = admin.read(definitions, None, name)
+        first = {**found["spec"]["versions"][0], "served": version}
+        others = [{**first, "name": "v1beta1", "storage": False, "served": True}] if other_version else []
+        found["spec"]["versions"] = [first, *others]
+        admin.request("PUT", admin.path(definitions, None, name), found)
+
+    async def is_refused():
+        snapshot = await get_snapshot_or_none(cluster)
+        assert snapshot is None or snapshot.rightsizing_policies
+        return snapshot is None
+
+    async def has_policies(*names):
+        snapshot = await get_snapshot_or_none(cluster)
+        return snapshot is not None and tuple(one.name for one in snapshot.rightsizing_policies) == names
+
+    with policy_objects(admin):
+        admin.apply(policy_json({"mode": "off"}, "all-off"))
+        async with run_watch(control_plane, replace(SHORT, grace_period_seconds=10), max_lag_seconds=10) as cluster:
+            await wait_until_true(lambda: has_policies("all-off"), "the policy is seen", 60)
+            serve(version=False)
+            told = "as v1beta1 only" if other_version else "no longer serves"
+            await wait_until_true(lambda: told in str(cluster.list_problems()), "the kind is missed", 60)
+            await wait_until_true(is_refused, "there is no snapshot without it", 60)
+            serve(version=True)
+            await wait_until_true(lambda: has_policies("all-off"), "it is served again", 60)
+            admin.delete(definitions, None, name)
+            await wait_until_true(has_policies, "a deleted kind has no objects", 60)
 
 
 async def test_pod_of_the_same_name_is_another(control_plane, admin, kubelet, namespace):

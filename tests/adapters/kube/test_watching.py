@@ -1,6 +1,7 @@
 """Lists and watches under every kind of server and network failure."""
 
 import asyncio
+from collections import deque
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -272,18 +273,41 @@ async def test_continues_without_an_optional_kind(tmp_path, code, reason):
         await wait_until_true(there, "it is there by now")
 
 
-async def test_requires_permission_for_an_optional_kind_that_is_served(tmp_path):
+GROUP = "/apis/example.com"
+READ_IF_SERVED = replace(ODDITIES, read_if_served=True)
+
+
+def serve_version(server, version):
+    """Have the group of the kind in one version; without this there is no group."""
+
+    def answer(document):
+        async def answer_discovery(server, request):
+            return web.json_response(document)
+
+        return deque([answer_discovery] * 1000)
+
+    server.faults[GROUP, "get"] = answer({"versions": [{"version": version}]})
+    server.faults[f"{GROUP}/{version}", "get"] = answer({"resources": [{"name": ODDITIES.plural}]})
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "version", "told"),
+    [
+        (403, "Forbidden", "v1", ""),
+        (404, "NotFoundError", "v1beta1", "oddities.example.com as v1beta1 only: .* must serve v1"),
+    ],
+)
+async def test_requires_an_optional_kind_that_is_served(tmp_path, code, reason, version, told):
     server = LoopbackServer()
-    wanted = replace(ODDITIES, read_if_served=True)
-    server.objects[wanted.path] = {}
-    server.objects["/apis/example.com/v1"] = {}
-    server.faults[wanted.path, "list"] += [refuse(403, "Forbidden")] * 1000
-    async with watch_loopback(server, tmp_path, kinds=[wanted], synced=False) as cluster:
+    server.objects[ODDITIES.path] = {}
+    serve_version(server, version)
+    server.faults[ODDITIES.path, "list"] += [refuse(code, reason)] * 1000
+    async with watch_loopback(server, tmp_path, kinds=[READ_IF_SERVED], synced=False) as cluster:
         await wait_until_true(cluster.list_problems, "the refusal is told")
-        with pytest.raises(UnavailableError, match="oddities: not listed yet: "):
+        with pytest.raises(UnavailableError, match=f"oddities: not listed yet: .*{told}"):
             await cluster.snapshot()
         # Without the group there can be none of the kind.
-        server.faults["/apis/example.com/v1", "list"] += [refuse(404, "NotFoundError")] * 1000
+        del server.faults[GROUP, "get"]
         await asyncio.wait_for(cluster.wait_until_synced(), 10)
         assert (await cluster.snapshot()).limit_ranges == {}
 
