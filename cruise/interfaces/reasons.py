@@ -262,7 +262,7 @@ def describe_observed_risk(resource: ResourceName, risk: ObservedRisk) -> str:
     """Return how much headroom nodes keep of a resource, and the observed risk compared with the stated one."""
     observed = "too few intervals for an observed risk"
     if risk.is_known:
-        within = "far below" if risk.is_far_below_stated_risk else "within"
+        within = "unspent" if risk.is_far_below_stated_risk else "within"
         relation = within if risk.is_within_stated_risk else "above"
         share = f"{format_percent(risk.observed)} % of {risk.intervals:,} intervals"
         observed = f"observed {share} in {REPORTED_DAYS} days ({relation})"

@@ -21,7 +21,7 @@ START = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
             "stated risk 7.00 %, observed 5.00 % of 1,000 intervals in 7 days (within)",
         ),
         (ObservedRisk(0.07, 0.4, 1000, 80), "observed 8.00 % of 1,000 intervals in 7 days (above)"),
-        (ObservedRisk(0.07, 0.4, 1000, 10), "observed 1.00 % of 1,000 intervals in 7 days (far below)"),
+        (ObservedRisk(0.07, 0.4, 1000, 10), "observed 1.00 % of 1,000 intervals in 7 days (unspent)"),
         (ObservedRisk(0.01, 1.0, 100, 0), "stated risk 1.00 %, too few intervals for an observed risk"),
     ],
 )

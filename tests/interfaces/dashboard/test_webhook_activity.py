@@ -33,7 +33,7 @@ async def test_a_stated_risk_is_shown_with_what_became_of_it():
 
 @pytest.mark.parametrize(
     ("short", "word"),
-    [(126, "above"), (71, "above"), (70, "within"), (35, "within"), (34, "far below"), (0, "far below")],
+    [(126, "above"), (71, "above"), (70, "within"), (35, "within"), (34, "unspent"), (0, "unspent")],
 )
 async def test_a_kept_risk_is_called_what_it_is(short, word):
     [cpu] = [
