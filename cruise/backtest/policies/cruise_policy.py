@@ -53,7 +53,7 @@ from cruise.domain.arrays import BoolArray, Float32Array, Int64Array
 from cruise.domain.overrides import NO_PAUSED_WORKLOADS
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.records import AverageHeadroomShare
-from cruise.domain.resources import ResourceName
+from cruise.domain.resources import ResourceName, Resources
 from cruise.domain.rightsizing_policies import RightsizingPolicy
 from cruise.runtime.admission import PodAdmitter
 from cruise.simulation.cluster.state import convert_to_datetime
@@ -321,8 +321,13 @@ class CruisePolicy:
         memory = available[ResourceName.MEMORY] - base[ResourceName.MEMORY] - headroom[ResourceName.MEMORY]
         pods = np.bincount(view.node[view.node >= 0], minlength=len(view.node_exists))
         allocatable_pods = np.array([node.allocatable_pods for node in columns.nodes], dtype=np.int64)
+        counted = (columns.counted[resource].tolist() for resource in ResourceName)
+        requests = {
+            one.pod.uid: Resources(*amounts) for one, *amounts in zip(columns.candidates.pods, *counted, strict=True)
+        }
         return ReplayedDestinations(
             prediction.replacement,
+            requests,
             view.allocatable,
             view.node_exists,
             free=np.column_stack((free[ResourceName.CPU], free[ResourceName.MEMORY])),

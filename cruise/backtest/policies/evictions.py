@@ -1,7 +1,7 @@
 """Evictions and OOM reactions of cruise under replay: destinations, eviction budgets and the OOM reactor."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -38,12 +38,14 @@ class _ReplayedEviction(NamedTuple):
 class ReplayedDestinations:
     """The destinations of the pods that one pass evicts, as `decisions.eviction.destinations` for equal nodes.
 
-    `free` is the capacity that kube-scheduler counts as free, `spare_capacity` what the targets of the node's pods
-    leave: one row per node with CPU and memory. `placements` is the number of further pods. Evictions change all three.
-    A node is added for a replacement pod that fits on none of them.
+    `requests` are the pods' present ones, by uid; the pods may show older ones. `free` is the capacity that
+    kube-scheduler counts as free, `spare_capacity` what the targets of the node's pods leave: one row per node with CPU
+    and memory. `placements` is the number of further pods. Evictions change all three. A node is added for a
+    replacement pod that fits on none of them.
     """
 
     replacement: ReplacementPrediction
+    requests: Mapping[str, Resources]
     node: Resources
     exists: BoolArray
     free: Int64Array
@@ -66,17 +68,23 @@ class ReplayedDestinations:
     def evict(self, pod: Pod) -> bool:
         """Evict a pod and place its replacement.
 
-        Return False, without any change, if the replacement fits nowhere, or kube-scheduler would choose the same node.
+        Return False, without any change, if the replacement fits nowhere, or kube-scheduler would choose the same node,
+        at once or when the pod has terminated.
         """
         replacement = self.replacement(pod)
         if replacement is None or pod.node is None:
             return False
-        source, own, need = parse_node_index(pod.node), count_pod_requests(pod), count_pod_requests(replacement)
-        if self._prefers_node(source, need):
+        source, own, need = parse_node_index(pod.node), self.requests[pod.uid], count_pod_requests(replacement)
+        remaining = self._compute_remaining(need)
+        feasible = (remaining >= 0).all(axis=1) & self.exists & (self.placements > 0)
+        if self._prefers_node(source, remaining, feasible):
             return False
+        fits_once_terminated = (remaining[source] + (own.cpu_millicores, own.memory_bytes) >= 0).all()
         self._count(source, own, 1)
         target = self._find_target(need, source)
-        if target is None and not need.fits_in(self.node):
+        # The pod has terminated before a node is added.
+        will_get_new_node = need.fits_in(self.node) and (feasible.any() or not fits_once_terminated)
+        if target is None and not will_get_new_node:
             self._count(source, own, -1)
             return False
         if target is not None:
@@ -93,14 +101,17 @@ class ReplayedDestinations:
             self.spare_capacity[eviction.target] += (eviction.need.cpu_millicores, eviction.need.memory_bytes)
         self._count(eviction.source, eviction.own, -1)
 
-    def _prefers_node(self, source: int, need: Resources) -> bool:
-        """Return whether kube-scheduler prefers a node for a pod to all others; evicted pods still count."""
+    def _prefers_node(self, source: int, remaining: Int64Array, feasible: BoolArray) -> bool:
+        """Return whether kube-scheduler prefers a node for a pod to all other feasible ones."""
+        shares = (remaining / self._allocatable).mean(axis=1)
+        return bool(feasible[source] and shares[source] >= shares[feasible].max())
+
+    def _compute_remaining(self, need: Resources) -> Int64Array:
+        """Return what a pod leaves of each node; evicted pods still count."""
         remaining = self.free - (need.cpu_millicores, need.memory_bytes)
         for eviction in self._evictions.values():
             remaining[eviction.source] -= (eviction.own.cpu_millicores, eviction.own.memory_bytes)
-        feasible = (remaining >= 0).all(axis=1) & self.exists & (self.placements > 0)
-        shares = (remaining / self._allocatable).mean(axis=1)
-        return bool(feasible[source] and shares[source] >= shares[feasible].max())
+        return remaining
 
     def _find_target(self, need: Resources, source: int) -> int | None:
         """Return the other node with the most free capacity that a pod fits on; None if it fits on none."""

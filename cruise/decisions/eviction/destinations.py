@@ -108,8 +108,8 @@ class ReplacementDestinations:
     def evict(self, pod: Pod) -> bool:
         """Remove a pod from its node and reserve a node for its replacement.
 
-        If no node can take it, or kube-scheduler would choose the same node again, nothing changes and the result is
-        False.
+        If no node can take it, or kube-scheduler would choose the same node again, at once or when the pod has
+        terminated, nothing changes and the result is False.
         """
         # Replicas have equal replacements. If a whole cluster is short, they are too many to try each one.
         kind = (pod.namespace, pod.workload, pod.identity, id(pod.placement), id(pod.constraints))
@@ -129,12 +129,15 @@ class ReplacementDestinations:
             return False
         placements.evict(pod)
         target = placements.schedule(replacement, source=pod.node)
-        if target is None and not self._will_get_new_node(replacement, pod.node):
-            if not placements.has_capacity(pod.node, replacement):
+        if target is None:
+            will_get_new_node = self._will_get_new_node(replacement, pod.node)
+            if not will_get_new_node and not placements.has_capacity(pod.node, replacement):
                 # Otherwise the node is a destination for equal pods on other nodes.
                 self._without_destination.add(kind)
-            placements.restore(pod, pod.node)
-            return False
+            # The pod has terminated before a node is added.
+            if not will_get_new_node or placements.returns_to_node(pod.node, pod, replacement):
+                placements.restore(pod, pod.node)
+                return False
         self._evicted[get_pod_key(pod)] = _EvictionRecord(pod.node, target, count_pod_requests(replacement))
         return True
 
@@ -234,6 +237,18 @@ class _PassPlacements:
         shares = (remaining / self._whole).mean(axis=1)
         better = np.flatnonzero((remaining >= 0).all(axis=1) & (shares > shares[number])).tolist()
         return not any(self._passes_filters(self._nodes[at], pod) for at in better)
+
+    def returns_to_node(self, name: str, evicted: Pod, pod: Pod) -> bool:
+        """Return whether no node passes kube-scheduler's filters for a replacement before its pod has terminated.
+
+        Then the pod's node does. Other evicted pods still count: they may stay for lack of a budget.
+        """
+        number, (own, requests) = self._number[name], _columns([count_pod_requests(one) for one in (evicted, pod)])
+        remaining = self._free - self._terminating - requests
+        if (remaining[number] + own < 0).any() or not self._passes_filters(self._nodes[number], pod):
+            return False
+        feasible_now = np.flatnonzero((remaining >= 0).all(axis=1)).tolist()
+        return not any(self._passes_filters(self._nodes[at], pod) for at in feasible_now)
 
     def _passes_filters(self, node: Node, pod: Pod) -> bool:
         return accepts_pod_despite_cordon(node, pod) and next(self._scheduler.check(pod, node), None) is None

@@ -1,14 +1,17 @@
-"""Eviction budgets under replay."""
+"""Eviction budgets under replay, and which pod of a node is evicted."""
 
 from dataclasses import replace
 
 import pytest
 
+from cruise.backtest.policies.cruise_policy import CruisePolicy
 from cruise.backtest.policies.evictions import ReplayEvictionBudgets
 from cruise.backtest.policies.replayed_pods import ReplayedPods
+from cruise.backtest.replay.policy import ReplayOptions
+from cruise.backtest.replay.replay import replay_policy
 from cruise.domain.actions import EvictPod, ReasonCode
 from cruise.domain.policy import EvictionRanking, Policy
-from cruise.domain.resources import ResourceName
+from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
 from tests.backtest.replayed import START, make_recording, make_view
 
 WORKLOADS = ("web", "web", "api", "db")
@@ -56,3 +59,17 @@ def test_so_many_an_hour_in_all(seconds, reason):
     setting = Setting(max_evictions_per_hour=1)
     assert setting.spend(0, make_view([0, 1, 0, 1], at=START)) is None
     assert setting.spend(3, make_view([1, 1, 0, 1], at=START + seconds, creation_count=[2, 1, 1, 1])) is reason
+
+
+@pytest.mark.parametrize("woken_millicores", [4000, 5000, 6000])
+def test_the_pod_that_leaves_is_evicted_and_not_one_that_would_return(woken_millicores):
+    """A pod wakes next to a busy one, whose replacement fits where it was and nowhere else until a node is added."""
+    recording = make_recording("busy", "woken", *("small",) * 4, length=60)
+    recording.cpu_millicores[:, :2] = (5000, 300)
+    # Its headroom makes the busy one the first in the ranking.
+    recording.cpu_millicores[5::12, 0] = 5400
+    recording.cpu_millicores[36:, 1] = woken_millicores
+    score = replay_policy(
+        recording, CruisePolicy(recording, Policy()), ReplayOptions(node=Resources(8000, 16384 * MEBIBYTE))
+    )
+    assert {one.pod: one.evictions for one in score.worst_containers if one.evictions} == {"pod-1": 1}

@@ -31,6 +31,8 @@ WEB = LabelSelector((LabelRequirement("app", SelectorOperator.IN, ("web",)),))
 PORT = PodConstraints(host_ports=(HostPort("TCP", 80),))
 APART = PodConstraints(anti_affinity=(PodAffinityTerm(HOSTNAME, WEB, frozenset({"shop"})),))
 SPREAD = PodConstraints(spread=(TopologySpreadConstraint("zone", WEB, 1),))
+# Of a node whose own pod would not fit again once it has terminated.
+OVER_REQUESTED = make_resources(-1, 0)
 PINNED = NodeSelectorTerm((LabelRequirement(HOSTNAME, SelectorOperator.IN, ("n1",)),))
 
 
@@ -46,11 +48,14 @@ def named(name: str, zone: str = "a", **fields) -> Node:
     return make_node(name, labels={HOSTNAME: name, "zone": zone}, **fields)
 
 
-def destinations(snapshot: ClusterSnapshot, room: Resources | None = None) -> ReplacementDestinations:
-    """Nodes with capacity for one more pod of 100 m and 128 MiB, or `room`."""
-    one = room or make_resources(100, 128)
+def destinations(
+    snapshot: ClusterSnapshot, room: Resources | None = None, own: Resources | None = None
+) -> ReplacementDestinations:
+    """Nodes with capacity for one more pod of 100 m and 128 MiB, or `room`; the first one has `own`."""
+    one, first = room or make_resources(100, 128), own or make_resources(0, 0)
+    spare = {node.name: SpareCapacity(one, one) for node in snapshot.nodes[1:]}
     return ReplacementDestinations(
-        snapshot, PodPredictions(created_anew), {node.name: SpareCapacity(one, one) for node in snapshot.nodes[1:]}
+        snapshot, PodPredictions(created_anew), {snapshot.nodes[0].name: SpareCapacity(first, first), **spare}
     )
 
 
@@ -86,6 +91,29 @@ def test_no_pod_is_evicted_whose_replacement_returns_to_its_node(own, other, cha
     # Capacity that pods do not leave to others is free for kube-scheduler.
     spare["n1"] = SpareCapacity(free(own), free(0))
     assert ReplacementDestinations(snapshot, PodPredictions(created_anew), spare).evict(web("a")) is is_destination
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "change", "is_destination"),
+    [
+        # It fits on no node while the pod terminates, and then on the same one, before a node is added.
+        (0, 0, {}, False),
+        (99, 99, {}, False),
+        (-1, 0, {}, True),
+        # kube-scheduler places it on the other node at once, although that node's pods need the capacity.
+        (0, 100, {}, True),
+        (0, 0, {"unschedulable": True}, True),
+        (0, 0, {"taints": (OVERLOADED_TAINT,)}, True),
+    ],
+)
+def test_no_node_is_added_for_a_replacement_that_fits_once_its_pod_has_terminated(own, other, change, is_destination):
+    nodes = [replace(named("n1"), **change), named("n2"), named("n3", allocatable_pods=0)]
+    snapshot = make_snapshot([web("a"), web("b")], nodes, node_autoscaler=NodeAutoscalerKind.KARPENTER)
+    spare = {name: SpareCapacity(free(cpu), free(0)) for name, cpu in (("n1", own), ("n2", other), ("n3", 4000))}
+    found = ReplacementDestinations(snapshot, PodPredictions(created_anew), spare)
+    assert found.evict(web("a")) is is_destination
+    # What other pods free is theirs again if a budget keeps them.
+    assert found.evict(web("b")) is is_destination
 
 
 def test_terminating_pods_count_while_replacements_are_scheduled():
@@ -267,7 +295,7 @@ def test_an_added_node_takes_all_pods_but_those_bound_to_a_node_by_name(fields, 
         storage_and_namespaces=StorageAndNamespaces(claims=claims),
         node_autoscaler=NodeAutoscalerKind.CLUSTER_AUTOSCALER,
     )
-    assert destinations(snapshot).evict(pod) is found
+    assert destinations(snapshot, own=OVER_REQUESTED).evict(pod) is found
 
 
 @pytest.mark.parametrize(("key", "found"), [("gpu", False), ("node.kubernetes.io/not-ready", True)])
@@ -275,7 +303,7 @@ def test_an_added_node_has_the_permanent_taints(key, found):
     pod = web("a")
     nodes = [named("n1", taints=(Taint(key, "", TaintEffect.NO_SCHEDULE),))]
     snapshot = replace(make_snapshot([pod], nodes), node_autoscaler=NodeAutoscalerKind.KARPENTER)
-    assert destinations(snapshot).evict(pod) is found
+    assert destinations(snapshot, own=OVER_REQUESTED).evict(pod) is found
 
 
 GPU = "nvidia.com/gpu"
@@ -293,7 +321,7 @@ def test_an_added_node_has_the_devices_of_the_present_ones(devices):
     pod = web("web-1", extended_requests=((GPU, 1),))
     nodes = [named("n1", allocatable_extended=devices)]
     snapshot = replace(make_snapshot([pod], nodes), node_autoscaler=NodeAutoscalerKind.KARPENTER)
-    assert destinations(snapshot).evict(pod) is bool(devices)
+    assert destinations(snapshot, own=OVER_REQUESTED).evict(pod) is bool(devices)
 
 
 def test_a_pod_whose_replacement_would_be_rejected_is_not_evicted():

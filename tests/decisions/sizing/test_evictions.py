@@ -238,23 +238,22 @@ def test_an_added_node_runs_its_daemonset_pods():
 
 
 def test_an_added_node_runs_daemonset_pods_as_they_would_be_created():
-    # The daemon has 2,600 MiB and would grow to its peak of 3,200 MiB in the very pass that evicts a pod of 1,000 MiB.
+    # The daemon has 2,950 MiB and would grow to its peak of 3,200 MiB in the very pass that evicts a pod of 1,000 MiB.
     pods = [single("a", 100, 500)]
     daemon = make_pod(
-        "agent-n1", workload="DaemonSet/agent", identity="n1", containers=[make_container(memory_mib=2600)]
+        "agent-n1", workload="DaemonSet/agent", identity="n1", containers=[make_container(memory_mib=2950)]
     )
     own = make_statistic_for(daemon, cpu_base=100, cpu_peak=100, memory_base_mib=3100, memory_peak_mib=3200)
     rows = [*rows_of(pods[0], memory=(1000, 1000)), own, replace(own, key=own.key._replace(pod=""))]
     ordered = NodeAutoscalerKind.KARPENTER
-    assert gone(plans_of([*pods, daemon], rows, [make_node(memory_mib=4000)], node_autoscaler=ordered)["n1"]) == []
-    cordoned = make_node("n2", memory_mib=4200, unschedulable=True)
-    nodes = [make_node(memory_mib=4000), cordoned]
-    assert gone(plans_of([*pods, daemon], rows, nodes, node_autoscaler=ordered)["n1"]) == ["a"]
+    for memory_mib, evicted in ((4100, []), (4200, ["a"])):
+        nodes = [make_node(memory_mib=3900), make_node("n2", memory_mib=memory_mib, unschedulable=True)]
+        assert gone(plans_of([*pods, daemon], rows, nodes, node_autoscaler=ordered)["n1"]) == evicted
 
 
 def test_an_added_node_runs_the_daemonset_pods_of_other_nodes():
     # A quota keeps the daemon of 3,200 MiB from being created on n1; on a node that is added it may not.
-    pods = [single("a", 100, 1500), single("b", 100, 1500)]
+    pods = [single("a", 100, 2000), single("b", 100, 2000)]
     rows = [row for pod in pods for row in rows_of(pod, memory=(2100, 2100))]
     size = make_container(memory_mib=3200)
     daemon = make_pod("agent-n2", node="n2", workload="DaemonSet/agent", identity="n2", containers=[size])
