@@ -66,7 +66,7 @@ docs: install-dev ## build/docs/site, the documentation; links that lead nowhere
 	@$(BIN)/python scripts/site.py build/docs
 	@echo "build/docs/site: python3 -m http.server --directory build/docs/site"
 
-docs-reference: install-dev ## docs/reference: settings, annotations, commands, reasons, metrics and API, from the code
+docs-reference: install-dev ## docs/reference and the chart's schema of settings, from the code
 	@$(BIN)/python -m scripts.reference
 
 docs-pictures: install-dev ## docs/pictures, from cruise's own decisions on docs/example and the backtest's results

@@ -1,6 +1,5 @@
 """The chart as Helm renders it; `python -m tests.deploy.rendering` writes the files of deploy/ from it."""
 
-import json
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -8,30 +7,11 @@ from pathlib import Path
 
 import yaml
 
-from cruise.settings.settings import SETTING_TYPES, Settings
-from scripts.reference.settings import read_descriptions
 from tests.controlplane.api import Json
 from tests.deploy.installing import CHART, DEPLOY, NAMESPACE
 from tests.helm.binary import helm
 
 HEADER = "# Rendered from deploy/chart by `make manifests`: edit the chart.\n\n"
-SCHEMA = CHART / "values.schema.json"
-# Settings for which the chart has its own value, because more depends on it, and those that its containers fix.
-NOT_IN_SETTINGS = {
-    *(
-        "mode",
-        "prometheus_url",
-        "database_url",
-        "excluded_namespaces",
-        "included_namespaces",
-        "namespace_selector",
-        "usage_source",
-        "kubelet_access",
-        "publish_vpas",
-    ),
-    *("namespace", "kubeconfig", "kube_context", "data_dir", "http_address", "webhook_address", "tls_dir"),
-    *("api_authentication", "api_token_file", "webhook_service", "webhook_configuration"),
-}
 # Each file shows one template, in the mode with the most content.
 FULL = {"mode": "full", "database.existingSecret": "cruise-database"}
 OBSERVE = {"mode": "observe"}
@@ -85,18 +65,6 @@ def manifests() -> Iterator[tuple[str, str]]:
     yield "database.sql", (CHART / "files" / "database.sql").read_text()
 
 
-def settings_schema() -> Json:
-    """The part of the values' schema for `settings`: every setting that is no secret and has no separate value."""
-    descriptions = {name: text for group in Settings.__bases__ for name, text in read_descriptions(group).items()}
-    names = sorted(name for name, form in SETTING_TYPES.items() if not form.secret and name not in NOT_IN_SETTINGS)
-    types = ["string", "number", "boolean", "array"]
-    properties = {name: {"description": descriptions[name], "type": types} for name in names}
-    return {"type": "object", "additionalProperties": False, "properties": properties}
-
-
 if __name__ == "__main__":
-    schema = json.loads(SCHEMA.read_text())
-    schema["properties"]["settings"] = settings_schema()
-    SCHEMA.write_text(json.dumps(schema, indent=2) + "\n")
     for file, text in manifests():
         Path(DEPLOY / file).write_text(text)

@@ -1,10 +1,12 @@
 """The pages of docs/reference match the code and are complete."""
 
+import json
 import re
 
 import pytest
 
 from cruise.interfaces.http import metrics
+from scripts.reference.chart_schema import VALUES_SCHEMA, settings_schema
 from scripts.reference.markdown import table
 from scripts.reference.pages import PAGES, PLACE
 from scripts.reference.policy_objects import DEFINITIONS, build_definitions, format_definitions
@@ -30,6 +32,11 @@ def test_an_entry_without_a_description_fails():
 
 def test_the_chart_has_the_definitions_of_policies_that_the_code_makes():
     assert {one.name: one.read_text() for one in DEFINITIONS.iterdir()} == format_definitions()
+
+
+def test_every_setting_in_the_charts_schema_is_one_that_cruise_has_and_none_is_missing():
+    stated = json.loads(VALUES_SCHEMA.read_text())["properties"]["settings"]
+    assert stated == settings_schema(), "run make docs-reference"
 
 
 def test_the_columns_of_policies_show_fields_that_they_have():
