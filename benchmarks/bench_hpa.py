@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.table import BenchmarkRow
 from cruise.decisions.pod_policy.usable_statistics import UsageHistory
 from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds, decide_utilisation_bounds
-from cruise.decisions.sizing.utilisation_columns import MetricGroups, bound_requests
+from cruise.decisions.sizing.utilisation_columns import MetricGroups, compute_hpa_request_bounds
 from cruise.domain.autoscalers import UtilisationMetric, UtilisationScaling
 from cruise.domain.cluster import HorizontalPodAutoscaler, WorkloadRef
 from cruise.domain.resources import ResourceName
@@ -68,7 +68,7 @@ def _cruise(service: Service, requests: Requests, use: Sequence[Requests], minut
     ]
     factors = np.array([one[2:] for one in bounds.metrics[CPU]], dtype=float).T
     groups = MetricGroups(*np.array(rows, dtype=np.int64).T, *factors)
-    lower, upper = bound_requests(groups, CPU, current, UsageHistory(largest, current))
+    lower, upper = compute_hpa_request_bounds(groups, CPU, current, UsageHistory(largest, current))
     wanted = np.ceil(largest * 1.1).astype(np.int64)
     return dict(zip(names, np.clip(wanted, np.maximum(lower, 10), np.maximum(upper, 10)).tolist(), strict=True))
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.cluster import ClusterSnapshot
-from cruise.domain.usage import NO_NODE_USAGE, ContainerKey, CounterTail, NodeLoadSample, NodeUsage, SampleBlock
+from cruise.domain.usage import NO_NODE_USAGE, ContainerKey, CounterTail, NodeLoadAverage, NodeUsage, SampleBlock
 from cruise.errors import CruiseError
 
 STEP = 60
@@ -74,7 +74,7 @@ class RecordedUsage:
         known = np.full((1, len(times)), self.node_millicores)
         return NodeUsage([self.node], times, known, np.full((1, len(times)), np.nan))
 
-    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
+    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadAverage]:
         return {}
 
     def times_asked(self) -> list[tuple[str, int]]:

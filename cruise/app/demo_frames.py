@@ -101,7 +101,7 @@ class DemoFrameBuilder:
             before=self._before,
             with_cruise=_count_kills(self._cluster),
             without_cruise=_count_kills(self._twin),
-            oom_kills_by_cruise=count_additional_oom_kills(self._cluster, self._twin),
+            oom_kills_by_cruise=count_oom_kills_beyond_twin(self._cluster, self._twin),
             events=self._collect_events(),
             observed_risks={} if self._activity.node_pass is None else self._activity.node_pass.observed_risks,
         )
@@ -125,7 +125,7 @@ class DemoFrameBuilder:
         return DemoEvent(outcome.at, "resized", what, action.cause or action.reason)
 
 
-def count_additional_oom_kills(cluster: SimulatedCluster, twin: SimulatedCluster) -> int:
+def count_oom_kills_beyond_twin(cluster: SimulatedCluster, twin: SimulatedCluster) -> int:
     """Count the out-of-memory kills of containers in one cluster beyond those in the other."""
     spared = twin.counts.oom_kills_by_container
     return sum(max(0, kills - spared.get(key, 0)) for key, kills in cluster.counts.oom_kills_by_container.items())

@@ -64,7 +64,7 @@ class ReplayEntry:
 
 
 @dataclass(slots=True)
-class TaskProgress:
+class TotalProgress:
     """The total progress of the tasks added since `start`.
 
     `polled_progress` has the shares that other processes write, if they can.
@@ -112,7 +112,7 @@ def read_all_recordings(
     sources: Sequence[RecordingSource],
     options: ReplayOptions,
     directory: Path | None,
-    progress: TaskProgress,
+    progress: TotalProgress,
 ) -> list[RecordingSummary]:
     """Read recordings, in the order of their sources; save them to a directory that all processes can read.
 
@@ -130,7 +130,7 @@ def replay_all(
     executor: Executor,
     summaries: Sequence[RecordingSummary],
     entries: Sequence[ReplayEntry],
-    progress: TaskProgress,
+    progress: TotalProgress,
     *,
     watched_node: str | None = None,
     with_time_lines: bool = True,
@@ -191,7 +191,7 @@ def replay_all(
 
 
 def compute_work(summaries: Sequence[RecordingSummary], entries: Sequence[ReplayEntry]) -> float:
-    """Return the work of all replays, in the unit of TaskProgress."""
+    """Return the work of all replays, in the unit of TotalProgress."""
     return sum(
         _compute_replay_work(summary, entry) * (1 + entry.options.with_both_consolidations)
         for summary in summaries
@@ -206,7 +206,7 @@ def _compute_replay_work(summary: RecordingSummary, entry: ReplayEntry) -> float
     return passes * (_PASS_AS_CONTAINERS + summary.containers) * factor
 
 
-def _iterate_completed(pending: dict[Future[ResultT], int], progress: TaskProgress) -> Iterator[tuple[int, ResultT]]:
+def _iterate_completed(pending: dict[Future[ResultT], int], progress: TotalProgress) -> Iterator[tuple[int, ResultT]]:
     """Yield the number and result of each task when it completes; tasks may be added to `pending` meanwhile."""
     while pending:
         completed, _ = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
@@ -248,7 +248,7 @@ def backtest_policies(
 
     Provisioned requests above a node's allocatable are limited to it for all policies.
     """
-    executor, progress = InProcessExecutor(), TaskProgress()
+    executor, progress = InProcessExecutor(), TotalProgress()
     summaries = read_all_recordings(executor, [LoadedRecordingSource(recording)], options, None, progress)
     entries = [ReplayEntry(name, name, options) for name in policies]
     return replay_all(executor, summaries, entries, progress, watched_node=watched_node)[0]

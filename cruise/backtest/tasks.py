@@ -19,7 +19,7 @@ from cruise.backtest.recordings.recording import (
     UsageRecording,
     cap_requests_to_node,
     load_trace,
-    select_half,
+    select_half_of_containers,
 )
 from cruise.backtest.recordings.scaling import AddedAutoscalers, add_autoscalers, find_bounds
 from cruise.backtest.replay.policy import ConsolidationSizes, ReplayOptions
@@ -160,7 +160,7 @@ def save_recording(recording: UsageRecording, directory: Path) -> MappedRecordin
 
 
 def _select_half(recording: UsageRecording, half: RecordingHalf | None) -> UsageRecording:
-    return recording if half is None else select_half(recording, half)
+    return recording if half is None else select_half_of_containers(recording, half)
 
 
 class ProgressShares(Protocol):

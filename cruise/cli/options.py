@@ -53,7 +53,7 @@ class RulesName(StrEnum):
     SEEDS = "seeds"
 
 
-def create_optional_option(name: str, metavar: str | None, help: str, *others: str, **extra: Any) -> Any:  # noqa: ANN401 - typer's own
+def create_option_without_default(name: str, metavar: str | None, help: str, *others: str, **extra: Any) -> Any:  # noqa: ANN401 - typer's own
     """Return an optional option without a displayed default."""
     return typer.Option(name, *others, metavar=metavar, help=help, show_default=False, **extra)
 
@@ -70,16 +70,17 @@ UsageOption = Annotated[
     str, typer.Option("--usage", metavar="FILE", help="A UsageStatistics file; also .gz, - for standard input.")
 ]
 NowOption = Annotated[
-    str | None, create_optional_option("--now", "TIME", "The time of the decision, e.g. 2026-01-01T12:00:00Z.")
+    str | None, create_option_without_default("--now", "TIME", "The time of the decision, e.g. 2026-01-01T12:00:00Z.")
 ]
 ModeOption = Annotated[ModeName, typer.Option("--mode", help="Decide for this mode of the cluster.")]
 RulesOption = Annotated[
     RulesName | None,
-    create_optional_option("--rules", None, "The rules to use; seeds has those of the first design."),
+    create_option_without_default("--rules", None, "The rules to use; seeds has those of the first design."),
 ]
 FormatOption = Annotated[OutputFormat, typer.Option("--format", "-f", help="A table or one JSON document.")]
 ConfigOption = Annotated[
-    Path | None, create_optional_option("--config", "FILE", "Settings in TOML; CRUISE_* variables take precedence.")
+    Path | None,
+    create_option_without_default("--config", "FILE", "Settings in TOML; CRUISE_* variables take precedence."),
 ]
 
 

@@ -74,7 +74,7 @@ def build_oom_record(kill: OomKill, statistic: Statistic | None, others_bytes: i
     )
 
 
-def build_oom_record_from_table(kill: OomKill, statistics: StatisticsTable) -> OomRecord:
+def build_oom_record_from_statistics(kill: OomKill, statistics: StatisticsTable) -> OomRecord:
     """Return the record of a kill, by the statistics of its container or else of its workload."""
     row = statistics.find_row(kill.namespace, kill.pod, kill.workload, kill.container, kill.identity)
     others = [
@@ -89,7 +89,7 @@ def build_oom_records(kills: Iterable[OomKill], statistics: StatisticsTable) -> 
     """Return the records of several kills, the earliest first, each including the effect of those before it."""
     records: list[OomRecord] = []
     for kill in sorted(kills, key=lambda one: (one.finished_at, one.key)):
-        records.append(build_oom_record_from_table(kill, statistics))
+        records.append(build_oom_record_from_statistics(kill, statistics))
         statistics = raise_oom_memory(statistics, records[-1], shared=applies_to_workload(records[-1], records))
     return records
 

@@ -155,7 +155,7 @@ class SlackReduction:
     memory: float | None
 
 
-def compute_slack_reduction(policies: Mapping[str, PolicyScore]) -> Mapping[str, SlackReduction]:
+def compute_slack_reduction_from_vpa(policies: Mapping[str, PolicyScore]) -> Mapping[str, SlackReduction]:
     """Return each policy's (vpa - slack) / (vpa - clairvoyant); empty if one of the two was not replayed.
 
     A resource has None if the clairvoyant policy has no less slack than VPA.

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cruise.decisions.pod_policy.limit_ranges import forbids_resize
-from cruise.decisions.pod_policy.resizable_pod import FIRST_RESIZING_KUBELET, resizes_pod_level
+from cruise.decisions.pod_policy.resizable_pod import FIRST_RESIZING_KUBELET, supports_pod_level_resize
 from cruise.decisions.sizing.memory_limit import supports_lowering_memory_limits
 from cruise.domain.actions import ContainerTarget, ReasonCode, ResizePod
 from cruise.domain.autoscalers import LimitRangeItem
@@ -88,7 +88,7 @@ def _explain_rejection(
     reason = None
     if pod.is_mirror_pod or pod.runs_on_windows:
         reason = ReasonCode.STATIC_POD if pod.is_mirror_pod else ReasonCode.WINDOWS
-    elif pod.pod_level is not None and node is not None and not resizes_pod_level(node):
+    elif pod.pod_level is not None and node is not None and not supports_pod_level_resize(node):
         reason = ReasonCode.POD_LEVEL_RESOURCES
     elif node is not None and node.kubelet_version is not None and node.kubelet_version < FIRST_RESIZING_KUBELET:
         reason = ReasonCode.RESIZE_UNSUPPORTED

@@ -24,8 +24,8 @@ from cruise.domain.policy import (
     parse_size,
 )
 from cruise.domain.resources import ResourceName, format_cpu_millicores, format_memory_bytes, quote_text
-from cruise.domain.run_operators import read_workload_name
-from cruise.domain.startup_cpu import StartupCpu, read_startup_cpu, write_startup_cpu
+from cruise.domain.run_operators import parse_workload_name
+from cruise.domain.startup_cpu import StartupCpu, parse_startup_cpu, write_startup_cpu
 
 ChoiceT = TypeVar("ChoiceT", bound=Enum)
 
@@ -238,7 +238,7 @@ DIRECTION = _override(
     _choice({one.value: one for one in ResizeDirection}, "direction"),
     attrgetter("value"),
 )
-STARTUP_CPU = _override("startup-cpu", "startup_cpu", read_startup_cpu, write_startup_cpu)
+STARTUP_CPU = _override("startup-cpu", "startup_cpu", parse_startup_cpu, write_startup_cpu)
 # These apply to the whole pod, the others also to one container, as `NAME.CONTAINER`.
 POD_SETTINGS = (
     _override("eviction-ranking", "ranking", _choice(_RANKINGS, "ranking"), _LABEL),
@@ -347,7 +347,7 @@ APP_INSTANCE = "app.kubernetes.io/instance"
 # True excludes the object.
 EXCLUDED_LABEL = Annotation(f"{_CRUISEKUBE}excluded", _ANYWHERE, _read_excluded)
 # Names the workload of pods without a lasting owner; an override in form only.
-WORKLOAD = Annotation(f"{PREFIX}workload", (OverrideSource.POD,), read_workload_name)
+WORKLOAD = Annotation(f"{PREFIX}workload", (OverrideSource.POD,), parse_workload_name)
 # KRR's enforcer sizes pods with this annotation at their creation.
 SIZED_BY_KRR = Annotation("admission.robusta.dev/krr-mutation-mode", (OverrideSource.POD,), "enforce".__eq__)
 # Label of the VerticalPodAutoscalers and RightsizingPolicies that cruise creates.

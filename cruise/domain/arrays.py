@@ -22,12 +22,12 @@ _ROUNDING = 1e-9
 def convert_to_int64(values: Sequence[int]) -> Int64Array:
     """Return numbers of any size as a column, capped to ± `UNBOUNDED`."""
     try:
-        return cap_to_bounds(np.array(values, dtype=np.int64))
+        return cap_against_overflow(np.array(values, dtype=np.int64))
     except OverflowError:
         return np.array([max(-UNBOUNDED, min(value, UNBOUNDED)) for value in values], dtype=np.int64)
 
 
-def cap_to_bounds(values: Int64Array) -> Int64Array:
+def cap_against_overflow(values: Int64Array) -> Int64Array:
     """Return a column capped to ± `UNBOUNDED`, so that sums cannot overflow."""
     return np.minimum(np.maximum(values, -UNBOUNDED), UNBOUNDED)
 

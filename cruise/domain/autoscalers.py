@@ -118,7 +118,7 @@ class UtilisationMetric(NamedTuple):
     average_request: int | None = None
 
 
-def report_utilization(
+def add_reported_utilization(
     metric: UtilisationMetric, percent: int, average_request: int | None, *, is_at_minimum: bool, is_at_maximum: bool
 ) -> UtilisationMetric:
     """Return a metric with what the controller measured, as far as decisions depend on it."""

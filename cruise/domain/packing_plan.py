@@ -272,7 +272,7 @@ class EvictedPod:
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedPod:
+class ArrivalPod:
     """The pod of a planned arrival: the same pod or its replacement pod; `node` is None while it is pending."""
 
     uid: str
@@ -318,7 +318,7 @@ class PackingPlan:
     changed_at: datetime
     stage: int = 0
     evicted: tuple[EvictedPod, ...] = ()
-    placed: tuple[PlacedPod, ...] = ()
+    placed: tuple[ArrivalPod, ...] = ()
     expected: tuple[PlacementHint, ...] = ()
     earlier_pods: tuple[str, ...] = ()
     ready_at: datetime | None = None

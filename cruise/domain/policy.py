@@ -24,7 +24,7 @@ from cruise.domain.scheduling import LabelSelector
 
 
 @dataclass(frozen=True, slots=True)
-class RuleSet:
+class EnabledRules:
     """The rules in effect.
 
     `plausibility_checks`: implausible samples are rejected, and increases of counters are spread over missed scrapes.
@@ -61,8 +61,8 @@ class RuleSet:
     run_histories: bool = True
 
 
-DEFAULT_RULES = RuleSet("default")
-SEED_RULES = RuleSet(
+DEFAULT_RULES = EnabledRules("default")
+SEED_RULES = EnabledRules(
     "seeds",
     plausibility_checks=False,
     template_revisions=False,
@@ -236,7 +236,7 @@ class Policy:
     """The settings that decisions read."""
 
     mode: Mode = Mode.OBSERVE
-    rules: RuleSet = DEFAULT_RULES
+    rules: EnabledRules = DEFAULT_RULES
     excluded_namespaces: frozenset[str] = PROTECTED_NAMESPACES  # names and patterns
     included_namespaces: frozenset[str] = frozenset()  # names and patterns, empty for all
     namespace_selector: LabelSelector | None = None  # of the labels of namespaces; None for all

@@ -194,7 +194,7 @@ def runs_to_completion(kind: str) -> bool:
     return name.endswith("Job") or name in _BY_OWNER_KIND
 
 
-def read_workload_name(text: str) -> str:
+def parse_workload_name(text: str) -> str:
     """Return the name that users gave a workload; ValueError with the fix if it could not be a label."""
     if _LABEL_VALUE.fullmatch(text) is None:
         raise ValueError(

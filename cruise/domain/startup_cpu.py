@@ -26,7 +26,7 @@ class StartupCpu:
         return max(cpu_millicores, math.ceil(cpu_millicores * self.factor), self.cpu_millicores)
 
 
-def read_startup_cpu(text: str) -> StartupCpu:
+def parse_startup_cpu(text: str) -> StartupCpu:
     """Parse `2x`, a quantity, `learn` or `off`; ValueError with the fix."""
     if text in (_LEARN, _OFF):
         return StartupCpu(is_learned=text == _LEARN)
@@ -45,7 +45,7 @@ def read_startup_cpu(text: str) -> StartupCpu:
 
 
 def write_startup_cpu(startup_cpu: StartupCpu) -> str:
-    """Write what `read_startup_cpu` parses."""
+    """Write what `parse_startup_cpu` parses."""
     if startup_cpu.is_learned:
         return _LEARN
     if startup_cpu == StartupCpu():

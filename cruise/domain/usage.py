@@ -78,7 +78,7 @@ class NodeUsage:
 NO_NODE_USAGE = NodeUsage((), np.empty(0, dtype=np.int64), np.empty((0, 0)), np.empty((0, 0)))
 
 
-class NodeLoadSample(NamedTuple):
+class NodeLoadAverage(NamedTuple):
     """A node's 1-minute load average and its time in Unix seconds, which identifies the sample."""
 
     load1: float

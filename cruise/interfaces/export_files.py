@@ -5,8 +5,8 @@ from itertools import groupby
 
 import yaml
 
-from cruise.decisions.policy_export import ExportedPolicy, PolicyExport
 from cruise.decisions.template_sizes import TemplateContainerSizes, TemplateSizes
+from cruise.decisions.vpa_export import ExportedPolicy, PolicyExport
 from cruise.domain.cluster import ContainerRole
 from cruise.domain.original_resources import amounts_to_json
 from cruise.domain.resources import StatedResources

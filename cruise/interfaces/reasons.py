@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from cruise.decisions.scan.risks import ContainerRisk, OomRemedy
+from cruise.decisions.scan.risks import ContainerRisk, UserRemedy
 from cruise.decisions.sizing.damping import compute_shortage_share
 from cruise.decisions.sizing.headroom_level import REPORTED_DAYS, ObservedRisk
 from cruise.domain.actions import ReasonCode, ResizeCause
@@ -234,18 +234,18 @@ def describe_reason(reason: ReasonCode, detail: str = "") -> str:
     return f"{REASON_DESCRIPTIONS[reason]} ({describe_detail(detail)})" if detail else REASON_DESCRIPTIONS[reason]
 
 
-_REMEDIES: Mapping[OomRemedy, str] = {
-    OomRemedy.RAISE_TEMPLATE_LIMIT: (
+_REMEDIES: Mapping[UserRemedy, str] = {
+    UserRemedy.RAISE_TEMPLATE_LIMIT: (
         "its limit is at its ceiling: raise the memory limit in the pod template, or look for a memory leak"
     ),
-    OomRemedy.SIZE_TEMPLATE: (
+    UserRemedy.SIZE_TEMPLATE: (
         "the next pod has the same limit unless the webhook or its template raises it: see cruise export"
     ),
-    OomRemedy.SIZE_OWNER: (
+    UserRemedy.SIZE_OWNER: (
         "the next pod has the same limit unless the webhook raises it: raise it in the object that creates the pods"
     ),
-    OomRemedy.SIZE_MANIFEST: "no controller creates it again: raise the memory limit in the manifest of the pod",
-    OomRemedy.SIZE_INIT_CONTAINER: "cruise does not size init containers: raise its memory limit in the pod template",
+    UserRemedy.SIZE_MANIFEST: "no controller creates it again: raise the memory limit in the manifest of the pod",
+    UserRemedy.SIZE_INIT_CONTAINER: "cruise does not size init containers: raise its memory limit in the pod template",
 }
 
 

@@ -19,7 +19,7 @@ from cruise.decisions.node_load import (
 )
 from cruise.domain.actions import Outcome, ReasonCode, UntaintNode
 from cruise.domain.cluster import Node
-from cruise.domain.usage import NodeLoadSample
+from cruise.domain.usage import NodeLoadAverage
 from cruise.errors import CruiseError
 from cruise.runtime.ports import ClusterPort, PassInput, UsageSourcePort
 from cruise.runtime.writing.writer import ClusterWriter
@@ -55,7 +55,7 @@ class NodeLoadHistory:
         self._logged_state: tuple[tuple[str, ...], bool] = ((), False)
         self._forbidden_until: datetime | None = None
 
-    def add(self, node: Node, sample: NodeLoadSample | None, now: datetime) -> bool:
+    def add(self, node: Node, sample: NodeLoadAverage | None, now: datetime) -> bool:
         """Add a sample of a node; return False if its load cannot be true, which counts as no reading."""
         before = self._readings.setdefault(node.name, NodeLoadReadings((), now))
         load = compute_relative_load(sample.load1, node) if sample is not None else None

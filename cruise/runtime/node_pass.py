@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from cruise.decisions.admission.replacement_pods import decide_unschedulable_pods, predict_replacement_pods
-from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, EarlierPasses, PodWrite
+from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, CompletedResize, EarlierPasses
 from cruise.decisions.pod_policy.policy_objects import PolicyIndex, reuse_policy_index
 from cruise.decisions.pod_policy.unlocks import DecisionInputs
 from cruise.decisions.scan.coverage import Coverage, estimate_coverage
@@ -145,13 +145,13 @@ def summarize_for_next_pass(
             if write.uid not in pods:
                 gone[write.at] += write.number
         writes = [write for write in writes if write.uid in pods]
-        writes += [PodWrite("", at, number) for at, number in gone.items()]
+        writes += [CompletedResize("", at, number) for at, number in gone.items()]
     for outcome in outcomes:
         action = outcome.action
         if isinstance(action, EvictPod) and outcome.result is ActionResult.REFUSED:
             refused.add(action.uid)
         if isinstance(action, ResizePod) and outcome.result is ActionResult.DONE:
-            writes.append(PodWrite(action.uid, now))
+            writes.append(CompletedResize(action.uid, now))
             for resource in get_changed_resources(action, pods.get(action.uid)):
                 resized[action.uid, resource] = now
     above, below = earlier.over_requested_since or {}, earlier.under_requested_since or {}
@@ -364,5 +364,5 @@ async def add_stored_resizes(earlier: EarlierPasses, store: StorePort, policy: P
     stored = await store.read_original_sizes(since=now - timedelta(days=1))
     last = {uid: one.at for uid, one in stored.items() if now - one.at < timedelta(days=1)}
     resized = {(uid, resource): at for uid, at in last.items() for resource in ResourceName}
-    writes = sorted((PodWrite(uid, at) for uid, at in last.items()), key=lambda write: (write.at, write.uid))
+    writes = sorted((CompletedResize(uid, at) for uid, at in last.items()), key=lambda write: (write.at, write.uid))
     return replace(earlier, resized=resized, recent_resizes=tuple(writes))

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import structlog
 
-from cruise.decisions.oom import OomContext, applies_to_workload, build_oom_record_from_table, decide_oom_reaction
+from cruise.decisions.oom import OomContext, applies_to_workload, build_oom_record_from_statistics, decide_oom_reaction
 from cruise.decisions.pod_policy.container_bounds import get_template_memory_limits
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.resizable_pod import add_kubelet_refusals
@@ -149,7 +149,7 @@ class OomReactor:
             self._exclude_during_cooldown(kill, kill.finished_at, now)
             return None
         statistics = await self._read_statistics(kill)
-        record = build_oom_record_from_table(kill, statistics)
+        record = build_oom_record_from_statistics(kill, statistics)
         snapshot = restrict_to_kill(await self._cluster.snapshot(), kill)
         pod = await self._cluster.read_pod(kill.namespace, kill.pod)
         if pod is None or pod.uid != kill.pod_uid or pod.is_finished:

@@ -22,7 +22,7 @@ from cruise.domain.usage import (
     ContainerStart,
     CounterTail,
     HourlyPeaks,
-    NodeLoadSample,
+    NodeLoadAverage,
     NodeUsage,
     OomRecord,
     PartitionProgress,
@@ -101,7 +101,7 @@ class UsageSourcePort(Protocol):
         Raises BadInputError, ThrottledError, UnavailableError.
         """
 
-    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
+    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadAverage]:
         """Return the newest 1-minute load average of each node that has one."""
 
 

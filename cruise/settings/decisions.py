@@ -14,6 +14,7 @@ from cruise.domain.policy import (
     BestEffortPolicy,
     ConsolidationMode,
     CpuLimitPolicy,
+    EnabledRules,
     GuaranteedPolicy,
     HeapBoundPolicy,
     HpaPolicy,
@@ -22,7 +23,6 @@ from cruise.domain.policy import (
     NodeAutoscalerSetting,
     OomReaction,
     Policy,
-    RuleSet,
     StartupPolicy,
 )
 from cruise.domain.resources import quote_text
@@ -146,7 +146,7 @@ class ActionOptions:
     namespace_selector: LabelSelector | None = create_setting(NAMESPACE_SELECTOR, _POLICY.namespace_selector)
     """Only pods of namespaces with such labels are sized, as `kubectl get namespaces --selector` selects them; unset:
     all."""
-    rules: RuleSet = create_setting(RULES_CHOICE, _POLICY.rules)
+    rules: EnabledRules = create_setting(RULES_CHOICE, _POLICY.rules)
     """`seeds` uses the rules of the first design, for comparison."""
     max_evictions_per_node: int = create_setting(create_count_type("1"), _POLICY.max_evictions_per_node)
     """Evictions per node in one pass, and in one packing plan; pods that were killed for lack of memory do not wait for

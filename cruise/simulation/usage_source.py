@@ -7,7 +7,7 @@ import numpy as np
 
 from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.cluster import ClusterSnapshot
-from cruise.domain.usage import CounterTail, NodeLoadSample, NodeUsage, SampleBlock
+from cruise.domain.usage import CounterTail, NodeLoadAverage, NodeUsage, SampleBlock
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.cluster.state import MINUTE, convert_to_seconds
 from cruise.simulation.demand.demand import Measurements
@@ -141,11 +141,11 @@ class SimulatedUsageSource:
             np.add.at(memory, numbers, np.nan_to_num(block.memory_bytes[rows]))
         return NodeUsage(list(number_by_key), times, cpu, memory)
 
-    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
+    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadAverage]:
         """Return each node's CPU demand in cores at the last step until then, which its load average approaches."""
         for load in reversed(self._cluster.loads):
             if load.at <= at:
                 names = self._cluster.node_names[: len(load.cpu_demand)]
                 cores = zip(names, (load.cpu_demand / 1000).tolist(), strict=True)
-                return {node: NodeLoadSample(wanted, load.at) for node, wanted in cores}
+                return {node: NodeLoadAverage(wanted, load.at) for node, wanted in cores}
         return {}

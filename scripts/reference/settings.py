@@ -9,7 +9,7 @@ from datetime import timedelta
 from enum import Enum
 from itertools import pairwise
 
-from cruise.domain.policy import Mode, RuleSet
+from cruise.domain.policy import EnabledRules, Mode
 from cruise.settings.loading import PREFIX
 from cruise.settings.settings import SETTING_TYPES, Settings
 from cruise.settings.value_types import FLAG, NAMES, PATH, SECRET, ValueType
@@ -81,7 +81,7 @@ def _text(value: object) -> str:
     match value:
         case Mode():
             return value.label
-        case RuleSet():
+        case EnabledRules():
             return value.name
         case Enum():
             return str(value.value)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from cruise.backtest.backtest import (
     InProcessExecutor,
     ReplayEntry,
-    TaskProgress,
+    TotalProgress,
     backtest_policies,
     compute_work,
     read_all_recordings,
@@ -40,7 +40,7 @@ def replayed(sources, progress, directory=None):
 
 def test_recordings_and_rows_keep_the_given_order_regardless_of_their_names():
     recordings = [made_up(hours=8, step=300), replace(made_up(hours=2, step=300), name="other")]
-    _, results = replayed([LoadedRecordingSource(one) for one in recordings], TaskProgress())
+    _, results = replayed([LoadedRecordingSource(one) for one in recordings], TotalProgress())
     assert [(one.trace, list(one.policies)) for one in results] == [
         ("made-up", ["vpa", "patient"]),
         ("other", ["vpa", "patient"]),
@@ -66,12 +66,12 @@ def test_a_kept_recording_is_the_recording(tmp_path):
 def test_the_answer_is_the_same_from_memory_and_from_files(tmp_path):
     recordings = [made_up(hours=8, step=300), replace(made_up(hours=2, step=300), name="other")]
     sources = [LoadedRecordingSource(one) for one in recordings]
-    assert scores(replayed(sources, TaskProgress())[1]) == scores(replayed(sources, TaskProgress(), tmp_path)[1])
+    assert scores(replayed(sources, TotalProgress())[1]) == scores(replayed(sources, TotalProgress(), tmp_path)[1])
 
 
 def test_progress_reaches_the_total_work():
     seen: list[tuple[str, float]] = []
-    progress = TaskProgress(lambda what, done: seen.append((what, done)))
+    progress = TotalProgress(lambda what, done: seen.append((what, done)))
     summaries, _ = replayed([LoadedRecordingSource(made_up(hours=8, step=300))], progress)
     done = [share for what, share in seen if what != "reading made-up"]
     assert done == sorted(done)
@@ -82,7 +82,7 @@ def test_progress_reaches_the_total_work():
 def test_progress_of_other_processes_is_read_from_their_shares():
     seen: list[tuple[str, float]] = []
     shares = [0.0, 0.0, 0.0]
-    progress = TaskProgress(lambda what, done: seen.append((what, done)), polled_progress=shares)
+    progress = TotalProgress(lambda what, done: seen.append((what, done)), polled_progress=shares)
     for name in ("one", "two", "three"):
         progress.add(name, 10.0)
     progress.poll()
@@ -101,7 +101,7 @@ def test_the_longest_replays_begin_first_and_each_is_made_once():
             begun.extend((one.policy, one.consolidation) for one in args if isinstance(one, ReplayTask))
             return super().submit(fn, *args, **kwargs)
 
-    progress = TaskProgress()
+    progress = TotalProgress()
     here = Listing(progress)
     summaries = read_all_recordings(here, [LoadedRecordingSource(made_up(hours=8, step=300))], OPTIONS, None, progress)
     [result] = replay_all(here, summaries, ENTRIES, progress)

@@ -35,11 +35,11 @@ from cruise.domain.actions import (
 from cruise.domain.cluster import ContainerRole, WorkloadRef
 from cruise.domain.original_resources import RevisionRun, WorkloadContainer, WorkloadRevisions
 from cruise.domain.packing_plan import (
+    ArrivalPod,
     EvictedPod,
     PackingPlan,
     PackingProposal,
     PackingSizes,
-    PlacedPod,
     PlacementHint,
     PlannedPlacement,
     PlannedPreemption,
@@ -954,7 +954,7 @@ plans = st.builds(
     times,
     st.integers(0, 9),
     some(st.builds(EvictedPod, names, times)),
-    some(st.builds(PlacedPod, names, names, st.none() | names)),
+    some(st.builds(ArrivalPod, names, names, st.none() | names)),
     st.lists(hints_of_plans, max_size=3, unique_by=lambda one: one.replaces).map(tuple),
     some(names),
     st.none() | times,

@@ -8,7 +8,7 @@ import pytest
 from cruise.decisions.oom import (
     OomContext,
     build_oom_record,
-    build_oom_record_from_table,
+    build_oom_record_from_statistics,
     build_oom_records,
     decide_oom_reaction,
 )
@@ -481,7 +481,7 @@ def react_at_pod_level(pod: Pod, limit_mib: int, *, shared: bool, last_mib: int 
     node, table = make_node(kubelet_version=(1, 36)), make_table(*rows)
     known = {row.key.container: row for row in rows} | {POD_LEVEL: sum_statistics(rows)}
     eligibility = Eligibility(make_snapshot([pod], nodes=[node]), table, {}, FULL, NOW)
-    record = build_oom_record_from_table(kill, table)
+    record = build_oom_record_from_statistics(kill, table)
     return decide_oom_reaction(record, pod, OomContext(node, AMPLE, known), eligibility, FULL, NOW)
 
 

@@ -10,7 +10,7 @@ from cruise.domain.run_operators import (
     OPERATORS,
     drop_run_suffix,
     find_run_group,
-    read_workload_name,
+    parse_workload_name,
     runs_to_completion,
 )
 from cruise.kube_json.objects.owners import NO_OWNERS
@@ -184,7 +184,7 @@ def test_many_runs_of_every_operator_are_few_workloads():
 @pytest.mark.parametrize("text", ["", "-a", "a b", "a/b", "x" * 64])
 def test_an_invalid_name_is_refused_with_the_fix(text: str):
     with pytest.raises(ValueError, match="write at most 63 letters"):
-        read_workload_name(text)
+        parse_workload_name(text)
 
 
 def test_every_kind_of_the_table_runs_to_completion():

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from cruise.decisions.eviction.ranking import NO_EARLIER_PASSES, PodWrite
+from cruise.decisions.eviction.ranking import NO_EARLIER_PASSES, CompletedResize
 from cruise.domain.actions import OriginalSizes
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
@@ -21,5 +21,5 @@ async def test_the_last_resize_of_each_pod_within_a_day_counts_for_both_resource
     found = await add_stored_resizes(NO_EARLIER_PASSES, store, POLICY, NOW)
     at = NOW - timedelta(hours=1)
     assert found.resized == {("lately", resource): at for resource in ResourceName}
-    assert found.recent_resizes == (PodWrite("lately", at),)
+    assert found.recent_resizes == (CompletedResize("lately", at),)
     assert await add_stored_resizes(NO_EARLIER_PASSES, store, replace(POLICY, rules=TRACKING), NOW) == NO_EARLIER_PASSES

@@ -8,7 +8,7 @@ from cruise.app.serve.activity import ControllerHooks
 from cruise.app.serve.controller import Controller
 from cruise.app.serve.controller_options import ControllerOptions, SharedWriterState
 from cruise.domain.autoscalers import NodeAutoscalerKind
-from cruise.domain.policy import DEFAULT_RULES, SEED_RULES, AdmissionSize, Mode, Policy, RuleSet
+from cruise.domain.policy import DEFAULT_RULES, SEED_RULES, AdmissionSize, EnabledRules, Mode, Policy
 from cruise.domain.resources import MEBIBYTE
 from cruise.runtime.usage.usage_reader import UsageReadingSettings
 from cruise.runtime.writing.evictions import PendingGrowths
@@ -51,7 +51,7 @@ def bursty(number: int) -> SimulatedWorkload:
     return replace(one, profiles={"app": ContainerProfile(demand, (0, 1))})
 
 
-async def day_of(size: AdmissionSize, rules: RuleSet = DEFAULT_RULES, hours: int = HOURS) -> Day:
+async def day_of(size: AdmissionSize, rules: EnabledRules = DEFAULT_RULES, hours: int = HOURS) -> Day:
     workloads = [bursty(number) for number in range(APPS)]
     world: SimulatedCluster = cluster(
         workloads, [replace(KIND, name="n1")], SimulationSettings(step_seconds=60), node_autoscaling=KARPENTER

@@ -5,7 +5,7 @@ from datetime import timedelta
 from cruise.app.serve.controller import Controller
 from cruise.domain.actions import ActionResult, EvictPod
 from cruise.domain.cluster import Node
-from cruise.domain.policy import DEFAULT_RULES, SEED_RULES, Mode, Policy, RuleSet
+from cruise.domain.policy import DEFAULT_RULES, SEED_RULES, EnabledRules, Mode, Policy
 from cruise.runtime.usage.usage_reader import UsageReadingSettings
 from cruise.simulation.cluster.state import SimulationSettings
 from cruise.simulation.store import InMemoryStore
@@ -16,7 +16,7 @@ BY_MINUTE = SimulationSettings(step_seconds=60)
 LONG_AGO = START - timedelta(days=30)
 
 
-async def day(nodes: list[Node], rules: RuleSet, hours: int = 24) -> tuple[int, int]:
+async def day(nodes: list[Node], rules: EnabledRules, hours: int = 24) -> tuple[int, int]:
     """Four single replicas of 1,050 m; how many are evicted in so many hours, and how many wait then."""
     names = ("a", "b", "c", "d")
     dial = AdjustableDemand(cpu=1050, mebibytes=100)

@@ -7,7 +7,7 @@ import numpy as np
 from cruise.app.serve.controller import Controller
 from cruise.domain.actions import ReasonCode
 from cruise.domain.arrays import Float64Array, Int64Array
-from cruise.domain.policy import DEFAULT_RULES, SEED_RULES, Mode, Policy, RuleSet
+from cruise.domain.policy import DEFAULT_RULES, SEED_RULES, EnabledRules, Mode, Policy
 from cruise.domain.resources import MEBIBYTE
 from cruise.runtime.oom import OomReactor
 from cruise.runtime.usage.usage_reader import UsageReadingSettings
@@ -30,7 +30,7 @@ class Growing:
         return np.full(shape, 100.0), np.broadcast_to(memory, shape).copy()
 
 
-async def limits_of_a_leak(rules: RuleSet, hours: int) -> tuple[int, set[ReasonCode]]:
+async def limits_of_a_leak(rules: EnabledRules, hours: int) -> tuple[int, set[ReasonCode]]:
     """The largest limit in so many hours, in MiB, and the reasons stated for the pod."""
     leak = workload("leak", template(container(100, 400, amounts(None, 1024))), Growing(), created_at=START)  # type: ignore[arg-type]
     world = cluster(leak, [node("n1", cpu=4000, mebibytes=16_384)], BY_MINUTE)

@@ -11,7 +11,7 @@ from cruise.domain.actions import ActionResult, Outcome, ReasonCode, TaintNode, 
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.scheduling import OVERLOADED_TAINT
-from cruise.domain.usage import NO_NODE_USAGE, CounterTail, NodeLoadSample, NodeUsage, SampleBlock
+from cruise.domain.usage import NO_NODE_USAGE, CounterTail, NodeLoadAverage, NodeUsage, SampleBlock
 from cruise.errors import CruiseError, RefusedError, UnavailableError
 from cruise.runtime.node_load import NodeLoadHistory, NodeLoadPassResult, remove_taints_on_exit, run_node_load_pass
 from cruise.runtime.ports import PassInput
@@ -43,12 +43,12 @@ class Readings:
     async def read_node_usage(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
         return NO_NODE_USAGE
 
-    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
+    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadAverage]:
         found = self._minutes.pop(0)
         if isinstance(found, CruiseError):
             raise found
         return {
-            name: NodeLoadSample(load, at // self._every_seconds * self._every_seconds) for name, load in found.items()
+            name: NodeLoadAverage(load, at // self._every_seconds * self._every_seconds) for name, load in found.items()
         }
 
 
@@ -245,10 +245,10 @@ async def test_a_final_shutdown_leaves_no_taint():
 
 async def test_readings_of_nodes_that_are_gone_are_forgotten():
     loads, one = NodeLoadHistory(), node("n1")
-    loads.add(one, NodeLoadSample(8.0, 60), START)
+    loads.add(one, NodeLoadAverage(8.0, 60), START)
     assert loads.keep_only(frozenset({"n2"})) == {}
-    loads.add(one, NodeLoadSample(8.0, 60), START)
+    loads.add(one, NodeLoadAverage(8.0, 60), START)
     assert loads.keep_only(frozenset({"n1"}))["n1"].latest == (2.0,)
-    loads.add(one, NodeLoadSample(8.0, 60), START)
+    loads.add(one, NodeLoadAverage(8.0, 60), START)
     loads.add(one, None, START)
     assert loads.keep_only(frozenset({"n1"}))["n1"].latest == (2.0, None)

@@ -10,7 +10,7 @@ from cruise.decisions.sizing.headroom import HEADROOM_MODELS
 from cruise.domain.actions import ReasonCode
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.usage import CounterTail, NodeLoadSample, NodeUsage, OomRecord, SampleBlock, StatisticsTable
+from cruise.domain.usage import CounterTail, NodeLoadAverage, NodeUsage, OomRecord, SampleBlock, StatisticsTable
 from cruise.errors import UnavailableError
 from cruise.runtime.headroom import HeadroomState
 from cruise.runtime.node_pass import STEPS, NodePassResult, run_node_pass
@@ -58,7 +58,7 @@ class Source:
     async def read_node_usage(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
         return await self._inner.read_node_usage(nodes, start, end)
 
-    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
+    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadAverage]:
         return {}
 
 

@@ -20,7 +20,7 @@ from cruise.adapters.kube.kinds import (
     find_reading_problem,
     list_pages,
 )
-from cruise.adapters.kube.object_store import Key, RemovedNodes, get_object_key
+from cruise.adapters.kube.object_store import Key, RemovedNodeTypes, get_object_key
 from cruise.adapters.kube.pending_writes import ObjectKey, PendingWrites
 from cruise.adapters.kube.responses import decode_answer
 from cruise.adapters.kube.scales import ScaleReader
@@ -60,7 +60,7 @@ class KubernetesCluster:
         self._may_write = may_write
         self._max_lag_seconds = max_lag_seconds
         self._cache = ClusterCache()
-        self._removed_nodes = RemovedNodes(clock)
+        self._removed_nodes = RemovedNodeTypes(clock)
         self._node_autoscaling = node_autoscaling
         self._node_autoscalers = NodeAutoscalerPoller(client)
         timing = timing or WatchTiming()

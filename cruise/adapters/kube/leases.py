@@ -115,7 +115,7 @@ def read_lease(body: bytes) -> LeaseRecord:
     return LeaseRecord(decode_answer(body, JsonObject, "the Lease"))
 
 
-def create_lease(namespace: str, name: str) -> LeaseRecord:
+def build_empty_lease(namespace: str, name: str) -> LeaseRecord:
     """Return a new Lease."""
     return LeaseRecord(
         {
@@ -351,7 +351,7 @@ class LeaderLease:
         started = _uptime()
         # Set before the request is sent: if the answer is lost, the Lease is still recognised as our own.
         self._acquired = acquired
-        record = found or create_lease(self._namespace, self._name)
+        record = found or build_empty_lease(self._namespace, self._name)
         renewed = record.with_holder(self._identity, acquired, self._duration, _wall_clock())
         method, path = ("POST", self._leases) if found is None else ("PUT", self._path)
         try:

@@ -285,7 +285,7 @@ _REMOVED_NODE_SECONDS = 3 * 24 * 3600
 _MAX_NODE_TYPES = 500
 
 
-class RemovedNodes:
+class RemovedNodeTypes:
     """The last node of each removed node type (node group, instance type and taints), which may be added again."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

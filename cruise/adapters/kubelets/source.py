@@ -21,7 +21,7 @@ from cruise.adapters.prometheus.source import MAX_CORES, compute_node_usage, ext
 from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Node
 from cruise.domain.preflight import KubeletReport
-from cruise.domain.usage import NO_NODE_USAGE, ContainerKey, CounterTail, NodeLoadSample, NodeUsage, SampleBlock
+from cruise.domain.usage import NO_NODE_USAGE, ContainerKey, CounterTail, NodeLoadAverage, NodeUsage, SampleBlock
 from cruise.errors import BadInputError, CruiseError, UnavailableError, raise_single_error
 
 log = structlog.get_logger()
@@ -133,7 +133,7 @@ class KubeletUsageSource:
         answers = await asyncio.to_thread(self._readings.build_answers, nodes, extended, roots=True)
         return compute_node_usage(answers.cpu_seconds, answers.memory_bytes, extended, step, self._get_max_cores(nodes))
 
-    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
+    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadAverage]:
         """Return the load of root control groups between the last two readings; kubelets have no load average."""
         found = {}
         for name, cores in self._cores.items():
@@ -183,7 +183,7 @@ def parse_node_metrics(body: bytes, node: Node) -> KubeletMetrics:
         raise UnavailableError(f"the answer of node {node.name} is not that of a kubelet: {error}") from error
 
 
-def _compute_load(earlier: KubeletMetrics, later: KubeletMetrics, cores: float) -> NodeLoadSample | None:
+def _compute_load(earlier: KubeletMetrics, later: KubeletMetrics, cores: float) -> NodeLoadAverage | None:
     """Return a node's load from its root control group, None if it is missing or was not measured again."""
     rows = [
         next((row for row, one in enumerate(metrics.series) if one.id == ROOT_GROUP), -1)
@@ -197,7 +197,7 @@ def _compute_load(earlier: KubeletMetrics, later: KubeletMetrics, cores: float) 
     waited = float(later.cpu_waiting_seconds[second] - earlier.cpu_waiting_seconds[first])
     if not (seconds > 0 and used >= 0):
         return None
-    return NodeLoadSample(
+    return NodeLoadAverage(
         compute_load_from_root_group(used / seconds, max(0.0, np.nan_to_num(waited)) / seconds, cores),
         float(after[second]),
     )

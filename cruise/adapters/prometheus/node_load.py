@@ -29,7 +29,7 @@ from cruise.adapters.prometheus.queries import (
 )
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.domain.cluster import ClusterSnapshot
-from cruise.domain.usage import NodeLoadSample
+from cruise.domain.usage import NodeLoadAverage
 
 # A job with this share of the largest one's nodes counts as equal.
 NEARLY_ALL_SHARE = 0.8
@@ -107,7 +107,7 @@ class NodeLoadReader:
         self._roots = NodeLoadDecoder(settings.labels.node, settings.accept_partial)
         self.trusted_exporters = choose_trusted_exporters(())
 
-    def read(self, at: int, nodes: Mapping[str, float]) -> dict[str, NodeLoadSample]:
+    def read(self, at: int, nodes: Mapping[str, float]) -> dict[str, NodeLoadAverage]:
         """Return the load of each node that has one; `nodes` has their cores, without any all load averages count.
 
         Raises BadInputError, ThrottledError and UnavailableError.
@@ -132,7 +132,7 @@ class NodeLoadReader:
             reported.setdefault((one.job, one.instance), set()).add(one.node)
         return {instance: next(iter(names)) for instance, names in reported.items() if len(names) == 1}
 
-    def _read_root_groups(self, at: int, nodes: Mapping[str, float]) -> dict[str, NodeLoadSample]:
+    def _read_root_groups(self, at: int, nodes: Mapping[str, float]) -> dict[str, NodeLoadAverage]:
         metrics = self._settings.metrics
         times = self._query_roots(build_root_group_time_query(self._settings, metrics.cpu), at)
         if not times.keys() & nodes.keys():
@@ -143,7 +143,7 @@ class NodeLoadReader:
             return {}
         waiting = self._query_roots(build_root_group_query(self._settings, metrics.cpu_waiting), at)
         loads = {node: compute_load_from_root_group(used[node], waiting.get(node), nodes[node]) for node in found}
-        return {node: NodeLoadSample(load, times[node]) for node, load in loads.items()}
+        return {node: NodeLoadAverage(load, times[node]) for node, load in loads.items()}
 
     def _query_roots(self, query: str, at: int) -> dict[str, float]:
         return _by_node(self._roots.decode(self._client.query(query, at)))
@@ -172,9 +172,9 @@ def _add_node_names(
     ]
 
 
-def _to_samples(readings: Iterable[NodeLoadValue], read_at: Iterable[NodeLoadValue]) -> dict[str, NodeLoadSample]:
+def _to_samples(readings: Iterable[NodeLoadValue], read_at: Iterable[NodeLoadValue]) -> dict[str, NodeLoadAverage]:
     times = _by_node(read_at)
-    return {node: NodeLoadSample(load, times[node]) for node, load in _by_node(readings).items() if node in times}
+    return {node: NodeLoadAverage(load, times[node]) for node, load in _by_node(readings).items() if node in times}
 
 
 def _by_node(readings: Iterable[NodeLoadValue]) -> dict[str, float]:

@@ -33,7 +33,7 @@ from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.preflight import ClusterSeriesFacts
-from cruise.domain.usage import NO_NODE_USAGE, ContainerKey, CounterTail, NodeLoadSample, NodeUsage, SampleBlock
+from cruise.domain.usage import NO_NODE_USAGE, ContainerKey, CounterTail, NodeLoadAverage, NodeUsage, SampleBlock
 from cruise.errors import BadInputError, CruiseError, UnavailableError
 
 # The upper limit of what one container uses, if no node reports its cores.
@@ -270,7 +270,7 @@ class PrometheusUsageSource:
             np.concatenate([one.memory_bytes for one in found]),
         )
 
-    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
+    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadAverage]:
         if not self.cluster.distinguishes_clusters:
             # Nodes of another cluster may have the same names.
             return {}

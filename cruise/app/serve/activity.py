@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from cruise.decisions.scan.waste import sum_savings
+from cruise.decisions.scan.waste import sum_realized_savings
 from cruise.domain.actions import Outcome, ResizeCause, ResizePod, SkippedPod
 from cruise.domain.cluster import PodsByName
 from cruise.domain.packing_plan import PackingPlan
@@ -166,7 +166,7 @@ class HourlyTotalsRecorder:
         stored, keys = await read_stored_sizes(store, result.snapshot)
         # In a thread: this takes a second for a large cluster.
         savings = await asyncio.to_thread(
-            lambda: sum_savings(result.snapshot, collect_original_sizes(result.snapshot, stored, keys))
+            lambda: sum_realized_savings(result.snapshot, collect_original_sizes(result.snapshot, stored, keys))
         )
         await store.record_cluster_hour(
             HourlyClusterTotals(

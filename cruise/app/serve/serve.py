@@ -34,7 +34,7 @@ from cruise.app.serve.controller_options import ControllerOptions, PackingSettin
 from cruise.app.serve.leadership import run_while_leading, uses_leader_election
 from cruise.app.serve.notifier import create_notifier, get_notification_webhook
 from cruise.app.serve.readiness import ServeView
-from cruise.app.serve.what_if import WhatIfRunner
+from cruise.app.serve.what_if_replay import WhatIfRunner
 from cruise.domain.policy import Policy
 from cruise.errors import CruiseError, ThrottledError, UnavailableError
 from cruise.interfaces.dashboard.layout import SignInSessions

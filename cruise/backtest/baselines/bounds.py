@@ -33,7 +33,7 @@ from cruise.backtest.replay.policy import (
     ReplayOptions,
     ReplayPolicy,
 )
-from cruise.backtest.replay.replay import find_sampled_rows
+from cruise.backtest.replay.replay import find_first_and_last_samples
 from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 
 _HOUR_SECONDS = 3600
@@ -53,7 +53,7 @@ class ClairvoyantBaseline(ReplayPolicy):
         node, count = options.node, len(recording.containers)
         self._cpu = _ResourceBlock(recording.cpu_millicores, node.cpu_millicores)
         self._memory = _ResourceBlock(recording.memory_bytes, node.memory_bytes)
-        _, self._last = find_sampled_rows(recording)
+        _, self._last = find_first_and_last_samples(recording)
         self._node: Int64Array = np.full(count, -1, dtype=np.int64)
         self._creation_counts: Int64Array = np.zeros(count, dtype=np.int64)
 

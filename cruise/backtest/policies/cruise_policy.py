@@ -16,7 +16,7 @@ from cruise.backtest.policies.replayed_pods import (
     get_container_sizes,
 )
 from cruise.backtest.policies.statistics import ReplayedStatistics
-from cruise.backtest.policies.statistics_lookup import NO_STATISTIC, ReplayedHeadroom, ReplayedStatisticsLookup
+from cruise.backtest.policies.statistics_lookup import NO_STATISTIC, ReplayedHeadroomModel, ReplayedStatisticsLookup
 from cruise.backtest.recordings.recording import UsageRecording
 from cruise.backtest.replay.cluster import limit_growth_to_capacity
 from cruise.backtest.replay.policy import (
@@ -32,8 +32,8 @@ from cruise.decisions.eviction.ranking import NO_EARLIER_PASSES, EarlierPasses
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.sizing.damping import (
     WriteDamping,
+    get_over_request_tolerances,
     get_shortage_shares,
-    get_tolerances,
     is_within_write_budget,
 )
 from cruise.decisions.sizing.demand import compute_demand
@@ -103,7 +103,7 @@ class ReplayedDamping:
         nodes = len(view.node_exists)
         over_requested = {one: _resize_times(self._over_requested_since.get(one), nodes) for one in ResourceName}
         return WriteDamping(
-            get_tolerances(self._policy),
+            get_over_request_tolerances(self._policy),
             get_shortage_shares(headroom),
             {one: view.time - since >= over_seconds for one, since in over_requested.items()},
             {one: view.time - since[chosen] >= under_seconds for one, since in self._under_requested_since.items()},
@@ -166,7 +166,7 @@ class CruisePolicy:
         self._policy = replace(policy, mode=Mode.FULL)
         self._statistics = ReplayedStatistics(recording, self._policy)
         self._lookup = ReplayedStatisticsLookup(recording, self._statistics)
-        self._headroom = ReplayedHeadroom(self._policy, self._statistics)
+        self._headroom = ReplayedHeadroomModel(self._policy, self._statistics)
         self._pods = ReplayedPods(recording, policy_objects)
         self._resizable_pods = ResizableReplayedPods(recording, self._pods, self._policy)
         self._budgets = ReplayEvictionBudgets(self._pods, self._policy)

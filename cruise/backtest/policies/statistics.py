@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 
 from cruise.backtest.recordings.recording import UsageRecording
 from cruise.decisions.usage.estimation import (
-    completes_without_pods,
     estimate_containers,
     estimate_usage,
     estimate_workloads,
     get_workload_statistic_key,
     is_bare_pod_key,
+    is_run_to_completion_kind,
 )
 from cruise.decisions.usage.oom_records import SingleOomKill, raise_by_single_kills, summarize_single_kill
 from cruise.decisions.usage.peaks import PeaksByNumber, get_first_history_hour, get_peak_hours, group_peaks_by_hour
-from cruise.decisions.usage.usage_columns import NEVER, EstimationTime, RecentUsage, RunColumns
+from cruise.decisions.usage.usage_columns import NEVER, EstimationTime, RecentUsage, RunToCompletionColumns
 from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.policy import Policy
 from cruise.domain.run_operators import runs_to_completion
@@ -31,7 +31,7 @@ RETENTION_HOURS = 7 * 24 + 1
 OOM_SECONDS = 7 * 86400
 
 
-class WeeklyPeaks:
+class HourlyPeakRing:
     """The hourly peaks of a fixed number of keys over a week: a ring with one row per hour and one column per key.
 
     An hour of a key takes 12 bytes: memory is exact, CPU in single precision like samples.
@@ -97,7 +97,7 @@ class _ReplayedRuns:
         self._numbers = numbers
         kinds = [key.workload.partition("/")[0] for key in keys]
         self._with_pods = np.array([runs_to_completion(kind) for kind in kinds], dtype=np.bool_)
-        self._without_pods = np.array([completes_without_pods(key.workload) for key in keys], dtype=np.bool_)
+        self._without_pods = np.array([is_run_to_completion_kind(key.workload) for key in keys], dtype=np.bool_)
         self._completing = np.flatnonzero(self._with_pods[numbers])
         self._starts = np.full(len(numbers), NEVER)
 
@@ -111,13 +111,13 @@ class _ReplayedRuns:
         """Forget the starts of pods that were replaced."""
         self._starts[containers] = NEVER
 
-    def find(self, present: BoolArray, is_idle: BoolArray) -> RunColumns:
+    def find(self, present: BoolArray, is_idle: BoolArray) -> RunToCompletionColumns:
         """Return the runs while the containers of a mask are present; `is_idle` marks workloads without any."""
         self._starts[~present] = NEVER
         running = self._completing[present[self._completing]]
         oldest_start = np.full(len(is_idle), NEVER)
         np.minimum.at(oldest_start, self._numbers[running], self._starts[running])
-        return RunColumns(np.where(is_idle, self._without_pods, self._with_pods), oldest_start)
+        return RunToCompletionColumns(np.where(is_idle, self._without_pods, self._with_pods), oldest_start)
 
 
 class ReplayedStatistics:
@@ -146,7 +146,7 @@ class ReplayedStatistics:
         self._rows = np.full(len(numbers), -1, dtype=np.int64)
         self._released = 0
         self._windows = UsageWindows(self._step, least_rows=max(1, len(numbers)))
-        self._week = WeeklyPeaks(len(self.keys))
+        self._week = HourlyPeakRing(len(self.keys))
         self._peaks = PeakColumns()
         self._kills: deque[_AppliedOomKill] = deque()  # by time
         self._oom = np.zeros(len(self.keys), dtype=np.int64)

@@ -80,7 +80,7 @@ class ReplayedStatisticsLookup:
         return workload_table.find_row(one.namespace, one.pod, one.workload, one.container, "")
 
 
-class ReplayedHeadroom:
+class ReplayedHeadroomModel:
     """The headroom model and the observed risk of a replay, which the node pass of a live cluster stores."""
 
     def __init__(self, policy: Policy, statistics: ReplayedStatistics) -> None:

@@ -53,7 +53,7 @@ MAX_CONSTANT_SHARE = 0.4
 
 
 @dataclass(slots=True)
-class RecordedProvisioning:
+class PodWorkloadsAndRequests:
     """The known workloads and requests of pods; `initial` are init containers."""
 
     state: KubeStateMetrics
@@ -63,9 +63,9 @@ class RecordedProvisioning:
     initial: set[ContainerKey] = field(default_factory=set)
 
     @staticmethod
-    def create(snapshot: ClusterSnapshot | None, state: KubeStateMetrics) -> "RecordedProvisioning":
+    def create(snapshot: ClusterSnapshot | None, state: KubeStateMetrics) -> "PodWorkloadsAndRequests":
         """Merge the present cluster, if given, and the series of kube-state-metrics."""
-        found = RecordedProvisioning(state, requests=dict(state.requests))
+        found = PodWorkloadsAndRequests(state, requests=dict(state.requests))
         for pod in snapshot.pods if snapshot is not None else ():
             if pod.workload is not None:
                 found.workloads[pod.namespace, pod.name] = pod.workload
@@ -212,7 +212,7 @@ def _find_provisioned(
     prometheus: PrometheusSettings,
     add_note: Callable[[str], None] | None,
 ) -> list[RecordedContainer]:
-    containers = RecordedProvisioning.create(snapshot, state).containers(keys)
+    containers = PodWorkloadsAndRequests.create(snapshot, state).containers(keys)
     if not containers:
         hint = (
             f"let it scrape kube-state-metrics ({REQUESTS}), or give the cluster itself with --snapshot FILE"

@@ -94,7 +94,7 @@ class RecordingHalf(StrEnum):
     REPORT = "report"
 
 
-def select_half(recording: UsageRecording, half: RecordingHalf) -> UsageRecording:
+def select_half_of_containers(recording: UsageRecording, half: RecordingHalf) -> UsageRecording:
     """Return the recording with half of its containers, in their order. Raises BadInputError if that half is empty."""
     by_name = sorted(range(len(recording.containers)), key=lambda place: _get_name(recording.containers[place]))
     places = np.array(sorted(by_name[0 if half is RecordingHalf.TUNE else 1 :: 2]), dtype=np.int64)

@@ -9,7 +9,7 @@ from cruise.backtest.recordings.scaling import RecordedAutoscaler, ScaledRecordi
 from cruise.backtest.replay.cluster import ReplayedCluster
 from cruise.backtest.replay.nodes import ABSENT_NODE, ReplayedPodState
 from cruise.domain.arrays import Float64Array, Int64Array
-from cruise.domain.autoscalers import UtilisationMetric, UtilisationScaling, report_utilization
+from cruise.domain.autoscalers import UtilisationMetric, UtilisationScaling, add_reported_utilization
 from cruise.domain.backtest import AutoscalingScore
 from cruise.domain.cluster import HorizontalPodAutoscaler
 from cruise.domain.resources import ResourceName
@@ -191,7 +191,7 @@ class ReplayedAutoscaling:
         if percent is not None:
             requests = self._pods.sizes.cpu_millicores[one.first : one.first + current]
             average = int(requests.sum()) // max(1, current)
-            metric = report_utilization(
+            metric = add_reported_utilization(
                 metric,
                 percent,
                 average,

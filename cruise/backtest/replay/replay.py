@@ -18,9 +18,9 @@ from cruise.backtest.replay.scoring import (
     ChangeCounts,
     HourlyCountRecorder,
     IntervalUsage,
+    NodeTimeLineRecorder,
     ReplayTotals,
     ResourceAccount,
-    TimeLineRecorder,
     compute_interval_usage,
     compute_policy_score,
 )
@@ -56,7 +56,7 @@ def split_into_intervals(recording: UsageRecording, options: ReplayOptions) -> I
     interval_numbers = -(-times // max(options.pass_seconds, step))
     is_first = np.diff(interval_numbers, prepend=interval_numbers[:1] - 1)
     edges = np.append(np.flatnonzero(is_first), len(times)).tolist()
-    first, last = find_sampled_rows(recording)
+    first, last = find_first_and_last_samples(recording)
     created_at_start = options.creation_time is PodCreationTime.START
     creation_rows = np.where(first < len(times), 0 if created_at_start else first, len(times))
     created, removed = _ContainersByRow.create(creation_rows), _ContainersByRow.create(last)
@@ -86,7 +86,7 @@ class _ContainersByRow:
         return np.sort(self.containers[begin:stop])
 
 
-def find_sampled_rows(recording: UsageRecording) -> tuple[Int64Array, Int64Array]:
+def find_first_and_last_samples(recording: UsageRecording) -> tuple[Int64Array, Int64Array]:
     """Return each container's first and last row with a sample; without samples the number of rows, and -1."""
     length, count = recording.cpu_millicores.shape
     first = np.full(count, length, dtype=np.int64)
@@ -151,7 +151,7 @@ class _Replay:
         self._node_removal = NodeRemoval(self._pods, self._cluster, policy, start, consolidation)
         self._cpu = ResourceAccount(count, options.node.cpu_millicores)
         self._memory = ResourceAccount(count, options.node.memory_bytes)
-        self._time_line = TimeLineRecorder(self._pods, watched_node)
+        self._time_line = NodeTimeLineRecorder(self._pods, watched_node)
         self._totals = ReplayTotals(np.zeros(count, dtype=np.float64))
         memory = self._memory if recording.has_memory else None
         self._hourly_counts = HourlyCountRecorder(recording, self._cpu, memory, self._changes, self._totals)

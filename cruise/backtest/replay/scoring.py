@@ -314,7 +314,7 @@ class HourlyCountRecorder:
         return np.bincount(self._group, weights=column, minlength=self._groups).astype(np.float64)
 
 
-class TimeLineRecorder:
+class NodeTimeLineRecorder:
     """Records the requests, base, headroom and usage of one node, one entry per interval; zeros while it is absent."""
 
     def __init__(self, pods: ReplayedPodState, node: str | None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cruise.cli.commands.backtest_against import (
     build_comparison_report,
-    build_entries,
+    build_replay_entries,
     check_against_options,
     load_reference_options,
     parse_max_delta,
@@ -170,7 +170,7 @@ def backtest(
     terms = _build_terms(options, half, settings)
     if against is not None:
         _check_against_alone(policy, html, show_node)
-        two = build_entries(options, load_reference_options(options, against))
+        two = build_replay_entries(options, load_reference_options(options, against))
         results = _replay(replace(replay, entries=two, with_hourly_counts=True), jobs, scheduler)
         return print_comparison(
             build_comparison_report(results, terms, two, against, bounds, confidence_interval), format, markdown

@@ -85,7 +85,7 @@ def load_reference_options(options: "ReplayOptions", file: Path) -> "ReplayOptio
     return replace(options, policy=settings.to_policy(), pass_seconds=int(settings.pass_interval.total_seconds()))
 
 
-def build_entries(current: "ReplayOptions", reference: "ReplayOptions") -> "list[ReplayEntry]":
+def build_replay_entries(current: "ReplayOptions", reference: "ReplayOptions") -> "list[ReplayEntry]":
     """Return the two replays; consolidation by requests is not compared."""
     from cruise.backtest.backtest import ReplayEntry
 

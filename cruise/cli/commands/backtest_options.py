@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cruise.cli.options import ReportFormat, create_optional_option
+from cruise.cli.options import ReportFormat, create_option_without_default
 from cruise.domain.backtest import ComparedMetric
 from cruise.errors import BadInputError
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 DAYS, _MOST_DAYS = 14, 366
 _MOST_JOBS = 1024
-_replayed = partial(create_optional_option, rich_help_panel="What is replayed")
+_replayed = partial(create_option_without_default, rich_help_panel="What is replayed")
 _cluster = partial(typer.Option, rich_help_panel="The simulated cluster")
-_replayed_by = partial(create_optional_option, rich_help_panel="Where it is replayed")
+_replayed_by = partial(create_option_without_default, rich_help_panel="Where it is replayed")
 _AGAINST = "Against another configuration"
-_compared = partial(create_optional_option, rich_help_panel=_AGAINST)
-_report = partial(create_optional_option, rich_help_panel="The report")
+_compared = partial(create_option_without_default, rich_help_panel=_AGAINST)
+_report = partial(create_option_without_default, rich_help_panel="The report")
 
 
 class PodCreationTimeName(StrEnum):
@@ -84,7 +84,7 @@ PodCreationOption = Annotated[PodCreationTimeName, _cluster("--pod-creation", he
 DEFAULT_RISK = 1e-3
 RiskOption = Annotated[
     float | None,
-    create_optional_option(
+    create_option_without_default(
         "--risk",
         "P",
         f"The share of a node's intervals in which demand may exceed requests, for cruise-risk; {DEFAULT_RISK:g} "
@@ -94,7 +94,7 @@ RiskOption = Annotated[
 ]
 HpaOption = Annotated[
     str | None,
-    create_optional_option(
+    create_option_without_default(
         "--hpa",
         "PERCENT|snapshot",
         "Give each workload an HPA with this target of CPU utilization, e.g. 70%, or those of the snapshot.",

@@ -10,7 +10,7 @@ from cruise.cli.options import (
     FormatOption,
     ModeName,
     OutputFormat,
-    create_optional_option,
+    create_option_without_default,
     resolve_settings,
 )
 from cruise.cli.terminal import print_result, redirect_logs, show_spinner
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
 def check(
     mode: Annotated[
-        ModeName | None, create_optional_option("--mode", None, "Check for this mode; by default that of the settings.")
+        ModeName | None,
+        create_option_without_default("--mode", None, "Check for this mode; by default that of the settings."),
     ] = None,
     prometheus_url: Annotated[
-        str | None, create_optional_option("--prometheus-url", "URL", "Check this server.")
+        str | None, create_option_without_default("--prometheus-url", "URL", "Check this server.")
     ] = None,
     format: FormatOption = OutputFormat.TABLE,
     config: ConfigOption = None,

@@ -16,7 +16,7 @@ from cruise.cli.options import (
     OutputFormat,
     RulesName,
     RulesOption,
-    create_optional_option,
+    create_option_without_default,
     parse_time,
     resolve_policy,
     resolve_settings,
@@ -39,15 +39,16 @@ def explain(
     pod: Annotated[str, typer.Argument(metavar="NAMESPACE/POD", help="The pod to explain.", show_default=False)],
     snapshot: Annotated[
         str | None,
-        create_optional_option("--snapshot", "FILE", "The cluster, as for `cruise plan`."),
+        create_option_without_default("--snapshot", "FILE", "The cluster, as for `cruise plan`."),
     ] = None,
     usage: Annotated[
         str | None,
-        create_optional_option("--usage", "FILE", "Statistics; default: those of the database."),
+        create_option_without_default("--usage", "FILE", "Statistics; default: those of the database."),
     ] = None,
     now: NowOption = None,
     mode: Annotated[
-        ModeName | None, create_optional_option("--mode", None, "Decide for this mode of the cluster; full by default.")
+        ModeName | None,
+        create_option_without_default("--mode", None, "Decide for this mode of the cluster; full by default."),
     ] = None,
     rules: RulesOption = None,
     format: FormatOption = OutputFormat.TABLE,

@@ -22,7 +22,7 @@ from cruise.cli.inputs.sources import (
 from cruise.cli.options import (
     ConfigOption,
     NowOption,
-    create_optional_option,
+    create_option_without_default,
     parse_time,
     resolve_settings,
     suggest_similar,
@@ -57,7 +57,7 @@ def export(
     ] = None,
     namespace: Annotated[
         list[str] | None,
-        create_optional_option("--namespace", "NAME", "Only workloads of this namespace; repeatable.", "-n"),
+        create_option_without_default("--namespace", "NAME", "Only workloads of this namespace; repeatable.", "-n"),
     ] = None,
     snapshot: ClusterOption = None,
     usage: UsageFileOption = None,
@@ -66,7 +66,7 @@ def export(
     now: NowOption = None,
     format: Annotated[
         ExportFormat | None,
-        create_optional_option("--format", None, "table by default; with -o DIR all files for Git.", "-f"),
+        create_option_without_default("--format", None, "table by default; with -o DIR all files for Git.", "-f"),
     ] = None,
     policies: Annotated[
         bool,
@@ -74,7 +74,7 @@ def export(
     ] = False,
     output: Annotated[
         Path | None,
-        create_optional_option("--output", "DIR", "Write files to this directory; - for standard output.", "-o"),
+        create_option_without_default("--output", "DIR", "Write files to this directory; - for standard output.", "-o"),
     ] = None,
     price_cpu_core_hour: CorePriceOption = None,
     price_gib_hour: GibPriceOption = None,
@@ -125,7 +125,7 @@ def export(
         unused = [option for option, value in {**given, "--now": now, "WORKLOADS": names or None}.items() if value]
         if unused:
             raise BadInputError(f"--policies reads no usage and has one format; remove {' and '.join(unused)}")
-        from cruise.cli.work.policy_export import save_policies
+        from cruise.cli.work.vpa_export import save_policies
 
         save_policies(settings, snapshot, namespace or [], directory)
         return
@@ -223,6 +223,6 @@ def _save(report: "ExportReport", format: ExportFormat | None, directory: Path) 
     if not report.changes.changed:
         print_error("no pod template needs a change; nothing was written")
         return
-    from cruise.cli.work.policy_export import write_files
+    from cruise.cli.work.vpa_export import write_files
 
     write_files(_render_files(report, format), directory)

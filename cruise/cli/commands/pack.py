@@ -14,7 +14,7 @@ from cruise.cli.options import (
     NowOption,
     OutputFormat,
     SnapshotOption,
-    create_optional_option,
+    create_option_without_default,
     parse_time,
     resolve_policy,
     resolve_settings,
@@ -38,13 +38,13 @@ def pack(
     snapshot: SnapshotOption,
     usage: Annotated[
         str | None,
-        create_optional_option(
+        create_option_without_default(
             "--usage", "FILE", "A UsageStatistics file, for sizing pods; also .gz, - for standard input."
         ),
     ] = None,
     sizes: Annotated[
         PackingSizesName | None,
-        create_optional_option(
+        create_option_without_default(
             "--sizes",
             None,
             "Keep every size, or resize pods to their targets if needed; default: rightsized with --usage, else fixed.",
@@ -52,7 +52,7 @@ def pack(
     ] = None,
     time_limit: Annotated[
         float | None,
-        create_optional_option(
+        create_option_without_default(
             "--time-limit",
             "S",
             "Seconds to search, 0 for the quick method only; default: packing_time_limit, 10 s.",
@@ -60,7 +60,7 @@ def pack(
     ] = None,
     work: Annotated[
         float | None,
-        create_optional_option(
+        create_option_without_default(
             "--work",
             "UNITS",
             "Search for an amount of work instead of a time, about 1e9 a second; results are reproducible.",
@@ -73,11 +73,11 @@ def pack(
     ] = False,
     max_evictions: Annotated[
         int | None,
-        create_optional_option("--max-evictions", "N", "With --consolidate: move at most N pods.", min=0),
+        create_option_without_default("--max-evictions", "N", "With --consolidate: move at most N pods.", min=0),
     ] = None,
     node_types: Annotated[
         str | None,
-        create_optional_option(
+        create_option_without_default(
             "--node-types", "FILE", "With --consolidate: what nodes cost, and which could be added."
         ),
     ] = None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cruise.cli.options import ConfigOption, FormatOption, OutputFormat, create_optional_option, resolve_settings
+from cruise.cli.options import ConfigOption, FormatOption, OutputFormat, create_option_without_default, resolve_settings
 from cruise.cli.terminal import (
     create_table_console,
     print_error,
@@ -25,17 +25,17 @@ from cruise.errors import BadInputError
 if TYPE_CHECKING:
     from cruise.settings import Settings
 
-ServerOption = Annotated[str | None, create_optional_option("--server", "URL", "The address of cruise's API.")]
+ServerOption = Annotated[str | None, create_option_without_default("--server", "URL", "The address of cruise's API.")]
 TokenOption = Annotated[
-    Path | None, create_optional_option("--token-file", "FILE", "Its token; api_token_file if not given.")
+    Path | None, create_option_without_default("--token-file", "FILE", "Its token; api_token_file if not given.")
 ]
 
 
 NamespaceOption = Annotated[
-    str | None, create_optional_option("--namespace", "NAME", "The namespace of --workload.", "-n")
+    str | None, create_option_without_default("--namespace", "NAME", "The namespace of --workload.", "-n")
 ]
 WorkloadOption = Annotated[
-    str | None, create_optional_option("--workload", "KIND/NAME", "Only this workload, of --namespace.", "-w")
+    str | None, create_option_without_default("--workload", "KIND/NAME", "Only this workload, of --namespace.", "-w")
 ]
 
 
@@ -199,11 +199,11 @@ if TYPE_CHECKING:
 
 def revert(
     namespace: Annotated[
-        str | None, create_optional_option("--namespace", "NAME", "Only pods of this namespace.", "-n")
+        str | None, create_option_without_default("--namespace", "NAME", "Only pods of this namespace.", "-n")
     ] = None,
     workload: Annotated[
         str | None,
-        create_optional_option("--workload", "KIND/NAME", "Only pods of this workload, which is paused.", "-w"),
+        create_option_without_default("--workload", "KIND/NAME", "Only pods of this workload, which is paused.", "-w"),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     format: FormatOption = OutputFormat.TABLE,

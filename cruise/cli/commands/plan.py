@@ -12,7 +12,7 @@ from cruise.cli.options import (
     RulesOption,
     SnapshotOption,
     UsageOption,
-    create_optional_option,
+    create_option_without_default,
     parse_time,
     resolve_policy,
     suggest_similar,
@@ -34,7 +34,8 @@ def plan(
     usage: UsageOption,
     now: NowOption = None,
     node: Annotated[
-        list[str] | None, create_optional_option("--node", "NAME", "Only this node, every container; repeatable.")
+        list[str] | None,
+        create_option_without_default("--node", "NAME", "Only this node, every container; repeatable."),
     ] = None,
     mode: ModeOption = ModeName.FULL,
     rules: RulesOption = None,

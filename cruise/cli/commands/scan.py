@@ -24,7 +24,7 @@ from cruise.cli.options import (
     ConfigOption,
     NowOption,
     ReportFormat,
-    create_optional_option,
+    create_option_without_default,
     parse_time,
     resolve_settings,
     save_report,
@@ -55,9 +55,11 @@ def scan(
     now: NowOption = None,
     format: Annotated[
         ReportFormat | None,
-        create_optional_option("--format", None, "By the file name of --output, else table.", "-f"),
+        create_option_without_default("--format", None, "By the file name of --output, else table.", "-f"),
     ] = None,
-    output: Annotated[Path | None, create_optional_option("--output", "FILE", "Write to a file instead.", "-o")] = None,
+    output: Annotated[
+        Path | None, create_option_without_default("--output", "FILE", "Write to a file instead.", "-o")
+    ] = None,
     email_ready: Annotated[
         bool, typer.Option("--email-ready", help="Write HTML for mail programs: no script, no style sheet.")
     ] = False,
@@ -66,7 +68,9 @@ def scan(
     config: ConfigOption = None,
     context: Annotated[
         list[str] | None,
-        create_optional_option("--context", "NAME", "Read this context of the kubeconfig; several: one report of all."),
+        create_option_without_default(
+            "--context", "NAME", "Read this context of the kubeconfig; several: one report of all."
+        ),
     ] = None,
     all_contexts: Annotated[
         bool, typer.Option("--all-contexts", help="Read every context of the kubeconfig, one after the other.")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cruise.cli.options import ConfigOption, FormatOption, OutputFormat, create_optional_option, resolve_settings
+from cruise.cli.options import ConfigOption, FormatOption, OutputFormat, create_option_without_default, resolve_settings
 from cruise.cli.terminal import create_table_console, print_report, write_json
 from cruise.errors import BadInputError
 
@@ -120,7 +120,7 @@ def _print(result: "SinglePassResult", format: OutputFormat) -> None:
 def demo(
     seconds: Annotated[
         float | None,
-        create_optional_option(
+        create_option_without_default(
             "--seconds", "S", "Stop after this time; default: until Ctrl-C.", envvar="DEMO_SECONDS", min=1
         ),
     ] = None,

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from cruise.cli.options import create_optional_option
+from cruise.cli.options import create_option_without_default
 from cruise.cli.terminal import add_note, show_spinner
 from cruise.domain.prices import CORE_HOUR, GIBIBYTE_HOUR
 from cruise.errors import BadInputError
@@ -30,29 +30,29 @@ class HistoryLength(StrEnum):
 
 
 ClusterOption = Annotated[
-    str | None, create_optional_option("--snapshot", "FILE", "A recorded cluster, as for `cruise plan`.")
+    str | None, create_option_without_default("--snapshot", "FILE", "A recorded cluster, as for `cruise plan`.")
 ]
-UsageFileOption = Annotated[str | None, create_optional_option("--usage", "FILE", "A UsageStatistics file.")]
+UsageFileOption = Annotated[str | None, create_option_without_default("--usage", "FILE", "A UsageStatistics file.")]
 PrometheusUrlOption = Annotated[
-    str | None, create_optional_option("--prometheus-url", "URL", "Read the usage from this server.")
+    str | None, create_option_without_default("--prometheus-url", "URL", "Read the usage from this server.")
 ]
 DayOption = Annotated[
     HistoryLength | None,
-    create_optional_option("--history", None, "How much history to read from it; 1d by default."),
+    create_option_without_default("--history", None, "How much history to read from it; 1d by default."),
 ]
 WeekOption = Annotated[
     HistoryLength | None,
-    create_optional_option("--history", None, "How much history to read from it; 7d by default."),
+    create_option_without_default("--history", None, "How much history to read from it; 7d by default."),
 ]
 CorePriceOption = Annotated[
     float | None,
-    create_optional_option(
+    create_option_without_default(
         "--price-cpu-core-hour", "$", f"For the estimate; by default that of the settings, or {CORE_HOUR}.", min=0
     ),
 ]
 GibPriceOption = Annotated[
     float | None,
-    create_optional_option(
+    create_option_without_default(
         "--price-gib-hour", "$", f"For the estimate; by default that of the settings, or {GIBIBYTE_HOUR}.", min=0
     ),
 ]

@@ -24,10 +24,10 @@ from cruise.cli.terminal import (
 from cruise.errors import BadInputError, RefusedError, ThrottledError, UnavailableError
 from cruise.interfaces.scan.clusters import (
     ClusterScans,
-    render_clusters_csv,
     render_clusters_json,
     render_clusters_table,
     render_clusters_yaml,
+    render_findings_of_clusters_csv,
     render_slack_summary,
 )
 from cruise.interfaces.scan.html import render_clusters_html
@@ -37,7 +37,7 @@ from cruise.settings import Settings
 _RENDERERS: dict[ReportFormat, Callable[[ClusterScans], bytes]] = {
     ReportFormat.JSON: render_clusters_json,
     ReportFormat.YAML: render_clusters_yaml,
-    ReportFormat.CSV: render_clusters_csv,
+    ReportFormat.CSV: render_findings_of_clusters_csv,
     ReportFormat.HTML: render_clusters_html,
     ReportFormat.TABLE: lambda scans: render_plain_report(partial(render_clusters_table, scans)),
 }

@@ -23,7 +23,7 @@ from cruise.backtest.backtest import (
     InProcessExecutor,
     ReplayEntry,
     ShowProgress,
-    TaskProgress,
+    TotalProgress,
     compute_work,
     read_all_recordings,
     replay_all,
@@ -167,21 +167,21 @@ def replay_locally(request: ReplayRequest, jobs: int) -> list[BacktestResult]:
     """
     with TemporaryDirectory(prefix="cruise-backtest-") as directory, redirect_logs():
         if jobs == 1:
-            progress = TaskProgress()
+            progress = TotalProgress()
             return _replay(request, InProcessExecutor(progress), progress, Path(directory))
         tasks = len(request.sources) * (1 + 2 * len(request.entries))
         with open_process_pool(min(jobs, tasks), tasks) as (executor, shares):
-            return _replay(request, executor, TaskProgress(polled_progress=shares), Path(directory))
+            return _replay(request, executor, TotalProgress(polled_progress=shares), Path(directory))
 
 
 def replay_on_dask(request: ReplayRequest, address: str) -> list[BacktestResult]:
     """Replay on a Dask cluster, whose workers read the recordings. BadInputError, UnavailableError."""
     with redirect_logs(), open_dask_cluster(address) as executor:
-        return _replay(request, executor, TaskProgress(), None)
+        return _replay(request, executor, TotalProgress(), None)
 
 
 def _replay(
-    request: ReplayRequest, executor: Executor, progress: TaskProgress, directory: Path | None
+    request: ReplayRequest, executor: Executor, progress: TotalProgress, directory: Path | None
 ) -> list[BacktestResult]:
     with show_replay_progress(len(request.sources), "recordings") as show:
         progress.start(show)

@@ -237,7 +237,7 @@ class _ResourceNeed:
         self._base += self._bases[index]
 
 
-class PodWrite(NamedTuple):
+class CompletedResize(NamedTuple):
     """A completed resize of a pod; those of pods that are gone are counted together, without a uid."""
 
     uid: str
@@ -261,7 +261,7 @@ class EarlierPasses:
     over_requested_since: Mapping[tuple[str, ResourceName], datetime] | None = None
     under_requested_since: Mapping[tuple[str, str, ResourceName], datetime] | None = None
     resized: Mapping[tuple[str, ResourceName], datetime] = field(default_factory=dict)
-    recent_resizes: tuple[PodWrite, ...] = ()
+    recent_resizes: tuple[CompletedResize, ...] = ()
 
     def had_eviction_pressure(self, node: str, resource: ResourceName) -> bool:
         """Return whether the last pass would have evicted from this node for this resource."""

@@ -18,7 +18,7 @@ from cruise.decisions.scan.risks import ContainerRisk, find_oom_kill_risks
 from cruise.decisions.sizing.fitting import ContendedNode
 from cruise.decisions.sizing.headroom import HeadroomModel
 from cruise.decisions.sizing.headroom_level import ObservedRisk
-from cruise.decisions.sizing.node_plans import NodePlan, NodeSizing, SizingContext, build_node_plans, size_cluster
+from cruise.decisions.sizing.node_plans import NodePlan, SizedNodes, SizingContext, build_node_plans, size_cluster
 from cruise.domain.actions import EvictPod, ReasonCode, ResizePod, SkippedPod
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod
@@ -140,7 +140,7 @@ class ExplanationContext:
     now: datetime
     sizing: SizingContext
     eligibility: Eligibility
-    node_sizing: NodeSizing | None
+    node_sizing: SizedNodes | None
 
 
 def explain_pod(
@@ -271,7 +271,7 @@ def _list_skipped_containers(
     return tuple(found)
 
 
-def _explain_node(plan: NodePlan, sizing: NodeSizing, headroom: HeadroomModel) -> NodeExplanation:
+def _explain_node(plan: NodePlan, sizing: SizedNodes, headroom: HeadroomModel) -> NodeExplanation:
     columns, [capacity] = sizing.result.columns, sizing.capacities
     pods, contended = columns.get_pods_on_node(capacity.number), sizing.contended.get(capacity.number)
     return NodeExplanation(
@@ -312,7 +312,7 @@ def _find_largest_headroom(plan: NodePlan, resource: ResourceName) -> LargestHea
 
 
 def _rank_pods(
-    contended: ContendedNode, pods: Sequence[int], sizing: NodeSizing, plan: NodePlan, resource: ResourceName
+    contended: ContendedNode, pods: Sequence[int], sizing: SizedNodes, plan: NodePlan, resource: ResourceName
 ) -> tuple[RankedPod, ...]:
     """Return the eviction candidates in order, then the pods that may not be evicted."""
     evicted_for = {(one.namespace, one.pod): one.resource for one in plan.evict}

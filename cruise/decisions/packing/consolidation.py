@@ -14,7 +14,7 @@ from cruise.decisions.packing.eviction_rules import (
     find_exceeded_eviction_budgets,
 )
 from cruise.decisions.packing.node_types import NodeFleet
-from cruise.decisions.packing.plan_replay import PlanReplay, PodNeed
+from cruise.decisions.packing.plan_replay import BaseAndHeadroom, PlanReplay
 from cruise.decisions.packing.problem import BuiltProblem
 from cruise.decisions.scheduling.placements import PodKey
 from cruise.domain.arrays import BoolArray
@@ -102,7 +102,7 @@ class ConsolidationContext:
     """
 
     snapshot: ClusterSnapshot
-    demands: Mapping[PodKey, PodNeed]
+    demands: Mapping[PodKey, BaseAndHeadroom]
     policy: Policy
     paused_workloads: PausedWorkloads
     allowance: EvictionAllowance

@@ -15,9 +15,9 @@ from cruise.domain.actions import ResizePod
 from cruise.domain.annotations import PLACEMENT_HINT
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod
 from cruise.domain.packing_plan import (
+    ArrivalPod,
     PackingPlan,
     PackingProposal,
-    PlacedPod,
     PlacementHint,
     PlannedPlacement,
     PlannedPreemption,
@@ -168,11 +168,11 @@ class StagePlacements:
         self._find_new_replacements(snapshot.pods)
 
     @property
-    def placed_pods(self) -> tuple[PlacedPod, ...]:
+    def placed_pods(self) -> tuple[ArrivalPod, ...]:
         """What has come in whose place, in the order of arrival."""
         found = ((one, self.get_pod(one)) for one in self._stage.arrivals)
         return tuple(
-            PlacedPod(one.uid, pod.uid, pod.node)
+            ArrivalPod(one.uid, pod.uid, pod.node)
             for one, pod in found
             if pod is not None and (pod.node is not None or one.uid in self.left)
         )

@@ -18,14 +18,14 @@ from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 
 
 @dataclass(frozen=True, slots=True)
-class PodNeed:
+class BaseAndHeadroom:
     """What a pod needs on its node: `base` always, overhead included, and `headroom` that the pods of a node share."""
 
     base: Resources
     headroom: Resources
 
 
-PodNeeds = Mapping[PodKey, PodNeed]
+BaseAndHeadroomByPod = Mapping[PodKey, BaseAndHeadroom]
 
 
 def check_sizes(snapshot: ClusterSnapshot, pod: Pod, targets: Sequence[ContainerTarget]) -> Iterator[str]:
@@ -50,7 +50,7 @@ def check_sizes(snapshot: ClusterSnapshot, pod: Pod, targets: Sequence[Container
         yield "would exceed its namespace's quota"
 
 
-def find_growing_resource(pod: Pod, targets: Sequence[ContainerTarget]) -> Iterator[str]:
+def find_increased_resources(pod: Pod, targets: Sequence[ContainerTarget]) -> Iterator[str]:
     """Yield the resources that a resize increases: before the evictions there is no capacity for that."""
     before, after = count_pod_requests(pod), count_pod_requests(predict_actuated_pod(pod, targets))
     if after.cpu_millicores > before.cpu_millicores:
@@ -76,7 +76,7 @@ def find_removed_values(pod: Pod, targets: Sequence[ContainerTarget]) -> Iterato
 
 
 def find_headroom_shortage(
-    placements: PodPlacements, node_name: str, arrived: Sequence[Pod], demands: PodNeeds
+    placements: PodPlacements, node_name: str, arrived: Sequence[Pod], demands: BaseAndHeadroomByPod
 ) -> Iterator[str]:
     """Report whether the pods on a node need more of what the arrived pods request than the node has.
 
@@ -96,8 +96,8 @@ def find_headroom_shortage(
             )
 
 
-def _get_need(pod: Pod, demands: PodNeeds) -> PodNeed:
-    return demands.get(get_pod_key(pod)) or PodNeed(count_pod_requests(pod), NO_RESOURCES)
+def _get_need(pod: Pod, demands: BaseAndHeadroomByPod) -> BaseAndHeadroom:
+    return demands.get(get_pod_key(pod)) or BaseAndHeadroom(count_pod_requests(pod), NO_RESOURCES)
 
 
 class PlanReplay:
@@ -141,7 +141,7 @@ class PlanReplay:
                 self._check_filters("in the end: ", pod, node_name)
                 self.placements.add(pod, node_name)
 
-    def find_headroom_shortages(self, needs: PodNeeds) -> Iterator[str]:
+    def find_headroom_shortages(self, needs: BaseAndHeadroomByPod) -> Iterator[str]:
         """Yield the nodes that cannot hold what their pods need, of those at which pods arrived."""
         arrived_by_node: dict[str, list[Pod]] = {}
         for key, pod in self.arrived.items():
@@ -178,7 +178,7 @@ class PlanReplay:
             self._object(prefix, key, "is resized twice")
         self._resized.add(key)
         for objection in chain(
-            find_removed_values(pod, resize.containers), find_growing_resource(pod, resize.containers)
+            find_removed_values(pod, resize.containers), find_increased_resources(pod, resize.containers)
         ):
             self._object(prefix, key, objection)
         self._pods[key] = predict_actuated_pod(pod, resize.containers)

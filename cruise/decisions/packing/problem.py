@@ -24,7 +24,7 @@ from cruise.decisions.packing.resources import (
     ATTACH_PREFIX,
     build_amounts_table,
     build_capacity_table,
-    list_resource_columns,
+    list_scarce_resources,
     select_resources,
     subtract_nominated_capacity,
 )
@@ -216,7 +216,7 @@ def build_packing_problem(
     running_count = np.bincount(pod_node[pod_node >= 0], minlength=len(nodes))
     max_pods = np.maximum(running_count, np.array([node.allocatable_pods for node in nodes], dtype=np.int64))
     leftover = find_leftover_attachments(snapshot)
-    resources = list_resource_columns(
+    resources = list_scarce_resources(
         (get_extra_resources(group.pod, group.volumes) for group in pod_groups.groups),
         nodes,
         snapshot.storage_and_namespaces,

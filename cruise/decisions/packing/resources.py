@@ -32,7 +32,7 @@ NO_LEFTOVER_ATTACHMENTS: LeftoverAttachments = {}
 ExtraResources = tuple[tuple[str, int], ...]
 
 
-def list_resource_columns(
+def list_scarce_resources(
     extras: Iterable[ExtraResources],
     nodes: Sequence[Node],
     storage_and_namespaces: StorageAndNamespaces,

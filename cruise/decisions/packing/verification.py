@@ -8,7 +8,7 @@ from cruise.decisions.packing.eviction_rules import (
     find_exceeded_disruption_budgets,
     find_exceeded_eviction_budgets,
 )
-from cruise.decisions.packing.plan_replay import PlanReplay, PodNeed
+from cruise.decisions.packing.plan_replay import BaseAndHeadroom, PlanReplay
 from cruise.decisions.scheduling.placements import PodKey, get_pod_key, is_waiting_for_scheduling
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.overrides import NO_PAUSED_WORKLOADS, PausedWorkloads
@@ -147,7 +147,7 @@ def find_plan_objections(
     snapshot: ClusterSnapshot,
     proposal: PackingProposal,
     *,
-    demands: Mapping[PodKey, PodNeed] | None = None,
+    demands: Mapping[PodKey, BaseAndHeadroom] | None = None,
     policy: Policy = FULL_MODE_POLICY,
     paused_workloads: PausedWorkloads = NO_PAUSED_WORKLOADS,
     allowance: EvictionAllowance = UNLIMITED,

@@ -9,7 +9,7 @@ from cruise.decisions.pod_policy.evictability import Evictability, estimate_daem
 from cruise.decisions.pod_policy.other_autoscalers import (
     AutoscalerClaims,
     describe_pending_lookup,
-    find_ambiguous_workloads,
+    find_workloads_with_same_name,
 )
 from cruise.decisions.pod_policy.policy_objects import PolicyIndex
 from cruise.decisions.pod_policy.quotas import get_submitted_requests
@@ -23,14 +23,14 @@ from cruise.decisions.pod_policy.resizable_pod import (
     find_unresizable_resources,
     has_working_kubelet,
     keep_cpu,
-    read_stated_resources,
+    list_requests_and_limits,
     refuses_resizes,
-    resizes_pod_level,
     select_containers_with_resources,
     select_kept_containers,
+    supports_pod_level_resize,
 )
 from cruise.decisions.pod_policy.startup_boosts import has_boost_in_force
-from cruise.decisions.pod_policy.usable_statistics import UsableStatistics
+from cruise.decisions.pod_policy.usable_statistics import StatisticsUsability
 from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds, counts_requests_of
 from cruise.decisions.pod_policy.workload_policies import WorkloadPolicies, WorkloadPolicy, explain_skipped_namespace
 from cruise.decisions.usage.estimation import add_pod_level_rows
@@ -76,7 +76,7 @@ class Eligibility:
         self._policy = policy
         self.now = now
         self._sizes_device_pods = policy.allow_extended_resources and policy.rules.sizes_more_pods
-        self._usable = UsableStatistics(snapshot, statistics, policy, now)
+        self._usable = StatisticsUsability(snapshot, statistics, policy, now)
         self._workloads = WorkloadPolicies(snapshot, statistics, paused_workloads, policy, self._usable, policy_index)
         self.evictability = Evictability(snapshot, policy.rules)
         self.nodes_autoscale = snapshot.node_autoscaler is not None
@@ -85,7 +85,7 @@ class Eligibility:
         self.admission_size = policy.admission_size or (
             AdmissionSize.NODE_PASS if admits_node_pass_sizes else AdmissionSize.PEAK
         )
-        self._pod_level_nodes = frozenset(node.name for node in snapshot.nodes if resizes_pod_level(node))
+        self._pod_level_nodes = frozenset(node.name for node in snapshot.nodes if supports_pod_level_resize(node))
         self._refusing_nodes = {node.name: node for node in snapshot.nodes if refuses_resizes(node)}
         self._virtual_nodes = frozenset(node.name for node in snapshot.nodes if node.is_virtual)
         self._nodes: dict[str | None, Node] = {node.name: node for node in snapshot.nodes}
@@ -308,7 +308,7 @@ class Eligibility:
         manages_cpu = manages_cpu and not managed.restarts_for(ResourceName.CPU)
         manages_memory = manages_memory and not managed.restarts_for(ResourceName.MEMORY) and not is_usage_unknown
         counted = sized if pod.pod_level is None else (pod.pod_level,)
-        stated, bounds = read_stated_resources(counted), group.utilisation_bounds
+        stated, bounds = list_requests_and_limits(counted), group.utilisation_bounds
         if bounds is not None:
             # An HPA cannot compute the utilization of a pod without a request, and would start to with one.
             manages_cpu &= ResourceName.CPU not in bounds.metrics or all(stated[0::4])
@@ -329,7 +329,7 @@ class Eligibility:
                 return _skip(pod, ReasonCode.NO_STATISTICS)
             sized, container_rows, known_rows, resources = (pod.pod_level,), known_rows, (whole,), ()
             stating = select_containers_with_resources(managed.sized, effective_policy, self._policy)
-            stated, level_resources = read_stated_resources(sized), find_pod_level_resources(pod, managed.resources)
+            stated, level_resources = list_requests_and_limits(sized), find_pod_level_resources(pod, managed.resources)
             manages_cpu = manages_cpu and ResourceName.CPU in level_resources
             manages_memory = manages_memory and ResourceName.MEMORY in level_resources
         templates = read_recorded_memory_limits(pod) if group.template_limits is None else group.template_limits
@@ -384,7 +384,7 @@ class Eligibility:
     @cached_property
     def _ambiguous_workloads(self) -> frozenset[tuple[str, WorkloadRef]]:
         """Workloads of the same kind and name in different API groups, by namespace."""
-        return find_ambiguous_workloads(self._snapshot)
+        return find_workloads_with_same_name(self._snapshot)
 
 
 def _skip(pod: Pod, reason: ReasonCode, detail: str = "") -> SkippedPod:

@@ -7,7 +7,7 @@ from cruise.decisions.scheduling.placements import SelectorIndex
 from cruise.domain.annotations import CONTROLLER_REVISION, EVICTION_PROTECTION, EffectivePolicy
 from cruise.domain.cluster import ClusterSnapshot, Pod, PodDisruptionBudget, QosClass, WorkloadRef
 from cruise.domain.pod_resources import requests_devices
-from cruise.domain.policy import DEFAULT_RULES, EvictionRanking, Mode, RuleSet
+from cruise.domain.policy import DEFAULT_RULES, EnabledRules, EvictionRanking, Mode
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.usage import StatisticsTable
@@ -45,7 +45,7 @@ class DisruptionBudgetIndex:
 class Evictability:
     """The eviction rules for one snapshot; pods with equal labels share results."""
 
-    def __init__(self, snapshot: ClusterSnapshot, rules: RuleSet = DEFAULT_RULES) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, rules: EnabledRules = DEFAULT_RULES) -> None:
         self._snapshot = snapshot
         self._has_safeguards = rules.eviction_safeguards
         self._budgets = DisruptionBudgetIndex(snapshot.budgets)

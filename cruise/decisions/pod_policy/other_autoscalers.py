@@ -267,7 +267,7 @@ def describe_pending_lookup(pod: Pod, snapshot: ClusterSnapshot, claimed: Autosc
     return claimed.pending
 
 
-def find_ambiguous_workloads(snapshot: ClusterSnapshot) -> frozenset[tuple[str, WorkloadRef]]:
+def find_workloads_with_same_name(snapshot: ClusterSnapshot) -> frozenset[tuple[str, WorkloadRef]]:
     """Return the workloads of the same kind and name in different API groups: statistics cannot tell them apart.
 
     What users named the same is the same.

@@ -22,7 +22,7 @@ FIRST_KUBELET_RESIZING_POD_LEVEL = (1, 36)
 _POD_LEVEL_FEATURE = "InPlacePodLevelResourcesVerticalScaling"
 
 
-def resizes_pod_level(node: Node) -> bool:
+def supports_pod_level_resize(node: Node) -> bool:
     """Return whether a node's kubelet resizes pod-level resources in place (KEP-5419); False if that is unknown.
 
     No kubelet is newer than its API server, so its version holds for both.
@@ -212,7 +212,7 @@ def keep_cpu(managed: ManagedContainers) -> ManagedContainers:
     return ManagedContainers(tuple([one for one, own in pairs if own]), tuple([own for _, own in pairs if own]))
 
 
-def read_stated_resources(containers: tuple[Container, ...]) -> tuple[int, ...]:
+def list_requests_and_limits(containers: tuple[Container, ...]) -> tuple[int, ...]:
     """Return four numbers for each container: CPU request, memory request, CPU limit, memory limit, 0 for none.
 
     They are read while the pod is in the CPU cache: later passes visit pods node by node.

@@ -14,7 +14,7 @@ from cruise.decisions.pod_policy.policy_objects import PolicyIndex
 from cruise.decisions.pod_policy.resizable_pod import (
     FIRST_KUBELET_RESIZING_POD_LEVEL,
     FIRST_RESIZING_KUBELET,
-    resizes_pod_level,
+    supports_pod_level_resize,
 )
 from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import EXCLUDED_LABEL, PREFIX, SIZED_BY_KRR, WORKLOAD
@@ -144,7 +144,7 @@ def _upgrade_kubelets(inputs: DecisionInputs) -> DecisionInputs:
 def _upgrade_for_pod_level(inputs: DecisionInputs) -> DecisionInputs:
     nodes = tuple(
         one
-        if resizes_pod_level(one)
+        if supports_pod_level_resize(one)
         else replace(one, kubelet_version=FIRST_KUBELET_RESIZING_POD_LEVEL, declared_features=None)
         for one in inputs.snapshot.nodes
     )

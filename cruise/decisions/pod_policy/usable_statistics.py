@@ -13,7 +13,7 @@ from cruise.decisions.usage.estimation import OWN_SAMPLES_SECONDS
 from cruise.decisions.usage.plausibility import MAX_REJECTED_PERCENT
 from cruise.decisions.usage.revisions import get_revisions_in_use
 from cruise.domain.actions import ReasonCode
-from cruise.domain.arrays import UNBOUNDED, Int64Array, cap_to_bounds
+from cruise.domain.arrays import UNBOUNDED, Int64Array, cap_against_overflow
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod, WorkloadRef
 from cruise.domain.original_resources import WorkloadRevisions
 from cruise.domain.policy import Policy
@@ -24,7 +24,7 @@ from cruise.domain.usage import StatisticColumns, StatisticsTable
 _RECENTLY = timedelta(hours=3)
 
 
-class UsableStatistics:
+class StatisticsUsability:
     """The rules on which statistics may be used, for one snapshot; a row is one of the statistics, None if missing."""
 
     def __init__(self, snapshot: ClusterSnapshot, statistics: StatisticsTable, policy: Policy, now: datetime) -> None:
@@ -139,4 +139,6 @@ def get_usage_history(statistics: StatisticColumns, rows: Int64Array, resource: 
         base, peak = statistics.memory_base_bytes[rows], statistics.memory_peak_bytes[rows]
     since = statistics.history_since[rows]
     is_known = (since > 0) & (statistics.updated_at[rows] - since >= HISTORY_SECONDS) & (largest > 0)
-    return UsageHistory(cap_to_bounds(np.where(is_known, np.maximum(largest, peak), UNBOUNDED)), cap_to_bounds(base))
+    return UsageHistory(
+        cap_against_overflow(np.where(is_known, np.maximum(largest, peak), UNBOUNDED)), cap_against_overflow(base)
+    )

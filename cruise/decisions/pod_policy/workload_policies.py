@@ -9,7 +9,7 @@ from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims, Auto
 from cruise.decisions.pod_policy.policy_objects import AppliedPolicies, PolicyIndex, reuse_policy_index
 from cruise.decisions.pod_policy.resizable_pod import SKIP_REASON_BY_MODE
 from cruise.decisions.pod_policy.scaled_pods import ScaledPods
-from cruise.decisions.pod_policy.usable_statistics import UsableStatistics
+from cruise.decisions.pod_policy.usable_statistics import StatisticsUsability
 from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds, apply_utilisation_bounds
 from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations, is_override
@@ -80,7 +80,7 @@ class WorkloadPolicies:
         statistics: StatisticsTable,
         paused_workloads: PausedWorkloads,
         policy: Policy,
-        usable: UsableStatistics,
+        usable: StatisticsUsability,
         policy_index: PolicyIndex | None = None,
     ) -> None:
         self._snapshot = snapshot

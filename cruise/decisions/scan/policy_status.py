@@ -7,7 +7,7 @@ from itertools import groupby
 
 from cruise.decisions.pod_policy.policy_objects import PolicyIndex, get_specificity, reuse_policy_index
 from cruise.decisions.revert import OriginalSizesByUid
-from cruise.decisions.scan.waste import iterate_savings
+from cruise.decisions.scan.waste import iterate_realized_savings
 from cruise.domain.actions import SkippedPod
 from cruise.domain.annotations import Overrides, UnreadableAnnotations
 from cruise.domain.cluster import ClusterSnapshot, WorkloadRef
@@ -69,7 +69,7 @@ def _count_pods(
     Thousands of pods may have the same policies: each policy is counted once for all of them.
     """
     reasons = {one.key: one.reason.value for one in skipped}
-    savings = {pod.uid: before - now for pod, before, now in iterate_savings(snapshot, originals)}
+    savings = {pod.uid: before - now for pod, before, now in iterate_realized_savings(snapshot, originals)}
     counted: dict[int, _PodCounts] = {}
     matches: list[_PolicyMatch] = []
     for pod in snapshot.pods:

@@ -19,7 +19,7 @@ from cruise.domain.resources import ResourceName
 from cruise.domain.usage import StatisticsTable
 
 
-class OomRemedy(StrEnum):
+class UserRemedy(StrEnum):
     """What a user must do about kills that cruise does not prevent."""
 
     RAISE_TEMPLATE_LIMIT = "raise-template-limit"  # the limit is at its ceiling
@@ -29,7 +29,7 @@ class OomRemedy(StrEnum):
     SIZE_MANIFEST = "size-manifest"  # the pod finished, and no controller creates another one
 
 
-class OomRemedies:
+class UserRemedyFinder:
     """Finds what a user must do about a kill."""
 
     def __init__(self, snapshot: ClusterSnapshot, policy: Policy) -> None:
@@ -37,7 +37,7 @@ class OomRemedies:
         self._policy = policy
         self._nodes = {node.name: node.allocatable.memory_bytes for node in snapshot.nodes}
 
-    def get_for_kill(self, kill: OomKill) -> OomRemedy | None:
+    def get_for_kill(self, kill: OomKill) -> UserRemedy | None:
         """Return the remedy for a container that does not run any more."""
         workload = kill.workload
         limits = None if workload is None else get_workload_memory_limits(kill.namespace, workload, self._snapshot)
@@ -46,11 +46,11 @@ class OomRemedies:
         if found is not None or not kill.runs_to_completion:
             return found
         if workload is None:
-            return OomRemedy.SIZE_MANIFEST
+            return UserRemedy.SIZE_MANIFEST
         is_read = (kill.namespace, workload) in self._snapshot.workloads
-        return OomRemedy.SIZE_TEMPLATE if is_read else OomRemedy.SIZE_OWNER
+        return UserRemedy.SIZE_TEMPLATE if is_read else UserRemedy.SIZE_OWNER
 
-    def get_for_running_pod(self, pod: Pod, container: Container) -> OomRemedy | None:
+    def get_for_running_pod(self, pod: Pod, container: Container) -> UserRemedy | None:
         """Return the remedy for a container that runs again."""
         limits = get_template_memory_limits(pod, self._snapshot)
         template = None if limits is None else limits.get(container.name)
@@ -60,11 +60,11 @@ class OomRemedies:
 
     def _find_remedy(
         self, role: ContainerRole, limit: int | None, template: int | None, allocatable: int | None = None
-    ) -> OomRemedy | None:
+    ) -> UserRemedy | None:
         if role is ContainerRole.INIT:
-            return OomRemedy.SIZE_INIT_CONTAINER
+            return UserRemedy.SIZE_INIT_CONTAINER
         at_ceiling = limit is not None and limit >= compute_limit_ceiling(template, allocatable, self._policy)
-        return OomRemedy.RAISE_TEMPLATE_LIMIT if at_ceiling else None
+        return UserRemedy.RAISE_TEMPLATE_LIMIT if at_ceiling else None
 
 
 NEAR_LIMIT_SHARE = 0.9
@@ -111,7 +111,7 @@ class ContainerRisk:
     allowed: int = 0
     killed_at: datetime | None = None
     restarts: int = 0
-    remedy: OomRemedy | None = None
+    remedy: UserRemedy | None = None
     missing: tuple[str, ...] = ()
     heap: str = ""
     affected_pods: int = 1
@@ -139,7 +139,7 @@ def rank_risks(
         for name in leak.detail.split(", ")
     }
     kills = _get_latest_kills(find_relevant_oom_kills(snapshot, now))
-    remedies = OomRemedies(snapshot, policy)
+    remedies = UserRemedyFinder(snapshot, policy)
     assessment = _RiskAssessment(statistics, nodes_under_pressure, suspected_leaks, kills, remedies, policy, now)
     running = [pod for pod in snapshot.pods if pod.node is not None and not pod.is_finished and not pod.terminating]
     counts: defaultdict[tuple[str, str, str], int] = defaultdict(int)
@@ -182,7 +182,7 @@ def _get_key(risk: ContainerRisk) -> tuple[ContainerRiskKind, str, str, str]:
     return (risk.kind, risk.namespace, risk.workload, risk.container)
 
 
-def _build_kill_risk(kill: OomKill, remedy: OomRemedy | None) -> ContainerRisk:
+def _build_kill_risk(kill: OomKill, remedy: UserRemedy | None) -> ContainerRisk:
     workload = f"Pod/{kill.pod}" if kill.workload is None else str(kill.workload)
     return ContainerRisk(
         ContainerRiskKind.OOM_KILLED,
@@ -198,7 +198,7 @@ def _build_kill_risk(kill: OomKill, remedy: OomRemedy | None) -> ContainerRisk:
 
 
 def _build_running_kill_risk(
-    pod: Pod, container: Container, kill: OomKill | None, remembered: int, remedies: OomRemedies
+    pod: Pod, container: Container, kill: OomKill | None, remembered: int, remedies: UserRemedyFinder
 ) -> ContainerRisk:
     remedy, restarts = remedies.get_for_running_pod(pod, container), container.restart_count
     if kill is not None:
@@ -215,7 +215,7 @@ def find_oom_kill_risks(
     """Return the kills of one pod's containers, including init containers, that its status or statistics show."""
     kills = find_relevant_oom_kills(snapshot, now)
     kills_of_pod = [kill for kill in kills if (kill.namespace, kill.pod) == (pod.namespace, pod.name)]
-    latest, remedies = _get_latest_kills(kills_of_pod), OomRemedies(snapshot, policy)
+    latest, remedies = _get_latest_kills(kills_of_pod), UserRemedyFinder(snapshot, policy)
     oldest, risks = int((now - policy.max_age).timestamp()), []
     for container in pod.containers:
         kill = latest.get((pod.namespace, pod.name, container.name))
@@ -287,7 +287,7 @@ class _RiskAssessment:
         nodes_under_pressure: frozenset[str],
         suspected_leaks: Collection[tuple[str, str, str]],
         kills: Mapping[_Container, OomKill],
-        remedies: OomRemedies,
+        remedies: UserRemedyFinder,
         policy: Policy,
         now: datetime,
     ) -> None:

@@ -207,15 +207,15 @@ def _sum(amounts: Iterable[Resources]) -> Resources:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestSavings:
+class RealizedSavings:
     """The number of pods on nodes with known original sizes, and their requests before cruise and now."""
 
     pods: int = 0
     before: Resources = NO_RESOURCES
     now: Resources = NO_RESOURCES
 
-    def __add__(self, other: "RequestSavings") -> "RequestSavings":
-        return RequestSavings(self.pods + other.pods, self.before + other.before, self.now + other.now)
+    def __add__(self, other: "RealizedSavings") -> "RealizedSavings":
+        return RealizedSavings(self.pods + other.pods, self.before + other.before, self.now + other.now)
 
     @property
     def saved(self) -> Resources:
@@ -223,15 +223,17 @@ class RequestSavings:
         return self.before - self.now
 
 
-def sum_savings(snapshot: ClusterSnapshot, originals: Mapping[str, OriginalSizesByUid]) -> Mapping[str, RequestSavings]:
+def sum_realized_savings(
+    snapshot: ClusterSnapshot, originals: Mapping[str, OriginalSizesByUid]
+) -> Mapping[str, RealizedSavings]:
     """Compare the pods' requests, as kube-scheduler counts them, with their original ones by pod uid, by namespace."""
-    savings: dict[str, RequestSavings] = {}
-    for pod, before, now in iterate_savings(snapshot, originals):
-        savings[pod.namespace] = savings.get(pod.namespace, RequestSavings()) + RequestSavings(1, before, now)
+    savings: dict[str, RealizedSavings] = {}
+    for pod, before, now in iterate_realized_savings(snapshot, originals):
+        savings[pod.namespace] = savings.get(pod.namespace, RealizedSavings()) + RealizedSavings(1, before, now)
     return savings
 
 
-def iterate_savings(
+def iterate_realized_savings(
     snapshot: ClusterSnapshot, originals: Mapping[str, OriginalSizesByUid]
 ) -> Iterator[tuple[Pod, Resources, Resources]]:
     """Yield each pod on a node with known original sizes, with its requests before cruise and now."""

@@ -18,7 +18,7 @@ from cruise.domain.scheduling import PodAffinityTerm, SchedulingConstraints, Top
 
 
 @dataclass(frozen=True, slots=True)
-class TopologyDomains:
+class DomainsByNode:
     """The domain of each node that counts for a topology, and the number of domains."""
 
     by_node: Mapping[str, str]
@@ -79,7 +79,7 @@ class TopologySpreadFilter:
     def __init__(self, placements: PodPlacements) -> None:
         self._placements = placements
         self._get_domains_of_pods: dict[
-            tuple[SchedulingConstraints, frozenset[str], TopologySpreadConstraint], TopologyDomains
+            tuple[SchedulingConstraints, frozenset[str], TopologySpreadConstraint], DomainsByNode
         ] = {}
 
     def check(self, pod: Pod, node: Node) -> Iterator[str]:
@@ -104,7 +104,7 @@ class TopologySpreadFilter:
 
     def _get_domains(
         self, placement: SchedulingConstraints, keys: frozenset[str], constraint: TopologySpreadConstraint
-    ) -> TopologyDomains:
+    ) -> DomainsByNode:
         """Return the domains of the eligible nodes, which have all topology labels of the pod's constraints."""
         # The selector does not matter here, and differs between workloads.
         key = (placement, keys, replace(constraint, selector=None, max_skew=1, min_domains=1))
@@ -115,7 +115,7 @@ class TopologySpreadFilter:
                 for node in self._placements.nodes.values()
                 if keys <= node.labels.keys() and _is_eligible(constraint, placement, node)
             }
-            known = self._get_domains_of_pods[key] = TopologyDomains(domain_of_node, len(set(domain_of_node.values())))
+            known = self._get_domains_of_pods[key] = DomainsByNode(domain_of_node, len(set(domain_of_node.values())))
         return known
 
     def _count_matching(self, constraint: TopologySpreadConstraint, pod: Pod) -> Counter[str]:

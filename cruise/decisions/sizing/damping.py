@@ -123,7 +123,7 @@ def is_within_write_budget(writes_by_pod: Int64Array, total_writes: int, policy:
     return within
 
 
-def get_tolerances(policy: Policy) -> Mapping[ResourceName, float]:
+def get_over_request_tolerances(policy: Policy) -> Mapping[ResourceName, float]:
     """Return by how much, relative to their need, the requests on a node may exceed it."""
     return {ResourceName.CPU: policy.cpu_tolerance, ResourceName.MEMORY: policy.memory_tolerance}
 

@@ -17,8 +17,8 @@ from cruise.decisions.sizing.memory_limit import (
 )
 from cruise.decisions.sizing.pod_columns import PerResource, ResizablePodColumns, build_resizable_pod_columns
 from cruise.decisions.sizing.pod_level import collect_pod_level_containers
-from cruise.decisions.sizing.utilisation_columns import bound_requests
-from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, cap_to_bounds, round_up_integers
+from cruise.decisions.sizing.utilisation_columns import compute_hpa_request_bounds
+from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, cap_against_overflow, round_up_integers
 from cruise.domain.autoscalers import LimitRangeItem, ResourceQuota
 from cruise.domain.policy import Policy
 from cruise.domain.resources import MEBIBYTE, ROUNDING_UNIT, ResourceName
@@ -195,13 +195,14 @@ def compute_demand(
     `stated` has a row per container: CPU request, memory request, CPU limit, memory limit, 0 for none.
     """
     candidates = candidates.narrow_bounds(stated)
-    cpu_peak = cap_to_bounds(statistics.cpu_peak_millicores[rows])
+    cpu_peak = cap_against_overflow(statistics.cpu_peak_millicores[rows])
     memory_peak = np.maximum(
-        cap_to_bounds(statistics.memory_peak_bytes[rows]), cap_to_bounds(statistics.oom_memory_bytes[rows])
+        cap_against_overflow(statistics.memory_peak_bytes[rows]),
+        cap_against_overflow(statistics.oom_memory_bytes[rows]),
     )
     cpu_base, memory_base = (
-        cap_to_bounds(statistics.cpu_base_millicores[rows]),
-        cap_to_bounds(statistics.memory_base_bytes[rows]),
+        cap_against_overflow(statistics.cpu_base_millicores[rows]),
+        cap_against_overflow(statistics.memory_base_bytes[rows]),
     )
     limit_demand = compute_limit_demand(statistics, rows, policy)
     memory = _compute_resource_demand(memory_base, memory_peak, candidates, ResourceName.MEMORY, stated[:, 1], policy)
@@ -243,7 +244,7 @@ def _apply_utilisation_bounds(table: DemandTable, statistics: StatisticColumns) 
     for resource, groups in table.candidates.metric_groups.items():
         demand = table.get_resource(resource)
         use = get_usage_history(statistics, table.rows, resource)
-        lower, upper = bound_requests(groups, resource, demand.current, use)
+        lower, upper = compute_hpa_request_bounds(groups, resource, demand.current, use)
         # The present requests may stay, but others bound how far they are restored.
         lower = np.minimum(lower, np.maximum(demand.current, demand.upper))
         bounded = replace(
@@ -352,7 +353,7 @@ def _compute_resource_demand(
     peak_with_margin = np.full_like(base, UNBOUNDED)
     if policy.rules.limit_to_own_peak:
         # A factor below 1 reduces the margin as well.
-        peak_with_margin = cap_to_bounds(
+        peak_with_margin = cap_against_overflow(
             ((base + scaled) * (1 + PEAK_MARGIN_SHARE[resource] * np.minimum(factor, 1.0))).astype(np.int64)
         )
     # What a container may not request beyond its present size is shared by the others.
@@ -372,4 +373,4 @@ def _compute_resource_demand(
 
 
 def _multiply_headroom(headroom: Int64Array, factor: Float64Array) -> Int64Array:
-    return cap_to_bounds(np.where(factor == 1.0, headroom, np.ceil(headroom * factor)).astype(np.int64))
+    return cap_against_overflow(np.where(factor == 1.0, headroom, np.ceil(headroom * factor)).astype(np.int64))

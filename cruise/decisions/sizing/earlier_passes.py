@@ -8,8 +8,8 @@ import numpy as np
 from cruise.decisions.eviction.ranking import EarlierPasses
 from cruise.decisions.sizing.damping import (
     WriteDamping,
+    get_over_request_tolerances,
     get_shortage_shares,
-    get_tolerances,
     is_within_write_budget,
 )
 from cruise.decisions.sizing.headroom import HeadroomModel
@@ -74,7 +74,7 @@ def build_write_damping(
         return np.array([known.is_unsized(pods[at].pod) for at in indices.tolist()], dtype=np.bool_)
 
     return WriteDamping(
-        get_tolerances(policy),
+        get_over_request_tolerances(policy),
         get_shortage_shares(headroom),
         over_requested,
         under_requested,

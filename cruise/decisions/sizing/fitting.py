@@ -24,7 +24,7 @@ from cruise.domain.actions import EvictPod, ReasonCode
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Pod
 from cruise.domain.pod_resources import count_pod_requests
-from cruise.domain.policy import EvictionRanking, RuleSet
+from cruise.domain.policy import EnabledRules, EvictionRanking
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import ResourceName, Resources
 
@@ -138,7 +138,7 @@ class ContentionContext:
 def find_contended_nodes(
     columns: NodePodColumns,
     eligibility: Eligibility,
-    rules: RuleSet,
+    rules: EnabledRules,
     context: ContentionContext,
     shortages: Mapping[int, frozenset[ResourceName]],
 ) -> ContendedNodes:
@@ -152,7 +152,7 @@ def _build_contended_node(
     columns: NodePodColumns,
     node: int,
     eligibility: Eligibility,
-    rules: RuleSet,
+    rules: EnabledRules,
     context: ContentionContext,
     shortages: frozenset[ResourceName],
 ) -> ContendedNode:

@@ -19,7 +19,7 @@ from cruise.decisions.sizing.memory_limit import (
     supports_lowering_memory_limits,
 )
 from cruise.decisions.sizing.node_columns import NodePodColumns
-from cruise.domain.arrays import UNBOUNDED, BoolArray, Int64Array, cap_to_bounds, round_up_integers
+from cruise.domain.arrays import UNBOUNDED, BoolArray, Int64Array, cap_against_overflow, round_up_integers
 from cruise.domain.policy import Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName, round_up_to_mebibytes
 from cruise.domain.usage import OomRecord, Statistic, StatisticColumns
@@ -50,11 +50,13 @@ def get_guaranteed_usage(
     memory = (statistics.memory_7d_max_bytes, statistics.memory_peak_bytes, statistics.memory_last_bytes)
     return {
         ResourceName.CPU: GuaranteedUsage(
-            cap_to_bounds(np.maximum(statistics.cpu_7d_max_millicores[rows], statistics.cpu_peak_millicores[rows])),
+            cap_against_overflow(
+                np.maximum(statistics.cpu_7d_max_millicores[rows], statistics.cpu_peak_millicores[rows])
+            ),
             is_long,
         ),
         ResourceName.MEMORY: GuaranteedUsage(
-            cap_to_bounds(np.maximum.reduce([oom_memory, *(column[rows] for column in memory)])),
+            cap_against_overflow(np.maximum.reduce([oom_memory, *(column[rows] for column in memory)])),
             is_long & (oom_memory == 0),
         ),
     }

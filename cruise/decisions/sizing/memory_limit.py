@@ -12,7 +12,7 @@ from typing import overload
 import numpy as np
 
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds
-from cruise.domain.arrays import UNBOUNDED, BoolArray, Int64Array, cap_to_bounds, round_up_integers
+from cruise.domain.arrays import UNBOUNDED, BoolArray, Int64Array, cap_against_overflow, round_up_integers
 from cruise.domain.cluster import Node
 from cruise.domain.policy import Policy
 from cruise.domain.resources import MEBIBYTE, round_up_to_mebibytes
@@ -60,10 +60,13 @@ class MemoryLimitCeilings:
 def compute_limit_demand(statistics: StatisticColumns, rows: Int64Array, policy: Policy) -> MemoryLimitDemand:
     """Compute from the statistics at `rows` what memory limits need."""
     oom_memory, largest = (
-        cap_to_bounds(statistics.oom_memory_bytes[rows]),
-        cap_to_bounds(statistics.memory_7d_max_bytes[rows]),
+        cap_against_overflow(statistics.oom_memory_bytes[rows]),
+        cap_against_overflow(statistics.memory_7d_max_bytes[rows]),
     )
-    last, base = cap_to_bounds(statistics.memory_last_bytes[rows]), cap_to_bounds(statistics.memory_base_bytes[rows])
+    last, base = (
+        cap_against_overflow(statistics.memory_last_bytes[rows]),
+        cap_against_overflow(statistics.memory_base_bytes[rows]),
+    )
     seen, safe = np.maximum(largest, oom_memory), np.ceil(last * policy.working_set_margin).astype(np.int64)
     return MemoryLimitDemand(
         target=np.ceil(seen * policy.memory_limit_factor).astype(np.int64),

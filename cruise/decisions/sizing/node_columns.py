@@ -88,7 +88,7 @@ class NodePodColumns:
         return sums.astype(np.float64)
 
 
-def split_into_columns(amounts: Sequence[Resources]) -> Mapping[ResourceName, Int64Array]:
+def split_by_resource(amounts: Sequence[Resources]) -> Mapping[ResourceName, Int64Array]:
     """Split amounts into one column per resource."""
     return {one: convert_to_int64([amount.get(one) for amount in amounts]) for one in ResourceName}
 

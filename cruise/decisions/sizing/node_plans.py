@@ -34,7 +34,7 @@ from cruise.decisions.sizing.node_columns import (
     NodeCapacity,
     NodePodColumns,
     build_node_capacities,
-    split_into_columns,
+    split_by_resource,
 )
 from cruise.decisions.sizing.node_sizes import SizingResult, size_nodes
 from cruise.decisions.sizing.quota_bounds import limit_demand_to_quotas
@@ -120,7 +120,7 @@ class SizingContext:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSizing:
+class SizedNodes:
     """The sizes that a pass computed, step by step in columns, its nodes' capacities, and the contended nodes."""
 
     capacities: Sequence[NodeCapacity]
@@ -161,7 +161,7 @@ def size_cluster(
     now: datetime,
     context: SizingContext,
     nodes: frozenset[str] | None = None,
-) -> NodeSizing:
+) -> SizedNodes:
     """Compute the sizes of the resizable pods of a snapshot, or only of `nodes`, by the statistics of `eligibility`."""
     capacities = build_node_capacities(snapshot, eligibility, nodes)
     counted = {
@@ -173,7 +173,7 @@ def size_cluster(
     table = apply_guaranteed_sizes(table, statistics, policy)
     demand_columns = NodePodColumns(
         nodes=[capacity.node for capacity in capacities.by_node],
-        available=split_into_columns([capacity.available for capacity in capacities.by_node]),
+        available=split_by_resource([capacity.available for capacity in capacities.by_node]),
         node_of_pod=np.array(capacities.capacity_by_pod, dtype=np.int64),
         counted=counted,
         table=limit_demand_to_quotas(table, counted, snapshot.quotas)
@@ -225,7 +225,7 @@ def size_cluster(
     refusals = ResizeRefusals(snapshot.limit_ranges, _select_valid_refusals(capacities, context.refused, policy, now))
     damping = build_write_damping(columns, context.earlier, context.headroom, policy, now, statistics.revisions)
     sized = size_nodes(columns, fit, context.headroom, refusals, damping)
-    return NodeSizing(capacities.by_node, sized, contended)
+    return SizedNodes(capacities.by_node, sized, contended)
 
 
 def _select_valid_refusals(
@@ -280,7 +280,7 @@ def _compute_spare_capacity(columns: NodePodColumns, capacities: Sequence[NodeCa
 
 
 def build_node_plans(
-    sizing: NodeSizing, policy: Policy, refused: Mapping[str, RefusedResize], now: datetime
+    sizing: SizedNodes, policy: Policy, refused: Mapping[str, RefusedResize], now: datetime
 ) -> list[NodePlan]:
     """Return what to do on each node of `sizing.capacities`, which may be a part of the nodes that were sized."""
     resizes, skipped = _build_resizes(sizing, policy, refused, now)
@@ -316,7 +316,7 @@ def _find_suspected_leaks(sized: SizingResult) -> Mapping[int, Sequence[SkippedP
 
 
 def _build_resizes(
-    sizing: NodeSizing, policy: Policy, refused: Mapping[str, RefusedResize], now: datetime
+    sizing: SizedNodes, policy: Policy, refused: Mapping[str, RefusedResize], now: datetime
 ) -> tuple[list[ResizePod | None], list[SkippedPod | None]]:
     """Return for each pod its resize, or why it is skipped; both None if it does not change or is not included."""
     sized = sizing.result

@@ -62,7 +62,7 @@ def _build_groups(
     return MetricGroups(*columns.T, *factors.T)
 
 
-def bound_requests(
+def compute_hpa_request_bounds(
     groups: MetricGroups, resource: ResourceName, current: Int64Array, use: UsageHistory
 ) -> tuple[Int64Array, Int64Array]:
     """Return the smallest and largest request of each container that HPAs allow, 0 and UNBOUNDED where none does.

@@ -20,8 +20,8 @@ from cruise.decisions.usage.usage_columns import (
     KnownPeaks,
     RecentUsage,
     RevisionGroups,
-    RunColumns,
     RunningContainers,
+    RunToCompletionColumns,
     compute_group_maxima,
     compute_row_percentiles,
 )
@@ -109,7 +109,7 @@ def estimate_usage(
     running_rows: Int64Array,
     oom: Int64Array,
     time: EstimationTime,
-    runs: RunColumns | None = None,
+    runs: RunToCompletionColumns | None = None,
 ) -> UsageEstimates:
     """Estimate bases by row and peaks by number, of which there is at least one.
 
@@ -221,9 +221,9 @@ def _estimate_bases(recent: RecentUsage, is_live: BoolArray, step: int) -> BaseE
 
 def find_runs(
     known: KnownPeaks, running: RunningContainers, run_starts: Int64Array, without_pods: BoolArray
-) -> RunColumns:
+) -> RunToCompletionColumns:
     """Return which numbers belong to workloads whose pods run to completion: their pods do, or else their kind."""
-    completes = without_pods & np.array([completes_without_pods(key.workload) for key in known.keys], dtype=np.bool_)
+    completes = without_pods & np.array([is_run_to_completion_kind(key.workload) for key in known.keys], dtype=np.bool_)
     oldest_start = np.full(len(known.keys), NEVER)
     numbers = {key: number for number, key in enumerate(known.keys) if not key.identity} if len(run_starts) else {}
     for index in np.flatnonzero(run_starts != NEVER).tolist():
@@ -232,11 +232,11 @@ def find_runs(
         if number is not None:
             completes[number] = True
             oldest_start[number] = min(oldest_start[number], run_starts[index])
-    return RunColumns(completes[known.parent], oldest_start[known.parent])
+    return RunToCompletionColumns(completes[known.parent], oldest_start[known.parent])
 
 
 @lru_cache(maxsize=1 << 16)
-def completes_without_pods(workload: str) -> bool:
+def is_run_to_completion_kind(workload: str) -> bool:
     """Return whether the pods of a workload without any run to completion, by its kind."""
     kind = workload.partition("/")[0]
     # A bare pod is no run of anything, although Spark's executors have a pod as their controller.

@@ -11,7 +11,7 @@ from cruise.decisions.usage.usage_columns import (
     EstimationTime,
     KnownPeaks,
     RecentUsage,
-    RunColumns,
+    RunToCompletionColumns,
     compute_group_maxima,
 )
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
@@ -101,7 +101,11 @@ def compute_hourly_peaks(block: SampleBlock, numbers: Int64Array, keys: Sequence
 
 
 def estimate_peaks(
-    recent: RecentUsage, known: KnownPeaks, oom: Int64Array, time: EstimationTime, runs: RunColumns | None = None
+    recent: RecentUsage,
+    known: KnownPeaks,
+    oom: Int64Array,
+    time: EstimationTime,
+    runs: RunToCompletionColumns | None = None,
 ) -> PeakEstimates:
     """Combine the last hour with the hours of the peak window; a new identity inherits from its workload.
 
@@ -139,7 +143,7 @@ def estimate_peaks(
 
 
 def _shift_history_of_runs(
-    history_since: Int64Array, latest_first_sample: Int64Array, runs: RunColumns, time: EstimationTime
+    history_since: Int64Array, latest_first_sample: Int64Array, runs: RunToCompletionColumns, time: EstimationTime
 ) -> Int64Array:
     """Return the start of history, for pods that run to completion by runs instead of by age.
 

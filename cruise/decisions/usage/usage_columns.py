@@ -89,7 +89,7 @@ class RunningContainers:
 
 
 @dataclass(frozen=True, slots=True)
-class RunColumns:
+class RunToCompletionColumns:
     """Which numbers of `KnownPeaks` belong to workloads whose pods run to completion.
 
     `oldest_start` is the creation of their oldest running pod in Unix seconds, `NEVER` without one.
@@ -99,7 +99,7 @@ class RunColumns:
     oldest_start: Int64Array
 
 
-def add_earlier_rows(
+def carry_over_earlier_statistics(
     table: StatisticsTable, earlier: StatisticsTable, running: Collection[StatisticKey], oldest: int
 ) -> StatisticsTable:
     """Add the earlier rows of running containers and of workloads that `table` has no row for.

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cruise.domain.backtest import RATIO_METRICS, BoundResult, ComparedMetric, ConfigurationComparison, MetricComparison
-from cruise.domain.policy import Policy, RuleSet
+from cruise.domain.policy import EnabledRules, Policy
 from cruise.interfaces.backtest.report import ReplayParameters, build_result_document, round_figure
 from cruise.interfaces.backtest.table import describe_parameters, describe_recording, format_seconds
 from cruise.interfaces.text import (
@@ -105,7 +105,7 @@ def _format_setting(value: object) -> str:
             return "none"
         case timedelta():
             return format_seconds(round(value.total_seconds()))
-        case RuleSet():
+        case EnabledRules():
             return value.name
         case Enum():
             return str(value.value)

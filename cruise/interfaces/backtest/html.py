@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from cruise import __version__
-from cruise.decisions.policy_costs import compute_policy_cost, compute_slack_reduction, find_dominated_policies
+from cruise.decisions.policy_costs import compute_policy_cost, compute_slack_reduction_from_vpa, find_dominated_policies
 from cruise.domain.arrays import Int64Array
 from cruise.domain.backtest import BacktestResult, ContainerScore, NodeTimeLine, ObjectivePrices, PolicyScore
 from cruise.interfaces.backtest.pareto_chart import (
@@ -254,7 +254,7 @@ def render_backtest_html(report: BacktestReport, shown_node: str | None = None) 
 
 
 def _build_section(result: BacktestResult, prices: ObjectivePrices, shown_node: str | None) -> _RecordingSection:
-    dominated, reductions = find_dominated_policies(result.policies), compute_slack_reduction(result.policies)
+    dominated, reductions = find_dominated_policies(result.policies), compute_slack_reduction_from_vpa(result.policies)
     has_memory = any(score.memory is not None for score in result.policies.values())
     pairs = (STARVATION, KILLS) if has_memory else (STARVATION,)
     charts = [

@@ -9,7 +9,7 @@ from cruise.decisions.policy_costs import (
     PolicyCost,
     SlackReduction,
     compute_policy_cost,
-    compute_slack_reduction,
+    compute_slack_reduction_from_vpa,
     find_dominated_policies,
     find_rank_changes,
     rank_by_cost,
@@ -127,7 +127,7 @@ def build_result_document(result: BacktestResult, terms: ReplayParameters) -> di
 
 
 def _policies(result: BacktestResult, terms: ReplayParameters) -> Mapping[str, dict[str, JsonValue]]:
-    dominated, reductions = find_dominated_policies(result.policies), compute_slack_reduction(result.policies)
+    dominated, reductions = find_dominated_policies(result.policies), compute_slack_reduction_from_vpa(result.policies)
     return {
         name: _policy(
             score, result, dominated.get(name), reductions.get(name), compute_policy_cost(score, terms.objective_prices)

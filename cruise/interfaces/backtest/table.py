@@ -12,7 +12,7 @@ from cruise.decisions.policy_costs import (
     PolicyCost,
     SlackReduction,
     compute_policy_cost,
-    compute_slack_reduction,
+    compute_slack_reduction_from_vpa,
     find_dominated_policies,
     find_rank_changes,
     rank_by_cost,
@@ -57,7 +57,7 @@ def describe_cost(prices: ObjectivePrices) -> str:
     """Return the causes of the cost and their prices."""
     return (
         "Cost: slack, starvation, OOM kills, evictions by sizing and resizes of 1,000 container-days, at "
-        f"{format_prices(prices)}"
+        f"{format_objective_prices(prices)}"
     )
 
 
@@ -66,7 +66,7 @@ def format_factor(factor: float) -> str:
     return f"× {factor:g}" if factor >= 1 else f"÷ {1 / factor:.3g}"
 
 
-def format_prices(prices: ObjectivePrices) -> str:
+def format_objective_prices(prices: ObjectivePrices) -> str:
     """Write the objective prices."""
     return (
         f"{prices.core_hour:g} for a core-hour, {prices.gibibyte_hour:g} for a GiB-hour, {prices.starved_minute:g} "
@@ -259,7 +259,7 @@ def _build_table(result: BacktestResult, dominated: Mapping[str, str], wide: boo
 def _build_cost_table(
     result: BacktestResult, prices: ObjectivePrices, dominated: Mapping[str, str], wide: bool
 ) -> Table:
-    reductions = compute_slack_reduction(result.policies)
+    reductions = compute_slack_reduction_from_vpa(result.policies)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0) if wide else (0, 1, 0, 0))
     table.add_column(_two_lines("\nPOLICY"), overflow="fold", header_style="dim")
     for long, short in _COST_HEADINGS:
@@ -329,7 +329,7 @@ def _build_notes(report: BacktestReport, any_dominated: bool) -> Iterator[Text]:
     if any(map(has_autoscaling, report.results)):
         yield Text(f"{AUTOSCALING_NOTE}.", style="dim")
     yield Text(f"{describe_cost(report.parameters.objective_prices)}.", style="dim")
-    if any(compute_slack_reduction(result.policies) for result in report.results):
+    if any(compute_slack_reduction_from_vpa(result.policies) for result in report.results):
         yield Text(f"{SLACK_REDUCTION_NOTE}.", style="dim")
     if report.has_costs:
         yield Text(f"Cost a month is {COST_NOTE}.", style="dim")

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from cruise.decisions.scan.waste import RequestSavings
+from cruise.decisions.scan.waste import RealizedSavings
 from cruise.domain.prices import HOURS_A_MONTH, ResourcePrices
 from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
 from cruise.interfaces.coverage import CoverageRow
@@ -127,7 +127,7 @@ def _milliseconds(at: datetime) -> int:
     return int(at.timestamp() * 1000)
 
 
-def render_html(parts: Iterable[RenderableType]) -> str:
+def convert_output_to_html(parts: Iterable[RenderableType]) -> str:
     """Return the output of a command as HTML: texts as paragraphs, bold texts as headings, tables as tables."""
     return "\n".join(html for part in parts for html in _html(part))
 
@@ -207,7 +207,7 @@ class FigureCard:
     page: str = ""
 
 
-def build_saved_card(savings: RequestSavings, prices: ResourcePrices | None) -> FigureCard:
+def build_saved_card(savings: RealizedSavings, prices: ResourcePrices | None) -> FigureCard:
     """Return the card of what is saved."""
     if not savings.pods:
         figures = [Figure("–", "", f"{_SAVED} No pod on these nodes is resized yet.")]

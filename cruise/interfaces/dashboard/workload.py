@@ -16,7 +16,7 @@ from cruise.domain.records import get_clock_hour
 from cruise.domain.resources import ResourceName, StatedResources
 from cruise.domain.usage import Statistic
 from cruise.errors import NotFoundError
-from cruise.interfaces.dashboard.charts import CHART_PERIODS, ChartEvent, ChartLine, TimeChart, render_html
+from cruise.interfaces.dashboard.charts import CHART_PERIODS, ChartEvent, ChartLine, TimeChart, convert_output_to_html
 from cruise.interfaces.dashboard.layout import (
     Dashboard,
     DashboardPage,
@@ -118,7 +118,7 @@ def create_workload_pages(dashboard: Dashboard) -> APIRouter:
             "why.html.j2",
             page=WORKLOAD_PAGE,
             pod=found,
-            explanation=render_html(render_explanation_text(explanation, view.policy, view.now())),
+            explanation=convert_output_to_html(render_explanation_text(explanation, view.policy, view.now())),
             patch=render_manifest(build_patch(template)) if isinstance(template, TemplateSizes) else None,
             skip_reason=describe_skipped_template(template) if isinstance(template, SkippedTemplate) else None,
         )

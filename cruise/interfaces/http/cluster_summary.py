@@ -17,11 +17,11 @@ from cruise.decisions.scan.policy_status import PolicyProblems, find_policy_prob
 from cruise.decisions.scan.risks import ContainerRisk, rank_risks
 from cruise.decisions.scan.waste import (
     ClusterRequestTotals,
-    RequestSavings,
+    RealizedSavings,
     WorkloadRequests,
     count_requests_at_targets,
     estimate_waste,
-    sum_savings,
+    sum_realized_savings,
 )
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.cluster import Pod
@@ -74,7 +74,7 @@ class ClusterSummary:
 
     node_pass: NodePassResult
     totals: ClusterRequestTotals
-    savings_by_namespace: Mapping[str, RequestSavings]
+    savings_by_namespace: Mapping[str, RealizedSavings]
     risks: tuple[ContainerRisk, ...]
     workloads: tuple[WorkloadSummary, ...]
     modes: Mapping[str, int]
@@ -82,9 +82,9 @@ class ClusterSummary:
     prices: ResourcePrices | None
 
     @property
-    def savings(self) -> RequestSavings:
+    def savings(self) -> RealizedSavings:
         """What is saved in the whole cluster."""
-        return sum(self.savings_by_namespace.values(), RequestSavings())
+        return sum(self.savings_by_namespace.values(), RealizedSavings())
 
 
 class ClusterSummaries:
@@ -176,7 +176,7 @@ def summarize_cluster(
         )
         for row in rows
     ]
-    savings = sum_savings(snapshot, originals)
+    savings = sum_realized_savings(snapshot, originals)
     problems = find_policy_problems(snapshot, node_pass.policy_index)
     return ClusterSummary(node_pass, totals, savings, risks, tuple(workloads), dict(pods_by_mode), problems, prices)
 

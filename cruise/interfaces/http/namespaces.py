@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fastapi import APIRouter
 
 from cruise.decisions.scan.coverage import Coverage
-from cruise.decisions.scan.waste import RequestSavings
+from cruise.decisions.scan.waste import RealizedSavings
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.interfaces.http.cluster_summary import (
     ClusterSummaries,
@@ -31,7 +31,7 @@ class NamespaceSummary:
     workloads: Sequence[WorkloadSummary]
     requested: Resources
     target: Resources
-    savings: RequestSavings
+    savings: RealizedSavings
     coverage: Coverage
 
     @property
@@ -68,7 +68,7 @@ async def list_namespaces(summary: ClusterSummary, visibility: NamespaceVisibili
             workloads,
             sum((one.waste.requested for one in workloads), NO_RESOURCES),
             sum((one.waste.target for one in workloads), NO_RESOURCES),
-            summary.savings_by_namespace.get(name, RequestSavings()),
+            summary.savings_by_namespace.get(name, RealizedSavings()),
             coverage.get(name, Coverage()),
         )
         for name, workloads in by_name.items()

@@ -253,13 +253,13 @@ VisibilityDependency = Annotated[NamespaceVisibility, Depends(get_visibility)]
 CallerDependency = Annotated[Caller, Depends(get_caller)]
 
 
-def find_namespaces(document: object) -> set[str]:
+def collect_namespace_values(document: object) -> set[str]:
     """Return the values of all `namespace` keys in a JSON document."""
     if isinstance(document, dict):
         own = {document["namespace"]} if isinstance(document.get("namespace"), str) else set()
-        return own.union(*(find_namespaces(value) for value in document.values()))
+        return own.union(*(collect_namespace_values(value) for value in document.values()))
     if isinstance(document, list):
-        return set().union(*(find_namespaces(value) for value in document))
+        return set().union(*(collect_namespace_values(value) for value in document))
     return set()
 
 

@@ -34,8 +34,8 @@ from cruise.interfaces.http.view import (
     NameParameter,
     NamespaceParameter,
     VisibilityDependency,
+    collect_namespace_values,
     filter_by_namespace,
-    find_namespaces,
     list_error_responses,
     wait_for_store,
 )
@@ -209,7 +209,7 @@ def create_pod_routes(view: ApiView, explanations: PodExplanations) -> APIRouter
         document = render_explanation_json(await explanations.explain(found, snapshot), view.now(), history)
         if not await visibility.sees_all():
             decoded = msgspec.json.decode(document)
-            visible = await visibility.get_visible_namespaces(find_namespaces(decoded))
+            visible = await visibility.get_visible_namespaces(collect_namespace_values(decoded))
             document = msgspec.json.encode(decoded if visible is None else filter_by_namespace(decoded, visible))
         return Response(document, media_type="application/json")
 

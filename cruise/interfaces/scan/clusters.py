@@ -173,7 +173,7 @@ def _build_document(scans: ClusterScans) -> JsonValue:
     }
 
 
-def render_clusters_csv(scans: ClusterScans) -> bytes:
+def render_findings_of_clusters_csv(scans: ClusterScans) -> bytes:
     """Return the findings as CSV, with the cluster's context as the first column."""
     rows = ({"cluster": name, **row} for name, report in scans.reports.items() for row in build_records(report))
     return build_csv(rows, "cluster")

@@ -12,7 +12,7 @@ from cruise.domain.autoscalers import (
     UtilisationMetric,
     UtilisationScaling,
     VpaContainerPolicy,
-    report_utilization,
+    add_reported_utilization,
 )
 from cruise.domain.cluster import (
     POD_LEVEL,
@@ -143,7 +143,7 @@ def read_controller(document: object_json.WorkloadObject) -> tuple[OwnerKey, Wor
     return key, WorkloadRef(intern(controller.kind), intern(controller.name)) if controller else None
 
 
-def has_read_controller(workload: Workload) -> bool:
+def is_controller_kind_read(workload: Workload) -> bool:
     """Return whether the controller of a ReplicaSet or Job is of a kind that is read, with its template."""
     return workload.controller is not None and workload.controller.kind in READ_CONTROLLERS
 
@@ -376,6 +376,6 @@ def _read_metric(
         read = read_cpu if metric.resource is ResourceName.CPU else read_memory
         value = read(current.average_value, "status.currentMetrics: averageValue")
         average = value * 100 // percent if value else None
-    return report_utilization(
+    return add_reported_utilization(
         metric, percent, average, is_at_minimum=is_at_minimum, is_at_maximum=replicas == spec.max_replicas
     )

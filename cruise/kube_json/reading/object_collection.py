@@ -65,7 +65,7 @@ from cruise.kube_json.objects.workloads import (
     decode_vertical_autoscaler,
     decode_workload,
     find_scale_targets,
-    has_read_controller,
+    is_controller_kind_read,
     read_controller,
 )
 from cruise.kube_json.wire import object_json, pod_json, policy_json, storage_json
@@ -198,7 +198,7 @@ class ObjectCollection:
         workload = decode_workload(document)
         key_of = (workload.namespace, workload.ref)
         if control is not None and workload.controller is not None:
-            self._children += [] if has_read_controller(workload) else [workload]
+            self._children += [] if is_controller_kind_read(workload) else [workload]
         elif key_of not in self.workloads or not is_foreign_api_group(workload.api_version):
             # Kubernetes' own object replaces a foreign one with the same kind and name.
             self.workloads[key_of] = workload

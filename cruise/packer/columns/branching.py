@@ -11,7 +11,7 @@ from cruise.packer.columns.generation import start_column_generation
 from cruise.packer.columns.instance import ResidualInstance
 from cruise.packer.columns.master import MasterState
 from cruise.packer.columns.pod_rules import find_domain_attractions, get_domains
-from cruise.packer.columns.subproblem import PrioritySubproblem, choose_branching, reaches_target
+from cruise.packer.columns.subproblem import PrioritySubproblem, choose_branching, meets_demands_and_target
 from cruise.packer.problem import BoolArray, FloatArray, IntArray, PackingProblem, count_copies
 
 
@@ -258,4 +258,4 @@ class BranchAndPrice:
         """Return the pattern that each node certainly has, if these meet every demand in whole numbers."""
         used = self.master.get_column_values()[self.master.first :] > 0.5
         groups, patterns = (one[used] for one in self._list_patterns())
-        return (groups, patterns) if reaches_target(self.subproblem, groups, patterns, self.target) else None
+        return (groups, patterns) if meets_demands_and_target(self.subproblem, groups, patterns, self.target) else None

@@ -127,7 +127,7 @@ def get_priority_levels(instance: PackingInstance) -> IntArray:
     return np.asarray(len(order) - 1 - np.searchsorted(order, instance.priorities), dtype=np.int64)
 
 
-def build_entries(instance: PackingInstance) -> ObjectiveEntries:
+def build_objective_entries(instance: PackingInstance) -> ObjectiveEntries:
     """Return the entries of an instance."""
     tiers, count = get_priority_levels(instance), len(instance.list_priorities())
     if instance.stays_last:
@@ -140,7 +140,7 @@ def build_entries(instance: PackingInstance) -> ObjectiveEntries:
 
 def find_complete_levels(instance: PackingInstance, assignment: IntArray, entry: int) -> frozenset[int]:
     """Return the levels of which all running copies stay in every plan that is as good before an entry."""
-    entries = build_entries(instance)
+    entries = build_objective_entries(instance)
     stayed, all_running = (entries.compute_vector(instance.running, one) for one in (assignment, instance.running))
     return frozenset(
         entries.priority_level[e] for e in range(entry) if entries.stays[e] and stayed[e] == all_running[e]
@@ -226,7 +226,7 @@ def build_residual(instance: PackingInstance, fixed_levels: frozenset[int] = fro
     if not headroom.any():
         headroom, free_capacity, floor = headroom[:0], free_capacity - floor, np.zeros_like(floor)
     minimum = np.where(instance.preemptible, 0, np.maximum(instance.running.sum(axis=1) - fixed_counts, 0))
-    entries = build_entries(instance)
+    entries = build_objective_entries(instance)
     return ResidualInstance(
         instance=instance,
         fixed=fixed,

@@ -323,7 +323,7 @@ def choose_branching(
     return group, c, int(least[group, c])
 
 
-def reaches_target(subproblem: PrioritySubproblem, groups: IntArray, patterns: IntArray, target: int) -> bool:
+def meets_demands_and_target(subproblem: PrioritySubproblem, groups: IntArray, patterns: IntArray, target: int) -> bool:
     """Return whether one pattern per node meets every demand and the target, in whole numbers."""
     placed = np.minimum(patterns.sum(axis=0), subproblem.counts)
     stayed = np.minimum(patterns, subproblem.running[groups]).sum(axis=0)

@@ -64,7 +64,7 @@ def find_best_change(c: NodeChanges, g: int, price: FloatArray) -> tuple[int, fl
 
 
 @compile_inline
-def choose_slot(c: NodeChanges, g: int, price: FloatArray) -> int:
+def choose_change_slot(c: NodeChanges, g: int, price: FloatArray) -> int:
     """Return where to store a change: a free slot of a node, or that of the unused change that gains least."""
     if c.change_count[g] < c.pod_class.shape[1]:
         c.change_count[g] += 1

@@ -14,7 +14,7 @@ from cruise.packer.kernels.knapsack_items import (
     sum_items,
     weigh_items,
 )
-from cruise.packer.kernels.price_agreement import NodeChanges, choose_slot, compute_gain, find_best_change
+from cruise.packer.kernels.price_agreement import NodeChanges, choose_change_slot, compute_gain, find_best_change
 from cruise.packer.problem import BoolArray, FloatArray, IntArray
 
 _FAR = 1e300
@@ -203,7 +203,7 @@ def _store_change(
     cost: FloatArray,
 ) -> int:
     """Store the change of a node's best pattern; return its number, 0 if it is too long."""
-    slot = choose_slot(changes, g, price)
+    slot = choose_change_slot(changes, g, price)
     length, costs = 0, 0.0
     for k in range(p.first[g], p.first[g + 1]):
         c = p.pod_class[k]

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from cruise.decisions.packing.consolidation import summarize_node_count_change
 from cruise.decisions.packing.node_types import NodeFleet, limit_new_nodes_to_pools
-from cruise.decisions.packing.plan_replay import PodNeed
+from cruise.decisions.packing.plan_replay import BaseAndHeadroom
 from cruise.decisions.packing.problem import NO_USAGE, BuiltProblem, UsageInputs, build_packing_problem
 from cruise.decisions.packing.proposal import MoveOrderFailure, build_proposal, get_reached_packing
 from cruise.decisions.packing.resources import remove_lower_priority_nominations
@@ -130,12 +130,12 @@ def find_objections(proposal: PackingProposal, built: BuiltProblem, allowance: E
     )
 
 
-def get_pod_needs(built: BuiltProblem) -> Mapping[PodKey, PodNeed]:
+def get_pod_needs(built: BuiltProblem) -> Mapping[PodKey, BaseAndHeadroom]:
     """Return what each pod of a problem needs on its node, for verification."""
     problem = built.problem
     cpu, memory = problem.resources.index("cpu"), problem.resources.index("memory")
     of_class = [
-        PodNeed(Resources(int(base[cpu]), int(base[memory])), Resources(int(share[cpu]), int(share[memory])))
+        BaseAndHeadroom(Resources(int(base[cpu]), int(base[memory])), Resources(int(share[cpu]), int(share[memory])))
         for base, share in zip(problem.demands, problem.headroom, strict=True)
     ]
     return {

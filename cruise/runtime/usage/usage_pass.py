@@ -26,8 +26,8 @@ from cruise.decisions.usage.usage_columns import (
     NEVER,
     EstimationTime,
     RunningContainers,
-    add_earlier_rows,
     add_rejections,
+    carry_over_earlier_statistics,
     get_container_key,
 )
 from cruise.domain.annotations import ORIGINAL_RESOURCES
@@ -37,7 +37,7 @@ from cruise.domain.original_resources import NO_REVISIONS, WorkloadRevisions
 from cruise.domain.policy import Policy
 from cruise.domain.preflight import CrossCheckCounts, CrossCheckResult, KubeletReport
 from cruise.domain.records import RETENTION
-from cruise.domain.usage import CounterTail, NodeLoadSample, NodeUsage, SampleBlock, StatisticKey, StatisticsTable
+from cruise.domain.usage import CounterTail, NodeLoadAverage, NodeUsage, SampleBlock, StatisticKey, StatisticsTable
 from cruise.errors import CruiseError, HistoryChangedError
 from cruise.runtime.ports import SnapshotSource, StorePort, UsageSourcePort
 from cruise.runtime.usage.sample_windows import UsageWindows
@@ -154,7 +154,7 @@ async def run_usage_pass(
     table = add_rejections(table, earlier, state.rejections.get_shares(at, reading.step_seconds), running.keys)
     await store.write_statistics(replace(table, revisions=updated.changed) if updated else table)
     oldest = at - int(RETENTION.statistics.total_seconds())
-    state.table = add_earlier_rows(table, earlier, running.keys, oldest)
+    state.table = carry_over_earlier_statistics(table, earlier, running.keys, oldest)
     state.table = replace(state.table, average_headroom_share=earlier.average_headroom_share)
     if updated:
         state.table, state.has_originals = replace(state.table, revisions=updated.revisions), True
@@ -287,7 +287,7 @@ class CrossCheckedUsageSource:
         """Return the other source's node usage."""
         return await self._source.read_node_usage(nodes, start, end)
 
-    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
+    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadAverage]:
         """Return the other source's node loads."""
         return await self._source.read_node_loads(at)
 

@@ -170,7 +170,7 @@ def share_cpu(wanted: Float64Array, weight: Float64Array, node: Int64Array, capa
     return received
 
 
-def compute_pressure(wanted: Float64Array, received: Float64Array) -> Float64Array:
+def compute_cpu_pressure(wanted: Float64Array, received: Float64Array) -> Float64Array:
     """Return the share of time in which a container waits for CPU, as pressure stall information reports it."""
     share = np.zeros_like(wanted)
     np.divide(wanted - received, wanted, out=share, where=wanted > 0)

@@ -10,8 +10,8 @@ from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.simulation.cluster.containers import (
     SimulatedDemand,
     choose_oom_victims,
+    compute_cpu_pressure,
     compute_oom_score_adjustment,
-    compute_pressure,
     find_over_limit,
     share_cpu,
 )
@@ -51,7 +51,7 @@ class LoadSimulation:
         received = share_cpu(
             wanted, table.cpu_request[rows], demand.node, self._state.allocatable_cpu.astype(np.float64)
         )
-        waiting = compute_pressure(demand.cpu_millicores, received)
+        waiting = compute_cpu_pressure(demand.cpu_millicores, received)
         limit = table.memory_limit[rows]
         is_over_limit = find_over_limit(demand.memory_bytes, limit)
         memory_used = np.nan_to_num(np.minimum(demand.memory_bytes, limit))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.adapters.kube.leases import DATABASE_EPOCH, LeaseRecord, create_lease, format_micro_time, read_lease
+from cruise.adapters.kube.leases import DATABASE_EPOCH, LeaseRecord, build_empty_lease, format_micro_time, read_lease
 from cruise.errors import UnavailableError
 
 NOW = datetime(2026, 11, 21, 8, 0, 0, 123, tzinfo=UTC)
@@ -65,7 +65,7 @@ def test_keeps_data_of_other_writers(document: dict[str, object]):
 
 
 def test_only_a_change_of_holder_counts():
-    first = create_lease("cruise", "serve").with_holder("me", ACQUIRED, 15, NOW)
+    first = build_empty_lease("cruise", "serve").with_holder("me", ACQUIRED, 15, NOW)
     assert first.spec["leaseTransitions"] == 0
     again = record(**first.spec).with_holder("me", ACQUIRED, 15, NOW)
     assert again.spec["leaseTransitions"] == 0

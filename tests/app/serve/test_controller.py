@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cruise.app.demo import SimulatedAdmission
-from cruise.app.demo_frames import count_additional_oom_kills
+from cruise.app.demo_frames import count_oom_kills_beyond_twin
 from cruise.app.serve.activity import ControllerHooks, ServeActivity
 from cruise.app.serve.controller import Controller
 from cruise.app.serve.controller_options import ControllerOptions
@@ -18,7 +18,7 @@ from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.pod_resources import get_qos_class
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, Resources
-from cruise.domain.usage import CounterTail, NodeLoadSample, NodeUsage, OomRecord, SampleBlock, StatisticsTable
+from cruise.domain.usage import CounterTail, NodeLoadAverage, NodeUsage, OomRecord, SampleBlock, StatisticsTable
 from cruise.errors import UnavailableError
 from cruise.interfaces.http.figures import JobFigures
 from cruise.runtime.ports import UsageSourcePort
@@ -85,7 +85,7 @@ def test_requested_cpu_falls_by_more_than_half(full: Run) -> None:
 
 
 def test_no_container_is_killed_that_the_original_requests_would_have_kept(full: Run) -> None:
-    assert count_additional_oom_kills(full.cluster, full.twin) == 0
+    assert count_oom_kills_beyond_twin(full.cluster, full.twin) == 0
     assert full.twin.counts.oom_kills > full.cluster.counts.oom_kills
 
 
@@ -169,7 +169,7 @@ class Refusing:
     async def read_node_usage(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
         return await self._source.read_node_usage(nodes, start, end)
 
-    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
+    async def read_node_loads(self, at: int) -> Mapping[str, NodeLoadAverage]:
         return {}
 
 

@@ -21,7 +21,7 @@ from cruise.domain.autoscalers import NodeAutoscalerKind
 from cruise.domain.cluster import OomKill, Pod
 from cruise.domain.pod_resources import replace_spec_resources
 from cruise.domain.policy import AdmissionSize, Mode, Policy
-from cruise.domain.usage import NO_NODE_USAGE, ContainerKey, NodeLoadSample, SampleBlock
+from cruise.domain.usage import NO_NODE_USAGE, ContainerKey, NodeLoadAverage, SampleBlock
 from cruise.runtime.admission import PodAdmitter
 from cruise.runtime.headroom import HeadroomState
 from cruise.runtime.node_pass import run_node_pass
@@ -230,7 +230,7 @@ class ObservedUsage:
     async def read_node_usage(self, nodes, start, end):
         return NO_NODE_USAGE
 
-    async def read_node_loads(self, at) -> Mapping[str, NodeLoadSample]:
+    async def read_node_loads(self, at) -> Mapping[str, NodeLoadAverage]:
         return {}
 
 

@@ -13,7 +13,7 @@ from cruise.backtest.recordings.recording import (
     RecordingHalf,
     UsageRecording,
     load_trace,
-    select_half,
+    select_half_of_containers,
 )
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.resources import Resources
@@ -158,18 +158,20 @@ def pods(recording: UsageRecording) -> list[str]:
 
 def test_even_places_by_name_are_to_tune_on_and_odd_ones_to_report_on():
     whole = recorded("d", "a", "c", "b", "e")
-    assert pods(select_half(whole, RecordingHalf.TUNE)) == ["a", "c", "e"]
-    assert pods(select_half(whole, RecordingHalf.REPORT)) == ["d", "b"]
+    assert pods(select_half_of_containers(whole, RecordingHalf.TUNE)) == ["a", "c", "e"]
+    assert pods(select_half_of_containers(whole, RecordingHalf.REPORT)) == ["d", "b"]
 
 
 def test_the_halves_are_the_same_whatever_the_order_of_the_columns():
     for half in RecordingHalf:
-        assert set(pods(select_half(recorded(*"abcdef"), half))) == set(pods(select_half(recorded(*"fdbeca"), half)))
+        assert set(pods(select_half_of_containers(recorded(*"abcdef"), half))) == set(
+            pods(select_half_of_containers(recorded(*"fdbeca"), half))
+        )
 
 
 def test_usage_is_kept_per_container():
     whole = recorded("d", "a", "c", "b")
-    half = select_half(whole, RecordingHalf.REPORT)
+    half = select_half_of_containers(whole, RecordingHalf.REPORT)
     for column, container in enumerate(half.containers):
         before = container.requests.cpu_millicores
         assert half.cpu_millicores[:, column].tolist() == whole.cpu_millicores[:, before].tolist()
@@ -178,6 +180,6 @@ def test_usage_is_kept_per_container():
 
 
 def test_of_one_series_no_half_is_left_to_report_on():
-    assert pods(select_half(recorded("a"), RecordingHalf.TUNE)) == ["a"]
+    assert pods(select_half_of_containers(recorded("a"), RecordingHalf.TUNE)) == ["a"]
     with pytest.raises(BadInputError, match="--half report: trace has one series only"):
-        select_half(recorded("a"), RecordingHalf.REPORT)
+        select_half_of_containers(recorded("a"), RecordingHalf.REPORT)

@@ -8,7 +8,7 @@ from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod
 from cruise.decisions.admission.replacement_pods import predict_replacement_pods
 from cruise.decisions.explanation.pod_explanation import Explanation, PodOutcome, explain_pod
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.scan.risks import OomRemedy
+from cruise.decisions.scan.risks import UserRemedy
 from cruise.decisions.sizing.node_plans import decide_node_plans
 from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import EffectivePolicy
@@ -201,7 +201,7 @@ def test_a_killed_pod_is_at_risk():
     explanation = explain_pod(pod, snapshot, table, FULL, NOW)
     assert explanation.outcome is PodOutcome.AT_RISK
     [risk] = explanation.oom_kills
-    assert (risk.container, risk.restarts, risk.remedy) == ("app", 10, OomRemedy.RAISE_TEMPLATE_LIMIT)
+    assert (risk.container, risk.restarts, risk.remedy) == ("app", 10, UserRemedy.RAISE_TEMPLATE_LIMIT)
 
 
 def test_a_kill_in_fresh_statistics_is_reported():
@@ -219,7 +219,7 @@ def test_a_finished_pod_reports_its_kill():
     snapshot = replace(make_snapshot([pod]), oom_kills=(replace(killed, runs_to_completion=True),))
     explanation = explain_pod(pod, snapshot, make_table(), FULL, NOW)
     assert explanation.outcome is PodOutcome.SKIPPED
-    assert [risk.remedy for risk in explanation.oom_kills] == [OomRemedy.SIZE_TEMPLATE]
+    assert [risk.remedy for risk in explanation.oom_kills] == [UserRemedy.SIZE_TEMPLATE]
 
 
 def test_bounds_name_their_source():

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from cruise.decisions.packing.eviction_rules import EvictionRules
-from cruise.decisions.packing.plan_replay import PodNeed
+from cruise.decisions.packing.plan_replay import BaseAndHeadroom
 from cruise.decisions.packing.verification import FULL_MODE_POLICY
 from cruise.decisions.scheduling.filters import check_host_ports, check_volumes
 from cruise.decisions.scheduling.placements import PodKey, PodPlacements, get_pod_key, is_waiting_for_scheduling
@@ -23,7 +23,7 @@ from cruise.packer.problem import PackingObjective
 
 Key = tuple[int, ...]
 Places = dict[PodKey, str | None]
-Demands = Mapping[PodKey, PodNeed]
+Demands = Mapping[PodKey, BaseAndHeadroom]
 
 
 @dataclass(frozen=True)
@@ -380,8 +380,8 @@ class _Search:
         return False
 
 
-def _fixed(pod: Pod) -> PodNeed:
-    return PodNeed(count_pod_requests(pod), NO_RESOURCES)
+def _fixed(pod: Pod) -> BaseAndHeadroom:
+    return BaseAndHeadroom(count_pod_requests(pod), NO_RESOURCES)
 
 
 def _cpu(resources: Resources) -> int:

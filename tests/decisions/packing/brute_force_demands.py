@@ -5,7 +5,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from cruise.decisions.packing.eviction_rules import EvictionRules
-from cruise.decisions.packing.plan_replay import PodNeed
+from cruise.decisions.packing.plan_replay import BaseAndHeadroom
 from cruise.decisions.packing.verification import FULL_MODE_POLICY
 from cruise.decisions.scheduling.placements import get_pod_key
 from cruise.domain.cluster import ClusterSnapshot, Container, ContainerRole, Pod, QosClass
@@ -73,12 +73,12 @@ def _may_be_sized(pod: Pod, leaving: EvictionRules, measured: Measured) -> bool:
     return all(one is not None and NOW_SECONDS - one.updated_at <= 900 for one in known)
 
 
-def _demand(pod: Pod, measured: Measured) -> PodNeed:
+def _demand(pod: Pod, measured: Measured) -> BaseAndHeadroom:
     of = {name: measured[(pod.namespace, str(pod.workload), name)] for name in _sized(pod)}
     containers = tuple(_at_base(container, of.get(container.name)) for container in pod.containers)
     cpu = max(max(0, one.cpu_peak_millicores - one.cpu_base_millicores) for one in of.values())
     memory = max(max(0, one.memory_peak_bytes - one.memory_base_bytes) for one in of.values())
-    return PodNeed(count_pod_requests(replace(pod, containers=containers)), Resources(cpu, memory))
+    return BaseAndHeadroom(count_pod_requests(replace(pod, containers=containers)), Resources(cpu, memory))
 
 
 def _at_base(container: Container, statistic: Statistic | None) -> Container:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.decisions.packing.plan_replay import PodNeed
+from cruise.decisions.packing.plan_replay import BaseAndHeadroom
 from cruise.decisions.packing.verification import find_plan_objections
 from cruise.domain.actions import ReasonCode, ResizePod
 from cruise.domain.cluster import ClusterSnapshot, Pod
@@ -284,8 +284,8 @@ def test_nodes_must_hold_all_bases_and_the_largest_headroom():
     snapshot, pods = make_scene()
     plan = make_valid_plan(snapshot, pods)
     need = {
-        ("shop", "asks"): PodNeed(Resources(700, 0), Resources(300, 0)),
-        ("shop", "wants"): PodNeed(Resources(600, 0), Resources(1, 0)),
+        ("shop", "asks"): BaseAndHeadroom(Resources(700, 0), Resources(300, 0)),
+        ("shop", "wants"): BaseAndHeadroom(Resources(600, 0), Resources(1, 0)),
     }
     found = find_plan_objections(snapshot, plan, demands=need)
     assert found == ("node n1 offers 1000 m, bases of 1000 m and a headroom of 1 m are more",)

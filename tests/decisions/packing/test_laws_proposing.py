@@ -6,7 +6,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.packing.plan_replay import PodNeed
+from cruise.decisions.packing.plan_replay import BaseAndHeadroom
 from cruise.decisions.packing.problem import FULL_MODE, BuiltProblem, UsageInputs, build_packing_problem
 from cruise.decisions.packing.proposal import build_proposal
 from cruise.decisions.packing.verification import find_plan_objections
@@ -34,11 +34,11 @@ def test_the_judge_has_no_objection_to_a_proposal(seed: int) -> None:
     assert find_plan_objections(snapshot, found) == ()
 
 
-def demands_of(built: BuiltProblem) -> dict[tuple[str, str], PodNeed]:
+def demands_of(built: BuiltProblem) -> dict[tuple[str, str], BaseAndHeadroom]:
     problem = built.problem
     base, headroom = problem.demands[problem.pod_class], problem.headroom[problem.pod_class]
     return {
-        (pod.namespace, pod.name): PodNeed(
+        (pod.namespace, pod.name): BaseAndHeadroom(
             Resources(int(base[index, 0]), int(base[index, 1])),
             Resources(int(headroom[index, 0]), int(headroom[index, 1])),
         )

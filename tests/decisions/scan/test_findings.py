@@ -15,7 +15,7 @@ from cruise.decisions.scan.findings import (
     find_slow_starts,
 )
 from cruise.decisions.scan.pending_pods import SchedulingObstacle
-from cruise.decisions.scan.risks import ContainerRiskKind, OomRemedy
+from cruise.decisions.scan.risks import ContainerRiskKind, UserRemedy
 from cruise.domain.actions import ReasonCode
 from cruise.domain.cluster import ContainerRole, OomKill
 from cruise.domain.heaps import HeapBound, HeapRuntime
@@ -140,10 +140,10 @@ def test_a_killed_init_container_must_be_fixed_by_its_owner():
     killed = replace(kill(pod), container="migrate", role=ContainerRole.INIT, restarts=3)
     [risk] = scanned([pod], make_statistic_for(pod), kills=[killed]).risks
     assert (risk.kind, risk.container, risk.restarts) == (ContainerRiskKind.OOM_KILLED, "migrate", 3)
-    assert risk.remedy is OomRemedy.SIZE_INIT_CONTAINER
+    assert risk.remedy is UserRemedy.SIZE_INIT_CONTAINER
 
 
-@pytest.mark.parametrize(("limit", "remedy"), [(255, None), (256, OomRemedy.RAISE_TEMPLATE_LIMIT)])
+@pytest.mark.parametrize(("limit", "remedy"), [(255, None), (256, UserRemedy.RAISE_TEMPLATE_LIMIT)])
 def test_a_kill_at_the_ceiling_must_be_fixed_by_the_owner(limit, remedy):
     pod = make_pod(containers=[make_container(**AMPLE, memory_limit_mib=limit)])
     states = make_workload(memory_limits={"app": 128 * MEBIBYTE})
@@ -152,16 +152,16 @@ def test_a_kill_at_the_ceiling_must_be_fixed_by_the_owner(limit, remedy):
     cron_job = make_workload("CronJob/report", memory_limits={"app": 128 * MEBIBYTE})
     killed = kill_of_ended(ended(), memory_limit_bytes=limit * MEBIBYTE)
     [risk] = scanned([], kills=[killed], workloads=[cron_job]).risks
-    assert risk.remedy is (remedy or OomRemedy.SIZE_TEMPLATE)
+    assert risk.remedy is (remedy or UserRemedy.SIZE_TEMPLATE)
 
 
 def test_the_remedy_of_a_kill_depends_on_what_created_the_pod():
     bare = replace(kill_of_ended(ended()), workload=None)
     [risk] = scanned([], kills=[bare]).risks
-    assert risk.remedy is OomRemedy.SIZE_MANIFEST
+    assert risk.remedy is UserRemedy.SIZE_MANIFEST
     of_operator = replace(kill_of_ended(ended()), workload=make_ref("SparkApplication/report"))
     [risk] = scanned([], kills=[of_operator], workloads=[]).risks
-    assert risk.remedy is OomRemedy.SIZE_OWNER
+    assert risk.remedy is UserRemedy.SIZE_OWNER
 
 
 @pytest.mark.parametrize(("largest", "at_risk"), [(899, False), (900, True), (1200, True)])

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from cruise.decisions.scan.waste import RequestSavings, count_requests_at_targets, estimate_waste, sum_savings
+from cruise.decisions.scan.waste import RealizedSavings, count_requests_at_targets, estimate_waste, sum_realized_savings
 from cruise.domain.cluster import QosClass
 from cruise.interfaces.coverage import describe_best_effort_pods
 from tests.builders import (
@@ -28,16 +28,16 @@ def test_pods_count_from_their_original_sizes_where_these_are_known():
     before = {pod.uid: {"app": (make_amounts(200, 256), NOTHING)} for pod in pods if pod.name != "unknown"}
     pods.append(replace(pods[0], namespace="other", uid="elsewhere"))
     before["elsewhere"] = before[pods[0].uid]
-    by_namespace = sum_savings(make_snapshot(pods), before)
-    assert by_namespace["other"] == RequestSavings(1, make_resources(200, 256), make_resources(100, 128))
+    by_namespace = sum_realized_savings(make_snapshot(pods), before)
+    assert by_namespace["other"] == RealizedSavings(1, make_resources(200, 256), make_resources(100, 128))
     found = by_namespace[pods[0].namespace]
-    assert found == RequestSavings(2, make_resources(400, 512), make_resources(400, 640))
+    assert found == RealizedSavings(2, make_resources(400, 512), make_resources(400, 640))
     assert found.saved == make_resources(0, -128)
 
 
 def test_containers_without_an_original_size_count_as_they_are():
     pod = make_pod(containers=[make_container("app", cpu=100), make_container("added", cpu=50)])
-    [found] = sum_savings(make_snapshot([pod]), {pod.uid: {"app": (make_amounts(400, 128), NOTHING)}}).values()
+    [found] = sum_realized_savings(make_snapshot([pod]), {pod.uid: {"app": (make_amounts(400, 128), NOTHING)}}).values()
     assert (found.before.cpu_millicores, found.now.cpu_millicores) == (450, 150)
 
 

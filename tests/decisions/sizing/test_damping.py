@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, NO_EARLIER_PASSES, EarlierPasses, PodWrite
+from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, NO_EARLIER_PASSES, CompletedResize, EarlierPasses
 from cruise.decisions.sizing.damping import get_shortage_shares
 from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM, PastDemand, RiskHeadroom
 from cruise.decisions.sizing.headroom_level import ObservedRisk
@@ -225,8 +225,8 @@ def test_the_cooldown_follows_from_the_resize_budget_unless_configured():
 
 @pytest.mark.parametrize(("of_b", "of_c", "cut"), [(6, 5, "a b"), (6, 12, "a"), (5, 13, "a b")])
 def test_a_pod_with_its_daily_resizes_is_not_cut_once_the_cluster_has_used_its_budget(of_b, of_c, cut):
-    writes = [PodWrite("uid-shop-b", LONG_AGO)] * of_b + [PodWrite("uid-shop-c", LONG_AGO)] * of_c
-    old = [PodWrite("uid-shop-a", NOW - timedelta(days=1))] * 9
+    writes = [CompletedResize("uid-shop-b", LONG_AGO)] * of_b + [CompletedResize("uid-shop-c", LONG_AGO)] * of_c
+    old = [CompletedResize("uid-shop-a", NOW - timedelta(days=1))] * 9
     earlier = EarlierPasses(
         over_requested_since={("n1", CPU): LONG_AGO}, under_requested_since={}, recent_resizes=(*old, *writes)
     )
@@ -302,9 +302,9 @@ def test_a_resize_is_recorded_for_a_day_by_resource(size):
     ]
     seen = summarize_for_next_pass([], outcomes[:1], {pod.uid: pod}, NO_EARLIER_PASSES, NOW)
     assert seen.resized == {("uid-shop-a", CPU): NOW}
-    assert seen.recent_resizes == (PodWrite("uid-shop-a", NOW),)
+    assert seen.recent_resizes == (CompletedResize("uid-shop-a", NOW),)
     again = summarize_for_next_pass([], outcomes[:1], {pod.uid: pod}, seen, NOW)
-    assert again.recent_resizes == (PodWrite("uid-shop-a", NOW),) * 2
+    assert again.recent_resizes == (CompletedResize("uid-shop-a", NOW),) * 2
     unknown = summarize_for_next_pass([], outcomes[:1], {}, NO_EARLIER_PASSES, NOW)
     assert unknown.resized == {("uid-shop-a", resource): NOW for resource in ResourceName}
     observed = summarize_for_next_pass([], outcomes[1:], {pod.uid: pod}, NO_EARLIER_PASSES, NOW)
@@ -426,7 +426,7 @@ def test_the_resizes_of_pods_that_are_gone_are_counted_without_the_pods():
     seen = NO_EARLIER_PASSES
     for number in range(40):
         at = NOW + timedelta(minutes=number // 4)
-        writes = (*seen.recent_resizes, PodWrite(f"uid-{number}", at), PodWrite(pod.uid, at))
+        writes = (*seen.recent_resizes, CompletedResize(f"uid-{number}", at), CompletedResize(pod.uid, at))
         resized = {**seen.resized, (f"uid-{number}", CPU): at, (pod.uid, CPU): at}
         seen = summarize_for_next_pass(
             [], [], {pod.uid: pod}, replace(seen, resized=resized, recent_resizes=writes), at
@@ -442,7 +442,7 @@ def test_the_resizes_of_pods_that_are_gone_are_counted_without_the_pods():
 
 @pytest.mark.parametrize(("of_gone", "cut"), [(11, "a b"), (12, "a")])
 def test_the_resizes_of_pods_that_are_gone_count_towards_the_budget_of_the_cluster(of_gone, cut):
-    writes = (PodWrite("", LONG_AGO, of_gone), *[PodWrite("uid-shop-b", LONG_AGO)] * 6)
+    writes = (CompletedResize("", LONG_AGO, of_gone), *[CompletedResize("uid-shop-b", LONG_AGO)] * 6)
     earlier = EarlierPasses(
         over_requested_since={("n1", CPU): LONG_AGO}, under_requested_since={}, recent_resizes=writes
     )

@@ -13,7 +13,7 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.sizing.demand import DemandTable, build_demand_table
 from cruise.domain.annotations import ContainerOverrides, EffectivePolicy
-from cruise.domain.arrays import UNBOUNDED, cap_to_bounds, convert_to_int64, round_up, round_up_integers
+from cruise.domain.arrays import UNBOUNDED, cap_against_overflow, convert_to_int64, round_up, round_up_integers
 from cruise.domain.autoscalers import LimitRangeItem
 from cruise.domain.cluster import ContainerRole, Pod
 from cruise.domain.policy import Mode, Policy, RequestBounds
@@ -197,7 +197,7 @@ def test_numbers_are_capped_so_that_sums_do_not_overflow():
 def test_whole_numbers_are_kept_or_brought_back(values):
     assert convert_to_int64(values).tolist() == [max(-UNBOUNDED, min(value, UNBOUNDED)) for value in values]
     inside = [value for value in values if abs(value) < 1 << 63]
-    assert cap_to_bounds(np.array(inside, dtype=np.int64)).tolist() == convert_to_int64(inside).tolist()
+    assert cap_against_overflow(np.array(inside, dtype=np.int64)).tolist() == convert_to_int64(inside).tolist()
 
 
 @given(st.integers(0, 1 << 45), st.sampled_from([1, MEBIBYTE]))

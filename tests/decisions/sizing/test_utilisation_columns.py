@@ -15,7 +15,7 @@ from cruise.decisions.pod_policy.utilisation_bounds import (
     decide_utilisation_bounds,
     do_requests_cover_usage,
 )
-from cruise.decisions.sizing.utilisation_columns import MetricGroups, bound_requests
+from cruise.decisions.sizing.utilisation_columns import MetricGroups, compute_hpa_request_bounds
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.autoscalers import UtilisationMetric, UtilisationScaling
 from cruise.domain.cluster import HorizontalPodAutoscaler
@@ -132,7 +132,7 @@ def test_at_its_minimum_an_hpa_keeps_its_replicas_for_all_recorded_usage(drawn: 
         requests[groups.containers], use.largest[groups.containers], groups.groups, groups.peak_factor
     ):
         groups = groups_of(drawn, bounds.without_shrink(frozenset({CPU})))
-    lower, upper = bound_requests(groups, CPU, requests, use)
+    lower, upper = compute_hpa_request_bounds(groups, CPU, requests, use)
     lower, upper = lower.reshape(drawn.requests.shape), upper.reshape(drawn.requests.shape)
     unbounded = upper >= UNBOUNDED
     assert (lower <= np.maximum(drawn.requests, drawn.submitted)).all()
@@ -157,7 +157,7 @@ def test_a_shrunk_pod_never_needs_more_replicas_than_ran(drawn: Drawn):
     bounds = bounds_of(replace(scaling, current_replicas=1, desired_replicas=1))
     assert isinstance(bounds, UtilisationBounds)
     use = UsageHistory(drawn.peaks.ravel(), np.zeros(drawn.peaks.size, dtype=np.int64))
-    lower, _ = bound_requests(groups_of(fits, bounds), CPU, fits.requests.ravel(), use)
+    lower, _ = compute_hpa_request_bounds(groups_of(fits, bounds), CPU, fits.requests.ravel(), use)
     lowest = np.maximum(lower.reshape(drawn.requests.shape), 1)
     used = np.floor(drawn.peaks * drawn.shares).astype(np.int64)
     assert max(proposals(fits, lowest, used, len(lowest))) <= len(lowest)
@@ -195,7 +195,7 @@ def test_at_its_maximum_growth_removes_no_pod_while_usage_is_at_the_base(drawn: 
         assert any(one.reported_percent == one.target_percent for one in metrics)
         return
     history = UsageHistory(np.full(used.size, UNBOUNDED), used.ravel())
-    lower, upper = bound_requests(groups_of(drawn, bounds), CPU, drawn.requests.ravel(), history)
+    lower, upper = compute_hpa_request_bounds(groups_of(drawn, bounds), CPU, drawn.requests.ravel(), history)
     grown = np.where(upper >= UNBOUNDED, drawn.requests.ravel(), upper).reshape(drawn.requests.shape)
     assert (lower.reshape(grown.shape) * (upper.reshape(grown.shape) < UNBOUNDED) <= drawn.requests).all()
     wanted = [
@@ -257,10 +257,10 @@ def test_growth_at_the_minimum_ends_at_the_submitted_request():
     assert isinstance(bounds, UtilisationBounds)
     groups = MetricGroups(*np.array([[0], [0], [400]]), *np.array([bounds.metrics[CPU][0][2:]]).T)
     use = UsageHistory(np.array([300]), np.array([250]))
-    lower, upper = bound_requests(groups, CPU, np.array([200]), use)
+    lower, upper = compute_hpa_request_bounds(groups, CPU, np.array([200]), use)
     # 300m need 667m for 50% and a margin of a tenth, so the request grows back to what was submitted.
     assert (lower.tolist(), upper.tolist()) == ([400], [400])
-    lower, upper = bound_requests(groups, CPU, np.array([1000]), use)
+    lower, upper = compute_hpa_request_bounds(groups, CPU, np.array([1000]), use)
     assert (lower.tolist(), upper.tolist()) == ([667], [1000])
 
 
@@ -273,7 +273,7 @@ def test_requests_grow_back_to_what_all_use_of_the_history_needs(drawn: Drawn):
     )
     drawn = replace(drawn, submitted=submitted.astype(np.int64))
     use = UsageHistory(drawn.peaks.ravel(), np.zeros(drawn.peaks.size, dtype=np.int64))
-    lower, _ = bound_requests(
+    lower, _ = compute_hpa_request_bounds(
         groups_of(drawn, bounds.without_shrink(frozenset({CPU}))), CPU, drawn.requests.ravel(), use
     )
     lower = np.maximum(lower.reshape(drawn.requests.shape), drawn.requests)
@@ -285,7 +285,9 @@ def test_what_is_not_known_grows_nothing_back():
     bounds = bounds_of(SCALING)
     assert isinstance(bounds, UtilisationBounds)
     groups = MetricGroups(*np.array([[0], [0], [900]]), *np.array([bounds.metrics[CPU][0][2:]]).T)
-    lower, _ = bound_requests(groups, CPU, np.array([200]), UsageHistory(np.array([UNBOUNDED]), np.array([10])))
+    lower, _ = compute_hpa_request_bounds(
+        groups, CPU, np.array([200]), UsageHistory(np.array([UNBOUNDED]), np.array([10]))
+    )
     assert lower.tolist() == [200]
 
 
@@ -293,7 +295,9 @@ def test_without_seven_days_of_use_nothing_shrinks():
     bounds = bounds_of(SCALING)
     assert isinstance(bounds, UtilisationBounds)
     groups = MetricGroups(*np.array([[0], [0], [0]]), *np.array([bounds.metrics[CPU][0][2:]]).T)
-    lower, _ = bound_requests(groups, CPU, np.array([1000]), UsageHistory(np.array([UNBOUNDED]), np.array([10])))
+    lower, _ = compute_hpa_request_bounds(
+        groups, CPU, np.array([1000]), UsageHistory(np.array([UNBOUNDED]), np.array([10]))
+    )
     assert lower.tolist() == [1000]
 
 

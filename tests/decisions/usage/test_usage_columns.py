@@ -1,6 +1,6 @@
 """Rows of statistics with rejected samples, and earlier rows."""
 
-from cruise.decisions.usage.usage_columns import add_earlier_rows, add_rejections
+from cruise.decisions.usage.usage_columns import add_rejections, carry_over_earlier_statistics
 from cruise.domain.usage import ContainerKey, PeakKey, SampleRejection
 from tests.builders import NOW_SECONDS, make_statistic, make_table
 
@@ -44,5 +44,5 @@ def test_rejections_of_a_former_pod_are_ignored():
 def test_earlier_rows_of_workloads_stay_for_a_limited_time():
     ages = (0, 100, 101)
     rows = [make_statistic("", workload=f"Workflow/run-{age}", updated_at=NOW_SECONDS - age) for age in ages]
-    table = add_earlier_rows(make_table(), make_table(*rows), (), NOW_SECONDS - 100)
+    table = carry_over_earlier_statistics(make_table(), make_table(*rows), (), NOW_SECONDS - 100)
     assert [key.workload for key in table.row_of_workload] == ["Workflow/run-0", "Workflow/run-100"]

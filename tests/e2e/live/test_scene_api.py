@@ -8,7 +8,7 @@ from urllib.error import HTTPError
 
 import pytest
 
-from cruise.interfaces.http.view import find_namespaces
+from cruise.interfaces.http.view import collect_namespace_values
 from tests.controlplane.api import Api, Json, wait_until
 from tests.deploy.installing import documents
 from tests.e2e.live.measured import MeasuredStage, measure
@@ -113,7 +113,7 @@ def test_callers_are_authenticated_by_the_api_server_and_see_their_namespaces(me
         assert ask(running, "GET", "/metrics", token=team)[0] == 403
 
         def seen(token: str) -> set[str]:
-            return find_namespaces(ask(running, "GET", "/api/v1/nodes", token=token)[1])
+            return collect_namespace_values(ask(running, "GET", "/api/v1/nodes", token=token)[1])
 
         assert (seen(boss) >= {own}, seen(team), seen(others)) == (True, {own}, set())
         pod = f"/api/v1/pods/{own}/{stage.pod('db')['metadata']['name']}"

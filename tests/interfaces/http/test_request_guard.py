@@ -14,7 +14,7 @@ from cruise.domain.users import Access, Caller, PathAccess, PodAccess, UserActio
 from cruise.errors import ThrottledError, UnavailableError
 from cruise.interfaces.http.health import create_health_app, send_response
 from cruise.interfaces.http.request_guard import RequestGuardRules, create_allowed_hosts, guard_requests
-from cruise.interfaces.http.view import NamespaceVisibility, filter_by_namespace, find_namespaces
+from cruise.interfaces.http.view import NamespaceVisibility, collect_namespace_values, filter_by_namespace
 from cruise.kube_json.policy_documents import build_workload_policy, mark_as_own
 from tests.builders import make_ref
 from tests.interfaces.http.api_scene import NOW, ApiScene, create_api_client, make_busy_scene
@@ -106,7 +106,7 @@ async def test_nothing_of_a_request_is_judged_before_its_caller(scene):
 
 
 def pods_of(document: object) -> set[str]:
-    return find_namespaces(document)
+    return collect_namespace_values(document)
 
 
 @pytest.mark.parametrize(("sees", "expected"), [("shop", {"shop"}), ("other", {"other"}), ("none", set())])
@@ -187,7 +187,7 @@ async def test_many_namespaces_are_asked_about_a_few_at_a_time():
 def test_parts_about_other_namespaces_are_left_out():
     mine, other = {"namespace": "a", "pod": "x"}, {"namespace": "b", "pod": "y"}
     document = {"list": [mine, other], "one": other, "deep": {"spikes": {"cpu": other, "memory": mine}}, "n": 1}
-    assert find_namespaces(document) == {"a", "b"}
+    assert collect_namespace_values(document) == {"a", "b"}
     assert filter_by_namespace(document, {"a"}) == {
         "list": [mine],
         "one": None,

@@ -17,10 +17,10 @@ from cruise.domain.prices import ResourcePrices
 from cruise.interfaces.scan.clusters import (
     TOTAL,
     ClusterScans,
-    render_clusters_csv,
     render_clusters_json,
     render_clusters_table,
     render_clusters_yaml,
+    render_findings_of_clusters_csv,
     render_slack_summary,
     summarize_clusters,
 )
@@ -64,7 +64,7 @@ def test_documents_have_each_cluster_as_its_own_scan(scans: ClusterScans):
         assert {key: value for key, value in one.items() if key != "context"} == alone
     assert document["failed"] == [{"context": "staging", "message": FAILURE}]
     assert [row["context"] for row in document["summary"]][-1] is None
-    rows = list(csv.DictReader(io.StringIO(render_clusters_csv(scans).decode())))
+    rows = list(csv.DictReader(io.StringIO(render_findings_of_clusters_csv(scans).decode())))
     assert {row["cluster"] for row in rows} == set(NAMES)
     assert {row["section"] for row in rows} >= {"coverage", "waste"}
 

@@ -3,7 +3,7 @@
 import pytest
 
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.other_autoscalers import find_ambiguous_workloads
+from cruise.decisions.pod_policy.other_autoscalers import find_workloads_with_same_name
 from cruise.domain.actions import ReasonCode
 from cruise.domain.cluster import ClusterSnapshot, WorkloadRef
 from cruise.domain.policy import Mode, Policy
@@ -140,14 +140,14 @@ def test_foreign_objects_of_one_kind_and_name_are_not_sized_by_each_others_stati
     own = owned("agent-a", "apps/v1", "DaemonSet", "agent")
     other = owned("agent-b", "apps.kruise.io/v1beta1", "DaemonSet", "agent")
     ref = ("shop", WorkloadRef("DaemonSet", "agent"))
-    assert find_ambiguous_workloads(read(own, other)) == {ref}
+    assert find_workloads_with_same_name(read(own, other)) == {ref}
     # The other one is listed, and has no pod yet.
-    assert find_ambiguous_workloads(read(make_workload_json("DaemonSet", "agent"), other)) == {ref}
+    assert find_workloads_with_same_name(read(make_workload_json("DaemonSet", "agent"), other)) == {ref}
     listed = with_api(make_workload_json("DaemonSet", "agent"), "apps.kruise.io/v1beta1")
     for alone in ([own], [other], [listed, other], [owned("x", "a.example.com/v1", "Cluster", "db")]):
-        assert find_ambiguous_workloads(read(*alone)) == frozenset()
+        assert find_workloads_with_same_name(read(*alone)) == frozenset()
     groups = [owned(f"db-{group}", f"{group}.example.com/v1", "Cluster", "db") for group in "ab"]
     snapshot = read(*groups)
-    assert find_ambiguous_workloads(snapshot) == {("shop", WorkloadRef("Cluster", "db"))}
+    assert find_workloads_with_same_name(snapshot) == {("shop", WorkloadRef("Cluster", "db"))}
     eligibility = Eligibility(snapshot, make_table(), {}, Policy(mode=Mode.FULL), NOW)
     assert {eligibility.explain_skip_at_admission(pod) for pod in snapshot.pods} == {ReasonCode.AMBIGUOUS_WORKLOAD}

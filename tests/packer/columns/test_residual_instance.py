@@ -3,7 +3,7 @@ from itertools import product
 
 import numpy as np
 
-from cruise.packer.columns.instance import build_entries, build_instance, build_residual, find_complete_levels
+from cruise.packer.columns.instance import build_instance, build_objective_entries, build_residual, find_complete_levels
 from tests.packer.columns.instances import draw_tiny_instance
 from tests.packer.problems import draw_problem
 
@@ -39,16 +39,16 @@ def test_a_vector_of_a_part_is_that_of_the_whole_plan():
             residual = build_residual(instance, nailed)
             part = residual.to_residual(instance.running)
             assert (residual.to_whole(part) == instance.running).all(), seed
-            whole = build_entries(instance).compute_vector(instance.running, instance.running)
+            whole = build_objective_entries(instance).compute_vector(instance.running, instance.running)
             assert (residual.compute_vector(part) == whole).all(), seed
 
 
 def test_entries_are_ordered_by_tier():
     instance = draw_tiny_instance(3)
-    assert build_entries(instance).stays == (False, True) * len(instance.list_priorities())
+    assert build_objective_entries(instance).stays == (False, True) * len(instance.list_priorities())
     problem = draw_problem(next(s for s in range(99) if draw_problem(s).objective == "operator"))
     last = build_instance(problem)
-    assert build_entries(last).stays == (False,) * len(last.list_priorities()) + (True,)
+    assert build_objective_entries(last).stays == (False,) * len(last.list_priorities()) + (True,)
 
 
 def test_priorities_are_complete_once_all_their_running_pods_must_stay():

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from cruise.domain.cluster import QosClass
 from cruise.simulation.cluster.containers import (
     choose_oom_victims,
+    compute_cpu_pressure,
     compute_oom_score_adjustment,
-    compute_pressure,
     find_over_limit,
     share_cpu,
 )
@@ -64,7 +64,7 @@ def test_shares_are_fair_and_use_the_node_up(drawn: list[tuple[int, int, int]]) 
 
 
 def test_pressure_is_the_share_of_unmet_demand() -> None:
-    assert compute_pressure(np.array([100.0, 200.0, 0.0]), np.array([100.0, 50.0, 0.0])).tolist() == [0, 0.75, 0]
+    assert compute_cpu_pressure(np.array([100.0, 200.0, 0.0]), np.array([100.0, 50.0, 0.0])).tolist() == [0, 0.75, 0]
 
 
 def test_only_memory_beyond_the_limit_kills() -> None:

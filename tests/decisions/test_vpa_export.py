@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.policy_export import PolicyExport, export_policies
+from cruise.decisions.vpa_export import PolicyExport, export_policies
 from cruise.domain.annotations import Overrides
 from cruise.domain.autoscalers import VpaContainerPolicy
 from cruise.domain.cluster import VerticalPodAutoscaler

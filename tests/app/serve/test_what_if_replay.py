@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cruise.app.serve.what_if import WhatIfRunner, get_usual_node_size
+from cruise.app.serve.what_if_replay import WhatIfRunner, get_usual_node_size
 from cruise.backtest.recordings.prometheus import SCRAPE_DELAY_SECONDS
 from cruise.backtest.recordings.recording import UsageRecording
 from cruise.domain.backtest import ComparedMetric

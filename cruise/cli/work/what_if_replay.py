@@ -11,11 +11,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TextIO
 
-from cruise.app.serve.what_if import WhatIfTask
+from cruise.app.serve.what_if_replay import WhatIfTask
 from cruise.backtest.backtest import (
     InProcessExecutor,
     ReplayEntry,
-    TaskProgress,
+    TotalProgress,
     compute_work,
     read_all_recordings,
     replay_all,
@@ -82,7 +82,7 @@ def compare_policies(order: WhatIfTask, show: Callable[[str, float], None]) -> W
         notes.append,
         order.pass_seconds,
     )
-    progress = TaskProgress()
+    progress = TotalProgress()
     found = read_all_recordings(
         InProcessExecutor(progress), [LoadedRecordingSource(recording)], options, None, progress
     )

@@ -8,7 +8,7 @@ from cruise.cli.inputs.live_cluster import PrometheusRequirement, read_cluster
 from cruise.cli.inputs.sources import load_snapshot_with_autoscaler
 from cruise.cli.options import save_report
 from cruise.cli.terminal import print_error, write_document
-from cruise.decisions.policy_export import PolicyExport, export_policies
+from cruise.decisions.vpa_export import PolicyExport, export_policies
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.errors import BadInputError
 from cruise.interfaces.export_files import render_policy_files

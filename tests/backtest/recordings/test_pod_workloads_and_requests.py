@@ -3,7 +3,7 @@
 import pytest
 
 from cruise.adapters.prometheus.recording import KubeStateMetrics
-from cruise.backtest.recordings.prometheus import RecordedProvisioning
+from cruise.backtest.recordings.prometheus import PodWorkloadsAndRequests
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import ClusterSnapshot, ContainerRole, WorkloadRef
 from cruise.domain.resources import MEBIBYTE, Resources
@@ -19,7 +19,7 @@ def workload_of_container(
     key = ContainerKey("shop", pod, "app")
     state = state or KubeStateMetrics()
     state.requests[key] = SOME
-    (found,) = RecordedProvisioning.create(snapshot, state).containers([key])
+    (found,) = PodWorkloadsAndRequests.create(snapshot, state).containers([key])
     return str(found.workload)
 
 
@@ -59,7 +59,7 @@ def test_the_cluster_takes_precedence_over_metrics() -> None:
     state = KubeStateMetrics(
         {("shop", "db-0"): ("Cluster", "db")}, requests={ContainerKey("shop", "db-0", "app"): SOME}
     )
-    (found,) = RecordedProvisioning.create(now, state).containers([ContainerKey("shop", "db-0", "app")])
+    (found,) = PodWorkloadsAndRequests.create(now, state).containers([ContainerKey("shop", "db-0", "app")])
     assert (found.workload, found.requests) == (WorkloadRef("StatefulSet", "db"), Resources(300, 256 * MEBIBYTE))
 
 
@@ -68,7 +68,7 @@ def test_requests_that_admission_replaced_are_the_ones_that_were_written() -> No
     key = ContainerKey("shop", "web-1", "app")
     for annotation, asked in ((original, Resources(1000, 1024 * MEBIBYTE)), ("{", SOME), ("[]", SOME)):
         pod = make_pod("web-1", containers=[make_container()], annotations={ORIGINAL_RESOURCES: annotation})
-        (found,) = RecordedProvisioning.create(make_snapshot([pod]), KubeStateMetrics()).containers([key])
+        (found,) = PodWorkloadsAndRequests.create(make_snapshot([pod]), KubeStateMetrics()).containers([key])
         assert found.requests == asked
 
 
@@ -80,7 +80,7 @@ def test_removed_pods_have_the_largest_requests_of_their_workload() -> None:
         ),
         make_pod("web-7d9f8b6c5d-ghjkl", containers=[make_container("app", 200, 256)]),
     ]
-    (found,) = RecordedProvisioning.create(make_snapshot(pods), KubeStateMetrics()).containers([gone])
+    (found,) = PodWorkloadsAndRequests.create(make_snapshot(pods), KubeStateMetrics()).containers([gone])
     assert found.requests == Resources(300, 256 * MEBIBYTE)
     assert found.workload == WorkloadRef("Deployment", "web")
 
@@ -97,7 +97,7 @@ def test_what_requests_nothing_or_only_starts_a_pod_is_left_out() -> None:
         for pod in ("web-7d9f8b6c5d-bcdfg", "web-7d9f8b6c5d-x2x4z", "stranger-0")
         for name in ("app", "free", "migrate")
     ]
-    found = RecordedProvisioning.create(now, KubeStateMetrics()).containers(asked)
+    found = PodWorkloadsAndRequests.create(now, KubeStateMetrics()).containers(asked)
     assert [(one.pod, one.container) for one in found] == [
         ("web-7d9f8b6c5d-bcdfg", "app"),
         ("web-7d9f8b6c5d-x2x4z", "app"),

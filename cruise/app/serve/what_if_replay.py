@@ -42,7 +42,7 @@ _LINE_BYTES = 1 << 20
 # The module of the command line is a higher layer: it is named, not imported.
 _COMMAND = (
     "import sys; sys.path.append(sys.argv[1]); "
-    "from cruise.cli.work.what_if import run_what_if_process; run_what_if_process()"
+    "from cruise.cli.work.what_if_replay import run_what_if_process; run_what_if_process()"
 )
 _ROOT = str(Path(cruise.__file__).parent.parent)
 

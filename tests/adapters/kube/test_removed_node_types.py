@@ -1,6 +1,6 @@
 """Node shapes of recently removed nodes."""
 
-from cruise.adapters.kube.object_store import RemovedNodes
+from cruise.adapters.kube.object_store import RemovedNodeTypes
 from cruise.domain.cluster import Node
 from cruise.domain.scheduling import OVERLOADED_TAINT, Taint, TaintEffect
 from tests.builders import make_node
@@ -20,7 +20,7 @@ def of_type(name: str, kind: str, **fields) -> Node:
 
 
 def test_remembers_one_removed_node_of_each_type():
-    former = RemovedNodes(Clock())
+    former = RemovedNodeTypes(Clock())
     small, large, larger = of_type("a", "small"), of_type("b", "large"), of_type("c", "large")
     assert former.get_not_in((small, large, larger)) == ()
     assert former.get_not_in((small, large)) == ()
@@ -30,7 +30,7 @@ def test_remembers_one_removed_node_of_each_type():
 
 
 def test_kinds_differ_by_group_and_lasting_taints_and_by_size_where_no_type_is_stated():
-    former = RemovedNodes(Clock())
+    former = RemovedNodeTypes(Clock())
     gpu = Taint("gpu", "yes", TaintEffect.NO_SCHEDULE)
     tainted = of_type("b", "small", taints=(gpu,))
     busy, plain = of_type("c", "small", taints=(OVERLOADED_TAINT,)), of_type("d", "small")
@@ -42,7 +42,7 @@ def test_kinds_differ_by_group_and_lasting_taints_and_by_size_where_no_type_is_s
 
 def test_forgets_a_node_type_three_days_after_its_last_node():
     clock = Clock()
-    former = RemovedNodes(clock)
+    former = RemovedNodeTypes(clock)
     small, large = of_type("a", "small"), of_type("b", "large")
     former.get_not_in((small, large))
     clock.seconds = 10 * DAY
@@ -54,7 +54,7 @@ def test_forgets_a_node_type_three_days_after_its_last_node():
 
 
 def test_the_same_nodes_have_the_same_answer():
-    former = RemovedNodes(Clock())
+    former = RemovedNodeTypes(Clock())
     nodes = (of_type("a", "small"),)
     former.get_not_in((of_type("b", "large"),))
     assert former.get_not_in(nodes) is former.get_not_in(nodes)

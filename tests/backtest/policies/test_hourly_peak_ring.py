@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.backtest.policies.statistics import RETENTION_HOURS, WeeklyPeaks
+from cruise.backtest.policies.statistics import RETENTION_HOURS, HourlyPeakRing
 from cruise.decisions.usage.peaks import PeaksByNumber
 from cruise.decisions.usage.usage_columns import NEVER
 from cruise.domain.usage import HourlyPeaks, PeakKey
@@ -26,7 +26,7 @@ def peaks_of(rows):
 
 @given(st.lists(st.tuples(st.integers(0, 90), PEAKS), min_size=1, max_size=8))
 def test_the_summary_is_that_of_a_store(spans):
-    week, store, hour = WeeklyPeaks(len(KEYS)), InMemoryPeaks(), 1000
+    week, store, hour = HourlyPeakRing(len(KEYS)), InMemoryPeaks(), 1000
     for passed, rows in spans:
         hour += passed
         # A number and an hour come once, and some sample with them.
@@ -52,7 +52,7 @@ def test_the_summary_is_that_of_a_store(spans):
 
 
 def test_an_hour_takes_the_place_of_the_one_that_counts_no_more():
-    week = WeeklyPeaks(1)
+    week = HourlyPeakRing(1)
     week.merge(peaks_of([(0, 5, 9.0, 9.0), (0, 6, 8.0, 8.0)]))
     week.merge(peaks_of([(0, 5 + RETENTION_HOURS, 1.0, 2.0)]))
     week.merge(peaks_of([(0, 5, 7.0, 7.0)]))  # too late
@@ -62,6 +62,6 @@ def test_an_hour_takes_the_place_of_the_one_that_counts_no_more():
 
 
 def test_nothing_held_is_nothing_known():
-    summary = WeeklyPeaks(2).summarize(KEYS[:2], frozenset({1}), 0)
+    summary = HourlyPeakRing(2).summarize(KEYS[:2], frozenset({1}), 0)
     assert summary.first_hour.tolist() == [NEVER, NEVER]
     assert np.isnan(summary.cpu_peak_millicores).all()

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from cruise.decisions.packing.plan_replay import (
-    PodNeed,
+    BaseAndHeadroom,
     check_sizes,
-    find_growing_resource,
     find_headroom_shortage,
+    find_increased_resources,
     find_removed_values,
 )
 from cruise.decisions.scheduling.placements import PodPlacements
@@ -74,9 +74,9 @@ def test_what_is_stated_cannot_be_taken_back_by_a_resize():
 
 def test_shrinks_precede_all_evictions_and_increase_nothing():
     pod = make_pod()
-    assert list(find_growing_resource(pod, (target(100, 128),))) == []
-    assert list(find_growing_resource(pod, (target(101, 64),))) == ["grows from 100 m to 101 m"]
-    assert list(find_growing_resource(pod, (target(50, 129),))) == ["grows from 134217728 to 135266304 bytes"]
+    assert list(find_increased_resources(pod, (target(100, 128),))) == []
+    assert list(find_increased_resources(pod, (target(101, 64),))) == ["grows from 100 m to 101 m"]
+    assert list(find_increased_resources(pod, (target(50, 129),))) == ["grows from 134217728 to 135266304 bytes"]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_bases_add_up_and_the_largest_headroom_counts_once(first, second, fits):
     pods = [make_pod("a"), make_pod("b")]
     board = PodPlacements(make_snapshot(pods, [make_node("n1", cpu=1000, memory_mib=1024)]))
     demands = {
-        ("shop", name): PodNeed(Resources(base, 0), Resources(headroom, 0))
+        ("shop", name): BaseAndHeadroom(Resources(base, 0), Resources(headroom, 0))
         for name, (base, headroom) in (("a", first), ("b", second))
     }
     assert (list(find_headroom_shortage(board, "n1", [pods[1]], demands)) == []) == fits
@@ -102,8 +102,8 @@ def test_a_resource_that_no_arrival_asks_for_may_be_short_already():
     pods = [make_pod("a"), make_pod("b")]
     board = PodPlacements(make_snapshot(pods, [make_node("n1", cpu=1000, memory_mib=1024)]))
     demands = {
-        ("shop", "a"): PodNeed(make_resources(2000, 10), NO_RESOURCES),
-        ("shop", "b"): PodNeed(make_resources(0, 10), NO_RESOURCES),
+        ("shop", "a"): BaseAndHeadroom(make_resources(2000, 10), NO_RESOURCES),
+        ("shop", "b"): BaseAndHeadroom(make_resources(0, 10), NO_RESOURCES),
     }
     assert list(find_headroom_shortage(board, "n1", [pods[1]], demands)) == []
     assert list(find_headroom_shortage(board, "n1", pods, demands)) != []
