@@ -4,7 +4,7 @@ To add an override, add a row to OVERRIDES and a field to `Overrides` and `Effec
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum, StrEnum
 from functools import partial
@@ -153,9 +153,13 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class OverrideAnnotation(Annotation):
-    """An annotation that overrides a setting; `field` is its field in `Overrides`, or in `RequestBounds`."""
+    """An annotation that overrides a setting; `field` is its field in `Overrides`, or in `RequestBounds`.
+
+    `choices` are all of its values, if they can be listed.
+    """
 
     field: str = ""
+    choices: tuple[str, ...] = ()
 
     @property
     def setting(self) -> str:
@@ -205,8 +209,19 @@ def _write_factor(factor: float) -> str:
     return short if float(short) == factor else repr(factor)
 
 
-def _override(setting: str, field: str, read: Callable[[str], Any], write: Callable[[Any], str]) -> OverrideAnnotation:
-    return OverrideAnnotation(f"{PREFIX}{setting}", _ANYWHERE, read, write, field)
+def _override(
+    setting: str,
+    field: str,
+    read: Callable[[str], Any],
+    write: Callable[[Any], str],
+    choices: Sequence[str] = (),
+) -> OverrideAnnotation:
+    return OverrideAnnotation(f"{PREFIX}{setting}", _ANYWHERE, read, write, field, tuple(choices))
+
+
+def _choice_override(setting: str, field: str, values: type[StrEnum], kind: str) -> OverrideAnnotation:
+    names = {one.value: one for one in values}
+    return _override(setting, field, _choice(names, kind), attrgetter("value"), list(names))
 
 
 def _bound(resource: ResourceName, *, may_be_zero: bool = False) -> Callable[[str], int]:
@@ -215,46 +230,24 @@ def _bound(resource: ResourceName, *, may_be_zero: bool = False) -> Callable[[st
 
 
 _LABEL = attrgetter("label")
-_RANKINGS = {ranking.label: ranking for ranking in EvictionRanking} | {"no-eviction": EvictionRanking.NEVER}
-_read_mode = _choice({mode.label: mode for mode in Mode}, "mode")
+_MODES = {mode.label: mode for mode in Mode}
+_RANKINGS = {ranking.label: ranking for ranking in EvictionRanking}
+_read_ranking = _choice(_RANKINGS | {"no-eviction": EvictionRanking.NEVER}, "ranking")
 
-MODE = _override("mode", "mode", _read_mode, _LABEL)
-RESOURCES = _override("resources", "resources", _read_resources, _write_resources)
-MEMORY_LIMITS = _override(
-    "memory-limits",
-    "memory_limits",
-    _choice({one.value: one for one in MemoryLimitPolicy}, "choice of memory limits"),
-    attrgetter("value"),
+MODE = _override("mode", "mode", _choice(_MODES, "mode"), _LABEL, list(_MODES))
+RESOURCES = _override(
+    "resources", "resources", _read_resources, _write_resources, ["cpu,memory", *(one.value for one in ResourceName)]
 )
-CPU_LIMITS = _override(
-    "cpu-limits",
-    "cpu_limits",
-    _choice({one.value: one for one in CpuLimitPolicy}, "choice of CPU limits"),
-    attrgetter("value"),
-)
-DIRECTION = _override(
-    "direction",
-    "direction",
-    _choice({one.value: one for one in ResizeDirection}, "direction"),
-    attrgetter("value"),
-)
+MEMORY_LIMITS = _choice_override("memory-limits", "memory_limits", MemoryLimitPolicy, "choice of memory limits")
+CPU_LIMITS = _choice_override("cpu-limits", "cpu_limits", CpuLimitPolicy, "choice of CPU limits")
+DIRECTION = _choice_override("direction", "direction", ResizeDirection, "direction")
 STARTUP_CPU = _override("startup-cpu", "startup_cpu", parse_startup_cpu, write_startup_cpu)
 # These apply to the whole pod, the others also to one container, as `NAME.CONTAINER`.
 POD_SETTINGS = (
-    _override("eviction-ranking", "ranking", _choice(_RANKINGS, "ranking"), _LABEL),
-    _override(
-        "guaranteed",
-        "guaranteed",
-        _choice({one.value: one for one in GuaranteedPolicy}, "choice for Guaranteed pods"),
-        attrgetter("value"),
-    ),
-    _override(
-        "best-effort",
-        "best_effort",
-        _choice({one.value: one for one in BestEffortPolicy}, "choice for BestEffort pods"),
-        attrgetter("value"),
-    ),
-    _override("hpa", "hpa", _choice({one.value: one for one in HpaPolicy}, "choice for HPAs"), attrgetter("value")),
+    _override("eviction-ranking", "ranking", _read_ranking, _LABEL, list(_RANKINGS)),
+    _choice_override("guaranteed", "guaranteed", GuaranteedPolicy, "choice for Guaranteed pods"),
+    _choice_override("best-effort", "best_effort", BestEffortPolicy, "choice for BestEffort pods"),
+    _choice_override("hpa", "hpa", HpaPolicy, "choice for HPAs"),
 )
 CONTAINER_SETTINGS = (
     MODE,

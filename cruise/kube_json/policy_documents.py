@@ -48,7 +48,7 @@ def build_policy_settings(overrides: Overrides) -> JsonObject:
             fields.setdefault(bound, {})[resource] = format_setting_value(name, value)
         elif name == "resources":
             fields[name] = sorted(one.value for one in value)
-        elif name == "headroom-factor":
+        elif type(value) in (int, float):  # an IntEnum is written by its name
             fields[format_policy_field(name)] = value
         else:
             fields[format_policy_field(name)] = format_setting_value(name, value)

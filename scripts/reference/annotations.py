@@ -10,42 +10,37 @@ from cruise.domain.annotations import (
     Annotation,
     OverrideSource,
 )
-from cruise.domain.policy import (
-    BestEffortPolicy,
-    CpuLimitPolicy,
-    EvictionRanking,
-    GuaranteedPolicy,
-    HpaPolicy,
-    MemoryLimitPolicy,
-    Mode,
-    ResizeDirection,
-)
 from cruise.domain.run_operators import OPERATORS
 from scripts.reference.markdown import code, page, section, table
 
+
+def _list_choices(setting: str) -> str:
+    return ", ".join(map(code, OVERRIDES[setting].choices))
+
+
 OVERRIDE_WORDS: Mapping[str, tuple[str, str]] = {
     "cruise.io/mode": (
-        ", ".join(code(mode.label) for mode in Mode),
+        _list_choices("mode"),
         "What cruise may do; the lowest of cluster, namespace, workload and container applies. "
         "A container's mode says whether it is sized; eviction follows the pod's.",
     ),
     "cruise.io/eviction-ranking": (
-        ", ".join(code(one.label) for one in EvictionRanking),
+        _list_choices("eviction-ranking"),
         "The order of eviction if a node cannot run its pods. Unset: `medium` for StatefulSets and single replicas, "
         "else `low`. A pod that runs to completion is evicted only with `low`.",
     ),
     "cruise.io/resources": ("`cpu`, `memory`, `cpu,memory`", "The resources that are sized."),
     "cruise.io/headroom-factor": ("0 to 10", "Multiplies the headroom."),
     "cruise.io/memory-limits": (
-        ", ".join(code(one.value) for one in MemoryLimitPolicy),
+        _list_choices("memory-limits"),
         "Which memory limits cruise changes, as the setting `memory_limits` for the cluster.",
     ),
     "cruise.io/cpu-limits": (
-        ", ".join(code(one.value) for one in CpuLimitPolicy),
+        _list_choices("cpu-limits"),
         "What happens to CPU limits, as the setting `cpu_limits` for the cluster.",
     ),
     "cruise.io/direction": (
-        ", ".join(code(one.value) for one in ResizeDirection),
+        _list_choices("direction"),
         "`grow`: no request or limit is decreased; `shrink`: none is increased, after an OOM kill neither.",
     ),
     "cruise.io/startup-cpu": (
@@ -55,15 +50,15 @@ OVERRIDE_WORDS: Mapping[str, tuple[str, str]] = {
         "See [slow starts](../operating.md#slow-starts).",
     ),
     "cruise.io/guaranteed": (
-        ", ".join(code(one.value) for one in GuaranteedPolicy),
+        _list_choices("guaranteed"),
         "Whether Guaranteed pods are sized, as the setting `guaranteed` for the cluster.",
     ),
     "cruise.io/best-effort": (
-        ", ".join(code(one.value) for one in BestEffortPolicy),
+        _list_choices("best-effort"),
         "Whether new pods without any requests get them, as the setting `best_effort` for the cluster.",
     ),
     "cruise.io/hpa": (
-        ", ".join(code(one.value) for one in HpaPolicy),
+        _list_choices("hpa"),
         "Whether requests on whose utilization an HPA acts change, as the setting `hpa` for the cluster.",
     ),
     "cruise.io/cpu-min": ("0, or 10m up to the largest node", "The minimum of the CPU request."),

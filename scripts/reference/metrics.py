@@ -28,7 +28,15 @@ from scripts.reference.markdown import code, page, section, table
 _NOW = datetime(2026, 1, 1, tzinfo=UTC)
 _RISKS = {ResourceName.CPU: ObservedRisk(0.07, 0.4, 1, 0)}
 _PASS = NodePassFigures(
-    _NOW, 1, 0, 0, NO_RESOURCES, NO_RESOURCES, {ReasonCode.NO_CHANGE_NEEDED: 1}, {"decide": 1.0}, _RISKS
+    at=_NOW,
+    nodes=1,
+    overcommitted=0,
+    under_pressure=0,
+    requested=NO_RESOURCES,
+    allocatable=NO_RESOURCES,
+    skipped={ReasonCode.NO_CHANGE_NEEDED: 1},
+    seconds={"decide": 1.0},
+    observed_risks=_RISKS,
 )
 _CONSOLIDATION_PLAN = PackingProposal(
     PackingStatus.OPTIMAL,

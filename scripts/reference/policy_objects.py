@@ -7,18 +7,10 @@ from typing import Any
 
 import yaml
 
-from cruise.domain.annotations import LARGEST_FACTOR, PREFIX
+from cruise.domain.annotations import LARGEST_FACTOR, OVERRIDES, PREFIX
 from cruise.domain.policy import (
     LARGEST_MACHINE,
     MINIMUM_REQUEST,
-    BestEffortPolicy,
-    CpuLimitPolicy,
-    EvictionRanking,
-    GuaranteedPolicy,
-    HpaPolicy,
-    MemoryLimitPolicy,
-    Mode,
-    ResizeDirection,
 )
 from cruise.domain.resources import ResourceName, format_cpu_millicores, format_memory_bytes
 from cruise.domain.rightsizing_policies import (
@@ -139,10 +131,10 @@ def _build_spec(kind: str) -> Schema:
         "selector": _build_selector(kind),
         **({} if kind == POLICY_KIND else {"namespaceSelector": _build_label_selector("Labels of namespaces.")}),
         **_build_container_settings(),
-        "evictionRanking": _choice("eviction-ranking", [one.label for one in EvictionRanking]),
-        "guaranteed": _choice("guaranteed", _values(GuaranteedPolicy)),
-        "bestEffort": _choice("best-effort", _values(BestEffortPolicy)),
-        "hpa": _choice("hpa", _values(HpaPolicy)),
+        "evictionRanking": _choice("eviction-ranking"),
+        "guaranteed": _choice("guaranteed"),
+        "bestEffort": _choice("best-effort"),
+        "hpa": _choice("hpa"),
         "containers": _CONTAINERS,
         "freeze": _FREEZE,
     }
@@ -162,8 +154,9 @@ def _describe(setting: str) -> str:
     return OVERRIDE_WORDS[f"{PREFIX}{setting}"][1]
 
 
-def _choice(setting: str, names: Sequence[str], more: str = "") -> Schema:
-    return {"type": "string", "description": f"{_describe(setting)}{more}", "enum": list(names)}
+def _choice(setting: str, more: str = "") -> Schema:
+    choices = list(OVERRIDES[setting].choices)
+    return {"type": "string", "description": f"{_describe(setting)}{more}", "enum": choices}
 
 
 def _values(choices: type[Enum]) -> list[str]:
@@ -171,9 +164,8 @@ def _values(choices: type[Enum]) -> list[str]:
 
 
 def _build_container_settings() -> Schema:
-    modes = [one.label for one in Mode]
     return {
-        "mode": _choice("mode", modes, ' Write "off" in quotes: without them YAML reads a boolean.'),
+        "mode": _choice("mode", ' Write "off" in quotes: without them YAML reads a boolean.'),
         "resources": {
             "type": "array",
             "description": _describe("resources"),
@@ -188,9 +180,9 @@ def _build_container_settings() -> Schema:
             "minimum": 0,
             "maximum": LARGEST_FACTOR,
         },
-        "memoryLimits": _choice("memory-limits", _values(MemoryLimitPolicy)),
-        "cpuLimits": _choice("cpu-limits", _values(CpuLimitPolicy)),
-        "direction": _choice("direction", _values(ResizeDirection)),
+        "memoryLimits": _choice("memory-limits"),
+        "cpuLimits": _choice("cpu-limits"),
+        "direction": _choice("direction"),
         "startupCpu": _build_startup_cpu(),
         "minAllowed": _build_bounds("min", "The minimum of the requests; 0 is no minimum.", may_be_zero=True),
         "maxAllowed": _build_bounds("max", "The maximum of the requests.", may_be_zero=False),

@@ -18,15 +18,8 @@ from cruise.domain.overrides import (
     resolve_overrides,
 )
 from cruise.domain.policy import (
-    BestEffortPolicy,
-    CpuLimitPolicy,
-    EvictionRanking,
-    GuaranteedPolicy,
-    HpaPolicy,
-    MemoryLimitPolicy,
     Mode,
     Policy,
-    ResizeDirection,
 )
 from cruise.domain.rightsizing_policies import get_workload_policy_name
 from cruise.domain.users import WhatIfComparison, WhatIfRun, WhatIfStage
@@ -108,17 +101,6 @@ def build_what_if_rows(comparison: WhatIfComparison) -> Sequence[WhatIfRow]:
 
 
 POLICIES_PAGE = DashboardPage("policies", "Policies", "/policies")
-_CHOICES: Mapping[str, Sequence[str]] = {
-    "mode": [mode.label for mode in Mode],
-    "eviction-ranking": [ranking.label for ranking in EvictionRanking],
-    "resources": ["cpu,memory", "cpu", "memory"],
-    "memory-limits": [one.value for one in MemoryLimitPolicy],
-    "cpu-limits": [one.value for one in CpuLimitPolicy],
-    "direction": [one.value for one in ResizeDirection],
-    "guaranteed": [one.value for one in GuaranteedPolicy],
-    "best-effort": [one.value for one in BestEffortPolicy],
-    "hpa": [one.value for one in HpaPolicy],
-}
 # A replay has its own mode and pass interval.
 _NOT_REPLAYABLE = frozenset({"mode", "pass_interval"})
 _EXAMPLES = {
@@ -337,9 +319,9 @@ def build_form_fields(stated: Mapping[str, str], proposed: Mapping[str, str] | N
     values = stated if proposed is None else proposed
     return [
         FormField(
-            f"{SETTING_FIELD_PREFIX}{name}", name, values.get(name, ""), _CHOICES.get(name, ()), _EXAMPLES.get(name, "")
+            f"{SETTING_FIELD_PREFIX}{name}", name, values.get(name, ""), override.choices, _EXAMPLES.get(name, "")
         )
-        for name in OVERRIDES
+        for name, override in OVERRIDES.items()
     ]
 
 

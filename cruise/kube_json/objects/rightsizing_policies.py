@@ -121,7 +121,7 @@ def _iterate_policy_settings(spec: PolicySpec) -> Iterator[_Setting]:
     for override in POD_SETTINGS:
         value = getattr(spec, override.setting.replace("-", "_"))
         if value is not None:
-            yield f"spec.{format_policy_field(override.setting)}", override.setting, value
+            yield f"spec.{format_policy_field(override.setting)}", override.setting, str(value)
     yield from _iterate_container_settings(spec, "spec", "")
     for container in spec.containers or ():
         place = f"spec.containers[{container.name}]"
