@@ -21,6 +21,9 @@ import msgspec
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Raised by JSON decoders for text that is not JSON or UTF-8, or is nested too deeply."""
 
+UNPARSABLE_ERRORS = (ValueError, RecursionError)
+"""Raised by Python's JSON parser, also for numbers of more than 4,300 digits and for deep nesting."""
+
 
 class CruiseError(Exception):
     """The base of all expected errors."""

@@ -24,7 +24,7 @@ from urllib.request import (
 
 from cruise import __version__
 from cruise.domain.cluster import WorkloadRef
-from cruise.errors import BadInputError, RefusedError, UnavailableError
+from cruise.errors import UNPARSABLE_ERRORS, BadInputError, RefusedError, UnavailableError
 
 _TIMEOUT_SECONDS = 10.0
 _MAX_ANSWER_BYTES = 64 * 1024
@@ -140,7 +140,7 @@ class ApiClient:
 def _decode_document(body: bytes) -> Mapping[str, object]:
     try:
         document = json.loads(body)
-    except ValueError:
+    except UNPARSABLE_ERRORS:
         return {}
     return document if isinstance(document, dict) else {}
 

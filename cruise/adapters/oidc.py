@@ -18,7 +18,7 @@ from joserfc.jwk import KeySet
 
 from cruise.adapters.api_client import read_token_file
 from cruise.domain.users import Caller, SignInDeniedError, SignInRequest
-from cruise.errors import UnavailableError
+from cruise.errors import UNPARSABLE_ERRORS, UnavailableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +195,8 @@ class OidcProvider:
                 found = None
             except requests.RequestException as error:
                 raise self._create_error(error) from None
+            except UNPARSABLE_ERRORS:
+                found = None
         if not isinstance(found, dict):
             raise UnavailableError(f"{address} answered {answer.status_code} without a discovery document")
         return found

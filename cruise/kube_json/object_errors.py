@@ -14,6 +14,7 @@ StructT = TypeVar("StructT")
 
 _PLACE = re.compile(r" - at `(?:key in )?\$(.*)`$")
 _EXPECTED = re.compile(r"Expected `(.*)`, got `(.*)`")
+_OUT_OF_RANGE = re.compile(r"Integer value out of range|Expected `int` [<>]=? -?[0-9]+")
 _MISSING = re.compile(r"Object missing required field `(.*)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 _TYPE_NAMES = {
@@ -101,6 +102,8 @@ def explain_validation_error(error: Exception, struct: type | None = None, root:
         wanted = expected.group(1).removesuffix(" | null")
         wanted, found = _TYPE_NAMES.get(wanted, wanted), _TYPE_NAMES.get(expected.group(2), expected.group(2))
         problem = f"is {found} instead of {wanted}; write {wanted}"
+    elif _OUT_OF_RANGE.fullmatch(problem):
+        problem = "is out of range; write a whole number of 32 bits"
     elif missing:
         problem = f"has no {missing.group(1)}; add it"
     elif "RFC3339" in problem or "timezone" in problem:

@@ -37,6 +37,7 @@ class LocalIdentityProvider:
     document: dict[str, Any] = field(default_factory=dict)
     token_error: str = ""
     id_token: str | None = None
+    text: str = ""  # replaces the document
     said: list[str] = field(default_factory=list)
     asked: dict[str, dict[str, str]] = field(default_factory=dict)
 
@@ -46,7 +47,7 @@ class LocalIdentityProvider:
     async def well_known(self, request: web.Request) -> web.Response:
         endpoints = {"authorization_endpoint": "/authorize", "token_endpoint": "/token", "jwks_uri": "/keys"}
         found = {"issuer": self.address, **{name: self.address + path for name, path in endpoints.items()}}
-        return web.json_response(found | self.document)
+        return web.json_response(text=self.text) if self.text else web.json_response(found | self.document)
 
     async def keys(self, request: web.Request) -> web.Response:
         return web.json_response(KeySet([self.key]).as_dict(private=False))

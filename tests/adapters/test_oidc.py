@@ -126,6 +126,13 @@ async def test_rejects_a_document_of_another_issuer_or_without_tls(provider, doc
         await signed_in(provider)
 
 
+@pytest.mark.parametrize("text", ["<html>", "[" * 100_000, '{"a":' + "1" * 5000 + "}"])
+async def test_rejects_what_is_no_document(provider, text):
+    provider.text = text
+    with pytest.raises(UnavailableError, match="without a discovery document"):
+        await signed_in(provider)
+
+
 async def test_reports_an_untrusted_or_missing_provider_in_one_line(provider):
     with pytest.raises(UnavailableError, match="not trusted: see oidc_ca_file"):
         await signed_in(provider, ca_file=None)

@@ -67,7 +67,7 @@ def parse_kubelet_metrics(body: bytes, node: str) -> KubeletMetrics:
         if family not in starts:
             continue
         values = columns[column]
-        for labels, value, taken_ms in _iterate_lines(body, family, starts[family]):
+        for labels, value, taken_at in _iterate_lines(body, family, starts[family]):
             row = row_of_labels.get(labels)
             if row is None:
                 key = _decode_key(labels)
@@ -78,8 +78,8 @@ def parse_kubelet_metrics(body: bytes, node: str) -> KubeletMetrics:
             if row in values:
                 _raise_bad_input(f"has {family.decode()} of a container twice")
             values[row] = value
-            if taken_ms is not None and column != _STARTED:
-                times[row] = taken_ms / 1000
+            if taken_at is not None and column != _STARTED:
+                times[row] = taken_at
     if not any(columns[:_STARTED]):
         _raise_bad_input("has no usage of containers")
     started = columns[_STARTED]
@@ -92,8 +92,8 @@ def parse_kubelet_metrics(body: bytes, node: str) -> KubeletMetrics:
     )
 
 
-def _iterate_lines(body: bytes, family: bytes, first: int) -> Iterator[tuple[bytes, float, int | None]]:
-    """Yield labels, value and time in milliseconds of the series of a family whose lines start at `first`.
+def _iterate_lines(body: bytes, family: bytes, first: int) -> Iterator[tuple[bytes, float, float | None]]:
+    """Yield labels, value and time in Unix seconds of the series of a family whose lines start at `first`.
 
     Negative and infinite values are left out.
     """
@@ -108,11 +108,11 @@ def _iterate_lines(body: bytes, family: bytes, first: int) -> Iterator[tuple[byt
         labels = line[name_end + 1 : end - 1] if end else b""
         try:
             value, *more = line[end or name_end :].split()
-            number, taken_ms = float(value), int(more[0]) if more else None
-        except ValueError:
+            number, taken_at = float(value), int(more[0]) / 1000 if more else None
+        except (ValueError, OverflowError):
             _raise_bad_input(f"has a line of {family.decode()} without a number")
         if 0 <= number < np.inf:
-            yield labels, number, taken_ms
+            yield labels, number, taken_at
 
 
 def _decode_key(labels: bytes) -> tuple[bytes, bytes, bytes, bytes] | None:

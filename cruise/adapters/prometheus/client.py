@@ -19,7 +19,7 @@ from urllib3.util.retry import Retry
 from cruise.adapters.api_client import read_token_file, strip_credentials
 from cruise.adapters.prometheus.cloud_identity import create_cloud_auth
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.errors import BadInputError, ThrottledError, UnavailableError, UnreachableError
+from cruise.errors import UNPARSABLE_ERRORS, BadInputError, ThrottledError, UnavailableError, UnreachableError
 
 MAX_QUOTE_LENGTH = 160
 # Messages of Prometheus, Thanos, Cortex, Mimir and VictoriaMetrics for a query that covers too much.
@@ -227,7 +227,7 @@ def _read_reason(response: requests.Response) -> str:
     """Return the server's reason, empty if it gives none."""
     try:
         document: Any = response.json()
-    except (ValueError, requests.exceptions.RequestException):
+    except (*UNPARSABLE_ERRORS, requests.exceptions.RequestException):
         return ""
     # An API server that does not proxy a query answers with a Status.
     reason = (document.get("error") or document.get("message")) if isinstance(document, dict) else None

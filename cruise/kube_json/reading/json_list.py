@@ -12,6 +12,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cruise.errors import UNPARSABLE_ERRORS
+
 T = TypeVar("T")
 
 _QUOTE, _BACKSLASH, _CLOSE_BRACKET, _OPEN_BRACE, _CLOSE_BRACE = b'"\\]{}'
@@ -102,6 +104,7 @@ LONGEST_ITEM = 16 << 20
 
 _BOUNDARY = re.compile(rb'\}[ \t\r\n]*,[ \t\r\n]*\{[ \t\r\n]*"[^"\\]*"[ \t\r\n]*:')
 _SECOND_KEY = re.compile(rb'[ \t\r\n]*"[^"\\]*"[ \t\r\n]*,[ \t\r\n]*("[^"\\]*")')
+_DECODER = json.JSONDecoder()
 _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
@@ -113,6 +116,11 @@ class MalformedJsonError(Exception):
         super().__init__(problem)
         self.problem = problem
         self.byte = byte
+
+
+def describe_unparsable(error: Exception) -> str:
+    """Describe one of UNPARSABLE_ERRORS that is not a JSONDecodeError."""
+    return "nested too deeply" if isinstance(error, RecursionError) else "a number with too many digits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,26 +250,23 @@ class ItemListReader:
             return None
         if text[at : at + 1] != b"{":
             raise MalformedJsonError("not a JSON object", at)
-        decoder, at = json.JSONDecoder(), at + 1
+        at += 1
         while True:
-            try:
-                name, at = decoder.raw_decode(document, _skip_space(text, at))
-            except json.JSONDecodeError:
+            parsed = _parse_value(document, _skip_space(text, at))
+            if parsed is None:
                 return None
+            name, at = parsed
             colon = _skip_space(text, at)
             value = _skip_space(text, colon + 1)
             if text[colon : colon + 1] != b":" or not text[value : value + 1]:
                 return None
             if name == "items" and text[value : value + 1] == b"[":
                 return value + 1
-            try:
-                self.fields[str(name)], at = decoder.raw_decode(document, value)
-            except json.JSONDecodeError:
+            parsed = _parse_value(document, value)
+            comma = _skip_space(text, parsed[1]) if parsed else len(text)
+            if parsed is None or text[comma : comma + 1] != b",":
                 return None
-            comma = _skip_space(text, at)
-            if text[comma : comma + 1] != b",":
-                return None
-            at = comma + 1
+            self.fields[str(name)], at = parsed[0], comma + 1
 
     def _read_tail(self) -> None:
         """Read the fields after the list."""
@@ -278,8 +283,20 @@ class ItemListReader:
                 raise MalformedJsonError("truncated: the text ends after the list", byte + len(tail)) from error
             at = byte + max(0, error.pos - len('{"items":[]'))
             raise MalformedJsonError(_describe_error(error), at) from error
+        except UNPARSABLE_ERRORS as error:
+            raise MalformedJsonError(describe_unparsable(error), byte) from error
         del rest["items"]
         self.fields |= rest
+
+
+def _parse_value(text: str, at: int) -> tuple[object, int] | None:
+    """Return the JSON value at an offset and its end, None if more text is needed."""
+    try:
+        return _DECODER.raw_decode(text, at)
+    except json.JSONDecodeError:
+        return None
+    except UNPARSABLE_ERRORS as error:
+        raise MalformedJsonError(describe_unparsable(error), at) from error
 
 
 def _skip_space(text: bytes, at: int) -> int:
@@ -307,4 +324,6 @@ def _parse_document(text: bytes) -> dict[str, object]:
         if _ends_early(error):
             raise MalformedJsonError("truncated: the text ends before the list", len(text)) from error
         raise MalformedJsonError(_describe_error(error), error.pos) from error
+    except UNPARSABLE_ERRORS as error:
+        raise MalformedJsonError(describe_unparsable(error), 0) from error
     return document if isinstance(document, dict) else {}

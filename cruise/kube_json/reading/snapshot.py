@@ -13,7 +13,7 @@ from cruise.domain.cluster import ClusterSnapshot, Node
 from cruise.domain.packing_plan import NodeType
 from cruise.domain.policy import parse_size
 from cruise.domain.resources import ResourceName
-from cruise.errors import DECODE_ERRORS, BadInputError
+from cruise.errors import DECODE_ERRORS, UNPARSABLE_ERRORS, BadInputError
 from cruise.kube_json.object_errors import (
     convert_to_struct,
     decode_struct,
@@ -24,7 +24,12 @@ from cruise.kube_json.object_errors import (
 from cruise.kube_json.objects.owners import is_foreign_api_group
 from cruise.kube_json.objects.quantities import read_amounts, read_extended, read_memory
 from cruise.kube_json.objects.scheduling import read_taints
-from cruise.kube_json.reading.json_list import ItemListReader, ItemRun, MalformedJsonError
+from cruise.kube_json.reading.json_list import (
+    ItemListReader,
+    ItemRun,
+    MalformedJsonError,
+    describe_unparsable,
+)
 from cruise.kube_json.reading.object_collection import ObjectCollection
 from cruise.kube_json.wire import object_json
 from cruise.kube_json.wire.object_json import NodeTaint
@@ -73,8 +78,8 @@ def _parse_items(run: ItemRun) -> Iterator[object]:
         except json.JSONDecodeError as error:
             byte = run.byte + len(text[: error.pos].encode())
             raise MalformedJsonError(f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}", byte) from error
-        except RecursionError as error:
-            raise MalformedJsonError("nested too deeply", run.byte + len(text[:at].encode())) from error
+        except UNPARSABLE_ERRORS as error:
+            raise MalformedJsonError(describe_unparsable(error), run.byte + len(text[:at].encode())) from error
         yield item
         separator = _SEPARATOR.match(text, at)
         end = separator.end() if separator else at

@@ -5,6 +5,7 @@ from typing import Any
 from msgspec import field
 
 from cruise.kube_json.wire.pod_json import (
+    Int32,
     JsonStruct,
     LabelSelectorJson,
     Metadata,
@@ -42,7 +43,7 @@ class NodeAddress(JsonStruct, frozen=True):
 
 
 class DaemonEndpoint(JsonStruct, frozen=True):
-    port: int | None = field(name="Port", default=None)
+    port: Int32 | None = field(name="Port", default=None)
 
 
 class DaemonEndpoints(JsonStruct, frozen=True):
@@ -84,7 +85,7 @@ class PodTemplate(JsonStruct, frozen=True):
 
 
 class JobTemplateSpec(JsonStruct, frozen=True):
-    parallelism: int | None = None
+    parallelism: Int32 | None = None
     template: PodTemplate | None = None
 
 
@@ -99,8 +100,8 @@ class UpdateStrategy(JsonStruct, frozen=True):
 class WorkloadSpec(JsonStruct, frozen=True):
     """Replicas and pod template of all workload kinds."""
 
-    replicas: int | None = None
-    parallelism: int | None = None
+    replicas: Int32 | None = None
+    parallelism: Int32 | None = None
     template: PodTemplate | None = None
     job_template: JobTemplate | None = None
     update_strategy: UpdateStrategy | None = None
@@ -158,9 +159,9 @@ class BudgetSpec(JsonStruct, frozen=True):
 
 
 class BudgetStatus(JsonStruct, frozen=True):
-    disruptions_allowed: int = 0
-    desired_healthy: int = 0
-    expected_pods: int = 0
+    disruptions_allowed: Int32 = 0
+    desired_healthy: Int32 = 0
+    expected_pods: Int32 = 0
 
 
 class BudgetObject(JsonStruct, frozen=True, tag_field="kind", tag="PodDisruptionBudget"):
@@ -179,7 +180,7 @@ class ScaleTarget(JsonStruct, frozen=True):
 
 class MetricTarget(JsonStruct, frozen=True):
     type: str = ""
-    average_utilization: int | None = None
+    average_utilization: Int32 | None = None
     average_value: QuantityText | None = None
 
 
@@ -199,7 +200,7 @@ class Metric(JsonStruct, frozen=True):
 
 
 class ScalingRules(JsonStruct, frozen=True):
-    stabilization_window_seconds: int | None = None
+    stabilization_window_seconds: Int32 | None = None
     tolerance: QuantityText | None = None
 
 
@@ -210,14 +211,14 @@ class ScalingBehavior(JsonStruct, frozen=True):
 class AutoscalerSpec(JsonStruct, frozen=True):
     scale_target_ref: ScaleTarget
     metrics: tuple[Metric, ...] | None = None
-    min_replicas: int | None = None
-    max_replicas: int | None = None
+    min_replicas: Int32 | None = None
+    max_replicas: Int32 | None = None
     behavior: ScalingBehavior | None = None
 
 
 class AutoscalerStatus(JsonStruct, frozen=True):
-    current_replicas: int | None = None
-    desired_replicas: int | None = None
+    current_replicas: Int32 | None = None
+    desired_replicas: Int32 | None = None
     current_metrics: tuple[Metric, ...] | None = None
     conditions: tuple[PodCondition, ...] | None = None
 
@@ -388,8 +389,8 @@ class PoolTemplate(JsonStruct, frozen=True):
 class NodePoolSpec(JsonStruct, frozen=True):
     template: PoolTemplate | None = None
     limits: QuantityMap | None = None
-    weight: int | None = None
-    replicas: int | None = None
+    weight: Int32 | None = None
+    replicas: Int32 | None = None
 
 
 class NodePoolStatus(JsonStruct, frozen=True):

@@ -14,6 +14,8 @@ QuantityMap = dict[str, QuantityText | None]
 # Files written by hand may have numbers where the API server requires strings.
 PlainText = str | int | float | bool
 Timestamp = Annotated[datetime, Meta(tz=True)]
+# The API's integers; larger ones in a file would fit no array.
+Int32 = Annotated[int, Meta(ge=-(1 << 31), lt=1 << 31)]
 
 
 class JsonStruct(Struct, rename="camel", frozen=True, gc=False):
@@ -59,8 +61,8 @@ class ResizeRule(JsonStruct, frozen=True):
 class ContainerPort(JsonStruct, frozen=True):
     """A port of a container; only host ports are read."""
 
-    container_port: int = 0
-    host_port: int | None = None
+    container_port: Int32 = 0
+    host_port: Int32 | None = None
     protocol: str | None = None
     host_ip: str | None = field(name="hostIP", default=None)
 
@@ -131,7 +133,7 @@ class ContainerState(JsonStruct, frozen=True):
 
 class ContainerStatus(JsonStruct, frozen=True):
     name: str
-    restart_count: int = 0
+    restart_count: Int32 = 0
     allocated_resources: QuantityMap | None = None
     resources: ResourceRequirements | None = None
     state: ContainerState | None = None
@@ -194,11 +196,11 @@ class Affinity(JsonStruct, frozen=True):
 
 
 class TopologySpreadConstraintJson(JsonStruct, frozen=True):
-    max_skew: int
+    max_skew: Int32
     topology_key: str
     when_unsatisfiable: str
     label_selector: LabelSelectorJson | None = None
-    min_domains: int | None = None
+    min_domains: Int32 | None = None
     match_label_keys: tuple[str, ...] | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
@@ -266,7 +268,7 @@ class PodSpec(JsonStruct, frozen=True):
     containers: tuple[ContainerSpec, ...]
     init_containers: tuple[ContainerSpec, ...] | None = None
     node_name: str | None = None
-    priority: int | None = None
+    priority: Int32 | None = None
     overhead: QuantityMap | None = None
     resources: ResourceRequirements | None = None
     os: OperatingSystem | None = None

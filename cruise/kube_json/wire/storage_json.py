@@ -5,6 +5,7 @@ from typing import Any
 from msgspec import field
 
 from cruise.kube_json.wire.pod_json import (
+    Int32,
     JsonStruct,
     LabelSelectorJson,
     Metadata,
@@ -100,7 +101,7 @@ class CsiNodeObject(JsonStruct, frozen=True, tag_field="kind", tag="CSINode"):
 
 class PriorityClassObject(JsonStruct, frozen=True, tag_field="kind", tag="PriorityClass"):
     metadata: Metadata
-    value: int
+    value: Int32
     global_default: bool | None = None
     preemption_policy: str | None = None
 

@@ -108,6 +108,7 @@ def test_no_damage_raises_anything_else(text, place, damage):
         b"404 page not found\n",
         b"# TYPE container_cpu_usage_seconds_total counter\ncontainer_cpu_usage_seconds_total{} lots\n",
         b"# TYPE container_cpu_usage_seconds_total counter\nsomething_else 1\n",
+        b'# TYPE container_cpu_usage_seconds_total counter\ncontainer_cpu_usage_seconds_total{id="/"} 1 ' + b"9" * 400,
     ],
 )
 def test_rejects_other_text(body):

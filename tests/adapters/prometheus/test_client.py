@@ -170,6 +170,13 @@ def test_a_failed_store_of_thanos_is_unavailable():
     assert "cannot answer at present (422): expanding series" in str(error)
 
 
+@pytest.mark.parametrize("body", [b"[" * 100_000, b"1" * 5000])
+def test_a_reason_that_cannot_be_read_is_none(body):
+    error = refused(HttpAnswer(400, body))
+    assert isinstance(error, BadInputError)
+    assert "rejected the query (400)" in str(error)
+
+
 @pytest.mark.parametrize("status", [202, 204, 206])
 def test_a_success_without_a_result_is_unavailable(status):
     error = refused(HttpAnswer(status))

@@ -218,6 +218,7 @@ def test_a_token_without_a_server_is_rejected(capsys, token):
 ANSWERS = {
     "web page": (200, b"<html>sign in</html>", "did not answer as cruise's API does"),
     "another API": (200, b'{"paused":"yes"}', "did not answer as cruise's API does"),
+    "nested text": (200, b"[" * 100_000, "did not answer as cruise's API does"),
     "nothing": (200, b"", "did not answer as cruise's API does"),
     "redirect": (302, b"", "answered 302"),
 }

@@ -103,6 +103,9 @@ def test_a_wrong_guess_only_costs_a_search():
         assert read_all(chunked(text, size))[0] == [item] * 40
 
 
+DEEP, LONG = b"[" * 20_000 + b"]" * 20_000, b"1" * 6000
+
+
 @pytest.mark.parametrize(
     ("text", "problem", "byte"),
     [
@@ -125,10 +128,14 @@ def test_a_wrong_guess_only_costs_a_search():
         (b'{"items":[],"kind":"Li', "truncated: the text ends after the list", 22),
         (b'{"items":[]} {"items":[]}', "text after the list; a file has one list", 13),
         (b'{"items":[],,}', "not JSON: expecting property name enclosed in double quotes", 12),
+        (b'{"a":' + DEEP + b',"items":[]}', "nested too deeply", 5),
+        (b'{"a":' + LONG + b',"items":[]}', "a number with too many digits", 5),
+        (b'{"items":[],"a":' + DEEP + b"}", "nested too deeply", 11),
+        (b'{"items":[],"a":' + LONG + b"}", "a number with too many digits", 11),
     ],
 )
 def test_errors_name_their_byte(text, problem, byte):
-    for size in (1, 4, 1 << 20):
+    for size in (1, 4, 1 << 20) if len(text) < 100 else (1000, 1 << 20):
         with pytest.raises(MalformedJsonError) as broken:
             read_all(chunked(text, size))
         assert (broken.value.problem, broken.value.byte) == (problem, byte)

@@ -258,6 +258,13 @@ def test_nesting_without_end_is_rejected():
     assert error_line(text).startswith("nested too deeply (byte ")
 
 
+def test_a_number_with_thousands_of_digits_is_rejected():
+    text = b'{"kind":"List","items":[{"kind":"Foo","a":' + b"1" * 6000 + b"}]}"
+    assert error_line(text) == f"a number with too many digits (byte 24); {HOW}"
+    for size in (64, 1 << 20):
+        assert error_line(b'{"kind":' + b"1" * 6000 + b"}", size) == f"a number with too many digits (byte 8); {HOW}"
+
+
 @pytest.mark.parametrize(
     ("items", "message"),
     [
@@ -299,6 +306,13 @@ def test_nesting_without_end_is_rejected():
             [N1, make_pod_json("web-1", metadata={"name": "web-1", "namespace": "shop", "deletionTimestamp": 7})],
             "Pod shop/web-1: metadata.deletionTimestamp: is a whole number instead of a time such as "
             "2026-01-01T00:00:00Z; write a time such as 2026-01-01T00:00:00Z",
+        ),
+        *(
+            (
+                [N1, make_pod_json("web-1", spec={"priority": priority})],
+                "Pod shop/web-1: spec.priority: is out of range; write a whole number of 32 bits",
+            )
+            for priority in (1 << 31, -(1 << 31) - 1, 10**30)
         ),
         ([{"metadata": {"name": "x"}}], f"an object without kind x: has no kind; {HOW}"),
         ([{"kind": "Pod"}], "Pod without a name: has no metadata; add it"),
