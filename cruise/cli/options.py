@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from cruise.settings import Settings
 
 
+_FIRST_YEAR, _YEAR_AFTER_LAST = 1970, 3000
+
+
 class OutputFormat(StrEnum):
     """The format of a result."""
 
@@ -115,6 +118,8 @@ def parse_time(text: str | None) -> datetime | None:
         return None
     try:
         found = datetime.fromisoformat(text)
+        if not _FIRST_YEAR <= found.year < _YEAR_AFTER_LAST:
+            raise ValueError
     except ValueError as error:
         raise BadInputError(f'--now: "{text}" is not a time; write e.g. 2026-01-01T12:00:00Z') from error
     if found.tzinfo is None:

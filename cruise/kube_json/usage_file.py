@@ -17,6 +17,7 @@ from cruise.domain.policy import LARGEST_MACHINE
 from cruise.domain.usage import StatisticKey, StatisticsTable, index_containers, index_workloads
 from cruise.errors import BadInputError
 from cruise.kube_json.object_errors import explain_validation_error, to_single_line
+from cruise.kube_json.objects.quantities import LATEST_TIME
 from cruise.kube_json.reading.json_list import ItemListReader, MalformedJsonError
 from cruise.kube_json.reading.snapshot import decode_items, describe_broken_input
 from cruise.kube_json.wire.pod_json import JsonStruct, Timestamp
@@ -114,6 +115,7 @@ USAGE_KIND = "UsageStatistics"
 CLOCK_TOLERANCE = timedelta(minutes=1)
 LONGEST_AHEAD_OF_MEDIAN = timedelta(days=366)
 
+_EPOCH = datetime.fromtimestamp(0, UTC)
 _HINT = f'a usage file starts with {{"apiVersion":"{USAGE_API_VERSION}","kind":"{USAGE_KIND}","items":[…'
 _BATCH_SIZE = 8192
 # The fields of an item, and the columns of the table.
@@ -220,13 +222,17 @@ class _UsageRows:
         if not ((amounts >= 0) & (amounts <= np.array(_MAXIMA))).all():
             for index, (item, row) in enumerate(zip(items, rows, strict=True)):
                 _check_amounts(item, row, first + index)
+        times = np.array([_get_times(item) for item in items], dtype=np.int64)
+        if not ((times >= 0) & (times <= LATEST_TIME.timestamp())).all():
+            for index, item in enumerate(items):
+                _check_times(item, first + index)
         for index, item in enumerate(items):
             try:
                 self._keys.append(self._key_reader.read_key(item))
             except BadInputError as error:
                 raise BadInputError(f"{_format_label(first + index, item)}: {error}") from error
         self._amounts.append(np.ceil(amounts))
-        self._times.append(np.array([_get_times(item) for item in items], dtype=np.int64))
+        self._times.append(times)
 
     def table(self) -> StatisticsTable:
         """Return all rows; BadInputError for two with the same key."""
@@ -271,6 +277,13 @@ def _get_amounts(item: UsageItem) -> tuple[float, ...]:
 def _get_times(item: UsageItem) -> tuple[int, int]:
     since = item.history_since
     return int(item.updated_at.timestamp()), 0 if since is None else int(since.timestamp())
+
+
+def _check_times(item: UsageItem, index: int) -> None:
+    for name, time in (("updatedAt", item.updated_at), ("historySince", item.history_since)):
+        if time is not None and not _EPOCH <= time <= LATEST_TIME:
+            problem = f"{name}: {time.isoformat()} is not a time; write e.g. 2026-01-01T00:00:00Z"
+            raise BadInputError(f"{_format_label(index, item)}: {problem}")
 
 
 def _check_amounts(item: UsageItem, row: Sequence[float], index: int) -> None:

@@ -205,7 +205,13 @@ def test_a_wrong_setting_is_rejected_before_anything_is_read(capsys, monkeypatch
 
 @pytest.mark.parametrize(
     ("now", "expected"),
-    [("tomorrow", "is not a time"), ("2026-01-01T12:00:00", "has no time zone"), ("", "is not a time")],
+    [
+        ("tomorrow", "is not a time"),
+        ("2026-01-01T12:00:00", "has no time zone"),
+        ("", "is not a time"),
+        ("0001-01-01T00:00:00+14:00", "is not a time"),
+        ("9999-12-31T23:59:59Z", "is not a time"),
+    ],
 )
 def test_an_invalid_time_is_rejected(capsys, files, now, expected):
     assert expected in error_line(capsys, "plan", *files, "--now", now)

@@ -191,6 +191,14 @@ def test_no_items_need_a_time():
         (make_usage_item_json(cpu={"baseMillicores": 1}), "cpu: has no peakMillicores; add it"),
         (make_usage_item_json(memory=3), "memory: is a whole number instead of an object; write an object"),
         (make_usage_item_json(updatedAt="yesterday"), "updatedAt: is not a time; write e.g. 2026-01-01T00:00:00Z"),
+        *(
+            (
+                make_usage_item_json() | {name: text},
+                f"{name}: {text} is not a time; write e.g. 2026-01-01T00:00:00Z",
+            )
+            for name in ("updatedAt", "historySince")
+            for text in ("0001-01-01T00:00:00+23:59", "1969-12-31T23:59:59+00:00", "9999-12-31T23:59:59-23:59")
+        ),
         (
             make_usage_item_json(updatedAt="2026-01-01T00:00:00"),
             "updatedAt: is not a time; write e.g. 2026-01-01T00:00:00Z",

@@ -10,7 +10,7 @@ from cruise.domain.heaps import HeapBound
 from cruise.domain.pod_resources import find_limit_sharers, get_memory_limit_at_kill
 from cruise.domain.resources import StatedResources
 from cruise.errors import BadInputError
-from cruise.kube_json.objects.quantities import read_amounts, read_extended
+from cruise.kube_json.objects.quantities import LATEST_TIME, read_amounts, read_extended
 from cruise.kube_json.wire.pod_json import (
     ContainerSpec,
     ContainerStatus,
@@ -274,7 +274,7 @@ def read_oom_kills(pod: Pod, status: PodStatus | None) -> Sequence[OomKill]:
 
 
 def _read_kills(pod: Pod, report: ContainerStatus, ended: TerminatedState) -> Iterator[OomKill]:
-    if ended.reason != _REASON or ended.finished_at is None:
+    if ended.reason != _REASON or ended.finished_at is None or ended.finished_at > LATEST_TIME:
         return
     for container in pod.containers:
         if container.name == report.name:

@@ -39,7 +39,7 @@ from cruise.kube_json.objects.owners import (
     read_preemption_policy,
 )
 from cruise.kube_json.objects.pod_constraints import PodConstraintReader
-from cruise.kube_json.objects.quantities import read_amounts
+from cruise.kube_json.objects.quantities import read_amounts, read_time
 from cruise.kube_json.objects.scheduling import SchedulingConstraintReader, get_pinned_node
 from cruise.kube_json.wire.pod_json import PodCondition, PodObject, PodSpec, PodStatus
 
@@ -137,6 +137,9 @@ class PodReader:
         given = find_priority_class(shared.priority_class, self.classes) if spec.priority is None else None
         phase = status.phase or ("Running" if node else "Pending")
         conditions = [condition for condition in status.conditions or () if condition.type in _READ_CONDITIONS]
+        created_at = read_time(metadata.creation_timestamp, "metadata.creationTimestamp")
+        for condition in conditions:
+            read_time(condition.last_transition_time, f"status.conditions[{condition.type}].lastTransitionTime")
         return Pod(
             namespace=shared.namespace,
             name=metadata.name,
@@ -154,9 +157,9 @@ class PodReader:
             phase=intern(phase),
             ready=_is_ready(phase, conditions),
             ready_since=_get_ready_since(conditions),
-            started_at=status.start_time,
+            started_at=read_time(status.start_time, "status.startTime"),
             terminating=metadata.deletion_timestamp is not None,
-            created_at=metadata.creation_timestamp,
+            created_at=created_at,
             priority=given.priority if given else spec.priority or 0,
             qos=_read_qos_class(status) or shared.qos,
             overhead=shared.overhead,
@@ -166,7 +169,7 @@ class PodReader:
             is_mirror_pod=shared.owner_kind == "Node" or MIRROR_POD in annotations,
             resize=_read_resize_state(conditions),
             placement=shared.placement,
-            unschedulable_since=_get_unschedulable_since(conditions, metadata.creation_timestamp),
+            unschedulable_since=_get_unschedulable_since(conditions, created_at),
             scheduling_gated=bool(spec.scheduling_gates),
             constraints=self._constraints.with_claims(shared.constraints, spec, metadata.name),
             may_preempt=shared.preemption_allowed and (given is None or given.may_preempt),

@@ -1,6 +1,7 @@
-"""Read quantities in objects, and decode ResourceQuotas."""
+"""Read quantities and times in objects, and decode ResourceQuotas."""
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -73,6 +74,17 @@ def read_extended(values: QuantityMap | None, place: str) -> dict[str, int]:
             if count is not None:
                 counts[resource] = count
     return counts
+
+
+LATEST_TIME = datetime(3000, 1, 1, tzinfo=UTC)
+"""A later time is due to a defect or an attack, and a duration after it might be no time."""
+
+
+def read_time(time: datetime | None, place: str) -> datetime | None:
+    """Return the time; BadInputError names `place` for one after LATEST_TIME, which a kubelet may state."""
+    if time is not None and time > LATEST_TIME:
+        raise BadInputError(f"{place}: {time.isoformat()} is not a time; write e.g. 2026-01-01T00:00:00Z")
+    return time
 
 
 class _QuotaList(JsonStruct, frozen=True):

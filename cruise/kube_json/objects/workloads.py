@@ -27,7 +27,7 @@ from cruise.domain.run_operators import POD_CONTROLLER_KINDS
 from cruise.kube_json.object_errors import name_object_in_errors
 from cruise.kube_json.objects.node import detect_autoscaler_deployment
 from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerKey, find_controller, keep_read_annotations
-from cruise.kube_json.objects.quantities import read_amounts, read_cpu, read_memory
+from cruise.kube_json.objects.quantities import read_amounts, read_cpu, read_memory, read_time
 from cruise.kube_json.objects.scheduling import read_selector
 from cruise.kube_json.wire import object_json, pod_json
 
@@ -71,6 +71,7 @@ def decode_workload(document: object_json.WorkloadObject) -> Workload:
             replicas = 1 if spec.replicas is None else spec.replicas
     namespace = metadata.namespace or "default"
     with name_object_in_errors(kind, namespace, metadata.name):
+        created_at = read_time(metadata.creation_timestamp, "metadata.creationTimestamp")
         pod_spec = _get_template(spec)
         amounts = None if pod_spec is None else _read_template_resources(pod_spec)
     return Workload(
@@ -78,7 +79,7 @@ def decode_workload(document: object_json.WorkloadObject) -> Workload:
         ref=WorkloadRef(kind, metadata.name),
         replicas=replicas,
         annotations=keep_read_annotations(metadata.annotations),
-        created_at=metadata.creation_timestamp,
+        created_at=created_at,
         node_autoscaler=detect_autoscaler_deployment(document) if kind == "Deployment" and replicas else None,
         controller=WorkloadRef(intern(controller.kind), intern(controller.name)) if controller else None,
         memory_limits=None if amounts is None else _select_limits(amounts, ResourceName.MEMORY),

@@ -289,6 +289,9 @@ def test_pod_level_resources_are_read_with_the_servers_defaults():
 # ---- conditions ----
 
 
+LATE = "9999-12-31T23:59:59+00:00"
+
+
 def condition(kind: str, status: str = "True", reason: str | None = None) -> Json:
     return {"type": kind, "status": status, "reason": reason, "lastTransitionTime": stamp(NOW)}
 
@@ -537,6 +540,16 @@ def test_placement_has_selector_required_affinity_and_tolerations():
         (
             make_pod_json("web-1", metadata={"creationTimestamp": "yesterday"}),
             "Pod shop/web-1: metadata.creationTimestamp: is not a time; write e.g. 2026-01-01T00:00:00Z",
+        ),
+        (
+            make_pod_json("web-1", metadata={"creationTimestamp": "9999-12-31T23:59:59-23:59"}),
+            "Pod shop/web-1: metadata.creationTimestamp: 9999-12-31T23:59:59-23:59 is not a time; "
+            "write e.g. 2026-01-01T00:00:00Z",
+        ),
+        (
+            make_pod_json("web-1", conditions=[condition("PodResizePending") | {"lastTransitionTime": LATE}]),
+            f"Pod shop/web-1: status.conditions[PodResizePending].lastTransitionTime: {LATE} is not a time; "
+            "write e.g. 2026-01-01T00:00:00Z",
         ),
         (make_pod_json("web-1") | {"spec": {}}, "Pod shop/web-1: spec: has no containers; add it"),
         (

@@ -101,5 +101,12 @@ def test_other_terminations_are_no_kills(state):
     assert kills_of(container_statuses=[{"name": "app", "state": state}]) == []
 
 
+def test_a_kill_at_no_possible_time_is_ignored():
+    late = terminated(finishedAt="9999-12-31T23:59:59-23:59")
+    assert kills_of(container_statuses=[{"name": "app", "lastState": late, "state": terminated()}]) == kills_of(
+        container_statuses=[{"name": "app", "state": terminated()}]
+    )
+
+
 def test_a_status_of_an_unknown_container_is_ignored():
     assert kills_of(container_statuses=[{"name": "gone", "state": terminated()}]) == []
