@@ -1,10 +1,8 @@
 """Policies as Kubernetes objects: RightsizingPolicy for one namespace, ClusterRightsizingPolicy for all."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from hashlib import sha256
 
 from cruise.domain.annotations import Overrides, OverrideSource, UnreadableAnnotations
 from cruise.domain.resources import NO_RESOURCES, Resources
@@ -15,11 +13,6 @@ POLICY_VERSION = "v1alpha1"
 POLICY_KIND, CLUSTER_POLICY_KIND = "RightsizingPolicy", "ClusterRightsizingPolicy"
 ALL_CONTAINERS = "*"
 """Stands for all containers that a policy does not name, as in a VerticalPodAutoscaler."""
-OWN_MANAGER = "cruise"
-"""Who manages the policies that the dashboard's form wrote: the value of a label, and the field manager."""
-_LONGEST_NAME = 253
-_OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_OBJECT_WORD = re.compile("[a-z0-9]+")
 _PATTERN_CHARACTERS = frozenset("*?[")
 
 
@@ -79,19 +72,6 @@ class RightsizingPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyOwnership:
-    """Who maintains a policy object in the cluster.
-
-    `marks` are its labels and annotations, `spec_managers` the field managers of its spec.
-    """
-
-    uid: str
-    resource_version: str
-    marks: Mapping[str, str]
-    spec_managers: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
 class PolicyConflict:
     """Another policy whose `settings` differ for `workload` (`Kind/name`); `winner` applies.
 
@@ -136,16 +116,9 @@ _NOTICED_SHARE = 0.05
 _NOTICED_SAVINGS = Resources(100, 128 << 20)
 
 
-def get_workload_policy_name(kind: str, name: str) -> str:
-    """Return the name of a workload's own policy object, the one that the dashboard's form writes."""
-    stated = f"{kind.lower()}-{name}"
-    if len(stated) <= _LONGEST_NAME and _OBJECT_NAME.fullmatch(stated):
-        return stated
-    # Names of runs have characters that names of objects may not have, such as those of Airflow's DAGs: without the
-    # digest, `a_b` and `a-b` would share one object.
-    digest = sha256(f"{kind}/{name}".encode()).hexdigest()[:8]
-    words = _OBJECT_WORD.findall(stated.lower())
-    return f"{'-'.join(words)[: _LONGEST_NAME - len(digest) - 1].rstrip('-')}-{digest}"
+def get_policy_plural(namespace: str) -> str:
+    """Return the resource of a namespace's policies, or that of the cluster's if it is empty."""
+    return "rightsizingpolicies" if namespace else "clusterrightsizingpolicies"
 
 
 def is_pattern(name: str) -> bool:

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from cruise.domain.backtest import ComparedMetric, MetricComparison
 from cruise.domain.cluster import WorkloadRef
+from cruise.domain.rightsizing_policies import get_policy_plural
 
 # Callers, the access that they need, and their actions.
 
@@ -46,14 +47,22 @@ class PodAccess:
 
 @dataclass(frozen=True, slots=True)
 class PolicyAccess:
-    """Access to the RightsizingPolicies of a namespace: `create`, `patch` or `delete`."""
+    """Access to the RightsizingPolicies of a namespace, or to ClusterRightsizingPolicies if it is empty.
+
+    The verb is `create`, `patch` or `delete`.
+    """
 
     verb: str
     namespace: str
 
     def __str__(self) -> str:
         """Format as in roles."""
-        return f"{self.verb} rightsizingpolicies in namespace {self.namespace}"
+        return f"{self.verb} {self.resource}{f' in namespace {self.namespace}' if self.namespace else ''}"
+
+    @property
+    def resource(self) -> str:
+        """The plural of the kind."""
+        return get_policy_plural(self.namespace)
 
 
 Access = PathAccess | PodAccess | PolicyAccess
@@ -75,8 +84,8 @@ class UserActionKind(StrEnum):
 class UserAction:
     """An action of a user.
 
-    What concerns one workload has its namespace; a policy also has its settings in `detail`; a revert may have a
-    namespace only.
+    What concerns one workload has its namespace; a policy also has its settings in `detail`. A revert or a policy may
+    have a namespace only, or neither.
     """
 
     at: datetime

@@ -56,8 +56,8 @@ _USER_ACTIONS = {
     UserActionKind.PAUSE_WORKLOAD: "{} paused this workload: cruise does not change its pods",
     UserActionKind.RESUME_WORKLOAD: "{} resumed this workload: cruise may change its pods",
     UserActionKind.REVERT: "{} reverted pods to their original sizes",
-    UserActionKind.PUT_POLICY: "{} wrote the policy of this workload: {}",
-    UserActionKind.DELETE_POLICY: "{} deleted the policy of this workload",
+    UserActionKind.PUT_POLICY: "{} wrote the policy of {subject}: {}",
+    UserActionKind.DELETE_POLICY: "{} deleted the policy of {subject}",
 }
 
 
@@ -67,7 +67,15 @@ _OBJECTS = tuple(f"{kind} " for kind in ("VPA", POLICY_KIND, CLUSTER_POLICY_KIND
 
 def describe_user_action(action: UserAction) -> str:
     """Return the message of an Event about a user action."""
-    return _shorten(_USER_ACTIONS[action.kind].format(action.caller, action.detail))
+    # The Event on the workload does not repeat its name.
+    subject = (
+        "this workload"
+        if action.workload
+        else f"namespace {action.namespace}"
+        if action.namespace
+        else "all namespaces"
+    )
+    return _shorten(_USER_ACTIONS[action.kind].format(action.caller, action.detail, subject=subject))
 
 
 def _describe_skipped(skipped: SkippedPod) -> str | None:

@@ -10,8 +10,9 @@ from cruise.decisions.vpa_export import ExportedPolicy, PolicyExport
 from cruise.domain.cluster import ContainerRole
 from cruise.domain.original_resources import amounts_to_json
 from cruise.domain.resources import StatedResources
+from cruise.domain.written_policies import PolicyScope
 from cruise.interfaces.text import JsonValue, escape_text
-from cruise.kube_json.policy_documents import build_workload_policy
+from cruise.kube_json.policy_documents import build_written_policy
 
 JsonObject = dict[str, JsonValue]
 
@@ -145,7 +146,7 @@ def _render_component(patches: Sequence[tuple[TemplateSizes, dict[str, str]]]) -
 def render_policy_files(export: PolicyExport) -> Iterator[tuple[str, str]]:
     """Yield the path and text of each policy, in a folder for each namespace."""
     for one in export.policies:
-        document = build_workload_policy(one.namespace, one.workload, one.overrides)
+        document = build_written_policy(PolicyScope(one.namespace, one.workload), one.overrides)
         yield f"{one.namespace}/{document['metadata']['name']}.yaml", _format_origins(one) + render_manifest(document)
 
 

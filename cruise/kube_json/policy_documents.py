@@ -4,35 +4,33 @@ from datetime import datetime
 from typing import Any
 
 from cruise.domain.annotations import BOUNDS, MANAGED_BY, Overrides
-from cruise.domain.cluster import WorkloadRef
 from cruise.domain.overrides import format_setting_value, iterate_settings
 from cruise.domain.resources import MEBIBYTE, format_cpu_millicores, format_memory_bytes
 from cruise.domain.rightsizing_policies import (
     CLUSTER_POLICY_KIND,
-    OWN_MANAGER,
     POLICY_GROUP,
     POLICY_KIND,
     POLICY_VERSION,
     PolicyStatus,
     RightsizingPolicy,
     format_policy_field,
-    get_workload_policy_name,
 )
+from cruise.domain.written_policies import OWN_MANAGER, PolicyScope
 
 JsonObject = dict[str, Any]
 
 
-def build_workload_policy(namespace: str, workload: WorkloadRef, overrides: Overrides) -> JsonObject:
-    """Return a RightsizingPolicy that states overrides for one workload."""
-    selector = {"kinds": [workload.kind], "names": [workload.name]}
-    return {
-        **_build_head(namespace, get_workload_policy_name(workload.kind, workload.name)),
-        "spec": {"selector": selector, **build_policy_settings(overrides)},
-    }
+def build_written_policy(scope: PolicyScope, overrides: Overrides) -> JsonObject:
+    """Return the policy object that states overrides for a scope."""
+    selected = scope.selector
+    parts = {"kinds": selected.kinds, "names": selected.names, "namespaces": selected.namespaces}
+    selector = {field: sorted(names) for field, names in parts.items() if names}
+    settings = build_policy_settings(overrides)
+    return {**_build_head(*scope.key), "spec": {"selector": selector, **settings} if selector else settings}
 
 
 def mark_as_own(document: JsonObject) -> JsonObject:
-    """Return a policy with the label of those that the dashboard's form writes."""
+    """Return a policy with the label of those that forms write."""
     return {**document, "metadata": {**document["metadata"], "labels": {MANAGED_BY: OWN_MANAGER}}}
 
 

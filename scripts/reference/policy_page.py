@@ -67,23 +67,38 @@ value.
 Two equally specific policies that state different values for a workload are a conflict: both name
 the other one, the settings, and the winner. So is a bound of a RightsizingPolicy above the limit of a
 ClusterRightsizingPolicy: the former names the latter (`AboveClusterMaximum`). *Needs a person* on the dashboard's
-first page names them, and policies that select nothing.
+first page names them, and policies that select nothing."""
 
-## The form of a workload
+_FORMS = "The dashboard has a form for one object of each workload, of each namespace, and of all namespaces."
+_FORM_PAGES: Sequence[tuple[str, str, str]] = (
+    (
+        "the policy page of a workload",
+        "`RightsizingPolicy KIND-NAME` in its namespace",
+        "`/api/v1/policies/NAMESPACE/KIND/NAME`",
+    ),
+    (
+        "*policy of this namespace* on the page of a namespace",
+        "`ClusterRightsizingPolicy namespace-NAMESPACE`",
+        "`/api/v1/policies/namespaces/NAMESPACE`",
+    ),
+    (
+        "*policy of all namespaces* on *Policies*",
+        "`ClusterRightsizingPolicy all-namespaces`",
+        "`/api/v1/policies/namespaces`",
+    ),
+)
+_FORM_RULES = """By default cruise may not write policies, and the form shows the YAML to apply or to commit.
+With the chart's `rbac.writePolicies` (or `deploy/rbac/policies.yaml`) it writes the object, from mode `initial` on:
 
-The policy page of a workload has a form for its own object, `RightsizingPolicy KIND-NAME`, in its namespace.
-By default cruise may not write policies, and the form shows the YAML to apply or to commit. With the chart's
-`rbac.writePolicies` (or `deploy/rbac/policies.yaml`) it writes the object, from mode `initial` on:
-
-- for a user who may `create` and `patch` RightsizingPolicies of the namespace, by their own roles. `cruise-admin`
-  alone is not enough. With `api_token_file`, the holder of the token may.
+- for a user who may `create` and `patch` RightsizingPolicies of the namespace, or ClusterRightsizingPolicies, by their
+  own roles. `cruise-admin` alone is not enough. With `api_token_file`, the holder of the token may.
 - only a new object, or one that the form wrote: with the label `app.kubernetes.io/managed-by: cruise` and no other
   field manager of its spec. An object that Argo CD, Flux, Helm or `kubectl apply` applies is never changed: the form
   says who manages it and shows the YAML.
 - unless it changed since it was read. Every write is an API request by `cruise-serve`; the user's name is in
   `GET /api/v1/user-actions`.
 
-`PUT` and `DELETE /api/v1/policies/NAMESPACE/KIND/NAME` do the same."""
+`GET`, `PUT` and `DELETE` of the address in the API do the same."""
 
 # Fields whose parts are well known.
 _NOT_NESTED = ("minAllowed", "maxAllowed", "matchExpressions")
@@ -99,6 +114,7 @@ def policies_page() -> str:
         _EXAMPLE,
         section("Precedence", table(("", "source", "counts as"), _PRECEDENCE), _PRECEDENCE_RULES),
         section("Status", _STATUS),
+        section("Forms", _FORMS, table(("page", "object", "address in the API"), _FORM_PAGES), _FORM_RULES),
         section(
             "Fields",
             "`selector.namespaces` and `namespaceSelector` are only in ClusterRightsizingPolicies.",

@@ -13,8 +13,9 @@ from cruise.domain.cluster import VerticalPodAutoscaler
 from cruise.domain.overrides import format_settings
 from cruise.domain.resources import MEBIBYTE, NOTHING_STATED, ResourceName, StatedResources
 from cruise.domain.vpa_overrides import get_vpa_overrides
+from cruise.domain.written_policies import PolicyScope
 from cruise.kube_json.objects.rightsizing_policies import decode_policy
-from cruise.kube_json.policy_documents import build_workload_policy
+from cruise.kube_json.policy_documents import build_written_policy
 from cruise.kube_json.wire.policy_json import RightsizingPolicyObject
 from tests.builders import make_amounts, make_ref, make_snapshot, make_workload
 
@@ -119,7 +120,7 @@ RULES = st.builds(
 def test_what_is_exported_can_be_read_and_says_the_same(rules, mode):
     one = vpa(*rules, mode=mode)
     for policy in exported(one).policies:
-        document = build_workload_policy(policy.namespace, policy.workload, policy.overrides)
+        document = build_written_policy(PolicyScope(policy.namespace, policy.workload), policy.overrides)
         read = decode_policy(msgspec.convert(document, RightsizingPolicyObject)).overrides
         assert read == policy.overrides
         assert isinstance(read, Overrides)

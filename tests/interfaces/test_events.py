@@ -5,7 +5,8 @@ import pytest
 from cruise.domain.actions import ActionResult, ContainerTarget, Outcome, PodEvent, ReasonCode, SkippedPod, TaintNode
 from cruise.domain.cluster import Container, ContainerRole, Pod, WorkloadRef
 from cruise.domain.resources import NOTHING_STATED
-from cruise.interfaces.events import build_pod_events
+from cruise.domain.users import UserAction, UserActionKind
+from cruise.interfaces.events import build_pod_events, describe_user_action
 from tests.simulation.scenes import START, amounts, evict, resize
 
 WEB = WorkloadRef("Deployment", "web")
@@ -122,3 +123,16 @@ def test_one_line_a_pod_sorted_by_name_and_never_too_long():
     assert [one.pod for one in told] == ["a", "b"]
     assert told[1].reason is ReasonCode.RESIZE_REFUSED
     assert all(len(one.message.encode()) < 1024 for one in told)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "workload", "subject"),
+    [
+        ("shop", WorkloadRef("Deployment", "web"), "this workload"),
+        ("shop", None, "namespace shop"),
+        (None, None, "all namespaces"),
+    ],
+)
+def test_a_written_policy_names_what_it_selects(namespace, workload, subject):
+    action = UserAction(START, "ann", UserActionKind.PUT_POLICY, namespace, workload, '{"mode":"off"}')
+    assert describe_user_action(action) == f'ann wrote the policy of {subject}: {{"mode":"off"}}'

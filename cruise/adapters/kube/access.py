@@ -15,7 +15,6 @@ from urllib.parse import quote
 import msgspec
 
 from cruise.adapters.kube.client import KubernetesClient
-from cruise.adapters.kube.kinds import POLICY_KINDS
 from cruise.adapters.kube.responses import decode_answer
 from cruise.domain.preflight import RequiredAccess
 from cruise.domain.rightsizing_policies import POLICY_GROUP, POLICY_VERSION
@@ -124,7 +123,7 @@ class KubernetesAuthority:
                 named = {"group": "", "version": "v1", "resource": "pods"}
                 attributes = {"resourceAttributes": {"verb": "get", **named, "namespace": namespace}}
             case PolicyAccess(verb, namespace):
-                named = {"group": POLICY_GROUP, "version": POLICY_VERSION, "resource": POLICY_KINDS[0].plural}
+                named = {"group": POLICY_GROUP, "version": POLICY_VERSION, "resource": access.resource}
                 attributes = {"resourceAttributes": {"verb": verb, **named, "namespace": namespace}}
             case _:
                 assert_never(access)

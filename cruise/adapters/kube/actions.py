@@ -16,11 +16,11 @@ from urllib.parse import quote
 import msgspec
 
 from cruise.adapters.kube.client import APPLY, MERGE_PATCH, STRATEGIC_MERGE, KubernetesClient
-from cruise.adapters.kube.kinds import POLICY_KINDS
+from cruise.adapters.kube.kinds import get_policy_path
 from cruise.adapters.kube.responses import decode_answer
 from cruise.domain.actions import Action, EvictPod, ResizePod, TaintNode, UntaintNode
 from cruise.domain.records import WorkloadRecommendation
-from cruise.domain.rightsizing_policies import POLICY_GROUP, POLICY_VERSION, PolicyStatus, RightsizingPolicy
+from cruise.domain.rightsizing_policies import PolicyStatus, RightsizingPolicy
 from cruise.domain.scheduling import Taint
 from cruise.errors import ConflictError
 from cruise.kube_json.patches import VPA_API_VERSION, JsonObject, build_resize_patch, build_vpa, build_vpa_status
@@ -144,9 +144,6 @@ class PolicyStatusWriter:
 
         Raises ConflictError, NotFoundError, RefusedError, ThrottledError and UnavailableError.
         """
-        kind = POLICY_KINDS[0] if policy.namespace else POLICY_KINDS[1]
-        place = f"/apis/{POLICY_GROUP}/{POLICY_VERSION}"
-        place += f"/namespaces/{quote(policy.namespace)}" if policy.namespace else ""
-        path = f"{place}/{kind.plural}/{quote(policy.name)}/status"
         document = build_policy_status(policy, status, now)
+        path = f"{get_policy_path(policy.namespace, policy.name)}/status"
         await self._client.send("PATCH", path, document, content_type=APPLY, repeatable=True)

@@ -2,9 +2,11 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from cruise.adapters.kube.client import KubernetesClient
 from cruise.adapters.kube.discovery import find_served_version
+from cruise.domain.rightsizing_policies import POLICY_GROUP, POLICY_VERSION, get_policy_plural
 from cruise.errors import CruiseError, NotFoundError, RefusedError
 from cruise.kube_json.reading.stream import ListPage, StreamDecoder
 from cruise.kube_json.wire import object_json, pod_json, policy_json, storage_json
@@ -32,6 +34,13 @@ JOBS = WatchedKind("jobs", "/apis/batch/v1/jobs", object_json.JobObject)
 NODES = WatchedKind("nodes", "/api/v1/nodes", object_json.NodeObject)
 PODS = WatchedKind("pods", "/api/v1/pods", pod_json.PodObject)
 BUDGETS = WatchedKind("poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", object_json.BudgetObject)
+
+
+def get_policy_path(namespace: str, name: str) -> str:
+    """Return the path of a policy object; the namespace of a ClusterRightsizingPolicy is empty."""
+    place = f"/apis/{POLICY_GROUP}/{POLICY_VERSION}" + (f"/namespaces/{quote(namespace)}" if namespace else "")
+    return f"{place}/{get_policy_plural(namespace)}/{quote(name)}"
+
 
 POLICY_KINDS: tuple[WatchedKind, ...] = (
     WatchedKind(

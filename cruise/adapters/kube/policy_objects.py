@@ -1,20 +1,19 @@
-"""Reads and writes the policy objects of single workloads, for users of the API and the dashboard."""
+"""Reads and writes the policy objects of forms; the namespace of a ClusterRightsizingPolicy is empty."""
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
 from cruise.adapters.kube.access import check_access
 from cruise.adapters.kube.client import APPLY, KubernetesClient
-from cruise.adapters.kube.kinds import POLICY_KINDS
+from cruise.adapters.kube.kinds import get_policy_path
 from cruise.adapters.kube.responses import decode_answer
 from cruise.domain.preflight import RequiredAccess
-from cruise.domain.rightsizing_policies import POLICY_GROUP, POLICY_VERSION, PolicyOwnership
+from cruise.domain.rightsizing_policies import POLICY_GROUP, RightsizingPolicy, get_policy_plural
+from cruise.domain.written_policies import PolicyOwnership
 from cruise.errors import NotFoundError
 
-_PLURAL = POLICY_KINDS[0].plural
 _SPEC = "f:spec"
 
 
@@ -43,17 +42,18 @@ class PolicyObjectWriter:
 
     async def list_missing_access(self, namespace: str, verbs: tuple[str, ...]) -> list[str]:
         """Return which of the verbs cruise itself lacks. Raises RefusedError, ThrottledError, UnavailableError."""
-        needed = [RequiredAccess(verb, _PLURAL, POLICY_GROUP, namespace=namespace) for verb in verbs]
+        plural = get_policy_plural(namespace)
+        needed = [RequiredAccess(verb, plural, POLICY_GROUP, namespace=namespace) for verb in verbs]
         allowed = await check_access(self._client, needed)
         return [one.verb for one, is_allowed in zip(needed, allowed, strict=True) if not is_allowed]
 
     async def read_ownership(self, namespace: str, name: str) -> PolicyOwnership | None:
         """Return who maintains a policy, None if there is none. Raises RefusedError and UnavailableError."""
         try:
-            answer = await self._client.get(_get_path(namespace, name))
+            answer = await self._client.get(get_policy_path(namespace, name))
         except NotFoundError:
             return None
-        found = decode_answer(answer, _StoredPolicy, f"RightsizingPolicy {namespace}/{name}").metadata
+        found = decode_answer(answer, _StoredPolicy, RightsizingPolicy(namespace, name).title).metadata
         managers = frozenset(one.manager for one in found.managed_fields if _SPEC in one.fields_v1)
         return PolicyOwnership(found.uid, found.resource_version, {**found.annotations, **found.labels}, managers)
 
@@ -67,17 +67,13 @@ class PolicyObjectWriter:
         if before is not None:
             metadata = {**document["metadata"], **_build_preconditions(before)}
             document = {**document, "metadata": metadata}
-        path = _get_path(namespace, name)
+        path = get_policy_path(namespace, name)
         await self._client.send("PATCH", path, document, content_type=APPLY, repeatable=before is None)
 
     async def delete(self, namespace: str, name: str, before: PolicyOwnership) -> None:
         """Delete a policy, unless it changed since it was read. Raises as `apply` does."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": _build_preconditions(before)}
-        await self._client.send("DELETE", _get_path(namespace, name), options)
-
-
-def _get_path(namespace: str, name: str) -> str:
-    return f"/apis/{POLICY_GROUP}/{POLICY_VERSION}/namespaces/{quote(namespace)}/{_PLURAL}/{quote(name)}"
+        await self._client.send("DELETE", get_policy_path(namespace, name), options)
 
 
 def _build_preconditions(before: PolicyOwnership) -> Mapping[str, str]:

@@ -19,7 +19,7 @@ import structlog
 
 import cruise
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.decisions.pod_policy.workload_policy_objects import list_replayed_policies, replace_workload_policy
+from cruise.decisions.pod_policy.written_policies import list_replayed_policies, replace_written_policy
 from cruise.domain.annotations import PREFIX, UnreadableAnnotations
 from cruise.domain.backtest import ComparedMetric, MetricComparison
 from cruise.domain.cluster import ClusterSnapshot
@@ -28,6 +28,7 @@ from cruise.domain.policy import Policy
 from cruise.domain.resources import Resources
 from cruise.domain.rightsizing_policies import RightsizingPolicy
 from cruise.domain.users import Caller, WhatIfComparison, WhatIfProposal, WhatIfRun, WhatIfStage
+from cruise.domain.written_policies import PolicyScope
 from cruise.errors import BadInputError, CruiseError, ThrottledError
 from cruise.interfaces.http.view import ApiView
 from cruise.settings import Settings
@@ -117,14 +118,14 @@ class WhatIfRunner:
     async def _build_order(self, proposal: WhatIfProposal) -> WhatIfTask:
         settings, view = self._settings, self._view
         snapshot = await view.snapshot()
-        namespace, workload = proposal.namespace, proposal.workload
+        scope = None if proposal.namespace is None else PolicyScope(proposal.namespace, proposal.workload)
         today = proposed = replace(settings.to_policy(), mode=view.policy.mode)
-        objects = proposed_objects = list_replayed_policies(snapshot.rightsizing_policies, namespace, workload)
-        if namespace is not None and workload is not None:
+        objects = proposed_objects = list_replayed_policies(snapshot.rightsizing_policies, scope)
+        if scope is not None:
             found = parse_overrides({f"{PREFIX}{key}": text for key, text in proposal.settings.items()})
             if isinstance(found, UnreadableAnnotations):
                 raise BadInputError(found.detail)
-            proposed_objects = replace_workload_policy(objects, namespace, workload, found)
+            proposed_objects = replace_written_policy(objects, scope, found)
         else:
             proposed = replace(change_settings(settings, proposal.settings).to_policy(), mode=view.policy.mode)
         prometheus = replace(settings.to_prometheus_settings(), plausible=today.rules.plausibility_checks)

@@ -1,4 +1,4 @@
-"""The pages Policies and one workload's policy: settings, the form that writes an object, and what-if runs."""
+"""The pages Policies and one policy of a workload, a namespace or the cluster, with what-if runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from cruise.decisions.pod_policy.policy_objects import PolicyIndex
-from cruise.decisions.pod_policy.workload_policy_objects import find_workload_policy
-from cruise.domain.annotations import OVERRIDES, PREFIX, Overrides, OverrideSource, UnreadableAnnotations
+from cruise.decisions.pod_policy.written_policies import find_written_policy
+from cruise.domain.annotations import OverrideSource, UnreadableAnnotations
 from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
 from cruise.domain.overrides import (
     PausedWorkloads,
@@ -17,26 +17,17 @@ from cruise.domain.overrides import (
     parse_overrides,
     resolve_overrides,
 )
-from cruise.domain.policy import (
-    Mode,
-    Policy,
-)
-from cruise.domain.rightsizing_policies import get_workload_policy_name
+from cruise.domain.policy import Mode, Policy
 from cruise.domain.users import WhatIfComparison, WhatIfRun, WhatIfStage
 from cruise.domain.vpa_overrides import read_vpa_overrides
-from cruise.errors import CruiseError
+from cruise.domain.written_policies import PolicyScope
 from cruise.interfaces.backtest.comparison import METRIC_NAMES, format_delta, format_interval, format_metric
 from cruise.interfaces.dashboard.forms import SETTING_FIELD_PREFIX, get_rejected_form
 from cruise.interfaces.dashboard.layout import Dashboard, DashboardPage
-from cruise.interfaces.http.policies import (
-    build_policy_entry,
-    explain_writability,
-    list_visible_policies,
-    render_workload_policy,
-)
+from cruise.interfaces.dashboard.policy_form import build_policy_form
+from cruise.interfaces.http.policies import build_policy_entry, list_visible_policies
 from cruise.interfaces.http.user_actions import list_paused_workloads
 from cruise.interfaces.http.view import (
-    ApiView,
     KindParameter,
     NamespaceParameter,
     NamespaceVisibility,
@@ -103,14 +94,6 @@ def build_what_if_rows(comparison: WhatIfComparison) -> Sequence[WhatIfRow]:
 POLICIES_PAGE = DashboardPage("policies", "Policies", "/policies")
 # A replay has its own mode and pass interval.
 _NOT_REPLAYABLE = frozenset({"mode", "pass_interval"})
-_EXAMPLES = {
-    "headroom-factor": "1.5",
-    "startup-cpu": "2x",
-    "cpu-min": "100m",
-    "cpu-max": "2",
-    "memory-min": "128Mi",
-    "memory-max": "4Gi",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,17 +115,6 @@ class NamespaceSetting:
     value: str
     workloads: Sequence[str]
     effective: int
-
-
-@dataclass(frozen=True, slots=True)
-class FormField:
-    """A field of the form: its stated value and the values that it accepts."""
-
-    name: str
-    setting: str
-    value: str
-    choices: Sequence[str]
-    example: str
 
 
 def create_policies_pages(dashboard: Dashboard) -> APIRouter:
@@ -187,63 +159,52 @@ def create_policies_pages(dashboard: Dashboard) -> APIRouter:
         snapshot = await view.snapshot()
         paused_workloads = await wait_for_store(view.store.read_paused_workloads())
         pods = [pod for pod in snapshot.pods if (pod.namespace, pod.workload) == (namespace, workload)]
-        own = find_workload_policy(snapshot.rightsizing_policies, namespace, workload)
-        if not pods and own is None and (namespace, workload) not in snapshot.workloads:
+        scope = PolicyScope(namespace, workload)
+        is_known = bool(pods) or (namespace, workload) in snapshot.workloads
+        if not is_known and find_written_policy(snapshot.rightsizing_policies, scope) is None:
             raise HTTPException(404, f"there is no {workload} in {namespace}, and it has no policy")
         resolved = _OverrideResolver(snapshot, paused_workloads, view.policy.mode).resolve(
             pods[0] if pods else None, namespace, workload
         )
         effective = resolved.effective_policy
-        stated = own.overrides if own is not None and isinstance(own.overrides, Overrides) else Overrides()
-        settings = format_settings(stated)
         panel = build_what_if_panel(view.what_if_runs, namespace, workload)
-        rejected = get_rejected_form(request)
-        proposed = panel.own_run.proposal.settings if panel.own_run is not None else None
-        if rejected is not None:
-            proposed = rejected.values
+        previewed = panel.own_run.proposal.settings if panel.own_run is not None else None
         return dashboard.render_page(
             request,
             "policy.html.j2",
             page=POLICIES_PAGE,
-            namespace=namespace,
-            workload=workload,
             pods=len(pods),
             statements=resolved.statements,
             error=effective.detail if isinstance(effective, UnreadableAnnotations) else "",
             mode=effective.mode.label if not isinstance(effective, UnreadableAnnotations) else "unreadable",
             panel=panel,
-            fields=build_form_fields(settings, proposed),
-            policy_name=get_workload_policy_name(kind, name),
-            manifest=_render_manifest(namespace, workload, settings if proposed is None else proposed),
-            not_writable=await _explain_not_writable(view, visibility, namespace, workload),
             paused_since=paused_workloads.get((namespace, workload)),
-            rejected=rejected,
-            container_overrides=get_container_overrides(stated)
-            if rejected is None
-            else select_container_overrides(rejected.values, stated),
-            is_stated=own is not None,
-            field_prefix=SETTING_FIELD_PREFIX,
+            form=await build_policy_form(view, request, visibility, snapshot, scope, previewed),
         )
 
+    @routes.get("/namespaces/{namespace}")
+    async def namespace_policy(
+        request: Request, visibility: VisibilityDependency, namespace: NamespaceParameter
+    ) -> Response:
+        snapshot = await view.snapshot()
+        known = {*snapshot.storage_and_namespaces.namespace_labels, *(pod.namespace for pod in snapshot.pods)}
+        scope = PolicyScope(namespace)
+        if namespace not in known and find_written_policy(snapshot.rightsizing_policies, scope) is None:
+            raise HTTPException(404, f"there is no namespace {namespace}, and it has no policy")
+        return await render_scope(request, visibility, snapshot, scope)
+
+    @routes.get("/namespaces")
+    async def cluster_policy(request: Request, visibility: VisibilityDependency) -> Response:
+        return await render_scope(request, visibility, await view.snapshot(), PolicyScope())
+
+    async def render_scope(
+        request: Request, visibility: NamespaceVisibility, snapshot: ClusterSnapshot, scope: PolicyScope
+    ) -> Response:
+        await visibility.require_access(scope.namespace)
+        form = await build_policy_form(view, request, visibility, snapshot, scope)
+        return dashboard.render_page(request, "policy.html.j2", page=POLICIES_PAGE, form=form)
+
     return routes
-
-
-def _render_manifest(namespace: str, workload: WorkloadRef, settings: Mapping[str, str]) -> str:
-    """Return the YAML of a workload's policy with the settings of the form; empty if there are none or one is wrong."""
-    overrides = parse_overrides({f"{PREFIX}{name}": value for name, value in settings.items() if value})
-    return (
-        "" if isinstance(overrides, UnreadableAnnotations) else render_workload_policy(namespace, workload, overrides)
-    )
-
-
-async def _explain_not_writable(
-    view: ApiView, visibility: NamespaceVisibility, namespace: str, workload: WorkloadRef
-) -> str:
-    """Return why the form does not write, empty if it does. A page is useful without the API server's answer."""
-    try:
-        return (await explain_writability(view, visibility, namespace, workload)).reason
-    except CruiseError as error:
-        return str(error)
 
 
 def list_cluster_settings(policy: Policy) -> Sequence[tuple[str, str]]:
@@ -312,27 +273,6 @@ def list_namespace_settings(
         ),
         key=lambda one: (-order.index(one.source.setter), -len(one.workloads), one.source.name, one.setting),
     )
-
-
-def build_form_fields(stated: Mapping[str, str], proposed: Mapping[str, str] | None = None) -> Sequence[FormField]:
-    """Return the fields for settings of all containers, with the proposed values, or the stated ones without them."""
-    values = stated if proposed is None else proposed
-    return [
-        FormField(
-            f"{SETTING_FIELD_PREFIX}{name}", name, values.get(name, ""), override.choices, _EXAMPLES.get(name, "")
-        )
-        for name, override in OVERRIDES.items()
-    ]
-
-
-def get_container_overrides(stated: Overrides) -> Mapping[str, str]:
-    """Return the stated settings of single containers."""
-    return {name: value for name, value in format_settings(stated).items() if name not in OVERRIDES}
-
-
-def select_container_overrides(sent: Mapping[str, str], stated: Overrides) -> Mapping[str, str]:
-    """Return the sent settings of single containers; a stated one that was not sent is empty."""
-    return {name: sent.get(name, "") for name in {**get_container_overrides(stated), **sent} if name not in OVERRIDES}
 
 
 class _OverrideResolver:

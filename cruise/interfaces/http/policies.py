@@ -1,30 +1,30 @@
-"""The API's routes for policy objects: a list of them, and the one of a single workload, which users may write."""
+"""The API's routes for policy objects: a list of them, and those that users may write."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from http import HTTPStatus
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 
-from cruise.decisions.pod_policy.workload_policy_objects import explain_other_owner, find_workload_policy
+from cruise.decisions.pod_policy.written_policies import find_written_policy
 from cruise.domain.annotations import CRUISE_RECORDS, PREFIX, Overrides, UnreadableAnnotations
 from cruise.domain.cluster import ClusterSnapshot, WorkloadRef
 from cruise.domain.overrides import format_settings, parse_overrides
-from cruise.domain.rightsizing_policies import (
-    PolicyOwnership,
-    PolicySelector,
-    RightsizingPolicy,
-    get_workload_policy_name,
-)
+from cruise.domain.rightsizing_policies import PolicySelector, RightsizingPolicy
 from cruise.domain.scheduling import LabelSelector
-from cruise.domain.users import PolicyAccess, UserActionKind
-from cruise.errors import DECODE_ERRORS, ConflictError, NotFoundError, RefusedError
+from cruise.domain.users import UserActionKind
+from cruise.domain.written_policies import PolicyScope
+from cruise.errors import DECODE_ERRORS
 from cruise.interfaces.export_files import render_manifest
-from cruise.interfaces.http.request_guard import READ_ONLY_METHODS
+from cruise.interfaces.http.policy_writability import (
+    DELETE_VERBS,
+    WRITE_VERBS,
+    explain_writability,
+    require_writable,
+    translate_refusals,
+)
 from cruise.interfaces.http.user_actions import perform_user_action
 from cruise.interfaces.http.view import (
     ApiView,
@@ -33,14 +33,13 @@ from cruise.interfaces.http.view import (
     NamespaceParameter,
     NamespaceVisibility,
     OffsetParameter,
-    PolicyObjectPort,
     VisibilityDependency,
     WorkloadNameParameter,
     list_error_responses,
     read_body,
 )
 from cruise.interfaces.text import CAMEL_CASE_CONFIG
-from cruise.kube_json.policy_documents import build_workload_policy, mark_as_own
+from cruise.kube_json.policy_documents import build_written_policy, mark_as_own
 
 _MAX_SETTINGS = 500
 _EXAMPLE = {"mode": "resize", "cpu-min": "100m", "memory-max.app": "2Gi"}
@@ -86,8 +85,11 @@ class PolicyPage:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkloadPolicyEntry:
-    """A workload's own RightsizingPolicy: its `policy` name, its `settings`, and its `manifest` in YAML for Git.
+class WrittenPolicyEntry:
+    """A policy object of a form: its `policy` name, its `settings`, and its `manifest` in YAML for Git.
+
+    That of a workload is a RightsizingPolicy. That of a namespace or of all of them is a ClusterRightsizingPolicy, and
+    `kind` and `name` are empty.
 
     `notWritable` says why the caller cannot write it through cruise; then apply the manifest with kubectl or from Git.
     """
@@ -100,19 +102,6 @@ class WorkloadPolicyEntry:
     settings: Mapping[str, str]
     manifest: str
     not_writable: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyWritability:
-    """Whether a caller may write a policy object through cruise: the `reason` and HTTP `status` of a refusal."""
-
-    reason: str = ""
-    status: int = HTTPStatus.OK
-    ownership: PolicyOwnership | None = None
-
-
-_WRITE, _DELETE = ("create", "patch"), ("delete",)
-_NO_SUCH_KIND = "the API server does not serve RightsizingPolicy: install the definitions (chart value crds.install)"
 
 
 def create_policy_routes(view: ApiView) -> APIRouter:
@@ -129,76 +118,77 @@ def create_policy_routes(view: ApiView) -> APIRouter:
         found = await list_visible_policies(await view.snapshot(), visibility)
         return PolicyPage(len(found), offset, [build_policy_entry(one) for one in found[offset : offset + limit]])
 
-    @routes.get("/{namespace}/{kind}/{name}", responses=list_error_responses(403, 422, 503))
-    async def policy(
-        caller: CallerDependency,
-        visibility: VisibilityDependency,
-        namespace: NamespaceParameter,
-        kind: KindParameter,
-        name: WorkloadNameParameter,
-    ) -> WorkloadPolicyEntry:
-        """Return a workload's own RightsizingPolicy, and whether the caller may write it through cruise."""
-        await visibility.require_access(namespace)
-        workload = WorkloadRef(kind, name)
-        found = find_workload_policy((await view.snapshot()).rightsizing_policies, namespace, workload)
-        overrides = found.overrides if found is not None and isinstance(found.overrides, Overrides) else Overrides()
-        writability = await explain_writability(view, visibility, namespace, workload)
-        return _entry(namespace, workload, overrides, writability.reason)
+    _add_scope_routes(routes, view, "/{namespace}/{kind}/{name}", _read_workload_scope)
+    _add_scope_routes(routes, view, "/namespaces/{namespace}", _read_namespace_scope)
+    _add_scope_routes(routes, view, "/namespaces", _read_cluster_scope)
+    return routes
 
-    @routes.put(
-        "/{namespace}/{kind}/{name}",
-        responses=list_error_responses(400, 401, 403, 409, 413, 422, 503),
-        openapi_extra=_BODY,
-    )
+
+def _read_workload_scope(
+    namespace: NamespaceParameter, kind: KindParameter, name: WorkloadNameParameter
+) -> PolicyScope:
+    return PolicyScope(namespace, WorkloadRef(kind, name))
+
+
+def _read_namespace_scope(namespace: NamespaceParameter) -> PolicyScope:
+    return PolicyScope(namespace)
+
+
+def _read_cluster_scope() -> PolicyScope:
+    return PolicyScope()
+
+
+def _add_scope_routes(routes: APIRouter, view: ApiView, path: str, read_scope: Callable[..., PolicyScope]) -> None:
+    """Add the routes of the policy of one kind of scope."""
+    ScopeDependency = Annotated[PolicyScope, Depends(read_scope)]
+
+    @routes.get(path, responses=list_error_responses(403, 422, 503))
+    async def policy(visibility: VisibilityDependency, scope: ScopeDependency) -> WrittenPolicyEntry:
+        """Return the policy object of a workload, a namespace or the cluster, and whether the caller may write it."""
+        await visibility.require_access(scope.namespace)
+        found = find_written_policy((await view.snapshot()).rightsizing_policies, scope)
+        overrides = found.overrides if found is not None and isinstance(found.overrides, Overrides) else Overrides()
+        return _entry(scope, overrides, (await explain_writability(view, visibility, scope)).reason)
+
+    @routes.put(path, responses=list_error_responses(400, 401, 403, 409, 413, 422, 503), openapi_extra=_BODY)
     async def put_policy(
-        caller: CallerDependency,
-        visibility: VisibilityDependency,
-        namespace: NamespaceParameter,
-        kind: KindParameter,
-        name: WorkloadNameParameter,
-        request: Request,
-    ) -> WorkloadPolicyEntry:
-        """Write a workload's own RightsizingPolicy, if cruise and the caller may; it never changes other objects."""
-        _reject_misspelt(kind)
-        workload = WorkloadRef(kind, name)
+        caller: CallerDependency, visibility: VisibilityDependency, scope: ScopeDependency, request: Request
+    ) -> WrittenPolicyEntry:
+        """Write the policy object of a workload, a namespace or the cluster, if cruise and the caller may.
+
+        It never changes objects of others.
+        """
+        if scope.workload is not None:
+            _reject_misspelt(scope.workload.kind)
         overrides = read_policy_settings(await read_body(request))
-        objects, before = await _require_writable(view, visibility, namespace, workload, _WRITE)
-        document = mark_as_own(build_workload_policy(namespace, workload, overrides))
-        detail = msgspec.json.encode(format_settings(overrides)).decode()
+        objects, before = await require_writable(view, visibility, scope, WRITE_VERBS)
+        document = mark_as_own(build_written_policy(scope, overrides))
 
         async def change() -> None:
-            with _translate_refusals():
-                await objects.apply(namespace, document["metadata"]["name"], document, before)
+            with translate_refusals(scope):
+                await objects.apply(*scope.key, document, before)
 
-        await perform_user_action(view, caller, UserActionKind.PUT_POLICY, change, namespace, workload, detail)
-        return _entry(namespace, workload, overrides)
+        subject = scope.namespace or None, scope.workload
+        detail = msgspec.json.encode(format_settings(overrides)).decode()
+        await perform_user_action(view, caller, UserActionKind.PUT_POLICY, change, *subject, detail)
+        return _entry(scope, overrides)
 
-    @routes.delete(
-        "/{namespace}/{kind}/{name}",
-        responses=list_error_responses(401, 403, 409, 422, 503),
-        status_code=204,
-    )
+    @routes.delete(path, responses=list_error_responses(401, 403, 409, 422, 503), status_code=204)
     async def delete_policy(
-        caller: CallerDependency,
-        visibility: VisibilityDependency,
-        namespace: NamespaceParameter,
-        kind: KindParameter,
-        name: WorkloadNameParameter,
+        caller: CallerDependency, visibility: VisibilityDependency, scope: ScopeDependency
     ) -> Response:
-        """Delete a workload's own RightsizingPolicy, if there is one and cruise and the caller may."""
-        workload = WorkloadRef(kind, name)
-        objects, before = await _require_writable(view, visibility, namespace, workload, _DELETE)
+        """Delete the policy object of a workload, a namespace or the cluster, if cruise and the caller may."""
+        objects, before = await require_writable(view, visibility, scope, DELETE_VERBS)
         if before is None:
             return Response(status_code=204)
 
         async def change() -> None:
-            with _translate_refusals():
-                await objects.delete(namespace, get_workload_policy_name(kind, name), before)
+            with translate_refusals(scope):
+                await objects.delete(*scope.key, before)
 
-        await perform_user_action(view, caller, UserActionKind.DELETE_POLICY, change, namespace, workload)
+        subject = scope.namespace or None, scope.workload
+        await perform_user_action(view, caller, UserActionKind.DELETE_POLICY, change, *subject)
         return Response(status_code=204)
-
-    return routes
 
 
 async def list_visible_policies(
@@ -218,79 +208,9 @@ def build_policy_entry(policy: RightsizingPolicy) -> PolicyEntry:
     return PolicyEntry(policy.namespace, policy.name, selects, format_settings(overrides))
 
 
-def render_workload_policy(namespace: str, workload: WorkloadRef, overrides: Overrides) -> str:
-    """Return the YAML of a workload's own policy; empty if nothing is stated."""
-    return "" if overrides == Overrides() else render_manifest(build_workload_policy(namespace, workload, overrides))
-
-
-async def explain_writability(
-    view: ApiView,
-    visibility: NamespaceVisibility,
-    namespace: str,
-    workload: WorkloadRef,
-    verbs: tuple[str, ...] = _WRITE,
-) -> PolicyWritability:
-    """Return whether the caller may write a workload's own policy through cruise. Raises UnavailableError.
-
-    Cruise writes with its own account, so the caller needs the same right, and the object must be cruise's own.
-    """
-    objects = view.policy_objects
-    if objects is None:
-        return PolicyWritability("this cruise is not connected to an API server", HTTPStatus.CONFLICT)
-    forbidden = await _explain_missing_right(visibility, namespace, verbs)
-    if forbidden:
-        return PolicyWritability(forbidden, HTTPStatus.FORBIDDEN)
-    missing = await objects.list_missing_access(namespace, verbs)
-    if missing:
-        reason = f"cruise may not {missing[0]} rightsizingpolicies: its role is an option (chart value {_CHART_VALUE})"
-        return PolicyWritability(reason, HTTPStatus.FORBIDDEN)
-    name = get_workload_policy_name(workload.kind, workload.name)
-    ownership = await objects.read_ownership(namespace, name)
-    existing = find_workload_policy((await view.snapshot()).rightsizing_policies, namespace, workload)
-    owner = explain_other_owner(existing, ownership, workload)
-    if owner:
-        reason = f"RightsizingPolicy {namespace}/{name} is not changed, because {owner}: change it there"
-        return PolicyWritability(reason, HTTPStatus.CONFLICT)
-    return PolicyWritability(ownership=ownership)
-
-
-async def _explain_missing_right(visibility: NamespaceVisibility, namespace: str, verbs: tuple[str, ...]) -> str:
-    """Return the right that the caller lacks, empty if none; one who reads anonymously is checked when it writes."""
-    if visibility.authority is None:
-        return ""
-    for access in [PolicyAccess(verb, namespace) for verb in verbs]:
-        if not await visibility.authority.authorize(visibility.caller, access):
-            return f"{visibility.caller.name} may not {access}: no role of the user allows it"
-    return ""
-
-
-_CHART_VALUE = "rbac.writePolicies"
-
-
-async def _require_writable(
-    view: ApiView, visibility: NamespaceVisibility, namespace: str, workload: WorkloadRef, verbs: tuple[str, ...]
-) -> tuple[PolicyObjectPort, PolicyOwnership | None]:
-    """Return what writes the policy, and its present owner. Raises HTTPException 403 and 409 with the reason."""
-    if visibility.authority is None:
-        raise HTTPException(403, READ_ONLY_METHODS)
-    found = await explain_writability(view, visibility, namespace, workload, verbs)
-    if found.reason or view.policy_objects is None:
-        raise HTTPException(found.status, found.reason)
-    return view.policy_objects, found.ownership
-
-
-@contextmanager
-def _translate_refusals() -> Iterator[None]:
-    """Raise HTTPException with the API server's reason."""
-    try:
-        yield
-    except ConflictError as error:
-        raise HTTPException(409, f"the policy was changed at the same time: {error}") from error
-    except NotFoundError as error:
-        raise HTTPException(409, _NO_SUCH_KIND) from error
-    except RefusedError as error:
-        status = HTTPStatus.FORBIDDEN if error.cause == "Forbidden" else HTTPStatus.UNPROCESSABLE_ENTITY
-        raise HTTPException(status, str(error)) from error
+def render_written_policy(scope: PolicyScope, overrides: Overrides) -> str:
+    """Return the YAML of the policy of a scope; empty if nothing is stated."""
+    return "" if overrides == Overrides() else render_manifest(build_written_policy(scope, overrides))
 
 
 def read_policy_settings(body: bytes) -> Overrides:
@@ -333,14 +253,15 @@ def _example() -> str:
     return msgspec.json.encode(_EXAMPLE).decode()
 
 
-def _entry(namespace: str, workload: WorkloadRef, overrides: Overrides, not_writable: str = "") -> WorkloadPolicyEntry:
-    return WorkloadPolicyEntry(
-        namespace,
+def _entry(scope: PolicyScope, overrides: Overrides, not_writable: str = "") -> WrittenPolicyEntry:
+    workload = scope.workload or WorkloadRef("", "")
+    return WrittenPolicyEntry(
+        scope.namespace,
         workload.kind,
         workload.name,
-        get_workload_policy_name(workload.kind, workload.name),
+        scope.key[1],
         format_settings(overrides),
-        render_workload_policy(namespace, workload, overrides),
+        render_written_policy(scope, overrides),
         not_writable,
     )
 

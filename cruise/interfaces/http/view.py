@@ -15,9 +15,9 @@ from cruise.domain.actions import Outcome
 from cruise.domain.cluster import ClusterSnapshot, WorkloadRef
 from cruise.domain.policy import Policy
 from cruise.domain.prices import PriceSettings
-from cruise.domain.rightsizing_policies import PolicyOwnership
 from cruise.domain.usage import StatisticsTable
 from cruise.domain.users import Access, Caller, PodAccess, UserAction, WhatIfProposal, WhatIfRun
+from cruise.domain.written_policies import PolicyOwnership
 from cruise.errors import UnavailableError
 from cruise.interfaces.http.figures import ControllerFigures
 from cruise.runtime.node_pass import NodePassResult
@@ -48,7 +48,7 @@ class WhatIfPort(Protocol):
 
 
 class PolicyObjectPort(Protocol):
-    """Reads and writes the policy objects of single workloads; adapters.kube.policy_objects."""
+    """Reads and writes the policy objects of forms; the namespace of a ClusterRightsizingPolicy is empty."""
 
     async def list_missing_access(self, namespace: str, verbs: tuple[str, ...]) -> Sequence[str]:
         """Return which of the verbs cruise itself lacks. Raises CruiseError."""

@@ -31,6 +31,7 @@ VENDOR = Path(__file__).parents[3] / "cruise/interfaces/dashboard/vendor/echarts
 CHROMIUM = shutil.which("chromium")
 WORKLOAD = "workloads/shop/Deployment/thumbnails"
 POLICY = "policies/shop/Deployment/thumbnails"
+OF_ONE = ("namespaces/shop", "nodes/node-1", POLICY, "policies/namespaces/shop")
 SIGHTS = [(1280, "light"), (390, "dark")]
 TOKEN = "a token of cruise's own, of 32 bytes"
 SERIOUS = """axe.run(document).then((found) => found.violations
@@ -139,7 +140,7 @@ async def test_pages_load_without_errors_and_are_accessible():
         for width, scheme in SIGHTS:
             looks: Mapping[str, Any] = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
             async with visiting(browser, app, **looks) as visit:
-                for path in [*(page.path for page in MENU_PAGES), "namespaces/shop", "nodes/node-1", POLICY, WORKLOAD]:
+                for path in [*(page.path for page in MENU_PAGES), *OF_ONE, WORKLOAD]:
                     await visit.open(path)
                     assert await visit.page.evaluate("document.documentElement.scrollWidth") <= width, path
                     assert await visit.page.evaluate(CUT_OFF) == [], (path, width)
@@ -195,7 +196,7 @@ async def pause_and_resume(browser: Browser, app: AsgiApp) -> None:
 async def test_numbers_explain_themselves_on_hover_and_by_keyboard_and_escape_hides_it():
     app = served(await demo(), RequestGuardRules())
     async with chromium() as browser, visiting(browser, app, viewport={"width": 1280, "height": 800}) as visit:
-        for path in [*(page.path for page in MENU_PAGES), "namespaces/shop", "nodes/node-1", POLICY, WORKLOAD]:
+        for path in [*(page.path for page in MENU_PAGES), *OF_ONE, WORKLOAD]:
             await visit.open(path)
             assert await visit.page.evaluate(UNEXPLAINED) == [], path
         await visit.open("")

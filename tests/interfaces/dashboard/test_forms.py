@@ -71,6 +71,44 @@ async def test_a_policy_that_may_not_be_written_is_shown_as_yaml_with_the_reason
     assert not scene.policy_objects.read() and not scene.announced
 
 
+@pytest.mark.parametrize(
+    ("path", "title"),
+    [
+        ("policies/namespaces/shop", "ClusterRightsizingPolicy namespace-shop"),
+        ("policies/namespaces", "ClusterRightsizingPolicy all-namespaces"),
+    ],
+)
+async def test_the_form_of_a_namespace_and_that_of_all_write_cluster_policies(scene, path, title):
+    async with browser(scene, known=True) as page:
+        form = {"form_token": await sign_in(page, "administrator"), "setting.cpu-max": "2", "to": path}
+        before = (await page.get(f"/{path}")).text
+        assert f"<code>{title}</code>" in before and "Write the policy" in before
+        # Only a workload is paused, and only its settings are replayed.
+        assert "Pause this workload" not in before and "Preview" not in before
+        refused = await page.post(f"/forms/put/{path}", data={**form, "setting.cpu-min": "3"})
+        assert refused.status_code == 422 and "the minimum is above the maximum" in unescape(refused.text)
+        assert not scene.policy_objects.read()
+        assert (await page.post(f"/forms/put/{path}", data=form)).status_code == 303
+        [policy] = scene.policy_objects.read()
+        assert (policy.title, format_settings(policy.overrides)) == (title, {"cpu-max": "2"})
+        after = unescape((await page.get(f"/{path}")).text)
+        assert 'name="setting.cpu-max" value="2"' in after and "kind: ClusterRightsizingPolicy" in after
+        assert (await page.post(f"/forms/delete/{path}", data=form)).status_code == 303
+        assert not scene.policy_objects.read()
+
+
+async def test_the_form_of_a_namespace_shows_the_yaml_without_cruises_role(scene):
+    scene.policy_objects.missing = {"create"}
+    async with browser(scene, known=True) as page:
+        form = {"form_token": await sign_in(page, "administrator"), "setting.mode": "observe"}
+        answer = await page.post("/forms/put/policies/namespaces/shop", data=form)
+        assert (await page.get("/policies/namespaces/none")).status_code == 404
+    shown = unescape(answer.text)
+    assert answer.status_code == 403 and "cruise may not create clusterrightsizingpolicies" in shown
+    assert "kubectl apply --filename namespace-shop.yaml" in shown and "namespaces:" in shown
+    assert not scene.policy_objects.read() and not scene.announced
+
+
 async def test_a_workload_is_paused_and_resumed_by_a_button(scene):
     async with browser(scene, known=True) as page:
         form = {"form_token": await sign_in(page, "administrator"), "to": "policies"}

@@ -30,7 +30,13 @@ from cruise.interfaces.http.workload import PodExplanations
 from tests.interfaces.http.api_scene import ApiScene, make_busy_scene, make_present, make_view
 
 ADMINISTRATOR, READER, TENANT, STRANGER = map(Caller, ("administrator", "reader", "tenant", "stranger"))
-OF_ONE = ("/namespaces/shop", "/workloads/shop/Deployment/web", "/nodes/n1", "/policies/shop/Deployment/web")
+OF_ONE = (
+    "/namespaces/shop",
+    "/workloads/shop/Deployment/web",
+    "/nodes/n1",
+    "/policies/shop/Deployment/web",
+    "/policies/namespaces/shop",
+)
 PATHS = [f"/{page.path}" for page in MENU_PAGES] + list(OF_ONE)
 
 

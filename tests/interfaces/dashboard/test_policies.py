@@ -14,10 +14,12 @@ from cruise.domain.policy import Mode
 from cruise.domain.rightsizing_policies import PolicySelector, RightsizingPolicy
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
 from cruise.domain.users import Access, Caller, PodAccess
-from cruise.interfaces.dashboard.policies import build_form_fields, get_container_overrides, list_annotation_overrides
+from cruise.domain.written_policies import PolicyScope
+from cruise.interfaces.dashboard.policies import list_annotation_overrides
+from cruise.interfaces.dashboard.policy_form import build_form_fields, get_container_overrides
 from cruise.interfaces.http.policies import build_policy_entry, list_visible_policies
 from cruise.interfaces.http.view import NamespaceVisibility
-from cruise.kube_json.policy_documents import build_workload_policy
+from cruise.kube_json.policy_documents import build_written_policy
 from tests.interfaces.dashboard.test_pages import browser, sign_in
 from tests.interfaces.http.api_scene import ApiScene, make_busy_scene
 
@@ -41,7 +43,7 @@ async def test_annotations_are_listed_and_those_that_cannot_be_read_are_named(sc
 async def test_the_form_shows_the_policy_of_the_workload_and_keeps_what_is_of_single_containers(scene):
     found = parse_overrides({"cruise.io/cpu-max": "2", "cruise.io/memory-max.app": "1Gi"})
     assert isinstance(found, Overrides)
-    document = build_workload_policy("shop", WorkloadRef("Deployment", "web"), found)
+    document = build_written_policy(PolicyScope("shop", WorkloadRef("Deployment", "web")), found)
     scene.policy_objects.put(document, "kubectl-client-side-apply")
     assert {one.setting: one.value for one in build_form_fields(format_settings(found)) if one.value} == {
         "cpu-max": "2"

@@ -17,9 +17,10 @@ from cruise.domain.actions import Outcome
 from cruise.domain.cluster import ClusterSnapshot, WorkloadRef
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.prices import PriceSettings
-from cruise.domain.rightsizing_policies import PolicyOwnership, RightsizingPolicy
+from cruise.domain.rightsizing_policies import RightsizingPolicy
 from cruise.domain.usage import StatisticsTable
 from cruise.domain.users import UserAction
+from cruise.domain.written_policies import PolicyOwnership
 from cruise.errors import ConflictError, CruiseError
 from cruise.interfaces.http.api import create_api
 from cruise.interfaces.http.cluster_summary import ClusterSummaries
@@ -35,7 +36,7 @@ from cruise.interfaces.http.request_guard import (
 from cruise.interfaces.http.view import WhatIfPort
 from cruise.interfaces.http.workload import PodExplanations
 from cruise.kube_json.objects.rightsizing_policies import decode_policy
-from cruise.kube_json.wire.policy_json import RightsizingPolicyObject
+from cruise.kube_json.wire.policy_json import AnyPolicy
 from cruise.runtime.node_pass import NodePassResult, run_node_pass
 from cruise.runtime.packing.consolidation_pass import ConsolidationPassResult
 from cruise.runtime.ports import PassInput, StorePort
@@ -62,14 +63,14 @@ class PolicyObjects:
 
     def read(self) -> tuple[RightsizingPolicy, ...]:
         """The policies as cruise watches them."""
-        found = [decode_policy(msgspec.convert(one, RightsizingPolicyObject)) for one in self.documents.values()]
+        found = [decode_policy(msgspec.convert(one, AnyPolicy)) for one in self.documents.values()]
         return tuple(sorted(found, key=lambda one: one.key))
 
     def put(self, document: dict[str, Any], manager: str) -> None:
         """Write an object as its manager."""
         self._version += 1
         metadata = {"resourceVersion": str(self._version), "uid": "uid", **document["metadata"]}
-        key = metadata["namespace"], metadata["name"]
+        key = metadata.get("namespace", ""), metadata["name"]
         self.documents[key] = {**document, "metadata": metadata}
         self.managers[key] = self.managers.get(key, frozenset()) | {manager}
 

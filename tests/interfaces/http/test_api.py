@@ -159,6 +159,8 @@ async def test_the_openapi_document_is_whole(api):
         "/api/v1/attention",
         "/api/v1/policies",
         "/api/v1/policies/{namespace}/{kind}/{name}",
+        "/api/v1/policies/namespaces",
+        "/api/v1/policies/namespaces/{namespace}",
         "/api/v1/pause",
         "/api/v1/pause/workloads",
         "/api/v1/pause/{namespace}/{kind}/{name}",

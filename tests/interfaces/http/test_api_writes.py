@@ -12,10 +12,11 @@ from cruise.domain.annotations import ORIGINAL_RESOURCES, ContainerOverrides, Ov
 from cruise.domain.overrides import format_settings
 from cruise.domain.policy import EvictionRanking, Mode, RequestBounds
 from cruise.domain.resources import ResourceName
-from cruise.domain.users import Access, Caller, PolicyAccess, UserAction, UserActionKind
+from cruise.domain.users import Access, Caller, PathAccess, PodAccess, PolicyAccess, UserAction, UserActionKind
+from cruise.domain.written_policies import PolicyScope
 from cruise.errors import ConflictError, NotFoundError, RefusedError, UnavailableError
 from cruise.interfaces.http.policies import read_policy_settings
-from cruise.kube_json.policy_documents import build_workload_policy
+from cruise.kube_json.policy_documents import build_written_policy
 from tests.builders import make_amounts, make_ref
 from tests.interfaces.http.api_scene import NOW, TOKEN, create_api_client, make_busy_scene
 
@@ -340,8 +341,62 @@ async def test_a_caller_who_may_not_write_a_policy_with_kubectl_may_not_here(sce
     assert not scene.policy_objects.read() and bool(scene.announced) is not bool(lacking)
 
 
+@pytest.mark.parametrize(
+    ("path", "name", "selects"),
+    [
+        ("/policies/namespaces/shop", "namespace-shop", "shop"),
+        ("/policies/namespaces", "all-namespaces", "all"),
+    ],
+)
+async def test_the_policy_of_a_namespace_and_that_of_the_cluster_are_cluster_policies(api, scene, path, name, selects):
+    entry = (await api.put(path, json={"mode": "observe", "memory-max": "2Gi"})).json()
+    assert (entry["policy"], entry["kind"], entry["notWritable"]) == (name, "", "")
+    [policy] = scene.policy_objects.read()
+    assert policy.title == f"ClusterRightsizingPolicy {name}"
+    assert (await api.get(path)).json() == entry
+    [listed] = (await api.get("/policies")).json()["items"]
+    assert (listed["namespace"], listed["name"], listed["selects"]) == ("", name, selects)
+    assert [(await api.delete(path)).status_code for _ in range(2)] == [204, 204]
+    assert not scene.policy_objects.read()
+    namespace = "shop" if path.endswith("shop") else None
+    assert {(one.namespace, one.workload) for one in scene.announced} == {(namespace, None)}
+
+
+class PlatformTeam(Tenant):
+    """May also do with ClusterRightsizingPolicies what is allowed."""
+
+    async def authorize(self, caller: Caller, access: Access) -> bool:
+        if isinstance(access, PolicyAccess) and not access.namespace:
+            return access.verb in self.allowed
+        return await super().authorize(caller, access)
+
+
+@pytest.mark.parametrize("path", ["/policies/namespaces/shop", "/policies/namespaces"])
+async def test_the_rights_on_policies_of_a_namespace_do_not_include_cluster_policies(scene, path):
+    for authority, code in ((Tenant("create", "patch", "delete"), 403), (PlatformTeam("create", "patch"), 200)):
+        scene.authority = authority
+        async with create_api_client(scene, TOKEN, allows_anonymous_reads=False) as api:
+            answered = await api.put(path, json={"mode": "off"})
+            shown = (await api.get(path)).json()["notWritable"]
+        assert answered.status_code == code
+        expected = "" if code == 200 else "ann may not create clusterrightsizingpolicies: no role of the user allows it"
+        assert shown == expected == answered.json().get("error", "")
+    assert [one.key for one in scene.policy_objects.read()] != []
+
+
+async def test_a_policy_of_all_namespaces_needs_all_of_them_to_be_read(scene):
+    class ShopOnly(Tenant):
+        async def authorize(self, caller: Caller, access: Access) -> bool:
+            return access == PodAccess("shop") or isinstance(access, PathAccess)
+
+    scene.authority = ShopOnly()
+    async with create_api_client(scene, TOKEN, allows_anonymous_reads=False) as api:
+        codes = [(await api.get(f"/policies/namespaces{one}")).status_code for one in ("", "/other", "/shop")]
+    assert codes == [403, 403, 200]
+
+
 async def test_a_foreign_object_is_neither_changed_nor_deleted(api, scene):
-    document = build_workload_policy("shop", make_ref("Deployment/web"), Overrides(mode=Mode.OBSERVE))
+    document = build_written_policy(PolicyScope("shop", make_ref("Deployment/web")), Overrides(mode=Mode.OBSERVE))
     document["metadata"]["labels"] = {"argocd.argoproj.io/instance": "shop"}
     scene.policy_objects.put(document, "argocd-controller")
     for answered in (await api.put(WEB, json={"mode": "off"}), await api.delete(WEB)):

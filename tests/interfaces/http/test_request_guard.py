@@ -11,11 +11,12 @@ import pytest
 from cruise.domain.annotations import Overrides
 from cruise.domain.policy import Mode
 from cruise.domain.users import Access, Caller, PathAccess, PodAccess, UserAction, UserActionKind
+from cruise.domain.written_policies import PolicyScope
 from cruise.errors import ThrottledError, UnavailableError
 from cruise.interfaces.http.health import create_health_app, send_response
 from cruise.interfaces.http.request_guard import RequestGuardRules, create_allowed_hosts, guard_requests
 from cruise.interfaces.http.view import NamespaceVisibility, collect_namespace_values, filter_by_namespace
-from cruise.kube_json.policy_documents import build_workload_policy, mark_as_own
+from cruise.kube_json.policy_documents import build_written_policy, mark_as_own
 from tests.builders import make_ref
 from tests.interfaces.http.api_scene import NOW, ApiScene, create_api_client, make_busy_scene
 
@@ -53,7 +54,7 @@ async def scene() -> ApiScene:
     found.authority = Roles()
     for namespace in ("shop", "other"):
         await found.store.pause_workload(namespace, make_ref("Deployment/web"), NOW)
-        document = build_workload_policy(namespace, make_ref("Deployment/web"), Overrides(mode=Mode.OFF))
+        document = build_written_policy(PolicyScope(namespace, make_ref("Deployment/web")), Overrides(mode=Mode.OFF))
         found.policy_objects.put(mark_as_own(document), "cruise")
     return found
 

@@ -15,11 +15,12 @@ from cruise.domain.cluster import WorkloadRef
 from cruise.domain.overrides import format_settings
 from cruise.domain.policy import EvictionRanking, Mode, RequestBounds, ResizeDirection
 from cruise.domain.resources import ResourceName
-from cruise.domain.rightsizing_policies import PolicySelector, RightsizingPolicy, get_workload_policy_name
+from cruise.domain.rightsizing_policies import PolicySelector, RightsizingPolicy
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
 from cruise.domain.startup_cpu import StartupCpu
+from cruise.domain.written_policies import PolicyScope, get_workload_policy_name
 from cruise.kube_json.objects.rightsizing_policies import decode_policy
-from cruise.kube_json.policy_documents import build_workload_policy
+from cruise.kube_json.policy_documents import build_written_policy
 from cruise.kube_json.wire.policy_json import ClusterRightsizingPolicyObject, RightsizingPolicyObject
 from tests.builders import make_amounts
 
@@ -260,7 +261,7 @@ def test_each_workload_has_a_unique_and_valid_policy_name(workloads: list[tuple[
 def test_what_is_written_is_read_again(name: str):
     overrides = read(READABLE[name]).overrides
     assert isinstance(overrides, Overrides)
-    written = build_workload_policy("shop", WorkloadRef("Deployment", "web"), overrides)
+    written = build_written_policy(PolicyScope("shop", WorkloadRef("Deployment", "web")), overrides)
     policy = decode_policy(msgspec.convert(written, RightsizingPolicyObject))
     assert policy.overrides == overrides
     assert policy.selector == PolicySelector(frozenset({"Deployment"}), frozenset({"web"}))
@@ -271,7 +272,7 @@ def test_a_policy_for_any_workload_is_one_that_the_api_server_takes(name: str):
     definition = yaml.safe_load(Path("deploy/chart/files/crds/rightsizingpolicies.yaml").read_text())
     spec = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     pattern = spec["selector"]["properties"]["names"]["items"]["pattern"]
-    written = build_workload_policy("shop", WorkloadRef("Workload", name), Overrides(mode=Mode.OFF))
+    written = build_written_policy(PolicyScope("shop", WorkloadRef("Workload", name)), Overrides(mode=Mode.OFF))
     assert written["spec"]["selector"]["names"] == [name] and re.search(pattern, name)
     assert re.fullmatch(_OBJECT_NAME, written["metadata"]["name"])
 

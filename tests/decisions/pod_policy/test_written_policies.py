@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.pod_policy.workload_policy_objects import (
-    build_workload_selector,
+from cruise.decisions.pod_policy.written_policies import (
     explain_other_owner,
     list_replayed_policies,
-    replace_workload_policy,
+    replace_written_policy,
 )
 from cruise.domain.annotations import MANAGED_BY, Overrides
 from cruise.domain.policy import Mode
-from cruise.domain.rightsizing_policies import PolicyOwnership, RightsizingPolicy
+from cruise.domain.rightsizing_policies import RightsizingPolicy
+from cruise.domain.written_policies import PolicyOwnership, PolicyScope
 from tests.builders import make_ref
 
-WEB = make_ref("Deployment/web")
-EXISTING = RightsizingPolicy("shop", "deployment-web", build_workload_selector(WEB))
+WEB = PolicyScope("shop", make_ref("Deployment/web"))
+EXISTING = RightsizingPolicy("shop", "deployment-web", WEB.selector)
 OWN = PolicyOwnership("uid", "1", {MANAGED_BY: "cruise"}, frozenset({"cruise"}))
 TOOLS = {
     "argocd.argoproj.io/tracking-id": "Argo CD",
@@ -51,8 +51,24 @@ def test_only_an_object_with_the_label_and_no_other_manager_is_changed(marks, ma
 def test_edited_objects_and_those_with_other_selectors_are_unchanged():
     edited = replace(OWN, spec_managers=frozenset({"cruise", "kubectl-edit"}))
     assert explain_other_owner(EXISTING, edited, WEB) == "kubectl-edit changed its spec"
-    other = replace(EXISTING, selector=build_workload_selector(make_ref("Deployment/api")))
+    other = replace(EXISTING, selector=PolicyScope("shop", make_ref("Deployment/api")).selector)
     assert explain_other_owner(other, OWN, WEB) == "it selects other workloads"
+
+
+def test_scopes_have_objects_of_their_own():
+    scopes = [WEB, PolicyScope("shop"), PolicyScope("all-namespaces"), PolicyScope()]
+    assert [one.title for one in scopes] == [
+        "RightsizingPolicy shop/deployment-web",
+        "ClusterRightsizingPolicy namespace-shop",
+        "ClusterRightsizingPolicy namespace-all-namespaces",
+        "ClusterRightsizingPolicy all-namespaces",
+    ]
+    assert [(sorted(one.selector.names), sorted(one.selector.namespaces)) for one in scopes] == [
+        (["web"], []),
+        ([], ["shop"]),
+        ([], ["all-namespaces"]),
+        ([], []),
+    ]
 
 
 def test_a_replay_has_no_modes_but_the_workloads_own_and_keeps_the_order():
@@ -60,14 +76,14 @@ def test_a_replay_has_no_modes_but_the_workloads_own_and_keeps_the_order():
         RightsizingPolicy("", "all", overrides=Overrides(mode=Mode.OBSERVE, headroom_factor=2.0)),
         replace(EXISTING, overrides=Overrides(mode=Mode.OFF)),
     )
-    everything, own = list_replayed_policies(policies, "shop", WEB)
+    everything, own = list_replayed_policies(policies, WEB)
     assert everything.overrides == Overrides(headroom_factor=2.0)
     assert own.overrides == Overrides(mode=Mode.OFF)
-    assert [one.overrides for one in list_replayed_policies(policies, None, None)] == [
+    assert [one.overrides for one in list_replayed_policies(policies, None)] == [
         Overrides(headroom_factor=2.0),
         Overrides(),
     ]
-    proposed = replace_workload_policy((everything, own), "shop", WEB, Overrides(mode=Mode.RESIZE))
+    proposed = replace_written_policy((everything, own), WEB, Overrides(mode=Mode.RESIZE))
     assert [(one.key, one.overrides) for one in proposed] == [
         (("", "all"), Overrides(headroom_factor=2.0)),
         (("shop", "deployment-web"), Overrides(mode=Mode.RESIZE)),
