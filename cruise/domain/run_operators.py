@@ -179,6 +179,7 @@ _LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re
 _STEP_INDEX = re.compile(r"\[[0-9]+\]")
 _NO_STEP_CHARACTERS = re.compile(r"[^A-Za-z0-9_.-]+")
 _LONGEST_TEXT = 512
+_LONGEST_NAME = 253
 _LONGEST_STEP = 63
 # Recursive templates nest steps without end.
 _MAX_NESTED_STEPS = 3
@@ -213,6 +214,14 @@ def drop_run_suffix(name: str) -> str:
     return name
 
 
+def is_plain_name(text: str) -> bool:
+    """Return whether a text can be a key in the database, as names of objects can: printable and not too long.
+
+    The API server does not check annotations and owner references, nor Prometheus labels.
+    """
+    return len(text) <= _LONGEST_NAME and text.isprintable()
+
+
 def find_run_group(
     owner: tuple[str, str] | None,
     labels: Mapping[str, str],
@@ -237,7 +246,7 @@ def find_run_group(
         run_names = {labels.get(key) for key in operator.run_keys} | ({owner[1]} if owner is not None else set())
         for group_kind, key in operator.groups:
             name = _get(key, labels, annotations)
-            if name:
+            if name and is_plain_name(name):
                 return group_kind or kind, (drop_run_suffix(name) if name in run_names else name) + step
     if owner is None:
         return None

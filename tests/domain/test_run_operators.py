@@ -137,6 +137,16 @@ def test_a_name_that_users_state_distinguishes_the_steps():
     assert steps == {("Workload", "etl:small"), ("Workload", "etl:large")}
 
 
+@pytest.mark.parametrize("name", ["a\0b", "a\nb", "\u202eb", "x" * 254])
+def test_an_annotation_that_names_no_object_groups_no_pods(name: str):
+    stated = {"dag_id": name, "task_id": "b", "try_number": "1"}
+    assert find_run_group(None, {"a": "b"}, stated, restarts=False) is None
+    assert find_run_group(None, {"a": "b"}, {**stated, "dag_id": "x" * 253}, restarts=False) == (
+        "DAG",
+        "x" * 253 + ":b",
+    )
+
+
 def test_lasting_controllers_stay_what_they_are():
     labels = {WORKLOAD.name: "other", "dag_id": "a", "task_id": "b", "try_number": "1"}
     for kind in LASTING_KINDS:

@@ -1,6 +1,7 @@
 """The pods of autoscalers' targets whose kind is not watched, read from their `scale`."""
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable
 from urllib.parse import quote
 
@@ -11,6 +12,7 @@ from cruise.adapters.kube.cache import ClusterCache, ScaleTargetKey
 from cruise.adapters.kube.client import KubernetesClient
 from cruise.adapters.kube.responses import decode_answer
 from cruise.domain.cluster import WorkloadRef
+from cruise.domain.resources import quote_text
 from cruise.domain.scheduling import LabelSelector
 from cruise.errors import BadInputError, CruiseError, NotFoundError, RefusedError, ThrottledError, UnavailableError
 from cruise.kube_json.objects.scheduling import parse_selector
@@ -23,6 +25,8 @@ _REFRESH_SECONDS = 300.0
 _FIRST_RETRY_SECONDS = 1.0
 _MAX_RETRY_SECONDS = 30.0
 _PARALLEL_READS = 4
+# Empty for the core group.
+_API_VERSION = re.compile("(?:(?:[a-z0-9][-a-z0-9.]*/)?[a-z0-9][-a-z0-9]*)?")
 
 
 class _ScalableResource(msgspec.Struct):
@@ -130,6 +134,9 @@ class ScaleReader:
         self._logged.add(target)
 
     async def _read_selector(self, namespace: str, ref: WorkloadRef, api: str) -> LabelSelector:
+        if _API_VERSION.fullmatch(api) is None:
+            # The API server does not check it in a VPA, and would be asked for another path.
+            raise NotFoundError(f"{quote_text(api)} is no API version")
         group = f"/apis/{api}" if "/" in api else f"/api/{api or 'v1'}"
         plural = self._plurals.get((api, ref.kind))
         if plural is None:

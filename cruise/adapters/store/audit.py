@@ -207,7 +207,7 @@ def _audit_rows(outcomes: Sequence[Outcome]) -> Iterator[tuple[object, ...]]:
             get_action_kind(action),
             outcome.result.value,
             outcome.reason.value,
-            outcome.detail,
+            _without_nul(outcome.detail),
             pod and pod.namespace,
             pod and pod.pod,
             pod and pod.uid,

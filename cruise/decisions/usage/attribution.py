@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cruise.domain.cluster import ClusterSnapshot, Pod
+from cruise.domain.run_operators import is_plain_name
 from cruise.domain.usage import ContainerKey, PeakKey
 
 # The characters of generated suffixes in Kubernetes (k8s.io/apimachinery, util/rand).
@@ -47,10 +48,12 @@ class UsageAttribution:
         return UsageAttribution(pods, {namespace: frozenset(names) for namespace, names in workloads.items()})
 
     def get_peak_key(self, container: ContainerKey, node: str) -> PeakKey | None:
-        """Return the key that a container's peaks belong to, None if it is unknown.
+        """Return the key that a container's peaks belong to, None if it is unknown, or has names that no object has.
 
         `node` is the container's node according to the source, empty if unknown.
         """
+        if not all(map(is_plain_name, (container.pod, container.container, node))):
+            return None
         owner = self.pods.get((container.namespace, container.pod))
         if owner is None:
             owner = guess_former_owner(container.pod, node, self.workloads.get(container.namespace, frozenset()))

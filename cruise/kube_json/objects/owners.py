@@ -8,7 +8,7 @@ from sys import intern
 from cruise.domain.annotations import NAMESPACE_NAME, WORKLOAD, is_read_by_decisions
 from cruise.domain.autoscalers import get_foreign_group
 from cruise.domain.cluster import Pod, WorkloadRef
-from cruise.domain.run_operators import LASTING_KINDS, find_run_group
+from cruise.domain.run_operators import LASTING_KINDS, find_run_group, is_plain_name
 from cruise.errors import BadInputError
 from cruise.kube_json.object_errors import name_object_in_errors
 from cruise.kube_json.objects.containers import SharedValues
@@ -137,8 +137,11 @@ def _find_deployment_config(replication_controller: str, labels: Mapping[str, st
 
 
 def find_controller(references: tuple[OwnerReference, ...] | None) -> OwnerReference | None:
-    """Return the owner that is the controller."""
-    return next((reference for reference in references or () if reference.controller), None)
+    """Return the owner that is the controller, if its names can be those of an object."""
+    found = next((reference for reference in references or () if reference.controller), None)
+    if found is None or (is_plain_name(f"{found.api_version}.{found.kind}") and is_plain_name(found.name)):
+        return found
+    return None
 
 
 def read_pod_identity(kind: str | None, pod_name: str, node: str | None) -> str:

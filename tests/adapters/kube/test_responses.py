@@ -248,3 +248,10 @@ def test_any_answer_is_some_error_with_words(code: int, answer: bytes, retry_aft
     error = create_error(code, answer, ASKED, retry_after)
     assert str(error)
     assert "\n" not in str(error)
+
+
+def test_a_message_of_an_admission_webhook_is_printable():
+    """Postgres cannot store NUL, and a terminal would obey an escape."""
+    denied = create_error(403, body(403, "denied:\0 \x1b[31m\u202eno\n"), ASKED)
+    assert isinstance(denied, RefusedError)
+    assert str(denied) == "denied:� �[31m�no"

@@ -10,7 +10,7 @@ from cruise.adapters.kube.scales import ScaleReader
 from cruise.domain.cluster import WorkloadRef
 from cruise.kube_json.objects.scheduling import parse_selector
 from cruise.kube_json.reading.stream import StreamDecoder
-from cruise.kube_json.wire.object_json import AutoscalerObject
+from cruise.kube_json.wire.object_json import AutoscalerObject, VerticalAutoscalerObject
 from tests.adapters.kube.answering_server import PreparedAnswer, ReceivedRequest, build_status, create_client
 from tests.builders import make_autoscaler_json
 
@@ -124,4 +124,23 @@ async def test_keeps_earlier_answers_while_the_server_is_down(tmp_path):
         assert cache.snapshot().scales == {CONNECT: parse_selector("app=web")}
         now[0], clock.seconds = (lambda asked: build_status(404)), 332
         await reader.read_if_due()
+        assert cache.snapshot().scales == {CONNECT: None}
+
+
+@pytest.mark.parametrize("api", ["../api/v1/pods?watch=1&a=/v1", "a/../../api/v1", "x?/v1", "a b/v1", "/v1", "v1/"])
+async def test_an_api_version_that_is_another_path_is_not_requested(tmp_path, api):
+    cache = ClusterCache()
+    [kind] = [one for one in ALL_KINDS if one.plural == "verticalpodautoscalers"]
+    document = {
+        "apiVersion": "autoscaling.k8s.io/v1",
+        "kind": "VerticalPodAutoscaler",
+        "metadata": {"name": "v", "namespace": "shop", "resourceVersion": "1"},
+        "spec": {"targetRef": {"kind": "KafkaConnect", "name": "web", "apiVersion": api}},
+    }
+    listed = {"metadata": {"resourceVersion": "1"}, "items": [document]}
+    for item in StreamDecoder(VerticalAutoscalerObject).decode_page(json.dumps(listed).encode()).items:
+        cache.get_store(kind).put(item, "1")
+    async with create_client(tmp_path, respond("a=b")) as (client, server):
+        await ScaleReader(client, cache, Clock()).read_if_due()
+        assert server.asked == []
         assert cache.snapshot().scales == {CONNECT: None}

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 from dataclasses import replace
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from sqlalchemy import text
 
 from cruise.adapters.store.connection import Database
 from cruise.adapters.store.postgres import open_store
+from cruise.domain.actions import ActionResult, Outcome, ReasonCode, UntaintNode
 from cruise.domain.usage import (
     HourlyPeaks,
     PartitionProgress,
@@ -20,6 +22,7 @@ from cruise.domain.usage import (
     UsageUpdate,
 )
 from cruise.errors import BadInputError, pause_garbage_collection
+from tests.builders import NOW
 from tests.postgres_servers import dsn_below, emptied
 
 
@@ -59,6 +62,13 @@ async def test_rejects_a_value_that_postgres_cannot_store(store):
     table = await store.read_statistics()
     assert [table.get_row(row) for row in range(len(table.keys))] == [statistic("web-0")]
     assert await store.read_usage_progress() == {}
+
+
+async def test_stores_a_detail_without_what_postgres_cannot_store(store):
+    action = UntaintNode("n1", ReasonCode.LOAD_NORMAL)
+    await store.record_outcomes([Outcome(NOW, action, ActionResult.REFUSED, ReasonCode.FORBIDDEN, "denied:\0 no")])
+    [kept] = await store.read_outcomes(NOW - timedelta(hours=1))
+    assert kept.detail == "denied: no"
 
 
 async def test_rows_that_a_pass_replaces_stay_on_their_page(store, data_dir):

@@ -113,3 +113,15 @@ def test_the_usage_of_a_deleted_pod_belongs_to_the_workload_that_the_cluster_rem
     again = replace(snapshot, pods=(make_pod("nightly-1-train-2"),))
     key = UsageAttribution.from_snapshot(again).get_peak_key(ContainerKey("shop", "nightly-1-train-2", "main"), "n1")
     assert key == PeakKey("shop", "Deployment/web", "main", "")
+
+
+@pytest.mark.parametrize(
+    ("pod", "container", "node"),
+    [("web-1", "a\0b", "n1"), ("web-1", "x" * 254, "n1"), (f"db-{'1' * 254}", "app", "n1"), ("web-1", "app", "\0")],
+)
+def test_series_with_names_that_no_object_has_belong_to_none(pod, container, node):
+    owners = UsageAttribution(
+        {("shop", "web-1"): UsageOwner("Deployment/web")}, {"shop": frozenset({("StatefulSet", "db")})}
+    )
+    assert owners.get_peak_key(ContainerKey("shop", "web-1", "app"), "n1") is not None
+    assert owners.get_peak_key(ContainerKey("shop", pod, container), node) is None

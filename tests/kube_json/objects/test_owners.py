@@ -1,5 +1,7 @@
 """From direct owner to workload."""
 
+import pytest
+
 from cruise.domain.cluster import WorkloadRef
 from cruise.kube_json.objects.owners import NO_OWNERS, OwnerIndex, find_controller, read_pod_identity
 from cruise.kube_json.wire.pod_json import OwnerReference
@@ -76,3 +78,11 @@ def test_identity_is_the_ordinal_or_the_node_or_nothing():
     assert read_pod_identity("DaemonSet", "agent-x2x4z", "n1") == "n1"
     assert read_pod_identity("DaemonSet", "agent-x2x4z", None) == ""
     assert read_pod_identity("ReplicaSet", "web-1", "n1") == ""
+
+
+@pytest.mark.parametrize("wrong", [{"kind": "Foo\0"}, {"name": "n\0m"}, {"api_version": "\0/v1"}, {"name": "x" * 254}])
+def test_an_owner_with_names_that_no_object_has_is_none(wrong):
+    """The API server accepts them, and one of them in a statistic would be rejected with all others."""
+    names = {"kind": "Foo", "name": "f", "api_version": "x.io/v1"}
+    assert find_controller((OwnerReference(controller=True, **names),)) is not None
+    assert find_controller((OwnerReference(controller=True, **names | wrong),)) is None
