@@ -6,6 +6,7 @@ from typing import Any
 from cruise.domain.annotations import MODE, ContainerOverrides, Overrides, UnreadableAnnotations
 from cruise.domain.autoscalers import VpaContainerPolicy
 from cruise.domain.cluster import ClusterSnapshot, VerticalPodAutoscaler, WorkloadRef
+from cruise.domain.namespace_patterns import is_dns_label
 from cruise.domain.overrides import (
     build_override_fields,
     find_contradiction,
@@ -14,6 +15,7 @@ from cruise.domain.overrides import (
 from cruise.domain.policy import LARGEST_MACHINE, MINIMUM_REQUEST, Mode
 from cruise.domain.resources import StatedResources
 from cruise.domain.vpa_overrides import get_vpa_overrides
+from cruise.domain.written_policies import is_object_name
 
 # Evictions come with mode full only, which an administrator chooses.
 _MODES = {"Off": Mode.OBSERVE, "Initial": Mode.INITIAL}
@@ -48,6 +50,11 @@ def export_policies(snapshot: ClusterSnapshot) -> PolicyExport:
         if vpa.is_published or vpa.target is None:
             continue
         title = f"VerticalPodAutoscaler {vpa.namespace}/{vpa.name}"
+        # They become the path of a file, and patterns of a selector.
+        names = (vpa.target.kind.lower(), vpa.target.name)
+        if not (is_dns_label(vpa.namespace) and all(map(is_object_name, names))):
+            problems.append(f"{title}: its namespace or its target has a name that no object has")
+            continue
         overrides = _convert_vpa(vpa, snapshot)
         if isinstance(overrides, str):
             problems.append(f"{title}: {overrides}")

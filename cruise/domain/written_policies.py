@@ -59,10 +59,15 @@ class PolicyOwnership:
     spec_managers: frozenset[str]
 
 
+def is_object_name(text: str) -> bool:
+    """Return whether an object of any kind can have a name: a DNS subdomain."""
+    return len(text) <= _LONGEST_NAME and _OBJECT_NAME.fullmatch(text) is not None
+
+
 def get_workload_policy_name(kind: str, name: str) -> str:
     """Return the name of a workload's own policy object."""
     stated = f"{kind.lower()}-{name}"
-    if len(stated) <= _LONGEST_NAME and _OBJECT_NAME.fullmatch(stated):
+    if is_object_name(stated):
         return stated
     # Names of runs have characters that names of objects may not have, such as those of Airflow's DAGs: without the
     # digest, `a_b` and `a-b` would share one object.

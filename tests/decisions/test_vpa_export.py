@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,6 +40,24 @@ def settings(export: PolicyExport) -> dict[str, str]:
 def test_the_mode_follows_the_update_mode():
     modes = {mode: settings(exported(vpa(mode=mode)))["mode"] for mode in ("Off", "Initial", "Recreate", "")}
     assert modes == {"Off": "observe", "Initial": "initial", "Recreate": "resize", "": "resize"}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"namespace": "../../etc"},
+        {"namespace": ".."},
+        {"target": make_ref("Deployment/..")},
+        {"target": make_ref("Deployment/w*")},
+        {"target": make_ref("De*/web")},
+    ],
+)
+def test_names_that_no_object_has_are_a_problem(wrong):
+    """A file that was written by somebody else must not choose where policies are written, or whom they select."""
+    found = exported(replace(vpa(), **wrong))
+    assert found.policies == ()
+    [problem] = found.problems
+    assert problem.endswith("its namespace or its target has a name that no object has")
 
 
 def test_bounds_and_resources_are_kept_and_pointless_bounds_dropped():
