@@ -1,7 +1,7 @@
 """Decode containers: spec and status joined; equal ones are shared between pods."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from sys import getrefcount, intern
 from typing import Generic, TypeVar
 
@@ -10,7 +10,7 @@ from cruise.domain.heaps import HeapBound
 from cruise.domain.pod_resources import find_limit_sharers, get_memory_limit_at_kill
 from cruise.domain.resources import StatedResources
 from cruise.errors import BadInputError
-from cruise.kube_json.objects.quantities import LATEST_TIME, read_amounts, read_extended
+from cruise.kube_json.objects.quantities import LATEST_TIME, MAXIMUM_QUANTITY, read_amounts, read_extended
 from cruise.kube_json.wire.pod_json import (
     ContainerSpec,
     ContainerStatus,
@@ -84,6 +84,8 @@ _Entry = tuple[Container, Extended]
 # Keys are several times larger than decoded containers: only the latest are kept.
 _CACHE_SIZE = 8192
 _HUGE_PAGES = "hugepages-"
+# The quantities of so many containers are added; those of more containers are capped to the same sum.
+_SUMMED_UNCAPPED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,9 @@ class ContainerReader:
             entries.append(self._read(container, ContainerRole.MAIN, report, heap, f"spec.containers[{index}]"))
         if len(entries) > 1:
             _check_unique_names([container.name for container, _ in entries])
+        if len(entries) > _SUMMED_UNCAPPED:
+            # Any user may create a pod with thousands of containers.
+            entries = [_cap_entry(entry, MAXIMUM_QUANTITY * _SUMMED_UNCAPPED // len(entries)) for entry in entries]
         containers = tuple([container for container, _ in entries])
         if not (spec.resources or spec.overhead or any([extended for _, extended in entries])):
             return containers, ()
@@ -150,6 +155,30 @@ class ContainerReader:
                 self._cache.clear()
             entry = self._cache[key] = (self._values.share(container, lambda: container), extended)
         return entry
+
+
+def _cap_entry(entry: _Entry, most: int) -> _Entry:
+    """Return a container whose quantities are at most `most`; mostly the same."""
+    container, extended = entry
+    reported = (container.allocated, container.actual, container.actual_limits)
+    stated = [one for one in (container.requests, container.limits, *reported) if one is not None]
+    if max(0, *(max(one.cpu_millicores or 0, one.memory_bytes or 0) for one in stated)) > most:
+        requests, limits = _cap_amounts(container.requests, most), _cap_amounts(container.limits, most)
+        allocated, actual, actual_limits = (None if one is None else _cap_amounts(one, most) for one in reported)
+        container = replace(
+            container,
+            requests=requests,
+            limits=limits,
+            allocated=allocated,
+            actual=actual,
+            actual_limits=actual_limits,
+        )
+    return container, tuple([(name, min(count, most)) for name, count in extended])
+
+
+def _cap_amounts(stated: StatedResources, most: int) -> StatedResources:
+    cpu, memory = stated.cpu_millicores, stated.memory_bytes
+    return StatedResources(None if cpu is None else min(cpu, most), None if memory is None else min(memory, most))
 
 
 def _hashable(values: QuantityMap | None) -> tuple[object, ...] | None:

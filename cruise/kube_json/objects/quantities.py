@@ -20,8 +20,8 @@ from cruise.kube_json.wire.pod_json import JsonStruct, QuantityMap, QuantityText
 
 # Quantities; errors name their place.
 
-MAXIMUM_QUANTITY = 1 << 53
-"""Quantities are capped to this many millicores or bytes, so that sums stay within 64 bits."""
+MAXIMUM_QUANTITY = 1 << 50
+"""Quantities are capped to this many millicores or bytes, so that sums stay within 64 bits: no machine has as many."""
 
 
 def read_cpu(value: QuantityText | None, place: str) -> int | None:

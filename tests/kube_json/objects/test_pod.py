@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.domain.cluster import ContainerRole, Pod, QosClass, WorkloadRef
+from cruise.domain.pod_resources import count_pod_requests
 from cruise.domain.resources import MEBIBYTE, ResizePending, ResizeState, ResourceName, Resources, StatedResources
 from cruise.domain.scheduling import LabelRequirement, NodeSelectorTerm, SelectorOperator, TaintEffect, Toleration
 from cruise.errors import BadInputError
@@ -216,6 +217,18 @@ def test_a_pod_decodes_the_same_after_a_similar_pod(metadata, spec):
     pods = [reader.read(msgspec.convert(document, PodObject)) for document in (plain, other, plain)]
     assert pods == [decode_pod(document) for document in (plain, other, plain)]
     assert pods[0] != pods[1]
+
+
+def test_sums_of_a_pod_fit_64_bits_whatever_it_states():
+    huge = {"cpu": "9E", "memory": "9E", "example.com/gpu": "9E"}
+    containers = [{"name": f"c{number}", "resources": {"requests": huge, "limits": huge}} for number in range(3000)]
+    statuses = [
+        {"name": one["name"], "allocatedResources": huge, "resources": {"requests": huge}} for one in containers
+    ]
+    pod = decode_pod(make_pod_json("web-1", containers=containers, container_statuses=statuses))
+    counted = count_pod_requests(pod)
+    largest = max(counted.cpu_millicores, counted.memory_bytes, *dict(pod.extended_requests).values())
+    assert 1 << 52 < largest <= 1 << 53
 
 
 def test_extended_requests_are_summed_as_the_scheduler_does():
