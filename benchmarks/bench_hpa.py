@@ -17,7 +17,7 @@ from cruise.decisions.sizing.utilisation_columns import MetricGroups, compute_hp
 from cruise.domain.autoscalers import UtilisationMetric, UtilisationScaling
 from cruise.domain.cluster import HorizontalPodAutoscaler, WorkloadRef
 from cruise.domain.resources import ResourceName
-from cruise.simulation.horizontal_autoscaler import MeasuredPod, desire_replicas, want_replicas
+from cruise.simulation.horizontal_autoscaler import MeasuredPod, compute_desired_replicas, compute_replicas_for_metric
 from tests.e2e.hpa.services import DAY, HISTORY, REPLAYED, SERVICES, Service
 
 NAME = "hpa"
@@ -131,5 +131,5 @@ def _desire(service: Service, cpu: Requests, use: Mapping[str, tuple[int, int]],
     for one in service.metrics:
         at, requests = (0, cpu) if one.resource == CPU else (1, memory)
         pod = MeasuredPod(requests, {name: amounts[at] for name, amounts in use.items()})
-        wanted.append(want_replicas([pod] * replicas, one.target, one.container, replicas))
-    return desire_replicas(wanted, service.minimum, service.maximum)
+        wanted.append(compute_replicas_for_metric([pod] * replicas, one.target, one.container, replicas))
+    return compute_desired_replicas(wanted, service.minimum, service.maximum)

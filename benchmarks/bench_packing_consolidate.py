@@ -63,7 +63,7 @@ def thinned(problem: PackingProblem, share: float, free: bool, seed: int) -> Pac
         pod_class=problem.pod_class[stays],
         pod_node=problem.pod_node[stays],
         rules=replace(problem.rules, eviction_limits=limits),
-        objective=PackingObjective.FLEET,
+        objective=PackingObjective.CONSOLIDATION,
         node_prices=NodePrices(np.ones(problem.node_count, dtype=np.int64), occupies),
     )
 

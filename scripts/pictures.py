@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from cruise.cli.inputs.sources import load_snapshot_with_autoscaler, load_usage_of_snapshot
+from cruise.cli.inputs.sources import load_snapshot_with_node_autoscaler, load_usage_of_snapshot
 from cruise.decisions.admission.replacement_pods import predict_replacement_pods
 from cruise.decisions.sizing.node_plans import decide_node_plans
 from cruise.domain.policy import Mode, Policy
@@ -39,7 +39,7 @@ class _Node:
 
 def _node() -> _Node:
     policy = Policy(mode=Mode.FULL)
-    snapshot = load_snapshot_with_autoscaler(str(DOCS / "example" / "cluster.json"), policy.node_autoscaler)
+    snapshot = load_snapshot_with_node_autoscaler(str(DOCS / "example" / "cluster.json"), policy.node_autoscaler)
     statistics, at = load_usage_of_snapshot(str(DOCS / "example" / "usage.json"), snapshot, None, policy)
     (plan,) = decide_node_plans(snapshot, statistics, policy, at, replacements=predict_replacement_pods)
     (node,) = snapshot.nodes

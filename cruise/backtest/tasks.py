@@ -21,7 +21,7 @@ from cruise.backtest.recordings.recording import (
     load_trace,
     select_half_of_containers,
 )
-from cruise.backtest.recordings.scaling import AddedAutoscalers, add_autoscalers, find_bounds
+from cruise.backtest.recordings.scaling import AddedAutoscalers, add_autoscalers, find_replayed_autoscalers
 from cruise.backtest.replay.policy import ConsolidationSizes, ReplayOptions
 from cruise.backtest.replay.replay import replay_policy
 from cruise.domain.backtest import PolicyScore
@@ -220,7 +220,7 @@ def summarize_recording(
 
 def _check_autoscalers(recording: UsageRecording, added: AddedAutoscalers, notes: list[str]) -> None:
     """Raise BadInputError if no workload has an HPA; note the HPAs of the cluster that are not replayed."""
-    found = len(find_bounds(recording, added))
+    found = len(find_replayed_autoscalers(recording, added))
     if not found and added.target_percent is not None:
         raise BadInputError(f"--hpa: {recording.name} has no Deployment with CPU requests that an HPA could scale")
     if not found:

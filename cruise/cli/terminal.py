@@ -207,7 +207,7 @@ def show_progress(
 
 
 @contextmanager
-def redirect_logs() -> Iterator[None]:
+def suppress_logs() -> Iterator[None]:
     """Disable logs while a command runs, because standard output belongs to its result."""
     import structlog
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds, compute_container_bounds
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.limit_ranges import forbids_resize, get_pod_limit_ranges, select_ranges
+from cruise.decisions.pod_policy.limit_ranges import forbids_resize, get_pod_limit_ranges, select_limit_ranges
 from cruise.decisions.pod_policy.quotas import QuotaAllowance, keeps_limits
 from cruise.decisions.pod_policy.resizable_pod import SKIP_REASON_BY_MODE, ResizablePod
 from cruise.decisions.sizing.guaranteed import compute_guaranteed_memory_after_oom_kill
@@ -260,7 +260,7 @@ def _build_target(
     if container is None:
         return SkippedPod(pod.namespace, pod.name, ReasonCode.NOT_FOUND, record.container)
     statistic = context.statistics.get(container.name)
-    ranges = select_ranges(container, context.limit_ranges)
+    ranges = select_limit_ranges(container, context.limit_ranges)
     bounds = compute_container_bounds(resizable.effective_policy, container.name, ranges, policy)
     current_request, current_limit = container.requests.memory_bytes or 0, container.limits.memory_bytes
     request = max(

@@ -25,7 +25,7 @@ from cruise.domain.policy import (
 )
 from cruise.domain.resources import ResourceName, format_cpu_millicores, format_memory_bytes, quote_text
 from cruise.domain.run_operators import parse_workload_name
-from cruise.domain.startup_cpu import StartupCpu, parse_startup_cpu, write_startup_cpu
+from cruise.domain.startup_cpu import StartupCpu, format_startup_cpu, parse_startup_cpu
 
 ChoiceT = TypeVar("ChoiceT", bound=Enum)
 
@@ -241,7 +241,7 @@ RESOURCES = _override(
 MEMORY_LIMITS = _choice_override("memory-limits", "memory_limits", MemoryLimitPolicy, "choice of memory limits")
 CPU_LIMITS = _choice_override("cpu-limits", "cpu_limits", CpuLimitPolicy, "choice of CPU limits")
 DIRECTION = _choice_override("direction", "direction", ResizeDirection, "direction")
-STARTUP_CPU = _override("startup-cpu", "startup_cpu", parse_startup_cpu, write_startup_cpu)
+STARTUP_CPU = _override("startup-cpu", "startup_cpu", parse_startup_cpu, format_startup_cpu)
 # These apply to the whole pod, the others also to one container, as `NAME.CONTAINER`.
 POD_SETTINGS = (
     _override("eviction-ranking", "ranking", _read_ranking, _LABEL, list(_RANKINGS)),

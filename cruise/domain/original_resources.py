@@ -105,7 +105,7 @@ class WorkloadContainer(NamedTuple):
     identity: str = ""
 
 
-class RevisionRun(NamedTuple):
+class RevisionPeriod(NamedTuple):
     """When pods of a revision were first and last seen, in Unix seconds."""
 
     since: int
@@ -121,12 +121,12 @@ class PodRevision(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRevisions:
-    """The revisions of all workloads, keyed by the resources of their containers (see `get_stated_resources`).
+    """The revisions of all workloads, keyed by the resources of their containers (see `get_resources_at_creation`).
 
     `pods` has the existing pods by uid, before any resize; it may be empty.
     """
 
-    runs: Mapping[WorkloadContainer, Mapping[str, RevisionRun]] = field(default_factory=dict)
+    runs: Mapping[WorkloadContainer, Mapping[str, RevisionPeriod]] = field(default_factory=dict)
     pods: Mapping[str, PodRevision] = field(default_factory=dict)
 
     def is_new(self, pod: Pod, stated: tuple[str, ...], since: int) -> bool:
@@ -148,7 +148,7 @@ class WorkloadRevisions:
             for other, run in runs.items()
         )
 
-    def _runs_of(self, pod: Pod, stated: tuple[str, ...]) -> Iterator[tuple[str, Mapping[str, RevisionRun]]]:
+    def _runs_of(self, pod: Pod, stated: tuple[str, ...]) -> Iterator[tuple[str, Mapping[str, RevisionPeriod]]]:
         """Yield the resources and the revisions of each container that has known revisions."""
         if not self.runs:
             return
@@ -158,17 +158,17 @@ class WorkloadRevisions:
             if runs:
                 yield text, runs
 
-    def get_stated_resources(self, pod: Pod) -> tuple[str, ...]:
+    def get_resources_at_creation(self, pod: Pod) -> tuple[str, ...]:
         """Return the resources that each sized container of the pod was created with."""
         known = self.pods.get(pod.uid)
-        return get_stated_resources(pod) if known is None else known.stated
+        return get_resources_at_creation(pod) if known is None else known.stated
 
     def is_unsized(self, pod: Pod) -> bool:
         """Return whether the pod is known to state what its controller created it with; False if that is unknown."""
         known = self.pods.get(pod.uid)
         if known is None or ORIGINAL_RESOURCES in pod.annotations:
             return False
-        return known.stated == get_stated_resources(pod)
+        return known.stated == get_resources_at_creation(pod)
 
     def merge(self, others: "WorkloadRevisions") -> "WorkloadRevisions":
         """Return both, for each revision with the earliest start and the latest sighting."""
@@ -178,7 +178,7 @@ class WorkloadRevisions:
             pairs = ((text, run, known.get(text, run)) for text, run in revisions.items())
             runs[key] = {
                 **known,
-                **{t: RevisionRun(min(a.since, b.since), max(a.last_seen, b.last_seen)) for t, a, b in pairs},
+                **{t: RevisionPeriod(min(a.since, b.since), max(a.last_seen, b.last_seen)) for t, a, b in pairs},
             }
         return WorkloadRevisions(runs, self.pods)
 
@@ -194,7 +194,7 @@ class WorkloadRevisions:
 NO_REVISIONS = WorkloadRevisions()
 
 
-def get_stated_resources(
+def get_resources_at_creation(
     pod: Pod, originals: Mapping[str, tuple[StatedResources, StatedResources]] | None = None
 ) -> tuple[str, ...]:
     """Return what each sized container was created with: from `originals`, the annotation or its spec."""

@@ -44,7 +44,7 @@ def parse_startup_cpu(text: str) -> StartupCpu:
     return StartupCpu(factor=factor)
 
 
-def write_startup_cpu(startup_cpu: StartupCpu) -> str:
+def format_startup_cpu(startup_cpu: StartupCpu) -> str:
     """Write what `parse_startup_cpu` parses."""
     if startup_cpu.is_learned:
         return _LEARN

@@ -96,7 +96,7 @@ class UserAction:
     detail: str = ""
 
 
-def is_within(namespace: str | None, namespaces: Set[str] | None) -> bool:
+def is_in_namespaces(namespace: str | None, namespaces: Set[str] | None) -> bool:
     """Return whether something is in one of the namespaces or in none; None means all namespaces."""
     return namespaces is None or namespace is None or namespace in namespaces
 

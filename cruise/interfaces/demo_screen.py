@@ -120,10 +120,12 @@ def render_demo_summary(frame: DemoFrame) -> Group:
     for name in ("before", "with cruise", "without cruise"):
         table.add_column(name, justify="right")
     columns = (frame.before, frame.with_cruise, frame.without_cruise)
-    table.add_row("CPU requested", *(format_cores(totals.requested.cpu_millicores) for totals in columns))
-    table.add_row("CPU used", *(format_cores(totals.used.cpu_millicores) for totals in columns))
-    table.add_row("memory requested", *(format_gibibytes(totals.requested.memory_bytes) for totals in columns))
-    table.add_row("memory used", *(format_gibibytes(totals.used.memory_bytes) for totals in columns))
+    table.add_row("CPU requested", *(format_cores_with_unit(totals.requested.cpu_millicores) for totals in columns))
+    table.add_row("CPU used", *(format_cores_with_unit(totals.used.cpu_millicores) for totals in columns))
+    table.add_row(
+        "memory requested", *(format_gibibytes_with_unit(totals.requested.memory_bytes) for totals in columns)
+    )
+    table.add_row("memory used", *(format_gibibytes_with_unit(totals.used.memory_bytes) for totals in columns))
     table.add_row("pods pending", *(str(totals.pending) for totals in columns))
     table.add_row("resized in place", "-", str(frame.with_cruise.resizes), "-")
     table.add_row("evicted", "-", str(frame.with_cruise.evictions), "-")
@@ -183,12 +185,12 @@ def describe_summary(frame: DemoFrame) -> str:
     )
 
 
-def format_cores(millicores: int) -> str:
+def format_cores_with_unit(millicores: int) -> str:
     """Write CPU in cores."""
     return f"{millicores / 1000:.1f} cores"
 
 
-def format_gibibytes(size_bytes: int) -> str:
+def format_gibibytes_with_unit(size_bytes: int) -> str:
     """Write memory in GiB."""
     return f"{size_bytes / GIBIBYTE:.1f} GiB"
 
@@ -255,11 +257,11 @@ def _build_totals(frame: DemoFrame) -> Panel:
 
 
 def _cores_change(before: ClusterTotals, now: ClusterTotals) -> str:
-    return f"{before.requested.cpu_millicores / 1000:.1f} → {format_cores(now.requested.cpu_millicores)}"
+    return f"{before.requested.cpu_millicores / 1000:.1f} → {format_cores_with_unit(now.requested.cpu_millicores)}"
 
 
 def _memory_change(before: ClusterTotals, now: ClusterTotals) -> str:
-    return f"{before.requested.memory_bytes / GIBIBYTE:.1f} → {format_gibibytes(now.requested.memory_bytes)}"
+    return f"{before.requested.memory_bytes / GIBIBYTE:.1f} → {format_gibibytes_with_unit(now.requested.memory_bytes)}"
 
 
 def _build_event_table(events: Sequence[DemoEvent], width: int) -> Table:

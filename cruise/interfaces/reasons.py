@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from cruise.decisions.scan.risks import ContainerRisk, UserRemedy
-from cruise.decisions.sizing.damping import compute_shortage_share
+from cruise.decisions.sizing.damping import compute_under_request_tolerance
 from cruise.decisions.sizing.headroom_level import REPORTED_DAYS, ObservedRisk
 from cruise.domain.actions import ReasonCode, ResizeCause
 from cruise.domain.annotations import OverrideSource
@@ -268,7 +268,7 @@ def describe_observed_risk(resource: ResourceName, risk: ObservedRisk) -> str:
         observed = f"observed {share} in {REPORTED_DAYS} days ({relation})"
     headroom = f"the last hour's usage and {risk.level:.2f} times the expected rise"
     if risk.level < 0:
-        share = format_percent(compute_shortage_share(resource, risk.level))
+        share = format_percent(compute_under_request_tolerance(resource, risk.level))
         headroom = f"the last hour's usage, and may request {share} % less before they grow"
     return (
         f"{resource.display_name}: nodes keep {headroom}; stated risk {format_percent(risk.stated_risk)} %, {observed}"

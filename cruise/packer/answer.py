@@ -57,7 +57,7 @@ class PackingFigures:
         """Return the key by which packings are compared, entry by entry; a greater one is better."""
         if objective is PackingObjective.PAPER:
             return tuple(figure for priority in self.priorities for figure in (priority.placed, priority.not_moved))
-        price = (-self.price,) if objective is PackingObjective.FLEET else ()
+        price = (-self.price,) if objective is PackingObjective.CONSOLIDATION else ()
         return (*self.placed, *price, -self.eviction_weight)
 
 
@@ -168,7 +168,7 @@ def compute_counting_bound(problem: PackingProblem) -> tuple[int, ...]:
         tiers = np.unique(problem.priorities)[::-1].tolist()
         running_count = [int((running & (priorities == priority)).sum()) for priority in tiers]
         return tuple(entry for pair in zip(placed, running_count, strict=True) for entry in pair)
-    if problem.objective is PackingObjective.FLEET:
+    if problem.objective is PackingObjective.CONSOLIDATION:
         immovable = (problem.pod_node >= 0) & ~problem.movable[problem.pod_class]
         return (*placed, -compute_price(problem, np.where(immovable, problem.pod_node, -1)), 0)
     return (*placed, 0)

@@ -84,7 +84,7 @@ def _verify(combined: CombinedPacking, quick: Packing) -> Packing:
 def _solve_part(state: SubproblemState, meter: BudgetMeter, seed: int) -> None:
     problem = state.problem
     cells = problem.class_count * problem.node_count
-    if problem.objective is PackingObjective.FLEET:
+    if problem.objective is PackingObjective.CONSOLIDATION:
         _solve_fleet(state, meter, seed)
         return
     if cells > (_EXACT_CELLS_WITH_RULES if problem.rules.are_binding else _EXACT_CELLS):

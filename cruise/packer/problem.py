@@ -15,13 +15,13 @@ class PackingObjective(StrEnum):
     """What makes a packing better, compared entry by entry.
 
     PAPER: for each priority, highest first, more pods placed, then more pods that stay on their node. OPERATOR: for
-    each priority more pods placed; then the least eviction weight, moves included. FLEET: for each priority more pods
-    placed; then the least price of the nodes in use; then as OPERATOR.
+    each priority more pods placed; then the least eviction weight, moves included. CONSOLIDATION: for each priority
+    more pods placed; then the least price of the nodes in use; then as OPERATOR.
     """
 
     PAPER = "paper"
     OPERATOR = "operator"
-    FLEET = "fleet"
+    CONSOLIDATION = "consolidation"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,7 +126,7 @@ class PackingProblem:
     its pods a node holds. Running pods that are not `movable` stay; those that are not `preemptible` may move, but are
     placed in every plan. A class that does not `preempt` does not arrive on a node from which a pod is preempted.
     `weights[class]` is the cost of an eviction. `pod_node[pod]` is -1 for a pending pod. `node_prices` is set for
-    objective FLEET.
+    objective CONSOLIDATION.
     """
 
     resources: tuple[str, ...]

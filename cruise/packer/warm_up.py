@@ -44,8 +44,8 @@ def warm_up_ejection_kernels() -> None:
     RelaxedBounds(problem).compute_min_evicted(
         (1, 3, 1), 9, BudgetMeter(read_monotonic_seconds() + _MAX_SECONDS, math.inf)
     )
-    fleet = NodePrices(np.ones(2, dtype=np.int64), np.ones(4, dtype=np.bool_))
-    priced = replace(problem, objective=PackingObjective.FLEET, node_prices=fleet)
+    node_prices = NodePrices(np.ones(2, dtype=np.int64), np.ones(4, dtype=np.bool_))
+    priced = replace(problem, objective=PackingObjective.CONSOLIDATION, node_prices=node_prices)
     drain_nodes(
         priced, problem.pod_node, BudgetMeter(read_monotonic_seconds() + _MAX_SECONDS, math.inf), _SEED, _ignore
     )

@@ -14,7 +14,7 @@ from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, CompletedResize,
 from cruise.decisions.pod_policy.policy_objects import PolicyIndex, reuse_policy_index
 from cruise.decisions.pod_policy.unlocks import DecisionInputs
 from cruise.decisions.scan.coverage import Coverage, estimate_coverage
-from cruise.decisions.scan.waste import count_requests_at_targets
+from cruise.decisions.scan.waste import list_pod_requests
 from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM, HeadroomModel
 from cruise.decisions.sizing.headroom_level import ObservedRisk
 from cruise.decisions.sizing.headroom_shares import compute_average_headroom_share
@@ -276,7 +276,7 @@ class _NodePassSteps:
                 DecisionInputs(self.snapshot, self.paused_workloads, self.policy.planning_policy, self.policy_index),
                 self.statistics,
                 self.now,
-                count_requests_at_targets(self.snapshot, self.plans),
+                list_pod_requests(self.snapshot, self.plans),
                 SizingContext(self.refused, self.model, self.earlier, predict_replacement_pods),
             )
 

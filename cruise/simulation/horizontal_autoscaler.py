@@ -37,7 +37,7 @@ def compute_utilization(pods: Sequence[tuple[int, int]]) -> int:
     return sum(use for use, _ in pods) * 100 // sum(request for _, request in pods)
 
 
-def want_replicas(
+def compute_replicas_for_metric(
     pods: Sequence[MeasuredPod],
     target: int,
     container: str,
@@ -76,7 +76,7 @@ def want_replicas(
     return wanted
 
 
-def desire_replicas(proposals: Sequence[int], minimum: int, maximum: int) -> int:
+def compute_desired_replicas(proposals: Sequence[int], minimum: int, maximum: int) -> int:
     """Return the replicas that the controller sets, without stabilization and rate limits."""
     return min(max(*proposals, minimum), maximum)
 
@@ -104,7 +104,7 @@ class SimulatedAutoscaler:
             recent.popleft()
         recent.append((time, wanted))
         stabilized = max(replicas for _, replicas in recent)
-        desired = desire_replicas([stabilized], self.min_replicas, self.max_replicas)
+        desired = compute_desired_replicas([stabilized], self.min_replicas, self.max_replicas)
         return min(desired, _limit_scale_up(current, desired, max(1, elapsed_seconds // SYNC_SECONDS)))
 
 

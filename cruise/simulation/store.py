@@ -46,7 +46,7 @@ from cruise.domain.usage import (
     StatisticsTable,
     UsageUpdate,
 )
-from cruise.domain.users import UserAction, is_within
+from cruise.domain.users import UserAction, is_in_namespaces
 from cruise.errors import HistoryChangedError
 from cruise.simulation.peak_store import InMemoryPeaks
 
@@ -208,7 +208,7 @@ class InMemoryStore:
     ) -> Sequence[Outcome]:
         first = bisect_left(self._outcomes, since, key=_at)
         found = islice(reversed(self._outcomes), len(self._outcomes) - first)
-        return list(islice((one for one in found if is_within(one.namespace, namespaces)), limit))
+        return list(islice((one for one in found if is_in_namespaces(one.namespace, namespaces)), limit))
 
     async def read_audited_namespaces(self) -> Set[str]:
         found = {one.namespace for one in self._outcomes} | {one.namespace for one in self._user_actions}
@@ -264,7 +264,7 @@ class InMemoryStore:
     async def read_user_actions(
         self, since: datetime, limit: int = 1000, namespaces: Set[str] | None = None
     ) -> Sequence[UserAction]:
-        found = [one for one in self._user_actions if one.at >= since and is_within(one.namespace, namespaces)]
+        found = [one for one in self._user_actions if one.at >= since and is_in_namespaces(one.namespace, namespaces)]
         return sorted(reversed(found), key=_at, reverse=True)[:limit]
 
     async def read_paused_workloads(self) -> Mapping[tuple[str, WorkloadRef], datetime]:

@@ -33,7 +33,7 @@ from cruise.domain.actions import (
     WriteIntent,
 )
 from cruise.domain.cluster import ContainerRole, WorkloadRef
-from cruise.domain.original_resources import RevisionRun, WorkloadContainer, WorkloadRevisions
+from cruise.domain.original_resources import RevisionPeriod, WorkloadContainer, WorkloadRevisions
 from cruise.domain.packing_plan import (
     ArrivalPod,
     EvictedPod,
@@ -233,7 +233,7 @@ async def test_a_container_of_a_pod_that_changes_its_workload_keeps_one_row(stor
     assert len(table.keys) == 1
 
 
-def revisions(**runs: RevisionRun) -> StatisticsTable:
+def revisions(**runs: RevisionPeriod) -> StatisticsTable:
     """A table without rows, with revisions of one container."""
     return replace(
         StatisticsTable.from_rows([]), revisions=WorkloadRevisions({WorkloadContainer("shop", "Job/x", "app"): runs})
@@ -243,18 +243,18 @@ def revisions(**runs: RevisionRun) -> StatisticsTable:
 @pytest.mark.smoke
 async def test_revisions_keep_their_earliest_start_and_latest_time_seen(store):
     assert (await store.read_statistics()).revisions is None
-    await store.write_statistics(revisions(a=RevisionRun(100, 200), b=RevisionRun(150, 160)))
-    await store.write_statistics(revisions(a=RevisionRun(120, 220), c=RevisionRun(300, 300)))
-    await store.write_statistics(revisions(a=RevisionRun(90, 210)))
+    await store.write_statistics(revisions(a=RevisionPeriod(100, 200), b=RevisionPeriod(150, 160)))
+    await store.write_statistics(revisions(a=RevisionPeriod(120, 220), c=RevisionPeriod(300, 300)))
+    await store.write_statistics(revisions(a=RevisionPeriod(90, 210)))
     await store.write_statistics(StatisticsTable.from_rows([statistic("web-0")]))
     for table in (await store.read_statistics(), await store.read_workload_statistics()):
         assert (
             table.revisions
-            == revisions(a=RevisionRun(90, 220), b=RevisionRun(150, 160), c=RevisionRun(300, 300)).revisions
+            == revisions(a=RevisionPeriod(90, 220), b=RevisionPeriod(150, 160), c=RevisionPeriod(300, 300)).revisions
         )
     await store.prune(datetime.fromtimestamp(210, UTC) + RETENTION.statistics)
     assert (await store.read_statistics()).revisions == revisions(
-        a=RevisionRun(90, 220), c=RevisionRun(300, 300)
+        a=RevisionPeriod(90, 220), c=RevisionPeriod(300, 300)
     ).revisions
     await store.prune(datetime.fromtimestamp(301, UTC) + RETENTION.statistics)
     assert (await store.read_statistics()).revisions is None

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cruise.domain.annotations import UnreadableAnnotations
 from cruise.domain.overrides import parse_overrides
-from cruise.domain.startup_cpu import StartupCpu, parse_startup_cpu, write_startup_cpu
+from cruise.domain.startup_cpu import StartupCpu, format_startup_cpu, parse_startup_cpu
 
 STATED = st.floats(1, 10).map(lambda factor: StartupCpu(factor=factor)) | st.integers(10, 100_000).map(
     lambda millicores: StartupCpu(cpu_millicores=millicores)
@@ -16,7 +16,7 @@ STATED |= st.booleans().map(lambda is_learned: StartupCpu(is_learned=is_learned)
 
 @given(STATED)
 def test_what_is_written_is_read_again(stated):
-    assert parse_startup_cpu(write_startup_cpu(stated)) == stated
+    assert parse_startup_cpu(format_startup_cpu(stated)) == stated
 
 
 @given(STATED, st.integers(1, 100_000))

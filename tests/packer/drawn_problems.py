@@ -64,9 +64,9 @@ def with_fleet(problem: PackingProblem, seed: int) -> PackingProblem:
     """The problem on nodes twice as large, of one price or of several; some classes belong to their nodes."""
     source = np.random.default_rng(seed)
     prices = source.integers(1, 4, problem.node_count) if seed % 2 else np.ones(problem.node_count)
-    fleet = NodePrices(prices.astype(np.int64), source.random(problem.class_count) < 0.85)
+    node_prices = NodePrices(prices.astype(np.int64), source.random(problem.class_count) < 0.85)
     roomy = replace(problem, capacities=2 * problem.capacities, preempt=np.ones_like(problem.preempt))
-    return replace(roomy, objective=PackingObjective.FLEET, node_prices=fleet)
+    return replace(roomy, objective=PackingObjective.CONSOLIDATION, node_prices=node_prices)
 
 
 def counting_where_admitted(problem: PackingProblem) -> PackingProblem:

@@ -72,7 +72,7 @@ def keys_of(problem: PackingProblem, x: IntArray) -> IntArray:
         figures += [places[-1], stayed[..., mine].sum(axis=-1)]
     if problem.objective is PackingObjective.PAPER:
         return np.stack(figures, axis=-1)
-    if problem.node_prices is not None and problem.objective is PackingObjective.FLEET:
+    if problem.node_prices is not None and problem.objective is PackingObjective.CONSOLIDATION:
         in_use = (x[..., problem.node_prices.keeps_node_in_use, :] > 0).any(axis=-2)
         places.append(-(in_use @ problem.node_prices.prices))
     return np.stack([*places, -((running.sum(axis=-1) - stayed) @ problem.weights)], axis=-1)

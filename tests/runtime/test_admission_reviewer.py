@@ -16,10 +16,10 @@ from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.autoscalers import LimitRangeItem
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.original_resources import (
-    RevisionRun,
+    RevisionPeriod,
     WorkloadContainer,
     WorkloadRevisions,
-    get_stated_resources,
+    get_resources_at_creation,
     parse_original_resources,
 )
 from cruise.domain.policy import AdmissionSize, Mode, Policy
@@ -179,7 +179,7 @@ def test_the_record_has_what_was_requested():
 
 def test_the_metrics_state_the_source_of_each_size():
     known = make_table(make_statistic("", cpu_base=100, cpu_peak=200, memory_base_mib=64, memory_peak_mib=128))
-    run = {get_stated_resources(make_pod(containers=[make_container(cpu=77)]))[0]: RevisionRun(0, NOW_SECONDS)}
+    run = {get_resources_at_creation(make_pod(containers=[make_container(cpu=77)]))[0]: RevisionPeriod(0, NOW_SECONDS)}
     revised = replace(known, revisions=WorkloadRevisions({WorkloadContainer("shop", "Deployment/web", "app"): run}))
     seen = Counter[ReviewAnswer]()
     for table, size in (

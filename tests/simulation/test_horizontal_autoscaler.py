@@ -5,7 +5,12 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.simulation.horizontal_autoscaler import MeasuredPod, SimulatedAutoscaler, desire_replicas, want_replicas
+from cruise.simulation.horizontal_autoscaler import (
+    MeasuredPod,
+    SimulatedAutoscaler,
+    compute_desired_replicas,
+    compute_replicas_for_metric,
+)
 
 
 def pods(*use: int, request: int = 1000, **more: bool) -> list[MeasuredPod]:
@@ -14,7 +19,7 @@ def pods(*use: int, request: int = 1000, **more: bool) -> list[MeasuredPod]:
 
 @given(st.lists(st.integers(0, 3000), min_size=1, max_size=8), st.integers(1, 150))
 def test_replicas_bring_utilization_to_the_target(use, target):
-    wanted = want_replicas(pods(*use), target, "", len(use))
+    wanted = compute_replicas_for_metric(pods(*use), target, "", len(use))
     percent = sum(use) * 100 // (1000 * len(use))
     if 0.9 <= percent / target <= 1.1:
         assert wanted == len(use)
@@ -23,24 +28,24 @@ def test_replicas_bring_utilization_to_the_target(use, target):
 
 
 def test_no_pod_is_removed_for_one_without_metrics():
-    assert want_replicas([*pods(100, 100), *pods(0, is_measured=False)], 50, "", 3) == 3
-    assert want_replicas(pods(100, 100, 0), 50, "", 3) == 1
+    assert compute_replicas_for_metric([*pods(100, 100), *pods(0, is_measured=False)], 50, "", 3) == 3
+    assert compute_replicas_for_metric(pods(100, 100, 0), 50, "", 3) == 1
 
 
 def test_pods_that_are_not_ready_use_nothing_before_pods_are_added():
     # 180 % of the target by the ready pods, 90 % by all.
-    assert want_replicas([*pods(900), *pods(900, is_ready=False)], 50, "", 2) == 2
-    assert want_replicas(pods(900, 900), 50, "", 2) == 4
+    assert compute_replicas_for_metric([*pods(900), *pods(900, is_ready=False)], 50, "", 2) == 2
+    assert compute_replicas_for_metric(pods(900, 900), 50, "", 2) == 4
 
 
 def test_without_a_ready_pod_nothing_is_wanted():
-    assert want_replicas(pods(900, is_ready=False), 50, "", 1) == 1
+    assert compute_replicas_for_metric(pods(900, is_ready=False), 50, "", 1) == 1
 
 
 def test_the_container_of_a_metric_counts_alone():
     pod = MeasuredPod({"app": 1000, "proxy": 100}, {"app": 100, "proxy": 100})
-    assert want_replicas([pod, pod], 50, "proxy", 2) == 4
-    assert want_replicas([pod, pod], 50, "app", 2) == 1
+    assert compute_replicas_for_metric([pod, pod], 50, "proxy", 2) == 4
+    assert compute_replicas_for_metric([pod, pod], 50, "app", 2) == 1
 
 
 def test_pods_are_removed_after_the_window():
@@ -67,5 +72,5 @@ def test_the_window_keeps_what_exceeded_the_maximum():
 
 
 def test_replicas_follow_the_metric_that_requests_most():
-    assert desire_replicas([1, 5, 3], 2, 4) == 4
-    assert desire_replicas([1], 2, 4) == 2
+    assert compute_desired_replicas([1, 5, 3], 2, 4) == 4
+    assert compute_desired_replicas([1], 2, 4) == 2

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from cruise.adapters.store import peaks
 from cruise.adapters.store.connection import get_driver_connection
 from cruise.adapters.store.schema import pod_statistic, workload_revision, workload_statistic
-from cruise.domain.original_resources import RevisionRun, WorkloadContainer, WorkloadRevisions
+from cruise.domain.original_resources import RevisionPeriod, WorkloadContainer, WorkloadRevisions
 from cruise.domain.usage import STATISTIC_COLUMNS, StatisticColumns, StatisticKey, StatisticsTable
 from cruise.errors import pause_garbage_collection
 
@@ -149,10 +149,10 @@ async def merge_revisions(connection: AsyncConnection, revisions: WorkloadRevisi
 
 async def read_revisions(connection: AsyncConnection) -> WorkloadRevisions | None:
     """Return all revisions, None if none are stored."""
-    runs: dict[WorkloadContainer, dict[str, RevisionRun]] = {}
+    runs: dict[WorkloadContainer, dict[str, RevisionPeriod]] = {}
     for row in await connection.execute(select(workload_revision)):
         key = WorkloadContainer(row.namespace, row.workload, row.container, row.identity)
-        runs.setdefault(key, {})[row.original_resources] = RevisionRun(row.since, row.last_seen)
+        runs.setdefault(key, {})[row.original_resources] = RevisionPeriod(row.since, row.last_seen)
     return WorkloadRevisions(runs) if runs else None
 
 

@@ -33,7 +33,7 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.sizing.damping import (
     WriteDamping,
     get_over_request_tolerances,
-    get_shortage_shares,
+    get_under_request_tolerances,
     is_within_write_budget,
 )
 from cruise.decisions.sizing.demand import compute_demand
@@ -104,7 +104,7 @@ class ReplayedDamping:
         over_requested = {one: _resize_times(self._over_requested_since.get(one), nodes) for one in ResourceName}
         return WriteDamping(
             get_over_request_tolerances(self._policy),
-            get_shortage_shares(headroom),
+            get_under_request_tolerances(headroom),
             {one: view.time - since >= over_seconds for one, since in over_requested.items()},
             {one: view.time - since[chosen] >= under_seconds for one, since in self._under_requested_since.items()},
             self._find_past_cooldown(view.time, chosen),

@@ -17,7 +17,7 @@ from cruise.decisions.usage.estimation import (
     is_bare_pod_key,
     is_run_to_completion_kind,
 )
-from cruise.decisions.usage.oom_records import SingleOomKill, raise_by_single_kills, summarize_single_kill
+from cruise.decisions.usage.oom_records import SingleOomKillEffect, raise_by_single_kills, summarize_single_kill
 from cruise.decisions.usage.peaks import PeaksByNumber, get_first_history_hour, get_peak_hours, group_peaks_by_hour
 from cruise.decisions.usage.usage_columns import NEVER, EstimationTime, RecentUsage, RunToCompletionColumns
 from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
@@ -150,7 +150,7 @@ class ReplayedStatistics:
         self._peaks = PeakColumns()
         self._kills: deque[_AppliedOomKill] = deque()  # by time
         self._oom = np.zeros(len(self.keys), dtype=np.int64)
-        self._single: dict[int, SingleOomKill] = {}
+        self._single: dict[int, SingleOomKillEffect] = {}
         self._of_containers = _LatestStatistics(len(numbers))
         self._of_workloads = _LatestStatistics(len(self.keys))
         self._table: StatisticsTable | None = None
@@ -307,7 +307,7 @@ class _AppliedOomKill(NamedTuple):
     number: int
     container: int
     creation_count: int
-    raised_memory: SingleOomKill
+    raised_memory: SingleOomKillEffect
     shared: bool = False
 
 

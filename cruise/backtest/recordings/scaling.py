@@ -66,7 +66,7 @@ class ScaledRecording:
     memory_bytes: Float32Array
 
 
-def find_bounds(recording: UsageRecording, added: AddedAutoscalers) -> Mapping[int, _Bounds]:
+def find_replayed_autoscalers(recording: UsageRecording, added: AddedAutoscalers) -> Mapping[int, _Bounds]:
     """Return the HPAs of a replay, by number of `UsageRecording.number_workload_containers`.
 
     With a target, each workload with replicas and CPU requests has one. Its smallest number of replicas is the number
@@ -104,12 +104,12 @@ def find_bounds(recording: UsageRecording, added: AddedAutoscalers) -> Mapping[i
 
 
 def add_autoscalers(recording: UsageRecording, added: AddedAutoscalers) -> ScaledRecording:
-    """Give the workloads of a recording the HPAs of `find_bounds`.
+    """Give the workloads of a recording the HPAs of `find_replayed_autoscalers`.
 
     All recorded pods of a workload count as one demand of CPU, which the HPA's pods share evenly; each uses the mean
     of their memory. The template requests the largest recorded requests.
     """
-    bounds = find_bounds(recording, added)
+    bounds = find_replayed_autoscalers(recording, added)
     containers: list[RecordedContainer] = []
     cpu: list[Float32Array] = []
     memory: list[Float32Array] = []

@@ -16,8 +16,8 @@ from cruise.domain.resources import ResourceName
 from cruise.simulation.horizontal_autoscaler import (
     MeasuredPod,
     SimulatedAutoscaler,
+    compute_replicas_for_metric,
     compute_utilization,
-    want_replicas,
 )
 
 _HOUR_SECONDS = 3600
@@ -110,11 +110,11 @@ class ReplayedAutoscaling:
             MeasuredPod({_WHOLE: max(1, request)}, {_WHOLE: use}, is_ready=ready)
             for request, ready in zip(requests, is_ready, strict=True)
         ]
-        wanted = want_replicas(pods, one.target_percent, _WHOLE, current)
+        wanted = compute_replicas_for_metric(pods, one.target_percent, _WHOLE, current)
         self._replicas[number] = self._controllers[number].reconcile(time, current, [wanted], step)
         unchanged = int(self._unchanged_replicas[number])
         pod = MeasuredPod({_WHOLE: one.container.requests.cpu_millicores}, {_WHOLE: round(demand / unchanged)})
-        wanted = want_replicas([pod] * unchanged, one.target_percent, _WHOLE, unchanged)
+        wanted = compute_replicas_for_metric([pod] * unchanged, one.target_percent, _WHOLE, unchanged)
         self._unchanged_replicas[number] = self._unchanged_controllers[number].reconcile(
             time, unchanged, [wanted], step
         )

@@ -10,7 +10,11 @@ from cruise.backtest.replay.policy import ContainerSizes, ReplayClusterView, Rep
 from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.cluster import HorizontalPodAutoscaler
 from cruise.domain.resources import Resources
-from cruise.simulation.cluster.kube_scheduler import get_scored_requests, has_capacity, score_least_allocated
+from cruise.simulation.cluster.kube_scheduler import (
+    find_nodes_with_capacity,
+    get_scored_requests,
+    score_least_allocated,
+)
 
 _NAME_PREFIX = "node-"
 
@@ -68,7 +72,7 @@ class ReplayedNodes:
 
     def find_feasible(self, need: Resources) -> BoolArray:
         """Return a mask of the nodes that pass kube-scheduler's filters for a pod."""
-        fits = has_capacity(self._pods_each - self.pods, *self.get_free(), need)
+        fits = find_nodes_with_capacity(self._pods_each - self.pods, *self.get_free(), need)
         fits &= self.exists
         return fits
 

@@ -13,7 +13,7 @@ from cruise.cli.options import (
     create_option_without_default,
     resolve_settings,
 )
-from cruise.cli.terminal import print_result, redirect_logs, show_spinner
+from cruise.cli.terminal import print_result, show_spinner, suppress_logs
 from cruise.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def check(
     if prometheus_url is not None:
         settings = replace(settings, usage_source=UsageSourceChoice.PROMETHEUS)
     now = get_current_time()
-    with redirect_logs(), show_spinner("checking cluster, Prometheus and database"):
+    with suppress_logs(), show_spinner("checking cluster, Prometheus and database"):
         facts = asyncio.run(_collect_facts(settings, prometheus_url, now))
     policy = settings.to_policy()
     history = RiskHistory(facts.store.risk_days if facts.store is not None else ())
@@ -121,7 +121,7 @@ def migrate(format: FormatOption = OutputFormat.TABLE, config: ConfigOption = No
     settings = resolve_settings(config)
     if settings.database_url is None:
         raise BadInputError("no database_url is set; `cruise serve` updates the embedded database")
-    with redirect_logs(), show_spinner("updating the schema"):
+    with suppress_logs(), show_spinner("updating the schema"):
         before, after = asyncio.run(_migrate(settings))
     text = f"schema {after}" + (": nothing to do" if before == after else f", before {before or 'none'}")
     print_result(

@@ -155,9 +155,9 @@ def _explain_from_cluster(request: _ExplainRequest) -> None:
 
 
 def _explain_from_snapshot(request: _ExplainRequest, snapshot: str, usage: str | None) -> None:
-    from cruise.cli.inputs.sources import load_snapshot_with_autoscaler, load_usage_of_snapshot
+    from cruise.cli.inputs.sources import load_snapshot_with_node_autoscaler, load_usage_of_snapshot
 
-    cluster = load_snapshot_with_autoscaler(snapshot, resolve_settings(request.config).node_autoscaler)
+    cluster = load_snapshot_with_node_autoscaler(snapshot, resolve_settings(request.config).node_autoscaler)
     found = _find_pod(request.name, cluster, "snapshot")
     if usage is not None:
         policy = resolve_policy(request.config, request.mode or ModeName.FULL, request.rules)

@@ -130,7 +130,7 @@ def pack(
        {"name":"m6.large","allocatable":{"cpu":"1930m","memory":"7Gi","pods":29},"price":0.096,"limit":10}]}
     """
     from cruise.adapters.files import load_node_types
-    from cruise.cli.inputs.sources import load_snapshot_with_autoscaler, load_usage_of_snapshot
+    from cruise.cli.inputs.sources import load_snapshot_with_node_autoscaler, load_usage_of_snapshot
     from cruise.cli.work.packing import PackingRequest, SearchSettings, plan_in_new_process
     from cruise.decisions.packing.node_types import add_candidate_nodes
     from cruise.decisions.packing.problem import NO_USAGE, UsageInputs
@@ -154,17 +154,17 @@ def pack(
     if at is not None and usage is None:
         raise BadInputError("--now needs --usage FILE: it is the time of evaluation of the statistics")
     with pause_garbage_collection():
-        cluster = load_snapshot_with_autoscaler(snapshot, policy.node_autoscaler)
+        cluster = load_snapshot_with_node_autoscaler(snapshot, policy.node_autoscaler)
         known = UsageInputs(*load_usage_of_snapshot(usage, cluster, at, policy)) if usage is not None else NO_USAGE
-        fleet = None
+        candidate_nodes = None
         if consolidate:
-            fleet = add_candidate_nodes(cluster, None if node_types is None else load_node_types(node_types))
-            cluster = fleet.snapshot
+            candidate_nodes = add_candidate_nodes(cluster, None if node_types is None else load_node_types(node_types))
+            cluster = candidate_nodes.snapshot
         allowance = EvictionAllowance(total=max_evictions)
         sizes_name = sizes or (PackingSizesName.FIXED if usage is None else PackingSizesName.RIGHTSIZED)
-        inputs = PlanningInputs(cluster, policy, known, allowance, PackingSizes(sizes_name.value), fleet)
+        inputs = PlanningInputs(cluster, policy, known, allowance, PackingSizes(sizes_name.value), candidate_nodes)
         plan, seconds = plan_in_new_process(PackingRequest(inputs, search, within_budgets))
-        shown = cluster if fleet is None else fleet.with_added_nodes(plan)
+        shown = cluster if candidate_nodes is None else candidate_nodes.with_added_nodes(plan)
         _print(plan, seconds, shown, format, full, within_budgets)
 
 

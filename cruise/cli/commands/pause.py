@@ -14,8 +14,8 @@ from cruise.cli.terminal import (
     print_error,
     print_report,
     print_result,
-    redirect_logs,
     show_spinner,
+    suppress_logs,
     write_json,
 )
 from cruise.errors import BadInputError
@@ -231,7 +231,7 @@ def revert(
         raise BadInputError("revert resizes running pods: add --yes without a terminal for confirmation")
     workload_ref = _parse_workload(workload, namespace)
     settings = resolve_settings(config)
-    with redirect_logs():
+    with suppress_logs():
         if not yes and not _confirm(settings, namespace, workload_ref):
             print_error("nothing was changed")
             raise typer.Exit(1)

@@ -58,7 +58,7 @@ def plan(
 
       cruise plan --snapshot cluster.json --usage usage.json --format json
     """
-    from cruise.cli.inputs.sources import is_large_file, load_snapshot_with_autoscaler, load_usage_of_snapshot
+    from cruise.cli.inputs.sources import is_large_file, load_snapshot_with_node_autoscaler, load_usage_of_snapshot
     from cruise.decisions.admission.replacement_pods import predict_replacement_pods
     from cruise.decisions.sizing.node_plans import decide_node_plans
     from cruise.errors import pause_garbage_collection
@@ -66,7 +66,7 @@ def plan(
 
     policy, at = resolve_policy(config, mode, rules), parse_time(now)
     with pause_garbage_collection():
-        cluster = load_snapshot_with_autoscaler(snapshot, policy.node_autoscaler)
+        cluster = load_snapshot_with_node_autoscaler(snapshot, policy.node_autoscaler)
         nodes = _select_nodes(node, cluster)
         statistics, at = load_usage_of_snapshot(usage, cluster, at, policy)
         with show_spinner(f"deciding {len(cluster.nodes):,} nodes", is_large_file(snapshot)):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cruise.adapters.kube.client import KubernetesClient, connect_to_kubernetes, find_credentials, find_own_namespace
 from cruise.adapters.kube.cluster import read_cluster_once
 from cruise.adapters.kube.prometheus_services import PrometheusEndpoint, find_prometheus
-from cruise.cli.terminal import print_error, redirect_logs, show_spinner
+from cruise.cli.terminal import print_error, show_spinner, suppress_logs
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.errors import BadInputError, RefusedError
 
@@ -166,7 +166,7 @@ def build_prometheus_settings(
 
 async def read_snapshot_from_cluster(client: KubernetesClient) -> ClusterSnapshot:
     """Read the whole cluster, and print on standard error which objects are unreadable."""
-    with redirect_logs(), _show_counts() as show:
+    with suppress_logs(), _show_counts() as show:
         result = await read_cluster_once(client, show)
     if result.unreadable:
         first, count = result.unreadable[0], len(result.unreadable)

@@ -128,7 +128,7 @@ def _read_cluster(sources: ReportSources, settings: "Settings") -> "tuple[Cluste
             prometheus_url,
         )
         return live.snapshot, live.prometheus
-    cluster = load_snapshot_with_autoscaler(sources.snapshot, settings.node_autoscaler)
+    cluster = load_snapshot_with_node_autoscaler(sources.snapshot, settings.node_autoscaler)
     if usage is not None:
         return cluster, None
     if prometheus_url is None and settings.prometheus_url is None:
@@ -170,7 +170,7 @@ def is_large_file(path: str) -> bool:
         return False
 
 
-def load_snapshot_with_autoscaler(path: str, node_autoscaler: "NodeAutoscalerSetting") -> "ClusterSnapshot":
+def load_snapshot_with_node_autoscaler(path: str, node_autoscaler: "NodeAutoscalerSetting") -> "ClusterSnapshot":
     """Read a snapshot file, and determine its node autoscaler; BadInputError.
 
     A note names the kinds of objects that it lacks.

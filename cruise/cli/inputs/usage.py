@@ -16,7 +16,7 @@ from cruise.adapters.kubelets.source import KubeletUsageSource, read_kubelets_tw
 from cruise.adapters.prometheus.source import PrometheusUsageSource
 from cruise.app.process import get_current_time
 from cruise.app.usage_source import READING_INTERVAL, get_current_seconds
-from cruise.cli.terminal import print_error, redirect_logs, show_progress, show_spinner
+from cruise.cli.terminal import print_error, show_progress, show_spinner, suppress_logs
 from cruise.decisions.oom import build_oom_records
 from cruise.decisions.preflight.usage import CLUSTER_FIX, describe_cluster_series
 from cruise.decisions.usage.oom_records import raise_oom_memory
@@ -60,7 +60,7 @@ def read_prometheus_usage(
     """
     at = now or get_current_time()
     try:
-        with redirect_logs():
+        with suppress_logs():
             table, cluster = asyncio.run(_read(snapshot, prometheus, parse_duration(history), at, policy))
     except (ThrottledError, UnavailableError) as error:
         raise BadInputError(f"{error}; try again later, or add --usage") from error
@@ -144,7 +144,7 @@ def read_kubelet_usage(snapshot: ClusterSnapshot, settings: "Settings") -> tuple
     """
     nodes = len(snapshot.nodes)
     try:
-        with redirect_logs(), show_spinner(f"reading {nodes:,} kubelets twice, a minute apart (short sample)"):
+        with suppress_logs(), show_spinner(f"reading {nodes:,} kubelets twice, a minute apart (short sample)"):
             table, at = asyncio.run(_read_from_kubelets(snapshot, settings))
     except (ThrottledError, UnavailableError) as error:
         fix = (

@@ -91,7 +91,7 @@ async def plan_with_process(worker: SolverProcess, request: PackingRequest) -> t
         later_request = replace(request, inputs=later_inputs, search=replace(request.search, seconds=seconds))
         return (await _find_plan(later_request, worker, SearchRound(later_inputs.snapshot))).plan
 
-    if inputs.fleet is None:
+    if inputs.candidate_nodes is None:
         found = await search(SearchRound(inputs.snapshot))
         remaining_rounds = (
             await plan_remaining_rounds(inputs, found.plan, plan_again, request.search.seconds)
@@ -99,11 +99,11 @@ async def plan_with_process(worker: SolverProcess, request: PackingRequest) -> t
             else None
         )
     else:
-        found, fleet = await minimize_nodes(search, inputs.fleet)
+        found, candidate_nodes = await minimize_nodes(search, inputs.candidate_nodes)
         if request.is_large:
-            change = summarize_node_count_change(found.built, found.planned_packing, found.plan, fleet)
+            change = summarize_node_count_change(found.built, found.planned_packing, found.plan, candidate_nodes)
         else:
-            change = await build_node_count_change(search, found, fleet, request.search.seconds)
+            change = await build_node_count_change(search, found, candidate_nodes, request.search.seconds)
     with show_spinner("checking the plan", request.is_large):
         plan = found.plan
         if PackingNote(PackingNoteCode.STILL_COMPILING) in plan.notes:

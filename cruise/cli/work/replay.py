@@ -29,7 +29,7 @@ from cruise.backtest.backtest import (
     replay_all,
 )
 from cruise.backtest.tasks import ProgressShares, RecordingSource, set_progress_shares
-from cruise.cli.terminal import disable_logs, print_error, redirect_logs, show_progress
+from cruise.cli.terminal import disable_logs, print_error, show_progress, suppress_logs
 from cruise.domain.backtest import BacktestResult
 from cruise.errors import BadInputError, UnavailableError
 
@@ -165,7 +165,7 @@ def replay_locally(request: ReplayRequest, jobs: int) -> list[BacktestResult]:
 
     They are kept in files, whose memory all processes share. BadInputError, UnavailableError.
     """
-    with TemporaryDirectory(prefix="cruise-backtest-") as directory, redirect_logs():
+    with TemporaryDirectory(prefix="cruise-backtest-") as directory, suppress_logs():
         if jobs == 1:
             progress = TotalProgress()
             return _replay(request, InProcessExecutor(progress), progress, Path(directory))
@@ -176,7 +176,7 @@ def replay_locally(request: ReplayRequest, jobs: int) -> list[BacktestResult]:
 
 def replay_on_dask(request: ReplayRequest, address: str) -> list[BacktestResult]:
     """Replay on a Dask cluster, whose workers read the recordings. BadInputError, UnavailableError."""
-    with redirect_logs(), open_dask_cluster(address) as executor:
+    with suppress_logs(), open_dask_cluster(address) as executor:
         return _replay(request, executor, TotalProgress(), None)
 
 

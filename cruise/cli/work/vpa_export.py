@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cruise.cli.inputs.live_cluster import PrometheusRequirement, read_cluster
-from cruise.cli.inputs.sources import load_snapshot_with_autoscaler
+from cruise.cli.inputs.sources import load_snapshot_with_node_autoscaler
 from cruise.cli.options import save_report
 from cruise.cli.terminal import print_error, write_document
 from cruise.decisions.vpa_export import PolicyExport, export_policies
@@ -45,7 +45,7 @@ def write_files(files: Iterable[tuple[str, str]], directory: Path) -> None:
 
 def _read_cluster(settings: Settings, snapshot: str | None) -> ClusterSnapshot:
     if snapshot is not None:
-        return load_snapshot_with_autoscaler(snapshot, settings.node_autoscaler)
+        return load_snapshot_with_node_autoscaler(snapshot, settings.node_autoscaler)
     return read_cluster(settings, PrometheusRequirement.NOT_USED, None).snapshot
 
 

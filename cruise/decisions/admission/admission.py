@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cruise.decisions.admission.limits import AdmissionLimits, GuaranteedAdmission, bound_sizes
+from cruise.decisions.admission.limits import AdmissionLimits, GuaranteedAdmission, add_heap_and_pod_level_needs
 from cruise.decisions.admission.node_index import (
     NodeIndex,
     build_largest_node_limits,
@@ -21,7 +21,7 @@ from cruise.decisions.pod_policy.container_bounds import (
     read_recorded_memory_limits,
 )
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.limit_ranges import get_pod_limit_ranges, select_ranges, violates_limit_range
+from cruise.decisions.pod_policy.limit_ranges import get_pod_limit_ranges, select_limit_ranges, violates_limit_range
 from cruise.decisions.pod_policy.quotas import exceeds_quota
 from cruise.decisions.pod_policy.resizable_pod import (
     explain_none_managed,
@@ -223,13 +223,13 @@ def _decide(
         compute_limit_ceiling(limit, eligibility.largest_node_memory, policy)
         for limit in get_submitted_memory_limits(pod, sized)
     ]
-    own_ranges = select_ranges(sized[0], limit_ranges)
+    own_ranges = select_limit_ranges(sized[0], limit_ranges)
     bounds = [compute_container_bounds(effective_policy, container.name, own_ranges, policy) for container in sized]
     bounds = [
         bound.build_for_new_pod(requests, container.limits)
         for bound, requests, container in zip(bounds, submitted, sized, strict=True)
     ]
-    bounds = bound_sizes(sized, pod.qos, known, bounds, ceilings, containers, policy)
+    bounds = add_heap_and_pod_level_needs(sized, pod.qos, known, bounds, ceilings, containers, policy)
     largest_node = build_largest_node_limits(pod, eligibility, policy)
     if pod.qos is QosClass.GUARANTEED:
         guaranteed = GuaranteedAdmission(sized, submitted, known_rows, bounds, ceilings, managed, new_revision)

@@ -32,7 +32,7 @@ AmountT = TypeVar("AmountT", int, int | None)
 _CPU, _MEMORY = ResourceName.CPU, ResourceName.MEMORY
 
 
-def bound_sizes(
+def add_heap_and_pod_level_needs(
     sized: Sequence[Container],
     qos: QosClass,
     known: Sequence[Statistic],
@@ -43,14 +43,14 @@ def bound_sizes(
 ) -> list[ContainerBounds]:
     """Return the bounds with what heaps need, and with what the containers within pod-level resources need."""
     if containers is None:
-        return apply_heap_floors(sized, qos, known, bounds, ceilings, policy)
+        return add_heap_needs(sized, qos, known, bounds, ceilings, policy)
     heap = containers.get_heap_floor([get_largest_known_usage(one, policy) for one in containers.statistics])
     present = min(heap.request_bytes, sized[0].requests.memory_bytes or 0)
     least = containers.get_minimum_requests().max_with(Resources(0, present))
     return [bound.raise_minimum(least)._replace(heap=heap) for bound in bounds]
 
 
-def apply_heap_floors(
+def add_heap_needs(
     sized: Sequence[Container],
     qos: QosClass,
     known: Sequence[Statistic],

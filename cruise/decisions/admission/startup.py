@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from cruise.decisions.admission.node_index import LargestNodeLimits, NodeIndex
 from cruise.decisions.pod_policy.container_bounds import compute_container_bounds
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.limit_ranges import select_ranges
+from cruise.decisions.pod_policy.limit_ranges import select_limit_ranges
 from cruise.decisions.pod_policy.resizable_pod import SKIP_REASON_BY_MODE
 from cruise.domain.actions import ContainerTarget, ReasonCode
 from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations
@@ -96,7 +96,7 @@ def _decide_step(
         return StartupStep(container.name, stated, None, reason)
     if stated.is_learned and amount.apply_to(request) == request:
         return StartupStep(container.name, stated, None, ReasonCode.NO_CHANGE_NEEDED)
-    ranges = select_ranges(container, terms.limit_ranges)
+    ranges = select_limit_ranges(container, terms.limit_ranges)
     bounds = compute_container_bounds(own, container.name, ranges, terms.policy)
     most_request, most_limit = bounds.whole_unit_bounds[1], bounds.whole_unit_bounds[4]
     boosted = min(amount.apply_to(request), max(request, most_request))

@@ -13,7 +13,7 @@ from cruise.decisions.packing.eviction_rules import (
     find_exceeded_disruption_budgets,
     find_exceeded_eviction_budgets,
 )
-from cruise.decisions.packing.node_types import NodeFleet
+from cruise.decisions.packing.node_types import CandidateNodes
 from cruise.decisions.packing.plan_replay import BaseAndHeadroom, PlanReplay
 from cruise.decisions.packing.problem import BuiltProblem
 from cruise.decisions.scheduling.placements import PodKey
@@ -35,7 +35,7 @@ from cruise.packer.problem import find_nodes_in_use
 
 
 def summarize_node_count_change(
-    built: BuiltProblem, packing: Packing, plan: PackingProposal, fleet: NodeFleet
+    built: BuiltProblem, packing: Packing, plan: PackingProposal, candidate_nodes: CandidateNodes
 ) -> NodeCountChange:
     """Count the nodes in use before and after a plan, with the order in which it drains nodes.
 
@@ -50,23 +50,23 @@ def summarize_node_count_change(
         # The bound is for plans that place more pods: a plan that places as few as this one might need less.
         min_price = max(min(min_price, packing.planned.price - 1), 0)
     used = [built.nodes[node].name for node in np.flatnonzero(after).tolist()]
-    types = [fleet.types[name] for name in used if name in fleet.types]
+    types = [candidate_nodes.types[name] for name in used if name in candidate_nodes.types]
     added = Counter((one.name, one.pool) for one in types)
     return NodeCountChange(
         nodes_before=int(before.sum()),
         nodes_after=int(after.sum()),
         # At least so many, if each had the highest price.
-        nodes_bound=-(-min_price // max(fleet.prices.values(), default=1)),
+        nodes_bound=-(-min_price // max(candidate_nodes.prices.values(), default=1)),
         drained=_sort_drained_nodes(
             plan, {built.nodes[node].name for node in np.flatnonzero(before & ~after).tolist()}
         ),
         added=tuple(sorted(AddedNodes(name, count, pool) for (name, pool), count in added.items())),
-        price_before=fleet.get_price(packing.current.price),
-        price_after=fleet.get_price(packing.planned.price),
-        price_bound=fleet.get_price(min_price),
+        price_before=candidate_nodes.get_price(packing.current.price),
+        price_after=candidate_nodes.get_price(packing.planned.price),
+        price_bound=candidate_nodes.get_price(min_price),
         kept_by_reason=_count_nodes_by_reason(built, after),
-        measure=fleet.measure,
-        pools_without_types=fleet.pools_without_types,
+        measure=candidate_nodes.measure,
+        pools_without_types=candidate_nodes.pools_without_types,
     )
 
 

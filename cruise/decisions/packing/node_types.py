@@ -163,7 +163,7 @@ _NO_NODE_BOUND_PODS = NO_RESOURCES, 0
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFleet:
+class CandidateNodes:
     """A snapshot with candidate nodes, the type of each in `types`, and the price of every node in whole units.
 
     `measure`: prices are stated, by size, or 1 for each node. `pools_without_types` has the NodePools that
@@ -187,7 +187,7 @@ class NodeFleet:
         return replace(self.snapshot, nodes=nodes)
 
 
-def add_candidate_nodes(snapshot: ClusterSnapshot, types: Sequence[NodeType] | None) -> NodeFleet:
+def add_candidate_nodes(snapshot: ClusterSnapshot, types: Sequence[NodeType] | None) -> CandidateNodes:
     """Add the nodes that could be ordered: of the stated types, or like existing nodes if pods are pending.
 
     NodePools order known instance types with their labels and taints, within their limits. An existing node costs what
@@ -229,7 +229,7 @@ def add_candidate_nodes(snapshot: ClusterSnapshot, types: Sequence[NodeType] | N
             names.add(node.name)
             types_of_nodes[node.name], prices[node.name] = node_type, price
     nodes = tuple(sorted((*snapshot.nodes, *added), key=lambda node: node.name))
-    return NodeFleet(replace(snapshot, nodes=nodes), prices, types_of_nodes, measure, pools.pools_without_types)
+    return CandidateNodes(replace(snapshot, nodes=nodes), prices, types_of_nodes, measure, pools.pools_without_types)
 
 
 def _apply_stated_prices(offered: Sequence[NodeType], stated: Mapping[str, NodeType]) -> tuple[NodeType, ...]:
@@ -325,25 +325,29 @@ def _create_nodes(node_type: NodeType, pods: Sequence[Pod], names: set[str], max
         yield replace(node_type.template, name=name, labels={**node_type.template.labels, HOSTNAME: name})
 
 
-def limit_new_nodes_to_pools(fleet: NodeFleet, used: Sequence[str]) -> NodeFleet | None:
+def limit_new_nodes_to_pools(candidate_nodes: CandidateNodes, used: Sequence[str]) -> CandidateNodes | None:
     """Return the nodes with fewer candidates where NodePools exceed their limits together; None if they do not.
 
     `used` are the new nodes of a plan, the most important first: these stay as far as limits allow.
     """
-    if len(_keep_within_limits(fleet, used)) == len(used):
+    if len(_keep_within_limits(candidate_nodes, used)) == len(used):
         return None
-    within_limits = _keep_within_limits(fleet, [*used, *sorted(fleet.types.keys() - set(used))])
-    nodes = tuple(node for node in fleet.snapshot.nodes if node.name not in fleet.types or node.name in within_limits)
-    return replace(fleet, snapshot=replace(fleet.snapshot, nodes=nodes))
+    within_limits = _keep_within_limits(candidate_nodes, [*used, *sorted(candidate_nodes.types.keys() - set(used))])
+    nodes = tuple(
+        node
+        for node in candidate_nodes.snapshot.nodes
+        if node.name not in candidate_nodes.types or node.name in within_limits
+    )
+    return replace(candidate_nodes, snapshot=replace(candidate_nodes.snapshot, nodes=nodes))
 
 
-def _keep_within_limits(fleet: NodeFleet, names: Sequence[str]) -> set[str]:
+def _keep_within_limits(candidate_nodes: CandidateNodes, names: Sequence[str]) -> set[str]:
     """Return those of the new nodes that stay within the limits of their NodePools, in order."""
-    existing = [node for node in fleet.snapshot.nodes if node.name not in fleet.types]
-    remaining = {pool.name: compute_remaining_limits(pool, existing) for pool in fleet.snapshot.node_pools}
+    existing = [node for node in candidate_nodes.snapshot.nodes if node.name not in candidate_nodes.types]
+    remaining = {pool.name: compute_remaining_limits(pool, existing) for pool in candidate_nodes.snapshot.node_pools}
     kept = set()
     for name in names:
-        node_type = fleet.types[name]
+        node_type = candidate_nodes.types[name]
         machine, limits = get_node_capacity(node_type.template), remaining.get(node_type.pool, {})
         if all(amount >= machine.get(resource, 0) for resource, amount in limits.items()):
             remaining[node_type.pool] = {

@@ -65,7 +65,7 @@ def build_signatures(
             preemptible=movable and may_be_preempted,
             preempts=group.pod.may_preempt or not group.may_arrive,
             weight=group.weight + group.has_disruption_budget if movable else 1,
-            keeps_node_in_use=objective is not PackingObjective.FLEET or not group.is_node_bound,
+            keeps_node_in_use=objective is not PackingObjective.CONSOLIDATION or not group.is_node_bound,
             node_mask=allowed_masks.get_mask_number(group),
             # Its capacity is already subtracted from its nominated node.
             is_nominated=group.pending and bool(group.pod.nominated_node),

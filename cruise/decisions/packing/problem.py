@@ -182,14 +182,15 @@ def build_packing_problem(
 
     `build_packing_problem(snapshot)` is the whole offline call for fixed sizes. With `PackingSizes.RIGHTSIZED`, pass
     `usage` as well: pods without statistics keep their sizes. The objective is PAPER for fixed sizes and OPERATOR
-    otherwise; with `prices` by node name it is FLEET. With `keep_domains`, pods that are spread over zones or other
-    domains stay in theirs, because kube-scheduler lets the replacement of a moved pod only into the domain it left.
+    otherwise; with `prices` by node name it is CONSOLIDATION. With `keep_domains`, pods that are spread over zones or
+    other domains stay in theirs, because kube-scheduler lets the replacement of a moved pod only into the domain it
+    left.
     """
     eligibility = Eligibility(
         add_kubelet_refusals(snapshot, usage.refused), usage.statistics, usage.paused_workloads, policy, usage.now
     )
     if prices is not None:
-        objective = PackingObjective.FLEET
+        objective = PackingObjective.CONSOLIDATION
     elif objective is None:
         objective = PackingObjective.PAPER if sizes is PackingSizes.FIXED else PackingObjective.OPERATOR
     nodes = tuple(sorted(snapshot.nodes, key=attrgetter("name")))

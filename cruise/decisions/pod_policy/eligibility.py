@@ -12,17 +12,17 @@ from cruise.decisions.pod_policy.other_autoscalers import (
     find_workloads_with_same_name,
 )
 from cruise.decisions.pod_policy.policy_objects import PolicyIndex
-from cruise.decisions.pod_policy.quotas import get_submitted_requests
+from cruise.decisions.pod_policy.quotas import get_template_requests_within_quotas
 from cruise.decisions.pod_policy.resizable_pod import (
     FIRST_RESIZING_KUBELET,
     ManagedContainers,
     ResizablePod,
+    exclude_cpu,
     explain_none_managed,
     find_managed_containers,
     find_pod_level_resources,
     find_unresizable_resources,
     has_working_kubelet,
-    keep_cpu,
     list_requests_and_limits,
     refuses_resizes,
     select_containers_with_resources,
@@ -112,7 +112,7 @@ class Eligibility:
         if skipped is not None:
             return skipped
         allowed = find_managed_containers(pod, effective_policy, group.claims, Mode.RESIZE)
-        managed = keep_cpu(allowed) if has_boost_in_force(pod, self.now) else allowed
+        managed = exclude_cpu(allowed) if has_boost_in_force(pod, self.now) else allowed
         if not managed.sized:
             none_managed = explain_none_managed(pod, effective_policy, group.claims, Mode.RESIZE)
             return _skip(pod, *((ReasonCode.STARTING, "") if allowed.sized else none_managed))
@@ -334,7 +334,7 @@ class Eligibility:
             manages_memory = manages_memory and ResourceName.MEMORY in level_resources
         templates = read_recorded_memory_limits(pod) if group.template_limits is None else group.template_limits
         submitted = (
-            get_submitted_requests(pod, sized, self._snapshot)
+            get_template_requests_within_quotas(pod, sized, self._snapshot)
             if effective_policy.set_by_administrator is not None
             else ()
         )

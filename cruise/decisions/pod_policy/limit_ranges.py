@@ -237,7 +237,7 @@ def get_pod_limit_ranges(pod: Pod, items: Sequence[LimitRangeItem], kept: Sequen
     return {resource: one for resource, one in found if one is not None}
 
 
-def select_ranges(part: Container, items: Sequence[LimitRangeItem]) -> Sequence[LimitRangeItem]:
+def select_limit_ranges(part: Container, items: Sequence[LimitRangeItem]) -> Sequence[LimitRangeItem]:
     """Return the LimitRanges of a container; of pod-level resources those of type Pod, as if for a container."""
     if part.role is not ContainerRole.POD:
         return items

@@ -139,7 +139,7 @@ def _exceeds_amount(whole: int, more: int, left: int | None) -> bool:
 _PROTECTING_RANKINGS = (EvictionRanking.HIGH, EvictionRanking.NEVER)
 
 
-def get_submitted_requests(
+def get_template_requests_within_quotas(
     pod: Pod, sized: Sequence[Container], snapshot: ClusterSnapshot
 ) -> tuple[Resources | None, ...]:
     """Return the pod template's requests of each sized container (0 for none), as far as quotas admit them.

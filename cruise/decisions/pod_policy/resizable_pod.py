@@ -206,7 +206,7 @@ def find_managed_containers(
     return ManagedContainers(tuple([one for one, _ in found]), tuple([resources for _, resources in found]))
 
 
-def keep_cpu(managed: ManagedContainers) -> ManagedContainers:
+def exclude_cpu(managed: ManagedContainers) -> ManagedContainers:
     """Return the containers without CPU, and those without any other resource left out."""
     pairs = [(one, own - _CPU) for one, own in zip(managed.sized, managed.resources, strict=True)]
     return ManagedContainers(tuple([one for one, own in pairs if own]), tuple([own for _, own in pairs if own]))

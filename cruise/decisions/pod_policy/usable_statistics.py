@@ -95,7 +95,7 @@ class StatisticsUsability:
         if not self._rules.template_revisions:
             return False
         revisions = self._get_revisions()
-        return revisions.is_new(pod, revisions.get_stated_resources(pod), int((self._now - age).timestamp()))
+        return revisions.is_new(pod, revisions.get_resources_at_creation(pod), int((self._now - age).timestamp()))
 
     def needs_own_samples(self, pod: Pod, rows: Sequence[int | None]) -> bool:
         """Return whether a pod has too few samples, and those of its workload may belong to another revision."""
@@ -109,7 +109,9 @@ class StatisticsUsability:
         # A workload's row describes pods of all revisions.
         revisions = self._get_revisions()
         recently = int((self._now - _RECENTLY).timestamp())
-        return uses_workload_row and revisions.is_one_of_several(pod, revisions.get_stated_resources(pod), recently)
+        return uses_workload_row and revisions.is_one_of_several(
+            pod, revisions.get_resources_at_creation(pod), recently
+        )
 
     def _get_revisions(self) -> WorkloadRevisions:
         if self._revisions is None:

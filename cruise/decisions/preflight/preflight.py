@@ -8,7 +8,7 @@ from cruise.decisions.pod_policy.unlocks import UNLOCKS, DecisionInputs
 from cruise.decisions.preflight.objects import check_objects
 from cruise.decisions.preflight.usage import check_cross_check, check_kubelets, check_usage
 from cruise.decisions.scan.coverage import Coverage, CoverageGroup, estimate_coverage, sum_coverage
-from cruise.decisions.scan.waste import count_requests_at_targets
+from cruise.decisions.scan.waste import list_pod_requests
 from cruise.decisions.sizing.headroom_level import REPORTED_DAYS, ObservedRisk
 from cruise.decisions.sizing.node_plans import SizingContext, decide_node_plans
 from cruise.domain.actions import ReasonCode
@@ -301,7 +301,7 @@ def check_coverage(
     table = statistics if statistics is not None and is_used else StatisticsTable.from_rows(())
     policy = policy.planning_policy
     plans = decide_node_plans(snapshot, table, policy, now) if is_used else ()
-    pods = count_requests_at_targets(snapshot, plans)
+    pods = list_pod_requests(snapshot, plans)
     if not pods:
         return
     inputs = DecisionInputs(snapshot, {}, policy)

@@ -16,8 +16,8 @@ from cruise.domain.preflight import (
     KubeletFacts,
     PrometheusFacts,
     UsageFacts,
-    format_count,
     format_names,
+    format_number_of,
 )
 
 USAGE_AREA = "metrics"
@@ -83,7 +83,7 @@ def _check_samples(usage: UsageFacts, snapshot: ClusterSnapshot, now: datetime) 
     if not check.counts:
         return CheckItem(USAGE_AREA, "plausible", CheckLevel.OK, "all samples of the last 10 minutes are plausible")
     containers = [key for key, bits in zip(usage.recent.keys, check.reasons.tolist(), strict=True) if bits]
-    words = f"samples of {format_count(containers, 'container')} are implausible: {_describe_rejections(check)}"
+    words = f"samples of {format_number_of(containers, 'container')} are implausible: {_describe_rejections(check)}"
     fix = "check who exposes these series, and select cAdvisor's by prometheus_cadvisor_matchers; they are skipped now"
     return CheckItem(USAGE_AREA, "plausible", CheckLevel.WARN, words, fix)
 
@@ -233,7 +233,9 @@ def _check_loads(usage: UsageFacts, snapshot: ClusterSnapshot) -> CheckItem:
     impossible = sorted(node for node, load in found.items() if not is_plausible(load))
     busy = sum(load > 1 for load in found.values())
     if impossible:
-        words = f"the load of {format_count(impossible, 'node')} is implausible and ignored: {format_names(impossible)}"
+        words = (
+            f"the load of {format_number_of(impossible, 'node')} is implausible and ignored: {format_names(impossible)}"
+        )
         fix = "check what else exports node_load1, and set prometheus_node_load_matchers to node-exporter's job"
         return CheckItem(USAGE_AREA, "node load", CheckLevel.WARN, words, fix)
     if 2 * busy > len(snapshot.nodes):
@@ -277,7 +279,7 @@ def check_cross_check(found: CrossCheckResult) -> CheckItem:
     asked = f"{found.nodes - found.unreadable_nodes:,} of {found.nodes:,} nodes"
     if found.disagreements:
         containers = ["/".join(key) for key in sorted(found.disagreements)]
-        words = f"the kubelets of {asked} contradict the figures of {format_count(containers, 'container')}"
+        words = f"the kubelets of {asked} contradict the figures of {format_number_of(containers, 'container')}"
         fix = "check who exposes these series, and select cAdvisor's by prometheus_cadvisor_matchers"
         return CheckItem("metrics", "kubelets", CheckLevel.WARN, f"{words}: {format_names(containers)}", fix)
     if found.compared:

@@ -18,8 +18,8 @@ from cruise.decisions.scan.risks import ContainerRisk, rank_risks
 from cruise.decisions.scan.waste import (
     ClusterRequestTotals,
     WorkloadRequests,
-    count_requests_at_targets,
     estimate_waste,
+    list_pod_requests,
 )
 from cruise.decisions.sizing.node_plans import SizingContext, decide_node_plans
 from cruise.domain.actions import ReasonCode
@@ -156,7 +156,7 @@ def find_findings(
     """Scan a cluster; targets are those of mode `full`, whatever the policy's mode."""
     policy = replace(policy, mode=Mode.FULL)
     plans = decide_node_plans(snapshot, statistics, policy, now, replacements=predict_replacement_pods)
-    pods = count_requests_at_targets(snapshot, plans)
+    pods = list_pod_requests(snapshot, plans)
     workloads, totals = estimate_waste(snapshot, statistics, plans, pods)
     coverage = estimate_coverage(
         DecisionInputs(snapshot, {}, policy),

@@ -98,7 +98,7 @@ class PodRequests(NamedTuple):
     resizable: ResizablePod | None = None
 
 
-def count_requests_at_targets(snapshot: ClusterSnapshot, plans: Sequence[NodePlan]) -> list[PodRequests]:
+def list_pod_requests(snapshot: ClusterSnapshot, plans: Sequence[NodePlan]) -> list[PodRequests]:
     """Return the pods on nodes.
 
     A pod without a target, because it is not sized or will be evicted, counts with its present requests.

@@ -128,7 +128,7 @@ def get_over_request_tolerances(policy: Policy) -> Mapping[ResourceName, float]:
     return {ResourceName.CPU: policy.cpu_tolerance, ResourceName.MEMORY: policy.memory_tolerance}
 
 
-def compute_shortage_share(resource: ResourceName, level: float) -> float:
+def compute_under_request_tolerance(resource: ResourceName, level: float) -> float:
     """Return by how much, relative to their need, the requests on a node may be below it before they increase.
 
     It is larger at levels of headroom below zero: nodes run short less often than stated (ADR 0007).
@@ -137,10 +137,12 @@ def compute_shortage_share(resource: ResourceName, level: float) -> float:
     return SHORTAGE_SHARE[resource] + UNSPENT_SHORTAGE_SHARE * unspent
 
 
-def get_shortage_shares(headroom: HeadroomModel) -> Mapping[ResourceName, float]:
+def get_under_request_tolerances(headroom: HeadroomModel) -> Mapping[ResourceName, float]:
     """Return the shortage share of each resource at the model's present level."""
     risks = {one: headroom.get_observed_risk(one) for one in ResourceName}
-    return {one: compute_shortage_share(one, 0.0 if risk is None else risk.level) for one, risk in risks.items()}
+    return {
+        one: compute_under_request_tolerance(one, 0.0 if risk is None else risk.level) for one, risk in risks.items()
+    }
 
 
 def choose_sizes_to_write(

@@ -9,7 +9,7 @@ from cruise.decisions.eviction.ranking import EarlierPasses
 from cruise.decisions.sizing.damping import (
     WriteDamping,
     get_over_request_tolerances,
-    get_shortage_shares,
+    get_under_request_tolerances,
     is_within_write_budget,
 )
 from cruise.decisions.sizing.headroom import HeadroomModel
@@ -75,7 +75,7 @@ def build_write_damping(
 
     return WriteDamping(
         get_over_request_tolerances(policy),
-        get_shortage_shares(headroom),
+        get_under_request_tolerances(headroom),
         over_requested,
         under_requested,
         past_cooldown,

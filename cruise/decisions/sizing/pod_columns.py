@@ -7,7 +7,7 @@ from types import MappingProxyType
 import numpy as np
 
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds, compute_container_bounds
-from cruise.decisions.pod_policy.limit_ranges import PodLimitRanges, collect_pod_limit_ranges, select_ranges
+from cruise.decisions.pod_policy.limit_ranges import PodLimitRanges, collect_pod_limit_ranges, select_limit_ranges
 from cruise.decisions.pod_policy.quotas import has_own_eviction_protection
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.sizing.heap_columns import apply_heap_floors, find_heap_floors
@@ -381,7 +381,7 @@ class _BoundsCache:
         if number is None:
             items = self._limit_ranges.get(pod.pod.namespace, ())
             if container == POD_LEVEL:
-                items = select_ranges(pod.sized[0], items)
+                items = select_limit_ranges(pod.sized[0], items)
             number = self._numbers[key] = len(self.found)
             self.found.append(compute_container_bounds(pod.effective_policy, container, items, self._policy))
             self.policies.append(pod.effective_policy.get_for_container(container))

@@ -12,7 +12,12 @@ from itertools import chain
 
 import numpy as np
 
-from cruise.decisions.usage.oom_records import OomKillEffects, SingleOomKill, raise_by_own_kills, raise_by_single_kills
+from cruise.decisions.usage.oom_records import (
+    OomKillEffects,
+    SingleOomKillEffect,
+    raise_by_own_kills,
+    raise_by_single_kills,
+)
 from cruise.decisions.usage.peaks import PeakEstimates, estimate_peaks
 from cruise.decisions.usage.usage_columns import (
     NEVER,
@@ -80,13 +85,17 @@ def estimate_statistics(
     if not known.keys:
         return StatisticsTable.from_rows([])
     oom = np.zeros(len(known.keys), dtype=np.int64)
-    single: dict[int, SingleOomKill] = {}
+    single: dict[int, SingleOomKillEffect] = {}
     for number, key in enumerate(known.keys) if kills.by_key or kills.single else ():
         oom[number] = kills.by_key.get(key, 0)
         if key in kills.single:
             single[number] = kills.single[key]
     without_pods = _has_no_pods(known, running)
-    runs = None if running.run_starts is None else find_runs(known, running, running.run_starts, without_pods)
+    runs = (
+        None
+        if running.run_starts is None
+        else find_run_to_completion_numbers(known, running, running.run_starts, without_pods)
+    )
     usage = estimate_usage(recent, known, running.rows, oom, time, runs)
     indices, containers = estimate_containers(usage, running.rows, running.mixed)
     parents = known.parent[recent.number[running.rows[indices]]]
@@ -219,7 +228,7 @@ def _estimate_bases(recent: RecentUsage, is_live: BoolArray, step: int) -> BaseE
     return BaseEstimates(cpu, memory)
 
 
-def find_runs(
+def find_run_to_completion_numbers(
     known: KnownPeaks, running: RunningContainers, run_starts: Int64Array, without_pods: BoolArray
 ) -> RunToCompletionColumns:
     """Return which numbers belong to workloads whose pods run to completion: their pods do, or else their kind."""

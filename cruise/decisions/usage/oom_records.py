@@ -18,7 +18,7 @@ NEAR_SHARE = 0.8
 """Share of the limit at a single kill from which another pod of the workload is about to be killed as well."""
 
 
-class SingleOomKill(NamedTuple):
+class SingleOomKillEffect(NamedTuple):
     """The effect of a workload's only kill, on pods that use `from_bytes` or more."""
 
     raised_to_bytes: int
@@ -34,7 +34,7 @@ class OomKillEffects:
 
     by_pod: Mapping[ContainerKey, int] = field(default_factory=dict)
     by_key: Mapping[PeakKey, int] = field(default_factory=dict)
-    single: Mapping[PeakKey, SingleOomKill] = field(default_factory=dict)
+    single: Mapping[PeakKey, SingleOomKillEffect] = field(default_factory=dict)
 
 
 def summarize_oom_records(records: Iterable[OomRecord]) -> OomKillEffects:
@@ -62,13 +62,15 @@ def summarize_oom_records(records: Iterable[OomRecord]) -> OomKillEffects:
     return OomKillEffects(by_pod, by_key, single)
 
 
-def summarize_single_kill(oom_memory_bytes: int, limit_bytes: int | None) -> SingleOomKill:
+def summarize_single_kill(oom_memory_bytes: int, limit_bytes: int | None) -> SingleOomKillEffect:
     """Return the effect of one kill on the other pods of its workload."""
-    return SingleOomKill(oom_memory_bytes, NEAR_SHARE * (oom_memory_bytes if limit_bytes is None else limit_bytes))
+    return SingleOomKillEffect(
+        oom_memory_bytes, NEAR_SHARE * (oom_memory_bytes if limit_bytes is None else limit_bytes)
+    )
 
 
 def raise_by_single_kills(
-    columns: StatisticColumns, parents: Int64Array, single: Mapping[int, SingleOomKill]
+    columns: StatisticColumns, parents: Int64Array, single: Mapping[int, SingleOomKillEffect]
 ) -> StatisticColumns:
     """Raise the OOM memory of containers that use nearly as much as a single kill of their workload.
 

@@ -10,10 +10,10 @@ from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import Pod, WorkloadRef
 from cruise.domain.original_resources import (
     PodRevision,
-    RevisionRun,
+    RevisionPeriod,
     WorkloadContainer,
     WorkloadRevisions,
-    get_stated_resources,
+    get_resources_at_creation,
 )
 from cruise.domain.records import RETENTION
 from cruise.domain.resources import StatedResources
@@ -45,7 +45,7 @@ def update_revisions(
     """
     by_pod: dict[str, PodRevision] = {}
     shared: dict[PodRevision, PodRevision] = {}
-    new_runs: dict[WorkloadContainer, dict[str, RevisionRun]] = {}
+    new_runs: dict[WorkloadContainer, dict[str, RevisionPeriod]] = {}
     for pod in pods:
         if pod.workload is None:
             continue
@@ -77,7 +77,7 @@ def find_mixed_revisions(
     A pod of a workload with several revisions that is younger than `min_age_seconds` has too few samples:
     those under its name may belong to the pod that it replaced.
     """
-    stated = [revisions.get_stated_resources(pod) for pod in pods]
+    stated = [revisions.get_resources_at_creation(pod) for pod in pods]
     first_stated: dict[tuple[str, WorkloadRef | None], tuple[str, ...]] = {}
     mixed = set()
     for pod, texts in zip(pods, stated, strict=True):
@@ -105,7 +105,7 @@ def get_revisions_in_use(pods: Iterable[Pod], statistics: StatisticsTable) -> Wo
     A pod that may have been resized states what the other pods of its template state: by their annotation, else what
     the first of them with its own statistic requests now.
     """
-    runs: dict[WorkloadContainer, dict[str, RevisionRun]] = {}
+    runs: dict[WorkloadContainer, dict[str, RevisionPeriod]] = {}
     by_template: dict[tuple[str, WorkloadRef, str], PodRevision] = {}
     known, unknown = [], []
     for pod in pods:
@@ -119,7 +119,7 @@ def get_revisions_in_use(pods: Iterable[Pod], statistics: StatisticsTable) -> Wo
         key = (pod.namespace, pod.workload, template)
         # An annotation states what the template does; requests may be those after a resize.
         if key not in by_template or ORIGINAL_RESOURCES in pod.annotations:
-            by_template[key] = PodRevision(get_stated_resources(pod), was_running=True)
+            by_template[key] = PodRevision(get_resources_at_creation(pod), was_running=True)
     by_pod = {
         pod.uid: found
         for pod, template in (*known, *unknown)
@@ -128,10 +128,10 @@ def get_revisions_in_use(pods: Iterable[Pod], statistics: StatisticsTable) -> Wo
         and (found := by_template.get((pod.namespace, pod.workload, template))) is not None
     }
     for pod, _ in known:
-        stated = by_pod[pod.uid].stated if pod.uid in by_pod else get_stated_resources(pod)
+        stated = by_pod[pod.uid].stated if pod.uid in by_pod else get_resources_at_creation(pod)
         for container, text in zip(pod.sized_containers, stated, strict=False):
             for own in _iterate_keys(pod, container.name):
-                runs.setdefault(own, {})[text] = RevisionRun(0, 0)
+                runs.setdefault(own, {})[text] = RevisionPeriod(0, 0)
     return WorkloadRevisions(runs, by_pod)
 
 
@@ -150,11 +150,11 @@ def _get_template(pod: Pod) -> str:
 
 
 def _get_stated(pod: Pod, originals: OriginalResources) -> tuple[str, ...]:
-    return get_stated_resources(pod, None if ORIGINAL_RESOURCES in pod.annotations else originals.get(pod.uid))
+    return get_resources_at_creation(pod, None if ORIGINAL_RESOURCES in pod.annotations else originals.get(pod.uid))
 
 
 def _record_run(
-    new_runs: dict[WorkloadContainer, dict[str, RevisionRun]],
+    new_runs: dict[WorkloadContainer, dict[str, RevisionPeriod]],
     known: WorkloadRevisions,
     pod: Pod,
     found: PodRevision,
@@ -165,9 +165,9 @@ def _record_run(
         for key in _iterate_keys(pod, container.name):
             run = new_runs.get(key, {}).get(text) or known.runs.get(key, {}).get(text)
             if run is None:
-                new_runs.setdefault(key, {})[text] = RevisionRun(since, at)
+                new_runs.setdefault(key, {})[text] = RevisionPeriod(since, at)
             elif since < run.since or at - run.last_seen >= _SEEN_SECONDS:
-                new_runs.setdefault(key, {})[text] = RevisionRun(min(since, run.since), at)
+                new_runs.setdefault(key, {})[text] = RevisionPeriod(min(since, run.since), at)
 
 
 def _iterate_keys(pod: Pod, container: str) -> Iterator[WorkloadContainer]:

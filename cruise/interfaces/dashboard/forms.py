@@ -19,9 +19,9 @@ from cruise.interfaces.dashboard.layout import (
     HEADERS,
     Dashboard,
     DashboardPage,
+    convert_to_local_path,
     get_adjacent_pages,
     get_relative_root,
-    to_local_path,
 )
 from cruise.interfaces.dashboard.sign_in import FORM_PREFIX, read_form
 from cruise.interfaces.http.api import API_PREFIX
@@ -65,7 +65,7 @@ def create_form_routes(dashboard: Dashboard, api: FastAPI) -> APIRouter:
             raise HTTPException(status, error)
         return Response(
             status_code=303,
-            headers={"Location": get_relative_root(request.url.path) + to_local_path(fields.get("to", ""))},
+            headers={"Location": get_relative_root(request.url.path) + convert_to_local_path(fields.get("to", ""))},
         )
 
     return routes

@@ -202,7 +202,7 @@ class Dashboard:
             frame=f"dashboard/{'bare' if is_part else 'frame'}.html.j2",
             root=getattr(request.state, "root", None) or get_relative_root(request.scope["path"]),
             current_path=request.scope["path"].split("/")[1],
-            page_path=to_local_path(request.scope["path"][1:]),
+            page_path=convert_to_local_path(request.scope["path"][1:]),
             # Set only for pages that require access.
             pause=getattr(request.state, "pause", None),
             menu=self.menu,
@@ -310,7 +310,7 @@ def get_relative_root(path: str) -> str:
     return "../" * (path.count("/") - 1) or "./"
 
 
-def to_local_path(to: str) -> str:
+def convert_to_local_path(to: str) -> str:
     """Return a relative path on this server, or the root for any other address."""
     parts = urlsplit(to)
     is_local = not parts.scheme and not parts.netloc and not to.startswith(("/", "\\")) and to.isprintable()

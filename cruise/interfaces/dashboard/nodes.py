@@ -124,7 +124,7 @@ def create_nodes_pages(dashboard: Dashboard) -> APIRouter:
         earlier, later = get_adjacent_pages(query, offset, _ROWS, len(lines))
         # Consolidation names PodDisruptionBudgets and counts the pods of all namespaces.
         consolidation = view.get_figures().consolidation if await visibility.sees_all() else None
-        node_change = consolidation.fleet if consolidation is not None else None
+        node_change = consolidation.node_count_change if consolidation is not None else None
         return dashboard.render_page(
             request,
             "nodes.html.j2",

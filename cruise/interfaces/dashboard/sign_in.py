@@ -25,9 +25,9 @@ from cruise.interfaces.dashboard.layout import (
     SIGN_OUT,
     UNAUTHENTICATED_PAGES,
     Dashboard,
+    convert_to_local_path,
     get_cookie,
     get_relative_root,
-    to_local_path,
 )
 from cruise.interfaces.http.api import API_PREFIX
 from cruise.interfaces.http.health import Scope, Send
@@ -46,12 +46,12 @@ def create_sign_in_routes(dashboard: Dashboard, authority: CallerAuthority | Non
 
     @routes.get(SIGN_IN)
     async def form(request: Request, to: str = "") -> Response:
-        return dashboard.render_page(request, "sign_in.html.j2", to=to_local_path(to), error="")
+        return dashboard.render_page(request, "sign_in.html.j2", to=convert_to_local_path(to), error="")
 
     @routes.post(SIGN_IN)
     async def sign_in(request: Request) -> Response:
         fields = await _parse_form(request)
-        token, to = fields.get("token", "").strip(), to_local_path(fields.get("to", ""))
+        token, to = fields.get("token", "").strip(), convert_to_local_path(fields.get("to", ""))
         caller = await authority.authenticate(token) if authority is not None and token else None
         if caller is None:
             error = "This token is not accepted: it may have expired, or belong to another cluster."
@@ -171,7 +171,7 @@ def create_provider_routes(dashboard: Dashboard, callers: ProviderAuthority, clo
         while len(pending) >= _MAX_PENDING:
             pending.popitem(last=False)
         key = secrets.token_urlsafe(32)
-        pending[sign_in.state] = _PendingSignIn(sign_in, key, to_local_path(to), now + _PENDING_SECONDS)
+        pending[sign_in.state] = _PendingSignIn(sign_in, key, convert_to_local_path(to), now + _PENDING_SECONDS)
         # Lax, because the provider redirects the browser back here.
         cookie = f"{_COOKIE}={key}; HttpOnly; Secure; SameSite=Lax; Max-Age={_PENDING_SECONDS:.0f}"
         headers = {"Location": sign_in.redirect_url, "Set-Cookie": cookie, "Cache-Control": "no-store"}

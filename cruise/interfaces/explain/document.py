@@ -19,7 +19,7 @@ from cruise.domain.actions import Outcome, ResizePod, SkippedPod
 from cruise.domain.original_resources import amounts_to_json
 from cruise.domain.overrides import StatedSetting
 from cruise.domain.startup_boosts import LONGEST_START, READY_TIME, StartupBoost
-from cruise.domain.startup_cpu import write_startup_cpu
+from cruise.domain.startup_cpu import format_startup_cpu
 from cruise.domain.usage import Statistic, StatisticsTable
 from cruise.interfaces.coverage import build_unlock_document
 from cruise.interfaces.explain.size_steps import create_grid
@@ -42,7 +42,7 @@ def build_startup_table(startup: StartupExplanation, now: datetime) -> Table:
     if startup.boosts:
         rows.add_row("", "taken back", _format_end(startup.ends_at, now))
     for step in startup.steps:
-        stated = "earlier starts used" if step.stated.is_learned else f"{write_startup_cpu(step.stated)} asks"
+        stated = "earlier starts used" if step.stated.is_learned else f"{format_startup_cpu(step.stated)} asks"
         if step.boost is not None:
             rows.add_row(f"  {step.container}", "a new pod", f"{_format_boost(step.boost)}, as {stated}")
         elif step.reason is not None:
@@ -65,7 +65,7 @@ def build_startup_document(startup: StartupExplanation | None) -> JsonValue:
 def _step(step: StartupStep) -> JsonValue:
     return {
         "container": step.container,
-        "stated": write_startup_cpu(step.stated),
+        "stated": format_startup_cpu(step.stated),
         "boost": None if step.boost is None else _boost(step.boost),
         "reason": None if step.reason is None else step.reason.value,
     }

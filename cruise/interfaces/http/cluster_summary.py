@@ -19,8 +19,8 @@ from cruise.decisions.scan.waste import (
     ClusterRequestTotals,
     RealizedSavings,
     WorkloadRequests,
-    count_requests_at_targets,
     estimate_waste,
+    list_pod_requests,
     sum_realized_savings,
 )
 from cruise.domain.annotations import EffectivePolicy
@@ -31,7 +31,7 @@ from cruise.domain.prices import ResourcePrices
 from cruise.domain.resources import Resources
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import CruiseError, UnavailableError, pause_garbage_collection
-from cruise.interfaces.http.controller import SizeDocument, build_size_document, get_last_pass
+from cruise.interfaces.http.controller import ResourceAmountsDocument, build_resource_amounts_document, get_last_pass
 from cruise.interfaces.http.view import (
     ApiView,
     NamespaceVisibility,
@@ -147,7 +147,7 @@ def summarize_cluster(
 ) -> ClusterSummary:
     """Sum up a node pass; `originals` are the original sizes by pod uid."""
     snapshot = node_pass.snapshot
-    pods = count_requests_at_targets(snapshot, node_pass.plans)
+    pods = list_pod_requests(snapshot, node_pass.plans)
     rows, totals = estimate_waste(snapshot, statistics, node_pass.plans, pods)
     risks = rank_risks(snapshot, statistics, node_pass.plans, policy, node_pass.at)
     risks_by_workload: dict[tuple[str, str], list[ContainerRisk]] = {}
@@ -267,11 +267,11 @@ class WorkloadDocument:
     workload: str
     mode: str
     pods: int
-    requested: SizeDocument
-    target: SizeDocument
-    planned: SizeDocument
-    reclaimable: SizeDocument
-    used: SizeDocument
+    requested: ResourceAmountsDocument
+    target: ResourceAmountsDocument
+    planned: ResourceAmountsDocument
+    reclaimable: ResourceAmountsDocument
+    used: ResourceAmountsDocument
     risks: list[str]
     skipped: int
     skip_reason: str | None
@@ -307,13 +307,13 @@ class ClusterSummaryDocument:
     """
 
     __pydantic_config__ = CAMEL_CASE_CONFIG
-    allocatable: SizeDocument
-    requested: SizeDocument
-    target: SizeDocument
-    planned: SizeDocument
-    reclaimable: SizeDocument
-    used: SizeDocument
-    saved: SizeDocument
+    allocatable: ResourceAmountsDocument
+    requested: ResourceAmountsDocument
+    target: ResourceAmountsDocument
+    planned: ResourceAmountsDocument
+    reclaimable: ResourceAmountsDocument
+    used: ResourceAmountsDocument
+    saved: ResourceAmountsDocument
     saved_pods: int
     prices: PricesDocument | None
     saved_monthly_cost: float | None
@@ -332,13 +332,13 @@ def create_summary_routes(summaries: ClusterSummaries) -> APIRouter:
         newest = await summaries.get_newest()
         totals, prices = newest.totals, newest.prices
         return ClusterSummaryDocument(
-            allocatable=build_size_document(totals.allocatable),
-            requested=build_size_document(totals.requested),
-            target=build_size_document(totals.target),
-            planned=build_size_document(totals.planned),
-            reclaimable=build_size_document(totals.reclaimable),
-            used=build_size_document(totals.used),
-            saved=build_size_document(newest.savings.saved),
+            allocatable=build_resource_amounts_document(totals.allocatable),
+            requested=build_resource_amounts_document(totals.requested),
+            target=build_resource_amounts_document(totals.target),
+            planned=build_resource_amounts_document(totals.planned),
+            reclaimable=build_resource_amounts_document(totals.reclaimable),
+            used=build_resource_amounts_document(totals.used),
+            saved=build_resource_amounts_document(newest.savings.saved),
             saved_pods=newest.savings.pods,
             prices=None if prices is None else PricesDocument(prices.cpu_core_hour, prices.memory_gib_hour),
             saved_monthly_cost=round_monthly_cost(prices, newest.savings.saved),
@@ -385,11 +385,11 @@ def _document(summary: WorkloadSummary) -> WorkloadDocument:
         workload=totals.workload,
         mode=summary.mode,
         pods=totals.pods,
-        requested=build_size_document(totals.requested),
-        target=build_size_document(totals.target),
-        planned=build_size_document(totals.planned),
-        reclaimable=build_size_document(totals.reclaimable),
-        used=build_size_document(totals.used),
+        requested=build_resource_amounts_document(totals.requested),
+        target=build_resource_amounts_document(totals.target),
+        planned=build_resource_amounts_document(totals.planned),
+        reclaimable=build_resource_amounts_document(totals.reclaimable),
+        used=build_resource_amounts_document(totals.used),
         risks=list(dict.fromkeys(risk.kind.value for risk in summary.risks)),
         skipped=totals.skipped_pods,
         skip_reason=describe_reason(totals.skip_reason) if totals.skip_reason is not None else None,

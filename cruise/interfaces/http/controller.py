@@ -79,7 +79,7 @@ class ControllerStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class SizeDocument:
+class ResourceAmountsDocument:
     """CPU and memory."""
 
     __pydantic_config__ = CAMEL_CASE_CONFIG
@@ -87,9 +87,9 @@ class SizeDocument:
     memory_bytes: int
 
 
-def build_size_document(amount: Resources) -> SizeDocument:
+def build_resource_amounts_document(amount: Resources) -> ResourceAmountsDocument:
     """Return an amount for the API."""
-    return SizeDocument(amount.cpu_millicores, amount.memory_bytes)
+    return ResourceAmountsDocument(amount.cpu_millicores, amount.memory_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class NodePlanDocument:
     node: str
     fits: bool
     reason: str | None
-    available: SizeDocument
+    available: ResourceAmountsDocument
     evict: list[PlannedEvictionDocument]
     targets: list[TargetDocument]
     resize: list[ResizeDocument]

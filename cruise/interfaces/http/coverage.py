@@ -10,14 +10,14 @@ from cruise.decisions.scan.coverage import Coverage, CoverageGroup, sum_coverage
 from cruise.domain.resources import ResourceName
 from cruise.errors import UnavailableError
 from cruise.interfaces.coverage import CoverageRow, list_coverage_rows
-from cruise.interfaces.http.controller import SizeDocument, build_size_document, get_last_pass
+from cruise.interfaces.http.controller import ResourceAmountsDocument, build_resource_amounts_document, get_last_pass
 from cruise.interfaces.http.view import ApiView, NamespaceVisibility, VisibilityDependency, list_error_responses
 from cruise.interfaces.text import CAMEL_CASE_CONFIG
 from cruise.runtime.node_pass import NodePassResult
 
 
 @dataclass(frozen=True, slots=True)
-class KnownSizeDocument:
+class KnownAmountsDocument:
     """Amounts; null where nothing is known."""
 
     __pydantic_config__ = CAMEL_CASE_CONFIG
@@ -34,9 +34,9 @@ class CoverageGroupDocument:
 
     __pydantic_config__ = CAMEL_CASE_CONFIG
     pods: int
-    requested: SizeDocument
-    reclaimable: KnownSizeDocument
-    unknown: SizeDocument
+    requested: ResourceAmountsDocument
+    reclaimable: KnownAmountsDocument
+    unknown: ResourceAmountsDocument
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class SkippedRequestsDocument:
     description: str
     unlock: UnlockDocument
     pods: int
-    requested: SizeDocument
-    reclaimable: KnownSizeDocument
-    unknown: SizeDocument
+    requested: ResourceAmountsDocument
+    reclaimable: KnownAmountsDocument
+    unknown: ResourceAmountsDocument
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class CoverageDocument:
     """
 
     __pydantic_config__ = CAMEL_CASE_CONFIG
-    requested: SizeDocument
+    requested: ResourceAmountsDocument
     sized: CoverageGroupDocument
     skipped: list[SkippedRequestsDocument]
 
@@ -107,7 +107,7 @@ async def read_coverage(node_pass: NodePassResult, visibility: NamespaceVisibili
 def _document(coverage: Coverage) -> CoverageDocument:
     _, *skipped = list_coverage_rows(coverage)
     return CoverageDocument(
-        build_size_document(coverage.requested),
+        build_resource_amounts_document(coverage.requested),
         CoverageGroupDocument(*_group(coverage.sized)),
         [_skipped(row) for row in skipped],
     )
@@ -130,11 +130,11 @@ def _skipped(row: CoverageRow) -> SkippedRequestsDocument:
     )
 
 
-def _group(group: CoverageGroup) -> tuple[int, SizeDocument, KnownSizeDocument, SizeDocument]:
+def _group(group: CoverageGroup) -> tuple[int, ResourceAmountsDocument, KnownAmountsDocument, ResourceAmountsDocument]:
     cpu, memory = (group.reclaimable.get(one) if group.is_known(one) else None for one in ResourceName)
     return (
         group.pods,
-        build_size_document(group.requested),
-        KnownSizeDocument(cpu, memory),
-        build_size_document(group.unknown),
+        build_resource_amounts_document(group.requested),
+        KnownAmountsDocument(cpu, memory),
+        build_resource_amounts_document(group.unknown),
     )

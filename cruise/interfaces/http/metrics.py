@@ -314,7 +314,7 @@ def _consolidation(consolidation: ConsolidationPassResult | None) -> Iterator[Me
         "When consolidation was last computed.",
         consolidation.at.timestamp(),
     )
-    node_change = consolidation.fleet
+    node_change = consolidation.node_count_change
     if node_change is None or consolidation.plan is None:
         return
     nodes = GaugeMetricFamily(

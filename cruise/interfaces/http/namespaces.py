@@ -15,7 +15,7 @@ from cruise.interfaces.http.cluster_summary import (
     WorkloadSummary,
     round_monthly_cost,
 )
-from cruise.interfaces.http.controller import SizeDocument, build_size_document
+from cruise.interfaces.http.controller import ResourceAmountsDocument, build_resource_amounts_document
 from cruise.interfaces.http.view import NamespaceVisibility, VisibilityDependency, list_error_responses
 from cruise.interfaces.text import CAMEL_CASE_CONFIG
 
@@ -88,11 +88,11 @@ class NamespaceDocument:
     workloads: int
     pods: int
     modes: dict[str, int]
-    requested: SizeDocument
-    sized: SizeDocument
-    target: SizeDocument
-    reclaimable: SizeDocument
-    saved: SizeDocument
+    requested: ResourceAmountsDocument
+    sized: ResourceAmountsDocument
+    target: ResourceAmountsDocument
+    reclaimable: ResourceAmountsDocument
+    saved: ResourceAmountsDocument
     saved_pods: int
     saved_monthly_cost: float | None
     reclaimable_monthly_cost: float | None
@@ -125,11 +125,11 @@ def _document(one: NamespaceSummary, summary: ClusterSummary) -> NamespaceDocume
         workloads=len(one.workloads),
         pods=one.pods,
         modes=dict(one.modes),
-        requested=build_size_document(one.requested),
-        sized=build_size_document(one.coverage.sized.requested),
-        target=build_size_document(one.target),
-        reclaimable=build_size_document(one.reclaimable),
-        saved=build_size_document(one.savings.saved),
+        requested=build_resource_amounts_document(one.requested),
+        sized=build_resource_amounts_document(one.coverage.sized.requested),
+        target=build_resource_amounts_document(one.target),
+        reclaimable=build_resource_amounts_document(one.reclaimable),
+        saved=build_resource_amounts_document(one.savings.saved),
         saved_pods=one.savings.pods,
         saved_monthly_cost=round_monthly_cost(summary.prices, one.savings.saved),
         reclaimable_monthly_cost=round_monthly_cost(summary.prices, one.reclaimable),

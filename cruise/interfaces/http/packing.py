@@ -10,10 +10,10 @@ from fastapi import APIRouter, Query, Response
 from cruise.domain.records import get_clock_hour
 from cruise.domain.resources import Resources
 from cruise.errors import UnavailableError, pause_garbage_collection
-from cruise.interfaces.http.controller import SizeDocument
+from cruise.interfaces.http.controller import ResourceAmountsDocument
 from cruise.interfaces.http.view import ApiView, VisibilityDependency, list_error_responses, parse_since, wait_for_store
 from cruise.interfaces.packing.descriptions import describe_condition
-from cruise.interfaces.packing.document import PackingPage, build_packing_document
+from cruise.interfaces.packing.document import LastPackingPlanDocument, build_packing_document
 from cruise.interfaces.packing.nodes import (
     NodeCountByReason,
     count_kept_nodes,
@@ -28,7 +28,7 @@ def create_packing_routes(view: ApiView) -> APIRouter:
     """Return the route at /packing."""
     routes = APIRouter(prefix="/packing", tags=["packing"])
 
-    @routes.get("", response_model=PackingPage, responses=list_error_responses(403, 503))
+    @routes.get("", response_model=LastPackingPlanDocument, responses=list_error_responses(403, 503))
     async def packing(visibility: VisibilityDependency) -> Response:
         """Return the last packing plan for pending pods, and its progress.
 
@@ -36,7 +36,7 @@ def create_packing_routes(view: ApiView) -> APIRouter:
         """
         await visibility.require_access("")
         plan = await wait_for_store(view.store.read_packing_plan())
-        page = PackingPage(None if plan is None else build_packing_document(plan))
+        page = LastPackingPlanDocument(None if plan is None else build_packing_document(plan))
         return Response(msgspec.json.encode(convert_to_json(page)), media_type="application/json")
 
     return routes
@@ -96,7 +96,7 @@ def get_last_consolidation(view: ApiView) -> ConsolidationPassResult:
 
 
 def _advice(consolidation: ConsolidationPassResult) -> ConsolidationAdvice:
-    change, plan = consolidation.fleet, consolidation.plan
+    change, plan = consolidation.node_count_change, consolidation.plan
     return ConsolidationAdvice(
         at=consolidation.at,
         reason=None if change is not None else describe_condition(consolidation.condition),
@@ -126,14 +126,14 @@ class HourlyTotalsDocument:
 
     __pydantic_config__ = CAMEL_CASE_CONFIG
     at: datetime
-    allocatable: SizeDocument
-    requested: SizeDocument
-    used: SizeDocument
-    saved: SizeDocument
+    allocatable: ResourceAmountsDocument
+    requested: ResourceAmountsDocument
+    used: ResourceAmountsDocument
+    saved: ResourceAmountsDocument
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryPage:
+class HistoryDocument:
     """The stored hours, oldest first."""
 
     items: list[HourlyTotalsDocument]
@@ -143,7 +143,7 @@ def create_history_routes(view: ApiView) -> APIRouter:
     """Return the route at /history."""
     routes = APIRouter(prefix="/history", tags=["workloads"])
 
-    @routes.get("", response_model=HistoryPage, responses=list_error_responses(422, 503))
+    @routes.get("", response_model=HistoryDocument, responses=list_error_responses(422, 503))
     async def history(
         since: Annotated[str | None, Query(description="A time with a zone; the default is thirty days ago.")] = None,
     ) -> Response:

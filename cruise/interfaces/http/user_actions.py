@@ -128,7 +128,7 @@ class PausedWorkload:
 
 
 @dataclass(frozen=True, slots=True)
-class PausedWorkloadPage:
+class PausedWorkloadList:
     """All paused workloads that the caller may see."""
 
     items: list[PausedWorkload]
@@ -174,9 +174,9 @@ def create_pause_routes(view: ApiView) -> APIRouter:
         return PauseStatus(False)
 
     @routes.get("/workloads", responses=list_error_responses(503))
-    async def paused_workloads(visibility: VisibilityDependency) -> PausedWorkloadPage:
+    async def paused_workloads(visibility: VisibilityDependency) -> PausedWorkloadList:
         """List the paused workloads of namespaces whose pods the caller may get, by namespace, kind and name."""
-        return PausedWorkloadPage(list(await list_paused_workloads(view, visibility)))
+        return PausedWorkloadList(list(await list_paused_workloads(view, visibility)))
 
     @routes.put("/{namespace}/{kind}/{name}", responses=list_error_responses(401, 403, 404, 422, 503))
     async def pause_workload(

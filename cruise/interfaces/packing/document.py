@@ -139,7 +139,7 @@ class PackingDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class PackingPage:
+class LastPackingPlanDocument:
     """The last packing plan; null if none was made."""
 
     plan: PackingDocument | None

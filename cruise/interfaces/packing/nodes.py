@@ -62,7 +62,7 @@ _MOST_NODES = 20
 
 
 @dataclass(slots=True)
-class NodeLoadSummary:
+class NodeRequestsSummary:
     """The requests and the number of pods on a node."""
 
     requests: Resources = NO_RESOURCES
@@ -76,14 +76,14 @@ class NodeLoadSummary:
         self.extended.update(dict(pod.extended_requests))
 
 
-def compute_node_loads(
+def compute_node_requests(
     snapshot: ClusterSnapshot, proposal: PackingProposal, pods: PodsByName
-) -> tuple[dict[str, NodeLoadSummary], dict[str, NodeLoadSummary]]:
+) -> tuple[dict[str, NodeRequestsSummary], dict[str, NodeRequestsSummary]]:
     """Return the load of every node now and after the plan."""
     new_sizes = compute_sizes_after_plan(proposal, pods)
     evicted = {one.key for one in (*proposal.moves, *proposal.preempted)}
-    now: dict[str, NodeLoadSummary] = {node.name: NodeLoadSummary() for node in snapshot.nodes}
-    after: dict[str, NodeLoadSummary] = {node.name: NodeLoadSummary() for node in snapshot.nodes}
+    now: dict[str, NodeRequestsSummary] = {node.name: NodeRequestsSummary() for node in snapshot.nodes}
+    after: dict[str, NodeRequestsSummary] = {node.name: NodeRequestsSummary() for node in snapshot.nodes}
     for pod in snapshot.pods:
         if pod.is_finished or pod.node not in now:
             continue
@@ -103,7 +103,7 @@ def render_nodes(
     changes = _count_changes(proposal)
     if not changes:
         return
-    now, after = compute_node_loads(snapshot, proposal, pods)
+    now, after = compute_node_requests(snapshot, proposal, pods)
     wide = console.width >= WIDE_TABLE_COLUMNS
     nodes = {node.name: node for node in snapshot.nodes}
     ranked = sorted(changes, key=lambda name: (-changes[name], name))
@@ -115,7 +115,9 @@ def render_nodes(
     table.add_section()
     allocatable = sum((node.allocatable for node in nodes.values()), NO_RESOURCES)
     name = f"all {format_count(len(nodes), 'node')}"
-    table.add_row(*_format_row(name, _sum_loads(now), _sum_loads(after), allocatable, wide, extended), style="bold")
+    table.add_row(
+        *_format_row(name, _sum_requests(now), _sum_requests(after), allocatable, wide, extended), style="bold"
+    )
     notes = []
     if len(shown) < len(changes):
         hidden = len(changes) - len(shown)
@@ -156,7 +158,12 @@ def _create_table(wide: bool, extended: list[str]) -> Table:
 
 
 def _format_row(
-    name: str, now: NodeLoadSummary, after: NodeLoadSummary, allocatable: Resources, wide: bool, extended: list[str]
+    name: str,
+    now: NodeRequestsSummary,
+    after: NodeRequestsSummary,
+    allocatable: Resources,
+    wide: bool,
+    extended: list[str],
 ) -> list[Text]:
     cpu = now.requests.cpu_millicores, after.requests.cpu_millicores, allocatable.cpu_millicores
     memory = now.requests.memory_bytes, after.requests.memory_bytes, allocatable.memory_bytes
@@ -168,8 +175,8 @@ def _format_row(
     return cells
 
 
-def _sum_loads(loads: Mapping[str, NodeLoadSummary]) -> NodeLoadSummary:
-    total = NodeLoadSummary()
+def _sum_requests(loads: Mapping[str, NodeRequestsSummary]) -> NodeRequestsSummary:
+    total = NodeRequestsSummary()
     for load in loads.values():
         total.pods += load.pods
         total.requests += load.requests
@@ -279,7 +286,7 @@ def describe_consolidation(result: ConsolidationPassResult) -> Sequence[str]:
 
     The first sentence is a summary.
     """
-    change = result.fleet
+    change = result.node_count_change
     if change is None or result.plan is None:
         return [f"No advice: {describe_condition(result.condition)}."]
     now = f"{format_count(change.nodes_before, 'node')} in use"
@@ -306,10 +313,14 @@ def describe_consolidation(result: ConsolidationPassResult) -> Sequence[str]:
 
 def describe_added_nodes(result: ConsolidationPassResult | None) -> Sequence[str]:
     """Describe the nodes that pending pods need, and the NodePools without types; empty if there are none."""
-    if result is None or result.fleet is None:
+    if result is None or result.node_count_change is None:
         return []
-    added = [f"Pending pods need {_describe_all_added_nodes(result.fleet)}."] if result.fleet.added else []
-    return [*added, *describe_pools_without_types(result.fleet)]
+    added = (
+        [f"Pending pods need {_describe_all_added_nodes(result.node_count_change)}."]
+        if result.node_count_change.added
+        else []
+    )
+    return [*added, *describe_pools_without_types(result.node_count_change)]
 
 
 def _describe_all_added_nodes(change: NodeCountChange) -> str:
@@ -321,7 +332,7 @@ def _describe_empty_nodes(result: ConsolidationPassResult) -> list[str]:
     if result.autoscaler is not None:
         return (
             [f"{AUTOSCALER_NAMES[result.autoscaler]} removes empty nodes."]
-            if result.fleet and result.fleet.drained
+            if result.node_count_change and result.node_count_change.drained
             else []
         )
     if not result.empty_nodes:

@@ -296,7 +296,7 @@ def _render_priorities(priorities: Sequence[PriorityResult]) -> RenderableType |
 
 def format_progress(packing: Packing, objective: PackingObjective, pods: int) -> str:
     """Write the best packing so far and its bound: `131 of 140 pods placed, at most 133; 4 evicted`."""
-    if objective is PackingObjective.FLEET:
+    if objective is PackingObjective.CONSOLIDATION:
         least = -packing.bound[len(packing.planned.priorities)]
         return f"nodes at {packing.planned.price:,} of {packing.current.price:,}, at least {least:,}"
     placed = sum(priority.placed for priority in packing.planned.priorities)

@@ -44,7 +44,7 @@ class ClusterScans:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterSummary:
+class ScannedClusterSummary:
     """What one cluster's scan found, or all of them together; `sized` is what is sized of the requests."""
 
     name: str
@@ -79,16 +79,16 @@ class ClusterSummary:
         return [(heading, *cell) for heading, cell in zip(CLUSTER_HEADINGS, cells, strict=True)]
 
 
-def summarize_clusters(scans: ClusterScans) -> list[ClusterSummary]:
+def summarize_clusters(scans: ClusterScans) -> list[ScannedClusterSummary]:
     """Return a summary of each cluster, the one with the largest saving first, and of all of them if there are more."""
     rows = [_summarize(name, report) for name, report in scans.reports.items()]
     rows.sort(key=lambda row: (-row.monthly_cost, row.name))
     return [*rows, _sum(rows)] if len(rows) > 1 else rows
 
 
-def _summarize(name: str, report: ScanReport) -> ClusterSummary:
+def _summarize(name: str, report: ScanReport) -> ScannedClusterSummary:
     findings = report.findings
-    return ClusterSummary(
+    return ScannedClusterSummary(
         name,
         findings.basis.nodes,
         findings.basis.pods,
@@ -101,9 +101,9 @@ def _summarize(name: str, report: ScanReport) -> ClusterSummary:
     )
 
 
-def _sum(rows: Sequence[ClusterSummary]) -> ClusterSummary:
+def _sum(rows: Sequence[ScannedClusterSummary]) -> ScannedClusterSummary:
     nothing = Resources()
-    return ClusterSummary(
+    return ScannedClusterSummary(
         TOTAL,
         sum(row.nodes for row in rows),
         sum(row.pods for row in rows),
@@ -202,7 +202,7 @@ def render_slack_summary(scans: ClusterScans) -> bytes:
     return msgspec.json.encode({"text": escape_slack(title), "blocks": blocks})
 
 
-def _describe(row: ClusterSummary) -> str:
+def _describe(row: ScannedClusterSummary) -> str:
     requested, sized, reclaimable = row.requested, row.sized, row.reclaimable
     return (
         f"*{escape_slack(row.name)}*: {format_count(row.nodes, 'node')}, {format_count(row.pods, 'pod')}; "

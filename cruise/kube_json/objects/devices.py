@@ -27,8 +27,8 @@ class DeviceObjects:
     """The objects about devices by name; `users` are the pods with device claims."""
 
     classes: dict[str, storage_json.DeviceClassObject] = field(default_factory=dict)
-    claims: dict[NamespacedName, storage_json.DeviceClaimObject] = field(default_factory=dict)
-    templates: dict[NamespacedName, storage_json.DeviceClaimTemplateObject] = field(default_factory=dict)
+    claims: dict[NamespacedName, storage_json.ResourceClaimObject] = field(default_factory=dict)
+    templates: dict[NamespacedName, storage_json.ResourceClaimTemplateObject] = field(default_factory=dict)
     slices: list[storage_json.DeviceSliceSpec] = field(default_factory=list)
     users: dict[NamespacedName, pod_json.PodObject] = field(default_factory=dict)
 
@@ -38,11 +38,11 @@ class DeviceObjects:
         match document:
             case storage_json.DeviceClassObject():
                 self.classes[document.metadata.name] = document
-            case storage_json.DeviceClaimObject():
+            case storage_json.ResourceClaimObject():
                 self.claims[name] = document
-            case storage_json.DeviceClaimTemplateObject():
+            case storage_json.ResourceClaimTemplateObject():
                 self.templates[name] = document
-            case storage_json.DeviceSliceObject():
+            case storage_json.ResourceSliceObject():
                 self.slices.append(document.spec)
 
     def add_user(self, pod: pod_json.PodObject) -> None:
@@ -136,7 +136,7 @@ class _DeviceCounter:
             del self._allocated[pod.node, driver][name]
         return requested
 
-    def _count_requests(self, spec: storage_json.DeviceClaimSpec | None) -> Counter[str] | None:
+    def _count_requests(self, spec: storage_json.ResourceClaimSpec | None) -> Counter[str] | None:
         if spec is None or spec.devices is None or spec.devices.constraints or not spec.devices.requests:
             return None
         requested: Counter[str] = Counter()
@@ -202,6 +202,6 @@ def _find_claim(user: pod_json.PodObject, one: pod_json.PodResourceClaim) -> Nam
     return (user.metadata.namespace or "default", name) if name else None
 
 
-def _get_results(claim: storage_json.DeviceClaimObject) -> tuple[storage_json.AllocatedDevice, ...]:
+def _get_results(claim: storage_json.ResourceClaimObject) -> tuple[storage_json.AllocatedDevice, ...]:
     allocation = claim.status.allocation if claim.status else None
     return (allocation.devices.results or ()) if allocation and allocation.devices else ()

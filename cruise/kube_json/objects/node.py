@@ -96,7 +96,7 @@ STATUS_NAMESPACE, STATUS_NAME = "kube-system", "cluster-autoscaler-status"
 _NAMESPACES = frozenset({"kube-system", "karpenter", "cluster-autoscaler"})
 
 
-def detect_autoscaler_deployment(document: WorkloadObject) -> NodeAutoscalerKind | None:
+def detect_node_autoscaler_deployment(document: WorkloadObject) -> NodeAutoscalerKind | None:
     """Return the node autoscaler that a Deployment runs, by its name or label, or None."""
     metadata = document.metadata
     if metadata.namespace not in _NAMESPACES:
@@ -121,7 +121,7 @@ def detect_node_autoscaler(
     return NodeAutoscalerKind.CLUSTER_AUTOSCALER if found else None
 
 
-def detect_autoscaler_object(document: NodePoolObject | ConfigMapObject) -> NodeAutoscalerKind | None:
+def detect_node_autoscaler_object(document: NodePoolObject | ConfigMapObject) -> NodeAutoscalerKind | None:
     """Return the node autoscaler that an object belongs to, or None."""
     if isinstance(document, NodePoolObject):
         return NodeAutoscalerKind.KARPENTER if document.api_version.partition("/")[0] == KARPENTER_GROUP else None

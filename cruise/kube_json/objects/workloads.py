@@ -25,7 +25,7 @@ from cruise.domain.cluster import (
 from cruise.domain.resources import ResourceName, StatedResources
 from cruise.domain.run_operators import POD_CONTROLLER_KINDS
 from cruise.kube_json.object_errors import name_object_in_errors
-from cruise.kube_json.objects.node import detect_autoscaler_deployment
+from cruise.kube_json.objects.node import detect_node_autoscaler_deployment
 from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerKey, find_controller, keep_read_annotations
 from cruise.kube_json.objects.quantities import read_amounts, read_cpu, read_memory, read_time
 from cruise.kube_json.objects.scheduling import read_selector
@@ -80,7 +80,7 @@ def decode_workload(document: object_json.WorkloadObject) -> Workload:
         replicas=replicas,
         annotations=keep_read_annotations(metadata.annotations),
         created_at=created_at,
-        node_autoscaler=detect_autoscaler_deployment(document) if kind == "Deployment" and replicas else None,
+        node_autoscaler=detect_node_autoscaler_deployment(document) if kind == "Deployment" and replicas else None,
         controller=WorkloadRef(intern(controller.kind), intern(controller.name)) if controller else None,
         memory_limits=None if amounts is None else _select_limits(amounts, ResourceName.MEMORY),
         cpu_limits=None if amounts is None else _select_limits(amounts, ResourceName.CPU),

@@ -25,8 +25,8 @@ from cruise.kube_json.objects.devices import DeviceObjects, add_devices
 from cruise.kube_json.objects.node import (
     decode_node,
     decode_node_pool,
-    detect_autoscaler_object,
     detect_node_autoscaler,
+    detect_node_autoscaler_object,
 )
 from cruise.kube_json.objects.owners import (
     INTERMEDIATE_KINDS,
@@ -152,7 +152,7 @@ class ObjectCollection:
         if isinstance(document, object_json.NodeClaimObject):
             self.node_claims.append(decode_node(document, self._maps))
             return
-        autoscaler = detect_autoscaler_object(document)
+        autoscaler = detect_node_autoscaler_object(document)
         self.node_autoscalers |= {autoscaler} if autoscaler else set()
         if isinstance(document, object_json.NodePoolObject) and autoscaler:
             self.node_pools.append(decode_node_pool(document))

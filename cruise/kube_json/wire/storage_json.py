@@ -192,7 +192,7 @@ class DeviceRequests(JsonStruct, frozen=True):
     constraints: AnyList = None
 
 
-class DeviceClaimSpec(JsonStruct, frozen=True):
+class ResourceClaimSpec(JsonStruct, frozen=True):
     devices: DeviceRequests | None = None
 
 
@@ -210,23 +210,23 @@ class Allocation(JsonStruct, frozen=True):
     devices: AllocatedDevices | None = None
 
 
-class DeviceClaimStatus(JsonStruct, frozen=True):
+class ResourceClaimStatus(JsonStruct, frozen=True):
     allocation: Allocation | None = None
 
 
-class DeviceClaimObject(JsonStruct, frozen=True, tag_field="kind", tag="ResourceClaim"):
+class ResourceClaimObject(JsonStruct, frozen=True, tag_field="kind", tag="ResourceClaim"):
     metadata: Metadata
-    spec: DeviceClaimSpec | None = None
-    status: DeviceClaimStatus | None = None
+    spec: ResourceClaimSpec | None = None
+    status: ResourceClaimStatus | None = None
 
 
-class DeviceClaimTemplate(JsonStruct, frozen=True):
-    spec: DeviceClaimSpec | None = None
+class ResourceClaimTemplateSpec(JsonStruct, frozen=True):
+    spec: ResourceClaimSpec | None = None
 
 
-class DeviceClaimTemplateObject(JsonStruct, frozen=True, tag_field="kind", tag="ResourceClaimTemplate"):
+class ResourceClaimTemplateObject(JsonStruct, frozen=True, tag_field="kind", tag="ResourceClaimTemplate"):
     metadata: Metadata
-    spec: DeviceClaimTemplate | None = None
+    spec: ResourceClaimTemplateSpec | None = None
 
 
 class DevicePool(JsonStruct, frozen=True):
@@ -262,10 +262,10 @@ class DeviceSliceSpec(JsonStruct, frozen=True):
     devices: tuple[Device, ...] | None = None
 
 
-class DeviceSliceObject(JsonStruct, frozen=True, tag_field="kind", tag="ResourceSlice"):
+class ResourceSliceObject(JsonStruct, frozen=True, tag_field="kind", tag="ResourceSlice"):
     metadata: Metadata
     spec: DeviceSliceSpec = DeviceSliceSpec()
 
 
-AnyDevices = DeviceClassObject | DeviceClaimObject | DeviceClaimTemplateObject | DeviceSliceObject
+AnyDevices = DeviceClassObject | ResourceClaimObject | ResourceClaimTemplateObject | ResourceSliceObject
 """Objects that the devices of pods are counted with."""

@@ -68,7 +68,7 @@ def build_incumbent(
         bound.append(int(reachable[tier].sum()))
         if problem.objective is PackingObjective.PAPER:
             bound.append(int(layout.running[tier].sum()))
-    if problem.objective is PackingObjective.FLEET:
+    if problem.objective is PackingObjective.CONSOLIDATION:
         bound.append(-compute_copies_price(problem, layout.immovable))
     if problem.objective is not PackingObjective.PAPER:
         bound.append(0)
@@ -85,7 +85,7 @@ def compute_copies_key(layout: ProblemLayout, assignment: IntArray) -> tuple[int
     if problem.objective is PackingObjective.PAPER:
         return tuple(int(copies[tier].sum()) for tier in _list_priority_classes(layout) for copies in (placed, stayed))
     evicted = int((problem.weights * (layout.running.sum(axis=1) - stayed)).sum())
-    price = (-compute_copies_price(problem, assignment),) if problem.objective is PackingObjective.FLEET else ()
+    price = (-compute_copies_price(problem, assignment),) if problem.objective is PackingObjective.CONSOLIDATION else ()
     return (*(int(placed[tier].sum()) for tier in _list_priority_classes(layout)), *price, -evicted)
 
 

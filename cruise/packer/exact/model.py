@@ -120,7 +120,7 @@ def _build_entries(variables: PlacementVariables) -> list[BoundedSum]:
         entries.append(_sum_classes(variables, (variables.stay, variables.arrive), dict.fromkeys(tier, 1)))
         if problem.objective is PackingObjective.PAPER:
             entries.append(_sum_classes(variables, (variables.stay,), dict.fromkeys(tier, 1)))
-    if problem.objective is PackingObjective.FLEET:
+    if problem.objective is PackingObjective.CONSOLIDATION:
         entries.append(_build_price(variables))
     if problem.objective is not PackingObjective.PAPER:
         weights = {c: int(problem.weights[c]) for c in classes if problem.weights[c]}

@@ -265,7 +265,7 @@ def may_be_ejected(s: ClusterStateArrays, p: int) -> bool:
 
 
 @compile_without_allocation
-def compute_waste(s: ClusterStateArrays, c: int, n: int) -> float:
+def compute_leftover(s: ClusterStateArrays, c: int, n: int) -> float:
     """Return how much a node has left with one more pod of the class, weighted by scarcity."""
     total = 0.0
     for r in range(s.free.shape[1]):
@@ -296,7 +296,7 @@ def find_best_node(s: ClusterStateArrays, p: int, ban: int) -> int:
     s.spent[0] += s.free.shape[0] // s.span[1]
     for n in range(s.span[0], s.free.shape[0], s.span[1]):
         if n != ban and has_capacity(s, c, n) and is_allowed(s, p, n):
-            left = compute_waste(s, c, n)
+            left = compute_leftover(s, c, n)
             if left < least:
                 best, least = n, left
     return best

@@ -22,7 +22,7 @@ from cruise.runtime.packing.planning import (
     FoundPlan,
     SearchRound,
     build_node_count_change,
-    get_pod_needs,
+    get_base_and_headroom_by_pod,
     minimize_nodes,
 )
 from cruise.runtime.ports import PassInput, StorePort
@@ -52,7 +52,7 @@ class ConsolidationPassResult:
     waiting_reason: PlanCondition | None = None
 
     @property
-    def fleet(self) -> NodeCountChange | None:
+    def node_count_change(self) -> NodeCountChange | None:
         """The change in nodes that the plan makes."""
         return None if self.plan is None else self.plan.node_count_change
 
@@ -86,10 +86,13 @@ async def run_consolidation_pass(
     if condition is not None:
         return ConsolidationPassResult(now, condition=condition)
     snapshot = await inputs.cluster.snapshot()
-    fleet = await asyncio.to_thread(add_candidate_nodes, snapshot, None)
-    planning_inputs = await gather_inputs(fleet.snapshot, store, known_usage, policy, now)
+    candidate_nodes = await asyncio.to_thread(add_candidate_nodes, snapshot, None)
+    planning_inputs = await gather_inputs(candidate_nodes.snapshot, store, known_usage, policy, now)
     # Without eviction budgets: carrying out such a plan takes hours.
-    allowance, planning_inputs = planning_inputs.allowance, replace(planning_inputs, allowance=UNLIMITED, fleet=fleet)
+    allowance, planning_inputs = (
+        planning_inputs.allowance,
+        replace(planning_inputs, allowance=UNLIMITED, candidate_nodes=candidate_nodes),
+    )
 
     async def search(search_round: SearchRound) -> FoundPlan:
         time_limit = max(_LEAST_SECONDS, (seconds - search_round.used_seconds) * search_round.share)
@@ -104,7 +107,7 @@ async def run_consolidation_pass(
 
     async def run_search() -> tuple[FoundPlan, NodeCountChange] | PlanCondition:
         try:
-            found, search_inputs = await minimize_nodes(search, fleet)
+            found, search_inputs = await minimize_nodes(search, candidate_nodes)
             return found, await build_node_count_change(search, found, search_inputs, seconds)
         except _NoPlan as none:
             return none.reason
@@ -128,7 +131,13 @@ async def run_consolidation_pass(
     if rest is None or policy.mode is not Mode.FULL:
         return done
     context = ConsolidationContext(
-        snapshot, get_pod_needs(found.built), policy, planning_inputs.usage.paused_workloads, allowance, now, rest
+        snapshot,
+        get_base_and_headroom_by_pod(found.built),
+        policy,
+        planning_inputs.usage.paused_workloads,
+        allowance,
+        now,
+        rest,
     )
     return await _start_part(done, plan, context, store)
 

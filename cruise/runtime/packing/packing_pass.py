@@ -226,13 +226,13 @@ async def make_plan(
         log.warning("no packing plan", why=str(found.plan.reason))
         return found.plan.reason
     made = PlanningResult(found.built, found.packing, found.plan, found.seconds)
-    if inputs.fleet is not None:
+    if inputs.candidate_nodes is not None:
         made = replace(
             made,
             plan=replace(
                 made.plan,
                 node_count_change=summarize_node_count_change(
-                    made.built, made.planned_packing, made.plan, inputs.fleet
+                    made.built, made.planned_packing, made.plan, inputs.candidate_nodes
                 ),
             ),
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from cruise.decisions.packing.consolidation import summarize_node_count_change
-from cruise.decisions.packing.node_types import NodeFleet, limit_new_nodes_to_pools
+from cruise.decisions.packing.node_types import CandidateNodes, limit_new_nodes_to_pools
 from cruise.decisions.packing.plan_replay import BaseAndHeadroom
 from cruise.decisions.packing.problem import NO_USAGE, BuiltProblem, UsageInputs, build_packing_problem
 from cruise.decisions.packing.proposal import MoveOrderFailure, build_proposal, get_reached_packing
@@ -39,14 +39,14 @@ _MOST_LIFTED, _LIFTED_SHARE, _LEAST_SECONDS = 3, 0.3, 0.5
 
 @dataclass(frozen=True, slots=True)
 class PlanningInputs:
-    """What a problem is built from; with a `fleet` the objective is the fewest nodes."""
+    """What a problem is built from; with `candidate_nodes` the objective is the fewest nodes."""
 
     snapshot: ClusterSnapshot
     policy: Policy
     usage: UsageInputs = NO_USAGE
     allowance: EvictionAllowance = UNLIMITED
     sizes: PackingSizes = PackingSizes.RIGHTSIZED
-    fleet: NodeFleet | None = None
+    candidate_nodes: CandidateNodes | None = None
     keep_domains: bool = False
 
 
@@ -79,7 +79,7 @@ async def plan_packing(
     If pods stay pending that may use capacity reserved for a nominated pod of lower priority, that is tried as well.
     """
     made = await _plan_once(inputs, pack, busy, 0.0)
-    if inputs.fleet is not None or isinstance(made.plan, MoveOrderFailure):
+    if inputs.candidate_nodes is not None or isinstance(made.plan, MoveOrderFailure):
         return made
     waiting = {one.key for one in made.plan.unplaced}
     freed = remove_lower_priority_nominations(
@@ -123,14 +123,14 @@ def find_objections(proposal: PackingProposal, built: BuiltProblem, allowance: E
     return find_plan_objections(
         built.snapshot,
         proposal,
-        demands=get_pod_needs(built) if built.sizes is PackingSizes.RIGHTSIZED else None,
+        demands=get_base_and_headroom_by_pod(built) if built.sizes is PackingSizes.RIGHTSIZED else None,
         policy=built.policy,
         paused_workloads=built.usage.paused_workloads,
         allowance=allowance,
     )
 
 
-def get_pod_needs(built: BuiltProblem) -> Mapping[PodKey, BaseAndHeadroom]:
+def get_base_and_headroom_by_pod(built: BuiltProblem) -> Mapping[PodKey, BaseAndHeadroom]:
     """Return what each pod of a problem needs on its node, for verification."""
     problem = built.problem
     cpu, memory = problem.resources.index("cpu"), problem.resources.index("memory")
@@ -150,7 +150,7 @@ def _build(inputs: PlanningInputs) -> BuiltProblem:
         inputs.sizes,
         inputs.usage,
         allowance=inputs.allowance,
-        prices=None if inputs.fleet is None else inputs.fleet.prices,
+        prices=None if inputs.candidate_nodes is None else inputs.candidate_nodes.prices,
         keep_domains=inputs.keep_domains,
     )
 
@@ -174,18 +174,18 @@ FoundPlan = PlanningResult[PackingProposal]
 SearchFunction = Callable[[SearchRound], Awaitable[FoundPlan]]
 
 
-async def minimize_nodes(search: SearchFunction, fleet: NodeFleet) -> tuple[FoundPlan, NodeFleet]:
+async def minimize_nodes(search: SearchFunction, candidate_nodes: CandidateNodes) -> tuple[FoundPlan, CandidateNodes]:
     """Return the best plan for a set of nodes, and the nodes that it was found for.
 
     New nodes beyond the limits of NodePools are left out.
     """
-    if _adds_domains(fleet):
-        found = await _search_with_new_domains(search, fleet)
+    if _adds_domains(candidate_nodes):
+        found = await _search_with_new_domains(search, candidate_nodes)
     else:
-        found = await _search_fewest_nodes(search, fleet.snapshot)
-    limited = limit_new_nodes_to_pools(fleet, _list_used_new_nodes(found, fleet))
+        found = await _search_fewest_nodes(search, candidate_nodes.snapshot)
+    limited = limit_new_nodes_to_pools(candidate_nodes, _list_used_new_nodes(found, candidate_nodes))
     if limited is None:
-        return found, fleet
+        return found, candidate_nodes
     again = await search(
         SearchRound(
             limited.snapshot, found.seconds, bound=found.packing.bound, keeps_zones=_is_spread(limited.snapshot)
@@ -197,23 +197,23 @@ async def minimize_nodes(search: SearchFunction, fleet: NodeFleet) -> tuple[Foun
     return replace(again, plan=replace(again.plan, unplaced=unplaced)), limited
 
 
-async def _search_with_new_domains(search: SearchFunction, fleet: NodeFleet) -> FoundPlan:
+async def _search_with_new_domains(search: SearchFunction, candidate_nodes: CandidateNodes) -> FoundPlan:
     """Return a plan that needs few of the new nodes that are domains of a spread, and a bound for plans with any.
 
     A node that is not created is no domain, but the snapshot has all that could be created.
     """
-    everywhere = fleet.snapshot
+    everywhere = candidate_nodes.snapshot
     found = await search(SearchRound(everywhere, share=FIRST_SHARE))
     pods = tuple(replace(pod, constraints=replace(pod.constraints, spread=())) for pod in everywhere.pods)
     free = await search(SearchRound(replace(everywhere, pods=pods), found.seconds, _WITHOUT_SPREAD_SHARE))
     bound, objective = free.packing.bound, found.built.problem.objective
     best, seconds = _replace_bound(found, bound), free.seconds
-    wanted = [_list_used_new_nodes(free, fleet), _list_used_new_nodes(found, fleet)]
+    wanted = [_list_used_new_nodes(free, candidate_nodes), _list_used_new_nodes(found, candidate_nodes)]
     for number in range(_MOST_TRIED):
         if best.planned_packing.status.is_proved or not wanted:
             break
         kept = set(wanted.pop(0))
-        nodes = tuple(node for node in everywhere.nodes if node.name not in fleet.types or node.name in kept)
+        nodes = tuple(node for node in everywhere.nodes if node.name not in candidate_nodes.types or node.name in kept)
         # The last round has all the remaining time, and only moves that can be ordered.
         last = number == _MOST_TRIED - 1
         share = 1.0 if last else _FEWER_SHARE
@@ -222,7 +222,7 @@ async def _search_with_new_domains(search: SearchFunction, fleet: NodeFleet) -> 
         if other.planned_packing.planned.get_key(objective) > best.planned_packing.planned.get_key(objective):
             best = other
         if not wanted:
-            used = _list_used_new_nodes(best, fleet)
+            used = _list_used_new_nodes(best, candidate_nodes)
             wanted = [used if number == _MOST_TRIED - 2 else used[: len(used) // 2]]
     impossible = {one.key for one in free.plan.unplaced if one.impossible}
     unplaced = tuple(replace(one, impossible=one.key in impossible) for one in best.plan.unplaced)
@@ -238,21 +238,26 @@ def _replace_bound(found: FoundPlan, bound: tuple[int, ...]) -> FoundPlan:
     return replace(found, packing=packing, plan=plan)
 
 
-def _adds_domains(fleet: NodeFleet) -> bool:
+def _adds_domains(candidate_nodes: CandidateNodes) -> bool:
     """Return whether new nodes would add domains to a spread."""
-    keys = {one.topology_key for pod in fleet.snapshot.pods for one in pod.constraints.spread if not pod.is_finished}
+    keys = {
+        one.topology_key
+        for pod in candidate_nodes.snapshot.pods
+        for one in pod.constraints.spread
+        if not pod.is_finished
+    }
     domains: dict[bool, set[tuple[str, str]]] = {True: set(), False: set()}
-    for node in fleet.snapshot.nodes:
-        domains[node.name in fleet.types].update((key, node.labels[key]) for key in keys & node.labels.keys())
+    for node in candidate_nodes.snapshot.nodes:
+        domains[node.name in candidate_nodes.types].update((key, node.labels[key]) for key in keys & node.labels.keys())
     return bool(domains[True] - domains[False])
 
 
-def _list_used_new_nodes(found: FoundPlan, fleet: NodeFleet) -> list[str]:
+def _list_used_new_nodes(found: FoundPlan, candidate_nodes: CandidateNodes) -> list[str]:
     """Return the new nodes of a plan: those of the highest priority first, then those with the most pods."""
     ranks: dict[str, tuple[int, int]] = {}
     for pod, node in zip(found.built.pods, found.planned_packing.pod_node.tolist(), strict=True):
         name = found.built.nodes[node].name if node >= 0 else ""
-        if name in fleet.types:
+        if name in candidate_nodes.types:
             highest, count = ranks.get(name, (pod.priority, 0))
             ranks[name] = max(highest, pod.priority), count + 1
     return sorted(ranks, key=lambda name: (*(-figure for figure in ranks[name]), name))
@@ -281,14 +286,14 @@ def _is_spread(snapshot: ClusterSnapshot) -> bool:
 
 
 async def build_node_count_change(
-    search: SearchFunction, found: FoundPlan, fleet: NodeFleet, seconds: float
+    search: SearchFunction, found: FoundPlan, candidate_nodes: CandidateNodes, seconds: float
 ) -> NodeCountChange:
     """Describe the change in nodes, and, once the fewest are proved, how many nodes each exhausted budget keeps.
 
     These are the PodDisruptionBudgets that keep most nodes; `seconds` is the time limit of all searches together.
     """
-    change = summarize_node_count_change(found.built, found.planned_packing, found.plan, fleet)
-    snapshot, taken = fleet.snapshot, found.seconds
+    change = summarize_node_count_change(found.built, found.planned_packing, found.plan, candidate_nodes)
+    snapshot, taken = candidate_nodes.snapshot, found.seconds
     if found.planned_packing.planned.price > -found.packing.bound[len(found.planned_packing.planned.priorities)]:
         return change
     without: list[tuple[str, int]] = []
@@ -300,6 +305,8 @@ async def build_node_count_change(
         other = await search(SearchRound(replace(snapshot, budgets=budgets), taken, _LIFTED_SHARE))
         taken = other.seconds
         if other.planned_packing.planned.price < found.planned_packing.planned.price:
-            nodes = summarize_node_count_change(other.built, other.planned_packing, other.plan, fleet).nodes_after
+            nodes = summarize_node_count_change(
+                other.built, other.planned_packing, other.plan, candidate_nodes
+            ).nodes_after
             without.append((budget.title, nodes))
     return replace(change, nodes_after_by_lifted_constraint=tuple(without))

@@ -53,11 +53,11 @@ async def read_statistics_for_pods(store: StorePort, pods: Sequence[Pod]) -> Sta
     statistics = await store.read_statistics()
     if statistics.revisions is None:
         return statistics
-    originals = await read_original_resources(store, _list_unrecorded(pods))
+    originals = await read_stored_original_resources(store, _list_unrecorded(pods))
     return replace(statistics, revisions=add_resized_pods(statistics.revisions, pods, originals))
 
 
-async def read_original_resources(store: StorePort, uids: Collection[str] | None) -> OriginalResources:
+async def read_stored_original_resources(store: StorePort, uids: Collection[str] | None) -> OriginalResources:
     """Return what resized pods were created with, of all pods or of some."""
     stored = await store.read_original_sizes(uids)
     return {
@@ -213,7 +213,7 @@ async def _update_revisions(
         unseen = [pod.uid for pod in snapshot.pods if pod.workload is not None and pod.uid not in known.pods]
     originals: OriginalResources = {}
     if unseen is None or unseen:
-        originals = await read_original_resources(store, unseen)
+        originals = await read_stored_original_resources(store, unseen)
     hour = at // 3600
     refresh, state.revisions_seen_hour = hour != state.revisions_seen_hour, hour
     return update_revisions(known, snapshot.pods, originals, at, refresh=refresh)

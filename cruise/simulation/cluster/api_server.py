@@ -111,7 +111,7 @@ def _defaulted(container: Container, item: LimitRangeItem) -> Container:
     return replace(container, requests=requests, limits=limits)
 
 
-def get_stated_requests(pod: Pod) -> Resources:
+def count_spec_requests(pod: Pod) -> Resources:
     """Return the requests of the pod's spec, without the kubelet's status."""
     return count_pod_requests(reset_kubelet_status(pod))
 
@@ -223,7 +223,7 @@ def _check_change(pod: Pod, old: Container, new: Container, kubelet: tuple[int, 
 
 
 def _check_capacity(wanted: Pod, node: Node) -> None:
-    need = get_stated_requests(wanted)
+    need = count_spec_requests(wanted)
     for resource, requested, allocatable in (
         ("cpu", need.cpu_millicores, node.allocatable.cpu_millicores),
         ("memory", need.memory_bytes, node.allocatable.memory_bytes),

@@ -10,7 +10,7 @@ from cruise.domain.scheduling import UNSCHEDULABLE_TAINT, SchedulingConstraints
 from cruise.simulation.cluster.state import DEFAULT_SCORED, PodKey, PodRecord, SimulatedClusterState
 
 
-def has_capacity(
+def find_nodes_with_capacity(
     pods_left: Int64Array, free_cpu_millicores: Int64Array, free_memory_bytes: Int64Array, need: Resources
 ) -> BoolArray:
     """Return a mask of the nodes that pass NodeResourcesFit for CPU, memory and the number of pods.
@@ -76,7 +76,7 @@ class KubeScheduler:
 
     def _find_capacity(self, pod: Pod, need: Resources) -> BoolArray:
         state = self._state
-        fits = has_capacity(
+        fits = find_nodes_with_capacity(
             state.allocatable_pods - state.pods_on,
             state.allocatable_cpu - state.counted_cpu,
             state.allocatable_memory - state.counted_memory,

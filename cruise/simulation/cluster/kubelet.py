@@ -9,7 +9,7 @@ import numpy as np
 from cruise.domain.cluster import Container, ContainerRole, OomKill, Pod
 from cruise.domain.pod_resources import find_limit_sharers, get_memory_limit_at_kill
 from cruise.domain.usage import ContainerKey
-from cruise.simulation.cluster.api_server import get_stated_requests
+from cruise.simulation.cluster.api_server import count_spec_requests
 from cruise.simulation.cluster.state import (
     PodRecord,
     SimulatedClusterState,
@@ -38,7 +38,7 @@ class Kubelet:
         containers = tuple(_allocated(one) for one in pod.containers)
         whole = None if pod.pod_level is None else _allocated(pod.pod_level)
         bound = replace(pod, node=node, containers=containers, pod_level=whole, unschedulable_since=None)
-        self._state.put(record, bound, get_stated_requests(pod))
+        self._state.put(record, bound, count_spec_requests(pod))
 
     def start_later(self, record: PodRecord, at: int) -> None:
         """Start a bound pod's containers after the start delay."""

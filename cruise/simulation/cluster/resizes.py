@@ -6,7 +6,7 @@ from functools import partial
 
 from cruise.domain.cluster import Container, ContainerRole, Pod, QosClass
 from cruise.domain.resources import NO_RESIZE, ResizePending, ResizeState, ResourceName, Resources
-from cruise.simulation.cluster.api_server import get_stated_requests
+from cruise.simulation.cluster.api_server import count_spec_requests
 from cruise.simulation.cluster.state import (
     PodKey,
     PodRecord,
@@ -51,7 +51,7 @@ class ResizeActuation:
         if not _differs(record):
             self._clear_pending(record)
             return
-        need = get_stated_requests(pod)
+        need = count_spec_requests(pod)
         refusal = self._find_refusal(pod)
         if refusal != NO_RESIZE:
             self._set_pending(record, ResizePending.INFEASIBLE, at, refusal)
@@ -207,7 +207,7 @@ def _restarts(old: Container, record: PodRecord) -> bool:
 
 
 def _retry_order(record: PodRecord) -> tuple[bool, int, bool, int, PodKey]:
-    grows = not get_stated_requests(record.pod).fits_in(record.allocated_requests)
+    grows = not count_spec_requests(record.pod).fits_in(record.allocated_requests)
     guaranteed = record.pod.qos is QosClass.GUARANTEED
     since = record.requested_at if record.deferred_since is None else record.deferred_since
     return (grows, -record.pod.priority, not guaranteed, since, record.key)

@@ -158,8 +158,8 @@ async def test_fewer_nodes_are_looked_for_at_intervals_and_nothing_is_moved():
     controller = controller_of(theatre, packs=PackingSettings(Exhaustive(), 1, consolidation=ConsolidationMode.ADVISE))
     await controller.refresh_statistics()
     found = await controller.consolidate()
-    assert found is not None and found.fleet is not None
-    assert (found.fleet.nodes_before, found.fleet.nodes_after) == (2, 1)
+    assert found is not None and found.node_count_change is not None
+    assert (found.node_count_change.nodes_before, found.node_count_change.nodes_after) == (2, 1)
     assert controller.activity.build_figures(Mode.FULL, leader=True, lag_seconds=0.0).consolidation is found
     assert theatre.world.counts.evictions == 0
 
@@ -241,6 +241,6 @@ async def test_nothing_moves_where_it_is_only_advised_or_pods_are_young():
         controller = controller_of(theatre, packs=PackingSettings(Exhaustive(), 1, consolidation=consolidate))
         await controller.refresh_statistics()
         done = await controller.consolidate()
-        assert done is not None and done.fleet is not None
-        assert (done.fleet.nodes_after, done.started, done.waiting_reason) == (1, None, why)
+        assert done is not None and done.node_count_change is not None
+        assert (done.node_count_change.nodes_after, done.started, done.waiting_reason) == (1, None, why)
         assert await theatre.store.read_packing_plan() is None

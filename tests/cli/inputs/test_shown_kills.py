@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cruise.cli.inputs.sources import load_snapshot_with_autoscaler, load_usage_of_snapshot
+from cruise.cli.inputs.sources import load_snapshot_with_node_autoscaler, load_usage_of_snapshot
 from cruise.domain.policy import SEED_RULES, NodeAutoscalerSetting, Policy
 from cruise.domain.resources import MEBIBYTE
 from tests.builders import (
@@ -47,7 +47,7 @@ def taught(
         json.dumps(make_list_json(make_node_json(), pod, newer, make_replica_set_json("web-7d9f8b6c5d")))
     )
     (directory / "usage.json").write_text(json.dumps(make_usage_json(usage)))
-    snapshot = load_snapshot_with_autoscaler(str(directory / "cluster.json"), NodeAutoscalerSetting.DETECT)
+    snapshot = load_snapshot_with_node_autoscaler(str(directory / "cluster.json"), NodeAutoscalerSetting.DETECT)
     table, at = load_usage_of_snapshot(str(directory / "usage.json"), snapshot, None, policy or Policy())
     assert at == NOW
     return int(table.oom_memory_bytes[0]) // MEBIBYTE
@@ -81,7 +81,7 @@ def test_the_seed_rules_use_only_the_usage_file(tmp_path):
 
 def test_a_killed_pod_without_own_statistics_uses_its_kill(tmp_path):
     assert taught(tmp_path, of_workload=True) == 0
-    snapshot = load_snapshot_with_autoscaler(str(tmp_path / "cluster.json"), NodeAutoscalerSetting.DETECT)
+    snapshot = load_snapshot_with_node_autoscaler(str(tmp_path / "cluster.json"), NodeAutoscalerSetting.DETECT)
     table, _ = load_usage_of_snapshot(str(tmp_path / "usage.json"), snapshot, None, Policy())
     [killed] = [row for row, key in enumerate(table.keys) if key.pod]
     assert table.oom_memory_bytes[killed] == 150 * MEBIBYTE

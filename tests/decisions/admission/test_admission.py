@@ -20,11 +20,11 @@ from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.autoscalers import LimitRangeItem, NodeAutoscalerKind
 from cruise.domain.cluster import ContainerRole, Node, Pod, QosClass, WorkloadRef
 from cruise.domain.original_resources import (
-    RevisionRun,
+    RevisionPeriod,
     WorkloadContainer,
     WorkloadRevisions,
     format_original_resources,
-    get_stated_resources,
+    get_resources_at_creation,
 )
 from cruise.domain.pod_resources import count_pod_requests, get_qos_class
 from cruise.domain.policy import SEED_RULES, AdmissionSize, MemoryLimitPolicy, Mode, Policy
@@ -503,9 +503,9 @@ PEAK = use(cpu=400, memory_mib=1000)
 
 def in_revision(pod: Pod, minutes: int | None, policy=INITIAL, rows=(PEAK,)) -> MutatePod | LeaveUnchanged:
     """Decide for a revision that has run for some minutes (None: never), next to older ones."""
-    runs = {get_stated_resources(OLD_TEMPLATE)[0]: RevisionRun(0, NOW_SECONDS)}
+    runs = {get_resources_at_creation(OLD_TEMPLATE)[0]: RevisionPeriod(0, NOW_SECONDS)}
     if minutes is not None:
-        runs[get_stated_resources(NEW_TEMPLATE)[0]] = RevisionRun(NOW_SECONDS - 60 * minutes, NOW_SECONDS)
+        runs[get_resources_at_creation(NEW_TEMPLATE)[0]] = RevisionPeriod(NOW_SECONDS - 60 * minutes, NOW_SECONDS)
     table = replace(make_table(*rows), revisions=WorkloadRevisions({OF_WEB: runs}))
     whole = make_snapshot([], nodes=ONE_NODE, workloads=[make_workload()])
     return decide_admission(pod, Eligibility(whole, table, {}, policy, NOW), table, NodeIndex(ONE_NODE), (), policy)

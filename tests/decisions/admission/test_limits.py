@@ -21,11 +21,11 @@ from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.autoscalers import LimitRangeItem, ResourceQuota
 from cruise.domain.cluster import Container, ContainerRole, Pod, QosClass
 from cruise.domain.original_resources import (
-    RevisionRun,
+    RevisionPeriod,
     WorkloadContainer,
     WorkloadRevisions,
     format_original_resources,
-    get_stated_resources,
+    get_resources_at_creation,
 )
 from cruise.domain.policy import AdmissionSize, GuaranteedPolicy, Mode, Policy
 from cruise.domain.resources import MEBIBYTE
@@ -110,7 +110,7 @@ def test_memory_rises_at_most_to_the_ceiling():
 def test_a_new_revision_gets_at_least_what_it_states():
     pod, row = new_pod(), use(cpu=2400)
     old = new_pod(equal(cpu=3000))
-    runs = {get_stated_resources(old)[0]: RevisionRun(0, NOW_SECONDS)}
+    runs = {get_resources_at_creation(old)[0]: RevisionPeriod(0, NOW_SECONDS)}
     of_web = WorkloadContainer("shop", "Deployment/web", "app")
     table = replace(make_table(row), revisions=WorkloadRevisions({of_web: runs}))
     assert created(pod, table=table) == [(2880, 2048)]

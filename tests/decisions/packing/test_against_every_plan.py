@@ -37,11 +37,11 @@ def test_no_plan_needs_fewer_nodes_than_the_bound_and_what_is_proved_is_the_best
 
 def test_every_plan_passes_the_judge_and_counts_its_nodes_right(seeds):
     for seed in seeds(400):
-        fleet = add_candidate_nodes(cluster_of(seed), None)
-        built, packing = packed(fleet.snapshot, fleet.prices)
+        candidate_nodes = add_candidate_nodes(cluster_of(seed), None)
+        built, packing = packed(candidate_nodes.snapshot, candidate_nodes.prices)
         plan = build_proposal(built, packing)
         assert not isinstance(plan, MoveOrderFailure)
-        change = summarize_node_count_change(built, get_reached_packing(built, packing, plan), plan, fleet)
-        objections = find_plan_objections(fleet.snapshot, replace(plan, node_count_change=change))
+        change = summarize_node_count_change(built, get_reached_packing(built, packing, plan), plan, candidate_nodes)
+        objections = find_plan_objections(candidate_nodes.snapshot, replace(plan, node_count_change=change))
         assert [line for line in objections if "neither placed" not in line] == [], seed
         assert change.nodes_bound <= change.nodes_after

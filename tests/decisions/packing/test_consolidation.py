@@ -45,14 +45,14 @@ def move(one: Pod, target: str = "n3") -> PlanStage:
     return PlanStage((), (arrival,), (arrival,))
 
 
-def plan(*stages: PlanStage, fleet: NodeCountChange = SPARED) -> PackingProposal:
+def plan(*stages: PlanStage, change: NodeCountChange = SPARED) -> PackingProposal:
     return PackingProposal(
         PackingStatus.OPTIMAL,
         PackingSizes.RIGHTSIZED,
         unplaced=(),
         by_priority=(),
         stages=stages,
-        node_count_change=fleet,
+        node_count_change=change,
     )
 
 
@@ -114,7 +114,7 @@ def test_a_node_drained_by_another_tool_is_skipped(changes):
 
 
 def test_what_only_frees_capacity_elsewhere_is_left_to_people():
-    staying = plan(move(A), move(C), fleet=NodeCountChange(3, 2, 2, drained=("n2",)))
+    staying = plan(move(A), move(C), change=NodeCountChange(3, 2, 2, drained=("n2",)))
     assert begun(THERE, staying) == ["c"]
 
 
@@ -140,4 +140,4 @@ def test_pods_that_may_not_be_evicted_are_not_moved():
 
 
 def test_where_no_node_can_be_spared_nothing_moves():
-    assert begun(THERE, plan(fleet=NodeCountChange(3, 3, 3))) == PlanCondition(PlanStatusReason.NO_NODE_REMOVABLE)
+    assert begun(THERE, plan(change=NodeCountChange(3, 3, 3))) == PlanCondition(PlanStatusReason.NO_NODE_REMOVABLE)

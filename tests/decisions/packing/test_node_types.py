@@ -139,29 +139,29 @@ def test_a_node_pool_that_orders_nothing_is_named(changed, why):
 
 def test_types_of_one_node_pool_share_its_limits():
     there = [machine("n1"), machine("n2", "m5.xlarge", "4", memory="16Gi")]
-    fleet = add_candidate_nodes(snapshot_of(pool(limits={"cpu": "12"}), *there, *waiting(3)), None)
+    candidate_nodes = add_candidate_nodes(snapshot_of(pool(limits={"cpu": "12"}), *there, *waiting(3)), None)
     large, small = "new-default-m5.xlarge-1", [f"new-default-m5.large-{number}" for number in (1, 2, 3)]
-    assert {large, *small} == fleet.types.keys()
-    assert limit_new_nodes_to_pools(fleet, [large, small[0]]) is None
-    assert limit_new_nodes_to_pools(fleet, small) is None
-    limited = limit_new_nodes_to_pools(fleet, [large, *small])
+    assert {large, *small} == candidate_nodes.types.keys()
+    assert limit_new_nodes_to_pools(candidate_nodes, [large, small[0]]) is None
+    assert limit_new_nodes_to_pools(candidate_nodes, small) is None
+    limited = limit_new_nodes_to_pools(candidate_nodes, [large, *small])
     assert limited is not None
     assert {node.name for node in limited.snapshot.nodes} == {"n1", "n2", large, small[0]}
 
 
 def test_nodes_cost_by_size_where_node_pools_order_them_for_pods_that_wait():
     there = [pool(), machine("n1"), machine("n2", "m5.xlarge", "4", memory="16Gi")]
-    fleet = add_candidate_nodes(snapshot_of(*there, *waiting(1)), None)
-    assert fleet.measure is NodeCostMeasure.SIZE
-    assert (fleet.prices["n1"], fleet.prices["new-default-m5.xlarge-1"]) == (3_000_000, 6_000_000)
+    candidate_nodes = add_candidate_nodes(snapshot_of(*there, *waiting(1)), None)
+    assert candidate_nodes.measure is NodeCostMeasure.SIZE
+    assert (candidate_nodes.prices["n1"], candidate_nodes.prices["new-default-m5.xlarge-1"]) == (3_000_000, 6_000_000)
     assert add_candidate_nodes(snapshot_of(*there), None).measure is NodeCostMeasure.NUMBER
 
 
 def test_many_types_make_no_problem_of_ten_thousand_nodes():
     there = [machine(f"n{number}", f"m{number}.large") for number in range(100)]
-    fleet = add_candidate_nodes(snapshot_of(pool(), *there, *waiting(200)), None)
-    assert len(fleet.types) == 3_000
-    assert len({one.name for one in fleet.types.values()}) == 100
+    candidate_nodes = add_candidate_nodes(snapshot_of(pool(), *there, *waiting(200)), None)
+    assert len(candidate_nodes.types) == 3_000
+    assert len({one.name for one in candidate_nodes.types.values()}) == 100
 
 
 @pytest.mark.parametrize(

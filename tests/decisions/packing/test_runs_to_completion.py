@@ -72,12 +72,12 @@ def test_no_node_is_emptied_of_pods_that_run_to_completion(policy: str, annotati
         make_pod(f"work-{node}", node=node, workload="Deployment/work", restart_policy=policy, annotations=annotations)
         for node in ("n1", "n2")
     ]
-    fleet = add_candidate_nodes(make_snapshot(pods), None)
-    built = build_packing_problem(fleet.snapshot, prices=fleet.prices)
+    candidate_nodes = add_candidate_nodes(make_snapshot(pods), None)
+    built = build_packing_problem(candidate_nodes.snapshot, prices=candidate_nodes.prices)
     packing = pack(built.problem, SolveBudget(work_units=5e7), lambda _: None)
     plan = build_proposal(built, packing)
     assert isinstance(plan, PackingProposal)
-    change = summarize_node_count_change(built, get_reached_packing(built, packing, plan), plan, fleet)
+    change = summarize_node_count_change(built, get_reached_packing(built, packing, plan), plan, candidate_nodes)
     assert len(change.drained) == emptied
 
 

@@ -13,10 +13,10 @@ from cruise.domain.autoscalers import NodeAutoscalerKind
 from cruise.domain.cluster import ClusterSnapshot, ContainerRole, Pod, QosClass
 from cruise.domain.original_resources import (
     PodRevision,
-    RevisionRun,
+    RevisionPeriod,
     WorkloadContainer,
     WorkloadRevisions,
-    get_stated_resources,
+    get_resources_at_creation,
 )
 from cruise.domain.policy import SEED_RULES, EvictionRanking, GuaranteedPolicy, Mode, Policy
 from cruise.domain.reasons import ReasonDetail
@@ -625,8 +625,8 @@ def test_a_revision_that_has_run_for_long_enough_is_not_new():
     def since(minutes: int) -> WorkloadRevisions:
         began = NOW_SECONDS - 60 * minutes
         runs = {
-            get_stated_resources(old)[0]: RevisionRun(0, seen),
-            get_stated_resources(new)[0]: RevisionRun(began, NOW_SECONDS),
+            get_resources_at_creation(old)[0]: RevisionPeriod(0, seen),
+            get_resources_at_creation(new)[0]: RevisionPeriod(began, NOW_SECONDS),
         }
         return WorkloadRevisions({key: runs})
 
@@ -643,10 +643,12 @@ def test_a_revision_that_has_run_for_long_enough_is_not_new():
 def test_the_replacement_of_a_single_replica_waits_also_where_its_name_has_statistics():
     new = make_pod("db-0", containers=LARGER, workload="StatefulSet/db", identity="0", created_at=YOUNG)
     key = WorkloadContainer("shop", "StatefulSet/db", "app")
-    revisions = WorkloadRevisions({key: {get_stated_resources(make_pod())[0]: RevisionRun(0, NOW_SECONDS)}})
+    revisions = WorkloadRevisions({key: {get_resources_at_creation(make_pod())[0]: RevisionPeriod(0, NOW_SECONDS)}})
     assert decided(new, revisions=revisions) == [ReasonCode.NEW_TEMPLATE_REVISION]
     # A resized pod counts with its original resources.
-    same = WorkloadRevisions(revisions.runs, {new.uid: PodRevision(get_stated_resources(make_pod()), was_running=True)})
+    same = WorkloadRevisions(
+        revisions.runs, {new.uid: PodRevision(get_resources_at_creation(make_pod()), was_running=True)}
+    )
     assert decided(new, revisions=same) == [None]
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from cruise.decisions.pod_policy.unlocks import UNLOCKS, DecisionInputs
 from cruise.decisions.scan.coverage import Coverage, estimate_coverage, sum_coverage
-from cruise.decisions.scan.waste import count_requests_at_targets, estimate_waste
+from cruise.decisions.scan.waste import estimate_waste, list_pod_requests
 from cruise.decisions.sizing.node_plans import SizingContext, decide_node_plans
 from cruise.domain.actions import ReasonCode
 from cruise.domain.cluster import ClusterSnapshot, Pod, QosClass, VerticalPodAutoscaler
@@ -39,7 +39,7 @@ LARGE: dict[str, Any] = {"cpu": 1000, "memory_mib": 1024}
 
 def cover_by_namespace(inputs: DecisionInputs, table: StatisticsTable) -> dict[str, Coverage]:
     plans = decide_node_plans(inputs.snapshot, table, inputs.policy, NOW, paused_workloads=inputs.paused_workloads)
-    pods = count_requests_at_targets(inputs.snapshot, plans)
+    pods = list_pod_requests(inputs.snapshot, plans)
     return dict(estimate_coverage(inputs, table, NOW, pods, SizingContext()))
 
 
@@ -181,7 +181,7 @@ def test_the_reason_with_the_largest_share_is_first():
 def test_every_request_is_either_sized_or_skipped_for_one_reason(cluster):
     policy = replace(FULL, allow_extended_resources=False)
     plans = decide_node_plans(cluster.snapshot, cluster.statistics, policy, NOW)
-    pods = count_requests_at_targets(cluster.snapshot, plans)
+    pods = list_pod_requests(cluster.snapshot, plans)
     _, totals = estimate_waste(cluster.snapshot, cluster.statistics, plans, pods)
     inputs = DecisionInputs(cluster.snapshot, {}, policy)
     found = sum_coverage(estimate_coverage(inputs, cluster.statistics, NOW, pods, SizingContext()).values())

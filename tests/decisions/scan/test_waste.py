@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from cruise.decisions.scan.waste import RealizedSavings, count_requests_at_targets, estimate_waste, sum_realized_savings
+from cruise.decisions.scan.waste import RealizedSavings, estimate_waste, list_pod_requests, sum_realized_savings
 from cruise.domain.cluster import QosClass
 from cruise.interfaces.coverage import describe_best_effort_pods
 from tests.builders import (
@@ -47,7 +47,7 @@ def test_what_pods_without_requests_use_is_summed_up():
     stated = make_pod("stated")
     rows = [make_statistic_for(pod, cpu_base=70, memory_base_mib=90) for pod in (idle, busy, stated)]
     snapshot = make_snapshot([idle, busy, stated])
-    _, totals = estimate_waste(snapshot, make_table(*rows), (), count_requests_at_targets(snapshot, ()))
+    _, totals = estimate_waste(snapshot, make_table(*rows), (), list_pod_requests(snapshot, ()))
     assert (totals.best_effort_pods, totals.used_without_requests) == (2, make_resources(140, 180))
     assert describe_best_effort_pods(totals) == (
         "2 pods without requests use 0.14 cores and 0.18 GiB, which kube-scheduler does not count"

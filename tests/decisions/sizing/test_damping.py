@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, NO_EARLIER_PASSES, CompletedResize, EarlierPasses
-from cruise.decisions.sizing.damping import get_shortage_shares
+from cruise.decisions.sizing.damping import get_under_request_tolerances
 from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM, PastDemand, RiskHeadroom
 from cruise.decisions.sizing.headroom_level import ObservedRisk
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
@@ -112,7 +112,7 @@ def test_a_node_may_lack_more_while_less_than_the_stated_risk_is_observed(level,
 
 def test_memory_may_never_lack_anything():
     assert (
-        get_shortage_shares(
+        get_under_request_tolerances(
             RiskHeadroom(PastDemand.create_empty(0), dict.fromkeys(ResourceName, ObservedRisk(0.07, -1.0, 0, 0)))
         )[MEMORY]
         == 0.0

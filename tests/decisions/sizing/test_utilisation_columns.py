@@ -21,7 +21,7 @@ from cruise.domain.autoscalers import UtilisationMetric, UtilisationScaling
 from cruise.domain.cluster import HorizontalPodAutoscaler
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import ResourceName, StatedResources
-from cruise.simulation.horizontal_autoscaler import MeasuredPod, desire_replicas, want_replicas
+from cruise.simulation.horizontal_autoscaler import MeasuredPod, compute_desired_replicas, compute_replicas_for_metric
 from tests.builders import make_ref, make_workload
 
 CPU, MEMORY = ResourceName
@@ -112,14 +112,15 @@ def proposals(drawn: Drawn, requests: np.ndarray, use: np.ndarray, current: int)
     pods = measure(drawn, requests, use)
     tolerances = (drawn.scaling.tolerance, drawn.up_tolerance)
     return [
-        want_replicas(pods, one.target_percent, one.container, current, tolerances) for one in drawn.scaling.metrics
+        compute_replicas_for_metric(pods, one.target_percent, one.container, current, tolerances)
+        for one in drawn.scaling.metrics
     ]
 
 
 def desire(drawn: Drawn, requests: np.ndarray, use: np.ndarray) -> int:
     scaling = drawn.scaling
     wanted = proposals(drawn, requests, use, scaling.current_replicas)
-    return desire_replicas(wanted, scaling.min_replicas, scaling.max_replicas)
+    return compute_desired_replicas(wanted, scaling.min_replicas, scaling.max_replicas)
 
 
 @given(drawn_pods(), st.floats(0, 1))
@@ -169,7 +170,7 @@ def test_a_shrunk_pod_never_needs_more_replicas_than_ran(drawn: Drawn):
             sum(pod.requests.values()) if not one.container else pod.requests[one.container] for pod in pods
         )
         tolerances = (scaling.tolerance, drawn.up_tolerance)
-        wanted = want_replicas(pods, one.target_percent, one.container, len(pods), tolerances)
+        wanted = compute_replicas_for_metric(pods, one.target_percent, one.container, len(pods), tolerances)
         assert (
             wanted <= math.ceil(summed * 100 / requested / one.target_percent * len(pods)) or scaling.tolerance == 0.3
         )
@@ -199,7 +200,9 @@ def test_at_its_maximum_growth_removes_no_pod_while_usage_is_at_the_base(drawn: 
     grown = np.where(upper >= UNBOUNDED, drawn.requests.ravel(), upper).reshape(drawn.requests.shape)
     assert (lower.reshape(grown.shape) * (upper.reshape(grown.shape) < UNBOUNDED) <= drawn.requests).all()
     wanted = [
-        want_replicas(measure(everyone, grown, used), one.target_percent, one.container, replicas, tolerances)
+        compute_replicas_for_metric(
+            measure(everyone, grown, used), one.target_percent, one.container, replicas, tolerances
+        )
         for one in metrics
     ]
     # Reported percent are whole numbers: one less than the target may remain.

@@ -12,11 +12,11 @@ from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import Pod
 from cruise.domain.original_resources import (
     NO_REVISIONS,
-    RevisionRun,
+    RevisionPeriod,
     WorkloadContainer,
     WorkloadRevisions,
     format_original_resources,
-    get_stated_resources,
+    get_resources_at_creation,
 )
 from cruise.domain.records import RETENTION
 from tests.builders import (
@@ -45,7 +45,7 @@ def learned(*pods: Pod, known=NO_REVISIONS, at=AT, originals=None, refresh=False
 
 
 def is_new(revisions: WorkloadRevisions, one: Pod, minutes: int, at=AT) -> bool:
-    return revisions.is_new(one, revisions.get_stated_resources(one), at - minutes * MINUTE)
+    return revisions.is_new(one, revisions.get_resources_at_creation(one), at - minutes * MINUTE)
 
 
 def test_a_revision_is_new_until_pods_of_it_have_run_for_so_long():
@@ -76,10 +76,10 @@ def test_a_revision_is_kept_after_its_pods_are_gone():
 def test_a_pod_that_was_pending_runs_since_it_was_seen_running():
     old, waiting = pod("web-1", 400, 9000), pod("web-2", 2000, 60, node=None)
     revisions = learned(old, waiting)
-    assert revisions.runs[KEY].keys() == set(get_stated_resources(old))
+    assert revisions.runs[KEY].keys() == set(get_resources_at_creation(old))
     bound = replace(waiting, node="n1", phase="Running")
     revisions = learned(old, bound, known=revisions, at=AT + MINUTE)
-    assert revisions.runs[KEY][get_stated_resources(bound)[0]] == RevisionRun(AT + MINUTE, AT + MINUTE)
+    assert revisions.runs[KEY][get_resources_at_creation(bound)[0]] == RevisionPeriod(AT + MINUTE, AT + MINUTE)
 
 
 def test_a_pod_states_its_original_resources_after_resizes():
@@ -90,7 +90,7 @@ def test_a_pod_states_its_original_resources_after_resizes():
     revisions = learned(
         old, annotated, stored, originals={stored.uid: {"app": (make_amounts(400, 128), make_amounts())}}
     )
-    assert revisions.runs[KEY].keys() == set(get_stated_resources(old))
+    assert revisions.runs[KEY].keys() == set(get_resources_at_creation(old))
     resized = replace(old, containers=(make_container(cpu=90),))
     again = learned(resized, annotated, stored, known=revisions, at=AT + MINUTE)
     assert again.runs is revisions.runs
@@ -99,14 +99,14 @@ def test_a_pod_states_its_original_resources_after_resizes():
 
 @pytest.mark.parametrize("text", ["", "no JSON", "[]", '{"app": 1}'])
 def test_an_annotation_that_cruise_did_not_write_is_ignored(text):
-    assert get_stated_resources(pod("web-1", 400, 0, annotations={ORIGINAL_RESOURCES: text})) == get_stated_resources(
-        pod("web-1", 400, 0)
-    )
+    assert get_resources_at_creation(
+        pod("web-1", 400, 0, annotations={ORIGINAL_RESOURCES: text})
+    ) == get_resources_at_creation(pod("web-1", 400, 0))
 
 
 def test_limits_and_missing_values_belong_to_a_revision():
     texts = {
-        get_stated_resources(make_pod(containers=[container]))[0]
+        get_resources_at_creation(make_pod(containers=[container]))[0]
         for container in (
             make_container(),
             make_container(memory_limit_mib=256),
@@ -124,7 +124,9 @@ def test_only_changes_are_stored_and_last_seen_once_an_hour():
     second = update_revisions(first.revisions, [one, pod("web-2", 400, 0)], {}, AT + MINUTE, refresh=True)
     assert second.changed.runs == {}
     third = update_revisions(second.revisions, [one], {}, AT + HOUR, refresh=True)
-    assert third.changed.runs == {KEY: {get_stated_resources(one)[0]: RevisionRun(AT - 9000 * MINUTE, AT + HOUR)}}
+    assert third.changed.runs == {
+        KEY: {get_resources_at_creation(one)[0]: RevisionPeriod(AT - 9000 * MINUTE, AT + HOUR)}
+    }
 
 
 def test_a_revision_unseen_for_long_is_dropped():
@@ -186,8 +188,8 @@ def test_in_a_snapshot_pods_of_one_template_that_were_resized_differently_have_o
         shown = get_revisions_in_use(pods, rows)
         for one in pods:
             assert not is_new(shown, one, 30)
-            assert not shown.is_one_of_several(one, shown.get_stated_resources(one), 0)
-    assert shown.get_stated_resources(resized) == get_stated_resources(fresh)
+            assert not shown.is_one_of_several(one, shown.get_resources_at_creation(one), 0)
+    assert shown.get_resources_at_creation(resized) == get_resources_at_creation(fresh)
 
 
 def test_each_identity_has_its_own_revisions_and_peaks():

@@ -11,7 +11,7 @@ import numpy as np
 
 from cruise.backtest.recordings.recording import load_trace
 from cruise.domain.resources import MEBIBYTE
-from cruise.simulation.horizontal_autoscaler import MeasuredPod, desire_replicas, want_replicas
+from cruise.simulation.horizontal_autoscaler import MeasuredPod, compute_desired_replicas, compute_replicas_for_metric
 from tests.controlplane.manifests import Json, container, pod_template, workload
 
 HOUR = 60
@@ -77,10 +77,12 @@ class Service(ABC):
     def desire(self, minute: int, replicas: int) -> int:
         """What the HPA makes of that many pods of the template, without stabilization."""
         wanted = [
-            want_replicas(self.measure(minute, replicas, one.resource), one.target, one.container, replicas)
+            compute_replicas_for_metric(
+                self.measure(minute, replicas, one.resource), one.target, one.container, replicas
+            )
             for one in self.metrics
         ]
-        return desire_replicas(wanted, self.minimum, self.maximum)
+        return compute_desired_replicas(wanted, self.minimum, self.maximum)
 
     def settle(self, minute: int, replicas: int) -> int:
         """The replicas that the HPA comes to while the use of a minute lasts."""

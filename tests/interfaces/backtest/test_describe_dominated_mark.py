@@ -6,8 +6,8 @@ from cruise.interfaces.backtest.table import (
     describe_dominated_mark,
     describe_parameters,
     describe_recording,
-    format_names,
     format_seconds,
+    join_names,
     list_warnings,
     summarize_backtest,
 )
@@ -92,7 +92,7 @@ def test_the_note_on_dominance_names_every_axis():
 
 
 def test_names_and_times_in_words():
-    assert [format_names(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
+    assert [join_names(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
         "",
         "a",
         "a and b",

@@ -16,12 +16,12 @@ from cruise.adapters.store.connection import Database
 from cruise.adapters.store.postgres import PostgresStore
 from cruise.interfaces.http.audit import AuditPage
 from cruise.interfaces.http.controller import ControllerStatus, NodePage, NodePlanDocument
-from cruise.interfaces.http.packing import HistoryPage
+from cruise.interfaces.http.packing import HistoryDocument
 from cruise.interfaces.http.policies import PolicyPage
 from cruise.interfaces.http.request_guard import StaticTokenAuthority
 from cruise.interfaces.http.user_actions import PauseStatus
 from cruise.interfaces.http.view import RequestError
-from cruise.interfaces.packing.document import PackingPage
+from cruise.interfaces.packing.document import LastPackingPlanDocument
 from cruise.interfaces.plan_document import render_plan_json
 from tests.interfaces.http.api_scene import NOW, TOKEN, create_api_client, make_busy_scene
 from tests.interfaces.packing.packing_plans import PLAN
@@ -109,8 +109,8 @@ async def test_every_answer_is_of_its_documented_shape(api):
         ("/audit", AuditPage),
         ("/policies", PolicyPage),
         ("/pause", PauseStatus),
-        ("/packing", PackingPage),
-        ("/history", HistoryPage),
+        ("/packing", LastPackingPlanDocument),
+        ("/history", HistoryDocument),
     ):
         answered = await api.get(path)
         read = TypeAdapter(model).validate_json(answered.content, strict=True, by_alias=True)
@@ -121,7 +121,10 @@ async def test_the_last_packing_plan_is_there_with_its_progress(scene, api):
     assert await get(api, "/packing") == {"plan": None}
     await scene.store.write_packing_plan(PLAN)
     answered = await api.get("/packing")
-    assert TypeAdapter(PackingPage).validate_json(answered.content, strict=True, by_alias=True).plan is not None
+    assert (
+        TypeAdapter(LastPackingPlanDocument).validate_json(answered.content, strict=True, by_alias=True).plan
+        is not None
+    )
     plan = answered.json()["plan"]
     assert (plan["phase"], plan["stage"], plan["evictedInStage"]) == ("in-progress", 1, 1)
     assert plan["moves"] == [{"namespace": "shop", "pod": "web-1", "from": "n1", "to": "n2"}]

@@ -14,7 +14,7 @@ from cruise.runtime.packing.consolidation_pass import ConsolidationPassResult
 from tests.interfaces.dashboard.test_pages import browser
 from tests.interfaces.http.api_scene import NOW, ApiScene, create_api_client, make_busy_scene
 
-FLEET = NodeCountChange(
+CHANGE = NodeCountChange(
     12,
     9,
     9,
@@ -24,8 +24,8 @@ FLEET = NodeCountChange(
 )
 
 
-def advice(fleet: NodeCountChange = FLEET, **more) -> ConsolidationPassResult:
-    plan = PackingProposal(PackingStatus.OPTIMAL, PackingSizes.RIGHTSIZED, (), (), (), node_count_change=fleet)
+def advice(change: NodeCountChange = CHANGE, **more) -> ConsolidationPassResult:
+    plan = PackingProposal(PackingStatus.OPTIMAL, PackingSizes.RIGHTSIZED, (), (), (), node_count_change=change)
     return ConsolidationPassResult(NOW, plan, seconds=1.25, **more)
 
 
@@ -72,7 +72,7 @@ async def test_the_page_of_nodes_says_how_few_would_do(scene):
 
 
 @pytest.mark.parametrize(
-    ("fleet", "said"),
+    ("change", "said"),
     [
         (NodeCountChange(3, 3, 3), "3 nodes in use; none can be drained, proved."),
         (NodeCountChange(3, 3, 2), "3 nodes in use; no plan was found that drains one."),
@@ -83,8 +83,8 @@ async def test_the_page_of_nodes_says_how_few_would_do(scene):
         ),
     ],
 )
-def test_what_is_proved_is_said(fleet, said):
-    assert describe_consolidation(advice(fleet))[0] == said
+def test_what_is_proved_is_said(change, said):
+    assert describe_consolidation(advice(change))[0] == said
 
 
 def test_metrics_have_the_nodes_only_where_there_is_advice():

@@ -4,7 +4,7 @@ import pytest
 
 from cruise.domain.packing_plan import PlannedPlacement, PlannedPreemption, PlanStage, PriorityResult
 from cruise.domain.reasons import UnplacedPod, UnschedulableCode, UnschedulableReason
-from cruise.interfaces.packing.nodes import compute_node_loads
+from cruise.interfaces.packing.nodes import compute_node_requests
 from cruise.interfaces.packing.table import format_solve_time, render_pack_table
 from cruise.interfaces.packing.unschedulable import describe_unplaced_pod
 from cruise.packer.answer import PackingNote, PackingNoteCode, PackingStatus
@@ -154,7 +154,7 @@ def test_replicas_that_get_a_place_share_a_line():
 
 def test_nodes_are_counted_before_and_after():
     snapshot = make_scene()
-    now, after = compute_node_loads(snapshot, make_proposal(), by_name(snapshot))
+    now, after = compute_node_requests(snapshot, make_proposal(), by_name(snapshot))
     assert {name: (load.pods, load.requests.cpu_millicores) for name, load in now.items()} == {
         "n1": (2, 3000),
         "n2": (1, 3000),

@@ -27,9 +27,9 @@ assert "ortools" not in sys.modules
 problem = draw_problem(next(seed for seed in range(99) if draw_problem(seed).headroom.any()))
 operator = replace(problem, objective=PackingObjective.OPERATOR)
 solve_subproblem(operator, problem.pod_node, BudgetMeter(math.inf, 3e8), 1, lambda _: None)
-from tests.packer.test_fleet import plain
-fleet = plain(6, [5], [0] * 6, list(range(6)))
-drain_nodes(fleet, fleet.pod_node, BudgetMeter(math.inf, 1e8), 1, lambda _: None)
+from tests.packer.test_consolidation import plain
+consolidation = plain(6, [5], [0] * 6, list(range(6)))
+drain_nodes(consolidation, consolidation.pod_node, BudgetMeter(math.inf, 1e8), 1, lambda _: None)
 import cruise.packer.exact.model
 assert "ortools" in sys.modules
 print([kernel.__name__ for kernel in called if len(kernel.signatures) != 1])

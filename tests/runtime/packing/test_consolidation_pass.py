@@ -45,9 +45,13 @@ async def test_the_fewest_nodes_are_found_and_nothing_is_written():
     theatre = spread_out()
     before = await theatre.where()
     done = await looked(theatre)
-    assert done.fleet is not None and done.plan is not None
-    assert (done.fleet.nodes_before, done.fleet.nodes_after, done.fleet.nodes_bound) == (3, 1, 1)
-    assert len(done.plan.moves) == len(done.fleet.drained) == 2
+    assert done.node_count_change is not None and done.plan is not None
+    assert (
+        done.node_count_change.nodes_before,
+        done.node_count_change.nodes_after,
+        done.node_count_change.nodes_bound,
+    ) == (3, 1, 1)
+    assert len(done.plan.moves) == len(done.node_count_change.drained) == 2
     assert describe_consolidation(done) == ["3 nodes in use; 1 suffices after 2 moves, proved."]
     assert await theatre.where() == before
     assert await theatre.store.read_packing_plan() is None
@@ -56,14 +60,14 @@ async def test_the_fewest_nodes_are_found_and_nothing_is_written():
 
 async def test_observe_is_advised_as_mode_full_would_be():
     done = await looked(spread_out(replace(FULL, mode=Mode.OBSERVE)))
-    assert done.fleet is not None and done.fleet.nodes_after == 1
+    assert done.node_count_change is not None and done.node_count_change.nodes_after == 1
 
 
 @pytest.mark.parametrize("age", [None, timedelta(minutes=16)])
 async def test_without_fresh_statistics_there_is_no_advice(age):
     theatre, solver = spread_out(), Exhaustive()
     done = await looked(theatre, solver, statistics_at=None if age is None else theatre.world.now - age)
-    assert done.fleet is None
+    assert done.node_count_change is None
     assert "no statistics" in describe_condition(done.condition)
     assert describe_consolidation(done) == [f"No advice: {describe_condition(done.condition)}."]
     assert solver.asked == []
@@ -73,9 +77,9 @@ async def test_what_keeps_a_node_is_said():
     theatre = spread_out()
     pods = (await theatre.world.snapshot()).pods
     done = await looked(theatre, cluster=Kept(theatre, pods[0].uid))
-    assert done.fleet is not None
-    assert done.fleet.nodes_after == 1
-    [kept] = count_kept_nodes(done.fleet)
+    assert done.node_count_change is not None
+    assert done.node_count_change.nodes_after == 1
+    [kept] = count_kept_nodes(done.node_count_change)
     assert kept.nodes == 1 and "safe-to-evict" in kept.reason
 
 

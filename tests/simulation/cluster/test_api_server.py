@@ -12,7 +12,7 @@ from cruise.errors import RefusedError
 from cruise.simulation.cluster.api_server import (
     check_creation,
     check_resize,
-    get_stated_requests,
+    count_spec_requests,
     replace_spec_resources_checked,
 )
 from tests.builders import make_pod_level
@@ -157,4 +157,4 @@ def test_creation_needs_requests_within_limits() -> None:
 
 def test_stated_requests_ignore_what_the_kubelet_reports() -> None:
     pod = running(replace(OPEN, allocated=amounts(900, 900), actual=amounts(900, 900)))
-    assert get_stated_requests(pod) == resources(500, 512)
+    assert count_spec_requests(pod) == resources(500, 512)

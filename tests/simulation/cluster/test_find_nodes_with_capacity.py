@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from cruise.domain.resources import MEBIBYTE, Resources
-from cruise.simulation.cluster.kube_scheduler import get_scored_requests, has_capacity, score_least_allocated
+from cruise.simulation.cluster.kube_scheduler import (
+    find_nodes_with_capacity,
+    get_scored_requests,
+    score_least_allocated,
+)
 
 
 @pytest.mark.parametrize(
@@ -19,7 +23,7 @@ from cruise.simulation.cluster.kube_scheduler import get_scored_requests, has_ca
 def test_a_pod_without_a_request_fits_despite_a_shortage(need: Resources, wanted: list[bool]):
     pods_left = np.array([1, 1, 1, 0])
     cpu, memory = np.array([500, 900, -100, 900]), np.array([100, 99, 900, 900])
-    assert has_capacity(pods_left, cpu, memory, need).tolist() == wanted
+    assert find_nodes_with_capacity(pods_left, cpu, memory, need).tolist() == wanted
 
 
 def test_the_score_is_the_mean_free_share_and_never_negative():

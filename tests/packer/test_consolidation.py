@@ -54,7 +54,7 @@ def plain(nodes, classes, pod_class, pod_node, *, prices=None, movable=None, lim
         rules=PlacementRules(
             np.zeros((0, nodes), dtype=np.int64), eviction_limits=limits, max_evicted_by_node=most_evicted
         ),
-        objective=PackingObjective.FLEET,
+        objective=PackingObjective.CONSOLIDATION,
         node_prices=NodePrices(np.array(prices or [1] * nodes), np.ones(count, dtype=np.bool_)),
     )
 
