@@ -146,7 +146,8 @@ class OomReactor:
             or await self._store.has_oom_record(*kill.key)
         ):
             self._add_known_kill(kill)
-            self._exclude_during_cooldown(kill, kill.finished_at, now)
+            # A node's clock may be ahead.
+            self._exclude_during_cooldown(kill, min(kill.finished_at, now), now)
             return None
         statistics = await self._read_statistics(kill)
         record = build_oom_record_from_statistics(kill, statistics)

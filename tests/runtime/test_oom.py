@@ -189,6 +189,18 @@ async def test_node_passes_skip_the_pod_during_the_cooldown(restarted):
     assert (await tried(shrink, 300)).result is ActionResult.DONE
 
 
+async def test_a_kill_by_a_clock_ahead_starts_no_longer_cooldown():
+    world = leaking()
+    store = await store_for(world)
+    kill = replace(await killed(world), finished_at=world.now + timedelta(days=365))
+    exclusions = WriteExclusions()
+    await reacted(world, store, kill, OomReactor(world, store, FULL, exclusions=exclusions))
+    assert await OomReactor(world, store, FULL, exclusions=exclusions).react(kill, world.now) is None
+    shrink = resize(await only_pod(world), amounts(100, 128))
+    assert exclusions.explain_exclusion(shrink, world.now + timedelta(seconds=60)) is ReasonCode.COOLDOWN
+    assert exclusions.explain_exclusion(shrink, world.now + FULL.oom_cooldown) is None
+
+
 async def test_another_container_of_the_pod_has_its_own_cooldown():
     pod = template(*(container(100, 256, amounts(None, 512), name=name) for name in ("app", "b")))
     world = cluster(workload(pod=pod, created_at=LONG_AGO))
