@@ -11,12 +11,14 @@ import numpy as np
 from cruise.decisions.usage.usage_columns import NEVER
 from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod
+from cruise.domain.policy import LARGEST_MACHINE
 from cruise.domain.resources import NOTHING_STATED
 from cruise.domain.usage import ContainerKey
 
 PodKey = tuple[str, str]
 Capacity = tuple[float, float]
 _UNLIMITED = (np.inf, np.inf)
+_LARGEST = (float(LARGEST_MACHINE.cpu_millicores), float(LARGEST_MACHINE.memory_bytes))
 # Rows of deleted containers that are tolerated before the columns are rebuilt.
 _MAX_UNUSED_ROWS = 1024
 
@@ -58,8 +60,8 @@ class UsageBounds:
         """Compute the bounds from a snapshot taken at a time, reusing those of the one before."""
         nodes = {
             node.name: (
-                float(node.cpu_capacity_millicores or node.allocatable.cpu_millicores or np.inf),
-                float(node.memory_capacity_bytes or node.allocatable.memory_bytes or np.inf),
+                _limit_to_machine(node.cpu_capacity_millicores or node.allocatable.cpu_millicores, _LARGEST[0]),
+                _limit_to_machine(node.memory_capacity_bytes or node.allocatable.memory_bytes, _LARGEST[1]),
             )
             for node in snapshot.nodes
         }
@@ -104,7 +106,14 @@ def _get_max_rows(bounds: UsageBounds) -> int:
 
 def _get_largest_capacity(capacities: Iterable[Capacity]) -> Capacity:
     known = list(capacities)
-    return max((cpu for cpu, _ in known), default=np.inf), max((memory for _, memory in known), default=np.inf)
+    return max((cpu for cpu, _ in known), default=_LARGEST[0]), max(
+        (memory for _, memory in known), default=_LARGEST[1]
+    )
+
+
+def _limit_to_machine(capacity: int, largest: float) -> float:
+    """Return a node's capacity, that of the largest machine if it is unknown or more."""
+    return min(float(capacity or largest), largest)
 
 
 def _build_columns(

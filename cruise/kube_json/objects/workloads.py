@@ -24,6 +24,7 @@ from cruise.domain.cluster import (
 )
 from cruise.domain.resources import ResourceName, StatedResources
 from cruise.domain.run_operators import POD_CONTROLLER_KINDS
+from cruise.errors import BadInputError
 from cruise.kube_json.object_errors import name_object_in_errors
 from cruise.kube_json.objects.node import detect_node_autoscaler_deployment
 from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerKey, find_controller, keep_read_annotations
@@ -271,8 +272,10 @@ def _read_limit_range_item(entry: object_json.LimitRangeEntry, place: str) -> Li
 
 
 def _read_ratio(value: pod_json.QuantityText | None, place: str) -> float | None:
-    """Return a limit / request ratio, to the thousandth."""
+    """Return a limit / request ratio, to the thousandth; BadInputError below 1, as in the API server."""
     thousandths = read_cpu(value, place)
+    if thousandths is not None and thousandths < 1000:
+        raise BadInputError(f'{place}: "{value}" is below 1; write a ratio of 1 or more')
     return None if thousandths is None else thousandths / 1000
 
 

@@ -227,6 +227,17 @@ def test_a_limit_range_is_rejected_by_place():
     )
 
 
+@pytest.mark.parametrize("ratio", ["0", "0.5", "999m"])
+def test_a_limit_range_with_a_ratio_below_1_is_rejected(ratio):
+    document = make_limit_range_json({"type": "Container", "maxLimitRequestRatio": {"memory": ratio}})
+    with pytest.raises(BadInputError) as refused:
+        decode_limit_range(msgspec.convert(document, object_json.LimitRangeObject))
+    assert str(refused.value) == (
+        f'LimitRange shop/limits: spec.limits[0].maxLimitRequestRatio.memory: "{ratio}" is below 1; '
+        "write a ratio of 1 or more"
+    )
+
+
 @pytest.mark.parametrize(
     ("spec", "mode", "changes_pods", "is_own"),
     [

@@ -17,7 +17,7 @@ from cruise.domain.actions import ContainerTarget, OriginalSizes, ReasonCode, Sk
 from cruise.domain.cluster import ContainerRole
 from cruise.domain.original_resources import NO_REVISIONS, WorkloadContainer
 from cruise.domain.policy import SEED_RULES, Mode, Policy
-from cruise.domain.resources import MEBIBYTE
+from cruise.domain.resources import MEBIBYTE, Resources
 from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, SampleRejection, Statistic, StatisticKey
 from cruise.errors import BadInputError, HistoryChangedError, ThrottledError, UnavailableError
 from cruise.runtime.usage.usage_pass import read_statistics_for_pods, run_usage_pass
@@ -766,3 +766,13 @@ async def test_a_young_pod_that_was_resized_is_no_new_revision():
     assert await check(resized) is None
     # Another pod with these resources is one of another template.
     assert await check(replace(resized, uid="other")) is ReasonCode.NEW_TEMPLATE_REVISION
+
+
+@pytest.mark.parametrize("capacity", [None, 0, 1 << 50])
+@pytest.mark.parametrize("used", [1e17, 1e19, 1e38])
+async def test_more_than_any_machine_has_is_no_usage_whatever_the_node_states(capacity, used):
+    nodes = () if capacity is None else (replace(make_node(), allocatable=Resources(capacity, capacity)),)
+    shown = ReadOnlyCluster(replace(await cluster().snapshot(), nodes=nodes))
+    table = await Cruise(source(cpu=constant(used), memory=constant(used)), shown=shown).run()
+    assert table.rejected_percent.tolist() == [100, 100, 100]
+    assert table.cpu_peak_millicores.tolist() == table.memory_peak_bytes.tolist() == [0, 0, 0]
