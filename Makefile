@@ -24,7 +24,7 @@ install-dev: ## the same, with what tests and checks need
 	@scripts/install.sh dev
 
 demo: ## the whole controller on an embedded cluster; DEMO_SECONDS=60 ends it by itself
-	@scripts/install.sh runtime
+	@scripts/install.sh demo
 	@$(BIN)/cruise demo $(ARGS)
 
 demo-real: install-dev ## the same on a real Kubernetes control plane, to look at with kubectl; needs Go

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Makes .venv with cruise: `install.sh runtime`, or `install.sh dev` with the tools for tests and checks.
+# Makes .venv with cruise: `install.sh runtime`, `install.sh demo` without its bytecode, which Python writes as it imports,
+# or `install.sh dev` with the tools for tests and checks.
 # With a stamp keyed by its inputs, so that a second call returns immediately.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tier=${1:-runtime}
 
 case $tier in
-runtime) requirements=(requirements-build.txt requirements.txt) ;;
+runtime | demo) requirements=(requirements-build.txt requirements.txt) ;;
 dev) requirements=(requirements-build.txt requirements-dev.txt) ;;
 *)
-    echo "install.sh: the tier is runtime or dev, not '$tier'" >&2
+    echo "install.sh: the tier is runtime, demo or dev, not '$tier'" >&2
     exit 2
     ;;
 esac
@@ -71,7 +72,7 @@ compile_bytecode() {
 
 key=$(fingerprint)
 scripts/web_assets.sh
-if stamped dev || stamped "$tier"; then exit 0; fi
+if stamped dev || stamped "$tier" || { [[ $tier == demo ]] && stamped runtime; }; then exit 0; fi
 
 rm -f .venv/stamp-*
 if ! .venv/bin/python -m pip --version >/dev/null 2>&1 || [[ ! -f .venv/path || $(<.venv/path) != "$PWD" ]]; then
@@ -86,5 +87,5 @@ for file in "${requirements[@]}"; do
     step "$file, $(grep -c '==' "$file") packages" pip_install --require-hashes --only-binary :all: -r "$file"
 done
 step "cruise" pip_install --no-deps --no-index --no-build-isolation --editable .
-step "bytecode" compile_bytecode
+if [[ $tier != demo ]]; then step "bytecode" compile_bytecode; fi
 printf '%s\n' "$key" >".venv/stamp-$tier"
