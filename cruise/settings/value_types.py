@@ -33,6 +33,7 @@ from cruise.domain.policy import (
     OomReaction,
     StartupPolicy,
 )
+from cruise.domain.prices import SPOT_SUFFIX
 from cruise.domain.resources import quote_text
 from cruise.domain.users import NotificationTopic
 
@@ -148,11 +149,17 @@ def _read_prices(value: object) -> dict[str, float]:
         value = {name.strip(): text.strip() for name, _, text in pairs}
     if not isinstance(value, dict):
         raise ValueError(value)
+    if any("/" in name and not name.endswith(SPOT_SUFFIX) for name in value):
+        raise ValueError(value)
     price = create_positive_type("0.096")
     return {name: cast(float, price.read(stated)) for name, stated in value.items()}
 
 
-PRICES_BY_NAME = ValueType("a list of prices above 0", "m6i.large=0.096,e2-standard-4=0.134", _read_prices)
+PRICES_BY_NAME = ValueType(
+    "a list of prices above 0, each of an instance type or of its spot nodes",
+    "m6i.large=0.096,m6i.large/spot=0.035",
+    _read_prices,
+)
 
 
 def create_bounded_type(maximum: float, example: str, *, minimum: float = 0) -> ValueType:

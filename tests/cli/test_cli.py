@@ -106,6 +106,8 @@ def test_every_command_has_examples_in_its_help(capsys):
         (["plan", "--snapshot", "x", "--usage", "y", "--mode", "off"], "'off' is not one of"),
         (["explain"], "missing argument"),
         (["scan", "--snapshot", "x", "--history", "1y"], "'1y' is not one of"),
+        (["scan", "--snapshot", "x", "--context", "prod"], "--snapshot is a file, and --context reads a live cluster"),
+        (["scan", "--usage", "x", "--all-contexts"], "--usage is a file, and --context reads a live cluster"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_2(capsys, arguments, expected):

@@ -122,6 +122,8 @@ def test_a_bad_value_names_key_place_and_a_well_formed_example(tmp_path):
         ("prometheus_node_label", "node-name"),
         ("http_allowed_hosts", "https://cruise.example.com"),
         ("http_allowed_hosts", "*.example.com"),
+        ("node_prices", "m6i.large/spott=0.035"),
+        ("node_prices", "m6i.large=-1"),
     ],
 )
 def test_values_that_cannot_be_meant_are_rejected(key, value):
@@ -138,6 +140,7 @@ def test_values_that_cannot_be_meant_are_rejected(key, value):
         ("look_ahead", "0s"),
         ("cpu_risk", "0.07"),
         ("memory_limit_ceiling", "1"),
+        ("node_prices", "m6i.large=0.096,m6i.large/spot=0.035"),
     ],
 )
 def test_values_that_can_be_meant_are_taken(key, value):

@@ -101,7 +101,9 @@ def _parse_target(namespace: str | None, workload: str | None) -> _Target:
     if ref is not None and namespace is not None:
         return namespace, ref
     if namespace is not None:
-        raise BadInputError("--namespace needs --workload; cruise.io/mode: observe on a namespace leaves it alone")
+        raise BadInputError(
+            "--namespace needs --workload; to skip the pods of a namespace, annotate it with cruise.io/mode: observe"
+        )
     return None
 
 

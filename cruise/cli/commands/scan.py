@@ -114,8 +114,9 @@ def scan(
     sources = ReportSources(snapshot, usage, prometheus_url, history, parse_time(now), HistoryLength.DAY)
     contexts: list[str] = []
     if context or all_contexts:
+        _check_live(sources)
         contexts = cluster_scans.choose_contexts(context or [], all_contexts, settings)
-        _check_live(sources, email_ready and len(contexts) > 1, several=len(contexts) > 1)
+        _check_several(sources, email_ready, len(contexts))
     webhook = cluster_scans.find_slack_webhook(settings) if slack else None
     if len(contexts) > 1:
         scans = cluster_scans.scan_clusters(contexts, settings, lambda one: _scan(sources, one, prices))
@@ -132,13 +133,17 @@ def scan(
         raise UnavailableError(f"{len(scans.failures)} of {len(contexts)} clusters could not be read: {names}")
 
 
-def _check_live(sources: ReportSources, email_ready: bool, several: bool) -> None:
-    """Raise BadInputError for options that contradict contexts."""
-    of_one_cluster = {"--prometheus-url": sources.prometheus_url is not None, "--email-ready": email_ready}
+def _check_live(sources: ReportSources) -> None:
+    """Raise BadInputError for files, which contradict contexts."""
     for option, value in {"--snapshot": sources.snapshot, "--usage": sources.usage}.items():
         if value is not None:
             raise BadInputError(f"{option} is a file, and --context reads a live cluster; remove one of them")
-    for option, is_given in of_one_cluster.items() if several else ():
+
+
+def _check_several(sources: ReportSources, email_ready: bool, clusters: int) -> None:
+    """Raise BadInputError for options of one cluster where several are read."""
+    of_one_cluster = {"--prometheus-url": sources.prometheus_url is not None, "--email-ready": email_ready}
+    for option, is_given in of_one_cluster.items() if clusters > 1 else ():
         if is_given:
             raise BadInputError(f"{option} is for one cluster, and several are read; remove it")
 
