@@ -72,10 +72,10 @@ class ListenerCounts:
     rejected: Counter[ConnectionRejection] = field(default_factory=Counter)
 
 
-def get_listener_figures(tally: ListenerCounts) -> ListenerFigures:
+def get_listener_figures(counts: ListenerCounts) -> ListenerFigures:
     """Return the counts for the metrics page."""
-    turned_away = {reason.value: tally.rejected[reason] for reason in ConnectionRejection}
-    return ListenerFigures(tally.connections, tally.body_bytes, turned_away)
+    turned_away = {reason.value: counts.rejected[reason] for reason in ConnectionRejection}
+    return ListenerFigures(counts.connections, counts.body_bytes, turned_away)
 
 
 def get_listener_limits(settings: Settings) -> ListenerLimits:
@@ -129,7 +129,7 @@ class LimitedConnection(HttpToolsProtocol):
         config: Config,
         state: ServerState,
         bounds: ListenerLimits,
-        tally: ListenerCounts,
+        counts: ListenerCounts,
         *,
         on_connected: Callable[[], object],
         on_body_limit: Callable[[], None],
@@ -140,7 +140,7 @@ class LimitedConnection(HttpToolsProtocol):
         self.answered = False
         self.held_bytes = 0
         self._bounds = bounds
-        self._tally = tally
+        self._counts = counts
         self._arrived = on_connected
         self._crowded = on_body_limit
         self._stuck_since = math.inf
@@ -209,8 +209,8 @@ class LimitedConnection(HttpToolsProtocol):
         if self.cycle.response_complete:
             return
         self.held_bytes += len(body)
-        self._tally.body_bytes += len(body)
-        if self._tally.body_bytes > self._bounds.body_bytes:
+        self._counts.body_bytes += len(body)
+        if self._counts.body_bytes > self._bounds.body_bytes:
             self._crowded()
             if self.phase is ConnectionPhase.CLOSING:
                 raise _LimitExceeded
@@ -282,7 +282,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def drop(self, reason: ConnectionRejection) -> None:
         """Close the connection immediately."""
-        self._tally.rejected[reason] += 1
+        self._counts.rejected[reason] += 1
         self.phase, self.since = ConnectionPhase.CLOSING, self.loop.time()
         self.transport.abort()
 
@@ -290,7 +290,7 @@ class LimitedConnection(HttpToolsProtocol):
         """Answer with the reason, unless another answer is being sent, and close."""
         if self.phase is ConnectionPhase.CLOSING:
             return
-        self._tally.rejected[reason] += 1
+        self._counts.rejected[reason] += 1
         # It is unset before the first request.
         cycle: RequestResponseCycle | None = self.cycle
         speaks = cycle is not None and cycle.response_started and not cycle.response_complete
@@ -310,7 +310,7 @@ class LimitedConnection(HttpToolsProtocol):
         raise _LimitExceeded
 
     def _release(self) -> None:
-        self._tally.body_bytes -= self.held_bytes
+        self._counts.body_bytes -= self.held_bytes
         self.held_bytes = 0
 
 

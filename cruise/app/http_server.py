@@ -46,7 +46,7 @@ async def serve_http(
     tls: ssl.SSLContext | None = None,
     stop_seconds: int = 10,
     bounds: ListenerLimits = _DEFAULT_BOUNDS,
-    tally: ListenerCounts | None = None,
+    counts: ListenerCounts | None = None,
 ) -> AsyncIterator[int]:
     """Serve `app` within the context, and yield the port, which the kernel chooses for port 0.
 
@@ -73,7 +73,7 @@ async def serve_http(
     # `Server.serve` also listens, installs signal handlers and updates date headers.
     server.lifespan = config.lifespan_class(config)
     server.servers = []
-    acceptor = _ConnectionAcceptor(server, tls, bounds, tally or ListenerCounts())
+    acceptor = _ConnectionAcceptor(server, tls, bounds, counts or ListenerCounts())
     loop = asyncio.get_running_loop()
     # A task group would wrap the exceptions of the caller's block. If these tasks fail, probes fail.
     opened = [loop.create_task(running) for running in (acceptor.check_timeouts(), *map(acceptor.accept, sockets))]
@@ -92,14 +92,14 @@ class _ConnectionAcceptor:
     """Accepts connections up to a limit; above it, the client that was waited for longest is dropped."""
 
     def __init__(
-        self, server: Server, tls: ssl.SSLContext | None, bounds: ListenerLimits, tally: ListenerCounts
+        self, server: Server, tls: ssl.SSLContext | None, bounds: ListenerLimits, counts: ListenerCounts
     ) -> None:
         self.handshakes: dict[asyncio.Task[None], float] = {}
         """Handshakes under way and when they began, the oldest first."""
         self._server = server
         self._tls = tls
         self._bounds = bounds
-        self._tally = tally
+        self._counts = counts
         self._loop = asyncio.get_running_loop()
 
     async def accept(self, listener: socket.socket) -> None:
@@ -112,7 +112,7 @@ class _ConnectionAcceptor:
                 await asyncio.sleep(_ACCEPT_AGAIN_SECONDS)
                 continue
             if self._open() >= self._bounds.connections and not self._drop_slowest_client():
-                self._tally.rejected[ConnectionRejection.CONNECTIONS] += 1
+                self._counts.rejected[ConnectionRejection.CONNECTIONS] += 1
                 client.close()
             else:
                 task = self._loop.create_task(self._start_connection(client))
@@ -126,7 +126,7 @@ class _ConnectionAcceptor:
             now = self._loop.time()
             for connection in self._connections():
                 connection.check_timeouts(now)
-            self._tally.connections = self._open()
+            self._counts.connections = self._open()
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _start_connection(self, client: socket.socket) -> None:
@@ -140,7 +140,7 @@ class _ConnectionAcceptor:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
             await self._loop.connect_accepted_socket(self._create_connection, client, ssl=self._tls, **times)
         except OSError:
-            self._tally.rejected[ConnectionRejection.HANDSHAKE] += 1
+            self._counts.rejected[ConnectionRejection.HANDSHAKE] += 1
 
     def _create_connection(self) -> LimitedConnection:
         server, task = self._server, cast(asyncio.Task[None], asyncio.current_task())
@@ -148,7 +148,7 @@ class _ConnectionAcceptor:
             server.config,
             server.server_state,
             self._bounds,
-            self._tally,
+            self._counts,
             on_connected=lambda: self.handshakes.pop(task, None),
             on_body_limit=self._reject_largest_bodies,
         )
@@ -169,7 +169,7 @@ class _ConnectionAcceptor:
         slowest = min(waiting, key=lambda one: (one.answered, one.since), default=None)
         handshake, began = next(iter(self.handshakes.items()), (None, 0.0))
         if handshake is not None and (slowest is None or slowest.answered or began < slowest.since):
-            self._tally.rejected[ConnectionRejection.CONNECTIONS] += 1
+            self._counts.rejected[ConnectionRejection.CONNECTIONS] += 1
             self.handshakes.pop(handshake)
             handshake.cancel()
         elif slowest is not None:
@@ -178,7 +178,7 @@ class _ConnectionAcceptor:
 
     def _reject_largest_bodies(self) -> None:
         """Reject the clients that have sent most of a body but not all, until the other bodies fit."""
-        while self._tally.body_bytes > self._bounds.body_bytes:
+        while self._counts.body_bytes > self._bounds.body_bytes:
             unfinished = [one for one in self._connections() if one.phase is ConnectionPhase.BODY and one.held_bytes]
             if not unfinished:
                 return

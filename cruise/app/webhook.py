@@ -289,7 +289,7 @@ async def run_webhook(
         )
         app = create_health_app(webhook.get_unready_reasons, webhook.metrics, _create_review_app(settings, webhook))
         tls, bounds = webhook.keeper.context, get_listener_limits(settings)
-        async with serve_http(app, host.strip("[]"), int(port), tls=tls, bounds=bounds, tally=webhook.counts) as bound:
+        async with serve_http(app, host.strip("[]"), int(port), tls=tls, bounds=bounds, counts=webhook.counts) as bound:
             callers = settings.webhook_client_ca_file or "anybody: webhook_client_ca_file is not set"
             log.info("listening", address=f"{host or '*'}:{bound}", mode=settings.mode.label, answers=str(callers))
             await webhook.run()

@@ -48,11 +48,11 @@ log = structlog.get_logger()
 ReviewAnswer = tuple[str, str]
 """The answer (`mutated`, `left` or `failed`) and its reason in one word; for a mutation, the basis of the size."""
 
-HINTED: ReviewAnswer = ("mutated", "steered")
+HINTED: ReviewAnswer = ("mutated", "placement-hint")
 NOT_A_POD_CREATION: ReviewAnswer = ("left", "not-a-new-pod")
 NOT_READY: ReviewAnswer = ("failed", "not-ready")
 UNREADABLE: ReviewAnswer = ("failed", "unreadable")
-PATCH_IN_DOUBT: ReviewAnswer = ("failed", "patch-in-doubt")
+PATCH_DIFFERS: ReviewAnswer = ("failed", "patch-differs")
 INTERNAL_ERROR: ReviewAnswer = ("failed", "mistake")
 TOO_LARGE: ReviewAnswer = ("left", "too-large")
 TOO_LATE: ReviewAnswer = ("failed", "too-late")
@@ -320,8 +320,8 @@ class AdmissionReviewer:
         one = expected.find(pod)
         if one is None:
             return None
-        created, is_steered = state.admitter.admit_with_placement_hint(pod, one)
-        if not is_steered:
+        created, has_hint = state.admitter.admit_with_placement_hint(pod, one)
+        if not has_hint:
             return None
         result = _build_patch(request, state.reader, pod, created, HINTED, one.node)[0]
         if result[1] == HINTED and not request.dry_run:
@@ -392,7 +392,7 @@ def _build_patch(
             check_preferred_affinity(existing_terms, document, node)
     except BadInputError as error:
         log.error("patch not sent", namespace=pod.namespace, workload=str(pod.workload), error=str(error))
-        return (_with_warning(str(error)), PATCH_IN_DOUBT, True), b""
+        return (_with_warning(str(error)), PATCH_DIFFERS, True), b""
     return (ReviewResponse(patch), answer_key, True), patch
 
 

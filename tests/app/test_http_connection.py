@@ -73,7 +73,7 @@ class Client:
 
 @asynccontextmanager
 async def serving(app=echo, tls=None, **more):
-    tally = ListenerCounts()
+    counts = ListenerCounts()
     clients: list[Client] = []
     bounds = replace(PATIENT, **more)
 
@@ -82,9 +82,9 @@ async def serving(app=echo, tls=None, **more):
         clients.append(client)
         return client
 
-    async with asyncio.timeout(30), serve_http(app, "127.0.0.1", 0, tls=tls, bounds=bounds, tally=tally) as port:
+    async with asyncio.timeout(30), serve_http(app, "127.0.0.1", 0, tls=tls, bounds=bounds, counts=counts) as port:
         try:
-            yield connect, tally
+            yield connect, counts
         finally:
             for client in clients:
                 client.writer.transport.abort()
@@ -122,7 +122,7 @@ ENDLESS = {
 @pytest.mark.parametrize("attack", ENDLESS)
 async def test_what_has_no_end_is_cut(attack):
     pieces, why = ENDLESS[attack]
-    async with serving() as (connect, tally):
+    async with serving() as (connect, counts):
         client = await connect()
         try:
             await client.send(*pieces)
@@ -130,7 +130,7 @@ async def test_what_has_no_end_is_cut(attack):
             # The server hung up while this was still being sent.
             pass
         await client.ended()
-        assert tally.rejected == {why: 1}
+        assert counts.rejected == {why: 1}
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ async def test_what_is_within_the_bounds_is_answered_again_and_again():
     body = b"x" * 100_000
     post = b"POST / HTTP/1.1\r\nContent-Length: 100000\r\n" + b"x: y\r\n" * 10 + b"\r\n"
     chunked = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"5\r\nhello\r\n" * 2 + b"0\r\nx: y\r\n\r\n"
-    async with serving() as (connect, tally):
+    async with serving() as (connect, counts):
         client = await connect()
         for _ in range(20):
             await client.send(post, body)
@@ -160,8 +160,8 @@ async def test_what_is_within_the_bounds_is_answered_again_and_again():
             assert await client.answer() == (200, b"10")
         await client.send(GET * 3)
         assert [await client.answer() for _ in range(3)] == [(200, b"0")] * 3
-        assert tally.body_bytes == 0
-        assert not tally.rejected
+        assert counts.body_bytes == 0
+        assert not counts.rejected
 
 
 async def test_no_body_waits_for_the_client_to_acknowledge_the_head():
@@ -195,21 +195,21 @@ SLOW = {
 @pytest.mark.parametrize("beginning", SLOW)
 async def test_the_rest_of_a_request_is_not_waited_for_for_ever(beginning):
     piece, bound, why = SLOW[beginning]
-    async with serving(**{bound: SOON}) as (connect, tally):
+    async with serving(**{bound: SOON}) as (connect, counts):
         client = await connect()
         await client.send(piece)
         assert (b"408" in await client.ended()) == (piece != b"")
-        assert tally.rejected == {why: 1}
-        assert tally.body_bytes == 0
+        assert counts.rejected == {why: 1}
+        assert counts.body_bytes == 0
 
 
 async def test_an_idle_connection_is_closed_without_a_word():
-    async with serving(idle_seconds=SOON) as (connect, tally):
+    async with serving(idle_seconds=SOON) as (connect, counts):
         client = await connect()
         await client.send(GET)
         assert await client.answer() == (200, b"0")
         assert await client.ended() == b""
-        assert not tally.rejected
+        assert not counts.rejected
 
 
 async def test_a_client_that_takes_no_answer_is_dropped():
@@ -219,11 +219,11 @@ async def test_a_client_that_takes_no_answer_is_dropped():
             await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
-    async with serving(much, body_seconds=SOON) as (connect, tally):
+    async with serving(much, body_seconds=SOON) as (connect, counts):
         client = await connect()
         client.writer.transport.pause_reading()
         await client.send(GET)
-        await until(lambda: tally.rejected[ConnectionRejection.SLOW_READER] == 1)
+        await until(lambda: counts.rejected[ConnectionRejection.SLOW_READER] == 1)
 
 
 async def test_an_answer_may_be_written_in_one_piece_unless_the_client_takes_nothing_or_leaves():
@@ -236,7 +236,7 @@ async def test_an_answer_may_be_written_in_one_piece_unless_the_client_takes_not
         if not written[-1]:
             await echo(scope, receive, send)
 
-    async with serving(whole, body_seconds=SOON) as (connect, tally):
+    async with serving(whole, body_seconds=SOON) as (connect, counts):
         client = await connect()
         await client.send(GET * 3)
         assert [await client.answer() for _ in range(3)] == [(200, body)] * 3
@@ -251,28 +251,28 @@ async def test_an_answer_may_be_written_in_one_piece_unless_the_client_takes_not
             await deaf.send(GET)
             while len(written) == seen:
                 await asyncio.sleep(0.01)
-        await until(lambda: tally.rejected[ConnectionRejection.SLOW_READER] == 1)
+        await until(lambda: counts.rejected[ConnectionRejection.SLOW_READER] == 1)
 
 
 async def test_unfinished_bodies_share_a_bound_and_the_largest_are_dropped():
     size = 256 << 10
     post = b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n"
-    async with serving(body_bytes=8 * size, connections=64) as (connect, tally):
+    async with serving(body_bytes=8 * size, connections=64) as (connect, counts):
         attackers = [await connect() for _ in range(30)]
         most = 0
         for attacker in attackers:
             await attacker.send(post % (8 << 20), b"x" * size)
-            most = max(most, tally.body_bytes)
-        await until(lambda: tally.rejected[ConnectionRejection.BODY_BYTES] >= 22)
+            most = max(most, counts.body_bytes)
+        await until(lambda: counts.rejected[ConnectionRejection.BODY_BYTES] >= 22)
         usual = await connect()
         await usual.send(post % 6000, b"x" * 6000)
         assert await usual.answer() == (200, b"6000")
-        assert max(most, tally.body_bytes) <= 8 * size
-        assert tally.rejected.keys() == {ConnectionRejection.BODY_BYTES}
+        assert max(most, counts.body_bytes) <= 8 * size
+        assert counts.rejected.keys() == {ConnectionRejection.BODY_BYTES}
 
 
 async def test_clients_without_an_answer_are_disconnected_for_others():
-    async with serving() as (connect, tally):
+    async with serving() as (connect, counts):
         served = await connect()
         await served.send(GET)
         assert await served.answer() == (200, b"0")
@@ -284,7 +284,7 @@ async def test_clients_without_an_answer_are_disconnected_for_others():
         assert await usual.answer() == (200, b"0")
         await served.send(GET)
         assert await served.answer() == (200, b"0")
-        assert tally.rejected == {ConnectionRejection.CONNECTIONS: 102 - PATIENT.connections}
+        assert counts.rejected == {ConnectionRejection.CONNECTIONS: 102 - PATIENT.connections}
 
 
 async def test_a_connection_beyond_those_that_are_being_answered_is_closed():
@@ -296,7 +296,7 @@ async def test_a_connection_beyond_those_that_are_being_answered_is_closed():
         await may_answer.wait()
         await echo(scope, receive, send)
 
-    async with serving(slow, connections=2) as (connect, tally):
+    async with serving(slow, connections=2) as (connect, counts):
         first, second = await connect(), await connect()
         await first.send(b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
         await second.send(b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
@@ -304,7 +304,7 @@ async def test_a_connection_beyond_those_that_are_being_answered_is_closed():
         third = await connect()
         await third.send(GET)
         assert await third.ended() == b""
-        assert tally.rejected == {ConnectionRejection.CONNECTIONS: 1}
+        assert counts.rejected == {ConnectionRejection.CONNECTIONS: 1}
         may_answer.set()
 
 
@@ -315,7 +315,7 @@ def tls_context():
 
 
 async def test_unfinished_handshakes_are_bounded_and_do_not_block_others():
-    async with serving(tls=tls_context()) as (connect, tally):
+    async with serving(tls=tls_context()) as (connect, counts):
         half_open = [await connect() for _ in range(192)]
         trusting = ssl.create_default_context()
         trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
@@ -323,12 +323,12 @@ async def test_unfinished_handshakes_are_bounded_and_do_not_block_others():
         await usual.writer.start_tls(trusting, server_hostname="localhost")
         await usual.send(GET)
         assert await usual.answer() == (200, b"0")
-        assert tally.rejected[ConnectionRejection.CONNECTIONS] == len(half_open) + 1 - PATIENT.connections
+        assert counts.rejected[ConnectionRejection.CONNECTIONS] == len(half_open) + 1 - PATIENT.connections
 
 
 async def test_a_handshake_has_its_time():
-    async with serving(tls=tls_context(), handshake_seconds=SOON) as (connect, tally):
+    async with serving(tls=tls_context(), handshake_seconds=SOON) as (connect, counts):
         half_open = [await connect() for _ in range(5)]
         for one in half_open:
             assert await one.ended() == b""
-        await until(lambda: tally.rejected == {ConnectionRejection.HANDSHAKE: 5})
+        await until(lambda: counts.rejected == {ConnectionRejection.HANDSHAKE: 5})

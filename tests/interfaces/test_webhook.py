@@ -10,7 +10,7 @@ import pytest
 from cruise.domain.resources import QuantityError, parse_cpu_millicores, parse_memory_bytes
 from cruise.interfaces.webhook import create_webhook_app, summarize_reviews
 from cruise.kube_json.admission_review import ReviewLimits
-from cruise.runtime.admission_reviewer import INTERNAL_ERROR, PATCH_IN_DOUBT, AdmissionReviewer
+from cruise.runtime.admission_reviewer import INTERNAL_ERROR, PATCH_DIFFERS, AdmissionReviewer
 from tests.admission_reviews import (
     UID,
     apply_response_patch,
@@ -286,7 +286,7 @@ def test_garbage_is_always_answered_and_what_is_patched_can_be_applied(seeds):
     counts = reviewer.counts.answers
     assert sum(counts.values()) == cases
     assert counts[INTERNAL_ERROR] == 0
-    assert counts[PATCH_IN_DOUBT] == 0
+    assert counts[PATCH_DIFFERS] == 0
     assert patches > cases // 20
     assert counts["failed", "unreadable"] > cases // 5
 

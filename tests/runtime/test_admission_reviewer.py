@@ -29,7 +29,7 @@ from cruise.runtime.admission import PodAdmitter
 from cruise.runtime.admission_reviewer import (
     INTERNAL_ERROR,
     NOT_READY,
-    PATCH_IN_DOUBT,
+    PATCH_DIFFERS,
     TOO_LATE,
     UNREADABLE,
     AdmissionReviewer,
@@ -111,7 +111,7 @@ def test_a_patched_pod_is_what_was_decided_and_is_left_the_next_time(pod, ranges
     reviewer.set_state(recorder, NO_OWNERS)
     response = answer_of(reviewer, pod)
     assert response["uid"] == UID
-    assert not reviewer.counts.answers[PATCH_IN_DOUBT]
+    assert not reviewer.counts.answers[PATCH_DIFFERS]
     assert recorder.last is not None
     created, decision = recorder.last
     operations = get_patch(response)
@@ -310,7 +310,7 @@ def test_an_unverified_patch_is_not_sent():
     response = answer_of(reviewer, pod_json())
     assert "patch" not in response
     assert response["warnings"] == ["cruise leaves the pod as it is: the patched pod differs from the decision"]
-    assert reviewer.counts.answers == {PATCH_IN_DOUBT: 1}
+    assert reviewer.counts.answers == {PATCH_DIFFERS: 1}
 
 
 def test_every_review_is_in_the_histogram():

@@ -16,7 +16,7 @@ from cruise.domain.scheduling import Taint, TaintEffect
 from cruise.kube_json.objects.owners import NO_OWNERS
 from cruise.runtime.admission import ExpectedPods, PodAdmitter
 from cruise.runtime.admission_reviewer import HINTED as STEERED_VERDICT
-from cruise.runtime.admission_reviewer import PATCH_IN_DOUBT, AdmissionReviewer
+from cruise.runtime.admission_reviewer import PATCH_DIFFERS, AdmissionReviewer
 from tests.admission_reviews import (
     TABLE,
     apply_response_patch,
@@ -124,7 +124,7 @@ def test_any_submitted_pod_gets_a_valid_placement_hint_or_none(pod):
     desk = Desk(steering(1))
     before = copy.deepcopy(pod)
     created = desk.ask(pod)
-    assert not desk.reviewer.counts.answers[PATCH_IN_DOUBT]
+    assert not desk.reviewer.counts.answers[PATCH_DIFFERS]
     if node_of(created) is not None:
         created["metadata"]["annotations"].pop(PLACEMENT_HINT)
         assert created["spec"].get("nodeSelector") == before["spec"].get("nodeSelector")

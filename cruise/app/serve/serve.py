@@ -81,7 +81,7 @@ async def run_serve(settings: Settings) -> None:
             tls=tls,
             stop_seconds=_HTTP_STOP_SECONDS,
             bounds=get_listener_limits(settings),
-            tally=running.counts,
+            counts=running.counts,
         ) as bound,
     ):
         running.policy_objects = PolicyObjectWriter(client)

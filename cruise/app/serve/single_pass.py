@@ -127,9 +127,9 @@ async def run_single_pass(
             [(node_pass, packing)] = done
             if packing is not None and not packing.waiting and packing.plan is None:
                 packing = None
-            told = NotificationCounts(controller.activity.published, counts["sent"], counts["dropped"])
+            notified = NotificationCounts(controller.activity.published, counts["sent"], counts["dropped"])
             return SinglePassResult(
-                node_pass, policy.mode, await connected.store.is_paused(), packing, tuple(packed), told
+                node_pass, policy.mode, await connected.store.is_paused(), packing, tuple(packed), notified
             )
 
 

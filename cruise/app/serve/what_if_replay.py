@@ -197,7 +197,7 @@ class WhatIfRunner:
     def _set_end(self, stage: WhatIfStage, error: str = "") -> None:
         assert self._last is not None
         self._last = replace(self._last, stage=stage, error=error)
-        log.info("rehearsal", stage=stage.value, error=error, caller=self._last.caller)
+        log.info("what-if run", stage=stage.value, error=error, caller=self._last.caller)
 
 
 def get_usual_node_size(snapshot: ClusterSnapshot) -> Resources:

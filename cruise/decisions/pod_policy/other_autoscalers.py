@@ -4,7 +4,7 @@ An autoscaler's pods are those that its target controls and those that the targe
 been read, they may be any pods of the namespace except those of another target of the same kind; if a target has no
 scale, any pods that do not clearly belong to another one. A scale that cannot be read, because of permissions or a
 missing selector, may never be: then they are the pods that the target controls, and if it controls none, an HPA's
-resources are left alone in every pod of the namespace.
+resources are skipped in every pod of the namespace.
 """
 
 from collections.abc import Iterator

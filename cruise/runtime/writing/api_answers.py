@@ -131,7 +131,7 @@ class PauseState:
             if self._store is None or time.monotonic() - self._answered_at <= self._valid_seconds:
                 return True
             if not await wait_for_event(self._changed, max(0.0, until - time.monotonic())):
-                raise UnavailableError("whether writing is paused is not known: the store does not answer in time")
+                raise UnavailableError("whether writing is paused is not known: the database does not answer in time")
         return False
 
     async def sleep(self, seconds: float) -> None:

@@ -148,7 +148,7 @@ class ClusterWriter:
         try:
             await record()
         except CruiseError as error:
-            log.warning("the audit waits for the store", lines=len(self._audit.unrecorded), error=str(error))
+            log.warning("the audit waits for the database", lines=len(self._audit.unrecorded), error=str(error))
 
 
 def _list_phases(actions: Sequence[Action], concurrent: int) -> Iterable[WritePhase]:

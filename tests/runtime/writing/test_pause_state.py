@@ -32,7 +32,7 @@ async def test_an_answer_is_good_for_a_while_and_no_longer():
     # It is not read again, and writing by an answer of long ago is not allowed.
     old = PauseState(store, WriteTimeouts(poll=0.0, pause_check=FAST))
     await old.read()
-    with pytest.raises(UnavailableError, match="the store does not answer"):
+    with pytest.raises(UnavailableError, match="the database does not answer"):
         await old.allows_writing()
 
 
