@@ -8,7 +8,7 @@ import msgspec
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.domain.actions import ContainerTarget, Outcome, ResizePod
 from cruise.domain.cluster import Container, PodsByName
-from cruise.domain.resources import NOTHING_STATED, StatedResources, format_cpu_millicores, format_memory_bytes
+from cruise.domain.resources import MEBIBYTE, NOTHING_STATED, StatedResources, format_memory_bytes
 from cruise.interfaces.reasons import CAUSE_DESCRIPTIONS, REASON_DESCRIPTIONS
 from cruise.kube_json.patches import build_resize_patch
 from cruise.runtime.node_pass import NodePassResult
@@ -192,10 +192,15 @@ def _format_container(target: ContainerTarget, before: Container | ContainerTarg
     yield from _format_amounts(" limit", target.limits, limits, arrow)
 
 
+def _format_mebibytes_exactly(memory_bytes: int) -> str:
+    return f"{memory_bytes // MEBIBYTE}Mi" if not memory_bytes % MEBIBYTE else format_memory_bytes(memory_bytes)
+
+
 def _format_amounts(suffix: str, after: StatedResources, before: StatedResources, arrow: str) -> Iterable[str]:
+    # Always in millicores and MiB, so that amounts can be compared.
     amounts = (
-        ("cpu", after.cpu_millicores, before.cpu_millicores, format_cpu_millicores),
-        ("memory", after.memory_bytes, before.memory_bytes, format_memory_bytes),
+        ("cpu", after.cpu_millicores, before.cpu_millicores, lambda millicores: f"{millicores}m"),
+        ("memory", after.memory_bytes, before.memory_bytes, _format_mebibytes_exactly),
     )
     for name, new, old, write in amounts:
         if new is not None and new != old:

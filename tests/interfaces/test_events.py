@@ -40,7 +40,9 @@ def test_a_resize_says_what_it_changed_and_why():
     ]
     with_limit = resize(pod(), amounts(2000, 512), amounts(4000, 540))
     [told] = announced(done(replace(with_limit, reason=ReasonCode.OOM_KILLED), detail="for now"))
-    assert told.message == ("cpu 500m -> 2, cpu limit 4, memory limit 1Gi -> 540Mi: after an OOM kill (for now)")
+    assert told.message == (
+        "cpu 500m -> 2000m, cpu limit 4000m, memory limit 1024Mi -> 540Mi: after an OOM kill (for now)"
+    )
 
 
 def test_containers_are_named_where_there_are_several():

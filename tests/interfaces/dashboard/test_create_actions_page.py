@@ -92,7 +92,7 @@ async def test_a_resize_shows_what_it_found_what_it_wrote_and_its_cause(scene):
     async with browser(scene) as page:
         for path in ("/actions", f"/workloads/shop/{pod.workload}"):
             shown = (await page.get(path)).text
-            assert "cpu 500m → 130m, memory 512Mi → 270Mi, memory limit 1Gi → 540Mi" in shown
+            assert "cpu 500m → 130m, memory 512Mi → 270Mi, memory limit 1024Mi → 540Mi" in shown
             assert "cpu 130m, memory 270Mi, memory limit 540Mi" in shown
             assert (
                 CAUSE_DESCRIPTIONS[ResizeCause.OVER_REQUESTED].replace("'", "&#39;") in shown
