@@ -31,7 +31,7 @@ def render_check_table(items: Sequence[CheckItem], mode: Mode, console: Console)
     """Yield the parts of the report: one row an item, with its fix in a column, or below it in a narrow table."""
     wide = console.width >= WIDE_TABLE_COLUMNS
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("", no_wrap=True)
+    table.add_column("RESULT", no_wrap=True)
     table.add_column("CHECK", no_wrap=True)
     table.add_column("FOUND", overflow="fold", ratio=3)
     if wide:

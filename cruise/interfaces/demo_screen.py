@@ -16,6 +16,7 @@ from rich.text import Text
 
 from cruise.decisions.sizing.headroom_level import ObservedRisk
 from cruise.domain.resources import ResourceName, Resources
+from cruise.interfaces.plan_table import create_plain_table
 from cruise.interfaces.reasons import describe_observed_risk
 
 GIBIBYTE = 1 << 30
@@ -115,10 +116,10 @@ def render_demo_frame(frame: DemoFrame, width: int) -> Group:
 
 def render_demo_summary(frame: DemoFrame) -> Group:
     """Return the closing summary: before, with cruise, and the same cluster without it."""
-    table = Table(title="Summary", title_justify="left")
+    table = create_plain_table("Summary")
     table.add_column("")
-    for name in ("before", "with cruise", "without cruise"):
-        table.add_column(name, justify="right")
+    for heading in ("BEFORE", "WITH CRUISE", "WITHOUT CRUISE"):
+        table.add_column(heading, justify="right", no_wrap=True)
     columns = (frame.before, frame.with_cruise, frame.without_cruise)
     table.add_row("CPU requested", *(format_cores_with_unit(totals.requested.cpu_millicores) for totals in columns))
     table.add_row("CPU used", *(format_cores_with_unit(totals.used.cpu_millicores) for totals in columns))
@@ -127,9 +128,9 @@ def render_demo_summary(frame: DemoFrame) -> Group:
     )
     table.add_row("memory used", *(format_gibibytes_with_unit(totals.used.memory_bytes) for totals in columns))
     table.add_row("pods pending", *(str(totals.pending) for totals in columns))
-    table.add_row("resized in place", "-", str(frame.with_cruise.resizes), "-")
-    table.add_row("evicted", "-", str(frame.with_cruise.evictions), "-")
-    table.add_row("OOM kills", "-", str(frame.with_cruise.oom_kills), str(frame.without_cruise.oom_kills))
+    table.add_row("resized in place", "–", str(frame.with_cruise.resizes), "–")
+    table.add_row("evicted", "–", str(frame.with_cruise.evictions), "–")
+    table.add_row("OOM kills", "–", str(frame.with_cruise.oom_kills), str(frame.without_cruise.oom_kills))
     parts: list[RenderableType] = [table, Text(describe_summary(frame))]
     if frame.observed_risks:
         parts.append(Text("Headroom and observed risk of the nodes"))
@@ -229,9 +230,9 @@ def _build_node_table(nodes: Sequence[DemoNode]) -> Table:
     table.add_column("node", no_wrap=True)
     table.add_column("pods", justify="right", no_wrap=True)
     table.add_column("CPU", ratio=1)
-    table.add_column("used/req", justify="right", no_wrap=True)
+    table.add_column("cores used/\nrequested", justify="right", no_wrap=True)
     table.add_column("memory", ratio=1)
-    table.add_column("used/req", justify="right", no_wrap=True)
+    table.add_column("GiB used/\nrequested", justify="right", no_wrap=True)
     for node in nodes:
         name = Text(node.name, style="red" if node.overloaded else "")
         used, requested, allocatable = node.used, node.requested, node.allocatable

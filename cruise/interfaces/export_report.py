@@ -31,7 +31,7 @@ from cruise.interfaces.text import (
     format_count,
     format_cpu,
     format_gibibytes,
-    format_memory,
+    format_mebibytes,
     format_money,
 )
 
@@ -179,7 +179,7 @@ def build_export_rows(sizes: TemplateSizes) -> Iterator[ExportRow]:
 
 
 def _build_row(sizes: TemplateContainerSizes, resource: ResourceName) -> ExportRow:
-    evidence, write = sizes.evidence, format_cpu if resource is ResourceName.CPU else format_memory
+    evidence, write = sizes.evidence, format_cpu if resource is ResourceName.CPU else format_mebibytes
 
     def pair(before: int | None, after: int | None) -> tuple[str, str]:
         return write(before or 0), write(after or 0)
@@ -211,7 +211,7 @@ def render_export_table(report: ExportReport, console: Console) -> Iterator[Rend
         table = create_plain_table()
         table.add_column("WORKLOAD", overflow="fold")
         table.add_column("CONTAINER", overflow="fold")
-        table.add_column("RESOURCE" if wide else "")
+        table.add_column("RESOURCE")
         for heading in ("REQUEST", "LIMIT", *(("BASE", "PEAK", "7-DAY MAXIMUM") if wide else ())):
             table.add_column(heading, justify="right", no_wrap=True)
         for one in ranked[:_MAX_WORKLOADS]:

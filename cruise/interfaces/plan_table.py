@@ -1,10 +1,13 @@
 """Node plans as tables: each node, the evictions, the largest changes, the skipped pods, and one node in full."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -15,7 +18,14 @@ from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import Container, Pod
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 from cruise.interfaces.reasons import describe_detail
-from cruise.interfaces.text import format_cores, format_count, format_cpu, format_gibibytes, format_memory, format_share
+from cruise.interfaces.text import (
+    format_cores,
+    format_count,
+    format_cpu,
+    format_gibibytes,
+    format_mebibytes,
+    format_share,
+)
 
 WIDE_TABLE_COLUMNS = 110
 # A larger cluster is shown by its `_MAX_NODES` most changed nodes.
@@ -79,23 +89,65 @@ def create_plain_table(title: str = "") -> Table:
     )
 
 
-def _render_nodes(rows: Sequence[_NodeRow], wide: bool, in_full: bool) -> RenderableType:
+_MIN_NAME_COLUMNS = 12
+_UNLIMITED_COLUMNS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRows:
+    """A table whose names have lines of their own if they and the numbers do not fit next to each other.
+
+    `headings` has the columns of a table without rows, whose cells must not be wrapped; a row has a name, the other
+    cells, and a style.
+    """
+
+    headings: Callable[[], Table]
+    rows: Sequence[tuple[str, Sequence[Text], str]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the table, or its lines with those of the long names."""
+        table = self.build()
+        width = Measurement.get(console, options.update(max_width=_UNLIMITED_COLUMNS), table).maximum
+        if width <= options.max_width:
+            yield table
+            return
+        longest = max(len(name) for name, _, _ in self.rows)
+        name_width = max(_MIN_NAME_COLUMNS, longest - (width - options.max_width))
+        heading, *lines = console.render_lines(self.build(name_width), options, pad=False)
+        yield from (*heading, Segment.line())
+        for (name, _, style), line in zip(self.rows, lines, strict=True):
+            if len(name) > name_width:
+                yield Text(name, style=style)
+            yield from (*line, Segment.line())
+
+    def build(self, name_width: int | None = None) -> Table:
+        """Return the table; with a width of the names, those that are longer are left out."""
+        table = self.headings()
+        table.columns[0].width = name_width
+        for name, cells, style in self.rows:
+            table.add_row(name if name_width is None or len(name) <= name_width else "", *cells, style=style)
+        return table
+
+
+def _create_node_headings(wide: bool) -> Table:
     table = create_plain_table()
-    table.add_column("NODE", overflow="ellipsis", no_wrap=True, ratio=1 if not wide else None)
+    table.add_column("NODE", overflow="fold")
     table.add_column("FITS", no_wrap=True)
     for heading, target_heading in (("CPU CORES", "TARGET"), ("MEMORY GIB", "TARGET")):
         table.add_column(heading, justify="right", no_wrap=True)
         if wide:
             table.add_column(target_heading, justify="right", no_wrap=True)
-    table.add_column("EVICT", justify="right")
-    table.add_column("RESIZE", justify="right")
-    table.add_column("SKIPPED", overflow="ellipsis", no_wrap=True, justify="left" if wide else "right")
+    for heading in ("EVICT", "RESIZE"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("SKIPPED", overflow="fold", no_wrap=not wide, justify="left" if wide else "right")
+    return table
+
+
+def _render_nodes(rows: Sequence[_NodeRow], wide: bool, in_full: bool) -> RenderableType:
     shown = rows if in_full or len(rows) <= _FEW_NODES else _select_rows(rows)
-    for row in shown:
-        table.add_row(*_node_cells(row, wide))
+    lines = [(row.plan.node, _node_cells(row, wide), "") for row in shown]
     if len(rows) > 1:
-        table.add_section()
-        table.add_row(*_total_cells(rows, wide), style="bold")
+        lines.append((format_count(len(rows), "node"), _total_cells(rows, wide), "bold"))
     notes = [_explain_columns(rows)]
     if len(shown) < len(rows):
         notes.append(
@@ -104,6 +156,9 @@ def _render_nodes(rows: Sequence[_NodeRow], wide: bool, in_full: bool) -> Render
         )
     if wide:
         notes.append("TARGET: base + shared headroom, as a share of the capacity available to sized pods.")
+    named = NamedRows(partial(_create_node_headings, wide), lines)
+    # Skip reasons are wrapped in a wide table.
+    table = named.build() if wide else named
     return Group(table, *(Text(note, style="dim") for note in notes))
 
 
@@ -139,7 +194,7 @@ def _compute_share(amount: Resources, total: Resources) -> float:
 def _node_cells(row: _NodeRow, wide: bool) -> list[Text]:
     plan, need = row.plan, row.plan.base + row.plan.headroom
     skipped = Counter(one.reason.value for one in plan.skipped)
-    cells = [Text(plan.node), _format_fit(plan)]
+    cells = [_format_fit(plan)]
     cells.append(format_change(format_cores(plan.counted.cpu_millicores), format_cores(row.planned.cpu_millicores)))
     if wide:
         cells.append(Text(format_share(need.cpu_millicores, plan.available.cpu_millicores)))
@@ -159,7 +214,7 @@ def _total_cells(rows: Sequence[_NodeRow], wide: bool) -> list[Text]:
         planned += row.planned
     plans = [row.plan for row in rows]
     fitting = sum(plan.reason is None for plan in plans)
-    cells = [Text(format_count(len(rows), "node")), Text("all" if fitting == len(plans) else f"{fitting:,}")]
+    cells = [Text("all" if fitting == len(plans) else f"{fitting:,} of {len(plans):,}")]
     cells.append(format_change(format_cores(requested.cpu_millicores), format_cores(planned.cpu_millicores)))
     if wide:
         cells.append(Text(""))
@@ -195,7 +250,7 @@ def _render_evictions(plans: Sequence[NodePlan], wide: bool, in_full: bool) -> R
     evictions = [(plan.node, eviction) for plan in plans for eviction in plan.evict]
     table = create_plain_table("Evictions")
     table.add_column("POD", overflow="fold")
-    table.add_column("NODE", overflow="ellipsis", no_wrap=True)
+    table.add_column("NODE", overflow="fold")
     table.add_column("RANKING", no_wrap=True)
     table.add_column("REASON", no_wrap=True)
     shown = evictions if in_full else evictions[:_MAX_EVICTIONS]
@@ -233,7 +288,7 @@ def _render_changes(changes: Sequence[_ContainerChangeRow], plans: Sequence[Node
     )
     table = create_plain_table("Largest changes, requested → planned")
     table.add_column("WORKLOAD", overflow="fold", ratio=None if wide else 1)
-    table.add_column("CONTAINER", overflow="ellipsis", no_wrap=True)
+    table.add_column("CONTAINER", overflow="fold")
     table.add_column("PODS", justify="right", no_wrap=True)
     table.add_column("CPU CORES" if wide else "CORES", justify="right", no_wrap=True)
     table.add_column("MEMORY GIB" if wide else "GIB", justify="right", no_wrap=True)
@@ -268,7 +323,7 @@ def _render_skipped(skipped: Counter[str]) -> RenderableType:
 # The plan of one node in full.
 
 _NAME_COLUMNS = 24
-_NUMBER_COLUMNS = (14, 16, 16)
+_NUMBER_COLUMNS = (16, 18, 18)
 
 # CPU, memory and memory limit.
 _Size = tuple[int, int, int]
@@ -289,7 +344,7 @@ def render_node_plan(
     for name, (state, style) in sorted(describe_pod_states(plan, killed).items()):
         yield Text.assemble((f"{name[0]}/{name[1]}", "bold"), "  ", (state, style))
         rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-        rows.add_column(width=_NAME_COLUMNS, no_wrap=True, overflow="ellipsis")
+        rows.add_column(width=_NAME_COLUMNS, overflow="fold")
         for width in _NUMBER_COLUMNS:
             rows.add_column(min_width=width, justify="right", no_wrap=True)
         for container in pods[name].containers:
@@ -333,7 +388,7 @@ def _get_target_size(target: PlannedContainerSize) -> _Size:
 
 
 def _format_size(size: _Size) -> tuple[str, str, str]:
-    return format_cpu(size[0]), format_memory(size[1]), format_memory(size[2])
+    return format_cpu(size[0]), format_mebibytes(size[1]), format_mebibytes(size[2])
 
 
 def _container_cells(container: Container, planned: _Size) -> tuple[Text, ...]:

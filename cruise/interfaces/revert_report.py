@@ -17,9 +17,9 @@ from cruise.interfaces.plan_document import (
     build_size_changes_document,
     list_size_changes,
 )
-from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS, create_plain_table, format_change
+from cruise.interfaces.plan_table import create_plain_table, format_change
 from cruise.interfaces.reasons import describe_detail, describe_reason
-from cruise.interfaces.text import JsonValue, convert_to_json, format_count, format_cpu, format_memory
+from cruise.interfaces.text import JsonValue, convert_to_json, format_count, format_cpu, format_mebibytes
 
 _RETRIED = (ReasonCode.WAITING_FOR_CAPACITY, ReasonCode.THROTTLED, ReasonCode.CHANGED, ReasonCode.COOLDOWN)
 RESTORED, PENDING, IMPOSSIBLE = "restored", "pending", "not possible"
@@ -87,7 +87,7 @@ def render_revert_table(
         yield Text("There is nothing to restore: every pod whose original sizes are known has them.")
     else:
         yield Text(f"{format_count(len(outcomes), 'pod')}: {', '.join(parts)}.")
-        yield _render_outcomes(outcomes, pods, console.width >= WIDE_TABLE_COLUMNS)
+        yield _render_outcomes(outcomes, pods)
     if PENDING in states:
         yield Text("\nRun `cruise revert` again to restore the pending pods.")
     if workload is not None:
@@ -98,13 +98,13 @@ def render_revert_table(
     yield Text(f"\ncruise {state}: it sizes no pod until `cruise resume`.")
 
 
-def _render_outcomes(outcomes: Sequence[Outcome], pods: PodsByName, wide: bool) -> RenderableType:
+def _render_outcomes(outcomes: Sequence[Outcome], pods: PodsByName) -> RenderableType:
     table = create_plain_table()
     table.add_column("RESULT", no_wrap=True)
     table.add_column("POD", overflow="fold")
-    table.add_column("CONTAINER" if wide else "CONT", overflow="ellipsis", no_wrap=True)
-    table.add_column("CPU", no_wrap=True)
-    table.add_column("MEMORY", no_wrap=True)
+    table.add_column("CONTAINER", overflow="fold")
+    table.add_column("CPU", justify="right", no_wrap=True)
+    table.add_column("MEMORY", justify="right", no_wrap=True)
     table.add_column("REASON", overflow="fold")
     order = [IMPOSSIBLE, PENDING, RESTORED]
     shown = sorted(outcomes, key=lambda outcome: order.index(get_revert_state(outcome)))[:_MAX_ROWS]
@@ -137,5 +137,5 @@ def _format_sizes(change: ContainerSizeChange) -> tuple[Text, Text]:
     before, after = change.requests_before, change.requests_after
     return (
         format_change(format_cpu(before.cpu_millicores or 0), format_cpu(after.cpu_millicores or 0)),
-        format_change(format_memory(before.memory_bytes or 0), format_memory(after.memory_bytes or 0)),
+        format_change(format_mebibytes(before.memory_bytes or 0), format_mebibytes(after.memory_bytes or 0)),
     )

@@ -31,7 +31,7 @@ from cruise.interfaces.plan_document import (
 )
 from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS, create_plain_table, format_change
 from cruise.interfaces.reasons import REASON_DESCRIPTIONS, describe_detail, describe_reason
-from cruise.interfaces.text import convert_to_json, format_count, format_cpu, format_memory
+from cruise.interfaces.text import convert_to_json, format_count, format_cpu, format_mebibytes
 from cruise.kube_json.patches import JsonObject
 from cruise.runtime.node_pass import NodePassResult
 from cruise.runtime.packing.packing_pass import PackingPassResult
@@ -104,11 +104,11 @@ def _build_headline(node_pass: NodePassResult, mode: Mode, paused: bool) -> str:
 def _render_outcomes(outcomes: Sequence[Outcome], node_pass: NodePassResult, wide: bool) -> RenderableType:
     table = create_plain_table()
     if wide:
-        table.add_column("NODE", overflow="ellipsis", no_wrap=True)
+        table.add_column("NODE", overflow="fold")
     table.add_column("POD", overflow="fold")
-    table.add_column("CONTAINER" if wide else "CONT", overflow="ellipsis", no_wrap=True)
-    table.add_column("CPU", no_wrap=True)
-    table.add_column("MEMORY", no_wrap=True)
+    table.add_column("CONTAINER", overflow="fold")
+    table.add_column("CPU", justify="right", no_wrap=True)
+    table.add_column("MEMORY", justify="right", no_wrap=True)
     table.add_column("RESULT", no_wrap=True)
     table.add_column("REASON", overflow="fold")
     pods = index_pods(node_pass)
@@ -138,11 +138,11 @@ def _build_rows(outcome: Outcome, pods: PodsByName) -> Iterator[Sequence[Rendera
 
 def _format_sizes(change: ContainerSizeChange) -> tuple[Text, Text]:
     before, after = change.requests_before, change.requests_after
-    memory = format_change(format_memory(before.memory_bytes or 0), format_memory(after.memory_bytes or 0))
+    memory = format_change(format_mebibytes(before.memory_bytes or 0), format_mebibytes(after.memory_bytes or 0))
     limit = change.limits_after.memory_bytes
     if before == after and limit is not None and limit != change.limits_before.memory_bytes:
         # Without this, the row would not show the change.
-        memory = Text(f"limit {format_memory(limit)}")
+        memory = Text(f"limit {format_mebibytes(limit)}")
     return format_change(format_cpu(before.cpu_millicores or 0), format_cpu(after.cpu_millicores or 0)), memory
 
 

@@ -22,14 +22,7 @@ _EXACT_UNITS = {ResourceName.CPU: "m", ResourceName.MEMORY: "Mi"}
 
 
 def format_cpu(millicores: int) -> str:
-    """Write CPU in millicores below ten cores, in cores above: `130m`, `2500m`, `12.5`; zero as `–`."""
-    if abs(millicores) < 10_000:
-        return f"{millicores}m" if millicores else "–"
-    return format_cores(millicores)
-
-
-def format_millicores(millicores: int) -> str:
-    """Write CPU in millicores of any size, for columns that are compared: `130m`, `13,800m`; zero as `–`."""
+    """Write CPU in millicores of any size: `130m`, `13,800m`; zero as `–`."""
     return f"{millicores:,}m" if millicores else "–"
 
 

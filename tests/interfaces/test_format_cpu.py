@@ -13,7 +13,6 @@ from cruise.interfaces.text import (
     format_exact,
     format_gibibytes,
     format_memory,
-    format_millicores,
     format_money,
     format_percent,
     format_rate,
@@ -23,17 +22,10 @@ from tests.builders import NOW
 
 
 @pytest.mark.parametrize(
-    ("millicores", "text"), [(0, "–"), (130, "130m"), (9999, "9999m"), (12_500, "12.5"), (1_204_000, "1,204")]
-)
-def test_cpu_is_in_millicores_up_to_ten_cores(millicores, text):
-    assert format_cpu(millicores) == text
-
-
-@pytest.mark.parametrize(
     ("millicores", "text"), [(0, "–"), (5, "5m"), (4408, "4,408m"), (13_800, "13,800m"), (-13_800, "-13,800m")]
 )
-def test_a_column_of_cpu_has_one_form_for_small_and_large_values(millicores, text):
-    assert format_millicores(millicores) == text
+def test_cpu_has_one_form_for_small_and_large_values(millicores, text):
+    assert format_cpu(millicores) == text
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,26 @@ def test_lines_keep_within_the_terminal(width):
     assert max(map(len, text.splitlines())) <= width
 
 
+@pytest.mark.parametrize("width", [80, 160])
+def test_nothing_is_cut_beside_long_names_of_nodes(width):
+    names = [f"ip-10-12-0-{number}.eu-central-1.compute.internal" for number in range(3)]
+    pods = [make_pod(f"web-{name}", node=name, containers=[make_container(cpu=64_000)]) for name in names]
+    nodes = [make_node(name, cpu=2_000_000, memory_mib=8_000_000) for name in names]
+    text = table(pods, *map(make_statistic_for, pods), nodes=nodes, width=width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    for heading in ("NODE", "FITS", "CPU CORES", "MEMORY GIB", "EVICT", "RESIZE", "SKIPPED"):
+        assert heading in text
+    assert [line.split()[2] for line in text.splitlines() if line.startswith("3 nodes")] == ["all"]
+
+
+def test_the_sum_says_how_many_nodes_fit_of_how_many():
+    pods = [make_pod("a", node="n1"), make_pod("agent", node="n2", workload="DaemonSet/agent")]
+    rows = [make_statistic_for(pods[0]), make_statistic_for(pods[1], cpu_base=900)]
+    text = table(pods, *rows, nodes=[make_node("n1"), make_node("n2", cpu=500)])
+    assert "1 of 2" in text
+
+
 def test_a_wide_terminal_adds_needs_and_reasons():
     pods = [make_pod("a"), make_pod("b", workload=None)]
     rows = [make_statistic_for(pods[0])]
@@ -116,5 +136,5 @@ def test_a_node_in_full_has_every_container_and_every_fate():
     for fate in ("rightsized, shrinks", "skipped: no-controller", "evicted"):
         assert fate in text
     assert "900m → " in text
-    assert "2.0Gi → " in text
+    assert "2,048Mi → " in text
     assert max(map(len, text.splitlines())) <= 80

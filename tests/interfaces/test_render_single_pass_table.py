@@ -39,8 +39,8 @@ async def test_each_container_shows_before_after_verdict_and_reason():
     text = table(await passed(["web-1"]))
     [row] = [line for line in text.splitlines() if "web-1" in line]
     assert "n1" in row
-    assert "1000m → 200m" in row
-    assert "1.0Gi → 100Mi" in row
+    assert "1,000m → 200m" in row
+    assert "1,024Mi → 100Mi" in row
     assert "observed" in row
     assert "sized by its usage" in row
 
@@ -54,7 +54,7 @@ async def test_a_resize_of_the_limit_alone_shows_the_limit():
     alone = replace(outcome, action=replace(outcome.action, containers=(target,)))
     text = table(NodePassResult(done.at, done.snapshot, done.plans, [alone]))
     [row] = [line for line in text.splitlines() if "web-1" in line]
-    assert "limit 1.2Gi" in row
+    assert "limit 1,200Mi" in row
     assert "→" not in row
 
 

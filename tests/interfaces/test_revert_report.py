@@ -66,7 +66,7 @@ def test_the_table_names_what_is_left_first_and_fits(width):
     assert text.startswith("4 pods: 1 restored, 2 pending, 1 not possible.\n")
     assert text.index("shop/web-2") < text.index("shop/web-1") < text.index("restored  ")
     assert "100m → 700m" in text
-    assert "128Mi → 1.0Gi" in text
+    assert "128Mi → 1,024Mi" in text
     assert "cruise is paused now: it sizes no pod until `cruise resume`." in text
 
 

@@ -143,7 +143,7 @@ def _read_statistics(
     usage = sources.usage
     if usage is not None:
         statistics, at = load_usage_of_snapshot(usage, snapshot, sources.now, settings.to_policy())
-        return statistics, at, f"the statistics in {usage if usage != '-' else 'standard input'}"
+        return statistics, at, usage if usage != "-" else "standard input"
     if prometheus is None:
         if sources.history is not None:
             raise BadInputError("--history is for Prometheus, and the cluster has none; remove it")

@@ -320,6 +320,8 @@ def _create_nodes(node_type: NodeType, pods: Sequence[Pod], names: set[str], max
     max_count = min(len(movable_pods), math.ceil(by_sums * _MORE) + _SOME, max_count)
     max_count = max_count if node_type.limit is None else min(max_count, node_type.limit)
     prefix = f"{node_type.pool}-{node_type.name}" if node_type.pool else node_type.name
+    # A type may be named after a node of it (`like worker-1`), but names of nodes have no spaces.
+    prefix = prefix.replace(", ", "-").replace(" ", "-")
     free_names = (name for number in count(1) if (name := f"new-{prefix}-{number}") not in names)
     for name in islice(free_names, max(max_count, 0)):
         yield replace(node_type.template, name=name, labels={**node_type.template.labels, HOSTNAME: name})

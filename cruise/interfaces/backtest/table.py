@@ -1,6 +1,6 @@
 """A backtest for a terminal, with one row for each policy, and the texts that it shares with the page."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -176,35 +176,33 @@ def join_names(names: Sequence[str]) -> str:
 
 
 DOMINATED_MARK = "×"
-_WIDE_COLUMNS = 152
 _STYLES = {"cruise": "bold", **dict.fromkeys(REFERENCE_POLICIES, "italic")}
-# The headings of a wide and of a narrow table, in two lines; a column without the second is only in a wide table.
+# Headings in two lines.
 _HEADINGS = (
-    ("CPU\nSLACK %", "SLACK\nCPU%"),
-    ("MEMORY\nSLACK %", "SLACK\nMEM%"),
-    ("CPU\nSTARVED %", "STARV\nCPU%"),
-    ("CPU\nSHORT %", "SHORT\nCPU%"),
-    ("MEMORY\nSHORT %", "SHORT\nMEM%"),
-    ("OOM KILLS\n/1,000 C·D", "OOM\n/1k"),
-    ("RESIZES\n/C·D", "RESIZ\n/day"),
-    ("REVERSED\n%", ""),
-    ("EVICTIONS\n/1,000 P·D", "EVICT\n/1k"),
-    ("MOVES\n/1,000 P·D", "MOVES\n/1k"),
-    ("NODES\nMEAN", "NODES\nMEAN"),
-    ("\nPEAK", ""),
-    ("\nBY REQ.", ""),
+    "CPU\nSLACK %",
+    "MEMORY\nSLACK %",
+    "CPU\nSTARVED %",
+    "CPU\nSHORT %",
+    "MEMORY\nSHORT %",
+    "OOM KILLS\n/1,000 C·D",
+    "RESIZES\n/C·D",
+    "REVERSED\n%",
+    "EVICTIONS\n/1,000 P·D",
+    "MOVES\n/1,000 P·D",
+    "NODES\nMEAN",
+    "NODES\nPEAK",
+    "NODES BY\nREQUESTS",
 )
-
 _COST_HEADINGS = (
-    ("COST\n/1,000 C·D", "COST\n/1k"),
-    ("CPU SLACK,\n% OF COST", "SLACK\nCPU%"),
-    ("MEMORY\nSLACK %", "SLACK\nMEM%"),
-    ("\nSTARVED %", "STARV\n%"),
-    ("\nKILLS %", "OOM\n%"),
-    ("\nEVICTIONS %", "EVICT\n%"),
-    ("\nRESIZES %", "RESIZ\n%"),
-    ("SLACK REDUCTION,\nCPU %", "REDUC\nCPU%"),
-    ("\nMEMORY %", "REDUC\nMEM%"),
+    "COST\n/1,000 C·D",
+    "CPU SLACK,\n% OF COST",
+    "MEMORY SLACK,\n% OF COST",
+    "STARVED,\n% OF COST",
+    "KILLS,\n% OF COST",
+    "EVICTIONS,\n% OF COST",
+    "RESIZES,\n% OF COST",
+    "CPU SLACK\nREDUCTION %",
+    "MEMORY SLACK\nREDUCTION %",
 )
 
 
@@ -212,7 +210,7 @@ def render_backtest_table(
     report: BacktestReport, console: Console, shown_node: str | None = None
 ) -> Iterator[RenderableType]:
     """Yield the parts of the report; `shown_node` is the node whose time line the user asked for."""
-    wide = console.width >= _WIDE_COLUMNS
+    width = console.width
     any_dominated = False
     for index, result in enumerate(report.results):
         dominated = find_dominated_policies(result.policies)
@@ -221,63 +219,83 @@ def render_backtest_table(
         summary = summarize_backtest(result)
         if summary is not None:
             yield Text(summary)
-        yield ""
-        yield _build_table(result, dominated, wide, report.has_costs)
-        yield ""
-        yield _build_cost_table(result, report.parameters.objective_prices, dominated, wide)
+        yield from _build_tables(result, dominated, report.has_costs, width)
+        yield from _build_cost_tables(result, report.parameters.objective_prices, dominated, width)
         if has_autoscaling(result):
-            yield ""
-            yield _build_autoscaling_table(result, wide)
+            yield from _build_autoscaling_tables(result, width)
         for line in describe_cost_ranking(result, report.parameters.objective_prices):
             yield Text(line)
-        costs = None if wide else _describe_costs(result)
-        if costs is not None:
-            yield costs
         for warning in list_warnings(result, shown_node):
             yield Text(f"Note: {warning}.", style="yellow")
     yield from _build_notes(report, any_dominated)
 
 
-def _build_table(result: BacktestResult, dominated: Mapping[str, str], wide: bool, with_cost: bool) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0) if wide else (0, 1, 0, 0))
-    table.add_column(_two_lines("\nPOLICY"), overflow="fold", header_style="dim")
-    for long, short in _HEADINGS:
-        if wide or short:
-            table.add_column(_two_lines(long if wide else short), justify="right", no_wrap=True, header_style="dim")
-    if wide and with_cost:
-        table.add_column(_two_lines("COST\n/MONTH"), justify="right", no_wrap=True, header_style="dim")
+def _build_tables(
+    result: BacktestResult, dominated: Mapping[str, str], with_cost: bool, width: int
+) -> Iterator[RenderableType]:
+    headings = (*_HEADINGS, "COST\n/MONTH") if with_cost else _HEADINGS
+    rows = []
     for name, score in result.policies.items():
-        style = "dim" if name in dominated else _STYLES.get(name, "")
-        label = Text(f"{name} {DOMINATED_MARK}" if name in dominated else name)
-        cells = [cell for cell, (_, short) in zip(format_figures(score), _HEADINGS, strict=True) if wide or short]
-        if wide and with_cost:
-            cells.append(_format_monthly_cost(score, result))
-        table.add_row(label, *cells, style=style)
-    return table
+        label = f"{name} {DOMINATED_MARK}" if name in dominated else name
+        cost = [_format_monthly_cost(score, result)] if with_cost else []
+        rows.append(([label, *format_figures(score), *cost], _get_style(name, dominated)))
+    return _split_into_tables(headings, rows, width)
 
 
-def _build_cost_table(
-    result: BacktestResult, prices: ObjectivePrices, dominated: Mapping[str, str], wide: bool
-) -> Table:
+def _build_cost_tables(
+    result: BacktestResult, prices: ObjectivePrices, dominated: Mapping[str, str], width: int
+) -> Iterator[RenderableType]:
     reductions = compute_slack_reduction_from_vpa(result.policies)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0) if wide else (0, 1, 0, 0))
-    table.add_column(_two_lines("\nPOLICY"), overflow="fold", header_style="dim")
-    for long, short in _COST_HEADINGS:
-        table.add_column(_two_lines(long if wide else short), justify="right", no_wrap=True, header_style="dim")
+    rows = []
     for name, score in result.policies.items():
-        cells = (*format_cost(compute_policy_cost(score, prices)), *format_slack_reduction(reductions.get(name)))
-        table.add_row(Text(name), *cells, style="dim" if name in dominated else _STYLES.get(name, ""))
-    return table
+        cost = format_cost(compute_policy_cost(score, prices))
+        rows.append(([name, *cost, *format_slack_reduction(reductions.get(name))], _get_style(name, dominated)))
+    return _split_into_tables(_COST_HEADINGS, rows, width)
 
 
-def _build_autoscaling_table(result: BacktestResult, wide: bool) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0) if wide else (0, 1, 0, 0))
+def _build_autoscaling_tables(result: BacktestResult, width: int) -> Iterator[RenderableType]:
+    rows = [([name, *format_autoscaling(score)], _get_style(name)) for name, score in result.policies.items()]
+    return _split_into_tables(AUTOSCALING_HEADINGS, rows, width)
+
+
+def _get_style(name: str, dominated: Container[str] = ()) -> str:
+    return "dim" if name in dominated else _STYLES.get(name, "")
+
+
+_GAP = 2
+
+
+def _split_into_tables(
+    headings: Sequence[str], rows: Sequence[tuple[Sequence[str], str]], width: int
+) -> Iterator[RenderableType]:
+    """Yield tables below one another, each with the policies and as many of the columns as fit.
+
+    A row has the policy and a cell for each heading, and its style.
+    """
+    widths = [
+        max(map(len, (*heading.split("\n"), *(cells[index] for cells, _ in rows))))
+        for index, heading in enumerate(("\nPOLICY", *headings))
+    ]
+    shown: list[int] = []
+    for index in range(1, len(widths)):
+        if shown and widths[0] + sum(_GAP + widths[one] for one in (*shown, index)) > width:
+            yield from _build_table(headings, rows, shown)
+            shown = []
+        shown.append(index)
+    yield from _build_table(headings, rows, shown)
+
+
+def _build_table(
+    headings: Sequence[str], rows: Sequence[tuple[Sequence[str], str]], shown: Sequence[int]
+) -> Iterator[RenderableType]:
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
     table.add_column(_two_lines("\nPOLICY"), overflow="fold", header_style="dim")
-    for long, short in AUTOSCALING_HEADINGS:
-        table.add_column(_two_lines(long if wide else short), justify="right", no_wrap=True, header_style="dim")
-    for name, score in result.policies.items():
-        table.add_row(Text(name), *format_autoscaling(score), style=_STYLES.get(name, ""))
-    return table
+    for index in shown:
+        table.add_column(_two_lines(headings[index - 1]), justify="right", no_wrap=True, header_style="dim")
+    for cells, style in rows:
+        table.add_row(*(Text(cells[index]) for index in (0, *shown)), style=style)
+    yield ""
+    yield table
 
 
 def _two_lines(heading: str) -> Group:
@@ -309,15 +327,6 @@ def _format_monthly_cost(score: PolicyScore, result: BacktestResult) -> str:
     return format_money(cost) if cost is not None else _UNKNOWN
 
 
-def _describe_costs(result: BacktestResult) -> Text | None:
-    """Return the monthly costs as one line, for a narrow table, which has no column for them."""
-    known = [(name, score) for name, score in result.policies.items() if score.cost is not None]
-    if not known:
-        return None
-    costs = ", ".join(f"{name} {_format_monthly_cost(score, result)}" for name, score in known)
-    return Text(f"Cost a month: {costs}.")
-
-
 def _build_notes(report: BacktestReport, any_dominated: bool) -> Iterator[Text]:
     yield Text(f"\nReplayed with {describe_parameters(report.parameters)}.", style="dim")
     if any_dominated:
@@ -335,16 +344,15 @@ def _build_notes(report: BacktestReport, any_dominated: bool) -> Iterator[Text]:
         yield Text(f"Cost a month is {COST_NOTE}.", style="dim")
 
 
-# The headings of a wide and of a narrow table, in two lines.
 AUTOSCALING_HEADINGS = (
-    ("CPU RECLAIMED\nAT MINIMUM %", "RECL\nCPU%"),
-    ("POD-HOURS\n", "POD-\nHOURS"),
-    ("POD-HOURS\nUNCHANGED", "UN-\nCHANGED"),
-    ("SCALE\nEVENTS", "SCALE\nEVENTS"),
-    ("SCALE EVENTS\nUNCHANGED", "UN-\nCHANGED"),
-    ("OTHER REPLICAS,\nMINUTES", "OTHER\nMINUTES"),
-    ("\n% OF TIME", "%"),
-    ("WITHOUT A NEW\nMAXIMUM", "NO NEW\nMAXIMUM"),
+    "CPU RECLAIMED\nAT MINIMUM %",
+    "POD-HOURS\n",
+    "POD-HOURS\nUNCHANGED",
+    "SCALE\nEVENTS",
+    "SCALE EVENTS\nUNCHANGED",
+    "OTHER REPLICAS,\nMINUTES",
+    "OTHER REPLICAS,\n% OF TIME",
+    "WITHOUT A NEW\nMAXIMUM, MINUTES",
 )
 AUTOSCALING_NOTE = (
     "HPAs: each workload has one on CPU utilization, which divides by the requests that the policy sets. CPU reclaimed "

@@ -166,7 +166,7 @@ def _describe_evictability(explanation: Explanation) -> Text:
         if explanation.not_evictable_reason
         else "may be evicted"
     )
-    return Text(f"  eviction ranking {explanation.ranking.label}{origin}; {evictability}", style="dim")
+    return Text(f"  eviction ranking: {explanation.ranking.label}{origin}; {evictability}", style="dim")
 
 
 def _render_node(node: NodeExplanation) -> Iterator[RenderableType]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -16,7 +17,7 @@ from cruise.domain.packing_plan import AddedNodes, NodeCostMeasure, NodeCountCha
 from cruise.domain.pod_resources import count_container_requests, count_pod_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.interfaces.packing.descriptions import describe_condition
-from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS, create_plain_table, format_change
+from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS, NamedRows, create_plain_table, format_change
 from cruise.interfaces.reasons import describe_detail
 from cruise.interfaces.text import format_cores, format_count, format_gibibytes, format_share
 from cruise.runtime.packing.consolidation_pass import ConsolidationPassResult
@@ -109,20 +110,19 @@ def render_nodes(
     ranked = sorted(changes, key=lambda name: (-changes[name], name))
     shown = sorted(ranked if in_full else ranked[:_MOST_NODES])
     extended = _list_extended_resources(nodes, changes)
-    table = _create_table(wide, extended)
-    for name in shown:
-        table.add_row(*_format_row(name, now[name], after[name], nodes[name].allocatable, wide, extended))
-    table.add_section()
+    rows: list[tuple[str, Sequence[Text], str]] = [
+        (name, _format_cells(now[name], after[name], nodes[name].allocatable, wide, extended), "") for name in shown
+    ]
     allocatable = sum((node.allocatable for node in nodes.values()), NO_RESOURCES)
-    name = f"all {format_count(len(nodes), 'node')}"
-    table.add_row(
-        *_format_row(name, _sum_requests(now), _sum_requests(after), allocatable, wide, extended), style="bold"
-    )
-    notes = []
+    sums = _format_cells(_sum_requests(now), _sum_requests(after), allocatable, wide, extended)
+    rows.append((f"all {format_count(len(nodes), 'node')}", sums, "bold"))
+    table = NamedRows(partial(_create_headings, wide, extended), rows)
+    notes = ["SHARE: what pods request of the allocatable resources."]
     if len(shown) < len(changes):
         hidden = len(changes) - len(shown)
         notes.append(f"{format_count(hidden, 'more node')} {'changes' if hidden == 1 else 'change'}: --full shows all.")
-    yield Group("", table, *(Text(note, style="dim") for note in notes))
+    title = Text("Nodes, now → after the plan", style="bold")
+    yield Group("", title, table, *(Text(note, style="dim") for note in notes))
 
 
 def _count_changes(proposal: PackingProposal) -> dict[str, int]:
@@ -144,30 +144,25 @@ def _list_extended_resources(nodes: Mapping[str, Node], changes: Mapping[str, in
     return sorted(counts, key=lambda resource: (-counts[resource], resource))[:2]
 
 
-def _create_table(wide: bool, extended: list[str]) -> Table:
-    table = create_plain_table("Nodes, now → after the plan")
-    table.add_column("NODE", overflow="ellipsis", no_wrap=True)
+def _create_headings(wide: bool, extended: list[str]) -> Table:
+    table = create_plain_table()
+    table.add_column("NODE", overflow="fold")
     table.add_column("PODS", justify="right", no_wrap=True)
-    for heading in ("CPU CORES" if wide else "CPU", "MEMORY GIB" if wide else "MEMORY"):
+    for heading in ("CPU CORES", "MEMORY GIB") if wide else ("CPU SHARE", "MEMORY SHARE"):
         table.add_column(heading, justify="right", no_wrap=True)
         if wide:
-            table.add_column("FULL", justify="right", no_wrap=True)
+            table.add_column("SHARE", justify="right", no_wrap=True)
     for resource in extended:
         table.add_column(resource.rpartition("/")[2].upper(), justify="right", no_wrap=True)
     return table
 
 
-def _format_row(
-    name: str,
-    now: NodeRequestsSummary,
-    after: NodeRequestsSummary,
-    allocatable: Resources,
-    wide: bool,
-    extended: list[str],
+def _format_cells(
+    now: NodeRequestsSummary, after: NodeRequestsSummary, allocatable: Resources, wide: bool, extended: list[str]
 ) -> list[Text]:
     cpu = now.requests.cpu_millicores, after.requests.cpu_millicores, allocatable.cpu_millicores
     memory = now.requests.memory_bytes, after.requests.memory_bytes, allocatable.memory_bytes
-    cells = [Text(name), format_change(f"{now.pods:,}", f"{after.pods:,}")]
+    cells = [format_change(f"{now.pods:,}", f"{after.pods:,}")]
     for (before, then, total), format_amount in ((cpu, format_cores), (memory, format_gibibytes)):
         share = format_change(format_share(before, total), format_share(then, total))
         cells += [format_change(format_amount(before), format_amount(then)), share] if wide else [share]
@@ -209,7 +204,10 @@ def describe_node_count_proof(change: NodeCountChange) -> str:
         return f"no plan needs nodes of {more.format(_format_price(change.price_bound))}; whether one does is open"
     if is_node_count_proved(change):
         return "proved that no plan needs fewer nodes"
-    return f"no plan needs fewer than {format_count(change.nodes_bound, 'node')}; whether one does with fewer is open"
+    if not change.nodes_bound:
+        return f"whether fewer than {format_count(change.nodes_after, 'node')} are enough is open"
+    least, now = format_count(change.nodes_bound, "node"), f"{change.nodes_after:,}"
+    return f"every plan needs at least {least}; whether fewer than {now} are enough is open"
 
 
 def describe_node_type(added: AddedNodes) -> str:
@@ -219,7 +217,9 @@ def describe_node_type(added: AddedNodes) -> str:
 
 def describe_nodes_to_add(added: AddedNodes) -> str:
     """Describe how many nodes of a type must be ordered."""
-    return f"{format_count(added.count, 'node')} of type {describe_node_type(added)}"
+    # Nodes without an instance type are named after one of them.
+    of_type = "" if added.type.startswith("like ") else "of type "
+    return f"{format_count(added.count, 'node')} {of_type}{describe_node_type(added)}"
 
 
 def describe_pools_without_types(change: NodeCountChange) -> list[str]:
@@ -229,7 +229,7 @@ def describe_pools_without_types(change: NodeCountChange) -> list[str]:
 
 def render_node_count_change(change: NodeCountChange, snapshot: ClusterSnapshot) -> Group:
     """Render the nodes in use before and after the plan, the drained nodes in order, and those to add."""
-    table = Table(title="Nodes in use", title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table = create_plain_table("Nodes in use")
     for heading in ("", "NOW", "AFTER", "AT LEAST"):
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     table.add_row("nodes", *(f"{count:,}" for count in (change.nodes_before, change.nodes_after, change.nodes_bound)))
@@ -245,7 +245,7 @@ def render_node_count_change(change: NodeCountChange, snapshot: ClusterSnapshot)
         )
     for constraint, nodes in change.nodes_after_by_lifted_constraint:
         lines.append(Text(f"Without {constraint} {format_count(nodes, 'node')} would be enough.", style="yellow"))
-    return Group(table, *lines, "")
+    return Group("", table, *lines)
 
 
 def _render_drained_nodes(change: NodeCountChange, snapshot: ClusterSnapshot) -> list[Text]:

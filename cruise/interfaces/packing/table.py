@@ -29,7 +29,7 @@ from cruise.interfaces.packing.nodes import (
 )
 from cruise.interfaces.packing.unschedulable import describe_unplaced_pod
 from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS, create_plain_table, format_change
-from cruise.interfaces.text import format_count, format_cpu, format_memory
+from cruise.interfaces.text import format_count, format_cpu, format_mebibytes
 from cruise.packer.answer import Packing, PackingStatus
 from cruise.packer.problem import PackingObjective
 
@@ -54,10 +54,10 @@ def render_steps(
     table.add_column("NODE", overflow="fold")
     shown, last = steps if in_full else steps[:_MOST_STEPS], 0
     has_sizes = any(cells[-1] for _, cells in shown)
-    if has_sizes:
-        table.add_column("SIZE", no_wrap=True)
+    for heading in ("CPU", "MEMORY") if has_sizes else ():
+        table.add_column(heading, justify="right", no_wrap=True)
     for number, cells in shown:
-        table.add_row(Text(f"{number:,}" if number != last else ""), *(cells if has_sizes else cells[:-1]))
+        table.add_row(Text(f"{number:,}" if number != last else ""), *(cells if has_sizes else cells[:-2]))
         last = number
     notes = []
     if len(shown) < len(steps):
@@ -70,11 +70,16 @@ def render_steps(
     yield Group("", table, *(Text(note, style="dim") for note in notes))
 
 
-def _format_steps(stage: PlanStage, pods: PodsByName, wide: bool) -> Iterator[tuple[Text, Text, Text, Text]]:
+# What the step does, the pod, its node, and its requests of CPU and memory, where they change.
+_Step = tuple[Text, Text, Text, Text, Text]
+_SAME_SIZE = (Text(""), Text(""))
+
+
+def _format_steps(stage: PlanStage, pods: PodsByName, wide: bool) -> Iterator[_Step]:
     for resize in stage.resizes:
         pod = pods[resize.key]
         size = _format_sizes(count_pod_requests(pod), count_requests_with(pod, resize.containers))
-        yield Text("resize", style="cyan"), Text(f"{pod.namespace}/{pod.name}"), Text(resize.node or ""), size
+        yield Text("resize", style="cyan"), Text(f"{pod.namespace}/{pod.name}"), Text(resize.node or ""), *size
     only_eviction = stage.evictions[0] if len(stage.evictions) == 1 else None
     # A pod that is evicted alone and arrives first is shown as one step.
     moves = isinstance(only_eviction, PlannedPlacement) and stage.arrivals[:1] == (only_eviction,)
@@ -82,29 +87,34 @@ def _format_steps(stage: PlanStage, pods: PodsByName, wide: bool) -> Iterator[tu
         yield _format_eviction(eviction, wide)
     for arrival in stage.arrivals:
         now = count_pod_requests(pods[arrival.key])
-        size = _format_sizes(now, compute_size_on_arrival(arrival, pods)) if arrival.containers else Text("")
+        size = _format_sizes(now, compute_size_on_arrival(arrival, pods)) if arrival.containers else _SAME_SIZE
         name = Text(f"{arrival.namespace}/{arrival.pod}")
         if moves and arrival is stage.arrivals[0]:
-            yield Text("move", style="yellow"), name, format_change(arrival.source or "", arrival.target), size
+            yield Text("move", style="yellow"), name, format_change(arrival.source or "", arrival.target), *size
         else:
-            yield Text("place", style="green"), name, Text(f"on {arrival.target}" if wide else arrival.target), size
+            yield Text("place", style="green"), name, _format_node("", arrival.target, wide), *size
 
 
-def _format_eviction(eviction: PlannedPlacement | PlannedPreemption, wide: bool) -> tuple[Text, Text, Text, Text]:
-    pod, node = Text(f"{eviction.namespace}/{eviction.pod}"), eviction.source or ""
+def _format_node(before: str, after: str, wide: bool) -> Text:
+    """Write `pending → n1` or `n1 → pending`, in a narrow table `→ n1` or `n1 →`."""
+    if wide:
+        return format_change(before or "pending", after or "pending")
+    return Text(f"{before} →" if before else f"→ {after}")
+
+
+def _format_eviction(eviction: PlannedPlacement | PlannedPreemption, wide: bool) -> _Step:
+    pod, nodes = Text(f"{eviction.namespace}/{eviction.pod}"), _format_node(eviction.source or "", "", wide)
     match eviction:
         case PlannedPreemption():
-            return Text("preempt", style="red"), pod, Text(f"from {node}" if wide else node), Text("")
+            return Text("preempt", style="red"), pod, nodes, *_SAME_SIZE
         case PlannedPlacement():
-            nodes = Text(f"from {node}, to run on {eviction.target}") if wide else format_change(node, eviction.target)
-            return Text("evict", style="yellow"), pod, nodes, Text("")
+            return Text("evict", style="yellow"), pod, nodes, *_SAME_SIZE
 
 
-def _format_sizes(now: Resources, after: Resources) -> Text:
-    return Text.assemble(
+def _format_sizes(now: Resources, after: Resources) -> tuple[Text, Text]:
+    return (
         format_change(format_cpu(now.cpu_millicores), format_cpu(after.cpu_millicores)),
-        "  ",
-        format_change(format_memory(now.memory_bytes), format_memory(after.memory_bytes)),
+        format_change(format_mebibytes(now.memory_bytes), format_mebibytes(after.memory_bytes)),
     )
 
 
@@ -128,7 +138,7 @@ def render_pack_table(
     """Yield the parts of the report; `pods` by (namespace, name), `in_full` omits nothing."""
     yield _render_headline(proposal, seconds)
     if proposal.remaining_rounds is not None:
-        yield Group(*(Text(sentence) for sentence in describe_remaining_rounds(proposal.remaining_rounds)), "")
+        yield Group("", *(Text(sentence) for sentence in describe_remaining_rounds(proposal.remaining_rounds)))
     if proposal.node_count_change is not None:
         yield render_node_count_change(proposal.node_count_change, snapshot)
     if proposal.placed or proposal.unplaced:
@@ -165,7 +175,7 @@ def _render_headline(proposal: PackingProposal, seconds: float) -> Group:
         Text(f"{summary}; {', '.join(changes)}." if changes else f"{summary}.", style="bold"),
         Text.assemble(
             (proposal.status.value, "green" if is_proved else "yellow"),
-            f" in {format_solve_time(seconds)}: {describe_proof(proposal)}.\n",
+            f" in {format_solve_time(seconds)}: {describe_proof(proposal)}.",
         ),
     )
 
@@ -224,7 +234,7 @@ def _render_pending_pods(proposal: PackingProposal, pods: PodsByName, wide: bool
     shown, hidden_rows = rows[:row_limit], rows[row_limit:]
     table = create_plain_table("Pending")
     table.add_column("POD", overflow="fold", max_width=None if wide else 26)
-    table.add_column("PRIORITY" if wide else "PRIO", justify="right", no_wrap=True)
+    table.add_column("PRIORITY", justify="right", no_wrap=True)
     table.add_column("CPU", justify="right", no_wrap=True)
     table.add_column("MEMORY", justify="right", no_wrap=True)
     table.add_column("RESULT", overflow="fold")
@@ -232,13 +242,13 @@ def _render_pending_pods(proposal: PackingProposal, pods: PodsByName, wide: bool
         first = row.pods[0]
         more = f" and {len(row.pods) - 1:,} more" if len(row.pods) > 1 else ""
         requests = count_pod_requests(first)
-        cpu, memory = format_cpu(requests.cpu_millicores), format_memory(requests.memory_bytes)
+        cpu, memory = format_cpu(requests.cpu_millicores), format_mebibytes(requests.memory_bytes)
         name = Text.assemble(f"{first.namespace}/{first.name}", (more, "dim"))
         table.add_row(name, f"{first.priority:,}", cpu, memory, row.result)
     if not hidden_rows:
-        return table
+        return Group("", table)
     hidden_pods = sum(len(row.pods) for row in hidden_rows)
-    return Group(table, Text(f"{format_count(hidden_pods, 'more pending pod')}: --full shows all.", style="dim"))
+    return Group("", table, Text(f"{format_count(hidden_pods, 'more pending pod')}: --full shows all.", style="dim"))
 
 
 def _build_pending_rows(proposal: PackingProposal, pods: PodsByName) -> list[_PendingPodRow]:

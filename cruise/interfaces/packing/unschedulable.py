@@ -73,9 +73,9 @@ def describe_amounts(amounts: tuple[tuple[str, int], ...]) -> str:
 
 
 def describe_amount(resource: str, amount: int) -> str:
-    """Write a missing amount, rounded up: `700 m CPU`, `1.5 GiB memory`, `2 nvidia.com/gpu`."""
+    """Write a missing amount, rounded up: `700m CPU`, `1.5 GiB memory`, `2 nvidia.com/gpu`."""
     if resource == "cpu":
-        return f"{amount:,} m CPU"
+        return f"{amount:,}m CPU"
     if resource == "memory":
         return f"{_format_bytes(amount)} memory"
     if resource == "pods":
@@ -130,7 +130,7 @@ def _format_taint(taint: Taint) -> str:
 
 
 def describe_unplaced_pod(unplaced: UnplacedPod) -> str:
-    """Describe what keeps a pod pending: `both nodes are full; 1 more of them, or 300 m CPU less, would be enough`."""
+    """Describe what keeps a pod pending: `both nodes are full; 1 more of them, or 300m CPU less, would be enough`."""
     reason = unplaced.reason
     description = _SHORT.get(reason.code, "")
     match reason.code:

@@ -29,7 +29,7 @@ from cruise.interfaces.text import (
     format_cores,
     format_cpu,
     format_gibibytes,
-    format_memory,
+    format_mebibytes,
     format_money,
 )
 
@@ -235,7 +235,7 @@ WASTE_COLUMNS: tuple[ScanColumn[WorkloadRequests], ...] = (
     ),
     ScanColumn(
         "SHARE",
-        lambda one, _, wide: Text(f"{one.share:.1%}"),
+        lambda one, _, wide: Text("<0.1%" if one.share < 0.001 else f"{one.share:.1%}"),
         "Share of cluster",
         lambda one, _: ScanPageCell([(f"{one.share:.2%}", "")], one.share),
         lambda one, _: {"shareOfCluster": round(one.share, 6)},
@@ -337,7 +337,7 @@ PENDING_COLUMNS: tuple[ScanColumn[PendingPod], ...] = (
     ),
     ScanColumn(
         "MEMORY",
-        lambda one, _, wide: Text(format_memory(one.need.memory_bytes)),
+        lambda one, _, wide: Text(format_mebibytes(one.need.memory_bytes)),
         "Memory GiB",
         lambda one, _: ScanPageCell([(format_gibibytes(one.need.memory_bytes), "")], one.need.memory_bytes),
         record={"memory_requested_bytes": lambda one, _: one.need.memory_bytes},

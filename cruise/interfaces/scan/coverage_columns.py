@@ -49,7 +49,6 @@ def _create_resource_columns(
             lambda row, _: ScanPageCell([(row.format_reclaimable(resource), "")], row.group.reclaimable.get(resource)),
             record={f"{name}_reclaimable_{unit}": lambda row, _: reclaimable(row)},
             kind="number",
-            narrow_heading="RECLAIM",
         ),
     )
 
@@ -150,7 +149,7 @@ SLOW_START_COLUMNS: tuple[ScanColumn[SlowStart], ...] = (
         lambda one, _: {"cpuMillicores": one.settled},
         {"cpu_target_millicores": lambda one, _: one.settled},
         "number",
-        narrow_heading="AFTER",
+        narrow_heading="CPU AFTER",
     ),
     ScanColumn(
         "CPU DURING THE START",
@@ -160,6 +159,6 @@ SLOW_START_COLUMNS: tuple[ScanColumn[SlowStart], ...] = (
         lambda one, _: {"startCpuMillicores": one.boosted},
         {"cpu_start_millicores": lambda one, _: one.boosted},
         "number",
-        narrow_heading="DURING",
+        narrow_heading="CPU DURING",
     ),
 )

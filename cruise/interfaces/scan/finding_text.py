@@ -81,5 +81,5 @@ def describe_fit_after_sizing(pod: PendingPod) -> str:
     reclaimed = pod.reclaimed_on_best_node
     return (
         f"yes, on {format_count(pod.schedulable_after_sizing, 'node')}: on {pod.best_node} "
-        f"{format_cpu(reclaimed.cpu_millicores)} and {format_memory(reclaimed.memory_bytes)} are reclaimable"
+        f"{format_cpu(reclaimed.cpu_millicores)} CPU and {format_memory(reclaimed.memory_bytes)} memory are reclaimable"
     )

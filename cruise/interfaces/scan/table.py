@@ -135,8 +135,8 @@ def _render_more(number: int) -> Iterator[RenderableType]:
 
 def _render_waste(findings: ScanFindings, wide: bool) -> Iterator[RenderableType]:
     totals, prices = findings.totals, findings.prices
-    yield render_heading("Reclaimable", "requests above the targets, in mode full")
-    sums = create_table(("", False), ("CPU CORES", True), ("", True), ("MEMORY GIB", True), ("", True))
+    yield render_heading("Reclaimable", "requests above the targets, in mode full; shares of allocatable")
+    sums = create_table(("", False), ("CPU CORES", True), ("SHARE", True), ("MEMORY GIB", True), ("SHARE", True))
     for label, amounts in (
         ("allocatable", totals.allocatable),
         ("requested", totals.requested),
@@ -213,5 +213,5 @@ def _render_pending_pod(pod: PendingPod, findings: ScanFindings) -> RenderableTy
     """Return the cells of a pod below one another, for a narrow terminal."""
     cells = [column.cell(pod, findings, False) for column in PENDING_COLUMNS if column.cell is not None]
     name, cpu, memory, *others = cells
-    first = Text.assemble(name, f"  requests {cpu}, {memory}")
+    first = Text.assemble(name, f"  requests {cpu} CPU, {memory} memory")
     return Group(first, *(Padding(cell, (0, 0, 0, 2)) for cell in others if cell))

@@ -21,7 +21,7 @@ def test_a_node_with_reserved_capacity_is_full_and_not_too_small(objective):
     (late,) = plan.unplaced
     words = (
         "the only node, n1, is too full of pods that stay in any plan; "
-        "1 more like it, or 200 m CPU less, would be enough"
+        "1 more like it, or 200m CPU less, would be enough"
     )
     assert (describe_unplaced_pod(late), late.impossible, plan.status) == (words, True, PackingStatus.OPTIMAL)
 

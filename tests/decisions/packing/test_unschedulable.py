@@ -58,7 +58,7 @@ def only(found: tuple[UnplacedPod, ...]) -> tuple[tuple[str, ...], str, bool]:
 
 def test_a_pod_larger_than_any_node_is_reported_with_the_difference():
     found = explained([a_node("n1"), a_node("n2", cpu=1500)], make_shop_pod("big", cpu=2000))
-    words = "requests 2,000 m CPU: both nodes offer less even when empty; 500 m CPU less would be enough on n2"
+    words = "requests 2,000m CPU: both nodes offer less even when empty; 500m CPU less would be enough on n2"
     assert only(found) == (("cpu",), words, True)
 
 
@@ -68,7 +68,7 @@ def test_nodes_full_of_higher_priority_say_so_with_what_would_help():
     found = explained(nodes, *running, make_shop_pod("low", placement=SSD))
     words = (
         "needs disk=ssd; the 2 nodes that have it are full of higher priority; "
-        "1 more of them, or 300 m CPU less, would be enough"
+        "1 more of them, or 300m CPU less, would be enough"
     )
     assert only(found) == (("cpu",), words, False)
 
@@ -77,7 +77,7 @@ def test_equal_priority_and_several_resources_are_named():
     found = explained([a_node("n1", memory=1)], make_shop_pod("there", "n1", cpu=800), make_shop_pod("late"))
     words = (
         "the only node, n1, is full of equal or higher priority; "
-        "1 more like it, or 300 m CPU and 1 GiB memory less, would be enough"
+        "1 more like it, or 300m CPU and 1 GiB memory less, would be enough"
     )
     assert only(found) == (("cpu", "memory"), words, False)
 

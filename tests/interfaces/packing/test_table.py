@@ -81,7 +81,7 @@ def test_a_cluster_without_pending_pods():
 def test_a_pending_pod_shows_what_it_asks_for_and_what_becomes_of_it():
     lines = table().splitlines()
     [placed] = [line for line in lines if "a/p " in line and "on n1" in line and "place" not in line]
-    assert placed.split() == ["a/p", "1,000", "1500m", "1.0Gi", "on", "n1"]
+    assert placed.split() == ["a/p", "1,000", "1,500m", "1,024Mi", "on", "n1"]
     assert f"impossible: {describe_unplaced_pod(make_proposal().unplaced[0])}" in flat(table())
 
 
@@ -119,7 +119,7 @@ def test_steps_are_numbered_by_stage_in_their_order():
     ]
     assert kinds == ["resize", "preempt", "move", "place"]
     assert [words[0] for words in steps if words and words[0].isdigit()] == ["1", "2"]
-    assert "1000m → 200m" in text
+    assert "1,000m → 200m" in text
     assert "n1 → n2" in text
 
 
@@ -128,7 +128,8 @@ def test_pods_that_change_places_are_evicted_before_any_arrives():
     proposal = make_proposal(stages=(PlanStage((), (there, back), (there, back)),))
     text = table(proposal)
     assert text.count("evict ") == 2
-    assert "from n1, to run on n3" in text
+    assert "n1 → pending" in text
+    assert "pending → n3" in text
 
 
 def test_a_long_plan_shows_its_first_steps_and_counts_the_rest():
@@ -228,7 +229,9 @@ def test_lines_keep_within_the_terminal(width):
     assert max(map(len, lines)) <= width
     # Every name can be read in full, if need be over two or three lines.
     text = "".join("".join(lines).split())
-    assert all(part in text for part in ("recommend", "ation-service-7d9f8b6c5d-x"))
+    assert all(part in text for part in ("a-long-team-name/recom", "mendation-service-7d9f", "8b6c5d-x0001"))
+    assert "…" not in text
+    assert all(heading in text for heading in ("PRIORITY", "CPU", "MEMORY", "RESULT", "STAGE", "STEP", "NODE", "SHARE"))
 
 
 def test_short_times_are_shown_in_milliseconds():

@@ -138,12 +138,12 @@ def test_a_pending_pod_shows_why_it_is_pending_and_where_capacity_could_be_freed
 @pytest.mark.parametrize("width", [80, 160])
 def test_slow_starts_say_what_new_pods_would_start_with_and_how(width):
     shown = " ".join(table(width).split())
-    assert "2500m (2.8x)" in shown
+    assert "2,500m (2.8x)" in shown
     assert "cruise.io/startup-cpu: learn" in shown
     [start] = json.loads(render_scan_json(report()))["slowStarts"]
     assert (start["workload"], start["container"], start["pods"]) == ("Deployment/slow", "app", 1)
     assert (start["cpuMillicores"], start["startCpuMillicores"]) == (900, 2500)
-    assert b"2500m" in render_scan_html(report())
+    assert b"2,500m" in render_scan_html(report())
     assert "slow-start" in render_scan_csv(report()).decode()
     assert "Slow starts" not in table(width, with_trouble=False)
 
