@@ -167,7 +167,8 @@ def _report_error(error: Exception) -> int:
 
 def _format_usage_error(error: typer.TyperException) -> str:
     """Return a usage error in one line, with the command's help."""
-    message = error.format_message().replace("Value error, ", "").strip().rstrip(".")
+    message = error.format_message().replace("Value error, ", "").replace("Input should be", "must be")
+    message = message.partition(", unable to parse")[0].strip().rstrip(".")
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else PROGRAM
     return f"{message[:1].lower()}{message[1:]}; see {command} --help"

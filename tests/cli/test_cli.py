@@ -106,6 +106,11 @@ def test_every_command_has_examples_in_its_help(capsys):
         (["plan", "--snapshot", "x", "--usage", "y", "--mode", "off"], "'off' is not one of"),
         (["explain"], "missing argument"),
         (["scan", "--snapshot", "x", "--history", "1y"], "'1y' is not one of"),
+        (
+            ["pack", "--snapshot", "x", "--seed", "x"],
+            "invalid value for '--seed': must be a valid integer; see cruise pack",
+        ),
+        (["pack", "--snapshot", "x", "--work", "0"], "'--work': must be greater than or equal to 1; see cruise pack"),
         (["scan", "--snapshot", "x", "--context", "prod"], "--snapshot is a file, and --context reads a live cluster"),
         (["scan", "--usage", "x", "--all-contexts"], "--usage is a file, and --context reads a live cluster"),
     ],
@@ -163,7 +168,7 @@ def test_plan_of_one_node_shows_every_container(capsys, files):
     assert main(["plan", *files, "--node", "n1"]) == 0
     out = capsys.readouterr().out
     assert "n2" not in out
-    assert "2000m → 200m" in out
+    assert "2,000m → 200m" in out
     assert "skipped: unreadable-annotation" in out
 
 
