@@ -6,13 +6,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from cruise.domain.prices import DOLLAR, format_money
 from cruise.interfaces.backtest.table import (
     SLACK_REDUCTION_NOTE,
     describe_dominated_mark,
     format_factor,
     format_seconds,
 )
-from cruise.interfaces.text import format_cores, format_count, format_memory, format_money, format_percent, format_rate
+from cruise.interfaces.text import format_cores, format_count, format_memory, format_percent, format_rate
 
 _COLUMNS: Sequence[tuple[str, Callable[[Mapping[str, Any]], str]]] = (
     ("CPU slack %", lambda policy: _percent(policy["cpu"]["relativeSlack"])),
@@ -86,7 +87,7 @@ def _lines(traces: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _costs(policy: Mapping[str, Any]) -> Iterator[str]:
     total, parts = policy["costPer1000ContainerDays"], policy["costByCause"]
-    yield format_money(total)
+    yield format_money(total, DOLLAR)
     for cause in _CAUSES:
         yield _percent(parts[cause] / total if total > 0 else None)
 

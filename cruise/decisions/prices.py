@@ -30,7 +30,8 @@ def estimate_prices(nodes: Iterable[Node], settings: PriceSettings) -> ResourceP
     if not at_ratio:
         return settings.resources
     factor = paid / at_ratio
-    return ResourcePrices(ratio.cpu_core_hour * factor, ratio.memory_gib_hour * factor)
+    currency = LIST_PRICES.currency if stated is None else stated.currency
+    return ResourcePrices(ratio.cpu_core_hour * factor, ratio.memory_gib_hour * factor, currency)
 
 
 def _find_price(node: Node, prices: Mapping[str, float]) -> float | None:

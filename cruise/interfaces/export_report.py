@@ -18,7 +18,7 @@ from cruise.decisions.template_sizes import (
     TemplateSizes,
 )
 from cruise.domain.original_resources import amounts_to_json
-from cruise.domain.prices import ResourcePrices
+from cruise.domain.prices import ResourcePrices, format_money, format_prices
 from cruise.domain.resources import ResourceName, Resources
 from cruise.interfaces.export_files import build_patch
 from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS, create_plain_table, format_change
@@ -32,7 +32,6 @@ from cruise.interfaces.text import (
     format_cpu,
     format_gibibytes,
     format_mebibytes,
-    format_money,
 )
 
 SIZES_NOTE = (
@@ -148,7 +147,7 @@ def describe_reclaimable(reclaimable: Resources, prices: ResourcePrices) -> str:
     month = prices.compute_monthly_cost(reclaimable)
     return (
         f"{format_cores(abs(cpu))} cores {_less_or_more(cpu)} and {format_gibibytes(abs(memory))} GiB "
-        f"{_less_or_more(memory)}, about {format_money(abs(month))} a month {_less_or_more(month)}"
+        f"{_less_or_more(memory)}, about {format_money(abs(month), prices.currency)} a month {_less_or_more(month)}"
     )
 
 
@@ -251,8 +250,7 @@ def render_pull_request(report: ExportReport) -> str:
         f"Set the resources of {format_count(len(changes.changed), 'workload')} by their measured usage",
         "",
         f"All running pods together would request {describe_reclaimable(changes.reclaimable, report.prices)} at "
-        "the prices "
-        f"(${report.prices.cpu_core_hour:g} a core-hour, ${report.prices.memory_gib_hour:g} a GiB-hour).",
+        f"the prices ({format_prices(report.prices)}).",
         "",
         f"Statistics: {_escape_markdown(report.statistics_source)}; at {changes.at:%Y-%m-%d %H:%M} UTC.",
         "",

@@ -89,12 +89,6 @@ def format_count(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def format_money(amount: float) -> str:
-    """Write an amount of money in dollars, below ten with cents: `$1,204`, `$3.20`, `-$12`."""
-    sign, size = ("-" if amount < 0 else ""), abs(amount)
-    return f"{sign}${size:,.0f}" if size >= 10 else f"{sign}${size:.2f}"
-
-
 def format_percent(share: float) -> str:
     """Write a share in percent without the sign, in five characters: `0`, `0.012`, `3.21`, `54.3`; unknown as `–`."""
     percent = 100 * share

@@ -25,6 +25,7 @@ from cruise.domain.policy import (
     Policy,
     StartupPolicy,
 )
+from cruise.domain.prices import DOLLAR
 from cruise.domain.resources import quote_text
 from cruise.domain.scheduling import LabelSelector
 from cruise.domain.users import NotificationTopic
@@ -35,6 +36,7 @@ from cruise.settings.value_types import (
     BEST_EFFORT_CHOICE,
     CONSOLIDATION_CHOICE,
     CPU_LIMITS_CHOICE,
+    CURRENCY,
     FLAG,
     GUARANTEED_CHOICE,
     HEADROOM_CHOICE,
@@ -279,15 +281,18 @@ class LogAndPriceOptions:
     log_format: str = create_setting(_LOG_FORMAT, "auto")
     """`auto`: text on a terminal, JSON elsewhere."""
     price_core_hour: float | None = create_setting(create_price_type("0.0145"), None)
-    """The price of a core-hour in dollars. With `price_gibibyte_hour`, the dashboard and the API show what is saved and
+    """The price of a core-hour. With `price_gibibyte_hour`, the dashboard and the API show what is saved and
     reclaimable in money, `cruise scan` uses it, and `cruise backtest` adds the cost of nodes. Unset: the dashboard
     shows cores and GiB, scans and backtests use 0.0145. See [money](../operating.md#money)."""
     price_gibibyte_hour: float | None = create_setting(create_price_type("0.00724"), None)
     """The same for a GiB-hour of memory. Unset: 0.00724."""
     node_prices: Mapping[str, float] | None = create_setting(PRICES_BY_NAME, None)
-    """The price of an hour of a node in dollars, by its label `node.kubernetes.io/instance-type`, with
+    """The price of an hour of a node, by its label `node.kubernetes.io/instance-type`, with
     `/spot` after it for spot nodes (without such a price they have that of the type). Money is then
     computed with the average price of the nodes' core-hours and GiB-hours. See [money](../operating.md#money)."""
+    currency: str = create_setting(CURRENCY, DOLLAR)
+    """The currency of all prices, written before amounts: a sign such as `€`, or letters such as `EUR`. Nothing is
+    converted: state the prices in it, also those of the cost of a policy, whose defaults are in dollars."""
     price_starved_minute: float = create_setting(create_price_type("0.01"), _PRICES.starved_minute)
     """The price of a minute in which a container gets less CPU than it requests, in `cruise backtest`."""
     price_oom_kill: float = create_setting(create_price_type("1"), _PRICES.oom_kill)

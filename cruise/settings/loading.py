@@ -11,6 +11,7 @@ from typing import Any
 from cruise.adapters.prometheus.settings import CloudIdentity
 from cruise.domain.namespace_patterns import matches_any_pattern
 from cruise.domain.policy import PROTECTED_NAMESPACES, Policy
+from cruise.domain.prices import DOLLAR
 from cruise.errors import BadInputError
 from cruise.settings.settings import SETTING_TYPES, Settings
 from cruise.settings.value_types import ApiAuthentication, InvalidValueError, NotifyFormat
@@ -48,6 +49,8 @@ def check_contradictions(settings: Settings) -> Settings:
         )
     if (settings.price_core_hour is None) != (settings.price_gibibyte_hour is None):
         raise BadInputError("price_core_hour and price_gibibyte_hour belong together; set both or neither")
+    if settings.currency != DOLLAR and settings.price_core_hour is None:
+        raise BadInputError("currency needs price_core_hour and price_gibibyte_hour: the list prices are in dollars")
     return settings
 
 

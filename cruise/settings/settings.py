@@ -73,8 +73,8 @@ class Settings(
     def to_price_settings(self) -> PriceSettings:
         """Return the stated prices."""
         is_stated = self.price_core_hour is not None and self.price_gibibyte_hour is not None
-        resources = ResourcePrices(self.price_core_hour or 0.0, self.price_gibibyte_hour or 0.0) if is_stated else None
-        return PriceSettings(resources, self.node_prices or {})
+        prices = ResourcePrices(self.price_core_hour or 0.0, self.price_gibibyte_hour or 0.0, self.currency)
+        return PriceSettings(prices if is_stated else None, self.node_prices or {})
 
     def to_review_limits(self) -> ReviewLimits:
         """Return the limits of admission reviews."""

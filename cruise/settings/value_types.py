@@ -33,7 +33,7 @@ from cruise.domain.policy import (
     OomReaction,
     StartupPolicy,
 )
-from cruise.domain.prices import SPOT_SUFFIX
+from cruise.domain.prices import SPOT_SUFFIX, is_currency_sign
 from cruise.domain.resources import quote_text
 from cruise.domain.users import NotificationTopic
 
@@ -141,6 +141,16 @@ def create_positive_type(example: str) -> ValueType:
 def create_price_type(example: str) -> ValueType:
     """A price of at least 0."""
     return create_number_type("a number of at least 0", example, lambda found: found >= 0)
+
+
+def _read_currency(value: object) -> str:
+    text = _read_text(value)
+    if not 1 <= len(text) <= 5 or not all(one.isalpha() or one == "." or is_currency_sign(one) for one in text):
+        raise ValueError(value)
+    return text
+
+
+CURRENCY = ValueType("a currency: at most 5 letters or currency signs", "EUR", _read_currency)
 
 
 def _read_prices(value: object) -> dict[str, float]:

@@ -79,6 +79,10 @@ def test_a_bad_value_names_key_place_and_a_well_formed_example(tmp_path):
         ("log_level", "loud"),
         ("shutdown_grace_period", "soon"),
         ("price_core_hour", "-1"),
+        ("currency", "dollars"),
+        ("currency", "<b>"),
+        ("currency", "E R"),
+        ("currency", "4"),
         ("memory_risk", "0"),
         ("memory_risk", "1"),
         ("memory_risk", "nan"),
@@ -244,6 +248,16 @@ def test_any_text_is_read_or_refused_in_one_line(key, text):
         load_settings({f"CRUISE_{key.upper()}": text})
     except BadInputError as error:
         assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("currency", ["€", "EUR", "kr", "Fr.", "R$"])
+def test_a_currency_is_that_of_stated_prices(tmp_path, currency):
+    prices = f'currency = "{currency}"\nprice_core_hour = 0.02\nprice_gibibyte_hour = 0.01\n'
+    stated = load_settings({}, written(tmp_path, prices)).to_price_settings().resources
+    assert stated is not None and stated.currency == currency
+    # Without prices, the list prices would count, which are in dollars.
+    without = written(tmp_path, f'currency = "{currency}"\nnode_prices = "m6i.large=0.1"\n')
+    assert "currency needs price_core_hour and price_gibibyte_hour" in error_line(config=without)
 
 
 def test_prices_are_set_together_and_may_be_zero(tmp_path):

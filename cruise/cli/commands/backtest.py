@@ -345,6 +345,7 @@ def _build_terms(options: "ReplayOptions", half: RecordingHalfName | None, setti
             settings.price_resize,
         ),
         describe_hpa(options.added_autoscalers),
+        settings.currency,
     )
 
 

@@ -47,13 +47,13 @@ WeekOption = Annotated[
 CorePriceOption = Annotated[
     float | None,
     create_option_without_default(
-        "--price-cpu-core-hour", "$", f"For the estimate; by default that of the settings, or {CORE_HOUR}.", min=0
+        "--price-cpu-core-hour", "PRICE", f"For the estimate; by default that of the settings, or {CORE_HOUR}.", min=0
     ),
 ]
 GibPriceOption = Annotated[
     float | None,
     create_option_without_default(
-        "--price-gib-hour", "$", f"For the estimate; by default that of the settings, or {GIBIBYTE_HOUR}.", min=0
+        "--price-gib-hour", "PRICE", f"For the estimate; by default that of the settings, or {GIBIBYTE_HOUR}.", min=0
     ),
 ]
 
@@ -106,6 +106,7 @@ class PriceOptions(NamedTuple):
         return ResourcePrices(
             stated.cpu_core_hour if self.cpu_core_hour is None else self.cpu_core_hour,
             stated.memory_gib_hour if self.memory_gib_hour is None else self.memory_gib_hour,
+            stated.currency,
         )
 
 

@@ -26,7 +26,7 @@ from cruise.domain.preflight import (
     WebhookFacts,
     format_install_command,
 )
-from cruise.domain.prices import ResourcePrices
+from cruise.domain.prices import ResourcePrices, format_money
 from cruise.domain.resources import ResourceName, Resources
 from cruise.domain.rightsizing_policies import POLICY_GROUP
 from cruise.domain.usage import StatisticsTable
@@ -339,7 +339,9 @@ def _describe_shares(group: CoverageGroup, found: Coverage) -> str:
 def _describe_reclaimable(group: CoverageGroup, prices: ResourcePrices | None) -> str:
     amounts = group.reclaimable
     words = f"{_describe_amounts(amounts)} are reclaimable"
-    return words if prices is None else f"{words}, about ${prices.compute_monthly_cost(amounts):,.0f} a month"
+    if prices is None:
+        return words
+    return f"{words}, about {format_money(prices.compute_monthly_cost(amounts), prices.currency)} a month"
 
 
 def _describe_amounts(amounts: Resources) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from cruise import __version__
 from cruise.decisions.policy_costs import compute_policy_cost, compute_slack_reduction_from_vpa, find_dominated_policies
 from cruise.domain.arrays import Int64Array
-from cruise.domain.backtest import BacktestResult, ContainerScore, NodeTimeLine, ObjectivePrices, PolicyScore
+from cruise.domain.backtest import BacktestResult, ContainerScore, NodeTimeLine, PolicyScore
 from cruise.interfaces.backtest.pareto_chart import (
     KILLS,
     STARVATION,
@@ -20,7 +20,7 @@ from cruise.interfaces.backtest.pareto_chart import (
     compute_radius,
     create_linear_scale,
 )
-from cruise.interfaces.backtest.report import COST_NOTE, BacktestReport, compute_monthly_cost
+from cruise.interfaces.backtest.report import COST_NOTE, BacktestReport, ReplayParameters
 from cruise.interfaces.backtest.table import (
     AUTOSCALING_HEADINGS,
     AUTOSCALING_NOTE,
@@ -34,12 +34,13 @@ from cruise.interfaces.backtest.table import (
     format_autoscaling,
     format_cost,
     format_figures,
+    format_monthly_cost,
     format_slack_reduction,
     has_autoscaling,
     list_warnings,
     summarize_backtest,
 )
-from cruise.interfaces.text import format_cores, format_gibibytes, format_money, load_template
+from cruise.interfaces.text import format_cores, format_gibibytes, load_template
 
 MAX_COLUMNS = 600
 CHART_HEIGHT = 1000
@@ -233,7 +234,7 @@ class _RecordingSection:
 def render_backtest_html(report: BacktestReport, shown_node: str | None = None) -> bytes:
     """Return the page; `shown_node` is the node whose time line the user asked for."""
     page = load_template("backtest.html.j2").render(
-        sections=[_build_section(result, report.parameters.objective_prices, shown_node) for result in report.results],
+        sections=[_build_section(result, report.parameters, shown_node) for result in report.results],
         terms=describe_parameters(report.parameters),
         have_cost=report.has_costs,
         cost_note=COST_NOTE,
@@ -253,7 +254,7 @@ def render_backtest_html(report: BacktestReport, shown_node: str | None = None) 
     return page.encode()
 
 
-def _build_section(result: BacktestResult, prices: ObjectivePrices, shown_node: str | None) -> _RecordingSection:
+def _build_section(result: BacktestResult, terms: ReplayParameters, shown_node: str | None) -> _RecordingSection:
     dominated, reductions = find_dominated_policies(result.policies), compute_slack_reduction_from_vpa(result.policies)
     has_memory = any(score.memory is not None for score in result.policies.values())
     pairs = (STARVATION, KILLS) if has_memory else (STARVATION,)
@@ -273,24 +274,19 @@ def _build_section(result: BacktestResult, prices: ObjectivePrices, shown_node: 
                 name,
                 format_figures(score),
                 format_slack_reduction(reductions.get(name)),
-                format_cost(compute_policy_cost(score, prices)),
-                _format_monthly_cost(score, result),
+                format_cost(compute_policy_cost(score, terms.objective_prices), terms.currency),
+                format_monthly_cost(score, result, terms.currency),
                 format_autoscaling(score) if score.autoscaling is not None else (),
                 dominated.get(name),
             )
             for name, score in result.policies.items()
         ],
-        cost_ranking=list(describe_cost_ranking(result, prices)),
+        cost_ranking=list(describe_cost_ranking(result, terms.objective_prices, terms.currency)),
         pareto_charts=[(size, chart) for size, chart in charts if chart is not None],
         policies=[_build_policy_section(name, score, name == first) for name, score in result.policies.items()],
         has_memory=has_memory,
         has_autoscaling=has_autoscaling(result),
     )
-
-
-def _format_monthly_cost(score: PolicyScore, result: BacktestResult) -> str | None:
-    cost = compute_monthly_cost(score, result)
-    return format_money(cost) if cost is not None else None
 
 
 def _build_policy_section(name: str, score: PolicyScore, is_open: bool) -> _PolicySection:

@@ -16,6 +16,7 @@ from cruise.decisions.policy_costs import (
 )
 from cruise.domain.backtest import AutoscalingScore, BacktestResult, ContainerScore, ObjectivePrices, PolicyScore
 from cruise.domain.policy import DEFAULT_RULES
+from cruise.domain.prices import DOLLAR
 from cruise.interfaces.text import (
     JsonValue,
     convert_to_camel_case,
@@ -32,7 +33,7 @@ _DAYS_PER_MONTH = 730 / 24
 
 @dataclass(frozen=True, slots=True)
 class ReplayPrices:
-    """The price of an hour of each resource, in any currency."""
+    """The price of an hour of each resource."""
 
     core_hour: float
     gibibyte_hour: float
@@ -43,7 +44,7 @@ class ReplayParameters:
     """The parameters of a replay; `half` is tune, report or None for every series.
 
     `rules` names cruise's rule set. `prices` are those of nodes, `objective_prices` those of slack and harm.
-    `hpa` is the option --hpa: a target of utilization, or snapshot.
+    Both are in `currency`. `hpa` is the option --hpa: a target of utilization, or snapshot.
     """
 
     pass_seconds: int
@@ -55,6 +56,7 @@ class ReplayParameters:
     rules: str = DEFAULT_RULES.name
     objective_prices: ObjectivePrices = ObjectivePrices()
     hpa: str | None = None
+    currency: str = DOLLAR
 
 
 @dataclass(frozen=True, slots=True)

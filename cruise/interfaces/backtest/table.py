@@ -19,17 +19,18 @@ from cruise.decisions.policy_costs import (
 )
 from cruise.domain.backtest import AutoscalingScore, BacktestResult, ObjectivePrices, PolicyScore
 from cruise.domain.policy import DEFAULT_RULES
+from cruise.domain.prices import format_money
 from cruise.interfaces.backtest.report import COST_NOTE, BacktestReport, ReplayParameters, compute_monthly_cost
-from cruise.interfaces.text import format_cores, format_count, format_memory, format_money, format_percent, format_rate
+from cruise.interfaces.text import format_cores, format_count, format_memory, format_percent, format_rate
 
 _UNKNOWN = "–"
 
 
-def format_cost(cost: PolicyCost) -> Sequence[str]:
+def format_cost(cost: PolicyCost, currency: str) -> Sequence[str]:
     """Return the cost of 1,000 container-days, and the share of each cause in percent, `–` if the cost is zero."""
     total = cost.total
     shares = (format_percent(part / total) if total > 0 else _UNKNOWN for part in cost.by_cause.values())
-    return (format_money(total), *shares)
+    return (format_money(total, currency), *shares)
 
 
 def format_slack_reduction(reduction: SlackReduction | None) -> Sequence[str]:
@@ -38,13 +39,14 @@ def format_slack_reduction(reduction: SlackReduction | None) -> Sequence[str]:
     return tuple(_UNKNOWN if share is None else format_percent(share) for share in shares)
 
 
-def describe_cost_ranking(result: BacktestResult, prices: ObjectivePrices) -> Iterator[str]:
+def describe_cost_ranking(result: BacktestResult, prices: ObjectivePrices, currency: str) -> Iterator[str]:
     """Yield sentences about the order of policies by cost, and the prices that would change it."""
     order = rank_by_cost(result.policies, prices)
     if len(order) < 2:
         return
     cheapest = compute_policy_cost(result.policies[order[0]], prices).total
-    yield f"By cost: {', '.join(order)}. The first costs {format_money(cheapest)} for 1,000 container-days."
+    cost = format_money(cheapest, currency)
+    yield f"By cost: {', '.join(order)}. The first costs {cost} for 1,000 container-days."
     changes = find_rank_changes(result.policies, prices)
     for change in changes:
         swaps = "; ".join(f"{cheaper} before {dearer}" for cheaper, dearer in change.swaps)
@@ -211,7 +213,7 @@ def render_backtest_table(
 ) -> Iterator[RenderableType]:
     """Yield the parts of the report; `shown_node` is the node whose time line the user asked for."""
     width = console.width
-    any_dominated = False
+    any_dominated, terms = False, report.parameters
     for index, result in enumerate(report.results):
         dominated = find_dominated_policies(result.policies)
         any_dominated = any_dominated or bool(dominated)
@@ -219,11 +221,11 @@ def render_backtest_table(
         summary = summarize_backtest(result)
         if summary is not None:
             yield Text(summary)
-        yield from _build_tables(result, dominated, report.has_costs, width)
-        yield from _build_cost_tables(result, report.parameters.objective_prices, dominated, width)
+        yield from _build_tables(result, dominated, terms.currency if report.has_costs else None, width)
+        yield from _build_cost_tables(result, terms, dominated, width)
         if has_autoscaling(result):
             yield from _build_autoscaling_tables(result, width)
-        for line in describe_cost_ranking(result, report.parameters.objective_prices):
+        for line in describe_cost_ranking(result, terms.objective_prices, terms.currency):
             yield Text(line)
         for warning in list_warnings(result, shown_node):
             yield Text(f"Note: {warning}.", style="yellow")
@@ -231,24 +233,25 @@ def render_backtest_table(
 
 
 def _build_tables(
-    result: BacktestResult, dominated: Mapping[str, str], with_cost: bool, width: int
+    result: BacktestResult, dominated: Mapping[str, str], currency: str | None, width: int
 ) -> Iterator[RenderableType]:
-    headings = (*_HEADINGS, "COST\n/MONTH") if with_cost else _HEADINGS
+    """Yield the tables; with a currency, they have the costs of nodes."""
+    headings = (*_HEADINGS, "COST\n/MONTH") if currency is not None else _HEADINGS
     rows = []
     for name, score in result.policies.items():
         label = f"{name} {DOMINATED_MARK}" if name in dominated else name
-        cost = [_format_monthly_cost(score, result)] if with_cost else []
+        cost = [] if currency is None else [format_monthly_cost(score, result, currency) or _UNKNOWN]
         rows.append(([label, *format_figures(score), *cost], _get_style(name, dominated)))
     return _split_into_tables(headings, rows, width)
 
 
 def _build_cost_tables(
-    result: BacktestResult, prices: ObjectivePrices, dominated: Mapping[str, str], width: int
+    result: BacktestResult, terms: ReplayParameters, dominated: Mapping[str, str], width: int
 ) -> Iterator[RenderableType]:
     reductions = compute_slack_reduction_from_vpa(result.policies)
     rows = []
     for name, score in result.policies.items():
-        cost = format_cost(compute_policy_cost(score, prices))
+        cost = format_cost(compute_policy_cost(score, terms.objective_prices), terms.currency)
         rows.append(([name, *cost, *format_slack_reduction(reductions.get(name))], _get_style(name, dominated)))
     return _split_into_tables(_COST_HEADINGS, rows, width)
 
@@ -322,9 +325,10 @@ def format_figures(score: PolicyScore) -> Sequence[str]:
     )
 
 
-def _format_monthly_cost(score: PolicyScore, result: BacktestResult) -> str:
+def format_monthly_cost(score: PolicyScore, result: BacktestResult, currency: str) -> str | None:
+    """Write the cost of a month, None if prices are unknown."""
     cost = compute_monthly_cost(score, result)
-    return format_money(cost) if cost is not None else _UNKNOWN
+    return format_money(cost, currency) if cost is not None else None
 
 
 def _build_notes(report: BacktestReport, any_dominated: bool) -> Iterator[Text]:

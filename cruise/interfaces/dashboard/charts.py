@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cruise.decisions.scan.waste import RealizedSavings
-from cruise.domain.prices import HOURS_A_MONTH, ResourcePrices
+from cruise.domain.prices import HOURS_A_MONTH, ResourcePrices, format_money, format_prices
 from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
 from cruise.interfaces.coverage import CoverageRow
 from cruise.interfaces.http.audit import RecentActions
@@ -24,7 +24,6 @@ from cruise.interfaces.text import (
     format_cores,
     format_count,
     format_gibibytes,
-    format_money,
     format_share,
 )
 
@@ -279,10 +278,10 @@ def _list_amounts(amount: Resources, explanation: str, prices: ResourcePrices | 
             Figure(_format_sign(format_gibibytes(amount.memory_bytes)), "GiB", words),
         ]
     month = (
-        f"{explanation} At ${prices.cpu_core_hour:.4g} a core-hour and ${prices.memory_gib_hour:.4g} a GiB-hour, for a "
-        f"month of {HOURS_A_MONTH} hours: an estimate, because nodes are what is billed."
+        f"{explanation} At {format_prices(prices)}, for a month of {HOURS_A_MONTH} hours: an estimate, because nodes "
+        "are what is billed."
     )
-    return [Figure(_format_sign(format_money(prices.compute_monthly_cost(amount))), "a month", month)]
+    return [Figure(_format_sign(format_money(prices.compute_monthly_cost(amount), prices.currency)), "a month", month)]
 
 
 def _format_amounts(amount: Resources) -> str:

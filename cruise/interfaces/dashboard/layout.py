@@ -20,6 +20,7 @@ from fastapi.routing import APIRoute
 from starlette.background import BackgroundTask
 
 from cruise import __version__
+from cruise.domain.prices import format_money
 from cruise.domain.resources import ResourceName
 from cruise.errors import CruiseError
 from cruise.interfaces.dashboard.terms import HEADINGS, TERMS
@@ -36,7 +37,6 @@ from cruise.interfaces.text import (
     format_gibibytes,
     format_mebibytes,
     format_memory,
-    format_money,
     format_share,
     load_template,
 )

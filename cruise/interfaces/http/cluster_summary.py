@@ -289,11 +289,12 @@ class WorkloadPage:
 
 @dataclass(frozen=True, slots=True)
 class PricesDocument:
-    """The average prices of an hour of the nodes' CPU and memory, in dollars."""
+    """The average prices of an hour of the nodes' CPU and memory, and the setting `currency`."""
 
     __pydantic_config__ = CAMEL_CASE_CONFIG
     cpu_core_hour: float
     memory_gib_hour: float
+    currency: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +341,9 @@ def create_summary_routes(summaries: ClusterSummaries) -> APIRouter:
             used=build_resource_amounts_document(totals.used),
             saved=build_resource_amounts_document(newest.savings.saved),
             saved_pods=newest.savings.pods,
-            prices=None if prices is None else PricesDocument(prices.cpu_core_hour, prices.memory_gib_hour),
+            prices=None
+            if prices is None
+            else PricesDocument(prices.cpu_core_hour, prices.memory_gib_hour, prices.currency),
             saved_monthly_cost=round_monthly_cost(prices, newest.savings.saved),
             reclaimable_monthly_cost=round_monthly_cost(prices, totals.reclaimable),
             modes=dict(sorted(newest.modes.items())),

@@ -8,6 +8,7 @@ from rich.console import Console, RenderableType
 from rich.rule import Rule
 from rich.text import Text
 
+from cruise.domain.prices import format_money
 from cruise.domain.resources import Resources
 from cruise.interfaces.coverage import build_amounts_document, list_coverage_rows
 from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS
@@ -20,7 +21,6 @@ from cruise.interfaces.text import (
     format_cores,
     format_count,
     format_gibibytes,
-    format_money,
     format_share,
     render_json,
     render_yaml,
@@ -29,10 +29,10 @@ from cruise.interfaces.text import (
 TOTAL = "all clusters"
 CLUSTER_HEADINGS = (
     *("Cluster", "Nodes", "Pods", "At risk", "Pending"),
-    *("CPU cores", "Sized", "Reclaimable", "Memory GiB", "Sized", "Reclaimable", "$ a month"),
+    *("CPU cores", "Sized", "Reclaimable", "Memory GiB", "Sized", "Reclaimable", "Monthly"),
 )
 # A narrow terminal has no place for the others.
-_NARROW = ("Cluster", "Pods", "At risk", "Pending", "Reclaimable", "$ a month")
+_NARROW = ("Cluster", "Pods", "At risk", "Pending", "Reclaimable", "Monthly")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,7 @@ class ScannedClusterSummary:
     sized: Resources
     reclaimable: Resources
     monthly_cost: float
+    currency: str
 
     def list_cells(self) -> list[tuple[str, str, float | None]]:
         """Return for each of CLUSTER_HEADINGS the heading, the text and the value by which it is sorted."""
@@ -74,7 +75,7 @@ class ScannedClusterSummary:
             (format_gibibytes(requested.memory_bytes), requested.memory_bytes),
             (sized_memory, sized.memory_bytes / max(1, requested.memory_bytes)),
             (format_gibibytes(reclaimable.memory_bytes), reclaimable.memory_bytes),
-            (format_money(self.monthly_cost), self.monthly_cost),
+            (format_money(self.monthly_cost, self.currency), self.monthly_cost),
         ]
         return [(heading, *cell) for heading, cell in zip(CLUSTER_HEADINGS, cells, strict=True)]
 
@@ -98,6 +99,7 @@ def _summarize(name: str, report: ScanReport) -> ScannedClusterSummary:
         list_coverage_rows(findings.coverage)[0].group.requested,
         findings.totals.reclaimable,
         findings.prices.compute_monthly_cost(findings.totals.reclaimable),
+        findings.prices.currency,
     )
 
 
@@ -113,6 +115,8 @@ def _sum(rows: Sequence[ScannedClusterSummary]) -> ScannedClusterSummary:
         sum((row.sized for row in rows), nothing),
         sum((row.reclaimable for row in rows), nothing),
         sum(row.monthly_cost for row in rows),
+        # All have the prices of the same settings.
+        rows[0].currency,
     )
 
 
@@ -183,11 +187,12 @@ def render_slack_summary(scans: ClusterScans) -> bytes:
     """Return the summary as a message for Slack's incoming webhooks."""
     rows = summarize_clusters(scans)
     total = rows[-1] if rows else None
+    month = "" if total is None else format_money(abs(total.monthly_cost), total.currency)
     title = (
         "cruise scan: no cluster could be read"
         if total is None
         else f"cruise scan of {format_count(len(scans.reports), 'cluster')}: about "
-        f"{format_money(abs(total.monthly_cost))} a month {'less' if total.monthly_cost >= 0 else 'more'} at the "
+        f"{month} a month {'less' if total.monthly_cost >= 0 else 'more'} at the "
         f"targets, {format_count(total.at_risk, 'finding')} at risk, {format_count(total.pending, 'pod')} pending"
     )
     lines = [_describe(row) for row in rows if row.name in scans.reports]
@@ -209,6 +214,6 @@ def _describe(row: ScannedClusterSummary) -> str:
         f"{format_share(sized.cpu_millicores, requested.cpu_millicores)} of CPU and "
         f"{format_share(sized.memory_bytes, requested.memory_bytes)} of memory sized; reclaimable "
         f"{format_cores(reclaimable.cpu_millicores)} cores and {format_gibibytes(reclaimable.memory_bytes)} GiB, about "
-        f"{format_money(row.monthly_cost)} a month; {format_count(row.at_risk, 'finding')} at risk, "
+        f"{format_money(row.monthly_cost, row.currency)} a month; {format_count(row.at_risk, 'finding')} at risk, "
         f"{format_count(row.pending, 'pod')} pending"
     )

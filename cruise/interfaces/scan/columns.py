@@ -13,7 +13,8 @@ from cruise.decisions.scan.findings import ScanFindings, SlowStart
 from cruise.decisions.scan.pending_pods import PendingPod
 from cruise.decisions.scan.risks import ContainerRisk, ContainerRiskKind
 from cruise.decisions.scan.waste import WorkloadRequests
-from cruise.domain.resources import ResourceName
+from cruise.domain.prices import format_money
+from cruise.domain.resources import ResourceName, Resources
 from cruise.interfaces.coverage import CoverageRow, build_amounts_document
 from cruise.interfaces.plan_table import format_change
 from cruise.interfaces.reasons import REASON_DESCRIPTIONS
@@ -30,7 +31,6 @@ from cruise.interfaces.text import (
     format_cpu,
     format_gibibytes,
     format_mebibytes,
-    format_money,
 )
 
 RowT = TypeVar("RowT", ContainerRisk, WorkloadRequests, PendingPod, CoverageRow, SlowStart)
@@ -80,6 +80,11 @@ class ScanColumn(Generic[RowT]):
     narrow_heading: str = ""
     only_if_wide: bool = False
     sorted_by: bool = False
+
+
+def format_monthly_cost(amount: Resources, findings: ScanFindings) -> str:
+    """Write the price of an amount for a month."""
+    return format_money(findings.prices.compute_monthly_cost(amount), findings.prices.currency)
 
 
 def _risk_figures(risk: ContainerRisk, findings: ScanFindings) -> Mapping[str, JsonValue]:
@@ -244,11 +249,11 @@ WASTE_COLUMNS: tuple[ScanColumn[WorkloadRequests], ...] = (
         sorted_by=True,
     ),
     ScanColumn(
-        "$/MONTH",
-        lambda one, findings, wide: Text(format_money(findings.prices.compute_monthly_cost(one.reclaimable))),
-        "$ a month",
+        "MONTHLY",
+        lambda one, findings, wide: Text(format_monthly_cost(one.reclaimable, findings)),
+        "Monthly",
         lambda one, findings: ScanPageCell(
-            [(format_money(findings.prices.compute_monthly_cost(one.reclaimable)), "")],
+            [(format_monthly_cost(one.reclaimable, findings), "")],
             findings.prices.compute_monthly_cost(one.reclaimable),
         ),
         lambda one, findings: {
@@ -260,7 +265,7 @@ WASTE_COLUMNS: tuple[ScanColumn[WorkloadRequests], ...] = (
             )
         },
         "number",
-        narrow_heading="$/MO",
+        narrow_heading="MONTH",
     ),
     ScanColumn(
         "SKIPPED",

@@ -12,8 +12,14 @@ from cruise.interfaces.coverage import (
     build_unlock_document,
     list_coverage_rows,
 )
-from cruise.interfaces.scan.columns import ScanColumn, ScanPageCell, build_container_column, build_finding_document
-from cruise.interfaces.text import JsonValue, format_cpu, format_money
+from cruise.interfaces.scan.columns import (
+    ScanColumn,
+    ScanPageCell,
+    build_container_column,
+    build_finding_document,
+    format_monthly_cost,
+)
+from cruise.interfaces.text import JsonValue, format_cpu
 
 
 def _create_resource_columns(
@@ -58,7 +64,7 @@ def _compute_cost(row: CoverageRow, findings: ScanFindings) -> float:
 
 
 def _format_cost(row: CoverageRow, findings: ScanFindings) -> str:
-    return format_money(_compute_cost(row, findings)) if row.is_money_known else ""
+    return format_monthly_cost(row.group.reclaimable, findings) if row.is_money_known else ""
 
 
 COVERAGE_COLUMNS: tuple[ScanColumn[CoverageRow], ...] = (
@@ -89,9 +95,9 @@ COVERAGE_COLUMNS: tuple[ScanColumn[CoverageRow], ...] = (
     *_create_resource_columns(ResourceName.CPU, "CPU cores", "CPU CORES", "CORES", "millicores"),
     *_create_resource_columns(ResourceName.MEMORY, "Memory GiB", "MEMORY GIB", "GIB", "bytes"),
     ScanColumn(
-        "$/MONTH",
+        "MONTHLY",
         lambda row, findings, wide: Text(_format_cost(row, findings)),
-        "$ a month",
+        "Monthly",
         lambda row, findings: ScanPageCell([(_format_cost(row, findings), "")], _compute_cost(row, findings)),
         lambda row, findings: {
             "reclaimableMonthlyCost": round(_compute_cost(row, findings), 2) if row.is_money_known else None
@@ -102,7 +108,7 @@ COVERAGE_COLUMNS: tuple[ScanColumn[CoverageRow], ...] = (
             )
         },
         "number",
-        narrow_heading="$/MO",
+        narrow_heading="MONTH",
     ),
     ScanColumn(
         "UNLOCKED BY",

@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from cruise import __version__
 from cruise.decisions.scan.waste import ClusterRequestTotals
+from cruise.domain.prices import format_money, format_prices
 from cruise.domain.resources import ResourceName, Resources
 from cruise.interfaces.coverage import (
     PARTLY_KNOWN_NOTE,
@@ -24,7 +25,6 @@ from cruise.interfaces.text import (
     format_cores,
     format_count,
     format_gibibytes,
-    format_money,
     format_share,
     load_template,
 )
@@ -127,10 +127,11 @@ def _format_time(at: datetime) -> str:
 def render_scan_mail(report: ScanReport) -> bytes:
     """Return the page for mail programs, without script or style sheet; its title is the subject."""
     reclaimable = report.findings.totals.reclaimable
-    month = report.findings.prices.compute_monthly_cost(reclaimable)
+    prices = report.findings.prices
+    month = prices.compute_monthly_cost(reclaimable)
     subject = (
         f"Cluster report: {format_count(len(report.findings.risks), 'finding')} at risk, about "
-        f"{format_money(abs(month))} "
+        f"{format_money(abs(month), prices.currency)} "
         f"a month {'too much' if month >= 0 else 'too little'} requested"
     )
     template = load_template("scan_mail.html.j2")
@@ -172,7 +173,8 @@ def _build_variables(report: ScanReport) -> Mapping[str, object]:
         "cores": format_cores,
         "gib": format_gibibytes,
         "share": format_share,
-        "money": format_money,
+        "money": lambda amount: format_money(amount, findings.prices.currency),
+        "prices": format_prices(findings.prices),
         "count": format_count,
     }
 

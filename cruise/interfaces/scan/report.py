@@ -70,6 +70,7 @@ def build_document(report: ScanReport) -> dict[str, JsonValue]:
             "prices": {
                 "cpuCoreHour": prices.cpu_core_hour,
                 "memoryGibHour": prices.memory_gib_hour,
+                "currency": prices.currency,
                 "note": SAVING_ESTIMATE_NOTE,
             },
             "workloads": [build_finding_document(WASTE_COLUMNS, row, findings) for row in findings.workloads],

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from cruise.decisions.scan.findings import FindingsBasis, ImplausibleUsage, ScanFindings
 from cruise.decisions.scan.pending_pods import PendingPod
+from cruise.domain.prices import format_money, format_prices
 from cruise.interfaces.coverage import (
     PARTLY_KNOWN_NOTE,
     describe_best_effort_pods,
@@ -20,7 +21,7 @@ from cruise.interfaces.reasons import REJECTION_DESCRIPTIONS
 from cruise.interfaces.scan.columns import PENDING_COLUMNS, RISK_COLUMNS, WASTE_COLUMNS, RowT, ScanColumn
 from cruise.interfaces.scan.coverage_columns import COVERAGE_COLUMNS, SLOW_START_COLUMNS, SLOW_STARTS_NOTE
 from cruise.interfaces.scan.report import SAVING_ESTIMATE_NOTE, ScanReport
-from cruise.interfaces.text import format_cores, format_count, format_gibibytes, format_money, format_share
+from cruise.interfaces.text import format_cores, format_count, format_gibibytes, format_share
 
 _MAX_RISKS = 20
 _MAX_WORKLOADS = 15
@@ -157,11 +158,8 @@ def _render_waste(findings: ScanFindings, wide: bool) -> Iterator[RenderableType
     yield Text(TERM_EXPLANATIONS, style="dim")
     month = prices.compute_monthly_cost(totals.reclaimable)
     yield Text.assemble(
-        (f"about {format_money(abs(month))} {'less' if month >= 0 else 'more'} a month", "bold"),
-        (
-            f"  {SAVING_ESTIMATE_NOTE}: ${prices.cpu_core_hour:g} a core-hour, ${prices.memory_gib_hour:g} a GiB-hour",
-            "dim",
-        ),
+        (f"about {format_money(abs(month), prices.currency)} {'less' if month >= 0 else 'more'} a month", "bold"),
+        (f"  {SAVING_ESTIMATE_NOTE}: {format_prices(prices)}", "dim"),
     )
     if findings.full_nodes:
         names = ", ".join(findings.full_nodes[:3])

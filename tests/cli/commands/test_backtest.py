@@ -148,6 +148,7 @@ def test_terms_reach_the_replay(capsys, trace, monkeypatch):
     monkeypatch.setenv("CRUISE_PRICE_CORE_HOUR", "0.02")
     monkeypatch.setenv("CRUISE_PRICE_GIBIBYTE_HOUR", "0.005")
     monkeypatch.setenv("CRUISE_PRICE_OOM_KILL", "3")
+    monkeypatch.setenv("CRUISE_CURRENCY", "€")
     found = answer(
         capsys, "--trace", trace, "--pod-creation", "start", "--risk", "0.01", "--seed", "7", "--policy", "cruise-risk"
     )
@@ -168,6 +169,7 @@ def test_terms_reach_the_replay(capsys, trace, monkeypatch):
             "resize": 0.0002,
         },
         "hpa": None,
+        "currency": "€",
     }
 
 

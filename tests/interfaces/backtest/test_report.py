@@ -93,6 +93,7 @@ def test_the_parameters_are_described():
             "resize": 0.0002,
         },
         "hpa": None,
+        "currency": "$",
     }
     assert document(make_result())["terms"]["prices"] is None
 

@@ -116,7 +116,7 @@ async def test_money_is_null_until_prices_are_set():
     async with create_api_client(scene) as api:
         priced = (await api.get("/summary")).json()
     assert without["prices"] is None and without["reclaimableMonthlyCost"] is None
-    assert priced["prices"] == {"cpuCoreHour": 0.03, "memoryGibHour": 0.004}
+    assert priced["prices"] == {"cpuCoreHour": 0.03, "memoryGibHour": 0.004, "currency": "$"}
     amount = priced["reclaimable"]
     month = 730 * (amount["cpuMillicores"] / 1000 * 0.03 + amount["memoryBytes"] / 2**30 * 0.004)
     assert abs(priced["reclaimableMonthlyCost"] - month) < 0.01
