@@ -96,3 +96,18 @@ def test_the_end_does_not_wait_for_what_was_left_behind(what: str):
     with at_work(leaves_behind=what) as process:
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 7
+
+
+def test_imported_objects_do_not_delay_the_collection_of_cycles():
+    program = """
+import asyncio, gc
+import cruise.app.serve.serve
+from cruise.app.process import run_as_service
+
+async def work():
+    print(gc.get_freeze_count() > 100_000, sum(len(gc.get_objects(generation)) for generation in range(3)) < 10_000)
+
+asyncio.run(run_as_service(work()))
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert ended.stdout == "True True\n", ended.stderr
