@@ -100,7 +100,7 @@ class Replay:
         self._terms += 1
         replica = self._replicas[int(number)]
         replica.leads, replica.term = True, self._terms
-        replica.audit.expect_foreign_intents()
+        replica.audit.expect_unknown_intents()
         # What the first usage pass of a leader reads of the database's past.
         with suppress(HistoryChangedError):
             history = await self.database.read_history()

@@ -60,7 +60,7 @@ class Controller:
         self._pace = options.clock_speed
         self._loads = NodeLoadHistory()
         shared = options.shared
-        shared.audit.expect_foreign_intents()
+        shared.audit.expect_unknown_intents()
         exclusions = shared.exclusions
         self._usage = UsageState()
         exclusions.history_incomplete = lambda: self.history_incomplete

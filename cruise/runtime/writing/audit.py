@@ -62,7 +62,7 @@ class AuditQueue:
         self._closed: list[int] = []
         self._reported_open: set[int] = set()
         self._found: set[int] = set()
-        self._expects_others = False
+        self._expects_unknown = False
         self._ongoing: dict[tuple[type[Action], str], dict[_Ending, _OngoingEntry]] = {}
         self._prune_count = _PRUNE_COUNT
 
@@ -78,15 +78,18 @@ class AuditQueue:
     @property
     def has_unresolved(self) -> bool:
         """Whether intents are known whose outcome only the cluster can tell."""
-        return self._expects_others or bool(self._reported_open or self._found)
+        return self._expects_unknown or bool(self._reported_open or self._found)
 
-    def expect_foreign_intents(self) -> None:
-        """Record that former leaders may have left intents open: the next plan looks for them, even without actions."""
-        self._expects_others = True
+    def expect_unknown_intents(self) -> None:
+        """Record that intents may be open of former leaders, or that were stored without an answer.
+
+        The next plan looks for them, even without actions.
+        """
+        self._expects_unknown = True
 
     def find(self, intents: Iterable[int]) -> None:
         """Record which intents without an outcome are in the database, until they are compared with the cluster."""
-        self._expects_others = False
+        self._expects_unknown = False
         self._found = set(intents)
         # Another leader has compared the others, or the database has lost them.
         self._reported_open &= self._found
@@ -244,9 +247,10 @@ class PlanIntents:
         try:
             await self._store.begin_writes(intents)
         except BaseException:
+            # They may have been stored.
             for one in intents:
-                # It may have been stored.
                 self._audit.leave_intent_open(one.id)
+            self._audit.expect_unknown_intents()
             raise
         self._open |= {number: one.id for number, one in zip(numbers, intents, strict=True)}
 

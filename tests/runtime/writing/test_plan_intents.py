@@ -272,11 +272,36 @@ async def test_what_former_leaders_left_open_is_looked_up_by_the_first_plan_thou
     world, store, audit = FaultyCluster(cluster(workload()), ClusterFaults()), InMemoryStore(), AuditQueue()
     pod = await only_pod(world.cluster)
     await store.begin_writes([WriteIntent(1, START, shrink(pod), get_spec_targets(pod))])
-    audit.expect_foreign_intents()
+    audit.expect_unknown_intents()
     writer = ClusterWriter(world, store, FULL, audit=audit, timeouts=WAITS)
     for _ in range(2):
         assert await writer.apply_plan([], await world.snapshot(), START) == []
         assert (await store.read_open_intents(), audit.has_unresolved) == ([], False)
+
+
+class LosingAnswer(InMemoryStore):
+    """A store whose answer to the first intents is lost after they are stored."""
+
+    is_lost = False
+
+    async def begin_writes(self, intents: Sequence[WriteIntent]) -> None:
+        await super().begin_writes(intents)
+        if not self.is_lost:
+            self.is_lost = True
+            raise UnavailableError("the connection was closed during the commit")
+
+
+async def test_intents_that_were_stored_without_an_answer_are_closed_by_a_plan_that_has_nothing_to_do():
+    world, store = FaultyCluster(cluster(workload(), [node()]), ClusterFaults()), LosingAnswer()
+    writer = ClusterWriter(world, store, FULL, timeouts=WAITS)
+    pod = await only_pod(world.cluster)
+    with pytest.raises(UnavailableError):
+        await writer.apply_plan([shrink(pod)], await world.snapshot(), START)
+    assert world.faults.sent == []
+    assert len(await store.read_open_intents()) == 1
+    await writer.apply_plan([], await world.snapshot(), START)
+    assert await store.read_open_intents() == []
+    assert [one.result for one in await store.read_outcomes(START)] == [ActionResult.FAILED]
 
 
 async def test_what_another_plan_of_the_process_has_under_way_is_left_to_it():
