@@ -74,7 +74,8 @@ class PlannedNodeSizes:
                 container.name,
                 container.role,
                 _get_smaller(container.requests, sizes[container.name]),
-                _get_planned_limits(container, resize),
+                # A limit of 0 is none, and stays stated.
+                _get_planned_limits(container, resize).with_defaults(container.limits),
             )
             for container in pod.resizable_parts
             if container.name in sizes

@@ -338,3 +338,15 @@ def wait_for_children(process_id: int) -> list[str]:
                 return children
         time.sleep(0.05)
     return []
+
+
+def test_a_memory_limit_of_0_stays_in_a_plan_that_shrinks_the_pod(packed, tmp_path):
+    """The API server accepts it, and the runtime takes it for no limit."""
+    unlimited = {"name": "app", "resources": {"requests": {"cpu": "3500m"}, "limits": {"memory": "0"}}}
+    objects = (make_node_json("n1", cpu="4"), make_pod_json("web-1", node="n1", containers=[unlimited]))
+    usage = tmp_path / "usage.json"
+    usage.write_text(json.dumps(make_usage_json(make_usage_item_json(pod="web-1"))))
+    document = packed(*objects, pod("late-1", cpu="2"), options=("--time-limit", "0", "--usage", str(usage)))
+    assert places(document) == {"late-1": "n1"}
+    [resized] = document["resizes"]
+    assert resized["pod"] == "web-1"
