@@ -58,6 +58,7 @@ async def test_the_form_shows_the_policy_of_the_workload_and_keeps_what_is_of_si
     assert "This form does not write" in shown and "Delete the policy" not in shown
     [manifest] = re.findall(r"<pre[^>]*>(apiVersion: cruise.io.*?)</pre>", unescape(shown), re.DOTALL)
     assert yaml.safe_load(manifest)["spec"] == document["spec"]
+    assert "<th></th>" not in shown
 
 
 EVERYWHERE = NamespaceVisibility(Caller("administrator"), None)
