@@ -265,7 +265,6 @@ WASTE_COLUMNS: tuple[ScanColumn[WorkloadRequests], ...] = (
             )
         },
         "number",
-        narrow_heading="MONTH",
     ),
     ScanColumn(
         "SKIPPED",

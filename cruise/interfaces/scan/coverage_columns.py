@@ -108,7 +108,6 @@ COVERAGE_COLUMNS: tuple[ScanColumn[CoverageRow], ...] = (
             )
         },
         "number",
-        narrow_heading="MONTH",
     ),
     ScanColumn(
         "UNLOCKED BY",
