@@ -165,13 +165,18 @@ def estimate_daemonset_requests(
     """Return what a pod of each DaemonSet may come to request, by namespace and workload.
 
     For each container that is its template's request, or its largest peak on any node: node autoscalers assume that a
-    new node runs the same pods as the present ones.
+    new node runs the same pods as the present ones. A DaemonSet whose template fits no known node runs nowhere.
     """
-    by_daemonset: dict[tuple[str, str], dict[str, Resources]] = {
-        (namespace, str(ref)): {name: one.resources for name, one in (workload.requests or {}).items()}
-        for (namespace, ref), workload in snapshot.workloads.items()
-        if ref.kind == "DaemonSet"
-    }
+    sizes = frozenset(node.allocatable for node in snapshot.known_nodes)
+    by_daemonset: dict[tuple[str, str], dict[str, Resources]] = {}
+    for (namespace, ref), workload in snapshot.workloads.items():
+        if ref.kind != "DaemonSet":
+            continue
+        stated = {name: one.resources for name, one in (workload.requests or {}).items()}
+        main = [one for name, one in stated.items() if name not in workload.init_containers]
+        needed = sum(main, NO_RESOURCES)
+        if not sizes or any(needed.fits_in(size) for size in sizes):
+            by_daemonset[namespace, str(ref)] = stated
     for key, row in statistics.row_of_workload.items() if by_daemonset else ():
         containers = by_daemonset.get((key.namespace, key.workload))
         if containers is not None:

@@ -373,6 +373,23 @@ def test_capacity_that_daemonsets_request_is_reserved(seen):
     assert own.requests == make_amounts(15_500, 58 * 1024)
 
 
+def test_a_daemonset_that_no_node_can_run_reserves_nothing():
+    """Anyone who may create one in a namespace would keep the new pods of all others at their templates."""
+    peak = use(cpu=3000, memory_mib=300)
+    huge = make_workload("DaemonSet/huge", "evil", requests={"a": make_amounts(1_000_000, 1)})
+    [target] = mutated(new_pod(), peak, nodes=SMALL_NODES, workloads=(huge,))
+    assert target.requests == make_amounts(3000, 300)
+    # An init container runs before the others.
+    starting = make_workload(
+        "DaemonSet/starting",
+        "zoo",
+        requests={"init": make_amounts(15_000, 1), "a": make_amounts(14_000, 1)},
+        init_containers=frozenset({"init"}),
+    )
+    [beside] = mutated(new_pod(), peak, nodes=SMALL_NODES, workloads=(starting,))
+    assert beside.requests.cpu_millicores == new_pod().containers[0].requests.cpu_millicores
+
+
 def test_an_unmanaged_resource_is_not_scaled_to_the_node():
     pod = new_pod(make_container(cpu=9000))
     [target] = mutated(pod, use(memory_mib=300), autoscalers=[make_autoscaler()])
