@@ -1,10 +1,13 @@
 """RightsizingPolicy objects on a real API server: rejected ones, and the effect of accepted ones."""
 
+import subprocess
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tests.controlplane.api import Api, ApiError, Json, wait_until
+from tests.controlplane.binaries import programs
 from tests.deploy.installing import resource_of
 from tests.e2e.live.custom_kinds import policy_objects
 from tests.e2e.live.manifests import app
@@ -14,6 +17,8 @@ from tests.e2e.live.usage import ContainerUse
 from tests.kube_json.objects.test_rightsizing_policies import READABLE, UNREADABLE, policy_json
 
 USE = ContainerUse(cores=0.4, mebibytes=300, peak_cores=0.5, peak_mebibytes=400)
+# More than any other scene has; cruise writes their statuses one after the other.
+MANY = 100
 # What the structural schema refuses alone, before any rule: the decoder is given it by files only.
 UNKNOWN_FIELDS: dict[str, tuple[Json, str]] = {
     "a field that is none": ({"modde": "off"}, 'unknown field "spec.modde"'),
@@ -134,3 +139,36 @@ def test_the_status_says_what_a_policy_did_and_what_contradicts_it(stage: LiveSt
     whole = read("clusterrightsizingpolicies", None, ns)
     assert (whole["workloads"], whole["sized"], whole["skippedPods"]) == (2, 1, 1)
     assert whole["skipped"] == [{"reason": "no-statistics", "count": 1}]
+
+
+def test_many_policies_have_their_status_after_the_first_pass_and_kubectl_shows_it(
+    stage: LiveStage, with_policies: None
+):
+    ns = stage.namespace
+    stage.node(cpu="16", memory="64Gi")
+    stage.create(app("Deployment", ns, "web", "1", "1Gi"))
+    stage.running(1)
+    stage.measure({"web": USE})
+    names = ["web", *(f"w{number}" for number in range(1, MANY))]
+    stage.create(*(policy_json({"selector": {"names": [name]}, "mode": "observe"}, name, ns) for name in names))
+
+    def count_statuses() -> int:
+        return sum("status" in one for one in stage.admin.items("rightsizingpolicies.cruise.io", ns))
+
+    with stage.serving("resize", pass_interval="2s"):
+        wait_until(lambda: count_statuses() == MANY, "all statuses are written")
+    command: list[Any] = [
+        programs() / "kubectl",
+        "--kubeconfig",
+        stage.plane.kubeconfig(),
+        "get",
+        "rightsizingpolicies",
+    ]
+    listed = subprocess.run([*command, "--namespace", ns], capture_output=True, text=True, check=True).stdout
+    heading, *lines = listed.splitlines()
+    assert heading.split() == "NAME MODE WORKLOADS SIZED SKIPPED SAVED CPU SAVED MEMORY CONFLICTS AGE".split()
+    rows = {line.split()[0]: line.split()[1:-1] for line in lines}
+    assert rows.pop("web") == ["observe", "1", "0", "1", "0", "0", "0"]
+    assert set(rows) == set(names[1:]) and {tuple(row) for row in rows.values()} == {
+        ("observe", "0", "0", "0", "0", "0", "0")
+    }
