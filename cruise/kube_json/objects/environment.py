@@ -4,7 +4,7 @@ Values may be secret: only the text of a recognised option leaves this module.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from cruise.domain.heaps import HeapBound, HeapRuntime
@@ -22,6 +22,8 @@ _REFERENCE = re.compile(r"\$\$|\$\(([^()]*)\)")
 _SHELL_REFERENCE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 _SIZE = re.compile(rf"(?:([{_LIMIT}{_REQUEST}])([0-9]{{1,18}}){_END}|([0-9]{{1,18}}))([A-Za-z]{{0,3}})")
 _SHARE = re.compile(r"[0-9]{1,6}(\.[0-9]{0,9})?")
+# The most characters that all references of a container are replaced by: each variable may repeat the one before.
+_MOST_REPLACED = 1 << 18
 
 
 class StatedSize(NamedTuple):
@@ -57,6 +59,7 @@ class ContainerEnvironment:
         self._container = spec.name
         self._limit_bytes = _read_memory(spec, "limits")
         self._request_bytes = _read_memory(spec, "requests") or self._limit_bytes
+        self._left_to_replace = _MOST_REPLACED
         self.variables: dict[str, str] = {}
         for one in spec.env or ():
             self.variables[one.name] = self._evaluate(one)
@@ -113,7 +116,19 @@ class ContainerEnvironment:
     def _expand(self, text: str) -> str:
         """Replace `$(NAME)` by the variables known so far; what is not known stays, as in Kubernetes."""
         text = text.translate(_MARKS)
-        return _REFERENCE.sub(self._replace_reference, text) if "$" in text else text
+        return self._replace(_REFERENCE, self._replace_reference, text) if "$" in text else text
+
+    def _replace(self, pattern: re.Pattern[str], replace: Callable[[re.Match[str]], str], text: str) -> str:
+        """Replace the references in a text; it is unreadable if they stand for too much."""
+        parts, end = [], 0
+        for found in pattern.finditer(text):
+            value = replace(found)
+            self._left_to_replace -= len(value)
+            if self._left_to_replace < 0:
+                return _UNREADABLE
+            parts += [text[end : found.start()], value]
+            end = found.end()
+        return "".join([*parts, text[end:]])
 
     def _replace_reference(self, found: re.Match[str]) -> str:
         name = found.group(1)
@@ -123,7 +138,7 @@ class ContainerEnvironment:
 
     def _split_script(self, script: str) -> list[str]:
         """Return the words of a script with the shell's references to variables replaced."""
-        return _split(_SHELL_REFERENCE.sub(self._replace_shell_reference, script) if "$" in script else script)
+        return _split(self._replace(_SHELL_REFERENCE, self._replace_shell_reference, script))
 
     def _replace_shell_reference(self, found: re.Match[str]) -> str:
         # The image or the script may set others.

@@ -12,6 +12,7 @@ from cruise.domain.cluster import ContainerRole
 from cruise.domain.heaps import HeapBound, HeapRuntime
 from cruise.domain.resources import MEBIBYTE
 from cruise.kube_json.admission_review import ReviewRequest, get_created_pod
+from cruise.kube_json.objects.environment import ContainerEnvironment
 from cruise.kube_json.objects.heaps import HeapReader
 from cruise.kube_json.objects.pod import PodReader, decode_pod
 from cruise.kube_json.reading.snapshot import read_snapshot
@@ -148,6 +149,19 @@ def test_a_value_that_the_pod_does_not_show_leaves_the_bound_unknown(variables):
     assert not bound.is_known
     assert bound.compute_memory(LIMIT, LIMIT) == 0
     assert bound.follows_size
+
+
+@pytest.mark.parametrize("form", ["$(A{0})$(A{0})", "${{A{0}}}$A{0}"], ids=["kubelet", "shell"])
+def test_references_do_not_multiply_a_text_without_end(form):
+    """Sixty variables that each repeat the one before would take all memory, of serve and of the webhook."""
+    doubled = {"A0": "-Xmx1g "} | {f"A{number}": f"$(A{number - 1})$(A{number - 1})" for number in range(1, 23)}
+    container = spec(doubled | {"JAVA_TOOL_OPTIONS": "$(A22)"}, command=["sh", "-c", f"exec java {form.format(15)}"])
+    environment = ContainerEnvironment(container, [str(one) for one in container.command or ()])
+    lengths = [*map(len, environment.variables.values()), *map(len, environment.words)]
+    assert sum(lengths) < 1 << 20
+    assert environment.get_text("A9") == ("-Xmx1g " * 512).strip()
+    assert environment.is_unreadable("JAVA_TOOL_OPTIONS")
+    assert not read(doubled | {"JAVA_TOOL_OPTIONS": "$(A22)"}).is_known
 
 
 def test_without_a_limit_a_share_of_it_has_no_bound():
