@@ -265,9 +265,6 @@ def _get_style(name: str, dominated: Container[str] = ()) -> str:
     return "dim" if name in dominated else _STYLES.get(name, "")
 
 
-_GAP = 2
-
-
 def _split_into_tables(
     headings: Sequence[str], rows: Sequence[tuple[Sequence[str], str]], width: int
 ) -> Iterator[RenderableType]:
@@ -279,19 +276,20 @@ def _split_into_tables(
         max(map(len, (*heading.split("\n"), *(cells[index] for cells, _ in rows))))
         for index, heading in enumerate(("\nPOLICY", *headings))
     ]
+    gap = 2 if sum(widths) + 2 * (len(widths) - 1) <= width else 1
     shown: list[int] = []
     for index in range(1, len(widths)):
-        if shown and widths[0] + sum(_GAP + widths[one] for one in (*shown, index)) > width:
-            yield from _build_table(headings, rows, shown)
+        if shown and widths[0] + sum(gap + widths[one] for one in (*shown, index)) > width:
+            yield from _build_table(headings, rows, shown, gap)
             shown = []
         shown.append(index)
-    yield from _build_table(headings, rows, shown)
+    yield from _build_table(headings, rows, shown, gap)
 
 
 def _build_table(
-    headings: Sequence[str], rows: Sequence[tuple[Sequence[str], str]], shown: Sequence[int]
+    headings: Sequence[str], rows: Sequence[tuple[Sequence[str], str]], shown: Sequence[int], gap: int
 ) -> Iterator[RenderableType]:
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0))
     table.add_column(_two_lines("\nPOLICY"), overflow="fold", header_style="dim")
     for index in shown:
         table.add_column(_two_lines(headings[index - 1]), justify="right", no_wrap=True, header_style="dim")
