@@ -93,6 +93,7 @@ def decode_answer(answer: bytes, shape: type[T], what: str) -> T:
 
 
 _MAX_MESSAGE_LENGTH = 300
+_LONGEST_SEARCHED = 16_384
 
 
 class _Cause(msgspec.Struct, frozen=True):
@@ -202,7 +203,9 @@ def create_error_from_status(
     text = status.message or f"the API server answered {status_code} to {request}"
     details = status.details or _Details()
     server_cause = next((cause.reason for cause in details.causes or () if cause.reason), None)
-    mapping = next((one for one in ERROR_MAPPINGS if one.code == status_code and re.search(one.text, text)), None)
+    # A search takes time in proportion to the square of the length.
+    searched = text[:_LONGEST_SEARCHED]
+    mapping = next((one for one in ERROR_MAPPINGS if one.code == status_code and re.search(one.text, searched)), None)
     cause = (
         mapping.cause
         if mapping

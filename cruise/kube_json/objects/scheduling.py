@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 from sys import intern
 
+from cruise.domain.resources import quote_text
 from cruise.domain.scheduling import (
     UNCONSTRAINED_SCHEDULING,
     LabelRequirement,
@@ -27,6 +28,7 @@ _SET_OPERATORS = frozenset({SelectorOperator.IN, SelectorOperator.NOT_IN})
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 # Parts are separated by commas outside parentheses.
 _PARTS = re.compile(r"(?:[^,(]|\([^)]*\))+")
+_LONGEST_SELECTOR = 4096
 _TERM = re.compile(
     r"(?P<not>!)?\s*(?P<key>[\w./-]+)\s*"
     r"(?:(?P<equal>==?|!=)\s*(?P<value>[\w.-]*)|(?P<set>in|notin)\s*\((?P<listed>[^)]*)\))?"
@@ -44,11 +46,11 @@ def read_selector(selector: pod_json.LabelSelectorJson, place: str = "spec.selec
 
 def parse_selector(text: str) -> LabelSelector:
     """Parse a selector of a scale's status, such as `app=web,tier in (a,b),!old`; BadInputError."""
+    terms = [_TERM.fullmatch(part.strip()) for part in _split_selector(text)]
+    if text and (not terms or None in terms):
+        raise BadInputError(f"{quote_text(text)} is not a label selector")
     requirements = []
-    for part in _PARTS.findall(text):
-        found = _TERM.fullmatch(part.strip())
-        if found is None:
-            raise BadInputError(f'"{text}" is not a label selector')
+    for found in filter(None, terms):
         key = intern(found["key"])
         if found["listed"] is not None:
             operator = SelectorOperator.IN if found["set"] == "in" else SelectorOperator.NOT_IN
@@ -60,6 +62,14 @@ def parse_selector(text: str) -> LabelSelector:
             operator, values = SelectorOperator.DOES_NOT_EXIST if found["not"] else SelectorOperator.EXISTS, ()
         requirements.append(LabelRequirement(key, operator, values))
     return LabelSelector(tuple(requirements))
+
+
+def _split_selector(text: str) -> list[str]:
+    """Return the parts of a selector, none if it is too long or a part is incomplete: fewer parts select more."""
+    if len(text) > _LONGEST_SELECTOR:
+        return []
+    parts: list[str] = _PARTS.findall(text)
+    return parts if _PARTS.sub("", text) == "," * (len(parts) - 1) else []
 
 
 def read_node_terms(selector: pod_json.NodeSelector, place: str) -> tuple[NodeSelectorTerm, ...]:

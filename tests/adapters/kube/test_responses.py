@@ -255,3 +255,12 @@ def test_a_message_of_an_admission_webhook_is_printable():
     denied = create_error(403, body(403, "denied:\0 \x1b[31m\u202eno\n"), ASKED)
     assert isinstance(denied, RefusedError)
     assert str(denied) == "denied:� �[31m�no"
+
+
+def test_the_kind_of_a_long_message_is_known_by_its_beginning():
+    """The message of an admission webhook may have megabytes."""
+    denied = create_error(
+        403, body(403, 'admission webhook "x" denied the request: ' + "admission webhook " * 100_000), ASKED
+    )
+    assert isinstance(denied, RefusedError)
+    assert denied.cause == "AdmissionDenied"

@@ -33,7 +33,13 @@ def test_its_parts_are_requirements():
     )
 
 
-@pytest.mark.parametrize("text", ["app = = x", "a>1", "(a)", "app=web x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("app = = x", "a>1", "(a)", "app=web x"),
+        *("(", "((", "(app=web", "app=web,", ",app=web", "a,,b", "tier in (a", "a in (" * 100_000),
+    ],
+)
 def test_an_invalid_one_is_rejected(text):
     with pytest.raises(BadInputError, match="not a label selector"):
         parse_selector(text)
