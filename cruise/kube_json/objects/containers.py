@@ -105,17 +105,16 @@ class ContainerReader:
         """
         entries = []
         if spec.init_containers:
-            reports = status.init_container_statuses or () if status else ()
+            reports = _match_statuses(spec.init_containers, status.init_container_statuses if status else None)
             for index, container in enumerate(spec.init_containers):
                 role = ContainerRole.SIDECAR if container.restart_policy == "Always" else ContainerRole.INIT
-                report = _find_status(container.name, index, reports) if role is ContainerRole.SIDECAR else None
+                report = reports[index] if role is ContainerRole.SIDECAR else None
                 place = f"spec.initContainers[{index}]"
                 entries.append(self._read(container, role, report, heaps[index], place))
-        reports = status.container_statuses or () if status else ()
+        reports = _match_statuses(spec.containers, status.container_statuses if status else None)
         for index, container in enumerate(spec.containers):
-            report = _find_status(container.name, index, reports)
             heap = heaps[index - len(spec.containers)]
-            entries.append(self._read(container, ContainerRole.MAIN, report, heap, f"spec.containers[{index}]"))
+            entries.append(self._read(container, ContainerRole.MAIN, reports[index], heap, f"spec.containers[{index}]"))
         if len(entries) > 1:
             _check_unique_names([container.name for container, _ in entries])
         if len(entries) > _SUMMED_UNCAPPED:
@@ -185,11 +184,16 @@ def _hashable(values: QuantityMap | None) -> tuple[object, ...] | None:
     return None if values is None else tuple(values.items())
 
 
-def _find_status(name: str, index: int, reports: tuple[ContainerStatus, ...]) -> ContainerStatus | None:
-    """Return the status of a container; it mostly has the same index."""
-    if index < len(reports) and reports[index].name == name:
-        return reports[index]
-    return next((report for report in reports if report.name == name), None)
+def _match_statuses(
+    containers: Sequence[ContainerSpec], reports: Sequence[ContainerStatus] | None
+) -> Sequence[ContainerStatus | None]:
+    """Return the status of each container. Kubelets sort them by name."""
+    if not reports:
+        return (None,) * len(containers)
+    if len(containers) == len(reports) == 1 and containers[0].name == reports[0].name:
+        return reports
+    by_name = {report.name: report for report in reversed(reports)}
+    return [by_name.get(container.name) for container in containers]
 
 
 def _build_container(
