@@ -313,7 +313,7 @@ def find_own_namespace(configured: str | None, service_account: Path = SERVICE_A
         return _DEFAULT_NAMESPACE
 
 
-# The upper limit of the wait before a read, even if Retry-After is longer.
+# The upper limit of the wait before a read or a watch, even if Retry-After is longer.
 MAX_WAIT_SECONDS = 30.0
 
 
@@ -364,11 +364,11 @@ class Backoff:
     failures: int = 0
 
     def next_seconds(self, at_least: float | None = None) -> float:
-        """Count a failure and return the wait, which is never shorter than `at_least`."""
+        """Count a failure and return the wait, which is not shorter than `at_least` up to MAX_WAIT_SECONDS."""
         # The exponent is limited only to avoid an overflow.
         wait = min(self.max_seconds, self.first_seconds * 2.0 ** min(self.failures, 30))
         self.failures += 1
-        return max(at_least or 0.0, wait * random.uniform(0.5, 1.0))
+        return max(min(at_least or 0.0, MAX_WAIT_SECONDS), wait * random.uniform(0.5, 1.0))
 
     def reset(self) -> None:
         """Start again with the first wait."""

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.adapters.kube.client import Backoff
+from cruise.adapters.kube.client import MAX_WAIT_SECONDS, Backoff
 
 
 @given(st.floats(0.01, 5), st.floats(5, 60), st.integers(1, 2000))
@@ -17,5 +17,5 @@ def test_waits_double_up_to_the_longest_and_are_jittered(first, most, failures):
 
 
 @given(st.floats(0.01, 5), st.floats(0, 600))
-def test_waits_as_long_as_the_server_requests(first, asked):
-    assert Backoff(first, 30).next_seconds(asked) >= asked
+def test_waits_as_long_as_the_server_requests_up_to_half_a_minute(first, asked):
+    assert min(asked, MAX_WAIT_SECONDS) <= Backoff(first, 30).next_seconds(asked) <= max(30, MAX_WAIT_SECONDS)
