@@ -17,7 +17,7 @@ from cruise.decisions.sizing.node_plans import decide_node_plans
 from cruise.domain.actions import ActionResult
 from cruise.domain.policy import Mode, Policy
 from cruise.runtime.node_pass import run_node_pass
-from cruise.runtime.ports import PassInput, StorePort
+from cruise.runtime.ports import PassContext, StorePort
 from tests.controlplane.binaries import NotAvailable
 from tests.controlplane.control_plane import ControlPlane
 
@@ -78,7 +78,7 @@ async def _passes(cluster: KubernetesCluster, store: StorePort) -> list[Benchmar
         ("a pass that resizes every pod", _POLICY),
     ):
         started, cpu = time.perf_counter(), time.process_time()
-        done = await run_node_pass(PassInput(cluster, store, policy, now))
+        done = await run_node_pass(PassContext(cluster, store, policy, now))
         seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu
         resized = sum(outcome.result is ActionResult.DONE for outcome in done.outcomes)
         rows.append(BenchmarkRow(NAME, what, seconds, "s", memory_mib=peak_memory_mib()))

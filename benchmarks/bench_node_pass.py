@@ -22,7 +22,7 @@ from cruise.domain.pod_resources import predict_actuated_pod
 from cruise.domain.policy import Mode, Policy
 from cruise.kube_json.reading.snapshot import read_snapshot
 from cruise.runtime.node_pass import run_node_pass
-from cruise.runtime.ports import PassInput, StorePort
+from cruise.runtime.ports import PassContext, StorePort
 from cruise.runtime.usage.usage_state import UsageState
 from cruise.runtime.writing.writer import ClusterWriter
 
@@ -111,7 +111,7 @@ async def _pass(cluster: ImmediateCluster, store: StorePort, policy: Policy, now
     usage, writer = UsageState(), MeasuredWriter(cluster, store, policy)
     await usage.get_statistics(store)
     started = time.process_time()
-    await run_node_pass(PassInput(cluster, store, policy, now), usage=usage, writer=writer)
+    await run_node_pass(PassContext(cluster, store, policy, now), usage=usage, writer=writer)
     return time.process_time() - started, writer.cpu_seconds
 
 

@@ -31,7 +31,7 @@ from cruise.interfaces.http.figures import ControllerFigures
 from cruise.interfaces.http.request_guard import RequestGuardRules
 from cruise.interfaces.http.view import PolicyObjectPort, WhatIfPort
 from cruise.runtime.node_pass import NodePassResult, run_node_pass
-from cruise.runtime.ports import PassInput
+from cruise.runtime.ports import PassContext
 from cruise.simulation.cluster.cluster import SimulatedCluster
 
 NAME = "pages"
@@ -97,7 +97,7 @@ class View:
 
     async def pass_once(self) -> None:
         """Run a node pass."""
-        done = await run_node_pass(PassInput(self.cluster, self.store, self.policy, self.at))
+        done = await run_node_pass(PassContext(self.cluster, self.store, self.policy, self.at))
         self.activity.statistics, self.activity.refreshed_at = self.table, self.at
         self.activity.add_pass(done, self.policy.max_age)
 

@@ -41,7 +41,7 @@ from cruise.interfaces.http.request_guard import MIN_TOKEN_LENGTH, RequestGuardR
 from cruise.interfaces.http.view import PolicyObjectPort, WhatIfPort
 from cruise.runtime.admission import PodAdmitter
 from cruise.runtime.node_pass import NodePassResult
-from cruise.runtime.ports import ClusterPort, PassInput, StorePort
+from cruise.runtime.ports import ClusterPort, PassContext, StorePort
 from cruise.runtime.revert import revert_workload
 from cruise.runtime.usage.usage_reader import UsageReadingProgress, UsageReadingSettings
 from cruise.settings import Settings
@@ -113,7 +113,9 @@ class DemoView:
 
     async def revert(self, namespace: str, workload: WorkloadRef) -> Sequence[Outcome]:
         """Revert one workload. Raises UnavailableError."""
-        return await revert_workload(PassInput(self.cluster, self.store, self.policy, self.now()), namespace, workload)
+        return await revert_workload(
+            PassContext(self.cluster, self.store, self.policy, self.now()), namespace, workload
+        )
 
     async def announce(self, intervention: UserAction) -> None:
         """Announce nothing."""
@@ -134,7 +136,7 @@ async def run_demo(settings: Settings, console: Console, data_dir: Path, seconds
     not empty.
     """
     stop = asyncio.Event()
-    with handle_signals(stop.set), redirect_logs(console), _lock_directory(data_dir) as directory:
+    with handle_signals(stop.set), print_logs_on_console(console), _lock_directory(data_dir) as directory:
         console.print("starting: cluster, store, statistics of the past week")
         async with _open_empty_store(settings, directory, console) as store:
             return await _run(settings, console, store, _write_token(data_dir), seconds, stop)
@@ -292,7 +294,7 @@ class _ConsoleLogHandler(logging.Handler):
 
 
 @contextmanager
-def redirect_logs(console: Console) -> Iterator[None]:
+def print_logs_on_console(console: Console) -> Iterator[None]:
     """Print warnings on the demo's console, above the live picture."""
 
     def print_line(_: object, method: str, event: structlog.typing.EventDict) -> str:

@@ -16,7 +16,7 @@ from cruise.domain.cluster import ClusterSnapshot, WorkloadRef
 from cruise.domain.policy import Policy
 from cruise.domain.users import UserAction, UserActionKind
 from cruise.errors import BadInputError
-from cruise.runtime.ports import PassInput, StorePort
+from cruise.runtime.ports import PassContext, StorePort
 from cruise.runtime.revert import get_original_sizes, read_stored_sizes, revert_workload, run_revert_pass
 
 # Writers read the pause twice a second, and a request in progress needs time to end.
@@ -82,9 +82,12 @@ async def revert_under_pause(
             now = get_current_time()
             if namespace is None or workload is None:
                 return RevertResult(
-                    now, before, await run_revert_pass(PassInput(cluster, store, policy, now), namespace), paused_before
+                    now,
+                    before,
+                    await run_revert_pass(PassContext(cluster, store, policy, now), namespace),
+                    paused_before,
                 )
-            outcomes = await revert_workload(PassInput(cluster, store, policy, now), namespace, workload)
+            outcomes = await revert_workload(PassContext(cluster, store, policy, now), namespace, workload)
             if not paused_before:
                 # The pause stopped passes in progress, which did not know the new stored mode.
                 await store.record_user_action(UserAction(get_current_time(), caller, UserActionKind.RESUME))

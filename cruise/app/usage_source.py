@@ -15,14 +15,20 @@ from cruise.adapters.kubelets.source import (
     KubeletUsageSource,
     parse_node_metrics,
     poll_kubelets,
-    read_kubelet_report,
+    read_container_usage_of_kubelet,
     read_kubelets_once,
 )
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import PrometheusUsageSource
 from cruise.app.process import get_current_time
 from cruise.domain.cluster import ClusterSnapshot, Node
-from cruise.domain.preflight import CrossCheckCounts, CrossCheckResult, KubeletFacts, KubeletReport, RequiredAccess
+from cruise.domain.preflight import (
+    CrossCheckCounts,
+    CrossCheckResult,
+    KubeletContainerUsage,
+    KubeletFacts,
+    RequiredAccess,
+)
 from cruise.errors import BadInputError, CruiseError, RefusedError, UnavailableError
 from cruise.runtime.ports import UsageSourcePort
 from cruise.runtime.usage.usage_pass import CrossCheckedUsageSource
@@ -119,9 +125,9 @@ async def add_cross_check(
         KubeletClient(replace(settings.to_kubelet_settings(), endpoint=KubeletEndpoint.CADVISOR), client)
     ) as asking:
 
-        async def ask(node: Node) -> KubeletReport:
+        async def ask(node: Node) -> KubeletContainerUsage:
             await require_kubelet_access(settings, client)
-            return await read_kubelet_report(asking.read_metrics, node, get_current_seconds)
+            return await read_container_usage_of_kubelet(asking.read_metrics, node, get_current_seconds)
 
         step_seconds = int(settings.prometheus_step.total_seconds())
         yield CrossCheckedUsageSource(source, ask, settings.kubelet_cross_check_nodes, step_seconds)

@@ -17,7 +17,7 @@ from cruise.domain.backtest import (
     HourlyCounts,
     MetricComparison,
     PolicyScore,
-    ReplayCount,
+    ReplayQuantity,
 )
 
 # Fewer blocks do not show how they vary.
@@ -96,7 +96,7 @@ def _find_last_lag(correlation: Float64Array, count: int, insignificant: int) ->
 
 
 @dataclass(frozen=True, slots=True)
-class MetricRatio:
+class HourlyMetric:
     """A metric as Σ numerator / Σ denominator, with one row per hour; 0 if the denominator is 0.
 
     As sums, so that the metric of any part of the hours can be computed.
@@ -120,55 +120,56 @@ def _divide(numerator: Float64Array, denominator: Float64Array) -> Float64Array:
     return ratio
 
 
-def build_metric_ratios(hourly_counts: HourlyCounts) -> Mapping[ComparedMetric, MetricRatio]:
-    """Return the recorded metrics as ratios."""
+def build_hourly_metrics(hourly_counts: HourlyCounts) -> Mapping[ComparedMetric, HourlyMetric]:
+    """Return the recorded metrics."""
     counts = {count: matrix.sum(axis=1) for count, matrix in hourly_counts.counts.items()}
-    return {metric: build(counts) for metric, (required, build) in _RATIOS.items() if required in counts}
+    return {metric: build(counts) for metric, (required, build) in _METRICS.items() if required in counts}
 
 
-_Counts = Mapping[ReplayCount, Float64Array]
+_Counts = Mapping[ReplayQuantity, Float64Array]
 
 
-def _build_daily_ratio(numerator: Float64Array, counts: _Counts) -> MetricRatio:
-    return MetricRatio(numerator * _DAY_MINUTES, counts[ReplayCount.CONTAINER_MINUTES])
+def _build_daily_metric(numerator: Float64Array, counts: _Counts) -> HourlyMetric:
+    return HourlyMetric(numerator * _DAY_MINUTES, counts[ReplayQuantity.CONTAINER_MINUTES])
 
 
-_RATIOS: Mapping[ComparedMetric, tuple[ReplayCount, Callable[[_Counts], MetricRatio]]] = MappingProxyType(
+_METRICS: Mapping[ComparedMetric, tuple[ReplayQuantity, Callable[[_Counts], HourlyMetric]]] = MappingProxyType(
     {
         ComparedMetric.CPU_SLACK: (
-            ReplayCount.CPU_REQUESTED,
-            lambda counts: MetricRatio(
-                counts[ReplayCount.CPU_REQUESTED] - counts[ReplayCount.CPU_USED], counts[ReplayCount.CPU_REQUESTED]
+            ReplayQuantity.CPU_REQUESTED,
+            lambda counts: HourlyMetric(
+                counts[ReplayQuantity.CPU_REQUESTED] - counts[ReplayQuantity.CPU_USED],
+                counts[ReplayQuantity.CPU_REQUESTED],
             ),
         ),
         ComparedMetric.MEMORY_SLACK: (
-            ReplayCount.MEMORY_REQUESTED,
-            lambda counts: MetricRatio(
-                counts[ReplayCount.MEMORY_REQUESTED] - counts[ReplayCount.MEMORY_USED],
-                counts[ReplayCount.MEMORY_REQUESTED],
+            ReplayQuantity.MEMORY_REQUESTED,
+            lambda counts: HourlyMetric(
+                counts[ReplayQuantity.MEMORY_REQUESTED] - counts[ReplayQuantity.MEMORY_USED],
+                counts[ReplayQuantity.MEMORY_REQUESTED],
             ),
         ),
         ComparedMetric.CPU_STARVED: (
-            ReplayCount.CPU_STARVED,
-            lambda counts: MetricRatio(counts[ReplayCount.CPU_STARVED], counts[ReplayCount.CPU_SAMPLES]),
+            ReplayQuantity.CPU_STARVED,
+            lambda counts: HourlyMetric(counts[ReplayQuantity.CPU_STARVED], counts[ReplayQuantity.CPU_SAMPLES]),
         ),
         ComparedMetric.OOM_KILLS: (
-            ReplayCount.OOM_KILLS,
-            lambda counts: _build_daily_ratio(1000 * counts[ReplayCount.OOM_KILLS], counts),
+            ReplayQuantity.OOM_KILLS,
+            lambda counts: _build_daily_metric(1000 * counts[ReplayQuantity.OOM_KILLS], counts),
         ),
         ComparedMetric.RESIZES: (
-            ReplayCount.RESIZES,
-            lambda counts: _build_daily_ratio(counts[ReplayCount.RESIZES], counts),
+            ReplayQuantity.RESIZES,
+            lambda counts: _build_daily_metric(counts[ReplayQuantity.RESIZES], counts),
         ),
         ComparedMetric.OWN_EVICTIONS: (
-            ReplayCount.EVICTIONS,
-            lambda counts: _build_daily_ratio(
-                1000 * (counts[ReplayCount.EVICTIONS] - counts[ReplayCount.CONSOLIDATION_MOVES]), counts
+            ReplayQuantity.EVICTIONS,
+            lambda counts: _build_daily_metric(
+                1000 * (counts[ReplayQuantity.EVICTIONS] - counts[ReplayQuantity.CONSOLIDATION_MOVES]), counts
             ),
         ),
         ComparedMetric.NODES: (
-            ReplayCount.NODE_MINUTES,
-            lambda counts: MetricRatio(counts[ReplayCount.NODE_MINUTES], counts[ReplayCount.MINUTES]),
+            ReplayQuantity.NODE_MINUTES,
+            lambda counts: HourlyMetric(counts[ReplayQuantity.NODE_MINUTES], counts[ReplayQuantity.MINUTES]),
         ),
     }
 )
@@ -183,12 +184,12 @@ def compare_configurations(
     samples of the hours, which stand for the past and the future; both configurations have the same hours. It is
     widened if intervals from the start of the recording missed what followed.
     """
-    current_ratios, reference_ratios = (_build_score_ratios(result.policies[name]) for name in (current, reference))
-    hours = len(next(iter(current_ratios.values())).denominator)
+    current_metrics, reference_metrics = (_build_score_metrics(result.policies[name]) for name in (current, reference))
+    hours = len(next(iter(current_metrics.values())).denominator)
     first = _DAY_HOURS if hours >= _MIN_HOURS_TO_SKIP_FIRST_DAY else 0
     metrics, blocks = {}, {}
-    for metric, ratio in current_ratios.items():
-        values = _ComparedValues(ratio, reference_ratios[metric], seed)
+    for metric, values_by_hour in current_metrics.items():
+        values = _ComparedValues(values_by_hour, reference_metrics[metric], seed)
         blocks[metric] = values.get_block_length(first, hours)
         metrics[metric] = values.compare(first, hours)
     return ConfigurationComparison(
@@ -202,10 +203,10 @@ def compare_configurations(
     )
 
 
-def _build_score_ratios(score: PolicyScore) -> Mapping[ComparedMetric, MetricRatio]:
+def _build_score_metrics(score: PolicyScore) -> Mapping[ComparedMetric, HourlyMetric]:
     if score.hourly_counts is None:
         raise ValueError(f"{score.policy} was replayed without hourly counts")
-    return build_metric_ratios(score.hourly_counts)
+    return build_hourly_metrics(score.hourly_counts)
 
 
 def _check_bound(comparison: MetricComparison | None, bound: float) -> BoundResult:
@@ -219,7 +220,7 @@ def _check_bound(comparison: MetricComparison | None, bound: float) -> BoundResu
 class _ComparedValues:
     """One metric under both configurations."""
 
-    def __init__(self, current: MetricRatio, reference: MetricRatio, seed: int) -> None:
+    def __init__(self, current: HourlyMetric, reference: HourlyMetric, seed: int) -> None:
         self._current = current
         self._reference = reference
         self._seed = seed

@@ -16,7 +16,7 @@ from cruise.decisions.sizing.memory_limit import (
     compute_limit_ceiling,
     compute_min_limit_after_oom_kill,
 )
-from cruise.decisions.sizing.pod_level import enlarge_pod_level_target
+from cruise.decisions.sizing.pod_level_containers import enlarge_pod_level_target
 from cruise.decisions.sizing.resizes import (
     build_withdrawn_targets,
     is_refusal_outdated,
@@ -30,7 +30,7 @@ from cruise.domain.autoscalers import LimitRangeItem, ResourceQuota
 from cruise.domain.cluster import POD_LEVEL, Container, ContainerRole, Node, OomKill, Pod, QosClass
 from cruise.domain.pod_resources import count_pod_requests, replace_spec_resources
 from cruise.domain.policy import Mode, OomReaction, Policy, ResizeDirection
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import NO_RESIZE, NO_RESOURCES, ResourceName, Resources, round_up_to_mebibytes
 from cruise.domain.usage import OomRecord, PeakKey, Statistic, StatisticsTable
 
@@ -177,14 +177,17 @@ def _explain_skip(
         until = last_reaction_at + policy.oom_cooldown
         return SkippedPod(record.namespace, record.pod, ReasonCode.COOLDOWN, until=until)
     if now - record.finished_at > NEW_KILL_WINDOW:
-        return SkippedPod(record.namespace, record.pod, ReasonCode.RECORDED_ONLY, ReasonDetail.OOM_KILL_TOO_OLD)
+        return SkippedPod(record.namespace, record.pod, ReasonCode.RECORDED_ONLY, ReasonDetailCode.OOM_KILL_TOO_OLD)
     if policy.oom_reaction is OomReaction.RECORD:
         return SkippedPod(record.namespace, record.pod, ReasonCode.RECORDED_ONLY)
     if pod is None or pod.uid != record.pod_uid:
         return SkippedPod(record.namespace, record.pod, ReasonCode.NOT_FOUND)
     if any(one.name == record.container and one.role is ContainerRole.INIT for one in pod.containers):
         return SkippedPod(
-            record.namespace, record.pod, ReasonCode.RECORDED_ONLY, ReasonDetail.INIT_CONTAINER.create(record.container)
+            record.namespace,
+            record.pod,
+            ReasonCode.RECORDED_ONLY,
+            ReasonDetailCode.INIT_CONTAINER.create(record.container),
         )
     return None
 
@@ -197,7 +200,7 @@ def _explain_unmanaged(record: OomRecord, checked: ResizablePod) -> SkippedPod |
         reason = SKIP_REASON_BY_MODE.get(mode, ReasonCode.MEMORY_NOT_MANAGED)
         return SkippedPod(namespace, name, reason, record.container)
     if checked.effective_policy.get_for_container(record.container).direction is ResizeDirection.SHRINK:
-        detail = ReasonDetail.DIRECTION_SHRINK.create(record.container)
+        detail = ReasonDetailCode.DIRECTION_SHRINK.create(record.container)
         return SkippedPod(namespace, name, ReasonCode.AT_MAXIMUM, detail)
     pairs = zip(checked.sized, checked.managed_by_container, strict=False)
     if any(one.name == record.container and ResourceName.MEMORY not in resources for one, resources in pairs):
@@ -210,7 +213,7 @@ def _explain_no_growth(record: OomRecord, checked: ResizablePod, context: OomCon
     namespace, name = checked.pod.namespace, checked.pod.name
     if context.node is None:
         # A pod on a node with unknown capacity is not evicted for lack of capacity.
-        return SkippedPod(namespace, name, ReasonCode.NODE_NOT_READY, ReasonDetail.NODE_UNKNOWN)
+        return SkippedPod(namespace, name, ReasonCode.NODE_NOT_READY, ReasonDetailCode.NODE_UNKNOWN)
     bounds = checked.utilisation_bounds
     # At its maximum of replicas an HPA would remove a pod because of a larger request; the node pass grows within that.
     is_bounded = bounds is not None and not bounds.is_at_minimum and ResourceName.MEMORY in bounds.metrics
@@ -218,7 +221,7 @@ def _explain_no_growth(record: OomRecord, checked: ResizablePod, context: OomCon
         return SkippedPod(namespace, name, ReasonCode.MEMORY_NOT_MANAGED)
     unmanaged = _explain_unmanaged(record, checked)
     if unmanaged is None and record.memory_limit_bytes is not None and not record.oom_memory_bytes:
-        return SkippedPod(namespace, name, ReasonCode.RECORDED_ONLY, ReasonDetail.NODE_OUT_OF_MEMORY)
+        return SkippedPod(namespace, name, ReasonCode.RECORDED_ONLY, ReasonDetailCode.NODE_OUT_OF_MEMORY)
     return unmanaged
 
 
@@ -284,7 +287,9 @@ def _build_target(
             return SkippedPod(pod.namespace, pod.name, ReasonCode.QUOTA_EXCEEDED, container.name)
     if request == current_request and limit == current_limit:
         at_ceiling = current_limit is not None and current_limit >= ceiling
-        detail = ReasonDetail.LIMIT_AT_CEILING.create(container.name) if at_ceiling else ReasonDetail.NOTHING_GROWS
+        detail = (
+            ReasonDetailCode.LIMIT_AT_CEILING.create(container.name) if at_ceiling else ReasonDetailCode.NOTHING_GROWS
+        )
         return SkippedPod(pod.namespace, pod.name, ReasonCode.AT_MAXIMUM, detail)
     return ContainerTarget(
         container.name,
@@ -374,7 +379,7 @@ def _add_other_containers(resizable: ResizablePod, targets: Sequence[ContainerTa
 def _evict(resizable: ResizablePod, eligibility: Eligibility) -> EvictPod | SkippedPod:
     pod = resizable.pod
     if resizable.effective_policy.mode < Mode.FULL:
-        return SkippedPod(pod.namespace, pod.name, ReasonCode.INSUFFICIENT_CAPACITY, ReasonDetail.NO_EVICTIONS)
+        return SkippedPod(pod.namespace, pod.name, ReasonCode.INSUFFICIENT_CAPACITY, ReasonDetailCode.NO_EVICTIONS)
     reason = eligibility.explain_not_evictable_for_sizing(pod, resizable.effective_policy, killed=True)
     if reason is not None:
         return SkippedPod(pod.namespace, pod.name, ReasonCode.NOT_EVICTABLE, reason)

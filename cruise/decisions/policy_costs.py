@@ -122,7 +122,9 @@ def rank_by_cost(policies: Mapping[str, PolicyScore], prices: ObjectivePrices) -
     return sorted(totals, key=totals.__getitem__)
 
 
-def find_rank_changes(policies: Mapping[str, PolicyScore], prices: ObjectivePrices) -> Sequence[RankChange]:
+def find_rank_changes_at_varied_prices(
+    policies: Mapping[str, PolicyScore], prices: ObjectivePrices
+) -> Sequence[RankChange]:
     """Return the changes in the order of policies when single prices are multiplied or divided by three."""
     ranking = rank_by_cost(policies, prices)
     changes = []

@@ -10,7 +10,7 @@ from cruise.domain.actions import ContainerTarget, ReasonCode, ResizePod
 from cruise.domain.autoscalers import LimitRangeItem
 from cruise.domain.cluster import ClusterSnapshot, Container, Node, Pod, QosClass
 from cruise.domain.pod_resources import count_pod_requests, get_qos_class, replace_spec_resources
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import NO_RESIZE, NO_RESOURCES, Resources, StatedResources
 
 # Requests and limits by container name.
@@ -103,7 +103,7 @@ def _explain_rejection(
 
 def _build_target(
     container: Container, requests: StatedResources, limits: StatedResources, node: Node | None
-) -> tuple[ContainerTarget, list[ReasonDetail]]:
+) -> tuple[ContainerTarget, list[ReasonDetailCode]]:
     """Return the sizes closest to the original ones that a resize can restore, and what it cannot restore."""
     can_lower_memory_limit = node is None or supports_lowering_memory_limits(node) or container.memory_resize_restarts
     cpu = _restore(
@@ -134,7 +134,7 @@ class _RestoredResource:
 
     request: int | None
     limit: int | None
-    not_restored: tuple[ReasonDetail, ...] = ()
+    not_restored: tuple[ReasonDetailCode, ...] = ()
 
 
 def _restore(
@@ -148,19 +148,19 @@ def _restore(
     if current == original:
         return _RestoredResource(*current)
     if restarts:
-        return _RestoredResource(*current, (ReasonDetail(f"{resource}-needs-restart"),))
+        return _RestoredResource(*current, (ReasonDetailCode(f"{resource}-needs-restart"),))
     not_restored = []
     request, limit = original
     if request is None and current[0] is not None:
         request = current[0]
-        not_restored.append(ReasonDetail(f"{resource}-request-stays"))
+        not_restored.append(ReasonDetailCode(f"{resource}-request-stays"))
     if limit is None and current[1] is not None:
         limit = max(current[1], request or 0)
-        not_restored.append(ReasonDetail(f"{resource}-limit-stays"))
+        not_restored.append(ReasonDetailCode(f"{resource}-limit-stays"))
     elif limit is not None and not can_lower_limit and (current[1] is None or limit < current[1]):
         limit = None if current[1] is None else max(current[1], request or 0)
-        not_restored.append(ReasonDetail(f"{resource}-limit-fixed"))
+        not_restored.append(ReasonDetailCode(f"{resource}-limit-fixed"))
     elif limit is not None and limit < (request or 0):
         limit = request
-        not_restored.append(ReasonDetail(f"{resource}-limit-too-low"))
+        not_restored.append(ReasonDetailCode(f"{resource}-limit-too-low"))
     return _RestoredResource(request, limit, tuple(not_restored))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 HOUR_SECONDS = 3600
 
 
-class ReplayCount(StrEnum):
+class ReplayQuantity(StrEnum):
     """The quantities that a replay counts, over samples, time or events."""
 
     CPU_REQUESTED = "cpu-requested"
@@ -39,7 +39,7 @@ class ReplayCount(StrEnum):
 class HourlyCounts:
     """Counts of H hours, each a matrix (H, groups); one column holds the counts of the cluster as a whole."""
 
-    counts: Mapping[ReplayCount, "Float64Array"]
+    counts: Mapping[ReplayQuantity, "Float64Array"]
 
 
 @dataclass(frozen=True, slots=True)

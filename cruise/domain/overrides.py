@@ -225,7 +225,7 @@ def resolve_overrides(
     Each comes before the next one. `policies` are those that apply to the pod, nearest first.
     """
     own = collect_own_layers(annotations, namespace, ref, snapshot, paused_workloads, vertical)
-    return resolve_readable_layers(cluster_mode, [*own, *policies])
+    return resolve_possibly_unreadable_layers(cluster_mode, [*own, *policies])
 
 
 def collect_own_layers(
@@ -255,7 +255,7 @@ def collect_own_layers(
     return layers
 
 
-def resolve_readable_layers(cluster_mode: Mode, layers: Sequence[OverrideLayer]) -> ResolvedOverrides:
+def resolve_possibly_unreadable_layers(cluster_mode: Mode, layers: Sequence[OverrideLayer]) -> ResolvedOverrides:
     """Resolve layers, given nearest first, of which some may be unreadable or contradict others."""
     if not layers:
         return _resolve_cluster_mode(cluster_mode)

@@ -15,7 +15,7 @@ from cruise.domain.usage import ContainerKey, SampleBlock, StatisticsTable
 
 
 @dataclass(frozen=True, slots=True)
-class KubeletReport:
+class KubeletContainerUsage:
     """Usage that a kubelet reported, at a time in Unix seconds; one entry a container and runtime id.
 
     NaN: not reported.

@@ -9,7 +9,7 @@ from cruise.domain.scheduling import NodeSelectorTerm, PodAffinityTerm, Taint
 # Details of reasons; `interfaces` has the words.
 
 
-class ReasonDetail(StrEnum):
+class ReasonDetailCode(StrEnum):
     """A detail of a reason that has several causes."""
 
     # a pod may not be evicted
@@ -88,10 +88,10 @@ class ReasonDetail(StrEnum):
         return f"{self.value}: {subject}"
 
 
-_CODES = {detail.value: detail for detail in ReasonDetail}
+_CODES = {detail.value: detail for detail in ReasonDetailCode}
 
 
-def parse_detail_code(text: str) -> ReasonDetail | None:
+def parse_detail_code(text: str) -> ReasonDetailCode | None:
     """Return the code of a detail, None for one without a code."""
     return _CODES.get(text.partition(": ")[0])
 
@@ -180,8 +180,8 @@ class UnschedulableCode(StrEnum):
     NODES_UNSCHEDULABLE = "nodes-unschedulable"  # the obstacles exclude all nodes that have capacity
 
 
-class BlockingPods(StrEnum):
-    """The pods that fill nodes, by priority."""
+class BlockingPodKind(StrEnum):
+    """Which pods fill nodes: those of a priority, or those that stay in any plan."""
 
     ANY = ""
     HIGHER = "higher"
@@ -213,7 +213,7 @@ class UnschedulableReason:
     narrowed_further: bool = False
     missing_resources: tuple[tuple[str, int], ...] = ()
     size: tuple[tuple[str, int], ...] = ()
-    blocking_pods: BlockingPods = BlockingPods.ANY
+    blocking_pods: BlockingPodKind = BlockingPodKind.ANY
     selector: tuple[tuple[str, str], ...] = ()
     node_terms: tuple[NodeSelectorTerm, ...] = ()
     affinity: tuple[PodAffinityTerm, ...] = ()

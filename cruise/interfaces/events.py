@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from cruise.domain.actions import ActionResult, EvictPod, Outcome, PodEvent, ReasonCode, ResizePod, SkippedPod
 from cruise.domain.cluster import Pod
-from cruise.domain.reasons import ReasonDetail, parse_detail_code
+from cruise.domain.reasons import ReasonDetailCode, parse_detail_code
 from cruise.domain.rightsizing_policies import CLUSTER_POLICY_KIND, POLICY_KIND
 from cruise.domain.users import UserAction, UserActionKind
 from cruise.interfaces.plan_document import format_resize
@@ -85,7 +85,7 @@ def _describe_skipped(skipped: SkippedPod) -> str | None:
         return f"not resized: {'' if is_object else 'annotation of the '}{skipped.detail}"
     if skipped.reason is ReasonCode.MEMORY_LEAK_SUSPECTED:
         return f"{skipped.detail}: memory usage only increases and its limit is not raised; it will be OOM killed"
-    if parse_detail_code(skipped.detail) in (ReasonDetail.LIMIT_AT_CEILING, ReasonDetail.INIT_CONTAINER):
+    if parse_detail_code(skipped.detail) in (ReasonDetailCode.LIMIT_AT_CEILING, ReasonDetailCode.INIT_CONTAINER):
         return f"OOM killed: {describe_detail(skipped.detail)}"
     return None
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from cruise.domain.actions import ActionResult, Outcome, ReasonCode, ResizePod
 from cruise.domain.cluster import PodsByName, WorkloadRef
 from cruise.domain.original_resources import amounts_to_json
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import StatedResources
 from cruise.interfaces.plan_document import (
     ContainerSizeChange,
@@ -28,7 +28,7 @@ RESTORED, PENDING, IMPOSSIBLE = "restored", "pending", "not possible"
 def get_revert_state(outcome: Outcome) -> str:
     """Return the state of one pod: `restored`, `pending` (another revert may restore the rest), `not possible`."""
     if outcome.result is ActionResult.DONE:
-        return PENDING if ReasonDetail.GROWTH_PENDING in outcome.detail.split("; ") else RESTORED
+        return PENDING if ReasonDetailCode.GROWTH_PENDING in outcome.detail.split("; ") else RESTORED
     is_retried = outcome.result is ActionResult.FAILED or outcome.reason in _RETRIED
     return PENDING if is_retried else IMPOSSIBLE
 

@@ -41,7 +41,7 @@ def compute_min_price(problem: PackingProblem, meter: BudgetMeter, *, all_placed
     `all_placed` is for packings that place all pending pods; running pods are placed in any case.
     """
     # Loading CP-SAT takes longer than most problems need without it.
-    from cruise.packer.exact.solver import compute_min_cover
+    from cruise.packer.exact.solver import compute_min_cover_price
 
     assert problem.node_prices is not None
     prices, kept = problem.node_prices.prices, find_nodes_that_stay(problem)
@@ -52,7 +52,7 @@ def compute_min_price(problem: PackingProblem, meter: BudgetMeter, *, all_placed
     distinct, counts = np.unique(
         np.vstack([prices, kept, *(offers for _, offers in covers)]), axis=1, return_counts=True
     )
-    bound = compute_min_cover(
+    bound = compute_min_cover_price(
         distinct[0], np.where(distinct[1], counts, 0), counts, list(distinct[2:]), [need for need, _ in covers], meter
     )
     kept_price = int(prices[kept].sum())

@@ -14,7 +14,7 @@ from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod
 from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import ORIGINAL_RESOURCES_SIGNATURE
 from cruise.domain.cluster import Pod
-from cruise.domain.reasons import ReasonDetail, parse_detail_code
+from cruise.domain.reasons import ReasonDetailCode, parse_detail_code
 from cruise.errors import BadInputError
 from cruise.kube_json.admission_review import (
     ReviewLimits,
@@ -69,7 +69,7 @@ _MAX_DECODED_BYTES = 4 << 20
 # Reasons that may no longer apply a moment later, under the same state: the watch may not have the owner yet.
 _TEMPORARY_REASONS = frozenset({ReasonCode.NO_STATISTICS, ReasonCode.NO_CONTROLLER, ReasonCode.LOOKUP_PENDING})
 # Objects that the watch has a moment after their creation.
-_DELAYED_DETAILS = frozenset({ReasonDetail.OWNER_NOT_SEEN, ReasonDetail.NAMESPACE_NOT_SEEN})
+_DELAYED_DETAILS = frozenset({ReasonDetailCode.OWNER_NOT_SEEN, ReasonDetailCode.NAMESPACE_NOT_SEEN})
 # Share of a review's time budget for waiting for these objects.
 _WAIT_SHARE = 0.8
 

@@ -21,7 +21,7 @@ from cruise.domain.actions import Outcome, ReasonCode, UntaintNode
 from cruise.domain.cluster import Node
 from cruise.domain.usage import NodeLoadAverage
 from cruise.errors import CruiseError
-from cruise.runtime.ports import ClusterPort, PassInput, UsageSourcePort
+from cruise.runtime.ports import ClusterPort, PassContext, UsageSourcePort
 from cruise.runtime.writing.writer import ClusterWriter
 
 log = structlog.get_logger()
@@ -106,7 +106,7 @@ class NodeLoadHistory:
 
 
 async def run_node_load_pass(
-    inputs: PassInput,
+    inputs: PassContext,
     source: UsageSourcePort,
     loads: NodeLoadHistory,
     *,

@@ -12,7 +12,7 @@ import structlog
 from cruise.decisions.admission.replacement_pods import decide_unschedulable_pods, predict_replacement_pods
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, CompletedResize, EarlierPasses
 from cruise.decisions.pod_policy.policy_objects import PolicyIndex, reuse_policy_index
-from cruise.decisions.pod_policy.unlocks import DecisionInputs
+from cruise.decisions.pod_policy.unlocks import EligibilityInputs
 from cruise.decisions.scan.coverage import Coverage, estimate_coverage
 from cruise.decisions.scan.waste import list_pod_requests
 from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM, HeadroomModel
@@ -36,7 +36,7 @@ from cruise.domain.resources import ResourceName
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import pause_garbage_collection
 from cruise.runtime.headroom import HeadroomState
-from cruise.runtime.ports import ClusterPort, PassInput, StorePort
+from cruise.runtime.ports import ClusterPort, PassContext, StorePort
 from cruise.runtime.usage.usage_state import UsageState
 from cruise.runtime.writing.writer import ClusterWriter
 
@@ -74,7 +74,7 @@ class NodePassResult:
 
 
 async def run_node_pass(
-    inputs: PassInput,
+    inputs: PassContext,
     *,
     usage: UsageState | None = None,
     headroom: HeadroomState | None = None,
@@ -273,7 +273,7 @@ class _NodePassSteps:
     async def estimate_coverage(self) -> None:
         def estimate() -> Mapping[str, Coverage]:
             return estimate_coverage(
-                DecisionInputs(self.snapshot, self.paused_workloads, self.policy.planning_policy, self.policy_index),
+                EligibilityInputs(self.snapshot, self.paused_workloads, self.policy.planning_policy, self.policy_index),
                 self.statistics,
                 self.now,
                 list_pod_requests(self.snapshot, self.plans),

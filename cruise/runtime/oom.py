@@ -151,7 +151,7 @@ class OomReactor:
             return None
         statistics = await self._read_statistics(kill)
         record = build_oom_record_from_statistics(kill, statistics)
-        snapshot = restrict_to_kill(await self._cluster.snapshot(), kill)
+        snapshot = restrict_snapshot_to_kill(await self._cluster.snapshot(), kill)
         pod = await self._cluster.read_pod(kill.namespace, kill.pod)
         if pod is None or pod.uid != kill.pod_uid or pod.is_finished:
             # The replacement pod has another name.
@@ -275,7 +275,7 @@ class OomReactor:
         return None
 
 
-def restrict_to_kill(snapshot: ClusterSnapshot, kill: OomKill) -> ClusterSnapshot:
+def restrict_snapshot_to_kill(snapshot: ClusterSnapshot, kill: OomKill) -> ClusterSnapshot:
     """Return the snapshot with the pods of the kill's node and workload only: about 100 of 150,000 pods."""
     node_name, workload = kill.node, (kill.namespace, kill.workload)
     pods = [

@@ -308,7 +308,7 @@ class StorePort(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class PassInput:
+class PassContext:
     """What a pass works on: the cluster, the database, the policy, and the present time."""
 
     cluster: ClusterPort

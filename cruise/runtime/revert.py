@@ -11,14 +11,14 @@ from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
 from cruise.domain.original_resources import read_signed_original_resources
 from cruise.domain.resources import NO_RESOURCES
-from cruise.runtime.ports import PassInput, StorePort
+from cruise.runtime.ports import PassContext, StorePort
 from cruise.runtime.writing.writer import ClusterWriter
 
 log = structlog.get_logger()
 
 
 async def run_revert_pass(
-    inputs: PassInput,
+    inputs: PassContext,
     namespace: str | None = None,
     workload: WorkloadRef | None = None,
     writer: ClusterWriter | None = None,
@@ -61,7 +61,7 @@ async def run_revert_pass(
 
 
 async def revert_workload(
-    inputs: PassInput,
+    inputs: PassContext,
     namespace: str,
     workload: WorkloadRef,
     writer: ClusterWriter | None = None,

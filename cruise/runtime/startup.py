@@ -9,7 +9,7 @@ from cruise.decisions.startup import decide_boost_ends, select_boosted_pods
 from cruise.domain.actions import ActionResult, Outcome, ReasonCode, ResizePod
 from cruise.domain.records import RETENTION
 from cruise.domain.usage import StatisticsTable
-from cruise.runtime.ports import PassInput, StorePort
+from cruise.runtime.ports import PassContext, StorePort
 from cruise.runtime.writing.writer import ClusterWriter
 
 STARTUP_INTERVAL = timedelta(seconds=5)
@@ -28,7 +28,7 @@ class StartupPass:
         self._ended: set[str] = set()
         self._refused_at: dict[str, datetime] = {}
 
-    async def run(self, inputs: PassInput) -> Sequence[Outcome]:
+    async def run(self, inputs: PassContext) -> Sequence[Outcome]:
         """Run once. Raises UnavailableError."""
         snapshot = await inputs.cluster.snapshot()
         boosted = select_boosted_pods(snapshot, inputs.now)
@@ -60,7 +60,7 @@ class StartupPass:
         }
         return outcomes
 
-    async def _is_ended(self, resize: ResizePod, store: StorePort, inputs: PassInput) -> bool:
+    async def _is_ended(self, resize: ResizePod, store: StorePort, inputs: PassContext) -> bool:
         """Return whether the boost was ended before: the pod has grown to the same CPU since."""
         lines = await store.read_pod_outcomes(resize.namespace, resize.pod, inputs.now - RETENTION.outcomes)
         is_ended = any(

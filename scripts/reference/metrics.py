@@ -16,7 +16,7 @@ from cruise.interfaces.http.figures import (
     JobFigures,
     ListenerFigures,
     NodePassFigures,
-    PackingPassFigures,
+    PackingActivityFigures,
     WebhookFigures,
 )
 from cruise.interfaces.http.metrics import render_metrics
@@ -55,7 +55,7 @@ _CONTROLLER = ControllerFigures(
     statistics_at=_NOW,
     watch_lag_seconds=1.0,
     paused=False,
-    packing=PackingPassFigures(1, {("shown", "optimal"): 1}, 1, 1, 1.0, 1, 1),
+    packing=PackingActivityFigures(1, {("shown", "optimal"): 1}, 1, 1, 1.0, 1, 1),
     consolidation=ConsolidationPassResult(_NOW, _CONSOLIDATION_PLAN, seconds=1.0),
     load_pass=NodeLoadPassResult(_NOW, 1),
     cross_check=CrossCheckCounts(nodes=1),

@@ -14,7 +14,7 @@ from cruise.decisions.scan.risks import ContainerRiskKind
 from cruise.domain.actions import ActionResult, ReasonCode, ResizeCause
 from cruise.domain.packing_plan import PlanPhase
 from cruise.domain.policy import AdmissionSize
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.usage import SampleRejection
 from cruise.interfaces.reasons import (
     CAUSE_DESCRIPTIONS,
@@ -110,7 +110,7 @@ def _reasons() -> str:
 
 
 def _details() -> str:
-    return table(_HEADINGS, ((code(one.value), DETAIL_DESCRIPTIONS[one].format("…")) for one in ReasonDetail))
+    return table(_HEADINGS, ((code(one.value), DETAIL_DESCRIPTIONS[one].format("…")) for one in ReasonDetailCode))
 
 
 def _risks() -> str:

@@ -12,7 +12,7 @@ from cruise.domain.backtest import (
     ComparedMetric,
     HourlyCounts,
     PolicyScore,
-    ReplayCount,
+    ReplayQuantity,
     ResourceScore,
 )
 from cruise.domain.resources import Resources
@@ -41,8 +41,8 @@ def result_of(*writes):
             container_days=1,
             hourly_counts=HourlyCounts(
                 {
-                    ReplayCount.RESIZES: np.asarray(column, dtype=np.float64)[:, None],
-                    ReplayCount.CONTAINER_MINUTES: np.full((len(column), 1), 60.0),
+                    ReplayQuantity.RESIZES: np.asarray(column, dtype=np.float64)[:, None],
+                    ReplayQuantity.CONTAINER_MINUTES: np.full((len(column), 1), 60.0),
                 }
             ),
         )

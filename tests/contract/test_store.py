@@ -51,7 +51,7 @@ from cruise.domain.policy import (
     EvictionRanking,
 )
 from cruise.domain.reasons import (
-    BlockingPods,
+    BlockingPodKind,
     PlanCondition,
     PlanStatusReason,
     UnplacedPod,
@@ -912,7 +912,7 @@ findings = st.builds(
     st.sampled_from(UnschedulableCode),
     unsupported=names,
     nodes=figures,
-    blocking_pods=st.sampled_from(BlockingPods),
+    blocking_pods=st.sampled_from(BlockingPodKind),
     missing_resources=some(st.tuples(names, figures)),
     selector=some(st.tuples(names, names)),
     node_terms=some(st.builds(NodeSelectorTerm, some(requirements), some(requirements))),

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from cruise.adapters.kubelets.client import KubeletEndpoint, KubeletSettings
-from cruise.adapters.kubelets.source import KubeletUsageSource, read_kubelet_report
+from cruise.adapters.kubelets.source import KubeletUsageSource, read_container_usage_of_kubelet
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import PrometheusUsageSource
 from cruise.domain.cluster import ClusterSnapshot, Node
-from cruise.domain.preflight import KubeletReport
+from cruise.domain.preflight import KubeletContainerUsage
 from cruise.domain.usage import ContainerKey, SampleBlock
 from cruise.runtime.ports import UsageSourcePort
 from cruise.runtime.usage.usage_pass import CrossCheckedUsageSource
@@ -132,8 +132,8 @@ def cross_checked(source: UsageSourcePort) -> CrossCheckedUsageSource:
     async def answer(node: Node) -> bytes:
         return cadvisor_text(series, node.name, at)
 
-    async def ask(node: Node) -> KubeletReport:
-        return await read_kubelet_report(answer, node, lambda: at)
+    async def ask(node: Node) -> KubeletContainerUsage:
+        return await read_container_usage_of_kubelet(answer, node, lambda: at)
 
     return CrossCheckedUsageSource(source, ask, 2, 60)
 

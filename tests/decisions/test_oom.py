@@ -27,7 +27,7 @@ from cruise.domain.policy import (
     OomReaction,
     Policy,
 )
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import MEBIBYTE, ResizePending, ResizeState, ResourceName, Resources
 from cruise.domain.usage import OomRecord
 from tests.builders import (
@@ -154,7 +154,9 @@ def test_a_kill_far_below_the_limit_has_no_oom_memory():
     record = build_oom_record(kill_of(pod, 16 * 1024, 900), seen)
     assert record.oom_memory_bytes == 0
     decision = react(pod, record, statistic={"memory_peak_mib": 900, "memory_7d_max_mib": 900})
-    assert decision == SkippedPod(pod.namespace, pod.name, ReasonCode.RECORDED_ONLY, ReasonDetail.NODE_OUT_OF_MEMORY)
+    assert decision == SkippedPod(
+        pod.namespace, pod.name, ReasonCode.RECORDED_ONLY, ReasonDetailCode.NODE_OUT_OF_MEMORY
+    )
 
 
 def test_oom_memory_is_at_most_half_above_the_observed_use():
@@ -201,7 +203,7 @@ def test_a_killed_pod_at_its_ceiling_is_skipped():
     record = build_oom_record(kill_of(pod, 2048, 2048), None)
     decision = react(pod, record, **limits_in_template(1024))
     assert decision == SkippedPod(
-        pod.namespace, pod.name, ReasonCode.AT_MAXIMUM, ReasonDetail.LIMIT_AT_CEILING.create("app")
+        pod.namespace, pod.name, ReasonCode.AT_MAXIMUM, ReasonDetailCode.LIMIT_AT_CEILING.create("app")
     )
 
 

@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.policy_costs import RankChange, compute_policy_cost, find_rank_changes, rank_by_cost
+from cruise.decisions.policy_costs import (
+    RankChange,
+    compute_policy_cost,
+    find_rank_changes_at_varied_prices,
+    rank_by_cost,
+)
 from cruise.domain.backtest import ObjectivePrices, ResourceScore
 from tests.backtest_results import make_score
 
@@ -49,7 +54,7 @@ def test_a_price_that_changes_the_ranking_is_reported_with_the_pair():
     # A tenth of a core costs 72 for 1,000 container-days, ten kills more cost 10.
     policies = {"careful": score(0.02), "bold": score(0.0, oom=10.0)}
     assert rank_by_cost(policies, PRICES) == ["bold", "careful"]
-    assert find_rank_changes(policies, PRICES) == [
+    assert find_rank_changes_at_varied_prices(policies, PRICES) == [
         RankChange("core_hour", 1 / 3, [("careful", "bold")]),
         RankChange("oom_kill", 3.0, [("careful", "bold")]),
     ]
@@ -58,7 +63,7 @@ def test_a_price_that_changes_the_ranking_is_reported_with_the_pair():
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 50)), min_size=2, max_size=5))
 def test_a_policy_that_is_better_in_everything_is_never_ranked_lower(rows: list[tuple[float, float]]):
     policies = {f"p{at}": score(cores, oom=kills) for at, (cores, kills) in enumerate(rows)}
-    for change in find_rank_changes(policies, PRICES):
+    for change in find_rank_changes_at_varied_prices(policies, PRICES):
         for cheaper, dearer in change.swaps:
             one, other = policies[cheaper], policies[dearer]
             assert one.cpu.mean_slack < other.cpu.mean_slack or one.oom_per_1000_container_days < (

@@ -9,7 +9,7 @@ from cruise.domain.actions import ReasonCode
 from cruise.domain.autoscalers import LimitRangeItem
 from cruise.domain.cluster import ClusterSnapshot, Container, Node, Pod, QosClass
 from cruise.domain.pod_resources import get_qos_class, replace_spec_resources
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, NOTHING_STATED, ResizePending, ResizeState, StatedResources
 from tests.builders import make_pod_level
 from tests.simulation.scenes import amounts, node, resources
@@ -48,19 +48,19 @@ def test_a_limit_that_cruise_added_is_kept_and_reported():
     found = reverted(pod(limits=amounts(None, 256)), amounts(100, 512))
     # It must not stay below the request.
     assert sizes(found) == (amounts(100, 512), amounts(None, 512))
-    assert found.detail == ReasonDetail.MEMORY_LIMIT_STAYS.create("app")
+    assert found.detail == ReasonDetailCode.MEMORY_LIMIT_STAYS.create("app")
 
 
 def test_a_request_that_cruise_added_is_kept_and_reported():
     found = reverted(pod(), StatedResources(50, None))
     assert sizes(found) == (amounts(50, 128), NOTHING_STATED)
-    assert found.detail == ReasonDetail.MEMORY_REQUEST_STAYS.create("app")
+    assert found.detail == ReasonDetailCode.MEMORY_REQUEST_STAYS.create("app")
 
 
 def test_what_cannot_be_restored_is_reported_and_not_attempted():
     found = reverted(pod(limits=amounts(None, 256)), amounts(100, 128))
     assert found.skipped is ReasonCode.CANNOT_RESTORE
-    assert found.detail == ReasonDetail.MEMORY_LIMIT_STAYS.create("app")
+    assert found.detail == ReasonDetailCode.MEMORY_LIMIT_STAYS.create("app")
 
 
 @pytest.mark.parametrize(("kubelet", "limit"), [((1, 33), 1024), ((1, 34), 256), (None, 256)])
@@ -75,7 +75,7 @@ def test_sizes_that_would_restart_a_container_stay():
     one = pod(container={"cpu_resize_restarts": True})
     found = reverted(one, amounts(500, 512))
     assert sizes(found) == (amounts(100, 512), NOTHING_STATED)
-    assert found.detail == ReasonDetail.CPU_NEEDS_RESTART.create("app")
+    assert found.detail == ReasonDetailCode.CPU_NEEDS_RESTART.create("app")
 
 
 def test_the_qos_class_of_a_pod_never_changes():
@@ -182,4 +182,4 @@ def test_a_guaranteed_pod_is_reverted_with_equal_limits_or_not():
     old = node(kubelet_version=(1, 33))
     found = reverted(sized, amounts(200, 128), amounts(200, 128), on=old)
     assert sizes(found) == (amounts(200, 256), amounts(200, 256))
-    assert (found.skipped, found.detail) == (None, ReasonDetail.MEMORY_LIMIT_FIXED.create("app"))
+    assert (found.skipped, found.detail) == (None, ReasonDetailCode.MEMORY_LIMIT_FIXED.create("app"))

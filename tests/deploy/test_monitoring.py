@@ -12,7 +12,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from cruise.domain.preflight import CrossCheckCounts
-from cruise.interfaces.http.figures import ListenerFigures, PackingPassFigures, WebhookFigures
+from cruise.interfaces.http.figures import ListenerFigures, PackingActivityFigures, WebhookFigures
 from cruise.interfaces.http.metrics import render_metrics
 from cruise.runtime.node_load import NodeLoadPassResult
 from cruise.runtime.packing.packing_pass import PackingPassResult
@@ -31,7 +31,7 @@ OF_TARGETS = {"job", "namespace", "pod", "instance"}
 
 def labels_by_metric() -> dict[str, set[str]]:
     """Every sample that a process of cruise can show, with its labels."""
-    packing = PackingPassFigures().add_pass(PackingPassResult(NOW, 3, PLAN)).add_plan(PLAN)
+    packing = PackingActivityFigures().add_pass(PackingPassResult(NOW, 3, PLAN)).add_plan(PLAN)
     compared = CrossCheckCounts(nodes=2, agreeing=7, disagreeing=1)
     controller = replace(FIGURES, packing=packing, load_pass=NodeLoadPassResult(NOW, 3), cross_check=compared)
     webhook = WebhookFigures({("mutated", "peak"): 3}, ((0.001, 2),), 0.1, NOW, NOW, 1.0)

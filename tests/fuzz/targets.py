@@ -14,7 +14,7 @@ import numpy as np
 
 from cruise.adapters.kube.cache import ClusterCache
 from cruise.adapters.kube.kinds import ALL_KINDS
-from cruise.adapters.prometheus.counter_rows import CounterReading, EarlierCounters
+from cruise.adapters.prometheus.counter_rows import CounterReadingOptions, EarlierCounters
 from cruise.adapters.prometheus.counters import UsageAnswers, compute_usage
 from cruise.adapters.prometheus.queries import MatrixDecoder, NodeLoadDecoder
 from cruise.adapters.prometheus.settings import PrometheusSettings
@@ -186,7 +186,7 @@ def prometheus_answers() -> Target:
     settings = PrometheusSettings("http://127.0.0.1")
     matrices, vectors = MatrixDecoder(settings.labels), NodeLoadDecoder("node")
     times = np.arange(FIRST, LAST + 1, STEP)
-    counting = CounterReading(STEP, cores=4.0)
+    options = CounterReadingOptions(STEP, cores=4.0)
 
     def feed(data: bytes) -> None:
         try:
@@ -197,7 +197,7 @@ def prometheus_answers() -> Target:
             matrix = matrices.decode(data, FIRST, LAST, STEP)
         except (BadInputError, UnavailableError):
             return
-        block, _ = compute_usage(UsageAnswers(matrix, matrix, matrix), times, EarlierCounters(), counting, set())
+        block, _ = compute_usage(UsageAnswers(matrix, matrix, matrix), times, EarlierCounters(), options, set())
         assert not (block.cpu_demand_millicores < 0).any()
         assert len(block.keys) == len(block.cpu_demand_millicores) == len(block.memory_bytes)
 

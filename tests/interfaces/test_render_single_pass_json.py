@@ -10,7 +10,7 @@ from cruise.domain.resources import MEBIBYTE, ResourceName
 from cruise.interfaces.single_pass import render_single_pass_json
 from cruise.runtime.node_pass import NodePassResult, run_node_pass
 from cruise.runtime.packing.packing_pass import PackingPassResult
-from cruise.runtime.ports import PassInput
+from cruise.runtime.ports import PassContext
 from cruise.simulation.store import InMemoryStore
 from tests.builders import NOW, make_container, make_pod, make_snapshot, make_statistic_for, make_table
 from tests.interfaces.packing.packing_plans import PLAN
@@ -25,7 +25,7 @@ EVICTION = EvictPod(
 async def passed(mode: Mode = Mode.OBSERVE) -> NodePassResult:
     store = InMemoryStore()
     await store.write_statistics(make_table(make_statistic_for(POD)))
-    return await run_node_pass(PassInput(ReadOnlyCluster(make_snapshot([POD])), store, Policy(mode=mode), NOW))
+    return await run_node_pass(PassContext(ReadOnlyCluster(make_snapshot([POD])), store, Policy(mode=mode), NOW))
 
 
 def document(done: NodePassResult, mode: Mode = Mode.OBSERVE, paused: bool = False) -> dict[str, Any]:

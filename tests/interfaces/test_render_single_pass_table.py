@@ -12,7 +12,7 @@ from cruise.domain.users import NotificationCounts
 from cruise.interfaces.single_pass import render_single_pass_table
 from cruise.runtime.node_pass import NodePassResult, run_node_pass
 from cruise.runtime.packing.packing_pass import PackingPassResult
-from cruise.runtime.ports import PassInput
+from cruise.runtime.ports import PassContext
 from cruise.simulation.store import InMemoryStore
 from tests.builders import NOW, make_container, make_pod, make_snapshot, make_statistic_for, make_table
 from tests.interfaces.packing.packing_plans import PLAN
@@ -27,7 +27,7 @@ async def passed(names: list[str]) -> NodePassResult:
     store = InMemoryStore()
     await store.write_statistics(make_table(*(make_statistic_for(pod) for pod in pods)))
     return await run_node_pass(
-        PassInput(ReadOnlyCluster(make_snapshot([*pods, bare])), store, Policy(mode=Mode.OBSERVE), NOW)
+        PassContext(ReadOnlyCluster(make_snapshot([*pods, bare])), store, Policy(mode=Mode.OBSERVE), NOW)
     )
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cruise.domain.actions import ActionResult, ContainerTarget, Outcome, ReasonCode, ResizePod
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import NO_RESOURCES
 from cruise.interfaces.revert_report import get_revert_state, render_revert_json, render_revert_table
 from tests.builders import NOW, make_amounts, make_container, make_pod
@@ -34,7 +34,7 @@ OUTCOMES = [
         ReasonCode.UNREADABLE_ANNOTATION,
         "annotation cruise.io/original-resources: no JSON",
     ),
-    outcome("web-3", ActionResult.DONE, ReasonCode.REVERTED, ReasonDetail.GROWTH_PENDING),
+    outcome("web-3", ActionResult.DONE, ReasonCode.REVERTED, ReasonDetailCode.GROWTH_PENDING),
 ]
 
 
@@ -45,7 +45,7 @@ OUTCOMES = [
         (
             ActionResult.DONE,
             ReasonCode.REVERTED,
-            f"{ReasonDetail.GROWTH_PENDING}; {ReasonDetail.MEMORY_LIMIT_STAYS.create('app')}",
+            f"{ReasonDetailCode.GROWTH_PENDING}; {ReasonDetailCode.MEMORY_LIMIT_STAYS.create('app')}",
             "pending",
         ),
         (ActionResult.SKIPPED, ReasonCode.WAITING_FOR_CAPACITY, "", "pending"),

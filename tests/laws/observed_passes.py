@@ -15,7 +15,7 @@ from cruise.domain.usage import StatisticsTable
 from cruise.errors import CruiseError
 from cruise.runtime.admission import PodAdmitter
 from cruise.runtime.node_pass import NodePassResult, run_node_pass
-from cruise.runtime.ports import PassInput
+from cruise.runtime.ports import PassContext
 from cruise.runtime.usage.usage_state import UsageState
 from cruise.runtime.writing.evictions import PendingGrowths
 from cruise.runtime.writing.writer import ClusterWriter
@@ -140,7 +140,7 @@ class ObservedRun:
         """
         table = self._measure(await self.cluster.snapshot())
         result = await run_node_pass(
-            PassInput(self._recorder, self._store, self.drawn.policy, self.cluster.now),
+            PassContext(self._recorder, self._store, self.drawn.policy, self.cluster.now),
             usage=self._usage,
             writer=self._writer,
             earlier=self._earlier,
@@ -163,7 +163,9 @@ class ObservedRun:
         self._measure(await self.cluster.snapshot())
         observing = replace(self.drawn.policy, mode=Mode.OBSERVE)
         return await run_node_pass(
-            PassInput(self._recorder, self._store, observing, self.cluster.now), usage=self._usage, earlier=self._before
+            PassContext(self._recorder, self._store, observing, self.cluster.now),
+            usage=self._usage,
+            earlier=self._before,
         )
 
     def _measure(self, snapshot: ClusterSnapshot) -> StatisticsTable:

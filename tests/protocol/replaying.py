@@ -16,7 +16,7 @@ from cruise.domain.cluster import ClusterSnapshot, OomKill
 from cruise.errors import ConflictError, CruiseError, HistoryChangedError, NotFoundError, UnavailableError
 from cruise.runtime.node_pass import run_node_pass
 from cruise.runtime.oom import OomReactor
-from cruise.runtime.ports import PassInput
+from cruise.runtime.ports import PassContext
 from cruise.simulation.store import InMemoryStore
 from tests.protocol.replicas import Construction, Replica, number_of
 from tests.protocol.scene import ALLOCATABLE, EVICTABLE, RESIZED, UNIT, World
@@ -128,7 +128,7 @@ class Replay:
         async def run(one: Replica) -> object:
             world = self.world.cluster
             return await run_node_pass(
-                PassInput(one.cluster, one.store, one.construction.policy, world.now),
+                PassContext(one.cluster, one.store, one.construction.policy, world.now),
                 usage=one.usage,
                 writer=one.writer,
                 earlier=ASSUME_UNCHANGED,

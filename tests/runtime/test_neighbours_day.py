@@ -17,7 +17,7 @@ from cruise.domain.scheduling import (
     SelectorOperator,
 )
 from cruise.runtime.node_load import NodeLoadHistory, run_node_load_pass
-from cruise.runtime.ports import PassInput
+from cruise.runtime.ports import PassContext
 from cruise.runtime.usage.usage_reader import UsageReadingSettings
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.cluster.state import SimulationSettings
@@ -64,7 +64,7 @@ async def test_over_a_day_no_more_than_a_fifth_is_tainted_and_none_when_all_seem
         await store.set_paused(hour >= 9)
         now = START + timedelta(minutes=minute)
         world.advance(now)
-        await run_node_load_pass(PassInput(world, store, FULL, now), usage, loads)
+        await run_node_load_pass(PassContext(world, store, FULL, now), usage, loads)
         tainted_at.append([one.name for one in (await world.snapshot()).nodes if OVERLOADED_TAINT in one.taints])
     at = dict(enumerate(tainted_at, start=1))
     assert max(len(names) for names in tainted_at) == 2

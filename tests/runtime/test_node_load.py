@@ -14,7 +14,7 @@ from cruise.domain.scheduling import OVERLOADED_TAINT
 from cruise.domain.usage import NO_NODE_USAGE, CounterTail, NodeLoadAverage, NodeUsage, SampleBlock
 from cruise.errors import CruiseError, RefusedError, UnavailableError
 from cruise.runtime.node_load import NodeLoadHistory, NodeLoadPassResult, remove_taints_on_exit, run_node_load_pass
-from cruise.runtime.ports import PassInput
+from cruise.runtime.ports import PassContext
 from cruise.runtime.writing.writer import ClusterWriter
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.store import InMemoryStore
@@ -65,7 +65,7 @@ class Watch:
         for _ in minutes:
             self.now += MINUTE
             done.append(
-                await run_node_load_pass(PassInput(self.world, self.store, self.policy, self.now), source, self.loads)
+                await run_node_load_pass(PassContext(self.world, self.store, self.policy, self.now), source, self.loads)
             )
         return done
 

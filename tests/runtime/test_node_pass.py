@@ -13,14 +13,14 @@ from cruise.domain.actions import ActionResult, EvictPod, ReasonCode, RefusedRes
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.policy import SEED_RULES, MemoryLimitPolicy, Mode, Policy
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResourceName
 from cruise.domain.rightsizing_policies import RightsizingPolicy
 from cruise.domain.scheduling import LabelSelector
 from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable
 from cruise.errors import UnavailableError
 from cruise.runtime.node_pass import order_actions, plan_nodes_separately, run_node_pass
-from cruise.runtime.ports import PassInput
+from cruise.runtime.ports import PassContext
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.cluster.controllers import DisruptionBudgetSpec
 from cruise.simulation.store import InMemoryStore
@@ -63,10 +63,10 @@ def old_workload(**fields: Any) -> SimulatedCluster:
 async def test_a_pass_resizes_and_a_second_one_finds_nothing_to_do() -> None:
     world = old_workload(replicas=3)
     store = await with_statistics(world, cpu=50, mebibytes=64)
-    first = await run_node_pass(PassInput(world, store, FULL, START))
+    first = await run_node_pass(PassContext(world, store, FULL, START))
     assert [outcome.result for outcome in first.outcomes] == [ActionResult.DONE] * 3
     run(world, 60)
-    second = await run_node_pass(PassInput(world, store, FULL, START))
+    second = await run_node_pass(PassContext(world, store, FULL, START))
     assert second.outcomes == []
     assert all(pod.containers[0].requests.cpu_millicores == 50 for pod in await pods(world))
 
@@ -85,7 +85,7 @@ async def test_policies_are_kept_between_passes_until_one_changes() -> None:
     store = await with_statistics(world, cpu=50, mebibytes=64)
     policed = ClusterWithPolicies(world, ClusterFaults())
     policed.policies = (RightsizingPolicy("", "all", overrides=Overrides(mode=Mode.OFF)),)
-    inputs = PassInput(policed, store, FULL, START)
+    inputs = PassContext(policed, store, FULL, START)
     first = await run_node_pass(inputs)
     second = await run_node_pass(inputs, policy_index=first.policy_index)
     assert second.policy_index is first.policy_index
@@ -98,7 +98,7 @@ async def test_policies_are_kept_between_passes_until_one_changes() -> None:
 async def test_observe_decides_as_full_and_writes_nothing() -> None:
     world = old_workload(replicas=3)
     store = await with_statistics(world, cpu=50, mebibytes=64)
-    seen = await run_node_pass(PassInput(world, store, Policy(), START))
+    seen = await run_node_pass(PassContext(world, store, Policy(), START))
     assert {outcome.result for outcome in seen.outcomes} == {ActionResult.OBSERVED}
     assert [resize.reason for plan in seen.plans for resize in plan.resize] == [ReasonCode.RIGHTSIZED] * 3
     assert world.counts.resizes_requested == 0
@@ -109,7 +109,7 @@ async def test_what_was_held_back_is_distinguished_from_what_was_skipped() -> No
     store = await with_statistics(world, cpu=50, mebibytes=3 * 1024)
     structlog.reset_defaults()
     with capture_logs() as logs:
-        done = await run_node_pass(PassInput(world, store, replace(SEEDS_IN_FULL, max_evictions_per_hour=0), START))
+        done = await run_node_pass(PassContext(world, store, replace(SEEDS_IN_FULL, max_evictions_per_hour=0), START))
     assert [(o.result, o.reason) for o in done.outcomes if isinstance(o.action, EvictPod)] == [
         (ActionResult.SKIPPED, ReasonCode.HOURLY_EVICTION_BUDGET_SPENT)
     ]
@@ -121,7 +121,7 @@ async def test_what_was_held_back_is_distinguished_from_what_was_skipped() -> No
 async def test_a_pod_that_could_not_be_evicted_keeps_its_place_in_the_sums() -> None:
     world = cluster(workload(created_at=START.replace(day=1), replicas=3), [node(mebibytes=8192)])
     store = await with_statistics(world, cpu=50, mebibytes=3 * 1024)
-    done = await run_node_pass(PassInput(world, store, replace(SEEDS_IN_FULL, max_evictions_per_hour=0), START))
+    done = await run_node_pass(PassContext(world, store, replace(SEEDS_IN_FULL, max_evictions_per_hour=0), START))
     grown = [o for o in done.outcomes if isinstance(o.action, ResizePod) and o.result is ActionResult.DONE]
     run(world, 60)
     (figure,) = world.get_node_usage()
@@ -137,7 +137,7 @@ async def test_the_order_is_shrinks_then_evictions_then_grows_over_all_nodes() -
     await store.write_statistics(
         StatisticsTable.from_rows([statistic(pod, uses[pod.labels["app"]], 512) for pod in await pods(world)])
     )
-    actions = order_actions((await run_node_pass(PassInput(world, store, Policy(rules=SEED_RULES), START))).plans)
+    actions = order_actions((await run_node_pass(PassContext(world, store, Policy(rules=SEED_RULES), START))).plans)
     kinds = [
         "evict" if isinstance(one, EvictPod) else "grow" if one.growth != NO_RESOURCES else "shrink"
         for one in actions
@@ -158,18 +158,18 @@ async def test_a_grow_that_waits_for_a_shrink_is_done_by_the_next_pass() -> None
     rows = [statistic(pod, uses[pod.labels["app"]], 512) for pod in await pods(world)]
     await store.write_statistics(StatisticsTable.from_rows(rows))
     always = replace(FULL, memory_limits=MemoryLimitPolicy.ALWAYS)
-    first = await run_node_pass(PassInput(world, store, always, world.now))
+    first = await run_node_pass(PassContext(world, store, always, world.now))
     assert [(o.result, o.reason) for o in first.outcomes] == [
         (ActionResult.DONE, ReasonCode.RIGHTSIZED),
         # The limit of the memory is written now, the CPU has no room yet.
         (ActionResult.DONE, ReasonCode.RIGHTSIZED),
     ]
-    assert first.outcomes[1].detail == ReasonDetail.GROWTH_PENDING
+    assert first.outcomes[1].detail == ReasonDetailCode.GROWTH_PENDING
     run(world, 300)
-    await run_node_pass(PassInput(world, store, FULL, world.now))
+    await run_node_pass(PassContext(world, store, FULL, world.now))
     run(world, 60)
     assert {pod.labels["app"]: pod.containers[0].requests.cpu_millicores for pod in await pods(world)} == uses
-    assert (await run_node_pass(PassInput(world, store, FULL, world.now))).outcomes == []
+    assert (await run_node_pass(PassContext(world, store, FULL, world.now))).outcomes == []
 
 
 async def test_an_infeasible_resize_is_withdrawn_once_and_not_tried_again() -> None:
@@ -178,13 +178,13 @@ async def test_an_infeasible_resize_is_withdrawn_once_and_not_tried_again() -> N
     [pod] = await pods(world)
     await world.perform(resize(pod, amounts(9000, 512)))
     run(world, 10)
-    first = await run_node_pass(PassInput(world, store, FULL, world.now))
+    first = await run_node_pass(PassContext(world, store, FULL, world.now))
     assert [(o.result, o.reason) for o in first.outcomes] == [(ActionResult.DONE, ReasonCode.WITHDRAWN)]
     run(world, 10)
     [back] = await pods(world)
     assert back.containers[0].requests == amounts(500, 512)
     # A smaller resize than the refused one is sent; an equal one is not.
-    second = await run_node_pass(PassInput(world, store, FULL, world.now))
+    second = await run_node_pass(PassContext(world, store, FULL, world.now))
     assert [(o.result, o.reason) for o in second.outcomes] == [(ActionResult.DONE, ReasonCode.RIGHTSIZED)]
     run(world, 10)
     [known] = (await store.read_refused_resizes()).values()
@@ -194,12 +194,12 @@ async def test_an_infeasible_resize_is_withdrawn_once_and_not_tried_again() -> N
 async def test_what_is_known_to_be_refused_is_not_tried_again() -> None:
     world = old_workload()
     store = await with_statistics(world, cpu=900, mebibytes=900)
-    observed = await run_node_pass(PassInput(world, store, Policy(), START))
+    observed = await run_node_pass(PassContext(world, store, Policy(), START))
     [wanted] = [one for plan in observed.plans for one in plan.resize]
     await store.record_refused_resizes(
         [RefusedResize(wanted.uid, wanted.containers, ReasonCode.RESIZE_INFEASIBLE, START)]
     )
-    done = await run_node_pass(PassInput(world, store, FULL, START))
+    done = await run_node_pass(PassContext(world, store, FULL, START))
     assert done.outcomes == []
     assert [hold.reason for plan in done.plans for hold in plan.skipped] == [ReasonCode.RESIZE_REFUSED]
 
@@ -211,7 +211,7 @@ async def test_paused_workloads_and_pods_without_statistics_are_skipped() -> Non
     [pod] = await pods(world, "a")
     assert pod.workload is not None
     await store.pause_workload("shop", pod.workload, START)
-    done = await run_node_pass(PassInput(world, store, FULL, START))
+    done = await run_node_pass(PassContext(world, store, FULL, START))
     assert {hold.reason for plan in done.plans for hold in plan.skipped} == {
         ReasonCode.NO_STATISTICS,
         ReasonCode.MODE_OBSERVE,
@@ -222,7 +222,7 @@ async def test_paused_workloads_and_pods_without_statistics_are_skipped() -> Non
 async def test_stale_statistics_change_nothing() -> None:
     world = old_workload(replicas=3)
     store = await with_statistics(world, cpu=50, mebibytes=64)
-    late = await run_node_pass(PassInput(world, store, FULL, START + FULL.max_age + timedelta(seconds=1)))
+    late = await run_node_pass(PassContext(world, store, FULL, START + FULL.max_age + timedelta(seconds=1)))
     assert late.outcomes == []
     assert {hold.reason for plan in late.plans for hold in plan.skipped} == {ReasonCode.STALE_STATISTICS}
 
@@ -231,7 +231,7 @@ async def test_a_budget_that_refuses_leaves_the_pod_and_the_sums_as_they_are() -
     budget = DisruptionBudgetSpec("shop", "all", LabelSelector(), min_available=3)
     world = cluster(workload(created_at=LONG_AGO, replicas=3), [node(mebibytes=8192)], budgets=[budget])
     store = await with_statistics(world, cpu=50, mebibytes=3 * 1024)
-    done = await run_node_pass(PassInput(world, store, SEEDS_IN_FULL, START))
+    done = await run_node_pass(PassContext(world, store, SEEDS_IN_FULL, START))
     assert (ActionResult.REFUSED, ReasonCode.POD_DISRUPTION_BUDGET) in [(o.result, o.reason) for o in done.outcomes]
     # The next pass skips the pod, and knows that the node was short.
     refused = {o.action.uid for o in done.outcomes if isinstance(o.action, EvictPod)}
@@ -254,7 +254,7 @@ async def test_a_cluster_out_of_reach_drops_the_pass() -> None:
     world = OutOfReach([node()], [workload()], START)
     store = InMemoryStore()
     with pytest.raises(UnavailableError):
-        await run_node_pass(PassInput(world, store, FULL, START))
+        await run_node_pass(PassContext(world, store, FULL, START))
     assert await store.read_outcomes(START) == []
 
 
@@ -267,7 +267,7 @@ async def test_a_pod_too_large_for_every_node_is_shrunk_where_it_waits_and_bound
     await store.write_statistics(
         StatisticsTable.from_rows([statistic(replace(waiting, name="", identity=""), cpu=300, mebibytes=256)])
     )
-    done = await run_node_pass(PassInput(world, store, replace(FULL, mode=Mode.RESIZE), START))
+    done = await run_node_pass(PassContext(world, store, replace(FULL, mode=Mode.RESIZE), START))
     assert [outcome.result for outcome in done.outcomes] == [ActionResult.DONE]
     run(world, 60)
     [bound] = await pods(world)
@@ -289,7 +289,7 @@ async def test_an_undecodable_node_is_omitted_and_the_others_are_sized() -> None
 
     structlog.reset_defaults()
     with capture_logs() as logs:
-        done = await run_node_pass(PassInput(Odd(world, ClusterFaults()), store, FULL, START))
+        done = await run_node_pass(PassContext(Odd(world, ClusterFaults()), store, FULL, START))
     assert [plan.node for plan in done.plans] == ["n0", "n1", "n3", "n4"]
     left = {pod.name for pod in sound.pods if pod.node == odd.name}
     assert left
@@ -314,7 +314,7 @@ async def test_nothing_is_done_on_a_node_that_is_not_ready() -> None:
     )
     store = await with_statistics(world, cpu=50, mebibytes=64)
     there = [pod.name for pod in await pods(world) if pod.node == "n1"]
-    done = await run_node_pass(PassInput(world, store, FULL, START))
+    done = await run_node_pass(PassContext(world, store, FULL, START))
     assert {(hold.pod, hold.reason) for plan in done.plans for hold in plan.skipped} == {
         (name, ReasonCode.NODE_NOT_READY) for name in there
     }

@@ -14,7 +14,7 @@ from cruise.domain.usage import CounterTail, NodeLoadAverage, NodeUsage, OomReco
 from cruise.errors import UnavailableError
 from cruise.runtime.headroom import HeadroomState
 from cruise.runtime.node_pass import STEPS, NodePassResult, run_node_pass
-from cruise.runtime.ports import PassInput, UsageSourcePort
+from cruise.runtime.ports import PassContext, UsageSourcePort
 from cruise.runtime.usage.usage_pass import run_usage_pass
 from cruise.runtime.usage.usage_reader import UsageReadingSettings
 from cruise.runtime.usage.usage_state import UsageState
@@ -81,7 +81,9 @@ class Process:
 
     async def node_pass(self) -> NodePassResult:
         return await run_node_pass(
-            PassInput(self.cluster, self.store, self.policy, self.cluster.now), usage=self.state, headroom=self.headroom
+            PassContext(self.cluster, self.store, self.policy, self.cluster.now),
+            usage=self.state,
+            headroom=self.headroom,
         )
 
 
@@ -109,11 +111,11 @@ async def test_the_table_in_memory_and_the_store_decide_the_same(headroom: str) 
         await process.usage_pass()
         now, observe = process.cluster.now, replace(policy, mode=Mode.OBSERVE)
         from_store = await run_node_pass(
-            PassInput(process.cluster, process.store, observe, now), headroom=HeadroomState(process.state)
+            PassContext(process.cluster, process.store, observe, now), headroom=HeadroomState(process.state)
         )
         reads = process.store.reads
         from_memory = await run_node_pass(
-            PassInput(process.cluster, process.store, observe, now),
+            PassContext(process.cluster, process.store, observe, now),
             usage=process.state,
             headroom=HeadroomState(process.state),
         )

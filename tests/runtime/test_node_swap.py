@@ -10,7 +10,7 @@ from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable
 from cruise.runtime.node_pass import NodePassResult, run_node_pass
-from cruise.runtime.ports import PassInput
+from cruise.runtime.ports import PassContext
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.cluster.state import SimulationSettings
 from cruise.simulation.store import InMemoryStore
@@ -34,7 +34,7 @@ def statistic(pod: Pod) -> Statistic:
 
 
 async def run_pass(world: SimulatedCluster, store: InMemoryStore) -> NodePassResult:
-    result = await run_node_pass(PassInput(world, store, RESIZE, START))
+    result = await run_node_pass(PassContext(world, store, RESIZE, START))
     run(world, 20)
     return result
 

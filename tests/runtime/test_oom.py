@@ -17,7 +17,7 @@ from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import OomRecord, Statistic, StatisticKey, StatisticsTable
 from cruise.errors import CruiseError, UnavailableError
-from cruise.runtime.oom import OomReactionResult, OomReactor, restrict_to_kill
+from cruise.runtime.oom import OomReactionResult, OomReactor, restrict_snapshot_to_kill
 from cruise.runtime.writing.evictions import WriteExclusions
 from cruise.runtime.writing.writer import ClusterWriter
 from cruise.simulation.cluster.cluster import SimulatedCluster
@@ -554,7 +554,7 @@ async def test_only_the_pods_around_a_kill_are_looked_at():
     snapshot = await world.snapshot()
     victim = next(pod for pod in snapshot.pods if pod.labels["app"] == "a")
     kill = OomKill("shop", victim.name, victim.uid, "app", victim.workload, "", victim.node, START, None, None)
-    near = restrict_to_kill(snapshot, kill)
+    near = restrict_snapshot_to_kill(snapshot, kill)
     expected = [pod.name for pod in snapshot.pods if pod.node == victim.node or pod.workload == victim.workload]
     assert [pod.name for pod in near.pods] == expected
     assert len(expected) < len(snapshot.pods)

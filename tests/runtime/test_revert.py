@@ -10,12 +10,12 @@ from cruise.domain.cluster import WorkloadRef
 from cruise.domain.original_resources import format_original_resources, sign_original_resources
 from cruise.domain.pod_resources import get_spec_targets
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.records import RETENTION
 from cruise.domain.resources import StatedResources
 from cruise.domain.usage import StatisticsTable
 from cruise.runtime.node_pass import run_node_pass
-from cruise.runtime.ports import PassInput
+from cruise.runtime.ports import PassContext
 from cruise.runtime.revert import revert_workload, run_revert_pass
 from cruise.runtime.writing.writer import ClusterWriter
 from cruise.simulation.cluster.cluster import SimulatedCluster
@@ -49,11 +49,11 @@ async def test_pods_get_back_what_they_requested_before_the_first_resize():
     before = await requests(world)
     await shrunk(world, store)
     assert before != await requests(world)
-    outcomes = await run_revert_pass(PassInput(world, store, FULL, world.now))
+    outcomes = await run_revert_pass(PassContext(world, store, FULL, world.now))
     assert told(outcomes) == [(ActionResult.DONE, ReasonCode.REVERTED)] * 2
     assert await requests(world) == before
     run(world, 30)
-    assert await run_revert_pass(PassInput(world, store, FULL, world.now)) == []
+    assert await run_revert_pass(PassContext(world, store, FULL, world.now)) == []
 
 
 async def test_it_works_while_paused_and_in_any_mode_and_is_audited():
@@ -61,7 +61,7 @@ async def test_it_works_while_paused_and_in_any_mode_and_is_audited():
     before = await requests(world)
     await shrunk(world, store)
     await store.set_paused(True)
-    outcomes = await run_revert_pass(PassInput(world, store, Policy(mode=Mode.OBSERVE), world.now))
+    outcomes = await run_revert_pass(PassContext(world, store, Policy(mode=Mode.OBSERVE), world.now))
     assert told(outcomes) == [(ActionResult.DONE, ReasonCode.REVERTED)]
     assert await requests(world) == before
     assert ReasonCode.REVERTED in {one.reason for one in await store.read_outcomes(world.now)}
@@ -95,7 +95,7 @@ async def sizes_now(world):
 
 async def test_annotations_signed_by_the_webhook_are_trusted():
     world, store = await signed_pods()
-    assert told(await run_revert_pass(PassInput(world, store, FULL, world.now))) == [
+    assert told(await run_revert_pass(PassContext(world, store, FULL, world.now))) == [
         (ActionResult.DONE, ReasonCode.REVERTED)
     ]
     assert await sizes_now(world) == SIZES["app"]
@@ -106,7 +106,7 @@ async def test_annotations_signed_before_the_key_changed_are_trusted():
     first = await store.read_signing_keys()
     await store.prune(world.now + RETENTION.signing_key)
     assert (await store.read_signing_keys())[1:] == first
-    assert told(await run_revert_pass(PassInput(world, store, FULL, world.now))) == [
+    assert told(await run_revert_pass(PassContext(world, store, FULL, world.now))) == [
         (ActionResult.DONE, ReasonCode.REVERTED)
     ]
 
@@ -123,7 +123,7 @@ async def test_annotations_signed_before_the_key_changed_are_trusted():
 )
 async def test_what_a_tenant_wrote_moves_nothing(annotations):
     world, store = await noted_pods(**annotations)
-    assert told(await run_revert_pass(PassInput(world, store, FULL, world.now))) == [
+    assert told(await run_revert_pass(PassContext(world, store, FULL, world.now))) == [
         (ActionResult.SKIPPED, ReasonCode.UNSIGNED_ANNOTATION)
     ]
     assert world.counts.resizes_requested == 0
@@ -133,7 +133,7 @@ async def test_what_a_tenant_wrote_moves_nothing(annotations):
 async def test_a_signature_of_something_else_moves_nothing(forged):
     other = format_original_resources({"app": (amounts(4000, 8000), amounts(None, 8000))})
     world, store = await (signed_pods(b"k" * 32) if forged == "another key" else signed_pods(text=other))
-    assert told(await run_revert_pass(PassInput(world, store, FULL, world.now))) == [
+    assert told(await run_revert_pass(PassContext(world, store, FULL, world.now))) == [
         (ActionResult.SKIPPED, ReasonCode.UNSIGNED_ANNOTATION)
     ]
     assert world.counts.resizes_requested == 0
@@ -144,7 +144,7 @@ async def test_the_store_takes_precedence_over_annotations():
     [pod] = await pods(world)
     was = tuple(replace(one, requests=amounts(200, 200)) for one in get_spec_targets(pod))
     await store.record_original_sizes([OriginalSizes(pod.uid, "shop", pod.name, was, world.now)])
-    assert told(await run_revert_pass(PassInput(world, store, FULL, world.now))) == [
+    assert told(await run_revert_pass(PassContext(world, store, FULL, world.now))) == [
         (ActionResult.DONE, ReasonCode.REVERTED)
     ]
     assert await sizes_now(world) == (amounts(200, 200), amounts(None, 256))
@@ -158,7 +158,7 @@ async def test_a_resize_without_free_capacity_is_deferred_and_no_pod_is_evicted(
     [other] = await pods(world, "c")
     await world.perform(resize(other, amounts(2400, 512)))
     run(world, 30)
-    outcomes = await run_revert_pass(PassInput(world, store, FULL, world.now))
+    outcomes = await run_revert_pass(PassContext(world, store, FULL, world.now))
     # Sorted by name: a, b, c.
     assert told(outcomes) == [
         (ActionResult.DONE, ReasonCode.REVERTED),
@@ -168,7 +168,7 @@ async def test_a_resize_without_free_capacity_is_deferred_and_no_pod_is_evicted(
     assert world.counts.evictions == 0
     # `c` has given back by now.
     run(world, 30)
-    assert [one.result for one in await run_revert_pass(PassInput(world, store, FULL, world.now))] == [
+    assert [one.result for one in await run_revert_pass(PassContext(world, store, FULL, world.now))] == [
         ActionResult.DONE
     ]
 
@@ -176,8 +176,8 @@ async def test_a_resize_without_free_capacity_is_deferred_and_no_pod_is_evicted(
 async def test_only_the_namespace_that_was_named():
     world, store = cluster(workload("a")), InMemoryStore()
     await shrunk(world, store)
-    assert await run_revert_pass(PassInput(world, store, FULL, world.now), "other") == []
-    assert len(await run_revert_pass(PassInput(world, store, FULL, world.now), "shop")) == 1
+    assert await run_revert_pass(PassContext(world, store, FULL, world.now), "other") == []
+    assert len(await run_revert_pass(PassContext(world, store, FULL, world.now), "shop")) == 1
 
 
 async def test_one_workload_is_reverted_and_remains_reverted_while_others_are_sized():
@@ -186,14 +186,14 @@ async def test_one_workload_is_reverted_and_remains_reverted_while_others_are_si
     await shrunk(world, store)
     of_a = WorkloadRef("Deployment", "a")
     reverted_at = world.now
-    outcomes = await revert_workload(PassInput(world, store, FULL, reverted_at), "shop", of_a)
+    outcomes = await revert_workload(PassContext(world, store, FULL, reverted_at), "shop", of_a)
     assert told(outcomes) == [(ActionResult.DONE, ReasonCode.REVERTED)]
     run(world, 30)
     assert await requests(world) == {"a": before["a"], "b": amounts(100, 128)}
     assert await store.read_paused_workloads() == {("shop", of_a): reverted_at}
     rows = [make_statistic_for(pod, updated_at=int(world.now.timestamp())) for pod in await pods(world)]
     await store.write_statistics(StatisticsTable.from_rows(rows))
-    await run_node_pass(PassInput(world, store, FULL, world.now))
+    await run_node_pass(PassContext(world, store, FULL, world.now))
     run(world, 30)
     after = await requests(world)
     assert after["a"] == before["a"] and after["b"] != amounts(100, 128)
@@ -201,7 +201,7 @@ async def test_one_workload_is_reverted_and_remains_reverted_while_others_are_si
 
 async def test_what_is_not_even_tried_is_in_the_audit_too():
     world, store = await noted_pods(**{ORIGINAL_RESOURCES: TEXT})
-    await run_revert_pass(PassInput(world, store, FULL, world.now))
+    await run_revert_pass(PassContext(world, store, FULL, world.now))
     assert told(list(await store.read_outcomes(world.now))) == [(ActionResult.SKIPPED, ReasonCode.UNSIGNED_ANNOTATION)]
 
 
@@ -212,5 +212,5 @@ async def test_what_a_resize_cannot_restore_is_reported():
     action = resize(pod, amounts(100, 128), amounts(None, 256))
     await ClusterWriter(world, store, FULL).apply_plan([action], snapshot, world.now)
     run(world, 30)
-    [outcome] = await run_revert_pass(PassInput(world, store, FULL, world.now))
-    assert (outcome.result, outcome.detail) == (ActionResult.DONE, ReasonDetail.MEMORY_LIMIT_STAYS.create("app"))
+    [outcome] = await run_revert_pass(PassContext(world, store, FULL, world.now))
+    assert (outcome.result, outcome.detail) == (ActionResult.DONE, ReasonDetailCode.MEMORY_LIMIT_STAYS.create("app"))

@@ -8,7 +8,7 @@ from cruise.domain.annotations import STARTUP_BOOST
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.startup_boosts import LONGEST_START, StartupBoost, format_startup_boosts
 from cruise.errors import RefusedError
-from cruise.runtime.ports import PassInput
+from cruise.runtime.ports import PassContext
 from cruise.runtime.startup import STARTUP_INTERVAL, StartupPass
 from cruise.runtime.writing.writer import ClusterWriter
 from cruise.simulation.store import InMemoryStore
@@ -32,7 +32,7 @@ async def cpus(world):
 
 
 async def run_pass(world, store, one=None, policy=RESIZE):
-    return await (one or StartupPass()).run(PassInput(world, store, policy, world.now))
+    return await (one or StartupPass()).run(PassContext(world, store, policy, world.now))
 
 
 async def test_the_cpu_of_the_start_is_taken_back_once_and_audited():
@@ -95,10 +95,10 @@ async def test_what_the_server_refuses_is_not_tried_and_audited_every_few_second
     faults = ClusterFaults(refuse=lambda action: RefusedError("pods/resize is forbidden", cause="Forbidden"))
     faulty, one = FaultyCluster(world, faults), StartupPass()
     for _ in range(24):
-        await one.run(PassInput(faulty, store, RESIZE, world.now))
+        await one.run(PassContext(faulty, store, RESIZE, world.now))
         run(world, int(STARTUP_INTERVAL.total_seconds()))
     assert len(faults.sent) == 2
     faults.refuse = lambda action: None
     run(world, 60)
-    await one.run(PassInput(faulty, store, RESIZE, world.now))
+    await one.run(PassContext(faulty, store, RESIZE, world.now))
     assert await cpus(world) == [400]

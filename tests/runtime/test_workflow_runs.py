@@ -9,7 +9,7 @@ from cruise.domain.cluster import Pod
 from cruise.domain.policy import SEED_RULES, Mode, Policy
 from cruise.domain.resources import MEBIBYTE
 from cruise.runtime.node_pass import run_node_pass
-from cruise.runtime.ports import PassInput
+from cruise.runtime.ports import PassContext
 from cruise.runtime.usage.usage_pass import run_usage_pass
 from cruise.runtime.usage.usage_state import UsageState
 from cruise.simulation.cluster.state import SimulationSettings
@@ -55,7 +55,7 @@ class Cruise:
                 )
                 await self.admission.update(table)
                 done = await run_node_pass(
-                    PassInput(self.world, self.store, self.policy, self.world.now), usage=self.state
+                    PassContext(self.world, self.store, self.policy, self.world.now), usage=self.state
                 )
                 for plan in done.plans:
                     self.actions += [*plan.evict, *plan.resize]

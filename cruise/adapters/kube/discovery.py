@@ -17,7 +17,7 @@ from cruise.adapters.kube.responses import decode_answer
 from cruise.domain.autoscalers import NodeAutoscalerKind, NodePool, ResourceQuota
 from cruise.domain.cluster import ClusterSnapshot, Node
 from cruise.domain.preflight import HelmRelease
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.errors import DECODE_ERRORS, BadInputError, CruiseError, NotFoundError, RefusedError, UnavailableError
 from cruise.kube_json.objects.node import KARPENTER_GROUP, STATUS_NAME, STATUS_NAMESPACE, decode_node, decode_node_pool
 from cruise.kube_json.objects.quantities import decode_quotas
@@ -314,9 +314,9 @@ def _decode_pools(body: bytes) -> Iterator[NodePool]:
         try:
             yield decode_node_pool(document)
         except BadInputError as error:
-            yield NodePool(document.metadata.name, unusable_reason=ReasonDetail.POOL_UNREADABLE.create(error))
+            yield NodePool(document.metadata.name, unusable_reason=ReasonDetailCode.POOL_UNREADABLE.create(error))
     for unreadable in page.unreadable:
-        yield NodePool(unreadable.name, unusable_reason=ReasonDetail.POOL_UNREADABLE.create(unreadable.problem))
+        yield NodePool(unreadable.name, unusable_reason=ReasonDetailCode.POOL_UNREADABLE.create(unreadable.problem))
 
 
 def _decode_claims(body: bytes) -> Iterator[Node]:

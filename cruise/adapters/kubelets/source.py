@@ -12,7 +12,7 @@ import structlog
 
 from cruise.adapters.kubelets.client import KubeletSettings
 from cruise.adapters.kubelets.readings import ROOT_GROUP, KubeletMetrics, KubeletReadings, parse_kubelet_metrics
-from cruise.adapters.prometheus.counter_rows import CounterReading, EarlierCounters
+from cruise.adapters.prometheus.counter_rows import CounterReadingOptions, EarlierCounters
 from cruise.adapters.prometheus.counters import compute_usage
 from cruise.adapters.prometheus.node_load import compute_load_from_root_group, count_cores
 from cruise.adapters.prometheus.scrape_times import MAX_GAP_SECONDS
@@ -20,7 +20,7 @@ from cruise.adapters.prometheus.series_merging import ID_LENGTH
 from cruise.adapters.prometheus.source import MAX_CORES, compute_node_usage, extend_times_backwards
 from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Node
-from cruise.domain.preflight import KubeletReport
+from cruise.domain.preflight import KubeletContainerUsage
 from cruise.domain.usage import NO_NODE_USAGE, ContainerKey, CounterTail, NodeLoadAverage, NodeUsage, SampleBlock
 from cruise.errors import BadInputError, CruiseError, UnavailableError, raise_single_error
 
@@ -117,10 +117,10 @@ class KubeletUsageSource:
         elif known[0] - start > step:
             tail = None
         answers = await asyncio.to_thread(self._readings.build_answers, nodes, known)
-        reading = CounterReading(step, self._get_max_cores(nodes), self._settings.plausible)
+        options = CounterReadingOptions(step, self._get_max_cores(nodes), self._settings.plausible)
         before = EarlierCounters.create(tail)
         block, tail = compute_usage(
-            answers, known, before, reading, self._pressured_nodes, self._get_ages, self._recent_pressure
+            answers, known, before, options, self._pressured_nodes, self._get_ages, self._recent_pressure
         )
         return _extend_backwards(block, times), tail
 
@@ -278,7 +278,9 @@ async def read_kubelets_twice(source: KubeletUsageSource, clock: Callable[[], fl
     await asyncio.sleep(-clock() % _STEP_SECONDS)
 
 
-async def read_kubelet_report(read_metrics: ReadMetrics, node: Node, clock: Callable[[], float]) -> KubeletReport:
+async def read_container_usage_of_kubelet(
+    read_metrics: ReadMetrics, node: Node, clock: Callable[[], float]
+) -> KubeletContainerUsage:
     """Read the containers of one kubelet, for comparison with other sources; `clock` gives Unix seconds.
 
     Raises BadInputError and UnavailableError.
@@ -287,7 +289,7 @@ async def read_kubelet_report(read_metrics: ReadMetrics, node: Node, clock: Call
     rows = [row for row, name in enumerate(metrics.series) if name.container]
     names = [metrics.series[row] for row in rows]
     measured_at = metrics.measured_at[rows]
-    return KubeletReport(
+    return KubeletContainerUsage(
         node=node.name,
         # Each container is measured at its own time, some seconds before.
         at=float(np.nanmedian(measured_at)) if not np.isnan(measured_at).all() else clock(),

@@ -77,7 +77,7 @@ JUMP_SECONDS = 1.05
 
 
 @dataclass(frozen=True, slots=True)
-class CounterReading:
+class CounterReadingOptions:
     """How counters are read: the step, the cores that one container can use, and whether holes are filled.
 
     With `fills_holes`, several series of one container must also agree. Without it, every step counts as scraped and
@@ -160,7 +160,7 @@ class CounterRows:
         waiting: Float64Array,
         targets: Int64Array,
         before: EarlierCounters,
-        reading: CounterReading,
+        options: CounterReadingOptions,
     ) -> "CounterRows":
         """Join the counters of a read to those of the previous one; the last `ids` may be missing in this read."""
         tail, count = before.tail, len(ids)
@@ -169,13 +169,13 @@ class CounterRows:
         last_moves = np.full(count, np.iinfo(np.int64).max)
         ages = np.zeros(len(known), dtype=np.int64)
         has_time = np.ones(count, dtype=np.bool_)
-        if tail is not None and reading.fills_holes:
+        if tail is not None and options.fills_holes:
             changed_at = tail.changed_at[places[known]]
-            ages = (tail.at - np.abs(changed_at)) // reading.step_seconds
-            has_time[known] = (changed_at >= 0) | (ages > reading.max_gap_steps)
+            ages = (tail.at - np.abs(changed_at)) // options.step_seconds
+            has_time[known] = (changed_at >= 0) | (ages > options.max_gap_steps)
         last_moves[known] = -1 - ages
         # A counter that is unchanged for longer was scraped up to the end.
-        ages[(ages > reading.max_gap_steps) | ~has_time[known]] = 0
+        ages[(ages > options.max_gap_steps) | ~has_time[known]] = 0
         lead = 0 if tail is None else 1 + int(ages.max(initial=0))
         rows = [np.full((count, lead + cpu.shape[1]), np.nan) for _ in range(2)]
         for row, values in zip(rows, (cpu, waiting), strict=True):
@@ -185,10 +185,12 @@ class CounterRows:
             rows[1][known, lead - 1 - ages] = tail.cpu_waiting_seconds[places[known]]
         return CounterRows(ids, targets, rows[0], rows[1], lead, last_moves, has_time)
 
-    def find_scrapes(self, memory: tuple[Int64Array, BoolArray], targets: int, reading: CounterReading) -> ScrapeSteps:
+    def find_scrapes(
+        self, memory: tuple[Int64Array, BoolArray], targets: int, options: CounterReadingOptions
+    ) -> ScrapeSteps:
         """Return where targets were scraped; `memory` has the target of each memory series, and where it changed."""
         lead, columns = self.lead, self.cpu.shape[1] - self.lead
-        if not reading.fills_holes:
+        if not options.fills_holes:
             always, ages = np.ones((targets, columns), dtype=np.bool_), np.zeros((targets, lead + columns))
             return ScrapeSteps(always, np.tile(np.arange(columns), (targets, 1)), ages)
         cpu, waiting = self.cpu[:, lead:], self.waiting[:, lead:]
@@ -198,12 +200,12 @@ class CounterRows:
         np.maximum.at(last_moves, self.targets[known], self.last_changes[known])
         last_moves[last_moves == np.iinfo(np.int64).min] = 0
         families = [(self.targets, moves & ~self._find_backward_steps()), memory]
-        return find_scrapes(families, last_moves, reading.max_gap_steps, lead)
+        return find_scrapes(families, last_moves, options.max_gap_steps, lead)
 
-    def find_observed(self, scrapes: ScrapeSteps, reading: CounterReading) -> BoolArray:
+    def find_observed(self, scrapes: ScrapeSteps, options: CounterReadingOptions) -> BoolArray:
         """Return which values scrapes saw."""
         seen = ~np.isnan(self.cpu)
-        if reading.fills_holes:
+        if options.fills_holes:
             seen[:, self.lead :] &= scrapes.scraped[self.targets] & ~self._find_backward_steps()
             seen[~self.has_scrape_times, : self.lead] = False
         return seen
@@ -234,26 +236,33 @@ class CounterRows:
         return find_backward_steps(self.cpu[:, self.lead :], self._get_before(self.cpu))
 
     def compute_growth(
-        self, observed: BoolArray, scrapes: ScrapeSteps, owners: Int64Array, containers: int, reading: CounterReading
+        self,
+        observed: BoolArray,
+        scrapes: ScrapeSteps,
+        owners: Int64Array,
+        containers: int,
+        options: CounterReadingOptions,
     ) -> tuple[Float64Array, Float64Array]:
         """Return the seconds used and waited in each step, NaN if unknown."""
-        step, spreading, ages = reading.step_seconds, reading.spreading, scrapes.ages[self.targets]
+        step, spreading, ages = options.step_seconds, options.spreading, scrapes.ages[self.targets]
         ran = reduce_by_container(np.logical_or, observed, owners, containers)
         absent_before = self._find_absent_scrape(observed, scrapes, ran, owners)
-        used = compute_growth_by_step(self.cpu, observed, ages, absent_before, reading.cores * step, spreading)
+        used = compute_growth_by_step(self.cpu, observed, ages, absent_before, options.cores * step, spreading)
         with_pressure = observed & ~np.isnan(self.waiting)
         # A counter that was not read while its container ran did not start only now.
         absent_at = np.where(absent_before >= 0, self._find_absent_scrape(with_pressure, scrapes, ran, owners), -1)
         return used, compute_growth_by_step(self.waiting, with_pressure, ages, absent_at, step, spreading)
 
-    def build_tail(self, observed: BoolArray, scrapes: ScrapeSteps, at: int, reading: CounterReading) -> CounterTail:
+    def build_tail(
+        self, observed: BoolArray, scrapes: ScrapeSteps, at: int, options: CounterReadingOptions
+    ) -> CounterTail:
         """Return the tail for the next read: the value and the time of each series' last scrape."""
         end = observed.shape[1] - 1
         present, known = ~np.isnan(self.cpu[:, -1]), observed.any(axis=1)
         last = end - np.where(known, observed[:, ::-1].argmax(axis=1), 0)
-        is_kept = present | (known & (end - last <= reading.max_gap_steps) & reading.fills_holes)
+        is_kept = present | (known & (end - last <= options.max_gap_steps) & options.fills_holes)
         changed = np.where(present, np.minimum(last, scrapes.last_change[self.targets, -1] + self.lead), last)
-        changed_at = (at - (end - changed) * reading.step_seconds) * np.where(known, 1, -1)
+        changed_at = (at - (end - changed) * options.step_seconds) * np.where(known, 1, -1)
         rows = np.flatnonzero(is_kept)
         return CounterTail(
             at=at,

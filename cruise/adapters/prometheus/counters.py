@@ -20,7 +20,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.adapters.prometheus.counter_rows import CounterReading, CounterRows, EarlierCounters, get_targets_of_missing
+from cruise.adapters.prometheus.counter_rows import (
+    CounterReadingOptions,
+    CounterRows,
+    EarlierCounters,
+    get_targets_of_missing,
+)
 from cruise.adapters.prometheus.queries import SeriesMatrix
 from cruise.adapters.prometheus.scrape_times import ScrapeTargets, find_changes, set_scrape_ages
 from cruise.adapters.prometheus.series_merging import (
@@ -47,9 +52,9 @@ class RejectedSteps:
     If samples need not be plausible, the larger of two series counts, and no step is rejected.
     """
 
-    def __init__(self, before: EarlierCounters, reading: CounterReading) -> None:
+    def __init__(self, before: EarlierCounters, options: CounterReadingOptions) -> None:
         self.before = before
-        self._reading = reading
+        self._options = options
 
     def check_cpu(self, ids: Sequence[SeriesKey], one: Float64Array, other: Float64Array) -> MergedSeries:
         """Merge CPU counters."""
@@ -62,20 +67,20 @@ class RejectedSteps:
     def check_memory(self, ids: Sequence[SeriesKey], one: Float64Array, other: Float64Array) -> MergedSeries:
         """Merge working sets: the larger one counts."""
         larger, nothing = take_larger(ids, one, other)
-        return larger, find_gauge_disagreements(one, other) if self._reading.fills_holes else nothing
+        return larger, find_gauge_disagreements(one, other) if self._options.fills_holes else nothing
 
     def _merge_counters(
         self, ids: Sequence[SeriesKey], one: Float64Array, other: Float64Array, waiting: bool
     ) -> MergedSeries:
-        reading = self._reading
-        if not reading.fills_holes:
+        options = self._options
+        if not options.fills_holes:
             return take_larger(ids, one, other)
-        max_per_step = reading.step_seconds * (1.0 if waiting else reading.cores)
+        max_per_step = options.step_seconds * (1.0 if waiting else options.cores)
         return merge_counters(one, other, self.before.get_latest(ids, waiting), max_per_step)
 
     def find_unknown_starts(self, rows: CounterRows, owners: Int64Array, *use: Float64Array) -> None:
         """Remove what each series had counted before it was first seen next to another id."""
-        if not self._reading.fills_holes:
+        if not self._options.fills_holes:
             return
         found = find_overlapping_starts(self._join_newest(rows), owners)
         for row, column in zip(*np.nonzero(found), strict=True) if found is not None else ():
@@ -93,7 +98,7 @@ class RejectedSteps:
 
         `series_rejections` has those of the series of each family, and the containers of the series.
         """
-        if not self._reading.fills_holes:
+        if not self._options.fills_holes:
             return None
         found = [
             reduce_by_container(np.logical_or, one, series_owners, count)
@@ -145,7 +150,7 @@ def compute_usage(
     answers: UsageAnswers,
     times: Int64Array,
     before: EarlierCounters,
-    reading: CounterReading,
+    options: CounterReadingOptions,
     pressured_nodes: set[str],
     get_ages: ScrapeAgesFunction = get_no_scrape_ages,
     recent_pressure: dict[ContainerKey, float] | None = None,
@@ -158,7 +163,7 @@ def compute_usage(
     steps. `recent_pressure` has the share of time that containers of such nodes waited, which replaces unknown
     pressure, and is updated.
     """
-    rejections = RejectedSteps(before, reading)
+    rejections = RejectedSteps(before, options)
     ids, cpu, nodes, cpu_rejected = merge_series(answers.cpu_seconds, before.containers, rejections.check_cpu)
     containers: dict[ContainerKey, int] = {}
     cpu_owners = number_containers(ids, containers)
@@ -179,17 +184,17 @@ def compute_usage(
     found = targets.get_or_add_numbers([key for key, _ in ids], nodes)
     row_targets = np.concatenate((found, get_targets_of_missing(missing, ids, found, targets)))
     memory_targets = targets.get_or_add_numbers([key for key, _ in memory_ids], memory_nodes)
-    rows = CounterRows.create([*ids, *missing], cpu, waiting, row_targets, before, reading)
-    scrapes = rows.find_scrapes((memory_targets, find_changes(memory, memory[:, 0])), len(targets), reading)
-    observed = rows.find_observed(scrapes, reading)
-    used, waited = rows.compute_growth(observed, scrapes, owners, len(containers), reading)
-    step = reading.step_seconds
-    irregular = targets.select_nodes(rows.find_changing((used, waited), scrapes)) if reading.fills_holes else {}
+    rows = CounterRows.create([*ids, *missing], cpu, waiting, row_targets, before, options)
+    scrapes = rows.find_scrapes((memory_targets, find_changes(memory, memory[:, 0])), len(targets), options)
+    observed = rows.find_observed(scrapes, options)
+    used, waited = rows.compute_growth(observed, scrapes, owners, len(containers), options)
+    step = options.step_seconds
+    irregular = targets.select_nodes(rows.find_changing((used, waited), scrapes)) if options.fills_holes else {}
     ages = get_ages(irregular, int(times[0]) - rows.lead * step, int(times[-1])) if irregular else {}
     if ages:
         scrapes = set_scrape_ages(scrapes, {irregular[node]: known / step for node, known in ages.items()})
-        observed = rows.find_observed(scrapes, reading)
-        used, waited = rows.compute_growth(observed, scrapes, owners, len(containers), reading)
+        observed = rows.find_observed(scrapes, options)
+        used, waited = rows.compute_growth(observed, scrapes, owners, len(containers), options)
 
     count = len(block_keys)
     use = used / step * 1000
@@ -224,11 +229,11 @@ def compute_usage(
         cpu_use_millicores=use[:, rows.lead - earlier :].astype(np.float32),
         rejected=None if rejected is None else np.column_stack((np.zeros((count, earlier), dtype=np.bool_), rejected)),
     )
-    tail = rows.build_tail(observed, scrapes, int(times[-1]), reading)
+    tail = rows.build_tail(observed, scrapes, int(times[-1]), options)
     return block, tail if rejected is None else drop_rejected_containers(tail, block.keys, rejected)
 
 
-def join_tails(tails: Sequence[CounterTail], at: int) -> CounterTail:
+def join_tails_of_disjoint_series(tails: Sequence[CounterTail], at: int) -> CounterTail:
     """Join the tails of disjoint reads up to `at`."""
     if len(tails) == 1:
         return tails[0]

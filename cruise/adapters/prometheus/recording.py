@@ -19,7 +19,7 @@ import numpy as np
 
 from cruise.adapters.prometheus.client import PrometheusClient
 from cruise.adapters.prometheus.counter_rows import EarlierCounters
-from cruise.adapters.prometheus.counters import join_tails
+from cruise.adapters.prometheus.counters import join_tails_of_disjoint_series
 from cruise.adapters.prometheus.queries import (
     MatrixDecoder,
     SeriesMatrix,
@@ -129,7 +129,7 @@ class RecordingReader:
         for block, piece_tail in pool.map(query, pieces):
             self._fill(target, block)
             tails.append(piece_tail)
-        return join_tails(tails, int(times[-1]))
+        return join_tails_of_disjoint_series(tails, int(times[-1]))
 
     def _fill(self, target: tuple[dict[ContainerKey, int], Float32Array, Float32Array], block: SampleBlock) -> None:
         columns, cpu, memory = target

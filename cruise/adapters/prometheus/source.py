@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from cruise.adapters.prometheus.client import PrometheusClient, QueryTooLargeError
 from cruise.adapters.prometheus.clusters import find_cluster, log_cluster_selection
-from cruise.adapters.prometheus.counter_rows import CounterReading, EarlierCounters
-from cruise.adapters.prometheus.counters import UsageAnswers, compute_usage, join_tails
+from cruise.adapters.prometheus.counter_rows import CounterReadingOptions, EarlierCounters
+from cruise.adapters.prometheus.counters import UsageAnswers, compute_usage, join_tails_of_disjoint_series
 from cruise.adapters.prometheus.node_load import NodeLoadReader, count_cores
 from cruise.adapters.prometheus.queries import (
     MatrixDecoder,
@@ -61,7 +61,7 @@ def compute_node_usage(
     )
     answers = UsageAnswers(cpu, SeriesMatrix((), np.empty((0, len(times)))), memory)
     # The same rules as for containers: missed scrapes, servers that disagree, restarts.
-    block, _ = compute_usage(answers, times, EarlierCounters(), CounterReading(step, cores), set())
+    block, _ = compute_usage(answers, times, EarlierCounters(), CounterReadingOptions(step, cores), set())
     use = block.cpu_demand_millicores[:, _UNKNOWN_STEPS:].astype(np.float64)
     return NodeUsage(
         [key.pod for key in block.keys], times[_UNKNOWN_STEPS:], use, block.memory_bytes[:, _UNKNOWN_STEPS:]
@@ -109,10 +109,10 @@ class UsageQueries:
         if self.pod_filter is not None:
             families, ignored = self.pod_filter.keep_known_pods(families, times)
         answers = UsageAnswers(families[0], families[1], families[2], pods)
-        reading = CounterReading(self.settings.step_seconds, cores, self.settings.plausible)
+        options = CounterReadingOptions(self.settings.step_seconds, cores, self.settings.plausible)
         get_ages = partial(self.scrape_times.read_ages, self.settings)
         block, tail = compute_usage(
-            answers, times, before, reading, self._pressured_nodes, get_ages, self._recent_pressure
+            answers, times, before, options, self._pressured_nodes, get_ages, self._recent_pressure
         )
         return replace(block, from_other_clusters=ignored), tail
 
@@ -232,7 +232,7 @@ class PrometheusUsageSource:
             raise UnavailableError(
                 f"Prometheus has no usage since {since:%F %R} UTC of running containers, but had some before"
             )
-        return block, join_tails([one for _, one in read], end)
+        return block, join_tails_of_disjoint_series([one for _, one in read], end)
 
     async def _read_pieces(self, partition: str, times: Int64Array, before: EarlierCounters) -> list[UsagePiece]:
         """Read a partition in as many pieces as the server's limits need, which may be lower than the settings."""

@@ -23,7 +23,7 @@ from cruise.interfaces.http.figures import (
     JobFigures,
     NodePassFigures,
     OutcomeKey,
-    PackingPassFigures,
+    PackingActivityFigures,
     compute_cluster_totals,
     get_outcome_key,
     list_resize_causes,
@@ -76,7 +76,7 @@ class ServeActivity:
     paused: bool | None = None
     load_pass: NodeLoadPassResult | None = None
     packing: PackingPassResult | None = None
-    packing_figures: PackingPassFigures = PackingPassFigures()
+    packing_figures: PackingActivityFigures = PackingActivityFigures()
     consolidation: ConsolidationPassResult | None = None
     history: deque[ClusterTotalsAtPass] = field(default_factory=lambda: deque(maxlen=_KEPT_MOMENTS))
 

@@ -23,7 +23,7 @@ from cruise.runtime.oom import OomReactor
 from cruise.runtime.packing.consolidation_pass import ConsolidationPassResult, run_consolidation_pass
 from cruise.runtime.packing.packing_pass import PackingPassResult, run_packing_pass
 from cruise.runtime.packing.plan_execution import POLL_SECONDS, PlanExecutor
-from cruise.runtime.ports import ClusterPort, PassInput, StorePort, UsageSourcePort
+from cruise.runtime.ports import ClusterPort, PassContext, StorePort, UsageSourcePort
 from cruise.runtime.revert import revert_workload
 from cruise.runtime.startup import STARTUP_INTERVAL, StartupPass
 from cruise.runtime.usage.usage_pass import run_usage_pass
@@ -351,8 +351,8 @@ class Controller:
         self.activity.add(outcomes)
         await self._hooks.announce(outcomes, (), {})
 
-    def _build_input(self) -> PassInput:
-        return PassInput(self._cluster, self._store, self._policy, self._clock())
+    def _build_input(self) -> PassContext:
+        return PassContext(self._cluster, self._store, self._policy, self._clock())
 
     def _scale(self, interval: timedelta) -> timedelta:
         return interval / self._pace

@@ -19,7 +19,7 @@ import structlog
 
 import cruise
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.decisions.pod_policy.written_policies import list_replayed_policies, replace_written_policy
+from cruise.decisions.pod_policy.written_policies import remove_modes_of_other_policies, replace_written_policy
 from cruise.domain.annotations import PREFIX, UnreadableAnnotations
 from cruise.domain.backtest import ComparedMetric, MetricComparison
 from cruise.domain.cluster import ClusterSnapshot
@@ -120,7 +120,7 @@ class WhatIfRunner:
         snapshot = await view.snapshot()
         scope = None if proposal.namespace is None else PolicyScope(proposal.namespace, proposal.workload)
         today = proposed = replace(settings.to_policy(), mode=view.policy.mode)
-        objects = proposed_objects = list_replayed_policies(snapshot.rightsizing_policies, scope)
+        objects = proposed_objects = remove_modes_of_other_policies(snapshot.rightsizing_policies, scope)
         if scope is not None:
             found = parse_overrides({f"{PREFIX}{key}": text for key, text in proposal.settings.items()})
             if isinstance(found, UnreadableAnnotations):

@@ -58,8 +58,8 @@ _LARGEST_EXPONENT = 256
 
 
 @dataclass(frozen=True, slots=True)
-class UsageSignal:
-    """The samples of the window that ends at `time` (Unix seconds): the job and the bucket of each.
+class WindowUsageSignal:
+    """The samples of all jobs in the window that ends at `time` (Unix seconds): the job and the bucket of each.
 
     Bucket k has the samples from `bounds[k - 1]` up to, but not including, `bounds[k]`.
     """
@@ -69,17 +69,17 @@ class UsageSignal:
     buckets: Int64Array
 
 
-def build_cpu_signal(time: int, cpu: Float32Array, jobs: Int64Array) -> UsageSignal:
+def build_cpu_signal(time: int, cpu: Float32Array, jobs: Int64Array) -> WindowUsageSignal:
     """Return the signal of a matrix (times, containers) of millicores; `jobs` has each container's job."""
     times, containers = np.nonzero(~np.isnan(cpu))
-    return UsageSignal(time, jobs[containers], _buckets(cpu[times, containers], CPU_BOUNDS))
+    return WindowUsageSignal(time, jobs[containers], _buckets(cpu[times, containers], CPU_BOUNDS))
 
 
-def build_memory_signal(time: int, memory: Float32Array, jobs: Int64Array) -> UsageSignal:
+def build_memory_signal(time: int, memory: Float32Array, jobs: Int64Array) -> WindowUsageSignal:
     """Return the signal of each container's peak in a matrix (times, containers) of bytes; NaN is no sample."""
     peaks = np.fmax.reduce(memory, axis=0)
     containers = np.flatnonzero(~np.isnan(peaks))
-    return UsageSignal(time, jobs[containers], _buckets(peaks[containers], MEMORY_BOUNDS))
+    return WindowUsageSignal(time, jobs[containers], _buckets(peaks[containers], MEMORY_BOUNDS))
 
 
 def _buckets(values: Float32Array, bounds: Float64Array) -> Int64Array:
@@ -89,7 +89,7 @@ def _buckets(values: Float32Array, bounds: Float64Array) -> Int64Array:
 class WindowStatistic(Protocol):
     """A statistic of every job's windows, which are added in the order of time."""
 
-    def add(self, signal: UsageSignal) -> None:
+    def add(self, signal: WindowUsageSignal) -> None:
         """Take in a window."""
         ...
 
@@ -133,7 +133,7 @@ class LoadPercentile:
         self._place: Int64Array = np.zeros(jobs, dtype=np.int64)
         self._above = np.zeros(jobs)  # load in the buckets above the percentile's
 
-    def add(self, signal: UsageSignal) -> None:
+    def add(self, signal: WindowUsageSignal) -> None:
         """Take in a window."""
         weight, rescale = self._weight.get_weight(signal.time)
         if rescale != 1.0:
@@ -197,7 +197,7 @@ class RecentMaximum:
         self.largest[falling] = self._ring[:, falling].max(axis=0)
 
 
-class WindowPeak:
+class PeakOverWindows:
     """S_max: the highest bucket with a sample in the last `windows` windows; windows without samples count too."""
 
     def __init__(self, jobs: int, bounds: Float64Array, windows: int) -> None:
@@ -205,7 +205,7 @@ class WindowPeak:
         self._recent = RecentMaximum(jobs, windows)
         self._last: Int64Array = np.full(jobs, -1, dtype=np.int64)
 
-    def add(self, signal: UsageSignal) -> None:
+    def add(self, signal: WindowUsageSignal) -> None:
         """Take in a window."""
         highest = np.full(len(self._last), -np.inf)
         np.maximum.at(highest, signal.jobs, signal.buckets)
@@ -252,7 +252,7 @@ class MovingWindowRecommender:
         self._margin = margin
         self._recent = RecentMaximum(jobs, maximum_windows)
 
-    def observe(self, signal: UsageSignal) -> None:
+    def observe(self, signal: WindowUsageSignal) -> None:
         """Add a window."""
         self._statistic.add(signal)
         raw = self._statistic.get_values()
@@ -272,7 +272,7 @@ def create_cpu_recommender(jobs: int, window_seconds: int) -> MovingWindowRecomm
 
 def create_memory_recommender(jobs: int, window_seconds: int) -> MovingWindowRecommender:
     """Return the recommender of bytes, S_max."""
-    statistic = WindowPeak(jobs, MEMORY_BOUNDS, count_windows(PEAK_SECONDS, window_seconds))
+    statistic = PeakOverWindows(jobs, MEMORY_BOUNDS, count_windows(PEAK_SECONDS, window_seconds))
     return MovingWindowRecommender(jobs, statistic, MEMORY_MARGIN, count_windows(MAXIMUM_SECONDS, window_seconds))
 
 

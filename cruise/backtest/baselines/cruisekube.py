@@ -30,7 +30,7 @@ from cruise.backtest.baselines.cruisekube_statistics import (
     EVICTED_FIRST,
     EVICTED_LATER,
     MEGABYTE,
-    CruiseKubeDemand,
+    CruiseKubePodDemand,
     CruiseKubeStatistics,
     CruiseKubeUsageHistory,
     ReplicaCounts,
@@ -274,7 +274,7 @@ class CruiseKubeBaseline(ReplayPolicy):
 
     def _build_demands(
         self, pods: Int64Array, view: ReplayClusterView, reserved: tuple[Float64Array, Float64Array]
-    ) -> tuple[CruiseKubeDemand, CruiseKubeDemand]:
+    ) -> tuple[CruiseKubePodDemand, CruiseKubePodDemand]:
         """Return the CPU and memory demand of resizable pods."""
         workloads = self._workload_of_container[pods]
         known, oom, is_daemon_set = (
@@ -302,7 +302,7 @@ class CruiseKubeBaseline(ReplayPolicy):
         ):
             fit_base = np.where(is_daemon_set, np.minimum(base, requests), base)
             demands.append(
-                CruiseKubeDemand(base, rest, fit_base, np.where(is_daemon_set, 0.0, rest), allocatable - taken)
+                CruiseKubePodDemand(base, rest, fit_base, np.where(is_daemon_set, 0.0, rest), allocatable - taken)
             )
         return demands[0], demands[1]
 

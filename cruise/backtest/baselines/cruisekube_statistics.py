@@ -202,7 +202,7 @@ def _megabytes(sizes: Float64Array) -> Float64Array:
 
 
 @dataclass(frozen=True, slots=True)
-class CruiseKubeDemand:
+class CruiseKubePodDemand:
     """One resource of P pods: base and rest, those used to check the fit, and the capacity available on each node."""
 
     base: Float64Array
@@ -211,15 +211,15 @@ class CruiseKubeDemand:
     fit_rest: Float64Array
     available: Float64Array
 
-    def take(self, pods: BoolArray) -> "CruiseKubeDemand":
+    def take(self, pods: BoolArray) -> "CruiseKubePodDemand":
         """Return the demand of some of the pods."""
-        return CruiseKubeDemand(
+        return CruiseKubePodDemand(
             self.base[pods], self.rest[pods], self.fit_base[pods], self.fit_rest[pods], self.available
         )
 
 
 @dataclass(frozen=True, slots=True)
-class CruiseKubeShares:
+class CruiseKubePodSizes:
     """One resource of the remaining pods: the size of each, and the base and headroom of each node."""
 
     final: Float64Array
@@ -228,7 +228,7 @@ class CruiseKubeShares:
 
 
 def rank_cruisekube_evictions(
-    node: Int64Array, ranking: Int64Array, fixed: BoolArray, memory: CruiseKubeDemand, cpu: CruiseKubeDemand
+    node: Int64Array, ranking: Int64Array, fixed: BoolArray, memory: CruiseKubePodDemand, cpu: CruiseKubePodDemand
 ) -> tuple[Int64Array, BoolArray]:
     """Return the places of the pods to evict, in order, and a mask of the others; memory is checked before CPU.
 
@@ -248,7 +248,7 @@ def rank_cruisekube_evictions(
     return np.array(evicted, dtype=np.int64), remains
 
 
-def share_cruisekube_headroom(node: Int64Array, demand: CruiseKubeDemand) -> CruiseKubeShares:
+def share_cruisekube_headroom(node: Int64Array, demand: CruiseKubePodDemand) -> CruiseKubePodSizes:
     """Return base + the node's largest rest × the pod's share of all rests."""
     count = len(demand.available)
     bases = sum_by_node(node, demand.base, count)
@@ -256,7 +256,7 @@ def share_cruisekube_headroom(node: Int64Array, demand: CruiseKubeDemand) -> Cru
     largest = _largest_by_node(node, demand.rest, count)
     with np.errstate(divide="ignore", invalid="ignore"):
         more = np.where(bases[node] > 0, largest[node] * (demand.rest / rests[node]), 0.0)
-    return CruiseKubeShares(demand.base + more, bases, largest)
+    return CruiseKubePodSizes(demand.base + more, bases, largest)
 
 
 def sum_by_node(node: Int64Array, values: NDArray[np.number], count: int) -> Float64Array:
@@ -264,7 +264,7 @@ def sum_by_node(node: Int64Array, values: NDArray[np.number], count: int) -> Flo
     return np.bincount(node, weights=values, minlength=count).astype(np.float64, copy=False)
 
 
-def _fits(node: Int64Array, demand: CruiseKubeDemand, remains: BoolArray) -> BoolArray:
+def _fits(node: Int64Array, demand: CruiseKubePodDemand, remains: BoolArray) -> BoolArray:
     count = len(demand.available)
     spare = demand.available - sum_by_node(node, np.where(remains, demand.fit_base, 0.0), count)
     return (spare >= 0) & (_largest_by_node(node, np.where(remains, demand.fit_rest, 0.0), count) <= spare)
@@ -276,7 +276,7 @@ def _largest_by_node(node: Int64Array, values: Float64Array, count: int) -> Floa
     return largest
 
 
-def _count_evictions(order: Int64Array, candidates: int, demand: CruiseKubeDemand, available: float) -> int:
+def _count_evictions(order: Int64Array, candidates: int, demand: CruiseKubePodDemand, available: float) -> int:
     """Return how many of a node's first pods to evict until the others fit; all candidates if they never fit."""
     remaining = demand.fit_base[order][::-1].cumsum()[::-1]
     largest = np.maximum.accumulate(np.maximum(demand.fit_rest[order], 0.0)[::-1])[::-1]

@@ -19,8 +19,8 @@ from cruise.simulation.demand.trace import (
     TraceSeries,
     check_same_times,
     has_memory,
+    read_all_series,
     read_matrix,
-    read_series,
 )
 
 # Recordings have requests only. A limit equal to the request would kill every container that exceeds it, also under
@@ -132,7 +132,7 @@ def load_trace(
     not match the pass interval, and a series without samples.
     """
     # Sorted, so that a replay does not depend on the order of columns in a file.
-    series = sorted(read_series(directory), key=lambda one: one.name)
+    series = sorted(read_all_series(directory), key=lambda one: one.name)
     names = [one.name for one in series]
     cpu_file, memory_file = directory / CPU_FILE, directory / MEMORY_FILE
     with_memory = has_memory(directory)

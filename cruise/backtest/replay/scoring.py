@@ -16,7 +16,7 @@ from cruise.domain.backtest import (
     HourlyCounts,
     NodeTimeLine,
     PolicyScore,
-    ReplayCount,
+    ReplayQuantity,
     ResourceScore,
 )
 
@@ -249,7 +249,7 @@ def _find_worst_containers(
 # Enough to tell workloads apart in a bootstrap, and few enough for a small result.
 MAX_GROUPS = 64
 
-_Columns = Mapping[ReplayCount, Callable[[], Float64Array | Int64Array]]
+_Columns = Mapping[ReplayQuantity, Callable[[], Float64Array | Int64Array]]
 
 
 class HourlyCountRecorder:
@@ -267,24 +267,24 @@ class HourlyCountRecorder:
         self._groups = int(self._group.max(initial=-1)) + 1
         self._totals = totals
         self._columns: _Columns = {
-            ReplayCount.CPU_REQUESTED: lambda: cpu.requested,
-            ReplayCount.CPU_USED: lambda: cpu.used,
-            ReplayCount.CPU_SAMPLES: lambda: cpu.samples,
-            ReplayCount.CPU_STARVED: lambda: cpu.starved_samples,
-            ReplayCount.CONTAINER_MINUTES: lambda: totals.running_minutes,
-            ReplayCount.RESIZES: lambda: changes.resizes,
-            ReplayCount.EVICTIONS: lambda: changes.evictions,
-            ReplayCount.CONSOLIDATION_MOVES: lambda: changes.moves,
+            ReplayQuantity.CPU_REQUESTED: lambda: cpu.requested,
+            ReplayQuantity.CPU_USED: lambda: cpu.used,
+            ReplayQuantity.CPU_SAMPLES: lambda: cpu.samples,
+            ReplayQuantity.CPU_STARVED: lambda: cpu.starved_samples,
+            ReplayQuantity.CONTAINER_MINUTES: lambda: totals.running_minutes,
+            ReplayQuantity.RESIZES: lambda: changes.resizes,
+            ReplayQuantity.EVICTIONS: lambda: changes.evictions,
+            ReplayQuantity.CONSOLIDATION_MOVES: lambda: changes.moves,
         }
         if memory is not None:
             self._columns |= {
-                ReplayCount.MEMORY_REQUESTED: lambda: memory.requested,
-                ReplayCount.MEMORY_USED: lambda: memory.used,
-                ReplayCount.OOM_KILLS: lambda: changes.oom_kills,
+                ReplayQuantity.MEMORY_REQUESTED: lambda: memory.requested,
+                ReplayQuantity.MEMORY_USED: lambda: memory.used,
+                ReplayQuantity.OOM_KILLS: lambda: changes.oom_kills,
             }
         self._hour: int | None = None
         self._previous_sums = self._compute_sums()
-        self._hours: dict[ReplayCount, list[Float64Array]] = {count: [] for count in self._previous_sums}
+        self._hours: dict[ReplayQuantity, list[Float64Array]] = {count: [] for count in self._previous_sums}
 
     def start_hour(self, start_time: int) -> None:
         """Start an interval; what is counted until the next call belongs to the hour of its start."""
@@ -304,10 +304,10 @@ class HourlyCountRecorder:
             self._hours[count].append(sums - self._previous_sums[count])
         self._previous_sums = current
 
-    def _compute_sums(self) -> dict[ReplayCount, Float64Array]:
+    def _compute_sums(self) -> dict[ReplayQuantity, Float64Array]:
         sums = {count: self._sum_by_group(column()) for count, column in self._columns.items()}
-        sums[ReplayCount.NODE_MINUTES] = np.array([self._totals.node_minutes])
-        sums[ReplayCount.MINUTES] = np.array([self._totals.minutes])
+        sums[ReplayQuantity.NODE_MINUTES] = np.array([self._totals.node_minutes])
+        sums[ReplayQuantity.MINUTES] = np.array([self._totals.minutes])
         return sums
 
     def _sum_by_group(self, column: Float64Array | Int64Array) -> Float64Array:

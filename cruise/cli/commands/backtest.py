@@ -323,11 +323,11 @@ def _replay(replay: "ReplayRequest", jobs: int | None, scheduler: str | None) ->
 def _build_terms(options: "ReplayOptions", half: RecordingHalfName | None, settings: "Settings") -> "ReplayParameters":
     from cruise.domain.backtest import ObjectivePrices
     from cruise.domain.prices import CORE_HOUR, GIBIBYTE_HOUR
-    from cruise.interfaces.backtest.report import ReplayParameters, ReplayPrices
+    from cruise.interfaces.backtest.report import HourlyResourcePrices, ReplayParameters
 
     prices = None
     if settings.price_core_hour is not None and settings.price_gibibyte_hour is not None:
-        prices = ReplayPrices(settings.price_core_hour, settings.price_gibibyte_hour)
+        prices = HourlyResourcePrices(settings.price_core_hour, settings.price_gibibyte_hour)
     return ReplayParameters(
         options.pass_seconds,
         options.creation_time.value,

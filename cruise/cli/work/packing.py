@@ -16,7 +16,7 @@ from cruise.decisions.packing.proposal import MoveOrderFailure, build_proposal
 from cruise.domain.packing_plan import EvictionAllowance, NodeCountChange, PackingProposal, RemainingRounds
 from cruise.errors import UnavailableError
 from cruise.interfaces.packing.descriptions import describe_condition
-from cruise.interfaces.packing.table import format_progress
+from cruise.interfaces.packing.table import format_best_packing
 from cruise.packer.answer import Packing, PackingNote, PackingNoteCode, build_alternative_packing, build_packing
 from cruise.packer.greedy import pack_quickly
 from cruise.runtime.packing.kernel_cache import choose_cache_directory, count_compiled
@@ -147,7 +147,7 @@ async def _pack_with_progress(
 
     def on_progress(better: Packing, seconds: float) -> None:
         nonlocal last, best
-        last, best = seconds, format_progress(better, problem.objective, problem.pod_count)
+        last, best = seconds, format_best_packing(better, problem.objective, problem.pod_count)
         update()
 
     def update() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from cruise.decisions.admission.limits import AdmissionLimits, GuaranteedAdmission, add_heap_and_pod_level_needs
 from cruise.decisions.admission.node_index import (
     NodeIndex,
-    build_largest_node_limits,
+    build_largest_node_cut_options,
     get_submitted_memory_limits,
     get_submitted_requests,
     limit_to_largest_node,
@@ -30,7 +30,7 @@ from cruise.decisions.pod_policy.resizable_pod import (
     select_kept_containers,
 )
 from cruise.decisions.sizing.memory_limit import compute_limit_ceiling
-from cruise.decisions.sizing.pod_level import PodLevelContainers
+from cruise.decisions.sizing.pod_level_containers import PodLevelContainers
 from cruise.decisions.sizing.resizes import keep_qos_class, would_change_qos_class
 from cruise.decisions.usage.estimation import sum_statistics
 from cruise.domain.actions import ContainerTarget, ReasonCode
@@ -126,7 +126,9 @@ def build_startup_terms(
     pod: Pod, eligibility: Eligibility, nodes: NodeIndex, limit_ranges: Sequence[LimitRangeItem], policy: Policy
 ) -> StartupTerms:
     """Return what bounds the CPU of a pod's start besides its policy."""
-    return StartupTerms(eligibility, nodes, build_largest_node_limits(pod, eligibility, policy), limit_ranges, policy)
+    return StartupTerms(
+        eligibility, nodes, build_largest_node_cut_options(pod, eligibility, policy), limit_ranges, policy
+    )
 
 
 def explain_startup(
@@ -230,7 +232,7 @@ def _decide(
         for bound, requests, container in zip(bounds, submitted, sized, strict=True)
     ]
     bounds = add_heap_and_pod_level_needs(sized, pod.qos, known, bounds, ceilings, containers, policy)
-    largest_node = build_largest_node_limits(pod, eligibility, policy)
+    largest_node = build_largest_node_cut_options(pod, eligibility, policy)
     if pod.qos is QosClass.GUARANTEED:
         guaranteed = GuaranteedAdmission(sized, submitted, known_rows, bounds, ceilings, managed, new_revision)
         targets = guaranteed.compute_targets(statistics, policy)

@@ -19,7 +19,7 @@ from cruise.decisions.sizing.memory_limit import (
     compute_min_admission_limit,
     get_largest_known_usage,
 )
-from cruise.decisions.sizing.pod_level import PodLevelContainers
+from cruise.decisions.sizing.pod_level_containers import PodLevelContainers
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.arrays import UNBOUNDED, Int64Array, convert_to_int64, round_up_integers
 from cruise.domain.autoscalers import ResourceQuota

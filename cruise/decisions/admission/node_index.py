@@ -204,7 +204,7 @@ def restore_submitted_pod(pod: Pod) -> Pod | None:
 
 
 @dataclass(frozen=True, slots=True)
-class LargestNodeLimits:
+class LargestNodeCutOptions:
     """How requests are cut to the largest node (ADR 0016).
 
     A larger node may be added, so only what cruise adds is cut: with `keeps_template` no request falls below the
@@ -223,17 +223,17 @@ def limit_to_largest_node(
     targets: Sequence[ContainerTarget],
     managed: Sequence[frozenset[ResourceName]],
     nodes: NodeIndex,
-    terms: LargestNodeLimits,
+    options: LargestNodeCutOptions,
 ) -> list[ContainerTarget]:
     """Cut requests to the largest node that the pod can run on, so that it does not stay pending."""
-    requests = count_pod_requests(replace_spec_resources(pod, targets)) + terms.reserved_capacity
+    requests = count_pod_requests(replace_spec_resources(pod, targets)) + options.reserved_capacity
     capacities = []
     for capacity in nodes.find_capacities(pod):
         # Usually the first one fits.
         if requests.fits_in(capacity):
             return list(targets)
         capacities.append(capacity)
-    if not capacities and not terms.nodes_autoscale:
+    if not capacities and not options.nodes_autoscale:
         return list(targets)
     largest = max(
         capacities,
@@ -244,12 +244,12 @@ def limit_to_largest_node(
     sized = tuple([one for one in pod.resizable_parts if one.name in names])
     kept = select_kept_containers(pod, sized) if pod.pod_level is None else ()
     kept_requests = sum((one.requests.resources for one in kept), NO_RESOURCES)
-    capacity = largest - terms.reserved_capacity - pod.overhead - kept_requests
+    capacity = largest - options.reserved_capacity - pod.overhead - kept_requests
     submitted = get_submitted_requests(pod, sized)
     cuts = {
         resource: _cut_managed(
             [target.requests.get(resource) for target in targets],
-            [one.resources.get(resource) if terms.keeps_template else 0 for one in submitted],
+            [one.resources.get(resource) if options.keeps_template else 0 for one in submitted],
             [resource in one for one in managed],
             capacity.get(resource),
             ROUNDING_UNIT[resource],
@@ -295,10 +295,10 @@ def _get_share_held(capacity: Resources, requests: Resources) -> float:
     )
 
 
-def build_largest_node_limits(pod: Pod, eligibility: Eligibility, policy: Policy) -> LargestNodeLimits:
+def build_largest_node_cut_options(pod: Pod, eligibility: Eligibility, policy: Policy) -> LargestNodeCutOptions:
     """Return how requests are cut; the first rule set cut templates as well, and ignored DaemonSets."""
     if not policy.rules.template_is_minimum:
-        return LargestNodeLimits(keeps_template=False)
-    return LargestNodeLimits(
+        return LargestNodeCutOptions(keeps_template=False)
+    return LargestNodeCutOptions(
         reserved_capacity=eligibility.get_other_daemonset_requests(pod), nodes_autoscale=eligibility.nodes_autoscale
     )

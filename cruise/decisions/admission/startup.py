@@ -6,7 +6,7 @@ The sizes after the start are decided as always. A boost is added to them only i
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cruise.decisions.admission.node_index import LargestNodeLimits, NodeIndex
+from cruise.decisions.admission.node_index import LargestNodeCutOptions, NodeIndex
 from cruise.decisions.pod_policy.container_bounds import compute_container_bounds
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.limit_ranges import select_limit_ranges
@@ -28,7 +28,7 @@ class StartupTerms:
 
     eligibility: Eligibility
     nodes: NodeIndex
-    largest_node: LargestNodeLimits
+    largest_node: LargestNodeCutOptions
     limit_ranges: Sequence[LimitRangeItem]
     policy: Policy
 

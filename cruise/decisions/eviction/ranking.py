@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from cruise.domain.policy import EvictionRanking
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import ResourceName, Resources
 
 
@@ -55,7 +55,7 @@ class _UnlimitedDestinations:
 
 
 @dataclass(frozen=True, slots=True)
-class EvictionConstraints:
+class EvictionDecisionOptions:
     """What limits the evictions from a node.
 
     Only shortages of `resources` are relieved. With `check_each_resource_alone`, pods are still evicted for one
@@ -69,7 +69,7 @@ class EvictionConstraints:
     destinations: EvictionDestinations = field(default_factory=_UnlimitedDestinations)
 
 
-NO_CONSTRAINTS = EvictionConstraints()
+DEFAULT_EVICTION_OPTIONS = EvictionDecisionOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class EvictionDecision:
     marked: tuple[EvictionMark, ...] = ()
     over_capacity: frozenset[ResourceName] = frozenset()
     does_not_fit: frozenset[ResourceName] = frozenset()
-    not_evicted: Mapping[int, ReasonDetail] = field(default_factory=dict)
+    not_evicted: Mapping[int, ReasonDetailCode] = field(default_factory=dict)
 
 
 def rank_for_eviction(candidates: Sequence[EvictionCandidate], resource: ResourceName) -> list[int]:
@@ -100,24 +100,26 @@ def rank_for_eviction(candidates: Sequence[EvictionCandidate], resource: Resourc
 
 
 def decide_evictions(
-    candidates: Sequence[EvictionCandidate], available: Resources, terms: EvictionConstraints = NO_CONSTRAINTS
+    candidates: Sequence[EvictionCandidate],
+    available: Resources,
+    options: EvictionDecisionOptions = DEFAULT_EVICTION_OPTIONS,
 ) -> EvictionDecision:
     """Mark pods until the rest fits, memory first, then unmark in reverse order every pod that fits after all.
 
     No pod is evicted for a resource that would not fit even without every candidate. A pod is evicted only after all
     pods of lower priority, and none of lower priority is unmarked while it is marked.
     """
-    node = _NodeContention(candidates, available, terms)
+    node = _NodeContention(candidates, available, options)
     unfit = set()
     for resource in (ResourceName.MEMORY, ResourceName.CPU):
-        if resource in terms.resources and not node.relieve(resource):
+        if resource in options.resources and not node.relieve(resource):
             unfit.add(resource)
-    if unfit and not terms.check_each_resource_alone:
+    if unfit and not options.check_each_resource_alone:
         node.stop()
         unfit = set(ResourceName)
     # Evictions for CPU may have freed enough memory.
-    unfit = {resource for resource in unfit if not terms.check_each_resource_alone or not node.fits(resource)}
-    node.undo_unneeded(terms.resources - unfit)
+    unfit = {resource for resource in unfit if not options.check_each_resource_alone or not node.fits(resource)}
+    node.undo_unneeded(options.resources - unfit)
     over = frozenset(resource for resource in ResourceName if not node.fits(resource)) | unfit
     return EvictionDecision(tuple(node.marked), over, frozenset(unfit), node.not_evicted)
 
@@ -126,15 +128,15 @@ class _NodeContention:
     """The candidates of one node while some of them are marked."""
 
     def __init__(
-        self, candidates: Sequence[EvictionCandidate], available: Resources, terms: EvictionConstraints
+        self, candidates: Sequence[EvictionCandidate], available: Resources, options: EvictionDecisionOptions
     ) -> None:
         self._candidates = candidates
         self._available = available
-        self._terms = terms
+        self._options = options
         self._staying = [True] * len(candidates)
         self._needs = {resource: _ResourceNeed(candidates, self._staying, resource) for resource in ResourceName}
         self.marked: list[EvictionMark] = []
-        self.not_evicted: dict[int, ReasonDetail] = {}
+        self.not_evicted: dict[int, ReasonDetailCode] = {}
 
     def relieve(self, resource: ResourceName) -> bool:
         """Mark pods until a resource fits; if no candidate is left, undo the marks and return False."""
@@ -165,29 +167,29 @@ class _NodeContention:
                 continue
             self._count(mark.index)
             if all(self.fits(resource) for resource in relieved):
-                self._terms.destinations.undo_eviction(mark.index)
+                self._options.destinations.undo_eviction(mark.index)
                 self.marked.remove(mark)
-                self.not_evicted[mark.index] = ReasonDetail.EVICTION_NOT_NEEDED
+                self.not_evicted[mark.index] = ReasonDetailCode.EVICTION_NOT_NEEDED
             else:
                 self._remove(mark.index)
 
     def _next(self, queue: Sequence[int], resource: ResourceName) -> int | None:
         for index in queue:
-            if not self._staying[index] or self.not_evicted.get(index) is ReasonDetail.NO_NODE_FOR_REPLACEMENT:
+            if not self._staying[index] or self.not_evicted.get(index) is ReasonDetailCode.NO_NODE_FOR_REPLACEMENT:
                 continue
             if self._lowest_of_others(index, resource) < self._candidates[index].priority:
-                self.not_evicted[index] = ReasonDetail.LOWER_PRIORITY_STAYS
-            elif self._terms.destinations.evict(index):
+                self.not_evicted[index] = ReasonDetailCode.LOWER_PRIORITY_STAYS
+            elif self._options.destinations.evict(index):
                 self.not_evicted.pop(index, None)
                 return index
             else:
-                self.not_evicted[index] = ReasonDetail.NO_NODE_FOR_REPLACEMENT
+                self.not_evicted[index] = ReasonDetailCode.NO_NODE_FOR_REPLACEMENT
         return None
 
     def _lowest_of_others(self, index: int, resource: ResourceName) -> int:
         """Return the lowest priority of the pods that would stay and use the resource."""
         own = self._candidates[index].priority
-        lowest = self._terms.lowest_other_priority.get(resource, own)
+        lowest = self._options.lowest_other_priority.get(resource, own)
         for at, one in enumerate(self._candidates):
             if self._staying[at] and one.priority < lowest and (one.base.get(resource) or one.headroom.get(resource)):
                 lowest = one.priority
@@ -203,7 +205,7 @@ class _NodeContention:
             need.remove(index)
 
     def _return(self, index: int) -> None:
-        self._terms.destinations.undo_eviction(index)
+        self._options.destinations.undo_eviction(index)
         self._count(index)
 
     def _count(self, index: int) -> None:

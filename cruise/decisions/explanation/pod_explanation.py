@@ -24,7 +24,7 @@ from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod
 from cruise.domain.overrides import NO_PAUSED_WORKLOADS, PausedWorkloads, StatedSetting
 from cruise.domain.policy import EvictionRanking, Policy
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import ResourceName, Resources
 from cruise.domain.usage import Statistic, StatisticsTable
 
@@ -328,7 +328,7 @@ def _rank_pods(
             candidate.base.get(resource),
             evicted_for.get((candidate.namespace, candidate.name)),
             contended.not_evictable_reasons[index]
-            or (ReasonDetail.NOT_MANAGED.create(resource) if resource not in candidate.evictable_for else None)
+            or (ReasonDetailCode.NOT_MANAGED.create(resource) if resource not in candidate.evictable_for else None)
             or sizing.result.fit.not_evicted.get(pods[index]),
         )
         for index in [*candidates, *others]

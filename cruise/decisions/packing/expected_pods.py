@@ -34,7 +34,7 @@ def add_placement_hints(
     """Return the plan with a placement hint for each replacement of its current stage, before any eviction."""
     pods = index_pods_by_uid(snapshot)
     moves = [placement for placement in stage.evictions if isinstance(placement, PlannedPlacement)]
-    recreated = find_pods_scheduled_elsewhere(plan, stage, snapshot) if policy.mode >= Mode.FULL else []
+    recreated = find_pods_that_may_bind_elsewhere(plan, stage, snapshot) if policy.mode >= Mode.FULL else []
     expected = tuple(
         PlacementHint(
             plan=plan.id,
@@ -65,7 +65,7 @@ def add_unrelated_pods(plan: PackingPlan, snapshot: ClusterSnapshot) -> PackingP
     return plan if unrelated == plan.earlier_pods else replace(plan, earlier_pods=unrelated)
 
 
-def find_pods_scheduled_elsewhere(
+def find_pods_that_may_bind_elsewhere(
     plan: PackingPlan, stage: PlanStage, snapshot: ClusterSnapshot
 ) -> list[PlannedPlacement]:
     """Return the pending pods that kube-scheduler might bind to capacity that the plan needs for others.

@@ -38,7 +38,7 @@ def find_order_dependent_pods(built: BuiltProblem, unplaced: Iterable[UnplacedPo
     pods = {get_pod_key(pod): pod for pod in built.pods}
     open_pods: set[PodKey] = set()
     known: dict[tuple[object, ...], bool] = {}
-    order_matters = depends_on_arrival_order(built.problem)
+    order_matters = has_rules_that_depend_on_arrival_order(built.problem)
     has_attach_limits = any(name.startswith(ATTACH_PREFIX) for name in built.problem.resources)
     uses_leftover_volume = has_attach_limits and _uses_leftover_volume(built)
     open_pods |= {
@@ -90,7 +90,7 @@ def find_pods_scheduled_afterwards(
     return frozenset(accepted)
 
 
-def depends_on_arrival_order(problem: PackingProblem) -> bool:
+def has_rules_that_depend_on_arrival_order(problem: PackingProblem) -> bool:
     """Return whether pending pods change what the rules of other pending pods count, if they arrive first.
 
     That is so for a spread that counts pods which do not have it, and for the first pod of a group that contains

@@ -10,13 +10,13 @@ from cruise.decisions.pod_policy.workload_policies import explain_skipped_namesp
 from cruise.domain.annotations import CRUISE_RECORDS, HOSTNAME, UnreadableAnnotations
 from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.policy import EvictionRanking, Policy
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.scheduling import StorageAndNamespaces
 
 _WEIGHTS = {EvictionRanking.LOW: 1, EvictionRanking.MEDIUM: 2, EvictionRanking.HIGH: 3}
 
 
-class EvictionCost(NamedTuple):
+class PodMovability(NamedTuple):
     """Why a running pod must stay (None: it may be evicted), and its eviction weight without budgets."""
 
     immovable_reason: str | None
@@ -31,15 +31,15 @@ class MovabilityCheck:
         self._eligibility = eligibility
         self._policy = policy
         self._unavailable_nodes = {
-            node.name: ReasonDetail.NODE_BEING_DELETED if node.ready else ReasonDetail.NODE_NOT_READY
+            node.name: ReasonDetailCode.NODE_BEING_DELETED if node.ready else ReasonDetailCode.NODE_NOT_READY
             for node in snapshot.nodes
             if not node.accepts_pods
         }
         self._has_vertical_autoscalers = any(one.changes_pods for one in snapshot.vertical_autoscalers)
-        self._known: dict[tuple[object, ...], EvictionCost] = {}
+        self._known: dict[tuple[object, ...], PodMovability] = {}
 
-    def check(self, pod: Pod, labels: int) -> EvictionCost:
-        """Return the eviction cost of a pod; equal `labels` number equal pairs of namespace and labels."""
+    def check(self, pod: Pod, labels: int) -> PodMovability:
+        """Return the movability of a pod; equal `labels` number equal pairs of namespace and labels."""
         annotations = pod.annotations
         stated = (
             tuple(sorted(item for item in annotations.items() if item[0] not in CRUISE_RECORDS)) if annotations else ()
@@ -49,12 +49,12 @@ class MovabilityCheck:
         if known is None:
             known = self._known[key] = self._check_shared(pod)
         own = self.explain_immovable(pod) if pod.node is not None else None
-        return EvictionCost(own, known.weight) if known.immovable_reason is None and own is not None else known
+        return PodMovability(own, known.weight) if known.immovable_reason is None and own is not None else known
 
     def explain_immovable(self, pod: Pod) -> str | None:
         """Return why this running pod must stay, apart from what it shares with its workload."""
         if pod.terminating:
-            return ReasonDetail.BEING_DELETED
+            return ReasonDetailCode.BEING_DELETED
         if pod.node in self._unavailable_nodes:
             return self._unavailable_nodes[pod.node]
         # Other skip reasons keep a pod's sizes, not its node; this one says that another autoscaler may own the pod.
@@ -64,21 +64,21 @@ class MovabilityCheck:
             return autoscaler
         ranges = self._snapshot.limit_ranges.get(pod.namespace)
         if ranges and violates_limit_range(pod, (), ranges):
-            return ReasonDetail.LIMIT_RANGE_REFUSES
+            return ReasonDetailCode.LIMIT_RANGE_REFUSES
         quotas = self._snapshot.quotas.get(pod.namespace)
         if quotas and not allows_one_more_pod(pod, quotas):
-            return ReasonDetail.QUOTA_REFUSES
+            return ReasonDetailCode.QUOTA_REFUSES
         return None
 
-    def _check_shared(self, pod: Pod) -> EvictionCost:
+    def _check_shared(self, pod: Pod) -> PodMovability:
         effective_policy = self._eligibility.get_effective_policy(pod)
         if explain_skipped_namespace(pod.namespace, self._snapshot, self._policy) is not None:
-            return EvictionCost(ReasonDetail.NAMESPACE_EXCLUDED, 1)
+            return PodMovability(ReasonDetailCode.NAMESPACE_EXCLUDED, 1)
         if isinstance(effective_policy, UnreadableAnnotations):
-            return EvictionCost(ReasonDetail.ANNOTATIONS_UNREADABLE.create(effective_policy.detail), 1)
+            return PodMovability(ReasonDetailCode.ANNOTATIONS_UNREADABLE.create(effective_policy.detail), 1)
         rules = self._eligibility.evictability
         protection = rules.explain_protection(pod) or rules.explain_not_evictable(pod, effective_policy)
-        return EvictionCost(protection, 1 if protection else _WEIGHTS[rules.get_ranking(pod, effective_policy)])
+        return PodMovability(protection, 1 if protection else _WEIGHTS[rules.get_ranking(pod, effective_policy)])
 
 
 class PodsOnUnknownNodes:

@@ -11,7 +11,7 @@ from cruise.domain.autoscalers import NodePool
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod
 from cruise.domain.packing_plan import NodeCostMeasure, NodeType, PackingProposal
 from cruise.domain.pod_resources import count_pod_requests
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.scheduling import (
     UNCONSTRAINED,
@@ -54,9 +54,9 @@ def list_node_pool_types(snapshot: ClusterSnapshot, pending: Sequence[Pod]) -> N
         alike = [node for node in machines if classes.get(node.labels[NODE_POOL]) == classes[pool.name]]
         pool_types = list(_list_types_of_pool(pool, alike, snapshot.nodes, has_constraints))
         if not pool_types:
-            without_types.append((pool.name, ReasonDetail.INSTANCE_TYPE_UNKNOWN.value))
+            without_types.append((pool.name, ReasonDetailCode.INSTANCE_TYPE_UNKNOWN.value))
         elif all(pool_type.limit == 0 for pool_type in pool_types):
-            without_types.append((pool.name, ReasonDetail.POOL_LIMITS_USED.value))
+            without_types.append((pool.name, ReasonDetailCode.POOL_LIMITS_USED.value))
         types += [pool_type for pool_type in pool_types if pool_type.limit != 0]
     return NodePoolTypes(tuple(types), tuple(without_types))
 

@@ -17,7 +17,7 @@ from cruise.decisions.packing.node_masks import (
 from cruise.decisions.packing.problem import BuiltProblem
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Pod
-from cruise.domain.reasons import BlockingPods, ReasonDetail, parse_detail_code
+from cruise.domain.reasons import BlockingPodKind, ReasonDetailCode, parse_detail_code
 from cruise.packer.problem import AttractionRule, compute_loads
 from cruise.packer.rules.by_class import build_rules_by_class
 from cruise.packer.rules.domain_counts import AttractionCheck, ExclusionCheck, RuleCounts, SpreadCheck, SpreadGuard
@@ -117,10 +117,12 @@ def _find_protections(built: BuiltProblem, pod_node: Int64Array, immovable: Bool
 
 def _get_obstacle(immovable_reason: str | None) -> PlacementObstacle:
     detail = parse_detail_code(immovable_reason or "")
-    if detail in (ReasonDetail.SEVERAL_BUDGETS, ReasonDetail.BUDGET_EXHAUSTED):
+    if detail in (ReasonDetailCode.SEVERAL_BUDGETS, ReasonDetailCode.BUDGET_EXHAUSTED):
         return PlacementObstacle.DISRUPTION_BUDGET
     return (
-        PlacementObstacle.EVICTION_LIMIT if detail is ReasonDetail.EVICTIONS_SPENT else PlacementObstacle.NOT_EVICTABLE
+        PlacementObstacle.EVICTION_LIMIT
+        if detail is ReasonDetailCode.EVICTIONS_SPENT
+        else PlacementObstacle.NOT_EVICTABLE
     )
 
 
@@ -308,7 +310,7 @@ def find_smallest_obstacle_set(
 NO_PODS = IgnoredPods()
 
 
-class CapacityObstacles:
+class MissingCapacity:
     """The capacity that nodes lack for one more pod of a class."""
 
     def __init__(self, placed_pods: PlacedPodsByClass, pod_class: int) -> None:
@@ -329,12 +331,12 @@ class CapacityObstacles:
         missing = self._demand + self._headroom - self._problem.capacities
         return np.asarray(np.maximum(missing, 0), dtype=np.int64)
 
-    def get_blocking_pods(self, nodes: BoolArray) -> BlockingPods:
+    def get_blocking_pods(self, nodes: BoolArray) -> BlockingPodKind:
         """Return the priorities of the pods that fill these nodes, if their capacity keeps the pod out."""
         if not self._fits(IgnoredPods(self._priority + 1, ignores_protected=True))[nodes].any():
-            return BlockingPods.HIGHER
+            return BlockingPodKind.HIGHER
         fits_without_lower = self._fits(IgnoredPods(self._priority, ignores_protected=True))
-        return BlockingPods.ANY if fits_without_lower[nodes].any() else BlockingPods.EQUAL_OR_HIGHER
+        return BlockingPodKind.ANY if fits_without_lower[nodes].any() else BlockingPodKind.EQUAL_OR_HIGHER
 
     def get_alternatives(self) -> Iterator[RelaxedObstacles]:
         """Yield what to drop next to the placed pods: a missing resource, or the protection of lower priorities."""

@@ -17,7 +17,7 @@ from cruise.decisions.scheduling.placements import LabelIndex, get_pod_key
 from cruise.domain.arrays import BoolArray
 from cruise.domain.cluster import DEFAULT_SCHEDULER, ClusterSnapshot, Pod
 from cruise.domain.pod_resources import may_be_planned_on_cordoned_node
-from cruise.domain.reasons import ReasonDetail, UnplacedPod, UnschedulableCode, UnschedulableReason
+from cruise.domain.reasons import ReasonDetailCode, UnplacedPod, UnschedulableCode, UnschedulableReason
 from cruise.domain.scheduling import (
     LabelRequirement,
     LabelSelector,
@@ -283,18 +283,18 @@ class _PodGrouping:
 
     def _explain_not_placeable(self, pod: Pod, volumes: VolumeRequirements) -> str | None:
         if pod.scheduler != DEFAULT_SCHEDULER:
-            return ReasonDetail.NOT_EVALUATED.create(f"scheduler {pod.scheduler}")
+            return ReasonDetailCode.NOT_EVALUATED.create(f"scheduler {pod.scheduler}")
         unsupported = (
             explain_unsupported_volumes(self._storage_and_namespaces, pod)
             or self._nominated_pods.explain_unsupported(pod)
             or self._pods_on_unknown_nodes.explain_unsupported(pod)
         )
         if unsupported is not None:
-            return ReasonDetail.NOT_EVALUATED.create(unsupported)
+            return ReasonDetailCode.NOT_EVALUATED.create(unsupported)
         if volumes.missing is not None:
-            return ReasonDetail.VOLUME_UNKNOWN.create(volumes.missing.claim)
+            return ReasonDetailCode.VOLUME_UNKNOWN.create(volumes.missing.claim)
         shared_claim = self.volumes.find_shared_claim(pod)
-        return None if shared_claim is None else ReasonDetail.VOLUME_SHARED.create(shared_claim)
+        return None if shared_claim is None else ReasonDetailCode.VOLUME_SHARED.create(shared_claim)
 
 
 class AllowedNodeMasks:

@@ -11,7 +11,7 @@ from cruise.decisions.packing.pod_groups import PodGroup, PodGroups
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Int64Array
 from cruise.domain.cluster import Node, PodDisruptionBudget, WorkloadRef
 from cruise.domain.packing_plan import EvictionAllowance
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.scheduling import (
     HostPort,
     LabelSelector,
@@ -213,8 +213,8 @@ class _PodRuleFinder:
 
 
 _EXHAUSTED_DETAILS = {
-    PlacementObstacle.DISRUPTION_BUDGET: ReasonDetail.BUDGET_EXHAUSTED,
-    PlacementObstacle.EVICTION_LIMIT: ReasonDetail.EVICTIONS_SPENT,
+    PlacementObstacle.DISRUPTION_BUDGET: ReasonDetailCode.BUDGET_EXHAUSTED,
+    PlacementObstacle.EVICTION_LIMIT: ReasonDetailCode.EVICTIONS_SPENT,
 }
 
 

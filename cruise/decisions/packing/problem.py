@@ -25,7 +25,7 @@ from cruise.decisions.packing.resources import (
     build_amounts_table,
     build_capacity_table,
     list_scarce_resources,
-    select_resources,
+    select_amounts_by_name,
     subtract_nominated_capacity,
 )
 from cruise.decisions.pod_policy.eligibility import Eligibility
@@ -226,11 +226,11 @@ def build_packing_problem(
     )
     shared_volumes = find_shared_volumes(pod_groups)
     extras = [
-        select_resources(get_extra_resources(group.pod, group.volumes, shared_volumes), resources)
+        select_amounts_by_name(get_extra_resources(group.pod, group.volumes, shared_volumes), resources)
         for group in pod_groups.groups
     ]
     shared_once = [
-        select_resources(
+        select_amounts_by_name(
             ()
             if has_nominated_node(group.pod)
             else tuple((ATTACH_PREFIX + volume[0], 1) for volume in group.volumes.attached if volume in shared_volumes),

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cruise.decisions.packing.late_arrivals import (
-    depends_on_arrival_order,
     find_order_dependent_pods,
     find_pods_scheduled_afterwards,
+    has_rules_that_depend_on_arrival_order,
 )
 from cruise.decisions.packing.move_cycles import MoveStaging, MoveStep
 from cruise.decisions.packing.move_order import (
@@ -82,7 +82,7 @@ def build_proposal(built: BuiltProblem, packing: Packing) -> PackingProposal | M
         still_open |= find_pods_scheduled_afterwards(built, stages, (*changes.preempted, *pending))
     # If no pod is pending in the end, another order might evict fewer.
     depends_on_order = bool(
-        still_open or ((changes.moved or changes.preempted) and depends_on_arrival_order(built.problem))
+        still_open or ((changes.moved or changes.preempted) and has_rules_that_depend_on_arrival_order(built.problem))
     )
     return PackingProposal(
         status=_UNPROVED.get(packing.status, packing.status)

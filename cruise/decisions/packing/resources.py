@@ -89,7 +89,7 @@ def _get_attach_limit(
     return max(0, limit - sum(attached_driver == driver for attached_driver, _ in leftover.get(node, ())))
 
 
-def select_resources(extras: ExtraResources, names: Sequence[str]) -> ExtraResources:
+def select_amounts_by_name(extras: ExtraResources, names: Sequence[str]) -> ExtraResources:
     """Return the amounts of the named resources."""
     return tuple(item for item in extras if item[0] in names and item[1] > 0)
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from cruise.decisions.packing.node_masks import NodeMasks, ObstacleMasks, PlacementObstacle, find_node_obstacles
 from cruise.decisions.packing.obstacles import (
-    CapacityObstacles,
+    MissingCapacity,
     ObstacleSet,
     PlacedPodsByClass,
     PodObstacles,
@@ -19,7 +19,7 @@ from cruise.decisions.packing.volumes import VolumeIndex
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Node, Pod
 from cruise.domain.pod_resources import tolerates_cordon
-from cruise.domain.reasons import BlockingPods, UnplacedPod, UnschedulableCode, UnschedulableReason
+from cruise.domain.reasons import BlockingPodKind, UnplacedPod, UnschedulableCode, UnschedulableReason
 from cruise.domain.scheduling import Taint, TaintEffect
 from cruise.packer.answer import Packing
 from cruise.packer.problem import PackingObjective
@@ -37,7 +37,7 @@ class UnschedulableEvidence:
     pod_class: int
     blocked: ObstacleSet
     masks: dict[str, BoolArray]
-    capacity_obstacles: CapacityObstacles
+    missing_capacity: MissingCapacity
     holds_in_any_plan: bool
     pod_obstacles: PodObstacles
 
@@ -67,7 +67,7 @@ def explain_unschedulable(evidence: UnschedulableEvidence) -> UnschedulableReaso
     if evidence.is_blocked_by_capacity:
         return _explain_full_nodes(evidence)
     nodes = evidence.get_nodes(evidence.blocked.nodes)
-    _, missing = _find_nearest_node(evidence, evidence.capacity_obstacles.get_missing())
+    _, missing = _find_nearest_node(evidence, evidence.missing_capacity.get_missing())
     return _build_reason(evidence, UnschedulableCode.NODES_UNSCHEDULABLE, nodes, missing)
 
 
@@ -125,14 +125,14 @@ def _explain_full_nodes(evidence: UnschedulableEvidence) -> UnschedulableReason:
     for mask in evidence.masks.values():
         closed |= mask
     matching = evidence.get_nodes(~closed)
-    empty = evidence.capacity_obstacles.get_missing_on_empty_node()
+    empty = evidence.missing_capacity.get_missing_on_empty_node()
     # Without the capacity for nominated pods a node may seem too small that is not.
     allocatable = build_capacity_table(
         evidence.built.nodes, evidence.built.snapshot.storage_and_namespaces, problem.resources
     )
     too_large = bool((empty > allocatable - problem.capacities)[~closed].any(axis=1).all())
     nearest_node, missing = _find_nearest_node(
-        evidence, empty if too_large else evidence.capacity_obstacles.get_missing()
+        evidence, empty if too_large else evidence.missing_capacity.get_missing()
     )
     is_all_nodes = len(matching) == len(evidence.built.nodes)
     narrowed_by = () if is_all_nodes else tuple(str(label) for label in _LABEL_OBSTACLES if evidence.masks[label].any())
@@ -150,15 +150,15 @@ def _explain_full_nodes(evidence: UnschedulableEvidence) -> UnschedulableReason:
         ),
         missing_resources=tuple(missing.items()),
         size=tuple((name, int(size[problem.resources.index(name)])) for name in missing) if too_large else (),
-        blocking_pods=BlockingPods.ANY if too_large else _get_blocking_pods(evidence, ~closed),
+        blocking_pods=BlockingPodKind.ANY if too_large else _get_blocking_pods(evidence, ~closed),
         selector=placement.node_selector if PlacementObstacle.NODE_SELECTOR in narrowed_by else (),
         node_terms=tuple(placement.terms or ()) if PlacementObstacle.NODE_AFFINITY in narrowed_by else (),
     )
 
 
-def _get_blocking_pods(evidence: UnschedulableEvidence, matching: BoolArray) -> BlockingPods:
+def _get_blocking_pods(evidence: UnschedulableEvidence, matching: BoolArray) -> BlockingPodKind:
     return (
-        BlockingPods.STAYING if evidence.holds_in_any_plan else evidence.capacity_obstacles.get_blocking_pods(matching)
+        BlockingPodKind.STAYING if evidence.holds_in_any_plan else evidence.missing_capacity.get_blocking_pods(matching)
     )
 
 
@@ -224,7 +224,7 @@ class _UnplacedPodExplainer:
         if nodes == 0:
             return (PlacementObstacle.NO_NODES,), UnschedulableReason(UnschedulableCode.NO_NODES), True
         fixed = find_node_obstacles(self._node_masks, pod, self._volumes.get_for_arriving_pod(pod).terms)
-        capacity = CapacityObstacles(self._placed_pods, pod_class)
+        capacity = MissingCapacity(self._placed_pods, pod_class)
         lasting = self._pod_obstacles.get_for_any_plan(pod_class, pod, fixed)
         blocked = find_smallest_obstacle_set(nodes, lasting, capacity.get_alternatives_in_any_plan())
         is_never_placed = bool(blocked.obstacles)
@@ -251,7 +251,7 @@ class _UnplacedPodExplainer:
             impossible, reason = False, replace(reason, preemptible=True)
         return tuple(str(obstacle) for obstacle in blocked.obstacles), reason, impossible
 
-    def _may_preempt(self, pod_class: int, pod: Pod, fixed: ObstacleMasks, capacity: CapacityObstacles) -> bool:
+    def _may_preempt(self, pod_class: int, pod: Pod, fixed: ObstacleMasks, capacity: MissingCapacity) -> bool:
         """Return whether kube-scheduler may preempt what no plan evicts: it spares only pods that budgets cover."""
         open_nodes = capacity.get_after_preemption()
         if not open_nodes.any():

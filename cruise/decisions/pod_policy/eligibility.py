@@ -22,15 +22,15 @@ from cruise.decisions.pod_policy.resizable_pod import (
     find_managed_containers,
     find_pod_level_resources,
     find_unresizable_resources,
+    flatten_requests_and_limits,
     has_working_kubelet,
-    list_requests_and_limits,
     refuses_resizes,
     select_containers_with_resources,
     select_kept_containers,
     supports_pod_level_resize,
 )
 from cruise.decisions.pod_policy.startup_boosts import has_boost_in_force
-from cruise.decisions.pod_policy.usable_statistics import StatisticsUsability
+from cruise.decisions.pod_policy.usable_statistics import StatisticsUsabilityCheck
 from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds, counts_requests_of
 from cruise.decisions.pod_policy.workload_policies import WorkloadPolicies, WorkloadPolicy, explain_skipped_namespace
 from cruise.decisions.usage.estimation import add_pod_level_rows
@@ -76,7 +76,7 @@ class Eligibility:
         self._policy = policy
         self.now = now
         self._sizes_device_pods = policy.allow_extended_resources and policy.rules.sizes_more_pods
-        self._usable = StatisticsUsability(snapshot, statistics, policy, now)
+        self._usable = StatisticsUsabilityCheck(snapshot, statistics, policy, now)
         self._workloads = WorkloadPolicies(snapshot, statistics, paused_workloads, policy, self._usable, policy_index)
         self.evictability = Evictability(snapshot, policy.rules)
         self.nodes_autoscale = snapshot.node_autoscaler is not None
@@ -308,7 +308,7 @@ class Eligibility:
         manages_cpu = manages_cpu and not managed.restarts_for(ResourceName.CPU)
         manages_memory = manages_memory and not managed.restarts_for(ResourceName.MEMORY) and not is_usage_unknown
         counted = sized if pod.pod_level is None else (pod.pod_level,)
-        stated, bounds = list_requests_and_limits(counted), group.utilisation_bounds
+        stated, bounds = flatten_requests_and_limits(counted), group.utilisation_bounds
         if bounds is not None:
             # An HPA cannot compute the utilization of a pod without a request, and would start to with one.
             manages_cpu &= ResourceName.CPU not in bounds.metrics or all(stated[0::4])
@@ -329,7 +329,8 @@ class Eligibility:
                 return _skip(pod, ReasonCode.NO_STATISTICS)
             sized, container_rows, known_rows, resources = (pod.pod_level,), known_rows, (whole,), ()
             stating = select_containers_with_resources(managed.sized, effective_policy, self._policy)
-            stated, level_resources = list_requests_and_limits(sized), find_pod_level_resources(pod, managed.resources)
+            stated = flatten_requests_and_limits(sized)
+            level_resources = find_pod_level_resources(pod, managed.resources)
             manages_cpu = manages_cpu and ResourceName.CPU in level_resources
             manages_memory = manages_memory and ResourceName.MEMORY in level_resources
         templates = read_recorded_memory_limits(pod) if group.template_limits is None else group.template_limits

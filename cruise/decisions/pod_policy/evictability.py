@@ -8,7 +8,7 @@ from cruise.domain.annotations import CONTROLLER_REVISION, EVICTION_PROTECTION, 
 from cruise.domain.cluster import ClusterSnapshot, Pod, PodDisruptionBudget, QosClass, WorkloadRef
 from cruise.domain.pod_resources import requests_devices
 from cruise.domain.policy import DEFAULT_RULES, EnabledRules, EvictionRanking, Mode
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.usage import StatisticsTable
 
@@ -64,13 +64,13 @@ class Evictability:
     def explain_not_evictable(self, pod: Pod, effective_policy: EffectivePolicy) -> str | None:
         """Return why the pod's effective policy or protection forbids an eviction, None if it may be evicted."""
         if effective_policy.ranking is EvictionRanking.NEVER:
-            return ReasonDetail.RANKING_NEVER
+            return ReasonDetailCode.RANKING_NEVER
         if effective_policy.mode < Mode.FULL:
-            return ReasonDetail.MODE_WITHOUT_EVICTIONS.create(effective_policy.mode.label)
+            return ReasonDetailCode.MODE_WITHOUT_EVICTIONS.create(effective_policy.mode.label)
         if pod.node in self._deleting:
-            return ReasonDetail.NODE_BEING_DELETED
+            return ReasonDetailCode.NODE_BEING_DELETED
         if self._has_safeguards and pod.runs_to_completion and effective_policy.ranking is not EvictionRanking.LOW:
-            return ReasonDetail.JOB
+            return ReasonDetailCode.JOB
         return self.explain_protection(pod)
 
     def explain_not_evictable_for_sizing(
@@ -83,9 +83,9 @@ class Evictability:
         """
         if self._has_safeguards and effective_policy.ranking is None:
             if requests_devices(pod):
-                return ReasonDetail.DEVICES
+                return ReasonDetailCode.DEVICES
             if pod.qos is QosClass.GUARANTEED and not killed:
-                return ReasonDetail.GUARANTEED
+                return ReasonDetailCode.GUARANTEED
         return self.explain_not_evictable(pod, effective_policy)
 
     def explain_not_evictable_now(self, pod: Pod) -> str | None:
@@ -94,27 +94,27 @@ class Evictability:
             return None
         budget = self.find_exhausted_budget(pod)
         if budget is not None:
-            return ReasonDetail.BUDGET_EXHAUSTED.create(f"PodDisruptionBudget {budget}")
+            return ReasonDetailCode.BUDGET_EXHAUSTED.create(f"PodDisruptionBudget {budget}")
         unready = self._find_unready_replica(pod)
-        return None if unready is None else ReasonDetail.REPLICA_NOT_READY.create(unready)
+        return None if unready is None else ReasonDetailCode.REPLICA_NOT_READY.create(unready)
 
     def explain_protection(self, pod: Pod) -> str | None:
         """Return what protects a pod from eviction regardless of its effective policy, None if nothing does."""
         if pod.owner_kind is None or pod.is_mirror_pod:
-            return ReasonDetail.NO_CONTROLLER
+            return ReasonDetailCode.NO_CONTROLLER
         if pod.owner_kind == "DaemonSet":
-            return ReasonDetail.DAEMON_SET
+            return ReasonDetailCode.DAEMON_SET
         if pod.pod_group:
             # One pod less may fall below the group's minimum, and a replacement waits for the whole group.
-            return ReasonDetail.POD_GROUP.create(pod.pod_group)
+            return ReasonDetailCode.POD_GROUP.create(pod.pod_group)
         revision = self._find_revision_on_delete(pod)
         if revision:
-            return ReasonDetail.UPDATES_ON_DELETE.create(revision)
+            return ReasonDetailCode.UPDATES_ON_DELETE.create(revision)
         for one in EVICTION_PROTECTION:
             if one.name in pod.annotations and one.read(pod.annotations[one.name]):
-                return ReasonDetail.PROTECTED.create(f"{one.name}: {pod.annotations[one.name]}")
+                return ReasonDetailCode.PROTECTED.create(f"{one.name}: {pod.annotations[one.name]}")
         names = sorted(budget.name for budget in self._budgets.find_for_pod(pod))
-        return ReasonDetail.SEVERAL_BUDGETS.create(", ".join(names)) if len(names) > 1 else None
+        return ReasonDetailCode.SEVERAL_BUDGETS.create(", ".join(names)) if len(names) > 1 else None
 
     def find_exhausted_budget(self, pod: Pod) -> str | None:
         """Return the PodDisruptionBudget that allows no eviction of the pod now, None if there is none."""

@@ -20,7 +20,7 @@ from cruise.domain.cluster import (
     VerticalPodAutoscaler,
     WorkloadRef,
 )
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import ResourceName
 from cruise.domain.run_operators import POD_CONTROLLER_KINDS, WORKLOAD_GROUP
 from cruise.domain.scheduling import LabelSelector
@@ -125,37 +125,41 @@ class AutoscalerIndex:
                 is_certain = is_certain or claim.selector.matches(pod.labels)
             is_possible = not is_certain and not claim.answered and _may_select(claim.target, chain)
             if is_possible and not claim.unreadable:
-                pending = pending or ReasonDetail.SCALE_NOT_READ.create(claim.target)
+                pending = pending or ReasonDetailCode.SCALE_NOT_READ.create(claim.target)
                 continue
             if is_possible and (pod.namespace, claim.target) in self._known_controllers:
                 continue
             if is_possible and not claim.sizes:
                 scaled |= claim.scaled
-                scaled_by = scaled_by or ReasonDetail.SCALE_UNREADABLE.create(claim.target)
+                scaled_by = scaled_by or ReasonDetailCode.SCALE_UNREADABLE.create(claim.target)
                 is_doubtful = True
                 continue
             if is_possible:
-                sized_by = sized_by or ReasonDetail.SCALE_UNREADABLE.create(claim.target)
+                sized_by = sized_by or ReasonDetailCode.SCALE_UNREADABLE.create(claim.target)
                 continue
             if not is_certain and (
                 claim.is_plain or claim.selector is not None or not _may_own(claim.target, pod, chain)
             ):
                 continue
             if claim.sizes:
-                detail = ReasonDetail.SIZED_BY_VPA if is_certain else ReasonDetail.MAY_BE_SIZED_BY_VPA
+                detail = ReasonDetailCode.SIZED_BY_VPA if is_certain else ReasonDetailCode.MAY_BE_SIZED_BY_VPA
                 sized_by = sized_by or detail.create(claim.name)
                 sizing += [claim] if is_certain else []
             else:
-                detail = ReasonDetail.UTILISATION_TARGETED if is_certain else ReasonDetail.UTILISATION_MAY_BE_TARGETED
+                detail = (
+                    ReasonDetailCode.UTILISATION_TARGETED
+                    if is_certain
+                    else ReasonDetailCode.UTILISATION_MAY_BE_TARGETED
+                )
                 scaled |= claim.scaled
                 scaled_by = scaled_by or detail.create(claim.name)
                 names.append(claim.name)
                 is_doubtful |= not is_certain
         if len(names) > 1:
-            scaled_by = ReasonDetail.SEVERAL_HPAS.create(", ".join(names))
+            scaled_by = ReasonDetailCode.SEVERAL_HPAS.create(", ".join(names))
         autoscaler = names[0] if len(names) == 1 and not is_doubtful else ""
         # One that may size the pod leaves nothing, nor do several, which VPA does not support.
-        is_one = len(sizing) == 1 and sized_by == ReasonDetail.SIZED_BY_VPA.create(sizing[0].name)
+        is_one = len(sizing) == 1 and sized_by == ReasonDetailCode.SIZED_BY_VPA.create(sizing[0].name)
         left = sizing[0].left if is_one else ()
         return AutoscalerClaims(scaled, scaled_by, sized_by, pending, autoscaler, left)
 
@@ -259,11 +263,11 @@ def describe_pending_lookup(pod: Pod, snapshot: ClusterSnapshot, claimed: Autosc
     """
     if snapshot.namespaces is not None:
         if pod.namespace not in snapshot.namespaces:
-            return ReasonDetail.NAMESPACE_NOT_SEEN
+            return ReasonDetailCode.NAMESPACE_NOT_SEEN
         ref = pod.workload
         followed = ref is not None and pod.owner_kind in _INTERMEDIATE and ref.kind in _FOLLOWED
         if followed and (pod.namespace, ref) not in snapshot.workloads:
-            return ReasonDetail.OWNER_NOT_SEEN.create(ref)
+            return ReasonDetailCode.OWNER_NOT_SEEN.create(ref)
     return claimed.pending
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
 from cruise.domain.namespace_patterns import matches_any_pattern
-from cruise.domain.overrides import OverrideLayer, ResolvedOverrides, SettingSource, resolve_readable_layers
+from cruise.domain.overrides import OverrideLayer, ResolvedOverrides, SettingSource, resolve_possibly_unreadable_layers
 from cruise.domain.policy import Mode
 from cruise.domain.rightsizing_policies import RightsizingPolicy, is_pattern
 from cruise.domain.scheduling import SelectorOperator
@@ -115,7 +115,7 @@ class PolicyIndex:
         key = id(policies), cluster_mode
         found = self._resolved.get(key)
         if found is None:
-            found = self._resolved[key] = resolve_readable_layers(cluster_mode, policies.layers)
+            found = self._resolved[key] = resolve_possibly_unreadable_layers(cluster_mode, policies.layers)
         return found
 
     def _share(self, policies: tuple[RightsizingPolicy, ...]) -> AppliedPolicies:

@@ -212,7 +212,7 @@ def exclude_cpu(managed: ManagedContainers) -> ManagedContainers:
     return ManagedContainers(tuple([one for one, own in pairs if own]), tuple([own for _, own in pairs if own]))
 
 
-def list_requests_and_limits(containers: tuple[Container, ...]) -> tuple[int, ...]:
+def flatten_requests_and_limits(containers: tuple[Container, ...]) -> tuple[int, ...]:
     """Return four numbers for each container: CPU request, memory request, CPU limit, memory limit, 0 for none.
 
     They are read while the pod is in the CPU cache: later passes visit pods node by node.

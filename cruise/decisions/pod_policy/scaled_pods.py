@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims, AutoscalerIndex
-from cruise.decisions.pod_policy.usable_statistics import StatisticsUsability, get_usage_history
+from cruise.decisions.pod_policy.usable_statistics import StatisticsUsabilityCheck, get_usage_history
 from cruise.decisions.pod_policy.utilisation_bounds import MetricBounds, UtilisationBounds, do_requests_cover_usage
 from cruise.domain.arrays import convert_to_int64
 from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
@@ -25,7 +25,7 @@ class ScaledPods:
         snapshot: ClusterSnapshot,
         statistics: StatisticsTable,
         autoscalers: AutoscalerIndex,
-        usable: StatisticsUsability,
+        usable: StatisticsUsabilityCheck,
     ) -> None:
         self._snapshot = snapshot
         self._statistics = statistics

@@ -34,7 +34,7 @@ class UnlockKind(StrEnum):
     NOTHING = "nothing"
 
 
-class DecisionInputs(NamedTuple):
+class EligibilityInputs(NamedTuple):
     """What decides whether a pod is skipped, besides statistics; `policy_index` is used as far as it is current."""
 
     snapshot: ClusterSnapshot
@@ -55,14 +55,14 @@ class Unlock:
     setting: str = ""
     value: str = ""
     annotation: str = ""
-    apply: Callable[[DecisionInputs], DecisionInputs] | None = None
+    apply: Callable[[EligibilityInputs], EligibilityInputs] | None = None
 
 
-def _change_pods(inputs: DecisionInputs, change: Callable[[Pod], Pod]) -> DecisionInputs:
+def _change_pods(inputs: EligibilityInputs, change: Callable[[Pod], Pod]) -> EligibilityInputs:
     return inputs._replace(snapshot=replace(inputs.snapshot, pods=tuple(map(change, inputs.snapshot.pods))))
 
 
-def _remove_annotations(inputs: DecisionInputs, *names: str) -> DecisionInputs:
+def _remove_annotations(inputs: EligibilityInputs, *names: str) -> EligibilityInputs:
     """Return inputs without some annotations of pods, workloads and namespaces, for pods and single containers."""
     prefixes = tuple(f"{name}." for name in names)
 
@@ -87,13 +87,13 @@ def _remove_annotations(inputs: DecisionInputs, *names: str) -> DecisionInputs:
     return _change_pods(inputs._replace(snapshot=snapshot), change)
 
 
-def _remove_override(inputs: DecisionInputs, name: str) -> DecisionInputs:
+def _remove_override(inputs: EligibilityInputs, name: str) -> EligibilityInputs:
     """Return inputs without an override in annotations; without a mode, no workload is paused either."""
     changed = _remove_annotations(inputs, f"{PREFIX}{name}")
     return changed._replace(paused_workloads=NO_PAUSED_WORKLOADS) if name == "mode" else changed
 
 
-def _include_all_namespaces(inputs: DecisionInputs) -> DecisionInputs:
+def _include_all_namespaces(inputs: EligibilityInputs) -> EligibilityInputs:
     policy = replace(
         inputs.policy,
         excluded_namespaces=frozenset(),
@@ -103,35 +103,35 @@ def _include_all_namespaces(inputs: DecisionInputs) -> DecisionInputs:
     return inputs._replace(policy=policy)
 
 
-def _raise_mode(inputs: DecisionInputs) -> DecisionInputs:
+def _raise_mode(inputs: EligibilityInputs) -> EligibilityInputs:
     changed = _remove_annotations(_remove_override(inputs, "mode"), EXCLUDED_LABEL.name, SIZED_BY_KRR.name)
     return changed._replace(policy=replace(inputs.policy, mode=max(inputs.policy.mode, Mode.RESIZE)))
 
 
-def _size_guaranteed(inputs: DecisionInputs) -> DecisionInputs:
+def _size_guaranteed(inputs: EligibilityInputs) -> EligibilityInputs:
     """Return inputs that size Guaranteed pods, also if the history is too short to decrease them yet."""
     policy = replace(inputs.policy, guaranteed=GuaranteedPolicy.RESIZE, memory_limit_history=timedelta(0))
     return _remove_override(inputs, "guaranteed")._replace(policy=policy)
 
 
-def _size_within_target(inputs: DecisionInputs) -> DecisionInputs:
+def _size_within_target(inputs: EligibilityInputs) -> EligibilityInputs:
     return _remove_override(inputs, "hpa")._replace(policy=replace(inputs.policy, hpa=HpaPolicy.WITHIN_TARGET))
 
 
-def _size_device_pods(inputs: DecisionInputs) -> DecisionInputs:
+def _size_device_pods(inputs: EligibilityInputs) -> EligibilityInputs:
     return inputs._replace(policy=replace(inputs.policy, allow_extended_resources=True))
 
 
-def _manage_resources(inputs: DecisionInputs) -> DecisionInputs:
+def _manage_resources(inputs: EligibilityInputs) -> EligibilityInputs:
     return _remove_override(inputs, "resources")
 
 
-def _switch_off_vpas(inputs: DecisionInputs) -> DecisionInputs:
+def _switch_off_vpas(inputs: EligibilityInputs) -> EligibilityInputs:
     vertical = tuple(replace(one, mode="Off") for one in inputs.snapshot.vertical_autoscalers)
     return inputs._replace(snapshot=replace(inputs.snapshot, vertical_autoscalers=vertical))
 
 
-def _upgrade_kubelets(inputs: DecisionInputs) -> DecisionInputs:
+def _upgrade_kubelets(inputs: EligibilityInputs) -> EligibilityInputs:
     nodes = tuple(
         replace(one, kubelet_version=FIRST_RESIZING_KUBELET)
         if one.kubelet_version is not None and one.kubelet_version < FIRST_RESIZING_KUBELET
@@ -141,7 +141,7 @@ def _upgrade_kubelets(inputs: DecisionInputs) -> DecisionInputs:
     return inputs._replace(snapshot=replace(inputs.snapshot, nodes=nodes))
 
 
-def _upgrade_for_pod_level(inputs: DecisionInputs) -> DecisionInputs:
+def _upgrade_for_pod_level(inputs: EligibilityInputs) -> EligibilityInputs:
     nodes = tuple(
         one
         if supports_pod_level_resize(one)
@@ -151,7 +151,7 @@ def _upgrade_for_pod_level(inputs: DecisionInputs) -> DecisionInputs:
     return inputs._replace(snapshot=replace(inputs.snapshot, nodes=nodes))
 
 
-def _resize_without_restarts(inputs: DecisionInputs) -> DecisionInputs:
+def _resize_without_restarts(inputs: EligibilityInputs) -> EligibilityInputs:
     def change(pod: Pod) -> Pod:
         if not any(one.cpu_resize_restarts or one.memory_resize_restarts for one in pod.containers):
             return pod
@@ -161,13 +161,15 @@ def _resize_without_restarts(inputs: DecisionInputs) -> DecisionInputs:
     return _change_pods(inputs, change)
 
 
-def _setting(setting: str, value: str, description: str, apply: Callable[[DecisionInputs], DecisionInputs]) -> Unlock:
+def _setting(
+    setting: str, value: str, description: str, apply: Callable[[EligibilityInputs], EligibilityInputs]
+) -> Unlock:
     """Return a change of a setting that has no annotation."""
     return Unlock(UnlockKind.SETTING, description, setting, value, apply=apply)
 
 
 def _override(
-    setting: str, value: str, apply: Callable[[DecisionInputs], DecisionInputs], condition: str = ""
+    setting: str, value: str, apply: Callable[[EligibilityInputs], EligibilityInputs], condition: str = ""
 ) -> Unlock:
     """Return a change of a setting that an annotation of the same name overrides."""
     annotation = f"{PREFIX}{setting.replace('_', '-')}: {value}"
@@ -176,16 +178,16 @@ def _override(
 
 
 def _annotation(
-    annotation: str, description: str, apply: Callable[[DecisionInputs], DecisionInputs] | None = None
+    annotation: str, description: str, apply: Callable[[EligibilityInputs], EligibilityInputs] | None = None
 ) -> Unlock:
     return Unlock(UnlockKind.ANNOTATION, description, annotation=annotation, apply=apply)
 
 
-def _object(description: str, apply: Callable[[DecisionInputs], DecisionInputs] | None = None) -> Unlock:
+def _object(description: str, apply: Callable[[EligibilityInputs], EligibilityInputs] | None = None) -> Unlock:
     return Unlock(UnlockKind.OBJECT, description, apply=apply)
 
 
-def _cluster(description: str, apply: Callable[[DecisionInputs], DecisionInputs] | None = None) -> Unlock:
+def _cluster(description: str, apply: Callable[[EligibilityInputs], EligibilityInputs] | None = None) -> Unlock:
     return Unlock(UnlockKind.CLUSTER, description, apply=apply)
 
 

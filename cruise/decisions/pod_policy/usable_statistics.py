@@ -24,7 +24,7 @@ from cruise.domain.usage import StatisticColumns, StatisticsTable
 _RECENTLY = timedelta(hours=3)
 
 
-class StatisticsUsability:
+class StatisticsUsabilityCheck:
     """The rules on which statistics may be used, for one snapshot; a row is one of the statistics, None if missing."""
 
     def __init__(self, snapshot: ClusterSnapshot, statistics: StatisticsTable, policy: Policy, now: datetime) -> None:

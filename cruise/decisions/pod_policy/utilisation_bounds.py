@@ -24,7 +24,7 @@ from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.autoscalers import DEFAULT_SCALE_DOWN_SECONDS, UtilisationMetric, UtilisationScaling
 from cruise.domain.cluster import ClusterSnapshot, HorizontalPodAutoscaler, Pod, Workload
 from cruise.domain.pod_resources import get_spec_targets
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import NO_RESOURCES, ResourceName, StatedResources
 
 _UNBOUNDED = float(1 << 60)
@@ -93,23 +93,23 @@ def decide_utilisation_bounds(
     """
     name, scaling = autoscaler.name, autoscaler.scaling
     if scaling is None or not scaling.is_active or any(one.reported_percent is None for one in scaling.metrics):
-        return ReasonDetail.UTILISATION_UNKNOWN.create(name)
+        return ReasonDetailCode.UTILISATION_UNKNOWN.create(name)
     replicas = {scaling.current_replicas, scaling.desired_replicas}
     if workload is not None and workload.replicas is not None:
         replicas.add(workload.replicas)
     if len(replicas) > 1:
-        return ReasonDetail.REPLICAS_CHANGING.create(name)
+        return ReasonDetailCode.REPLICAS_CHANGING.create(name)
     submitted = {} if workload is None or workload.requests is None else workload.requests
     if 0 < scaling.current_replicas == scaling.min_replicas:
         if any(_is_above_target(one) for one in scaling.metrics):
             return _decide_restoring_bounds(
-                name, scaling, submitted, ReasonDetail.ABOVE_UTILISATION_TARGET.create(name)
+                name, scaling, submitted, ReasonDetailCode.ABOVE_UTILISATION_TARGET.create(name)
             )
         return UtilisationBounds(name, True, _build_bounds_at_minimum(scaling), submitted)
     growing = _build_bounds_at_maximum(scaling) if scaling.current_replicas == scaling.max_replicas else {}
     if growing:
         return UtilisationBounds(name, False, growing)
-    return _decide_restoring_bounds(name, scaling, submitted, ReasonDetail.REPLICAS_BETWEEN.create(name))
+    return _decide_restoring_bounds(name, scaling, submitted, ReasonDetailCode.REPLICAS_BETWEEN.create(name))
 
 
 def _decide_restoring_bounds(
@@ -199,7 +199,7 @@ def apply_utilisation_bounds(
         if not bounds.metrics:
             return claims._replace(scaled_by=bounds.restoring_only), None
     held = claims.scaled - bounds.metrics.keys()
-    detail = ReasonDetail.REPLICAS_BETWEEN.create(autoscaler.name) if held else ""
+    detail = ReasonDetailCode.REPLICAS_BETWEEN.create(autoscaler.name) if held else ""
     return claims._replace(scaled=held, scaled_by=detail), bounds
 
 

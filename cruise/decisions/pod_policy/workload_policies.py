@@ -9,7 +9,7 @@ from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims, Auto
 from cruise.decisions.pod_policy.policy_objects import AppliedPolicies, PolicyIndex, reuse_policy_index
 from cruise.decisions.pod_policy.resizable_pod import SKIP_REASON_BY_MODE
 from cruise.decisions.pod_policy.scaled_pods import ScaledPods
-from cruise.decisions.pod_policy.usable_statistics import StatisticsUsability
+from cruise.decisions.pod_policy.usable_statistics import StatisticsUsabilityCheck
 from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds, apply_utilisation_bounds
 from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations, is_override
@@ -19,7 +19,7 @@ from cruise.domain.overrides import (
     ResolvedOverrides,
     StatedSetting,
     collect_own_layers,
-    resolve_readable_layers,
+    resolve_possibly_unreadable_layers,
 )
 from cruise.domain.policy import BestEffortPolicy, GuaranteedPolicy, HpaPolicy, Mode, Policy
 from cruise.domain.run_operators import WORKLOAD_GROUP
@@ -38,7 +38,7 @@ def explain_skipped_namespace(namespace: str, snapshot: ClusterSnapshot, policy:
 Annotations = tuple[tuple[str, str], ...]
 
 
-def select_overrides(pod: Pod, snapshot: ClusterSnapshot) -> Annotations:
+def list_overrides_of_pod(pod: Pod, snapshot: ClusterSnapshot) -> Annotations:
     """Return a pod's overrides, without the records that admission leaves on every pod."""
     annotations = _add_job_annotations(pod, snapshot) if pod.owner_kind == "Job" else pod.annotations
     return tuple(sorted(item for item in annotations.items() if is_override(item[0]))) if annotations else ()
@@ -80,7 +80,7 @@ class WorkloadPolicies:
         statistics: StatisticsTable,
         paused_workloads: PausedWorkloads,
         policy: Policy,
-        usable: StatisticsUsability,
+        usable: StatisticsUsabilityCheck,
         policy_index: PolicyIndex | None = None,
     ) -> None:
         self._snapshot = snapshot
@@ -115,7 +115,7 @@ class WorkloadPolicies:
 
     def find_for_pod(self, pod: Pod) -> WorkloadPolicy:
         """Return what a pod shares with others of its workload."""
-        stated = select_overrides(pod, self._snapshot)
+        stated = list_overrides_of_pod(pod, self._snapshot)
         claims = self._autoscalers.find_for_pod(pod) if pod.namespace in self._autoscalers.by_pod else None
         policies = self._policy_objects.find_for_pod(pod)
         # The index keeps the policies, so that their id is not reused.
@@ -184,7 +184,7 @@ class WorkloadPolicies:
             annotations, namespace, workload, self._snapshot, self._paused_workloads, self._vpa_overrides
         )
         if own:
-            return resolve_readable_layers(self._policy.mode, [*own, *policies.layers])
+            return resolve_possibly_unreadable_layers(self._policy.mode, [*own, *policies.layers])
         return self._policy_objects.resolve(policies, self._policy.mode)
 
     def explain_skip(

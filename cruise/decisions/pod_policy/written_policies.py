@@ -32,7 +32,7 @@ def replace_written_policy(
     return tuple(sorted([*others, own], key=lambda one: one.key))
 
 
-def list_replayed_policies(
+def remove_modes_of_other_policies(
     policies: Sequence[RightsizingPolicy], scope: PolicyScope | None
 ) -> tuple[RightsizingPolicy, ...]:
     """Return the policies as a replay in mode `full` uses them: without modes, except that of a scope's own one."""

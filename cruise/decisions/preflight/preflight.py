@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
-from cruise.decisions.pod_policy.unlocks import UNLOCKS, DecisionInputs
+from cruise.decisions.pod_policy.unlocks import UNLOCKS, EligibilityInputs
 from cruise.decisions.preflight.objects import check_objects
 from cruise.decisions.preflight.usage import check_cross_check, check_kubelets, check_usage
 from cruise.decisions.scan.coverage import Coverage, CoverageGroup, estimate_coverage, sum_coverage
@@ -304,7 +304,7 @@ def check_coverage(
     pods = list_pod_requests(snapshot, plans)
     if not pods:
         return
-    inputs = DecisionInputs(snapshot, {}, policy)
+    inputs = EligibilityInputs(snapshot, {}, policy)
     found = sum_coverage(estimate_coverage(inputs, table, now, pods, SizingContext()).values())
     yield _describe_sized(found, prices) if is_used else _describe_sizable(found)
     hidden = () if is_used else (ReasonCode.NO_STATISTICS,)

@@ -13,7 +13,7 @@ import numpy as np
 
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.resizable_pod import SKIP_REASON_BY_MODE, ResizablePod, find_unresizable_resources
-from cruise.decisions.pod_policy.unlocks import UNLOCKS, DecisionInputs
+from cruise.decisions.pod_policy.unlocks import UNLOCKS, EligibilityInputs
 from cruise.decisions.scan.waste import PodRequests
 from cruise.decisions.sizing.node_plans import SizingContext, size_cluster
 from cruise.decisions.sizing.resizes import SizeDecision
@@ -109,7 +109,7 @@ def sum_coverage(parts: Iterable[Coverage]) -> Coverage:
 
 
 def estimate_coverage(
-    inputs: DecisionInputs,
+    inputs: EligibilityInputs,
     statistics: StatisticsTable,
     now: datetime,
     pods: Sequence[PodRequests],
@@ -216,7 +216,7 @@ _ALL_SIZED = _PodReasons()
 
 
 def _find_reasons(
-    inputs: DecisionInputs, statistics: StatisticsTable, now: datetime, pods: Sequence[PodRequests]
+    inputs: EligibilityInputs, statistics: StatisticsTable, now: datetime, pods: Sequence[PodRequests]
 ) -> dict[_PodKey, _PodReasons]:
     """Return why resources of pods are not sized; pods of which all is sized are absent."""
     eligibility = _build_eligibility(inputs, statistics, now)
@@ -308,7 +308,7 @@ def _explain_unresizable(pod: Pod, resource: ResourceName) -> ReasonCode:
     return ReasonCode.NO_STATISTICS
 
 
-def _build_eligibility(inputs: DecisionInputs, statistics: StatisticsTable, now: datetime) -> Eligibility:
+def _build_eligibility(inputs: EligibilityInputs, statistics: StatisticsTable, now: datetime) -> Eligibility:
     return Eligibility(inputs.snapshot, statistics, inputs.paused_workloads, inputs.policy, now, inputs.policy_index)
 
 
@@ -316,7 +316,11 @@ class _UnlockedEligibility(Eligibility):
     """The rules on which pods are resizable, except for pods whose verdict is already known."""
 
     def __init__(
-        self, inputs: DecisionInputs, statistics: StatisticsTable, now: datetime, known: Mapping[_PodKey, ResizablePod]
+        self,
+        inputs: EligibilityInputs,
+        statistics: StatisticsTable,
+        now: datetime,
+        known: Mapping[_PodKey, ResizablePod],
     ) -> None:
         super().__init__(inputs.snapshot, statistics, inputs.paused_workloads, inputs.policy, now, inputs.policy_index)
         self._known = known
@@ -327,7 +331,7 @@ class _UnlockedEligibility(Eligibility):
 
 
 def _decide_without_reasons(
-    inputs: DecisionInputs,
+    inputs: EligibilityInputs,
     statistics: StatisticsTable,
     now: datetime,
     pods: Sequence[PodRequests],

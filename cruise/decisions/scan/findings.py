@@ -11,7 +11,7 @@ from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.admission.replacement_pods import predict_replacement_pods
 from cruise.decisions.admission.startup_steps import explain_new_pod_startup
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.unlocks import DecisionInputs
+from cruise.decisions.pod_policy.unlocks import EligibilityInputs
 from cruise.decisions.scan.coverage import Coverage, estimate_coverage, sum_coverage
 from cruise.decisions.scan.pending_pods import PendingPod, explain_pending_pods
 from cruise.decisions.scan.risks import ContainerRisk, rank_risks
@@ -159,7 +159,7 @@ def find_findings(
     pods = list_pod_requests(snapshot, plans)
     workloads, totals = estimate_waste(snapshot, statistics, plans, pods)
     coverage = estimate_coverage(
-        DecisionInputs(snapshot, {}, policy),
+        EligibilityInputs(snapshot, {}, policy),
         statistics,
         now,
         pods,

@@ -16,7 +16,7 @@ from cruise.decisions.sizing.memory_limit import (
     compute_limit_demand,
 )
 from cruise.decisions.sizing.pod_columns import PerResource, ResizablePodColumns, build_resizable_pod_columns
-from cruise.decisions.sizing.pod_level import collect_pod_level_containers
+from cruise.decisions.sizing.pod_level_containers import collect_pod_level_containers
 from cruise.decisions.sizing.utilisation_columns import compute_hpa_request_bounds
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, cap_against_overflow, round_up_integers
 from cruise.domain.autoscalers import LimitRangeItem, ResourceQuota

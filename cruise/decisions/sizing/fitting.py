@@ -10,10 +10,10 @@ import numpy as np
 
 from cruise.decisions.eviction.ranking import (
     ASSUME_UNCHANGED,
-    NO_CONSTRAINTS,
+    DEFAULT_EVICTION_OPTIONS,
     EarlierPasses,
     EvictionCandidate,
-    EvictionConstraints,
+    EvictionDecisionOptions,
     EvictionDestinations,
     decide_evictions,
 )
@@ -25,7 +25,7 @@ from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Pod
 from cruise.domain.pod_resources import count_pod_requests
 from cruise.domain.policy import EnabledRules, EvictionRanking
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import ResourceName, Resources
 
 # Share of a node's CPU above which the P75 demand of its pods counts as contention: with 1.0 in its place, containers
@@ -71,7 +71,7 @@ class ContendedNode:
 
     candidates: Sequence[EvictionCandidate]
     not_evictable_reasons: Sequence[str | None]
-    constraints: EvictionConstraints = NO_CONSTRAINTS
+    eviction_options: EvictionDecisionOptions = DEFAULT_EVICTION_OPTIONS
     eviction_pressure: frozenset[ResourceName] = frozenset()
 
     @property
@@ -177,10 +177,10 @@ def _build_contended_node(
         )
     if not rules.eviction_safeguards:
         return ContendedNode(
-            candidates, reasons, EvictionConstraints(check_each_resource_alone=rules.fit_by_resource), shortages
+            candidates, reasons, EvictionDecisionOptions(check_each_resource_alone=rules.fit_by_resource), shortages
         )
     node_object, pressure = columns.nodes[node], _find_eviction_pressure(columns, node, context, shortages)
-    terms = EvictionConstraints(
+    options = EvictionDecisionOptions(
         resources=frozenset(one for one in pressure if context.earlier.had_eviction_pressure(node_object.name, one)),
         check_each_resource_alone=rules.fit_by_resource,
         lowest_other_priority=_find_lowest_other_priority(
@@ -188,8 +188,8 @@ def _build_contended_node(
         ),
     )
     if context.destinations is not None:
-        terms = replace(terms, destinations=context.destinations([columns.candidates.pods[at].pod for at in pods]))
-    return ContendedNode(candidates, reasons, terms, pressure)
+        options = replace(options, destinations=context.destinations([columns.candidates.pods[at].pod for at in pods]))
+    return ContendedNode(candidates, reasons, options, pressure)
 
 
 def _explain_not_evictable(resizable: ResizablePod, eligibility: Eligibility, earlier: EarlierPasses) -> str | None:
@@ -197,7 +197,7 @@ def _explain_not_evictable(resizable: ResizablePod, eligibility: Eligibility, ea
     reason = eligibility.explain_not_evictable_for_sizing(resizable.pod, resizable.effective_policy)
     reason = reason or rules.explain_not_evictable_now(resizable.pod)
     if reason is None and resizable.pod.uid in earlier.refused_evictions:
-        return ReasonDetail.REFUSED_BEFORE
+        return ReasonDetailCode.REFUSED_BEFORE
     return reason
 
 
@@ -241,14 +241,14 @@ def decide_node_fit(
     not_evicted: dict[int, str] = {}
     for node, contended in contended_nodes.items():
         available = Resources(*(int(columns.available[resource][node]) for resource in ResourceName))
-        decision = decide_evictions(contended.candidates, available, contended.constraints)
+        decision = decide_evictions(contended.candidates, available, contended.eviction_options)
         pods = columns.get_pods_on_node(node)
         not_evicted |= {pods[at]: detail for at, detail in decision.not_evicted.items()}
         if decision.does_not_fit:
             unfit[node] = decision.does_not_fit
         for resource in decision.over_capacity:
             fits[resource][node] = False
-            may_grow[resource][node] = contended.constraints.check_each_resource_alone
+            may_grow[resource][node] = contended.eviction_options.check_each_resource_alone
         if decision.marked:
             evicted[node] = tuple(
                 PlannedEviction(pods[at.index], contended.candidates[at.index].ranking, at.resource)

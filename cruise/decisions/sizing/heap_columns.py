@@ -6,7 +6,7 @@ import numpy as np
 
 from cruise.decisions.pod_policy.heap_floors import HeapFloor, compute_running_heap_floor
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
-from cruise.decisions.sizing.pod_level import PodLevelContainers
+from cruise.decisions.sizing.pod_level_containers import PodLevelContainers
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Container, QosClass
 from cruise.domain.policy import Policy

@@ -11,7 +11,7 @@ from cruise.decisions.pod_policy.limit_ranges import PodLimitRanges, collect_pod
 from cruise.decisions.pod_policy.quotas import has_own_eviction_protection
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.sizing.heap_columns import apply_heap_floors, find_heap_floors
-from cruise.decisions.sizing.pod_level import PodLevelContainers
+from cruise.decisions.sizing.pod_level_containers import PodLevelContainers
 from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_threshold
 from cruise.decisions.sizing.utilisation_columns import MetricGroups, build_metric_groups
 from cruise.domain.annotations import EffectivePolicy

@@ -26,7 +26,9 @@ MIN_MEMORY_BYTES = 128 * MEBIBYTE
 ExceedsFunction = Callable[[Float64Array, Float64Array], BoolArray]
 
 
-def find_nodes_with_new_peaks(block: SampleBlock, cpu_peaks: Float64Array, memory_peaks: Float64Array) -> set[str]:
+def find_nodes_with_new_container_peaks(
+    block: SampleBlock, cpu_peaks: Float64Array, memory_peaks: Float64Array
+) -> set[str]:
     """Return the nodes of containers whose samples exceed their known peaks; a peak is NaN if none is known."""
     if not block.nodes:
         return set()

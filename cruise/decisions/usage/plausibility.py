@@ -18,7 +18,7 @@ from cruise.decisions.usage.estimation import CPU_BASE_SECONDS, MEMORY_BASE_SECO
 from cruise.decisions.usage.usage_bounds import UsageBoundColumns, UsageBounds
 from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.cluster import ClusterSnapshot, ContainerRole
-from cruise.domain.preflight import CrossCheckResult, KubeletReport, MetricMismatch
+from cruise.domain.preflight import CrossCheckResult, KubeletContainerUsage, MetricMismatch
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import (
     ContainerKey,
@@ -213,7 +213,9 @@ MEMORY_TOLERANCE_SHARE = 0.25
 MEMORY_TOLERANCE_BYTES = 64 * 2**20
 
 
-def compare_counters(report: KubeletReport, tail: CounterTail, step_seconds: int, result: CrossCheckResult) -> None:
+def compare_counters(
+    report: KubeletContainerUsage, tail: CounterTail, step_seconds: int, result: CrossCheckResult
+) -> None:
     """Compare counters up to the tail's time with a kubelet's report, for containers that both know."""
     row_of = {(key, series): row for row, (key, series) in enumerate(zip(report.keys, report.series, strict=True))}
     wanted = set(report.keys)
@@ -235,7 +237,7 @@ def compare_counters(report: KubeletReport, tail: CounterTail, step_seconds: int
             result.disagreements[key] = MetricMismatch(report.node, "cpu", other, reported)
 
 
-def compare_memory(report: KubeletReport, block: SampleBlock, result: CrossCheckResult) -> None:
+def compare_memory(report: KubeletContainerUsage, block: SampleBlock, result: CrossCheckResult) -> None:
     """Compare the memory in a kubelet's report with what the block shows within two minutes of it."""
     near = np.flatnonzero(np.abs(block.times - report.at) <= MAX_DISTANCE_SECONDS)
     if not len(near):

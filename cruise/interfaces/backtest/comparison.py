@@ -62,19 +62,19 @@ def build_comparison_rows(comparison: ConfigurationComparison) -> Iterator[Seque
             METRIC_NAMES[metric],
             format_metric(metric, values.reference),
             format_metric(metric, values.current),
-            format_delta(metric, values.delta),
+            format_metric_difference(metric, values.delta),
             format_interval(metric, values),
-            f"≤ {format_delta(metric, bound.bound)}" if bound is not None else "",
+            f"≤ {format_metric_difference(metric, bound.bound)}" if bound is not None else "",
             BOUND_RESULTS[bound.result] if bound is not None else "",
             f"{values.confirmed_forecasts} of {values.forecasts}" if values.forecasts else _UNKNOWN,
         )
     for metric, bound in comparison.bounds.items():
         if metric not in comparison.metrics:
-            limit = f"≤ {format_delta(metric, bound.bound)}"
+            limit = f"≤ {format_metric_difference(metric, bound.bound)}"
             yield (METRIC_NAMES[metric], *[_UNKNOWN] * 4, limit, BOUND_RESULTS[bound.result], _UNKNOWN)
 
 
-def format_delta(metric: ComparedMetric, delta: float) -> str:
+def format_metric_difference(metric: ComparedMetric, delta: float) -> str:
     """Write a difference with its sign, for a share in percentage points."""
     size = format_metric(metric, abs(delta))
     return size if size == "0" else f"{'+' if delta > 0 else '−'}{size}"
@@ -82,7 +82,7 @@ def format_delta(metric: ComparedMetric, delta: float) -> str:
 
 def format_interval(metric: ComparedMetric, values: MetricComparison) -> str:
     """Write an interval: `−1.20 … +0.31`."""
-    return f"{format_delta(metric, values.low)} … {format_delta(metric, values.high)}"
+    return f"{format_metric_difference(metric, values.low)} … {format_metric_difference(metric, values.high)}"
 
 
 def format_metric(metric: ComparedMetric, value: float) -> str:
@@ -125,11 +125,11 @@ def describe_changed_settings(changed: Sequence[tuple[str, str, str]]) -> str:
 def describe_bound(comparison: ConfigurationComparison, metric: ComparedMetric) -> str:
     """Return how a bound is exceeded, or may be."""
     bound, values = comparison.bounds[metric], comparison.metrics.get(metric)
-    name, limit = METRIC_NAMES[metric], format_delta(metric, bound.bound)
+    name, limit = METRIC_NAMES[metric], format_metric_difference(metric, bound.bound)
     if values is None:
         return f"{comparison.result.trace}: {name} was not recorded, so its bound of {limit} cannot be checked"
     return (
-        f"{comparison.result.trace}: {name} changes by {format_delta(metric, values.delta)} "
+        f"{comparison.result.trace}: {name} changes by {format_metric_difference(metric, values.delta)} "
         f"({format_interval(metric, values)}), {'above' if bound.result is BoundResult.EXCEEDED else 'perhaps above'} "
         f"the bound of {limit}"
     )

@@ -11,7 +11,7 @@ from cruise.decisions.policy_costs import (
     compute_policy_cost,
     compute_slack_reduction_from_vpa,
     find_dominated_policies,
-    find_rank_changes,
+    find_rank_changes_at_varied_prices,
     rank_by_cost,
 )
 from cruise.domain.backtest import AutoscalingScore, BacktestResult, ContainerScore, ObjectivePrices, PolicyScore
@@ -32,7 +32,7 @@ _DAYS_PER_MONTH = 730 / 24
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayPrices:
+class HourlyResourcePrices:
     """The price of an hour of each resource."""
 
     core_hour: float
@@ -52,7 +52,7 @@ class ReplayParameters:
     seed: int
     risk: float
     half: str | None = None
-    prices: ReplayPrices | None = None
+    prices: HourlyResourcePrices | None = None
     rules: str = DEFAULT_RULES.name
     objective_prices: ObjectivePrices = ObjectivePrices()
     hpa: str | None = None
@@ -148,7 +148,7 @@ def _objective(result: BacktestResult, prices: ObjectivePrices) -> JsonValue:
                 "factor": round_figure(change.factor),
                 "swaps": [{"cheaper": cheaper, "dearer": dearer} for cheaper, dearer in change.swaps],
             }
-            for change in find_rank_changes(result.policies, prices)
+            for change in find_rank_changes_at_varied_prices(result.policies, prices)
         ],
     }
 

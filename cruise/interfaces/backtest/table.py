@@ -14,7 +14,7 @@ from cruise.decisions.policy_costs import (
     compute_policy_cost,
     compute_slack_reduction_from_vpa,
     find_dominated_policies,
-    find_rank_changes,
+    find_rank_changes_at_varied_prices,
     rank_by_cost,
 )
 from cruise.domain.backtest import AutoscalingScore, BacktestResult, ObjectivePrices, PolicyScore
@@ -26,7 +26,7 @@ from cruise.interfaces.text import format_cores, format_count, format_memory, fo
 _UNKNOWN = "–"
 
 
-def format_cost(cost: PolicyCost, currency: str) -> Sequence[str]:
+def format_cost_cells(cost: PolicyCost, currency: str) -> Sequence[str]:
     """Return the cost of 1,000 container-days, and the share of each cause in percent, `–` if the cost is zero."""
     total = cost.total
     shares = (format_percent(part / total) if total > 0 else _UNKNOWN for part in cost.by_cause.values())
@@ -47,7 +47,7 @@ def describe_cost_ranking(result: BacktestResult, prices: ObjectivePrices, curre
     cheapest = compute_policy_cost(result.policies[order[0]], prices).total
     cost = format_money(cheapest, currency)
     yield f"By cost: {', '.join(order)}. The first costs {cost} for 1,000 container-days."
-    changes = find_rank_changes(result.policies, prices)
+    changes = find_rank_changes_at_varied_prices(result.policies, prices)
     for change in changes:
         swaps = "; ".join(f"{cheaper} before {dearer}" for cheaper, dearer in change.swaps)
         yield f"With price_{change.price} {format_factor(change.factor)}: {swaps}."
@@ -251,7 +251,7 @@ def _build_cost_tables(
     reductions = compute_slack_reduction_from_vpa(result.policies)
     rows = []
     for name, score in result.policies.items():
-        cost = format_cost(compute_policy_cost(score, terms.objective_prices), terms.currency)
+        cost = format_cost_cells(compute_policy_cost(score, terms.objective_prices), terms.currency)
         rows.append(([name, *cost, *format_slack_reduction(reductions.get(name))], _get_style(name, dominated)))
     return _split_into_tables(_COST_HEADINGS, rows, width)
 

@@ -21,7 +21,7 @@ from cruise.domain.policy import Mode, Policy
 from cruise.domain.users import WhatIfComparison, WhatIfRun, WhatIfStage
 from cruise.domain.vpa_overrides import read_vpa_overrides
 from cruise.domain.written_policies import PolicyScope
-from cruise.interfaces.backtest.comparison import METRIC_NAMES, format_delta, format_interval, format_metric
+from cruise.interfaces.backtest.comparison import METRIC_NAMES, format_interval, format_metric, format_metric_difference
 from cruise.interfaces.dashboard.forms import SETTING_FIELD_PREFIX, get_rejected_form
 from cruise.interfaces.dashboard.layout import Dashboard, DashboardPage
 from cruise.interfaces.dashboard.policy_form import build_policy_form
@@ -83,9 +83,9 @@ def build_what_if_rows(comparison: WhatIfComparison) -> Sequence[WhatIfRow]:
             METRIC_NAMES[metric],
             format_metric(metric, values.reference),
             format_metric(metric, values.current),
-            format_delta(metric, values.delta),
+            format_metric_difference(metric, values.delta),
             format_interval(metric, values),
-            None if format_delta(metric, values.delta) == "0" else values.delta < 0,
+            None if format_metric_difference(metric, values.delta) == "0" else values.delta < 0,
         )
         for metric, values in comparison.figures.items()
     ]

@@ -65,7 +65,7 @@ class ClusterTotalsAtPass:
 
 
 @dataclass(frozen=True, slots=True)
-class PackingPassFigures:
+class PackingActivityFigures:
     """The packing passes since the process started.
 
     `plans` counts ended plans by phase and proof, `placed` the pods that plans placed. The other values are of the last
@@ -80,7 +80,7 @@ class PackingPassFigures:
     planned: int | None = None
     bound: int | None = None
 
-    def add_pass(self, packing_pass: PackingPassResult) -> "PackingPassFigures":
+    def add_pass(self, packing_pass: PackingPassResult) -> "PackingActivityFigures":
         """Count a pass."""
         figures = replace(self, passes=self.passes + 1, pending=packing_pass.waiting)
         if packing_pass.plan is None:
@@ -91,7 +91,7 @@ class PackingPassFigures:
         bound = maximum - placed + len(proposal.placed)
         return replace(figures, seconds=packing_pass.plan.seconds, planned=len(proposal.placed), bound=bound)
 
-    def add_plan(self, plan: PackingPlan) -> "PackingPassFigures":
+    def add_plan(self, plan: PackingPlan) -> "PackingActivityFigures":
         """Count a plan that ended, or that is advisory."""
         key = (plan.phase.value, plan.proposal.status.value)
         plans = {**self.plans, key: self.plans.get(key, 0) + 1}
@@ -118,7 +118,7 @@ class ControllerFigures:
     statistics_at: datetime | None = None
     watch_lag_seconds: float | None = None
     paused: bool | None = None
-    packing: PackingPassFigures = PackingPassFigures()
+    packing: PackingActivityFigures = PackingActivityFigures()
     refused: Mapping[SampleRejection, int] = field(default_factory=dict)
     notices: Mapping[str, int] = field(default_factory=dict)
     causes: Mapping[ResizeCause, int] = field(default_factory=dict)

@@ -28,7 +28,7 @@ from cruise.interfaces.http.figures import (
     JobFigures,
     ListenerFigures,
     NodePassFigures,
-    PackingPassFigures,
+    PackingActivityFigures,
     WebhookFigures,
 )
 from cruise.runtime.node_load import NodeLoadPassResult
@@ -287,7 +287,7 @@ def _cross_check(counts: CrossCheckCounts) -> Iterator[Metric]:
     yield nodes
 
 
-def _packing(figures: PackingPassFigures) -> Iterator[Metric]:
+def _packing(figures: PackingActivityFigures) -> Iterator[Metric]:
     plans = CounterMetricFamily(
         "cruise_packing_plans", "Packing plans by outcome and proof.", labels=["outcome", "proof"]
     )

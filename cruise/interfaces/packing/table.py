@@ -304,7 +304,7 @@ def _render_priorities(priorities: Sequence[PriorityResult]) -> RenderableType |
     return Group("", table)
 
 
-def format_progress(packing: Packing, objective: PackingObjective, pods: int) -> str:
+def format_best_packing(packing: Packing, objective: PackingObjective, pods: int) -> str:
     """Write the best packing so far and its bound: `131 of 140 pods placed, at most 133; 4 evicted`."""
     if objective is PackingObjective.CONSOLIDATION:
         least = -packing.bound[len(packing.planned.priorities)]

@@ -2,7 +2,7 @@
 
 from cruise.decisions.packing.node_masks import PlacementObstacle, get_resource_obstacle
 from cruise.decisions.packing.resources import ATTACH_PREFIX
-from cruise.domain.reasons import BlockingPods, UnplacedPod, UnschedulableCode, UnschedulableReason
+from cruise.domain.reasons import BlockingPodKind, UnplacedPod, UnschedulableCode, UnschedulableReason
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.scheduling import (
     LabelRequirement,
@@ -244,9 +244,9 @@ def _describe_blocking_pods(unplaced: UnplacedPod) -> str:
     if protections:
         return f"full of lower priority, {join_words(protections)}"
     match unplaced.reason.blocking_pods:
-        case BlockingPods.STAYING:
+        case BlockingPodKind.STAYING:
             return "too full of pods that stay in any plan"
-        case BlockingPods.ANY:
+        case BlockingPodKind.ANY:
             return "full"
         case priority:
             return f"full of {priority} priority"

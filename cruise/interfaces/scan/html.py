@@ -20,7 +20,7 @@ from cruise.interfaces.scan.clusters import CLUSTER_HEADINGS, ClusterScans, summ
 from cruise.interfaces.scan.columns import PENDING_COLUMNS, RISK_COLUMNS, WASTE_COLUMNS
 from cruise.interfaces.scan.coverage_columns import COVERAGE_COLUMNS, SLOW_START_COLUMNS, SLOW_STARTS_NOTE
 from cruise.interfaces.scan.report import SAVING_ESTIMATE_NOTE, ScanReport
-from cruise.interfaces.scan.table import describe_basis, describe_implausible_usage
+from cruise.interfaces.scan.table import describe_basis, describe_containers_with_implausible_usage
 from cruise.interfaces.text import (
     format_cores,
     format_count,
@@ -151,7 +151,7 @@ def _build_variables(report: ScanReport) -> Mapping[str, object]:
         "basis": ". ".join(
             [
                 describe_basis(findings.basis),
-                *([describe_implausible_usage(findings.implausible)] if findings.implausible else ()),
+                *([describe_containers_with_implausible_usage(findings.implausible)] if findings.implausible else ()),
             ]
         ),
         "statistics_source": report.statistics_source,

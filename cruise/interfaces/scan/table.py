@@ -41,7 +41,7 @@ def render_scan_table(report: ScanReport, console: Console) -> Iterator[Renderab
     yield Text(describe_basis(findings.basis), style="dim")
     yield Text(f"Statistics: {report.statistics_source}; at {findings.at:%Y-%m-%d %H:%M} UTC.", style="dim")
     if findings.implausible:
-        yield Text(describe_implausible_usage(findings.implausible), style="yellow")
+        yield Text(describe_containers_with_implausible_usage(findings.implausible), style="yellow")
     yield from _render_coverage(findings, wide)
     yield from _render_risks(findings, wide)
     yield from _render_waste(findings, wide)
@@ -65,7 +65,7 @@ def describe_basis(basis: FindingsBasis) -> str:
     return ", ".join(parts)
 
 
-def describe_implausible_usage(found: Sequence[ImplausibleUsage]) -> str:
+def describe_containers_with_implausible_usage(found: Sequence[ImplausibleUsage]) -> str:
     """Return the number of containers with rejected samples by reason, each with an example."""
     parts = (
         f"{format_count(one.containers, 'container')}: {REJECTION_DESCRIPTIONS[one.reason]}, such as "

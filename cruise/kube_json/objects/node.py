@@ -10,7 +10,7 @@ import msgspec
 from cruise.domain.annotations import APP_NAME, NODE_POOL, OLD_NODE_POOL
 from cruise.domain.autoscalers import NodeAutoscalerKind, NodePool
 from cruise.domain.cluster import Node, Workload
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import Resources
 from cruise.errors import BadInputError
 from cruise.kube_json.object_errors import explain_validation_error, format_object_label, name_object_in_errors
@@ -191,9 +191,9 @@ def _read_amounts_by_resource(amounts: QuantityMap | None, place: str) -> dict[s
 
 def _find_unusable_reason(deleted: bool, spec: NodePoolSpec, status: NodePoolStatus) -> str:
     if deleted:
-        return ReasonDetail.BEING_DELETED.value
+        return ReasonDetailCode.BEING_DELETED.value
     if spec.replicas is not None:
-        return ReasonDetail.POOL_FIXED.create(spec.replicas)
+        return ReasonDetailCode.POOL_FIXED.create(spec.replicas)
     if any(one.type == "Ready" and one.status == "False" for one in status.conditions or ()):
-        return ReasonDetail.POOL_NOT_READY.value
+        return ReasonDetailCode.POOL_NOT_READY.value
     return ""

@@ -12,7 +12,7 @@ from cruise.packer.columns.subproblem import PrioritySubproblem, create_items
 from cruise.packer.kernels.companions import PatternBounds, build_pattern_bounds, price_patterns
 from cruise.packer.kernels.knapsack import list_patterns_of_node
 from cruise.packer.kernels.knapsack_items import KnapsackItems
-from cruise.packer.kernels.simplex import REDUCED_COST_TOLERANCE, find_best_columns
+from cruise.packer.kernels.simplex import REDUCED_COST_TOLERANCE, raise_best_column_values
 from cruise.packer.problem import FloatArray, IntArray
 
 _PER_GROUP = 4
@@ -161,7 +161,7 @@ class ColumnGeneration:
     ) -> tuple[IntArray, IntArray, FloatArray] | None:
         """Return new patterns (groups and copies) at some duals, and the groups' bounds; None if the budget ends."""
         known = self.pricing.get_empty_values()
-        find_best_columns(self.master.tableau, duals, self.master.first, self.master.convexity, known)
+        raise_best_column_values(self.master.tableau, duals, self.master.first, self.master.convexity, known)
         value, stay_bonus = self.master.compute_prices(duals)
         return self.pricing.price(value, stay_bonus, counts, open_groups, known, self.most_nodes, meter)
 

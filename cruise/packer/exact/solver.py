@@ -59,7 +59,7 @@ def run_solver(
     return SolverOutcome(solver, status in (cp_model.OPTIMAL, cp_model.FEASIBLE))
 
 
-def compute_min_cover(
+def compute_min_cover_price(
     prices: IntArray,
     least: IntArray,
     most: IntArray,

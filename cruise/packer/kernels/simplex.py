@@ -232,7 +232,7 @@ def maximise(t: SimplexTableau, most_pivots: int, deadline: float) -> int:
 
 
 @compile_without_allocation
-def find_best_columns(
+def raise_best_column_values(
     t: SimplexTableau, prices: FloatArray, first: int, first_convexity: int, best: FloatArray
 ) -> None:
     """For each convexity row, raise `best` to the largest value at other prices of an open column from `first` on."""

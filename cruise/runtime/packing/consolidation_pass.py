@@ -25,7 +25,7 @@ from cruise.runtime.packing.planning import (
     get_base_and_headroom_by_pod,
     minimize_nodes,
 )
-from cruise.runtime.ports import PassInput, StorePort
+from cruise.runtime.ports import PassContext, StorePort
 from cruise.runtime.usage.usage_state import UsageState
 
 log = structlog.get_logger()
@@ -66,7 +66,7 @@ class _NoPlan(Exception):
 
 
 async def run_consolidation_pass(
-    inputs: PassInput,
+    inputs: PassContext,
     solver: PackingSolver,
     *,
     seconds: float,

@@ -34,7 +34,7 @@ from cruise.errors import CruiseError
 from cruise.packer.answer import Packing, PackingNote, PackingNoteCode
 from cruise.packer.problem import PackingProblem
 from cruise.runtime.packing.planning import PlanningInputs, PlanningResult, find_objections, plan_packing
-from cruise.runtime.ports import PassInput, StorePort
+from cruise.runtime.ports import PassContext, StorePort
 from cruise.runtime.usage.usage_state import UsageState
 from cruise.runtime.writing.evictions import BUDGET_WINDOW, EvictionBudgets
 
@@ -134,7 +134,7 @@ class PackingPassResult:
 
 
 async def run_packing_pass(
-    inputs: PassInput,
+    inputs: PassContext,
     solver: PackingSolver,
     *,
     seconds: float,

@@ -17,7 +17,7 @@ from cruise.decisions.scheduling.placements import PodKey, get_pod_key
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.packing_plan import UNLIMITED, EvictionAllowance, NodeCountChange, PackingProposal, PackingSizes
 from cruise.domain.policy import Policy
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import Resources
 from cruise.packer.answer import Packing, build_packing
 from cruise.packer.problem import PackingProblem
@@ -297,7 +297,7 @@ async def build_node_count_change(
     if found.planned_packing.planned.price > -found.packing.bound[len(found.planned_packing.planned.priorities)]:
         return change
     without: list[tuple[str, int]] = []
-    exhausted = {ReasonDetail.BUDGET_EXHAUSTED.create(budget.title): budget for budget in snapshot.budgets}
+    exhausted = {ReasonDetailCode.BUDGET_EXHAUSTED.create(budget.title): budget for budget in snapshot.budgets}
     for budget in [exhausted[detail] for detail, _ in change.kept_by_reason if detail in exhausted]:
         if len(without) == _MOST_LIFTED or seconds - taken < _LEAST_SECONDS:
             break

@@ -35,7 +35,7 @@ from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import ClusterSnapshot, ContainerRole, Node, Pod
 from cruise.domain.original_resources import NO_REVISIONS, WorkloadRevisions
 from cruise.domain.policy import Policy
-from cruise.domain.preflight import CrossCheckCounts, CrossCheckResult, KubeletReport
+from cruise.domain.preflight import CrossCheckCounts, CrossCheckResult, KubeletContainerUsage
 from cruise.domain.records import RETENTION
 from cruise.domain.usage import CounterTail, NodeLoadAverage, NodeUsage, SampleBlock, StatisticKey, StatisticsTable
 from cruise.errors import CruiseError, HistoryChangedError
@@ -233,13 +233,13 @@ class CrossCheckedUsageSource:
     def __init__(
         self,
         source: UsageSourcePort,
-        ask: Callable[[Node], Awaitable[KubeletReport]],
+        ask: Callable[[Node], Awaitable[KubeletContainerUsage]],
         nodes_a_pass: int,
         step_seconds: int,
     ) -> None:
         self._source, self._ask, self._nodes_a_pass, self._step = source, ask, nodes_a_pass, step_seconds
-        self._reports: list[KubeletReport] = []
-        self._earlier_reports: list[KubeletReport] = []
+        self._reports: list[KubeletContainerUsage] = []
+        self._earlier_reports: list[KubeletContainerUsage] = []
         self._pass_number, self._failed_passes = 0, 0
         self.pass_result = CrossCheckResult()
         self.counts = CrossCheckCounts()

@@ -168,7 +168,7 @@ class UsageReader:
     async def _check_against_nodes(self, checked: Sequence[CheckedUsageBlock]) -> Sequence[CheckedUsageBlock]:
         """Check containers with new peaks against the total usage of their nodes, where it is known."""
         bounds = self._state.bounds
-        nodes = set[str]().union(*(self._state.find_nodes_with_new_peaks(one) for one in checked))
+        nodes = set[str]().union(*(self._state.find_nodes_with_new_container_peaks(one) for one in checked))
         if not nodes or bounds is None:
             return checked
         first = min(int(one.checked_block.block.times[0]) for one in checked)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cruise.decisions.usage.attribution import UsageAttribution
-from cruise.decisions.usage.node_totals import find_nodes_with_new_peaks
+from cruise.decisions.usage.node_totals import find_nodes_with_new_container_peaks
 from cruise.decisions.usage.oom_records import raise_oom_memory
 from cruise.decisions.usage.peaks import compute_hourly_peaks, get_first_history_hour, get_peak_hours
 from cruise.decisions.usage.plausibility import (
@@ -278,12 +278,12 @@ class UsageState:
         )
         return CheckedUsageBlock(checked_block, self._get_peak_numbers(block, attribution))
 
-    def find_nodes_with_new_peaks(self, checked: CheckedUsageBlock) -> set[str]:
+    def find_nodes_with_new_container_peaks(self, checked: CheckedUsageBlock) -> set[str]:
         """Return the nodes of containers whose samples exceed their known peaks."""
         known, numbers = self.peaks.get_known(), checked.numbers
         # Containers without an owner have no peaks.
         cpu, memory = (np.append(one, np.inf)[numbers] for one in (known.cpu_peak_millicores, known.memory_peak_bytes))
-        return find_nodes_with_new_peaks(checked.checked_block.block, cpu, memory)
+        return find_nodes_with_new_container_peaks(checked.checked_block.block, cpu, memory)
 
     async def record(
         self,

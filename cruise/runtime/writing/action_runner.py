@@ -19,7 +19,7 @@ from cruise.domain.actions import (
     ResizePod,
 )
 from cruise.domain.pod_resources import get_spec_targets
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.errors import ConflictError, CruiseError, NotFoundError, RefusedError, ThrottledError, UnavailableError
 from cruise.runtime.ports import ClusterPort, StorePort
 from cruise.runtime.writing.api_answers import (
@@ -182,7 +182,7 @@ class ActionRunner:
             without_growth = self._guards.remove_growth(action)
             if without_growth is None:
                 return self._build_outcome(action, ActionResult.SKIPPED, ReasonCode.WAITING_FOR_CAPACITY)
-            action, detail = without_growth, ReasonDetail.GROWTH_PENDING
+            action, detail = without_growth, ReasonDetailCode.GROWTH_PENDING
         release = self._guards.consume(action)
         outcome = await self._send_with_retries(number, action, detail)
         if outcome.result is not ActionResult.DONE:

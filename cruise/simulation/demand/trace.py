@@ -205,7 +205,7 @@ class Trace:
 
 def read_trace(directory: Path) -> Trace:
     """Read a trace directory. Raises BadInputError with the file and the line."""
-    series = read_series(directory)
+    series = read_all_series(directory)
     names = [one.name for one in series]
     times, cpu = read_matrix(directory / CPU_FILE, names, np.float64)
     memory = None
@@ -226,7 +226,7 @@ def check_same_times(directory: Path, times: Int64Array, memory_times: Int64Arra
         raise BadInputError(f"{directory / MEMORY_FILE}: its times differ from those of {CPU_FILE}")
 
 
-def read_series(directory: Path) -> tuple[TraceSeries, ...]:
+def read_all_series(directory: Path) -> tuple[TraceSeries, ...]:
     """Read the series that a trace directory names. Raises BadInputError."""
     _check_directory(directory)
     path = directory / SERIES_FILE

@@ -5,7 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from cruise.adapters.prometheus.counter_rows import CounterReading, EarlierCounters
+from cruise.adapters.prometheus.counter_rows import CounterReadingOptions, EarlierCounters
 from cruise.adapters.prometheus.counters import UsageAnswers, compute_usage
 from cruise.adapters.prometheus.queries import SeriesMatrix, SeriesName
 from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
@@ -28,8 +28,8 @@ def matrix(*rows: Row, counter: bool = True, later: int = 0) -> SeriesMatrix:
 def usage(
     cpu: SeriesMatrix, waiting: SeriesMatrix = NOTHING, memory: SeriesMatrix = NOTHING, fills_holes: bool = True
 ) -> tuple[SampleBlock, CounterTail]:
-    counting = CounterReading(60, 8.0, fills_holes)
-    return compute_usage(UsageAnswers(cpu, waiting, memory), TIMES, EarlierCounters.create(None), counting, set())
+    options = CounterReadingOptions(60, 8.0, fills_holes)
+    return compute_usage(UsageAnswers(cpu, waiting, memory), TIMES, EarlierCounters.create(None), options, set())
 
 
 @pytest.mark.parametrize("fills_holes", [True, False])
@@ -80,7 +80,7 @@ def test_sums_processors_if_no_series_has_the_total(whole: list[Row], fills_hole
             UsageAnswers(further, NOTHING, NOTHING),
             TIMES + 720,
             EarlierCounters.create(tail),
-            CounterReading(60, 8.0, fills_holes),
+            CounterReadingOptions(60, 8.0, fills_holes),
             set(),
         )
         assert np.isfinite(block.cpu_demand_millicores[0]).all()

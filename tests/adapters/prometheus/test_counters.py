@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.adapters.prometheus.counter_rows import CounterReading, EarlierCounters
+from cruise.adapters.prometheus.counter_rows import CounterReadingOptions, EarlierCounters
 from cruise.adapters.prometheus.counters import UsageAnswers, compute_usage
 from cruise.adapters.prometheus.queries import SeriesMatrix, SeriesName
 from cruise.domain.usage import ContainerKey
@@ -32,7 +32,7 @@ def usage(cpu, waiting=(), memory=(), tail=None, pressured=None, start=0, fills_
     parts = [matrix(*rows) if rows else SeriesMatrix([], np.empty((0, steps))) for rows in (cpu, waiting, memory)]
     answers, before = UsageAnswers(parts[0], parts[1], parts[2]), EarlierCounters.create(tail)
     return compute_usage(
-        answers, times, before, CounterReading(60, CORES, fills_holes), set() if pressured is None else pressured
+        answers, times, before, CounterReadingOptions(60, CORES, fills_holes), set() if pressured is None else pressured
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.adapters.prometheus.counter_rows import CounterReading, EarlierCounters
+from cruise.adapters.prometheus.counter_rows import CounterReadingOptions, EarlierCounters
 from cruise.adapters.prometheus.counters import UsageAnswers, compute_usage
 from cruise.adapters.prometheus.queries import SeriesMatrix, SeriesName
 from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
@@ -25,7 +25,7 @@ class Reads:
     """Reads one after the other, put together as the windows do."""
 
     def __init__(self, fills_holes: bool = True) -> None:
-        self.counting = CounterReading(STEP, CORES, fills_holes)
+        self.options = CounterReadingOptions(STEP, CORES, fills_holes)
         self.tail: CounterTail | None = None
         self.at = 0
         self.cpu: dict[tuple[str, int], float] = {}
@@ -41,7 +41,7 @@ class Reads:
             )
 
         answers = UsageAnswers(matrix(rows), matrix(waiting), matrix(memory))
-        block, self.tail = compute_usage(answers, times, EarlierCounters.create(self.tail), self.counting, set())
+        block, self.tail = compute_usage(answers, times, EarlierCounters.create(self.tail), self.options, set())
         self.at = int(times[-1])
         for row, key in enumerate(block.keys):
             for at, value in zip(block.times.tolist(), block.cpu_demand_millicores[row].tolist(), strict=True):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from cruise.backtest.baselines.cruisekube_statistics import (
     EVICTED_FIRST,
     EVICTED_LATER,
-    CruiseKubeDemand,
+    CruiseKubePodDemand,
     rank_cruisekube_evictions,
     share_cruisekube_headroom,
 )
@@ -16,9 +16,9 @@ from cruise.domain.arrays import BoolArray, Int64Array
 from tests.tiers import examples
 
 
-def demand(base: Sequence[float], rest: Sequence[float], available: Sequence[float]) -> CruiseKubeDemand:
+def demand(base: Sequence[float], rest: Sequence[float], available: Sequence[float]) -> CruiseKubePodDemand:
     bases, rests = np.array(base, dtype=np.float64), np.array(rest, dtype=np.float64)
-    return CruiseKubeDemand(bases, rests, bases, rests, np.array(available, dtype=np.float64))
+    return CruiseKubePodDemand(bases, rests, bases, rests, np.array(available, dtype=np.float64))
 
 
 def nodes(*places: int) -> Int64Array:
@@ -26,8 +26,8 @@ def nodes(*places: int) -> Int64Array:
 
 
 def evicted(
-    memory: CruiseKubeDemand,
-    cpu: CruiseKubeDemand,
+    memory: CruiseKubePodDemand,
+    cpu: CruiseKubePodDemand,
     *,
     ranking: Sequence[int] | None = None,
     fixed: Sequence[bool] | None = None,
@@ -94,7 +94,7 @@ def test_cpu_is_checked_without_pods_evicted_for_memory() -> None:
 
 
 def plain(
-    node: int, places: Int64Array, ranking: Int64Array, fixed: BoolArray, both: Sequence[CruiseKubeDemand]
+    node: int, places: Int64Array, ranking: Int64Array, fixed: BoolArray, both: Sequence[CruiseKubePodDemand]
 ) -> tuple[list[int], list[int]]:
     """One node, one pod after the other: sort, look, evict, look again."""
     pods = np.flatnonzero(places == node).tolist()

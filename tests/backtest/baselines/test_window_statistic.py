@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from cruise.backtest.baselines.autopilot import (
     GrowingWeight,
     LoadPercentile,
+    PeakOverWindows,
     RecentMaximum,
-    UsageSignal,
-    WindowPeak,
     WindowStatistic,
+    WindowUsageSignal,
 )
 
 BOUNDS = np.array([1.0, 2.0, 5.0, 10.0, 20.0])
@@ -23,9 +23,9 @@ windows = st.lists(
 Window = list[tuple[int, int]]
 
 
-def signal(time: int, window: Window) -> UsageSignal:
+def signal(time: int, window: Window) -> WindowUsageSignal:
     pairs = np.array(window, dtype=np.int64).reshape(-1, 2)
-    return UsageSignal(time, pairs[:, 0], pairs[:, 1])
+    return WindowUsageSignal(time, pairs[:, 0], pairs[:, 1])
 
 
 def fed(statistic: WindowStatistic, history: list[Window], step: int = 300) -> WindowStatistic:
@@ -77,7 +77,7 @@ def test_a_sample_weighs_half_after_a_half_life() -> None:
 
 
 def test_the_peak_is_forgotten_after_its_windows_and_kept_while_a_job_rests() -> None:
-    peak = WindowPeak(1, BOUNDS, 3)
+    peak = PeakOverWindows(1, BOUNDS, 3)
     seen = []
     for window in [[(0, 4)], [(0, 1)], [(0, 2)], [(0, 1)], [(0, 0)], [(0, 0)], [], [], []]:
         peak.add(signal(0, window))
@@ -89,7 +89,7 @@ def test_the_peak_is_forgotten_after_its_windows_and_kept_while_a_job_rests() ->
 def test_a_job_without_history_has_no_statistic() -> None:
     history: list[Window] = [[(0, 1)]]
 
-    for statistic in (LoadPercentile(2, BOUNDS, 1, 0.9), WindowPeak(2, BOUNDS, 3)):
+    for statistic in (LoadPercentile(2, BOUNDS, 1, 0.9), PeakOverWindows(2, BOUNDS, 3)):
         assert np.isnan(fed(statistic, history).get_values()).tolist() == [False, True]
 
 
@@ -125,7 +125,7 @@ def test_more_usage_never_lowers_a_statistic(history: list[Window], place: int, 
 
     for kind in (
         lambda: LoadPercentile(JOBS, BOUNDS, HALF_LIFE, 0.9),
-        lambda: WindowPeak(JOBS, BOUNDS, 12),
+        lambda: PeakOverWindows(JOBS, BOUNDS, 12),
     ):
         less_used, more_used = fed(kind(), history).get_values(), fed(kind(), more).get_values()
         assert (np.isnan(less_used) | (more_used >= less_used * (1 - 1e-9))).all()

@@ -26,7 +26,7 @@ from cruise.runtime.admission import PodAdmitter
 from cruise.runtime.headroom import HeadroomState
 from cruise.runtime.node_pass import run_node_pass
 from cruise.runtime.oom import OomReactor
-from cruise.runtime.ports import PassInput
+from cruise.runtime.ports import PassContext
 from cruise.runtime.usage.usage_pass import run_usage_pass
 from cruise.runtime.usage.usage_reader import UsageReadingSettings
 from cruise.runtime.usage.usage_state import UsageState
@@ -89,7 +89,7 @@ class LivePasses:
     async def _pass(self, now):
         await run_usage_pass(self.cluster, self.source, self.store, self.state, self.policy, now, self.reading)
         done = await run_node_pass(
-            PassInput(self.cluster, self.store, self.policy, now),
+            PassContext(self.cluster, self.store, self.policy, now),
             usage=self.state,
             headroom=self.headroom,
             writer=self.writer,

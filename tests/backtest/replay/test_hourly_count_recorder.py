@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from cruise.backtest.comparison import build_metric_ratios
+from cruise.backtest.comparison import build_hourly_metrics
 from cruise.backtest.policies.policies import POLICIES
 from cruise.backtest.replay.policy import ReplayOptions
 from cruise.backtest.replay.replay import replay_policy
-from cruise.domain.backtest import ComparedMetric, ReplayCount
+from cruise.domain.backtest import ComparedMetric, ReplayQuantity
 from cruise.domain.resources import Resources
 from tests.backtest.replay.test_replay import made_up
 from tests.backtest.replayed import make_recording
@@ -21,8 +21,10 @@ def score_of(recording, policy="vpa"):
 @pytest.mark.parametrize("policy", ["vpa", "cruise"])
 def test_all_hours_together_are_the_score(policy):
     score = score_of(made_up(hours=12, step=300), policy)
-    hours = len(score.hourly_counts.counts[ReplayCount.MINUTES])
-    found = {figure: ratio.select_hours(0, hours) for figure, ratio in build_metric_ratios(score.hourly_counts).items()}
+    hours = len(score.hourly_counts.counts[ReplayQuantity.MINUTES])
+    found = {
+        figure: metric.select_hours(0, hours) for figure, metric in build_hourly_metrics(score.hourly_counts).items()
+    }
     assert found == pytest.approx(
         {
             ComparedMetric.CPU_SLACK: score.cpu.relative_slack,
@@ -41,18 +43,20 @@ def test_each_hour_has_its_own_counts():
     recording = make_recording("web", "api", length=24)
     recording.cpu_millicores[12:] = 200
     counts = score_of(recording, "as-requested").hourly_counts.counts
-    assert counts[ReplayCount.CPU_USED].tolist() == [[1200, 1200], [2400, 2400]]
-    assert counts[ReplayCount.CPU_REQUESTED].tolist() == [[6000, 6000]] * 2
-    assert counts[ReplayCount.MINUTES].tolist() == [[60], [60]]
+    assert counts[ReplayQuantity.CPU_USED].tolist() == [[1200, 1200], [2400, 2400]]
+    assert counts[ReplayQuantity.CPU_REQUESTED].tolist() == [[6000, 6000]] * 2
+    assert counts[ReplayQuantity.MINUTES].tolist() == [[60], [60]]
 
 
 def test_workloads_beyond_the_groups_share_one():
     counts = score_of(make_recording(*map(str, range(70)), length=12), "as-requested").hourly_counts.counts
-    assert counts[ReplayCount.CPU_USED].shape == (1, 64)
-    assert counts[ReplayCount.CPU_USED].sum() == 70 * 12 * 100
+    assert counts[ReplayQuantity.CPU_USED].shape == (1, 64)
+    assert counts[ReplayQuantity.CPU_USED].sum() == 70 * 12 * 100
 
 
 def test_memory_that_was_not_recorded_has_no_figures():
     score = score_of(make_recording("web", has_memory=False), "as-requested")
-    assert {ComparedMetric.MEMORY_SLACK, ComparedMetric.OOM_KILLS}.isdisjoint(build_metric_ratios(score.hourly_counts))
-    assert np.isfinite([ratio.select_hours(0, 2) for ratio in build_metric_ratios(score.hourly_counts).values()]).all()
+    assert {ComparedMetric.MEMORY_SLACK, ComparedMetric.OOM_KILLS}.isdisjoint(build_hourly_metrics(score.hourly_counts))
+    assert np.isfinite(
+        [metric.select_hours(0, 2) for metric in build_hourly_metrics(score.hourly_counts).values()]
+    ).all()

@@ -8,18 +8,18 @@ from hypothesis import strategies as st
 
 from cruise.decisions.eviction.ranking import (
     EvictionCandidate,
-    EvictionConstraints,
     EvictionDecision,
+    EvictionDecisionOptions,
     EvictionMark,
     decide_evictions,
     rank_for_eviction,
 )
 from cruise.domain.policy import EvictionRanking
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 
 BOTH = frozenset(ResourceName)
-TOGETHER = EvictionConstraints(check_each_resource_alone=False)
+TOGETHER = EvictionDecisionOptions(check_each_resource_alone=False)
 
 
 def candidate(
@@ -127,7 +127,7 @@ def test_memory_that_fits_after_evictions_for_cpu_is_not_unfit() -> None:
 def test_only_the_given_resources_are_relieved() -> None:
     pods = [candidate("a", base=(900, 900))]
     decision = decide_evictions(
-        pods, Resources(500, 1000), EvictionConstraints(resources=frozenset({ResourceName.MEMORY}))
+        pods, Resources(500, 1000), EvictionDecisionOptions(resources=frozenset({ResourceName.MEMORY}))
     )
     assert decision == EvictionDecision((), over_capacity=frozenset({ResourceName.CPU}))
 
@@ -149,8 +149,8 @@ def test_no_pod_is_evicted_while_one_of_lower_priority_remains() -> None:
     pods = [tenant, *(candidate(name, base=(0, 300), priority=1_000_000) for name in ("a", "b", "c"))]
     decision = decide_evictions(pods, Resources(1000, 1000))
     assert (decision.marked, decision.does_not_fit) == ((), frozenset({ResourceName.MEMORY}))
-    assert set(decision.not_evicted.values()) == {ReasonDetail.LOWER_PRIORITY_STAYS}
-    apart = EvictionConstraints(lowest_other_priority={ResourceName.MEMORY: 10})
+    assert set(decision.not_evicted.values()) == {ReasonDetailCode.LOWER_PRIORITY_STAYS}
+    apart = EvictionDecisionOptions(lowest_other_priority={ResourceName.MEMORY: 10})
     assert decide_evictions(pods[1:], Resources(1000, 700), apart).marked == ()
     assert len(decide_evictions(pods[1:], Resources(1000, 700)).marked) == 1
 
@@ -174,10 +174,10 @@ class Places:
 
 def test_no_pod_without_a_destination_is_evicted() -> None:
     pods = [candidate(name, base=(0, 100)) for name in "abc"]
-    decision = decide_evictions(pods, Resources(1000, 150), EvictionConstraints(destinations=Places(1)))
+    decision = decide_evictions(pods, Resources(1000, 150), EvictionDecisionOptions(destinations=Places(1)))
     assert (decision.marked, decision.does_not_fit) == ((), frozenset({ResourceName.MEMORY}))
     places = Places(2)
-    assert names(pods, decide_evictions(pods, Resources(1000, 150), EvictionConstraints(destinations=places))) == [
+    assert names(pods, decide_evictions(pods, Resources(1000, 150), EvictionDecisionOptions(destinations=places))) == [
         "a",
         "b",
     ]
@@ -189,7 +189,7 @@ def test_a_destination_is_reserved_for_exactly_the_evicted_pods(
     pods: list[EvictionCandidate], room: Resources, places: int
 ) -> None:
     exits = Places(places)
-    decision = decide_evictions(pods, room, EvictionConstraints(destinations=exits))
+    decision = decide_evictions(pods, room, EvictionDecisionOptions(destinations=exits))
     assert sorted(exits.taken) == sorted(mark.index for mark in decision.marked)
     gone = {mark.index for mark in decision.marked}
     for mark in decision.marked:

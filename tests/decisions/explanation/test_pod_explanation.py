@@ -15,7 +15,7 @@ from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.autoscalers import LimitRangeItem
 from cruise.domain.cluster import ClusterSnapshot, OomKill
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import MEBIBYTE, ResourceName
 from cruise.domain.usage import StatisticsTable
 from cruise.interfaces.reasons import describe_source
@@ -256,8 +256,8 @@ def test_on_a_full_node_the_ranking_names_evicted_pods_and_why_others_stay():
     assert [(r.pod, r.evicted_for, r.not_evicted_reason) for r in node.rankings[ResourceName.CPU]] == [
         ("spiky", ResourceName.CPU, None),
         ("idle", None, None),
-        ("agent", None, ReasonDetail.DAEMON_SET),
-        ("kept", None, ReasonDetail.RANKING_NEVER),
+        ("agent", None, ReasonDetailCode.DAEMON_SET),
+        ("kept", None, ReasonDetailCode.RANKING_NEVER),
     ]
     assert node.base + node.headroom == make_resources(1600 + 700, 4 * 64 + 36)
 
@@ -266,9 +266,9 @@ def test_on_a_full_node_the_ranking_names_evicted_pods_and_why_others_stay():
     ("pod", "expected"),
     [
         (make_pod(), None),
-        (make_pod(workload="Workflow/run", restart_policy="Never"), ReasonDetail.JOB),
-        (make_pod(workload="Job.batch.volcano.sh/train"), ReasonDetail.JOB),
-        (make_pod(annotations={"cruise.io/eviction-ranking": "never"}), ReasonDetail.RANKING_NEVER),
+        (make_pod(workload="Workflow/run", restart_policy="Never"), ReasonDetailCode.JOB),
+        (make_pod(workload="Job.batch.volcano.sh/train"), ReasonDetailCode.JOB),
+        (make_pod(annotations={"cruise.io/eviction-ranking": "never"}), ReasonDetailCode.RANKING_NEVER),
     ],
 )
 def test_a_pod_is_reported_as_evictable_only_if_it_is(pod, expected):

@@ -4,7 +4,7 @@ import pytest
 
 from cruise.decisions.packing.problem import build_packing_problem
 from cruise.domain.cluster import ClusterSnapshot, VerticalPodAutoscaler, WorkloadRef
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.scheduling import (
     LabelRequirement,
     NodeSelectorTerm,
@@ -91,7 +91,7 @@ def test_a_pod_without_a_controller_is_not_moved_and_has_a_reason() -> None:
         )
     )
     assert built.problem.movable.tolist() == [False]
-    assert built.immovable_reasons == (ReasonDetail.NO_CONTROLLER,)
+    assert built.immovable_reasons == (ReasonDetailCode.NO_CONTROLLER,)
 
 
 @pytest.mark.parametrize(("mode", "stays"), [("Recreate", True), ("Off", False)])
@@ -105,7 +105,7 @@ def test_what_a_vpa_sizes_is_neither_moved_nor_sized(mode: str, stays: bool) -> 
         ClusterSnapshot(nodes=(make_shop_node("n1"),), pods=pods, vertical_autoscalers=(rival,))
     )
     held = {pod.name: why for pod, why in zip(built.pods, built.immovable_reasons, strict=True)}
-    assert held == {"web": ReasonDetail.SIZED_BY_VPA.create("rival") if stays else None, "other": None}
+    assert held == {"web": ReasonDetailCode.SIZED_BY_VPA.create("rival") if stays else None, "other": None}
 
 
 def test_a_gated_pod_is_left_out_with_a_note() -> None:

@@ -6,13 +6,13 @@ import pytest
 
 from cruise.decisions.packing.node_types import add_candidate_nodes, limit_new_nodes_to_pools, list_node_pool_types
 from cruise.domain.packing_plan import NodeCostMeasure
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.errors import BadInputError
 from cruise.kube_json.reading.snapshot import read_snapshot
 from tests.builders import make_node_json
 from tests.karpenter import GPU_ONLY, TYPE, ZONE, claim, machine, only, pool, waiting
 
-UNSEEN = ReasonDetail.INSTANCE_TYPE_UNKNOWN
+UNSEEN = ReasonDetailCode.INSTANCE_TYPE_UNKNOWN
 
 
 def snapshot_of(*documents):
@@ -68,7 +68,7 @@ def test_no_more_is_offered_than_limits_leave(limits, status, limit):
 def test_a_node_pool_whose_limits_are_used_up_is_named():
     found = offered(pool(limits={"cpu": "2"}), machine("n1"), *waiting(1))
     assert found.types == ()
-    assert found.pools_without_types == (("default", ReasonDetail.POOL_LIMITS_USED),)
+    assert found.pools_without_types == (("default", ReasonDetailCode.POOL_LIMITS_USED),)
 
 
 CPU = "karpenter.k8s.aws/instance-cpu"

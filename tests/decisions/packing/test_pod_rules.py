@@ -3,7 +3,7 @@
 from cruise.decisions.packing.problem import BuiltProblem, build_packing_problem
 from cruise.domain.cluster import ClusterSnapshot, PodDisruptionBudget, WorkloadRef
 from cruise.domain.packing_plan import EvictionAllowance
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.scheduling import LabelSelector
 from tests.decisions.packing.shop import make_shop_node, make_shop_pod
 
@@ -52,8 +52,8 @@ def test_a_budget_of_nothing_keeps_its_pods_where_they_are() -> None:
     assert limits_of(built) == {}
     assert built.immovable_reasons == (
         None,
-        ReasonDetail.BUDGET_EXHAUSTED.create("PodDisruptionBudget shop/all"),
-        ReasonDetail.BUDGET_EXHAUSTED.create("PodDisruptionBudget shop/all"),
+        ReasonDetailCode.BUDGET_EXHAUSTED.create("PodDisruptionBudget shop/all"),
+        ReasonDetailCode.BUDGET_EXHAUSTED.create("PodDisruptionBudget shop/all"),
         None,
     )
 

@@ -3,7 +3,7 @@
 from cruise.decisions.packing.problem import build_packing_problem
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import ClusterSnapshot, Pod
-from cruise.domain.reasons import ReasonDetail, UnschedulableCode, UnschedulableReason
+from cruise.domain.reasons import ReasonDetailCode, UnschedulableCode, UnschedulableReason
 from cruise.domain.scheduling import (
     LabelRequirement,
     NodeSelectorTerm,
@@ -39,7 +39,7 @@ def test_a_pod_whose_claim_cannot_be_used_is_omitted_or_not_moved() -> None:
     assert [(one.pod, one.blocked_by, one.reason) for one in built.ignored_pods] == [
         ("a", ("volume",), UnschedulableReason(UnschedulableCode.CLAIM_UNBOUND, claim="lost"))
     ]
-    assert built.immovable_reasons == (ReasonDetail.VOLUME_UNKNOWN.create("unheard"),)
+    assert built.immovable_reasons == (ReasonDetailCode.VOLUME_UNKNOWN.create("unheard"),)
 
 
 def test_volumes_restrict_the_nodes_of_a_pod() -> None:
@@ -70,7 +70,7 @@ def test_a_running_pod_attaches_what_it_has_though_its_replacement_could_not_be_
     own = PodConstraints(claims=("own",), own_claims=("own",))
     pods = (make_shop_pod("a", "n1", constraints=own), make_shop_pod("b", constraints=using("other")))
     built = build_packing_problem(cluster(*claims, pods=pods))
-    assert built.immovable_reasons == (ReasonDetail.VOLUME_UNKNOWN.create("own"), None)
+    assert built.immovable_reasons == (ReasonDetailCode.VOLUME_UNKNOWN.create("own"), None)
     assert built.problem.demands[built.problem.pod_class, 3].tolist() == [1, 1]
 
 

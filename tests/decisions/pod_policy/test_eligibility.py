@@ -19,7 +19,7 @@ from cruise.domain.original_resources import (
     get_resources_at_creation,
 )
 from cruise.domain.policy import SEED_RULES, EvictionRanking, GuaranteedPolicy, Mode, Policy
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import MEBIBYTE, NOTHING_STATED, ResourceName
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator, Taint, TaintEffect
 from cruise.domain.usage import Statistic
@@ -164,7 +164,7 @@ def test_a_pod_on_a_node_that_is_being_deleted_is_sized_and_not_evicted():
     found = eligibility_of(make_snapshot([pod], [node]), make_statistic_for(pod))
     effective_policy = found.get_effective_policy(pod)
     assert isinstance(effective_policy, EffectivePolicy)
-    assert found.evictability.explain_not_evictable(pod, effective_policy) == ReasonDetail.NODE_BEING_DELETED
+    assert found.evictability.explain_not_evictable(pod, effective_policy) == ReasonDetailCode.NODE_BEING_DELETED
     assert found.largest_node_memory is None
 
 
@@ -544,7 +544,7 @@ def test_a_pod_with_several_disruption_budgets_is_not_evictable():
     pods = [make_pod("a", labels={"app": "web"}), make_pod("b", labels={"app": "api"}), make_pod("c", namespace="x")]
     budgets = [make_budget("all"), make_budget("web", selector=by_app), make_budget("x", "x")]
     eligibility = eligibility_of(make_snapshot(pods, budgets=budgets))
-    assert eligibility.evictability.explain_protection(pods[0]) == ReasonDetail.SEVERAL_BUDGETS.create("all, web")
+    assert eligibility.evictability.explain_protection(pods[0]) == ReasonDetailCode.SEVERAL_BUDGETS.create("all, web")
     assert eligibility.evictability.explain_protection(pods[1]) is None
     assert eligibility.evictability.explain_protection(pods[2]) is None
     assert (

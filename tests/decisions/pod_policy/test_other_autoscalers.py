@@ -21,7 +21,7 @@ from cruise.domain.cluster import (
     WorkloadRef,
 )
 from cruise.domain.policy import SEED_RULES, Mode, Policy
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import ResourceName
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
 from tests.builders import (
@@ -103,7 +103,7 @@ UNANSWERED = [make_autoscaler("KafkaConnect/web")], [replace(VPA, target=Workloa
 def test_until_a_scale_is_read_every_pod_of_the_namespace_is_skipped(pod, autoscalers, vertical):
     workloads = [make_workload(str(pod.workload))]
     world = snapshot(pod, autoscalers=autoscalers, vertical=vertical, workloads=workloads)
-    detail = ReasonDetail.SCALE_NOT_READ.create("KafkaConnect/web")
+    detail = ReasonDetailCode.SCALE_NOT_READ.create("KafkaConnect/web")
     assert verdict(pod, world) == SkippedPod("shop", pod.name, ReasonCode.LOOKUP_PENDING, detail)
     table = make_table(make_statistic("", workload=str(pod.workload)))
     created = replace(pod, node=None, phase="Pending")
@@ -122,11 +122,11 @@ def test_an_unreadable_scale_excludes_only_the_resource_of_the_hpa():
         found = verdict(pod, world)
         assert isinstance(found, ResizablePod)
         assert (found.manages_cpu, found.manages_memory) == (False, True)
-    assert AutoscalerIndex(world).find_for_pod(workers).scaled_by == ReasonDetail.SCALE_UNREADABLE.create(target)
+    assert AutoscalerIndex(world).find_for_pod(workers).scaled_by == ReasonDetailCode.SCALE_UNREADABLE.create(target)
     # The pods that a VPA on it sizes are unknown.
     sized = snapshot(workers, vertical=UNANSWERED[1], unreadable=[target])
     assert verdict(workers, sized) == SkippedPod(
-        "shop", "workers-1", ReasonCode.MANAGED_BY_OTHER_AUTOSCALER, ReasonDetail.SCALE_UNREADABLE.create(target)
+        "shop", "workers-1", ReasonCode.MANAGED_BY_OTHER_AUTOSCALER, ReasonDetailCode.SCALE_UNREADABLE.create(target)
     )
 
 
@@ -155,13 +155,13 @@ def test_pods_of_an_unseen_namespace_or_owner_are_skipped():
     assert isinstance(verdict(pod, known), ResizablePod)
     unseen = replace(known, namespaces=frozenset({"bank"}))
     assert verdict(pod, unseen) == SkippedPod(
-        "shop", "web-1", ReasonCode.LOOKUP_PENDING, ReasonDetail.NAMESPACE_NOT_SEEN
+        "shop", "web-1", ReasonCode.LOOKUP_PENDING, ReasonDetailCode.NAMESPACE_NOT_SEEN
     )
     for owner in ("Deployment/web", "ReplicaSet/web-5d", "Job/web"):
         kind = "Job" if owner.startswith("Job/") else "ReplicaSet"
         orphan = make_pod(workload=owner, owner_kind=kind, owner_name="web-5d")
         world = snapshot(orphan, workloads=[], namespaces=frozenset({"shop"}))
-        detail = ReasonDetail.OWNER_NOT_SEEN.create(owner)
+        detail = ReasonDetailCode.OWNER_NOT_SEEN.create(owner)
         assert verdict(orphan, world) == SkippedPod("shop", "web-1", ReasonCode.LOOKUP_PENDING, detail)
         # A snapshot from a file has no pending lookups.
         assert isinstance(verdict(orphan, replace(world, namespaces=None)), ResizablePod)
@@ -172,7 +172,7 @@ def test_without_a_scale_every_pod_that_the_target_could_own_is_skipped(target: 
     both = make_autoscaler(target, "shop", ResourceName.CPU, ResourceName.MEMORY)
     world = snapshot(pod, autoscalers=[both], scales={target: None})
     assert verdict(pod, world) == SkippedPod(
-        "shop", pod.name, ReasonCode.MANAGED_BY_HPA, ReasonDetail.UTILISATION_MAY_BE_TARGETED.create("web")
+        "shop", pod.name, ReasonCode.MANAGED_BY_HPA, ReasonDetailCode.UTILISATION_MAY_BE_TARGETED.create("web")
     )
 
 
@@ -227,7 +227,7 @@ def test_a_target_owns_the_pods_that_it_controls_at_any_level() -> None:
     owned = replace(make_workload("Deployment/web-connect"), controller=make_ref("KafkaConnect/web"))
     for target in ("ReplicaSet/web-connect-5d", "Deployment/web-connect", "KafkaConnect/web"):
         world = snapshot(pod, autoscalers=[make_autoscaler(target)], workloads=[owned])
-        assert AutoscalerIndex(world).find_for_pod(pod).scaled_by == ReasonDetail.UTILISATION_TARGETED.create("web")
+        assert AutoscalerIndex(world).find_for_pod(pod).scaled_by == ReasonDetailCode.UTILISATION_TARGETED.create("web")
 
 
 def test_a_plain_kind_has_its_own_pods_and_no_others() -> None:
@@ -245,7 +245,7 @@ def test_an_hpa_that_targets_no_utilisation_claims_nothing() -> None:
 def test_a_pod_that_a_vpa_sizes_is_skipped_and_created_unchanged(mode: str) -> None:
     pod = make_pod()
     world = snapshot(pod, vertical=[replace(VPA, mode=mode)])
-    detail = ReasonDetail.SIZED_BY_VPA.create("web")
+    detail = ReasonDetailCode.SIZED_BY_VPA.create("web")
     assert verdict(pod, world) == SkippedPod("shop", "web-1", ReasonCode.MANAGED_BY_OTHER_AUTOSCALER, detail)
     statistics = make_table(make_statistic(""))
     eligibility = Eligibility(world, statistics, {}, FULL, NOW)
@@ -271,7 +271,7 @@ def test_a_vpa_that_does_not_size_a_pod_skips_nothing(harmless: VerticalPodAutos
 def test_a_vpa_on_an_unread_kind_skips_the_pods_that_it_may_size() -> None:
     vertical = replace(VPA, target=WorkloadRef("KafkaConnect", "web"))
     assert verdict(CONNECT, snapshot(CONNECT, vertical=[vertical], scales=NO_SCALE)) == SkippedPod(
-        "shop", CONNECT.name, ReasonCode.MANAGED_BY_OTHER_AUTOSCALER, ReasonDetail.MAY_BE_SIZED_BY_VPA.create("web")
+        "shop", CONNECT.name, ReasonCode.MANAGED_BY_OTHER_AUTOSCALER, ReasonDetailCode.MAY_BE_SIZED_BY_VPA.create("web")
     )
     known: dict[str, LabelSelector | None] = {"KafkaConnect/web": label("strimzi.io/cluster", "else")}
     assert isinstance(verdict(CONNECT, snapshot(CONNECT, vertical=[vertical], scales=known)), ResizablePod)
@@ -319,7 +319,7 @@ def test_what_a_vpa_does_not_control_is_sized(name: str) -> None:
         assert isinstance(found, SkippedPod)
         assert (found.reason, found.detail) == (
             ReasonCode.MANAGED_BY_OTHER_AUTOSCALER,
-            ReasonDetail.SIZED_BY_VPA.create("web"),
+            ReasonDetailCode.SIZED_BY_VPA.create("web"),
         )
         assert decision == LeaveUnchanged(found.reason, found.detail)
         return

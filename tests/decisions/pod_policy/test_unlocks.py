@@ -2,7 +2,7 @@
 
 import pytest
 
-from cruise.decisions.pod_policy.unlocks import UNLOCKS, DecisionInputs, UnlockKind
+from cruise.decisions.pod_policy.unlocks import UNLOCKS, EligibilityInputs, UnlockKind
 from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import OVERRIDES, PREFIX
 from cruise.domain.cluster import ClusterSnapshot
@@ -64,7 +64,7 @@ def test_a_setting_does_what_the_decision_assumes_of_it(reason):
     namespace = "kube-system" if reason is ReasonCode.EXCLUDED_NAMESPACE else "shop"
     value = unlock.value.replace("NAMESPACE", namespace)
     settings = load_settings({"CRUISE_" + unlock.setting.upper(): value, "CRUISE_DATABASE_URL": "postgresql://db/x"})
-    policy = unlock.apply(DecisionInputs(ClusterSnapshot(), {}, Policy(mode=Mode.OBSERVE))).policy
+    policy = unlock.apply(EligibilityInputs(ClusterSnapshot(), {}, Policy(mode=Mode.OBSERVE))).policy
     if reason is ReasonCode.EXCLUDED_NAMESPACE:
         assert not settings.to_policy().excludes_namespace("kube-system")
         assert not policy.excludes_namespace("kube-system")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cruise.decisions.pod_policy.written_policies import (
     explain_other_owner,
-    list_replayed_policies,
+    remove_modes_of_other_policies,
     replace_written_policy,
 )
 from cruise.domain.annotations import MANAGED_BY, Overrides
@@ -76,10 +76,10 @@ def test_a_replay_has_no_modes_but_the_workloads_own_and_keeps_the_order():
         RightsizingPolicy("", "all", overrides=Overrides(mode=Mode.OBSERVE, headroom_factor=2.0)),
         replace(EXISTING, overrides=Overrides(mode=Mode.OFF)),
     )
-    everything, own = list_replayed_policies(policies, WEB)
+    everything, own = remove_modes_of_other_policies(policies, WEB)
     assert everything.overrides == Overrides(headroom_factor=2.0)
     assert own.overrides == Overrides(mode=Mode.OFF)
-    assert [one.overrides for one in list_replayed_policies(policies, None)] == [
+    assert [one.overrides for one in remove_modes_of_other_policies(policies, None)] == [
         Overrides(headroom_factor=2.0),
         Overrides(),
     ]

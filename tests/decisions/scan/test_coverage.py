@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from cruise.decisions.pod_policy.unlocks import UNLOCKS, DecisionInputs
+from cruise.decisions.pod_policy.unlocks import UNLOCKS, EligibilityInputs
 from cruise.decisions.scan.coverage import Coverage, estimate_coverage, sum_coverage
 from cruise.decisions.scan.waste import estimate_waste, list_pod_requests
 from cruise.decisions.sizing.node_plans import SizingContext, decide_node_plans
@@ -37,14 +37,14 @@ FULL = Policy(mode=Mode.FULL)
 LARGE: dict[str, Any] = {"cpu": 1000, "memory_mib": 1024}
 
 
-def cover_by_namespace(inputs: DecisionInputs, table: StatisticsTable) -> dict[str, Coverage]:
+def cover_by_namespace(inputs: EligibilityInputs, table: StatisticsTable) -> dict[str, Coverage]:
     plans = decide_node_plans(inputs.snapshot, table, inputs.policy, NOW, paused_workloads=inputs.paused_workloads)
     pods = list_pod_requests(inputs.snapshot, plans)
     return dict(estimate_coverage(inputs, table, NOW, pods, SizingContext()))
 
 
 def cover(snapshot: ClusterSnapshot, table: StatisticsTable, policy: Policy = FULL) -> Coverage:
-    return sum_coverage(cover_by_namespace(DecisionInputs(snapshot, {}, policy), table).values())
+    return sum_coverage(cover_by_namespace(EligibilityInputs(snapshot, {}, policy), table).values())
 
 
 def measured(pods: Sequence[Pod], **values) -> StatisticsTable:
@@ -92,7 +92,7 @@ def apply_reason(
 ) -> tuple[ClusterSnapshot, StatisticsTable, Policy]:
     apply = UNLOCKS[reason].apply
     assert apply is not None
-    changed = apply(DecisionInputs(snapshot, {}, policy))
+    changed = apply(EligibilityInputs(snapshot, {}, policy))
     return changed.snapshot, table, changed.policy
 
 
@@ -160,7 +160,7 @@ def test_pods_on_a_node_that_is_not_known_are_not_sized():
 
 def test_namespaces_are_counted_separately():
     pods = [make_pod(namespace=namespace, containers=[make_container(**LARGE)]) for namespace in ("bank", "shop")]
-    found = cover_by_namespace(DecisionInputs(make_snapshot(pods), {}, FULL), measured(pods))
+    found = cover_by_namespace(EligibilityInputs(make_snapshot(pods), {}, FULL), measured(pods))
     assert {namespace: one.requested for namespace, one in found.items()} == dict.fromkeys(
         ("bank", "shop"), make_resources(1000, 1024)
     )
@@ -183,7 +183,7 @@ def test_every_request_is_either_sized_or_skipped_for_one_reason(cluster):
     plans = decide_node_plans(cluster.snapshot, cluster.statistics, policy, NOW)
     pods = list_pod_requests(cluster.snapshot, plans)
     _, totals = estimate_waste(cluster.snapshot, cluster.statistics, plans, pods)
-    inputs = DecisionInputs(cluster.snapshot, {}, policy)
+    inputs = EligibilityInputs(cluster.snapshot, {}, policy)
     found = sum_coverage(estimate_coverage(inputs, cluster.statistics, NOW, pods, SizingContext()).values())
     assert found.requested == totals.requested
     assert found.sized.unknown == NO_RESOURCES

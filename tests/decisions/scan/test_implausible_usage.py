@@ -5,7 +5,7 @@ from dataclasses import replace
 from cruise.decisions.scan.findings import ImplausibleUsage, find_implausible_usage
 from cruise.domain.usage import SampleRejection
 from cruise.interfaces.explain.size_steps import describe_statistic
-from cruise.interfaces.scan.table import describe_implausible_usage
+from cruise.interfaces.scan.table import describe_containers_with_implausible_usage
 from tests.builders import NOW, make_statistic, make_table
 
 DISAGREE = 1 << list(SampleRejection).index(SampleRejection.SERIES_DISAGREE)
@@ -25,7 +25,7 @@ def test_containers_are_counted_by_reason_with_the_worst_of_each():
         ImplausibleUsage(SampleRejection.SERIES_DISAGREE, 2, "shop", "web-3", "app", 100),
         ImplausibleUsage(SampleRejection.ABOVE_NODE_CAPACITY, 1, "shop", "web-3", "app", 100),
     )
-    assert describe_implausible_usage(found) == (
+    assert describe_containers_with_implausible_usage(found) == (
         "Samples that cannot be true are rejected. 2 containers: several series of the container disagree, such "
         "as shop/web-3 app "
         "(100 % of a window); 1 container: above the capacity of the node, such as shop/web-3 app (100 % of a window)."

@@ -374,7 +374,7 @@ def test_no_request_is_cut_below_its_target_or_before_its_stabilization(cluster)
             assert resize.cause is not None
             assert resize.cause is not ResizeCause.OVER_REQUESTED
             pod = pods[resize.pod]
-            # Containers within pod-level resources share what the pod gets: tests/decisions/sizing/test_pod_level.py.
+            # Containers within pod-level resources share what the pod gets: test_pod_level_containers.py.
             sized = pod.containers if pod.pod_level is None else (pod.pod_level,)
             now = {one.name: one.requests.resources for one in sized}
             judged = [one for one in resize.containers if pod.pod_level is None or one.container in now]

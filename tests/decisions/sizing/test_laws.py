@@ -541,7 +541,7 @@ def test_written_sizes_are_within_bounds_or_unchanged(cluster):
         for resize in plan.resize:
             pod = resizable[resize.namespace, resize.pod]
             items = snapshot.limit_ranges.get(resize.namespace, ())
-            # Containers within pod-level resources have laws of their own: tests/decisions/sizing/test_pod_level.py.
+            # Containers within pod-level resources have laws of their own: test_pod_level_containers.py.
             assert [target.container for target in resize.containers] == [one.name for one in pod.written]
             for container, target in zip(pod.sized, resize.containers, strict=False):
                 bounds = compute_container_bounds(pod.effective_policy, container.name, items, FULL).whole_unit_bounds

@@ -19,7 +19,7 @@ from cruise.decisions.sizing.utilisation_columns import MetricGroups, compute_hp
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.autoscalers import UtilisationMetric, UtilisationScaling
 from cruise.domain.cluster import HorizontalPodAutoscaler
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import ResourceName, StatedResources
 from cruise.simulation.horizontal_autoscaler import MeasuredPod, compute_desired_replicas, compute_replicas_for_metric
 from tests.builders import make_ref, make_workload
@@ -213,17 +213,17 @@ def test_at_its_maximum_growth_removes_no_pod_while_usage_is_at_the_base(drawn: 
 
 SCALING = UtilisationScaling((UtilisationMetric(CPU, "", 50, 50),), 2, 5, 2, 2, True)
 HELD = {
-    "not active": (replace(SCALING, is_active=False), ReasonDetail.UTILISATION_UNKNOWN),
-    "not measured": (replace(SCALING, metrics=(UtilisationMetric(CPU, "", 50),)), ReasonDetail.UTILISATION_UNKNOWN),
-    "scaling": (replace(SCALING, desired_replicas=3), ReasonDetail.REPLICAS_CHANGING),
-    "between": (replace(SCALING, current_replicas=3, desired_replicas=3), ReasonDetail.REPLICAS_BETWEEN),
+    "not active": (replace(SCALING, is_active=False), ReasonDetailCode.UTILISATION_UNKNOWN),
+    "not measured": (replace(SCALING, metrics=(UtilisationMetric(CPU, "", 50),)), ReasonDetailCode.UTILISATION_UNKNOWN),
+    "scaling": (replace(SCALING, desired_replicas=3), ReasonDetailCode.REPLICAS_CHANGING),
+    "between": (replace(SCALING, current_replicas=3, desired_replicas=3), ReasonDetailCode.REPLICAS_BETWEEN),
     "above its target at its minimum": (
         replace(SCALING, metrics=(UtilisationMetric(CPU, "", 50, 51),)),
-        ReasonDetail.ABOVE_UTILISATION_TARGET,
+        ReasonDetailCode.ABOVE_UTILISATION_TARGET,
     ),
     "at its maximum, below its target": (
         replace(SCALING, current_replicas=5, desired_replicas=5),
-        ReasonDetail.REPLICAS_BETWEEN,
+        ReasonDetailCode.REPLICAS_BETWEEN,
     ),
     "removes pods without delay": (
         replace(
@@ -233,24 +233,24 @@ HELD = {
             metrics=(UtilisationMetric(CPU, "", 50, 80),),
             scale_down_seconds=0,
         ),
-        ReasonDetail.REPLICAS_BETWEEN,
+        ReasonDetailCode.REPLICAS_BETWEEN,
     ),
     "scaled to zero": (
         replace(SCALING, min_replicas=0, current_replicas=0, desired_replicas=0),
-        ReasonDetail.REPLICAS_BETWEEN,
+        ReasonDetailCode.REPLICAS_BETWEEN,
     ),
 }
 
 
 @pytest.mark.parametrize(("scaling", "reason"), HELD.values(), ids=list(HELD))
-def test_requests_are_held(scaling: UtilisationScaling, reason: ReasonDetail):
+def test_requests_are_held(scaling: UtilisationScaling, reason: ReasonDetailCode):
     assert bounds_of(scaling) == reason.create("web")
 
 
 def test_the_replicas_of_the_target_count_as_well():
     autoscaler = HorizontalPodAutoscaler("shop", "web", make_ref("Deployment/web"), frozenset({CPU}), "", SCALING)
     changing = decide_utilisation_bounds(autoscaler, make_workload("Deployment/web", replicas=3))
-    assert changing == ReasonDetail.REPLICAS_CHANGING.create("web")
+    assert changing == ReasonDetailCode.REPLICAS_CHANGING.create("web")
     unread = decide_utilisation_bounds(autoscaler, None)
     assert isinstance(unread, UtilisationBounds) and unread.submitted == {}
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cruise.decisions.usage.node_totals import check_against_node_usage, find_nodes_with_new_peaks
+from cruise.decisions.usage.node_totals import check_against_node_usage, find_nodes_with_new_container_peaks
 from cruise.decisions.usage.plausibility import BIT_OF, CheckedBlock, RejectedSample
 from cruise.domain.cluster import ContainerRole, Pod
 from cruise.domain.resources import MEBIBYTE
@@ -135,8 +135,8 @@ def test_a_block_with_fewer_steps_is_compared_at_its_own_times():
 def test_a_node_is_checked_if_a_container_has_a_new_peak():
     given = block({"web": [100, 100, 100, 500, 100]}, 200.0 * MEBIBYTE)
     nothing = np.array([NAN])
-    assert find_nodes_with_new_peaks(given, np.array([480.0]), np.array([200.0 * MEBIBYTE])) == set()
-    assert find_nodes_with_new_peaks(given, np.array([450.0]), np.array([200.0 * MEBIBYTE])) == {"n1"}
-    assert find_nodes_with_new_peaks(given, np.array([480.0]), nothing) == {"n1"}
-    assert find_nodes_with_new_peaks(block({"web": 90}), nothing, nothing) == set()
-    assert find_nodes_with_new_peaks(replace(given, nodes=()), nothing, nothing) == set()
+    assert find_nodes_with_new_container_peaks(given, np.array([480.0]), np.array([200.0 * MEBIBYTE])) == set()
+    assert find_nodes_with_new_container_peaks(given, np.array([450.0]), np.array([200.0 * MEBIBYTE])) == {"n1"}
+    assert find_nodes_with_new_container_peaks(given, np.array([480.0]), nothing) == {"n1"}
+    assert find_nodes_with_new_container_peaks(block({"web": 90}), nothing, nothing) == set()
+    assert find_nodes_with_new_container_peaks(replace(given, nodes=()), nothing, nothing) == set()

@@ -8,8 +8,8 @@ import yaml
 from cruise.domain.backtest import AutoscalingScore
 from cruise.interfaces.backtest.report import (
     BacktestReport,
+    HourlyResourcePrices,
     ReplayParameters,
-    ReplayPrices,
     compute_monthly_cost,
     render_backtest_csv,
     render_backtest_json,
@@ -75,7 +75,7 @@ def test_several_recordings_are_a_list():
 
 
 def test_the_parameters_are_described():
-    terms = ReplayParameters(60, "start", 7, 0.01, "tune", ReplayPrices(0.03, 0.004))
+    terms = ReplayParameters(60, "start", 7, 0.01, "tune", HourlyResourcePrices(0.03, 0.004))
     assert document(make_result(), terms=terms)["terms"] == {
         "passSeconds": 60,
         "podCreation": "start",

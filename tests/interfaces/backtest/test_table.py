@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from cruise.domain.backtest import AutoscalingScore
-from cruise.interfaces.backtest.report import BacktestReport, ReplayParameters, ReplayPrices
+from cruise.interfaces.backtest.report import BacktestReport, HourlyResourcePrices, ReplayParameters
 from cruise.interfaces.backtest.table import (
     AUTOSCALING_HEADINGS,
     format_autoscaling,
@@ -73,7 +73,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_name_is_broken(width, memory)
 
 def test_a_narrow_terminal_shows_the_same_columns_in_more_tables():
     results = make_result(policies=make_policies(cost=True))
-    terms = ReplayParameters(300, "first-sample", 0, 1e-3, None, ReplayPrices(0.03, 0.004))
+    terms = ReplayParameters(300, "first-sample", 0, 1e-3, None, HourlyResourcePrices(0.03, 0.004))
 
     def list_cells(name: str, width: int) -> list[str]:
         tables = table(results, terms=terms, width=width).partition("By cost")[0]
@@ -87,7 +87,7 @@ def test_a_narrow_terminal_shows_the_same_columns_in_more_tables():
 
 
 def test_costs_are_an_estimate_and_said_to_be_one():
-    terms = ReplayParameters(300, "first-sample", 0, 1e-3, None, ReplayPrices(0.03, 0.004))
+    terms = ReplayParameters(300, "first-sample", 0, 1e-3, None, HourlyResourcePrices(0.03, 0.004))
     text = table(make_result(policies=make_policies(cost=True)), terms=terms)
     assert row(text, "cruise")[-1] == "$4,650"
     assert "Cost a month is an estimate" in text

@@ -39,7 +39,7 @@ from cruise.kube_json.objects.rightsizing_policies import decode_policy
 from cruise.kube_json.wire.policy_json import AnyPolicy
 from cruise.runtime.node_pass import NodePassResult, run_node_pass
 from cruise.runtime.packing.consolidation_pass import ConsolidationPassResult
-from cruise.runtime.ports import PassInput, StorePort
+from cruise.runtime.ports import PassContext, StorePort
 from cruise.runtime.revert import revert_workload
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.store import InMemoryStore
@@ -143,7 +143,7 @@ class ApiScene:
 
     async def revert(self, namespace: str, workload: WorkloadRef) -> Sequence[Outcome]:
         return await revert_workload(
-            PassInput(self.world, self.store, self.policy, self.world.now), namespace, workload
+            PassContext(self.world, self.store, self.policy, self.world.now), namespace, workload
         )
 
     async def announce(self, action: UserAction) -> None:
@@ -203,7 +203,7 @@ async def make_busy_scene(token_file: Path | None = None, policy: Policy = FULL)
     )
     rows = [make_statistic_for(pod, updated_at=int(NOW.timestamp())) for pod in await pods(scene.world)]
     await scene.store.write_statistics(StatisticsTable.from_rows(rows))
-    scene.done = await run_node_pass(PassInput(scene.world, scene.store, scene.policy, NOW))
+    scene.done = await run_node_pass(PassContext(scene.world, scene.store, scene.policy, NOW))
     return scene
 
 

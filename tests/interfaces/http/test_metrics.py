@@ -19,7 +19,7 @@ from cruise.interfaces.http.figures import (
     ControllerFigures,
     JobFigures,
     NodePassFigures,
-    PackingPassFigures,
+    PackingActivityFigures,
     WebhookFigures,
 )
 from cruise.interfaces.http.metrics import render_metrics
@@ -81,7 +81,9 @@ def samples(text: bytes) -> dict[tuple[str, ...], float]:
 def test_packing_reports_the_results_of_plans_and_what_was_proved():
     shown = replace(PLAN, phase=PlanPhase.ADVISORY)
     figures = (
-        PackingPassFigures().add_pass(PackingPassResult(NOW, 2, PLAN)).add_plan(replace(PLAN, phase=PlanPhase.FINISHED))
+        PackingActivityFigures()
+        .add_pass(PackingPassResult(NOW, 2, PLAN))
+        .add_plan(replace(PLAN, phase=PlanPhase.FINISHED))
     )
     figures = figures.add_pass(PackingPassResult(NOW, 3, shown)).add_plan(shown)
     read = samples(render_metrics("1", NOW, replace(FIGURES, packing=figures)))

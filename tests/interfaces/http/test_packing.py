@@ -5,7 +5,7 @@ import pytest
 from cruise.domain.autoscalers import NodeAutoscalerKind
 from cruise.domain.packing_plan import AddedNodes, NodeCountChange, PackingProposal, PackingSizes
 from cruise.domain.policy import Mode
-from cruise.domain.reasons import PlanCondition, PlanStatusReason, ReasonDetail
+from cruise.domain.reasons import PlanCondition, PlanStatusReason, ReasonDetailCode
 from cruise.interfaces.http.figures import ControllerFigures
 from cruise.interfaces.http.metrics import render_metrics
 from cruise.interfaces.packing.nodes import describe_consolidation
@@ -101,7 +101,7 @@ def test_metrics_have_the_nodes_only_where_there_is_advice():
 async def test_the_page_of_pending_pods_says_which_nodes_would_hold_them(scene):
     added = (AddedNodes("m5.large", 2, "default"), AddedNodes("c5.large", 1))
     scene.consolidation = advice(
-        NodeCountChange(1, 4, 4, added=added, pools_without_types=(("arm", ReasonDetail.INSTANCE_TYPE_UNKNOWN),))
+        NodeCountChange(1, 4, 4, added=added, pools_without_types=(("arm", ReasonDetailCode.INSTANCE_TYPE_UNKNOWN),))
     )
     async with browser(scene) as page:
         text = (await page.get("/pending")).text

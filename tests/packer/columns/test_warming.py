@@ -19,7 +19,7 @@ from cruise.packer.warm_up import warm_up_kernels
 from tests.packer.problems import draw_problem
 called = [annealing.anneal, placement.initialise_placement, companions.price_patterns,
           knapsack.list_patterns_of_node, simplex.maximise, simplex.invert_basis, simplex.recompute,
-          simplex.find_best_columns, dual_simplex.restore_bounds, cluster_state.remove_pods,
+          simplex.raise_best_column_values, dual_simplex.restore_bounds, cluster_state.remove_pods,
           ejection.place_by_ejection, capacity_gathering.place_by_gathering_capacity, preemption.return_pods_home]
 assert not any(kernel.signatures for kernel in called)
 warm_up_kernels()

@@ -12,7 +12,7 @@ from cruise.errors import UnavailableError
 from cruise.interfaces.packing.descriptions import describe_condition
 from cruise.interfaces.packing.nodes import count_kept_nodes, describe_consolidation
 from cruise.runtime.packing.consolidation_pass import ConsolidationPassResult, run_consolidation_pass
-from cruise.runtime.ports import PassInput
+from cruise.runtime.ports import PassContext
 from cruise.runtime.usage.usage_state import UsageState
 from tests.runtime.packing.packing_scenes import FULL, PackingSimulation, make_resized_pod
 from tests.runtime.packing.test_packing_pass import Exhaustive
@@ -33,7 +33,7 @@ async def looked(
 ) -> ConsolidationPassResult:
     now = theatre.world.now
     return await run_consolidation_pass(
-        PassInput(cluster or theatre.world, theatre.store, theatre.policy, now),
+        PassContext(cluster or theatre.world, theatre.store, theatre.policy, now),
         solver or Exhaustive(),
         seconds=1,
         known_usage=UsageState(),

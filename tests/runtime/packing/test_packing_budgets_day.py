@@ -18,7 +18,7 @@ from cruise.domain.packing_plan import (
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.scheduling import SchedulingConstraints
 from cruise.runtime.packing.packing_pass import run_packing_pass
-from cruise.runtime.ports import PassInput
+from cruise.runtime.ports import PassContext
 from cruise.simulation.cluster.state import SimulationSettings
 from tests.runtime.packing.packing_scenes import PackingSimulation, make_resized_pod
 from tests.runtime.packing.test_packing_pass import Exhaustive
@@ -47,7 +47,7 @@ def scene(policy: Policy, waiting: Sequence[Any] = (), **more: Any) -> PackingSi
 
 async def planned(theatre: PackingSimulation) -> PackingPlan:
     done = await run_packing_pass(
-        PassInput(theatre.world, theatre.store, theatre.policy, theatre.world.now), Exhaustive(), seconds=60
+        PassContext(theatre.world, theatre.store, theatre.policy, theatre.world.now), Exhaustive(), seconds=60
     )
     assert done.plan is not None, done.condition
     return done.plan

@@ -20,7 +20,7 @@ from cruise.packer.answer import Packing, PackingNote, PackingNoteCode, PackingS
 from cruise.packer.problem import PackingProblem
 from cruise.packer.verification import find_rule_violations
 from cruise.runtime.packing.packing_pass import PackingPassResult, run_packing_pass
-from cruise.runtime.ports import PassInput
+from cruise.runtime.ports import PassContext
 from cruise.simulation.store import InMemoryStore
 from tests.decisions.packing.shop import make_shop_node, make_shop_pod
 from tests.runtime.packing.packing_scenes import FULL, PackingSimulation, make_resized_pod
@@ -61,7 +61,7 @@ async def crowded(policy: Policy = FULL, **fields) -> PackingSimulation:
 
 async def passed(theatre: PackingSimulation, solver: Exhaustive | None = None, **more) -> PackingPassResult:
     return await run_packing_pass(
-        PassInput(theatre.world, theatre.store, theatre.policy, theatre.world.now),
+        PassContext(theatre.world, theatre.store, theatre.policy, theatre.world.now),
         solver or Exhaustive(),
         seconds=1,
         **more,
@@ -178,7 +178,7 @@ async def test_without_that_proof_what_needs_no_eviction_is_done():
 
     cluster: Any = AndOneMore()
     done = await run_packing_pass(
-        PassInput(cluster, theatre.store, theatre.policy, theatre.world.now), Unproved(), seconds=1
+        PassContext(cluster, theatre.store, theatre.policy, theatre.world.now), Unproved(), seconds=1
     )
     plan = done.plan
     assert plan is not None
@@ -294,7 +294,7 @@ async def planned(policy: Policy, *spent: Outcome, store: InMemoryStore | None =
     store = store or InMemoryStore()
     await store.record_outcomes(spent)
     cluster: Any = Shown(two_moves_from_one_node())
-    plan = (await run_packing_pass(PassInput(cluster, store, policy, START), Exhaustive(), seconds=1)).plan
+    plan = (await run_packing_pass(PassContext(cluster, store, policy, START), Exhaustive(), seconds=1)).plan
     assert plan is not None
     return plan
 

@@ -12,7 +12,7 @@ from cruise.domain.pod_resources import count_pod_requests
 from cruise.domain.resources import NO_RESOURCES
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
 from cruise.runtime.packing.packing_pass import run_packing_pass
-from cruise.runtime.ports import PassInput
+from cruise.runtime.ports import PassContext
 from cruise.simulation.cluster.controllers import DisruptionBudgetSpec
 from tests.runtime.packing.packing_scenes import FULL, PackingSimulation, make_resized_pod
 from tests.runtime.packing.test_packing_pass import LONG, Exhaustive
@@ -52,7 +52,7 @@ def theatres(draw: st.DrawFn) -> PackingSimulation:
 async def test_a_plan_ends_without_breaking_a_budget_or_evicting_a_pod_twice(theatre, restarts):
     before = [pod for pod in (await theatre.world.snapshot()).pods if pod.node is None]
     done = await run_packing_pass(
-        PassInput(theatre.world, theatre.store, theatre.policy, theatre.world.now), Exhaustive(), seconds=1
+        PassContext(theatre.world, theatre.store, theatre.policy, theatre.world.now), Exhaustive(), seconds=1
     )
     plan = done.plan
     if plan is None or plan.phase is not PlanPhase.IN_PROGRESS:

@@ -8,7 +8,7 @@ import pytest
 
 from cruise.domain.cluster import Node
 from cruise.domain.policy import Policy
-from cruise.domain.preflight import CrossCheckCounts, KubeletReport, MetricMismatch
+from cruise.domain.preflight import CrossCheckCounts, KubeletContainerUsage, MetricMismatch
 from cruise.domain.usage import ContainerKey, CounterTail
 from cruise.errors import UnavailableError
 from cruise.runtime.usage.usage_pass import CrossCheckedUsageSource, run_usage_pass
@@ -57,13 +57,13 @@ class Scene:
         self.store, self.state = InMemoryStore(), UsageState()
         self.found: dict[ContainerKey, MetricMismatch] = {}
 
-    async def ask(self, node: Node) -> KubeletReport:
+    async def ask(self, node: Node) -> KubeletContainerUsage:
         self.asked.append(node.name)
         if self.fails:
             raise UnavailableError("this account may not `get nodes/metrics`")
         key = ContainerKey("shop", f"web-{node.name[1:]}", "app")
         seconds = CORES * (self.now - AT + 86_400)
-        return KubeletReport(node.name, self.now, [key], ["id"], np.array([seconds]), np.array([MEMORY]))
+        return KubeletContainerUsage(node.name, self.now, [key], ["id"], np.array([seconds]), np.array([MEMORY]))
 
     async def run(self, passes: int) -> CrossCheckCounts:
         for _ in range(passes):

@@ -22,7 +22,7 @@ from cruise.domain.autoscalers import LimitRangeItem
 from cruise.domain.cluster import ContainerRole, Pod
 from cruise.domain.pod_resources import get_spec_targets
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.reasons import ReasonDetail
+from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import NO_RESOURCES, NOTHING_STATED, ResizePending, Resources, StatedResources
 from cruise.domain.scheduling import OVERLOADED_TAINT, LabelRequirement, LabelSelector, SelectorOperator
 from cruise.errors import UnavailableError
@@ -272,7 +272,7 @@ async def test_two_pods_that_wait_for_each_others_capacity_release_what_they_can
     store = InMemoryStore()
     first = await applied(world, crossing, store=store)
     assert told(first) == [(ActionResult.DONE, ReasonCode.RIGHTSIZED)] * 2
-    assert {outcome.detail for outcome in first} == {ReasonDetail.GROWTH_PENDING}
+    assert {outcome.detail for outcome in first} == {ReasonDetailCode.GROWTH_PENDING}
     assert (await requests_of(world, a.name), await requests_of(world, b.name)) == (
         amounts(1000, 1000),
         amounts(1000, 2000),
