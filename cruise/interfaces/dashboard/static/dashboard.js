@@ -4,6 +4,8 @@
   const place = (event) => {
     const subject = event.target.closest?.(".explained");
     if (!subject) return;
+    // What Escape hid under a resting mouse shows again when the keyboard reaches it.
+    if (event.type === "focusin") subject.classList.remove("dismissed");
     const tip = subject.querySelector(".tip"), at = subject.getBoundingClientRect();
     tip.style.position = "fixed";
     tip.style.left = "0px";
