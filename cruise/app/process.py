@@ -89,8 +89,8 @@ async def run_as_service(work: Coroutine[Any, Any, None]) -> None:
     `work` has released all resources. The interpreter would spend more than a second of CPU on releasing memory, which
     takes long enough on a busy node for the kubelet to kill the process.
     """
-    # A full collection waits until a quarter of the objects that survived the last one are new. While the 250,000
-    # objects of imports were among them, memory grew for an hour by cycles that passes left.
+    # A full collection waits until a quarter of the objects that survived the last one are new: the 250,000 objects of
+    # imports would put it off, and would be traversed in each.
     gc.collect()
     gc.freeze()
     await run_until_signal(work)
