@@ -57,6 +57,9 @@ class ImmediateCluster:
         for kill in tuple[OomKill, ...]():
             yield kill
 
+    async def wait_for_write_turn(self) -> None:
+        pass
+
     async def perform(self, action: Action) -> None:
         await asyncio.sleep(0)
         assert isinstance(action, ResizePod)

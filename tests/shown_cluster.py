@@ -30,5 +30,8 @@ class ReadOnlyCluster:
         for kill in none:
             yield kill
 
+    async def wait_for_write_turn(self) -> None:
+        pass
+
     async def perform(self, action: Action) -> None:
         raise RefusedError("this cluster can only be looked at", "ReadOnly")

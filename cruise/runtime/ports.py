@@ -56,12 +56,18 @@ class ClusterPort(SnapshotSource, Protocol):
     def watch_oom_kills(self) -> AsyncIterator[OomKill]:
         """Yield out-of-memory kills as they are observed; the same kill may be yielded again."""
 
+    async def wait_for_write_turn(self) -> None:
+        """Wait until the client's rate limit allows one more write; `perform` does not wait for it."""
+
     async def perform(self, action: Action) -> None:
         """Perform one action. Raises ConflictError, NotFoundError, RefusedError, ThrottledError, UnavailableError."""
 
 
 class RecommendationPublisher(Protocol):
     """Publishes recommendations; adapters.kube.actions."""
+
+    async def wait_for_write_turn(self) -> None:
+        """Wait until the client's rate limit allows one more write; `publish` does not wait for its first one."""
 
     async def publish(self, recommendation: WorkloadRecommendation, since: datetime, *, exists: bool) -> None:
         """Write one workload's recommendation, known `since` a time; `exists` if it was published before.

@@ -94,6 +94,9 @@ class PassRecorder:
     def watch_oom_kills(self) -> AsyncIterator[OomKill]:
         return self.cluster.watch_oom_kills()
 
+    async def wait_for_write_turn(self) -> None:
+        await self.cluster.wait_for_write_turn()
+
     async def perform(self, action: Action) -> None:
         try:
             await self.cluster.perform(action)

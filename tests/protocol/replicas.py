@@ -238,6 +238,9 @@ class _Cluster:
     def watch_oom_kills(self) -> AsyncIterator[OomKill]:
         return self._cluster.watch_oom_kills()
 
+    async def wait_for_write_turn(self) -> None:
+        pass
+
     async def perform(self, action: Action) -> None:
         assert isinstance(action, ResizePod | EvictPod)
         replica = self._replica

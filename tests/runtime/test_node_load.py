@@ -228,6 +228,9 @@ class NoRight:
     async def snapshot(self) -> ClusterSnapshot:
         return await self._world.snapshot()
 
+    async def wait_for_write_turn(self) -> None:
+        pass
+
     async def perform(self, action: object) -> None:
         self.tried += 1
         raise RefusedError('nodes "n1" is forbidden', "Forbidden")

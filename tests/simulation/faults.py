@@ -15,13 +15,14 @@ from cruise.simulation.cluster.cluster import SimulatedCluster
 class ClusterFaults:
     """What a cluster does to those who ask it; all of it may be changed at any time.
 
-    Answers take `read_seconds` and `write_seconds` of real time, which is spent before a write is done. `refuse`
-    returns what an action is refused with. After `answered_writes` more writes nothing answers; those that fail so are
-    done `all_the_same` or not.
+    Answers take `read_seconds` and `write_seconds` of real time, which is spent before a write is done, and a write
+    waits `turn_seconds` for the rate limit. `refuse` returns what an action is refused with. After `answered_writes`
+    more writes nothing answers; those that fail so are done `all_the_same` or not.
     """
 
     read_seconds: float = 0.0
     write_seconds: float = 0.0
+    turn_seconds: float = 0.0
     refuse: Callable[[Action], CruiseError | None] = lambda action: None
     answered_writes: float = float("inf")
     all_the_same: bool = False
@@ -54,6 +55,9 @@ class FaultyCluster:
 
     def watch_oom_kills(self) -> AsyncIterator[OomKill]:
         return self.cluster.watch_oom_kills()
+
+    async def wait_for_write_turn(self) -> None:
+        await asyncio.sleep(self.faults.turn_seconds)
 
     async def perform(self, action: Action) -> None:
         faults = self.faults

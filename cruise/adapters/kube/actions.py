@@ -31,7 +31,7 @@ _TAINT_ATTEMPTS = 5
 
 
 async def perform_action(client: KubernetesClient, action: Action) -> None:
-    """Send one action.
+    """Send one action, whose turn under the rate limit the writer has waited for.
 
     Raises ConflictError, NotFoundError, RefusedError, ThrottledError and UnavailableError.
     """
@@ -42,11 +42,17 @@ async def perform_action(client: KubernetesClient, action: Action) -> None:
             # the first one succeeded.
             repeatable = not action.resource_version
             await client.send(
-                "PATCH", path, build_resize_patch(action), content_type=STRATEGIC_MERGE, repeatable=repeatable
+                "PATCH",
+                path,
+                build_resize_patch(action),
+                content_type=STRATEGIC_MERGE,
+                repeatable=repeatable,
+                urgent=True,
             )
         case EvictPod():
             # Never repeated: the second answer would be NotFound, as if another client had deleted the pod.
-            await client.send("POST", f"{_pod_path(action.namespace, action.pod)}/eviction", _build_eviction(action))
+            path = f"{_pod_path(action.namespace, action.pod)}/eviction"
+            await client.send("POST", path, _build_eviction(action), urgent=True)
         case TaintNode():
             await _set_taint(client, action.node, action.taint, wanted=True)
         case UntaintNode():
@@ -84,7 +90,7 @@ async def _set_taint(client: KubernetesClient, name: str, taint: Taint, *, wante
             "spec": {"taints": [*others, added] if wanted else others or None},
         }
         try:
-            await client.send("PATCH", path, patch, content_type=MERGE_PATCH)
+            await client.send("PATCH", path, patch, content_type=MERGE_PATCH, urgent=True)
         except ConflictError:
             if attempt + 1 == _TAINT_ATTEMPTS:
                 raise
@@ -115,6 +121,10 @@ class VpaPublisher:
         self._client = client
         self._update_mode = update_mode
 
+    async def wait_for_write_turn(self) -> None:
+        """Wait for the rate limit of the object's write."""
+        await self._client.wait_for_turn()
+
     async def publish(self, recommendation: WorkloadRecommendation, since: datetime, *, exists: bool) -> None:
         """Create the object, or apply it if cruise's own `exists`, and then its status.
 
@@ -125,10 +135,10 @@ class VpaPublisher:
         path = f"{collection}/{quote(recommendation.name)}"
         document = build_vpa(recommendation, self._update_mode)
         if exists:
-            await self._client.send("PATCH", path, document, content_type=APPLY, repeatable=True)
+            await self._client.send("PATCH", path, document, content_type=APPLY, repeatable=True, urgent=True)
         else:
             # Not applied: apply would take over an object that another client created meanwhile.
-            await self._client.send("POST", collection, document)
+            await self._client.send("POST", collection, document, urgent=True)
         status = build_vpa_status(recommendation, since)
         await self._client.send("PATCH", f"{path}/status", status, content_type=APPLY, repeatable=True)
 

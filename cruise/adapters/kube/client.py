@@ -102,6 +102,12 @@ class KubernetesClient:
         """Read the credentials again after the server rejected an identity, and return the new one."""
         return await self._credentials.renew(refused)
 
+    async def wait_for_turn(self) -> None:
+        """Wait for the rate limit, in the order of the calls; an `urgent` request after it does not wait again."""
+        wait = self._bucket.reserve(time.monotonic())
+        if wait > 0:
+            await asyncio.sleep(wait)
+
     async def get(self, path: str, query: Mapping[str, str] = _EMPTY, *, urgent: bool = False) -> bytes:
         """Return the JSON at a path; if throttled, wait as Retry-After says and try again a few times.
 
@@ -171,9 +177,8 @@ class KubernetesClient:
         return aiohttp.ClientTimeout(total=self._timeout_seconds)
 
     async def _request_body(self, request: _Request, *, repeatable: bool = True, urgent: bool = False) -> bytes:
-        wait = 0.0 if urgent else self._bucket.reserve(time.monotonic())
-        if wait > 0:
-            await asyncio.sleep(wait)
+        if not urgent:
+            await self.wait_for_turn()
         with translate_network_errors(str(request), self._timeout_seconds):
             try:
                 response, body = await self._exchange(request)

@@ -146,6 +146,9 @@ class KubernetesCluster:
     def watch_oom_kills(self) -> AsyncGenerator[OomKill, None]:
         return self._cache.oom_watch.watch_oom_kills()
 
+    async def wait_for_write_turn(self) -> None:
+        await self._client.wait_for_turn()
+
     async def perform(self, action: Action) -> None:
         if not self._may_write(action):
             raise UnavailableError("no longer the leader")

@@ -242,23 +242,23 @@ class ActionRunner:
         """Return the action to send, or its outcome if the state right before sending forbids it."""
         if self._guards.is_too_old():
             return self._build_outcome(action, ActionResult.SKIPPED, ReasonCode.STALE_DECISION)
-        changed, pod = None, None
-        needs_read = self._guards.requires_fresh_read(action)
-        if self._guards.respects_pause(action):
-            if await self._pause.allows_writing() and needs_read:
-                assert isinstance(action, ResizePod | EvictPod)
-                pod = await self._cluster.read_pod(action.namespace, action.pod)
-                changed = self._guards.explain_change(action, pod)
-            # Again: reading the pod may have taken long.
-            if not await self._pause.allows_writing():
-                return self._build_outcome(action, ActionResult.OBSERVED, ReasonCode.PAUSED)
+        respects_pause, pod, changed = self._guards.respects_pause(action), None, None
+        if respects_pause and await self._pause.allows_writing() and self._guards.requires_fresh_read(action):
+            assert isinstance(action, ResizePod | EvictPod)
+            pod = await self._cluster.read_pod(action.namespace, action.pod)
+            changed = self._guards.explain_change(action, pod)
+        if changed is None:
+            await self._cluster.wait_for_write_turn()
+        # Again: reading the pod and waiting for the rate limit may have taken long.
+        if respects_pause and not await self._pause.allows_writing():
+            return self._build_outcome(action, ActionResult.OBSERVED, ReasonCode.PAUSED)
         # Again, after all waits.
         if self._guards.is_too_old():
             return self._build_outcome(action, ActionResult.SKIPPED, ReasonCode.STALE_DECISION)
         if isinstance(action, EvictPod) and not self._evictions.are_known(self._now):
             # Again: the budget may have been read before the loss was detected.
             return self._build_outcome(action, ActionResult.SKIPPED, ReasonCode.HISTORY_INCOMPLETE)
-        if isinstance(action, ResizePod) and not needs_read:
+        if isinstance(action, ResizePod) and not self._guards.requires_fresh_read(action):
             pod = self._cluster.get_cached_pod(action.namespace, action.pod)
             changed = self._guards.explain_shrink_refusal(action, pod)
         if isinstance(action, ResizePod) and changed is None:

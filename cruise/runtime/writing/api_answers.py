@@ -92,7 +92,7 @@ class PauseState:
     def __init__(self, store: StorePort | None, timeouts: WriteTimeouts = WRITE_TIMEOUTS) -> None:
         self._store = store
         self.timeouts = timeouts
-        # With the time until the next read and the wait in a slow client, this stays below a second.
+        # With the time until the next read, this stays below a second.
         self._valid_seconds = 1.8 * timeouts.poll
         self._answered_at = -float("inf")
         self._changed = asyncio.Event()

@@ -53,6 +53,7 @@ class VpaPublication:
             await self._store.check_writable()
         written = 0
         for one in chosen:
+            await self._publisher.wait_for_write_turn()
             if await self._store.is_paused():
                 break
             if not await self._write(one, (one.namespace, one.name) in existing, now):

@@ -24,7 +24,8 @@ log = structlog.get_logger()
 WritePhase = tuple[Sequence[Sequence[int]], int]
 
 CONCURRENT_WRITES = 16
-# Requests that wait for the client's rate limit ignore a new pause: at most this many seconds of them may wait.
+# A pod that was read before its write waits for the rate limit of the others: at most for so many seconds, so that few
+# have changed meanwhile.
 _QUEUED_SECONDS = 0.2
 
 

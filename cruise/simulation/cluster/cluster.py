@@ -226,6 +226,9 @@ class SimulatedCluster:
             self._kill_seen.clear()
             await self._kill_seen.wait()
 
+    async def wait_for_write_turn(self) -> None:
+        pass
+
     async def perform(self, action: Action) -> None:
         match action:
             case ResizePod():

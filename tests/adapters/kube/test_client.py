@@ -303,6 +303,18 @@ async def test_requests_are_rate_limited_and_watches_do_not_count(tmp_path: Path
     assert [asked.path for asked in server.asked] == ["/watch"] * 10 + ["/api"] * 5 + ["/watch"]
 
 
+async def test_after_a_wait_for_its_turn_an_urgent_write_is_sent_at_once(tmp_path: Path):
+    async with run_answering_server(answer_in_order(PreparedAnswer())) as (server, url):
+        settings = KubernetesSettings(kubeconfig(tmp_path, url), requests_per_second=0.001, burst=1)
+        async with connect_to_kubernetes(settings) as client:
+            await client.wait_for_turn()
+            await client.send("PATCH", "/first", {}, urgent=True)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await client.wait_for_turn()
+    assert [asked.path.split("?")[0] for asked in server.asked] == ["/first"]
+
+
 async def test_a_guarded_client_reads_always_and_writes_only_while_it_may(tmp_path: Path):
     allowed = [True, False]
     async with create_client(tmp_path, answer_in_order(PreparedAnswer())) as (client, server):

@@ -180,6 +180,9 @@ class FleetCluster:
     def watch_oom_kills(self):
         raise AssertionError("the replay reports kills itself")
 
+    async def wait_for_write_turn(self):
+        pass
+
     async def perform(self, action):
         index = self._index[(action.namespace, action.pod)]
         match action:

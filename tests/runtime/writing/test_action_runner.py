@@ -218,6 +218,29 @@ async def test_nothing_is_written_by_an_answer_that_is_too_old():
     assert Counter(told(outcomes))[ActionResult.OBSERVED, ReasonCode.PAUSED] == len(actions) - sent
 
 
+async def test_writes_that_wait_for_the_rate_limit_when_cruise_is_paused_are_not_sent():
+    class Waiting(FaultyCluster):
+        waiting = 0
+
+        async def wait_for_write_turn(self) -> None:
+            self.waiting += 1
+            await turn.wait()
+
+    turn = asyncio.Event()
+    world, store = Waiting(many(3).cluster, ClusterFaults()), InMemoryStore()
+    first, second, third = await pods(world.cluster)
+    plan = asyncio.ensure_future(applied(world, [shrink(first), shrink(second), evict(third)], store))
+    while world.waiting < 2:
+        await asyncio.sleep(FAST)
+    await store.set_paused(True)
+    # Longer than the last answer of the database is used.
+    await asyncio.sleep(20 * FAST)
+    turn.set()
+    assert set(told(await plan)) == {(ActionResult.OBSERVED, ReasonCode.PAUSED)}
+    assert world.faults.sent == []
+    assert await store.read_open_intents() == []
+
+
 async def test_if_the_store_cannot_report_pauses_nothing_is_written():
     class Lost(InMemoryStore):
         async def is_paused(self) -> bool:

@@ -53,6 +53,14 @@ async def test_a_plan_that_takes_too_long_continues_in_the_next_pass():
     assert {one.reason for one in await store.read_outcomes(outcomes[0].at)} == {ReasonCode.RIGHTSIZED}
 
 
+async def test_a_decision_that_becomes_too_old_while_its_write_waits_for_the_rate_limit_is_not_written():
+    world = FaultyCluster(cluster(workload(replicas=3)), ClusterFaults(turn_seconds=0.3))
+    first, second, third = await pods(world.cluster)
+    policy = replace(FULL, max_decision_age=timedelta(seconds=0.25))
+    assert told(await applied(world, [sized(first, 100, 100), evict(second), grow(third)], policy)) == [STALE] * 3
+    assert world.faults.sent == []
+
+
 class LateStore(InMemoryStore):
     """A store whose answers arrive so late that a pause in them is already in effect."""
 

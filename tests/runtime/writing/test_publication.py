@@ -1,5 +1,6 @@
 """Publishing of VPAs: content, modes, budgets, and the errors that end a pass."""
 
+import asyncio
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -25,6 +26,11 @@ class Recording:
     def __init__(self) -> None:
         self.written: list[tuple[WorkloadRecommendation, datetime, bool]] = []
         self.failure: Exception | None = None
+        self.turn = asyncio.Event()
+        self.turn.set()
+
+    async def wait_for_write_turn(self) -> None:
+        await self.turn.wait()
 
     async def publish(self, recommendation: WorkloadRecommendation, since: datetime, *, exists: bool) -> None:
         if self.failure is not None:
@@ -83,6 +89,17 @@ async def test_nothing_is_published_while_paused():
     recording, store = Recording(), InMemoryStore()
     await store.set_paused(True)
     assert await VpaPublication(recording, store, FULL).publish(*world(), NOW) == 0
+    assert recording.written == []
+
+
+async def test_a_recommendation_that_waits_for_the_rate_limit_when_cruise_is_paused_is_not_published():
+    recording, store = Recording(), InMemoryStore()
+    recording.turn.clear()
+    publishing = asyncio.ensure_future(VpaPublication(recording, store, FULL).publish(*world(), NOW))
+    await asyncio.wait({publishing}, timeout=0.05)
+    await store.set_paused(True)
+    recording.turn.set()
+    assert await publishing == 0
     assert recording.written == []
 
 
