@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.table import BenchmarkRow
-from cruise.decisions.pod_policy.usable_statistics import UsageHistory
-from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds, decide_utilisation_bounds
-from cruise.decisions.sizing.utilisation_columns import MetricGroups, compute_hpa_request_bounds
-from cruise.domain.autoscalers import UtilisationMetric, UtilisationScaling
+from cruise.decisions.pod_policy.hpa_bounds import HpaBounds, decide_hpa_bounds
+from cruise.decisions.pod_policy.usable_statistics import LargestWeeklyUsage
+from cruise.decisions.sizing.hpa_bound_columns import HpaMetricGroups, compute_hpa_request_bounds
+from cruise.domain.autoscalers import UtilizationMetric, UtilizationScaling
 from cruise.domain.cluster import HorizontalPodAutoscaler, WorkloadRef
 from cruise.domain.resources import ResourceName
 from cruise.simulation.horizontal_autoscaler import MeasuredPod, compute_desired_replicas, compute_replicas_for_metric
@@ -45,16 +45,16 @@ def _cruise(service: Service, requests: Requests, use: Sequence[Requests], minut
         return requests
     percent = {one.container: _utilization(use[-1], requests, one.container) for one in service.metrics}
     metrics = tuple(
-        UtilisationMetric(CPU, one.container, one.target, max(one.target, percent[one.container]))
+        UtilizationMetric(CPU, one.container, one.target, max(one.target, percent[one.container]))
         for one in service.metrics
         if one.resource == CPU
     )
-    scaling = UtilisationScaling(metrics, service.minimum, service.maximum, replicas, replicas, True)
+    scaling = UtilizationScaling(metrics, service.minimum, service.maximum, replicas, replicas, True)
     autoscaler = HorizontalPodAutoscaler(
         "shop", service.name, WorkloadRef("Deployment", service.name), frozenset({CPU}), "", scaling
     )
-    bounds = decide_utilisation_bounds(autoscaler, None)
-    if not isinstance(bounds, UtilisationBounds) or not bounds.is_at_minimum:
+    bounds = decide_hpa_bounds(autoscaler, None)
+    if not isinstance(bounds, HpaBounds) or not bounds.is_at_minimum:
         return requests
     names = list(service.containers)
     week = use[-HISTORY // STEP_MINUTES :]
@@ -67,8 +67,8 @@ def _cruise(service: Service, requests: Requests, use: Sequence[Requests], minut
         if metric.container in ("", name)
     ]
     factors = np.array([one[2:] for one in bounds.metrics[CPU]], dtype=float).T
-    groups = MetricGroups(*np.array(rows, dtype=np.int64).T, *factors)
-    lower, upper = compute_hpa_request_bounds(groups, CPU, current, UsageHistory(largest, current))
+    groups = HpaMetricGroups(*np.array(rows, dtype=np.int64).T, *factors)
+    lower, upper = compute_hpa_request_bounds(groups, CPU, current, LargestWeeklyUsage(largest, current))
     wanted = np.ceil(largest * 1.1).astype(np.int64)
     return dict(zip(names, np.clip(wanted, np.maximum(lower, 10), np.maximum(upper, 10)).tolist(), strict=True))
 

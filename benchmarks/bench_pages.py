@@ -160,7 +160,7 @@ async def _fill(view: View) -> None:
     )
     amount = Resources(10**6, 1 << 40)
     for back in range(720):
-        await view.store.record_cluster_hour(
+        await view.store.store_hourly_totals(
             HourlyClusterTotals(get_clock_hour(view.at) - back, amount, amount, amount, amount)
         )
 

@@ -13,7 +13,7 @@ from itertools import combinations
 from pathlib import Path
 from types import MappingProxyType
 
-from cruise.backtest.backtest import ReplayEntry
+from cruise.backtest.backtest import ReplayConfiguration
 from cruise.backtest.comparison import compare_configurations
 from cruise.backtest.replay.policy import ReplayOptions
 from cruise.backtest.tasks import TraceRecordingSource
@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
     entries = [
-        ReplayEntry(name, "cruise", ReplayOptions(policy=_policy(variables), with_both_consolidations=False))
+        ReplayConfiguration(name, "cruise", ReplayOptions(policy=_policy(variables), with_both_consolidations=False))
         for name, variables in SETTINGS.items()
     ]
     sources = [TraceRecordingSource(directory, entries[0].options.pass_seconds) for directory in given.traces]

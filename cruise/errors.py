@@ -3,7 +3,7 @@
 CruiseError
 ├── BadInputError                a file, a setting or an answer that cannot be used: exit 2
 ├── ConflictError                the object changed since it was read
-│   └── HistoryChangedError      the database is not at the state that was stored
+│   └── DatabaseRestoredError      the database is not at the state that was stored
 ├── ExpiredVersionError          the resource version is too old: list again
 ├── NotFoundError                the object no longer exists
 ├── RefusedError                 the server or the kubelet rejected the request for good, with its reason
@@ -37,7 +37,7 @@ class ConflictError(CruiseError):
     """The object changed since it was read."""
 
 
-class HistoryChangedError(ConflictError):
+class DatabaseRestoredError(ConflictError):
     """The database has another history than the one that this process has stored."""
 
 

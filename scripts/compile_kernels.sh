@@ -8,7 +8,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 
-from cruise.runtime.packing.kernel_cache import choose_cache_directory, count_compiled, is_cache_warm
+from cruise.runtime.packing.kernel_cache import choose_cache_directory, count_compiled_kernels, is_cache_warm
 from cruise.runtime.packing.solver_process import compile_kernels
 
 cache = choose_cache_directory(os.environ)
@@ -19,7 +19,7 @@ if cache is not None and not is_cache_warm(cache):
     with ThreadPoolExecutor() as pool:
         compiling = pool.submit(compile_kernels)
         while not done:
-            compiled, kernels = count_compiled(cache)
+            compiled, kernels = count_compiled_kernels(cache)
             seconds = time.monotonic() - begun
             print(f"install: the packer's kernels, {compiled} of {kernels} ... {seconds:.0f} s", end=end, flush=True)
             done = not wait([compiling], timeout=pause).not_done

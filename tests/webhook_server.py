@@ -9,7 +9,7 @@ from pathlib import Path
 
 import uvloop
 
-from cruise.app.certificates import CertificateTimes
+from cruise.app.certificates import CertificateRenewalTiming
 from cruise.app.webhook import run_webhook
 from cruise.domain.policy import Mode
 from cruise.domain.usage import Statistic, StatisticsTable
@@ -24,7 +24,7 @@ from tests.postgres_servers import free_port
 class RunningWebhook:
     """One `serve_webhook`, stopped as by a signal."""
 
-    def __init__(self, settings: Settings, store: StorePort, times: CertificateTimes | None = None) -> None:
+    def __init__(self, settings: Settings, store: StorePort, times: CertificateRenewalTiming | None = None) -> None:
         self.settings = settings
         self.failure: BaseException | None = None
         self._store = store
@@ -72,7 +72,9 @@ def webhook_settings(control_plane: ControlPlane, directory: Path, configuration
 
 
 @contextmanager
-def running(settings: Settings, store: StorePort, times: CertificateTimes | None = None) -> Iterator[RunningWebhook]:
+def running(
+    settings: Settings, store: StorePort, times: CertificateRenewalTiming | None = None
+) -> Iterator[RunningWebhook]:
     """A webhook for as long as this lasts."""
     server = RunningWebhook(settings, store, times)
     server.start()

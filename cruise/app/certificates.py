@@ -68,7 +68,7 @@ def get_served_names(service: str, namespace: str | None) -> Sequence[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class CertificateTimes:
+class CertificateRenewalTiming:
     """The lifetime of cruise's own certificates, the time between publication and use, and the interval of checks."""
 
     lifetime: timedelta = LIFETIME
@@ -77,7 +77,7 @@ class CertificateTimes:
 
 
 def create_served_certificate(
-    settings: Settings, client: KubernetesClient, times: CertificateTimes
+    settings: Settings, client: KubernetesClient, times: CertificateRenewalTiming
 ) -> CertificateKeeper:
     """Return the webhook's certificate: the files of `tls_dir`, otherwise cruise's own."""
     return _create_keeper(settings, client, times, publishes=settings.tls_dir is None)
@@ -85,7 +85,7 @@ def create_served_certificate(
 
 async def run_certificate_keeper(settings: Settings) -> None:
     """Create, renew and publish the webhook's certificate until cancelled, without a server. Raises CruiseError."""
-    times = CertificateTimes()
+    times = CertificateRenewalTiming()
     async with connect_to_kubernetes(settings.to_kubernetes_settings()) as client:
         keeper = _create_keeper(settings, client, times, publishes=True)
         await wait_for_certificate(keeper)
@@ -93,7 +93,7 @@ async def run_certificate_keeper(settings: Settings) -> None:
 
 
 def _create_keeper(
-    settings: Settings, client: KubernetesClient, times: CertificateTimes, *, publishes: bool
+    settings: Settings, client: KubernetesClient, times: CertificateRenewalTiming, *, publishes: bool
 ) -> CertificateKeeper:
     namespace = find_own_namespace(settings.namespace)
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
-from cruise.adapters.kube.access import check_access, is_restricted_by_policy
+from cruise.adapters.kube.access import check_access, is_admission_policy_bound
 from cruise.adapters.kube.client import KubernetesClient, KubernetesSettings, connect_to_kubernetes, find_own_namespace
-from cruise.adapters.kube.cluster import ClusterReading, read_cluster_once
+from cruise.adapters.kube.cluster import ClusterReadResult, read_cluster_once
 from cruise.adapters.kube.discovery import (
     WebhookRegistration,
     discover_api,
@@ -25,7 +25,7 @@ from cruise.adapters.store.embedded_postgres import get_default_data_dir
 from cruise.adapters.store.postgres import probe_store
 from cruise.adapters.webhook_tls.certificate_keeper import CERTIFICATE, KEY, CertificateStorage, TlsDirectory, TlsSecret
 from cruise.adapters.webhook_tls.certificates import is_issued_by, read_key_pair, split_bundle
-from cruise.app.usage_source import check_kubelets_readable, cross_check_once, is_reading_kubelets
+from cruise.app.usage_source import check_kubelets_readable, cross_check_kubelets_once, is_reading_kubelets
 from cruise.decisions.preflight.preflight import POLICY_RULES, list_required_access
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.preflight import (
@@ -88,7 +88,7 @@ async def collect_preflight_facts(
                 and not usage.problem
             ):
                 compared = await found(
-                    "metrics", "kubelets", cross_check_once(settings, client, prometheus, snapshot.snapshot)
+                    "metrics", "kubelets", cross_check_kubelets_once(settings, client, prometheus, snapshot.snapshot)
                 )
             return PreflightFacts(
                 server=server,
@@ -134,7 +134,7 @@ async def _collect_server_facts(client: KubernetesClient) -> ServerFacts:
     return ServerFacts(found.git_version, found.can_resize_pods, found.can_evict_pods)
 
 
-async def _read_cluster(client: KubernetesClient) -> ClusterReading:
+async def _read_cluster(client: KubernetesClient) -> ClusterReadResult:
     """Read the cluster, and what its quotas leave if they may be read."""
     snapshot = await read_cluster_once(client, lambda kind, count: None)
     if snapshot.snapshot.quotas:
@@ -148,7 +148,7 @@ async def _collect_access_facts(client: KubernetesClient, settings: Settings) ->
     reviews_callers = settings.api_authentication is ApiAuthentication.KUBERNETES
     needs = list_required_access(settings.mode, find_own_namespace(settings.namespace), reviews_callers=reviews_callers)
     user, allowed, held = await asyncio.gather(
-        read_own_user_name(client), check_access(client, needs), is_restricted_by_policy(client, POLICY_RULES)
+        read_own_user_name(client), check_access(client, needs), is_admission_policy_bound(client, POLICY_RULES)
     )
     return AccessFacts(user, tuple(need for need, granted in zip(needs, allowed, strict=True) if not granted), held)
 
@@ -209,5 +209,5 @@ def _remove_permission_hint(error: CruiseError) -> str:
     return text.partition(": User ")[0] if isinstance(error, RefusedError) else text
 
 
-def _list_unreadable(snapshot: ClusterReading | None) -> list[str]:
+def _list_unreadable(snapshot: ClusterReadResult | None) -> list[str]:
     return [one.problem for one in snapshot.unreadable] if snapshot is not None else []

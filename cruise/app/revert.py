@@ -17,7 +17,7 @@ from cruise.domain.policy import Policy
 from cruise.domain.users import UserAction, UserActionKind
 from cruise.errors import BadInputError
 from cruise.runtime.ports import PassContext, StorePort
-from cruise.runtime.revert import get_original_sizes, read_stored_sizes, revert_workload, run_revert_pass
+from cruise.runtime.revert import get_original_sizes, read_stored_original_sizes, revert_workload, run_revert_pass
 
 # Writers read the pause twice a second, and a request in progress needs time to end.
 _PAUSE_TAKES_HOLD = timedelta(seconds=2)
@@ -43,7 +43,7 @@ async def count_resized_pods(
     async with connect_to_kubernetes(kube) as client, opening as store:
         snapshot = (await read_cluster_once(client, lambda kind, count: None)).snapshot
         _check_scope(namespace, workload, snapshot)
-        stored, keys = await read_stored_sizes(store, snapshot)
+        stored, keys = await read_stored_original_sizes(store, snapshot)
         return sum(
             get_original_sizes(pod, stored, keys) is not None and not pod.is_finished
             for pod in snapshot.pods

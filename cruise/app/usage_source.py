@@ -10,7 +10,7 @@ import structlog
 from cruise.adapters.kube.access import check_access
 from cruise.adapters.kube.client import KubernetesClient, find_own_namespace
 from cruise.adapters.kube.prometheus_services import find_prometheus
-from cruise.adapters.kubelets.client import KubeletAccess, KubeletClient, KubeletEndpoint
+from cruise.adapters.kubelets.client import KubeletAccessMode, KubeletClient, KubeletMetricsPath
 from cruise.adapters.kubelets.source import (
     KubeletUsageSource,
     parse_node_metrics,
@@ -83,7 +83,7 @@ async def is_reading_kubelets(settings: Settings, client: KubernetesClient) -> b
 def get_required_kubelet_access(settings: Settings) -> RequiredAccess:
     """Return the permission that reading kubelets requires."""
     return RequiredAccess(
-        "get", "nodes", "", "proxy" if settings.kubelet_access is KubeletAccess.NODE_PROXY else "metrics"
+        "get", "nodes", "", "proxy" if settings.kubelet_access is KubeletAccessMode.NODE_PROXY else "metrics"
     )
 
 
@@ -109,20 +109,20 @@ async def open_usage_source(settings: Settings, client: KubernetesClient) -> Asy
             yield usage
         return
     with closing(PrometheusUsageSource(settings.to_prometheus_settings(), get_current_seconds)) as source:
-        async with add_cross_check(source, settings, client) as checked:
+        async with add_kubelet_cross_check(source, settings, client) as checked:
             yield OpenedUsageSource(
                 checked, get_usage_reading_settings(settings), cross_check_counts=lambda: checked.counts
             )
 
 
 @asynccontextmanager
-async def add_cross_check(
+async def add_kubelet_cross_check(
     source: UsageSourcePort, settings: Settings, client: KubernetesClient
 ) -> AsyncIterator[CrossCheckedUsageSource]:
     """Compare the source with some kubelets in each pass, if reading them is permitted."""
     # Only cAdvisor has the container runtime's ids.
     async with aclosing(
-        KubeletClient(replace(settings.to_kubelet_settings(), endpoint=KubeletEndpoint.CADVISOR), client)
+        KubeletClient(replace(settings.to_kubelet_settings(), endpoint=KubeletMetricsPath.CADVISOR), client)
     ) as asking:
 
         async def ask(node: Node) -> KubeletContainerUsage:
@@ -133,7 +133,7 @@ async def add_cross_check(
         yield CrossCheckedUsageSource(source, ask, settings.kubelet_cross_check_nodes, step_seconds)
 
 
-async def cross_check_once(
+async def cross_check_kubelets_once(
     settings: Settings, client: KubernetesClient, prometheus: PrometheusSettings, snapshot: ClusterSnapshot
 ) -> CrossCheckResult:
     """Compare some nodes' containers with their kubelets now.
@@ -142,7 +142,7 @@ async def cross_check_once(
     """
     step = prometheus.step_seconds
     with closing(PrometheusUsageSource(prometheus, get_current_seconds)) as source:
-        async with add_cross_check(source, settings, client) as checked:
+        async with add_kubelet_cross_check(source, settings, client) as checked:
             partitions = await checked.list_partitions(snapshot)
             # Samples after the kubelets' reports would arrive after this check has ended.
             end = int(get_current_seconds() - SETTLE_SECONDS) // step * step

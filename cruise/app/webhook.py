@@ -21,7 +21,7 @@ from cruise.adapters.store.embedded_postgres import get_default_data_dir
 from cruise.adapters.store.postgres import open_store
 from cruise.adapters.webhook_tls.certificates import verify_clients
 from cruise.app.certificates import (
-    CertificateTimes,
+    CertificateRenewalTiming,
     create_served_certificate,
     keep_certificate_renewed,
     wait_for_certificate,
@@ -180,7 +180,11 @@ class WebhookServer:
     """One running webhook, as probes and metrics see it."""
 
     def __init__(
-        self, settings: Settings, client: KubernetesClient, times: CertificateTimes, stored: Callable[[], OpenStore]
+        self,
+        settings: Settings,
+        client: KubernetesClient,
+        times: CertificateRenewalTiming,
+        stored: Callable[[], OpenStore],
     ) -> None:
         self._expected = ExpectedPods(get_current_time)
         self.reviewer = AdmissionReviewer(
@@ -278,14 +282,14 @@ class WebhookServer:
 
 
 async def run_webhook(
-    settings: Settings, times: CertificateTimes | None = None, stored: Callable[[], OpenStore] | None = None
+    settings: Settings, times: CertificateRenewalTiming | None = None, stored: Callable[[], OpenStore] | None = None
 ) -> None:
     """Answer reviews until cancelled; `stored` opens the database, by default the settings'. Raises CruiseError."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     host, _, port = settings.webhook_address.rpartition(":")
     async with connect_to_kubernetes(settings.to_kubernetes_settings()) as client:
         webhook = WebhookServer(
-            settings, client, times or CertificateTimes(), stored or (lambda: _open_database(settings))
+            settings, client, times or CertificateRenewalTiming(), stored or (lambda: _open_database(settings))
         )
         app = create_health_app(webhook.get_unready_reasons, webhook.metrics, _create_review_app(settings, webhook))
         tls, bounds = webhook.keeper.context, get_listener_limits(settings)

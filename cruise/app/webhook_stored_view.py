@@ -13,7 +13,7 @@ import structlog
 from cruise.domain.overrides import PausedWorkloads
 from cruise.domain.packing_plan import PlacementHint
 from cruise.domain.usage import STATISTIC_COLUMNS, StatisticsTable
-from cruise.errors import CruiseError, HistoryChangedError, pause_garbage_collection
+from cruise.errors import CruiseError, DatabaseRestoredError, pause_garbage_collection
 from cruise.runtime.ports import StorePort
 
 log = structlog.get_logger()
@@ -153,8 +153,8 @@ class StorePoller:
     async def _is_history_incomplete(self, store: StorePort, now: datetime) -> bool:
         """Return whether the database is at an earlier state, and the usage since is not known to be read again."""
         try:
-            history = await store.read_history()
-        except HistoryChangedError as error:
+            history = await store.read_epoch_and_lost_usage()
+        except DatabaseRestoredError as error:
             if self._behind_since is None:
                 log.warning("the database went back", error=str(error))
                 self._behind_since = now

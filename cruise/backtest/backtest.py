@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar
 
 from cruise.backtest.policies.policies import SLOW_POLICIES
 from cruise.backtest.recordings.recording import UsageRecording
-from cruise.backtest.replay.policy import ConsolidationSizes, ReplayOptions
+from cruise.backtest.replay.policy import ConsolidationSizeBasis, ReplayOptions
 from cruise.backtest.tasks import (
     LoadedRecordingSource,
     ProgressShares,
@@ -31,7 +31,7 @@ _PASS_AS_CONTAINERS = 200
 # How much slower SLOW_POLICIES are.
 _SLOW_FACTOR = 6
 # Recording, entry, and the sizes of consolidation.
-_ReplayKey = tuple[int, int, ConsolidationSizes]
+_ReplayKey = tuple[int, int, ConsolidationSizeBasis]
 
 
 class InProcessExecutor(Executor):
@@ -55,7 +55,7 @@ class InProcessExecutor(Executor):
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayEntry:
+class ReplayConfiguration:
     """A row of the result: its name, the policy and the options of its replay."""
 
     name: str
@@ -129,7 +129,7 @@ def read_all_recordings(
 def replay_all(
     executor: Executor,
     summaries: Sequence[RecordingSummary],
-    entries: Sequence[ReplayEntry],
+    entries: Sequence[ReplayConfiguration],
     progress: TotalProgress,
     *,
     watched_node: str | None = None,
@@ -138,7 +138,7 @@ def replay_all(
 ) -> list[BacktestResult]:
     """Return one result per recording with a score per entry, both in the given order.
 
-    Each entry is replayed twice, once for each choice of ConsolidationSizes; only once if a single node was enough,
+    Each entry is replayed twice, once for each choice of ConsolidationSizeBasis; only once if a single node was enough,
     because consolidation has nothing to remove then. The longest replays start first.
     """
     scores: dict[_ReplayKey, PolicyScore] = {}
@@ -146,42 +146,44 @@ def replay_all(
     started: set[_ReplayKey] = set()
     rows = sorted(range(len(entries)), key=lambda row: entries[row].policy not in SLOW_POLICIES)
 
-    def submit(index: int, row: int, consolidation: ConsolidationSizes) -> tuple[Future[PolicyScore], int]:
+    def submit(index: int, row: int, consolidation: ConsolidationSizeBasis) -> tuple[Future[PolicyScore], int]:
         summary, entry = summaries[index], entries[row]
         number = progress.add(f"{summary.name}: {entry.name}", _compute_replay_work(summary, entry))
         keys[number] = (index, row, consolidation)
         started.add(keys[number])
-        lines = with_time_lines and consolidation is ConsolidationSizes.ADMITTED
+        lines = with_time_lines and consolidation is ConsolidationSizeBasis.ADMITTED
         task = ReplayTask(
             summary.source, entry.policy, entry.options, consolidation, watched_node, lines, with_hourly_counts
         )
         return executor.submit(run_replay_task, number, task), number
 
     def is_second_due(index: int, row: int) -> bool:
-        key = (index, row, ConsolidationSizes.REQUESTS)
+        key = (index, row, ConsolidationSizeBasis.REQUESTS)
         return entries[row].options.with_both_consolidations and key not in started
 
-    pending = dict(submit(index, row, ConsolidationSizes.ADMITTED) for index in range(len(summaries)) for row in rows)
+    pending = dict(
+        submit(index, row, ConsolidationSizeBasis.ADMITTED) for index in range(len(summaries)) for row in rows
+    )
     for number, score in _iterate_completed(pending, progress):
         index, row, consolidation = keys[number]
         scores[index, row, consolidation] = score
-        if consolidation is ConsolidationSizes.REQUESTS:
+        if consolidation is ConsolidationSizeBasis.REQUESTS:
             continue
         # If one policy needs several nodes, the others mostly do: their second replays can start now.
         for other in rows if score.nodes_peak > 1 else ():
             if is_second_due(index, other):
-                future, added = submit(index, other, ConsolidationSizes.REQUESTS)
+                future, added = submit(index, other, ConsolidationSizeBasis.REQUESTS)
                 pending[future] = added
         if is_second_due(index, row):
-            scores[index, row, ConsolidationSizes.REQUESTS] = score
+            scores[index, row, ConsolidationSizeBasis.REQUESTS] = score
     return [
         _build_result(
             summary,
             entries[0].options,
             {
                 entry.name: _join_scores(
-                    scores[index, row, ConsolidationSizes.ADMITTED],
-                    scores.get((index, row, ConsolidationSizes.REQUESTS)),
+                    scores[index, row, ConsolidationSizeBasis.ADMITTED],
+                    scores.get((index, row, ConsolidationSizeBasis.REQUESTS)),
                 )
                 for row, entry in enumerate(entries)
             },
@@ -190,7 +192,7 @@ def replay_all(
     ]
 
 
-def compute_work(summaries: Sequence[RecordingSummary], entries: Sequence[ReplayEntry]) -> float:
+def compute_replay_work(summaries: Sequence[RecordingSummary], entries: Sequence[ReplayConfiguration]) -> float:
     """Return the work of all replays, in the unit of TotalProgress."""
     return sum(
         _compute_replay_work(summary, entry) * (1 + entry.options.with_both_consolidations)
@@ -199,7 +201,7 @@ def compute_work(summaries: Sequence[RecordingSummary], entries: Sequence[Replay
     )
 
 
-def _compute_replay_work(summary: RecordingSummary, entry: ReplayEntry) -> float:
+def _compute_replay_work(summary: RecordingSummary, entry: ReplayConfiguration) -> float:
     """Return the work of a replay relative to others: a fixed amount per pass, and one per container in it."""
     passes = summary.days * 86_400 / max(entry.options.pass_seconds, summary.step_seconds)
     factor = _SLOW_FACTOR if entry.policy in SLOW_POLICIES else 1
@@ -250,5 +252,5 @@ def backtest_policies(
     """
     executor, progress = InProcessExecutor(), TotalProgress()
     summaries = read_all_recordings(executor, [LoadedRecordingSource(recording)], options, None, progress)
-    entries = [ReplayEntry(name, name, options) for name in policies]
+    entries = [ReplayConfiguration(name, name, options) for name in policies]
     return replay_all(executor, summaries, entries, progress, watched_node=watched_node)[0]

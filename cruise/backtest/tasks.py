@@ -21,8 +21,8 @@ from cruise.backtest.recordings.recording import (
     load_trace,
     select_half_of_containers,
 )
-from cruise.backtest.recordings.scaling import AddedAutoscalers, add_autoscalers, find_replayed_autoscalers
-from cruise.backtest.replay.policy import ConsolidationSizes, ReplayOptions
+from cruise.backtest.recordings.scaling import ReplayHpaOptions, add_autoscalers, find_replayed_autoscalers
+from cruise.backtest.replay.policy import ConsolidationSizeBasis, ReplayOptions
 from cruise.backtest.replay.replay import replay_policy
 from cruise.domain.backtest import PolicyScore
 from cruise.errors import BadInputError
@@ -191,7 +191,7 @@ class ReplayTask:
     source: RecordingSource
     policy: str
     options: ReplayOptions
-    consolidation: ConsolidationSizes
+    consolidation: ConsolidationSizeBasis
     watched_node: str | None
     with_time_line: bool
     with_hourly_counts: bool
@@ -218,7 +218,7 @@ def summarize_recording(
     )
 
 
-def _check_autoscalers(recording: UsageRecording, added: AddedAutoscalers, notes: list[str]) -> None:
+def _check_autoscalers(recording: UsageRecording, added: ReplayHpaOptions, notes: list[str]) -> None:
     """Raise BadInputError if no workload has an HPA; note the HPAs of the cluster that are not replayed."""
     found = len(find_replayed_autoscalers(recording, added))
     if not found and added.target_percent is not None:

@@ -112,7 +112,7 @@ def has_running_successor(snapshot: ClusterSnapshot, namespace: str, process: st
     return workload is not None and workload.replicas != 0
 
 
-def is_plausible(load: float) -> bool:
+def is_plausible_load(load: float) -> bool:
     """Return whether a load relative to a node's CPU is plausible."""
     return 0.0 <= load <= MAX_PLAUSIBLE_LOAD
 

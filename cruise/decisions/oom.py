@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds, compute_container_bounds
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.limit_ranges import forbids_resize, get_pod_limit_ranges, select_limit_ranges
-from cruise.decisions.pod_policy.quotas import QuotaAllowance, keeps_limits
+from cruise.decisions.pod_policy.quotas import QuotaAllowance, must_keep_limits
 from cruise.decisions.pod_policy.resizable_pod import SKIP_REASON_BY_MODE, ResizablePod
 from cruise.decisions.sizing.guaranteed import compute_guaranteed_memory_after_oom_kill
 from cruise.decisions.sizing.memory_limit import (
@@ -90,11 +90,11 @@ def build_oom_records(kills: Iterable[OomKill], statistics: StatisticsTable) -> 
     records: list[OomRecord] = []
     for kill in sorted(kills, key=lambda one: (one.finished_at, one.key)):
         records.append(build_oom_record_from_statistics(kill, statistics))
-        statistics = raise_oom_memory(statistics, records[-1], shared=applies_to_workload(records[-1], records))
+        statistics = raise_oom_memory(statistics, records[-1], shared=affects_whole_workload(records[-1], records))
     return records
 
 
-def applies_to_workload(record: OomRecord, known: Iterable[OomRecord]) -> bool:
+def affects_whole_workload(record: OomRecord, known: Iterable[OomRecord]) -> bool:
     """Return whether a kill affects its whole workload.
 
     It does if it is not the only `known` one, or if its pod does not run again.
@@ -281,7 +281,7 @@ def _build_target(
         request, limit = _compute_request_and_limit(
             record, statistic, pod, container, request, bounds, policy, ceiling, context
         )
-    if keeps_limits(pod, context.quotas, ResourceName.MEMORY):
+    if must_keep_limits(pod, context.quotas, ResourceName.MEMORY):
         limit, request = current_limit, request if current_limit is None else min(request, current_limit)
         if request == current_request:
             return SkippedPod(pod.namespace, pod.name, ReasonCode.QUOTA_EXCEEDED, container.name)

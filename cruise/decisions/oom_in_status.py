@@ -5,7 +5,7 @@ from datetime import datetime
 
 import numpy as np
 
-from cruise.decisions.oom import applies_to_workload, build_oom_records
+from cruise.decisions.oom import affects_whole_workload, build_oom_records
 from cruise.decisions.usage.oom_records import find_relevant_oom_kills, raise_oom_memory
 from cruise.domain.cluster import ClusterSnapshot, OomKill
 from cruise.domain.policy import Policy
@@ -22,7 +22,7 @@ def add_kills_in_pod_status(
     for record in build_oom_records(_select_uncounted(find_relevant_oom_kills(snapshot, now), statistics), statistics):
         records.append(record)
         statistics = raise_oom_memory(
-            _add_own_row(statistics, record), record, shared=applies_to_workload(record, records)
+            _add_own_row(statistics, record), record, shared=affects_whole_workload(record, records)
         )
     return statistics
 

@@ -13,7 +13,7 @@ _HOURS_OF_DAY = 24
 
 
 @dataclass(frozen=True, slots=True)
-class HourProfile:
+class HourOfDayProfile:
     """The largest samples of each hour of the day (UTC), None for an hour without samples."""
 
     container: str
@@ -28,7 +28,7 @@ class PodHistory:
 
     outcomes: tuple[Outcome, ...]
     oom_kills: tuple[OomRecord, ...]
-    profiles: tuple[HourProfile, ...]
+    profiles: tuple[HourOfDayProfile, ...]
 
 
 def build_pod_history(
@@ -62,13 +62,13 @@ def build_pod_history(
     )
 
 
-def _iterate_profiles(peaks: HourlyPeaks) -> Iterable[HourProfile]:
+def _iterate_profiles(peaks: HourlyPeaks) -> Iterable[HourOfDayProfile]:
     rows_by_key: dict[PeakKey, list[int]] = {}
     for row, key in enumerate(peaks.keys):
         rows_by_key.setdefault(key, []).append(row)
     for key, rows in sorted(rows_by_key.items()):
         hours = (peaks.hours[rows] % _HOURS_OF_DAY).tolist()
-        yield HourProfile(
+        yield HourOfDayProfile(
             key.container,
             key.identity,
             _max_by_hour(hours, peaks.cpu_demand_millicores[rows]),

@@ -32,7 +32,7 @@ def decide_boost_ends(
         if eligibility.explain_no_resize(pod) is not None:
             continue
         containers = {one.name: one for one in pod.containers}
-        targets = tuple([one.settle(containers[one.container]) for one in find_startup_boosts(pod)])
+        targets = tuple([one.get_sizes_after_start(containers[one.container]) for one in find_startup_boosts(pod)])
         earlier = refused.get(pod.uid)
         if earlier is not None and earlier.containers == targets:
             continue

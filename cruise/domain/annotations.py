@@ -24,7 +24,7 @@ from cruise.domain.policy import (
     parse_size,
 )
 from cruise.domain.resources import ResourceName, format_cpu_millicores, format_memory_bytes, quote_text
-from cruise.domain.run_operators import parse_workload_name
+from cruise.domain.run_to_completion_operators import parse_workload_name
 from cruise.domain.startup_cpu import StartupCpu, format_startup_cpu, parse_startup_cpu
 
 ChoiceT = TypeVar("ChoiceT", bound=Enum)
@@ -375,6 +375,6 @@ def is_read_by_decisions(name: str) -> bool:
     return name in _READ_BY_DECISIONS or name.startswith((PREFIX, _CRUISEKUBE))
 
 
-def is_override(name: str) -> bool:
+def is_override_annotation(name: str) -> bool:
     """Return whether an annotation states an override, valid or not."""
     return name in (EXCLUDED_LABEL.name, SIZED_BY_KRR.name) or (name.startswith(PREFIX) and name not in CRUISE_RECORDS)

@@ -90,7 +90,7 @@ class NodePool:
     unusable_reason: str = ""
 
 
-def get_foreign_group(api_version: str) -> str:
+def get_foreign_api_group(api_version: str) -> str:
     """Return the API group, or an empty string for Kubernetes' own groups and for none."""
     group = api_version.rpartition("/")[0]
     return group if "." in group and not group.endswith(".k8s.io") else ""
@@ -102,7 +102,7 @@ DEFAULT_SCALE_DOWN_SECONDS = 300
 """The window whose largest wanted number of replicas counts before pods are removed, by default."""
 
 
-class UtilisationMetric(NamedTuple):
+class UtilizationMetric(NamedTuple):
     """A metric with target type Utilization, of all containers or of one `container`.
 
     `reported_percent` is what the controller measured last, at least the target, and at most one more unless the
@@ -119,8 +119,8 @@ class UtilisationMetric(NamedTuple):
 
 
 def add_reported_utilization(
-    metric: UtilisationMetric, percent: int, average_request: int | None, *, is_at_minimum: bool, is_at_maximum: bool
-) -> UtilisationMetric:
+    metric: UtilizationMetric, percent: int, average_request: int | None, *, is_at_minimum: bool, is_at_maximum: bool
+) -> UtilizationMetric:
     """Return a metric with what the controller measured, as far as decisions depend on it."""
     most = percent if is_at_maximum else metric.target_percent + 1
     adds_or_removes_pods = not is_at_minimum or percent > metric.target_percent
@@ -135,7 +135,7 @@ def _round_to_steps(amount: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class UtilisationScaling:
+class UtilizationScaling:
     """The metrics on utilization and the replicas of an HPA, as its controller reported them.
 
     Utilization is the use of the ready pods divided by their requests, in whole percent. A metric wants
@@ -146,7 +146,7 @@ class UtilisationScaling:
     removed, `scale_down_seconds` is the stabilization window of that.
     """
 
-    metrics: tuple[UtilisationMetric, ...]
+    metrics: tuple[UtilizationMetric, ...]
     min_replicas: int
     max_replicas: int
     current_replicas: int

@@ -11,7 +11,7 @@ from cruise.domain.autoscalers import (
     NodeAutoscalerKind,
     NodePool,
     ResourceQuota,
-    UtilisationScaling,
+    UtilizationScaling,
     VpaContainerPolicy,
 )
 from cruise.domain.heaps import HeapBound
@@ -25,7 +25,7 @@ from cruise.domain.resources import (
     StatedResources,
 )
 from cruise.domain.rightsizing_policies import RightsizingPolicy
-from cruise.domain.run_operators import WORKLOAD_GROUP, EndedPod, runs_to_completion
+from cruise.domain.run_to_completion_operators import WORKLOAD_GROUP, CompletedPod, runs_to_completion
 from cruise.domain.scheduling import (
     NO_STORAGE_OR_NAMESPACES,
     UNCONSTRAINED,
@@ -159,11 +159,11 @@ class Pod:
         return is_named or self.restart_policy != "Always" or runs_to_completion(self.owner_kind or "")
 
     @property
-    def ended_pod(self) -> EndedPod | None:
+    def ended_pod(self) -> CompletedPod | None:
         """What to remember of the pod once it is deleted, None if its name identifies its owner."""
         if self.node is None or self.workload is None or not self.runs_to_completion:
             return None
-        return EndedPod(self.namespace, self.name, self.uid, str(self.workload), self.created_at)
+        return CompletedPod(self.namespace, self.name, self.uid, str(self.workload), self.created_at)
 
     @property
     def is_finished(self) -> bool:
@@ -294,7 +294,7 @@ class HorizontalPodAutoscaler:
     target: WorkloadRef
     utilisation_resources: frozenset[ResourceName]
     target_api: str = ""
-    scaling: UtilisationScaling | None = None
+    scaling: UtilizationScaling | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +352,7 @@ class ClusterSnapshot:
     removed_nodes: tuple[Node, ...] = ()
     node_pools: tuple[NodePool, ...] = ()
     node_claims: tuple[Node, ...] = ()
-    ended_pods: tuple[EndedPod, ...] = field(default=(), compare=False)
+    ended_pods: tuple[CompletedPod, ...] = field(default=(), compare=False)
     taken_at: float | None = field(default=None, compare=False)
     listed_kinds: frozenset[str] | None = field(default=None, compare=False)
 

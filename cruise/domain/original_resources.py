@@ -38,7 +38,7 @@ def format_original_resources(amounts: Mapping[str, tuple[StatedResources, State
     """Write requests and limits by container as compact JSON with sorted keys."""
     return _encode(
         {
-            name: {"requests": amounts_to_json(requests), "limits": amounts_to_json(limits)}
+            name: {"requests": convert_amounts_to_json(requests), "limits": convert_amounts_to_json(limits)}
             for name, (requests, limits) in amounts.items()
         }
     )
@@ -73,7 +73,7 @@ def read_signed_original_resources(
     return parse_original_resources(text)
 
 
-def amounts_to_json(amounts: StatedResources) -> dict[str, str]:
+def convert_amounts_to_json(amounts: StatedResources) -> dict[str, str]:
     """Return the stated amounts as Kubernetes quantities."""
     stated = {}
     if amounts.cpu_millicores is not None:

@@ -97,7 +97,7 @@ def find_contradiction(stated: Overrides | EffectivePolicy) -> str | None:
     policy = EffectivePolicy(Mode.OFF, bounds=stated.bounds, containers=stated.containers)
     for container in ("", *policy.containers):
         bounds = policy.get_for_container(container).bounds
-        if exceeds_any(bounds.minimum, bounds.maximum):
+        if exceeds_any_amount(bounds.minimum, bounds.maximum):
             return container
     return None
 
@@ -106,7 +106,7 @@ def _explain_contradiction(container: str) -> str:
     return f"{PREFIX}…-min{'.' + container if container else ''}: the minimum is above the maximum"
 
 
-def exceeds_any(low: StatedResources, high: StatedResources) -> bool:
+def exceeds_any_amount(low: StatedResources, high: StatedResources) -> bool:
     """Return whether one of the first amounts exceeds the second one; unstated ones do not."""
     pairs = ((low.cpu_millicores, high.cpu_millicores), (low.memory_bytes, high.memory_bytes))
     return any(least is not None and most is not None and least > most for least, most in pairs)
@@ -224,11 +224,11 @@ def resolve_overrides(
 
     Each comes before the next one. `policies` are those that apply to the pod, nearest first.
     """
-    own = collect_own_layers(annotations, namespace, ref, snapshot, paused_workloads, vertical)
+    own = collect_layers_without_policies(annotations, namespace, ref, snapshot, paused_workloads, vertical)
     return resolve_possibly_unreadable_layers(cluster_mode, [*own, *policies])
 
 
-def collect_own_layers(
+def collect_layers_without_policies(
     annotations: Mapping[str, str],
     namespace: str,
     ref: WorkloadRef | None,
@@ -268,7 +268,7 @@ def resolve_possibly_unreadable_layers(cluster_mode: Mode, layers: Sequence[Over
         None,
     )
     readable = [(source, layer) for source, layer in layers if isinstance(layer, Overrides)]
-    resolution = resolve_layers(cluster_mode, readable)
+    resolution = resolve_override_layers(cluster_mode, readable)
     if unreadable is None and isinstance(resolution.effective_policy, EffectivePolicy):
         container = find_contradiction(resolution.effective_policy)
         unreadable = (
@@ -290,10 +290,10 @@ def _list_bound_sources(resolution: ResolvedOverrides) -> str:
 @cache
 def _resolve_cluster_mode(mode: Mode) -> ResolvedOverrides:
     """Resolve no overrides; most workloads have none and share the result."""
-    return resolve_layers(mode, ())
+    return resolve_override_layers(mode, ())
 
 
-def resolve_layers(cluster_mode: Mode, layers: Sequence[tuple[SettingSource, Overrides]]) -> ResolvedOverrides:
+def resolve_override_layers(cluster_mode: Mode, layers: Sequence[tuple[SettingSource, Overrides]]) -> ResolvedOverrides:
     """Resolve layers, given nearest first: the nearest value takes effect, and the lowest of the modes.
 
     Of several policy objects of one kind only the first one's mode counts. No maximum exceeds that of the first
@@ -328,7 +328,7 @@ def _collect_values(
         is_mode = setting.partition(".")[0] == MODE.setting
         effective = _find_lowest_mode(found) if is_mode else 0
         values[setting] = found[effective][0]
-        limit, limited_by = find_limit(setting, stated)
+        limit, limited_by = find_cluster_maximum(setting, stated)
         # A container's mode above its pod's has no effect.
         if is_mode and values[setting] > values[MODE.setting]:
             effective = -1
@@ -344,7 +344,9 @@ def _collect_values(
     return values, statements
 
 
-def find_limit(setting: str, stated: Mapping[str, Sequence[SourcedValue]]) -> SourcedValue | tuple[None, None]:
+def find_cluster_maximum(
+    setting: str, stated: Mapping[str, Sequence[SourcedValue]]
+) -> SourcedValue | tuple[None, None]:
     """Return the value that a maximum may not exceed, and the ClusterRightsizingPolicy that states it, None if none.
 
     `stated` has the values of each setting, nearest first. The limit of one container precedes that of all.

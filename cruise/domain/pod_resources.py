@@ -99,7 +99,7 @@ def get_memory_limit_at_kill(pod: Pod, limits: StatedResources) -> int | None:
     return (pod.pod_level.actual_limits or pod.pod_level.limits).memory_bytes
 
 
-def find_limit_sharers(pod: Pod, container: Container) -> tuple[str, ...]:
+def find_containers_sharing_limit(pod: Pod, container: Container) -> tuple[str, ...]:
     """Return the other containers that share a memory limit with a container that states none: those of its pod."""
     if pod.pod_level is None or container.limits.memory_bytes is not None:
         return ()

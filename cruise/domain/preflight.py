@@ -271,7 +271,7 @@ class CheckItem:
     fix: str = ""
 
 
-def format_number_of(things: Sized, noun: str) -> str:
+def format_item_count(things: Sized, noun: str) -> str:
     """Return the number of things with their noun."""
     return f"{len(things):,} {noun}{'' if len(things) == 1 else 's'}"
 

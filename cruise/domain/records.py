@@ -169,7 +169,7 @@ def _exceeds_threshold(one: int, other: int, least: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class DatabaseHistory:
+class EpochAndLostUsage:
     """`epoch` increases with each stored read of usage, intent and kill; a smaller one means an earlier state.
 
     `lost_until` (Unix seconds, 0: never) is the end of the time whose usage and evictions were missing when an earlier

@@ -42,7 +42,7 @@ class StartupBoost:
         present = container.requests.cpu_millicores, container.limits.cpu_millicores
         return present == (self.boosted_request, self.boosted_limit)
 
-    def settle(self, container: Container) -> ContainerTarget:
+    def get_sizes_after_start(self, container: Container) -> ContainerTarget:
         """Return the container's sizes after its start."""
         requests, limits = container.requests, container.limits
         return ContainerTarget(
@@ -93,7 +93,7 @@ def settle_boosted_pod(pod: Pod) -> Pod:
     boosts = {one.container: one for one in find_startup_boosts(pod)}
     if not boosts:
         return pod
-    targets = [boosts[one.name].settle(one) for one in pod.containers if one.name in boosts]
+    targets = [boosts[one.name].get_sizes_after_start(one) for one in pod.containers if one.name in boosts]
     return replace_spec_resources(pod, targets)
 
 

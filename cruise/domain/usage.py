@@ -31,7 +31,7 @@ class PeakKey(NamedTuple):
     identity: str
 
 
-class SampleRejection(StrEnum):
+class SampleRejectionReason(StrEnum):
     """Why a sample is implausible; the order numbers the bits of `rejected_reasons`."""
 
     ABOVE_NODE_CAPACITY = "above-node-capacity"
@@ -104,7 +104,7 @@ class StatisticColumns:
     (`cpu_7d_max_millicores` 0: unknown). `oom_memory_bytes` is 0 without a kill in the last 7 days.
     `cpu_start_millicores` is what a workload's container uses while its pods start, 0 if unknown and for single pods.
     `rejected_percent` is the share of implausible samples in a window; bit n of
-    `rejected_reasons` is the n-th `SampleRejection`.
+    `rejected_reasons` is the n-th `SampleRejectionReason`.
     """
 
     updated_at: Int64Array
@@ -242,9 +242,9 @@ class Statistic:
     cpu_start_millicores: int = 0
 
     @property
-    def rejections(self) -> tuple[SampleRejection, ...]:
+    def rejections(self) -> tuple[SampleRejectionReason, ...]:
         """The reasons why samples were rejected."""
-        return tuple(reason for bit, reason in enumerate(SampleRejection) if self.rejected_reasons >> bit & 1)
+        return tuple(reason for bit, reason in enumerate(SampleRejectionReason) if self.rejected_reasons >> bit & 1)
 
 
 def index_containers(keys: Sequence[StatisticKey]) -> dict[ContainerKey, int]:

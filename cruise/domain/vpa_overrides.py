@@ -3,7 +3,7 @@
 from cruise.domain.annotations import ContainerOverrides, Overrides, OverrideSource, UnreadableAnnotations
 from cruise.domain.autoscalers import VpaContainerPolicy
 from cruise.domain.cluster import ClusterSnapshot, VerticalPodAutoscaler, WorkloadRef
-from cruise.domain.overrides import OverrideLayer, SettingSource, VpaOverrides, exceeds_any
+from cruise.domain.overrides import OverrideLayer, SettingSource, VpaOverrides, exceeds_any_amount
 from cruise.domain.policy import MINIMUM_REQUEST, Mode, RequestBounds
 from cruise.domain.resources import ResourceName, StatedResources
 
@@ -27,9 +27,11 @@ def get_vpa_overrides(vpa: VerticalPodAutoscaler) -> Overrides | UnreadableAnnot
     A container of mode `Off`, or of which no resource is controlled, is not sized.
     """
     for rule in vpa.rules:
-        if exceeds_any(rule.minimum, rule.maximum):
+        if exceeds_any_amount(rule.minimum, rule.maximum):
             return UnreadableAnnotations(f"minAllowed of {rule.container or '*'} is above maxAllowed")
-        if exceeds_any(StatedResources(MINIMUM_REQUEST.cpu_millicores, MINIMUM_REQUEST.memory_bytes), rule.maximum):
+        if exceeds_any_amount(
+            StatedResources(MINIMUM_REQUEST.cpu_millicores, MINIMUM_REQUEST.memory_bytes), rule.maximum
+        ):
             return UnreadableAnnotations(
                 f"maxAllowed of {rule.container or '*'} is below the smallest request, 10m and 16Mi"
             )

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from cruise.decisions.pod_policy.unlocks import UNLOCKS, Unlock, UnlockKind
+from cruise.decisions.pod_policy.skip_reason_unlocks import UNLOCKS, SkipReasonUnlock, SkipReasonUnlockKind
 from cruise.decisions.scan.coverage import Coverage, CoverageGroup
 from cruise.decisions.scan.waste import ClusterRequestTotals
 from cruise.domain.actions import ReasonCode
@@ -38,7 +38,7 @@ class CoverageRow:
         return "" if self.reason is None else REASON_DESCRIPTIONS[self.reason]
 
     @property
-    def unlock(self) -> Unlock | None:
+    def unlock(self) -> SkipReasonUnlock | None:
         """What makes the requests sized."""
         return None if self.reason is None else UNLOCKS[self.reason]
 
@@ -67,7 +67,7 @@ class CoverageRow:
         if not self.group.requested.get(resource):
             return "–"
         if not self.group.is_known(resource):
-            return "–" if self.unlock is not None and self.unlock.kind is UnlockKind.NOTHING else "unknown"
+            return "–" if self.unlock is not None and self.unlock.kind is SkipReasonUnlockKind.NOTHING else "unknown"
         amount = _FORMATTERS[resource](self.group.reclaimable.get(resource))
         return f"{amount}*" if self.group.unknown.get(resource) else amount
 
@@ -116,7 +116,7 @@ def build_reclaimable_document(group: CoverageGroup) -> JsonValue:
     }
 
 
-def build_unlock_document(unlock: Unlock) -> JsonValue:
+def build_unlock_document(unlock: SkipReasonUnlock) -> JsonValue:
     """Return what unlocks a reason; null for a setting or an annotation that is not there."""
     return {
         "kind": unlock.kind.value,

@@ -8,7 +8,7 @@ import yaml
 from cruise.decisions.template_sizes import TemplateContainerSizes, TemplateSizes
 from cruise.decisions.vpa_export import ExportedPolicy, PolicyExport
 from cruise.domain.cluster import ContainerRole
-from cruise.domain.original_resources import amounts_to_json
+from cruise.domain.original_resources import convert_amounts_to_json
 from cruise.domain.resources import StatedResources
 from cruise.domain.written_policies import PolicyScope
 from cruise.interfaces.text import JsonValue, escape_text
@@ -51,7 +51,7 @@ def build_resources(sizes: TemplateContainerSizes) -> JsonObject:
 
 
 def _changes(before: StatedResources, after: StatedResources) -> JsonObject:
-    old, new = amounts_to_json(before), amounts_to_json(after)
+    old, new = convert_amounts_to_json(before), convert_amounts_to_json(after)
     changes: JsonObject = {name: text for name, text in new.items() if old.get(name) != text}
     return changes | dict.fromkeys(old.keys() - new.keys())
 
@@ -92,7 +92,7 @@ def render_values_files(changed: tuple[TemplateSizes, ...]) -> Iterator[tuple[st
         yield f"{namespace}/values.yaml", "---\n".join(_render_values(one) for one in group)
 
 
-def render_values_text(changed: tuple[TemplateSizes, ...]) -> str:
+def render_helm_values_text(changed: tuple[TemplateSizes, ...]) -> str:
     """Return all values, a YAML document for each workload."""
     return "---\n".join(_render_values(one) for one in changed)
 
@@ -113,9 +113,9 @@ def _render_values(sizes: TemplateSizes) -> str:
 
 def _build_all_resources(sizes: TemplateContainerSizes) -> dict[str, JsonValue]:
     """Return all resources, because a chart's defaults fill missing ones; null removes a default limit."""
-    limits: dict[str, JsonValue] = {**amounts_to_json(sizes.new_limits)}
-    limits |= dict.fromkeys(amounts_to_json(sizes.limits).keys() - limits.keys())
-    resources: dict[str, JsonValue] = {"requests": {**amounts_to_json(sizes.new_requests)}, "limits": limits}
+    limits: dict[str, JsonValue] = {**convert_amounts_to_json(sizes.new_limits)}
+    limits |= dict.fromkeys(convert_amounts_to_json(sizes.limits).keys() - limits.keys())
+    resources: dict[str, JsonValue] = {"requests": {**convert_amounts_to_json(sizes.new_requests)}, "limits": limits}
     return {name: amounts for name, amounts in resources.items() if amounts}
 
 

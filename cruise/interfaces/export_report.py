@@ -17,7 +17,7 @@ from cruise.decisions.template_sizes import (
     TemplateContainerSizes,
     TemplateSizes,
 )
-from cruise.domain.original_resources import amounts_to_json
+from cruise.domain.original_resources import convert_amounts_to_json
 from cruise.domain.prices import ResourcePrices, format_money, format_prices
 from cruise.domain.resources import ResourceName, Resources
 from cruise.interfaces.export_files import build_patch
@@ -109,8 +109,14 @@ def _container(sizes: TemplateContainerSizes) -> JsonValue:
     return {
         "container": sizes.name,
         "role": sizes.role.value,
-        "before": {"requests": {**amounts_to_json(sizes.requests)}, "limits": {**amounts_to_json(sizes.limits)}},
-        "after": {"requests": {**amounts_to_json(sizes.new_requests)}, "limits": {**amounts_to_json(sizes.new_limits)}},
+        "before": {
+            "requests": {**convert_amounts_to_json(sizes.requests)},
+            "limits": {**convert_amounts_to_json(sizes.limits)},
+        },
+        "after": {
+            "requests": {**convert_amounts_to_json(sizes.new_requests)},
+            "limits": {**convert_amounts_to_json(sizes.new_limits)},
+        },
         "evidence": {
             **figures,
             "historySince": convert_to_json(convert_to_time(evidence.history_since)),

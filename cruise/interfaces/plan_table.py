@@ -94,7 +94,7 @@ _UNLIMITED_COLUMNS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class NamedRows:
+class NamedRowTable:
     """A table whose names have lines of their own if they and the numbers do not fit next to each other.
 
     `headings` has the columns of a table without rows, whose cells must not be wrapped; a row has a name, the other
@@ -156,7 +156,7 @@ def _render_nodes(rows: Sequence[_NodeRow], wide: bool, in_full: bool) -> Render
         )
     if wide:
         notes.append("TARGET: base + shared headroom, as a share of the capacity available to sized pods.")
-    named = NamedRows(partial(_create_node_headings, wide), lines)
+    named = NamedRowTable(partial(_create_node_headings, wide), lines)
     # Skip reasons are wrapped in a wide table.
     table = named.build() if wide else named
     return Group(table, *(Text(note, style="dim") for note in notes))

@@ -12,7 +12,7 @@ from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.overrides import SettingSource
 from cruise.domain.reasons import ReasonDetailCode, parse_detail_code
 from cruise.domain.resources import ResourceName
-from cruise.domain.usage import SampleRejection
+from cruise.domain.usage import SampleRejectionReason
 from cruise.interfaces.text import format_age, format_count, format_memory, format_percent
 
 REASON_DESCRIPTIONS: Mapping[ReasonCode, str] = {
@@ -124,12 +124,12 @@ CAUSE_DESCRIPTIONS: Mapping[ResizeCause, str] = {
 }
 
 
-REJECTION_DESCRIPTIONS: Mapping[SampleRejection, str] = {
-    SampleRejection.ABOVE_NODE_CAPACITY: "above the capacity of the node",
-    SampleRejection.ABOVE_LIMIT: "above the container's limit",
-    SampleRejection.SERIES_DISAGREE: "several series of the container disagree",
-    SampleRejection.ABOVE_NODE_USAGE: "with the node's other containers, above the usage of the whole node",
-    SampleRejection.OTHER_CLUSTER: "of another cluster, or possibly so",
+REJECTION_DESCRIPTIONS: Mapping[SampleRejectionReason, str] = {
+    SampleRejectionReason.ABOVE_NODE_CAPACITY: "above the capacity of the node",
+    SampleRejectionReason.ABOVE_LIMIT: "above the container's limit",
+    SampleRejectionReason.SERIES_DISAGREE: "several series of the container disagree",
+    SampleRejectionReason.ABOVE_NODE_USAGE: "with the node's other containers, above the usage of the whole node",
+    SampleRejectionReason.OTHER_CLUSTER: "of another cluster, or possibly so",
 }
 DETAIL_DESCRIPTIONS: Mapping[ReasonDetailCode, str] = {
     ReasonDetailCode.NO_CONTROLLER: "no controller would create it again",

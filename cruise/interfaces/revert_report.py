@@ -9,7 +9,7 @@ from rich.text import Text
 
 from cruise.domain.actions import ActionResult, Outcome, ReasonCode, ResizePod
 from cruise.domain.cluster import PodsByName, WorkloadRef
-from cruise.domain.original_resources import amounts_to_json
+from cruise.domain.original_resources import convert_amounts_to_json
 from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import StatedResources
 from cruise.interfaces.plan_document import (
@@ -70,7 +70,7 @@ def _document(outcome: Outcome, pods: PodsByName) -> dict[str, object]:
 
 
 def _sizes(requests: StatedResources, limits: StatedResources) -> JsonValue:
-    return {"requests": dict(amounts_to_json(requests)), "limits": dict(amounts_to_json(limits))}
+    return {"requests": dict(convert_amounts_to_json(requests)), "limits": dict(convert_amounts_to_json(limits))}
 
 
 def render_revert_table(

@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import astuple
 
 from cruise.errors import DECODE_ERRORS, BadInputError
-from cruise.kube_json.object_errors import decode_struct, to_single_line
+from cruise.kube_json.object_errors import convert_to_single_line, decode_struct
 from cruise.kube_json.wire.pod_json import ContainerSpec, JsonStruct, LabelSelectorJson, Metadata, PodObject, PodSpec
 
 API_VERSION = "admission.k8s.io/v1"
@@ -175,7 +175,7 @@ def decode_request(body: bytes) -> ReviewRequest:
     """Return the request of a review; BadInputError for anything else."""
     review = decode_struct(_decode, body, _KIND)
     if review.kind != _KIND or review.api_version != API_VERSION:
-        stated = to_single_line(f"{review.api_version} {review.kind}".strip())[:60]
+        stated = convert_to_single_line(f"{review.api_version} {review.kind}".strip())[:60]
         raise BadInputError(f'"{stated}" is not supported; send {API_VERSION} {_KIND}')
     return review.request
 
@@ -227,7 +227,7 @@ class ReviewResponse:
 
 def _as_warning(text: str) -> str:
     """Return a warning that fits an HTTP header: short and in ASCII."""
-    plain = to_single_line(text).encode("ascii", "replace").decode("ascii")
+    plain = convert_to_single_line(text).encode("ascii", "replace").decode("ascii")
     return plain if len(plain) <= _LONGEST_WARNING else f"{plain[: _LONGEST_WARNING - 3]}..."
 
 
@@ -261,14 +261,14 @@ class ReviewTooLargeError(BadInputError):
         self.reason = reason
 
 
-def check_elements(review: bytes, limits: ReviewLimits) -> None:
+def check_element_counts(review: bytes, limits: ReviewLimits) -> None:
     """Raise ReviewTooLargeError if decoding the review would take long."""
     # Commas separate elements; those in texts also count, which is harmless.
     if len(review) > _SHORT_BYTES and review.count(b",") > limits.json_elements:
         raise ReviewTooLargeError("too-large", f"over {limits.json_elements} elements")
 
 
-def check_pod(pod: PodObject, limits: ReviewLimits) -> None:
+def check_pod_size(pod: PodObject, limits: ReviewLimits) -> None:
     """Raise ReviewTooLargeError if deciding on the pod would take long."""
     spec, metadata = pod.spec, pod.metadata
     if len(spec.containers) + len(spec.init_containers or ()) > limits.containers:

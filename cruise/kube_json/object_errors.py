@@ -30,7 +30,7 @@ _TYPE_NAMES = {
 }
 
 
-def to_single_line(message: object) -> str:
+def convert_to_single_line(message: object) -> str:
     """Return a message without control characters, which quoted input may contain."""
     return "".join(letter if letter.isprintable() else "�" for letter in str(message))
 
@@ -46,7 +46,7 @@ def convert_to_struct(document: Mapping[str, Any], struct: type[StructT]) -> Str
         return msgspec.convert(document, struct)
     except msgspec.ValidationError as error:
         raise BadInputError(
-            to_single_line(f"{format_document_label(document)}: {explain_validation_error(error)}")
+            convert_to_single_line(f"{format_document_label(document)}: {explain_validation_error(error)}")
         ) from error
 
 
@@ -55,9 +55,9 @@ def decode_struct(decoder: msgspec.json.Decoder[StructT], text: bytes | msgspec.
     try:
         return decoder.decode(text)
     except msgspec.ValidationError as error:
-        raise BadInputError(to_single_line(f"{kind}: {explain_validation_error(error)}")) from error
+        raise BadInputError(convert_to_single_line(f"{kind}: {explain_validation_error(error)}")) from error
     except DECODE_ERRORS as error:
-        raise BadInputError(to_single_line(f"{kind}: not JSON: {error}")) from error
+        raise BadInputError(convert_to_single_line(f"{kind}: not JSON: {error}")) from error
 
 
 @contextmanager

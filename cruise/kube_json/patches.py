@@ -13,7 +13,7 @@ import msgspec
 from cruise.domain.actions import ContainerTarget, ResizePod
 from cruise.domain.annotations import MANAGED_BY
 from cruise.domain.cluster import Container, ContainerRole, Pod, QosClass
-from cruise.domain.original_resources import amounts_to_json
+from cruise.domain.original_resources import convert_amounts_to_json
 from cruise.domain.records import WorkloadRecommendation
 from cruise.domain.resources import Resources, StatedResources, format_cpu_millicores, format_memory_bytes
 from cruise.domain.scheduling import Toleration
@@ -219,8 +219,8 @@ def _build_containers(targets: Sequence[ContainerTarget], role: ContainerRole) -
 
 
 def _build_resources(target: ContainerTarget) -> JsonObject:
-    resources: JsonObject = {"requests": amounts_to_json(target.requests)}
-    limits = amounts_to_json(target.limits)
+    resources: JsonObject = {"requests": convert_amounts_to_json(target.requests)}
+    limits = convert_amounts_to_json(target.limits)
     if limits:
         resources["limits"] = limits
     return resources

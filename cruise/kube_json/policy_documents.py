@@ -29,7 +29,7 @@ def build_written_policy(scope: PolicyScope, overrides: Overrides) -> JsonObject
     return {**_build_head(*scope.key), "spec": {"selector": selector, **settings} if selector else settings}
 
 
-def mark_as_own(document: JsonObject) -> JsonObject:
+def add_written_policy_label(document: JsonObject) -> JsonObject:
     """Return a policy with the label of those that forms write."""
     return {**document, "metadata": {**document["metadata"], "labels": {MANAGED_BY: OWN_MANAGER}}}
 

@@ -16,7 +16,7 @@ from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.policy import LARGEST_MACHINE
 from cruise.domain.usage import StatisticKey, StatisticsTable, index_containers, index_workloads
 from cruise.errors import BadInputError
-from cruise.kube_json.object_errors import explain_validation_error, to_single_line
+from cruise.kube_json.object_errors import convert_to_single_line, explain_validation_error
 from cruise.kube_json.objects.quantities import LATEST_TIME
 from cruise.kube_json.reading.json_list import ItemListReader, MalformedJsonError
 from cruise.kube_json.reading.snapshot import decode_items, describe_broken_input
@@ -56,7 +56,7 @@ class UsageItem(JsonStruct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class UsageKeyReader:
+class UsageKeyResolver:
     """Converts items to keys; `pods` is None without a snapshot, then every item is accepted."""
 
     pods: Mapping[tuple[str, str], Pod] | None
@@ -64,10 +64,10 @@ class UsageKeyReader:
     containers_of_workloads: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
 
     @staticmethod
-    def from_snapshot(snapshot: ClusterSnapshot | None) -> "UsageKeyReader":
+    def from_snapshot(snapshot: ClusterSnapshot | None) -> "UsageKeyResolver":
         """Index the pods and workloads of a snapshot."""
         if snapshot is None:
-            return UsageKeyReader(None)
+            return UsageKeyResolver(None)
         known: dict[tuple[str, str], set[str]] = {}
         sets: dict[tuple[str, object], set[str]] = {}
         for pod in snapshot.pods:
@@ -77,7 +77,7 @@ class UsageKeyReader:
             if names is None:
                 names = sets[(pod.namespace, pod.workload)] = known[(pod.namespace, str(pod.workload))] = set()
             names.update([container.name for container in pod.containers])
-        return UsageKeyReader(
+        return UsageKeyResolver(
             {(pod.namespace, pod.name): pod for pod in snapshot.pods},
             {key: frozenset(names) for key, names in known.items()},
         )
@@ -146,7 +146,7 @@ def read_usage(
     fractions are rounded up. BadInputError has one line with file, place and fix.
     """
     items = ItemListReader(chunks)
-    rows_read = _UsageRows(UsageKeyReader.from_snapshot(snapshot))
+    rows_read = _UsageRows(UsageKeyResolver.from_snapshot(snapshot))
     try:
         try:
             for batch in _batches(rows_read.count(decode_items(items, _decoder_of, rows_read.decode_one))):
@@ -158,7 +158,7 @@ def read_usage(
         table = rows_read.table()
         return table, _get_evaluation_time(table, now)
     except BadInputError as error:
-        raise BadInputError(to_single_line(f"{name}: {error}")) from error
+        raise BadInputError(convert_to_single_line(f"{name}: {error}")) from error
 
 
 def _batches(items: Iterator[UsageItem]) -> Iterator[list[UsageItem]]:
@@ -183,7 +183,7 @@ def _check_document_kind(fields: Mapping[str, object]) -> None:
 class _UsageRows:
     """The rows read so far."""
 
-    def __init__(self, keys: UsageKeyReader) -> None:
+    def __init__(self, keys: UsageKeyResolver) -> None:
         self._last: UsageItem | None = None
         self._key_reader = keys
         self._seen = 0

@@ -12,7 +12,7 @@ from cruise.packer.answer import (
     compute_figures,
 )
 from cruise.packer.budget import BudgetMeter, SolveBudget
-from cruise.packer.columns.bounds import EntryBound
+from cruise.packer.columns.bounds import ObjectiveEntryBound
 from cruise.packer.columns.primal_heuristics import AnnealingSearch
 from cruise.packer.consolidation import compute_min_price, drain_nodes
 from cruise.packer.exact.incumbent import Incumbent, build_incumbent, compute_copies_key
@@ -22,7 +22,7 @@ from cruise.packer.large.priced import solve_from_prices
 from cruise.packer.large.solving import place_by_ejection_and_gathering, solve_by_ejection
 from cruise.packer.problem import IntArray, PackingObjective, PackingProblem, PlacementRules
 from cruise.packer.relaxed.bounds import RelaxedBounds
-from cruise.packer.rules.by_class import fold_exclusions
+from cruise.packer.rules.by_class import merge_exclusions
 from cruise.packer.rules.preemption import match_pods_to_nodes, may_have_undue_profit
 from cruise.packer.subproblems import CombinedPacking, SubproblemState, split_problem
 from cruise.packer.verification import find_rule_violations
@@ -236,7 +236,7 @@ def solve_subproblem(
     `start[pod]` is a node or -1, and obeys every rule. Nodes have no price. With work units and no deadline, the answer
     is reproducible.
     """
-    incumbent = build_incumbent(fold_exclusions(problem), start, report)
+    incumbent = build_incumbent(merge_exclusions(problem), start, report)
     search = IncumbentSearch(incumbent, seed)
     search.run(meter)
     if not incumbent.is_proved and not meter.is_exhausted():
@@ -259,9 +259,9 @@ class IncumbentSearch:
         self._search = AnnealingSearch(incumbent.layout.problem, seed)
         self._entries = range(len(incumbent.key))
 
-    def build_entry_bound(self, entry: int) -> EntryBound:
+    def build_entry_bound(self, entry: int) -> ObjectiveEntryBound:
         """Return the bound of an entry for packings as good as the incumbent before it."""
-        return EntryBound(self.incumbent.layout.problem, self.incumbent.assignment, entry, self._seed)
+        return ObjectiveEntryBound(self.incumbent.layout.problem, self.incumbent.assignment, entry, self._seed)
 
     def anneal(self, entry: int, meter: BudgetMeter, start: IntArray | None = None) -> IntArray:
         """Return the assignment after a round of annealing, from the incumbent or from `start`."""
@@ -310,7 +310,7 @@ class IncumbentSearch:
         self.incumbent.offer(found)
         return True
 
-    def _search_at_bound(self, entry: int, entry_bound: EntryBound, meter: BudgetMeter) -> None:
+    def _search_at_bound(self, entry: int, entry_bound: ObjectiveEntryBound, meter: BudgetMeter) -> None:
         """Search for packings at the bound by diving and annealing near what that finds, and at times by branching."""
         incumbent, before = self.incumbent, self.incumbent.key[:entry]
         for round_number in range(_MAX_ROUNDS):
@@ -324,7 +324,7 @@ class IncumbentSearch:
                 with meter.get_part(_BRANCHING_SHARE) as part_meter:
                     self._branch(entry, entry_bound, part_meter)
 
-    def _branch(self, entry: int, entry_bound: EntryBound, meter: BudgetMeter) -> None:
+    def _branch(self, entry: int, entry_bound: ObjectiveEntryBound, meter: BudgetMeter) -> None:
         """Search for a packing at the bound by branching, until one is found or the result is inconclusive."""
         incumbent, bound = self.incumbent, entry_bound.improve_bound(meter)
         while incumbent.key[entry] < bound <= incumbent.bound[entry] and not meter.is_exhausted():
@@ -332,7 +332,7 @@ class IncumbentSearch:
             is_reached = start is not None and self._repair(entry, start, bound, meter)
             if is_reached or not is_refuted:
                 return
-            bound = entry_bound.refute()
+            bound = entry_bound.lower_refuted_bound()
             incumbent.lower_bound(entry, bound)
 
     def _repair(self, entry: int, start: IntArray, bound: int, meter: BudgetMeter) -> bool:

@@ -5,7 +5,7 @@ import numpy as np
 from cruise.packer.problem import BoolArray, IntArray, PackingProblem, compute_loads
 from cruise.packer.rules.by_class import build_rules_by_class, sum_over_members
 from cruise.packer.rules.domain_counts import AttractionCheck, ExclusionCheck, RuleCounts, SpreadCheck
-from cruise.packer.rules.preemption import LeavingPods, has_undue_profit
+from cruise.packer.rules.preemption import LeavingPods, violates_preemption_policy
 
 # So many pods are tried as the first of their affinity group.
 _MAX_FIRST_PODS = 50
@@ -54,7 +54,7 @@ def _find_arrival_violations(problem: PackingProblem, pod_node: IntArray, arrivi
     violations = []
     if not problem.allowed_nodes[problem.node_mask_of_class[classes], nodes].all():
         violations.append("a pod arrived where its class is not allowed")
-    if has_undue_profit(problem, pod_node):
+    if violates_preemption_policy(problem, pod_node):
         violations.append("a pod that does not preempt arrived where a pod was preempted")
     has_arrivals = np.zeros(problem.class_count, dtype=np.bool_)
     has_arrivals[classes] = True
@@ -179,7 +179,7 @@ def _get_support(counts: RuleCounts, pod: int, node: int, before: LeavingPods | 
             (check, *pair) for check in checks for pair in zip(check.targets, check.rule.topologies, strict=True)
         ]
         if all(
-            counts_now.get_at_node(node) > 0 or before.find_companions(check.rule, topology, node, source)
+            counts_now.get_at_node(node) > 0 or before.find_supporting_targets(check.rule, topology, node, source)
             for check, counts_now, topology in topologies
         ):
             return "supported"

@@ -7,7 +7,7 @@ import numpy as np
 
 from cruise.packer.answer import Packing
 from cruise.packer.budget import BudgetMeter
-from cruise.packer.columns.bounds import EntryBound
+from cruise.packer.columns.bounds import ObjectiveEntryBound
 from cruise.packer.columns.primal_heuristics import AnnealingSearch
 from cruise.packer.consolidation import drain_nodes
 from cruise.packer.kernels.compilation import read_monotonic_seconds
@@ -61,7 +61,7 @@ def warm_up_column_kernels() -> None:
         domains, spreads=(SpreadRule(0, 0, np.zeros(1, dtype=np.int64), 1, 0, everywhere),)
     )
     for rules in (problem.rules, rules_with_spread):
-        bound = EntryBound(replace(problem, rules=rules), assignment, 0, _SEED)
+        bound = ObjectiveEntryBound(replace(problem, rules=rules), assignment, 0, _SEED)
         bound.improve_bound(meter)
         bound.search_whole_patterns(assignment, meter)
         bound.branch(meter)

@@ -21,8 +21,8 @@ from cruise.kube_json.admission_review import (
     ReviewRequest,
     ReviewResponse,
     ReviewTooLargeError,
-    check_elements,
-    check_pod,
+    check_element_counts,
+    check_pod_size,
     compute_digest_without_names,
     decode_pod_in_namespace,
     decode_request,
@@ -33,7 +33,7 @@ from cruise.kube_json.admission_review import (
 )
 from cruise.kube_json.object_errors import convert_to_struct
 from cruise.kube_json.objects.owners import OwnerIndex
-from cruise.kube_json.objects.pod import PodReader
+from cruise.kube_json.objects.pod import PodDecoder
 from cruise.kube_json.patches import (
     build_preferred_affinity,
     build_verified_patch,
@@ -126,7 +126,7 @@ class _ReviewState:
     """
 
     admitter: PodAdmitter
-    reader: PodReader
+    reader: PodDecoder
     unpatched: ReasonCode | None
     answers: dict[bytes, tuple[ReviewResponse, ReviewAnswer]] = field(default_factory=dict)
     patches: dict[tuple[bytes, int], _CachedPatch] = field(default_factory=dict)
@@ -168,7 +168,7 @@ class AdmissionReviewer:
 
     def set_state(self, admitter: PodAdmitter, owners: OwnerIndex, unpatched: ReasonCode | None = None) -> None:
         """Decide by `admitter`; with a reason in `unpatched`, send no patches and count that reason instead."""
-        self._state = _ReviewState(admitter, PodReader(owners), unpatched)
+        self._state = _ReviewState(admitter, PodDecoder(owners), unpatched)
         self.decided = self._answer_bytes = self._read_bytes = 0
         self._state_changed.set()
         self._state_changed = asyncio.Event()
@@ -237,7 +237,7 @@ class AdmissionReviewer:
         state = self._state
         if state is None:
             return self._answer_unchanged(find_uid(body), NOT_READY, self.idle_reason)
-        check_elements(body, self._bounds)
+        check_element_counts(body, self._bounds)
         summary = decode_summary(body)
         if summary is None or (self._expected is not None and self._expected.may_match(body)):
             return self._answer_in_full(decode_request(body), state, latest, may_wait=may_wait)
@@ -278,7 +278,7 @@ class AdmissionReviewer:
         self._read_bytes += read_bytes
         if self._read_bytes > _MAX_DECODED_BYTES:
             state.admitter.forget_pods()
-            state = self._state = replace(state, reader=PodReader(state.reader.owners), patches={})
+            state = self._state = replace(state, reader=PodDecoder(state.reader.owners), patches={})
             self._read_bytes = read_bytes
         return state
 
@@ -290,7 +290,7 @@ class AdmissionReviewer:
             return _UNCHANGED, NOT_A_POD_CREATION, False
         document = get_created_pod(request)
         try:
-            check_pod(document, self._bounds)
+            check_pod_size(document, self._bounds)
         except ReviewTooLargeError as error:
             return _with_warning(str(error)), ("left", error.reason), True
         self._check_time(latest)
@@ -376,12 +376,12 @@ def _get_size_basis(decision: MutatePod) -> str:
 
 
 def _build_patch(
-    request: ReviewRequest, reader: PodReader, pod: Pod, created: Pod, answer_key: ReviewAnswer, node: str | None = None
+    request: ReviewRequest, decoder: PodDecoder, pod: Pod, created: Pod, key: ReviewAnswer, node: str | None = None
 ) -> tuple[_DecidedAnswer, bytes]:
     """Return the patch that turns the submitted pod into the created one, preferring `node`; empty if uncertain."""
 
     def read(document: dict[str, Any]) -> Pod:
-        return reader.read(decode_pod_in_namespace(convert_to_struct(document, PodObject), request.namespace))
+        return decoder.read(decode_pod_in_namespace(convert_to_struct(document, PodObject), request.namespace))
 
     document = decode_submitted_pod(request)
     existing_terms = get_preferred_terms(document)
@@ -393,7 +393,7 @@ def _build_patch(
     except BadInputError as error:
         log.error("patch not sent", namespace=pod.namespace, workload=str(pod.workload), error=str(error))
         return (_with_warning(str(error)), PATCH_DIFFERS, True), b""
-    return (ReviewResponse(patch), answer_key, True), patch
+    return (ReviewResponse(patch), key, True), patch
 
 
 def _with_warning(reason: str) -> ReviewResponse:

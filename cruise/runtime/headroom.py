@@ -12,7 +12,7 @@ from cruise.decisions.sizing.headroom import (
     HEADROOM_MODELS,
     SHARED_MAX_HEADROOM,
     HeadroomModel,
-    HeadroomModelEntry,
+    HeadroomModelRegistration,
     PastDemand,
 )
 from cruise.decisions.sizing.headroom_level import (
@@ -186,7 +186,7 @@ class HeadroomState:
         }
         risks.count_interval(replace(in_effect, rows=windows.find_rows(containers)), windows.head, samples, policy)
 
-    def _collect_past_demand(self, statistics: StatisticsTable, model: HeadroomModelEntry) -> PastDemand:
+    def _collect_past_demand(self, statistics: StatisticsTable, model: HeadroomModelRegistration) -> PastDemand:
         keys, windows = statistics.keys, self._usage.windows
         rows = windows.find_rows([get_container_key(key) for key in keys])
         numbers: Int64Array = np.full(len(keys), -1, dtype=np.int64)

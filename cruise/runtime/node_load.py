@@ -15,7 +15,7 @@ from cruise.decisions.node_load import (
     decide_node_load,
     find_tainted_nodes,
     has_running_successor,
-    is_plausible,
+    is_plausible_load,
 )
 from cruise.domain.actions import Outcome, ReasonCode, UntaintNode
 from cruise.domain.cluster import Node
@@ -59,7 +59,7 @@ class NodeLoadHistory:
         """Add a sample of a node; return False if its load cannot be true, which counts as no reading."""
         before = self._readings.setdefault(node.name, NodeLoadReadings((), now))
         load = compute_relative_load(sample.load1, node) if sample is not None else None
-        plausible = load is None or is_plausible(load)
+        plausible = load is None or is_plausible_load(load)
         if sample is not None and load is not None and plausible:
             if sample.at <= self._sampled_at.get(node.name, float("-inf")):
                 return True

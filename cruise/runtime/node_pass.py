@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 import structlog
 
 from cruise.decisions.admission.replacement_pods import decide_unschedulable_pods, predict_replacement_pods
-from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, CompletedResize, EarlierPasses
+from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, CompletedResize, EarlierPassResults
 from cruise.decisions.pod_policy.policy_objects import PolicyIndex, reuse_policy_index
-from cruise.decisions.pod_policy.unlocks import EligibilityInputs
+from cruise.decisions.pod_policy.skip_reason_unlocks import EligibilityInputs
 from cruise.decisions.scan.coverage import Coverage, estimate_coverage
 from cruise.decisions.scan.waste import list_pod_requests
 from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM, HeadroomModel
@@ -62,7 +62,7 @@ class NodePassResult:
     unschedulable: Sequence[SkippedPod] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     observed_risks: Mapping[ResourceName, ObservedRisk] = field(default_factory=dict)
-    for_next_pass: EarlierPasses = ASSUME_UNCHANGED
+    for_next_pass: EarlierPassResults = ASSUME_UNCHANGED
     coverage: Mapping[str, Coverage] | None = None
     policy_index: PolicyIndex | None = None
 
@@ -79,7 +79,7 @@ async def run_node_pass(
     usage: UsageState | None = None,
     headroom: HeadroomState | None = None,
     writer: ClusterWriter | None = None,
-    earlier: EarlierPasses = ASSUME_UNCHANGED,
+    earlier: EarlierPassResults = ASSUME_UNCHANGED,
     policy_index: PolicyIndex | None = None,
 ) -> NodePassResult:
     """Rightsize every node once.
@@ -128,9 +128,9 @@ def summarize_for_next_pass(
     plans: Sequence[NodePlan],
     outcomes: Sequence[Outcome],
     pods: Mapping[str, Pod],
-    earlier: EarlierPasses,
+    earlier: EarlierPassResults,
     now: datetime,
-) -> EarlierPasses:
+) -> EarlierPassResults:
     """Return what the next pass must know of a pass and of earlier ones.
 
     `pods` are all pods as they were before it, by uid; none if it wrote nothing.
@@ -155,7 +155,7 @@ def summarize_for_next_pass(
             for resource in get_changed_resources(action, pods.get(action.uid)):
                 resized[action.uid, resource] = now
     above, below = earlier.over_requested_since or {}, earlier.under_requested_since or {}
-    return EarlierPasses(
+    return EarlierPassResults(
         eviction_pressure=frozenset((plan.node, one) for plan in plans for one in plan.eviction_pressure),
         refused_evictions=frozenset(refused),
         over_requested_since={
@@ -192,7 +192,7 @@ class _NodePassSteps:
     usage: UsageState
     headroom: HeadroomState | None
     writer: ClusterWriter
-    earlier: EarlierPasses
+    earlier: EarlierPassResults
     earlier_policy_index: PolicyIndex | None
     snapshot: ClusterSnapshot = field(init=False)
     policy_index: PolicyIndex = field(init=False)
@@ -354,7 +354,9 @@ def order_actions(plans: Sequence[NodePlan]) -> list[Action]:
     return [*decreases, *(eviction for plan in plans for eviction in plan.evict), *increases]
 
 
-async def add_stored_resizes(earlier: EarlierPasses, store: StorePort, policy: Policy, now: datetime) -> EarlierPasses:
+async def add_stored_resizes(
+    earlier: EarlierPassResults, store: StorePort, policy: Policy, now: datetime
+) -> EarlierPassResults:
     """Return `earlier` with each pod's last stored resize of the last day.
 
     The database does not say which resource a resize changed: both count as written.

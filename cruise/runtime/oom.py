@@ -7,7 +7,12 @@ from datetime import datetime
 
 import structlog
 
-from cruise.decisions.oom import OomContext, applies_to_workload, build_oom_record_from_statistics, decide_oom_reaction
+from cruise.decisions.oom import (
+    OomContext,
+    affects_whole_workload,
+    build_oom_record_from_statistics,
+    decide_oom_reaction,
+)
 from cruise.decisions.pod_policy.container_bounds import get_template_memory_limits
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.resizable_pod import add_kubelet_refusals
@@ -201,7 +206,7 @@ class OomReactor:
     async def _is_shared(self, record: OomRecord, now: datetime) -> bool:
         """Return whether a kill raises the OOM memory of its whole workload, because it is not the first."""
         earlier = await self._store.read_oom_records(now - OOM_KILL_RETENTION, (record.namespace, record.workload))
-        return applies_to_workload(record, [*earlier, record])
+        return affects_whole_workload(record, [*earlier, record])
 
     async def _raise_memory(self, kill: OomKill, record: OomRecord, *, shared: bool) -> None:
         """Raise the OOM memory in the present statistics, in the database and in this process."""

@@ -11,7 +11,7 @@ from cruise.domain.rightsizing_policies import PolicyStatus
 from cruise.errors import ConflictError, NotFoundError, RefusedError
 from cruise.runtime.node_pass import NodePassResult
 from cruise.runtime.ports import PolicyStatusPublisher, StorePort
-from cruise.runtime.revert import collect_original_sizes, read_stored_sizes
+from cruise.runtime.revert import collect_original_sizes, read_stored_original_sizes
 
 log = structlog.get_logger()
 
@@ -19,7 +19,7 @@ MAX_STATUSES_PER_PASS = 1_000
 """At 100 requests a second, ten seconds between two node passes; 2,000 new policies have their status after two."""
 
 
-class PolicyStatuses:
+class PolicyStatusUpdater:
     """Writes the statuses that differ from those that this process wrote; after a restart, all of them once.
 
     In modes below `resize` nothing is written, because cruise has no permission to.
@@ -75,7 +75,7 @@ class PolicyStatuses:
 
     async def _summarize(self, node_pass: NodePassResult) -> Mapping[PolicyKey, PolicyStatus]:
         snapshot = node_pass.snapshot
-        stored, keys = await read_stored_sizes(self._store, snapshot)
+        stored, keys = await read_stored_original_sizes(self._store, snapshot)
         skipped = [one for plan in node_pass.plans for one in plan.skipped]
         policy_index = node_pass.policy_index
         # In a thread: this takes a part of a second for a large cluster.

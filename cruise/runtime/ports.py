@@ -11,7 +11,7 @@ from cruise.domain.packing_plan import PackingPlan, PlacementHint
 from cruise.domain.policy import Policy
 from cruise.domain.records import (
     AverageHeadroomShare,
-    DatabaseHistory,
+    EpochAndLostUsage,
     HourlyClusterTotals,
     OutcomeCount,
     RiskDay,
@@ -114,7 +114,7 @@ class UsageSourcePort(Protocol):
 class StorePort(Protocol):
     """What outlives a process; adapters.store.
 
-    `record_usage`, `record_oom_kill` and `begin_writes` advance the epoch. They raise HistoryChangedError if the
+    `record_usage`, `record_oom_kill` and `record_intents` advance the epoch. They raise DatabaseRestoredError if the
     database's epoch is before `epoch`: then the database was restored to an earlier state.
     """
 
@@ -125,8 +125,8 @@ class StorePort(Protocol):
     def expect_epoch(self, epoch: int) -> None:
         """Record that the database had this epoch."""
 
-    async def read_history(self) -> DatabaseHistory:
-        """Return which usage the database has lost. Raises HistoryChangedError if it is at an earlier state."""
+    async def read_epoch_and_lost_usage(self) -> EpochAndLostUsage:
+        """Return which usage the database has lost. Raises DatabaseRestoredError if it is at an earlier state."""
 
     async def record_lost_usage(self, until: int, *, regained: bool = False) -> None:
         """Record that usage until a time (Unix seconds) was lost, and whether it was read again.
@@ -188,10 +188,10 @@ class StorePort(Protocol):
     async def read_risk_days(self) -> Sequence[RiskDay]:
         """Return the observed risks of all days."""
 
-    async def record_cluster_hour(self, totals: HourlyClusterTotals) -> None:
+    async def store_hourly_totals(self, totals: HourlyClusterTotals) -> None:
         """Store the cluster's totals of an hour; the first record of an hour stays."""
 
-    async def read_cluster_hours(self, since_hour: int) -> Sequence[HourlyClusterTotals]:
+    async def read_hourly_totals(self, since_hour: int) -> Sequence[HourlyClusterTotals]:
         """Return the cluster's totals from an hour on, oldest first."""
 
     async def record_oom_kill(self, record: OomRecord) -> bool:
@@ -203,7 +203,7 @@ class StorePort(Protocol):
     async def read_oom_records(self, since: datetime, workload: tuple[str, str] | None = None) -> Sequence[OomRecord]:
         """Return the kills finished since a time, oldest first: all, or those of one (namespace, Kind/name)."""
 
-    async def begin_writes(self, intents: Sequence[WriteIntent]) -> None:
+    async def record_intents(self, intents: Sequence[WriteIntent]) -> None:
         """Store writes before they are sent; either all of them are open afterwards, or none is."""
 
     async def check_writable(self) -> None:

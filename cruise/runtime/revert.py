@@ -32,7 +32,7 @@ async def run_revert_pass(
     """
     store, now = inputs.store, inputs.now
     snapshot = await inputs.cluster.snapshot()
-    stored, keys = await read_stored_sizes(store, snapshot)
+    stored, keys = await read_stored_original_sizes(store, snapshot)
     known: dict[str, OriginalSizesByUid] = {}
     outcomes: list[Outcome] = []
     for pod in snapshot.pods:
@@ -72,7 +72,7 @@ async def revert_workload(
     return await run_revert_pass(inputs, namespace, workload, writer)
 
 
-async def read_stored_sizes(
+async def read_stored_original_sizes(
     store: StorePort, snapshot: ClusterSnapshot
 ) -> tuple[Mapping[str, OriginalSizes], Sequence[bytes]]:
     """Return what the database knows of the original sizes of a snapshot's pods: by uid, and the signing keys."""

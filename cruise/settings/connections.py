@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from cruise.adapters.kubelets.client import KubeletAccess, KubeletEndpoint
-from cruise.adapters.prometheus.settings import CloudIdentity
+from cruise.adapters.kubelets.client import KubeletAccessMode, KubeletMetricsPath
+from cruise.adapters.prometheus.settings import CloudProvider
 from cruise.kube_json.admission_review import ReviewLimits
 from cruise.settings.value_types import (
     ADDRESS,
@@ -88,11 +88,11 @@ class UsageSourceOptions:
     usage_source: UsageSourceChoice = create_setting(USAGE_SOURCE_CHOICE, UsageSourceChoice.AUTO)
     """`auto` is Prometheus if `prometheus_url` is set, else the kubelets if no Prometheus is found and the right to
     read them is granted: [without Prometheus](../operating.md#without-prometheus)."""
-    kubelet_access: KubeletAccess = create_setting(KUBELET_ACCESS_CHOICE, KubeletAccess.DIRECT)
+    kubelet_access: KubeletAccessMode = create_setting(KUBELET_ACCESS_CHOICE, KubeletAccessMode.DIRECT)
     """`direct` reads kubelets at their nodes' InternalIP with the right to `nodes/metrics`. `node-proxy` uses the API
     server's proxy with the right to `nodes/proxy`, which without `deploy/policies.yaml` is nearly root on every
     node."""
-    kubelet_endpoint: KubeletEndpoint = create_setting(KUBELET_ENDPOINT_CHOICE, KubeletEndpoint.CADVISOR)
+    kubelet_endpoint: KubeletMetricsPath = create_setting(KUBELET_ENDPOINT_CHOICE, KubeletMetricsPath.CADVISOR)
     """`resource` has a small part of what `cadvisor` reports, without pressure: for thousands of nodes."""
     kubelet_ca_file: Path | None = create_setting(PATH, None)
     """The CA of kubelets' certificates; unset: the cluster's own."""
@@ -128,7 +128,7 @@ class PrometheusOptions:
     """Its password; better in a file."""
     prometheus_password_file: Path | None = create_setting(PATH, None)
     """A file with its password."""
-    prometheus_identity: CloudIdentity | None = create_setting(PROMETHEUS_IDENTITY_CHOICE, None)
+    prometheus_identity: CloudProvider | None = create_setting(PROMETHEUS_IDENTITY_CHOICE, None)
     """The provider of a managed Prometheus, whose credentials are found as its own tools find them: requests are signed
     for `aws`, and carry an access token for `google` and `azure`. See [managed
     Prometheus](../operating.md#managed-prometheus)."""

@@ -65,7 +65,7 @@ from cruise.settings.value_types import (
     create_number_type,
     create_price_type,
     create_setting,
-    read_names,
+    parse_names,
 )
 
 _LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
@@ -76,7 +76,7 @@ def create_excluded_namespaces_type(protected: frozenset[str]) -> ValueType:
     """Names and patterns of namespaces, added to the `protected` ones; `!NAME` removes one of these."""
 
     def read(value: object) -> frozenset[str]:
-        stated = read_names(value)
+        stated = parse_names(value)
         removed = {name[1:] for name in stated if name.startswith("!")}
         for name in sorted(removed - protected):
             raise InvalidValueError(
@@ -89,7 +89,7 @@ def create_excluded_namespaces_type(protected: frozenset[str]) -> ValueType:
 
 
 def _read_namespace_patterns(value: object) -> frozenset[str]:
-    names = read_names(value)
+    names = parse_names(value)
     for name in sorted(names):
         try:
             check_namespace_pattern(name)

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from cruise.adapters.prometheus.settings import CloudIdentity
+from cruise.adapters.prometheus.settings import CloudProvider
 from cruise.domain.namespace_patterns import matches_any_pattern
 from cruise.domain.policy import PROTECTED_NAMESPACES, Policy
 from cruise.domain.prices import DOLLAR
@@ -66,7 +66,7 @@ def _check_prometheus_credentials(settings: Settings) -> None:
     stated = [name for name in kinds if getattr(settings, name) is not None]
     if len(stated) > 1:
         raise BadInputError(f"{stated[0]} and {stated[1]} are both set; keep one")
-    if settings.prometheus_aws_region is not None and settings.prometheus_identity is not CloudIdentity.AWS:
+    if settings.prometheus_aws_region is not None and settings.prometheus_identity is not CloudProvider.AWS:
         raise BadInputError("prometheus_aws_region is set without prometheus_identity = aws; set both or neither")
     if settings.prometheus_password is not None and settings.prometheus_password_file is not None:
         raise BadInputError("prometheus_password and prometheus_password_file are both set; keep one")

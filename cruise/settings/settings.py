@@ -101,7 +101,7 @@ class Settings(
 
     def to_prometheus_settings(self, url: str | None = None) -> "PrometheusSettings":
         """Return the connection to Prometheus, at `url` or the configured address; BadInputError without either."""
-        from cruise.adapters.prometheus.settings import MetricNames, PrometheusSettings, SeriesLabels
+        from cruise.adapters.prometheus.settings import MetricNames, PrometheusSettings, SeriesLabelNames
 
         address = url or self.prometheus_url
         if address is None:
@@ -123,7 +123,7 @@ class Settings(
             node_load_matchers=self.prometheus_node_load_matchers,
             kube_state_matchers=self.prometheus_kube_state_matchers,
             selects_exporters=self.rules.plausibility_checks and not self.prometheus_cadvisor_matchers,
-            labels=SeriesLabels(
+            labels=SeriesLabelNames(
                 self.prometheus_namespace_label,
                 self.prometheus_pod_label,
                 self.prometheus_container_label,

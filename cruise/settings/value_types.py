@@ -14,8 +14,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast
 
-from cruise.adapters.kubelets.client import KubeletAccess, KubeletEndpoint
-from cruise.adapters.prometheus.settings import CloudIdentity
+from cruise.adapters.kubelets.client import KubeletAccessMode, KubeletMetricsPath
+from cruise.adapters.prometheus.settings import CloudProvider
 from cruise.decisions.sizing.headroom import HEADROOM_MODELS
 from cruise.domain.namespace_patterns import is_dns_label
 from cruise.domain.policy import (
@@ -209,7 +209,7 @@ def create_list_type(what: str, values: Iterable[tuple[str, object]]) -> ValueTy
     named = dict(values)
 
     def read(value: object) -> frozenset[object]:
-        names = read_names(value)
+        names = parse_names(value)
         if not names or not names <= named.keys():
             raise ValueError(value)
         return frozenset(named[name] for name in names)
@@ -217,7 +217,7 @@ def create_list_type(what: str, values: Iterable[tuple[str, object]]) -> ValueTy
     return ValueType(what, ",".join(named), read)
 
 
-def read_names(value: object) -> frozenset[str]:
+def parse_names(value: object) -> frozenset[str]:
     """Read names from a list or from text; ValueError for anything else."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
@@ -233,7 +233,7 @@ def _read_namespace(value: object) -> str:
 
 
 def _read_namespaces(value: object) -> frozenset[str]:
-    names = read_names(value)
+    names = parse_names(value)
     for name in sorted(names):
         if not is_dns_label(name):
             raise InvalidValueError(f"{quote_text(name)} is not the name of a namespace")
@@ -291,7 +291,7 @@ def _read_matchers(value: object) -> str:
 
 
 def _read_hosts(value: object) -> frozenset[str]:
-    names = read_names(value)
+    names = parse_names(value)
     for name in sorted(names):
         if not _HOST.fullmatch(name):
             raise InvalidValueError(f"{quote_text(name)} is not the name of a host")
@@ -304,7 +304,7 @@ NAME = ValueType("the name of a series or a label", "namespace", _read_name)
 NAME_OR_NONE = ValueType("the name of a label, or - for none", "container_id", _read_label)
 PATH = ValueType("a path", "/etc/cruise/token", _read_path)
 FLAG = ValueType("true or false", "true", _read_flag)
-NAMES = ValueType("a list of names", "kube-system,monitoring", read_names)
+NAMES = ValueType("a list of names", "kube-system,monitoring", parse_names)
 HOSTS = ValueType("a list of hosts", "cruise.example.com", _read_hosts)
 NAMESPACE = ValueType("the name of a namespace", "cruise", _read_namespace)
 NAMESPACES = ValueType("a list of namespaces", "monitoring,observability", _read_namespaces)
@@ -375,9 +375,11 @@ NODE_AUTOSCALER_CHOICE = create_choice_type("a node autoscaler", [(one.value, on
 CONSOLIDATION_CHOICE = create_choice_type("a way to consolidate", [(one.value, one) for one in ConsolidationMode])
 ADMISSION_SIZE_CHOICE = create_choice_type("a size", [(one.value, one) for one in AdmissionSize])
 USAGE_SOURCE_CHOICE = create_choice_type("a source of usage", [(one.value, one) for one in UsageSourceChoice])
-PROMETHEUS_IDENTITY_CHOICE = create_choice_type("a cloud provider", [(one.value, one) for one in CloudIdentity])
-KUBELET_ACCESS_CHOICE = create_choice_type("an access to kubelets", [(one.value, one) for one in KubeletAccess])
-KUBELET_ENDPOINT_CHOICE = create_choice_type("an endpoint of kubelets", [(one.value, one) for one in KubeletEndpoint])
+PROMETHEUS_IDENTITY_CHOICE = create_choice_type("a cloud provider", [(one.value, one) for one in CloudProvider])
+KUBELET_ACCESS_CHOICE = create_choice_type("an access to kubelets", [(one.value, one) for one in KubeletAccessMode])
+KUBELET_ENDPOINT_CHOICE = create_choice_type(
+    "an endpoint of kubelets", [(one.value, one) for one in KubeletMetricsPath]
+)
 HTTP_TLS_CHOICE = create_choice_type("a choice of TLS", [(one.value, one) for one in HttpTlsChoice])
 API_AUTHENTICATION_CHOICE = create_choice_type(
     "a way of authentication", [(one.value, one) for one in ApiAuthentication]

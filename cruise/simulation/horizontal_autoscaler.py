@@ -81,7 +81,7 @@ def compute_desired_replicas(proposals: Sequence[int], minimum: int, maximum: in
     return min(max(*proposals, minimum), maximum)
 
 
-class SimulatedAutoscaler:
+class SimulatedHpa:
     """One HPA between two numbers of replicas, with its recommendations of the scale-down window."""
 
     def __init__(self, min_replicas: int, max_replicas: int) -> None:

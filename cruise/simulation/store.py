@@ -28,7 +28,7 @@ from cruise.domain.records import (
     CONTAINER_STARTS_KEPT,
     RETENTION,
     AverageHeadroomShare,
-    DatabaseHistory,
+    EpochAndLostUsage,
     HourlyClusterTotals,
     OutcomeCount,
     RiskDay,
@@ -47,7 +47,7 @@ from cruise.domain.usage import (
     UsageUpdate,
 )
 from cruise.domain.users import UserAction, is_in_namespaces
-from cruise.errors import HistoryChangedError
+from cruise.errors import DatabaseRestoredError
 from cruise.simulation.peak_store import InMemoryPeaks
 
 _at = attrgetter("at")
@@ -76,23 +76,23 @@ class InMemoryStore:
         self._placement_hints: tuple[PlacementHint, ...] = ()
         self._signing_keys: list[tuple[datetime, bytes]] = []  # the latest first
         self._paused = False
-        self._history = DatabaseHistory()
+        self._history = EpochAndLostUsage()
         self.epoch = 0
 
     def expect_epoch(self, epoch: int) -> None:
         self.epoch = max(self.epoch, epoch)
 
-    async def read_history(self) -> DatabaseHistory:
+    async def read_epoch_and_lost_usage(self) -> EpochAndLostUsage:
         if self._history.epoch < self.epoch:
-            raise HistoryChangedError(f"the database is at epoch {self._history.epoch}, but was at {self.epoch} before")
+            raise DatabaseRestoredError(f"the database is at epoch {self._history.epoch}, but was at {self.epoch}")
         return self._history
 
     async def record_lost_usage(self, until: int, *, regained: bool = False) -> None:
         self.epoch = max(self._history.epoch, self.epoch) + 1
-        self._history = DatabaseHistory(self.epoch, max(self._history.lost_until, until), regained)
+        self._history = EpochAndLostUsage(self.epoch, max(self._history.lost_until, until), regained)
 
     async def _advance(self) -> None:
-        self.epoch = (await self.read_history()).epoch + 1
+        self.epoch = (await self.read_epoch_and_lost_usage()).epoch + 1
         self._history = replace(self._history, epoch=self.epoch)
 
     async def write_statistics(self, table: StatisticsTable) -> None:
@@ -118,7 +118,7 @@ class InMemoryStore:
         known = self._progress.get(update.partition)
         read_until = None if known is None else known.read_until
         if update.continues_from not in (None, read_until):
-            raise HistoryChangedError(
+            raise DatabaseRestoredError(
                 f"usage of {update.partition} was stored until {update.continues_from}, not {read_until}"
             )
         await self._advance()
@@ -155,10 +155,10 @@ class InMemoryStore:
     async def read_risk_days(self) -> Sequence[RiskDay]:
         return list(self._risk_days.values())
 
-    async def record_cluster_hour(self, totals: HourlyClusterTotals) -> None:
+    async def store_hourly_totals(self, totals: HourlyClusterTotals) -> None:
         self._hours.setdefault(totals.hour, totals)
 
-    async def read_cluster_hours(self, since_hour: int) -> Sequence[HourlyClusterTotals]:
+    async def read_hourly_totals(self, since_hour: int) -> Sequence[HourlyClusterTotals]:
         return [one for hour, one in sorted(self._hours.items()) if hour >= since_hour]
 
     async def record_oom_kill(self, record: OomRecord) -> bool:
@@ -180,7 +180,7 @@ class InMemoryStore:
         ]
         return sorted(records, key=lambda record: (record.finished_at, record.pod_uid, record.container))
 
-    async def begin_writes(self, intents: Sequence[WriteIntent]) -> None:
+    async def record_intents(self, intents: Sequence[WriteIntent]) -> None:
         await self._advance()
         self._intents |= {one.id: one for one in intents}
 

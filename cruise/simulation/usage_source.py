@@ -18,7 +18,7 @@ _LONGEST_GAP = MAX_GAP_SECONDS // MINUTE
 
 
 @dataclass(frozen=True, slots=True)
-class SimulatedScrapes:
+class ScrapeFaults:
     """The faults of a monitoring system.
 
     `missed` returns a mask of the scrapes of a node that are missed, for some times. A sample is available after
@@ -64,7 +64,7 @@ class SimulatedScrapes:
         return Measurements(measured.keys, measured.nodes, cpu, memory)
 
 
-PERFECT_SCRAPES = SimulatedScrapes()
+PERFECT_SCRAPES = ScrapeFaults()
 
 
 def _between(cpu: Float32Array, times: Int64Array, scraped: Float64Array) -> Float32Array:
@@ -92,7 +92,7 @@ class SimulatedUsageSource:
     CPU demand is its usage × (1 + the share of time it waited for CPU); that pressure is always known.
     """
 
-    def __init__(self, cluster: SimulatedCluster, scrapes: SimulatedScrapes = PERFECT_SCRAPES) -> None:
+    def __init__(self, cluster: SimulatedCluster, scrapes: ScrapeFaults = PERFECT_SCRAPES) -> None:
         self._cluster = cluster
         self._scrapes = scrapes
 

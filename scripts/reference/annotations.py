@@ -10,7 +10,7 @@ from cruise.domain.annotations import (
     Annotation,
     OverrideSource,
 )
-from cruise.domain.run_operators import OPERATORS
+from cruise.domain.run_to_completion_operators import OPERATORS
 from scripts.reference.markdown import code, page, section, table
 
 

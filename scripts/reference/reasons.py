@@ -9,13 +9,13 @@ from typing import Any
 import cruise.kube_json.admission_review
 from cruise.app.http_connection import ConnectionRejection
 from cruise.decisions.packing.node_masks import PlacementObstacle
-from cruise.decisions.pod_policy.unlocks import UNLOCKS
+from cruise.decisions.pod_policy.skip_reason_unlocks import UNLOCKS
 from cruise.decisions.scan.risks import ContainerRiskKind
 from cruise.domain.actions import ActionResult, ReasonCode, ResizeCause
 from cruise.domain.packing_plan import PlanPhase
 from cruise.domain.policy import AdmissionSize
 from cruise.domain.reasons import ReasonDetailCode
-from cruise.domain.usage import SampleRejection
+from cruise.domain.usage import SampleRejectionReason
 from cruise.interfaces.reasons import (
     CAUSE_DESCRIPTIONS,
     DETAIL_DESCRIPTIONS,
@@ -67,7 +67,7 @@ def reasons_page() -> str:
         section(
             "Rejected samples",
             "`reason` of `cruise_samples_rejected_total`.",
-            _codes(SampleRejection, REJECTION_DESCRIPTIONS),
+            _codes(SampleRejectionReason, REJECTION_DESCRIPTIONS),
         ),
         section(
             "Answers of the webhook",

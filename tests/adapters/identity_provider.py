@@ -16,7 +16,7 @@ from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
 
 from cruise.adapters.oidc import OidcSettings
-from cruise.adapters.webhook_tls.certificates import create_server_context, load_certificate, make_key_pair
+from cruise.adapters.webhook_tls.certificates import create_server_context, make_key_pair, set_served_certificate
 from cruise.app.process import get_current_time
 
 REDIRECT = "https://cruise/signed-in"
@@ -87,7 +87,7 @@ async def run_identity_provider(directory: Path) -> AsyncIterator[LocalIdentityP
     names = ("localhost", "127.0.0.1")
     pair, authority = make_key_pair(names, get_current_time().replace(microsecond=0), timedelta(days=1))
     context = create_server_context()
-    load_certificate(context, pair)
+    set_served_certificate(context, pair)
     ca_file = directory / "ca.crt"
     ca_file.write_bytes(authority)
     one = LocalIdentityProvider(ca_file)

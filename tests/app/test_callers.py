@@ -9,8 +9,8 @@ import pytest
 
 from cruise.adapters.webhook_tls.certificates import (
     create_server_context,
-    load_certificate,
     make_key_pair,
+    set_served_certificate,
     verify_clients,
 )
 from cruise.app.http_server import serve_http
@@ -28,7 +28,7 @@ REVIEW = encode_review(make_review(make_pod_json(name="", node=None)))
 @asynccontextmanager
 async def serving(authority, *names):
     context = create_server_context()
-    load_certificate(context, make_key_pair(["localhost"], datetime.now(UTC), timedelta(hours=1))[0])  # noqa: TID251
+    set_served_certificate(context, make_key_pair(["localhost"], datetime.now(UTC), timedelta(hours=1))[0])  # noqa: TID251
     verify_clients(context, authority.file)
     reviewer = make_reviewer()
     app = create_health_app(

@@ -8,7 +8,7 @@ import pytest
 from cruise.backtest.backtest import backtest_policies
 from cruise.backtest.policies.policies import POLICIES
 from cruise.backtest.recordings.recording import UsageRecording, cap_requests_to_node
-from cruise.backtest.replay.policy import ConsolidationSizes, ReplayOptions
+from cruise.backtest.replay.policy import ConsolidationSizeBasis, ReplayOptions
 from cruise.backtest.replay.replay import replay_policy
 from cruise.domain.resources import Resources
 from tests.backtest.baselines.recordings import make_recording
@@ -39,7 +39,7 @@ def test_both_judgements_of_consolidation_are_shown():
     options = ReplayOptions(node=Resources(2000, 8 << 30))
     result = backtest_policies(recording, ["vpa"], options).policies["vpa"]
     other = replay_policy(
-        recording, POLICIES["vpa"](recording, options), options, consolidation=ConsolidationSizes.REQUESTS
+        recording, POLICIES["vpa"](recording, options), options, consolidation=ConsolidationSizeBasis.REQUESTS
     )
     assert result.nodes_peak > 1
     assert (result.nodes_mean_by_requests, result.moves_by_requests) == (

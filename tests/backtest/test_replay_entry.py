@@ -4,21 +4,21 @@ from dataclasses import replace
 
 from cruise.backtest.backtest import (
     InProcessExecutor,
-    ReplayEntry,
+    ReplayConfiguration,
     TotalProgress,
     backtest_policies,
-    compute_work,
+    compute_replay_work,
     read_all_recordings,
     replay_all,
 )
-from cruise.backtest.replay.policy import ConsolidationSizes, ReplayOptions
+from cruise.backtest.replay.policy import ConsolidationSizeBasis, ReplayOptions
 from cruise.backtest.tasks import LoadedRecordingSource, ReplayTask, save_recording
 from cruise.domain.resources import Resources
 from tests.backtest.replay.test_replay import made_up
 from tests.backtest.replayed import make_recording
 
 OPTIONS = ReplayOptions(node=Resources(2000, 8 << 30))
-ENTRIES = [ReplayEntry("vpa", "vpa", OPTIONS), ReplayEntry("patient", "cruise", OPTIONS)]
+ENTRIES = [ReplayConfiguration("vpa", "vpa", OPTIONS), ReplayConfiguration("patient", "cruise", OPTIONS)]
 
 
 def scores(results):
@@ -75,7 +75,7 @@ def test_progress_reaches_the_total_work():
     summaries, _ = replayed([LoadedRecordingSource(made_up(hours=8, step=300))], progress)
     done = [share for what, share in seen if what != "reading made-up"]
     assert done == sorted(done)
-    assert done[-1] == compute_work(summaries, ENTRIES)
+    assert done[-1] == compute_replay_work(summaries, ENTRIES)
     assert {what for what, _ in seen} == {"reading made-up", "made-up: vpa", "made-up: patient"}
 
 
@@ -94,7 +94,7 @@ def test_progress_of_other_processes_is_read_from_their_shares():
 
 
 def test_the_longest_replays_begin_first_and_each_is_made_once():
-    begun: list[tuple[str, ConsolidationSizes]] = []
+    begun: list[tuple[str, ConsolidationSizeBasis]] = []
 
     class Listing(InProcessExecutor):
         def submit(self, fn, /, *args, **kwargs):
@@ -107,4 +107,6 @@ def test_the_longest_replays_begin_first_and_each_is_made_once():
     [result] = replay_all(here, summaries, ENTRIES, progress)
     assert list(result.policies) == ["vpa", "patient"]
     assert all(score.nodes_peak > 1 for score in result.policies.values())
-    assert begun == [(policy, consolidation) for consolidation in ConsolidationSizes for policy in ("cruise", "vpa")]
+    assert begun == [
+        (policy, consolidation) for consolidation in ConsolidationSizeBasis for policy in ("cruise", "vpa")
+    ]

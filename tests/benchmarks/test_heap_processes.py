@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.heap_processes import PROGRAMS, compile_go, compile_java, find_program, measure_peak_bytes
 from cruise.domain.resources import MEBIBYTE
-from cruise.kube_json.objects.heaps import HeapReader
+from cruise.kube_json.objects.heaps import HeapBoundReader
 from cruise.kube_json.wire.pod_json import ContainerSpec
 
 pytestmark = pytest.mark.server
@@ -30,7 +30,7 @@ def read(env=None, command=()):
         "command": list(command),
         "resources": {"limits": {"memory": f"{LIMIT_MIB}Mi"}},
     }
-    bound = HeapReader().read(msgspec.convert(document, ContainerSpec))
+    bound = HeapBoundReader().read(msgspec.convert(document, ContainerSpec))
     assert bound is not None
     return bound
 

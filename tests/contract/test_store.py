@@ -62,7 +62,7 @@ from cruise.domain.records import (
     CONTAINER_STARTS_KEPT,
     RETENTION,
     AverageHeadroomShare,
-    DatabaseHistory,
+    EpochAndLostUsage,
     HourlyClusterTotals,
     OutcomeCount,
     RiskDay,
@@ -93,7 +93,7 @@ from cruise.domain.usage import (
     UsageUpdate,
 )
 from cruise.domain.users import UserAction, UserActionKind
-from cruise.errors import HistoryChangedError
+from cruise.errors import DatabaseRestoredError
 from cruise.packer.answer import PackingNote, PackingNoteCode, PackingStatus
 from cruise.runtime.ports import StorePort
 from cruise.simulation.store import InMemoryStore
@@ -625,11 +625,11 @@ async def test_evictions_that_were_done_or_may_have_been_spend_budgets(store):
 
 async def test_rejects_usage_that_continues_another_progress(store):
     await store.record_usage(advance("a", read_until=600))
-    with pytest.raises(HistoryChangedError, match="stored until 900, not 600"):
+    with pytest.raises(DatabaseRestoredError, match="stored until 900, not 600"):
         await store.record_usage(
             replace(advance("a", read_until=1200, peaks=hourly((peak_key(1), NOW_HOUR, 1.0, 2.0))), continues_from=900)
         )
-    with pytest.raises(HistoryChangedError, match="not None"):
+    with pytest.raises(DatabaseRestoredError, match="not None"):
         await store.record_usage(replace(advance("b", read_until=1200), continues_from=900))
     assert {name: one.read_until for name, one in (await store.read_usage_progress()).items()} == {"a": 600}
     assert len((await store.read_peak_summary([NOW_HOUR], 0)).keys) == 0
@@ -638,32 +638,32 @@ async def test_rejects_usage_that_continues_another_progress(store):
 
 
 async def test_the_epoch_grows_with_each_read_intent_and_kill(store):
-    assert (store.epoch, (await store.read_history()).epoch) == (0, 0)
+    assert (store.epoch, (await store.read_epoch_and_lost_usage()).epoch) == (0, 0)
     await store.record_usage(advance("a", read_until=600))
-    await store.begin_writes([intent(1, eviction(1))])
+    await store.record_intents([intent(1, eviction(1))])
     await store.record_oom_kill(kill())
-    assert (store.epoch, await store.read_history()) == (3, DatabaseHistory(3))
+    assert (store.epoch, await store.read_epoch_and_lost_usage()) == (3, EpochAndLostUsage(3))
 
 
 async def test_a_database_at_an_earlier_state_accepts_no_writes_until_the_loss_is_recorded(store):
     await store.record_usage(advance("a", read_until=600))
     store.expect_epoch(5)
-    with pytest.raises(HistoryChangedError, match="epoch 1, but was at 5"):
-        await store.read_history()
+    with pytest.raises(DatabaseRestoredError, match="epoch 1, but was at 5"):
+        await store.read_epoch_and_lost_usage()
     for refused in (
         store.record_usage(advance("a", read_until=1200)),
-        store.begin_writes([intent(1, eviction(1))]),
+        store.record_intents([intent(1, eviction(1))]),
         store.record_oom_kill(kill()),
     ):
-        with pytest.raises(HistoryChangedError):
+        with pytest.raises(DatabaseRestoredError):
             await refused
     assert {name: one.read_until for name, one in (await store.read_usage_progress()).items()} == {"a": 600}
     assert list(await store.read_open_intents()) == []
     await store.record_lost_usage(900)
-    assert await store.read_history() == DatabaseHistory(6, lost_until=900, regained=False)
+    assert await store.read_epoch_and_lost_usage() == EpochAndLostUsage(6, lost_until=900, regained=False)
     await store.record_usage(advance("a", read_until=1200))
     await store.record_lost_usage(900, regained=True)
-    assert await store.read_history() == DatabaseHistory(store.epoch, lost_until=900)
+    assert await store.read_epoch_and_lost_usage() == EpochAndLostUsage(store.epoch, lost_until=900)
 
 
 def of_uid(uid: str, line: Outcome) -> Outcome:
@@ -680,7 +680,7 @@ def intent(number: int, line: Outcome) -> WriteIntent:
 async def test_intents_are_open_until_their_outcomes_are_recorded(open_empty, written, completed):
     intents = [intent(number, line) for number, line in enumerate(written)]
     async with open_empty() as store:
-        await store.begin_writes(intents)
+        await store.record_intents(intents)
         by_time = sorted(intents, key=lambda one: (one.at, one.id))
         assert list(await store.read_open_intents()) == by_time
         assert await store.read_outcomes(NOW - timedelta(days=4000)) == []
@@ -696,7 +696,7 @@ async def test_checking_for_writes_leaves_no_row(store):
 
 async def test_an_eviction_counts_against_budgets_from_its_intent_on(store):
     first, second = of_uid("1", eviction(1)), of_uid("2", eviction(2))
-    await store.begin_writes([intent(7, first), intent(8, second)])
+    await store.record_intents([intent(7, first), intent(8, second)])
     assert [line.result for line in await store.read_evictions_since(NOW)] == [ActionResult.STARTED] * 2
     assert await store.read_evictions_since(NOW + timedelta(minutes=3)) == []
     # The answer was lost: that is known, and the intent stays open until the cluster was looked at.
@@ -1086,11 +1086,11 @@ async def test_reads_cluster_hours_oldest_first_and_keeps_the_first_of_an_hour(s
     large, middle, small = (Resources(8000 + number, number << 40) for number in range(3))
     kept = [HourlyClusterTotals(hour + at, large, middle, small, Resources(-500, -(1 << 40))) for at in (0, 1, 5)]
     for one in (kept[2], kept[0], kept[1], replace(kept[1], saved=Resources(1, 1))):
-        await store.record_cluster_hour(one)
-    assert await store.read_cluster_hours(hour) == kept
-    assert await store.read_cluster_hours(hour + 1) == kept[1:]
+        await store.store_hourly_totals(one)
+    assert await store.read_hourly_totals(hour) == kept
+    assert await store.read_hourly_totals(hour + 1) == kept[1:]
     await store.prune(kept[1].at + RETENTION.cluster_hours)
-    assert await store.read_cluster_hours(0) == kept[1:]
+    assert await store.read_hourly_totals(0) == kept[1:]
 
 
 @pytest.mark.smoke

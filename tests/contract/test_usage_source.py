@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from cruise.adapters.kubelets.client import KubeletEndpoint, KubeletSettings
+from cruise.adapters.kubelets.client import KubeletMetricsPath, KubeletSettings
 from cruise.adapters.kubelets.source import KubeletUsageSource, read_container_usage_of_kubelet
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import PrometheusUsageSource
@@ -83,10 +83,10 @@ def measured_series() -> list[cadvisor.RawSeries]:
     return series
 
 
-async def from_kubelets(endpoint: KubeletEndpoint) -> Subject:
+async def from_kubelets(endpoint: KubeletMetricsPath) -> Subject:
     """Kubelets that were read once a minute, each at its own second."""
     series, at = measured_series(), float(START - 600)
-    text = cadvisor_text if endpoint is KubeletEndpoint.CADVISOR else resource_text
+    text = cadvisor_text if endpoint is KubeletMetricsPath.CADVISOR else resource_text
 
     async def ask(node: Node) -> bytes:
         return text(series, node.name, at)
@@ -145,8 +145,8 @@ async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
     if request.param == "simulated":
         yield await simulated()
         return
-    if request.param in (KubeletEndpoint.CADVISOR, KubeletEndpoint.RESOURCE):
-        yield await from_kubelets(KubeletEndpoint(request.param))
+    if request.param in (KubeletMetricsPath.CADVISOR, KubeletMetricsPath.RESOURCE):
+        yield await from_kubelets(KubeletMetricsPath(request.param))
         return
     limit = 1 if request.param == "prometheus in small queries" else 20_000
     settings = PrometheusSettings(request.getfixturevalue("prometheus_address"), max_series_per_query=limit)

@@ -15,7 +15,7 @@ from cruise.decisions.node_load import (
     compute_relative_load,
     decide_node_load,
     has_running_successor,
-    is_plausible,
+    is_plausible_load,
 )
 from cruise.domain.actions import ReasonCode, TaintNode, UntaintNode
 from cruise.domain.cluster import ClusterSnapshot, Node, Workload, WorkloadRef
@@ -155,10 +155,10 @@ def test_load_is_relative_to_the_cpu_of_the_node() -> None:
 
 
 def test_no_machine_exports_fifty_times_its_cores() -> None:
-    assert is_plausible(0.0)
-    assert is_plausible(50.0)
-    assert not is_plausible(50.1)
-    assert not is_plausible(-0.1)
+    assert is_plausible_load(0.0)
+    assert is_plausible_load(50.0)
+    assert not is_plausible_load(50.1)
+    assert not is_plausible_load(-0.1)
 
 
 @pytest.mark.parametrize(

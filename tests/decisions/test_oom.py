@@ -16,7 +16,7 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.usage.estimation import sum_statistics
 from cruise.domain.actions import ContainerTarget, EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.annotations import ORIGINAL_RESOURCES
-from cruise.domain.autoscalers import LimitRangeItem, UtilisationMetric, UtilisationScaling
+from cruise.domain.autoscalers import LimitRangeItem, UtilizationMetric, UtilizationScaling
 from cruise.domain.cluster import POD_LEVEL, ContainerRole, OomKill, Pod, QosClass
 from cruise.domain.policy import (
     SEED_RULES,
@@ -364,8 +364,8 @@ def test_an_autoscaler_on_memory_keeps_it():
     scaler = make_autoscaler("Deployment/web", "shop", ResourceName.MEMORY)
     assert held(pod, autoscalers=[scaler]) is ReasonCode.MEMORY_NOT_MANAGED
     # At its maximum of replicas it would remove a pod because of a larger request.
-    metrics = (UtilisationMetric(ResourceName.MEMORY, "", 50, 80),)
-    scaling = UtilisationScaling(metrics, 1, 3, 3, 3, is_active=True)
+    metrics = (UtilizationMetric(ResourceName.MEMORY, "", 50, 80),)
+    scaling = UtilizationScaling(metrics, 1, 3, 3, 3, is_active=True)
     assert held(pod, autoscalers=[replace(scaler, scaling=scaling)]) is ReasonCode.MEMORY_NOT_MANAGED
 
 

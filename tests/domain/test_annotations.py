@@ -19,7 +19,7 @@ from cruise.domain.annotations import (
     OverrideSource,
     UnreadableAnnotations,
     format_placement_hint,
-    is_override,
+    is_override_annotation,
     is_read_by_decisions,
     parse_placement_hint,
 )
@@ -141,7 +141,7 @@ def test_decisions_keep_overrides_and_eviction_protection_and_ignore_records():
         EXCLUDED_LABEL.name,
     }
     assert is_read_by_decisions(f"{PREFIX}mdoe")
-    assert is_override(f"{PREFIX}mdoe")
+    assert is_override_annotation(f"{PREFIX}mdoe")
     assert PLACEMENT_HINT in kept
-    assert not any(is_override(name) for name in CRUISE_RECORDS)
+    assert not any(is_override_annotation(name) for name in CRUISE_RECORDS)
     assert not is_read_by_decisions("example.com/other")

@@ -4,7 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.domain.original_resources import amounts_to_json, format_original_resources, parse_original_resources
+from cruise.domain.original_resources import (
+    convert_amounts_to_json,
+    format_original_resources,
+    parse_original_resources,
+)
 from cruise.domain.resources import LARGEST_QUANTITY, StatedResources
 from tests.builders import make_amounts
 
@@ -47,5 +51,5 @@ def test_anything_else_is_a_value_error(text):
 
 
 def test_a_stated_zero_is_written_and_what_is_absent_is_not():
-    assert amounts_to_json(StatedResources(0, None)) == {"cpu": "0"}
-    assert amounts_to_json(StatedResources()) == {}
+    assert convert_amounts_to_json(StatedResources(0, None)) == {"cpu": "0"}
+    assert convert_amounts_to_json(StatedResources()) == {}

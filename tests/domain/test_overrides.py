@@ -11,13 +11,15 @@ from cruise.domain.annotations import (
     OverrideSource,
     UnreadableAnnotations,
 )
-from cruise.domain.overrides import SettingSource, parse_overrides, resolve_layers
+from cruise.domain.overrides import SettingSource, parse_overrides, resolve_override_layers
 from cruise.domain.policy import EvictionRanking, MemoryLimitPolicy, Mode, RequestBounds
 from cruise.domain.resources import ResourceName, StatedResources
 
 
 def resolve_policy(mode: Mode, layers: Sequence[Overrides]) -> EffectivePolicy | UnreadableAnnotations:
-    return resolve_layers(mode, [(SettingSource(OverrideSource.POD), layer) for layer in layers]).effective_policy
+    return resolve_override_layers(
+        mode, [(SettingSource(OverrideSource.POD), layer) for layer in layers]
+    ).effective_policy
 
 
 def test_every_annotation_is_read() -> None:

@@ -50,7 +50,7 @@ def test_no_text_increases_anything(text):
     for stated in (text, wrapped):
         pod = make_boosted(make_container(cpu=1000, cpu_limit=1000), text=stated)
         for boost in find_startup_boosts(pod):
-            target = boost.settle(pod.containers[0])
+            target = boost.get_sizes_after_start(pod.containers[0])
             cpu, limit = target.requests.resources.cpu_millicores, target.limits.resources.cpu_millicores
             assert 0 < cpu < 1000
             assert cpu <= limit <= 1000

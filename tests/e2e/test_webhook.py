@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cruise.app.certificates import CertificateTimes
+from cruise.app.certificates import CertificateRenewalTiming
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.original_resources import parse_original_resources
 from cruise.domain.policy import Mode
@@ -231,7 +231,7 @@ def test_the_certificate_is_renewed_twice_under_load_without_one_failed_call(con
     settings = webhook_settings(control_plane, tmp_path, f"cruise-{namespace}")
     store = store_of(peak_of(namespace, "Deployment/web"))
     # Two thirds of nine seconds, two to learn of the next authority, and a look every fifth of a second.
-    times = CertificateTimes(timedelta(seconds=9), timedelta(seconds=2), timedelta(seconds=0.2))
+    times = CertificateRenewalTiming(timedelta(seconds=9), timedelta(seconds=2), timedelta(seconds=0.2))
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "none", "controller": True}
     seen: Counter[str] = Counter()
     bundles: list[str | None] = []

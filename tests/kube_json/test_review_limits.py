@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cruise.kube_json.admission_review import ReviewLimits, ReviewTooLargeError, check_elements, check_pod
+from cruise.kube_json.admission_review import ReviewLimits, ReviewTooLargeError, check_element_counts, check_pod_size
 from cruise.kube_json.object_errors import convert_to_struct
 from cruise.kube_json.wire.pod_json import PodObject
 from tests.admission_reviews import encode_review, make_review
@@ -58,12 +58,12 @@ TOO_MUCH = {
 def test_what_is_too_much_is_reported(part):
     fields, reason = TOO_MUCH[part]
     with pytest.raises(ReviewTooLargeError) as refused:
-        check_pod(pod(**fields), BOUNDS)
+        check_pod_size(pod(**fields), BOUNDS)
     assert refused.value.reason == reason
 
 
 def test_as_much_as_may_be_is_read():
-    check_pod(
+    check_pod_size(
         pod(
             annotations={"a": "", "b": ""},
             labels={"c": "", "d": "", "e": ""},
@@ -77,7 +77,7 @@ def test_as_much_as_may_be_is_read():
 
 def test_elements_are_counted_before_anything_is_read():
     body = encode_review(make_review(make_pod_json(name="", node=None)))
-    check_elements(body, BOUNDS)
+    check_element_counts(body, BOUNDS)
     with pytest.raises(ReviewTooLargeError) as refused:
-        check_elements(json.dumps([0] * 20_000).encode(), BOUNDS)
+        check_element_counts(json.dumps([0] * 20_000).encode(), BOUNDS)
     assert refused.value.reason == "too-large"

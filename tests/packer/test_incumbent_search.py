@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from benchmarks.packing_instances import InstanceShape, draw_pending, draw_rightsized, problem_of, with_peaks
 from cruise.packer.answer import Packing, PackingStatus, compute_figures
 from cruise.packer.budget import BudgetMeter
-from cruise.packer.columns.bounds import EntryBound
+from cruise.packer.columns.bounds import ObjectiveEntryBound
 from cruise.packer.exact.incumbent import build_incumbent
 from cruise.packer.pack import IncumbentSearch, solve_subproblem
 from cruise.packer.problem import IntArray, PackingObjective, PackingProblem, PlacementRules, count_copies
-from cruise.packer.rules.by_class import fold_exclusions
+from cruise.packer.rules.by_class import merge_exclusions
 from cruise.packer.verification import find_rule_violations
 from tests.packer.every_assignment import find_best_key, is_valid, key_of
 from tests.packer.exact import tiny
@@ -52,19 +52,19 @@ def test_tiny_problems_equal_brute_force_and_every_proof_is_true(seeds):
 def test_what_is_proved_under_rules_with_bounds_is_the_best_of_all(seeds):
     closed = 0
     for seed in seeds(60, fewest=50):
-        problem = fold_exclusions(tiny.random_problem(seed, most_pods=5))
+        problem = merge_exclusions(tiny.random_problem(seed, most_pods=5))
 
-        class Closing(EntryBound):
-            def refute(self) -> int:
+        class Closing(ObjectiveEntryBound):
+            def lower_refuted_bound(self) -> int:
                 nonlocal closed
                 closed += 1
-                return super().refute()
+                return super().lower_refuted_bound()
 
         class Asking(IncumbentSearch):
             # Where annealing finds nothing, what is there to close is closed.
             idle = not seed % 2
 
-            def build_entry_bound(self, entry: int) -> EntryBound:
+            def build_entry_bound(self, entry: int) -> ObjectiveEntryBound:
                 return Closing(self.incumbent.layout.problem, self.incumbent.assignment, entry, 1)
 
             def anneal(self, entry: int, meter: BudgetMeter, start: IntArray | None = None) -> IntArray:
@@ -101,12 +101,12 @@ def test_a_question_is_asked_anew_where_more_is_reached_before_it():
     )
     asked: list[tuple[int, int]] = []
 
-    class Silent(EntryBound):
+    class Silent(ObjectiveEntryBound):
         def branch(self, meter: BudgetMeter) -> tuple[IntArray | None, bool]:
             return None, False
 
     class Late(IncumbentSearch):
-        def build_entry_bound(self, entry: int) -> EntryBound:
+        def build_entry_bound(self, entry: int) -> ObjectiveEntryBound:
             asked.append((entry, int(self.incumbent.assignment[0].sum())))
             return Silent(problem, self.incumbent.assignment, entry, 1)
 

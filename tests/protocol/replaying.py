@@ -13,7 +13,7 @@ from datetime import timedelta
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED
 from cruise.domain.actions import EvictPod, PodItem, ReasonCode, ResizePod
 from cruise.domain.cluster import ClusterSnapshot, OomKill
-from cruise.errors import ConflictError, CruiseError, HistoryChangedError, NotFoundError, UnavailableError
+from cruise.errors import ConflictError, CruiseError, DatabaseRestoredError, NotFoundError, UnavailableError
 from cruise.runtime.node_pass import run_node_pass
 from cruise.runtime.oom import OomReactor
 from cruise.runtime.ports import PassContext
@@ -102,8 +102,8 @@ class Replay:
         replica.leads, replica.term = True, self._terms
         replica.audit.expect_unknown_intents()
         # What the first usage pass of a leader reads of the database's past.
-        with suppress(HistoryChangedError):
-            history = await self.database.read_history()
+        with suppress(DatabaseRestoredError):
+            history = await self.database.read_epoch_and_lost_usage()
             replica.usage.evictions_lost_until = history.lost_until
             replica.usage.history_lost_until = 0 if history.regained else history.lost_until
 

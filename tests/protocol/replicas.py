@@ -285,11 +285,11 @@ class _Store:
         self._replica.around.changed()
         return paused
 
-    async def begin_writes(self, intents: Sequence[WriteIntent]) -> None:
+    async def record_intents(self, intents: Sequence[WriteIntent]) -> None:
         replica, first = self._replica, intents[0].action
         assert isinstance(first, ResizePod | EvictPod)
         await replica.wait("begin", number_of(first.pod))
-        await self._database.begin_writes(intents)
+        await self._database.record_intents(intents)
         if replica.commit_is_unseen:
             replica.commit_is_unseen = False
             raise UnavailableError("no answer in 10 s")

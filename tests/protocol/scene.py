@@ -13,7 +13,7 @@ from cruise.domain.resources import MEBIBYTE, NOTHING_STATED, ResizePending
 from cruise.domain.scheduling import SchedulingConstraints
 from cruise.domain.usage import Statistic, StatisticsTable
 from cruise.simulation.cluster.cluster import SimulatedCluster
-from cruise.simulation.cluster.state import PodRecord
+from cruise.simulation.cluster.state import SimulatedPod
 from cruise.simulation.cluster.workloads import SimulatedWorkload
 from tests.builders import make_statistic_for, make_table
 from tests.simulation.scenes import BY_SECOND, START, amounts, container, node, template, workload
@@ -57,12 +57,12 @@ class World:
         self._originals = {app: self._found(app) for app in (*RESIZED, *EVICTABLE)}
         self.base = {"a": 2, "g": GOAL, "o": 1, "b0": 2, "b1": 2}
 
-    def _found(self, app: str) -> PodRecord:
+    def _found(self, app: str) -> SimulatedPod:
         return next(
             one for one in self._state.records.values() if one.pod.labels["app"] == app and one.pod.node == "n1"
         )
 
-    def record(self, number: int) -> PodRecord:
+    def record(self, number: int) -> SimulatedPod:
         """Return the pod with a number of the model."""
         return self._originals[(*RESIZED, *EVICTABLE)[number]]
 
@@ -134,7 +134,7 @@ class World:
             owner_name=None,
             node=None,
         )
-        record = PodRecord(pod, replace(self.record(0).workload, ref=None), 0)
+        record = SimulatedPod(pod, replace(self.record(0).workload, ref=None), 0)
         self._state.add(record)
         self.cluster._kubelet.bind(record, "n1")
         self._state.put(record, replace(record.pod, phase="Running", ready=True))

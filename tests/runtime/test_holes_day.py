@@ -12,7 +12,7 @@ from cruise.domain.usage import StatisticsTable
 from cruise.runtime.usage.usage_reader import UsageReadingSettings
 from cruise.simulation.cluster.state import SimulationSettings
 from cruise.simulation.store import InMemoryStore
-from cruise.simulation.usage_source import SimulatedScrapes, SimulatedUsageSource
+from cruise.simulation.usage_source import ScrapeFaults, SimulatedUsageSource
 from tests.simulation.scenes import START, AdjustableDemand, cluster, container, node, run, template, workload
 
 BY_MINUTE = SimulationSettings(step_seconds=60)
@@ -64,7 +64,7 @@ async def test_a_day_of_holes_moves_no_request_and_leaves_every_statistic_true_o
         for name, (cpu, mebibytes) in USE.items()
     ]
     world = cluster(kinds, [node("n1", 6000, 12_288), node("n2", 6000, 12_288)], BY_MINUTE)
-    usage = SimulatedUsageSource(world, SimulatedScrapes(missed, LATE, ages))
+    usage = SimulatedUsageSource(world, ScrapeFaults(missed, LATE, ages))
     reading = UsageReadingSettings(scrape_delay_seconds=LATE + 30)
     controller = Controller(world, usage, InMemoryStore(), POLICY, lambda: world.now, reading)
     settled: dict[str, tuple[int | None, int | None]] = {}

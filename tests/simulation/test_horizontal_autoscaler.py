@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cruise.simulation.horizontal_autoscaler import (
     MeasuredPod,
-    SimulatedAutoscaler,
+    SimulatedHpa,
     compute_desired_replicas,
     compute_replicas_for_metric,
 )
@@ -49,24 +49,24 @@ def test_the_container_of_a_metric_counts_alone():
 
 
 def test_pods_are_removed_after_the_window():
-    one = SimulatedAutoscaler(1, 10)
+    one = SimulatedHpa(1, 10)
     replicas = [one.reconcile(time, 5, [3 if time == 120 else 2], 60) for time in range(60, 661, 60)]
     # The present replicas count as the first recommendation.
     assert replicas == [5] * 6 + [3, *[2] * 4]
 
 
 def test_pods_are_added_at_once_to_the_maximum():
-    assert SimulatedAutoscaler(1, 10).reconcile(0, 3, [20], 60) == 10
+    assert SimulatedHpa(1, 10).reconcile(0, 3, [20], 60) == 10
 
 
 def test_each_sync_adds_as_many_pods_as_there_are_and_four_at_least():
-    assert SimulatedAutoscaler(1, 100).reconcile(0, 1, [60], 15) == 4
-    assert SimulatedAutoscaler(1, 100).reconcile(0, 10, [60], 15) == 20
-    assert SimulatedAutoscaler(1, 100).reconcile(0, 10, [60], 30) == 40
+    assert SimulatedHpa(1, 100).reconcile(0, 1, [60], 15) == 4
+    assert SimulatedHpa(1, 100).reconcile(0, 10, [60], 15) == 20
+    assert SimulatedHpa(1, 100).reconcile(0, 10, [60], 30) == 40
 
 
 def test_the_window_keeps_what_exceeded_the_maximum():
-    one = SimulatedAutoscaler(2, 4)
+    one = SimulatedHpa(2, 4)
     assert [one.reconcile(0, 4, [9]), one.reconcile(15, 4, [1]), one.reconcile(300, 4, [1])] == [4, 4, 4]
     assert one.reconcile(315, 4, [1]) == 2
 

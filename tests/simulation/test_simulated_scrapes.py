@@ -8,7 +8,7 @@ from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import SampleBlock
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.cluster.state import SimulationSettings
-from cruise.simulation.usage_source import SimulatedScrapes, SimulatedUsageSource
+from cruise.simulation.usage_source import ScrapeFaults, SimulatedUsageSource
 from tests.simulation.scenes import (
     NAMESPACE,
     START,
@@ -39,22 +39,22 @@ def rising() -> SimulatedCluster:
     return world
 
 
-def without(*minutes: int, node: str = "n1") -> SimulatedScrapes:
+def without(*minutes: int, node: str = "n1") -> ScrapeFaults:
     def missed(name: str, times: Int64Array) -> BoolArray:
         found: BoolArray = np.isin(times, [NOW + 60 * minute for minute in minutes]) & (name == node)
         return found
 
-    return SimulatedScrapes(missed)
+    return ScrapeFaults(missed)
 
 
-async def samples(scrapes: SimulatedScrapes, first: int, last: int) -> SampleBlock:
+async def samples(scrapes: ScrapeFaults, first: int, last: int) -> SampleBlock:
     """Read the samples of some minutes, both ends included."""
     usage = SimulatedUsageSource(rising(), scrapes)
     block, _ = await usage.read(NAMESPACE, NOW + 60 * (first - 1), NOW + 60 * last, None)
     return block
 
 
-async def rows(scrapes: SimulatedScrapes, first: int, last: int) -> dict[str, tuple[list[float], list[float]]]:
+async def rows(scrapes: ScrapeFaults, first: int, last: int) -> dict[str, tuple[list[float], list[float]]]:
     block = await samples(scrapes, first, last)
     return {
         name: (cpu.tolist(), (memory / MEBIBYTE).tolist())
@@ -88,7 +88,7 @@ async def test_gap_that_is_not_over_has_no_cpu_yet() -> None:
 
 
 async def test_late_samples_are_not_there_yet() -> None:
-    block = await samples(SimulatedScrapes(late_seconds=120), 16, 20)
+    block = await samples(ScrapeFaults(late_seconds=120), 16, 20)
     assert np.isfinite(block.cpu_demand_millicores[0]).tolist() == [True, True, True, False, False]
     assert np.isfinite(block.memory_bytes[0]).tolist() == [True, True, True, False, False]
     assert len(block.times) == 5
@@ -98,7 +98,7 @@ async def test_irregular_scrapes_show_the_usage_between_them() -> None:
     def ages(name: str, times: Int64Array) -> Float64Array:
         return np.where((times - NOW) // 60 % 2 == 1, 30.0, 0.0) * (name == "n1")
 
-    found = await rows(SimulatedScrapes(ages=ages), 6, 9)
+    found = await rows(ScrapeFaults(ages=ages), 6, 9)
     # The scrape of minute 6 shows what was used since the middle of minute 5, and so on.
     assert found["n1"] == ([pytest.approx(170 / 3), 70, pytest.approx(230 / 3), 90], [6, 6, 8, 8])
     assert found["n2"] == ([60, 70, 80, 90], [6, 7, 8, 9])

@@ -38,7 +38,7 @@ async def check_access(client: KubernetesClient, required: Sequence[RequiredAcce
     return await asyncio.gather(*(_is_allowed(client, access) for access in required))
 
 
-async def is_restricted_by_policy(client: KubernetesClient, binding: str) -> bool | None:
+async def is_admission_policy_bound(client: KubernetesClient, binding: str) -> bool | None:
     """Return whether a ValidatingAdmissionPolicy is bound, None if cruise may not read it. Raises UnavailableError."""
     try:
         await client.get(f"{_BINDINGS}/{quote(binding, safe='')}")

@@ -16,7 +16,7 @@ from cruise.adapters.kube.object_store import (
     PriorityClassStore,
     StorageStores,
     WatchedObjectStore,
-    WorkloadReader,
+    WorkloadDecoder,
     WorkloadStore,
 )
 from cruise.adapters.kube.pod_store import OomKillWatch, PodStore
@@ -108,7 +108,7 @@ class ClusterCache:
         self.oom_watch = OomKillWatch(lambda: self.pods.list_shown_kills())
         self._logged: dict[tuple[str, Key], str] = {}
         self._parts: dict[str, object] = {}
-        maps, read_workload = SharedStringMaps(), WorkloadReader().read
+        maps, read_workload = SharedStringMaps(), WorkloadDecoder().read
         self._workloads: dict[str, WorkloadStore] = {
             _tag(shape): ObjectStore(read_workload, partial(self._workload_changed, _tag(shape)))
             for shape in _WORKLOADS
@@ -123,10 +123,10 @@ class ClusterCache:
         self._nodes: ObjectStore[object_json.NodeObject, Node] = ObjectStore(
             lambda document: decode_node(document, maps), partial(self._changed, "Node")
         )
-        self._budgets: ObjectStore[object_json.BudgetObject, PodDisruptionBudget] = ObjectStore(
+        self._budgets: ObjectStore[object_json.DisruptionBudgetObject, PodDisruptionBudget] = ObjectStore(
             decode_budget, partial(self._changed, "PodDisruptionBudget")
         )
-        self._autoscalers: ObjectStore[object_json.AutoscalerObject, HorizontalPodAutoscaler] = ObjectStore(
+        self._autoscalers: ObjectStore[object_json.HorizontalAutoscalerObject, HorizontalPodAutoscaler] = ObjectStore(
             decode_autoscaler, partial(self._changed, "HorizontalPodAutoscaler")
         )
         self._vertical: ObjectStore[object_json.VerticalAutoscalerObject, VerticalPodAutoscaler] = ObjectStore(

@@ -17,14 +17,14 @@ from cruise.adapters.kube.kinds import (
     NODES,
     PODS,
     WatchedKind,
-    find_reading_problem,
+    explain_unreadable_kind,
     list_pages,
 )
 from cruise.adapters.kube.object_store import Key, RemovedNodeTypes, get_object_key
 from cruise.adapters.kube.pending_writes import ObjectKey, PendingWrites
 from cruise.adapters.kube.responses import decode_answer
 from cruise.adapters.kube.scales import ScaleReader
-from cruise.adapters.kube.watching import KindWatch, WatchLog, WatchTiming, format_kinds, format_shared_problem
+from cruise.adapters.kube.watching import BatchedWatchLog, KindWatch, WatchTiming, format_kinds, format_shared_problem
 from cruise.domain.actions import Action
 from cruise.domain.cluster import ClusterSnapshot, HorizontalPodAutoscaler, OomKill, Pod
 from cruise.domain.policy import NodeAutoscalerSetting
@@ -64,7 +64,7 @@ class KubernetesCluster:
         self._node_autoscaling = node_autoscaling
         self._node_autoscalers = NodeAutoscalerPoller(client)
         timing = timing or WatchTiming()
-        self._log = WatchLog()
+        self._log = BatchedWatchLog()
         self._watches = {
             kind.plural: KindWatch(client, kind, self._cache.get_store(kind), timing, clock, self._log)
             for kind in kinds
@@ -103,7 +103,7 @@ class KubernetesCluster:
         """Return the age of the least fresh kind; infinite before all kinds are listed."""
         return max(watch.get_lag_seconds() for watch in self._watches.values())
 
-    def count_listed(self) -> dict[str, int]:
+    def count_lists_by_kind(self) -> dict[str, int]:
         """Return how often each kind was listed; more than once if a watch could not continue."""
         return {name: watch.list_count for name, watch in self._watches.items()}
 
@@ -208,14 +208,14 @@ _LIST_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterReading:
+class ClusterReadResult:
     """A snapshot, and the objects that cannot be decoded."""
 
     snapshot: ClusterSnapshot
     unreadable: Sequence[UnreadableObject]
 
 
-async def read_cluster_once(client: KubernetesClient, on_read: Callable[[str, int], None]) -> ClusterReading:
+async def read_cluster_once(client: KubernetesClient, on_read: Callable[[str, int], None]) -> ClusterReadResult:
     """List every kind that decisions read; `on_read` receives the number of objects of a kind so far.
 
     Raises BadInputError if a kind may not be listed, ThrottledError and UnavailableError.
@@ -229,7 +229,7 @@ async def read_cluster_once(client: KubernetesClient, on_read: Callable[[str, in
                 raise answer
     await ScaleReader(client, cache, time.monotonic).read_if_due()
     snapshot = (await read_node_autoscaler_objects(client)).combine(cache.snapshot())
-    return ClusterReading(snapshot, list(cache.list_unreadable()))
+    return ClusterReadResult(snapshot, list(cache.list_unreadable()))
 
 
 async def _list(
@@ -241,7 +241,7 @@ async def _list(
         except ExpiredVersionError:
             continue
         except (NotFoundError, RefusedError) as error:
-            problem = await find_reading_problem(client, kind, error)
+            problem = await explain_unreadable_kind(client, kind, error)
             if problem is None:
                 return
             if not isinstance(problem, RefusedError):

@@ -33,7 +33,9 @@ REPLICA_SETS = WatchedKind("replicasets", "/apis/apps/v1/replicasets", object_js
 JOBS = WatchedKind("jobs", "/apis/batch/v1/jobs", object_json.JobObject)
 NODES = WatchedKind("nodes", "/api/v1/nodes", object_json.NodeObject)
 PODS = WatchedKind("pods", "/api/v1/pods", pod_json.PodObject)
-BUDGETS = WatchedKind("poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", object_json.BudgetObject)
+BUDGETS = WatchedKind(
+    "poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", object_json.DisruptionBudgetObject
+)
 
 
 def get_policy_path(namespace: str, name: str) -> str:
@@ -70,7 +72,7 @@ ADMISSION_KINDS: tuple[WatchedKind, ...] = (
     WatchedKind(
         "horizontalpodautoscalers",
         "/apis/autoscaling/v2/horizontalpodautoscalers",
-        object_json.AutoscalerObject,
+        object_json.HorizontalAutoscalerObject,
     ),
     WatchedKind(
         "verticalpodautoscalers",
@@ -89,8 +91,10 @@ PRIORITY_CLASSES = WatchedKind(
     "priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses", storage_json.PriorityClassObject, optional=True
 )
 STORAGE_KINDS: tuple[WatchedKind, ...] = (
-    WatchedKind("persistentvolumeclaims", "/api/v1/persistentvolumeclaims", storage_json.ClaimObject, optional=True),
-    WatchedKind("persistentvolumes", "/api/v1/persistentvolumes", storage_json.VolumeObject, optional=True),
+    WatchedKind(
+        "persistentvolumeclaims", "/api/v1/persistentvolumeclaims", storage_json.VolumeClaimObject, optional=True
+    ),
+    WatchedKind("persistentvolumes", "/api/v1/persistentvolumes", storage_json.PersistentVolumeObject, optional=True),
     WatchedKind(
         "storageclasses", "/apis/storage.k8s.io/v1/storageclasses", storage_json.StorageClassObject, optional=True
     ),
@@ -99,7 +103,7 @@ STORAGE_KINDS: tuple[WatchedKind, ...] = (
     WatchedKind(
         "csistoragecapacities",
         "/apis/storage.k8s.io/v1/csistoragecapacities",
-        storage_json.CapacityObject,
+        storage_json.StorageCapacityObject,
         optional=True,
     ),
     WatchedKind(
@@ -133,7 +137,7 @@ async def list_pages(
             return
 
 
-async def find_reading_problem(
+async def explain_unreadable_kind(
     client: KubernetesClient, kind: WatchedKind, error: CruiseError, has_objects: bool = False
 ) -> CruiseError | None:
     """Return why objects of a kind may exist and cannot be read; None if an optional kind has none for cruise.

@@ -162,10 +162,10 @@ class StorageStores:
     """
 
     def __init__(self, changed: Callable[[str, Key], None]) -> None:
-        self._claims: ObjectStore[storage_json.ClaimObject, storage.ClaimSpec] = ObjectStore(
+        self._claims: ObjectStore[storage_json.VolumeClaimObject, storage.ClaimSpec] = ObjectStore(
             storage.decode_claim, partial(changed, "PersistentVolumeClaim")
         )
-        self._volumes: ObjectStore[storage_json.VolumeObject, volumes.PersistentVolume] = ObjectStore(
+        self._volumes: ObjectStore[storage_json.PersistentVolumeObject, volumes.PersistentVolume] = ObjectStore(
             volumes.decode_volume, partial(changed, "PersistentVolume")
         )
         self._classes: ObjectStore[storage_json.StorageClassObject, storage.StorageClass] = ObjectStore(
@@ -177,7 +177,7 @@ class StorageStores:
         self._publishing: ObjectStore[storage_json.DriverObject, str] = ObjectStore(
             storage.decode_capacity_publishing_driver, partial(changed, "CSIDriver")
         )
-        self._capacities: ObjectStore[storage_json.CapacityObject, storage.StorageCapacity] = ObjectStore(
+        self._capacities: ObjectStore[storage_json.StorageCapacityObject, storage.StorageCapacity] = ObjectStore(
             storage.decode_storage_capacity, partial(changed, "CSIStorageCapacity")
         )
         self._attachments: ObjectStore[storage_json.AttachmentObject, volumes.VolumeAttachment] = ObjectStore(
@@ -265,7 +265,7 @@ class ControllerMap(Mapping[OwnerKey, WorkloadRef | None]):
         return sum(len(store.values) for store in self._stores.values())
 
 
-class WorkloadReader:
+class WorkloadDecoder:
     """Decodes workloads of all kinds; equal references to controllers are one object."""
 
     def __init__(self) -> None:

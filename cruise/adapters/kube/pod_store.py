@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from cruise.adapters.kube.object_store import Key
 from cruise.domain.cluster import OomKill, Pod
-from cruise.domain.run_operators import MAX_ENDED_PODS, EndedPod
+from cruise.domain.run_to_completion_operators import MAX_ENDED_PODS, CompletedPod
 from cruise.errors import BadInputError
 from cruise.kube_json.objects.containers import read_oom_kills
 from cruise.kube_json.objects.owners import (
@@ -19,7 +19,7 @@ from cruise.kube_json.objects.owners import (
     PriorityClass,
     SharedStringMaps,
 )
-from cruise.kube_json.objects.pod import PodReader
+from cruise.kube_json.objects.pod import PodDecoder
 from cruise.kube_json.reading.stream import UnreadableObject, create_unreadable
 from cruise.kube_json.wire.pod_json import PodObject, PodStatus
 
@@ -129,14 +129,14 @@ class PodStore:
         self.unreadable: dict[Key, UnreadableObject] = {}
         self._owners = owners
         self._controllers = owners.controllers
-        self._reader = PodReader(owners, maps, classes)
+        self._reader = PodDecoder(owners, maps, classes)
         self._changed = changed
         self._killed = killed
         self._pods: dict[str, dict[str, Pod]] = {}
         self._unsorted: set[str] = set()
         self._resolved: dict[str, tuple[Pod, ...]] = {}
         self._kills: dict[Key, tuple[OomKill, ...]] = {}
-        self._ended: deque[EndedPod] = deque(maxlen=MAX_ENDED_PODS)
+        self._ended: deque[CompletedPod] = deque(maxlen=MAX_ENDED_PODS)
         self._pods_on: Counter[str] = Counter()
         self._windows: Collection[str] = frozenset()
 
@@ -201,7 +201,7 @@ class PodStore:
         """Return the nodes with pods."""
         return self._pods_on.keys()
 
-    def list_ended_pods(self) -> tuple[EndedPod, ...]:
+    def list_ended_pods(self) -> tuple[CompletedPod, ...]:
         """Return the latest deleted pods that ran to completion, oldest first."""
         return tuple(self._ended)
 

@@ -21,7 +21,7 @@ from cruise.errors import (
     ThrottledError,
     UnavailableError,
 )
-from cruise.kube_json.object_errors import to_single_line
+from cruise.kube_json.object_errors import convert_to_single_line
 
 T = TypeVar("T")
 
@@ -230,5 +230,5 @@ def _parse_retry_after(retry_after: str | None) -> float | None:
 
 
 def _shorten(text: str) -> str:
-    line = to_single_line(" ".join(text.split()))
+    line = convert_to_single_line(" ".join(text.split()))
     return line if len(line) <= _MAX_MESSAGE_LENGTH else f"{line[:_MAX_MESSAGE_LENGTH]}…"

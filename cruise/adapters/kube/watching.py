@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import structlog
 
 from cruise.adapters.kube.client import Backoff, KubernetesClient
-from cruise.adapters.kube.kinds import WatchedKind, find_reading_problem, list_pages
+from cruise.adapters.kube.kinds import WatchedKind, explain_unreadable_kind, list_pages
 from cruise.adapters.kube.object_store import Key, WatchedObjectStore, get_object_key
 from cruise.errors import (
     BadInputError,
@@ -35,7 +35,7 @@ log = structlog.get_logger()
 _MAX_NAMED_KINDS = 3
 
 
-class WatchLog:
+class BatchedWatchLog:
     """Collects the reports of `delay_seconds` into one log line.
 
     After an outage, watches are opened again at different times; one line reports when all of them continue.
@@ -144,7 +144,7 @@ class KindWatch:
         store: WatchedObjectStore,
         timing: WatchTiming,
         clock: Callable[[], float],
-        log_lines: WatchLog | None = None,
+        log_lines: BatchedWatchLog | None = None,
     ) -> None:
         self.kind = kind
         self.listed = asyncio.Event()
@@ -155,7 +155,7 @@ class KindWatch:
         self._store = store
         self._timing = timing
         self._clock = clock
-        self._log = log_lines or WatchLog()
+        self._log = log_lines or BatchedWatchLog()
         self._decoder = StreamDecoder(kind.shape)
         self.is_absent = False
         self._confirmed_at = -math.inf
@@ -184,7 +184,7 @@ class KindWatch:
             except (CruiseError, BadInputError) as error:
                 if self._clock() - started >= timing.steady_seconds:
                     waits.reset()
-                problem = await find_reading_problem(self._client, self.kind, error, self._store.has_objects())
+                problem = await explain_unreadable_kind(self._client, self.kind, error, self._store.has_objects())
                 wait = self._continue_without(error) if problem is None else self._wait_after(problem, waits)
             else:
                 waits.reset()

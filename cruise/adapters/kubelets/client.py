@@ -17,14 +17,14 @@ from cruise.domain.cluster import Node
 from cruise.errors import BadInputError, CruiseError, UnavailableError
 
 
-class KubeletAccess(StrEnum):
+class KubeletAccessMode(StrEnum):
     """How kubelets are reached: at the node's address, or through the API server, which needs access to nodes/proxy."""
 
     DIRECT = "direct"
     NODE_PROXY = "node-proxy"
 
 
-class KubeletEndpoint(StrEnum):
+class KubeletMetricsPath(StrEnum):
     """The endpoint of a kubelet; `resource` is a small part of `cadvisor`, without pressure."""
 
     CADVISOR = "cadvisor"
@@ -39,8 +39,8 @@ class KubeletSettings:
     verified, and any server at a node's address gets cruise's token. `max_bytes` limits one answer.
     """
 
-    access: KubeletAccess = KubeletAccess.DIRECT
-    endpoint: KubeletEndpoint = KubeletEndpoint.CADVISOR
+    access: KubeletAccessMode = KubeletAccessMode.DIRECT
+    endpoint: KubeletMetricsPath = KubeletMetricsPath.CADVISOR
     ca_file: Path | None = None
     insecure_tls: bool = False
     timeout_seconds: float = 10.0
@@ -84,7 +84,7 @@ class KubeletClient:
         """
         url = self._build_url(node, await self._client.get_identity())
         place = f"the kubelet of node {node.name} at {url.host}:{url.port}"
-        if self._settings.access is KubeletAccess.NODE_PROXY:
+        if self._settings.access is KubeletAccessMode.NODE_PROXY:
             place = f"the kubelet of node {node.name} behind the API server"
         try:
             return await self._request(url, place)
@@ -106,7 +106,7 @@ class KubeletClient:
 
     def _build_url(self, node: Node, identity: ApiIdentity) -> URL:
         path = f"/metrics/{self._settings.endpoint.value}"
-        if self._settings.access is KubeletAccess.NODE_PROXY:
+        if self._settings.access is KubeletAccessMode.NODE_PROXY:
             return URL(f"{identity.server}/api/v1/nodes/{quote(node.name)}/proxy{path}", encoded=True)
         if not node.address:
             raise UnavailableError(f"node {node.name} has no InternalIP, so its kubelet cannot be reached")
@@ -120,8 +120,8 @@ class KubeletClient:
             async with session.get(
                 url,
                 headers={**_HEADERS, **identity.headers},
-                proxy=identity.proxy if self._settings.access is KubeletAccess.NODE_PROXY else None,
-                server_hostname=identity.server_name if self._settings.access is KubeletAccess.NODE_PROXY else None,
+                proxy=identity.proxy if self._settings.access is KubeletAccessMode.NODE_PROXY else None,
+                server_hostname=identity.server_name if self._settings.access is KubeletAccessMode.NODE_PROXY else None,
                 allow_redirects=False,
             ) as response:
                 if response.status == 401 and attempt == 0:
@@ -146,7 +146,7 @@ class KubeletClient:
 
     async def _read_message(self, response: aiohttp.ClientResponse) -> str:
         """Return the message of the API server, if the request passes through it."""
-        if self._settings.access is KubeletAccess.DIRECT:
+        if self._settings.access is KubeletAccessMode.DIRECT:
             return ""
         with suppress(aiohttp.ClientError, TimeoutError):
             failure = find_failure_status(await response.content.read(_MAX_ERROR_BYTES))
@@ -155,7 +155,7 @@ class KubeletClient:
         return ""
 
     def _create_error(self, status: int, place: str, message: str) -> BadInputError | UnavailableError:
-        proxied = self._settings.access is KubeletAccess.NODE_PROXY
+        proxied = self._settings.access is KubeletAccessMode.NODE_PROXY
         match status:
             case 401:
                 fix = "" if proxied else ": kubelets must accept tokens (authentication.webhook.enabled)"
@@ -177,7 +177,7 @@ class KubeletClient:
             return self._session
         await self.aclose()
         tls_identity = identity
-        if self._settings.access is KubeletAccess.DIRECT:
+        if self._settings.access is KubeletAccessMode.DIRECT:
             ca_file = str(self._settings.ca_file) if self._settings.ca_file is not None else identity.ca_file
             tls_identity = replace(identity, ca_file=ca_file, verify=not self._settings.insecure_tls)
         self._session = aiohttp.ClientSession(

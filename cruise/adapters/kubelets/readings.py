@@ -10,7 +10,7 @@ from typing import NoReturn
 import numpy as np
 
 from cruise.adapters.prometheus.counters import UsageAnswers
-from cruise.adapters.prometheus.queries import SeriesMatrix, SeriesName
+from cruise.adapters.prometheus.queries import SeriesLabelValues, SeriesMatrix
 from cruise.adapters.prometheus.scrape_times import MAX_GAP_SECONDS, TOLERANCE_SECONDS
 from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.errors import BadInputError, UnavailableError
@@ -43,7 +43,7 @@ class KubeletMetrics:
     `measured_at` is the time of each series by the node's clock, in Unix seconds, NaN if missing.
     """
 
-    series: tuple[SeriesName, ...]
+    series: tuple[SeriesLabelValues, ...]
     measured_at: Float64Array
     cpu_seconds: Float64Array
     cpu_waiting_seconds: Float64Array
@@ -126,13 +126,13 @@ def _decode_key(labels: bytes) -> tuple[bytes, bytes, bytes, bytes] | None:
     return key if all(key[:3]) and key[2] != _SANDBOX else None
 
 
-def _decode_name(key: tuple[bytes, bytes, bytes, bytes], node: str, started: float | None) -> SeriesName:
+def _decode_name(key: tuple[bytes, bytes, bytes, bytes], node: str, started: float | None) -> SeriesLabelValues:
     try:
         namespace, pod, container, id_ = (_decode_text(part) for part in key)
     except UnicodeDecodeError:
         _raise_bad_input("has a label that is not UTF-8")
     # Without the runtime's id, the start time distinguishes a container from its restart.
-    return SeriesName(namespace, pod, container, id_ or (f"{started:.3f}" if started is not None else ""), node)
+    return SeriesLabelValues(namespace, pod, container, id_ or (f"{started:.3f}" if started is not None else ""), node)
 
 
 def _decode_text(value: bytes) -> str:
@@ -253,7 +253,7 @@ class _NodeReadings:
     """The readings of one node as arrays: one row per series, one column per reading."""
 
     def __init__(self, readings: Sequence[_TimedReading] | deque[_TimedReading], roots: bool) -> None:
-        row_of: dict[SeriesName, int] = {}
+        row_of: dict[SeriesLabelValues, int] = {}
         places = []
         for one in readings:
             rows = np.fromiter(

@@ -14,7 +14,7 @@ from cruise.adapters.kubelets.client import KubeletSettings
 from cruise.adapters.kubelets.readings import ROOT_GROUP, KubeletMetrics, KubeletReadings, parse_kubelet_metrics
 from cruise.adapters.prometheus.counter_rows import CounterReadingOptions, EarlierCounters
 from cruise.adapters.prometheus.counters import compute_usage
-from cruise.adapters.prometheus.node_load import compute_load_from_root_group, count_cores
+from cruise.adapters.prometheus.node_load import compute_load_from_root_cgroup, count_cores
 from cruise.adapters.prometheus.scrape_times import MAX_GAP_SECONDS
 from cruise.adapters.prometheus.series_merging import ID_LENGTH
 from cruise.adapters.prometheus.source import MAX_CORES, compute_node_usage, extend_times_backwards
@@ -198,7 +198,7 @@ def _compute_load(earlier: KubeletMetrics, later: KubeletMetrics, cores: float) 
     if not (seconds > 0 and used >= 0):
         return None
     return NodeLoadAverage(
-        compute_load_from_root_group(used / seconds, max(0.0, np.nan_to_num(waited)) / seconds, cores),
+        compute_load_from_root_cgroup(used / seconds, max(0.0, np.nan_to_num(waited)) / seconds, cores),
         float(after[second]),
     )
 

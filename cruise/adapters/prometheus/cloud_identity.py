@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import requests
 from requests.auth import AuthBase
 
-from cruise.adapters.prometheus.settings import CloudIdentity
+from cruise.adapters.prometheus.settings import CloudProvider
 from cruise.errors import BadInputError, UnavailableError
 
 _AWS_HOST = re.compile(r"aps-workspaces(?:-fips)?\.([a-z0-9-]+)\.(?:amazonaws|api)\.")
@@ -25,15 +25,15 @@ _TIMEOUT_SECONDS = 10.0
 _MESSAGE_LENGTH = 200
 
 
-def create_cloud_auth(identity: CloudIdentity, url: str, region: str | None) -> AuthBase:
+def create_cloud_auth(identity: CloudProvider, url: str, region: str | None) -> AuthBase:
     """Return the credentials for requests to `url`; `region` is that of an AWS workspace, None to read it from `url`.
 
     Raises BadInputError if the provider's library is missing or the region is unknown.
     """
     try:
-        if identity is CloudIdentity.AWS:
+        if identity is CloudProvider.AWS:
             return _AwsSignature(region or _read_region(url))
-        return _GoogleToken() if identity is CloudIdentity.GOOGLE else _AzureToken()
+        return _GoogleToken() if identity is CloudProvider.GOOGLE else _AzureToken()
     except ImportError as error:
         raise BadInputError(
             f"prometheus_identity {identity} needs a package that is not installed: pip install 'cruise[{identity}]'"

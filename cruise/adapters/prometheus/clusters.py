@@ -16,10 +16,10 @@ import structlog
 
 from cruise.adapters.prometheus.client import PrometheusClient
 from cruise.adapters.prometheus.queries import (
-    VectorRow,
+    VectorSample,
     build_matcher,
     build_usage_selector,
-    create_decoder,
+    create_answer_decoder,
     join_matchers,
     quote_promql,
 )
@@ -120,7 +120,7 @@ class _ClusterFinder:
         self._client = client
         self._at = at
         self._seen = seen
-        self._decode = create_decoder("vector", VectorRow, settings.accept_partial)
+        self._decode = create_answer_decoder("vector", VectorSample, settings.accept_partial)
         self._pods = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
         self._nodes = {node.name for node in snapshot.nodes}
         self._sample = sample_pods(snapshot, datetime.fromtimestamp(at, UTC))
@@ -342,7 +342,7 @@ class _ClusterFinder:
         settings = replace(self._settings, matchers=join_matchers(self._settings.matchers, *_matchers(selection)))
         return build_usage_selector(settings, settings.metrics.cpu, pods)
 
-    def _query(self, query: str, at: int) -> list[VectorRow]:
+    def _query(self, query: str, at: int) -> list[VectorSample]:
         return [row for rows in self._decode(self._client.query(query, at)) for row in rows]
 
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from cruise.adapters.prometheus.scrape_times import (
     MAX_GAP_SECONDS,
-    ScrapeSteps,
-    ScrapeTargets,
-    find_backward_steps,
-    find_changes,
+    ScrapesByStep,
+    ScrapeTargetNumbers,
+    find_counter_decreases,
     find_scrapes,
+    find_value_changes,
 )
 from cruise.adapters.prometheus.series_merging import SeriesKey, reduce_by_container
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
@@ -23,7 +23,7 @@ MIN_SCRAPE_INTERVAL = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class GrowthSpreading:
+class GrowthSpreadingOptions:
     """How growth is spread: over at most `spread_steps`; after `idle_steps` a counter is known to be unchanged.
 
     `falls_are_resets`: any lower value means a reset; else only a value below half of the previous one.
@@ -40,7 +40,7 @@ def compute_growth_by_step(
     ages: Float64Array,
     absent_at: Int64Array,
     max_per_step: float,
-    spreading: GrowthSpreading,
+    spreading: GrowthSpreadingOptions,
 ) -> Float64Array:
     """Return the growth of counters in each step, NaN if unknown; one row per series, one column per step.
 
@@ -94,9 +94,9 @@ class CounterReadingOptions:
         return max(1, MAX_GAP_SECONDS // self.step_seconds) if self.fills_holes else 1
 
     @property
-    def spreading(self) -> GrowthSpreading:
+    def spreading(self) -> GrowthSpreadingOptions:
         """How growth is spread; a target is known to be idle one step after the longest gap."""
-        return GrowthSpreading(
+        return GrowthSpreadingOptions(
             self.max_gap_steps, self.max_gap_steps + self.fills_holes, falls_are_resets=not self.fills_holes
         )
 
@@ -187,14 +187,16 @@ class CounterRows:
 
     def find_scrapes(
         self, memory: tuple[Int64Array, BoolArray], targets: int, options: CounterReadingOptions
-    ) -> ScrapeSteps:
+    ) -> ScrapesByStep:
         """Return where targets were scraped; `memory` has the target of each memory series, and where it changed."""
         lead, columns = self.lead, self.cpu.shape[1] - self.lead
         if not options.fills_holes:
             always, ages = np.ones((targets, columns), dtype=np.bool_), np.zeros((targets, lead + columns))
-            return ScrapeSteps(always, np.tile(np.arange(columns), (targets, 1)), ages)
+            return ScrapesByStep(always, np.tile(np.arange(columns), (targets, 1)), ages)
         cpu, waiting = self.cpu[:, lead:], self.waiting[:, lead:]
-        moves = find_changes(cpu, self._get_before(self.cpu)) | find_changes(waiting, self._get_before(self.waiting))
+        moves = find_value_changes(cpu, self._get_before(self.cpu)) | find_value_changes(
+            waiting, self._get_before(self.waiting)
+        )
         last_moves = np.full(targets, np.iinfo(np.int64).min)
         known = self.last_changes < 0
         np.maximum.at(last_moves, self.targets[known], self.last_changes[known])
@@ -202,7 +204,7 @@ class CounterRows:
         families = [(self.targets, moves & ~self._find_backward_steps()), memory]
         return find_scrapes(families, last_moves, options.max_gap_steps, lead)
 
-    def find_observed(self, scrapes: ScrapeSteps, options: CounterReadingOptions) -> BoolArray:
+    def find_observed(self, scrapes: ScrapesByStep, options: CounterReadingOptions) -> BoolArray:
         """Return which values scrapes saw."""
         seen = ~np.isnan(self.cpu)
         if options.fills_holes:
@@ -210,7 +212,7 @@ class CounterRows:
             seen[~self.has_scrape_times, : self.lead] = False
         return seen
 
-    def find_changing(self, growths: Sequence[Float64Array], scrapes: ScrapeSteps) -> BoolArray:
+    def find_changing(self, growths: Sequence[Float64Array], scrapes: ScrapesByStep) -> BoolArray:
         """Return which targets may have irregular scrapes: one is missing, or all counters jump together."""
         # The first step of a read without a tail is unknown for all targets.
         scraped = np.logical_and.reduce(scrapes.scraped[:, 0 if self.lead else 1 :], axis=1)
@@ -233,12 +235,12 @@ class CounterRows:
         return self.get_newest(counters) if self.lead else counters[:, 0]
 
     def _find_backward_steps(self) -> BoolArray:
-        return find_backward_steps(self.cpu[:, self.lead :], self._get_before(self.cpu))
+        return find_counter_decreases(self.cpu[:, self.lead :], self._get_before(self.cpu))
 
     def compute_growth(
         self,
         observed: BoolArray,
-        scrapes: ScrapeSteps,
+        scrapes: ScrapesByStep,
         owners: Int64Array,
         containers: int,
         options: CounterReadingOptions,
@@ -254,7 +256,7 @@ class CounterRows:
         return used, compute_growth_by_step(self.waiting, with_pressure, ages, absent_at, step, spreading)
 
     def build_tail(
-        self, observed: BoolArray, scrapes: ScrapeSteps, at: int, options: CounterReadingOptions
+        self, observed: BoolArray, scrapes: ScrapesByStep, at: int, options: CounterReadingOptions
     ) -> CounterTail:
         """Return the tail for the next read: the value and the time of each series' last scrape."""
         end = observed.shape[1] - 1
@@ -274,7 +276,7 @@ class CounterRows:
         )
 
     def _find_absent_scrape(
-        self, observed: BoolArray, scrapes: ScrapeSteps, ran: BoolArray, owners: Int64Array
+        self, observed: BoolArray, scrapes: ScrapesByStep, ran: BoolArray, owners: Int64Array
     ) -> Int64Array:
         """Return for each new series the column of the scrape before it, if its container ran; else -1."""
         absent_at = np.full(len(observed), -1)
@@ -291,8 +293,8 @@ class CounterRows:
         return absent_at
 
 
-def get_targets_of_missing(
-    missing: Sequence[SeriesKey], ids: Sequence[SeriesKey], found: Int64Array, targets: ScrapeTargets
+def get_targets_of_missing_series(
+    missing: Sequence[SeriesKey], ids: Sequence[SeriesKey], found: Int64Array, targets: ScrapeTargetNumbers
 ) -> Int64Array:
     """Return the targets of missing series: those of their containers' other series, else new ones."""
     if not missing:

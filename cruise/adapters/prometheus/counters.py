@@ -24,10 +24,10 @@ from cruise.adapters.prometheus.counter_rows import (
     CounterReadingOptions,
     CounterRows,
     EarlierCounters,
-    get_targets_of_missing,
+    get_targets_of_missing_series,
 )
 from cruise.adapters.prometheus.queries import SeriesMatrix
-from cruise.adapters.prometheus.scrape_times import ScrapeTargets, find_changes, set_scrape_ages
+from cruise.adapters.prometheus.scrape_times import ScrapeTargetNumbers, find_value_changes, set_scrape_ages
 from cruise.adapters.prometheus.series_merging import (
     SeriesKey,
     find_concurrent_ids,
@@ -46,7 +46,7 @@ from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
 MergedSeries = tuple[Float64Array, BoolArray]
 
 
-class RejectedSteps:
+class RejectedStepCollector:
     """Merges the series of a read, and collects the steps at which they disagree.
 
     If samples need not be plausible, the larger of two series counts, and no step is rejected.
@@ -163,7 +163,7 @@ def compute_usage(
     steps. `recent_pressure` has the share of time that containers of such nodes waited, which replaces unknown
     pressure, and is updated.
     """
-    rejections = RejectedSteps(before, options)
+    rejections = RejectedStepCollector(before, options)
     ids, cpu, nodes, cpu_rejected = merge_series(answers.cpu_seconds, before.containers, rejections.check_cpu)
     containers: dict[ContainerKey, int] = {}
     cpu_owners = number_containers(ids, containers)
@@ -180,12 +180,12 @@ def compute_usage(
 
     missing = before.find_missing(ids, containers, answers.pods)
     owners = np.concatenate((cpu_owners, number_containers(missing, containers)))
-    targets = ScrapeTargets()
+    targets = ScrapeTargetNumbers()
     found = targets.get_or_add_numbers([key for key, _ in ids], nodes)
-    row_targets = np.concatenate((found, get_targets_of_missing(missing, ids, found, targets)))
+    row_targets = np.concatenate((found, get_targets_of_missing_series(missing, ids, found, targets)))
     memory_targets = targets.get_or_add_numbers([key for key, _ in memory_ids], memory_nodes)
     rows = CounterRows.create([*ids, *missing], cpu, waiting, row_targets, before, options)
-    scrapes = rows.find_scrapes((memory_targets, find_changes(memory, memory[:, 0])), len(targets), options)
+    scrapes = rows.find_scrapes((memory_targets, find_value_changes(memory, memory[:, 0])), len(targets), options)
     observed = rows.find_observed(scrapes, options)
     used, waited = rows.compute_growth(observed, scrapes, owners, len(containers), options)
     step = options.step_seconds
@@ -268,7 +268,11 @@ def _fill_unknown(
 
 
 def _read_pressure(
-    matrix: SeriesMatrix, ids: Sequence[SeriesKey], columns: int, rejections: RejectedSteps, pressured_nodes: set[str]
+    matrix: SeriesMatrix,
+    ids: Sequence[SeriesKey],
+    columns: int,
+    rejections: RejectedStepCollector,
+    pressured_nodes: set[str],
 ) -> tuple[Float64Array, BoolArray, BoolArray | None]:
     """Return the waiting counters of the series `ids` (NaN if missing), and for which of them they are meaningful.
 

@@ -24,7 +24,7 @@ from cruise.adapters.prometheus.queries import (
     build_node_load_query,
     build_node_load_time_query,
     build_node_name_query,
-    build_root_group_query,
+    build_root_cgroup_query,
     build_root_group_time_query,
 )
 from cruise.adapters.prometheus.settings import PrometheusSettings
@@ -137,12 +137,12 @@ class NodeLoadReader:
         times = self._query_roots(build_root_group_time_query(self._settings, metrics.cpu), at)
         if not times.keys() & nodes.keys():
             return {}
-        used = self._query_roots(build_root_group_query(self._settings, metrics.cpu), at)
+        used = self._query_roots(build_root_cgroup_query(self._settings, metrics.cpu), at)
         found = used.keys() & nodes.keys() & times.keys()
         if not found:
             return {}
-        waiting = self._query_roots(build_root_group_query(self._settings, metrics.cpu_waiting), at)
-        loads = {node: compute_load_from_root_group(used[node], waiting.get(node), nodes[node]) for node in found}
+        waiting = self._query_roots(build_root_cgroup_query(self._settings, metrics.cpu_waiting), at)
+        loads = {node: compute_load_from_root_cgroup(used[node], waiting.get(node), nodes[node]) for node in found}
         return {node: NodeLoadAverage(load, times[node]) for node, load in loads.items()}
 
     def _query_roots(self, query: str, at: int) -> dict[str, float]:
@@ -156,7 +156,7 @@ def count_cores(snapshot: ClusterSnapshot) -> dict[str, float]:
     }
 
 
-def compute_load_from_root_group(used: float, waiting: float | None, cores: float) -> float:
+def compute_load_from_root_cgroup(used: float, waiting: float | None, cores: float) -> float:
     """Return a node's load from the cores that its root control group uses and the share of time that tasks wait."""
     # Scrape times are not exact, so a busy node may seem to use a little more than its cores.
     return used * (1 + min(1.0, waiting)) if waiting else min(used, cores)

@@ -11,9 +11,9 @@ from cruise.adapters.prometheus.clusters import find_cluster
 from cruise.adapters.prometheus.counter_rows import EarlierCounters
 from cruise.adapters.prometheus.node_load import NodeLoadReader, count_cores, get_node_of_reading
 from cruise.adapters.prometheus.queries import (
-    VectorRow,
+    VectorSample,
     build_usage_selector,
-    create_decoder,
+    create_answer_decoder,
     join_matchers,
     quote_promql,
 )
@@ -52,7 +52,7 @@ class _PrometheusProbe:
         self._settings = settings
         self._snapshot = snapshot
         self._at = at
-        self._rows = create_decoder("vector", VectorRow, settings.accept_partial)
+        self._rows = create_answer_decoder("vector", VectorSample, settings.accept_partial)
         self._pods = sample_pods(snapshot, datetime.fromtimestamp(at, UTC))
 
     def facts(self) -> UsageFacts:
@@ -137,7 +137,7 @@ class _PrometheusProbe:
         names = "|".join(sorted({pod.name.replace(".", "[.]") for pod in self._pods})) if of_sample else None
         return build_usage_selector(self._settings, metric, names)
 
-    def _query(self, query: str, before_seconds: int = 0) -> list[VectorRow]:
+    def _query(self, query: str, before_seconds: int = 0) -> list[VectorSample]:
         body = self._client.query(query, self._at - before_seconds)
         return [row for rows in self._rows(body) for row in rows]
 

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from cruise.adapters.prometheus.client import PrometheusClient, QueryTooLargeError, check_completeness
-from cruise.adapters.prometheus.settings import PrometheusSettings, SeriesLabels
+from cruise.adapters.prometheus.settings import PrometheusSettings, SeriesLabelNames
 from cruise.domain.arrays import Float64Array
 from cruise.errors import DECODE_ERRORS, BadInputError, UnavailableError
 
@@ -30,7 +30,7 @@ ALL_CORES = "total"
 MIN_POINTS = 60
 
 
-class SeriesName(msgspec.Struct, frozen=True, gc=False):
+class SeriesLabelValues(msgspec.Struct, frozen=True, gc=False):
     """The labels of a series: container, runtime id, node and processor.
 
     `id` and `node` are empty if series have no such label. `core` is empty or `total` for all processors.
@@ -48,7 +48,7 @@ class SeriesName(msgspec.Struct, frozen=True, gc=False):
 class SeriesMatrix:
     """Series on a grid: one row per series and one column per step, NaN where there is no sample."""
 
-    series: Sequence[SeriesName]
+    series: Sequence[SeriesLabelValues]
     values: Float64Array
 
 
@@ -62,7 +62,7 @@ class NodeLoadValue:
     job: str = ""
 
 
-class VectorRow(msgspec.Struct, gc=False):
+class VectorSample(msgspec.Struct, gc=False):
     """A series of an instant answer with all its labels; native histograms have no value."""
 
     metric: dict[str, str]
@@ -72,16 +72,16 @@ class VectorRow(msgspec.Struct, gc=False):
 class MatrixDecoder:
     """Decodes range answers with the configured labels."""
 
-    def __init__(self, labels: SeriesLabels, accept_partial: bool = False) -> None:
-        names = {field: getattr(labels, field) for field in SeriesLabels.__slots__ if getattr(labels, field)}
+    def __init__(self, labels: SeriesLabelNames, accept_partial: bool = False) -> None:
+        names = {field: getattr(labels, field) for field in SeriesLabelNames.__slots__ if getattr(labels, field)}
         if CORE_LABEL not in names.values():
             names["core"] = CORE_LABEL
-        fields = [(field, str, "") for field in SeriesName.__struct_fields__]
-        metric = msgspec.defstruct("Metric", fields, bases=(SeriesName,), rename=names, frozen=True, gc=False)
+        fields = [(field, str, "") for field in SeriesLabelValues.__struct_fields__]
+        metric = msgspec.defstruct("Metric", fields, bases=(SeriesLabelValues,), rename=names, frozen=True, gc=False)
         # Series of native histograms have no values.
         values = ("values", list[tuple[float, float]] | None, None)
         row = msgspec.defstruct("Row", [("metric", metric), values], gc=False)
-        self._batches = create_decoder("matrix", row, accept_partial)
+        self._batches = create_answer_decoder("matrix", row, accept_partial)
 
     def decode(self, body: bytes, first: int, last: int, step: int) -> SeriesMatrix:
         """Return the answer to a query over the grid from `first` to `last`.
@@ -90,7 +90,7 @@ class MatrixDecoder:
         for another kind of answer and for times off the grid, UnavailableError for an incomplete answer.
         """
         columns = (last - first) // step + 1
-        series: list[SeriesName] = []
+        series: list[SeriesLabelValues] = []
         values: list[Float64Array] = []
         for batch in self._batches(body):
             rows = [row for row in batch if row.values is not None]
@@ -161,7 +161,7 @@ class NodeLoadDecoder:
             fields.append(("node", str, ""))
         metric = msgspec.defstruct("Metric", fields, rename=names, gc=False)
         row = msgspec.defstruct("Row", [("metric", metric), ("value", tuple[float, float] | None, None)], gc=False)
-        self._batches = create_decoder("vector", row, accept_partial)
+        self._batches = create_answer_decoder("vector", row, accept_partial)
 
     def decode(self, body: bytes) -> list[NodeLoadValue]:
         """Return the values. Raises BadInputError and UnavailableError as `MatrixDecoder.decode` does."""
@@ -173,7 +173,9 @@ class NodeLoadDecoder:
         ]
 
 
-def create_decoder(result_type: str, row: type[Any], accept_partial: bool) -> Callable[[bytes], Iterator[list[Any]]]:
+def create_answer_decoder(
+    result_type: str, row: type[Any], accept_partial: bool
+) -> Callable[[bytes], Iterator[list[Any]]]:
     """Return a decoder of answers of one type into batches of rows.
 
     It raises BadInputError for another kind of answer, UnavailableError for an incomplete one.
@@ -304,7 +306,7 @@ def build_node_name_query(settings: PrometheusSettings) -> str:
     return _by_exporter("nodename", _select_node_exporters(settings, "node_uname_info"))
 
 
-def build_root_group_query(settings: PrometheusSettings, metric: str) -> str:
+def build_root_cgroup_query(settings: PrometheusSettings, metric: str) -> str:
     """Return the query for the rate of a counter of each node's root control group."""
     # Between the last two scrapes: over the whole range, a node that is scraped only at its end would seem to be idle.
     whole = f"irate({_select_root_group(settings, metric)}[{ROOT_GROUP_RANGE}])"
@@ -319,7 +321,7 @@ def build_root_group_time_query(settings: PrometheusSettings, metric: str) -> st
     return _by_node(settings.labels.node, f"timestamp({_select_root_group(settings, metric)})")
 
 
-def build_root_group_selector(settings: PrometheusSettings, metric: str, nodes: Collection[str]) -> str:
+def build_root_cgroup_selector(settings: PrometheusSettings, metric: str, nodes: Collection[str]) -> str:
     """Return the selector of a metric of the root control groups of some nodes."""
     return _select_root_group(settings, metric, f"{settings.labels.node}=~{quote_promql(_match_names(nodes))}")
 

@@ -34,7 +34,7 @@ from cruise.adapters.prometheus.series_selectors import (
     create_series_decoder,
     list_usage_series,
 )
-from cruise.adapters.prometheus.settings import PrometheusSettings, SeriesLabels
+from cruise.adapters.prometheus.settings import PrometheusSettings, SeriesLabelNames
 from cruise.adapters.prometheus.source import MAX_CORES, UsagePiece, UsageQueries
 from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.resources import Resources
@@ -180,7 +180,9 @@ class KubeStateMetrics:
     requests: dict[ContainerKey, Resources] = field(default_factory=dict)
 
 
-def read_kube_state(settings: PrometheusSettings, client: PrometheusClient, start: int, end: int) -> KubeStateMetrics:
+def read_pod_owners_and_requests(
+    settings: PrometheusSettings, client: PrometheusClient, start: int, end: int
+) -> KubeStateMetrics:
     """Return the owners and requests of pods between two times in Unix seconds, which may be empty; blocks.
 
     Owners are labels, so they are read from the index. Requests are read for every hour; the first value counts, with
@@ -275,7 +277,7 @@ class _KubeStateReader:
             counts[get_partition(one.pod)][one.pod] += 1
         listing = SeriesListing(series_of_pod=counts)
         # The resource distinguishes the series of one container, in place of the runtime's id.
-        labels = SeriesLabels(f"{prefix}namespace", f"{prefix}pod", f"{prefix}container", id="resource", node="")
+        labels = SeriesLabelNames(f"{prefix}namespace", f"{prefix}pod", f"{prefix}container", id="resource", node="")
         decoder = MatrixDecoder(labels, self._settings.accept_partial)
         points = listing.count_samples((last - first) // HOUR + 1, self._settings)
         for start in range(first, last + 1, points * HOUR):

@@ -211,7 +211,7 @@ MAX_GAP_SECONDS = 300
 _NEVER = np.iinfo(np.int64).min // 2
 
 
-class ScrapeTargets:
+class ScrapeTargetNumbers:
     """Numbers for what is scraped together: the containers of a node, or of a pod if series have no node."""
 
     def __init__(self) -> None:
@@ -238,7 +238,7 @@ class ScrapeTargets:
 
 
 @dataclass(frozen=True, slots=True)
-class ScrapeSteps:
+class ScrapesByStep:
     """One row per target, one column per step: whether it was scraped, and the last column with a change.
 
     `ages` are the steps by which the scrape preceded its column, also for columns before the read; 0 if regular.
@@ -249,13 +249,13 @@ class ScrapeSteps:
     ages: Float64Array
 
 
-def find_changes(values: Float64Array, before: Float64Array) -> BoolArray:
+def find_value_changes(values: Float64Array, before: Float64Array) -> BoolArray:
     """Return where series differ from the step before; `before` precedes the first step."""
     earlier = np.column_stack((before, values[:, :-1]))
     return np.asarray((values != earlier) & ~np.isnan(values), dtype=np.bool_)
 
 
-def find_backward_steps(values: Float64Array, before: Float64Array) -> BoolArray:
+def find_counter_decreases(values: Float64Array, before: Float64Array) -> BoolArray:
     """Return where a counter is a little lower than a step earlier: the value of a replica that lags.
 
     A reset counter falls by more than half; one that had barely started cannot be distinguished, and is not used until
@@ -267,7 +267,7 @@ def find_backward_steps(values: Float64Array, before: Float64Array) -> BoolArray
 
 def find_scrapes(
     families: Sequence[tuple[Int64Array, BoolArray]], last_move_before: Int64Array, span: int, lead: int
-) -> ScrapeSteps:
+) -> ScrapesByStep:
     """Find scrapes by the changes of series: pairs of each series' target, and where the series changed.
 
     `last_move_before` is the column of each target's last change before the first one, 0 if there is none.
@@ -282,10 +282,10 @@ def find_scrapes(
     places = np.arange(columns)
     moves = np.column_stack((last_move_before, np.where(found, places, _NEVER)))
     last_move = np.maximum.accumulate(moves, axis=1)[:, 1:]
-    return ScrapeSteps(found | (places - last_move > span), last_move, np.zeros((len(found), lead + columns)))
+    return ScrapesByStep(found | (places - last_move > span), last_move, np.zeros((len(found), lead + columns)))
 
 
-def set_scrape_ages(scrapes: ScrapeSteps, ages: Mapping[int, Float64Array]) -> ScrapeSteps:
+def set_scrape_ages(scrapes: ScrapesByStep, ages: Mapping[int, Float64Array]) -> ScrapesByStep:
     """Return the scrapes with the known ages of some targets."""
     scraped, last_move, all_ages = scrapes.scraped.copy(), scrapes.last_change.copy(), scrapes.ages.copy()
     lead, places = all_ages.shape[1] - scraped.shape[1], np.arange(scraped.shape[1])
@@ -295,4 +295,4 @@ def set_scrape_ages(scrapes: ScrapeSteps, ages: Mapping[int, Float64Array]) -> S
         moves = np.where(scraped[target], places, before).astype(np.int64)
         last_move[target] = np.maximum.accumulate(moves)
         all_ages[target] = np.nan_to_num(known)
-    return ScrapeSteps(scraped, last_move, all_ages)
+    return ScrapesByStep(scraped, last_move, all_ages)

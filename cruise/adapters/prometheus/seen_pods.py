@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cruise.adapters.prometheus.queries import SeriesMatrix, SeriesName
+from cruise.adapters.prometheus.queries import SeriesLabelValues, SeriesMatrix
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Pod
-from cruise.domain.run_operators import EndedPod
+from cruise.domain.run_to_completion_operators import CompletedPod
 from cruise.domain.usage import ContainerKey
 
 # Controllers whose pods have random name suffixes, so that no two clusters have the same names.
@@ -55,7 +55,7 @@ class ObservedPods:
     def add_snapshot(self, snapshot: ClusterSnapshot, now: float) -> None:
         """Add the pods of a snapshot."""
         self.first_observed_at = now if self.first_observed_at is None else self.first_observed_at
-        pods: tuple[Pod | EndedPod, ...] = (*snapshot.ended_pods, *snapshot.pods)
+        pods: tuple[Pod | CompletedPod, ...] = (*snapshot.ended_pods, *snapshot.pods)
         for pod in pods:
             name = pod.namespace, pod.name
             one = self.pods.get(name)
@@ -100,7 +100,7 @@ class ObservedPods:
                 values[row, times < self.pods[name.namespace, name.pod].since] = np.nan
         return SeriesMatrix(series, values)
 
-    def _may_be_seen(self, name: SeriesName) -> bool:
+    def _may_be_seen(self, name: SeriesLabelValues) -> bool:
         one, uid = self.pods.get((name.namespace, name.pod)), extract_pod_uid(name.id)
         return one is not None and (not uid or uid in one.uids)
 

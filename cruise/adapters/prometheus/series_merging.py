@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.adapters.prometheus.queries import ALL_CORES, SeriesMatrix, SeriesName
+from cruise.adapters.prometheus.queries import ALL_CORES, SeriesLabelValues, SeriesMatrix
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import ContainerKey
@@ -75,7 +75,7 @@ def merge_series(
     return _sum_cores(ids, values, nodes, rejected, cores) if cores else (ids, values, nodes, rejected)
 
 
-def _select_container_groups(series: Sequence[SeriesName]) -> Iterator[tuple[int, SeriesName]]:
+def _select_container_groups(series: Sequence[SeriesLabelValues]) -> Iterator[tuple[int, SeriesLabelValues]]:
     """Yield the rows of containers' own control groups; of single processors only if there is no total."""
     ids: dict[ContainerKey, set[str]] = {}
     total: set[SeriesKey] = set()
@@ -109,7 +109,7 @@ def _is_nested(id_: str, ids: Collection[str]) -> bool:
     return False
 
 
-def _is_core(name: SeriesName) -> bool:
+def _is_core(name: SeriesLabelValues) -> bool:
     return name.core not in ("", ALL_CORES)
 
 

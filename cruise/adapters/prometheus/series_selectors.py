@@ -15,10 +15,10 @@ import msgspec
 
 from cruise.adapters.prometheus.client import PrometheusClient, check_completeness
 from cruise.adapters.prometheus.queries import (
-    VectorRow,
+    VectorSample,
     build_matcher,
     build_usage_selector,
-    create_decoder,
+    create_answer_decoder,
     quote_promql,
 )
 from cruise.adapters.prometheus.seen_pods import MAX_DEPTH, PARTITIONS, build_pod_patterns
@@ -140,7 +140,7 @@ def _find_exporters(
     names = (labels.namespace, labels.pod, labels.container)
     query = f"group by ({', '.join((*TARGET_LABELS, *names))}) ({build_usage_selector(settings, metric, pods)})"
     found: dict[tuple[str, ...], set[ContainerKey]] = {}
-    for rows in create_decoder("vector", VectorRow, settings.accept_partial)(client.query(query, at)):
+    for rows in create_answer_decoder("vector", VectorSample, settings.accept_partial)(client.query(query, at)):
         for row in rows:
             key = ContainerKey(*(row.metric.get(name, "") for name in names))
             if key in wanted:

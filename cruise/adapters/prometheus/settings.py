@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 
-class CloudIdentity(StrEnum):
+class CloudProvider(StrEnum):
     """The providers of managed Prometheus servers."""
 
     AWS = "aws"
@@ -15,7 +15,7 @@ class CloudIdentity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class SeriesLabels:
+class SeriesLabelNames:
     """The label names of cAdvisor's series; an empty `id` or `node` means that series have no such label.
 
     `id` is the runtime's id, which differs after a restart of the container.
@@ -57,7 +57,7 @@ class PrometheusSettings:
     token_file: Path | None = None
     user: str | None = None
     password: str | None = None
-    identity: CloudIdentity | None = None
+    identity: CloudProvider | None = None
     aws_region: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     ca_file: Path | None = None
@@ -68,7 +68,7 @@ class PrometheusSettings:
     kube_state_matchers: str = ""
     series_selectors: Mapping[str, str] = field(default_factory=dict)
     selects_exporters: bool = False
-    labels: SeriesLabels = SeriesLabels()
+    labels: SeriesLabelNames = SeriesLabelNames()
     metrics: MetricNames = MetricNames()
     node_load_label: str = "node"
     timeout_seconds: float = 30.0

@@ -18,9 +18,9 @@ from cruise.adapters.prometheus.counters import UsageAnswers, compute_usage, joi
 from cruise.adapters.prometheus.node_load import NodeLoadReader, count_cores
 from cruise.adapters.prometheus.queries import (
     MatrixDecoder,
+    SeriesLabelValues,
     SeriesMatrix,
-    SeriesName,
-    build_root_group_selector,
+    build_root_cgroup_selector,
     build_usage_query,
     build_usage_selector,
     join_matchers,
@@ -55,7 +55,8 @@ def compute_node_usage(
     """Turn the series of root control groups into node usage; `times` come from `extend_times_backwards`."""
     cpu, memory = (
         SeriesMatrix(
-            [SeriesName("nodes", one.node, one.id, one.id, one.node, one.core) for one in family.series], family.values
+            [SeriesLabelValues("nodes", one.node, one.id, one.id, one.node, one.core) for one in family.series],
+            family.values,
         )
         for family in (cpu, memory)
     )
@@ -125,7 +126,7 @@ class UsageQueries:
 
     def _query_root_groups(self, metric: str, nodes: Sequence[str], times: Int64Array) -> SeriesMatrix:
         first, last, step = int(times[0]), int(times[-1]), self.settings.step_seconds
-        query = build_root_group_selector(self.settings, metric, nodes)
+        query = build_root_cgroup_selector(self.settings, metric, nodes)
         return query_range_in_parts(self._client, self._matrices, query, first, last, step)
 
     def _query_family(

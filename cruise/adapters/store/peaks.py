@@ -184,7 +184,7 @@ async def prune_peaks(connection: AsyncConnection, before_hour: int) -> None:
     await connection.execute(delete(peak_key).where(~has_peaks))
 
 
-async def insert_cluster_hour(connection: AsyncConnection, totals: HourlyClusterTotals) -> None:
+async def insert_hourly_totals(connection: AsyncConnection, totals: HourlyClusterTotals) -> None:
     """Store the totals of an hour; the first ones of an hour stay."""
     amounts = {name: getattr(totals, name) for name in CLUSTER_TOTALS}
     values = {f"{name}_cpu_millicores": amount.cpu_millicores for name, amount in amounts.items()}
@@ -192,7 +192,7 @@ async def insert_cluster_hour(connection: AsyncConnection, totals: HourlyCluster
     await connection.execute(insert(cluster_hour).values(hour=totals.hour, **values).on_conflict_do_nothing())
 
 
-async def read_cluster_hours(connection: AsyncConnection, since_hour: int) -> Sequence[HourlyClusterTotals]:
+async def read_hourly_totals(connection: AsyncConnection, since_hour: int) -> Sequence[HourlyClusterTotals]:
     """Return the totals since an hour, oldest first."""
     rows = await connection.execute(
         select(cluster_hour).where(cluster_hour.c.hour >= since_hour).order_by(cluster_hour.c.hour)

@@ -24,7 +24,7 @@ from cruise.adapters.store.connection import (
 from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
 from cruise.adapters.store.schema import get_newest_revision, metadata, migrate_schema, read_current_revision
 from cruise.domain.preflight import StoreFacts
-from cruise.domain.records import CONTAINER_STARTS_KEPT, RETENTION, DatabaseHistory, get_clock_hour
+from cruise.domain.records import CONTAINER_STARTS_KEPT, RETENTION, EpochAndLostUsage, get_clock_hour
 from cruise.errors import BadInputError, UnavailableError
 
 P = ParamSpec("P")
@@ -71,9 +71,9 @@ class PostgresStore:
     def expect_epoch(self, epoch: int) -> None:
         self.epoch = max(self.epoch, epoch)
 
-    async def read_history(self) -> DatabaseHistory:
+    async def read_epoch_and_lost_usage(self) -> EpochAndLostUsage:
         async with self._database.transaction(CONNECTION_TIMEOUT) as connection:
-            history = await usage.read_history(connection, self.epoch)
+            history = await usage.read_epoch_and_lost_usage(connection, self.epoch)
         self.expect_epoch(history.epoch)
         return history
 
@@ -87,21 +87,21 @@ class PostgresStore:
     read_workload_statistics = _in_transaction(statistics.read_workload_statistics)
     read_pod_statistics = _in_transaction(statistics.read_pod_statistics, CONNECTION_TIMEOUT)
     record_usage = _advancing_epoch(usage.insert_usage)
-    read_usage_progress = _in_transaction(usage.read_progress)
+    read_usage_progress = _in_transaction(usage.read_partition_progress)
     read_recent_blocks = _in_transaction(usage.read_recent_blocks)
-    read_container_starts = _in_transaction(usage.read_starts)
+    read_container_starts = _in_transaction(usage.read_container_starts)
     read_peak_summary = _in_transaction(peaks.summarize_peaks)
     read_workload_peaks = _in_transaction(peaks.read_peaks_of_workload)
     read_peaks_of_hour = _in_transaction(peaks.read_peaks_of_hour)
     record_average_headroom_share = _in_transaction(peaks.write_average_headroom_share, CONNECTION_TIMEOUT)
     record_risk_days = _in_transaction(peaks.insert_risk_days)
     read_risk_days = _in_transaction(peaks.read_risk_days)
-    record_cluster_hour = _in_transaction(peaks.insert_cluster_hour, CONNECTION_TIMEOUT)
-    read_cluster_hours = _in_transaction(peaks.read_cluster_hours, CONNECTION_TIMEOUT)
+    store_hourly_totals = _in_transaction(peaks.insert_hourly_totals, CONNECTION_TIMEOUT)
+    read_hourly_totals = _in_transaction(peaks.read_hourly_totals, CONNECTION_TIMEOUT)
     record_oom_kill = _advancing_epoch(records.insert_oom_record, CONNECTION_TIMEOUT)
     has_oom_record = _in_transaction(records.has_oom_record, CONNECTION_TIMEOUT)
     read_oom_records = _in_transaction(records.read_oom_records)
-    begin_writes = _advancing_epoch(audit.insert_intents, CONNECTION_TIMEOUT)
+    record_intents = _advancing_epoch(audit.insert_intents, CONNECTION_TIMEOUT)
     check_writable = _in_transaction(audit.check_audit_writable, CONNECTION_TIMEOUT)
     read_open_intents = _in_transaction(audit.read_open_intents, CONNECTION_TIMEOUT)
     record_outcomes = _in_transaction(audit.append_outcomes)
@@ -115,15 +115,15 @@ class PostgresStore:
     read_evictions_since = _in_transaction(audit.read_evictions_since, CONNECTION_TIMEOUT)
     read_unanswered_resizes = _in_transaction(audit.read_unanswered_resizes, CONNECTION_TIMEOUT)
     pause_workload = _in_transaction(records.pause_workload, CONNECTION_TIMEOUT)
-    is_paused = _in_transaction(records.read_paused, CONNECTION_TIMEOUT)
-    set_paused = _in_transaction(records.write_paused, CONNECTION_TIMEOUT)
+    is_paused = _in_transaction(records.read_global_pause, CONNECTION_TIMEOUT)
+    set_paused = _in_transaction(records.write_global_pause, CONNECTION_TIMEOUT)
     read_paused_workloads = _in_transaction(records.read_paused_workloads, CONNECTION_TIMEOUT)
     read_refused_resizes = _in_transaction(records.read_refused_resizes, CONNECTION_TIMEOUT)
     record_refused_resizes = _in_transaction(records.write_refused_resizes, CONNECTION_TIMEOUT)
     record_original_sizes = _in_transaction(records.insert_original_sizes)
     read_original_sizes = _in_transaction(records.read_original_sizes)
     read_signing_keys = _in_transaction(records.read_signing_keys, CONNECTION_TIMEOUT)
-    write_packing_plan = _in_transaction(records.write_plan, CONNECTION_TIMEOUT)
+    write_packing_plan = _in_transaction(records.insert_packing_plan, CONNECTION_TIMEOUT)
     read_packing_plan = _in_transaction(records.read_last_plan, CONNECTION_TIMEOUT)
     read_placement_hints = _in_transaction(records.read_placement_hints, CONNECTION_TIMEOUT)
 
@@ -137,7 +137,7 @@ class PostgresStore:
                 blocks_until=int((now - periods.sample_blocks).timestamp()),
                 partitions_before=int((now - periods.partitions).timestamp()),
             )
-            await usage.prune_starts(
+            await usage.prune_container_starts(
                 connection, int((now - periods.container_starts).timestamp()), CONTAINER_STARTS_KEPT
             )
             await peaks.prune_peaks(connection, int((now - periods.hourly_peaks).timestamp()) // 3600)
@@ -149,7 +149,7 @@ class PostgresStore:
             await records.prune_refused_resizes(connection, now - periods.refused_resizes)
             await records.prune_original_sizes(connection, now - periods.original_sizes)
             await records.renew_signing_key(connection, now)
-            await records.prune_plans(connection, now - periods.packing_plans)
+            await records.prune_packing_plans(connection, now - periods.packing_plans)
 
     async def clear(self) -> None:
         """Delete every record; for the database of a simulated cluster."""

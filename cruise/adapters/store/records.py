@@ -197,12 +197,12 @@ async def pause_workload(
     await connection.execute(insert(paused_workload).values(**key, since=since).on_conflict_do_nothing())
 
 
-async def read_paused(connection: AsyncConnection) -> bool:
+async def read_global_pause(connection: AsyncConnection) -> bool:
     """Return whether writes are paused; False if nothing is stored."""
     return bool(await connection.scalar(select(control.c.paused)))
 
 
-async def write_paused(connection: AsyncConnection, paused: bool) -> None:
+async def write_global_pause(connection: AsyncConnection, paused: bool) -> None:
     """Pause or resume writes."""
     statement = insert(control).values(singleton=True, paused=paused)
     await connection.execute(statement.on_conflict_do_update(index_elements=["singleton"], set_={"paused": paused}))
@@ -234,7 +234,7 @@ _PLAN_COLUMNS = ("id", "at", "phase", "changed_at")
 _HINT_COLUMNS = ("replaces", "plan", "expires_at")
 
 
-async def write_plan(connection: AsyncConnection, plan: PackingPlan) -> None:
+async def insert_packing_plan(connection: AsyncConnection, plan: PackingPlan) -> None:
     """Store a plan, or the progress of a stored one, and replace all placement hints with those of this plan."""
     document: Document = msgspec.to_builtins(plan)
     proposal = document.pop("proposal")
@@ -265,7 +265,7 @@ async def read_placement_hints(connection: AsyncConnection) -> Sequence[Placemen
     return [_deserialize(PlacementHint, {**row.hint, **_columns(row, _HINT_COLUMNS)}) for row in rows]
 
 
-async def prune_plans(connection: AsyncConnection, before: datetime) -> None:
+async def prune_packing_plans(connection: AsyncConnection, before: datetime) -> None:
     """Delete the plans of snapshots before a time."""
     await connection.execute(delete(packing_plan).where(packing_plan.c.at < before))
 

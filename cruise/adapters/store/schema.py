@@ -111,7 +111,7 @@ hourly_peak = Table(
     Column("memory_bytes", Double),
 )
 
-# Times in Unix seconds; `gaps` as [[start, end, attempts], ...]; `counter_tail` is packed by `usage.pack_tail`.
+# Times in Unix seconds; `gaps` as [[start, end, attempts], ...]; `counter_tail` is written by `serialize_counter_tail`.
 usage_partition = Table(
     "usage_partition",
     metadata,
@@ -122,7 +122,7 @@ usage_partition = Table(
     Column("counter_tail", LargeBinary),
 )
 
-# The samples of one read; `last_time` in Unix seconds, `samples` packed by `usage.pack_block`.
+# The samples of one read; `last_time` in Unix seconds, `samples` packed by `usage.serialize_sample_block`.
 sample_block = Table(
     "sample_block",
     metadata,

@@ -17,9 +17,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cruise.adapters.store import peaks
 from cruise.adapters.store.schema import container_start, database_history, sample_block, usage_partition
-from cruise.domain.records import DatabaseHistory
+from cruise.domain.records import EpochAndLostUsage
 from cruise.domain.usage import ContainerKey, ContainerStart, CounterTail, PartitionProgress, SampleBlock, UsageUpdate
-from cruise.errors import HistoryChangedError, pause_garbage_collection
+from cruise.errors import DatabaseRestoredError, pause_garbage_collection
 
 _COMPRESSION_LEVEL = 1  # half the time of the default, for a tenth more bytes
 _BLOCKS_PER_FETCH = 8
@@ -48,7 +48,7 @@ _decode_block = msgspec.msgpack.Decoder(_PackedBlock).decode
 _decode_tail = msgspec.msgpack.Decoder(_PackedTail).decode
 
 
-def pack_block(block: SampleBlock) -> bytes:
+def serialize_sample_block(block: SampleBlock) -> bytes:
     """Return a sample block as bytes."""
     packed = _PackedBlock(
         block.keys,
@@ -61,8 +61,8 @@ def pack_block(block: SampleBlock) -> bytes:
     return zlib.compress(_encode(packed), _COMPRESSION_LEVEL)
 
 
-def unpack_block(packed: bytes, pool: dict[ContainerKey, ContainerKey] | None = None) -> SampleBlock:
-    """Return the sample block that `pack_block` packed.
+def deserialize_sample_block(packed: bytes, pool: dict[ContainerKey, ContainerKey] | None = None) -> SampleBlock:
+    """Return the sample block that `serialize_sample_block` packed.
 
     Blocks with the same `pool` share equal keys: each container is in a dozen blocks of an hour.
     """
@@ -79,7 +79,7 @@ def unpack_block(packed: bytes, pool: dict[ContainerKey, ContainerKey] | None = 
     )
 
 
-def pack_tail(tail: CounterTail) -> bytes:
+def serialize_counter_tail(tail: CounterTail) -> bytes:
     """Return the last counters of a partition as bytes."""
     packed = _PackedTail(
         tail.at,
@@ -92,8 +92,8 @@ def pack_tail(tail: CounterTail) -> bytes:
     return zlib.compress(_encode(packed), _COMPRESSION_LEVEL)
 
 
-def unpack_tail(packed: bytes) -> CounterTail:
-    """Return the counters that `pack_tail` packed."""
+def deserialize_counter_tail(packed: bytes) -> CounterTail:
+    """Return the counters that `serialize_counter_tail` packed."""
     tail = _decode_tail(zlib.decompress(packed))
     return CounterTail(
         at=tail.at,
@@ -116,32 +116,32 @@ def _from_planes(planes: bytes, dtype: DTypeLike) -> NDArray[Any]:
 
 
 async def insert_usage(connection: AsyncConnection, update: UsageUpdate) -> None:
-    """Store the samples, the peaks, the starts and the progress of one read. Raises HistoryChangedError."""
+    """Store the samples, the peaks, the starts and the progress of one read. Raises DatabaseRestoredError."""
     if update.continues_from is not None:
         stored = select(usage_partition.c.read_until).where(usage_partition.c.partition == update.partition)
         read_until = await connection.scalar(stored.with_for_update())
         if read_until != update.continues_from:
-            raise HistoryChangedError(
+            raise DatabaseRestoredError(
                 f"usage of {update.partition} was stored until {update.continues_from}, not {read_until}"
             )
     await peaks.merge_peaks(connection, update.peaks)
-    await merge_starts(connection, update.starts)
+    await merge_container_starts(connection, update.starts)
     block = update.block
     if block is not None and len(block.times):
-        packed = {"last_time": int(block.times[-1]), "samples": pack_block(block)}
+        packed = {"last_time": int(block.times[-1]), "samples": serialize_sample_block(block)}
         await connection.execute(insert(sample_block).values(packed))
     progress = update.progress
     state = {
         "read_from": progress.read_from,
         "read_until": progress.read_until,
         "gaps": [list(gap) for gap in progress.gaps],
-        "counter_tail": None if progress.counter_tail is None else pack_tail(progress.counter_tail),
+        "counter_tail": None if progress.counter_tail is None else serialize_counter_tail(progress.counter_tail),
     }
     statement = insert(usage_partition).values(partition=update.partition, **state)
     await connection.execute(statement.on_conflict_do_update(index_elements=["partition"], set_=state))
 
 
-async def read_progress(connection: AsyncConnection) -> dict[str, PartitionProgress]:
+async def read_partition_progress(connection: AsyncConnection) -> dict[str, PartitionProgress]:
     """Return the progress of each partition."""
     rows = await connection.execute(select(usage_partition))
     return {
@@ -149,7 +149,7 @@ async def read_progress(connection: AsyncConnection) -> dict[str, PartitionProgr
             read_from=row.read_from,
             read_until=row.read_until,
             gaps=tuple((start, end, attempts) for start, end, attempts in row.gaps),
-            counter_tail=None if row.counter_tail is None else unpack_tail(row.counter_tail),
+            counter_tail=None if row.counter_tail is None else deserialize_counter_tail(row.counter_tail),
         )
         for row in rows
     }
@@ -166,7 +166,7 @@ async def read_recent_blocks(connection: AsyncConnection, since: int) -> Sequenc
     # A few blocks at a time: all packed blocks together would need as much memory again.
     packed_blocks = await connection.stream_scalars(statement.execution_options(yield_per=_BLOCKS_PER_FETCH))
     with pause_garbage_collection():
-        return [unpack_block(packed, pool) async for packed in packed_blocks]
+        return [deserialize_sample_block(packed, pool) async for packed in packed_blocks]
 
 
 async def prune_usage(connection: AsyncConnection, blocks_until: int, partitions_before: int) -> None:
@@ -179,7 +179,7 @@ async def prune_usage(connection: AsyncConnection, blocks_until: int, partitions
 
 
 async def advance_epoch(connection: AsyncConnection, expected: int) -> int:
-    """Advance the epoch and return it. Raises HistoryChangedError if it was below `expected`."""
+    """Advance the epoch and return it. Raises DatabaseRestoredError if it was below `expected`."""
     table = database_history
     first = insert(table).values(singleton=True, epoch=1, lost_until=0, regained=True)
     advanced = first.on_conflict_do_update(index_elements=["singleton"], set_={"epoch": table.c.epoch + 1})
@@ -188,10 +188,10 @@ async def advance_epoch(connection: AsyncConnection, expected: int) -> int:
     return epoch
 
 
-async def read_history(connection: AsyncConnection, expected: int) -> DatabaseHistory:
-    """Return the history of the database. Raises HistoryChangedError if its epoch is below `expected`."""
+async def read_epoch_and_lost_usage(connection: AsyncConnection, expected: int) -> EpochAndLostUsage:
+    """Return the history of the database. Raises DatabaseRestoredError if its epoch is below `expected`."""
     row = (await connection.execute(select(database_history))).first()
-    found = DatabaseHistory() if row is None else DatabaseHistory(row.epoch, row.lost_until, row.regained)
+    found = EpochAndLostUsage() if row is None else EpochAndLostUsage(row.epoch, row.lost_until, row.regained)
     _check_epoch(found.epoch, expected)
     return found
 
@@ -214,7 +214,7 @@ async def record_lost_usage(connection: AsyncConnection, expected: int, until: i
 
 def _check_epoch(epoch: int, expected: int) -> None:
     if epoch < expected:
-        raise HistoryChangedError(f"the database is at epoch {epoch}, but was at {expected} before")
+        raise DatabaseRestoredError(f"the database is at epoch {epoch}, but was at {expected} before")
 
 
 _KEY = ("namespace", "workload", "container", "pod_uid")
@@ -223,7 +223,7 @@ _MERGED = ("ends_at", "sampled_until", "cpu_peak_millicores")
 _ROWS_PER_STATEMENT = 5_000
 
 
-async def merge_starts(connection: AsyncConnection, starts: Sequence[ContainerStart]) -> None:
+async def merge_container_starts(connection: AsyncConnection, starts: Sequence[ContainerStart]) -> None:
     """Merge starts into the stored ones: the larger figures count."""
     # Sorted, because two writers that lock the same rows in different orders would deadlock.
     ordered = sorted(starts, key=lambda one: (one.namespace, one.workload, one.container, one.pod_uid))
@@ -235,12 +235,12 @@ async def merge_starts(connection: AsyncConnection, starts: Sequence[ContainerSt
         await connection.execute(statement, rows[first : first + _ROWS_PER_STATEMENT])
 
 
-async def read_starts(connection: AsyncConnection) -> list[ContainerStart]:
+async def read_container_starts(connection: AsyncConnection) -> list[ContainerStart]:
     """Return all starts, in no order."""
     return [ContainerStart(**row) for row in (await connection.execute(select(container_start))).mappings()]
 
 
-async def prune_starts(connection: AsyncConnection, before: int, most: int) -> None:
+async def prune_container_starts(connection: AsyncConnection, before: int, most: int) -> None:
     """Delete the starts before a time in Unix seconds, and all but the `most` newest of each workload's container."""
     table = container_start
     await connection.execute(delete(table).where(table.c.started_at < before))

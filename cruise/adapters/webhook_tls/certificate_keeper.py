@@ -28,9 +28,9 @@ from cruise.adapters.webhook_tls.certificates import (
     check_validity,
     create_server_context,
     is_issued_by,
-    load_certificate,
     make_key_pair,
     read_key_pair,
+    set_served_certificate,
     split_bundle,
 )
 from cruise.errors import BadInputError, ConflictError, CruiseError, NotFoundError, UnavailableError
@@ -238,7 +238,7 @@ class CertificateKeeper:
         served = self._served
         if served is not None and (served.certificate, served.key) == (pair.certificate, pair.key):
             return
-        load_certificate(self.context, pair)
+        set_served_certificate(self.context, pair)
         self._served = pair
         log.info("certificate in use", storage=self._storage.name, until=pair.not_after.isoformat(), own=pair.is_own)
 

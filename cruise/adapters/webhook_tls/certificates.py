@@ -128,7 +128,7 @@ def verify_clients(context: ssl.SSLContext, authorities: Path) -> None:
     context.verify_mode = ssl.CERT_OPTIONAL
 
 
-def load_certificate(context: ssl.SSLContext, pair: KeyPair) -> None:
+def set_served_certificate(context: ssl.SSLContext, pair: KeyPair) -> None:
     """Use a certificate for new connections; existing ones are unchanged."""
     # The library reads only files, and the private key must not be on a disk.
     descriptor = os.memfd_create("cruise-tls")

@@ -16,7 +16,7 @@ from cruise.domain.packing_plan import PackingPlan
 from cruise.domain.policy import Mode
 from cruise.domain.records import HourlyClusterTotals, get_clock_hour
 from cruise.domain.resources import NO_RESOURCES, Resources
-from cruise.domain.usage import SampleRejection, StatisticsTable
+from cruise.domain.usage import SampleRejectionReason, StatisticsTable
 from cruise.interfaces.http.figures import (
     ClusterTotalsAtPass,
     ControllerFigures,
@@ -35,7 +35,7 @@ from cruise.runtime.oom import OomReactionResult
 from cruise.runtime.packing.consolidation_pass import ConsolidationPassResult
 from cruise.runtime.packing.packing_pass import PackingPassResult
 from cruise.runtime.ports import StorePort
-from cruise.runtime.revert import collect_original_sizes, read_stored_sizes
+from cruise.runtime.revert import collect_original_sizes, read_stored_original_sizes
 from cruise.runtime.usage.usage_reader import UsageReadingProgress
 from cruise.runtime.usage.usage_state import FailedUsageRead
 
@@ -63,7 +63,7 @@ class ServeActivity:
     reactions: deque[OomReactionResult] = field(default_factory=lambda: deque(maxlen=_KEPT))
     jobs: dict[str, JobFigures] = field(default_factory=dict)
     counts: Counter[OutcomeKey] = field(default_factory=Counter)
-    refused: Counter[SampleRejection] = field(default_factory=Counter)
+    refused: Counter[SampleRejectionReason] = field(default_factory=Counter)
     notices: Counter[str] = field(default_factory=Counter)
     causes: Counter[ResizeCause] = field(default_factory=Counter)
     requested_before: dict[tuple[str, datetime], Resources] = field(default_factory=dict)
@@ -163,12 +163,12 @@ class HourlyTotalsRecorder:
         hour = get_clock_hour(result.at)
         if hour == self._kept:
             return
-        stored, keys = await read_stored_sizes(store, result.snapshot)
+        stored, keys = await read_stored_original_sizes(store, result.snapshot)
         # In a thread: this takes a second for a large cluster.
         savings = await asyncio.to_thread(
             lambda: sum_realized_savings(result.snapshot, collect_original_sizes(result.snapshot, stored, keys))
         )
-        await store.record_cluster_hour(
+        await store.store_hourly_totals(
             HourlyClusterTotals(
                 hour,
                 moment.allocatable,
@@ -198,11 +198,13 @@ class UsageReadingLog:
             self._logged = now
             remaining = estimate_time_left(first, read, now - self._began)
             log.info(
-                "reading usage", percent=compute_percent(read), left="unknown" if remaining is None else str(remaining)
+                "reading usage",
+                percent=compute_read_percent(read),
+                left="unknown" if remaining is None else str(remaining),
             )
 
 
-def compute_percent(read: UsageReadingProgress) -> int:
+def compute_read_percent(read: UsageReadingProgress) -> int:
     """Return the share that is read, in whole percent; 100 only if all is read."""
     if read.done_container_hours >= read.total_container_hours:
         return 100

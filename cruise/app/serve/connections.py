@@ -33,7 +33,7 @@ from cruise.domain.actions import Outcome, SkippedPod, UntaintNode
 from cruise.domain.cluster import PodsByName
 from cruise.domain.policy import Mode, Policy
 from cruise.errors import BadInputError, UnavailableError, raise_single_error
-from cruise.interfaces.dashboard.sign_in import ProviderAuthority
+from cruise.interfaces.dashboard.sign_in import IdentityProviderAuthority
 from cruise.interfaces.events import build_pod_events
 from cruise.interfaces.http.request_guard import (
     CallerAuthority,
@@ -182,7 +182,7 @@ def build_request_guard_rules(settings: Settings, client: KubernetesClient) -> R
         authority = KubernetesAuthority(client, time.monotonic)
         oidc = settings.to_oidc_settings()
         if oidc is not None:
-            authority = ProviderAuthority(OidcProvider(oidc, get_current_time), authority, time.monotonic)
+            authority = IdentityProviderAuthority(OidcProvider(oidc, get_current_time), authority, time.monotonic)
     elif settings.api_token_file is not None:
         authority = StaticTokenAuthority(settings.api_token_file)
     # On localhost a token protects writes only; every local user may read.
@@ -203,7 +203,7 @@ def build_request_guard_rules(settings: Settings, client: KubernetesClient) -> R
 
 
 @asynccontextmanager
-async def serve_api_certificate(
+async def open_api_tls_context(
     settings: Settings, interval: timedelta = INTERVAL
 ) -> AsyncIterator[ssl.SSLContext | None]:
     """Yield the TLS context, None without TLS, and keep its certificate renewed. Raises BadInputError."""

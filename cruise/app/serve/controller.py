@@ -236,7 +236,7 @@ class Controller:
             snapshot = await self._cluster.snapshot()
             self.activity.published += await self._publication.publish(snapshot, statistics, self._clock())
 
-    async def watch_load(self) -> None:
+    async def check_node_loads(self) -> None:
         """Run one node load pass."""
         done = await run_node_load_pass(self._build_input(), self._source, self._loads, writer=self._load_writer)
         self.activity.add_load_pass(done)
@@ -284,7 +284,7 @@ class Controller:
             if self._hooks.on_idle is not None:
                 jobs.run_always("notifications", self._hooks.on_idle)
             jobs.run_every(
-                self._scale(self._policy.node_load_interval), "node load", self.watch_load, delay=timedelta(0)
+                self._scale(self._policy.node_load_interval), "node load", self.check_node_loads, delay=timedelta(0)
             )
             if self._policy.mode >= Mode.RESIZE:
                 jobs.limit_run_time("startup", margin)

@@ -5,13 +5,13 @@ from datetime import timedelta
 
 from cruise.app.serve.activity import NO_HOOKS, ControllerHooks, ServeActivity
 from cruise.app.serve.jobs import SHUTDOWN_GRACE
-from cruise.decisions.eviction.ranking import NO_EARLIER_PASSES, EarlierPasses
+from cruise.decisions.eviction.ranking import NO_EARLIER_PASSES, EarlierPassResults
 from cruise.domain.policy import ConsolidationMode
 from cruise.runtime.packing.packing_pass import PackingSolver
-from cruise.runtime.policy_statuses import PolicyStatuses
+from cruise.runtime.policy_statuses import PolicyStatusUpdater
 from cruise.runtime.writing.audit import AuditQueue
 from cruise.runtime.writing.evictions import EvictionLock, PendingGrowths, WriteExclusions
-from cruise.runtime.writing.publication import VpaPublication
+from cruise.runtime.writing.publication import VpaRecommendationUpdater
 from cruise.runtime.writing.writer import CONCURRENT_WRITES
 
 
@@ -53,8 +53,8 @@ class ControllerOptions:
     activity: ServeActivity = field(default_factory=ServeActivity)
     shared: SharedWriterState = field(default_factory=SharedWriterState)
     packing: PackingSettings | None = None
-    publication: VpaPublication | None = None
-    policy_statuses: PolicyStatuses | None = None
-    earlier_passes: EarlierPasses = NO_EARLIER_PASSES
+    publication: VpaRecommendationUpdater | None = None
+    policy_statuses: PolicyStatusUpdater | None = None
+    earlier_passes: EarlierPassResults = NO_EARLIER_PASSES
     shutdown_grace: timedelta = SHUTDOWN_GRACE
     clock_speed: float = 1.0

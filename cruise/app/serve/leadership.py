@@ -80,10 +80,10 @@ class _FencedStore:
         self._guard()
         return await self._store.read_open_intents()
 
-    async def begin_writes(self, intents: Sequence[WriteIntent]) -> None:
+    async def record_intents(self, intents: Sequence[WriteIntent]) -> None:
         """Write if this process leads: a write without an intent is not sent."""
         self._guard()
-        await self._store.begin_writes(intents)
+        await self._store.record_intents(intents)
 
     async def record_usage(self, update: UsageUpdate) -> None:
         """Write if this process leads."""

@@ -11,7 +11,7 @@ from cruise.adapters.kube.cluster import KubernetesCluster
 from cruise.adapters.kube.events import UserActionEventRecorder
 from cruise.adapters.kube.leases import LeaderLease
 from cruise.app.http_connection import ListenerCounts, get_listener_figures
-from cruise.app.serve.activity import ServeActivity, compute_percent
+from cruise.app.serve.activity import ServeActivity, compute_read_percent
 from cruise.app.serve.controller import Controller
 from cruise.domain.actions import Outcome
 from cruise.domain.cluster import ClusterSnapshot, WorkloadRef
@@ -162,7 +162,11 @@ class ServeView:
     def _list_statistics_reasons(self) -> list[str]:
         activity = self.activity
         if not activity.is_filled:
-            share = f" ({compute_percent(activity.fill_progress)} % read)" if activity.fill_progress is not None else ""
+            share = (
+                f" ({compute_read_percent(activity.fill_progress)} % read)"
+                if activity.fill_progress is not None
+                else ""
+            )
             return [f"waiting for the statistics{share}"]
         refreshed, now = activity.refreshed_at, self.now()
         if refreshed is not None and now - refreshed > self.policy.max_age:

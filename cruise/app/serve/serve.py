@@ -25,8 +25,8 @@ from cruise.app.serve.connections import (
     get_policy,
     keep_cluster_synced,
     limit_mode_to_server,
+    open_api_tls_context,
     open_connections,
-    serve_api_certificate,
     wait_until_synced,
 )
 from cruise.app.serve.controller import Controller
@@ -40,15 +40,15 @@ from cruise.errors import CruiseError, ThrottledError, UnavailableError
 from cruise.interfaces.dashboard.layout import SignInSessions
 from cruise.interfaces.dashboard.pages import add_dashboard
 from cruise.interfaces.http.api import create_api
-from cruise.interfaces.http.cluster_summary import ClusterSummaries
+from cruise.interfaces.http.cluster_summary import ClusterSummaryCache
 from cruise.interfaces.http.health import AsgiApp, create_health_app
 from cruise.interfaces.http.request_guard import RequestGuardRules, guard_requests
 from cruise.interfaces.http.view import ApiView
-from cruise.interfaces.http.workload import PodExplanations
+from cruise.interfaces.http.workload import PodExplainer
 from cruise.runtime.packing.packing_pass import PackingSolver
 from cruise.runtime.packing.solver_client import SolverProcess
-from cruise.runtime.policy_statuses import PolicyStatuses
-from cruise.runtime.writing.publication import MAX_PER_PASS, VpaPublication
+from cruise.runtime.policy_statuses import PolicyStatusUpdater
+from cruise.runtime.writing.publication import MAX_PER_PASS, VpaRecommendationUpdater
 from cruise.runtime.writing.writer import compute_concurrent_writes
 from cruise.settings import Settings
 from cruise.settings.value_types import UsageSourceChoice, VpaPublishing
@@ -63,7 +63,7 @@ _API_REQUESTS_PER_SECOND, _API_BURST = 50.0, 200
 
 async def run_serve(settings: Settings) -> None:
     """Serve until cancelled. Raises BadInputError for invalid settings before it waits for anything."""
-    check_settings(settings)
+    check_required_settings(settings)
     running = ServeView(get_policy(settings), get_current_time, ServeActivity(), prices=settings.to_price_settings())
     host, _, port = settings.http_address.rpartition(":")
     async with (
@@ -71,7 +71,7 @@ async def run_serve(settings: Settings) -> None:
         connect_to_kubernetes(
             replace(settings.to_kubernetes_settings(), requests_per_second=_API_REQUESTS_PER_SECOND, burst=_API_BURST)
         ) as client,
-        serve_api_certificate(settings) as tls,
+        open_api_tls_context(settings) as tls,
         serve_http(
             build_http_app(
                 running, build_request_guard_rules(settings, client), running.get_unready_reasons, running.metrics
@@ -103,7 +103,7 @@ def build_http_app(
     view: ApiView, rules: RequestGuardRules, ready: Callable[[], Iterable[str]], metrics: Callable[[], bytes]
 ) -> AsgiApp:
     """Return the HTTP application, behind the request guard."""
-    summaries, explanations = ClusterSummaries(view), PodExplanations(view)
+    summaries, explanations = ClusterSummaryCache(view), PodExplainer(view)
     api = create_api(view, summaries, explanations)
     dashboard = add_dashboard(api, view, summaries, explanations, SignInSessions(time.monotonic), rules.authority)
     return guard_requests(create_health_app(ready, metrics, api), replace(rules, access_rules=dashboard))
@@ -130,7 +130,7 @@ def create_controller(
     statuses = None
     if connected.lease is not None:
         # Without leader election, in modes below `resize`, nothing is written.
-        statuses = PolicyStatuses(PolicyStatusWriter(connected.client), connected.store, policy)
+        statuses = PolicyStatusUpdater(PolicyStatusWriter(connected.client), connected.store, policy)
     options = replace(
         options,
         packing=packing,
@@ -144,15 +144,15 @@ def create_controller(
 
 def _create_publication(
     settings: Settings, connected: ServeConnections, policy: Policy, limit: int
-) -> VpaPublication | None:
+) -> VpaRecommendationUpdater | None:
     """Return the publication of recommendations, None if it is disabled or nothing is written."""
     if settings.publish_vpas is VpaPublishing.NONE or connected.lease is None:
         return None
     publisher = VpaPublisher(connected.client, settings.publish_vpas.value.capitalize())
-    return VpaPublication(publisher, connected.store, policy, limit)
+    return VpaRecommendationUpdater(publisher, connected.store, policy, limit)
 
 
-def check_settings(settings: Settings) -> None:
+def check_required_settings(settings: Settings) -> None:
     """Check that required settings are set. Raises BadInputError."""
     if settings.prometheus_url is not None or settings.usage_source is UsageSourceChoice.PROMETHEUS:
         settings.to_prometheus_settings()

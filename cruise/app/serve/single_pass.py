@@ -29,7 +29,7 @@ from cruise.app.serve.controller import Controller
 from cruise.app.serve.controller_options import ControllerOptions
 from cruise.app.serve.leadership import LEASE_NAME
 from cruise.app.serve.notifier import create_notifier
-from cruise.app.serve.serve import check_settings, create_controller
+from cruise.app.serve.serve import check_required_settings, create_controller
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED
 from cruise.domain.actions import ActionResult, Outcome, SkippedPod
 from cruise.domain.cluster import PodsByName
@@ -84,7 +84,7 @@ async def run_single_pass(
 
     Raises BadInputError, and UnavailableError if something is unreachable or another process leads.
     """
-    check_settings(settings)
+    check_required_settings(settings)
     async with open_connections(settings, _raise_unavailable) as connected:
         # Syncing retries without end; this request reports errors immediately.
         await connected.client.get("/version")

@@ -133,7 +133,7 @@ class WhatIfRunner:
             prometheus=prometheus,
             end=view.now(),
             snapshot=snapshot,
-            node=get_usual_node_size(snapshot),
+            node=get_most_common_node_size(snapshot),
             current_policy=today,
             current_objects=objects,
             proposed_policy=proposed,
@@ -200,7 +200,7 @@ class WhatIfRunner:
         log.info("what-if run", stage=stage.value, error=error, caller=self._last.caller)
 
 
-def get_usual_node_size(snapshot: ClusterSnapshot) -> Resources:
+def get_most_common_node_size(snapshot: ClusterSnapshot) -> Resources:
     """Return the allocatable capacity of most nodes, the larger one of equals. Raises BadInputError without nodes."""
     counts = Counter(node.allocatable for node in snapshot.nodes)
     if not counts:

@@ -33,8 +33,8 @@ from cruise.backtest.baselines.cruisekube_statistics import (
     CruiseKubePodDemand,
     CruiseKubeStatistics,
     CruiseKubeUsageHistory,
-    ReplicaCounts,
-    rank_cruisekube_evictions,
+    HourlyReplicaCounts,
+    choose_cruisekube_evictions,
     share_cruisekube_headroom,
     sum_by_node,
 )
@@ -103,7 +103,7 @@ def compute_admission_sizes(
     )
 
 
-def compute_resized(
+def compute_sizes_after_node_plan(
     current: ContainerSizes,
     cpu_millicores: Float64Array,
     memory_megabytes: Float64Array,
@@ -161,7 +161,7 @@ class CruiseKubeBaseline(ReplayPolicy):
             pass_seconds=pass_seconds,
             every=self._passes_per_estimate,
         )
-        self._replicas = ReplicaCounts(self._workload_of_container)
+        self._replicas = HourlyReplicaCounts(self._workload_of_container)
         self._statistics = CruiseKubeStatistics.create_empty(count)
         self._estimated_at = np.zeros(count, dtype=np.int64)
         self._oom_megabytes = np.zeros(count)
@@ -210,13 +210,13 @@ class CruiseKubeBaseline(ReplayPolicy):
         workloads = self._workload_of_container[pods]
         later = self._is_stateful_set[workloads] | self._replicas.find_single_replica()[workloads]
         ranking = np.where(later, EVICTED_LATER, EVICTED_FIRST)
-        evicted_pods, remains = rank_cruisekube_evictions(node, ranking, self._is_daemon_set[workloads], memory, cpu)
+        evicted_pods, remains = choose_cruisekube_evictions(node, ranking, self._is_daemon_set[workloads], memory, cpu)
 
         cpu_shares = share_cruisekube_headroom(node[remains], cpu.take(remains))
         memory_shares = share_cruisekube_headroom(node[remains], memory.take(remains))
         remaining, remaining_workloads = pods[remains], workloads[remains]
         current = view.sizes.select(remaining)
-        wanted = compute_resized(
+        wanted = compute_sizes_after_node_plan(
             current,
             cpu_shares.final,
             memory_shares.final,

@@ -124,7 +124,7 @@ class CruiseKubeUsageHistory:
         )
 
 
-class ReplicaCounts:
+class HourlyReplicaCounts:
     """The number of pods of each workload in each hour of the last 7 days."""
 
     def __init__(self, workload_of_container: Int64Array) -> None:
@@ -227,7 +227,7 @@ class CruiseKubePodSizes:
     headroom: Float64Array
 
 
-def rank_cruisekube_evictions(
+def choose_cruisekube_evictions(
     node: Int64Array, ranking: Int64Array, fixed: BoolArray, memory: CruiseKubePodDemand, cpu: CruiseKubePodDemand
 ) -> tuple[Int64Array, BoolArray]:
     """Return the places of the pods to evict, in order, and a mask of the others; memory is checked before CPU.

@@ -60,7 +60,7 @@ _UPDATER_SECONDS = 60
 _NEVER = -(1 << 62)
 
 
-class InPlaceResizes:
+class PendingInPlaceResizes:
     """The pending in-place resizes of C containers."""
 
     def __init__(self, count: int) -> None:
@@ -183,7 +183,7 @@ class VpaBaseline(ReplayPolicy):
         self._loops_per_pass = max(1, max(options.pass_seconds, recording.step_seconds) // _UPDATER_SECONDS)
         self._row_of_container = recording.number_workload_containers()
         self._recommender = VpaUsageRecommender(self._row_of_container, options.node, recording.step_seconds)
-        self._in_place = InPlaceResizes(count)
+        self._in_place = PendingInPlaceResizes(count)
         self._kills: list[tuple[int, int, int]] = []
         self._samples: tuple[int, Float32Array, Float32Array] | None = None
         self._used_bytes: Int64Array = np.zeros(count, dtype=np.int64)

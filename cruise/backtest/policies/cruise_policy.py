@@ -28,7 +28,7 @@ from cruise.backtest.replay.policy import (
     ReplayedOomReaction,
 )
 from cruise.decisions.admission.replacement_pods import predict_replacement_pods
-from cruise.decisions.eviction.ranking import NO_EARLIER_PASSES, EarlierPasses
+from cruise.decisions.eviction.ranking import NO_EARLIER_PASSES, EarlierPassResults
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.sizing.damping import (
     WriteDamping,
@@ -296,7 +296,7 @@ class CruisePolicy:
         fit = decide_node_fit(
             columns, find_contended_nodes(columns, eligibility, self._policy.rules, context, short), short
         )
-        self._earlier_passes = EarlierPasses(
+        self._earlier_passes = EarlierPassResults(
             frozenset((names[index], one) for index in fit.eviction_pressure for one in fit.eviction_pressure[index])
         )
         return (

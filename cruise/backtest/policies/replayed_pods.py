@@ -12,7 +12,7 @@ from cruise.backtest.replay.nodes import format_node_name, parse_node_index
 from cruise.backtest.replay.policy import NO_CONTAINERS, ContainerSizes, ReplayClusterView
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
-from cruise.decisions.pod_policy.usable_statistics import get_usage_history
+from cruise.decisions.pod_policy.usable_statistics import get_largest_weekly_usage
 from cruise.decisions.sizing.pod_columns import ResizablePodColumns, build_resizable_pod_columns
 from cruise.domain.annotations import ORIGINAL_RESOURCES, RESOURCES, EffectivePolicy
 from cruise.domain.arrays import BoolArray, Int64Array
@@ -254,7 +254,7 @@ class ResizableReplayedPods:
         ).astype(np.int64)
         covered = np.flatnonzero(rows >= 0)
         for column, resource in ((3, ResourceName.CPU), (4, ResourceName.MEMORY)):
-            bounded[covered, column] = get_usage_history(lookup.columns, rows[covered], resource).largest
+            bounded[covered, column] = get_largest_weekly_usage(lookup.columns, rows[covered], resource).largest
         before, self._bounded_inputs = self._bounded_inputs, bounded
         is_changed = is_changed | (before is None or (before != bounded).any(axis=1))
         known = set(map(id, self._autoscalers))

@@ -10,19 +10,19 @@ from numpy.typing import NDArray
 
 from cruise.backtest.recordings.recording import UsageRecording
 from cruise.decisions.usage.estimation import (
-    estimate_containers,
+    estimate_container_statistics,
     estimate_usage,
-    estimate_workloads,
+    estimate_workload_statistics,
     get_workload_statistic_key,
     is_bare_pod_key,
     is_run_to_completion_kind,
 )
 from cruise.decisions.usage.oom_records import SingleOomKillEffect, raise_by_single_kills, summarize_single_kill
-from cruise.decisions.usage.peaks import PeaksByNumber, get_first_history_hour, get_peak_hours, group_peaks_by_hour
+from cruise.decisions.usage.peaks import HourlyPeakRows, get_first_history_hour, get_peak_hours, group_peaks_by_hour
 from cruise.decisions.usage.usage_columns import NEVER, EstimationTime, RecentUsage, RunToCompletionColumns
 from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.policy import Policy
-from cruise.domain.run_operators import runs_to_completion
+from cruise.domain.run_to_completion_operators import runs_to_completion
 from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, PeakSummary, StatisticColumns, StatisticsTable
 from cruise.runtime.usage.sample_windows import PeakColumns, UsageWindows
 
@@ -42,7 +42,7 @@ class HourlyPeakRing:
         self._cpu = np.full((RETENTION_HOURS, numbers), np.nan, dtype=np.float32)
         self._memory = np.full((RETENTION_HOURS, numbers), np.nan)
 
-    def merge(self, peaks: PeaksByNumber) -> None:
+    def merge(self, peaks: HourlyPeakRows) -> None:
         """Raise peaks to those given; a new hour replaces the oldest one."""
         for hour in np.unique(peaks.hours).tolist():
             slot = hour % RETENTION_HOURS
@@ -236,7 +236,7 @@ class ReplayedStatistics:
             EstimationTime(self.at, self._step, self._max_age, self._new_workload),
             None if self._runs is None else self._runs.find(present, is_idle),
         )
-        chosen, containers = estimate_containers(usage, self._rows[live])
+        chosen, containers = estimate_container_statistics(usage, self._rows[live])
         self._of_containers.forget(np.flatnonzero(~present))
         self._of_containers.put(
             live[chosen], raise_by_single_kills(containers, self.numbers[live[chosen]], self._single)
@@ -245,7 +245,7 @@ class ReplayedStatistics:
         for kill in self._kills:
             if self._creation_counts[kill.container] == kill.creation_count:
                 own[kill.container] = max(own[kill.container], kill.raised_memory.raised_to_bytes)
-        self._of_workloads.put(*estimate_workloads(usage, is_idle))
+        self._of_workloads.put(*estimate_workload_statistics(usage, is_idle))
         self._table = None
         known = np.flatnonzero(self._of_containers.known)
         return known, self._of_containers.columns.take(known)

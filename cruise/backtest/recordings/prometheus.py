@@ -15,7 +15,13 @@ import msgspec
 import numpy as np
 
 from cruise.adapters.prometheus.clusters import select_cluster
-from cruise.adapters.prometheus.recording import DAY, REQUESTS, KubeStateMetrics, RecordingReader, read_kube_state
+from cruise.adapters.prometheus.recording import (
+    DAY,
+    REQUESTS,
+    KubeStateMetrics,
+    RecordingReader,
+    read_pod_owners_and_requests,
+)
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import MAX_CORES
 from cruise.backtest.recordings.recording import (
@@ -170,7 +176,7 @@ def read_recording(
                 f"Prometheus at {prometheus.url} has no {prometheus.metrics.cpu} of containers in the last {days} days:"
                 " see the label names and prometheus_matchers"
             )
-        state = read_kube_state(prometheus, reader.client, start, until)
+        state = read_pod_owners_and_requests(prometheus, reader.client, start, until)
         containers = _find_provisioned(keys, snapshot, state, prometheus, add_note)
         kept = [ContainerKey(one.namespace, one.pod, one.container) for one in containers]
         cpu, memory = reader.read(kept, on_progress)

@@ -17,7 +17,7 @@ MAX_OF_MIN_REPLICAS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class AddedAutoscalers:
+class ReplayHpaOptions:
     """The HPAs of a replay.
 
     Each workload has one with this target of CPU utilization; without a target they are those of the recorded cluster.
@@ -66,7 +66,7 @@ class ScaledRecording:
     memory_bytes: Float32Array
 
 
-def find_replayed_autoscalers(recording: UsageRecording, added: AddedAutoscalers) -> Mapping[int, _Bounds]:
+def find_replayed_autoscalers(recording: UsageRecording, added: ReplayHpaOptions) -> Mapping[int, _Bounds]:
     """Return the HPAs of a replay, by number of `UsageRecording.number_workload_containers`.
 
     With a target, each workload with replicas and CPU requests has one. Its smallest number of replicas is the number
@@ -103,7 +103,7 @@ def find_replayed_autoscalers(recording: UsageRecording, added: AddedAutoscalers
     return found
 
 
-def add_autoscalers(recording: UsageRecording, added: AddedAutoscalers) -> ScaledRecording:
+def add_autoscalers(recording: UsageRecording, added: ReplayHpaOptions) -> ScaledRecording:
     """Give the workloads of a recording the HPAs of `find_replayed_autoscalers`.
 
     All recorded pods of a workload count as one demand of CPU, which the HPA's pods share evenly; each uses the mean

@@ -9,13 +9,13 @@ from cruise.backtest.recordings.scaling import RecordedAutoscaler, ScaledRecordi
 from cruise.backtest.replay.cluster import ReplayedCluster
 from cruise.backtest.replay.nodes import ABSENT_NODE, ReplayedPodState
 from cruise.domain.arrays import Float64Array, Int64Array
-from cruise.domain.autoscalers import UtilisationMetric, UtilisationScaling, add_reported_utilization
+from cruise.domain.autoscalers import UtilizationMetric, UtilizationScaling, add_reported_utilization
 from cruise.domain.backtest import AutoscalingScore
 from cruise.domain.cluster import HorizontalPodAutoscaler
 from cruise.domain.resources import ResourceName
 from cruise.simulation.horizontal_autoscaler import (
     MeasuredPod,
-    SimulatedAutoscaler,
+    SimulatedHpa,
     compute_replicas_for_metric,
     compute_utilization,
 )
@@ -58,7 +58,7 @@ class ReplayedAutoscaling:
         self._replicas = np.array(smallest, dtype=np.int64)
         self._unchanged_replicas = self._replicas.copy()
         self._controllers, self._unchanged_controllers = (
-            [SimulatedAutoscaler(one.min_replicas, one.max_replicas) for one in scaled.autoscalers] for _ in range(2)
+            [SimulatedHpa(one.min_replicas, one.max_replicas) for one in scaled.autoscalers] for _ in range(2)
         )
         self._history = _UseHistory(len(smallest))
         self._is_explained = np.zeros(len(smallest), dtype=np.bool_)
@@ -187,7 +187,7 @@ class ReplayedAutoscaling:
         self, one: RecordedAutoscaler, current: int, desired: int, percent: int | None
     ) -> HorizontalPodAutoscaler:
         """Return the HPA as its controller reports it after a sync."""
-        metric = UtilisationMetric(ResourceName.CPU, "", one.target_percent)
+        metric = UtilizationMetric(ResourceName.CPU, "", one.target_percent)
         if percent is not None:
             requests = self._pods.sizes.cpu_millicores[one.first : one.first + current]
             average = int(requests.sum()) // max(1, current)
@@ -198,7 +198,7 @@ class ReplayedAutoscaling:
                 is_at_minimum=current == one.min_replicas,
                 is_at_maximum=current == one.max_replicas,
             )
-        scaling = UtilisationScaling((metric,), one.min_replicas, one.max_replicas, current, desired, True)
+        scaling = UtilizationScaling((metric,), one.min_replicas, one.max_replicas, current, desired, True)
         container = one.container
         return HorizontalPodAutoscaler(
             container.namespace,

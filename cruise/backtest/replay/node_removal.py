@@ -6,7 +6,7 @@ import numpy as np
 
 from cruise.backtest.replay.cluster import ReplayedCluster
 from cruise.backtest.replay.nodes import ReplayedPodState
-from cruise.backtest.replay.policy import ConsolidationSizes, ReplayPolicy
+from cruise.backtest.replay.policy import ConsolidationSizeBasis, ReplayPolicy
 from cruise.domain.arrays import Int64Array
 from cruise.domain.resources import Resources
 
@@ -37,7 +37,7 @@ class NodeRemoval:
         cluster: ReplayedCluster,
         policy: ReplayPolicy,
         start: int,
-        consolidation: ConsolidationSizes,
+        consolidation: ConsolidationSizeBasis,
     ) -> None:
         self._pods = pods
         self._cluster = cluster
@@ -56,13 +56,13 @@ class NodeRemoval:
             if plan.is_possible(order[first : first + 1]):
                 candidates = order[first : first + self._get_max_removed()]
                 self._drain(candidates[: plan.count_removable(candidates)], time)
-                if self._consolidation is ConsolidationSizes.ADMITTED:
+                if self._consolidation is ConsolidationSizeBasis.ADMITTED:
                     self._not_before = time + DAY_SECONDS
                 return
 
     def _get_max_removed(self) -> int:
         nodes = self._pods.nodes.node_count
-        return nodes if self._consolidation is ConsolidationSizes.ADMITTED else max(1, int(DISRUPTED_SHARE * nodes))
+        return nodes if self._consolidation is ConsolidationSizeBasis.ADMITTED else max(1, int(DISRUPTED_SHARE * nodes))
 
     def _drain(self, removed: Int64Array, time: int) -> None:
         """Remove nodes and evict their pods."""
@@ -78,7 +78,7 @@ class _RemovalPlan:
         pods: ReplayedPodState,
         cluster: ReplayedCluster,
         policy: ReplayPolicy,
-        consolidation: ConsolidationSizes,
+        consolidation: ConsolidationSizeBasis,
         time: int,
     ) -> None:
         self._pods = pods
@@ -115,7 +115,7 @@ class _RemovalPlan:
         needs = {container: self._pods.get_need(container) for container in moving.tolist()}
         if not self._fit_on_others(needs.values(), removed):
             return False
-        if self._consolidation is ConsolidationSizes.REQUESTS:
+        if self._consolidation is ConsolidationSizeBasis.REQUESTS:
             return True
         unsized = np.array([container for container in needs if container not in self._admitted_needs], dtype=np.int64)
         if unsized.size:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from cruise.backtest.recordings.scaling import AddedAutoscalers
+from cruise.backtest.recordings.scaling import ReplayHpaOptions
 from cruise.domain.arrays import BoolArray, Float32Array, Int64Array
 from cruise.domain.cluster import HorizontalPodAutoscaler
 from cruise.domain.policy import Policy
@@ -140,7 +140,7 @@ class PodCreationTime(StrEnum):
     START = "start"
 
 
-class ConsolidationSizes(StrEnum):
+class ConsolidationSizeBasis(StrEnum):
     """The sizes by which consolidation decides whether the pods of a node fit on other nodes."""
 
     ADMITTED = "admitted"
@@ -169,4 +169,4 @@ class ReplayOptions:
     price_core_hour: float | None = None
     price_gibibyte_hour: float | None = None
     policy_objects: tuple[RightsizingPolicy, ...] = ()
-    added_autoscalers: AddedAutoscalers | None = None
+    added_autoscalers: ReplayHpaOptions | None = None

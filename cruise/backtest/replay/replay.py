@@ -13,14 +13,14 @@ from cruise.backtest.replay.cluster import ReplayedCluster
 from cruise.backtest.replay.node_removal import NodeRemoval
 from cruise.backtest.replay.nodes import PENDING_NODE, ReplayedPodState
 from cruise.backtest.replay.oom_killer import OomKillSimulation
-from cruise.backtest.replay.policy import ConsolidationSizes, PodCreationTime, ReplayOptions, ReplayPolicy
+from cruise.backtest.replay.policy import ConsolidationSizeBasis, PodCreationTime, ReplayOptions, ReplayPolicy
 from cruise.backtest.replay.scoring import (
     ChangeCounts,
     HourlyCountRecorder,
     IntervalUsage,
     NodeTimeLineRecorder,
+    ReplayResourceTotals,
     ReplayTotals,
-    ResourceAccount,
     compute_interval_usage,
     compute_policy_score,
 )
@@ -107,7 +107,7 @@ def replay_policy(
     policy: ReplayPolicy,
     options: ReplayOptions,
     *,
-    consolidation: ConsolidationSizes = ConsolidationSizes.ADMITTED,
+    consolidation: ConsolidationSizeBasis = ConsolidationSizeBasis.ADMITTED,
     watched_node: str | None = None,
     on_progress: Callable[[float], None] | None = None,
     scaled: ScaledRecording | None = None,
@@ -135,7 +135,7 @@ class _Replay:
         recording: UsageRecording,
         policy: ReplayPolicy,
         options: ReplayOptions,
-        consolidation: ConsolidationSizes,
+        consolidation: ConsolidationSizeBasis,
         watched_node: str | None,
         scaled: ScaledRecording | None,
     ) -> None:
@@ -149,8 +149,8 @@ class _Replay:
         self._oom_killer = OomKillSimulation(self._pods, self._cluster, policy, self._changes)
         start = recording.start - recording.step_seconds
         self._node_removal = NodeRemoval(self._pods, self._cluster, policy, start, consolidation)
-        self._cpu = ResourceAccount(count, options.node.cpu_millicores)
-        self._memory = ResourceAccount(count, options.node.memory_bytes)
+        self._cpu = ReplayResourceTotals(count, options.node.cpu_millicores)
+        self._memory = ReplayResourceTotals(count, options.node.memory_bytes)
         self._time_line = NodeTimeLineRecorder(self._pods, watched_node)
         self._totals = ReplayTotals(np.zeros(count, dtype=np.float64))
         memory = self._memory if recording.has_memory else None

@@ -59,7 +59,7 @@ def compute_interval_usage(rows: Float32Array, placements: PlacedContainers) -> 
     return IntervalUsage(placements, used, samples, sums)
 
 
-class ResourceAccount:
+class ReplayResourceTotals:
     """The sums of one resource over a replay; columns have one entry per container and count samples.
 
     Requests are those at the start of an interval. Usage is as recorded, also after a kill.
@@ -167,7 +167,7 @@ def compute_policy_score(
     policy: str,
     recording: UsageRecording,
     options: ReplayOptions,
-    accounts: tuple[ResourceAccount, ResourceAccount | None],
+    accounts: tuple[ReplayResourceTotals, ReplayResourceTotals | None],
     changes: ChangeCounts,
     totals: ReplayTotals,
     nodes_peak: int,
@@ -216,8 +216,8 @@ def _compute_cost(options: ReplayOptions, node_hours: float) -> float | None:
 def _find_worst_containers(
     recording: UsageRecording,
     options: ReplayOptions,
-    cpu: ResourceAccount,
-    memory: ResourceAccount | None,
+    cpu: ReplayResourceTotals,
+    memory: ReplayResourceTotals | None,
     changes: ChangeCounts,
 ) -> tuple[ContainerScore, ...]:
     """Return the containers with the most kills, then starved minutes, then slack as shares of a node."""
@@ -258,8 +258,8 @@ class HourlyCountRecorder:
     def __init__(
         self,
         recording: UsageRecording,
-        cpu: ResourceAccount,
-        memory: ResourceAccount | None,
+        cpu: ReplayResourceTotals,
+        memory: ReplayResourceTotals | None,
         changes: ChangeCounts,
         totals: ReplayTotals,
     ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cruise.cli.commands.backtest_against import (
     build_comparison_report,
-    build_replay_entries,
+    build_replay_configurations,
     check_against_options,
     load_reference_options,
     parse_max_delta,
@@ -42,7 +42,7 @@ from cruise.cli.commands.backtest_options import (
     ShowNodeOption,
     TraceOption,
     describe_hpa,
-    parse_hpa,
+    parse_hpa_option,
 )
 from cruise.cli.options import (
     ConfigOption,
@@ -141,14 +141,14 @@ def backtest(
     risk = DEFAULT_RISK if risk is None else risk
     options = replace(
         _build_options(_parse_node(node_cpu, node_memory), pod_creation, seed, risk, rules, settings),
-        added_autoscalers=None if hpa is None else parse_hpa(hpa, snapshot),
+        added_autoscalers=None if hpa is None else parse_hpa_option(hpa, snapshot),
     )
     with_page = html is not None or format is ReportFormat.HTML
     shown_node = _check_show_node(show_node, with_page=with_page or against is not None)
     if html is not None:
         require_writable(html, "--html")
 
-    from cruise.backtest.backtest import ReplayEntry
+    from cruise.backtest.backtest import ReplayConfiguration
     from cruise.cli.work.replay import ReplayRequest
 
     if scheduler is not None and jobs is not None:
@@ -163,14 +163,14 @@ def backtest(
     bounds = parse_max_delta(max_delta or ())
     replay = ReplayRequest(
         _build_sources(trace, prometheus_url, days or DAYS, now, snapshot, half, settings, options),
-        [ReplayEntry(name, name, options) for name in policies],
+        [ReplayConfiguration(name, name, options) for name in policies],
         shown_node,
         with_time_lines=with_page,
     )
     terms = _build_terms(options, half, settings)
     if against is not None:
         _check_against_alone(policy, html, show_node)
-        two = build_replay_entries(options, load_reference_options(options, against))
+        two = build_replay_configurations(options, load_reference_options(options, against))
         results = _replay(replace(replay, entries=two, with_hourly_counts=True), jobs, scheduler)
         return print_comparison(
             build_comparison_report(results, terms, two, against, bounds, confidence_interval), format, markdown

@@ -10,7 +10,7 @@ from cruise.cli.terminal import create_table_console, print_error, print_report,
 from cruise.errors import BadInputError
 
 if TYPE_CHECKING:
-    from cruise.backtest.backtest import ReplayEntry
+    from cruise.backtest.backtest import ReplayConfiguration
     from cruise.backtest.replay.policy import ReplayOptions
     from cruise.domain.backtest import BacktestResult, ComparedMetric
     from cruise.interfaces.backtest.comparison import ComparisonReport
@@ -85,12 +85,12 @@ def load_reference_options(options: "ReplayOptions", file: Path) -> "ReplayOptio
     return replace(options, policy=settings.to_policy(), pass_seconds=int(settings.pass_interval.total_seconds()))
 
 
-def build_replay_entries(current: "ReplayOptions", reference: "ReplayOptions") -> "list[ReplayEntry]":
+def build_replay_configurations(current: "ReplayOptions", reference: "ReplayOptions") -> "list[ReplayConfiguration]":
     """Return the two replays; consolidation by requests is not compared."""
-    from cruise.backtest.backtest import ReplayEntry
+    from cruise.backtest.backtest import ReplayConfiguration
 
     return [
-        ReplayEntry(name, "cruise", replace(options, with_both_consolidations=False))
+        ReplayConfiguration(name, "cruise", replace(options, with_both_consolidations=False))
         for name, options in ((CURRENT, current), (REFERENCE, reference))
     ]
 
@@ -98,7 +98,7 @@ def build_replay_entries(current: "ReplayOptions", reference: "ReplayOptions") -
 def build_comparison_report(
     results: "Sequence[BacktestResult]",
     terms: "ReplayParameters",
-    entries: "Sequence[ReplayEntry]",
+    entries: "Sequence[ReplayConfiguration]",
     file: Path,
     bounds: "Mapping[ComparedMetric, float]",
     confidence_interval: bool,

@@ -12,7 +12,7 @@ from cruise.domain.backtest import ComparedMetric
 from cruise.errors import BadInputError
 
 if TYPE_CHECKING:
-    from cruise.backtest.recordings.scaling import AddedAutoscalers
+    from cruise.backtest.recordings.scaling import ReplayHpaOptions
 
 DAYS, _MOST_DAYS = 14, 366
 _MOST_JOBS = 1024
@@ -105,24 +105,24 @@ _LARGEST_HPA_TARGET = 1000
 _HPAS_OF_SNAPSHOT = "snapshot"
 
 
-def parse_hpa(text: str, snapshot: str | None) -> "AddedAutoscalers":
+def parse_hpa_option(text: str, snapshot: str | None) -> "ReplayHpaOptions":
     """Return the HPAs that --hpa adds; BadInputError for neither a percentage nor `snapshot`."""
-    from cruise.backtest.recordings.scaling import AddedAutoscalers
+    from cruise.backtest.recordings.scaling import ReplayHpaOptions
 
     if text == _HPAS_OF_SNAPSHOT:
         if snapshot is None:
             raise BadInputError("--hpa snapshot needs --snapshot FILE, a cluster with HPAs; or write e.g. --hpa 70%")
-        return AddedAutoscalers()
+        return ReplayHpaOptions()
     digits = text.removesuffix("%")
     if not (digits.isascii() and digits.isdigit() and 1 <= int(digits) <= _LARGEST_HPA_TARGET):
         raise BadInputError(
             f'--hpa: "{text}" is no target of utilization; write a whole percentage up to {_LARGEST_HPA_TARGET}, '
             "e.g. 70%, or snapshot"
         )
-    return AddedAutoscalers(int(digits))
+    return ReplayHpaOptions(int(digits))
 
 
-def describe_hpa(added: "AddedAutoscalers | None") -> str | None:
+def describe_hpa(added: "ReplayHpaOptions | None") -> str | None:
     """Return what --hpa said."""
     if added is None:
         return None

@@ -105,7 +105,7 @@ def _explain_from_database(request: _ExplainRequest) -> None:
             raise BadInputError(f"{option} needs the cluster or --snapshot: the database has no cluster to decide for")
     from cruise.app.process import get_current_time
     from cruise.cli.inputs.store import read_stored_pod_data
-    from cruise.interfaces.explain.document import render_stored_json
+    from cruise.interfaces.explain.document import render_stored_pod_json
     from cruise.interfaces.explain.text import render_stored_text
 
     name, at = request.name, request.at or get_current_time()
@@ -114,7 +114,7 @@ def _explain_from_database(request: _ExplainRequest) -> None:
         raise BadInputError(f"the database has no pod {name[0]}/{name[1]}; add --snapshot to explain why")
     print_result(
         request.format is OutputFormat.JSON,
-        lambda: [render_stored_json(*name, stored_data.own_statistics, stored_data.history)],
+        lambda: [render_stored_pod_json(*name, stored_data.own_statistics, stored_data.history)],
         lambda _: render_stored_text(*name, stored_data.own_statistics, stored_data.history, at),
     )
 

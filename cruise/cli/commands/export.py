@@ -16,8 +16,8 @@ from cruise.cli.inputs.sources import (
     ReportSources,
     UsageFileOption,
     WeekOption,
+    read_cluster_and_usage,
     read_price_options,
-    read_sources,
 )
 from cruise.cli.options import (
     ConfigOption,
@@ -131,7 +131,7 @@ def export(
         return
     sources = ReportSources(snapshot, usage, prometheus_url, history, parse_time(now), HistoryLength.WEEK)
     with pause_garbage_collection():
-        cluster, statistics, at, source = read_sources(sources, settings)
+        cluster, statistics, at, source = read_cluster_and_usage(sources, settings)
         pods = _select_pods(cluster, names, namespace or [])
         changes = size_templates(cluster, statistics, settings.to_policy(), at, pods)
         report = ExportReport(changes, source, prices.get_prices(settings, cluster))
@@ -185,14 +185,14 @@ def _print(report: "ExportReport", format: ExportFormat) -> None:
 
 def _render_text(report: "ExportReport", format: ExportFormat) -> str:
     """Return a format as one text; BadInputError if it needs several files."""
-    from cruise.interfaces.export_files import render_kustomize_text, render_patch_files, render_values_text
+    from cruise.interfaces.export_files import render_helm_values_text, render_kustomize_text, render_patch_files
     from cruise.interfaces.export_report import render_pull_request
 
     changed = report.changes.changed
     if format is ExportFormat.PULL_REQUEST:
         return render_pull_request(report)
     if format is ExportFormat.HELM:
-        return render_values_text(changed)
+        return render_helm_values_text(changed)
     if format is ExportFormat.KUSTOMIZE:
         namespaces = sorted({one.namespace for one in changed})
         if len(namespaces) > 1:

@@ -17,8 +17,8 @@ from cruise.cli.inputs.sources import (
     PrometheusUrlOption,
     ReportSources,
     UsageFileOption,
+    read_cluster_and_usage,
     read_price_options,
-    read_sources,
 )
 from cruise.cli.options import (
     ConfigOption,
@@ -120,14 +120,14 @@ def scan(
     webhook = cluster_scans.find_slack_webhook(settings) if slack else None
     if len(contexts) > 1:
         scans = cluster_scans.scan_clusters(contexts, settings, lambda one: _scan(sources, one, prices))
-        cluster_scans.write_clusters(scans, chosen or ReportFormat.TABLE, output)
+        cluster_scans.write_clusters_report(scans, chosen or ReportFormat.TABLE, output)
     else:
         settings = replace(settings, kube_context=contexts[0]) if contexts else settings
         report = _scan(sources, settings, prices)
         _write(report, chosen, output)
         scans = ClusterScans({snapshot or settings.kube_context or "the cluster": report}, {})
     if webhook is not None:
-        cluster_scans.post_summary(webhook, scans)
+        cluster_scans.post_slack_summary(webhook, scans)
     if scans.failures:
         names = ", ".join(scans.failures)
         raise UnavailableError(f"{len(scans.failures)} of {len(contexts)} clusters could not be read: {names}")
@@ -149,14 +149,14 @@ def _check_several(sources: ReportSources, email_ready: bool, clusters: int) -> 
 
 
 def _scan(sources: ReportSources, settings: "Settings", prices: PriceOptions) -> "ScanReport":
-    from cruise.decisions.scan.findings import find_findings
+    from cruise.decisions.scan.findings import find_scan_findings
     from cruise.errors import pause_garbage_collection
     from cruise.interfaces.scan.report import ScanReport
 
     with pause_garbage_collection():
-        cluster, statistics, at, source = read_sources(sources, settings)
+        cluster, statistics, at, source = read_cluster_and_usage(sources, settings)
         with show_spinner(f"evaluating {len(cluster.pods):,} pods", len(cluster.pods) > _MANY_PODS):
-            findings = find_findings(
+            findings = find_scan_findings(
                 cluster, statistics, settings.to_policy(), prices.get_prices(settings, cluster), at
             )
             return ScanReport(findings, source)

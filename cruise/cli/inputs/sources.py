@@ -79,7 +79,7 @@ class ReportInputs(NamedTuple):
     statistics_source: str
 
 
-def read_sources(sources: ReportSources, settings: "Settings") -> ReportInputs:
+def read_cluster_and_usage(sources: ReportSources, settings: "Settings") -> ReportInputs:
     """Read cluster and usage; BadInputError, also for contradictory options."""
     if sources.usage is not None and sources.prometheus_url is not None:
         raise BadInputError("--usage and --prometheus-url are both given; choose one source")

@@ -11,7 +11,7 @@ import numpy as np
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
 from cruise.adapters.kube.client import connect_to_kubernetes
-from cruise.adapters.kubelets.client import KubeletAccess, KubeletClient
+from cruise.adapters.kubelets.client import KubeletAccessMode, KubeletClient
 from cruise.adapters.kubelets.source import KubeletUsageSource, read_kubelets_twice
 from cruise.adapters.prometheus.source import PrometheusUsageSource
 from cruise.app.process import get_current_time
@@ -149,7 +149,7 @@ def read_kubelet_usage(snapshot: ClusterSnapshot, settings: "Settings") -> tuple
     except (ThrottledError, UnavailableError) as error:
         fix = (
             ""
-            if settings.kubelet_access is KubeletAccess.NODE_PROXY
+            if settings.kubelet_access is KubeletAccessMode.NODE_PROXY
             else "set kubelet_access=node-proxy outside of it, or "
         )
         raise BadInputError(f"{error}; nodes must be reachable as from within the cluster: {fix}add --usage") from error

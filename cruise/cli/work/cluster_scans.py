@@ -69,7 +69,7 @@ def scan_clusters(contexts: Sequence[str], settings: Settings, scan: Callable[[S
     return ClusterScans(reports, failures)
 
 
-def write_clusters(scans: ClusterScans, chosen: ReportFormat, output: Path | None) -> None:
+def write_clusters_report(scans: ClusterScans, chosen: ReportFormat, output: Path | None) -> None:
     """Write the report to a file or to standard output."""
     if chosen is ReportFormat.TABLE and output is None:
         console = create_table_console()
@@ -91,7 +91,7 @@ def find_slack_webhook(settings: Settings) -> NotificationWebhook:
     return webhook
 
 
-def post_summary(webhook: NotificationWebhook, scans: ClusterScans) -> None:
+def post_slack_summary(webhook: NotificationWebhook, scans: ClusterScans) -> None:
     """Post the summary; RefusedError and UnavailableError, without the address."""
     at = int(get_current_time().timestamp())
     asyncio.run(webhook.post(render_slack_summary(scans), secrets.token_hex(8), at))

@@ -19,7 +19,7 @@ from cruise.interfaces.packing.descriptions import describe_condition
 from cruise.interfaces.packing.table import format_best_packing
 from cruise.packer.answer import Packing, PackingNote, PackingNoteCode, build_alternative_packing, build_packing
 from cruise.packer.greedy import pack_quickly
-from cruise.runtime.packing.kernel_cache import choose_cache_directory, count_compiled
+from cruise.runtime.packing.kernel_cache import choose_cache_directory, count_compiled_kernels
 from cruise.runtime.packing.packing_pass import get_full_eviction_allowance, plan_remaining_rounds
 from cruise.runtime.packing.planning import (
     FoundPlan,
@@ -75,10 +75,10 @@ def plan_in_new_process(request: PackingRequest) -> tuple[PackingProposal, float
 
 async def _plan_in_process(request: PackingRequest) -> tuple[PackingProposal, float]:
     async with SolverProcess() as worker:
-        return await plan_with_process(worker, request)
+        return await plan_in_existing_process(worker, request)
 
 
-async def plan_with_process(worker: SolverProcess, request: PackingRequest) -> tuple[PackingProposal, float]:
+async def plan_in_existing_process(worker: SolverProcess, request: PackingRequest) -> tuple[PackingProposal, float]:
     """Plan in an existing solver process: build, solve, order and verify. Raises UnavailableError."""
     change: NodeCountChange | None = None
     remaining_rounds: RemainingRounds | None = None
@@ -173,7 +173,7 @@ def _describe_preparation(worker: SolverProcess) -> str:
     if worker.is_warm:
         return ""
     if worker.compiling and (cache := choose_cache_directory(os.environ)) is not None:
-        compiled, kernels = count_compiled(cache)
+        compiled, kernels = count_compiled_kernels(cache)
         return f"compiling the solver once after an installation ({compiled} of {kernels} kernels)"
     return "loading the solver"
 

@@ -21,10 +21,10 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsed
 from cruise import __version__
 from cruise.backtest.backtest import (
     InProcessExecutor,
-    ReplayEntry,
+    ReplayConfiguration,
     ShowProgress,
     TotalProgress,
-    compute_work,
+    compute_replay_work,
     read_all_recordings,
     replay_all,
 )
@@ -154,7 +154,7 @@ class ReplayRequest:
     """What to replay; time lines are for charts, hourly counts for comparisons."""
 
     sources: Sequence[RecordingSource]
-    entries: Sequence[ReplayEntry]
+    entries: Sequence[ReplayConfiguration]
     watched_node: str | None
     with_time_lines: bool
     with_hourly_counts: bool = False
@@ -189,7 +189,7 @@ def _replay(
     for found in recordings:
         for note in found.notes:
             print_error(note)
-    with show_replay_progress(compute_work(recordings, request.entries), "replays") as show:
+    with show_replay_progress(compute_replay_work(recordings, request.entries), "replays") as show:
         progress.start(show)
         return replay_all(
             executor,

@@ -14,9 +14,9 @@ from typing import TextIO
 from cruise.app.serve.what_if_replay import WhatIfTask
 from cruise.backtest.backtest import (
     InProcessExecutor,
-    ReplayEntry,
+    ReplayConfiguration,
     TotalProgress,
-    compute_work,
+    compute_replay_work,
     read_all_recordings,
     replay_all,
 )
@@ -67,8 +67,8 @@ def compare_policies(order: WhatIfTask, show: Callable[[str, float], None]) -> W
         policy_objects=order.current_objects,
     )
     entries = [
-        ReplayEntry(_CURRENT, "cruise", options),
-        ReplayEntry(
+        ReplayConfiguration(_CURRENT, "cruise", options),
+        ReplayConfiguration(
             _PROPOSED, "cruise", replace(options, policy=order.proposed_policy, policy_objects=order.proposed_objects)
         ),
     ]
@@ -86,7 +86,7 @@ def compare_policies(order: WhatIfTask, show: Callable[[str, float], None]) -> W
     found = read_all_recordings(
         InProcessExecutor(progress), [LoadedRecordingSource(recording)], options, None, progress
     )
-    work = compute_work(found, entries)
+    work = compute_replay_work(found, entries)
     progress.start(lambda what, done: show("replaying it", 0.5 + done / work / 2))
     [result] = replay_all(
         InProcessExecutor(progress), found, entries, progress, with_time_lines=False, with_hourly_counts=True

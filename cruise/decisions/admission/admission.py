@@ -4,7 +4,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cruise.decisions.admission.limits import AdmissionLimits, GuaranteedAdmission, add_heap_and_pod_level_needs
+from cruise.decisions.admission.hpa_bounds import build_hpa_admission_bounds
+from cruise.decisions.admission.limits import (
+    AdmissionLimitInputs,
+    GuaranteedAdmissionInputs,
+    add_heap_and_pod_level_needs,
+)
 from cruise.decisions.admission.node_index import (
     NodeIndex,
     build_largest_node_cut_options,
@@ -13,8 +18,12 @@ from cruise.decisions.admission.node_index import (
     limit_to_largest_node,
     restore_submitted_pod,
 )
-from cruise.decisions.admission.startup import StartupStep, StartupTerms, add_boosts, find_startup_steps
-from cruise.decisions.admission.utilisation import build_utilisation_admission
+from cruise.decisions.admission.startup import (
+    StartupBoostStep,
+    StartupCpuConstraints,
+    add_startup_boosts,
+    build_startup_boost_steps,
+)
 from cruise.decisions.pod_policy.container_bounds import (
     ContainerBounds,
     compute_container_bounds,
@@ -24,7 +33,7 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.limit_ranges import get_pod_limit_ranges, select_limit_ranges, violates_limit_range
 from cruise.decisions.pod_policy.quotas import exceeds_quota
 from cruise.decisions.pod_policy.resizable_pod import (
-    explain_none_managed,
+    explain_no_managed_containers,
     find_pod_level_resources,
     select_containers_with_resources,
     select_kept_containers,
@@ -110,7 +119,7 @@ def decide_admission(
         decision = _decide(stated, eligibility, statistics, nodes, limit_ranges, policy, quotas)
         if not boosts_startup:
             return decision
-        terms = build_startup_terms(stated, eligibility, nodes, limit_ranges, policy)
+        terms = build_startup_cpu_constraints(stated, eligibility, nodes, limit_ranges, policy)
         return _add_startup_boosts(stated, decision, terms, quotas)
 
     submitted = restore_submitted_pod(pod)
@@ -122,27 +131,27 @@ def decide_admission(
     return decide(settle_boosted_pod(pod) if boosts_startup else pod)
 
 
-def build_startup_terms(
+def build_startup_cpu_constraints(
     pod: Pod, eligibility: Eligibility, nodes: NodeIndex, limit_ranges: Sequence[LimitRangeItem], policy: Policy
-) -> StartupTerms:
+) -> StartupCpuConstraints:
     """Return what bounds the CPU of a pod's start besides its policy."""
-    return StartupTerms(
+    return StartupCpuConstraints(
         eligibility, nodes, build_largest_node_cut_options(pod, eligibility, policy), limit_ranges, policy
     )
 
 
 def explain_startup(
-    pod: Pod, decision: MutatePod | LeaveUnchanged, terms: StartupTerms, quotas: Sequence[ResourceQuota]
-) -> list[StartupStep]:
+    pod: Pod, decision: MutatePod | LeaveUnchanged, terms: StartupCpuConstraints, quotas: Sequence[ResourceQuota]
+) -> list[StartupBoostStep]:
     """Return how the CPU of each container that states one for its start was decided; `decision` is without boosts."""
     if isinstance(decision, LeaveUnchanged) and decision.reason not in _BOOSTED_AS_STATED:
         return []
     settled = _merge_sizes(pod, decision)
-    steps = find_startup_steps(pod, settled, terms)
+    steps = build_startup_boost_steps(pod, settled, terms)
     boosts = [one.boost for one in steps if one.boost is not None]
     if not boosts:
         return steps
-    boosted = add_boosts(settled, boosts)
+    boosted = add_startup_boosts(settled, boosts)
     checked = _check_decision(pod, MutatePod(tuple(boosted)), terms.limit_ranges)
     reason = checked.reason if isinstance(checked, LeaveUnchanged) else None
     if reason is None and quotas and exceeds_quota(pod, boosted, quotas):
@@ -153,7 +162,7 @@ def explain_startup(
 
 
 def _add_startup_boosts(
-    pod: Pod, decision: MutatePod | LeaveUnchanged, terms: StartupTerms, quotas: Sequence[ResourceQuota]
+    pod: Pod, decision: MutatePod | LeaveUnchanged, terms: StartupCpuConstraints, quotas: Sequence[ResourceQuota]
 ) -> MutatePod | LeaveUnchanged:
     steps = explain_startup(pod, decision, terms, quotas)
     boosts = tuple([one.boost for one in steps if one.boost is not None])
@@ -161,7 +170,7 @@ def _add_startup_boosts(
         return decision
     named = {one.container for one in boosts}
     named |= {one.container for one in decision.containers} if isinstance(decision, MutatePod) else set()
-    boosted = tuple([one for one in add_boosts(_merge_sizes(pod, decision), boosts) if one.container in named])
+    boosted = tuple([one for one in add_startup_boosts(_merge_sizes(pod, decision), boosts) if one.container in named])
     if isinstance(decision, MutatePod):
         return replace(decision, containers=boosted, boosts=boosts)
     return MutatePod(boosted, None, decision.new_revision, boosts)
@@ -212,7 +221,7 @@ def _decide(
     needs_peak = new_revision or (pod.runs_to_completion and policy.rules.run_histories)
     size = AdmissionSize.PEAK if needs_peak else eligibility.admission_size
     submitted = get_submitted_requests(pod, sized)
-    utilisation = build_utilisation_admission(pod, sized, eligibility, statistics, submitted, known_rows, new_revision)
+    utilisation = build_hpa_admission_bounds(pod, sized, eligibility, statistics, submitted, known_rows, new_revision)
     # What the pod states counts only for a new revision.
     average_share = statistics.average_headroom_share if size is AdmissionSize.NODE_PASS else None
     wanted = [
@@ -234,14 +243,14 @@ def _decide(
     bounds = add_heap_and_pod_level_needs(sized, pod.qos, known, bounds, ceilings, containers, policy)
     largest_node = build_largest_node_cut_options(pod, eligibility, policy)
     if pod.qos is QosClass.GUARANTEED:
-        guaranteed = GuaranteedAdmission(sized, submitted, known_rows, bounds, ceilings, managed, new_revision)
+        guaranteed = GuaranteedAdmissionInputs(sized, submitted, known_rows, bounds, ceilings, managed, new_revision)
         targets = guaranteed.compute_targets(statistics, policy)
         targets = [*keep_qos_class(pod, limit_to_largest_node(pod, targets, managed, nodes, largest_node))]
         targets = utilisation.bound_targets(targets, statistics)
     else:
         targets = _set_requests(sized, wanted, bounds, managed)
         ranges = get_pod_limit_ranges(pod, limit_ranges, select_kept_containers(pod, sized)) if limit_ranges else {}
-        limits = AdmissionLimits(sized, known, ceilings, bounds, managed, ranges, quotas, nodes, policy)
+        limits = AdmissionLimitInputs(sized, known, ceilings, bounds, managed, ranges, quotas, nodes, policy)
         targets = limits.raise_requests_to_limits(targets)
         targets = limit_to_largest_node(pod, targets, managed, nodes, largest_node)
         targets = utilisation.bound_targets(targets, statistics)
@@ -273,7 +282,7 @@ def _explain_skip(
         return LeaveUnchanged(reason or ReasonCode.UNREADABLE_ANNOTATION, detail)
     if not managed:
         claims = eligibility.get_autoscaler_claims(pod)
-        return LeaveUnchanged(*explain_none_managed(pod, effective_policy, claims, Mode.INITIAL))
+        return LeaveUnchanged(*explain_no_managed_containers(pod, effective_policy, claims, Mode.INITIAL))
     if pod.pod_level is not None and not find_pod_level_resources(pod, managed):
         return LeaveUnchanged(ReasonCode.POD_LEVEL_RESOURCES)
     return None

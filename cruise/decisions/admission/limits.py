@@ -11,7 +11,7 @@ from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds
 from cruise.decisions.pod_policy.heap_floors import compute_created_heap_floor
 from cruise.decisions.pod_policy.limit_ranges import PodLimitRanges
-from cruise.decisions.pod_policy.quotas import applies_to_limits
+from cruise.decisions.pod_policy.quotas import counts_limits_of
 from cruise.decisions.sizing.cpu_limit import raise_cpu_limits
 from cruise.decisions.sizing.guaranteed import GuaranteedBounds, compute_guaranteed_sizes, get_guaranteed_usage
 from cruise.decisions.sizing.memory_limit import (
@@ -86,7 +86,7 @@ def _apply_heap_floor(
 
 
 @dataclass(frozen=True, slots=True)
-class AdmissionLimits:
+class AdmissionLimitInputs:
     """What the limits of one pod depend on; one entry per sized container.
 
     `ceilings` are what memory limits may rise to, `ranges` what LimitRanges of type Pod require.
@@ -192,7 +192,7 @@ class AdmissionLimits:
 
     def _adds_memory_limit(self) -> list[bool]:
         """Return for each container whether it gets a limit if it states none: a quota may reject it otherwise."""
-        is_counted = bool(self.quotas) and applies_to_limits(self.quotas, _MEMORY)
+        is_counted = bool(self.quotas) and counts_limits_of(self.quotas, _MEMORY)
         return [
             bound.adds_memory_limit
             or (
@@ -205,7 +205,7 @@ class AdmissionLimits:
         ]
 
     def _compute_cpu_limits(self, targets: Sequence[ContainerTarget]) -> list[int | None]:
-        is_counted = bool(self.quotas) and applies_to_limits(self.quotas, _CPU)
+        is_counted = bool(self.quotas) and counts_limits_of(self.quotas, _CPU)
         is_in_pod_range = (
             _CPU in self.ranges and self.ranges[_CPU].requires_limit and self.policy.rules.memory_limit_safeguards
         )
@@ -296,7 +296,7 @@ _FIRST_BOUND = {ResourceName.CPU: 0, ResourceName.MEMORY: 2}
 
 
 @dataclass(frozen=True, slots=True)
-class GuaranteedAdmission:
+class GuaranteedAdmissionInputs:
     """What the sizes of one new pod depend on, with an entry per sized container.
 
     `submitted` are the requests before any mutation, `rows` those of `statistics`, `memory_ceilings` what memory may

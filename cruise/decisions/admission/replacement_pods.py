@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
-from cruise.decisions.eviction.destinations import PodPredictions
+from cruise.decisions.eviction.destinations import PodPredictor
 from cruise.decisions.pod_policy.container_bounds import compute_container_bounds
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.limit_ranges import forbids_resize, violates_limit_range
@@ -145,7 +145,7 @@ def _min_if_stated(stated: int | None, wanted: int | None) -> int | None:
 
 def predict_replacement_pods(
     snapshot: ClusterSnapshot, eligibility: Eligibility, statistics: StatisticsTable, policy: Policy
-) -> PodPredictions | None:
+) -> PodPredictor | None:
     """Return the prediction of replacements at admission size, None if evictions do not need it.
 
     An eviction frees its quota, before or after the replacement is created, so the replacement must fit both as
@@ -180,7 +180,7 @@ def predict_replacement_pods(
     def shrink(pod: Pod) -> Pod:
         return shrink_pending_pod(pod, eligibility, statistics, snapshot, nodes, policy)
 
-    return PodPredictions(predict_replacement, shrink)
+    return PodPredictor(predict_replacement, shrink)
 
 
 def _request_bases(

@@ -23,7 +23,7 @@ from cruise.domain.startup_cpu import StartupCpu
 
 
 @dataclass(frozen=True, slots=True)
-class StartupTerms:
+class StartupCpuConstraints:
     """What bounds a boost besides the pod and its policy; `limit_ranges` are those of the pod's namespace."""
 
     eligibility: Eligibility
@@ -34,7 +34,7 @@ class StartupTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class StartupStep:
+class StartupBoostStep:
     """One container that asks for more CPU while it starts: its boost, or the reason why it gets none."""
 
     container: str
@@ -43,7 +43,9 @@ class StartupStep:
     reason: ReasonCode | None
 
 
-def find_startup_steps(pod: Pod, settled: Sequence[ContainerTarget], terms: StartupTerms) -> list[StartupStep]:
+def build_startup_boost_steps(
+    pod: Pod, settled: Sequence[ContainerTarget], terms: StartupCpuConstraints
+) -> list[StartupBoostStep]:
     """Return a step for each container with a CPU for its start; `settled` has all sizes after the start."""
     effective_policy = terms.eligibility.get_effective_policy(pod)
     if isinstance(effective_policy, UnreadableAnnotations):
@@ -59,7 +61,7 @@ def find_startup_steps(pod: Pod, settled: Sequence[ContainerTarget], terms: Star
     return _fit_largest_node(pod, settled, steps, terms)
 
 
-def add_boosts(settled: Sequence[ContainerTarget], boosts: Sequence[StartupBoost]) -> list[ContainerTarget]:
+def add_startup_boosts(settled: Sequence[ContainerTarget], boosts: Sequence[StartupBoost]) -> list[ContainerTarget]:
     """Return the sizes during the start."""
     by_container = {one.container: one for one in boosts}
     return [
@@ -80,8 +82,8 @@ def _decide_step(
     target: ContainerTarget,
     own: EffectivePolicy,
     stated: StartupCpu,
-    terms: StartupTerms,
-) -> StartupStep:
+    terms: StartupCpuConstraints,
+) -> StartupBoostStep:
     reason = _explain_no_boost(pod, container, own, terms)
     request, limit = target.requests.cpu_millicores, target.limits.cpu_millicores
     if reason is None and not request:
@@ -93,9 +95,9 @@ def _decide_step(
         reason = learned if isinstance(learned, ReasonCode) else None
         amount = learned if isinstance(learned, StartupCpu) else stated
     if reason is not None or request is None:
-        return StartupStep(container.name, stated, None, reason)
+        return StartupBoostStep(container.name, stated, None, reason)
     if stated.is_learned and amount.apply_to(request) == request:
-        return StartupStep(container.name, stated, None, ReasonCode.NO_CHANGE_NEEDED)
+        return StartupBoostStep(container.name, stated, None, ReasonCode.NO_CHANGE_NEEDED)
     ranges = select_limit_ranges(container, terms.limit_ranges)
     bounds = compute_container_bounds(own, container.name, ranges, terms.policy)
     most_request, most_limit = bounds.whole_unit_bounds[1], bounds.whole_unit_bounds[4]
@@ -111,12 +113,12 @@ def _decide_step(
             boosted_limit = min(limit * boosted // request, max(limit, most_limit))
             boosted = min(boosted, boosted_limit)
     if boosted <= request:
-        return StartupStep(container.name, stated, None, ReasonCode.AT_MAXIMUM)
+        return StartupBoostStep(container.name, stated, None, ReasonCode.AT_MAXIMUM)
     boost = StartupBoost(container.name, boosted, boosted_limit, request, limit)
-    return StartupStep(container.name, stated, boost, None)
+    return StartupBoostStep(container.name, stated, boost, None)
 
 
-def _find_learned_start(pod: Pod, container: Container, terms: StartupTerms) -> StartupCpu | ReasonCode:
+def _find_learned_start(pod: Pod, container: Container, terms: StartupCpuConstraints) -> StartupCpu | ReasonCode:
     """Return the CPU that earlier starts of the workload used, or why it is not known."""
     statistics = terms.eligibility.statistics
     row = statistics.find_row(pod.namespace, "", pod.workload, container.name, "")
@@ -127,7 +129,9 @@ def _find_learned_start(pod: Pod, container: Container, terms: StartupTerms) -> 
     return StartupCpu(cpu_millicores=learned) if learned else ReasonCode.START_UNKNOWN
 
 
-def _explain_no_boost(pod: Pod, container: Container, own: EffectivePolicy, terms: StartupTerms) -> ReasonCode | None:
+def _explain_no_boost(
+    pod: Pod, container: Container, own: EffectivePolicy, terms: StartupCpuConstraints
+) -> ReasonCode | None:
     """Return why a container must start with its size, None if it may start with more."""
     eligibility = terms.eligibility
     claims, autoscaler = eligibility.get_autoscaler_claims(pod), eligibility.get_bounding_autoscaler(pod)
@@ -137,7 +141,7 @@ def _explain_no_boost(pod: Pod, container: Container, own: EffectivePolicy, term
     is_managed = ResourceName.CPU in own.resources and own.direction is ResizeDirection.BOTH
     # The HPA divides by the requests of all pods. Larger ones of pods that start would delay the next replica.
     is_scaled = is_scaled or ResourceName.CPU in claims.scaled
-    is_sized = bool(claims.sized_by) and ResourceName.CPU not in claims.get_free_resources(container.name)
+    is_sized = bool(claims.sized_by) and ResourceName.CPU not in claims.get_unclaimed_resources(container.name)
     obstacles = (
         (SKIP_REASON_BY_MODE.get(mode, ReasonCode.MODE_OFF), mode < Mode.RESIZE),
         (ReasonCode.CPU_NOT_MANAGED, not is_managed),
@@ -152,13 +156,13 @@ def _explain_no_boost(pod: Pod, container: Container, own: EffectivePolicy, term
 
 
 def _fit_largest_node(
-    pod: Pod, settled: Sequence[ContainerTarget], steps: Sequence[StartupStep], terms: StartupTerms
-) -> list[StartupStep]:
+    pod: Pod, settled: Sequence[ContainerTarget], steps: Sequence[StartupBoostStep], terms: StartupCpuConstraints
+) -> list[StartupBoostStep]:
     """Return the steps without boosts if no node that the pod may run on could hold them all."""
     boosts = [one.boost for one in steps if one.boost is not None]
     if not boosts:
         return list(steps)
-    boosted = replace_spec_resources(pod, add_boosts(settled, boosts))
+    boosted = replace_spec_resources(pod, add_startup_boosts(settled, boosts))
     needed: Resources = count_pod_requests(boosted) + terms.largest_node.reserved_capacity
     if any(needed.fits_in(capacity) for capacity in terms.nodes.find_capacities(pod)):
         return list(steps)

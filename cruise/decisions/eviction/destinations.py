@@ -12,9 +12,9 @@ from cruise.decisions.scheduling.filters import (
     check_node,
     explain_unsupported_constraints,
     explain_unusable_claim,
-    get_platform,
-    has_platform,
+    get_platform_labels,
     iterate_claims,
+    matches_platform_labels,
 )
 from cruise.decisions.scheduling.placements import PodKey, PodPlacements, get_pod_key, is_waiting_for_scheduling
 from cruise.decisions.scheduling.pod_affinity import SchedulerFilters
@@ -33,7 +33,7 @@ def _keep(pod: Pod) -> Pod:
     return pod
 
 
-class PodPredictions(NamedTuple):
+class PodPredictor(NamedTuple):
     """Predicts pods: the replacement of an evicted pod, and a pending pod once it has shrunk."""
 
     replacement: ReplacementPrediction
@@ -80,7 +80,7 @@ class ReplacementDestinations:
     """
 
     def __init__(
-        self, snapshot: ClusterSnapshot, predictions: PodPredictions, spare: Mapping[str, SpareCapacity]
+        self, snapshot: ClusterSnapshot, predictions: PodPredictor, spare: Mapping[str, SpareCapacity]
     ) -> None:
         self._snapshot = snapshot
         self._predictions = predictions
@@ -178,7 +178,7 @@ class _PassPlacements:
     """The pod placements of a pass, with the free capacity of each node in columns."""
 
     def __init__(
-        self, snapshot: ClusterSnapshot, spare_by_node: Mapping[str, SpareCapacity], predictions: PodPredictions
+        self, snapshot: ClusterSnapshot, spare_by_node: Mapping[str, SpareCapacity], predictions: PodPredictor
     ) -> None:
         capacities = [
             spare_by_node.get(node.name, SpareCapacity(NO_RESOURCES, NO_RESOURCES)) for node in snapshot.nodes
@@ -216,7 +216,7 @@ class _PassPlacements:
             excluded = source is not None and (
                 node.name == source
                 or node.is_virtual
-                or not has_platform(node, platform)
+                or not matches_platform_labels(node, platform)
                 or any(self._may_be_scheduled(one, number) for one in self._pending)
             )
             if not excluded and self._passes_filters(node, pod):
@@ -264,7 +264,7 @@ class _PassPlacements:
 
     def _get_platform(self, pod: Pod, source: str | None) -> tuple[tuple[str, str], ...]:
         number = None if source is None else self._number.get(source)
-        return () if number is None else get_platform(pod, self._nodes[number])
+        return () if number is None else get_platform_labels(pod, self._nodes[number])
 
     def fits_when_new(self, pod: Pod, source: str) -> bool:
         """Return whether a new node like one that the pod may run on would hold it next to DaemonSet pods.
@@ -277,7 +277,7 @@ class _PassPlacements:
             and all(node.allocatable_extended.get(name, 0) >= amount for name, amount in pod.extended_requests)
             and placement.allows_node(node.name, node.labels)
             and placement.tolerates_all(get_permanent_taints(node.taints))
-            and has_platform(node, platform)
+            and matches_platform_labels(node, platform)
             and not node.is_virtual
             and requests.fits_in(node.allocatable - self._daemonsets.get_for_node(node))
             for node in self._nodes

@@ -248,7 +248,7 @@ class CompletedResize(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class EarlierPasses:
+class EarlierPassResults:
     """The results of earlier passes that evictions and write damping depend on.
 
     `eviction_pressure` holds the (node, resource) pairs for which the last pass would have evicted, `refused_evictions`
@@ -270,5 +270,5 @@ class EarlierPasses:
         return self.eviction_pressure is None or (node, resource) in self.eviction_pressure
 
 
-ASSUME_UNCHANGED = EarlierPasses()
-NO_EARLIER_PASSES = EarlierPasses(frozenset(), over_requested_since={}, under_requested_since={})
+ASSUME_UNCHANGED = EarlierPassResults()
+NO_EARLIER_PASSES = EarlierPassResults(frozenset(), over_requested_since={}, under_requested_since={})

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from cruise.decisions.pod_policy.heap_floors import compute_heap_memory, compute_running_heap_floor, get_heap_bound
-from cruise.decisions.pod_policy.usable_statistics import get_usage_history
+from cruise.decisions.pod_policy.usable_statistics import get_largest_weekly_usage
 from cruise.decisions.sizing.guaranteed import get_guaranteed_usage
 from cruise.decisions.sizing.memory_limit import supports_lowering_memory_limits
-from cruise.decisions.sizing.node_sizes import SizingResult, get_node_limit_ceilings, keeps_limit
+from cruise.decisions.sizing.node_sizes import SizingResult, get_node_limit_ceilings, must_keep_limit
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.autoscalers import LimitRangeItem
@@ -141,7 +141,7 @@ def build_heap_step(container: Container, qos: QosClass, policy: Policy) -> Heap
 
 
 @dataclass(frozen=True, slots=True)
-class UtilisationStep:
+class HpaBoundStep:
     """The bounds of an HPA for one container's request, in millicores or bytes.
 
     `target_percent` is the lowest target of the metrics that count the container, and `margin` the share below it that
@@ -161,9 +161,9 @@ class UtilisationStep:
     upper: int
 
 
-def build_utilisation_step(
+def build_hpa_bound_step(
     sized: SizingResult, at: int, resource: ResourceName, statistics: StatisticsTable
-) -> UtilisationStep | None:
+) -> HpaBoundStep | None:
     """Return the step of one container, None if no HPA bounds its request."""
     table = sized.columns.table
     pod = table.candidates.pods[int(table.candidates.pod_of_container[at])]
@@ -176,8 +176,8 @@ def build_utilisation_step(
     if not counting:
         return None
     metric = min(counting, key=lambda one: one.target_percent)
-    largest = int(get_usage_history(statistics, table.rows[at : at + 1], resource).largest[0])
-    return UtilisationStep(
+    largest = int(get_largest_weekly_usage(statistics, table.rows[at : at + 1], resource).largest[0])
+    return HpaBoundStep(
         autoscaler=bounds.autoscaler,
         is_at_minimum=bounds.is_at_minimum,
         is_restoring=bool(bounds.restoring_only),
@@ -272,7 +272,7 @@ def build_memory_limit_steps(sized: SizingResult, at: int, statistic: Statistic)
             sized.columns.nodes[int(sized.columns.node_of_container[at])]
         ),
         has_short_history=current > 0 and not bool(table.limit_demand.may_fall[at]),
-        unchanged=keeps_limit(sized.columns, ResourceName.MEMORY, at),
+        unchanged=must_keep_limit(sized.columns, ResourceName.MEMORY, at),
         memory_leak_suspected=bool(sized.memory_leak_suspected[at]),
         minimum=0 if table.minimum_limit is None else int(table.minimum_limit[ResourceName.MEMORY][at]),
         adds_missing=bool(table.candidates.adds_limit[ResourceName.MEMORY][at]),
@@ -304,7 +304,7 @@ def build_cpu_limit_steps(sized: SizingResult, at: int) -> CpuLimitSteps:
         managed=bool(columns.table.cpu.managed[at]),
         current=current,
         node_allocatable=columns.nodes[int(columns.node_of_container[at])].allocatable.cpu_millicores,
-        unchanged=keeps_limit(columns, ResourceName.CPU, at),
+        unchanged=must_keep_limit(columns, ResourceName.CPU, at),
         keeps_existing=bool(columns.candidates.keeps_cpu_limit[at] or not columns.candidates.may_grow[at]),
         rises_with_use=bool(columns.candidates.raises_cpu_limit[at]),
         final=final,

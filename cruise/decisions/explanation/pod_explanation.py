@@ -8,7 +8,7 @@ from enum import StrEnum
 from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.admission.replacement_pods import predict_replacement_pods
-from cruise.decisions.admission.startup_steps import StartupExplanation, explain_pod_startup
+from cruise.decisions.admission.startup_explanation import StartupExplanation, explain_startup_cpu_of_pod
 from cruise.decisions.eviction.ranking import rank_for_eviction
 from cruise.decisions.explanation.size_steps import ContainerSteps, build_size_steps
 from cruise.decisions.pod_policy.eligibility import Eligibility
@@ -193,7 +193,7 @@ def explain_pod_in_context(basis: ExplanationContext, pod: Pod) -> Explanation:
     statements = eligibility.get_stated_settings(pod)
     policy_or_error = eligibility.get_effective_policy(pod)
     effective_policy = policy_or_error if isinstance(policy_or_error, EffectivePolicy) else None
-    startup = explain_pod_startup(pod, snapshot, eligibility, policy)
+    startup = explain_startup_cpu_of_pod(pod, snapshot, eligibility, policy)
     kills = find_oom_kill_risks(pod, snapshot, statistics, policy, basis.now)
     capacities = (
         [] if basis.node_sizing is None else [one for one in basis.node_sizing.capacities if one.node.name == pod.node]

@@ -10,15 +10,15 @@ from cruise.decisions.explanation.bound_steps import (
     CpuLimitSteps,
     GuaranteedStep,
     HeapStep,
+    HpaBoundStep,
     MemoryLimitSteps,
     UpdateThresholdStep,
-    UtilisationStep,
     build_bound_steps,
     build_cpu_limit_steps,
     build_guaranteed_steps,
     build_heap_step,
+    build_hpa_bound_step,
     build_memory_limit_steps,
-    build_utilisation_step,
     compare_with_update_threshold,
 )
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
@@ -109,7 +109,7 @@ class RequestSteps:
     resize_cause: ResizeCauseStep | None
     update_threshold: UpdateThresholdStep
     guaranteed: GuaranteedStep | None = None
-    utilisation: UtilisationStep | None = None
+    utilisation: HpaBoundStep | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def _build_container_steps(
             items,
             base,
             guaranteed.get(resource),
-            build_utilisation_step(sized, at, resource, statistics),
+            build_hpa_bound_step(sized, at, resource, statistics),
         )
         for resource, base in zip(ResourceName, bases, strict=True)
     )
@@ -186,7 +186,7 @@ def _build_request_steps(
     items: Sequence[LimitRangeItem],
     base: int,
     guaranteed: GuaranteedStep | None,
-    utilisation: UtilisationStep | None,
+    utilisation: HpaBoundStep | None,
 ) -> RequestSteps:
     columns = sized.columns
     demand, shares = columns.table.get_resource(resource), sized.headroom_shares[resource]

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from cruise.decisions.packing.expected_pods import (
-    StagePlacements,
+    StageArrivalPods,
+    add_existing_pods_of_owners,
     add_placement_hints,
-    add_unrelated_pods,
 )
 from cruise.decisions.packing.plan_contradictions import find_plan_contradictions, find_stage_obstacles
 from cruise.decisions.packing.remaining_plan import (
@@ -125,7 +125,7 @@ class _CurrentStage:
         self._policy = policy
         self._now = now
         self._paused_workloads = paused_workloads
-        self._places = StagePlacements(plan, stage, snapshot)
+        self._places = StageArrivalPods(plan, stage, snapshot)
         if self._places.placed_pods != plan.placed:
             self.plan = replace(plan, placed=self._places.placed_pods, changed_at=now)
         # Of an eviction whose answer was lost the time is unknown: kube-scheduler has as long from now on.
@@ -158,7 +158,7 @@ class _CurrentStage:
             plan = add_placement_hints(self.plan, self._stage, self._snapshot, policy, until)
             self.plan = replace(plan, ready_at=self._now + PLACEMENT_HINT_LEAD_TIME if plan.expected else self._now)
         elif not places.left:
-            self.plan = add_unrelated_pods(self.plan, self._snapshot)
+            self.plan = add_existing_pods_of_owners(self.plan, self._snapshot)
         # A pod that kube-scheduler might bind elsewhere would be bound as soon as there is capacity.
         recreating = None if places.evicting else self._recreate()
         step = recreating or self._resize() or self._evict_next()
@@ -272,7 +272,7 @@ class _CurrentStage:
         return PlanStep(replace(self.plan, phase=PlanPhase.DROPPED, changed_at=self._now, condition=condition))
 
 
-def _is_actual(resize: ResizePod, places: StagePlacements) -> bool:
+def _is_actual(resize: ResizePod, places: StageArrivalPods) -> bool:
     """Return whether a pod's counted requests have reached its new sizes."""
     pod = places.pods.get(resize.uid)
     if pod is None or pod.node is None:

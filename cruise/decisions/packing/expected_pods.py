@@ -50,10 +50,10 @@ def add_placement_hints(
         for placement in (*moves, *recreated)
         if (pod := pods.get(placement.uid)) is not None and pod.owner_name is not None
     )
-    return add_unrelated_pods(replace(plan, expected=expected), snapshot)
+    return add_existing_pods_of_owners(replace(plan, expected=expected), snapshot)
 
 
-def add_unrelated_pods(plan: PackingPlan, snapshot: ClusterSnapshot) -> PackingPlan:
+def add_existing_pods_of_owners(plan: PackingPlan, snapshot: ClusterSnapshot) -> PackingPlan:
     """Return the plan with the existing pods of the owners of expected pods."""
     owners = {(one.namespace, one.owner_kind, one.owner_name) for one in plan.expected}
     owner_names = {one.owner_name for one in plan.expected}
@@ -153,7 +153,7 @@ def find_evicted_uids(plan: PackingPlan, stage: PlanStage, pods: PodsByUid) -> f
     return frozenset(evicted)
 
 
-class StagePlacements:
+class StageArrivalPods:
     """The arrivals of a stage and the pods that they have become."""
 
     def __init__(self, plan: PackingPlan, stage: PlanStage, snapshot: ClusterSnapshot) -> None:
@@ -169,7 +169,7 @@ class StagePlacements:
 
     @property
     def placed_pods(self) -> tuple[ArrivalPod, ...]:
-        """What has come in whose place, in the order of arrival."""
+        """The pods that have arrived and the evicted pods that they replace, in the order of arrival."""
         found = ((one, self.get_pod(one)) for one in self._stage.arrivals)
         return tuple(
             ArrivalPod(one.uid, pod.uid, pod.node)
@@ -313,7 +313,7 @@ def _could_replace(pod: Pod, hint: PlacementHint) -> bool:
     return is_same_owner and hint.pod in (None, pod.name)
 
 
-def get_remaining_plan(plan: PackingPlan, places: StagePlacements) -> PackingProposal:
+def get_remaining_plan(plan: PackingPlan, places: StageArrivalPods) -> PackingProposal:
     """Return the remaining stages as a plan, before any pod of the current stage is evicted.
 
     Pending pods that are bound already are left out; recreated pods have their new names.
@@ -323,18 +323,18 @@ def get_remaining_plan(plan: PackingPlan, places: StagePlacements) -> PackingPro
     )
 
 
-def _remove_bound_pods(stage: PlanStage, places: StagePlacements) -> PlanStage:
+def _remove_bound_pods(stage: PlanStage, places: StageArrivalPods) -> PlanStage:
     arrivals = tuple(_update_arrival(one, places) for one in stage.arrivals if places.get_node(one) is None)
     resizes = tuple(one for one in stage.resizes if _is_resize_useful(one, places))
     return replace(stage, resizes=resizes, arrivals=arrivals)
 
 
-def _is_resize_useful(one: ResizePod, places: StagePlacements) -> bool:
+def _is_resize_useful(one: ResizePod, places: StageArrivalPods) -> bool:
     """Return whether a resize is of any use: none is for a pod that waited and has a node, or was created anew."""
     pod = places.pods.get(one.uid)
     return one.uid not in places.left and not (one.node is None and pod is not None and pod.node is not None)
 
 
-def _update_arrival(arrival: PlannedPlacement, places: StagePlacements) -> PlannedPlacement:
+def _update_arrival(arrival: PlannedPlacement, places: StageArrivalPods) -> PlannedPlacement:
     pod = places.get_pod(arrival) if arrival.uid in places.left or arrival.source is None else None
     return arrival if pod is None else replace(arrival, pod=pod.name, uid=pod.uid, source=None)

@@ -17,7 +17,7 @@ class MoveStep:
     arrivals: list[int] = field(default_factory=list)
 
 
-class MoveCycles:
+class MoveCycleBreaker:
     """Finds the fewest pods that must be without a node at the same time so that another pod can arrive."""
 
     def __init__(self, interim: InterimPlacement, queue: MoveQueue) -> None:
@@ -99,7 +99,7 @@ class MoveCycles:
         for _ in range(most - 1):
             next_frontier = []
             for node in frontier:
-                for pod in queue.get_leaving_node(node):
+                for pod in queue.get_pods_leaving_node(node):
                     target = queue.target[pod]
                     if pod == start or pod not in queue.to_move or target in pod_to:
                         continue
@@ -190,9 +190,9 @@ class MoveCycles:
     def _list_candidates(self, pod: int) -> list[int]:
         """Return the pods that must still leave and may block a pod: on its node, or named by its rules."""
         interim, queue = self._interim, self._queue
-        candidates = dict.fromkeys(queue.get_leaving_node(queue.target[pod]))
+        candidates = dict.fromkeys(queue.get_pods_leaving_node(queue.target[pod]))
         for pod_class in sorted(interim.get_dependencies(interim.get_class(pod))):
-            candidates.update(dict.fromkeys(queue.get_leaving_class(pod_class)))
+            candidates.update(dict.fromkeys(queue.get_pods_of_class_leaving(pod_class)))
         return [other for other in candidates if other != pod and interim.node_of[other] == queue.source[other]]
 
 
@@ -202,7 +202,7 @@ class MoveStaging:
     def __init__(self, interim: InterimPlacement, queue: MoveQueue) -> None:
         self._interim = interim
         self._queue = queue
-        self._cycles = MoveCycles(interim, queue)
+        self._cycles = MoveCycleBreaker(interim, queue)
         self._steps: list[MoveStep] = [MoveStep()]
 
     def build_steps(self) -> list[MoveStep] | None:

@@ -10,7 +10,7 @@ from cruise.domain.arrays import Int64Array
 from cruise.packer.problem import PackingProblem
 from cruise.packer.rules.by_class import RulesByClass, build_rules_by_class
 from cruise.packer.rules.domain_counts import RuleCounts
-from cruise.packer.rules.preemption import has_undue_profit
+from cruise.packer.rules.preemption import violates_preemption_policy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +36,7 @@ def match_pods_to_places(problem: PackingProblem, pod_node: Int64Array) -> PodCh
         by_class[pod_class].append(pod)
     for pods in by_class.values():
         _match_class(pods, problem.pod_node, pod_node, target)
-    if has_undue_profit(problem, target):
+    if violates_preemption_policy(problem, target):
         # Then pods are distinguished by the node that they leave.
         target = pod_node
     return find_pod_changes(problem, target)
@@ -234,11 +234,11 @@ class MoveQueue:
                 unblocked |= self._arriving_of_class[pod_class]
         return unblocked
 
-    def get_leaving_node(self, node: int) -> list[int]:
+    def get_pods_leaving_node(self, node: int) -> list[int]:
         """Return the pods that must still leave a node."""
         self._leaving_node[node] = [pod for pod in self._leaving_node[node] if pod in self.to_evict]
         return self._leaving_node[node]
 
-    def get_leaving_class(self, pod_class: int) -> list[int]:
+    def get_pods_of_class_leaving(self, pod_class: int) -> list[int]:
         """Return the pods of a class that must still leave their nodes."""
         return [pod for pod in self._leaving_of_class[pod_class] if pod in self.to_evict]

@@ -6,7 +6,7 @@ from enum import StrEnum
 import numpy as np
 
 from cruise.decisions.packing.resources import ATTACH_PREFIX
-from cruise.decisions.scheduling.filters import PLATFORM_LABELS, get_platform
+from cruise.decisions.scheduling.filters import PLATFORM_LABELS, get_platform_labels
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Node, Pod
 from cruise.domain.pod_resources import may_be_planned_on_cordoned_node
@@ -65,9 +65,9 @@ class NodeMasks:
         keys = sorted({constraint.topology_key for constraint in pod.constraints.spread} & labels.keys())
         return tuple((key, labels[key]) for key in keys if not self.distinguishes_nodes(key))
 
-    def get_platform(self, pod: Pod) -> tuple[tuple[str, str], ...]:
+    def get_platform_labels(self, pod: Pod) -> tuple[tuple[str, str], ...]:
         """Return the labels of a pod's node that its next node must have, if nodes differ in their platforms."""
-        return () if self._is_one_platform else get_platform(pod, self._by_name.get(pod.node or ""))
+        return () if self._is_one_platform else get_platform_labels(pod, self._by_name.get(pod.node or ""))
 
     def get_nodes_without_label(self, keys: Iterable[str]) -> BoolArray:
         """Return for each node whether it lacks any of the labels."""

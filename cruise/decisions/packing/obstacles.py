@@ -20,7 +20,13 @@ from cruise.domain.cluster import Pod
 from cruise.domain.reasons import BlockingPodKind, ReasonDetailCode, parse_detail_code
 from cruise.packer.problem import AttractionRule, compute_loads
 from cruise.packer.rules.by_class import build_rules_by_class
-from cruise.packer.rules.domain_counts import AttractionCheck, ExclusionCheck, RuleCounts, SpreadCheck, SpreadGuard
+from cruise.packer.rules.domain_counts import (
+    AttractionCheck,
+    ExclusionCheck,
+    RuleCounts,
+    SpreadCheck,
+    SpreadTargetCheck,
+)
 
 _UNPROTECTED = -1
 _LOWEST = -(2**62)
@@ -145,8 +151,8 @@ class PodObstacles:
             _add_obstacle(obstacles, PlacementObstacle.PREEMPTION_POLICY, self._placed_pods.preempted_from)
         for rule in self._packed.get_checks(pod_class):
             _add_obstacle(obstacles, self._get_obstacle(rule), ~rule.get_allowed_nodes())
-        for guard in self._packed.get_guards(pod_class):
-            if isinstance(guard, SpreadGuard):
+        for guard in self._packed.get_target_checks(pod_class):
+            if isinstance(guard, SpreadTargetCheck):
                 _add_obstacle(obstacles, PlacementObstacle.TOPOLOGY_SPREAD, ~guard.get_allowed_nodes())
         return obstacles
 
@@ -261,7 +267,7 @@ def _is_within(finer: Int64Array, coarser: Int64Array) -> bool:
     return len(set(finer_domains)) == len(finer_domains) and all(coarser_domain >= 0 for _, coarser_domain in pairs)
 
 
-class RelaxedObstacles(NamedTuple):
+class NodesWithRelaxedObstacles(NamedTuple):
     """The nodes with enough free capacity once some obstacles are dropped."""
 
     nodes: BoolArray
@@ -276,7 +282,7 @@ class ObstacleSet(NamedTuple):
 
 
 def find_smallest_obstacle_set(
-    node_count: int, masks: Mapping[str, BoolArray], alternatives: Iterable[RelaxedObstacles]
+    node_count: int, masks: Mapping[str, BoolArray], alternatives: Iterable[NodesWithRelaxedObstacles]
 ) -> ObstacleSet:
     """Return the smallest set; of equally small ones that of the lowest ranks.
 
@@ -338,22 +344,24 @@ class MissingCapacity:
         fits_without_lower = self._fits(IgnoredPods(self._priority, ignores_protected=True))
         return BlockingPodKind.ANY if fits_without_lower[nodes].any() else BlockingPodKind.EQUAL_OR_HIGHER
 
-    def get_alternatives(self) -> Iterator[RelaxedObstacles]:
+    def get_alternatives(self) -> Iterator[NodesWithRelaxedObstacles]:
         """Yield what to drop next to the placed pods: a missing resource, or the protection of lower priorities."""
         yield from self._group_by_missing_resources(self.get_missing())
         policy: tuple[str, ...] = () if self._preempts else (PlacementObstacle.PREEMPTION_POLICY,)
         for dropped in _list_subsets(self._placed_pods.get_protections(self._priority)):
             names = (*policy, *(EVICTION_OBSTACLES[index] for index in dropped))
             if names:
-                yield RelaxedObstacles(self._fits(IgnoredPods(self._priority, dropped)), frozenset(names))
+                yield NodesWithRelaxedObstacles(self._fits(IgnoredPods(self._priority, dropped)), frozenset(names))
 
-    def get_alternatives_in_any_plan(self) -> Iterator[RelaxedObstacles]:
+    def get_alternatives_in_any_plan(self) -> Iterator[NodesWithRelaxedObstacles]:
         """Yield what to drop next to the pods that are immovable."""
         yield from self._group_by_missing_resources(self.get_missing(IgnoredPods(ignores_movable=True)))
         for dropped in _list_subsets(self._placed_pods.get_protections(None)):
             if dropped:
                 names = frozenset[str](EVICTION_OBSTACLES[index] for index in dropped)
-                yield RelaxedObstacles(self._fits(IgnoredPods(protections=dropped, ignores_movable=True)), names)
+                yield NodesWithRelaxedObstacles(
+                    self._fits(IgnoredPods(protections=dropped, ignores_movable=True)), names
+                )
 
     def get_after_preemption(self) -> BoolArray:
         """Return which nodes have capacity once kube-scheduler has preempted pods that no plan evicts."""
@@ -369,12 +377,12 @@ class MissingCapacity:
     def _fits(self, ignored: IgnoredPods) -> BoolArray:
         return np.asarray(~self.get_missing(ignored).any(axis=1), dtype=np.bool_)
 
-    def _group_by_missing_resources(self, missing: Int64Array) -> Iterator[RelaxedObstacles]:
+    def _group_by_missing_resources(self, missing: Int64Array) -> Iterator[NodesWithRelaxedObstacles]:
         """Yield the nodes that lack the same resources, with these resources."""
         codes = (missing > 0) @ (1 << np.arange(missing.shape[1]))
         for code in np.unique(codes).tolist():
             names = [get_resource_obstacle(name) for r, name in enumerate(self._problem.resources) if code >> r & 1]
-            yield RelaxedObstacles(np.asarray(codes == code, dtype=np.bool_), frozenset(names))
+            yield NodesWithRelaxedObstacles(np.asarray(codes == code, dtype=np.bool_), frozenset(names))
 
 
 def _list_subsets(protections: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

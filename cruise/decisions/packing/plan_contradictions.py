@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from cruise.decisions.packing.eviction_rules import EvictionRules
 from cruise.decisions.packing.expected_pods import (
-    StagePlacements,
+    StageArrivalPods,
     get_remaining_plan,
 )
 from cruise.decisions.packing.plan_replay import PlanReplay
@@ -31,7 +31,7 @@ from cruise.domain.resources import NO_RESOURCES
 def find_plan_contradictions(
     plan: PackingPlan,
     snapshot: ClusterSnapshot,
-    places: StagePlacements,
+    places: StageArrivalPods,
     policy: Policy,
     paused_workloads: PausedWorkloads,
 ) -> tuple[PlanCondition, ...]:
@@ -61,7 +61,7 @@ def find_plan_contradictions(
 
 
 def find_stage_obstacles(
-    stage: PlanStage, snapshot: ClusterSnapshot, places: StagePlacements
+    stage: PlanStage, snapshot: ClusterSnapshot, places: StageArrivalPods
 ) -> Iterator[PlanCondition]:
     """Yield what keeps pods of the current stage from their targets, without checking the whole plan.
 
@@ -99,7 +99,7 @@ def find_stage_obstacles(
             yield PlanCondition(PlanStatusReason.NODE_FULL, target)
 
 
-def _ignores_cordon(arrival: PlannedPlacement, places: StagePlacements) -> bool:
+def _ignores_cordon(arrival: PlannedPlacement, places: StageArrivalPods) -> bool:
     pod = places.get_predicted_pods(arrival)
     return pod is not None and may_be_planned_on_cordoned_node(pod)
 
@@ -109,7 +109,7 @@ def _has_free_capacity(
     stage: PlanStage,
     arrivals: Sequence[PlannedPlacement],
     remaining_pods: Sequence[Pod],
-    places: StagePlacements,
+    places: StageArrivalPods,
 ) -> bool:
     arriving_pods = ((places.get_predicted_pods(one), get_arrival_sizes(stage, one)) for one in arrivals)
     used = sum(map(count_pod_requests, remaining_pods), NO_RESOURCES)
@@ -117,7 +117,7 @@ def _has_free_capacity(
     return used.fits_in(node.allocatable) and len(remaining_pods) + len(arrivals) <= node.allocatable_pods
 
 
-def _find_scheduled_without_plan(plan: PackingPlan, places: StagePlacements) -> PlanCondition | None:
+def _find_scheduled_without_plan(plan: PackingPlan, places: StageArrivalPods) -> PlanCondition | None:
     """Report a pod that was scheduled in the meantime, so that evictions for it would be useless.
 
     Evictions are still useful if other pods arrive on each node that they free.
@@ -133,5 +133,5 @@ def _find_scheduled_without_plan(plan: PackingPlan, places: StagePlacements) -> 
     return PlanCondition(PlanStatusReason.SCHEDULED_WITHOUT_PLAN, f"{found.namespace}/{found.pod}")
 
 
-def _is_bound(arrival: PlannedPlacement, places: StagePlacements) -> bool:
+def _is_bound(arrival: PlannedPlacement, places: StageArrivalPods) -> bool:
     return arrival.source is None and arrival.uid not in places.left and places.get_node(arrival) is not None

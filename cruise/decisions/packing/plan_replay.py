@@ -28,7 +28,7 @@ class BaseAndHeadroom:
 BaseAndHeadroomByPod = Mapping[PodKey, BaseAndHeadroom]
 
 
-def check_sizes(snapshot: ClusterSnapshot, pod: Pod, targets: Sequence[ContainerTarget]) -> Iterator[str]:
+def check_planned_sizes(snapshot: ClusterSnapshot, pod: Pod, targets: Sequence[ContainerTarget]) -> Iterator[str]:
     """Yield what the API server would reject about a pod's sizes, and what cruise does not change."""
     roles = {part.name: part.role for part in pod.resizable_parts}
     for target in targets:
@@ -59,7 +59,7 @@ def find_increased_resources(pod: Pod, targets: Sequence[ContainerTarget]) -> It
         yield f"grows from {before.memory_bytes} to {after.memory_bytes} bytes"
 
 
-def find_removed_values(pod: Pod, targets: Sequence[ContainerTarget]) -> Iterator[str]:
+def find_removed_requests_and_limits(pod: Pod, targets: Sequence[ContainerTarget]) -> Iterator[str]:
     """Yield the stated values that a resize removes: the API server keeps every stated value."""
     stated = {part.name: part for part in pod.resizable_parts}
     for target in targets:
@@ -178,7 +178,7 @@ class PlanReplay:
             self._object(prefix, key, "is resized twice")
         self._resized.add(key)
         for objection in chain(
-            find_removed_values(pod, resize.containers), find_increased_resources(pod, resize.containers)
+            find_removed_requests_and_limits(pod, resize.containers), find_increased_resources(pod, resize.containers)
         ):
             self._object(prefix, key, objection)
         self._pods[key] = predict_actuated_pod(pod, resize.containers)
@@ -249,7 +249,7 @@ class PlanReplay:
         owner = self._eviction_rules.explain_owned_by_others(pod)
         if owner is not None:
             self._object(prefix, get_pod_key(pod), f"{description}, though {owner}")
-        for objection in check_sizes(self._snapshot, pod, targets):
+        for objection in check_planned_sizes(self._snapshot, pod, targets):
             self._object(prefix, get_pod_key(pod), objection)
 
     def _check_filters(self, prefix: str, pod: Pod, node_name: str) -> None:

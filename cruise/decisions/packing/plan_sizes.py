@@ -271,7 +271,7 @@ class OverfilledNode:
     not_resizable: frozenset[str]
 
 
-def keep_sizes(built: BuiltProblem) -> PlanSizing:
+def build_unchanged_sizing(built: BuiltProblem) -> PlanSizing:
     """Return the sizing in which all pods keep the size that the problem has."""
     amounts = built.problem.demands[built.problem.pod_class]
     return PlanSizing(amounts, amounts)

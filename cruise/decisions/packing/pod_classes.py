@@ -35,7 +35,7 @@ class PodSignature(NamedTuple):
     roles: tuple[int, ...]
 
 
-def build_signatures(
+def build_group_signatures(
     pod_groups: PodGroups,
     allowed_masks: AllowedNodeMasks,
     pod_rules: PodRules,

@@ -141,7 +141,7 @@ def group_pods(
     return grouping.pod_groups
 
 
-def find_shared_volumes(pod_groups: PodGroups) -> frozenset[tuple[str, str]]:
+def find_most_shared_volumes(pod_groups: PodGroups) -> frozenset[tuple[str, str]]:
     """Return for each driver the volume that most pods share, as (driver, volume).
 
     A node attaches a shared volume once for all its pods. The model can express that for one volume of a driver; the

@@ -10,11 +10,11 @@ import numpy as np
 
 from cruise.decisions.packing.movability import MovabilityCheck
 from cruise.decisions.packing.node_masks import NodeMasks, PlacementObstacle
-from cruise.decisions.packing.pod_classes import ClassRuleBuilder, build_pod_classes, build_signatures
+from cruise.decisions.packing.pod_classes import ClassRuleBuilder, build_group_signatures, build_pod_classes
 from cruise.decisions.packing.pod_groups import (
     AllowedNodeMasks,
     PodGroups,
-    find_shared_volumes,
+    find_most_shared_volumes,
     get_extra_resources,
     group_pods,
     has_nominated_node,
@@ -200,12 +200,12 @@ def build_packing_problem(
         snapshot,
         node_index,
         MovabilityCheck(snapshot, eligibility, policy),
-        lambda pod: node_masks.get_platform(pod) + (node_masks.get_spread_domains(pod) if keep_domains else ()),
+        lambda pod: node_masks.get_platform_labels(pod) + (node_masks.get_spread_domains(pod) if keep_domains else ()),
     )
     limits = apply_eviction_limits(pod_groups, snapshot.budgets, allowance, sequential=prices is not None)
     pod_rules = find_pod_rules(pod_groups, node_masks, snapshot.storage_and_namespaces)
     allowed_masks = AllowedNodeMasks(node_masks)
-    signatures = build_signatures(pod_groups, allowed_masks, pod_rules, limits, objective)
+    signatures = build_group_signatures(pod_groups, allowed_masks, pod_rules, limits, objective)
     pods = tuple([grouped.pod for grouped in pod_groups.pods])
     if sizes is PackingSizes.FIXED:
         requests = count_current_requests(pods)
@@ -224,7 +224,7 @@ def build_packing_problem(
         max_pods,
         leftover,
     )
-    shared_volumes = find_shared_volumes(pod_groups)
+    shared_volumes = find_most_shared_volumes(pod_groups)
     extras = [
         select_amounts_by_name(get_extra_resources(group.pod, group.volumes, shared_volumes), resources)
         for group in pod_groups.groups

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cruise.decisions.packing.late_arrivals import (
+from cruise.decisions.packing.arrival_order import (
     find_order_dependent_pods,
     find_pods_scheduled_afterwards,
     has_rules_that_depend_on_arrival_order,
@@ -19,7 +19,7 @@ from cruise.decisions.packing.move_order import (
     find_pod_changes,
     match_pods_to_places,
 )
-from cruise.decisions.packing.plan_sizes import OverfilledNode, PlanSizing, decide_plan_sizing, keep_sizes
+from cruise.decisions.packing.plan_sizes import OverfilledNode, PlanSizing, build_unchanged_sizing, decide_plan_sizing
 from cruise.decisions.packing.problem import BuiltProblem
 from cruise.decisions.packing.resources import find_pods_that_may_use_nominated_capacity
 from cruise.decisions.packing.unschedulable import explain_unplaced_pods
@@ -137,7 +137,7 @@ def _order_changes(
     With `allow_partial`, the steps up to the first one without an order are returned instead of None.
     """
     problem, has_fixed_sizes = built.problem, built.sizes is PackingSizes.FIXED
-    sizing = keep_sizes(built) if has_fixed_sizes else decide_plan_sizing(built, changes)
+    sizing = build_unchanged_sizing(built) if has_fixed_sizes else decide_plan_sizing(built, changes)
     if isinstance(sizing, OverfilledNode):
         return sizing
     arriving = frozenset(problem.pod_class[[*changes.placed, *changes.moved]].tolist())

@@ -39,7 +39,7 @@ def get_current_stage(plan: PackingPlan) -> PlanStage | None:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanSubjects:
+class PlanDependencies:
     """What the remaining stages depend on: nodes, uids of pods, workloads with evictions, the number of evictions."""
 
     nodes: frozenset[str] = frozenset()
@@ -48,7 +48,7 @@ class PlanSubjects:
     evictions: int = 0
 
 
-def get_plan_subjects(plan: PackingPlan, snapshot: ClusterSnapshot) -> PlanSubjects:
+def get_plan_dependencies(plan: PackingPlan, snapshot: ClusterSnapshot) -> PlanDependencies:
     """Return what the remaining stages of a plan depend on."""
     nodes: set[str | None] = set()
     uids: set[str] = set()
@@ -61,7 +61,7 @@ def get_plan_subjects(plan: PackingPlan, snapshot: ClusterSnapshot) -> PlanSubje
     workloads = {
         (pod.namespace, pod.workload) for pod in snapshot.pods if pod.uid in leaving and pod.workload is not None
     }
-    return PlanSubjects(
+    return PlanDependencies(
         frozenset(node for node in nodes if node is not None), frozenset(uids), frozenset(workloads), len(leaving)
     )
 

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from cruise.decisions.pod_policy.container_bounds import read_recorded_memory_limits
 from cruise.decisions.pod_policy.evictability import Evictability, estimate_daemonset_requests
+from cruise.decisions.pod_policy.hpa_bounds import HpaBounds, counts_requests_of
 from cruise.decisions.pod_policy.other_autoscalers import (
     AutoscalerClaims,
     describe_pending_lookup,
@@ -18,7 +19,7 @@ from cruise.decisions.pod_policy.resizable_pod import (
     ManagedContainers,
     ResizablePod,
     exclude_cpu,
-    explain_none_managed,
+    explain_no_managed_containers,
     find_managed_containers,
     find_pod_level_resources,
     find_unresizable_resources,
@@ -31,7 +32,6 @@ from cruise.decisions.pod_policy.resizable_pod import (
 )
 from cruise.decisions.pod_policy.startup_boosts import has_boost_in_force
 from cruise.decisions.pod_policy.usable_statistics import StatisticsUsabilityCheck
-from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds, counts_requests_of
 from cruise.decisions.pod_policy.workload_policies import WorkloadPolicies, WorkloadPolicy, explain_skipped_namespace
 from cruise.decisions.usage.estimation import add_pod_level_rows
 from cruise.domain.actions import ReasonCode, SkippedPod
@@ -114,7 +114,7 @@ class Eligibility:
         allowed = find_managed_containers(pod, effective_policy, group.claims, Mode.RESIZE)
         managed = exclude_cpu(allowed) if has_boost_in_force(pod, self.now) else allowed
         if not managed.sized:
-            none_managed = explain_none_managed(pod, effective_policy, group.claims, Mode.RESIZE)
+            none_managed = explain_no_managed_containers(pod, effective_policy, group.claims, Mode.RESIZE)
             return _skip(pod, *((ReasonCode.STARTING, "") if allowed.sized else none_managed))
         return self._check_statistics(pod, effective_policy, group, managed, killed=killed)
 
@@ -138,7 +138,7 @@ class Eligibility:
     def _skip_for_other_autoscalers(self, pod: Pod, group: WorkloadPolicy) -> SkippedPod | None:
         """Skip a pod that another autoscaler sizes, or might."""
         pending = describe_pending_lookup(pod, self._snapshot, group.claims)
-        if group.claims.size_whole(pod):
+        if group.claims.is_sized_as_whole(pod):
             return _skip(pod, ReasonCode.MANAGED_BY_OTHER_AUTOSCALER, group.claims.sized_by)
         if pending:
             return _skip(pod, ReasonCode.LOOKUP_PENDING, pending)
@@ -218,7 +218,7 @@ class Eligibility:
             or self._workloads.explain_skip(pod.namespace, group.effective_policy, Mode.INITIAL)
             or self._explain_unsupported(pod, group, is_new=True)
             or (ReasonCode.VIRTUAL_NODE if selects_virtual_node(pod) else None)
-            or (ReasonCode.MANAGED_BY_OTHER_AUTOSCALER if group.claims.size_whole(pod) else None)
+            or (ReasonCode.MANAGED_BY_OTHER_AUTOSCALER if group.claims.is_sized_as_whole(pod) else None)
             or (ReasonCode.LOOKUP_PENDING if self.explain_pending_lookup(pod) else None)
         )
 
@@ -257,7 +257,7 @@ class Eligibility:
         """Return the HPA within whose target requests may change, None if they may not, or without one."""
         return self._workloads.find_for_pod(pod).autoscaler
 
-    def get_utilisation_bounds(self, pod: Pod) -> UtilisationBounds | None:
+    def get_hpa_bounds(self, pod: Pod) -> HpaBounds | None:
         """Return how far an HPA lets requests change, None if it bounds none."""
         return self._workloads.find_for_pod(pod).utilisation_bounds
 

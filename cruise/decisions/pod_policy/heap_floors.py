@@ -52,7 +52,7 @@ def compute_created_heap_floor(container: Container, known_use: int, qos: QosCla
     heap = get_heap_bound(container, policy)
     if heap is None:
         return NO_HEAP_FLOOR
-    limit = compute_min_limit(heap, known_use) if heap.is_known else UNBOUNDED
+    limit = compute_min_limit_for_heap(heap, known_use) if heap.is_known else UNBOUNDED
     memory = compute_heap_memory(heap, container)
     request = _get_request_floor(heap, memory, limit, qos, policy)
     if heap.request_share:
@@ -65,7 +65,7 @@ def compute_heap_memory(heap: HeapBound, container: Container) -> int:
     return heap.compute_memory(container.limits.memory_bytes or 0, container.requests.memory_bytes or 0)
 
 
-def find_excess_over_limit(heap: HeapBound, container: Container) -> int:
+def compute_heap_excess_over_limit(heap: HeapBound, container: Container) -> int:
     """Return what a process may take if that is more than its container's memory limit, else 0.
 
     Go counts all of its memory, so its limit may be as large as the container's.
@@ -76,7 +76,7 @@ def find_excess_over_limit(heap: HeapBound, container: Container) -> int:
     return memory if heap.is_stated and heap.is_known and memory > limit > 0 else 0
 
 
-def compute_min_limit(heap: HeapBound, known_use: int) -> int:
+def compute_min_limit_for_heap(heap: HeapBound, known_use: int) -> int:
     """Return the least limit with which a process starts that may need `known_use` bytes of heap."""
     least = heap.compute_memory(0, 0)
     if not heap.limit_share:

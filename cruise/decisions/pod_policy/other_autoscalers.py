@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from cruise.domain.autoscalers import VpaContainerPolicy, get_foreign_group
+from cruise.domain.autoscalers import VpaContainerPolicy, get_foreign_api_group
 from cruise.domain.cluster import (
     ClusterSnapshot,
     HorizontalPodAutoscaler,
@@ -22,7 +22,7 @@ from cruise.domain.cluster import (
 )
 from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import ResourceName
-from cruise.domain.run_operators import POD_CONTROLLER_KINDS, WORKLOAD_GROUP
+from cruise.domain.run_to_completion_operators import POD_CONTROLLER_KINDS, WORKLOAD_GROUP
 from cruise.domain.scheduling import LabelSelector
 
 Labels = tuple[tuple[str, str], ...]
@@ -43,11 +43,11 @@ class AutoscalerClaims(NamedTuple):
     autoscaler: str = ""
     left_by_vpa: tuple[tuple[str, frozenset[ResourceName]], ...] = ()
 
-    def size_whole(self, pod: Pod) -> bool:
+    def is_sized_as_whole(self, pod: Pod) -> bool:
         """Return whether a VPA sizes the pod as a whole: it leaves no container and no resource of it."""
         return bool(self.sized_by) and (pod.pod_level is not None or not self.left_by_vpa)
 
-    def get_free_resources(self, container: str) -> frozenset[ResourceName]:
+    def get_unclaimed_resources(self, container: str) -> frozenset[ResourceName]:
         """Return the resources of a container on which no other autoscaler acts."""
         if not self.sized_by:
             return _ALL - self.scaled
@@ -283,7 +283,7 @@ def find_workloads_with_same_name(snapshot: ClusterSnapshot) -> frozenset[tuple[
     if not groups:
         return frozenset()
     for key in groups.keys() & snapshot.workloads.keys():
-        groups[key].add(get_foreign_group(snapshot.workloads[key].api_version))
+        groups[key].add(get_foreign_api_group(snapshot.workloads[key].api_version))
     for pod in snapshot.pods:
         if not pod.owner_group and pod.workload is not None and (pod.namespace, pod.workload) in groups:
             groups[pod.namespace, pod.workload].add("")

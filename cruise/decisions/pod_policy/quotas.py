@@ -46,12 +46,12 @@ def _matches_priority_class(scope: QuotaScope, name: str) -> bool:
             return scope.operator != "Exists" or bool(name)
 
 
-def applies_to_limits(quotas: Sequence[ResourceQuota], resource: ResourceName) -> bool:
+def counts_limits_of(quotas: Sequence[ResourceQuota], resource: ResourceName) -> bool:
     """Return whether a quota counts limits of a resource: then the API server rejects containers without one."""
     return any(quota.limits_left.get(resource) is not None for quota in quotas)
 
 
-def keeps_limits(pod: Pod, quotas: Sequence[ResourceQuota], resource: ResourceName) -> bool:
+def must_keep_limits(pod: Pod, quotas: Sequence[ResourceQuota], resource: ResourceName) -> bool:
     """Return whether the pod's limits of a resource must stay because a quota counts them."""
     return any(quota.limits_left.get(resource) is not None and applies_to_pod(quota, pod) for quota in quotas)
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from cruise.decisions.pod_policy.hpa_bounds import HpaBounds
 from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims
-from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds
 from cruise.domain.actions import ReasonCode, RefusedResize
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.cluster import ClusterSnapshot, Container, Node, Pod, QosClass
@@ -67,7 +67,7 @@ class ResizablePod(NamedTuple):
     submitted_requests: tuple[Resources | None, ...] = ()
     managed_by_container: tuple[frozenset[ResourceName], ...] = ()
     kept_containers: tuple[Container, ...] = ()
-    utilisation_bounds: UtilisationBounds | None = None
+    utilisation_bounds: HpaBounds | None = None
     container_rows: tuple[int, ...] = ()
     containers_with_resources: tuple[Container, ...] = ()
 
@@ -200,7 +200,7 @@ def find_managed_containers(
     found = []
     for container in sized:
         own = effective_policy.get_for_container(container.name)
-        resources = own.resources & claims.get_free_resources(container.name)
+        resources = own.resources & claims.get_unclaimed_resources(container.name)
         if own.mode >= needed and resources:
             found.append((container, resources))
     return ManagedContainers(tuple([one for one, _ in found]), tuple([resources for _, resources in found]))
@@ -224,7 +224,7 @@ def flatten_requests_and_limits(containers: tuple[Container, ...]) -> tuple[int,
     return tuple(found)
 
 
-def explain_none_managed(
+def explain_no_managed_containers(
     pod: Pod, effective_policy: EffectivePolicy, claims: AutoscalerClaims, needed: Mode
 ) -> tuple[ReasonCode, str]:
     """Return why none of a pod's containers is sized, with a detail."""

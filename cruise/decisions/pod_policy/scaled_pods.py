@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
+from cruise.decisions.pod_policy.hpa_bounds import HpaBounds, MetricBounds, do_requests_cover_usage
 from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims, AutoscalerIndex
-from cruise.decisions.pod_policy.usable_statistics import StatisticsUsabilityCheck, get_usage_history
-from cruise.decisions.pod_policy.utilisation_bounds import MetricBounds, UtilisationBounds, do_requests_cover_usage
+from cruise.decisions.pod_policy.usable_statistics import StatisticsUsabilityCheck, get_largest_weekly_usage
 from cruise.domain.arrays import convert_to_int64
 from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
 from cruise.domain.resources import ResourceName
@@ -32,13 +32,13 @@ class ScaledPods:
         self._autoscalers = autoscalers
         self._usable = usable
 
-    def find_uncovered(self, namespace: str, bounds: UtilisationBounds) -> frozenset[ResourceName]:
+    def find_resources_below_usage(self, namespace: str, bounds: HpaBounds) -> frozenset[ResourceName]:
         """Return the resources of which a pod of an HPA requests less than its use needs: it relies on the others."""
         pods = self._by_autoscaler.get((namespace, bounds.autoscaler), ())
         covered = {one for one, metrics in bounds.metrics.items() if self._cover(pods, one, metrics)}
         return frozenset(bounds.metrics.keys() - covered)
 
-    def find_shrunk(self, namespace: str, bounds: UtilisationBounds) -> frozenset[ResourceName]:
+    def find_resources_below_template(self, namespace: str, bounds: HpaBounds) -> frozenset[ResourceName]:
         """Return the resources of which a pod of an HPA requests less than its template."""
         pods = self._by_autoscaler.get((namespace, bounds.autoscaler), ())
         pairs = [
@@ -69,7 +69,7 @@ class ScaledPods:
         if not pods:
             return True
         requests, groups = convert_to_int64(current), convert_to_int64(pod_of)
-        largest = get_usage_history(self._statistics, convert_to_int64(rows), resource).largest
+        largest = get_largest_weekly_usage(self._statistics, convert_to_int64(rows), resource).largest
         for metric in metrics:
             counted = np.array([metric.container in ("", name) for name in names], dtype=np.bool_)
             factors = np.full(len(pods), metric.peak_factor)

@@ -124,14 +124,16 @@ HISTORY_SECONDS = 7 * 86400 - 3600
 
 
 @dataclass(frozen=True, slots=True)
-class UsageHistory:
+class LargestWeeklyUsage:
     """The largest use of each container in the last 7 days, UNBOUNDED if unknown, and its base."""
 
     largest: Int64Array
     base: Int64Array
 
 
-def get_usage_history(statistics: StatisticColumns, rows: Int64Array, resource: ResourceName) -> UsageHistory:
+def get_largest_weekly_usage(
+    statistics: StatisticColumns, rows: Int64Array, resource: ResourceName
+) -> LargestWeeklyUsage:
     """Return the use at `rows`; it is unknown without a history of 7 days."""
     if resource is ResourceName.CPU:
         largest, base = statistics.cpu_7d_max_millicores[rows], statistics.cpu_base_millicores[rows]
@@ -141,6 +143,6 @@ def get_usage_history(statistics: StatisticColumns, rows: Int64Array, resource: 
         base, peak = statistics.memory_base_bytes[rows], statistics.memory_peak_bytes[rows]
     since = statistics.history_since[rows]
     is_known = (since > 0) & (statistics.updated_at[rows] - since >= HISTORY_SECONDS) & (largest > 0)
-    return UsageHistory(
+    return LargestWeeklyUsage(
         cap_against_overflow(np.where(is_known, np.maximum(largest, peak), UNBOUNDED)), cap_against_overflow(base)
     )

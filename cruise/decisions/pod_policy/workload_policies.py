@@ -5,24 +5,24 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from cruise.decisions.pod_policy.container_bounds import OverrideChecks, get_workload_memory_limits
+from cruise.decisions.pod_policy.hpa_bounds import HpaBounds, apply_hpa_bounds
 from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims, AutoscalerIndex
 from cruise.decisions.pod_policy.policy_objects import AppliedPolicies, PolicyIndex, reuse_policy_index
 from cruise.decisions.pod_policy.resizable_pod import SKIP_REASON_BY_MODE
 from cruise.decisions.pod_policy.scaled_pods import ScaledPods
 from cruise.decisions.pod_policy.usable_statistics import StatisticsUsabilityCheck
-from cruise.decisions.pod_policy.utilisation_bounds import UtilisationBounds, apply_utilisation_bounds
 from cruise.domain.actions import ReasonCode
-from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations, is_override
+from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations, is_override_annotation
 from cruise.domain.cluster import ClusterSnapshot, HorizontalPodAutoscaler, Pod, WorkloadRef
 from cruise.domain.overrides import (
     PausedWorkloads,
     ResolvedOverrides,
     StatedSetting,
-    collect_own_layers,
+    collect_layers_without_policies,
     resolve_possibly_unreadable_layers,
 )
 from cruise.domain.policy import BestEffortPolicy, GuaranteedPolicy, HpaPolicy, Mode, Policy
-from cruise.domain.run_operators import WORKLOAD_GROUP
+from cruise.domain.run_to_completion_operators import WORKLOAD_GROUP
 from cruise.domain.usage import StatisticsTable
 from cruise.domain.vpa_overrides import read_vpa_overrides
 
@@ -41,7 +41,7 @@ Annotations = tuple[tuple[str, str], ...]
 def list_overrides_of_pod(pod: Pod, snapshot: ClusterSnapshot) -> Annotations:
     """Return a pod's overrides, without the records that admission leaves on every pod."""
     annotations = _add_job_annotations(pod, snapshot) if pod.owner_kind == "Job" else pod.annotations
-    return tuple(sorted(item for item in annotations.items() if is_override(item[0]))) if annotations else ()
+    return tuple(sorted(item for item in annotations.items() if is_override_annotation(item[0]))) if annotations else ()
 
 
 def _add_job_annotations(pod: Pod, snapshot: ClusterSnapshot) -> Mapping[str, str]:
@@ -67,7 +67,7 @@ class WorkloadPolicy:
     template_limits: Mapping[str, int] | None
     sizes_guaranteed: bool
     adopts_best_effort: bool
-    utilisation_bounds: UtilisationBounds | None
+    utilisation_bounds: HpaBounds | None
     autoscaler: HorizontalPodAutoscaler | None
 
 
@@ -149,10 +149,10 @@ class WorkloadPolicies:
                 autoscaler = self._hpas.get((namespace, claims.autoscaler))
             if autoscaler is not None:
                 target = None if workload is None else self._snapshot.workloads.get((namespace, workload))
-                find_shrunk = partial(self._scaled_pods.find_shrunk, namespace)
-                claims, bounds = apply_utilisation_bounds(claims, autoscaler, target, find_shrunk)
+                find_resources_below_template = partial(self._scaled_pods.find_resources_below_template, namespace)
+                claims, bounds = apply_hpa_bounds(claims, autoscaler, target, find_resources_below_template)
             if bounds is not None and bounds.is_at_minimum:
-                bounds = bounds.without_shrink(self._scaled_pods.find_uncovered(namespace, bounds))
+                bounds = bounds.without_shrink(self._scaled_pods.find_resources_below_usage(namespace, bounds))
             stated = effective_policy.guaranteed or self._policy.guaranteed
             sizes_guaranteed = stated is GuaranteedPolicy.RESIZE and self._policy.rules.sizes_more_pods
             best_effort = effective_policy.best_effort or self._policy.best_effort
@@ -180,7 +180,7 @@ class WorkloadPolicies:
         policies: AppliedPolicies,
     ) -> ResolvedOverrides:
         """Resolve the overrides of a workload; those without own ones share the result for their policies."""
-        own = collect_own_layers(
+        own = collect_layers_without_policies(
             annotations, namespace, workload, self._snapshot, self._paused_workloads, self._vpa_overrides
         )
         if own:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from cruise.decisions.node_load import find_tainted_nodes, format_untaint_command
 from cruise.decisions.pod_policy.evictability import DisruptionBudgetIndex
-from cruise.decisions.pod_policy.heap_floors import find_excess_over_limit
+from cruise.decisions.pod_policy.heap_floors import compute_heap_excess_over_limit
 from cruise.decisions.pod_policy.quotas import allows_one_more_pod
 from cruise.decisions.pod_policy.resizable_pod import FIRST_RESIZING_KUBELET
 from cruise.decisions.scan.policy_status import find_policy_problems
@@ -12,9 +12,9 @@ from cruise.decisions.sizing.memory_limit import FIRST_KUBELET_LOWERING_MEMORY_L
 from cruise.domain.autoscalers import LimitRangeItem, NodeAutoscalerKind
 from cruise.domain.cluster import ClusterSnapshot, Pod, PodDisruptionBudget, WorkloadRef
 from cruise.domain.policy import Mode
-from cruise.domain.preflight import CheckItem, CheckLevel, format_names, format_number_of
+from cruise.domain.preflight import CheckItem, CheckLevel, format_item_count, format_names
 from cruise.domain.resources import StatedResources
-from cruise.domain.run_operators import POD_CONTROLLER_KINDS
+from cruise.domain.run_to_completion_operators import POD_CONTROLLER_KINDS
 
 OBJECT_AREA = "objects"
 
@@ -31,12 +31,11 @@ def _check_vpas(snapshot: ClusterSnapshot) -> CheckItem:
     found = snapshot.vertical_autoscalers
     rivals = [f"{one.namespace}/{one.name} ({one.mode or 'no mode'})" for one in found if one.changes_pods]
     if not rivals:
-        words = f"{format_number_of(found, 'VPA')}, none of which resizes pods" if found else "none"
+        words = f"{format_item_count(found, 'VPA')}, none of which resizes pods" if found else "none"
         return CheckItem(OBJECT_AREA, "VPAs", CheckLevel.OK, words)
     verb = "resizes" if len(rivals) == 1 else "resize"
-    words = (
-        f"{len(rivals):,} of {format_number_of(found, 'VPA')} {verb} pods, which cruise skips: {format_names(rivals)}"
-    )
+    count = f"{len(rivals):,} of {format_item_count(found, 'VPA')}"
+    words = f"{count} {verb} pods, which cruise skips: {format_names(rivals)}"
     fix = 'to let cruise resize these pods, delete the VPAs or set their updateMode to "Off"; two would conflict'
     return CheckItem(OBJECT_AREA, "VPAs", CheckLevel.WARN, words, fix)
 
@@ -78,10 +77,10 @@ def _check_hpas(snapshot: ClusterSnapshot) -> CheckItem:
     ]
     if not targeting:
         words = (
-            f"{format_number_of(snapshot.autoscalers, 'HPA')}, none on utilisation" if snapshot.autoscalers else "none"
+            f"{format_item_count(snapshot.autoscalers, 'HPA')}, none on utilisation" if snapshot.autoscalers else "none"
         )
         return CheckItem(OBJECT_AREA, "HPAs", CheckLevel.OK, words)
-    count = format_number_of(targeting, "HPA")
+    count = format_item_count(targeting, "HPA")
     words = f"{count} on utilisation of a resource, which changes only within the target: {format_names(targeting)}"
     fix = "none needed; hpa: hold skips the resource, and a target of AverageValue lets cruise size it freely"
     return CheckItem(OBJECT_AREA, "HPAs", CheckLevel.OK, words, fix)
@@ -110,10 +109,11 @@ def _check_unknown_targets(snapshot: ClusterSnapshot) -> Iterator[CheckItem]:
         ]
         words = "the resources of these autoscalers are not resized in pods that may belong to them"
         fix = "grant get on */scale, as deploy/rbac does, and check that the kind's scale subresource has a selector"
-        found = f"{format_number_of(unreadable, 'scale')} cannot be read: {format_names(unreadable)}"
+        found = f"{format_item_count(unreadable, 'scale')} cannot be read: {format_names(unreadable)}"
         yield CheckItem(OBJECT_AREA, "scales", CheckLevel.WARN, f"{found}; {words}", fix)
     if unknown:
-        words = f"the pods of {format_number_of(unknown, 'target')} are unknown, and all that may be theirs are skipped"
+        count = format_item_count(unknown, "target")
+        words = f"the pods of {count} are unknown, and all that may be theirs are skipped"
         fix = "check that the kind has a scale subresource with a selector, and that cruise may get it (deploy/rbac)"
         yield CheckItem(OBJECT_AREA, "targets", CheckLevel.WARN, f"{words}: {format_names(unknown)}", fix)
 
@@ -142,13 +142,13 @@ def check_disruption_budgets(snapshot: ClusterSnapshot, mode: Mode) -> Iterator[
     closed = [_get_name(one) for one in budgets if one.disruptions_allowed <= 0 and not one.blocks_all_evictions]
     yield _check_exhausted_budgets(closed, len(budgets), level, mode)
     if never:
-        count = format_number_of(never, "PDB")
+        count = format_item_count(never, "PDB")
         words = f"{count} can never allow an eviction (all replicas required): {format_names(never)}"
         fix = "lower minAvailable, or set maxUnavailable 1; these pods are resized, but cannot be evicted or drained"
         yield CheckItem(OBJECT_AREA, "strict PDBs", level, words, fix)
     several = _find_pods_with_several_budgets(snapshot)
     if several:
-        words = f"{format_number_of(several, 'pod')} with more than one PDB cannot be evicted: {format_names(several)}"
+        words = f"{format_item_count(several, 'pod')} with more than one PDB cannot be evicted: {format_names(several)}"
         fix = "let one PDB select each pod"
         yield CheckItem(OBJECT_AREA, "several PDBs", level, words, fix)
 
@@ -199,7 +199,7 @@ def _check_kubelets(snapshot: ClusterSnapshot, mode: Mode) -> CheckItem:
     old = [node.name for node in snapshot.nodes if (node.kubelet_version or (9, 9)) < FIRST_RESIZING_KUBELET]
     known = sorted({version for version in versions if version is not None})
     span = " to ".join(dict.fromkeys(f"{version[0]}.{version[1]}" for version in (known[:1] + known[-1:])))
-    words = f"{format_number_of(versions, 'node')}, kubelets {span or 'of unknown version'}"
+    words = f"{format_item_count(versions, 'node')}, kubelets {span or 'of unknown version'}"
     if old:
         level = CheckLevel.RED if len(old) == len(versions) and mode >= Mode.RESIZE else CheckLevel.WARN
         fix = "upgrade these kubelets to 1.33 or newer; until then their pods are skipped"
@@ -214,7 +214,7 @@ def _check_limit_ranges(snapshot: ClusterSnapshot) -> CheckItem:
     blocking = sorted(name for name, items in snapshot.limit_ranges.items() if any(_fixes_sizes(i) for i in items))
     if not blocking:
         words = (
-            f"in {format_number_of(snapshot.limit_ranges, 'namespace')}, none of which fixes sizes"
+            f"in {format_item_count(snapshot.limit_ranges, 'namespace')}, none of which fixes sizes"
             if snapshot.limit_ranges
             else "none"
         )
@@ -242,13 +242,13 @@ def _check_heaps(snapshot: ClusterSnapshot) -> CheckItem:
             if container.heap is not None and container.heap.is_stated:
                 name = f"{pod.namespace}/{pod.workload_name} {container.name}"
                 stated.add(name)
-                if find_excess_over_limit(container.heap, container):
+                if compute_heap_excess_over_limit(container.heap, container):
                     above.add(name)
     if not above:
         return CheckItem(
-            OBJECT_AREA, "heaps", CheckLevel.OK, f"{format_number_of(stated, 'container')} with a stated heap"
+            OBJECT_AREA, "heaps", CheckLevel.OK, f"{format_item_count(stated, 'container')} with a stated heap"
         )
-    words = f"the heap and its overhead exceed the memory limit of {format_number_of(above, 'container')}"
+    words = f"the heap and its overhead exceed the memory limit of {format_item_count(above, 'container')}"
     fix = "raise the memory limit in the pod template, or lower the heap; else these containers may be OOM-killed"
     return CheckItem(OBJECT_AREA, "heaps", CheckLevel.WARN, f"{words}: {format_names(sorted(above))}", fix)
 
@@ -262,7 +262,7 @@ def _check_quotas(snapshot: ClusterSnapshot) -> CheckItem:
     limited = sorted(
         name for name, quotas in snapshot.quotas.items() if any(_is_counted(one.limits_left) for one in quotas)
     )
-    words = f"in {format_number_of(snapshot.quotas, 'namespace')}"
+    words = f"in {format_item_count(snapshot.quotas, 'namespace')}"
     if limited:
         words += f"; limits are counted, and not changed, in {format_names(limited)}"
     tight = sorted({pod.namespace for pod in snapshot.pods if _has_no_quota_for_replacement(pod, snapshot)} - set(full))
@@ -298,7 +298,7 @@ def _check_taints(snapshot: ClusterSnapshot, mode: Mode) -> Iterator[CheckItem]:
     tainted = find_tainted_nodes(snapshot.nodes)
     if not tainted:
         return
-    words = f"{format_number_of(tainted, 'node')} with cruise's taint: {format_names(tainted)}"
+    words = f"{format_item_count(tainted, 'node')} with cruise's taint: {format_names(tainted)}"
     if mode >= Mode.FULL:
         yield CheckItem(OBJECT_AREA, "taints", CheckLevel.OK, f"{words}; removed when their load falls")
         return

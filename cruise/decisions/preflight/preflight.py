@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
-from cruise.decisions.pod_policy.unlocks import UNLOCKS, EligibilityInputs
+from cruise.decisions.pod_policy.skip_reason_unlocks import UNLOCKS, EligibilityInputs
 from cruise.decisions.preflight.objects import check_objects
-from cruise.decisions.preflight.usage import check_cross_check, check_kubelets, check_usage
+from cruise.decisions.preflight.usage import check_kubelet_cross_check, check_kubelets, check_usage
 from cruise.decisions.scan.coverage import Coverage, CoverageGroup, estimate_coverage, sum_coverage
 from cruise.decisions.scan.waste import list_pod_requests
 from cruise.decisions.sizing.headroom_level import REPORTED_DAYS, ObservedRisk
@@ -72,7 +72,7 @@ def decide_preflight(
     if found.kubelets is not None:
         items += check_kubelets(found.kubelets)
     if found.cross_check is not None:
-        items.append(check_cross_check(found.cross_check))
+        items.append(check_kubelet_cross_check(found.cross_check))
     if found.store is not None:
         items.append(_check_database(found.store, mode, found.release))
         items += _check_database_tls(found.store)

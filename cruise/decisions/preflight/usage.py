@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from cruise.decisions.node_load import compute_relative_load, is_plausible
-from cruise.decisions.usage.plausibility import CheckedBlock, reject_implausible_samples
+from cruise.decisions.node_load import compute_relative_load, is_plausible_load
+from cruise.decisions.usage.plausibility import CheckedSampleBlock, reject_implausible_samples
 from cruise.decisions.usage.usage_bounds import UsageBounds
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.preflight import (
@@ -16,8 +16,8 @@ from cruise.domain.preflight import (
     KubeletFacts,
     PrometheusFacts,
     UsageFacts,
+    format_item_count,
     format_names,
-    format_number_of,
 )
 
 USAGE_AREA = "metrics"
@@ -83,12 +83,12 @@ def _check_samples(usage: UsageFacts, snapshot: ClusterSnapshot, now: datetime) 
     if not check.counts:
         return CheckItem(USAGE_AREA, "plausible", CheckLevel.OK, "all samples of the last 10 minutes are plausible")
     containers = [key for key, bits in zip(usage.recent.keys, check.reasons.tolist(), strict=True) if bits]
-    words = f"samples of {format_number_of(containers, 'container')} are implausible: {_describe_rejections(check)}"
+    words = f"samples of {format_item_count(containers, 'container')} are implausible: {_describe_rejections(check)}"
     fix = "check who exposes these series, and select cAdvisor's by prometheus_cadvisor_matchers; they are skipped now"
     return CheckItem(USAGE_AREA, "plausible", CheckLevel.WARN, words, fix)
 
 
-def _describe_rejections(check: CheckedBlock) -> str:
+def _describe_rejections(check: CheckedSampleBlock) -> str:
     parts = []
     for reason, count in check.counts.items():
         one = check.examples[reason]
@@ -230,12 +230,11 @@ def _check_loads(usage: UsageFacts, snapshot: ClusterSnapshot) -> CheckItem:
         for node in snapshot.nodes
         if (load := compute_relative_load(usage.loads.get(node.name), node)) is not None
     }
-    impossible = sorted(node for node, load in found.items() if not is_plausible(load))
+    impossible = sorted(node for node, load in found.items() if not is_plausible_load(load))
     busy = sum(load > 1 for load in found.values())
     if impossible:
-        words = (
-            f"the load of {format_number_of(impossible, 'node')} is implausible and ignored: {format_names(impossible)}"
-        )
+        nodes = format_item_count(impossible, "node")
+        words = f"the load of {nodes} is implausible and ignored: {format_names(impossible)}"
         fix = "check what else exports node_load1, and set prometheus_node_load_matchers to node-exporter's job"
         return CheckItem(USAGE_AREA, "node load", CheckLevel.WARN, words, fix)
     if 2 * busy > len(snapshot.nodes):
@@ -274,12 +273,12 @@ def check_kubelets(facts: KubeletFacts) -> Iterator[CheckItem]:
     yield CheckItem("metrics", "pressure", CheckLevel.WARN, pressure, f"{fix}; without it CPU demand is its usage")
 
 
-def check_cross_check(found: CrossCheckResult) -> CheckItem:
+def check_kubelet_cross_check(found: CrossCheckResult) -> CheckItem:
     """Return the result of comparing Prometheus with kubelets."""
     asked = f"{found.nodes - found.unreadable_nodes:,} of {found.nodes:,} nodes"
     if found.disagreements:
         containers = ["/".join(key) for key in sorted(found.disagreements)]
-        words = f"the kubelets of {asked} contradict the figures of {format_number_of(containers, 'container')}"
+        words = f"the kubelets of {asked} contradict the figures of {format_item_count(containers, 'container')}"
         fix = "check who exposes these series, and select cAdvisor's by prometheus_cadvisor_matchers"
         return CheckItem("metrics", "kubelets", CheckLevel.WARN, f"{words}: {format_names(containers)}", fix)
     if found.compared:

@@ -13,7 +13,7 @@ import numpy as np
 
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.resizable_pod import SKIP_REASON_BY_MODE, ResizablePod, find_unresizable_resources
-from cruise.decisions.pod_policy.unlocks import UNLOCKS, EligibilityInputs
+from cruise.decisions.pod_policy.skip_reason_unlocks import UNLOCKS, EligibilityInputs
 from cruise.decisions.scan.waste import PodRequests
 from cruise.decisions.sizing.node_plans import SizingContext, size_cluster
 from cruise.decisions.sizing.resizes import SizeDecision
@@ -286,7 +286,7 @@ def _explain_container(
     claims = eligibility.get_autoscaler_claims(pod)
     if resource in claims.scaled:
         return ReasonCode.MANAGED_BY_HPA
-    is_free = resource in claims.get_free_resources(container.name)
+    is_free = resource in claims.get_unclaimed_resources(container.name)
     return None if is_free else ReasonCode.MANAGED_BY_OTHER_AUTOSCALER
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.admission.replacement_pods import predict_replacement_pods
-from cruise.decisions.admission.startup_steps import explain_new_pod_startup
+from cruise.decisions.admission.startup_explanation import explain_startup_cpu_of_new_pod
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.unlocks import EligibilityInputs
+from cruise.decisions.pod_policy.skip_reason_unlocks import EligibilityInputs
 from cruise.decisions.scan.coverage import Coverage, estimate_coverage, sum_coverage
 from cruise.decisions.scan.pending_pods import PendingPod, explain_pending_pods
 from cruise.decisions.scan.risks import ContainerRisk, rank_risks
@@ -26,7 +26,7 @@ from cruise.domain.actions import ReasonCode
 from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.policy import Mode, Policy, StartupPolicy
 from cruise.domain.prices import ResourcePrices
-from cruise.domain.usage import SampleRejection, StatisticsTable
+from cruise.domain.usage import SampleRejectionReason, StatisticsTable
 
 # A start that needs less more than its size does not wait for CPU noticeably.
 LEAST_RATIO = 1.5
@@ -69,7 +69,7 @@ def find_slow_starts(
     found = [
         SlowStart(namespace, workload, step.container, len(group), step.boost.boosted_request, step.boost.request)
         for (namespace, workload), group in pods.items()
-        for step in explain_new_pod_startup(group[0], snapshot, eligibility, nodes, policy)
+        for step in explain_startup_cpu_of_new_pod(group[0], snapshot, eligibility, nodes, policy)
         if step.boost is not None and step.stated.is_learned
     ]
     slow = [
@@ -92,7 +92,7 @@ def _find_candidates(statistics: StatisticsTable) -> set[tuple[str, str]]:
 class ImplausibleUsage:
     """How many containers had samples rejected for a reason, and the share of a window for the worst of them."""
 
-    reason: SampleRejection
+    reason: SampleRejectionReason
     containers: int
     namespace: str
     pod: str
@@ -104,7 +104,7 @@ def find_implausible_usage(statistics: StatisticsTable) -> tuple[ImplausibleUsag
     """Return the reasons for rejected samples, the one with the most containers first."""
     rows = [row for row in np.flatnonzero(statistics.rejected_percent).tolist() if statistics.keys[row].pod]
     found = []
-    for reason in SampleRejection:
+    for reason in SampleRejectionReason:
         of_reason = [statistic for row in rows if reason in (statistic := statistics.get_row(row)).rejections]
         if of_reason:
             worst = min(of_reason, key=lambda one: (-one.rejected_percent, one.key))
@@ -150,7 +150,7 @@ class ScanFindings:
     slow_starts: tuple[SlowStart, ...] = ()
 
 
-def find_findings(
+def find_scan_findings(
     snapshot: ClusterSnapshot, statistics: StatisticsTable, policy: Policy, prices: ResourcePrices, now: datetime
 ) -> ScanFindings:
     """Scan a cluster; targets are those of mode `full`, whatever the policy's mode."""

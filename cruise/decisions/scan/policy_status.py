@@ -11,7 +11,7 @@ from cruise.decisions.scan.waste import iterate_realized_savings
 from cruise.domain.actions import SkippedPod
 from cruise.domain.annotations import Overrides, UnreadableAnnotations
 from cruise.domain.cluster import ClusterSnapshot, WorkloadRef
-from cruise.domain.overrides import SettingSource, SourcedValue, find_limit, format_settings, iterate_settings
+from cruise.domain.overrides import SettingSource, SourcedValue, find_cluster_maximum, format_settings, iterate_settings
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.rightsizing_policies import PolicyConflict, PolicyStatus, RightsizingPolicy
 
@@ -205,7 +205,7 @@ def _iterate_exceeded(
     for setting, value in iterate_settings(policy.overrides) if isinstance(policy.overrides, Overrides) else ():
         name, dot, container = setting.partition(".")
         # A minimum above the maximum excludes the pods.
-        limit, source = find_limit(f"{name.replace('-min', '-max')}{dot}{container}", limits)
+        limit, source = find_cluster_maximum(f"{name.replace('-min', '-max')}{dot}{container}", limits)
         if source is not None and value > limit and setting not in decided:
             exceeding.setdefault(str(source), []).append(setting)
     for title, settings in sorted(exceeding.items()):

@@ -9,7 +9,7 @@ from enum import StrEnum
 import numpy as np
 
 from cruise.decisions.pod_policy.container_bounds import get_template_memory_limits, get_workload_memory_limits
-from cruise.decisions.pod_policy.heap_floors import find_excess_over_limit, get_heap_bound
+from cruise.decisions.pod_policy.heap_floors import compute_heap_excess_over_limit, get_heap_bound
 from cruise.decisions.sizing.memory_limit import compute_limit_ceiling
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.decisions.usage.oom_records import find_relevant_oom_kills
@@ -328,7 +328,7 @@ class _RiskAssessment:
                 self._excess_by_node[pod.node, ResourceName.MEMORY] += self._memory_base[row] - requests.memory_bytes
             yield from self._find_usage_risks(key, pod.node, container, row)
         heap = get_heap_bound(container, self._policy) if container.heap is not None else None
-        excess = find_excess_over_limit(heap, container) if heap is not None else 0
+        excess = compute_heap_excess_over_limit(heap, container) if heap is not None else 0
         if heap is not None and excess:
             limit = container.limits.memory_bytes or 0
             yield ContainerRisk(ContainerRiskKind.HEAP_ABOVE_LIMIT, *key, excess, limit, heap=heap.source)

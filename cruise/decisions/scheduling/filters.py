@@ -180,7 +180,7 @@ def _get_attached(placements: PodPlacements, pod: Pod) -> set[AttachedVolume]:
 PLATFORM_LABELS = (OPERATING_SYSTEM, ARCHITECTURE)
 
 
-def get_platform(pod: Pod, node: Node | None) -> tuple[tuple[str, str], ...]:
+def get_platform_labels(pod: Pod, node: Node | None) -> tuple[tuple[str, str], ...]:
     """Return the labels of the pod's node that the node of its replacement may not contradict.
 
     An image for one operating system or architecture may lack others. kube-scheduler does not compare platforms, so a
@@ -193,6 +193,6 @@ def get_platform(pod: Pod, node: Node | None) -> tuple[tuple[str, str], ...]:
     return tuple([(key, node.labels[key]) for key in PLATFORM_LABELS if key in node.labels and key not in stated])
 
 
-def has_platform(node: Node, platform: tuple[tuple[str, str], ...]) -> bool:
+def matches_platform_labels(node: Node, platform: tuple[tuple[str, str], ...]) -> bool:
     """Return whether a node's labels do not contradict a platform."""
     return all(node.labels.get(key, value) == value for key, value in platform)

@@ -7,8 +7,9 @@ from itertools import chain
 import numpy as np
 
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
-from cruise.decisions.pod_policy.usable_statistics import get_usage_history
+from cruise.decisions.pod_policy.usable_statistics import get_largest_weekly_usage
 from cruise.decisions.sizing.cpu_limit import compute_min_cpu_limits
+from cruise.decisions.sizing.hpa_bound_columns import compute_hpa_request_bounds
 from cruise.decisions.sizing.memory_limit import (
     MemoryLimitCeilings,
     MemoryLimitDemand,
@@ -17,7 +18,6 @@ from cruise.decisions.sizing.memory_limit import (
 )
 from cruise.decisions.sizing.pod_columns import PerResource, ResizablePodColumns, build_resizable_pod_columns
 from cruise.decisions.sizing.pod_level_containers import collect_pod_level_containers
-from cruise.decisions.sizing.utilisation_columns import compute_hpa_request_bounds
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, cap_against_overflow, round_up_integers
 from cruise.domain.autoscalers import LimitRangeItem, ResourceQuota
 from cruise.domain.policy import Policy
@@ -243,7 +243,7 @@ def _apply_utilisation_bounds(table: DemandTable, statistics: StatisticColumns) 
     """Return the demand within the bounds of HPAs, which take precedence over all others, except in growing back."""
     for resource, groups in table.candidates.metric_groups.items():
         demand = table.get_resource(resource)
-        use = get_usage_history(statistics, table.rows, resource)
+        use = get_largest_weekly_usage(statistics, table.rows, resource)
         lower, upper = compute_hpa_request_bounds(groups, resource, demand.current, use)
         # The present requests may stay, but others bound how far they are restored.
         lower = np.minimum(lower, np.maximum(demand.current, demand.upper))

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from cruise.decisions.eviction.ranking import EarlierPasses
+from cruise.decisions.eviction.ranking import EarlierPassResults
 from cruise.decisions.sizing.damping import (
     WriteDamping,
     get_over_request_tolerances,
@@ -23,7 +23,7 @@ from cruise.domain.resources import ResourceName
 
 def build_write_damping(
     columns: NodePodColumns,
-    earlier: EarlierPasses,
+    earlier: EarlierPassResults,
     headroom: HeadroomModel,
     policy: Policy,
     now: datetime,

@@ -11,7 +11,7 @@ import numpy as np
 from cruise.decisions.eviction.ranking import (
     ASSUME_UNCHANGED,
     DEFAULT_EVICTION_OPTIONS,
-    EarlierPasses,
+    EarlierPassResults,
     EvictionCandidate,
     EvictionDecisionOptions,
     EvictionDestinations,
@@ -130,7 +130,7 @@ class ContentionContext:
     """
 
     cpu_demand: Int64Array
-    earlier: EarlierPasses = ASSUME_UNCHANGED
+    earlier: EarlierPassResults = ASSUME_UNCHANGED
     fixed_pods: Mapping[int, Sequence[Pod]] = field(default_factory=dict)
     destinations: DestinationsByNode | None = None
 
@@ -192,7 +192,9 @@ def _build_contended_node(
     return ContendedNode(candidates, reasons, options, pressure)
 
 
-def _explain_not_evictable(resizable: ResizablePod, eligibility: Eligibility, earlier: EarlierPasses) -> str | None:
+def _explain_not_evictable(
+    resizable: ResizablePod, eligibility: Eligibility, earlier: EarlierPassResults
+) -> str | None:
     rules = eligibility.evictability
     reason = eligibility.explain_not_evictable_for_sizing(resizable.pod, resizable.effective_policy)
     reason = reason or rules.explain_not_evictable_now(resizable.pod)

@@ -259,7 +259,7 @@ def _quantiles(samples: NDArray[np.floating], quantile: float) -> Float64Array:
 
 
 @dataclass(frozen=True, slots=True)
-class HeadroomModelEntry:
+class HeadroomModelRegistration:
     """How to prepare a model, and which inputs it needs; those that it does not need are empty.
 
     `reads_usage` needs the last hour's samples, `reads_hours` the peaks of earlier clock hours, `learns_level` the
@@ -272,12 +272,12 @@ class HeadroomModelEntry:
     learns_level: bool = False
 
 
-HEADROOM_MODELS: Mapping[str, HeadroomModelEntry] = MappingProxyType(
+HEADROOM_MODELS: Mapping[str, HeadroomModelRegistration] = MappingProxyType(
     {
-        "shared-max": HeadroomModelEntry(lambda past, risks: SHARED_MAX_HEADROOM),
-        "joint-peak": HeadroomModelEntry(
+        "shared-max": HeadroomModelRegistration(lambda past, risks: SHARED_MAX_HEADROOM),
+        "joint-peak": HeadroomModelRegistration(
             lambda past, risks: JointPeakHeadroom(past), reads_usage=True, reads_hours=True
         ),
-        "risk": HeadroomModelEntry(RiskHeadroom, reads_usage=True, reads_hours=True, learns_level=True),
+        "risk": HeadroomModelRegistration(RiskHeadroom, reads_usage=True, reads_hours=True, learns_level=True),
     }
 )

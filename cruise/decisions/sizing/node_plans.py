@@ -6,8 +6,8 @@ from datetime import datetime
 
 import numpy as np
 
-from cruise.decisions.eviction.destinations import PodPredictions, ReplacementDestinations, SpareCapacity
-from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, EarlierPasses
+from cruise.decisions.eviction.destinations import PodPredictor, ReplacementDestinations, SpareCapacity
+from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, EarlierPassResults
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.policy_objects import PolicyIndex
 from cruise.decisions.pod_policy.resizable_pod import add_kubelet_refusals, has_working_kubelet
@@ -38,7 +38,7 @@ from cruise.decisions.sizing.node_columns import (
 )
 from cruise.decisions.sizing.node_sizes import SizingResult, size_nodes
 from cruise.decisions.sizing.quota_bounds import limit_demand_to_quotas
-from cruise.decisions.sizing.resizes import ResizeRefusals, SizeDecision, is_refusal_outdated, withdraw_pending_resize
+from cruise.decisions.sizing.resizes import ResizeBlockers, SizeDecision, is_refusal_outdated, withdraw_pending_resize
 from cruise.decisions.sizing.user_minimums import count_at_submitted_requests
 from cruise.domain.actions import EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.arrays import Int64Array, convert_to_int64
@@ -58,7 +58,7 @@ _SKIP_REASONS = {
 
 
 # Predicts the replacements of evicted pods for one snapshot.
-ReplacementPredictor = Callable[[ClusterSnapshot, Eligibility, StatisticsTable, Policy], PodPredictions | None]
+ReplacementPredictor = Callable[[ClusterSnapshot, Eligibility, StatisticsTable, Policy], PodPredictor | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class SizingContext:
 
     refused: Mapping[str, RefusedResize] = field(default_factory=dict)
     headroom: HeadroomModel = SHARED_MAX_HEADROOM
-    earlier: EarlierPasses = ASSUME_UNCHANGED
+    earlier: EarlierPassResults = ASSUME_UNCHANGED
     replacements: ReplacementPredictor | None = None
 
 
@@ -138,7 +138,7 @@ def decide_node_plans(
     refused: Mapping[str, RefusedResize] | None = None,
     nodes: frozenset[str] | None = None,
     headroom: HeadroomModel = SHARED_MAX_HEADROOM,
-    earlier: EarlierPasses = ASSUME_UNCHANGED,
+    earlier: EarlierPassResults = ASSUME_UNCHANGED,
     replacements: ReplacementPredictor | None = None,
     policy_index: PolicyIndex | None = None,
 ) -> list[NodePlan]:
@@ -222,9 +222,9 @@ def size_cluster(
                 at: destinations.get_replacement_requests(columns.candidates.pods[at].pod) for at in evicted
             },
         )
-    refusals = ResizeRefusals(snapshot.limit_ranges, _select_valid_refusals(capacities, context.refused, policy, now))
+    blockers = ResizeBlockers(snapshot.limit_ranges, _select_valid_refusals(capacities, context.refused, policy, now))
     damping = build_write_damping(columns, context.earlier, context.headroom, policy, now, statistics.revisions)
-    sized = size_nodes(columns, fit, context.headroom, refusals, damping)
+    sized = size_nodes(columns, fit, context.headroom, blockers, damping)
     return SizedNodes(capacities.by_node, sized, contended)
 
 

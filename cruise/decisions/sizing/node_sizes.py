@@ -35,7 +35,7 @@ from cruise.decisions.sizing.quota_bounds import trim_growth_to_quotas
 from cruise.decisions.sizing.resizes import (
     NO_RESIZE_REFUSALS,
     ContainerSizeColumns,
-    ResizeRefusals,
+    ResizeBlockers,
     SizeDecision,
     SizeDecisions,
     decide_size_changes,
@@ -99,7 +99,7 @@ def size_nodes(
     columns: NodePodColumns,
     fit: NodeFit,
     headroom: HeadroomModel,
-    refusals: ResizeRefusals = NO_RESIZE_REFUSALS,
+    refusals: ResizeBlockers = NO_RESIZE_REFUSALS,
     damping: WriteDamping | None = None,
 ) -> SizingResult:
     """Size all containers of all nodes; without `damping` every change beyond the update threshold is written."""
@@ -152,7 +152,7 @@ def _exclude_limit_ranges(
 
 
 def _choose_sizes_to_write(
-    columns: NodePodColumns, fit: NodeFit, targets: Targets, refusals: ResizeRefusals, damping: WriteDamping | None
+    columns: NodePodColumns, fit: NodeFit, targets: Targets, refusals: ResizeBlockers, damping: WriteDamping | None
 ) -> _SizesToWrite:
     """Choose the sizes to write; growth that quotas reject is offered to the other pods of the node."""
     whole = targets.with_limit_ranges
@@ -239,7 +239,7 @@ def _decide_again(
     sizes: ContainerSizeColumns,
     decisions: SizeDecisions,
     cut_pods: list[int],
-    refusals: ResizeRefusals,
+    refusals: ResizeBlockers,
     reason_if_unchanged: SizeDecision = SizeDecision.WAITING_FOR_CAPACITY,
 ) -> SizeDecisions:
     is_cut = np.zeros(len(decisions), dtype=np.bool_)
@@ -336,7 +336,7 @@ def _compute_cpu_limits(columns: NodePodColumns, cpu: Int64Array) -> Int64Array:
     return np.where(is_highest, np.minimum(limits, table.cpu_limit), limits)
 
 
-def keeps_limit(columns: NodePodColumns, resource: ResourceName, at: int) -> bool:
+def must_keep_limit(columns: NodePodColumns, resource: ResourceName, at: int) -> bool:
     """Return whether one container's limit is unchanged because a quota counts it."""
     quotas = columns.table.quotas
     return quotas is not None and bool(quotas.keeps_limits[resource][at])

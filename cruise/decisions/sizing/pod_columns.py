@@ -11,9 +11,9 @@ from cruise.decisions.pod_policy.limit_ranges import PodLimitRanges, collect_pod
 from cruise.decisions.pod_policy.quotas import has_own_eviction_protection
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.sizing.heap_columns import apply_heap_floors, find_heap_floors
+from cruise.decisions.sizing.hpa_bound_columns import HpaMetricGroups, build_hpa_metric_groups
 from cruise.decisions.sizing.pod_level_containers import PodLevelContainers
 from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_threshold
-from cruise.decisions.sizing.utilisation_columns import MetricGroups, build_metric_groups
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, convert_to_int64
 from cruise.domain.autoscalers import LimitRangeItem
@@ -147,7 +147,7 @@ class ResizablePodColumns:
     resizing: Sequence[int]
     heap_limit: Int64Array
     user_minimums: UserMinimums | None = None
-    metric_groups: Mapping[ResourceName, MetricGroups] = field(default_factory=dict)
+    metric_groups: Mapping[ResourceName, HpaMetricGroups] = field(default_factory=dict)
     pod_level: Mapping[int, PodLevelContainers] = field(default_factory=dict)
     near_container_limit: Sequence[int] = ()
 
@@ -300,7 +300,7 @@ def build_resizable_pod_columns(
         heap_limit=heap_limit,
         resizing=[index for index, pod in enumerate(pods) if pod.pod.resize.pending is not None],
         user_minimums=user_minimums,
-        metric_groups=build_metric_groups(pods, first),
+        metric_groups=build_hpa_metric_groups(pods, first),
         pod_level=pod_level,
         near_container_limit=[index for index, one in pod_level.items() if one.needs_larger_limit()],
     )

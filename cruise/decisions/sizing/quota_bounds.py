@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cruise.decisions.pod_policy.quotas import QuotaAllowance, keeps_limits
+from cruise.decisions.pod_policy.quotas import QuotaAllowance, must_keep_limits
 from cruise.decisions.sizing.demand import (
     DemandTable,
     QuotaConstraints,
@@ -48,7 +48,7 @@ def limit_demand_to_quotas(table: DemandTable, counted: PerResource, quotas: Quo
     for pod in pods_with_quota:
         pod_object = candidates.pods[pod].pod
         for resource in ResourceName:
-            keeps_limit[resource][_get_containers(candidates, pod)] = keeps_limits(
+            keeps_limit[resource][_get_containers(candidates, pod)] = must_keep_limits(
                 pod_object, quotas[pod_object.namespace], resource
             )
     cpu = _cap_at_kept_limits(table.cpu, table.cpu_limit, keeps_limit[ResourceName.CPU])

@@ -256,14 +256,14 @@ SizeDecisions = NDArray[np.int8]
 
 
 @dataclass(frozen=True, slots=True)
-class ResizeRefusals:
+class ResizeBlockers:
     """What prevents new sizes: the LimitRanges of a namespace, and by pod uid the resize that was rejected before."""
 
     limit_ranges: Mapping[str, Sequence[LimitRangeItem]] = field(default_factory=dict)
     targets: Mapping[str, RefusedResize] = field(default_factory=dict)
 
 
-NO_RESIZE_REFUSALS = ResizeRefusals()
+NO_RESIZE_REFUSALS = ResizeBlockers()
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +297,7 @@ def _build_target(container: Container, cpu: int, memory: int, cpu_limit: int, m
 
 
 def decide_size_changes(
-    table: DemandTable, sizes: ContainerSizeColumns, remains: BoolArray, refusals: ResizeRefusals
+    table: DemandTable, sizes: ContainerSizeColumns, remains: BoolArray, refusals: ResizeBlockers
 ) -> SizeDecisions:
     """Return why each pod's sizes are written or not; pods that do not remain are evicted."""
     decisions = np.where(remains, np.int8(SizeDecision.NO_CHANGE_NEEDED), np.int8(SizeDecision.EVICTED))
@@ -320,7 +320,7 @@ def decide_size_changes(
 
 
 def _decide_for_pod(
-    table: DemandTable, index: int, targets: tuple[ContainerTarget, ...], refusals: ResizeRefusals
+    table: DemandTable, index: int, targets: tuple[ContainerTarget, ...], refusals: ResizeBlockers
 ) -> SizeDecision:
     pod = table.candidates.pods[index].pod
     earlier, ranges = refusals.targets.get(pod.uid), refusals.limit_ranges.get(pod.namespace)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cruise.domain.cluster import ClusterSnapshot, Pod
-from cruise.domain.run_operators import is_plain_name
+from cruise.domain.run_to_completion_operators import is_storable_name
 from cruise.domain.usage import ContainerKey, PeakKey
 
 # The characters of generated suffixes in Kubernetes (k8s.io/apimachinery, util/rand).
@@ -52,7 +52,7 @@ class UsageAttribution:
 
         `node` is the container's node according to the source, empty if unknown.
         """
-        if not all(map(is_plain_name, (container.pod, container.container, node))):
+        if not all(map(is_storable_name, (container.pod, container.container, node))):
             return None
         owner = self.pods.get((container.namespace, container.pod))
         if owner is None:

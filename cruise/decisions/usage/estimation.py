@@ -32,7 +32,7 @@ from cruise.decisions.usage.usage_columns import (
 )
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.cluster import POD_LEVEL, Pod
-from cruise.domain.run_operators import LASTING_KINDS, runs_to_completion
+from cruise.domain.run_to_completion_operators import LASTING_KINDS, runs_to_completion
 from cruise.domain.usage import STATISTIC_COLUMNS, PeakKey, Statistic, StatisticColumns, StatisticKey, StatisticsTable
 
 CPU_BASE_SECONDS = 600
@@ -97,10 +97,10 @@ def estimate_statistics(
         else find_run_to_completion_numbers(known, running, running.run_starts, without_pods)
     )
     usage = estimate_usage(recent, known, running.rows, oom, time, runs)
-    indices, containers = estimate_containers(usage, running.rows, running.mixed)
+    indices, containers = estimate_container_statistics(usage, running.rows, running.mixed)
     parents = known.parent[recent.number[running.rows[indices]]]
     containers = raise_by_single_kills(containers, parents, single)
-    numbers, workloads = estimate_workloads(usage, without_pods)
+    numbers, workloads = estimate_workload_statistics(usage, without_pods)
     keys = [known.keys[number] for number in numbers.tolist()]
     workload_indices = [index for index, key in enumerate(keys) if not is_bare_pod_key(key)]
     workload_indices.sort(key=keys.__getitem__)
@@ -132,7 +132,7 @@ def estimate_usage(
     return UsageEstimates(time.at, recent, known, is_live, _estimate_bases(recent, is_live, time.step), peaks)
 
 
-def estimate_containers(
+def estimate_container_statistics(
     usage: UsageEstimates, running_rows: Int64Array, mixed: RevisionGroups | None = None
 ) -> tuple[Int64Array, StatisticColumns]:
     """Return which running containers have statistics, as indices into `running_rows`, and the statistics."""
@@ -175,7 +175,7 @@ def _separate_revisions(
     return BaseEstimates(cpu, memory), groups, count + int(mixed.groups.max(initial=0)) + 1
 
 
-def estimate_workloads(usage: UsageEstimates, without_pods: BoolArray) -> tuple[Int64Array, StatisticColumns]:
+def estimate_workload_statistics(usage: UsageEstimates, without_pods: BoolArray) -> tuple[Int64Array, StatisticColumns]:
     """Return the numbers that statistics are known for, ascending, and the statistics.
 
     `without_pods` marks workloads without a running pod, such as a CronJob between two runs. None of their samples is

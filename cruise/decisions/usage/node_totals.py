@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from cruise.decisions.usage.plausibility import ADJACENT_STEPS, BIT_OF, CheckedBlock, RejectedSample
+from cruise.decisions.usage.plausibility import ADJACENT_STEPS, BIT_OF, CheckedSampleBlock, RejectedSample
 from cruise.decisions.usage.usage_bounds import PodKey
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.cluster import ContainerRole, Pod
 from cruise.domain.resources import MEBIBYTE
-from cruise.domain.usage import NodeUsage, SampleBlock, SampleRejection
+from cruise.domain.usage import NodeUsage, SampleBlock, SampleRejectionReason
 
 TOLERANCE = 1.1
 # Factor above a container's known peak from which a sample is a new peak.
@@ -42,9 +42,9 @@ def find_nodes_with_new_container_peaks(
     return {block.nodes[row] for row in np.flatnonzero(has_new_peak).tolist()} - {""}
 
 
-def check_against_node_usage(
-    checks: Sequence[CheckedBlock], pods: Mapping[PodKey, Pod], roots: NodeUsage
-) -> list[CheckedBlock]:
+def reject_samples_above_node_usage(
+    checks: Sequence[CheckedSampleBlock], pods: Mapping[PodKey, Pod], roots: NodeUsage
+) -> list[CheckedSampleBlock]:
     """Reject samples that the containers of a node cannot have used at the same time.
 
     A container that alone exceeds its node is rejected alone, otherwise all containers on the node are. Only running
@@ -139,8 +139,13 @@ def _max_of_adjacent_steps(roots: Float64Array) -> Float64Array:
 
 
 def _reject(
-    check: CheckedBlock, rows: Int64Array, resource: str, excess: BoolArray, usage: Float64Array, maximum: Float64Array
-) -> CheckedBlock:
+    check: CheckedSampleBlock,
+    rows: Int64Array,
+    resource: str,
+    excess: BoolArray,
+    usage: Float64Array,
+    maximum: Float64Array,
+) -> CheckedSampleBlock:
     """Return a check that additionally rejects some samples of the given rows."""
     if not excess.any():
         return check
@@ -159,13 +164,16 @@ def _reject(
         memory[rows] = np.where(excess, np.nan, memory[rows])
         block = replace(block, memory_bytes=memory, rejected=rejected)
     reasons = check.reasons.copy()
-    reasons[rows[excess.any(axis=1)]] |= BIT_OF[SampleRejection.ABOVE_NODE_USAGE]
+    reasons[rows[excess.any(axis=1)]] |= BIT_OF[SampleRejectionReason.ABOVE_NODE_USAGE]
     at = int(block.times[column - usage.shape[1] + width])
     example = RejectedSample(
         block.keys[int(rows[row])], at, resource, float(usage[row, column]), float(maximum[row, column])
     )
     counts = {
         **check.counts,
-        SampleRejection.ABOVE_NODE_USAGE: check.counts.get(SampleRejection.ABOVE_NODE_USAGE, 0) + int(excess.sum()),
+        SampleRejectionReason.ABOVE_NODE_USAGE: check.counts.get(SampleRejectionReason.ABOVE_NODE_USAGE, 0)
+        + int(excess.sum()),
     }
-    return CheckedBlock(block, reasons, counts, {SampleRejection.ABOVE_NODE_USAGE: example, **check.examples})
+    return CheckedSampleBlock(
+        block, reasons, counts, {SampleRejectionReason.ABOVE_NODE_USAGE: example, **check.examples}
+    )

@@ -50,7 +50,7 @@ def get_first_history_hour(at: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class PeaksByNumber:
+class HourlyPeakRows:
     """Largest samples of clock hours, one row per (number, hour), sorted by both; NaN if a resource had no sample."""
 
     numbers: Int64Array
@@ -61,7 +61,7 @@ class PeaksByNumber:
 
 def group_peaks_by_hour(
     times: Int64Array, cpu: NDArray[np.floating], memory: NDArray[np.floating], numbers: Int64Array
-) -> PeaksByNumber:
+) -> HourlyPeakRows:
     """Return the largest samples of each clock hour for the numbers of some containers, -1 for none.
 
     The matrices have one row per container and one column per time.
@@ -70,7 +70,7 @@ def group_peaks_by_hour(
     known = np.flatnonzero(numbers >= 0)
     if not len(known):
         nothing = np.empty(0)
-        return PeaksByNumber(nothing.astype(np.int64), nothing.astype(np.int64), nothing, nothing)
+        return HourlyPeakRows(nothing.astype(np.int64), nothing.astype(np.int64), nothing, nothing)
     order = known[np.argsort(numbers[known], kind="stable")]
     found, firsts = np.unique(numbers[order], return_index=True)
 
@@ -81,7 +81,7 @@ def group_peaks_by_hour(
 
     largest_cpu, largest_memory = largest(cpu), largest(memory)
     sampled = np.flatnonzero(~(np.isnan(largest_cpu) & np.isnan(largest_memory)))
-    return PeaksByNumber(
+    return HourlyPeakRows(
         found[sampled // len(hours)], hours[sampled % len(hours)], largest_cpu[sampled], largest_memory[sampled]
     )
 

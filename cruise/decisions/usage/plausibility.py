@@ -24,7 +24,7 @@ from cruise.domain.usage import (
     ContainerKey,
     CounterTail,
     SampleBlock,
-    SampleRejection,
+    SampleRejectionReason,
     Statistic,
     StatisticKey,
     StatisticsTable,
@@ -42,7 +42,7 @@ WINDOWS_SECONDS = (CPU_BASE_SECONDS, MEMORY_BASE_SECONDS, 3600)
 MAX_REJECTED_PERCENT = 10
 
 # The bit of each reason in `rejected_reasons`.
-BIT_OF = {reason: 1 << bit for bit, reason in enumerate(SampleRejection)}
+BIT_OF = {reason: 1 << bit for bit, reason in enumerate(SampleRejectionReason)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +57,21 @@ class RejectedSample:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedBlock:
+class CheckedSampleBlock:
     """A block without its rejected samples; `reasons` holds bits per row, `examples` one sample per reason."""
 
     block: SampleBlock
     reasons: Int64Array
-    counts: Mapping[SampleRejection, int] = field(default_factory=dict)
-    examples: Mapping[SampleRejection, RejectedSample] = field(default_factory=dict)
+    counts: Mapping[SampleRejectionReason, int] = field(default_factory=dict)
+    examples: Mapping[SampleRejectionReason, RejectedSample] = field(default_factory=dict)
 
     @staticmethod
-    def accept_all(block: SampleBlock) -> "CheckedBlock":
+    def accept_all(block: SampleBlock) -> "CheckedSampleBlock":
         """Return a block with nothing rejected."""
-        return CheckedBlock(block, np.zeros(len(block.keys), dtype=np.int64))
+        return CheckedSampleBlock(block, np.zeros(len(block.keys), dtype=np.int64))
 
 
-def reject_implausible_samples(block: SampleBlock, bounds: UsageBounds) -> CheckedBlock:
+def reject_implausible_samples(block: SampleBlock, bounds: UsageBounds) -> CheckedSampleBlock:
     """Reject samples that cannot be true; samples that the source rejected count as disagreement."""
     check = _PlausibilityCheck(block)
     if len(block.keys) and len(block.times):
@@ -87,15 +87,17 @@ class _PlausibilityCheck:
         self._demand, self._memory = block.cpu_demand_millicores, block.memory_bytes
         self._rejected = block.rejected
         self._reasons = np.zeros(len(block.keys), dtype=np.int64)
-        self._counts: dict[SampleRejection, int] = {}
-        self._examples: dict[SampleRejection, RejectedSample] = {}
+        self._counts: dict[SampleRejectionReason, int] = {}
+        self._examples: dict[SampleRejectionReason, RejectedSample] = {}
         if block.rejected is not None and block.rejected.any():
-            self._record(SampleRejection.SERIES_DISAGREE, np.arange(len(block.keys)), block.rejected, "", None, None)
+            self._record(
+                SampleRejectionReason.SERIES_DISAGREE, np.arange(len(block.keys)), block.rejected, "", None, None
+            )
         if block.from_other_clusters is not None:
             count, container = block.from_other_clusters
-            self._counts[SampleRejection.OTHER_CLUSTER] = count
+            self._counts[SampleRejectionReason.OTHER_CLUSTER] = count
             at = int(block.times[-1]) if len(block.times) else 0
-            self._examples[SampleRejection.OTHER_CLUSTER] = RejectedSample(container, at)
+            self._examples[SampleRejectionReason.OTHER_CLUSTER] = RejectedSample(container, at)
 
     def check_cpu(self, bounds: UsageBoundColumns) -> None:
         # Without separate usage, demand counts half: pressure at most doubles usage.
@@ -109,7 +111,10 @@ class _PlausibilityCheck:
         applies = block.times > bounds.limit_since[rows, None]
         limit = np.where(applies, cpu_limit[rows, None], np.inf)
         node = np.broadcast_to(bounds.node_cpu[rows, None], limit.shape)
-        for reason, maximum in ((SampleRejection.ABOVE_NODE_CAPACITY, node), (SampleRejection.ABOVE_LIMIT, limit)):
+        for reason, maximum in (
+            (SampleRejectionReason.ABOVE_NODE_CAPACITY, node),
+            (SampleRejectionReason.ABOVE_LIMIT, limit),
+        ):
             usage = use[rows].astype(np.float64)
             excess = _exceeds_despite_late_scrape(usage, maximum)
             self._record(reason, rows, excess, "cpu", usage, maximum)
@@ -133,13 +138,16 @@ class _PlausibilityCheck:
         node = np.broadcast_to(bounds.node_memory[rows, None], limit.shape)
         usage = block.memory_bytes[rows]
         self._memory = block.memory_bytes.copy()
-        for reason, maximum in ((SampleRejection.ABOVE_NODE_CAPACITY, node), (SampleRejection.ABOVE_LIMIT, limit)):
+        for reason, maximum in (
+            (SampleRejectionReason.ABOVE_NODE_CAPACITY, node),
+            (SampleRejectionReason.ABOVE_LIMIT, limit),
+        ):
             excess = usage > maximum
             self._record(reason, rows, excess, "memory", usage, maximum)
             usage = np.where(excess, np.nan, usage)
         self._memory[rows] = usage
 
-    def get_result(self) -> CheckedBlock:
+    def get_result(self) -> CheckedSampleBlock:
         block = self._block
         if self._counts:
             block = replace(
@@ -147,7 +155,7 @@ class _PlausibilityCheck:
             )
         elif self._demand is not block.cpu_demand_millicores:
             block = replace(block, cpu_demand_millicores=self._demand)
-        return CheckedBlock(block, self._reasons, self._counts, self._examples)
+        return CheckedSampleBlock(block, self._reasons, self._counts, self._examples)
 
     def _copy_demand(self) -> Float32Array:
         if self._demand is self._block.cpu_demand_millicores:
@@ -156,7 +164,7 @@ class _PlausibilityCheck:
 
     def _record(
         self,
-        reason: SampleRejection,
+        reason: SampleRejectionReason,
         rows: Int64Array,
         excess: BoolArray,
         resource: str,
@@ -213,7 +221,7 @@ MEMORY_TOLERANCE_SHARE = 0.25
 MEMORY_TOLERANCE_BYTES = 64 * 2**20
 
 
-def compare_counters(
+def compare_counters_with_kubelet(
     report: KubeletContainerUsage, tail: CounterTail, step_seconds: int, result: CrossCheckResult
 ) -> None:
     """Compare counters up to the tail's time with a kubelet's report, for containers that both know."""
@@ -237,7 +245,7 @@ def compare_counters(
             result.disagreements[key] = MetricMismatch(report.node, "cpu", other, reported)
 
 
-def compare_memory(report: KubeletContainerUsage, block: SampleBlock, result: CrossCheckResult) -> None:
+def compare_memory_with_kubelet(report: KubeletContainerUsage, block: SampleBlock, result: CrossCheckResult) -> None:
     """Compare the memory in a kubelet's report with what the block shows within two minutes of it."""
     near = np.flatnonzero(np.abs(block.times - report.at) <= MAX_DISTANCE_SECONDS)
     if not len(near):

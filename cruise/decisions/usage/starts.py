@@ -61,7 +61,7 @@ class StartWindows:
         return {(one.namespace, one.pod): one for one in self.windows[first:last] if not 0 < one.ends_at <= after}
 
 
-def measure_starts(
+def measure_container_starts(
     block: SampleBlock,
     windows: StartWindows,
     step_seconds: int,

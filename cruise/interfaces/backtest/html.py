@@ -33,8 +33,8 @@ from cruise.interfaces.backtest.table import (
     describe_recording,
     format_autoscaling,
     format_cost_cells,
-    format_figures,
     format_monthly_cost,
+    format_policy_figures,
     format_slack_reduction,
     has_autoscaling,
     list_warnings,
@@ -272,7 +272,7 @@ def _build_section(result: BacktestResult, terms: ReplayParameters, shown_node: 
         rows=[
             _PolicyRow(
                 name,
-                format_figures(score),
+                format_policy_figures(score),
                 format_slack_reduction(reductions.get(name)),
                 format_cost_cells(compute_policy_cost(score, terms.objective_prices), terms.currency),
                 format_monthly_cost(score, result, terms.currency),

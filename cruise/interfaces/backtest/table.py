@@ -241,7 +241,7 @@ def _build_tables(
     for name, score in result.policies.items():
         label = f"{name} {DOMINATED_MARK}" if name in dominated else name
         cost = [] if currency is None else [format_monthly_cost(score, result, currency) or _UNKNOWN]
-        rows.append(([label, *format_figures(score), *cost], _get_style(name, dominated)))
+        rows.append(([label, *format_policy_figures(score), *cost], _get_style(name, dominated)))
     return _split_into_tables(headings, rows, width)
 
 
@@ -303,7 +303,7 @@ def _two_lines(heading: str) -> Group:
     return Group(*heading.split("\n"))
 
 
-def format_figures(score: PolicyScore) -> Sequence[str]:
+def format_policy_figures(score: PolicyScore) -> Sequence[str]:
     """Return a policy's figures as text, in the order of the columns; `–` if not recorded."""
     memory = score.memory
     return (

@@ -188,7 +188,7 @@ _PRICES_ARE_UNKNOWN = "Money appears once price_core_hour and price_gibibyte_hou
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class CardFigure:
     """A number with its unit, and what it means."""
 
     value: str
@@ -201,7 +201,7 @@ class FigureCard:
     """A card with one to three figures and a line below them; `page` is where their parts are shown."""
 
     title: str
-    figures: Sequence[Figure]
+    figures: Sequence[CardFigure]
     note: str
     page: str = ""
 
@@ -209,7 +209,7 @@ class FigureCard:
 def build_saved_card(savings: RealizedSavings, prices: ResourcePrices | None) -> FigureCard:
     """Return the card of what is saved."""
     if not savings.pods:
-        figures = [Figure("–", "", f"{_SAVED} No pod on these nodes is resized yet.")]
+        figures = [CardFigure("–", "", f"{_SAVED} No pod on these nodes is resized yet.")]
         return FigureCard("Saved", figures, "no pod is resized yet", "actions")
     pods = format_count(savings.pods, "resized pod")
     note = f"{pods}, compared with before cruise"
@@ -238,7 +238,7 @@ def build_reclaimable_card(
 def build_coverage_card(sized: CoverageRow) -> FigureCard:
     """Return the card of the coverage."""
     shares = [
-        Figure(
+        CardFigure(
             format_share(sized.group.requested.get(resource), sized.total.get(resource)), name, _COVERAGE.format(name)
         )
         for resource, name in ((ResourceName.CPU, "CPU"), (ResourceName.MEMORY, "memory"))
@@ -250,17 +250,17 @@ def build_recent_actions_card(recent: RecentActions, page: str = "actions") -> F
     """Return the card of what cruise did in the last 24 hours."""
     causes = ", ".join(f"{number:,} {cause}" for cause, number in recent.causes.items())
     figures = [
-        Figure(
+        CardFigure(
             f"{recent.resizes:,}",
             "resize" if recent.resizes == 1 else "resizes",
             f"Pods resized in place in the last 24 hours{f', by cause: {causes}' if causes else ''}.",
         ),
-        Figure(
+        CardFigure(
             f"{recent.evictions:,}",
             "eviction" if recent.evictions == 1 else "evictions",
             "Pods evicted in the last 24 hours, because their node could not hold all its pods or after an OOM kill.",
         ),
-        Figure(
+        CardFigure(
             f"{recent.oom_kills_answered:,}",
             "OOM kill answered" if recent.oom_kills_answered == 1 else "OOM kills answered",
             "OOM kills in the last 24 hours after which cruise resized or evicted the pod.",
@@ -270,18 +270,20 @@ def build_recent_actions_card(recent: RecentActions, page: str = "actions") -> F
     return FigureCard("Last 24 hours", figures, refused, page)
 
 
-def _list_amounts(amount: Resources, explanation: str, prices: ResourcePrices | None) -> Sequence[Figure]:
+def _list_amounts(amount: Resources, explanation: str, prices: ResourcePrices | None) -> Sequence[CardFigure]:
     if prices is None:
         words = f"{explanation} {_PRICES_ARE_UNKNOWN}"
         return [
-            Figure(_format_sign(format_cores(amount.cpu_millicores)), "cores", words),
-            Figure(_format_sign(format_gibibytes(amount.memory_bytes)), "GiB", words),
+            CardFigure(_format_sign(format_cores(amount.cpu_millicores)), "cores", words),
+            CardFigure(_format_sign(format_gibibytes(amount.memory_bytes)), "GiB", words),
         ]
     month = (
         f"{explanation} At {format_prices(prices)}, for a month of {HOURS_A_MONTH} hours: an estimate, because nodes "
         "are what is billed."
     )
-    return [Figure(_format_sign(format_money(prices.compute_monthly_cost(amount), prices.currency)), "a month", month)]
+    return [
+        CardFigure(_format_sign(format_money(prices.compute_monthly_cost(amount), prices.currency)), "a month", month)
+    ]
 
 
 def _format_amounts(amount: Resources) -> str:

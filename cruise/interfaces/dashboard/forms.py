@@ -18,17 +18,17 @@ from cruise.domain.users import PathAccess
 from cruise.interfaces.dashboard.layout import (
     HEADERS,
     Dashboard,
-    DashboardPage,
+    MenuEntry,
     convert_to_local_path,
     get_adjacent_pages,
     get_relative_root,
 )
-from cruise.interfaces.dashboard.sign_in import FORM_PREFIX, read_form
+from cruise.interfaces.dashboard.sign_in import FORM_PREFIX, read_session_form
 from cruise.interfaces.http.api import API_PREFIX
 from cruise.interfaces.http.audit import AuditEntry, describe_audit_cause, read_audit_page
 from cruise.interfaces.http.health import Scope
 from cruise.interfaces.http.user_actions import read_user_action_page
-from cruise.interfaces.http.view import OffsetParameter, VisibilityDependency, get_visibility, wait_for_store
+from cruise.interfaces.http.view import OffsetParameter, VisibilityDependency, get_namespace_visibility, wait_for_store
 
 # Fields with this prefix are settings.
 SETTING_FIELD_PREFIX = "setting."
@@ -49,7 +49,7 @@ def create_form_routes(dashboard: Dashboard, api: FastAPI) -> APIRouter:
     async def submit(
         request: Request, verb: Annotated[str, InPath(pattern="^(put|delete)$")], api_path: str
     ) -> Response:
-        fields = await read_form(dashboard, request)
+        fields = await read_session_form(dashboard, request)
         settings = {
             name.removeprefix(SETTING_FIELD_PREFIX): text.strip()
             for name, text in fields.items()
@@ -112,8 +112,8 @@ def _find_setting(error: str, settings: Iterable[str]) -> str:
     return min(positions, key=lambda name: positions[name], default="")
 
 
-async def _may_see(request: Request, page: DashboardPage) -> bool:
-    visibility = get_visibility(request)
+async def _may_see(request: Request, page: MenuEntry) -> bool:
+    visibility = get_namespace_visibility(request)
     needed = PathAccess("get", f"/cruise{API_PREFIX}{page.api}")
     return visibility.authority is None or await visibility.authority.authorize(visibility.caller, needed)
 
@@ -161,7 +161,7 @@ async def _call(
     return status, bytes(parts)
 
 
-ACTIONS_PAGE = DashboardPage("actions", "Actions", "/audit")
+ACTIONS_PAGE = MenuEntry("actions", "Actions", "/audit")
 _ROWS = 50
 # The number of the newest audit lines that the page's form searches; the page says so where there are more.
 _MAX_SEARCHED = 5000

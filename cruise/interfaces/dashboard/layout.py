@@ -24,11 +24,11 @@ from cruise.domain.prices import format_money
 from cruise.domain.resources import ResourceName
 from cruise.errors import CruiseError
 from cruise.interfaces.dashboard.terms import HEADINGS, TERMS
-from cruise.interfaces.http.cluster_summary import ClusterSummaries
+from cruise.interfaces.http.cluster_summary import ClusterSummaryCache
 from cruise.interfaces.http.health import Scope
 from cruise.interfaces.http.user_actions import PauseStatus, get_pause_status
 from cruise.interfaces.http.view import ApiView
-from cruise.interfaces.http.workload import PodExplanations
+from cruise.interfaces.http.workload import PodExplainer
 from cruise.interfaces.text import (
     format_age,
     format_cores,
@@ -169,7 +169,7 @@ HEADERS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class DashboardPage:
+class MenuEntry:
     """An entry of the menu: the first part of its path, its title, and an API path.
 
     A caller who may get the API path may see the page and all pages below it.
@@ -185,10 +185,10 @@ class Dashboard:
     """The data and sessions that pages use; `provider` is the host of the identity provider, empty if there is none."""
 
     view: ApiView
-    summaries: ClusterSummaries
+    summaries: ClusterSummaryCache
     sessions: SignInSessions
-    explanations: PodExplanations
-    menu: Sequence[DashboardPage] = ()
+    explanations: PodExplainer
+    menu: Sequence[MenuEntry] = ()
     requires_sign_in: bool = False
     provider: str = ""
 
@@ -212,7 +212,7 @@ class Dashboard:
             assets=list_assets(),
             terms={**TERMS, **HEADINGS},
             resources={one.value: one for one in ResourceName},
-            new_id=create_id_source(),
+            new_id=create_element_id_source(),
             version=__version__,
             now=now,
             age=lambda then, ago=True: format_age(now, then, ago),
@@ -272,7 +272,7 @@ class Dashboard:
         return PageRoute
 
 
-def create_id_source() -> Callable[[], str]:
+def create_element_id_source() -> Callable[[], str]:
     """Return a source of element ids that differ within a page, and from those of an earlier rendering of it."""
     rendering, numbers = secrets.token_hex(4), count()
     return lambda: f"tip-{rendering}-{next(numbers)}"
@@ -337,19 +337,19 @@ class SortableHeading:
     sorted: str
 
 
-def build_headings(columns: Sequence[SortableColumn], query: Mapping[str, str]) -> Sequence[SortableHeading]:
+def build_table_headings(columns: Sequence[SortableColumn], query: Mapping[str, str]) -> Sequence[SortableHeading]:
     """Return the headings of a table; `query` has the present `sort` key, and whether it sorts `up`."""
     headings = []
     for column in columns:
         is_sorted, is_up = column.key == query["sort"], query["up"] == "true"
         up = not is_up if is_sorted else not column.is_descending
         direction = ("ascending" if is_up else "descending") if is_sorted else ""
-        link = build_query({**query, "sort": column.key, "up": "true" if up else "false"})
+        link = build_url_query({**query, "sort": column.key, "up": "true" if up else "false"})
         headings.append(SortableHeading(column, link, direction))
     return headings
 
 
-def build_query(query: Mapping[str, str]) -> str:
+def build_url_query(query: Mapping[str, str]) -> str:
     """Return a URL query without empty values."""
     return "?" + urlencode({name: value for name, value in query.items() if value})
 
@@ -358,6 +358,6 @@ def get_adjacent_pages(query: Mapping[str, str], offset: int, rows: int, total: 
     """Return the URL queries of the previous and the next page of a table, None if there is no such page."""
     previous, following = max(0, offset - rows), offset + rows
     return (
-        build_query({**query, "offset": str(previous)}) if offset else None,
-        build_query({**query, "offset": str(following)}) if following < total else None,
+        build_url_query({**query, "offset": str(previous)}) if offset else None,
+        build_url_query({**query, "offset": str(following)}) if following < total else None,
     )

@@ -12,7 +12,7 @@ from cruise.interfaces.dashboard.charts import (
     build_reclaimable_card,
     build_saved_card,
 )
-from cruise.interfaces.dashboard.layout import Dashboard, DashboardPage, SortableColumn, build_headings
+from cruise.interfaces.dashboard.layout import Dashboard, MenuEntry, SortableColumn, build_table_headings
 from cruise.interfaces.dashboard.policies import list_namespace_settings
 from cruise.interfaces.http.audit import RECENT, describe_audit_cause, read_recent_actions
 from cruise.interfaces.http.namespaces import NamespaceSummary, list_namespaces
@@ -20,7 +20,7 @@ from cruise.interfaces.http.view import NamespaceParameter, VisibilityDependency
 from cruise.interfaces.reasons import describe_reason
 from cruise.interfaces.scan.finding_text import RISK_TITLES, describe_risk
 
-NAMESPACES_PAGE = DashboardPage("namespaces", "Namespaces", "/namespaces")
+NAMESPACES_PAGE = MenuEntry("namespaces", "Namespaces", "/namespaces")
 _MAX_WORKLOADS = 20
 _COLUMNS = (
     SortableColumn("Namespace", "name", is_number=False, is_descending=False),
@@ -60,7 +60,7 @@ def create_namespaces_pages(dashboard: Dashboard) -> APIRouter:
             page=NAMESPACES_PAGE,
             summary=summary,
             found=found,
-            headings=build_headings(_COLUMNS, {"sort": sort, "up": "true" if up else "false"}),
+            headings=build_table_headings(_COLUMNS, {"sort": sort, "up": "true" if up else "false"}),
         )
 
     @routes.get("/{namespace}")

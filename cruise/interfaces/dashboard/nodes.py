@@ -17,9 +17,9 @@ from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, State
 from cruise.errors import UnavailableError
 from cruise.interfaces.dashboard.layout import (
     Dashboard,
-    DashboardPage,
+    MenuEntry,
     SortableColumn,
-    build_headings,
+    build_table_headings,
     get_adjacent_pages,
 )
 from cruise.interfaces.http.controller import filter_plans_by_namespace, get_last_pass
@@ -30,12 +30,12 @@ from cruise.interfaces.packing.table import describe_proof
 from cruise.interfaces.plan_table import describe_pod_states
 from cruise.interfaces.reasons import REASON_DESCRIPTIONS
 
-NODES_PAGE = DashboardPage("nodes", "Nodes", "/nodes")
+NODES_PAGE = MenuEntry("nodes", "Nodes", "/nodes")
 _ROWS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class NodeShares:
+class NodeCapacityShares:
     """How a node's allocatable capacity is used.
 
     `fixed` is for pods that are not sized, `base` and `headroom` for the others; `free` is the rest, negative if the
@@ -63,8 +63,8 @@ class NodeSummary:
     """One row of the table of nodes."""
 
     plan: NodePlan
-    cpu: NodeShares
-    memory: NodeShares
+    cpu: NodeCapacityShares
+    memory: NodeCapacityShares
 
     @property
     def skipped_pods(self) -> int:
@@ -138,7 +138,7 @@ def create_nodes_pages(dashboard: Dashboard) -> APIRouter:
             sort=sort,
             up=up,
             offset=offset,
-            headings=build_headings(_COLUMNS, query),
+            headings=build_table_headings(_COLUMNS, query),
             earlier=earlier,
             later=later,
             reasons=REASON_DESCRIPTIONS,
@@ -166,7 +166,7 @@ def create_nodes_pages(dashboard: Dashboard) -> APIRouter:
             node_pass=node_pass,
             plan=plan,
             node=next((one for one in snapshot.nodes if one.name == name), None),
-            shares=[compute_node_shares(plan, resource) for resource in ResourceName],
+            shares=[compute_node_capacity_shares(plan, resource) for resource in ResourceName],
             pods=build_pod_summaries(visible_plan, pods, killed),
             reasons=REASON_DESCRIPTIONS,
             labels=select_node_labels(snapshot.nodes, name),
@@ -178,15 +178,17 @@ def create_nodes_pages(dashboard: Dashboard) -> APIRouter:
 def build_node_summary(plan: NodePlan) -> NodeSummary:
     """Return the row of one node."""
     return NodeSummary(
-        plan, compute_node_shares(plan, ResourceName.CPU), compute_node_shares(plan, ResourceName.MEMORY)
+        plan,
+        compute_node_capacity_shares(plan, ResourceName.CPU),
+        compute_node_capacity_shares(plan, ResourceName.MEMORY),
     )
 
 
-def compute_node_shares(plan: NodePlan, resource: ResourceName) -> NodeShares:
+def compute_node_capacity_shares(plan: NodePlan, resource: ResourceName) -> NodeCapacityShares:
     """Return how the allocatable capacity of a node divides."""
     allocatable = plan.allocatable.get(resource)
     fixed = allocatable - plan.available.get(resource)
-    return NodeShares(resource, allocatable, fixed, plan.base.get(resource), plan.headroom.get(resource))
+    return NodeCapacityShares(resource, allocatable, fixed, plan.base.get(resource), plan.headroom.get(resource))
 
 
 def build_pod_summaries(
@@ -220,7 +222,7 @@ def _sum_requests(pod: Pod) -> Resources:
 
 # Pending pods and the last packing plan.
 
-PENDING_PAGE = DashboardPage("pending", "Pending", "/packing")
+PENDING_PAGE = MenuEntry("pending", "Pending", "/packing")
 _MAX_PODS = 200
 _PHASES = {
     PlanPhase.ADVISORY: ("advisory", ""),

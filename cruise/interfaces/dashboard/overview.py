@@ -24,7 +24,7 @@ from cruise.interfaces.dashboard.charts import (
     build_reclaimable_card,
     build_saved_card,
 )
-from cruise.interfaces.dashboard.layout import Dashboard, DashboardPage
+from cruise.interfaces.dashboard.layout import Dashboard, MenuEntry
 from cruise.interfaces.http.attention import (
     list_attention_items,
     list_visible_policy_problems,
@@ -41,7 +41,7 @@ from cruise.interfaces.scan.finding_text import RISK_TITLES, describe_risk
 from cruise.interfaces.scan.html import build_capacity_bars
 from cruise.runtime.node_pass import NodePassResult
 
-OVERVIEW_PAGE = DashboardPage("", "Overview", "/summary")
+OVERVIEW_PAGE = MenuEntry("", "Overview", "/summary")
 _MAX_RISKS = 8
 _MODE_DESCRIPTIONS: Mapping[str, str] = {
     Mode.FULL.label: "resized in place, and evicted if a node cannot hold its pods",
@@ -54,7 +54,7 @@ _MODE_DESCRIPTIONS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ModeAdoption:
+class ModePodCount:
     """The number of pods in a mode; `width` is their share in percent."""
 
     mode: str
@@ -77,7 +77,7 @@ def create_overview_page(dashboard: Dashboard) -> APIRouter:
         now, figures = dashboard.view.now(), dashboard.view.get_figures()
         recent = await read_recent_actions(dashboard.view, visibility, now - RECENT)
         since = now - CHART_PERIODS[period]
-        hours = await wait_for_store(dashboard.view.store.read_cluster_hours(get_clock_hour(since)))
+        hours = await wait_for_store(dashboard.view.store.read_hourly_totals(get_clock_hour(since)))
         history = [one for one in figures.history if one.at >= since]
         refreshed_at = figures.statistics_at
         coverage = await _list_coverage_rows(summary.node_pass, visibility)
@@ -123,11 +123,11 @@ async def _list_coverage_rows(node_pass: NodePassResult, visibility: NamespaceVi
     return list_coverage_rows(await read_coverage(node_pass, visibility))
 
 
-def count_pods_by_mode(pods: Mapping[str, int]) -> Sequence[ModeAdoption]:
+def count_pods_by_mode(pods: Mapping[str, int]) -> Sequence[ModePodCount]:
     """Return the number of pods in each mode, the highest mode first."""
     total = max(1, sum(pods.values()))
     return [
-        ModeAdoption(mode, description, pods.get(mode, 0), f"{100 * pods.get(mode, 0) / total:.2f}")
+        ModePodCount(mode, description, pods.get(mode, 0), f"{100 * pods.get(mode, 0) / total:.2f}")
         for mode, description in _MODE_DESCRIPTIONS.items()
         if pods.get(mode) or mode != UNREADABLE_MODE
     ]
@@ -159,11 +159,11 @@ def _build_lines(
     ]
 
 
-HEALTH_PAGE = DashboardPage("health", "Health", "/status")
+HEALTH_PAGE = MenuEntry("health", "Health", "/status")
 
 
 @dataclass(frozen=True, slots=True)
-class WebhookActivity:
+class WebhookSizedPodCount:
     """The number of pods on nodes, and of those that have the webhook's signature."""
 
     pods: int
@@ -179,7 +179,7 @@ def create_health_page(dashboard: Dashboard) -> APIRouter:
     async def health(request: Request) -> Response:
         figures = view.get_figures()
         try:
-            activity = count_webhook_activity(await view.snapshot())
+            activity = count_pods_sized_by_webhook(await view.snapshot())
         except UnavailableError:
             activity = None
         return dashboard.render_page(
@@ -206,7 +206,7 @@ def _list_observed_risks(figures: ControllerFigures) -> Sequence[tuple[str, Obse
     return [(names[resource], risk) for resource, risk in risks.items()]
 
 
-def count_webhook_activity(snapshot: ClusterSnapshot) -> WebhookActivity:
+def count_pods_sized_by_webhook(snapshot: ClusterSnapshot) -> WebhookSizedPodCount:
     """Count the pods on nodes, and those that the webhook sized at creation."""
     running = [pod for pod in snapshot.pods if pod.node is not None and not pod.is_finished]
-    return WebhookActivity(len(running), sum(ORIGINAL_RESOURCES_SIGNATURE in pod.annotations for pod in running))
+    return WebhookSizedPodCount(len(running), sum(ORIGINAL_RESOURCES_SIGNATURE in pod.annotations for pod in running))

@@ -16,15 +16,15 @@ from cruise.interfaces.dashboard import forms, namespaces, nodes, overview, poli
 from cruise.interfaces.dashboard.layout import HEADERS, Dashboard, SignInSessions, create_asset_routes
 from cruise.interfaces.dashboard.sign_in import (
     DashboardAccess,
-    ProviderAuthority,
+    IdentityProviderAuthority,
     add_problem_pages,
     create_provider_routes,
     create_sign_in_routes,
 )
-from cruise.interfaces.http.cluster_summary import ClusterSummaries
+from cruise.interfaces.http.cluster_summary import ClusterSummaryCache
 from cruise.interfaces.http.request_guard import CallerAuthority
 from cruise.interfaces.http.view import ApiView, CallerDependency
-from cruise.interfaces.http.workload import PodExplanations
+from cruise.interfaces.http.workload import PodExplainer
 
 # Server-sent events: live pages reload after a node pass.
 
@@ -84,13 +84,13 @@ MENU_PAGES = (
 def add_dashboard(
     api: FastAPI,
     view: ApiView,
-    summaries: ClusterSummaries,
-    explanations: PodExplanations,
+    summaries: ClusterSummaryCache,
+    explanations: PodExplainer,
     sessions: SignInSessions,
     authority: CallerAuthority | None,
 ) -> DashboardAccess:
     """Add all pages to the API, and return the access rules of both for the request guard."""
-    provider_authority = authority if isinstance(authority, ProviderAuthority) else None
+    provider_authority = authority if isinstance(authority, IdentityProviderAuthority) else None
     dashboard = Dashboard(
         view,
         summaries,

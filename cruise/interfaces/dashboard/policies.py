@@ -23,7 +23,7 @@ from cruise.domain.vpa_overrides import read_vpa_overrides
 from cruise.domain.written_policies import PolicyScope
 from cruise.interfaces.backtest.comparison import METRIC_NAMES, format_interval, format_metric, format_metric_difference
 from cruise.interfaces.dashboard.forms import SETTING_FIELD_PREFIX, get_rejected_form
-from cruise.interfaces.dashboard.layout import Dashboard, DashboardPage
+from cruise.interfaces.dashboard.layout import Dashboard, MenuEntry
 from cruise.interfaces.dashboard.policy_form import build_policy_form
 from cruise.interfaces.http.policies import build_policy_entry, list_visible_policies
 from cruise.interfaces.http.user_actions import list_paused_workloads
@@ -91,7 +91,7 @@ def build_what_if_rows(comparison: WhatIfComparison) -> Sequence[WhatIfRow]:
     ]
 
 
-POLICIES_PAGE = DashboardPage("policies", "Policies", "/policies")
+POLICIES_PAGE = MenuEntry("policies", "Policies", "/policies")
 # A replay has its own mode and pass interval.
 _NOT_REPLAYABLE = frozenset({"mode", "pass_interval"})
 
@@ -127,7 +127,7 @@ def create_policies_pages(dashboard: Dashboard) -> APIRouter:
         snapshot = await view.snapshot()
         namespaces = [*snapshot.namespace_annotations, *(namespace for namespace, _ in snapshot.workloads)]
         visible = await visibility.get_visible_namespaces(namespaces)
-        cluster_settings = list_cluster_settings(view.policy)
+        cluster_settings = list_main_settings(view.policy)
         return dashboard.render_page(
             request,
             "policies.html.j2",
@@ -207,7 +207,7 @@ def create_policies_pages(dashboard: Dashboard) -> APIRouter:
     return routes
 
 
-def list_cluster_settings(policy: Policy) -> Sequence[tuple[str, str]]:
+def list_main_settings(policy: Policy) -> Sequence[tuple[str, str]]:
     """Return the names and values of the settings that users look up most often."""
     minutes = policy.pass_interval.total_seconds() / 60
     return [

@@ -13,7 +13,7 @@ from cruise.domain.written_policies import PolicyScope
 from cruise.errors import CruiseError
 from cruise.interfaces.dashboard.forms import SETTING_FIELD_PREFIX, RejectedForm, get_rejected_form
 from cruise.interfaces.http.policies import render_written_policy
-from cruise.interfaces.http.policy_writability import explain_writability
+from cruise.interfaces.http.policy_writability import explain_policy_writability
 from cruise.interfaces.http.view import ApiView, NamespaceVisibility
 
 _EXAMPLES = {
@@ -93,7 +93,7 @@ def _render_manifest(scope: PolicyScope, settings: Mapping[str, str]) -> str:
 async def _explain_not_writable(view: ApiView, visibility: NamespaceVisibility, scope: PolicyScope) -> str:
     """Return why the form does not write, empty if it does. A page is useful without the API server's answer."""
     try:
-        return (await explain_writability(view, visibility, scope)).reason
+        return (await explain_policy_writability(view, visibility, scope)).reason
     except CruiseError as error:
         return str(error)
 

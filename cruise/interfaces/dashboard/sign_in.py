@@ -64,7 +64,7 @@ def create_sign_in_routes(dashboard: Dashboard, authority: CallerAuthority | Non
 
     @routes.post(SIGN_OUT)
     async def sign_out(request: Request) -> Response:
-        await read_form(dashboard, request)
+        await read_session_form(dashboard, request)
         dashboard.sessions.end(request.scope)
         headers = {"Location": "./", "Set-Cookie": f"{create_session_cookie(request, '')}; Max-Age=0"}
         return Response(status_code=303, headers=headers)
@@ -72,7 +72,7 @@ def create_sign_in_routes(dashboard: Dashboard, authority: CallerAuthority | Non
     return routes
 
 
-async def read_form(dashboard: Dashboard, request: Request) -> dict[str, str]:
+async def read_session_form(dashboard: Dashboard, request: Request) -> dict[str, str]:
     """Return the fields of a form of this session. Raises HTTPException 403 for any other form."""
     fields = await _parse_form(request)
     session = dashboard.sessions.find(request.scope)
@@ -111,7 +111,7 @@ class IdentityProvider(Protocol):
         ...
 
 
-class ProviderAuthority:
+class IdentityProviderAuthority:
     """Implements `CallerAuthority` for callers of an identity provider, and delegates everything else.
 
     A caller gets a ticket in place of a token. The ticket never leaves this process and expires with the session.
@@ -158,7 +158,9 @@ class _PendingSignIn:
     expires_at: float
 
 
-def create_provider_routes(dashboard: Dashboard, callers: ProviderAuthority, clock: Callable[[], float]) -> APIRouter:
+def create_provider_routes(
+    dashboard: Dashboard, callers: IdentityProviderAuthority, clock: Callable[[], float]
+) -> APIRouter:
     """Return the routes to the provider and back."""
     routes = APIRouter(include_in_schema=False, route_class=dashboard.create_route_class())
     pending: OrderedDict[str, _PendingSignIn] = OrderedDict()

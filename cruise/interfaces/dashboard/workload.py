@@ -19,9 +19,9 @@ from cruise.errors import NotFoundError
 from cruise.interfaces.dashboard.charts import CHART_PERIODS, ChartEvent, ChartLine, TimeChart, convert_output_to_html
 from cruise.interfaces.dashboard.layout import (
     Dashboard,
-    DashboardPage,
+    MenuEntry,
     SortableColumn,
-    build_headings,
+    build_table_headings,
     get_adjacent_pages,
 )
 from cruise.interfaces.explain.text import render_explanation_text
@@ -35,13 +35,13 @@ from cruise.interfaces.http.view import (
     VisibilityDependency,
     WorkloadNameParameter,
 )
-from cruise.interfaces.http.workload import WorkloadHistory, compute_template_sizes, read_workload_history
+from cruise.interfaces.http.workload import WorkloadDetails, compute_template_sizes, read_workload_details
 from cruise.interfaces.plan_document import describe_resize_cause, format_resize
 from cruise.interfaces.reasons import describe_reason
 from cruise.interfaces.scan.finding_text import RISK_TITLES, describe_risk
 from cruise.interfaces.text import format_memory
 
-WORKLOAD_PAGE = DashboardPage("workloads", "Workload", "/workloads")
+WORKLOAD_PAGE = MenuEntry("workloads", "Workload", "/workloads")
 _MAX_OUTCOMES = 12
 # Hourly peaks are kept for eight days.
 _CHART_PERIODS = ("1d", "7d")
@@ -74,7 +74,7 @@ def create_workload_pages(dashboard: Dashboard) -> APIRouter:
         await visibility.require_access(namespace)
         summary = await dashboard.summaries.get_available()
         try:
-            found = await read_workload_history(view, summary, namespace, f"{kind}/{name}", pod)
+            found = await read_workload_details(view, summary, namespace, f"{kind}/{name}", pod)
         except NotFoundError as error:
             raise HTTPException(404, str(error)) from error
         since = get_clock_hour(view.now() - CHART_PERIODS[period])
@@ -126,13 +126,13 @@ def create_workload_pages(dashboard: Dashboard) -> APIRouter:
     return routes
 
 
-def _build_row(found: WorkloadHistory, container: Container, since: int) -> ContainerRow:
+def _build_row(found: WorkloadDetails, container: Container, since: int) -> ContainerRow:
     statistic = found.statistics.get(container.name)
     charts = [_build_chart(found, container, resource, since) for resource in ResourceName]
     return ContainerRow(container, statistic, [chart for chart in charts if chart is not None])
 
 
-def _build_chart(found: WorkloadHistory, container: Container, resource: ResourceName, since: int) -> TimeChart | None:
+def _build_chart(found: WorkloadDetails, container: Container, resource: ResourceName, since: int) -> TimeChart | None:
     """Return usage by hour from hour `since` on, with request and limit, None before the first complete hour."""
     peaks, is_cpu = found.peaks, resource is ResourceName.CPU
     values = (peaks.cpu_demand_millicores if is_cpu else peaks.memory_bytes).tolist()
@@ -163,7 +163,7 @@ def _build_chart(found: WorkloadHistory, container: Container, resource: Resourc
 
 
 def get_amounts_over_time(
-    found: WorkloadHistory,
+    found: WorkloadDetails,
     container: Container,
     times: Sequence[datetime],
     resource: ResourceName,
@@ -213,7 +213,7 @@ def get_limits(one: Container | ContainerTarget) -> StatedResources:
     return one.limits
 
 
-def _list_events(found: WorkloadHistory, container: Container, resource: ResourceName) -> Iterable[ChartEvent]:
+def _list_events(found: WorkloadDetails, container: Container, resource: ResourceName) -> Iterable[ChartEvent]:
     if resource is ResourceName.MEMORY:
         for kill in found.oom_kills:
             if kill.container == container.name:
@@ -230,7 +230,7 @@ def _describe_cause(outcome: Outcome) -> str:
     return describe_resize_cause(action) if isinstance(action, ResizePod) else describe_reason(action.reason)
 
 
-def _is_about(outcome: Outcome, found: WorkloadHistory, container: Container) -> bool:
+def _is_about(outcome: Outcome, found: WorkloadDetails, container: Container) -> bool:
     action = outcome.action
     if isinstance(action, ResizePod):
         return action.uid == found.selected.uid and any(one.container == container.name for one in action.containers)
@@ -239,7 +239,7 @@ def _is_about(outcome: Outcome, found: WorkloadHistory, container: Container) ->
 
 # The table of workloads, which the server sorts and filters.
 
-WORKLOADS_PAGE = DashboardPage("workloads", "Workloads", "/workloads")
+WORKLOADS_PAGE = MenuEntry("workloads", "Workloads", "/workloads")
 _ROWS = 50
 
 
@@ -284,7 +284,7 @@ def create_workloads_page(dashboard: Dashboard) -> APIRouter:
             summary=summary,
             query=query,
             found=found,
-            headings=build_headings(_COLUMNS, values),
+            headings=build_table_headings(_COLUMNS, values),
             modes=[one.label for one in reversed(Mode)],
             earlier=earlier,
             later=later,

@@ -7,16 +7,16 @@ import msgspec
 from rich.table import Table
 
 from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod
-from cruise.decisions.admission.startup import StartupStep
-from cruise.decisions.admission.startup_steps import StartupExplanation
+from cruise.decisions.admission.startup import StartupBoostStep
+from cruise.decisions.admission.startup_explanation import StartupExplanation
 from cruise.decisions.explanation.pod_explanation import Explanation, NodeExplanation, SkippedContainer
 from cruise.decisions.explanation.size_steps import ContainerSteps, RequestSteps
 from cruise.decisions.pod_history import PodHistory
 from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims
-from cruise.decisions.pod_policy.unlocks import UNLOCKS
+from cruise.decisions.pod_policy.skip_reason_unlocks import UNLOCKS
 from cruise.decisions.scan.risks import ContainerRisk
 from cruise.domain.actions import Outcome, ResizePod, SkippedPod
-from cruise.domain.original_resources import amounts_to_json
+from cruise.domain.original_resources import convert_amounts_to_json
 from cruise.domain.overrides import StatedSetting
 from cruise.domain.startup_boosts import LONGEST_START, READY_TIME, StartupBoost
 from cruise.domain.startup_cpu import format_startup_cpu
@@ -62,7 +62,7 @@ def build_startup_document(startup: StartupExplanation | None) -> JsonValue:
     }
 
 
-def _step(step: StartupStep) -> JsonValue:
+def _step(step: StartupBoostStep) -> JsonValue:
     return {
         "container": step.container,
         "stated": format_startup_cpu(step.stated),
@@ -123,7 +123,7 @@ def render_explanation_json(explanation: Explanation, now: datetime, history: Po
     return msgspec.json.encode(document) + b"\n"
 
 
-def render_stored_json(namespace: str, pod: str, statistics: StatisticsTable, history: PodHistory) -> bytes:
+def render_stored_pod_json(namespace: str, pod: str, statistics: StatisticsTable, history: PodHistory) -> bytes:
     """Return the document of a pod that only the database knows."""
     rows = [_statistic(statistics.get_row(row)) for row in range(len(statistics.keys))]
     document = {"namespace": namespace, "pod": pod, "statistics": rows, "history": _history(history)}
@@ -221,8 +221,8 @@ def _skipped_container(skipped: SkippedContainer) -> JsonValue:
     return {
         "container": container.name,
         "role": container.role.value,
-        "requests": dict(amounts_to_json(container.requests)),
-        "limits": dict(amounts_to_json(container.limits)),
+        "requests": dict(convert_amounts_to_json(container.requests)),
+        "limits": dict(convert_amounts_to_json(container.limits)),
         "statistic": _statistic(statistic) if statistic is not None else None,
     }
 
@@ -255,8 +255,8 @@ def _admission(admission: MutatePod | LeaveUnchanged | None) -> JsonValue:
                 "containers": [
                     {
                         "name": target.container,
-                        "requests": dict(amounts_to_json(target.requests)),
-                        "limits": dict(amounts_to_json(target.limits)),
+                        "requests": dict(convert_amounts_to_json(target.requests)),
+                        "limits": dict(convert_amounts_to_json(target.limits)),
                     }
                     for target in containers
                 ],

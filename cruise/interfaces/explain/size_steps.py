@@ -12,9 +12,9 @@ from cruise.decisions.explanation.bound_steps import (
     CpuLimitSteps,
     GuaranteedStep,
     HeapStep,
+    HpaBoundStep,
     MemoryLimitSteps,
     UpdateThresholdStep,
-    UtilisationStep,
 )
 from cruise.decisions.explanation.size_steps import (
     ContainerSteps,
@@ -178,7 +178,7 @@ def _describe_guaranteed(steps: RequestSteps, step: GuaranteedStep, amount: Call
     return text
 
 
-def _describe_utilisation(step: UtilisationStep, amount: Callable[[float], str]) -> str:
+def _describe_utilisation(step: HpaBoundStep, amount: Callable[[float], str]) -> str:
     """Describe how far an HPA lets a request change."""
     if step.is_restoring:
         return (

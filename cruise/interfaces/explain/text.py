@@ -19,8 +19,8 @@ from cruise.decisions.explanation.pod_explanation import (
     RankedPod,
     SkippedContainer,
 )
-from cruise.decisions.pod_history import HourProfile, PodHistory
-from cruise.decisions.pod_policy.unlocks import UNLOCKS
+from cruise.decisions.pod_history import HourOfDayProfile, PodHistory
+from cruise.decisions.pod_policy.skip_reason_unlocks import UNLOCKS
 from cruise.domain.actions import ActionResult, EvictPod, ReasonCode, ResizePod
 from cruise.domain.overrides import StatedSetting
 from cruise.domain.policy import AdmissionSize, Policy
@@ -151,7 +151,7 @@ def _describe_autoscalers(explanation: Explanation) -> Iterator[Text]:
         names = " and ".join(sorted(resource.display_name for resource in claims.scaled))
         yield Text(f"  {names} not sized: {describe_detail(claims.scaled_by)}", style="dim")
     if claims.left_by_vpa:
-        free = {one.name: claims.get_free_resources(one.name) for one in explanation.pod.sized_containers}
+        free = {one.name: claims.get_unclaimed_resources(one.name) for one in explanation.pod.sized_containers}
         taken = {name: sorted(frozenset(ResourceName) - own) for name, own in free.items()}
         parts = "; ".join(f"{' and '.join(own)} of {name}" for name, own in taken.items() if own)
         yield Text(f"  not sized: {parts} ({describe_detail(claims.sized_by)})", style="dim")
@@ -336,7 +336,7 @@ def render_stored_text(
 
 
 def _format_profile(
-    profile: HourProfile, name: str, values: Sequence[float | None], resource: ResourceName
+    profile: HourOfDayProfile, name: str, values: Sequence[float | None], resource: ResourceName
 ) -> tuple[str, str, str, str]:
     known = [value for value in values if value is not None]
     largest = max(known, default=0.0)

@@ -12,7 +12,7 @@ from cruise import __version__
 from cruise.errors import CruiseError, ThrottledError
 from cruise.interfaces.http.attention import create_attention_routes
 from cruise.interfaces.http.audit import create_audit_routes
-from cruise.interfaces.http.cluster_summary import ClusterSummaries, create_summary_routes
+from cruise.interfaces.http.cluster_summary import ClusterSummaryCache, create_summary_routes
 from cruise.interfaces.http.controller import create_controller_routes
 from cruise.interfaces.http.coverage import create_coverage_routes
 from cruise.interfaces.http.namespaces import create_namespace_routes
@@ -21,13 +21,13 @@ from cruise.interfaces.http.policies import create_policy_routes
 from cruise.interfaces.http.user_actions import create_pause_routes, create_revert_routes, create_user_action_routes
 from cruise.interfaces.http.view import ApiView
 from cruise.interfaces.http.what_if import create_what_if_routes
-from cruise.interfaces.http.workload import PodExplanations, create_pod_routes
+from cruise.interfaces.http.workload import PodExplainer, create_pod_routes
 
 API_PREFIX = "/api/v1"
 
 
 def create_api(
-    view: ApiView, summaries: ClusterSummaries | None = None, explanations: PodExplanations | None = None
+    view: ApiView, summaries: ClusterSummaryCache | None = None, explanations: PodExplainer | None = None
 ) -> FastAPI:
     """Return the API of one controller; the request guard authenticates and authorizes its callers.
 
@@ -43,7 +43,7 @@ def create_api(
         # The request guard checks the token. This describes it in the OpenAPI document.
         dependencies=[Depends(HTTPBearer(auto_error=False, description="A token that this server accepts."))],
     )
-    summaries = summaries or ClusterSummaries(view)
+    summaries = summaries or ClusterSummaryCache(view)
     api.include_router(create_controller_routes(view), prefix=API_PREFIX)
     api.include_router(create_audit_routes(view), prefix=API_PREFIX)
     api.include_router(create_summary_routes(summaries), prefix=API_PREFIX)
@@ -51,7 +51,7 @@ def create_api(
     api.include_router(create_namespace_routes(summaries), prefix=API_PREFIX)
     api.include_router(create_coverage_routes(view), prefix=API_PREFIX)
     api.include_router(create_history_routes(view), prefix=API_PREFIX)
-    api.include_router(create_pod_routes(view, explanations or PodExplanations(view)), prefix=API_PREFIX)
+    api.include_router(create_pod_routes(view, explanations or PodExplainer(view)), prefix=API_PREFIX)
     api.include_router(create_policy_routes(view), prefix=API_PREFIX)
     api.include_router(create_pause_routes(view), prefix=API_PREFIX)
     api.include_router(create_packing_routes(view), prefix=API_PREFIX)

@@ -12,7 +12,7 @@ from cruise.decisions.scan.risks import ContainerRisk, ContainerRiskKind
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.rightsizing_policies import RightsizingPolicy
 from cruise.interfaces.http.audit import RECENT, RecentActions, read_recent_actions
-from cruise.interfaces.http.cluster_summary import UNREADABLE_MODE, ClusterSummaries, ClusterSummary
+from cruise.interfaces.http.cluster_summary import UNREADABLE_MODE, ClusterSummary, ClusterSummaryCache
 from cruise.interfaces.http.figures import ControllerFigures
 from cruise.interfaces.http.view import ApiView, NamespaceVisibility, VisibilityDependency, list_error_responses
 from cruise.interfaces.scan.finding_text import RISK_TITLES
@@ -40,7 +40,7 @@ class AttentionDocument:
     items: list[AttentionItem]
 
 
-def create_attention_routes(view: ApiView, summaries: ClusterSummaries) -> APIRouter:
+def create_attention_routes(view: ApiView, summaries: ClusterSummaryCache) -> APIRouter:
     """Return the route at /attention."""
     routes = APIRouter(tags=["controller"])
 

@@ -43,7 +43,7 @@ from cruise.interfaces.http.view import (
 from cruise.interfaces.reasons import describe_reason
 from cruise.interfaces.text import CAMEL_CASE_CONFIG
 from cruise.runtime.node_pass import NodePassResult
-from cruise.runtime.revert import collect_original_sizes, read_stored_sizes
+from cruise.runtime.revert import collect_original_sizes, read_stored_original_sizes
 
 UNREADABLE_MODE = "unreadable"
 # Clusters of at most this size are summed up while the caller waits.
@@ -87,7 +87,7 @@ class ClusterSummary:
         return sum(self.savings_by_namespace.values(), RealizedSavings())
 
 
-class ClusterSummaries:
+class ClusterSummaryCache:
     """Keeps the newest summary; a large cluster takes seconds, so callers may get an earlier one meanwhile."""
 
     def __init__(self, view: ApiView) -> None:
@@ -126,7 +126,7 @@ class ClusterSummaries:
         view = self._view
         statistics = await wait_for_store(view.statistics())
         paused_workloads = await wait_for_store(view.store.read_paused_workloads())
-        recorded, keys = await wait_for_store(read_stored_sizes(view.store, node_pass.snapshot))
+        recorded, keys = await wait_for_store(read_stored_original_sizes(view.store, node_pass.snapshot))
 
         def build() -> ClusterSummary:
             with pause_garbage_collection():
@@ -323,7 +323,7 @@ class ClusterSummaryDocument:
     risks: dict[str, int]
 
 
-def create_summary_routes(summaries: ClusterSummaries) -> APIRouter:
+def create_summary_routes(summaries: ClusterSummaryCache) -> APIRouter:
     """Return the routes at /summary and /workloads."""
     routes = APIRouter(tags=["workloads"])
 

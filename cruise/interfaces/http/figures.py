@@ -14,7 +14,7 @@ from cruise.domain.packing_plan import PackingPlan, PlanPhase
 from cruise.domain.policy import Mode
 from cruise.domain.preflight import CrossCheckCounts
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
-from cruise.domain.usage import SampleRejection, StatisticsTable
+from cruise.domain.usage import SampleRejectionReason, StatisticsTable
 from cruise.runtime.node_load import NodeLoadPassResult
 from cruise.runtime.node_pass import NodePassResult
 from cruise.runtime.packing.consolidation_pass import ConsolidationPassResult
@@ -119,7 +119,7 @@ class ControllerFigures:
     watch_lag_seconds: float | None = None
     paused: bool | None = None
     packing: PackingActivityFigures = PackingActivityFigures()
-    refused: Mapping[SampleRejection, int] = field(default_factory=dict)
+    refused: Mapping[SampleRejectionReason, int] = field(default_factory=dict)
     notices: Mapping[str, int] = field(default_factory=dict)
     causes: Mapping[ResizeCause, int] = field(default_factory=dict)
     published: int = 0

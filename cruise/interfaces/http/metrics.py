@@ -21,7 +21,7 @@ from cruise.domain.actions import ResizeCause
 from cruise.domain.policy import Mode
 from cruise.domain.preflight import CrossCheckCounts
 from cruise.domain.resources import ResourceName
-from cruise.domain.usage import SampleRejection
+from cruise.domain.usage import SampleRejectionReason
 from cruise.interfaces.coverage import list_coverage_rows
 from cruise.interfaces.http.figures import (
     ControllerFigures,
@@ -96,7 +96,7 @@ def _controller(figures: ControllerFigures, now: datetime) -> Iterator[Metric]:
     yield outcomes
     yield _resizes(figures.causes)
     rejected = CounterMetricFamily("cruise_samples_rejected", "Usage samples that cannot be true.", labels=["reason"])
-    for rejection in SampleRejection:
+    for rejection in SampleRejectionReason:
         rejected.add_metric([rejection.value], figures.refused.get(rejection, 0))
     yield rejected
     yield from _publications(figures)

@@ -10,8 +10,8 @@ from cruise.decisions.scan.coverage import Coverage
 from cruise.decisions.scan.waste import RealizedSavings
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.interfaces.http.cluster_summary import (
-    ClusterSummaries,
     ClusterSummary,
+    ClusterSummaryCache,
     WorkloadSummary,
     round_monthly_cost,
 )
@@ -105,7 +105,7 @@ class NamespaceList:
     items: list[NamespaceDocument]
 
 
-def create_namespace_routes(summaries: ClusterSummaries) -> APIRouter:
+def create_namespace_routes(summaries: ClusterSummaryCache) -> APIRouter:
     """Return the route at /namespaces."""
     routes = APIRouter(tags=["workloads"])
 

@@ -149,7 +149,7 @@ def create_history_routes(view: ApiView) -> APIRouter:
     ) -> Response:
         """Return the cluster's sums by hour, for at most thirty days."""
         earliest = view.now() - MAX_HOURS if since is None else parse_since(since)
-        hours = await wait_for_store(view.store.read_cluster_hours(get_clock_hour(earliest)))
+        hours = await wait_for_store(view.store.read_hourly_totals(get_clock_hour(earliest)))
         # The validation of thousands of hours by a model would take a tenth of a second.
         with pause_garbage_collection():
             items = [

@@ -21,7 +21,7 @@ from cruise.interfaces.export_files import render_manifest
 from cruise.interfaces.http.policy_writability import (
     DELETE_VERBS,
     WRITE_VERBS,
-    explain_writability,
+    explain_policy_writability,
     require_writable,
     translate_refusals,
 )
@@ -39,7 +39,7 @@ from cruise.interfaces.http.view import (
     read_body,
 )
 from cruise.interfaces.text import CAMEL_CASE_CONFIG
-from cruise.kube_json.policy_documents import build_written_policy, mark_as_own
+from cruise.kube_json.policy_documents import add_written_policy_label, build_written_policy
 
 _MAX_SETTINGS = 500
 _EXAMPLE = {"mode": "resize", "cpu-min": "100m", "memory-max.app": "2Gi"}
@@ -148,7 +148,7 @@ def _add_scope_routes(routes: APIRouter, view: ApiView, path: str, read_scope: C
         await visibility.require_access(scope.namespace)
         found = find_written_policy((await view.snapshot()).rightsizing_policies, scope)
         overrides = found.overrides if found is not None and isinstance(found.overrides, Overrides) else Overrides()
-        return _entry(scope, overrides, (await explain_writability(view, visibility, scope)).reason)
+        return _entry(scope, overrides, (await explain_policy_writability(view, visibility, scope)).reason)
 
     @routes.put(path, responses=list_error_responses(400, 401, 403, 409, 413, 422, 503), openapi_extra=_BODY)
     async def put_policy(
@@ -162,7 +162,7 @@ def _add_scope_routes(routes: APIRouter, view: ApiView, path: str, read_scope: C
             _reject_misspelt(scope.workload.kind)
         overrides = read_policy_settings(await read_body(request))
         objects, before = await require_writable(view, visibility, scope, WRITE_VERBS)
-        document = mark_as_own(build_written_policy(scope, overrides))
+        document = add_written_policy_label(build_written_policy(scope, overrides))
 
         async def change() -> None:
             with translate_refusals(scope):

@@ -29,7 +29,7 @@ class PolicyWritability:
     ownership: PolicyOwnership | None = None
 
 
-async def explain_writability(
+async def explain_policy_writability(
     view: ApiView, visibility: NamespaceVisibility, scope: PolicyScope, verbs: tuple[str, ...] = WRITE_VERBS
 ) -> PolicyWritability:
     """Return whether the caller may write the policy of a scope through cruise. Raises UnavailableError.
@@ -73,7 +73,7 @@ async def require_writable(
     """Return what writes the policy, and its present owner. Raises HTTPException 403 and 409 with the reason."""
     if visibility.authority is None:
         raise HTTPException(403, READ_ONLY_METHODS)
-    found = await explain_writability(view, visibility, scope, verbs)
+    found = await explain_policy_writability(view, visibility, scope, verbs)
     if found.reason or view.policy_objects is None:
         raise HTTPException(found.status, found.reason)
     return view.policy_objects, found.ownership

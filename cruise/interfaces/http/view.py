@@ -235,7 +235,7 @@ class NamespaceVisibility:
             )
 
 
-def get_visibility(request: Request) -> NamespaceVisibility:
+def get_namespace_visibility(request: Request) -> NamespaceVisibility:
     """Return the visibility that the request guard added to a request."""
     visibility = request.state.visibility
     assert isinstance(visibility, NamespaceVisibility)
@@ -249,7 +249,7 @@ def get_caller(request: Request) -> Caller:
     return caller
 
 
-VisibilityDependency = Annotated[NamespaceVisibility, Depends(get_visibility)]
+VisibilityDependency = Annotated[NamespaceVisibility, Depends(get_namespace_visibility)]
 CallerDependency = Annotated[Caller, Depends(get_caller)]
 
 

@@ -47,7 +47,7 @@ _MAX_PODS_WITH_OUTCOMES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class WorkloadHistory:
+class WorkloadDetails:
     """One workload: its summary in the last node pass, its pods now, and details of one `selected` pod.
 
     `requested` is the sum over all pods now. `mode`, `statistics` (by container) and `original` (its sizes before the
@@ -90,9 +90,9 @@ def select_statistics(table: StatisticsTable, pods: Iterable[Pod]) -> Statistics
     return table.select(np.array(sorted(row for row in rows if row is not None), dtype=np.int64))
 
 
-async def read_workload_history(
+async def read_workload_details(
     view: ApiView, summary: ClusterSummary, namespace: str, workload: str, pod: str
-) -> WorkloadHistory:
+) -> WorkloadDetails:
     """Return the data of a workload (`Kind/name`) and of one of its pods. Raises NotFoundError, UnavailableError."""
     own_summary = next((one for one in summary.workloads if one.workload_key == (namespace, workload)), None)
     # The snapshot of the node pass lacks the pass's own writes and later reverts.
@@ -126,7 +126,7 @@ async def read_workload_history(
         *(wait_for_store(store.read_pod_outcomes(namespace, one.name, since)) for one in queried)
     )
     hour = int((now - RETENTION.hourly_peaks).timestamp()) // 3600
-    return WorkloadHistory(
+    return WorkloadDetails(
         summary=own_summary,
         pods=pods,
         selected=selected,
@@ -142,7 +142,7 @@ async def read_workload_history(
     )
 
 
-class PodExplanations:
+class PodExplainer:
     """Explains pods as the last node pass saw them; the pass is computed again once and kept until the next one.
 
     A pod that has changed since is explained on the present cluster, which takes a pass each time. One explanation is
@@ -193,7 +193,7 @@ def _find_unchanged(pod: Pod, snapshot: ClusterSnapshot) -> Pod | None:
     return next((one for one in snapshot.pods if one.uid == pod.uid and one == pod), None)
 
 
-def create_pod_routes(view: ApiView, explanations: PodExplanations) -> APIRouter:
+def create_pod_routes(view: ApiView, explanations: PodExplainer) -> APIRouter:
     """Return the routes under /pods."""
     routes = APIRouter(tags=["pods"])
 

@@ -17,7 +17,7 @@ from cruise.domain.packing_plan import AddedNodes, NodeCostMeasure, NodeCountCha
 from cruise.domain.pod_resources import count_container_requests, count_pod_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.interfaces.packing.descriptions import describe_condition
-from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS, NamedRows, create_plain_table, format_change
+from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS, NamedRowTable, create_plain_table, format_change
 from cruise.interfaces.reasons import describe_detail
 from cruise.interfaces.text import format_cores, format_count, format_gibibytes, format_share
 from cruise.runtime.packing.consolidation_pass import ConsolidationPassResult
@@ -33,7 +33,7 @@ def compute_sizes_after_plan(
     sizes = {}
     for resize in proposal.resizes:
         key = resize.key
-        sizes[key] = (resize.node or "", count_requests_with(pods[key], resize.containers))
+        sizes[key] = (resize.node or "", count_requests_with_targets(pods[key], resize.containers))
     for arrival in (*proposal.placed, *proposal.moves):
         if arrival.containers:
             sizes[arrival.key] = (arrival.target, compute_size_on_arrival(arrival, pods))
@@ -43,10 +43,10 @@ def compute_sizes_after_plan(
 def compute_size_on_arrival(arrival: PlannedPlacement, pods: PodsByName) -> Resources:
     """Return the requests of a pod once it runs on its target."""
     pod = pods[arrival.key]
-    return count_requests_with(pod, arrival.containers) if arrival.containers else count_pod_requests(pod)
+    return count_requests_with_targets(pod, arrival.containers) if arrival.containers else count_pod_requests(pod)
 
 
-def count_requests_with(pod: Pod, targets: Sequence[ContainerTarget]) -> Resources:
+def count_requests_with_targets(pod: Pod, targets: Sequence[ContainerTarget]) -> Resources:
     """Return the requests of a pod whose containers have these targets."""
     containers = {part.name: part for part in pod.resizable_parts}
     sizes = {}
@@ -97,7 +97,7 @@ def compute_node_requests(
     return now, after
 
 
-def render_nodes(
+def render_node_table(
     snapshot: ClusterSnapshot, proposal: PackingProposal, pods: PodsByName, console: Console, in_full: bool = False
 ) -> Iterator[RenderableType]:
     """Yield the table of the nodes that the plan changes, those that change most, with a sum of all nodes."""
@@ -116,7 +116,7 @@ def render_nodes(
     allocatable = sum((node.allocatable for node in nodes.values()), NO_RESOURCES)
     sums = _format_cells(_sum_requests(now), _sum_requests(after), allocatable, wide, extended)
     rows.append((f"all {format_count(len(nodes), 'node')}", sums, "bold"))
-    table = NamedRows(partial(_create_headings, wide, extended), rows)
+    table = NamedRowTable(partial(_create_headings, wide, extended), rows)
     notes = ["SHARE: what pods request of the allocatable resources."]
     if len(shown) < len(changes):
         hidden = len(changes) - len(shown)

@@ -22,10 +22,10 @@ from cruise.domain.resources import Resources
 from cruise.interfaces.packing.descriptions import describe_note, describe_remaining_rounds
 from cruise.interfaces.packing.nodes import (
     compute_size_on_arrival,
-    count_requests_with,
+    count_requests_with_targets,
     describe_node_count_proof,
     render_node_count_change,
-    render_nodes,
+    render_node_table,
 )
 from cruise.interfaces.packing.unschedulable import describe_unplaced_pod
 from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS, create_plain_table, format_change
@@ -78,7 +78,7 @@ _SAME_SIZE = (Text(""), Text(""))
 def _format_steps(stage: PlanStage, pods: PodsByName, wide: bool) -> Iterator[_Step]:
     for resize in stage.resizes:
         pod = pods[resize.key]
-        size = _format_sizes(count_pod_requests(pod), count_requests_with(pod, resize.containers))
+        size = _format_sizes(count_pod_requests(pod), count_requests_with_targets(pod, resize.containers))
         yield Text("resize", style="cyan"), Text(f"{pod.namespace}/{pod.name}"), Text(resize.node or ""), *size
     only_eviction = stage.evictions[0] if len(stage.evictions) == 1 else None
     # A pod that is evicted alone and arrives first is shown as one step.
@@ -144,7 +144,7 @@ def render_pack_table(
     if proposal.placed or proposal.unplaced:
         yield _render_pending_pods(proposal, pods, console.width >= WIDE_TABLE_COLUMNS, in_full)
     yield from render_steps(proposal, pods, console, in_full)
-    yield from render_nodes(snapshot, proposal, pods, console, in_full)
+    yield from render_node_table(snapshot, proposal, pods, console, in_full)
     priorities = _render_priorities(proposal.by_priority)
     if priorities is not None:
         yield priorities

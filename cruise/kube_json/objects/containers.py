@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from cruise.domain.cluster import Container, ContainerRole, OomKill, Pod
 from cruise.domain.heaps import HeapBound
-from cruise.domain.pod_resources import find_limit_sharers, get_memory_limit_at_kill
+from cruise.domain.pod_resources import find_containers_sharing_limit, get_memory_limit_at_kill
 from cruise.domain.resources import StatedResources
 from cruise.errors import BadInputError
 from cruise.kube_json.objects.quantities import LATEST_TIME, MAXIMUM_QUANTITY, read_amounts, read_extended
@@ -89,7 +89,7 @@ _SUMMED_UNCAPPED = 8
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerReader:
+class ContainerDecoder:
     """Joins container specs with their statuses; equal containers are one object."""
 
     _cache: dict[tuple[object, ...], _Entry] = field(default_factory=dict)
@@ -326,5 +326,5 @@ def _read_kills(pod: Pod, report: ContainerStatus, ended: TerminatedState) -> It
                 role=container.role,
                 restarts=report.restart_count,
                 runs_to_completion=pod.runs_to_completion,
-                shares_limit_with=find_limit_sharers(pod, container),
+                shares_limit_with=find_containers_sharing_limit(pod, container),
             )

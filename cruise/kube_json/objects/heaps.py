@@ -209,7 +209,7 @@ _CACHE_SIZE = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class HeapReader:
+class HeapBoundReader:
     """Reads the bounds of heaps, each container of a template once: of its environment only a hash is kept."""
 
     _cache: dict[tuple[int, QuantityText | None, QuantityText | None], HeapBound | None] = field(default_factory=dict)

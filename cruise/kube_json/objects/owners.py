@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from sys import intern
 
 from cruise.domain.annotations import NAMESPACE_NAME, WORKLOAD, is_read_by_decisions
-from cruise.domain.autoscalers import get_foreign_group
+from cruise.domain.autoscalers import get_foreign_api_group
 from cruise.domain.cluster import Pod, WorkloadRef
-from cruise.domain.run_operators import LASTING_KINDS, find_run_group, is_plain_name
+from cruise.domain.run_to_completion_operators import LASTING_KINDS, find_workload_of_runs, is_storable_name
 from cruise.errors import BadInputError
 from cruise.kube_json.object_errors import name_object_in_errors
 from cruise.kube_json.objects.containers import SharedValues
@@ -37,7 +37,7 @@ _CRON_JOB_NAME = re.compile(r"(.+)-[0-9]{8}")
 
 def is_foreign_api_group(api_version: str) -> bool:
     """Return whether an API version belongs to a group that is not Kubernetes' own; an empty one does not."""
-    return bool(get_foreign_group(api_version))
+    return bool(get_foreign_api_group(api_version))
 
 
 def qualify_kind(api_version: str, kind: str) -> str:
@@ -76,7 +76,7 @@ class OwnerIndex:
         owner = None if kind is None or name is None else self._find_topmost(namespace, kind, name, labels)
         if owner is not None and owner.kind in LASTING_KINDS:
             return owner
-        found = find_run_group(
+        found = find_workload_of_runs(
             None if owner is None else (owner.kind, owner.name),
             labels,
             annotations,
@@ -139,7 +139,7 @@ def _find_deployment_config(replication_controller: str, labels: Mapping[str, st
 def find_controller(references: tuple[OwnerReference, ...] | None) -> OwnerReference | None:
     """Return the owner that is the controller, if its names can be those of an object."""
     found = next((reference for reference in references or () if reference.controller), None)
-    if found is None or (is_plain_name(f"{found.api_version}.{found.kind}") and is_plain_name(found.name)):
+    if found is None or (is_storable_name(f"{found.api_version}.{found.kind}") and is_storable_name(found.name)):
         return found
     return None
 

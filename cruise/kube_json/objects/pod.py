@@ -9,7 +9,7 @@ from sys import intern
 from typing import Any
 
 from cruise.domain.annotations import MIRROR_POD, OPERATING_SYSTEM, POD_GROUP_ANNOTATIONS, POD_GROUP_LABELS
-from cruise.domain.autoscalers import get_foreign_group
+from cruise.domain.autoscalers import get_foreign_api_group
 from cruise.domain.cluster import DEFAULT_SCHEDULER, POD_LEVEL, Container, ContainerRole, Pod, QosClass, WorkloadRef
 from cruise.domain.pod_resources import compute_qos_class
 from cruise.domain.resources import (
@@ -24,9 +24,9 @@ from cruise.domain.resources import (
 )
 from cruise.domain.scheduling import PodConstraints, SchedulingConstraints
 from cruise.errors import BadInputError
-from cruise.kube_json.object_errors import convert_to_struct, format_object_label, to_single_line
-from cruise.kube_json.objects.containers import ContainerReader, Extended, SharedValues
-from cruise.kube_json.objects.heaps import HeapReader
+from cruise.kube_json.object_errors import convert_to_single_line, convert_to_struct, format_object_label
+from cruise.kube_json.objects.containers import ContainerDecoder, Extended, SharedValues
+from cruise.kube_json.objects.heaps import HeapBoundReader
 from cruise.kube_json.objects.owners import (
     NO_OWNERS,
     OwnerIndex,
@@ -38,9 +38,9 @@ from cruise.kube_json.objects.owners import (
     read_pod_identity,
     read_preemption_policy,
 )
-from cruise.kube_json.objects.pod_constraints import PodConstraintReader
+from cruise.kube_json.objects.pod_constraints import PodConstraintDecoder
 from cruise.kube_json.objects.quantities import read_amounts, read_time
-from cruise.kube_json.objects.scheduling import SchedulingConstraintReader, get_pinned_node
+from cruise.kube_json.objects.scheduling import SchedulingConstraintDecoder, get_pinned_node
 from cruise.kube_json.wire.pod_json import PodCondition, PodObject, PodSpec, PodStatus
 
 _NO_STATUS = PodStatus()
@@ -94,7 +94,7 @@ class _SharedPodFields:
 
 
 @dataclass(frozen=True, slots=True)
-class PodReader:
+class PodDecoder:
     """Decodes pods; equal parts of them are one object.
 
     A pod without a priority gets that of its class, if `classes` has it.
@@ -103,10 +103,10 @@ class PodReader:
     owners: OwnerIndex = NO_OWNERS
     maps: SharedStringMaps = field(default_factory=SharedStringMaps)
     classes: Mapping[str, PriorityClass] = field(default_factory=dict)
-    _containers: ContainerReader = field(default_factory=ContainerReader)
-    _heaps: HeapReader = field(default_factory=HeapReader)
-    _placements: SchedulingConstraintReader = field(default_factory=SchedulingConstraintReader)
-    _constraints: PodConstraintReader = field(default_factory=PodConstraintReader)
+    _containers: ContainerDecoder = field(default_factory=ContainerDecoder)
+    _heaps: HeapBoundReader = field(default_factory=HeapBoundReader)
+    _placements: SchedulingConstraintDecoder = field(default_factory=SchedulingConstraintDecoder)
+    _constraints: PodConstraintDecoder = field(default_factory=PodConstraintDecoder)
     _workloads: SharedValues[WorkloadRef, WorkloadRef] = field(default_factory=SharedValues)
     # Of the last pod: replicas follow one another in lists.
     _latest: list[_SharedPodFields] = field(default_factory=list)
@@ -118,7 +118,7 @@ class PodReader:
         except BadInputError as error:
             metadata = document.metadata
             label = format_object_label("Pod", metadata.namespace or "default", metadata.name)
-            raise BadInputError(to_single_line(f"{label}: {error}")) from error
+            raise BadInputError(convert_to_single_line(f"{label}: {error}")) from error
 
     def _read(self, document: PodObject) -> Pod:
         metadata, spec, status = document.metadata, document.spec, document.status or _NO_STATUS
@@ -209,7 +209,7 @@ class PodReader:
             labels=labels,
             owner_kind=intern(qualify_kind(owner.api_version, owner.kind)) if owner else None,
             owner_name=intern(owner.name) if owner else None,
-            owner_group=intern(get_foreign_group(owner.api_version)) if owner else "",
+            owner_group=intern(get_foreign_api_group(owner.api_version)) if owner else "",
             placement=placement,
             containers=containers,
             extended=extended,
@@ -233,7 +233,7 @@ def decode_pod(document: PodObject | Mapping[str, Any], owners: OwnerIndex = NO_
 
     BadInputError names pod, place and fix.
     """
-    return PodReader(owners).read(
+    return PodDecoder(owners).read(
         document if isinstance(document, PodObject) else convert_to_struct(document, PodObject)
     )
 

@@ -35,7 +35,7 @@ _Terms = tuple[pod_json.PodAffinityTermJson, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class PodConstraintReader:
+class PodConstraintDecoder:
     """Decodes constraints; equal ones are one object."""
 
     _known: SharedValues[tuple[object, ...], PodConstraints] = field(default_factory=SharedValues)

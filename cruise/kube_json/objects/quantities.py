@@ -60,7 +60,7 @@ def read_amounts(values: QuantityMap | None, place: str) -> StatedResources:
     )
 
 
-def is_counted(resource: str) -> bool:
+def is_extra_resource(resource: str) -> bool:
     """Return whether kube-scheduler counts a resource by name: not CPU, memory, pods and attached volumes."""
     return resource not in ("cpu", "memory", "pods") and not resource.startswith("attachable-volumes-")
 
@@ -69,7 +69,7 @@ def read_extended(values: QuantityMap | None, place: str) -> dict[str, int]:
     """Parse the extended resources, huge pages and ephemeral storage of a resource list."""
     counts = {}
     for resource, value in (values or {}).items():
-        if is_counted(resource):
+        if is_extra_resource(resource):
             count = read_memory(value, f"{place}.{resource}")
             if count is not None:
                 counts[resource] = count

@@ -18,7 +18,7 @@ from cruise.domain.rightsizing_policies import (
     format_policy_field,
 )
 from cruise.errors import BadInputError
-from cruise.kube_json.object_errors import explain_validation_error, to_single_line
+from cruise.kube_json.object_errors import convert_to_single_line, explain_validation_error
 from cruise.kube_json.objects.scheduling import read_selector
 from cruise.kube_json.wire.policy_json import (
     ContainerPolicyFields,
@@ -72,7 +72,7 @@ def _read_conditions(document: PolicyObject) -> Mapping[str, PolicyCondition]:
 
 def build_unreadable_policy(namespace: str, name: str, problem: str) -> RightsizingPolicy:
     """Return a policy whose selector is unreadable; `namespace` is empty for one of the cluster."""
-    return RightsizingPolicy(namespace, name, overrides=UnreadableAnnotations(to_single_line(problem)))
+    return RightsizingPolicy(namespace, name, overrides=UnreadableAnnotations(convert_to_single_line(problem)))
 
 
 def _read_policy_selector(spec: PolicySpec) -> PolicySelector:

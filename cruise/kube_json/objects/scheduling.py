@@ -108,7 +108,7 @@ def _read_requirement(
 
 
 @dataclass(frozen=True, slots=True)
-class SchedulingConstraintReader:
+class SchedulingConstraintDecoder:
     """Decodes constraints; equal ones are one object."""
 
     _known: SharedValues[tuple[object, ...], SchedulingConstraints] = field(default_factory=SharedValues)

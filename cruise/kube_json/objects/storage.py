@@ -68,9 +68,9 @@ class ClaimSpec:
     controller: str = ""
 
 
-def decode_claim(document: storage_json.ClaimObject) -> ClaimSpec:
+def decode_claim(document: storage_json.VolumeClaimObject) -> ClaimSpec:
     """Return a claim without resolving it."""
-    metadata, spec = document.metadata, document.spec or storage_json.ClaimSpecJson()
+    metadata, spec = document.metadata, document.spec or storage_json.VolumeClaimSpecJson()
     annotations = metadata.annotations or {}
     phase = (document.status.phase if document.status else None) or ""
     volume, controller = spec.volume_name or "", find_controller(metadata.owner_references)
@@ -89,7 +89,7 @@ def decode_claim(document: storage_json.ClaimObject) -> ClaimSpec:
     )
 
 
-def _read_requested_bytes(document: storage_json.ClaimObject) -> int:
+def _read_requested_bytes(document: storage_json.VolumeClaimObject) -> int:
     resources = document.spec.resources if document.spec else None
     requested = (resources.requests or {}).get("storage") if resources else None
     with name_object_in_errors("PersistentVolumeClaim", document.metadata.namespace, document.metadata.name):
@@ -159,7 +159,7 @@ class StorageCapacity:
     maximum_bytes: int
 
 
-def decode_storage_capacity(document: storage_json.CapacityObject) -> StorageCapacity | None:
+def decode_storage_capacity(document: storage_json.StorageCapacityObject) -> StorageCapacity | None:
     """Return a CSIStorageCapacity, None for one without nodes; BadInputError names it."""
     name = document.metadata.name
     if document.node_topology is None:

@@ -50,7 +50,7 @@ class PersistentVolume:
     migrated_terms: Terms = None
 
 
-def decode_volume(document: storage_json.VolumeObject) -> PersistentVolume:
+def decode_volume(document: storage_json.PersistentVolumeObject) -> PersistentVolume:
     """Return a volume; BadInputError names volume, place and fix."""
     spec, name = document.spec or storage_json.PersistentVolumeSpec(), document.metadata.name
     required = spec.node_affinity.required if spec.node_affinity else None

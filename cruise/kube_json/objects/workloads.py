@@ -9,8 +9,8 @@ from cruise.domain.autoscalers import (
     DEFAULT_SCALE_DOWN_SECONDS,
     DEFAULT_TOLERANCE,
     LimitRangeItem,
-    UtilisationMetric,
-    UtilisationScaling,
+    UtilizationMetric,
+    UtilizationScaling,
     VpaContainerPolicy,
     add_reported_utilization,
 )
@@ -23,7 +23,7 @@ from cruise.domain.cluster import (
     WorkloadRef,
 )
 from cruise.domain.resources import ResourceName, StatedResources
-from cruise.domain.run_operators import POD_CONTROLLER_KINDS
+from cruise.domain.run_to_completion_operators import POD_CONTROLLER_KINDS
 from cruise.errors import BadInputError
 from cruise.kube_json.object_errors import name_object_in_errors
 from cruise.kube_json.objects.node import detect_node_autoscaler_deployment
@@ -186,7 +186,7 @@ def _get_recency(workload: Workload) -> tuple[bool, float, str]:
     return workload.replicas != 0, created.timestamp() if created else 0.0, workload.ref.name
 
 
-def decode_budget(document: object_json.BudgetObject) -> PodDisruptionBudget | None:
+def decode_budget(document: object_json.DisruptionBudgetObject) -> PodDisruptionBudget | None:
     """Return a PodDisruptionBudget; None without a selector, which covers no pod.
 
     BadInputError names the object, place and fix.
@@ -284,7 +284,7 @@ _NO_RULES = object_json.ScalingRules()
 _ACTIVE_CONDITIONS = frozenset({"AbleToScale", "ScalingActive"})
 
 
-def decode_autoscaler(document: object_json.AutoscalerObject) -> HorizontalPodAutoscaler:
+def decode_autoscaler(document: object_json.HorizontalAutoscalerObject) -> HorizontalPodAutoscaler:
     """Return a HorizontalPodAutoscaler; without metrics Kubernetes targets CPU utilization.
 
     BadInputError names the place.
@@ -318,10 +318,10 @@ def _iterate_targeted(
 
 
 def _read_scaling(
-    spec: object_json.AutoscalerSpec,
-    status: object_json.AutoscalerStatus | None,
+    spec: object_json.HorizontalAutoscalerSpec,
+    status: object_json.HorizontalAutoscalerStatus | None,
     targeted: list[tuple[ResourceName, object_json.ResourceMetric]],
-) -> UtilisationScaling | None:
+) -> UtilizationScaling | None:
     """Return metrics and replicas, None if anything is missing that the controller always writes."""
     if status is None or spec.max_replicas is None:
         return None
@@ -335,11 +335,11 @@ def _read_scaling(
         if target is None or target <= 0:
             return None
         current = reported.get((resource, one.container))
-        metrics.append(_read_metric(UtilisationMetric(resource, one.container, target), spec, status, current))
+        metrics.append(_read_metric(UtilizationMetric(resource, one.container, target), spec, status, current))
     rules = (spec.behavior.scale_down if spec.behavior is not None else None) or _NO_RULES
     thousandths = read_cpu(rules.tolerance, "spec.behavior.scaleDown.tolerance")
     window = rules.stabilization_window_seconds
-    return UtilisationScaling(
+    return UtilizationScaling(
         metrics=tuple(metrics),
         min_replicas=1 if spec.min_replicas is None else spec.min_replicas,
         max_replicas=spec.max_replicas,
@@ -352,7 +352,7 @@ def _read_scaling(
 
 
 def _read_reported(
-    status: object_json.AutoscalerStatus,
+    status: object_json.HorizontalAutoscalerStatus,
 ) -> Mapping[tuple[str, str], object_json.MetricTarget]:
     """Return what was measured, by resource and container; a failed metric has no entry."""
     found = {}
@@ -364,11 +364,11 @@ def _read_reported(
 
 
 def _read_metric(
-    metric: UtilisationMetric,
-    spec: object_json.AutoscalerSpec,
-    status: object_json.AutoscalerStatus,
+    metric: UtilizationMetric,
+    spec: object_json.HorizontalAutoscalerSpec,
+    status: object_json.HorizontalAutoscalerStatus,
     current: object_json.MetricTarget | None,
-) -> UtilisationMetric:
+) -> UtilizationMetric:
     """Return the metric with what was measured."""
     percent = None if current is None else current.average_utilization
     if current is None or percent is None:

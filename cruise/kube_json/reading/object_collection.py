@@ -40,7 +40,7 @@ from cruise.kube_json.objects.owners import (
     is_foreign_api_group,
     keep_read_annotations,
 )
-from cruise.kube_json.objects.pod import PodReader
+from cruise.kube_json.objects.pod import PodDecoder
 from cruise.kube_json.objects.quantities import decode_quota, group_quotas_by_namespace
 from cruise.kube_json.objects.rightsizing_policies import decode_policy
 from cruise.kube_json.objects.storage import (
@@ -107,11 +107,11 @@ class ObjectCollection:
     # ReplicaSets and Jobs whose controllers may not be in the list.
     _children: list[Workload] = field(default_factory=list)
     _maps: SharedStringMaps = field(default_factory=SharedStringMaps)
-    _pod_reader: PodReader = field(init=False)
+    _pod_reader: PodDecoder = field(init=False)
 
     def __post_init__(self) -> None:
         """Share labels between nodes and pods."""
-        self._pod_reader = PodReader(maps=self._maps)
+        self._pod_reader = PodDecoder(maps=self._maps)
 
     def add(self, document: object_json.AnyObject) -> None:
         """Decode one object; BadInputError names object, place and fix."""
@@ -132,10 +132,10 @@ class ObjectCollection:
                 self.nodes.append(decode_node(document, self._maps))
             case object_json.WorkloadObject():
                 self._add_workload(document)
-            case object_json.BudgetObject():
+            case object_json.DisruptionBudgetObject():
                 budget = decode_budget(document)
                 self.budgets += [budget] if budget else []
-            case object_json.AutoscalerObject() | object_json.VerticalAutoscalerObject():
+            case object_json.HorizontalAutoscalerObject() | object_json.VerticalAutoscalerObject():
                 self._add_autoscaler(document)
             case policy_json.PolicyObject():
                 self.rightsizing_policies.append(decode_policy(document))
@@ -157,8 +157,10 @@ class ObjectCollection:
         if isinstance(document, object_json.NodePoolObject) and autoscaler:
             self.node_pools.append(decode_node_pool(document))
 
-    def _add_autoscaler(self, document: object_json.AutoscalerObject | object_json.VerticalAutoscalerObject) -> None:
-        if isinstance(document, object_json.AutoscalerObject):
+    def _add_autoscaler(
+        self, document: object_json.HorizontalAutoscalerObject | object_json.VerticalAutoscalerObject
+    ) -> None:
+        if isinstance(document, object_json.HorizontalAutoscalerObject):
             self.autoscalers.append(decode_autoscaler(document))
         else:
             self.vertical_autoscalers.append(decode_vertical_autoscaler(document))
@@ -170,9 +172,9 @@ class ObjectCollection:
         match document:
             case storage_json.PriorityClassObject():
                 self.priority_classes[name] = decode_priority_class(document)
-            case storage_json.ClaimObject():
+            case storage_json.VolumeClaimObject():
                 self.claims.append(decode_claim(document))
-            case storage_json.VolumeObject():
+            case storage_json.PersistentVolumeObject():
                 self.volumes[name] = decode_volume(document)
             case storage_json.StorageClassObject():
                 self.storage_classes[name] = decode_storage_class(document)
@@ -184,7 +186,7 @@ class ObjectCollection:
             case storage_json.DriverObject():
                 driver_name = decode_capacity_publishing_driver(document)
                 self.capacity_publishing_drivers |= {driver_name} if driver_name else set()
-            case storage_json.CapacityObject():
+            case storage_json.StorageCapacityObject():
                 capacity = decode_storage_capacity(document)
                 self.storage_capacities += [capacity] if capacity else []
             case _:

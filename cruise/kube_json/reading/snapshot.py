@@ -15,11 +15,11 @@ from cruise.domain.policy import parse_size
 from cruise.domain.resources import ResourceName
 from cruise.errors import DECODE_ERRORS, UNPARSABLE_ERRORS, BadInputError
 from cruise.kube_json.object_errors import (
+    convert_to_single_line,
     convert_to_struct,
     decode_struct,
     format_document_label,
     format_object_label,
-    to_single_line,
 )
 from cruise.kube_json.objects.owners import is_foreign_api_group
 from cruise.kube_json.objects.quantities import read_amounts, read_extended, read_memory
@@ -138,7 +138,7 @@ def read_snapshot(chunks: Iterable[bytes], name: str) -> ClusterSnapshot:
             raise BadInputError(f"is not a List: it has no kind; {_HINT}")
         return collection.build_snapshot()
     except BadInputError as error:
-        raise BadInputError(to_single_line(f"{name}: {error}")) from error
+        raise BadInputError(convert_to_single_line(f"{name}: {error}")) from error
 
 
 def _check_document_kind(fields: Mapping[str, object]) -> None:
@@ -216,7 +216,7 @@ def read_node_types(text: bytes, name: str) -> tuple[NodeType, ...]:
     document = decode_struct(_NODE_TYPES_DECODER, text, name)
     if (document.api_version, document.kind) != (API_VERSION, KIND):
         raise BadInputError(
-            to_single_line(
+            convert_to_single_line(
                 f'{name}: is not a list of node types; begin it with {{"apiVersion":"{API_VERSION}","kind":"{KIND}"'
             )
         )
@@ -224,10 +224,10 @@ def read_node_types(text: bytes, name: str) -> tuple[NodeType, ...]:
     for number, item in enumerate(document.items):
         place = f"{name}: items[{number}]"
         if item.name in found:
-            raise BadInputError(to_single_line(f"{place}.name: {item.name} is in the list twice; remove one"))
+            raise BadInputError(convert_to_single_line(f"{place}.name: {item.name} is in the list twice; remove one"))
         found[item.name] = _read_node_type(item, place)
     if not found:
-        raise BadInputError(to_single_line(f"{name}: items is empty; add a node type"))
+        raise BadInputError(convert_to_single_line(f"{name}: items is empty; add a node type"))
     return tuple(found.values())
 
 

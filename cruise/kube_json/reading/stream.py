@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from cruise.errors import DECODE_ERRORS, BadInputError
-from cruise.kube_json.object_errors import explain_validation_error, format_object_label, to_single_line
+from cruise.kube_json.object_errors import convert_to_single_line, explain_validation_error, format_object_label
 from cruise.kube_json.wire.object_json import AnyObject
 from cruise.kube_json.wire.pod_json import JsonStruct
 
@@ -136,7 +136,7 @@ class StreamDecoder(Generic[ObjectT]):
         except msgspec.ValidationError:
             return self._page_item_by_item(text)
         except DECODE_ERRORS as error:
-            raise BadInputError(to_single_line(f"a list of kind {self.kind}: {error}")) from error
+            raise BadInputError(convert_to_single_line(f"a list of kind {self.kind}: {error}")) from error
         return ListPage(listed.items or [], [], listed.metadata.resource_version, listed.metadata.continue_token)
 
     def decode_event(self, line: bytes) -> WatchEvent[ObjectT]:
@@ -146,7 +146,7 @@ class StreamDecoder(Generic[ObjectT]):
         except msgspec.ValidationError:
             return self._decode_other_event(line)
         except DECODE_ERRORS as error:
-            raise BadInputError(to_single_line(f"a watch of kind {self.kind}: {error}")) from error
+            raise BadInputError(convert_to_single_line(f"a watch of kind {self.kind}: {error}")) from error
         version = sent.object.metadata.resource_version or ""
         return _create_event(sent.type, sent.object, version) or self._decode_other_event(line)
 
@@ -154,7 +154,7 @@ class StreamDecoder(Generic[ObjectT]):
         try:
             listed = _RAW_LIST.decode(text)
         except DECODE_ERRORS as error:
-            raise BadInputError(to_single_line(f"a list of kind {self.kind}: {error}")) from error
+            raise BadInputError(convert_to_single_line(f"a list of kind {self.kind}: {error}")) from error
         found: list[ObjectT] = []
         unreadable: list[UnreadableObject] = []
         for raw in listed.items or ():
@@ -174,12 +174,12 @@ class StreamDecoder(Generic[ObjectT]):
                 return WatchError(expired, failure.message or failure.reason or f"code {failure.code}")
             version = msgspec.json.decode(sent.object, type=_VersionOnly).metadata.resource_version
         except DECODE_ERRORS as error:
-            raise BadInputError(to_single_line(f"a watch of kind {self.kind}: {error}")) from error
+            raise BadInputError(convert_to_single_line(f"a watch of kind {self.kind}: {error}")) from error
         if sent.type == "BOOKMARK":
             return BookmarkEvent(version)
         event = _create_event(sent.type, self._decode_item(sent.object), version)
         if event is None:
-            raise BadInputError(to_single_line(f"a watch of kind {self.kind}: {sent.type} is not an event"))
+            raise BadInputError(convert_to_single_line(f"a watch of kind {self.kind}: {sent.type} is not an event"))
         return event
 
     def _decode_item(self, raw: msgspec.Raw) -> ObjectT | UnreadableObject:
@@ -213,11 +213,11 @@ def _describe_unreadable(raw: msgspec.Raw, kind: str, problem: str) -> Unreadabl
         known = msgspec.json.decode(raw, type=_MetadataOnly)
     except DECODE_ERRORS as error:
         raise BadInputError(
-            to_single_line(f"an object of kind {kind} without a name that can be read: {problem}")
+            convert_to_single_line(f"an object of kind {kind} without a name that can be read: {problem}")
         ) from error
     metadata = known.metadata
     label = format_object_label(kind, metadata.namespace, metadata.name)
     node = known.spec.node_name if known.spec else None
     return UnreadableObject(
-        metadata.namespace, metadata.name, metadata.uid, node, to_single_line(f"{label}: {problem}")
+        metadata.namespace, metadata.name, metadata.uid, node, convert_to_single_line(f"{label}: {problem}")
     )

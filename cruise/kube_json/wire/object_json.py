@@ -164,7 +164,7 @@ class BudgetStatus(JsonStruct, frozen=True):
     expected_pods: Int32 = 0
 
 
-class BudgetObject(JsonStruct, frozen=True, tag_field="kind", tag="PodDisruptionBudget"):
+class DisruptionBudgetObject(JsonStruct, frozen=True, tag_field="kind", tag="PodDisruptionBudget"):
     metadata: Metadata
     spec: BudgetSpec | None = None
     status: BudgetStatus | None = None
@@ -208,7 +208,7 @@ class ScalingBehavior(JsonStruct, frozen=True):
     scale_down: ScalingRules | None = None
 
 
-class AutoscalerSpec(JsonStruct, frozen=True):
+class HorizontalAutoscalerSpec(JsonStruct, frozen=True):
     scale_target_ref: ScaleTarget
     metrics: tuple[Metric, ...] | None = None
     min_replicas: Int32 | None = None
@@ -216,20 +216,20 @@ class AutoscalerSpec(JsonStruct, frozen=True):
     behavior: ScalingBehavior | None = None
 
 
-class AutoscalerStatus(JsonStruct, frozen=True):
+class HorizontalAutoscalerStatus(JsonStruct, frozen=True):
     current_replicas: Int32 | None = None
     desired_replicas: Int32 | None = None
     current_metrics: tuple[Metric, ...] | None = None
     conditions: tuple[PodCondition, ...] | None = None
 
 
-class AutoscalerObject(JsonStruct, frozen=True, tag_field="kind", tag="HorizontalPodAutoscaler"):
+class HorizontalAutoscalerObject(JsonStruct, frozen=True, tag_field="kind", tag="HorizontalPodAutoscaler"):
     metadata: Metadata
-    spec: AutoscalerSpec
-    status: AutoscalerStatus | None = None
+    spec: HorizontalAutoscalerSpec
+    status: HorizontalAutoscalerStatus | None = None
 
 
-class UpdatePolicy(JsonStruct, frozen=True):
+class VpaUpdatePolicy(JsonStruct, frozen=True):
     update_mode: str | None = None
 
 
@@ -245,14 +245,14 @@ class ContainerPolicy(JsonStruct, frozen=True):
     max_allowed: QuantityMap | None = None
 
 
-class ResourcePolicy(JsonStruct, frozen=True):
+class VpaResourcePolicy(JsonStruct, frozen=True):
     container_policies: tuple[ContainerPolicy, ...] | None = None
 
 
 class VerticalAutoscalerSpec(JsonStruct, frozen=True):
     target_ref: ScaleTarget | None = None
-    resource_policy: ResourcePolicy | None = None
-    update_policy: UpdatePolicy | None = None
+    resource_policy: VpaResourcePolicy | None = None
+    update_policy: VpaUpdatePolicy | None = None
     recommenders: tuple[VpaRecommender, ...] | None = None
 
 
@@ -350,8 +350,8 @@ AnyObject = (
     PodObject
     | NodeObject
     | AnyWorkload
-    | BudgetObject
-    | AutoscalerObject
+    | DisruptionBudgetObject
+    | HorizontalAutoscalerObject
     | VerticalAutoscalerObject
     | RightsizingPolicyObject
     | ClusterRightsizingPolicyObject

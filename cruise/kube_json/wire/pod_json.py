@@ -73,7 +73,7 @@ class RestartRule(JsonStruct, frozen=True):
     action: str = ""
 
 
-class EmptyObject(JsonStruct, frozen=True):
+class PresenceOnlyObject(JsonStruct, frozen=True):
     """A field of which only the presence is read."""
 
 
@@ -107,7 +107,7 @@ class ContainerSpec(JsonStruct, frozen=True):
     command: tuple[PlainText, ...] | None = None
     args: tuple[PlainText, ...] | None = None
     env: tuple[EnvironmentVariable, ...] | None = None
-    env_from: tuple[EmptyObject, ...] | None = None
+    env_from: tuple[PresenceOnlyObject, ...] | None = None
     ports: tuple[ContainerPort, ...] | None = None
     resources: ResourceRequirements | None = None
     resize_policy: tuple[ResizeRule, ...] | None = None
@@ -217,13 +217,13 @@ class PodVolume(JsonStruct, frozen=True):
 
     name: str
     persistent_volume_claim: ClaimSource | None = None
-    ephemeral: EmptyObject | None = None
-    gce_persistent_disk: EmptyObject | None = None
-    aws_elastic_block_store: EmptyObject | None = None
-    azure_disk: EmptyObject | None = None
-    cinder: EmptyObject | None = None
-    rbd: EmptyObject | None = None
-    iscsi: EmptyObject | None = None
+    ephemeral: PresenceOnlyObject | None = None
+    gce_persistent_disk: PresenceOnlyObject | None = None
+    aws_elastic_block_store: PresenceOnlyObject | None = None
+    azure_disk: PresenceOnlyObject | None = None
+    cinder: PresenceOnlyObject | None = None
+    rbd: PresenceOnlyObject | None = None
+    iscsi: PresenceOnlyObject | None = None
 
 
 class PodResourceClaim(JsonStruct, frozen=True):

@@ -43,26 +43,26 @@ class PersistentVolumeSpec(JsonStruct, frozen=True):
     node_affinity: VolumeNodeAffinity | None = None
 
 
-class VolumeObject(JsonStruct, frozen=True, tag_field="kind", tag="PersistentVolume"):
+class PersistentVolumeObject(JsonStruct, frozen=True, tag_field="kind", tag="PersistentVolume"):
     metadata: Metadata
     spec: PersistentVolumeSpec | None = None
 
 
-class ClaimSpecJson(JsonStruct, frozen=True):
+class VolumeClaimSpecJson(JsonStruct, frozen=True):
     volume_name: str | None = None
     storage_class_name: str | None = None
     access_modes: tuple[str, ...] | None = None
     resources: ResourceRequirements | None = None
 
 
-class ClaimStatus(JsonStruct, frozen=True):
+class VolumeClaimStatus(JsonStruct, frozen=True):
     phase: str | None = None
 
 
-class ClaimObject(JsonStruct, frozen=True, tag_field="kind", tag="PersistentVolumeClaim"):
+class VolumeClaimObject(JsonStruct, frozen=True, tag_field="kind", tag="PersistentVolumeClaim"):
     metadata: Metadata
-    spec: ClaimSpecJson | None = None
-    status: ClaimStatus | None = None
+    spec: VolumeClaimSpecJson | None = None
+    status: VolumeClaimStatus | None = None
 
 
 class TopologyRequirement(JsonStruct, frozen=True):
@@ -85,13 +85,13 @@ class DriverLimit(JsonStruct, frozen=True):
     count: int | None = None
 
 
-class NodeDriver(JsonStruct, frozen=True):
+class CsiNodeDriver(JsonStruct, frozen=True):
     name: str
     allocatable: DriverLimit | None = None
 
 
 class CsiNodeSpec(JsonStruct, frozen=True):
-    drivers: tuple[NodeDriver, ...] | None = None
+    drivers: tuple[CsiNodeDriver, ...] | None = None
 
 
 class CsiNodeObject(JsonStruct, frozen=True, tag_field="kind", tag="CSINode"):
@@ -106,13 +106,13 @@ class PriorityClassObject(JsonStruct, frozen=True, tag_field="kind", tag="Priori
     preemption_policy: str | None = None
 
 
-class DriverSpec(JsonStruct, frozen=True):
+class CsiDriverSpec(JsonStruct, frozen=True):
     storage_capacity: bool | None = None
 
 
 class DriverObject(JsonStruct, frozen=True, tag_field="kind", tag="CSIDriver"):
     metadata: Metadata
-    spec: DriverSpec | None = None
+    spec: CsiDriverSpec | None = None
 
 
 class AttachmentSource(JsonStruct, frozen=True):
@@ -132,7 +132,7 @@ class AttachmentObject(JsonStruct, frozen=True, tag_field="kind", tag="VolumeAtt
     spec: AttachmentSpec | None = None
 
 
-class CapacityObject(JsonStruct, frozen=True, tag_field="kind", tag="CSIStorageCapacity"):
+class StorageCapacityObject(JsonStruct, frozen=True, tag_field="kind", tag="CSIStorageCapacity"):
     """The storage that a class can still provide to the nodes of a topology; none without a selector."""
 
     metadata: Metadata
@@ -143,7 +143,13 @@ class CapacityObject(JsonStruct, frozen=True, tag_field="kind", tag="CSIStorageC
 
 
 AnyStorage = (
-    VolumeObject | ClaimObject | StorageClassObject | CsiNodeObject | DriverObject | CapacityObject | AttachmentObject
+    PersistentVolumeObject
+    | VolumeClaimObject
+    | StorageClassObject
+    | CsiNodeObject
+    | DriverObject
+    | StorageCapacityObject
+    | AttachmentObject
 )
 """Objects that claims are resolved with."""
 

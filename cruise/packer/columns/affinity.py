@@ -103,16 +103,16 @@ class NodeAffinityRules:
     targets: BoolArray
     max_alone: IntArray
 
-    def find_unaccompanied(self, group: int, pattern: IntArray) -> int:
+    def find_broken_rule(self, group: int, pattern: IntArray) -> int:
         """Return the first rule that a pattern breaks, -1 for none."""
         has_too_many = pattern[self.holder] > self.max_alone[:, group]
         broken = np.flatnonzero(has_too_many & ~(self.targets & (pattern > 0)).any(axis=1))
         return int(broken[0]) if len(broken) else -1
 
-    def add_companions(self, group: int, minimum: IntArray) -> None:
+    def add_required_targets(self, group: int, minimum: IntArray) -> None:
         """Add the pods that the minimum of a group needs, where only one class can be them."""
         for _ in self.holder:
-            rule = self.find_unaccompanied(group, minimum)
+            rule = self.find_broken_rule(group, minimum)
             if rule < 0 or self.targets[rule].sum() != 1:
                 return
             minimum[self.targets[rule]] = 1

@@ -8,7 +8,12 @@ from cruise.packer.budget import BudgetMeter
 from cruise.packer.columns.affinity import NO_NODE_AFFINITY_RULES, build_node_affinity_rules
 from cruise.packer.columns.branching import BranchAndPrice, find_domain_attractions_of_subproblem
 from cruise.packer.columns.generation import list_patterns, start_column_generation
-from cruise.packer.columns.instance import build_instance, build_residual, convert_entry, find_complete_levels
+from cruise.packer.columns.instance import (
+    build_instance,
+    build_residual_instance,
+    convert_objective_entry,
+    find_complete_levels,
+)
 from cruise.packer.columns.pod_rules import build_pod_rule_rows, find_broken_spread_rows
 from cruise.packer.columns.primal_heuristics import dive_to_whole_patterns
 from cruise.packer.columns.subproblem import (
@@ -28,7 +33,7 @@ _MAX_ROWS = 1_200
 _LISTING_SHARE = 0.3
 
 
-class EntryBound:
+class ObjectiveEntryBound:
     """A bound of an entry for packings that are as good as an assignment in the entries before.
 
     `assignment[class, node]` are copies, and obey every rule. Nodes have no price.
@@ -36,7 +41,7 @@ class EntryBound:
 
     def __init__(self, problem: PackingProblem, assignment: IntArray, entry: int, seed: int) -> None:
         instance = build_instance(problem)
-        residual = build_residual(instance, find_complete_levels(instance, assignment, entry))
+        residual = build_residual_instance(instance, find_complete_levels(instance, assignment, entry))
         best = residual.to_residual(assignment)
         self._subproblem = build_subproblem(residual, best, entry, build_pod_rule_rows(problem))
         self._is_too_large = len(self._subproblem.classes) + len(self._subproblem.group_size) > _MAX_ROWS
@@ -151,10 +156,10 @@ class EntryBound:
         first = np.cumsum(sizes) - sizes
         return np.repeat(first[groups], copies) + node_in_group, np.repeat(patterns, copies, axis=0)
 
-    def refute(self) -> int:
+    def lower_refuted_bound(self) -> int:
         """Lower the bound, which no packing reaches; return the new one."""
         self._generation.ceiling -= 1
         return self._convert_ceiling()
 
     def _convert_ceiling(self) -> int:
-        return convert_entry(self._problem, self._entry, self._fixed_value + self._generation.ceiling)
+        return convert_objective_entry(self._problem, self._entry, self._fixed_value + self._generation.ceiling)

@@ -200,7 +200,7 @@ class BranchAndPrice:
         occupied = np.any(node.minimum > 0, axis=1)
         for group in np.flatnonzero(occupied).tolist():
             # Without a pattern of the minimum, the master might have no solution.
-            if self.node_affinity.find_unaccompanied(group, node.minimum[group]) < 0:
+            if self.node_affinity.find_broken_rule(group, node.minimum[group]) < 0:
                 master.add(group, node.minimum[group])
         master.restrict(self._fits(node), occupied, node.required)
         repaired = master.repair(-math.inf, meter)
@@ -239,7 +239,7 @@ class BranchAndPrice:
         group, c, copies = split
         more, fewer = node.minimum.copy(), node.maximum.copy()
         more[group, c], fewer[group, c] = copies, copies - 1
-        self.node_affinity.add_companions(group, more[group])
+        self.node_affinity.add_required_targets(group, more[group])
         return replace(node, minimum=more), replace(node, maximum=fewer)
 
     def _branch_on_attraction(self, node: _BranchNode, attraction: DomainAttraction) -> tuple[_BranchNode, _BranchNode]:

@@ -8,10 +8,10 @@ import numpy as np
 from cruise.packer.budget import LISTED_CELL, PRICING_STEP, BudgetMeter
 from cruise.packer.columns.affinity import NO_NODE_AFFINITY_RULES, NodeAffinityRules
 from cruise.packer.columns.master import MasterProblem, build_master_problem
-from cruise.packer.columns.subproblem import PrioritySubproblem, create_items
-from cruise.packer.kernels.companions import PatternBounds, build_pattern_bounds, price_patterns
+from cruise.packer.columns.subproblem import PrioritySubproblem, build_subproblem_items
 from cruise.packer.kernels.knapsack import list_patterns_of_node
 from cruise.packer.kernels.knapsack_items import KnapsackItems
+from cruise.packer.kernels.node_affinity_patterns import PatternBounds, build_pattern_bounds, price_patterns
 from cruise.packer.kernels.simplex import REDUCED_COST_TOLERANCE, raise_best_column_values
 from cruise.packer.problem import FloatArray, IntArray
 
@@ -75,7 +75,7 @@ def build_pattern_pricing(
     subproblem: PrioritySubproblem, node_affinity: NodeAffinityRules = NO_NODE_AFFINITY_RULES
 ) -> PatternPricing:
     """Return the pricing of a subproblem, with its bounds of copies."""
-    items = create_items(subproblem, _PER_GROUP * (max(len(subproblem.group_size), 1) + 2))
+    items = build_subproblem_items(subproblem, _PER_GROUP * (max(len(subproblem.group_size), 1) + 2))
     return PatternPricing(
         subproblem,
         items,
@@ -209,7 +209,7 @@ def list_patterns(generation: ColumnGeneration, target: int, meter: BudgetMeter)
         return None
     subproblem = generation.subproblem
     max_patterns = min(_MAX_PATTERNS, _MAX_CELLS // max(len(subproblem.classes), 1))
-    items = create_items(subproblem, max_patterns)
+    items = build_subproblem_items(subproblem, max_patterns)
     items.mix[:, :] = generation.pricing.items.mix
     gap = generation.bound - target + BOUND_TOLERANCE
     value, stay_bonus = generation.master.compute_prices(generation.duals)

@@ -85,7 +85,7 @@ def get_eviction_weight_unit(problem: PackingProblem) -> int:
     return max(int(np.gcd.reduce(problem.weights)), 1) if len(problem.weights) else 1
 
 
-def convert_entry(problem: PackingProblem, entry: int, value: int) -> int:
+def convert_objective_entry(problem: PackingProblem, entry: int, value: int) -> int:
     """Return the value of an entry of the problem's key from that of the instance."""
     if problem.objective is PackingObjective.PAPER or entry < len(np.unique(problem.priorities)):
         return value
@@ -199,7 +199,7 @@ class ResidualInstance:
         return np.ascontiguousarray(assignment[self.origin] - self.fixed[self.origin])
 
 
-def build_residual(instance: PackingInstance, fixed_levels: frozenset[int] = frozenset()) -> ResidualInstance:
+def build_residual_instance(instance: PackingInstance, fixed_levels: frozenset[int] = frozenset()) -> ResidualInstance:
     """Fix immovable copies, and every running copy of some priority levels."""
     tiers = get_priority_levels(instance)
     is_fixed_level = np.isin(tiers, np.array(sorted(fixed_levels), dtype=np.int64))

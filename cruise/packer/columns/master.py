@@ -19,7 +19,7 @@ from cruise.packer.kernels.simplex import (
     create_tableau,
     invert_basis,
     maximise,
-    recompute,
+    recompute_levels_and_duals,
 )
 from cruise.packer.problem import BoolArray, FloatArray, IntArray
 
@@ -229,7 +229,7 @@ class MasterProblem:
         t.upper[: saved.size] = saved.upper
         t.basis[:], t.inverse[:, :] = saved.basis, saved.inverse
         self.since_refactor = saved.since_refactor
-        recompute(t)
+        recompute_levels_and_duals(t)
 
     def _refactor(self) -> int:
         """Recompute the inverse; return how many columns of the basis were replaced by slacks."""

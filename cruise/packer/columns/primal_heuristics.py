@@ -13,7 +13,7 @@ from cruise.packer.columns.instance import (
     PRIORITY_RATIO,
     ResidualInstance,
     build_instance,
-    build_residual,
+    build_residual_instance,
     find_complete_levels,
 )
 from cruise.packer.kernels.annealing import anneal
@@ -178,7 +178,7 @@ class AnnealingSearch:
 
     def _focus(self, fixed_levels: frozenset[int]) -> None:
         """Fix all running pods of some priorities on their nodes."""
-        self._fixed_levels, self._residual = fixed_levels, build_residual(self._instance, fixed_levels)
+        self._fixed_levels, self._residual = fixed_levels, build_residual_instance(self._instance, fixed_levels)
         self._level_count, self._rule_tables = (
             len(self._instance.list_priorities()),
             build_rule_energies(self._problem, self._residual),

@@ -269,7 +269,7 @@ def compute_copy_prices(subproblem: PrioritySubproblem, duals: FloatArray) -> tu
     )
 
 
-def create_items(subproblem: PrioritySubproblem, patterns: int) -> KnapsackItems:
+def build_subproblem_items(subproblem: PrioritySubproblem, patterns: int) -> KnapsackItems:
     """Return the knapsack items of the groups, with space for some patterns."""
     free, floor, limits, running = (
         part.copy() for part in (subproblem.free_capacity, subproblem.floor, subproblem.limits, subproblem.running)

@@ -121,7 +121,7 @@ def _require_targets(
     in_the_end = variables.count_placed(targets, nodes).build_expression() >= 1 + int(attraction.allows_first_pod)
     for cell, arrives in in_domain.items():
         conditions = [arrives, *([negate(first.first_pods[cell])] if cell in first.first_pods else [])]
-        if needs_order and levels.leaving.find_companions(attraction, topology, cell[1]):
+        if needs_order and levels.leaving.find_supporting_targets(attraction, topology, cell[1]):
             variables.require(in_the_end, *conditions)
             conditions.append(may_use_leaving.negated())
         variables.require(has_target >= 1, *conditions)

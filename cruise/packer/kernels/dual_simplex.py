@@ -16,7 +16,7 @@ from cruise.packer.kernels.simplex import (
     compute_gain_of_column,
     compute_reduced_cost,
     pivot_into_basis,
-    recompute,
+    recompute_levels_and_duals,
 )
 
 LEVEL_TOLERANCE = 1e-6
@@ -145,7 +145,7 @@ def restore_bounds(t: SimplexTableau, floor: float, most_pivots: int, deadline: 
 
     `OPTIMAL`, `LOST` where nothing within the bounds is worth as much as `floor`, or `INTERRUPTED`.
     """
-    recompute(t)
+    recompute_levels_and_duals(t)
     # With columns that gain it would cycle.
     for j in range(t.size[0]):
         t.shifts[j] = 0.0

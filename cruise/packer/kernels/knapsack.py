@@ -104,7 +104,7 @@ def use_capacity(s: KnapsackItems, i: int, copies: int) -> None:
 
 
 @compile_inline
-def start_node(s: KnapsackItems, g: int, count: int) -> None:
+def start_empty_node(s: KnapsackItems, g: int, count: int) -> None:
     """Start with an empty node of a group."""
     for r in range(len(s.left)):
         s.left[r] = s.free_capacity[g, r]
@@ -152,7 +152,7 @@ def solve_knapsack(
     Returns its value, an upper bound (equal unless the search reached its limit), and how many patterns were written
     into `found` from `where` on, the last one being the best; beyond `most_found` the oldest are overwritten.
     """
-    start_node(s, g, count)
+    start_empty_node(s, g, count)
     best, value, space = known, 0.0, SEARCH_SPACE
     depth, i, written, spent = 0, 0, 0, 0
     while True:
@@ -234,7 +234,7 @@ def list_patterns_of_node(
     """
     count = collect_items(s, g, value, stay_bonus, counts, -1.0)
     tune_resource_mix(s, g, count)
-    start_node(s, g, count)
+    start_empty_node(s, g, count)
     total, space = 0.0, SEARCH_SPACE
     depth, i, written, spent = 0, 0, 0, 0
     while True:

@@ -157,7 +157,7 @@ def swap_items(s: KnapsackItems, a: int, b: int) -> None:
 
 
 @compile_inline
-def weigh_items(s: KnapsackItems, g: int, count: int, mix: FloatArray) -> None:
+def compute_item_loads(s: KnapsackItems, g: int, count: int, mix: FloatArray) -> None:
     """Compute the loads of the items by a mix of resources."""
     for i in range(count):
         load = 0.0
@@ -169,7 +169,7 @@ def weigh_items(s: KnapsackItems, g: int, count: int, mix: FloatArray) -> None:
 @compile_inline
 def sort_items(s: KnapsackItems, g: int, count: int, mix: FloatArray) -> None:
     """Compute loads by a mix of resources, and sort the items by value for load (shell sort: often nearly sorted)."""
-    weigh_items(s, g, count, mix)
+    compute_item_loads(s, g, count, mix)
     gap = 1
     while gap < count // 3:
         gap = 3 * gap + 1
@@ -223,12 +223,12 @@ def tune_resource_mix(s: KnapsackItems, g: int, count: int) -> float:
             sort_items(s, g, count, s.mix[g])
             solve_fractional(s, g, count)
     sort_items(s, g, count, s.mix[g])
-    sum_items(s, count)
+    precompute_item_sums(s, count)
     return float(bound)
 
 
 @compile_inline
-def sum_items(s: KnapsackItems, count: int) -> None:
+def precompute_item_sums(s: KnapsackItems, count: int) -> None:
     """For the items in order, record the value of all copies and the least load of later ones."""
     for i in range(count):
         s.full_value[i] = s.item_value[i] * s.item_bound[i]

@@ -8,11 +8,11 @@ from cruise.packer.kernels.knapsack import solve_knapsack
 from cruise.packer.kernels.knapsack_items import (
     KnapsackItems,
     balance_resource_mix,
+    compute_item_loads,
     count_fitting_alone,
     drop_worthless_items,
+    precompute_item_sums,
     sort_items,
-    sum_items,
-    weigh_items,
 )
 from cruise.packer.kernels.price_agreement import NodeChanges, choose_change_slot, compute_gain, find_best_change
 from cruise.packer.problem import BoolArray, FloatArray, IntArray
@@ -297,7 +297,7 @@ def _solve_in_stages(
     least, steps, better = known + sure, _FIRST_STEPS, False
     while True:
         count = drop_worthless_items(s, count, worth, top - least - _HALF)
-        sum_items(s, count)
+        precompute_item_sums(s, count)
         best, bound, found = solve_knapsack(s, g, count, least, 0, 1, min(steps, most_nodes))
         better = better or found > 0
         if bound <= best + _HALF or steps >= most_nodes:
@@ -333,7 +333,7 @@ def _search(
         p.rate[g, r] = worth * s.mix[g, r] / max(s.free_capacity[g, r], 1)
     gain = max(math.floor(min(top - known, most) + _HALF), sure)
     if gain > sure:
-        weigh_items(s, g, count, s.mix[g])
+        compute_item_loads(s, g, count, s.mix[g])
         some = drop_worthless_items(s, count, worth, top - known - sure - _HALF)
         sort_items(s, g, some, s.mix[g])
         bound, better = _solve_in_stages(s, g, some, known, (worth, top, sure), most_nodes)

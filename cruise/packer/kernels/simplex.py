@@ -67,7 +67,7 @@ def compute_gain_of_column(t: SimplexTableau, j: int) -> float:
 
 
 @compile_without_allocation
-def recompute(t: SimplexTableau) -> None:
+def recompute_levels_and_duals(t: SimplexTableau) -> None:
     """Recompute levels and duals from the inverse, after a change of columns, costs or bounds."""
     m = len(t.basis)
     for i in range(m):
@@ -202,7 +202,7 @@ def invert_basis(t: SimplexTableau, columns: IntArray, slacks: IntArray) -> int:
 @compile_without_allocation
 def maximise(t: SimplexTableau, most_pivots: int, deadline: float) -> int:
     """Pivot until no column gains; return `OPTIMAL`, or `INTERRUPTED` by the number of pivots or the deadline."""
-    recompute(t)
+    recompute_levels_and_duals(t)
     m = len(t.basis)
     held = 0
     for turn in range(most_pivots):

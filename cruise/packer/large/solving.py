@@ -17,7 +17,7 @@ from cruise.packer.kernels.rule_counts import CLOSED
 from cruise.packer.problem import IntArray, PackingObjective, PackingProblem
 from cruise.packer.rules.by_class import RulesByClass, build_rules_by_class
 from cruise.packer.rules.kernel_tables import build_kernel_tables
-from cruise.packer.rules.preemption import has_undue_profit
+from cruise.packer.rules.preemption import violates_preemption_policy
 
 _BUCKETS = 128
 _MAX_LINES = 64
@@ -123,7 +123,7 @@ class ClusterSearch:
         packing = build_packing(self.problem, self.state.node.copy(), self.packing.bound)
         objective = self.problem.objective
         is_better = packing.planned.get_key(objective) > self.packing.planned.get_key(objective)
-        if is_better and not has_undue_profit(self.problem, packing.pod_node):
+        if is_better and not violates_preemption_policy(self.problem, packing.pod_node):
             self.packing = packing
             self.report(packing)
 

@@ -104,7 +104,7 @@ def _list_both_roles(index: int, rule: ExclusionRule) -> list[tuple[int, tuple[i
 _MAX_RESOURCES = 24
 
 
-def fold_exclusions(problem: PackingProblem) -> PackingProblem:
+def merge_exclusions(problem: PackingProblem) -> PackingProblem:
     """Return the same problem with as few exclusions as possible.
 
     If every node is a domain, a class that excludes itself has one pod per node, and classes that all exclude each

@@ -15,7 +15,7 @@ from cruise.packer.rules.by_class import RulesByClass
 
 
 @dataclass(eq=False)
-class TopologyRow:
+class NodeDomains:
     """The domain of each node in a topology, -1 outside of all."""
 
     row: IntArray
@@ -41,7 +41,7 @@ class TopologyRow:
 class DomainCounts:
     """Pods by domain; a domain without pods has no entry, and pods outside of all domains do not count."""
 
-    domains: TopologyRow
+    domains: NodeDomains
     by_domain_counts: dict[int, int] = field(default_factory=dict)
 
     def count(self, nodes: IntArray) -> None:
@@ -145,7 +145,7 @@ class SpreadCheck:
     index: int
     rule: SpreadRule
     targets: DomainCounts
-    all_domains: TopologyRow
+    all_domains: NodeDomains
 
     @property
     def minimum(self) -> int:
@@ -171,7 +171,7 @@ class SpreadCheck:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SpreadGuard:
+class SpreadTargetCheck:
     """A spread, for a target that does not hold it: one more pod is not too many next to holders that arrived."""
 
     spread: SpreadCheck
@@ -186,7 +186,7 @@ class SpreadGuard:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AttractionGuard:
+class AttractionTargetCheck:
     """An attraction, for a target: once a holder has arrived, a target arrives only where others are.
 
     Otherwise a holder that was the first would be rejected in the end because of a target elsewhere.
@@ -208,12 +208,12 @@ class RuleCounts:
     def __init__(self, problem: PackingProblem, rules: RulesByClass, pod_node: IntArray) -> None:
         self.problem, self.rules = problem, rules
         self.pod_node = pod_node.copy()
-        self._domains: dict[Hashable, TopologyRow] = {}
+        self._domains: dict[Hashable, NodeDomains] = {}
         self._counts: dict[Hashable, DomainCounts] = {}
         self._counts_of_class: dict[int, list[DomainCounts]] = {}
         self._arrival_counts_of_class: dict[int, list[DomainCounts]] = {}
         self._checks: dict[int, list[ExclusionCheck | AttractionCheck | SpreadCheck]] = {}
-        self._guards: dict[int, list[SpreadGuard | AttractionGuard]] = {}
+        self._guards: dict[int, list[SpreadTargetCheck | AttractionTargetCheck]] = {}
 
     def place(self, pod: int, node: int) -> None:
         """Place a pod on a node."""
@@ -242,11 +242,11 @@ class RuleCounts:
             self._checks[c] = [*exclusions, *attractions, *spreads]
         return self._checks[c]
 
-    def get_guards(self, c: int) -> list[SpreadGuard | AttractionGuard]:
+    def get_target_checks(self, c: int) -> list[SpreadTargetCheck | AttractionTargetCheck]:
         """Return the rules of pods that arrived before, which one more pod of the class may break."""
         if c not in self._guards:
             attractions = [
-                AttractionGuard(
+                AttractionTargetCheck(
                     self._create_attraction_check(i, rule),
                     self._get_arrival_counts(rule.topologies[0], rule.holder, anywhere=True),
                 )
@@ -254,7 +254,9 @@ class RuleCounts:
                 if rule.holder != c
             ]
             spreads = [
-                SpreadGuard(self._create_spread_check(i, rule), self._get_arrival_counts(rule.topology, rule.holder))
+                SpreadTargetCheck(
+                    self._create_spread_check(i, rule), self._get_arrival_counts(rule.topology, rule.holder)
+                )
                 for i, rule in self.rules.counted.get(c, ())
             ]
             self._guards[c] = [*attractions, *spreads]
@@ -265,7 +267,7 @@ class RuleCounts:
         allowed = np.ones(self.problem.node_count, dtype=np.bool_)
         for check in self.get_checks(c):
             allowed &= check.get_allowed_nodes()
-        for guard in self.get_guards(c):
+        for guard in self.get_target_checks(c):
             allowed &= guard.get_allowed_nodes()
         return allowed
 
@@ -278,11 +280,11 @@ class RuleCounts:
         targets = self._get_counts(rule.topology, rule.targets, rule.eligible)
         return SpreadCheck(index, rule, targets, self._get_row(rule.topology))
 
-    def _get_row(self, topology: int, eligible: BoolArray | None = None) -> TopologyRow:
+    def _get_row(self, topology: int, eligible: BoolArray | None = None) -> NodeDomains:
         key = (topology, b"" if eligible is None else eligible.tobytes())
         if key not in self._domains:
             row = self.problem.rules.topologies[topology]
-            self._domains[key] = TopologyRow(row if eligible is None else np.where(eligible, row, -1))
+            self._domains[key] = NodeDomains(row if eligible is None else np.where(eligible, row, -1))
         return self._domains[key]
 
     def _get_counts(self, topology: int, classes: IntArray, eligible: BoolArray | None = None) -> DomainCounts:
@@ -302,7 +304,7 @@ class RuleCounts:
         key = ("arrived", -1 if anywhere else topology, holder)
         if key not in self._counts:
             one_domain = np.zeros(self.problem.node_count, dtype=np.int64)
-            counts = self._counts[key] = DomainCounts(TopologyRow(one_domain) if anywhere else self._get_row(topology))
+            counts = self._counts[key] = DomainCounts(NodeDomains(one_domain) if anywhere else self._get_row(topology))
             pods = self.rules.get_pods(np.array([holder], dtype=np.int64))
             nodes = self.pod_node[pods]
             counts.count(nodes[(nodes >= 0) & (nodes != self.problem.pod_node[pods])])

@@ -15,7 +15,7 @@ class LeavingPods:
         immovable = np.where(problem.movable[:, None], 0, self._running)
         self._free = problem.capacities - immovable.T @ problem.demands
 
-    def find_companions(self, rule: AttractionRule, topology: int, node: int, source: int = -1) -> bool:
+    def find_supporting_targets(self, rule: AttractionRule, topology: int, node: int, source: int = -1) -> bool:
         """Return whether a holder, perhaps at `home`, may arrive on a node because a target runs in its domain."""
         row = self._problem.rules.topologies[topology]
         nodes = np.flatnonzero((row == row[node]) & (row >= 0))
@@ -61,7 +61,7 @@ def find_nodes_used_by_non_preempting_pods(problem: PackingProblem, pod_node: In
     return nodes
 
 
-def has_undue_profit(problem: PackingProblem, pod_node: IntArray) -> bool:
+def violates_preemption_policy(problem: PackingProblem, pod_node: IntArray) -> bool:
     """Return whether a pod that never preempts arrives where pods are preempted, directly or through a chain."""
     never_preempts = (pod_node >= 0) & (pod_node != problem.pod_node) & ~problem.preempt[problem.pod_class]
     return bool(
@@ -110,13 +110,13 @@ def match_pods_to_nodes(problem: PackingProblem, assignment: IntArray) -> IntArr
         targets = np.repeat(np.arange(problem.node_count), assignment[c] - kept[c])
         pod_node[unplaced] = -1
         pod_node[unplaced[: len(targets)]] = targets
-    return match_without_undue_profit(problem, pod_node)
+    return match_within_preemption_policy(problem, pod_node)
 
 
-def match_without_undue_profit(problem: PackingProblem, pod_node: IntArray) -> IntArray:
+def match_within_preemption_policy(problem: PackingProblem, pod_node: IntArray) -> IntArray:
     """Return the same counts on each node, so that no pod gains capacity unduly if that is found."""
     for _ in range(_ROUNDS):
-        if not has_undue_profit(problem, pod_node):
+        if not violates_preemption_policy(problem, pod_node):
             break
         pod_node = _exchange_pods(problem, pod_node)
     return pod_node

@@ -57,7 +57,7 @@ def is_cache_warm(directory: Path | None) -> bool:
     return directory is not None and (directory / _WARM).exists()
 
 
-def count_compiled(directory: Path, kernels: Path = KERNELS) -> tuple[int, int]:
+def count_compiled_kernels(directory: Path, kernels: Path = KERNELS) -> tuple[int, int]:
     """Return how many kernels have been compiled into the directory, and how many there are."""
     # Numba writes one index file for each function.
     compiled = sum(1 for _ in directory.rglob("*.nbi"))

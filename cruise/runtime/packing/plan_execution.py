@@ -8,7 +8,7 @@ from datetime import datetime
 import structlog
 
 from cruise.decisions.packing.execution import PlanStep, apply_outcomes, decide_next_step
-from cruise.decisions.packing.remaining_plan import PlanSubjects, get_plan_subjects
+from cruise.decisions.packing.remaining_plan import PlanDependencies, get_plan_dependencies
 from cruise.domain.actions import ActionResult, Outcome
 from cruise.domain.packing_plan import PackingPlan, PlanPhase
 from cruise.domain.policy import Policy
@@ -60,9 +60,9 @@ class PlanExecutor:
         """Return the stored plan in progress, with its nodes and pods reserved; None if there is none."""
         plan = await self._store.read_packing_plan()
         if plan is None or plan.phase is not PlanPhase.IN_PROGRESS:
-            self._exclusions.reserved = PlanSubjects()
+            self._exclusions.reserved = PlanDependencies()
             return None
-        self._exclusions.reserved = get_plan_subjects(plan, await self._cluster.snapshot())
+        self._exclusions.reserved = get_plan_dependencies(plan, await self._cluster.snapshot())
         return plan
 
     async def run(self, plan: PackingPlan) -> PackingPlan:
@@ -80,7 +80,7 @@ class PlanExecutor:
     async def step(self, plan: PackingPlan) -> tuple[PackingPlan, bool]:
         """Do the next step of a plan; return the plan after it, and whether an action was done."""
         snapshot, paused_workloads = await self._cluster.snapshot(), await self._store.read_paused_workloads()
-        self._exclusions.reserved = get_plan_subjects(plan, snapshot)
+        self._exclusions.reserved = get_plan_dependencies(plan, snapshot)
         now = self._clock()
         # In a thread: verifying the rest of a plan takes long in a large cluster.
         try:
@@ -101,7 +101,7 @@ class PlanExecutor:
             await self._on_outcomes(outcomes)
         _log_progress(plan, after)
         if after.phase is not PlanPhase.IN_PROGRESS:
-            self._exclusions.reserved = PlanSubjects()
+            self._exclusions.reserved = PlanDependencies()
         return after, done
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.decisions.usage.peaks import PeaksByNumber
+from cruise.decisions.usage.peaks import HourlyPeakRows
 from cruise.decisions.usage.starts import estimate_start_cpu
 from cruise.decisions.usage.usage_columns import NEVER, KnownPeaks, RecentUsage
 from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
@@ -233,9 +233,9 @@ class PeakColumns:
     def merge(self, peaks: HourlyPeaks) -> None:
         """Raise the maxima to peaks that were just stored."""
         numbers = self._get_numbers(peaks.keys)
-        self.merge_numbered(PeaksByNumber(numbers, peaks.hours, peaks.cpu_demand_millicores, peaks.memory_bytes))
+        self.merge_numbered(HourlyPeakRows(numbers, peaks.hours, peaks.cpu_demand_millicores, peaks.memory_bytes))
 
-    def merge_numbered(self, peaks: PeaksByNumber) -> None:
+    def merge_numbered(self, peaks: HourlyPeakRows) -> None:
         """Raise the maxima of keys that have numbers."""
         numbers = peaks.numbers
         counts = np.isin(peaks.hours, list(self.hours))

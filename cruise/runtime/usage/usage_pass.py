@@ -12,7 +12,7 @@ import structlog
 from cruise.decisions.usage.attribution import UsageAttribution
 from cruise.decisions.usage.estimation import OWN_SAMPLES_SECONDS, estimate_statistics
 from cruise.decisions.usage.oom_records import summarize_oom_records
-from cruise.decisions.usage.plausibility import compare_counters, compare_memory
+from cruise.decisions.usage.plausibility import compare_counters_with_kubelet, compare_memory_with_kubelet
 from cruise.decisions.usage.revisions import (
     OriginalResources,
     UpdatedRevisions,
@@ -38,7 +38,7 @@ from cruise.domain.policy import Policy
 from cruise.domain.preflight import CrossCheckCounts, CrossCheckResult, KubeletContainerUsage
 from cruise.domain.records import RETENTION
 from cruise.domain.usage import CounterTail, NodeLoadAverage, NodeUsage, SampleBlock, StatisticKey, StatisticsTable
-from cruise.errors import CruiseError, HistoryChangedError
+from cruise.errors import CruiseError, DatabaseRestoredError
 from cruise.runtime.ports import SnapshotSource, StorePort, UsageSourcePort
 from cruise.runtime.usage.sample_windows import UsageWindows
 from cruise.runtime.usage.usage_reader import UsageReader, UsageReadingProgress, UsageReadingSettings
@@ -106,7 +106,7 @@ async def run_usage_pass(
         )
         state.start_windows = StartWindows.from_snapshot(snapshot, state.find_unread_since(partitions))
         state.failures = await reader.read(partitions, containers)
-    except HistoryChangedError as error:
+    except DatabaseRestoredError as error:
         log.warning(
             "the database was restored to an earlier state: usage is read again, nothing shrinks", error=str(error)
         )
@@ -269,9 +269,9 @@ class CrossCheckedUsageSource:
         known = len(self.pass_result.disagreements)
         for report in (*self._reports, *self._earlier_reports):
             if after is not None:
-                compare_counters(report, after, self._step, self.pass_result)
+                compare_counters_with_kubelet(report, after, self._step, self.pass_result)
         for report in (*self._reports, *self._earlier_reports):
-            compare_memory(report, block, self.pass_result)
+            compare_memory_with_kubelet(report, block, self.pass_result)
         for key, one in islice(self.pass_result.disagreements.items(), known, None):
             log.warning(
                 "a kubelet contradicts the usage source",

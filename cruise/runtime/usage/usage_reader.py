@@ -13,7 +13,7 @@ from typing import TypeVar
 import structlog
 
 from cruise.decisions.usage.attribution import UsageAttribution
-from cruise.decisions.usage.node_totals import check_against_node_usage
+from cruise.decisions.usage.node_totals import reject_samples_above_node_usage
 from cruise.decisions.usage.peaks import HOUR_SECONDS, get_first_history_hour
 from cruise.domain.usage import CounterTail, PartitionProgress, SampleBlock
 from cruise.errors import BadInputError, CruiseError, raise_single_error
@@ -179,7 +179,9 @@ class UsageReader:
             return checked
         if not node_usage.nodes:
             return checked
-        checked_blocks = check_against_node_usage([one.checked_block for one in checked], bounds.pods, node_usage)
+        checked_blocks = reject_samples_above_node_usage(
+            [one.checked_block for one in checked], bounds.pods, node_usage
+        )
         return [
             CheckedUsageBlock(checked_block, one.numbers)
             for checked_block, one in zip(checked_blocks, checked, strict=True)

@@ -13,12 +13,12 @@ from cruise.decisions.usage.oom_records import raise_oom_memory
 from cruise.decisions.usage.peaks import compute_hourly_peaks, get_first_history_hour, get_peak_hours
 from cruise.decisions.usage.plausibility import (
     WINDOWS_SECONDS,
-    CheckedBlock,
+    CheckedSampleBlock,
     RejectedSample,
     compute_rejected_percent,
     reject_implausible_samples,
 )
-from cruise.decisions.usage.starts import StartWindows, measure_starts
+from cruise.decisions.usage.starts import StartWindows, measure_container_starts
 from cruise.decisions.usage.usage_bounds import UsageBounds
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.records import AverageHeadroomShare
@@ -28,7 +28,7 @@ from cruise.domain.usage import (
     OomRecord,
     PartitionProgress,
     SampleBlock,
-    SampleRejection,
+    SampleRejectionReason,
     StatisticsTable,
     UsageUpdate,
 )
@@ -48,16 +48,16 @@ NO_SAMPLES = SampleBlock(
 )
 
 
-class SampleRejections:
+class RejectedSampleTracker:
     """The rejected samples: counts by reason since the process started, and times within the sample windows."""
 
     def __init__(self) -> None:
-        self.counts: Counter[SampleRejection] = Counter()
-        self._changes: dict[SampleRejection, tuple[int, RejectedSample]] = {}
+        self.counts: Counter[SampleRejectionReason] = Counter()
+        self._changes: dict[SampleRejectionReason, tuple[int, RejectedSample]] = {}
         self._times: dict[ContainerKey, set[int]] = {}
         self._reasons: dict[ContainerKey, int] = {}
 
-    def add(self, checked: CheckedBlock) -> None:
+    def add(self, checked: CheckedSampleBlock) -> None:
         """Add the rejected samples of a block."""
         self.counts.update(checked.counts)
         for reason, count in checked.counts.items():
@@ -65,7 +65,7 @@ class SampleRejections:
             self._changes[reason] = (before + count, checked.examples[reason])
         self._add_times(checked.block, checked.reasons.tolist())
 
-    def get_changes(self) -> dict[SampleRejection, tuple[int, RejectedSample]]:
+    def get_changes(self) -> dict[SampleRejectionReason, tuple[int, RejectedSample]]:
         """Return how many samples were rejected since the last call, with the latest of each reason."""
         news, self._changes = self._changes, {}
         return news
@@ -146,7 +146,7 @@ class FailedUsageRead:
 class CheckedUsageBlock(NamedTuple):
     """A checked block, and the peak number of each of its containers, -1 if unknown."""
 
-    checked_block: CheckedBlock
+    checked_block: CheckedSampleBlock
     numbers: Int64Array
 
 
@@ -167,7 +167,7 @@ class UsageState:
     bounds: UsageBounds | None = None
     start_windows: StartWindows = field(default_factory=StartWindows)
     starts: KnownStarts = field(default_factory=KnownStarts)
-    rejections: SampleRejections = field(default_factory=SampleRejections)
+    rejections: RejectedSampleTracker = field(default_factory=RejectedSampleTracker)
     restored: bool = False
     scrape_delay: ScrapeDelay = field(default_factory=ScrapeDelay)
     revisions_seen_hour: int = 0
@@ -245,10 +245,10 @@ class UsageState:
     ) -> None:
         """Sum up the peaks again if other hours count now, and after a start restore the stored state.
 
-        Raises HistoryChangedError if the database is at an earlier state.
+        Raises DatabaseRestoredError if the database is at an earlier state.
         """
         if not self.restored:
-            history = await store.read_history()
+            history = await store.read_epoch_and_lost_usage()
             self.evictions_lost_until = max(self.evictions_lost_until, history.lost_until)
             if not history.regained:
                 self._set_lost(history.lost_until)
@@ -274,7 +274,9 @@ class UsageState:
         """Check the samples of a block, each container by itself."""
         block = block or NO_SAMPLES
         checked_block = (
-            CheckedBlock.accept_all(block) if self.bounds is None else reject_implausible_samples(block, self.bounds)
+            CheckedSampleBlock.accept_all(block)
+            if self.bounds is None
+            else reject_implausible_samples(block, self.bounds)
         )
         return CheckedUsageBlock(checked_block, self._get_peak_numbers(block, attribution))
 
@@ -301,7 +303,7 @@ class UsageState:
         before = self.progress.get(partition)
         continues = None if before is None else before.read_until
         earlier_tail = None if before is None else before.counter_tail
-        starts = measure_starts(
+        starts = measure_container_starts(
             block, self.start_windows, self.windows.step_seconds, progress.counter_tail, earlier_tail
         )
         await store.record_usage(UsageUpdate(partition, progress, peaks, recent, continues, starts))

@@ -245,7 +245,7 @@ class PlanIntents:
         intents = [WriteIntent(secrets.randbits(63), self._now, action, self._before(action)) for action in actions]
         self._audit.add_intents(one.id for one in intents)
         try:
-            await self._store.begin_writes(intents)
+            await self._store.record_intents(intents)
         except BaseException:
             # They may have been stored.
             for one in intents:

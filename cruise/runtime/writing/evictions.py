@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from cruise.decisions.packing.remaining_plan import PlanSubjects
+from cruise.decisions.packing.remaining_plan import PlanDependencies
 from cruise.domain.actions import Action, ActionResult, ContainerTarget, EvictPod, Outcome, ReasonCode, ResizePod
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
@@ -180,7 +180,7 @@ class WriteExclusions:
     """
 
     def __init__(self) -> None:
-        self.reserved = PlanSubjects()
+        self.reserved = PlanDependencies()
         self.history_incomplete: Callable[[], bool] = lambda: False
         self._cooldowns: dict[str, datetime] = {}
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from cruise.decisions.pod_policy.utilisation_bounds import UtilisationChanges
+from cruise.decisions.pod_policy.hpa_bounds import HpaChanges
 from cruise.decisions.sizing.resizes import INFEASIBLE, is_below_usage, remove_growth
 from cruise.domain.actions import (
     Action,
@@ -65,7 +65,7 @@ class WriteGuards:
         self._growths = growths
         self._exclusions = exclusions
         self._started = growths.get_current()
-        self._utilisation_changes = UtilisationChanges(snapshot)
+        self._utilisation_changes = HpaChanges(snapshot)
         self.refusing_nodes: set[str | None] = set()
         addressed = {(one.namespace, one.pod) for one in actions if isinstance(one, ResizePod | EvictPod)}
         self._pods = {key: pod for pod in snapshot.pods if (key := (pod.namespace, pod.name)) in addressed}

@@ -19,7 +19,7 @@ log = structlog.get_logger()
 MAX_PER_PASS = 200
 
 
-class VpaPublication:
+class VpaRecommendationUpdater:
     """Publishes the recommendations that have changed since this process's last pass."""
 
     def __init__(

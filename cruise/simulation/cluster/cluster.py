@@ -43,9 +43,9 @@ from cruise.simulation.cluster.load import LoadSimulation, SimulatedNodeLoad
 from cruise.simulation.cluster.node_autoscaler import NodeAutoscalerSettings, SimulatedNodeAutoscaler
 from cruise.simulation.cluster.resizes import ResizeActuation
 from cruise.simulation.cluster.state import (
-    PodRecord,
     SimulatedClusterState,
     SimulatedNodeUsage,
+    SimulatedPod,
     SimulationCounts,
     SimulationSettings,
     convert_to_datetime,
@@ -271,7 +271,7 @@ class SimulatedCluster:
             else:
                 self._kubelet.start_later(record, at)
 
-    def _find(self, action: ResizePod | EvictPod) -> PodRecord:
+    def _find(self, action: ResizePod | EvictPod) -> SimulatedPod:
         name = action.pod
         record = self._state.records.get(action.key)
         if record is None:
@@ -310,10 +310,10 @@ class SimulatedCluster:
         self._counts.evictions += 1
         self._delete(record)
 
-    def _check_eviction(self, record: PodRecord) -> None:
+    def _check_eviction(self, record: SimulatedPod) -> None:
         check_eviction_allowed(record, self._budgets, list(self._state.records.values()))
 
-    def _delete(self, record: PodRecord) -> None:
+    def _delete(self, record: SimulatedPod) -> None:
         if record.pod.node is None or record.pod.is_finished:
             self._kubelet.remove(record, self._clock.now)
         else:
@@ -328,5 +328,5 @@ class SimulatedCluster:
         self._state.set_node(replace(node, taints=(*others, own) if wanted else others))
         self._controllers.update_daemonsets()
 
-    def _pod_ended(self, record: PodRecord) -> None:
+    def _pod_ended(self, record: SimulatedPod) -> None:
         self._controllers.update(record.workload)

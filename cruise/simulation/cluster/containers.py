@@ -177,7 +177,7 @@ def compute_cpu_pressure(wanted: Float64Array, received: Float64Array) -> Float6
     return np.clip(share, 0.0, 1.0)
 
 
-def find_over_limit(memory: Float64Array, limit: Float64Array) -> BoolArray:
+def find_containers_over_memory_limit(memory: Float64Array, limit: Float64Array) -> BoolArray:
     """Return a mask of the containers that are killed because their memory exceeds their limit."""
     over: BoolArray = memory > limit  # False for NaN: not running
     return over

@@ -9,7 +9,7 @@ from cruise.domain.pod_resources import get_qos_class
 from cruise.domain.scheduling import LabelSelector
 from cruise.errors import RefusedError, ThrottledError
 from cruise.simulation.cluster.api_server import SimulatedQuotas, apply_limit_range_defaults, check_creation
-from cruise.simulation.cluster.state import PodKey, PodRecord, SimulatedClusterState, convert_to_datetime
+from cruise.simulation.cluster.state import PodKey, SimulatedClusterState, SimulatedPod, convert_to_datetime
 from cruise.simulation.cluster.workloads import SimulatedWorkload, create_pod, is_daemonset_node
 
 MAX_FINISHED = 3
@@ -34,7 +34,7 @@ class WorkloadControllers:
         self._start = start = state.clock.now
         self._created: dict[tuple[int, int], int] = {}
         self._number = {id(workload): number for number, workload in enumerate(workloads)}
-        self._pods: list[dict[PodKey, PodRecord]] = [{} for _ in workloads]
+        self._pods: list[dict[PodKey, SimulatedPod]] = [{} for _ in workloads]
         self._outdated = dict.fromkeys(range(len(workloads)))
         self._crons = [
             number for number, workload in enumerate(workloads) if workload.kind in ("CronJob", "CronWorkflow")
@@ -74,9 +74,9 @@ class WorkloadControllers:
             for slot, node in self._find_missing_slots(number):
                 self._create(number, slot, node, now, admit)
 
-    def find_outdated(self) -> list[PodRecord]:
+    def find_outdated(self) -> list[SimulatedPod]:
         """Return the finished pods of runs to remove, oldest first, and forget their runs."""
-        found: list[PodRecord] = []
+        found: list[SimulatedPod] = []
         for number in self._crons:
             finished = sorted(
                 (record for record in self._pods[number].values() if record.pod.is_finished and not record.is_deleted),
@@ -132,7 +132,7 @@ class WorkloadControllers:
             return
         self._created[number, slot] = serial + 1
         self._state.counts.pods_created += 1
-        record = PodRecord(replace(pod, qos=get_qos_class(pod)), workload, slot)
+        record = SimulatedPod(replace(pod, qos=get_qos_class(pod)), workload, slot)
         self._pods[number][record.key] = record
         self._state.add(record)
 
@@ -147,7 +147,7 @@ class DisruptionBudgetSpec:
     min_available: int | str | None = None
     max_unavailable: int | str | None = None
 
-    def covers(self, record: PodRecord) -> bool:
+    def covers(self, record: SimulatedPod) -> bool:
         """Return whether the budget selects the pod."""
         return record.pod.namespace == self.namespace and self.selector.matches(record.pod.labels)
 
@@ -166,7 +166,7 @@ class DisruptionBudgetStatus:
         return max(0, self.healthy - self.desired) if self.expected > 0 else 0
 
 
-def compute_budget_status(rule: DisruptionBudgetSpec, records: Iterable[PodRecord]) -> DisruptionBudgetStatus:
+def compute_budget_status(rule: DisruptionBudgetSpec, records: Iterable[SimulatedPod]) -> DisruptionBudgetStatus:
     """Return the status of a budget over all pods of the cluster.
 
     Healthy pods are ready and not terminating. Expected are the replicas of the selected pods' controllers, or the pods
@@ -187,7 +187,7 @@ def compute_budget_status(rule: DisruptionBudgetSpec, records: Iterable[PodRecor
 
 
 def list_disruption_budgets(
-    rules: Sequence[DisruptionBudgetSpec], records: Sequence[PodRecord]
+    rules: Sequence[DisruptionBudgetSpec], records: Sequence[SimulatedPod]
 ) -> tuple[PodDisruptionBudget, ...]:
     """Return the budgets with their status, sorted by namespace and name."""
     return tuple(
@@ -197,7 +197,7 @@ def list_disruption_budgets(
 
 
 def check_eviction_allowed(
-    record: PodRecord, rules: Sequence[DisruptionBudgetSpec], records: Sequence[PodRecord]
+    record: SimulatedPod, rules: Sequence[DisruptionBudgetSpec], records: Sequence[SimulatedPod]
 ) -> None:
     """Raise ThrottledError if a budget forbids the eviction now, RefusedError if several budgets select the pod."""
     pod = record.pod
@@ -223,7 +223,7 @@ def check_eviction_allowed(
         )
 
 
-def _is_healthy(record: PodRecord) -> bool:
+def _is_healthy(record: SimulatedPod) -> bool:
     return record.pod.ready and not record.pod.terminating
 
 

@@ -7,7 +7,7 @@ from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Node, Pod
 from cruise.domain.resources import Resources
 from cruise.domain.scheduling import UNSCHEDULABLE_TAINT, SchedulingConstraints
-from cruise.simulation.cluster.state import DEFAULT_SCORED, PodKey, PodRecord, SimulatedClusterState
+from cruise.simulation.cluster.state import DEFAULT_SCORED, PodKey, SimulatedClusterState, SimulatedPod
 
 
 def find_nodes_with_capacity(
@@ -56,12 +56,12 @@ class KubeScheduler:
         self._admitting: dict[SchedulingConstraints, BoolArray] = {}
         self._nodes_version = state.nodes_version
 
-    def queue(self) -> list[PodRecord]:
+    def queue(self) -> list[SimulatedPod]:
         """Return the pending pods in scheduling order: priority, then age, then namespace and name."""
         ready = (record for record in self._state.unbound_pods.values() if not record.pod.scheduling_gated)
         return sorted(ready, key=_get_queue_key)
 
-    def choose(self, record: PodRecord) -> str | None:
+    def choose(self, record: SimulatedPod) -> str | None:
         """Return the node for a pod, of equal scores the first by name; None if no node passes the filters."""
         need = record.counted_requests
         fits = self._admits(record.pod.placement) & self._find_capacity(record.pod, need)
@@ -115,6 +115,6 @@ def _admits_pod(node: Node | None, placement: SchedulingConstraints) -> bool:
     return placement.allows_node(node.name, node.labels) and placement.tolerates_all(taints)
 
 
-def _get_queue_key(record: PodRecord) -> tuple[int, float, PodKey]:
+def _get_queue_key(record: SimulatedPod) -> tuple[int, float, PodKey]:
     created = record.pod.created_at
     return (-record.pod.priority, 0.0 if created is None else created.timestamp(), record.key)

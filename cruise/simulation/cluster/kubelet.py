@@ -7,12 +7,12 @@ from functools import partial
 import numpy as np
 
 from cruise.domain.cluster import Container, ContainerRole, OomKill, Pod
-from cruise.domain.pod_resources import find_limit_sharers, get_memory_limit_at_kill
+from cruise.domain.pod_resources import find_containers_sharing_limit, get_memory_limit_at_kill
 from cruise.domain.usage import ContainerKey
 from cruise.simulation.cluster.api_server import count_spec_requests
 from cruise.simulation.cluster.state import (
-    PodRecord,
     SimulatedClusterState,
+    SimulatedPod,
     convert_to_datetime,
     get_limits_in_force,
 )
@@ -25,13 +25,13 @@ class Kubelet:
     `owner_of_row` has the pod and the container name of each row of the container table.
     """
 
-    def __init__(self, state: SimulatedClusterState, on_removed: Callable[[PodRecord], None]) -> None:
+    def __init__(self, state: SimulatedClusterState, on_removed: Callable[[SimulatedPod], None]) -> None:
         self._state = state
         self._on_removed = on_removed
         self._restarts: dict[int, int] = {}
-        self.owner_of_row: dict[int, tuple[PodRecord, str]] = {}
+        self.owner_of_row: dict[int, tuple[SimulatedPod, str]] = {}
 
-    def bind(self, record: PodRecord, node: str) -> None:
+    def bind(self, record: SimulatedPod, node: str) -> None:
         """Bind a pod and allocate its requests."""
         pod = record.pod
         record.allocated_limits = {one.name: one.limits for one in pod.resizable_parts}
@@ -40,20 +40,20 @@ class Kubelet:
         bound = replace(pod, node=node, containers=containers, pod_level=whole, unschedulable_since=None)
         self._state.put(record, bound, count_spec_requests(pod))
 
-    def start_later(self, record: PodRecord, at: int) -> None:
+    def start_later(self, record: SimulatedPod, at: int) -> None:
         """Start a bound pod's containers after the start delay."""
         self._state.clock.schedule(at + self._state.settings.start_seconds, partial(self._start, record))
 
-    def start_at_past_time(self, record: PodRecord, at: int) -> None:
+    def start_at_past_time(self, record: SimulatedPod, at: int) -> None:
         """Start a bound pod's containers at a time in the past."""
         self._start(record, at)
 
-    def terminate(self, record: PodRecord, at: int) -> None:
+    def terminate(self, record: SimulatedPod, at: int) -> None:
         """Terminate a bound pod; it counts on its node until its grace period is over."""
         self._state.put(record, replace(record.pod, terminating=True))
         self._state.clock.schedule(at + record.workload.grace_seconds, partial(self._remove, record))
 
-    def remove(self, record: PodRecord, at: int) -> None:
+    def remove(self, record: SimulatedPod, at: int) -> None:
         """Remove a pod immediately, with its containers."""
         self._stop(record, at)
         self._state.remove(record)
@@ -81,7 +81,7 @@ class Kubelet:
             role=container.role,
             restarts=container.restart_count,
             runs_to_completion=record.pod.runs_to_completion,
-            shares_limit_with=find_limit_sharers(record.pod, container),
+            shares_limit_with=find_containers_sharing_limit(record.pod, container),
         )
         self._state.counts.oom_kills += 1
         member = (*record.member, name)
@@ -89,11 +89,11 @@ class Kubelet:
         self._restart(record, name, at, at + self._get_restart_delay(row, at))
         return kill
 
-    def restart_immediately(self, record: PodRecord, name: str, at: int) -> None:
+    def restart_immediately(self, record: SimulatedPod, name: str, at: int) -> None:
         """Restart a container immediately, like a resize with the policy RestartContainer."""
         self._restart(record, name, at, at)
 
-    def _start(self, record: PodRecord, at: int) -> None:
+    def _start(self, record: SimulatedPod, at: int) -> None:
         if record.is_deleted or record.pod.terminating:
             return
         pod = record.pod
@@ -118,7 +118,7 @@ class Kubelet:
         if record.workload.finishes:
             self._state.clock.schedule(at + record.workload.duration_seconds, partial(self._finish, record))
 
-    def _add_container(self, record: PodRecord, container: Container, at: int) -> None:
+    def _add_container(self, record: SimulatedPod, container: Container, at: int) -> None:
         pod = record.pod
         profile = record.workload.profiles.get(container.name)
         limits = get_limits_in_force(record, container)
@@ -133,21 +133,21 @@ class Kubelet:
         record.rows[container.name] = row
         self.owner_of_row[row] = (record, container.name)
 
-    def _restart(self, record: PodRecord, name: str, at: int, start_at: int) -> None:
+    def _restart(self, record: SimulatedPod, name: str, at: int, start_at: int) -> None:
         row = record.rows[name]
         self._state.containers.started_at[row] = start_at
         self._state.containers.last_memory[row] = np.nan
         self._state.put(record, _restarted(record.pod, name))
         self._update_readiness(record, start_at)
 
-    def _update_readiness(self, record: PodRecord, started_at: int) -> None:
+    def _update_readiness(self, record: SimulatedPod, started_at: int) -> None:
         """Set the condition Ready now, and again when a new process has run for long enough."""
         self._set_readiness(record, self._state.clock.now)
         due = started_at + record.workload.ready_seconds
         if due > self._state.clock.now:
             self._state.clock.schedule(due, partial(self._set_readiness, record))
 
-    def _set_readiness(self, record: PodRecord, at: int) -> None:
+    def _set_readiness(self, record: SimulatedPod, at: int) -> None:
         pod, workload, started = record.pod, record.workload, self._state.containers.started_at
         if record.is_deleted or pod.phase != "Running":
             return
@@ -165,16 +165,16 @@ class Kubelet:
         self._restarts[row] = kills + 1
         return min(self._state.settings.restart_seconds << min(kills, 16), self._state.settings.longest_restart_seconds)
 
-    def _finish(self, record: PodRecord, at: int) -> None:
+    def _finish(self, record: SimulatedPod, at: int) -> None:
         if not record.is_deleted:
             self._stop(record, at)
             self._state.put(record, replace(record.pod, phase="Succeeded", ready=False))
 
-    def _remove(self, record: PodRecord, at: int) -> None:
+    def _remove(self, record: SimulatedPod, at: int) -> None:
         if not record.is_deleted:
             self.remove(record, at)
 
-    def _stop(self, record: PodRecord, at: int) -> None:
+    def _stop(self, record: SimulatedPod, at: int) -> None:
         for row in record.rows.values():
             self._state.history.retire(int(self._state.containers.history_row[row]), at)
             self._state.containers.remove(row)

@@ -12,7 +12,7 @@ from cruise.simulation.cluster.containers import (
     choose_oom_victims,
     compute_cpu_pressure,
     compute_oom_score_adjustment,
-    find_over_limit,
+    find_containers_over_memory_limit,
     share_cpu,
 )
 from cruise.simulation.cluster.kubelet import Kubelet
@@ -53,7 +53,7 @@ class LoadSimulation:
         )
         waiting = compute_cpu_pressure(demand.cpu_millicores, received)
         limit = table.memory_limit[rows]
-        is_over_limit = find_over_limit(demand.memory_bytes, limit)
+        is_over_limit = find_containers_over_memory_limit(demand.memory_bytes, limit)
         memory_used = np.nan_to_num(np.minimum(demand.memory_bytes, limit))
         self.loads.append(
             SimulatedNodeLoad(

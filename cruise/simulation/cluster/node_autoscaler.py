@@ -10,7 +10,7 @@ from cruise.domain.cluster import Node, Pod
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.errors import RefusedError, ThrottledError
 from cruise.simulation.cluster.kubelet import Kubelet
-from cruise.simulation.cluster.state import PodRecord, SimulatedClusterState, convert_to_seconds
+from cruise.simulation.cluster.state import SimulatedClusterState, SimulatedPod, convert_to_seconds
 from cruise.simulation.cluster.workloads import is_daemonset_node
 
 
@@ -46,8 +46,8 @@ class SimulatedNodeAutoscaler:
         state: SimulatedClusterState,
         kubelet: Kubelet,
         *,
-        check: Callable[[PodRecord], None],
-        evict: Callable[[PodRecord], None],
+        check: Callable[[SimulatedPod], None],
+        evict: Callable[[SimulatedPod], None],
         on_nodes_changed: Callable[[], None],
     ) -> None:
         self._options = options
@@ -89,7 +89,7 @@ class SimulatedNodeAutoscaler:
                 self._state.clock.schedule(at + self._options.boot_seconds, partial(self._boot, node))
             free[place] -= record.counted_requests
 
-    def _choose_node_type(self, record: PodRecord) -> Node | None:
+    def _choose_node_type(self, record: SimulatedPod) -> Node | None:
         name = f"scaled-{self._node_count + 1:04d}"
         for kind in self._options.types:
             node = replace(kind, name=name, labels={**kind.labels, HOSTNAME: name})
@@ -119,7 +119,7 @@ class SimulatedNodeAutoscaler:
 
     def _find_removable_node(self) -> str | None:
         """Return the node to drain, if any."""
-        moving: dict[str, list[PodRecord]] = {name: [] for name in self._state.nodes}
+        moving: dict[str, list[SimulatedPod]] = {name: [] for name in self._state.nodes}
         for record in self._state.records.values():
             if record.pod.node is not None and _must_be_evicted(record.pod):
                 moving[record.pod.node].append(record)
@@ -142,7 +142,7 @@ class SimulatedNodeAutoscaler:
             float(self._state.counted_memory[index]) / max(1, int(self._state.allocatable_memory[index])),
         )
 
-    def _may_be_evicted(self, record: PodRecord) -> bool:
+    def _may_be_evicted(self, record: SimulatedPod) -> bool:
         annotations = record.pod.annotations
         is_protected = annotations.get(SAFE_TO_EVICT) == "false" or any(
             annotations.get(one) == "true" for one in DO_NOT_DISRUPT
@@ -155,7 +155,7 @@ class SimulatedNodeAutoscaler:
             return False
         return True
 
-    def _fit_on_other_nodes(self, removed: str, moving: Sequence[PodRecord]) -> bool:
+    def _fit_on_other_nodes(self, removed: str, moving: Sequence[SimulatedPod]) -> bool:
         state = self._state
         nodes = {name: node for name, node in state.nodes.items() if name != removed and node.ready}
         free = {}
@@ -194,7 +194,7 @@ class SimulatedNodeAutoscaler:
             self._delay_scale_down(at)
 
 
-def _place(record: PodRecord, free: Mapping[str, Resources], nodes: Mapping[str, Node]) -> str | None:
+def _place(record: SimulatedPod, free: Mapping[str, Resources], nodes: Mapping[str, Node]) -> str | None:
     """Return the first node that a pod fits on."""
     placement = record.pod.placement
     for name, left in free.items():

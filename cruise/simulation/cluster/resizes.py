@@ -9,8 +9,8 @@ from cruise.domain.resources import NO_RESIZE, ResizePending, ResizeState, Resou
 from cruise.simulation.cluster.api_server import count_spec_requests
 from cruise.simulation.cluster.state import (
     PodKey,
-    PodRecord,
     SimulatedClusterState,
+    SimulatedPod,
     convert_to_datetime,
     get_limits_in_force,
 )
@@ -19,12 +19,12 @@ from cruise.simulation.cluster.state import (
 class ResizeActuation:
     """Carries out resizes on all nodes; the containers of a pod are resized together. Source: KEP-1287."""
 
-    def __init__(self, state: SimulatedClusterState, restart: Callable[[PodRecord, str, int], None]) -> None:
+    def __init__(self, state: SimulatedClusterState, restart: Callable[[SimulatedPod, str, int], None]) -> None:
         self._state = state
         self._restart = restart
-        self._unfinished: dict[PodKey, PodRecord] = {}
+        self._unfinished: dict[PodKey, SimulatedPod] = {}
 
-    def start(self, record: PodRecord, at: int) -> None:
+    def start(self, record: SimulatedPod, at: int) -> None:
         """Start a resize after the spec of a bound pod changed."""
         record.requested += 1
         record.requested_at = at
@@ -42,11 +42,11 @@ class ResizeActuation:
             if record.is_failing:
                 self._actuate(record, at)
 
-    def _handle_resize(self, record: PodRecord, number: int, at: int) -> None:
+    def _handle_resize(self, record: SimulatedPod, number: int, at: int) -> None:
         if record.requested == number and not record.is_deleted and not record.pod.is_finished:
             self._allocate(record, at)
 
-    def _allocate(self, record: PodRecord, at: int) -> None:
+    def _allocate(self, record: SimulatedPod, at: int) -> None:
         pod, index = record.pod, self._state.get_node_index(record.pod)
         if not _differs(record):
             self._clear_pending(record)
@@ -62,7 +62,7 @@ class ResizeActuation:
         else:
             self._allocate_resize(record, need, at)
 
-    def _clear_pending(self, record: PodRecord) -> None:
+    def _clear_pending(self, record: SimulatedPod) -> None:
         """Clear a pending resize, because the spec equals the allocated resources again."""
         record.deferred_since = None
         resize = record.pod.resize
@@ -90,7 +90,7 @@ class ResizeActuation:
         return ResizeState(static_manager=next((resource for resource in ResourceName if resource in managed), None))
 
     def _set_pending(
-        self, record: PodRecord, pending: ResizePending, at: int, refusal: ResizeState = NO_RESIZE
+        self, record: SimulatedPod, pending: ResizePending, at: int, refusal: ResizeState = NO_RESIZE
     ) -> None:
         resize = record.pod.resize
         if pending is ResizePending.DEFERRED:
@@ -113,7 +113,7 @@ class ResizeActuation:
         )
         self._state.put(record, replace(record.pod, resize=resize))
 
-    def _allocate_resize(self, record: PodRecord, need: Resources, at: int) -> None:
+    def _allocate_resize(self, record: SimulatedPod, need: Resources, at: int) -> None:
         record.deferred_since = None
         record.is_failing = False
         record.allocations += 1
@@ -133,12 +133,12 @@ class ResizeActuation:
             at + self._state.settings.actuate_seconds, partial(self._finish_allocated, record, record.allocations)
         )
 
-    def _finish_allocated(self, record: PodRecord, allocation: int, at: int) -> None:
+    def _finish_allocated(self, record: SimulatedPod, allocation: int, at: int) -> None:
         current = allocation == record.allocations and record.pod.resize.in_progress
         if current and not record.is_deleted and not record.pod.is_finished:
             self._actuate(record, at)
 
-    def _actuate(self, record: PodRecord, at: int) -> None:
+    def _actuate(self, record: SimulatedPod, at: int) -> None:
         """Apply the allocated resources, unless memory in use is above a limit that decreases."""
         pod = record.pod
         if any(self._is_usage_above_limit(record, one) for one in pod.containers):
@@ -161,7 +161,7 @@ class ResizeActuation:
             if old.name in record.rows and _restarts(old, record):
                 self._restart(record, old.name, at)
 
-    def _is_usage_above_limit(self, record: PodRecord, container: Container) -> bool:
+    def _is_usage_above_limit(self, record: SimulatedPod, container: Container) -> bool:
         row = record.rows.get(container.name)
         if row is None:
             return False
@@ -169,7 +169,7 @@ class ResizeActuation:
         falls = limit is not None and limit < self._state.containers.memory_limit[row]
         return falls and bool(self._state.containers.last_memory[row] > limit)
 
-    def _apply_allocated(self, record: PodRecord, container: Container) -> Container:
+    def _apply_allocated(self, record: SimulatedPod, container: Container) -> Container:
         row = record.rows.get(container.name)
         if row is None or container.allocated is None:
             return container
@@ -178,7 +178,7 @@ class ResizeActuation:
         return replace(container, actual=container.allocated, actual_limits=limits)
 
 
-def _is_unfinished(record: PodRecord) -> bool:
+def _is_unfinished(record: SimulatedPod) -> bool:
     return (
         (record.deferred_since is not None or record.is_failing)
         and not record.is_deleted
@@ -186,7 +186,7 @@ def _is_unfinished(record: PodRecord) -> bool:
     )
 
 
-def _differs(record: PodRecord) -> bool:
+def _differs(record: SimulatedPod) -> bool:
     return any(
         (one.requests, one.limits) != (one.allocated, record.allocated_limits.get(one.name))
         for one in record.pod.resizable_parts
@@ -194,7 +194,7 @@ def _differs(record: PodRecord) -> bool:
     )
 
 
-def _restarts(old: Container, record: PodRecord) -> bool:
+def _restarts(old: Container, record: SimulatedPod) -> bool:
     """Return whether the container's resize policy requires a restart; `old` has the earlier actual resources."""
     limits = record.allocated_limits[old.name]
     if old.allocated is None or old.actual is None or old.actual_limits is None:
@@ -206,7 +206,7 @@ def _restarts(old: Container, record: PodRecord) -> bool:
     )
 
 
-def _retry_order(record: PodRecord) -> tuple[bool, int, bool, int, PodKey]:
+def _retry_order(record: SimulatedPod) -> tuple[bool, int, bool, int, PodKey]:
     grows = not count_spec_requests(record.pod).fits_in(record.allocated_requests)
     guaranteed = record.pod.qos is QosClass.GUARANTEED
     since = record.requested_at if record.deferred_since is None else record.deferred_since

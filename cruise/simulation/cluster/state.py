@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cruise.domain.cluster import POD_LEVEL, Container, ContainerRole, Node, Pod
 from cruise.domain.pod_resources import count_pod_requests
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, NOTHING_STATED, ResourceName, Resources, StatedResources
-from cruise.domain.run_operators import MAX_ENDED_PODS, EndedPod
+from cruise.domain.run_to_completion_operators import MAX_ENDED_PODS, CompletedPod
 from cruise.simulation.cluster.containers import ContainerTable
 from cruise.simulation.cluster.workloads import SimulatedWorkload
 from cruise.simulation.demand.demand import MeasurementHistory
@@ -123,7 +123,7 @@ PodKey = tuple[str, str]
 
 
 @dataclass(slots=True, eq=False)
-class PodRecord:
+class SimulatedPod:
     """One pod with its internal state.
 
     `rows` are the rows of its running containers in the container table. `requested` and `allocations` count the
@@ -178,9 +178,9 @@ class SimulatedClusterState:
         self.counted_cpu = self.counted_memory = self.scored_cpu = self.scored_memory = nothing
         self.allocated_cpu = self.allocated_memory = self.pods_on = nothing
         self.extended_free: dict[str, NDArray[np.int64]] = {}
-        self.records: dict[PodKey, PodRecord] = {}
-        self.unbound_pods: dict[PodKey, PodRecord] = {}
-        self.ended_pods: deque[EndedPod] = deque(maxlen=MAX_ENDED_PODS)
+        self.records: dict[PodKey, SimulatedPod] = {}
+        self.unbound_pods: dict[PodKey, SimulatedPod] = {}
+        self.ended_pods: deque[CompletedPod] = deque(maxlen=MAX_ENDED_PODS)
         self.nodes_version = 0
         self._versions = 0
         self.add_nodes(sorted(nodes, key=lambda node: node.name))
@@ -240,7 +240,7 @@ class SimulatedClusterState:
     def _extend(self, name: str, values: list[int]) -> None:
         setattr(self, name, np.append(getattr(self, name), np.array(values, dtype=np.int64)))
 
-    def add(self, record: PodRecord) -> None:
+    def add(self, record: SimulatedPod) -> None:
         """Add a pod that is not bound yet."""
         record.pod = self._versioned(record.pod)
         self._count(record)
@@ -248,7 +248,7 @@ class SimulatedClusterState:
         self.unbound_pods[record.key] = record
         self._pods = self._sorted = None
 
-    def remove(self, record: PodRecord) -> None:
+    def remove(self, record: SimulatedPod) -> None:
         """Remove a pod."""
         if record.pod.node is not None:
             self._take(record, -1)
@@ -260,7 +260,7 @@ class SimulatedClusterState:
         record.is_deleted = True
         self._pods = self._sorted = None
 
-    def put(self, record: PodRecord, pod: Pod, allocated: Resources | None = None) -> None:
+    def put(self, record: SimulatedPod, pod: Pod, allocated: Resources | None = None) -> None:
         """Replace a pod, and with `allocated` the resources that its kubelet allocated; a new node binds it."""
         if record.pod.node is not None:
             self._take(record, -1)
@@ -275,7 +275,7 @@ class SimulatedClusterState:
             self._take(record, 1)
         self._pods = None
 
-    def _take(self, record: PodRecord, sign: int) -> None:
+    def _take(self, record: SimulatedPod, sign: int) -> None:
         """Add a bound pod to its node's sums, or subtract it."""
         index = self.get_node_index(record.pod)
         self.counted_cpu[index] += sign * record.counted_requests.cpu_millicores
@@ -296,7 +296,7 @@ class SimulatedClusterState:
         return replace(pod, resource_version=str(self._versions))
 
     @staticmethod
-    def _count(record: PodRecord) -> None:
+    def _count(record: SimulatedPod) -> None:
         record.counted_requests = counted = count_pod_requests(record.pod)
         mains = 0 if record.pod.is_finished else sum(one.role is ContainerRole.MAIN for one in record.pod.containers)
         record.scored_requests = Resources(
@@ -305,7 +305,7 @@ class SimulatedClusterState:
         )
 
 
-def get_limits_in_force(record: PodRecord, container: Container) -> StatedResources:
+def get_limits_in_force(record: SimulatedPod, container: Container) -> StatedResources:
     """Return a container's limits as the kubelet sets them: the pod's where it states none."""
     limits = record.allocated_limits[container.name]
     return limits.with_defaults(record.allocated_limits.get(POD_LEVEL, NOTHING_STATED))

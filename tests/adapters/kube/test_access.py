@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from cruise.adapters.kube.access import check_access, is_restricted_by_policy
+from cruise.adapters.kube.access import check_access, is_admission_policy_bound
 from cruise.adapters.kube.client import KubernetesClient, KubernetesSettings, connect_to_kubernetes
 from cruise.domain.preflight import RequiredAccess
 from cruise.errors import UnavailableError
@@ -23,8 +23,8 @@ async def test_reads_whether_policies_exist_if_permitted(
     control_plane: ControlPlane, client: KubernetesClient, admin: Api
 ):
     apply_policies(admin)
-    assert await is_restricted_by_policy(client, "cruise-accounts") is True
-    assert await is_restricted_by_policy(client, "of-nobody") is False
+    assert await is_admission_policy_bound(client, "cruise-accounts") is True
+    assert await is_admission_policy_bound(client, "of-nobody") is False
     admin.apply(
         {
             "apiVersion": "v1",
@@ -34,7 +34,7 @@ async def test_reads_whether_policies_exist_if_permitted(
     )
     nobody = admin.service_account_token("default", "nobody")
     async with connect_to_kubernetes(KubernetesSettings(control_plane.kubeconfig("nobody", nobody))) as other:
-        assert await is_restricted_by_policy(other, "cruise-accounts") is None
+        assert await is_admission_policy_bound(other, "cruise-accounts") is None
 
 
 async def test_checks_nothing_for_no_access(client: KubernetesClient):

@@ -88,12 +88,12 @@ async def test_lists_again_after_compaction(control_plane, admin, namespace):
     admin.create(parked(namespace, "a"))
     async with run_watch(control_plane, SHORT) as cluster:
         await wait_until_true(lambda: sees(cluster, namespace, "a"), "the pod is seen")
-        lists = cluster.count_listed()["pods"]
+        lists = cluster.count_lists_by_kind()["pods"]
         # A restarted server knows no versions from before its start.
         await asyncio.to_thread(control_plane.restart)
         admin.create(parked(namespace, "b"))
         await wait_until_true(lambda: sees(cluster, namespace, "a", "b"), "it is in sync again")
-        assert cluster.count_listed()["pods"] <= lists + 3
+        assert cluster.count_lists_by_kind()["pods"] <= lists + 3
 
 
 async def test_lists_in_pages_of_two_and_watches_of_a_second(control_plane, admin, namespace):
@@ -109,7 +109,7 @@ async def test_lists_in_pages_of_two_and_watches_of_a_second(control_plane, admi
             lambda: sees(cluster, namespace, *(f"q{index}" for index in range(7))), "all changes are seen"
         )
         assert await agrees(cluster, admin, namespace)
-        assert cluster.count_listed()["pods"] == 1
+        assert cluster.count_lists_by_kind()["pods"] == 1
 
 
 async def test_a_cluster_without_events_remains_in_sync(control_plane, admin, namespace):
@@ -120,7 +120,9 @@ async def test_a_cluster_without_events_remains_in_sync(control_plane, admin, na
             worst = max(worst, cluster.get_lag_seconds())
             await asyncio.sleep(0.1)
         assert worst < 8
-        assert cluster.count_listed() == {kind.plural: int(kind.plural not in NOT_INSTALLED) for kind in ALL_KINDS}
+        assert cluster.count_lists_by_kind() == {
+            kind.plural: int(kind.plural not in NOT_INSTALLED) for kind in ALL_KINDS
+        }
 
 
 @pytest.mark.parametrize("other_version", [False, True])
@@ -210,7 +212,7 @@ async def is_deleted(cluster, namespace):
 
 async def test_follows_two_thousand_new_pods(control_plane, admin, namespace):
     async with run_watch(control_plane) as cluster:
-        before = cluster.count_listed()["pods"]
+        before = cluster.count_lists_by_kind()["pods"]
         template = pod_template("many", APP, **UNBOUND)
         admin.create(workload("Deployment", namespace, "many", template, 2000))
 
@@ -223,7 +225,7 @@ async def test_follows_two_thousand_new_pods(control_plane, admin, namespace):
         mine = [one for one in snapshot.pods if one.namespace == namespace]
         assert {one.workload for one in mine} == {WorkloadRef("Deployment", "many")}
         assert [one.name for one in mine] == sorted(one.name for one in mine)
-        assert cluster.count_listed()["pods"] == before
+        assert cluster.count_lists_by_kind()["pods"] == before
         admin.delete("deployments.apps", namespace, "many")
         admin.delete_all("replicasets.apps", namespace)
         admin.delete_all("pods", namespace, grace=0)

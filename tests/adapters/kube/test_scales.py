@@ -10,7 +10,7 @@ from cruise.adapters.kube.scales import ScaleReader
 from cruise.domain.cluster import WorkloadRef
 from cruise.kube_json.objects.scheduling import parse_selector
 from cruise.kube_json.reading.stream import StreamDecoder
-from cruise.kube_json.wire.object_json import AutoscalerObject, VerticalAutoscalerObject
+from cruise.kube_json.wire.object_json import HorizontalAutoscalerObject, VerticalAutoscalerObject
 from tests.adapters.kube.answering_server import PreparedAnswer, ReceivedRequest, build_status, create_client
 from tests.builders import make_autoscaler_json
 
@@ -39,7 +39,7 @@ def cache_with(*targets: str) -> ClusterCache:
         if not target.startswith("Deployment/"):
             document["spec"]["scaleTargetRef"]["apiVersion"] = "kafka.strimzi.io/v1beta2"
         listed = {"metadata": {"resourceVersion": "1"}, "items": [document]}
-        for item in StreamDecoder(AutoscalerObject).decode_page(json.dumps(listed).encode()).items:
+        for item in StreamDecoder(HorizontalAutoscalerObject).decode_page(json.dumps(listed).encode()).items:
             cache.get_store(kind).put(item, "1")
     return cache
 

@@ -4,11 +4,11 @@ import asyncio
 
 from structlog.testing import capture_logs
 
-from cruise.adapters.kube.watching import WatchLog, format_kinds, format_shared_problem
+from cruise.adapters.kube.watching import BatchedWatchLog, format_kinds, format_shared_problem
 
 
 async def test_logs_an_outage_of_all_kinds_in_one_line_and_its_end_in_another():
-    lines = WatchLog(delay_seconds=0.01)
+    lines = BatchedWatchLog(delay_seconds=0.01)
     with capture_logs() as logs:
         for kind in ("pods", "nodes", "jobs", "replicasets"):
             lines.report_interruption(kind, "nobody listens", expected=False)
@@ -31,7 +31,7 @@ async def test_logs_an_outage_of_all_kinds_in_one_line_and_its_end_in_another():
 
 
 async def test_logs_expected_interruptions_as_info():
-    lines = WatchLog()
+    lines = BatchedWatchLog()
     with capture_logs() as logs:
         lines.report_interruption("pods", "too old", expected=True)
         lines.write()

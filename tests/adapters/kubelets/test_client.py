@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cruise.adapters.kube.client import KubernetesSettings, connect_to_kubernetes
-from cruise.adapters.kubelets.client import KubeletAccess, KubeletClient, KubeletEndpoint, KubeletSettings
+from cruise.adapters.kubelets.client import KubeletAccessMode, KubeletClient, KubeletMetricsPath, KubeletSettings
 from cruise.domain.cluster import Node
 from cruise.domain.resources import Resources
 from cruise.errors import BadInputError, CruiseError, UnavailableError
@@ -81,7 +81,7 @@ async def test_sends_the_token_only_to_a_verified_kubelet(tmp_path):
         assert (asked.method, asked.path) == ("GET", "/metrics/cadvisor")
         assert scene.tokens == ["Bearer secret"]
         assert asked.headers["accept-encoding"] == "identity"
-        resource = KubeletSettings(endpoint=KubeletEndpoint.RESOURCE, ca_file=scene.authority)
+        resource = KubeletSettings(endpoint=KubeletMetricsPath.RESOURCE, ca_file=scene.authority)
         assert await read(tmp_path, scene.node, resource) == TEXT
         assert scene.server.asked[-1].path == "/metrics/resource"
 
@@ -157,7 +157,7 @@ async def test_works_without_listeners(tmp_path):
 
 async def test_uses_the_api_server_only_if_configured(tmp_path):
     node = Node("n1", Resources(1000, 2**30), address="127.0.0.1", kubelet_port=9)
-    settings = KubeletSettings(access=KubeletAccess.NODE_PROXY)
+    settings = KubeletSettings(access=KubeletAccessMode.NODE_PROXY)
     async with create_client(tmp_path, answer_in_order(SAID, build_status(403)), USER) as (client, server):
         async with aclosing(KubeletClient(settings, client)) as kubelets:
             assert await kubelets.read_metrics(node) == TEXT

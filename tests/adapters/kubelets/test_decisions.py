@@ -10,7 +10,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.adapters.kubelets.client import KubeletEndpoint, KubeletSettings
+from cruise.adapters.kubelets.client import KubeletMetricsPath, KubeletSettings
 from cruise.adapters.kubelets.source import KubeletUsageSource
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import PrometheusUsageSource
@@ -92,9 +92,9 @@ async def hour(source: UsageSourcePort, tick: Callable[[float], Awaitable[None]]
     return decide_node_plans(shown.shown, table, POLICY, now)
 
 
-async def hour_of_kubelets(endpoint: KubeletEndpoint, steady_minutes: int = STEADY_MINUTES) -> list[NodePlan]:
+async def hour_of_kubelets(endpoint: KubeletMetricsPath, steady_minutes: int = STEADY_MINUTES) -> list[NodePlan]:
     series, moment = measured(MEASURED_SECONDS, 4.5, steady_minutes), float(START)
-    text = cadvisor_text if endpoint is KubeletEndpoint.CADVISOR else resource_text
+    text = cadvisor_text if endpoint is KubeletMetricsPath.CADVISOR else resource_text
 
     async def ask(node: Node) -> bytes:
         return text([one for one in series if one.node == node.name], node.name, moment)
@@ -149,10 +149,10 @@ def compare(expected: list[NodePlan], found: list[NodePlan]) -> NDArray[np.float
 
 async def test_kubelets_lead_to_the_same_decisions_as_prometheus(tmp_path: Path):
     expected = await hour_of_prometheus(measured(30, 11.25), tmp_path)
-    assert compare(expected, await hour_of_kubelets(KubeletEndpoint.CADVISOR)).max() < 0.01
+    assert compare(expected, await hour_of_kubelets(KubeletMetricsPath.CADVISOR)).max() < 0.01
 
 
 async def test_equal_sample_times_give_equal_sizes(tmp_path: Path):
     series = list(seen_once_a_minute(measured(MEASURED_SECONDS, 4.5, steady_minutes=1)))
     expected = await hour_of_prometheus(series, tmp_path)
-    assert compare(expected, await hour_of_kubelets(KubeletEndpoint.CADVISOR, steady_minutes=1)).max() == 0
+    assert compare(expected, await hour_of_kubelets(KubeletMetricsPath.CADVISOR, steady_minutes=1)).max() == 0

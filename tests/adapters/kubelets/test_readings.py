@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from cruise.adapters.kubelets.readings import parse_kubelet_metrics
-from cruise.adapters.prometheus.queries import SeriesName
+from cruise.adapters.prometheus.queries import SeriesLabelValues
 from cruise.errors import BadInputError
 
 CPU, WAITING = "container_cpu_usage_seconds_total", "container_pressure_cpu_waiting_seconds_total"
@@ -129,8 +129,8 @@ node_cpu_usage_seconds_total 99.5 1700000001000
 """
     figures = parse_kubelet_metrics(body.encode(), "n1")
     assert figures.series == (
-        SeriesName("shop", "web-1", "app", "1699990000.000", "n1"),
-        SeriesName("", "", "", "/", "n1"),
+        SeriesLabelValues("shop", "web-1", "app", "1699990000.000", "n1"),
+        SeriesLabelValues("", "", "", "/", "n1"),
     )
     np.testing.assert_array_equal(figures.cpu_seconds, [12.5, 99.5])
     np.testing.assert_array_equal(figures.memory_bytes, [2**20, np.nan])

@@ -15,7 +15,7 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 
 from cruise.adapters.prometheus.client import PrometheusClient
-from cruise.adapters.prometheus.settings import CloudIdentity, PrometheusSettings
+from cruise.adapters.prometheus.settings import CloudProvider, PrometheusSettings
 from cruise.errors import BadInputError, UnavailableError
 from tests.http_server import HttpAnswer, ReceivedHttpRequest, answering
 
@@ -35,7 +35,7 @@ def no_credentials_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         monkeypatch.delenv(name, raising=False)
 
 
-def ask(url: str, identity: CloudIdentity, *, uses_get: bool = False, region: str | None = "eu-west-1") -> bytes:
+def ask(url: str, identity: CloudProvider, *, uses_get: bool = False, region: str | None = "eu-west-1") -> bytes:
     """Send a query whose form and address have characters that a signature must encode."""
     settings = PrometheusSettings(
         f"{url}/workspaces/ws-1", identity=identity, aws_region=region, timeout_seconds=10.0, uses_get=uses_get
@@ -99,12 +99,12 @@ def keys_of_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_workspace_of_aws_accepts_the_signature(monkeypatch: pytest.MonkeyPatch, uses_get: bool):
     keys_of_environment(monkeypatch)
     with answering(verifying(SECRET)) as url:
-        assert ask(url, CloudIdentity.AWS, uses_get=uses_get) == SUCCESS
+        assert ask(url, CloudProvider.AWS, uses_get=uses_get) == SUCCESS
     with (
         answering(verifying("another")) as url,
         pytest.raises(BadInputError, match=r"rejected the credentials \(403\)"),
     ):
-        ask(url, CloudIdentity.AWS, uses_get=uses_get)
+        ask(url, CloudProvider.AWS, uses_get=uses_get)
 
 
 def test_a_pod_of_eks_gets_its_credentials_from_the_agent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -120,18 +120,18 @@ def test_a_pod_of_eks_gets_its_credentials_from_the_agent(monkeypatch: pytest.Mo
     with answering(agent) as address, answering(verifying(SECRET)) as url:
         monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{address}/v1/credentials")
         monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", str(tmp_path / "token"))
-        assert ask(url, CloudIdentity.AWS) == SUCCESS
+        assert ask(url, CloudProvider.AWS) == SUCCESS
 
 
 def test_without_credentials_or_a_region_one_line_says_so(monkeypatch: pytest.MonkeyPatch):
     with answering(verifying(SECRET)) as url:
         with pytest.raises(UnavailableError, match="AWS gave no credentials for Prometheus") as refused:
-            ask(url, CloudIdentity.AWS)
+            ask(url, CloudProvider.AWS)
         assert "\n" not in str(refused.value)
         with pytest.raises(BadInputError, match="prometheus_aws_region is not set"):
-            ask(url, CloudIdentity.AWS, region=None)
+            ask(url, CloudProvider.AWS, region=None)
         with pytest.raises(UnavailableError, match="Google gave no token for Prometheus") as refused:
-            ask(url, CloudIdentity.GOOGLE)
+            ask(url, CloudProvider.GOOGLE)
         assert "\n" not in str(refused.value)
 
 
@@ -139,7 +139,7 @@ def test_without_credentials_or_a_region_one_line_says_so(monkeypatch: pytest.Mo
 def test_the_region_is_in_the_address_of_a_workspace(monkeypatch: pytest.MonkeyPatch, host: str):
     keys_of_environment(monkeypatch)
     url = f"https://{host}.ap-southeast-2.amazonaws.com/workspaces/ws-1"
-    PrometheusClient(PrometheusSettings(url, identity=CloudIdentity.AWS)).close()
+    PrometheusClient(PrometheusSettings(url, identity=CloudProvider.AWS)).close()
 
 
 def bearing(token: str) -> Callable[[ReceivedHttpRequest], HttpAnswer]:
@@ -164,7 +164,7 @@ def test_google_exchanges_the_assertion_of_a_service_account(monkeypatch: pytest
         account = {"type": "service_account", "client_email": "cruise@example.iam", "private_key": pem.decode()}
         (tmp_path / "account.json").write_text(json.dumps({**account, "token_uri": f"{address}/token"}))
         monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "account.json"))
-        assert ask(url, CloudIdentity.GOOGLE) == SUCCESS
+        assert ask(url, CloudProvider.GOOGLE) == SUCCESS
     assert granted == ["https://www.googleapis.com/auth/monitoring.read"]
 
 
@@ -181,5 +181,5 @@ def test_azure_gives_a_managed_identity_its_token(monkeypatch: pytest.MonkeyPatc
     with answering(endpoint) as address, answering(bearing(TOKEN)) as url:
         monkeypatch.setenv("IDENTITY_ENDPOINT", f"{address}/msi/token")
         monkeypatch.setenv("IDENTITY_HEADER", "secret")
-        assert ask(url, CloudIdentity.AZURE) == SUCCESS
+        assert ask(url, CloudProvider.AZURE) == SUCCESS
     assert requested == ["https://prometheus.monitor.azure.com"]

@@ -7,7 +7,7 @@ import pytest
 
 from cruise.adapters.prometheus.counter_rows import CounterReadingOptions, EarlierCounters
 from cruise.adapters.prometheus.counters import UsageAnswers, compute_usage
-from cruise.adapters.prometheus.queries import SeriesMatrix, SeriesName
+from cruise.adapters.prometheus.queries import SeriesLabelValues, SeriesMatrix
 from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
 
 APP = ContainerKey("shop", "builder-1", "docker")
@@ -20,7 +20,7 @@ Row = tuple[str, str, float]
 
 def matrix(*rows: Row, counter: bool = True, later: int = 0) -> SeriesMatrix:
     """Rows are (id, core, cores used or bytes)."""
-    names = [SeriesName(*APP, id_, "n1", core) for id_, core, _ in rows]
+    names = [SeriesLabelValues(*APP, id_, "n1", core) for id_, core, _ in rows]
     values = [1000.0 + each * (TIMES + later) if counter else np.full(len(TIMES), each) for _, _, each in rows]
     return SeriesMatrix(names, np.array(values, dtype=np.float64).reshape(len(rows), len(TIMES)))
 

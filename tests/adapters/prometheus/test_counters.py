@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cruise.adapters.prometheus.counter_rows import CounterReadingOptions, EarlierCounters
 from cruise.adapters.prometheus.counters import UsageAnswers, compute_usage
-from cruise.adapters.prometheus.queries import SeriesMatrix, SeriesName
+from cruise.adapters.prometheus.queries import SeriesLabelValues, SeriesMatrix
 from cruise.domain.usage import ContainerKey
 
 APP = ContainerKey("shop", "web-1", "app")
@@ -16,7 +16,7 @@ CORES = 4.0
 
 
 def name(id_="/old", node="n1", key=APP):
-    return SeriesName(key.namespace, key.pod, key.container, id_, node)
+    return SeriesLabelValues(key.namespace, key.pod, key.container, id_, node)
 
 
 def matrix(*rows):
@@ -151,7 +151,7 @@ def test_merges_duplicates_that_differ_only_in_the_node():
 
 
 def test_ignores_series_without_a_pod():
-    block, tail = usage([(SeriesName("shop", "", "app", "/a", "n1"), [1, 2])])
+    block, tail = usage([(SeriesLabelValues("shop", "", "app", "/a", "n1"), [1, 2])])
     assert (list(block.keys), list(tail.keys)) == ([], [])
 
 

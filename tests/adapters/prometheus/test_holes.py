@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cruise.adapters.prometheus.counter_rows import CounterReadingOptions, EarlierCounters
 from cruise.adapters.prometheus.counters import UsageAnswers, compute_usage
-from cruise.adapters.prometheus.queries import SeriesMatrix, SeriesName
+from cruise.adapters.prometheus.queries import SeriesLabelValues, SeriesMatrix
 from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
 
 NAN = float("nan")
@@ -17,8 +17,8 @@ STEP = 60
 CORES = 16.0
 
 
-def series(pod: str, node: str = "n1", id_: str = "/1") -> SeriesName:
-    return SeriesName("shop", pod, "app", id_, node)
+def series(pod: str, node: str = "n1", id_: str = "/1") -> SeriesLabelValues:
+    return SeriesLabelValues("shop", pod, "app", id_, node)
 
 
 class Reads:

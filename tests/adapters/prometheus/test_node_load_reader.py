@@ -6,7 +6,7 @@ import pytest
 
 from cruise.adapters.prometheus.client import PrometheusClient
 from cruise.adapters.prometheus.node_load import NodeLoadReader
-from cruise.adapters.prometheus.settings import PrometheusSettings, SeriesLabels
+from cruise.adapters.prometheus.settings import PrometheusSettings, SeriesLabelNames
 from cruise.adapters.prometheus.source import PrometheusUsageSource
 from tests.builders import make_node, make_snapshot
 from tests.http_server import HttpAnswer, ReceivedHttpRequest, answering
@@ -93,7 +93,7 @@ def test_a_node_that_seems_to_use_more_than_it_has_is_busy_and_not_overloaded(se
 
 
 def test_without_ids_a_container_is_not_taken_for_a_node(server):
-    assert loads(server, labels=SeriesLabels(id="")).keys() & NODES.keys() == {"labelled", "addressed"}
+    assert loads(server, labels=SeriesLabelNames(id="")).keys() & NODES.keys() == {"labelled", "addressed"}
 
 
 def test_a_sample_keeps_its_time_however_often_it_is_read(server):

@@ -20,7 +20,7 @@ from cruise.decisions.preflight.usage import check_plausibility
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.policy import Policy
 from cruise.domain.preflight import CheckLevel, ClusterSeriesFacts
-from cruise.domain.usage import PeakKey, SampleRejection, Statistic
+from cruise.domain.usage import PeakKey, SampleRejectionReason, Statistic
 from cruise.runtime.usage.usage_pass import run_usage_pass
 from cruise.runtime.usage.usage_state import UsageState
 from cruise.simulation.store import InMemoryStore
@@ -223,7 +223,7 @@ async def test_only_series_of_this_cluster_are_read_and_its_former_pods_count(pr
     assert (270 <= rows["Deployment/web"].cpu_peak_millicores <= 330, mebibytes(rows["Deployment/web"])) == (True, 300)
     assert not any(row.rejected_percent for row in rows.values())
     lived = bool(facts.matchers) and scene not in ALONE_NOW
-    assert (state.rejections.counts[SampleRejection.OTHER_CLUSTER] > 0) == lived
+    assert (state.rejections.counts[SampleRejectionReason.OTHER_CLUSTER] > 0) == lived
     assert bool(facts.example) == lived
 
 
@@ -232,7 +232,7 @@ async def test_without_a_label_only_pods_that_were_seen_count(prometheus: str, s
     rows, facts, state = await look(prometheus, scene)
     assert not facts.distinguishes_clusters
     assert f"shop/{LIVE_OF_THEIRS}" in facts.unknown_pods
-    assert state.rejections.counts[SampleRejection.OTHER_CLUSTER] > 0
+    assert state.rejections.counts[SampleRejectionReason.OTHER_CLUSTER] > 0
     if scene == "only-theirs":
         assert not rows
         return
@@ -312,7 +312,7 @@ async def test_continues_to_count_pods_that_were_seen_and_no_others(prometheus: 
     finally:
         source.close()
     assert all(row.memory_7d_max_bytes == 200 * MEBIBYTE for row in map(table.get_row, range(len(table.keys))))
-    assert state.rejections.counts[SampleRejection.OTHER_CLUSTER] > 0
+    assert state.rejections.counts[SampleRejectionReason.OTHER_CLUSTER] > 0
 
 
 async def test_ignores_a_cluster_that_is_added_later(prometheus: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cruise.adapters.prometheus.probe import probe_prometheus
-from cruise.adapters.prometheus.settings import PrometheusSettings, SeriesLabels
+from cruise.adapters.prometheus.settings import PrometheusSettings, SeriesLabelNames
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.preflight import UsageFacts
 from cruise.errors import BadInputError, UnavailableError
@@ -104,7 +104,7 @@ def test_old_series_are_not_used(server):
 
 
 @pytest.mark.parametrize(
-    "labels", [SeriesLabels(pod="pod_name"), SeriesLabels(namespace="ns"), SeriesLabels(container="c")]
+    "labels", [SeriesLabelNames(pod="pod_name"), SeriesLabelNames(namespace="ns"), SeriesLabelNames(container="c")]
 )
 def test_series_under_other_labels_are_reported_with_them(server, labels):
     facts = look(server, labels=labels)
@@ -118,7 +118,7 @@ def test_a_metric_that_is_not_there_has_no_labels(server):
 
 
 def test_series_without_a_node_apply_to_all_nodes(server):
-    facts = look(server, labels=SeriesLabels(node="machine"))
+    facts = look(server, labels=SeriesLabelNames(node="machine"))
     assert not facts.nodes_labelled
     assert facts.nodes_with_pressure == 3
 

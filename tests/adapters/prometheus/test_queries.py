@@ -1,12 +1,12 @@
 from cruise.adapters.prometheus.queries import (
     build_node_load_query,
     build_node_name_query,
-    build_root_group_query,
+    build_root_cgroup_query,
     build_usage_query,
     build_usage_selector,
     quote_promql,
 )
-from cruise.adapters.prometheus.settings import PrometheusSettings, SeriesLabels
+from cruise.adapters.prometheus.settings import PrometheusSettings, SeriesLabelNames
 
 
 def settings(**given):
@@ -20,7 +20,7 @@ def test_a_usage_query_selects_containers_by_the_pods_names():
 
 
 def test_further_matchers_and_other_labels_are_used():
-    labels = SeriesLabels(pod="pod_name", id="", node="instance")
+    labels = SeriesLabelNames(pod="pod_name", id="", node="instance")
     assert build_usage_query(settings(matchers='cluster="a"', labels=labels), "m", "x.*") == (
         "max by (namespace, pod_name, container, instance, cpu) "
         '(m{container!="",container!="POD",cluster="a",pod_name=~"x.*"})'
@@ -42,11 +42,11 @@ def test_strings_are_escaped():
 
 
 def test_queries_a_root_group_at_present():
-    assert build_root_group_query(settings(matchers='cluster="a"'), "cpu_total") == (
+    assert build_root_cgroup_query(settings(matchers='cluster="a"'), "cpu_total") == (
         'max by (node, instance) (irate(cpu_total{id="/",cluster="a"}[3m]) or '
         'sum without (cpu) (irate(cpu_total{id="/",cluster="a",cpu!~"|total"}[3m])))'
     )
-    assert build_root_group_query(settings(labels=SeriesLabels(id="cgroup", node="")), "cpu_total") == (
+    assert build_root_cgroup_query(settings(labels=SeriesLabelNames(id="cgroup", node="")), "cpu_total") == (
         'max by (instance) (irate(cpu_total{cgroup="/"}[3m]) or '
         'sum without (cpu) (irate(cpu_total{cgroup="/",cpu!~"|total"}[3m])))'
     )
@@ -65,4 +65,4 @@ def test_adds_matchers_of_a_family_to_those_of_all():
     ending = 'cluster="a",job="kubelet"'
     assert build_usage_selector(narrowed, "cpu_total").endswith(f'{ending},path="/x"}}')
     assert build_usage_selector(narrowed, "memory").endswith(f"{ending}}}")
-    assert f'{ending},path="/x"}}' in build_root_group_query(narrowed, "cpu_total")
+    assert f'{ending},path="/x"}}' in build_root_cgroup_query(narrowed, "cpu_total")

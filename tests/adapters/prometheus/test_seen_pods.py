@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from cruise.adapters.prometheus.queries import SeriesMatrix, SeriesName
+from cruise.adapters.prometheus.queries import SeriesLabelValues, SeriesMatrix
 from cruise.adapters.prometheus.seen_pods import ObservedPods, extract_pod_uid, has_generated_name
 from cruise.domain.usage import ContainerKey
 from tests.builders import make_node, make_pod, make_snapshot
@@ -22,7 +22,7 @@ def seen(now: float = 300.0) -> ObservedPods:
 
 def matrix(*names: tuple[str, str]) -> SeriesMatrix:
     return SeriesMatrix(
-        [SeriesName("shop", pod, "app", id_, "n1") for pod, id_ in names], np.ones((len(names), len(TIMES)))
+        [SeriesLabelValues("shop", pod, "app", id_, "n1") for pod, id_ in names], np.ones((len(names), len(TIMES)))
     )
 
 

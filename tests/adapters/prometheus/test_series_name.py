@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.adapters.prometheus.queries import MatrixDecoder, NodeLoadDecoder, NodeLoadValue
-from cruise.adapters.prometheus.settings import SeriesLabels
+from cruise.adapters.prometheus.settings import SeriesLabelNames
 from cruise.errors import BadInputError, CruiseError, UnavailableError
 
 FIRST, LAST, STEP = 600, 780, 60
@@ -22,7 +22,7 @@ def document(*rows, result_type="matrix", **more):
     return json.dumps({"status": "success", "data": {"resultType": result_type, "result": result}, **more}).encode()
 
 
-LABELS = SeriesLabels()
+LABELS = SeriesLabelNames()
 
 
 def decode(body, labels=LABELS, accept_partial=False):
@@ -71,7 +71,7 @@ def test_a_negative_value_is_no_sample():
 
 def test_labels_may_have_other_names():
     metric = {"exported_namespace": "shop", "pod_name": "web-1", "container": "app", "instance": "n1"}
-    labels = SeriesLabels(namespace="exported_namespace", pod="pod_name", id="", node="instance")
+    labels = SeriesLabelNames(namespace="exported_namespace", pod="pod_name", id="", node="instance")
     matrix = decode(document((metric, [[600, "1"]])), labels)
     assert names(matrix) == [("shop", "web-1", "app", "", "n1", "")]
 

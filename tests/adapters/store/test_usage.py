@@ -5,7 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from cruise.adapters.store.usage import pack_block, pack_tail, unpack_block, unpack_tail
+from cruise.adapters.store.usage import (
+    deserialize_counter_tail,
+    deserialize_sample_block,
+    serialize_counter_tail,
+    serialize_sample_block,
+)
 from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
 
 sizes = st.tuples(st.integers(0, 5), st.integers(0, 5))
@@ -21,7 +26,7 @@ def test_unpacks_a_block_to_the_same_bits(sizes, data):
         memory_bytes=data.draw(arrays.arrays(np.float64, sizes)),
         psi_known=data.draw(arrays.arrays(np.bool_, containers)),
     )
-    unpacked = unpack_block(pack_block(block))
+    unpacked = deserialize_sample_block(serialize_sample_block(block))
     assert list(unpacked.keys) == block.keys
     for name in ("times", "cpu_demand_millicores", "memory_bytes", "psi_known"):
         left, right = getattr(block, name), getattr(unpacked, name)
@@ -34,7 +39,7 @@ def test_unpacks_counters_to_the_same_bits(series, data):
     keys = [ContainerKey("a", "b", "c")] * len(series)
     changed_at = data.draw(arrays.arrays(np.int64, len(series)))
     tail = CounterTail(7, keys, series, data.draw(counters), data.draw(counters), changed_at)
-    unpacked = unpack_tail(pack_tail(tail))
+    unpacked = deserialize_counter_tail(serialize_counter_tail(tail))
     assert (unpacked.at, list(unpacked.keys), list(unpacked.series)) == (tail.at, tail.keys, tail.series)
     assert unpacked.cpu_seconds.tobytes() == tail.cpu_seconds.tobytes()
     assert unpacked.cpu_waiting_seconds.tobytes() == tail.cpu_waiting_seconds.tobytes()
@@ -50,4 +55,4 @@ def test_packs_the_values_of_a_matrix_that_is_not_contiguous():
         memory_bytes=matrix,
         psi_known=np.ones(4, dtype=np.bool_),
     )
-    np.testing.assert_array_equal(unpack_block(pack_block(block)).memory_bytes, matrix)
+    np.testing.assert_array_equal(deserialize_sample_block(serialize_sample_block(block)).memory_bytes, matrix)

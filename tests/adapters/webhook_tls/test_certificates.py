@@ -14,9 +14,9 @@ from cruise.adapters.webhook_tls.certificates import (
     check_validity,
     create_server_context,
     is_issued_by,
-    load_certificate,
     make_key_pair,
     read_key_pair,
+    set_served_certificate,
     split_bundle,
 )
 from cruise.errors import BadInputError
@@ -58,14 +58,14 @@ def handshake(context: ssl.SSLContext, authority: bytes, name: str) -> bytes:
 def test_a_strict_client_accepts_it_under_each_of_its_names(name):
     pair, authority = made()
     context = create_server_context()
-    load_certificate(context, pair)
+    set_served_certificate(context, pair)
     assert handshake(context, authority, name)
 
 
 def test_another_name_or_another_authority_is_not_accepted():
     pair, authority = made()
     context = create_server_context()
-    load_certificate(context, pair)
+    set_served_certificate(context, pair)
     with pytest.raises(ssl.SSLCertVerificationError):
         handshake(context, authority, "other.cruise.svc")
     with pytest.raises(ssl.SSLCertVerificationError):
@@ -76,10 +76,10 @@ def test_a_new_connection_gets_the_new_certificate():
     first, old = made()
     second, new = made()
     context = create_server_context()
-    load_certificate(context, first)
+    set_served_certificate(context, first)
     both = old + new
     shown = handshake(context, both, NAMES[0])
-    load_certificate(context, second)
+    set_served_certificate(context, second)
     assert handshake(context, both, NAMES[0]) != shown
 
 
@@ -162,5 +162,5 @@ def test_splits_a_bundle_into_certificates():
 
 def test_no_key_is_left_on_a_disk(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    load_certificate(create_server_context(), made()[0])
+    set_served_certificate(create_server_context(), made()[0])
     assert list(tmp_path.iterdir()) == []

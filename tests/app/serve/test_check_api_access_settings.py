@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 
 from cruise.app.http_server import serve_http
 from cruise.app.process import get_current_time
-from cruise.app.serve.connections import build_request_guard_rules, check_api_access_settings, serve_api_certificate
+from cruise.app.serve.connections import build_request_guard_rules, check_api_access_settings, open_api_tls_context
 from cruise.errors import BadInputError
 from cruise.interfaces.http.health import send_response
 from cruise.interfaces.http.request_guard import StaticTokenAuthority
@@ -86,7 +86,7 @@ async def test_it_creates_its_own_certificate_if_others_can_reach_it(tmp_path: P
     settings = Settings(http_address="0.0.0.0:1", data_dir=tmp_path)
     for _ in range(2):
         # The second start finds it.
-        async with serve_api_certificate(settings) as context:
+        async with open_api_tls_context(settings) as context:
             assert context is not None
             found = await shown(context)
     names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -106,7 +106,7 @@ async def test_a_certificate_of_the_operators_is_read_again(tmp_path: Path):
         return signed.serial_number
 
     first = put()
-    async with serve_api_certificate(Settings(http_tls_dir=tmp_path), timedelta(seconds=0.01)) as context:
+    async with open_api_tls_context(Settings(http_tls_dir=tmp_path), timedelta(seconds=0.01)) as context:
         assert context is not None
         assert (await shown(context)).serial_number == first
         second = put()
@@ -123,5 +123,5 @@ async def test_a_certificate_of_the_operators_is_read_again(tmp_path: Path):
     ],
 )
 async def test_without_tls_there_is_no_certificate(settings: Settings):
-    async with serve_api_certificate(settings) as context:
+    async with open_api_tls_context(settings) as context:
         assert context is None

@@ -69,7 +69,7 @@ async def drive(mode: Mode, hours: int) -> Run:
             if minute % 5 == 0:
                 await controller.refresh_statistics()
                 await controller.rightsize()
-                await controller.watch_load()
+                await controller.check_node_loads()
         reactor.cancel()
     return run
 

@@ -21,14 +21,14 @@ async def test_the_first_pass_of_an_hour_that_knows_what_is_used_is_kept_with_wh
     activity.node_pass = after
     activity.history.append(replace(moment, used=None))
     await sums.record(scene.store, activity)
-    assert await scene.store.read_cluster_hours(0) == []
+    assert await scene.store.read_hourly_totals(0) == []
     activity.history.append(moment)
     await sums.record(scene.store, activity)
     later = after.at + timedelta(minutes=59)
     activity.node_pass = replace(after, at=later)
     activity.history.append(replace(moment, at=later, requested=Resources(1, 1)))
     await sums.record(scene.store, activity)
-    [kept] = await scene.store.read_cluster_hours(0)
+    [kept] = await scene.store.read_hourly_totals(0)
     assert (kept.hour, kept.requested, kept.used) == (get_clock_hour(NOW), moment.requested, moment.used)
     pods = (await scene.snapshot()).pods
     assert kept.saved.cpu_millicores == sum(500 - (pod.containers[0].requests.cpu_millicores or 0) for pod in pods)

@@ -53,7 +53,7 @@ async def test_a_former_leader_writes_no_usage_no_statistics_and_no_kill():
         store.record_oom_kill(KILL),
         store.record_lost_usage(60),
         store.read_open_intents(),
-        store.begin_writes([WriteIntent(1, NOW, TaintNode("n1", ReasonCode.OVERLOADED))]),
+        store.record_intents([WriteIntent(1, NOW, TaintNode("n1", ReasonCode.OVERLOADED))]),
     ):
         with pytest.raises(UnavailableError, match="another process leads"):
             await late

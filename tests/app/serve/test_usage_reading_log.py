@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from structlog.testing import capture_logs
 
-from cruise.app.serve.activity import UsageReadingLog, compute_percent, estimate_time_left
+from cruise.app.serve.activity import UsageReadingLog, compute_read_percent, estimate_time_left
 from cruise.runtime.usage.usage_reader import UsageReadingProgress
 
 
@@ -18,9 +18,9 @@ def test_the_rest_takes_as_long_as_what_was_seen_says():
 
 
 def test_it_is_not_all_read_before_all_is():
-    assert compute_percent(read(999.9)) == 99
-    assert compute_percent(read(1000)) == 100
-    assert compute_percent(read(0, 0)) == 100
+    assert compute_read_percent(read(999.9)) == 99
+    assert compute_read_percent(read(1000)) == 100
+    assert compute_read_percent(read(0, 0)) == 100
 
 
 def test_a_line_is_printed_every_ten_seconds_with_share_and_time_left():

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cruise.app.serve.what_if_replay import WhatIfRunner, get_usual_node_size
+from cruise.app.serve.what_if_replay import WhatIfRunner, get_most_common_node_size
 from cruise.backtest.recordings.prometheus import SCRAPE_DELAY_SECONDS
 from cruise.backtest.recordings.recording import UsageRecording
 from cruise.domain.backtest import ComparedMetric
@@ -143,6 +143,8 @@ async def test_without_history_the_page_says_what_to_do_and_the_api_too():
 
 def test_the_usual_node_is_the_most_frequent_one():
     small, large = make_node("a", cpu=4000), make_node("b", cpu=8000)
-    assert get_usual_node_size(ClusterSnapshot(nodes=(small, large, replace(large, name="c")))) == large.allocatable
+    assert (
+        get_most_common_node_size(ClusterSnapshot(nodes=(small, large, replace(large, name="c")))) == large.allocatable
+    )
     with pytest.raises(BadInputError):
-        get_usual_node_size(ClusterSnapshot())
+        get_most_common_node_size(ClusterSnapshot())

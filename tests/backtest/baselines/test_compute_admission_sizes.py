@@ -1,6 +1,6 @@
 import numpy as np
 
-from cruise.backtest.baselines.cruisekube import compute_admission_sizes, compute_resized
+from cruise.backtest.baselines.cruisekube import compute_admission_sizes, compute_sizes_after_node_plan
 from cruise.backtest.baselines.cruisekube_statistics import CruiseKubeStatistics
 from cruise.backtest.replay.policy import ContainerSizes
 from cruise.domain.arrays import BoolArray, Float64Array
@@ -40,7 +40,7 @@ def admitted(
 def applied(
     current: ContainerSizes, cpu: float, memory: float, statistics: CruiseKubeStatistics | None = None, oom: float = 0.0
 ) -> list[int]:
-    sizes = compute_resized(
+    sizes = compute_sizes_after_node_plan(
         current, megabytes(cpu), megabytes(memory), statistics or known(memory_7d=300.0), megabytes(oom)
     )
     return [int(sizes.cpu_millicores[0]), int(sizes.memory_bytes[0]), int(sizes.memory_limit_bytes[0])]

@@ -9,7 +9,7 @@ from cruise.backtest.baselines.cruisekube_statistics import (
     EVICTED_FIRST,
     EVICTED_LATER,
     CruiseKubePodDemand,
-    rank_cruisekube_evictions,
+    choose_cruisekube_evictions,
     share_cruisekube_headroom,
 )
 from cruise.domain.arrays import BoolArray, Int64Array
@@ -33,7 +33,7 @@ def evicted(
     fixed: Sequence[bool] | None = None,
 ) -> list[int]:
     count = len(memory.base)
-    order, stays = rank_cruisekube_evictions(
+    order, stays = choose_cruisekube_evictions(
         nodes(*[0] * count),
         np.array(ranking if ranking is not None else [EVICTED_FIRST] * count, dtype=np.int64),
         np.array(fixed if fixed is not None else [False] * count, dtype=np.bool_),
@@ -127,7 +127,7 @@ def test_all_nodes_together_give_the_result_of_one_by_one(seed: int, pods: int, 
         # Whole numbers, all different: sums are exact in whatever order, and no order is left to chance.
         base, rest = random.integers(1, 1000, pods), random.permutation(pods * 20)[:pods] - 5
         both.append(demand(base.tolist(), rest.tolist(), random.integers(0, 1000 * pods // count + 1, count).tolist()))
-    order, stays = rank_cruisekube_evictions(places, ranking, fixed, both[0], both[1])
+    order, stays = choose_cruisekube_evictions(places, ranking, fixed, both[0], both[1])
     for node in range(count):
         gone, left = plain(node, places, ranking, fixed, both)
         here = places[order] == node

@@ -3,7 +3,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.backtest.baselines.cruisekube_statistics import CruiseKubeStatistics, CruiseKubeUsageHistory, ReplicaCounts
+from cruise.backtest.baselines.cruisekube_statistics import (
+    CruiseKubeStatistics,
+    CruiseKubeUsageHistory,
+    HourlyReplicaCounts,
+)
 from cruise.domain.arrays import Float32Array, Float64Array, Int64Array
 from tests.tiers import examples
 
@@ -146,7 +150,7 @@ def test_windows_kept_from_pass_to_pass_equal_those_of_all_samples(seed: int, st
 
 def test_a_workload_is_a_single_replica_if_its_median_is_one_pod() -> None:
     workload_of_container: Int64Array = np.array([0, 1, 1, 2, 2], dtype=np.int64)
-    replicas = ReplicaCounts(workload_of_container)
+    replicas = HourlyReplicaCounts(workload_of_container)
     hours = [[1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 0, 1, 0], [1, 1, 1, 1, 1]]
     for hour, exists in enumerate(hours):
         replicas.observe(hour * 3600 + 300, np.array(exists, dtype=np.bool_))
@@ -155,14 +159,14 @@ def test_a_workload_is_a_single_replica_if_its_median_is_one_pod() -> None:
 
 
 def test_a_median_of_one_and_a_half_pods_is_one_pod() -> None:
-    replicas = ReplicaCounts(np.zeros(2, dtype=np.int64))
+    replicas = HourlyReplicaCounts(np.zeros(2, dtype=np.int64))
     for hour, exists in enumerate([[True, True], [True, False]]):
         replicas.observe(hour * 3600, np.array(exists))
     assert replicas.find_single_replica().tolist() == [True]
 
 
 def test_a_workload_of_one_recorded_pod_needs_no_counting() -> None:
-    replicas = ReplicaCounts(np.arange(3, dtype=np.int64))
+    replicas = HourlyReplicaCounts(np.arange(3, dtype=np.int64))
     assert replicas.find_single_replica().tolist() == [True, True, True]
 
 

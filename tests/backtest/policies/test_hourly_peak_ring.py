@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.backtest.policies.statistics import RETENTION_HOURS, HourlyPeakRing
-from cruise.decisions.usage.peaks import PeaksByNumber
+from cruise.decisions.usage.peaks import HourlyPeakRows
 from cruise.decisions.usage.usage_columns import NEVER
 from cruise.domain.usage import HourlyPeaks, PeakKey
 from cruise.simulation.peak_store import InMemoryPeaks
@@ -16,7 +16,7 @@ PEAKS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), SAMPLE, SAMPLE)
 
 
 def peaks_of(rows):
-    return PeaksByNumber(
+    return HourlyPeakRows(
         np.array([row[0] for row in rows], dtype=np.int64),
         np.array([row[1] for row in rows], dtype=np.int64),
         np.array([row[2] for row in rows], dtype=np.float64),

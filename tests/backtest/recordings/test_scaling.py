@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 
 from cruise.backtest.recordings.recording import UsageRecording
-from cruise.backtest.recordings.scaling import MAX_OF_MIN_REPLICAS, AddedAutoscalers, add_autoscalers
-from cruise.domain.autoscalers import UtilisationMetric, UtilisationScaling
+from cruise.backtest.recordings.scaling import MAX_OF_MIN_REPLICAS, ReplayHpaOptions, add_autoscalers
+from cruise.domain.autoscalers import UtilizationMetric, UtilizationScaling
 from cruise.domain.cluster import HorizontalPodAutoscaler, WorkloadRef
 from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
 from tests.backtest.replayed import make_recording
 
-EACH = AddedAutoscalers(70)
+EACH = ReplayHpaOptions(70)
 
 
 def with_use(recording: UsageRecording, use) -> UsageRecording:
@@ -61,14 +61,14 @@ def test_pods_without_replicas_or_requests_keep_their_use():
     assert scaled.recording.cpu_millicores.tolist() == recording.cpu_millicores.tolist()
 
 
-def hpa(name: str, *metrics: UtilisationMetric, smallest: int = 3, largest: int = 7) -> HorizontalPodAutoscaler:
-    scaling = UtilisationScaling(metrics, smallest, largest, smallest, smallest, True)
+def hpa(name: str, *metrics: UtilizationMetric, smallest: int = 3, largest: int = 7) -> HorizontalPodAutoscaler:
+    scaling = UtilizationScaling(metrics, smallest, largest, smallest, smallest, True)
     resources = frozenset(one.resource for one in metrics)
     return HorizontalPodAutoscaler("shop", name, WorkloadRef("Deployment", name), resources, "apps/v1", scaling)
 
 
 def test_the_cluster_s_own_hpas_have_their_bounds_and_targets():
-    cpu, memory = (UtilisationMetric(one, "", 60) for one in ResourceName)
+    cpu, memory = (UtilizationMetric(one, "", 60) for one in ResourceName)
     recording = replace(
         make_recording("web", "api", "both", "proxied", length=2),
         autoscalers=(
@@ -79,7 +79,7 @@ def test_the_cluster_s_own_hpas_have_their_bounds_and_targets():
             hpa("elsewhere", cpu),
         ),
     )
-    scaled = add_autoscalers(recording, AddedAutoscalers())
+    scaled = add_autoscalers(recording, ReplayHpaOptions())
     found = {
         one.container.workload.name: (one.target_percent, one.min_replicas, one.max_replicas)
         for one in scaled.autoscalers
@@ -94,6 +94,6 @@ def test_a_workload_of_several_containers_has_none():
     recording = replace(
         recording,
         containers=[first, replace(second, container="proxy")],
-        autoscalers=(hpa("web", UtilisationMetric(ResourceName.CPU, "", 60)),),
+        autoscalers=(hpa("web", UtilizationMetric(ResourceName.CPU, "", 60)),),
     )
-    assert not add_autoscalers(recording, AddedAutoscalers()).autoscalers
+    assert not add_autoscalers(recording, ReplayHpaOptions()).autoscalers

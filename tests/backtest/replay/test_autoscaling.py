@@ -11,7 +11,7 @@ from cruise.backtest.backtest import backtest_policies
 from cruise.backtest.policies.cruise_policy import CruisePolicy
 from cruise.backtest.policies.policies import POLICIES
 from cruise.backtest.recordings.recording import UsageRecording
-from cruise.backtest.recordings.scaling import MAX_OF_MIN_REPLICAS, AddedAutoscalers, ScaledRecording, add_autoscalers
+from cruise.backtest.recordings.scaling import MAX_OF_MIN_REPLICAS, ReplayHpaOptions, ScaledRecording, add_autoscalers
 from cruise.backtest.replay.policy import ReplayOptions, ReplayPolicy
 from cruise.backtest.replay.replay import replay_policy
 from cruise.domain.backtest import AutoscalingScore, PolicyScore
@@ -21,7 +21,7 @@ from tests.backtest.baselines.recordings import make_recording
 from tests.backtest.replay.policies import FixedSizesPolicy, FollowUsagePolicy, sizes
 
 DAY = 24
-TERMS = ReplayOptions(node=Resources(8000, 8000 * MEBIBYTE), added_autoscalers=AddedAutoscalers(50))
+TERMS = ReplayOptions(node=Resources(8000, 8000 * MEBIBYTE), added_autoscalers=ReplayHpaOptions(50))
 
 
 def make_use(use, step=300, request=1000) -> UsageRecording:

@@ -5,7 +5,7 @@ import numpy as np
 from cruise.backtest.recordings.recording import UsageRecording
 from cruise.backtest.replay.policy import (
     NO_CONTAINERS,
-    ConsolidationSizes,
+    ConsolidationSizeBasis,
     ContainerSizes,
     ReplayClusterView,
     ReplayDecision,
@@ -112,7 +112,7 @@ def test_by_requests_pods_with_larger_replacements_move_every_hour():
     for hour in range(6, 12):
         shrinks |= shrunk_at(hour * HOUR + 1800, 400, 400)
     policy = Shrinking(millicores(600, 600), shrinks, again=millicores(700, 700))
-    score = replay_policy(recording(2, 12), policy, TERMS, consolidation=ConsolidationSizes.REQUESTS)
+    score = replay_policy(recording(2, 12), policy, TERMS, consolidation=ConsolidationSizeBasis.REQUESTS)
     assert sum(moves_of(policy)) == 6
     assert score.nodes_mean == 2.0
     assert score.moves_per_1000_pod_days == score.evictions_per_1000_pod_days > 0
@@ -121,7 +121,7 @@ def test_by_requests_pods_with_larger_replacements_move_every_hour():
 
 def test_by_requests_a_tenth_of_the_nodes_is_removed_each_hour():
     policy = Shrinking(millicores(*[600] * 20), shrunk_at(HOUR, *[110] * 20))
-    replay_policy(recording(20, 10), policy, TERMS, consolidation=ConsolidationSizes.REQUESTS)
+    replay_policy(recording(20, 10), policy, TERMS, consolidation=ConsolidationSizeBasis.REQUESTS)
     by_hour = nodes_by_hour(policy)
     assert [by_hour[hour] for hour in (5, 6, 7, 8)] == [20, 18, 17, 16]
 

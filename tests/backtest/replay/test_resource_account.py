@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cruise.backtest.replay.nodes import PlacedContainers
-from cruise.backtest.replay.scoring import ResourceAccount, compute_interval_usage
+from cruise.backtest.replay.scoring import ReplayResourceTotals, compute_interval_usage
 from tests.backtest.replay.policies import get_placements
 
 PLACES = PlacedContainers(get_placements(0, 2, 1), get_placements(0, 1), get_placements(0, 2), get_placements(0, 0, 1))
@@ -12,8 +12,8 @@ REQUESTS = get_placements(40, 70, 50)
 NODE_REQUESTS = get_placements(90, 70)
 
 
-def account(*rows: list[list[float]]) -> ResourceAccount:
-    found = ResourceAccount(3, 100)
+def account(*rows: list[list[float]]) -> ReplayResourceTotals:
+    found = ReplayResourceTotals(3, 100)
     for interval in rows:
         found.add(compute_interval_usage(np.array(interval, dtype=np.float32), PLACES), REQUESTS, NODE_REQUESTS)
     return found
@@ -42,5 +42,5 @@ def test_short_is_an_interval_in_which_a_node_passed_its_requests_once():
 
 
 def test_an_empty_total_has_no_share():
-    score = ResourceAccount(3, 100).build_score()
+    score = ReplayResourceTotals(3, 100).build_score()
     assert (score.relative_slack, score.starved_share, score.short_share) == (0, 0, 0)

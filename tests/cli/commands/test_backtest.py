@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 import yaml
 
-from cruise.backtest.backtest import ReplayEntry
+from cruise.backtest.backtest import ReplayConfiguration
 from cruise.backtest.policies.policies import POLICIES
 from cruise.backtest.replay.policy import ReplayOptions
 from cruise.cli import main
@@ -127,7 +127,9 @@ class Deadly:
 
 
 def test_a_crashed_worker_is_reported_in_one_line():
-    wanted = ReplayRequest([Deadly()], [ReplayEntry("vpa", "vpa", ReplayOptions())], None, with_time_lines=False)
+    wanted = ReplayRequest(
+        [Deadly()], [ReplayConfiguration("vpa", "vpa", ReplayOptions())], None, with_time_lines=False
+    )
     with pytest.raises(UnavailableError, match=r"a worker process died, .* fewer --jobs"):
         replay_locally(wanted, 2)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cruise.adapters.kube.prometheus_services import PrometheusEndpoint
-from cruise.adapters.prometheus.settings import CloudIdentity
+from cruise.adapters.prometheus.settings import CloudProvider
 from cruise.cli import main
 from cruise.cli.inputs.live_cluster import build_prometheus_settings
 from cruise.settings import Settings
@@ -102,7 +102,7 @@ def test_a_wrong_setting_is_rejected_before_anything_is_contacted(capsys, comman
     [
         {"prometheus_token_file": Path("/run/token")},
         {"prometheus_user": "cruise", "prometheus_password": "s3cret"},
-        {"prometheus_identity": CloudIdentity.GOOGLE},
+        {"prometheus_identity": CloudProvider.GOOGLE},
     ],
 )
 def test_no_secret_is_sent_to_a_discovered_address(signing_in, proxied):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from distributed import LocalCluster
 
-from cruise.backtest.backtest import ReplayEntry
+from cruise.backtest.backtest import ReplayConfiguration
 from cruise.backtest.recordings.recording import UsageRecording
 from cruise.backtest.replay.policy import ReplayOptions
 from cruise.backtest.tasks import RecordingSource
@@ -51,7 +51,7 @@ def _next(directory: Path) -> int:
 
 
 def wanted(source: RecordingSource) -> ReplayRequest:
-    entries = [ReplayEntry(name, name, OPTIONS) for name in ("as-requested", "vpa", "cruise")]
+    entries = [ReplayConfiguration(name, name, OPTIONS) for name in ("as-requested", "vpa", "cruise")]
     return ReplayRequest([source], entries, None, with_time_lines=False)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.admission.replacement_pods import decide_unschedulable_pods, recreate_from_template
-from cruise.decisions.admission.startup_steps import explain_pod_startup
+from cruise.decisions.admission.startup_explanation import explain_startup_cpu_of_pod
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import ORIGINAL_RESOURCES, STARTUP_BOOST
@@ -79,7 +79,7 @@ class Cluster:
         """The reasons for no boost, by container."""
         ranges = {pod.namespace: self.ranges} if self.ranges else {}
         snapshot = replace(self.snapshot, limit_ranges=ranges, quotas={pod.namespace: tuple(self.quotas)})
-        found = explain_pod_startup(pod, snapshot, self.eligibility, self.policy)
+        found = explain_startup_cpu_of_pod(pod, snapshot, self.eligibility, self.policy)
         return {} if found is None else {one.container: one.reason for one in found.steps}
 
 

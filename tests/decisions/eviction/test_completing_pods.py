@@ -13,7 +13,7 @@ from cruise.domain.actions import EvictPod
 from cruise.domain.cluster import ClusterSnapshot, OomKill, Pod, WorkloadRef
 from cruise.domain.policy import Mode, OomReaction, Policy
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES
-from cruise.domain.run_operators import LASTING_KINDS, OPERATORS
+from cruise.domain.run_to_completion_operators import LASTING_KINDS, OPERATORS
 from cruise.domain.usage import Statistic
 from tests.builders import NOW, make_container, make_node, make_pod, make_snapshot, make_statistic_for, make_table
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.decisions.eviction.destinations import PodPredictions, ReplacementDestinations, SpareCapacity
+from cruise.decisions.eviction.destinations import PodPredictor, ReplacementDestinations, SpareCapacity
 from cruise.domain.autoscalers import NodeAutoscalerKind
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod
 from cruise.domain.resources import Resources
@@ -55,7 +55,7 @@ def destinations(
     one, first = room or make_resources(100, 128), own or make_resources(0, 0)
     spare = {node.name: SpareCapacity(one, one) for node in snapshot.nodes[1:]}
     return ReplacementDestinations(
-        snapshot, PodPredictions(created_anew), {snapshot.nodes[0].name: SpareCapacity(first, first), **spare}
+        snapshot, PodPredictor(created_anew), {snapshot.nodes[0].name: SpareCapacity(first, first), **spare}
     )
 
 
@@ -86,11 +86,11 @@ def test_each_destination_is_reserved_once_and_released_by_an_undone_eviction():
 def test_no_pod_is_evicted_whose_replacement_returns_to_its_node(own, other, change, is_destination):
     snapshot = make_snapshot([web("a")], [replace(named("n1"), **change), named("n2")])
     spare = {name: SpareCapacity(one, one) for name, one in (("n1", free(own)), ("n2", free(other)))}
-    found = ReplacementDestinations(snapshot, PodPredictions(created_anew), spare)
+    found = ReplacementDestinations(snapshot, PodPredictor(created_anew), spare)
     assert found.evict(web("a")) is is_destination
     # Capacity that pods do not leave to others is free for kube-scheduler.
     spare["n1"] = SpareCapacity(free(own), free(0))
-    assert ReplacementDestinations(snapshot, PodPredictions(created_anew), spare).evict(web("a")) is is_destination
+    assert ReplacementDestinations(snapshot, PodPredictor(created_anew), spare).evict(web("a")) is is_destination
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_no_node_is_added_for_a_replacement_that_fits_once_its_pod_has_terminate
     nodes = [replace(named("n1"), **change), named("n2"), named("n3", allocatable_pods=0)]
     snapshot = make_snapshot([web("a"), web("b")], nodes, node_autoscaler=NodeAutoscalerKind.KARPENTER)
     spare = {name: SpareCapacity(free(cpu), free(0)) for name, cpu in (("n1", own), ("n2", other), ("n3", 4000))}
-    found = ReplacementDestinations(snapshot, PodPredictions(created_anew), spare)
+    found = ReplacementDestinations(snapshot, PodPredictor(created_anew), spare)
     assert found.evict(web("a")) is is_destination
     # What other pods free is theirs again if a budget keeps them.
     assert found.evict(web("b")) is is_destination
@@ -120,7 +120,7 @@ def test_terminating_pods_count_while_replacements_are_scheduled():
     pods = [web(name) for name in "abc"]
     snapshot = make_snapshot(pods, [named("n1"), named("n2")])
     spare = {"n1": SpareCapacity(free(50), free(0)), "n2": SpareCapacity(free(300), free(300))}
-    found = ReplacementDestinations(snapshot, PodPredictions(created_anew), spare)
+    found = ReplacementDestinations(snapshot, PodPredictor(created_anew), spare)
     assert [found.evict(pod) for pod in pods] == [True, True, True]
     for pod in pods:
         found.undo_eviction(pod)
@@ -204,9 +204,9 @@ def test_free_and_unneeded_capacity_both_count():
         (make_resources(100, 128), make_resources(100, 127), False),
     ):
         assert (
-            ReplacementDestinations(
-                snapshot, PodPredictions(created_anew), {"n2": SpareCapacity(free, unneeded)}
-            ).evict(pod)
+            ReplacementDestinations(snapshot, PodPredictor(created_anew), {"n2": SpareCapacity(free, unneeded)}).evict(
+                pod
+            )
             is found
         )
 
@@ -227,15 +227,13 @@ def test_its_own_node_is_no_destination():
     snapshot = make_snapshot([pod], [named("n1"), named("n2")])
     for node, found in (("n1", False), ("n2", True)):
         assert (
-            ReplacementDestinations(snapshot, PodPredictions(created_anew), {node: SpareCapacity(room, room)}).evict(
-                pod
-            )
+            ReplacementDestinations(snapshot, PodPredictor(created_anew), {node: SpareCapacity(room, room)}).evict(pod)
             is found
         )
     # For a replica on another node it is a destination.
     sibling = web("b", "n2", placement=pod.placement, constraints=pod.constraints)
     snapshot = make_snapshot([pod, sibling], snapshot.nodes)
-    places = ReplacementDestinations(snapshot, PodPredictions(created_anew), {"n1": SpareCapacity(room, room)})
+    places = ReplacementDestinations(snapshot, PodPredictor(created_anew), {"n1": SpareCapacity(room, room)})
     assert [places.evict(one) for one in (pod, sibling)] == [False, True]
 
 
@@ -246,7 +244,7 @@ def test_pending_pods_count_with_their_shrunk_size(small, at_most, found):
     # 100 m are free, and `at_most` once others have shrunk. No node has 1,000 m now.
     pod, waits = web("a"), web("waits", None, containers=[make_container(cpu=1000)])
     snapshot = make_snapshot([pod, waits], [named("n1"), named("n2")])
-    prospects = PodPredictions(created_anew, lambda one: replace(one, containers=(make_container(cpu=small),)))
+    prospects = PodPredictor(created_anew, lambda one: replace(one, containers=(make_container(cpu=small),)))
     one = make_resources(100, 128)
     assert (
         ReplacementDestinations(
@@ -268,7 +266,7 @@ def test_a_node_that_shrinks_for_a_pending_pod_is_no_destination():
         snapshot = make_snapshot([pod, replace(waits, placement=placement)], [named("n1"), named("n2")])
         assert (
             ReplacementDestinations(
-                snapshot, PodPredictions(created_anew), {"n2": SpareCapacity(one, one, at_most)}
+                snapshot, PodPredictor(created_anew), {"n2": SpareCapacity(one, one, at_most)}
             ).evict(pod)
             is found
         )
@@ -328,7 +326,7 @@ def test_a_pod_whose_replacement_would_be_rejected_is_not_evicted():
     pod = web("a")
     snapshot = make_snapshot([pod], [named("n1"), named("n2")])
     room = SpareCapacity(make_resources(100, 128), make_resources(100, 128))
-    assert not ReplacementDestinations(snapshot, PodPredictions(lambda _: None), {"n2": room}).evict(pod)
+    assert not ReplacementDestinations(snapshot, PodPredictor(lambda _: None), {"n2": room}).evict(pod)
 
 
 def test_a_nominated_pod_keeps_its_node_its_ports_and_its_rules():

@@ -6,10 +6,10 @@ import pytest
 
 from cruise.decisions.packing.plan_replay import (
     BaseAndHeadroom,
-    check_sizes,
+    check_planned_sizes,
     find_headroom_shortage,
     find_increased_resources,
-    find_removed_values,
+    find_removed_requests_and_limits,
 )
 from cruise.decisions.scheduling.placements import PodPlacements
 from cruise.domain.actions import ContainerTarget
@@ -48,26 +48,30 @@ def test_sizes_that_the_server_refuses(pod, targets, wrong):
         ),
         quotas={"poor": (ResourceQuota(requests_left=StatedResources(0, None)),)},
     )
-    assert list(check_sizes(snapshot, pod, targets)) == wrong
+    assert list(check_planned_sizes(snapshot, pod, targets)) == wrong
 
 
 def test_a_guaranteed_pod_remains_guaranteed():
     pod = make_pod(containers=[make_container("app", 100, 128, 100, 128)], qos=QosClass.GUARANTEED)
-    assert list(check_sizes(make_snapshot([pod]), pod, (target(50, 64, 50, 64),))) == []
-    assert list(check_sizes(make_snapshot([pod]), pod, (target(50, 64, 100, 128),))) == ["would change its QoS class"]
+    assert list(check_planned_sizes(make_snapshot([pod]), pod, (target(50, 64, 50, 64),))) == []
+    assert list(check_planned_sizes(make_snapshot([pod]), pod, (target(50, 64, 100, 128),))) == [
+        "would change its QoS class"
+    ]
 
 
 def test_what_is_stated_cannot_be_taken_back_by_a_resize():
     pod = make_pod(containers=[make_container("app", 100, 128, 200, 256)])
-    assert list(find_removed_values(pod, (target(50, 64, 200, 256),))) == []
-    assert list(find_removed_values(pod, (target(None, 64, 200, 256),))) == [
+    assert list(find_removed_requests_and_limits(pod, (target(50, 64, 200, 256),))) == []
+    assert list(find_removed_requests_and_limits(pod, (target(None, 64, 200, 256),))) == [
         "would lose the cpu request of container app"
     ]
-    assert list(find_removed_values(pod, (target(50, None, 200, 256),))) == [
+    assert list(find_removed_requests_and_limits(pod, (target(50, None, 200, 256),))) == [
         "would lose the memory request of container app"
     ]
-    assert list(find_removed_values(pod, (target(50, 64, None, 256),))) == ["would lose the cpu limit of container app"]
-    assert list(find_removed_values(pod, (target(50, 64, 200, None),))) == [
+    assert list(find_removed_requests_and_limits(pod, (target(50, 64, None, 256),))) == [
+        "would lose the cpu limit of container app"
+    ]
+    assert list(find_removed_requests_and_limits(pod, (target(50, 64, 200, None),))) == [
         "would lose the memory limit of container app"
     ]
 

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from cruise.decisions.packing.execution import PlanStep, apply_outcomes, decide_next_step, start_plan
-from cruise.decisions.packing.expected_pods import StagePlacements
-from cruise.decisions.packing.remaining_plan import get_plan_subjects
+from cruise.decisions.packing.expected_pods import StageArrivalPods
+from cruise.decisions.packing.remaining_plan import get_plan_dependencies
 from cruise.domain.actions import ActionResult, EvictPod, Outcome, ReasonCode, ResizePod
 from cruise.domain.annotations import PLACEMENT_HINT
 from cruise.domain.cluster import ClusterSnapshot, Pod
@@ -228,18 +228,18 @@ def test_a_plan_uses_only_the_actions_that_the_mode_permits(mode, stages, detail
 
 def test_what_a_plan_counts_on_is_that_of_the_stages_that_are_left():
     plan = plan_of(STAGE, PlanStage((), (), (PlannedPlacement("shop", "late-1", "uid-late", None, "n3"),)))
-    found = get_plan_subjects(plan, cluster())
+    found = get_plan_dependencies(plan, cluster())
     assert (set(found.nodes), set(found.uids)) == ({"n1", "n2", "n3"}, {WEB.uid, BIG.uid, "uid-late"})
     assert (list(found.workloads), found.evictions) == ([(WEB.namespace, WEB.workload)], 1)
-    found = get_plan_subjects(replace(plan, stage=1), cluster())
+    found = get_plan_dependencies(replace(plan, stage=1), cluster())
     assert (set(found.nodes), set(found.uids)) == ({"n3"}, {"uid-late"})
     assert (list(found.workloads), found.evictions) == ([], 0)
 
 
 def test_pods_that_ended_by_themselves_count_as_evicted_only_after_the_stage_began():
     plan = plan_of(STAGE)
-    assert StagePlacements(plan, STAGE, cluster(DB, BIG)).left == frozenset()
-    assert StagePlacements(told(plan, cluster()), STAGE, cluster(DB, BIG)).left == {WEB.uid}
+    assert StageArrivalPods(plan, STAGE, cluster(DB, BIG)).left == frozenset()
+    assert StageArrivalPods(told(plan, cluster()), STAGE, cluster(DB, BIG)).left == {WEB.uid}
 
 
 def test_a_step_without_actions_says_what_it_waits_for():

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from cruise.decisions.packing.execution import decide_next_step
-from cruise.decisions.packing.expected_pods import StagePlacements
+from cruise.decisions.packing.expected_pods import StageArrivalPods
 from cruise.domain.cluster import Pod
 from cruise.domain.packing_plan import PackingPlan, PlannedPlacement, PlanPhase, PlanStage
 from cruise.domain.reasons import PlanCondition, PlanStatusReason, UnplacedPod, UnschedulableCode, UnschedulableReason
@@ -32,7 +32,7 @@ def came(name: str, cpu: int = 3000, **more) -> Pod:
 def node_of_place(other: Pod, *, left_out: bool = True) -> str | None:
     plan = plan_of(PlanStage((), (), (PLACE,)))
     plan = leaving_out(plan, other) if left_out else plan
-    return StagePlacements(plan, plan.proposal.stages[0], cluster(BIG, other)).get_node(PLACE)
+    return StageArrivalPods(plan, plan.proposal.stages[0], cluster(BIG, other)).get_node(PLACE)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_each_pod_replaces_one_also_in_later_stages():
     plan = leaving_out(plan_of(PlanStage((), (), (PLACE,)), PlanStage((), (), (later,))), came("also-1"))
     snapshot = cluster(BIG, second, came("also-1"))
     plan = replace(plan, stage=1)
-    assert StagePlacements(plan, plan.proposal.stages[1], snapshot).get_node(later) is None
+    assert StageArrivalPods(plan, plan.proposal.stages[1], snapshot).get_node(later) is None
 
 
 def test_replicas_of_two_stages_change_places():

@@ -5,7 +5,7 @@ import pytest
 from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.quotas import applies_to_limits, exceeds_quota
+from cruise.decisions.pod_policy.quotas import counts_limits_of, exceeds_quota
 from cruise.domain.actions import ContainerTarget, ReasonCode
 from cruise.domain.autoscalers import LimitRangeItem, ResourceQuota
 from cruise.domain.cluster import ContainerRole
@@ -90,5 +90,5 @@ def test_init_containers_and_sidecars_count_as_the_api_server_counts_them():
 
 
 def test_only_cpu_limits_must_be_stated():
-    assert applies_to_limits([ResourceQuota(), COUNTS_CPU_LIMITS], ResourceName.CPU)
-    assert not applies_to_limits([ResourceQuota(make_amounts(5, 5), make_amounts(None, 5))], ResourceName.CPU)
+    assert counts_limits_of([ResourceQuota(), COUNTS_CPU_LIMITS], ResourceName.CPU)
+    assert not counts_limits_of([ResourceQuota(make_amounts(5, 5), make_amounts(None, 5))], ResourceName.CPU)

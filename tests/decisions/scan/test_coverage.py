@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from cruise.decisions.pod_policy.unlocks import UNLOCKS, EligibilityInputs
+from cruise.decisions.pod_policy.skip_reason_unlocks import UNLOCKS, EligibilityInputs
 from cruise.decisions.scan.coverage import Coverage, estimate_coverage, sum_coverage
 from cruise.decisions.scan.waste import estimate_waste, list_pod_requests
 from cruise.decisions.sizing.node_plans import SizingContext, decide_node_plans

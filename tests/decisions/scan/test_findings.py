@@ -11,7 +11,7 @@ from cruise.decisions.scan.findings import (
     LEAST_RATIO,
     ScanFindings,
     SlowStart,
-    find_findings,
+    find_scan_findings,
     find_slow_starts,
 )
 from cruise.decisions.scan.pending_pods import SchedulingObstacle
@@ -48,7 +48,7 @@ AMPLE: dict[str, Any] = {"cpu": 500, "memory_mib": 512}
 
 def scanned(pods, *rows, nodes=None, kills=(), policy=None, **more) -> ScanFindings:
     snapshot = replace(make_snapshot(pods, nodes=nodes or [make_node()], **more), oom_kills=tuple(kills))
-    return find_findings(snapshot, make_table(*rows), policy or Policy(), PRICES, NOW)
+    return find_scan_findings(snapshot, make_table(*rows), policy or Policy(), PRICES, NOW)
 
 
 def kinds(findings: ScanFindings) -> list[ContainerRiskKind]:
@@ -437,7 +437,7 @@ def test_a_workloads_statistic_applies_to_all_its_pods():
 
 
 def test_an_empty_cluster_has_no_findings():
-    findings = find_findings(make_snapshot([], nodes=[]), make_table(), Policy(), PRICES, NOW)
+    findings = find_scan_findings(make_snapshot([], nodes=[]), make_table(), Policy(), PRICES, NOW)
     assert (findings.risks, findings.workloads, findings.pending) == ((), (), ())
     assert findings.totals.reclaimable == make_resources()
 

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 from cruise.decisions.scan.findings import ImplausibleUsage, find_implausible_usage
-from cruise.domain.usage import SampleRejection
+from cruise.domain.usage import SampleRejectionReason
 from cruise.interfaces.explain.size_steps import describe_statistic
 from cruise.interfaces.scan.table import describe_containers_with_implausible_usage
 from tests.builders import NOW, make_statistic, make_table
 
-DISAGREE = 1 << list(SampleRejection).index(SampleRejection.SERIES_DISAGREE)
-OVER_NODE = 1 << list(SampleRejection).index(SampleRejection.ABOVE_NODE_CAPACITY)
+DISAGREE = 1 << list(SampleRejectionReason).index(SampleRejectionReason.SERIES_DISAGREE)
+OVER_NODE = 1 << list(SampleRejectionReason).index(SampleRejectionReason.ABOVE_NODE_CAPACITY)
 ROWS = [
     make_statistic("web-1"),
     replace(make_statistic("web-2", rejected_percent=40), rejected_reasons=DISAGREE),
@@ -22,8 +22,8 @@ ROWS = [
 def test_containers_are_counted_by_reason_with_the_worst_of_each():
     found = find_implausible_usage(make_table(*ROWS))
     assert found == (
-        ImplausibleUsage(SampleRejection.SERIES_DISAGREE, 2, "shop", "web-3", "app", 100),
-        ImplausibleUsage(SampleRejection.ABOVE_NODE_CAPACITY, 1, "shop", "web-3", "app", 100),
+        ImplausibleUsage(SampleRejectionReason.SERIES_DISAGREE, 2, "shop", "web-3", "app", 100),
+        ImplausibleUsage(SampleRejectionReason.ABOVE_NODE_CAPACITY, 1, "shop", "web-3", "app", 100),
     )
     assert describe_containers_with_implausible_usage(found) == (
         "Samples that cannot be true are rejected. 2 containers: several series of the container disagree, such "

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, NO_EARLIER_PASSES, CompletedResize, EarlierPasses
+from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, NO_EARLIER_PASSES, CompletedResize, EarlierPassResults
 from cruise.decisions.sizing.damping import get_under_request_tolerances
 from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM, PastDemand, RiskHeadroom
 from cruise.decisions.sizing.headroom_level import ObservedRisk
@@ -105,7 +105,7 @@ def test_a_node_may_lack_more_while_less_than_the_stated_risk_is_observed(level,
     assert bool(made.resize) == grows
     # What it needs is the same, and usage that lasts is requested.
     assert targets(made)[0] >= 1100
-    lasting = EarlierPasses(over_requested_since={}, under_requested_since={("uid-shop-a", "app", CPU): LONG_AGO})
+    lasting = EarlierPassResults(over_requested_since={}, under_requested_since={("uid-shop-a", "app", CPU): LONG_AGO})
     [grown] = plan([1000], [1400], earlier=lasting, headroom=RiskHeadroom(past, risks)).resize
     assert grown.cause is ResizeCause.UNDER_REQUESTED
 
@@ -150,7 +150,7 @@ def test_an_over_requested_node_is_cut_late(above, cut):
     made = plan(
         [1000, 3000, 1000],
         [1000, 1000, 1000],
-        earlier=EarlierPasses(over_requested_since=above, under_requested_since={}),
+        earlier=EarlierPassResults(over_requested_since=above, under_requested_since={}),
     )
     assert made.over_requested == {CPU}
     assert written(made) == ({"b": (1000, ResizeCause.OVER_REQUESTED)} if cut else {})
@@ -193,7 +193,7 @@ def test_pods_that_were_never_sized_are_cut_at_once_on_a_node_that_is_over_reque
     assert plan_created(sizes, {"a": 4000, "b": 3000}) == {"b": 1000}
     assert plan_created(sizes, {"a": 3000, "b": 3000}, annotated=["b"]) == {"a": 1000}
     assert plan_created(sizes, {}) == {}
-    lasting = EarlierPasses(over_requested_since={("n1", CPU): LONG_AGO}, under_requested_since={})
+    lasting = EarlierPassResults(over_requested_since={("n1", CPU): LONG_AGO}, under_requested_since={})
     assert plan_created(sizes, {"a": 4000}, annotated=["b"], earlier=lasting) == {"a": 1000, "b": 1000}
     # Within the tolerance of the node nothing is cut.
     assert plan_created([1200, 1000, 1000], {"a": 1200}) == {}
@@ -204,7 +204,7 @@ def test_no_pod_is_cut_soon_after_a_resize_of_that_resource_but_another_is():
     made = plan(
         [2000, 3000],
         [1000, 1000],
-        earlier=EarlierPasses(
+        earlier=EarlierPassResults(
             over_requested_since=above, under_requested_since={}, resized={("uid-shop-b", CPU): lately}
         ),
     )
@@ -213,7 +213,7 @@ def test_no_pod_is_cut_soon_after_a_resize_of_that_resource_but_another_is():
         other = plan(
             [2000, 3000],
             [1000, 1000],
-            earlier=EarlierPasses(over_requested_since=above, under_requested_since={}, resized={key: at}),
+            earlier=EarlierPassResults(over_requested_since=above, under_requested_since={}, resized={key: at}),
         )
         assert written(other)["b"] == (1000, ResizeCause.OVER_REQUESTED)
 
@@ -227,7 +227,7 @@ def test_the_cooldown_follows_from_the_resize_budget_unless_configured():
 def test_a_pod_with_its_daily_resizes_is_not_cut_once_the_cluster_has_used_its_budget(of_b, of_c, cut):
     writes = [CompletedResize("uid-shop-b", LONG_AGO)] * of_b + [CompletedResize("uid-shop-c", LONG_AGO)] * of_c
     old = [CompletedResize("uid-shop-a", NOW - timedelta(days=1))] * 9
-    earlier = EarlierPasses(
+    earlier = EarlierPassResults(
         over_requested_since={("n1", CPU): LONG_AGO}, under_requested_since={}, recent_resizes=(*old, *writes)
     )
     made = plan([2000, 3000, 1000], [1000, 1000, 1000], earlier=earlier)
@@ -245,7 +245,9 @@ def test_requests_above_their_peak_are_cut_first_and_keep_a_margin():
 @pytest.mark.parametrize(("since", "grows"), [(None, False), (NOW, False), (LONG_AGO, True)])
 def test_a_lasting_under_request_causes_a_resize(since, grows):
     below = {} if since is None else {("uid-shop-a", "app", CPU): since}
-    made = plan([500, 2000], [1000, 1000], earlier=EarlierPasses(over_requested_since={}, under_requested_since=below))
+    made = plan(
+        [500, 2000], [1000, 1000], earlier=EarlierPassResults(over_requested_since={}, under_requested_since=below)
+    )
     assert made.under_requested == (("uid-shop-a", "app", CPU),)
     assert written(made) == ({"a": (1000, ResizeCause.UNDER_REQUESTED)} if grows else {})
 
@@ -259,7 +261,9 @@ def test_a_container_without_a_request_gets_one_immediately():
 
 def test_capacity_for_growth_is_freed_immediately():
     below = {("uid-shop-a", "app", CPU): LONG_AGO}
-    earlier = EarlierPasses(over_requested_since={}, under_requested_since=below, resized={("uid-shop-b", CPU): NOW})
+    earlier = EarlierPassResults(
+        over_requested_since={}, under_requested_since=below, resized={("uid-shop-b", CPU): NOW}
+    )
     made = plan([1000, 2900], [2000, 1800], earlier=earlier, node_cpu=4000)
     assert targets(made) == [2000, 1800]
     assert written(made) == {
@@ -400,7 +404,7 @@ def test_a_limit_range_minimum_does_not_grow_running_pods(item):
     stated = {} if item.max_cpu_ratio is None else {"cpu_limit": 1000}
     for earlier in (
         NO_EARLIER_PASSES,
-        EarlierPasses(over_requested_since={}, under_requested_since={("uid-shop-a", "app", CPU): LONG_AGO}),
+        EarlierPassResults(over_requested_since={}, under_requested_since={("uid-shop-a", "app", CPU): LONG_AGO}),
     ):
         made = plan([200, 200], [150, 150], limit_ranges={"shop": (item,)}, earlier=earlier, **stated)
         assert written(made) == {}, earlier
@@ -409,7 +413,7 @@ def test_a_limit_range_minimum_does_not_grow_running_pods(item):
 
 def test_written_pods_are_raised_to_limit_range_minimums():
     limit_ranges = {"shop": (LimitRangeItem(False, minimum=make_amounts(500, None)),)}
-    earlier = EarlierPasses(over_requested_since={}, under_requested_since={("uid-shop-a", "app", CPU): LONG_AGO})
+    earlier = EarlierPassResults(over_requested_since={}, under_requested_since={("uid-shop-a", "app", CPU): LONG_AGO})
     made = plan([100, 200], [300, 150], peaks=[300, 150], earlier=earlier, limit_ranges=limit_ranges)
     assert written(made) == {"a": (500, ResizeCause.UNDER_REQUESTED)}
 
@@ -443,7 +447,7 @@ def test_the_resizes_of_pods_that_are_gone_are_counted_without_the_pods():
 @pytest.mark.parametrize(("of_gone", "cut"), [(11, "a b"), (12, "a")])
 def test_the_resizes_of_pods_that_are_gone_count_towards_the_budget_of_the_cluster(of_gone, cut):
     writes = (CompletedResize("", LONG_AGO, of_gone), *[CompletedResize("uid-shop-b", LONG_AGO)] * 6)
-    earlier = EarlierPasses(
+    earlier = EarlierPassResults(
         over_requested_since={("n1", CPU): LONG_AGO}, under_requested_since={}, recent_resizes=writes
     )
     made = plan([2000, 3000, 1000], [1000, 1000, 1000], earlier=earlier)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from cruise.decisions.admission.replacement_pods import predict_replacement_pods
-from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, NO_EARLIER_PASSES, EarlierPasses
+from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, NO_EARLIER_PASSES, EarlierPassResults
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import ORIGINAL_RESOURCES
@@ -63,7 +63,7 @@ def plans_of(
     rows: Iterable[Statistic],
     nodes: Sequence[Node],
     policy: Policy = FULL,
-    earlier: EarlierPasses = ASSUME_UNCHANGED,
+    earlier: EarlierPassResults = ASSUME_UNCHANGED,
     node_autoscaler: NodeAutoscalerKind | None = None,
     quota: ResourceQuota | None = None,
     **more,
@@ -349,7 +349,7 @@ def test_a_candidate_with_an_exhausted_budget_is_passed_over():
 def test_a_refused_eviction_marks_the_next_candidate_in_the_next_pass():
     pods, rows = four_singles()
     nodes = [make_node(cpu=4000), make_node("n2", cpu=4000)]
-    refused = EarlierPasses(None, frozenset({pods[0].uid}))
+    refused = EarlierPassResults(None, frozenset({pods[0].uid}))
     assert gone(plans_of(pods, rows, nodes, earlier=refused)["n1"]) == ["b"]
 
 
@@ -410,9 +410,9 @@ def test_memory_causes_evictions_in_the_second_pass():
     )
     # Until then they share the room that there is.
     assert [one.memory_bytes // MEBIBYTE for one in first.targets] == [1000, 1000]
-    seen = EarlierPasses(frozenset({("n1", ResourceName.MEMORY)}))
+    seen = EarlierPassResults(frozenset({("n1", ResourceName.MEMORY)}))
     assert gone(plans_of(pods, rows, nodes, earlier=seen)["n1"]) == ["a"]
-    elsewhere = EarlierPasses(frozenset({("n2", ResourceName.MEMORY), ("n1", ResourceName.CPU)}))
+    elsewhere = EarlierPassResults(frozenset({("n2", ResourceName.MEMORY), ("n1", ResourceName.CPU)}))
     assert gone(plans_of(pods, rows, nodes, earlier=elsewhere)["n1"]) == []
 
 
@@ -426,9 +426,9 @@ def test_cpu_causes_evictions_if_it_was_contended_in_two_passes():
         ReasonCode.UNDER_PRESSURE,
         frozenset({ResourceName.CPU}),
     )
-    seen = EarlierPasses(frozenset({("n1", ResourceName.CPU)}))
+    seen = EarlierPassResults(frozenset({("n1", ResourceName.CPU)}))
     assert gone(plans_of(pods, rows, nodes, earlier=seen)["n1"]) == ["a"]
-    elsewhere = EarlierPasses(frozenset({("n2", ResourceName.CPU), ("n1", ResourceName.MEMORY)}))
+    elsewhere = EarlierPassResults(frozenset({("n2", ResourceName.CPU), ("n1", ResourceName.MEMORY)}))
     assert gone(plans_of(pods, rows, nodes, earlier=elsewhere)["n1"]) == []
 
 

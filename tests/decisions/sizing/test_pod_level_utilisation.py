@@ -9,7 +9,7 @@ from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import ReasonCode
-from cruise.domain.autoscalers import UtilisationMetric, UtilisationScaling
+from cruise.domain.autoscalers import UtilizationMetric, UtilizationScaling
 from cruise.domain.cluster import POD_LEVEL, Pod
 from cruise.domain.policy import Mode, Policy
 from tests.builders import (
@@ -30,7 +30,7 @@ from tests.decisions.sizing.test_utilisation import AT_MINIMUM, BETWEEN, CPU, hp
 
 FULL = Policy(mode=Mode.FULL, rules=TRACKING)
 AT_MAXIMUM = replace(
-    AT_MINIMUM, metrics=(UtilisationMetric(CPU, "", 50, 90),), max_replicas=4, current_replicas=4, desired_replicas=4
+    AT_MINIMUM, metrics=(UtilizationMetric(CPU, "", 50, 90),), max_replicas=4, current_replicas=4, desired_replicas=4
 )
 NODE = make_node(cpu=64_000, memory_mib=65_536, kubelet_version=(1, 36))
 
@@ -59,7 +59,7 @@ def rows_of(*pods: Pod, base: int = 15, largest: int = 45):
     return found
 
 
-def plan_of(*pods: Pod, scaling: UtilisationScaling = AT_MINIMUM, **use) -> NodePlan:
+def plan_of(*pods: Pod, scaling: UtilizationScaling = AT_MINIMUM, **use) -> NodePlan:
     workload = make_workload(replicas=scaling.current_replicas, requests={"app": make_amounts(1000, 2048)})
     if pods[0].pod_level is not None:
         workload = replace(workload, requests={POD_LEVEL: make_amounts(1000, 2048)})
@@ -99,7 +99,7 @@ def test_one_pod_that_relies_on_the_others_holds_all():
 
 
 def test_other_denominators_than_the_pods_requests_are_not_touched():
-    own_container = replace(AT_MINIMUM, metrics=(UtilisationMetric(CPU, "app", 50, 50),))
+    own_container = replace(AT_MINIMUM, metrics=(UtilizationMetric(CPU, "app", 50, 50),))
     for plan in (
         plan_of(whole_pod(own=400), scaling=own_container),
         plan_of(whole_pod(overhead=make_resources(100, 64))),
@@ -107,7 +107,7 @@ def test_other_denominators_than_the_pods_requests_are_not_touched():
         assert [(one.pod, one.reason) for one in plan.skipped] == [("web-1", ReasonCode.MANAGED_BY_HPA)]
 
 
-@pytest.mark.parametrize("scaling", [AT_MINIMUM, replace(BETWEEN, metrics=(UtilisationMetric(CPU, "", 50, 50, 600),))])
+@pytest.mark.parametrize("scaling", [AT_MINIMUM, replace(BETWEEN, metrics=(UtilizationMetric(CPU, "", 50, 50, 600),))])
 def test_a_new_one_requests_what_a_new_plain_one_does(scaling):
     sizes = []
     for make in (whole_pod, plain_pod):

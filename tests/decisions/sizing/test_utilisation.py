@@ -10,7 +10,7 @@ from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import ReasonCode
-from cruise.domain.autoscalers import LimitRangeItem, UtilisationMetric, UtilisationScaling
+from cruise.domain.autoscalers import LimitRangeItem, UtilizationMetric, UtilizationScaling
 from cruise.domain.cluster import ContainerRole, HorizontalPodAutoscaler, Pod, QosClass
 from cruise.domain.policy import SEED_RULES, GuaranteedPolicy, HpaPolicy, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName, StatedResources
@@ -32,13 +32,13 @@ from tests.builders import (
 
 CPU, MEMORY = ResourceName
 FULL = Policy(mode=Mode.FULL, rules=TRACKING)
-AT_MINIMUM = UtilisationScaling((UtilisationMetric(CPU, "", 50, 50),), 2, 6, 2, 2, True)
+AT_MINIMUM = UtilizationScaling((UtilizationMetric(CPU, "", 50, 50),), 2, 6, 2, 2, True)
 BETWEEN = replace(AT_MINIMUM, current_replicas=3, desired_replicas=3)
 TEMPLATE = {"app": make_amounts(1000, 1024)}
 DAYS_AGO = NOW_SECONDS - int(timedelta(days=3).total_seconds())
 
 
-def hpa(scaling: UtilisationScaling | None = AT_MINIMUM, name: str = "web") -> HorizontalPodAutoscaler:
+def hpa(scaling: UtilizationScaling | None = AT_MINIMUM, name: str = "web") -> HorizontalPodAutoscaler:
     resources = frozenset({CPU}) if scaling is None else frozenset(one.resource for one in scaling.metrics)
     return HorizontalPodAutoscaler("shop", name, make_ref("Deployment/web"), resources, "", scaling)
 
@@ -96,16 +96,16 @@ def test_a_metric_of_one_container_bounds_that_container_only():
     proxy = make_container("proxy", 500, 64, role=ContainerRole.SIDECAR)
     pod = replica(containers=(make_container("app", 1000, 1024), proxy))
     rows = [use(pod), use(pod, 90, "proxy", memory_peak_mib=50)]
-    only_app = replace(AT_MINIMUM, metrics=(UtilisationMetric(CPU, "app", 50, 50),))
+    only_app = replace(AT_MINIMUM, metrics=(UtilizationMetric(CPU, "app", 50, 50),))
     found = written(plan_of([pod], rows, [hpa(only_app)]))
     assert found["app"] == 200 and found["proxy"] < 90
 
 
 def test_of_several_metrics_each_bounds_its_resource():
     metrics = (
-        UtilisationMetric(CPU, "", 50, 50),
-        UtilisationMetric(CPU, "", 25, 25),
-        UtilisationMetric(MEMORY, "", 80, 80),
+        UtilizationMetric(CPU, "", 50, 50),
+        UtilizationMetric(CPU, "", 25, 25),
+        UtilizationMetric(MEMORY, "", 80, 80),
     )
     pod = replica()
     both = hpa(replace(AT_MINIMUM, metrics=metrics))
@@ -126,7 +126,7 @@ def test_no_pod_shrinks_while_another_one_needs_more_than_it_requests():
     plan = plan_of([idle, hot], rows, [hpa()])
     assert {one.pod: one.containers[0].requests.cpu_millicores for one in plan.resize} == {"web-1": 1000, "web-2": 1000}
     # The metric of the other resource is its own matter.
-    metrics = (*AT_MINIMUM.metrics, UtilisationMetric(MEMORY, "", 20, 20))
+    metrics = (*AT_MINIMUM.metrics, UtilizationMetric(MEMORY, "", 20, 20))
     plan = plan_of([idle], rows[:1], [hpa(replace(AT_MINIMUM, metrics=metrics))])
     assert (written(plan), written(plan, MEMORY)) == ({"app": 200}, {"app": 1024 * MEBIBYTE})
 
@@ -149,7 +149,7 @@ def test_requests_grow_back_after_use_above_what_they_shrank_by(policy: Policy):
 
 @pytest.mark.parametrize("policy", [FULL, Policy(mode=Mode.FULL)], ids=["tracking", "default"])
 def test_above_the_minimum_only_requests_that_shrank_too_far_grow_back(policy: Policy):
-    above_target = replace(AT_MINIMUM, metrics=(UtilisationMetric(CPU, "", 50, 51),))
+    above_target = replace(AT_MINIMUM, metrics=(UtilizationMetric(CPU, "", 50, 51),))
     for scaling in (BETWEEN, above_target, replace(AT_MINIMUM, current_replicas=6, desired_replicas=6)):
         count = scaling.current_replicas
 
@@ -201,7 +201,7 @@ def test_growth_ends_at_the_template():
 
 
 def test_at_its_maximum_and_above_its_target_growth_ends_where_pods_would_be_removed():
-    metric = UtilisationMetric(CPU, "", 50, 80)
+    metric = UtilizationMetric(CPU, "", 50, 80)
     scaling = replace(AT_MINIMUM, current_replicas=6, desired_replicas=6, metrics=(metric,))
     pod = replica()
     rows = [use(pod, 2000, cpu_base=1500, cpu_peak=1800)]
@@ -247,7 +247,7 @@ def test_a_pod_of_which_the_hpa_cannot_compute_the_utilisation_gets_no_request()
 # ---- new pods ----
 
 
-def create(pod: Pod, rows, scaling: UtilisationScaling | None, policy=FULL, replicas=2) -> MutatePod | LeaveUnchanged:
+def create(pod: Pod, rows, scaling: UtilizationScaling | None, policy=FULL, replicas=2) -> MutatePod | LeaveUnchanged:
     workload = make_workload("Deployment/web", replicas=replicas, requests=TEMPLATE)
     snapshot = make_snapshot([], nodes=[make_node()], workloads=[workload], autoscalers=[hpa(scaling)])
     table = make_table(*[replace(row, key=row.key._replace(pod="")) for row in rows])
@@ -276,7 +276,7 @@ def test_a_new_pod_at_the_minimum_gets_what_a_running_one_may_shrink_to():
 def test_a_new_pod_between_minimum_and_maximum_requests_as_much_as_the_others():
     pod = replace(replica(), node=None, phase="Pending")
     for average, expected in ((240, 240), (100, 200), (1000, 1000), (3000, 1000), (None, 1000)):
-        metric = UtilisationMetric(CPU, "", 50, 50, average)
+        metric = UtilizationMetric(CPU, "", 50, 50, average)
         found = create(pod, [use(pod)], replace(BETWEEN, metrics=(metric,)), replicas=3)
         assert new_cpu(found) == expected
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from cruise.decisions.usage.attribution import UsageAttribution, UsageOwner, guess_former_owner
-from cruise.domain.run_operators import EndedPod
+from cruise.domain.run_to_completion_operators import CompletedPod
 from cruise.domain.usage import ContainerKey, PeakKey
 from tests.builders import make_pod, make_ref, make_snapshot, make_workload
 
@@ -103,7 +103,7 @@ def test_a_former_pod_belongs_to_a_workload_of_its_namespace():
 
 
 def test_the_usage_of_a_deleted_pod_belongs_to_the_workload_that_the_cluster_remembers():
-    ended = EndedPod("shop", "nightly-1-train-2", "uid-1", "CronWorkflow/nightly:train", None)
+    ended = CompletedPod("shop", "nightly-1-train-2", "uid-1", "CronWorkflow/nightly:train", None)
     snapshot = replace(make_snapshot([make_pod("web-1")]), ended_pods=(ended,))
     attribution = UsageAttribution.from_snapshot(snapshot)
     found = attribution.get_peak_key(ContainerKey("shop", "nightly-1-train-2", "main"), "n1")

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cruise.decisions.usage.node_totals import check_against_node_usage, find_nodes_with_new_container_peaks
-from cruise.decisions.usage.plausibility import BIT_OF, CheckedBlock, RejectedSample
+from cruise.decisions.usage.node_totals import find_nodes_with_new_container_peaks, reject_samples_above_node_usage
+from cruise.decisions.usage.plausibility import BIT_OF, CheckedSampleBlock, RejectedSample
 from cruise.domain.cluster import ContainerRole, Pod
 from cruise.domain.resources import MEBIBYTE
-from cruise.domain.usage import ContainerKey, NodeUsage, SampleBlock, SampleRejection
+from cruise.domain.usage import ContainerKey, NodeUsage, SampleBlock, SampleRejectionReason
 from tests.builders import make_container, make_pod
 
 NAN = float("nan")
@@ -46,13 +46,13 @@ def pods(*blocks: SampleBlock, **fields) -> dict[tuple[str, str], Pod]:
     return {(key.namespace, key.pod): make_pod(key.pod, node="n1", **fields) for key in keys}
 
 
-def together(*blocks: SampleBlock, use: NodeUsage, known=None) -> list[CheckedBlock]:
-    return check_against_node_usage(
-        [CheckedBlock.accept_all(one) for one in blocks], pods(*blocks) if known is None else known, use
+def together(*blocks: SampleBlock, use: NodeUsage, known=None) -> list[CheckedSampleBlock]:
+    return reject_samples_above_node_usage(
+        [CheckedSampleBlock.accept_all(one) for one in blocks], pods(*blocks) if known is None else known, use
     )
 
 
-def refused(check: CheckedBlock) -> dict[str, list[int]]:
+def refused(check: CheckedSampleBlock) -> dict[str, list[int]]:
     """The rejected steps by pod."""
     if check.block.rejected is None:
         return {}
@@ -65,11 +65,11 @@ def test_only_the_container_above_its_whole_node_is_rejected():
     [found] = together(block({"web": [100, 100, 3500, 3500, 100], "db": 900}), use=roots())
     assert refused(found) == {"web": [2, 3]}
     np.testing.assert_array_equal(found.block.cpu_demand_millicores[0], [100, 100, NAN, NAN, 100])
-    assert found.counts == {SampleRejection.ABOVE_NODE_USAGE: 2}
-    assert found.reasons.tolist() == [BIT_OF[SampleRejection.ABOVE_NODE_USAGE], 0]
+    assert found.counts == {SampleRejectionReason.ABOVE_NODE_USAGE: 2}
+    assert found.reasons.tolist() == [BIT_OF[SampleRejectionReason.ABOVE_NODE_USAGE], 0]
     web = ContainerKey("shop", "web", "app")
     assert found.examples == {
-        SampleRejection.ABOVE_NODE_USAGE: RejectedSample(web, START + 180, "cpu", 3500, 1.1 * 1000)
+        SampleRejectionReason.ABOVE_NODE_USAGE: RejectedSample(web, START + 180, "cpu", 3500, 1.1 * 1000)
     }
 
 
@@ -107,7 +107,7 @@ def test_only_containers_of_pods_on_the_node_are_summed():
     first = make_pod("old", node="n1", containers=[make_container("app", role=ContainerRole.INIT)])
     for others in ({}, *({("shop", "old"): one} for one in (ended, elsewhere, first))):
         assert together(given, use=roots(), known=running | others)[0].counts == {}
-    assert together(given, use=roots())[0].counts == {SampleRejection.ABOVE_NODE_USAGE: 20}
+    assert together(given, use=roots())[0].counts == {SampleRejectionReason.ABOVE_NODE_USAGE: 20}
 
 
 def test_memory_is_compared_with_what_the_node_held_within_a_step():
@@ -129,7 +129,7 @@ def test_a_block_with_fewer_steps_is_compared_at_its_own_times():
     )
     [found] = together(short, use=roots())
     assert refused(found) == {"web": [1]}
-    assert found.examples[SampleRejection.ABOVE_NODE_USAGE].at == START + 300
+    assert found.examples[SampleRejectionReason.ABOVE_NODE_USAGE].at == START + 300
 
 
 def test_a_node_is_checked_if_a_container_has_a_new_peak():

@@ -9,7 +9,7 @@ from cruise.decisions.usage.plausibility import RejectedSample, compute_rejected
 from cruise.decisions.usage.usage_bounds import UsageBounds
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.resources import MEBIBYTE
-from cruise.domain.usage import ContainerKey, SampleBlock, SampleRejection
+from cruise.domain.usage import ContainerKey, SampleBlock, SampleRejectionReason
 from tests.builders import make_amounts, make_container, make_node, make_pod, make_snapshot
 
 NAN = float("nan")
@@ -51,8 +51,10 @@ def test_implausible_samples_do_not_reject_the_plausible_ones():
     np.testing.assert_array_equal(found.block.cpu_demand_millicores, [[100, 100, NAN, NAN, 100]])
     assert found.block.rejected is not None
     assert found.block.rejected.tolist() == [[False, False, True, True, False]]
-    assert found.counts == {SampleRejection.ABOVE_NODE_CAPACITY: 2}
-    assert found.examples[SampleRejection.ABOVE_NODE_CAPACITY] == RejectedSample(APP, START + 180, "cpu", 7500, 4000)
+    assert found.counts == {SampleRejectionReason.ABOVE_NODE_CAPACITY: 2}
+    assert found.examples[SampleRejectionReason.ABOVE_NODE_CAPACITY] == RejectedSample(
+        APP, START + 180, "cpu", 7500, 4000
+    )
 
 
 def test_plausible_usage_is_unchanged():
@@ -70,7 +72,7 @@ def test_more_than_two_steps_in_one_and_lasting_excess_are_rejected():
     bounds = known(cluster(limit_cpu=1000))
     found = reject_implausible_samples(block([100, 100, 2300, 100, 100]), bounds)
     np.testing.assert_array_equal(found.block.cpu_demand_millicores, [[100, 100, NAN, 100, 100]])
-    assert found.counts == {SampleRejection.ABOVE_LIMIT: 1}
+    assert found.counts == {SampleRejectionReason.ABOVE_LIMIT: 1}
     lasting = reject_implausible_samples(block([1900] * 5), bounds)
     assert np.isnan(lasting.block.cpu_demand_millicores).all()
 
@@ -92,7 +94,9 @@ def test_memory_above_the_node_or_the_limit_is_rejected(limit, over):
         block(memory=[400 * MEBIBYTE, over, 512 * MEBIBYTE]), known(cluster(limit_memory=limit))
     )
     np.testing.assert_array_equal(found.block.memory_bytes, [[400 * MEBIBYTE, NAN, 512 * MEBIBYTE]])
-    assert found.counts == {SampleRejection.ABOVE_NODE_CAPACITY if limit is None else SampleRejection.ABOVE_LIMIT: 1}
+    assert found.counts == {
+        SampleRejectionReason.ABOVE_NODE_CAPACITY if limit is None else SampleRejectionReason.ABOVE_LIMIT: 1
+    }
 
 
 def test_a_working_set_slightly_above_its_limit_is_plausible():
@@ -104,7 +108,9 @@ def test_a_limit_that_a_resize_changed_in_between_is_the_larger_of_both():
     before, after = cluster(limit_memory=1024), cluster(limit_memory=512)
     bounds = UsageBounds.create(after, START + 300, UsageBounds.create(before, START))
     assert reject_implausible_samples(block(memory=[GIBIBYTE]), bounds).block.rejected is None
-    assert reject_implausible_samples(block(memory=[2 * GIBIBYTE]), bounds).counts == {SampleRejection.ABOVE_LIMIT: 1}
+    assert reject_implausible_samples(block(memory=[2 * GIBIBYTE]), bounds).counts == {
+        SampleRejectionReason.ABOVE_LIMIT: 1
+    }
 
 
 def test_what_the_kubelet_has_not_lowered_yet_is_still_the_limit():
@@ -127,7 +133,7 @@ def test_a_limit_does_not_apply_before_it_was_seen():
 def test_a_new_pod_has_its_limit_from_the_start():
     limited = cluster(limit_memory=512, uid="uid-2")
     bounds = UsageBounds.create(limited, START + 300, UsageBounds.create(cluster(), START + 290))
-    assert reject_implausible_samples(block(memory=[GIBIBYTE]), bounds).counts == {SampleRejection.ABOVE_LIMIT: 1}
+    assert reject_implausible_samples(block(memory=[GIBIBYTE]), bounds).counts == {SampleRejectionReason.ABOVE_LIMIT: 1}
 
 
 def test_a_former_pod_is_bounded_by_its_node_or_the_largest():
@@ -135,7 +141,7 @@ def test_a_former_pod_is_bounded_by_its_node_or_the_largest():
     bounds = known(cluster())
     for nodes in (("n1",), ("n0",), ("",), ()):
         assert reject_implausible_samples(block([9000], nodes=nodes, key=gone), bounds).counts == {
-            SampleRejection.ABOVE_NODE_CAPACITY: 1
+            SampleRejectionReason.ABOVE_NODE_CAPACITY: 1
         }
     assert reject_implausible_samples(block([9000], key=gone), known(make_snapshot())).counts == {}
 
@@ -143,8 +149,8 @@ def test_a_former_pod_is_bounded_by_its_node_or_the_largest():
 def test_samples_rejected_by_the_source_count_as_disagreement():
     refused = np.array([[False, True, True]])
     found = reject_implausible_samples(block([100, NAN, NAN], refused=refused), known(cluster()))
-    assert found.counts == {SampleRejection.SERIES_DISAGREE: 2}
-    assert found.examples[SampleRejection.SERIES_DISAGREE] == RejectedSample(APP, START + 120)
+    assert found.counts == {SampleRejectionReason.SERIES_DISAGREE: 2}
+    assert found.examples[SampleRejectionReason.SERIES_DISAGREE] == RejectedSample(APP, START + 120)
     assert found.reasons.tolist() == [4]
 
 

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.usage.starts import LEAST_STARTS, StartWindows, add_start_cpu, estimate_start_cpu, measure_starts
+from cruise.decisions.usage.starts import (
+    LEAST_STARTS,
+    StartWindows,
+    add_start_cpu,
+    estimate_start_cpu,
+    measure_container_starts,
+)
 from cruise.domain.records import CONTAINER_STARTS_KEPT
 from cruise.domain.startup_boosts import LONGEST_START, READY_TIME
 from cruise.domain.usage import ContainerKey, ContainerStart, CounterTail, PeakKey, SampleBlock
@@ -45,24 +51,24 @@ def make_start(cpu=900.0, number=0, started_at=BEGIN, is_complete=True):
 
 def test_the_steps_until_ready_and_30_seconds_are_the_start():
     # The pod started 10 s before the first sample and was ready 80 s after it: the start ends in the third step.
-    [start] = measure_starts(make_block([100, 900, 300, 5000]), make_window(), STEP)
+    [start] = measure_container_starts(make_block([100, 900, 300, 5000]), make_window(), STEP)
     assert (start.namespace, start.workload, start.container) == WEB
     assert start.cpu_peak_millicores == 900
     assert start.is_complete
-    [later] = measure_starts(make_block([5000, 700], BEGIN - STEP), make_window(), STEP)
+    [later] = measure_container_starts(make_block([5000, 700], BEGIN - STEP), make_window(), STEP)
     assert (later.cpu_peak_millicores, later.is_complete) == (700, False)
 
 
 def test_a_pod_that_is_not_ready_yet_still_starts():
-    [start] = measure_starts(make_block([100, 900]), make_window(None), STEP)
+    [start] = measure_container_starts(make_block([100, 900]), make_window(None), STEP)
     assert (start.cpu_peak_millicores, start.ends_at, start.is_complete) == (900, 0, False)
-    assert not measure_starts(make_block([900], BEGIN + 700), make_window(None), STEP)
+    assert not measure_container_starts(make_block([900], BEGIN + 700), make_window(None), STEP)
 
 
 def test_a_start_without_its_last_sample_is_not_complete():
-    [start] = measure_starts(make_block([100, 900, np.nan, np.nan]), make_window(), STEP)
+    [start] = measure_container_starts(make_block([100, 900, np.nan, np.nan]), make_window(), STEP)
     assert not start.is_complete
-    [start] = measure_starts(make_block([np.nan, np.nan, np.nan]), make_window(), STEP)
+    [start] = measure_container_starts(make_block([np.nan, np.nan, np.nan]), make_window(), STEP)
     assert (start.cpu_peak_millicores, start.sampled_until) == (0, 0)
 
 
@@ -77,7 +83,7 @@ def test_the_first_counter_covers_usage_before_the_first_sample():
     """A container that is ready 20 s after its start has used 48 s of CPU in its first minute."""
     windows, block = make_window(timedelta(seconds=20), BEGIN - 60), make_block([np.nan])
     before, tail = make_tail(BEGIN - 60, series="other"), make_tail(BEGIN, [48.0])
-    [start] = measure_starts(block, windows, STEP, tail, before)
+    [start] = measure_container_starts(block, windows, STEP, tail, before)
     assert (start.cpu_peak_millicores, start.is_complete) == (800, True)
 
 
@@ -93,7 +99,7 @@ UNKNOWN_COUNTERS = {
 @pytest.mark.parametrize(("tail", "before"), UNKNOWN_COUNTERS.values(), ids=UNKNOWN_COUNTERS)
 def test_counters_that_may_have_run_for_longer_show_nothing(tail, before):
     windows, block = make_window(timedelta(seconds=20), BEGIN - 60), make_block([np.nan])
-    [start] = measure_starts(block, windows, STEP, tail, before)
+    [start] = measure_container_starts(block, windows, STEP, tail, before)
     assert (start.cpu_peak_millicores, start.is_complete) == (0, False)
 
 
@@ -109,7 +115,7 @@ NOT_LEARNED = {
 
 @pytest.mark.parametrize("windows", NOT_LEARNED.values(), ids=NOT_LEARNED)
 def test_other_pods_show_no_start(windows):
-    assert not measure_starts(make_block([900, 900]), windows, STEP)
+    assert not measure_container_starts(make_block([900, 900]), windows, STEP)
 
 
 @given(
@@ -121,12 +127,12 @@ def test_other_pods_show_no_start(windows):
 def test_a_start_is_the_same_however_its_samples_are_read(cpu, cuts, ready, offset):
     """Reads in pieces, in any number, merge to what one read shows; samples after the start never count."""
     windows = make_window(timedelta(seconds=ready), BEGIN + offset)
-    [whole] = measure_starts(make_block(cpu), windows, STEP)
+    [whole] = measure_container_starts(make_block(cpu), windows, STEP)
     edges = [0, *sorted(cuts), 16]
     pieces = [
         one
         for first, last in pairwise(edges)
-        for one in measure_starts(make_block(cpu[first:last], BEGIN + STEP * first), windows, STEP)
+        for one in measure_container_starts(make_block(cpu[first:last], BEGIN + STEP * first), windows, STEP)
     ]
     merged = pieces[0]
     for one in pieces[1:]:

@@ -1,7 +1,7 @@
 """Rows of statistics with rejected samples, and earlier rows."""
 
 from cruise.decisions.usage.usage_columns import add_rejections, carry_over_earlier_statistics
-from cruise.domain.usage import ContainerKey, PeakKey, SampleRejection
+from cruise.domain.usage import ContainerKey, PeakKey, SampleRejectionReason
 from tests.builders import NOW_SECONDS, make_statistic, make_table
 
 PODS = [make_statistic(f"web-{number}") for number in (1, 2, 3, 4)]
@@ -22,10 +22,10 @@ def test_without_rejections_the_table_is_unchanged():
 def test_a_row_has_the_rejected_share_and_reasons_and_its_workload_the_mean():
     table = add_rejections(make_table(*PODS, WORKLOAD), make_table(), {container(2): ALL}, KEYS)
     row = table.get_row(table.row_of_container[container(2)])
-    assert (row.rejected_percent, row.rejections) == (100, (SampleRejection.SERIES_DISAGREE,))
+    assert (row.rejected_percent, row.rejections) == (100, (SampleRejectionReason.SERIES_DISAGREE,))
     assert table.get_row(table.row_of_container[container(1)]) == PODS[0]
     whole = table.get_row(table.row_of_workload[PeakKey("shop", "Deployment/web", "app", "")])
-    assert (whole.rejected_percent, whole.rejections) == (25, (SampleRejection.SERIES_DISAGREE,))
+    assert (whole.rejected_percent, whole.rejections) == (25, (SampleRejectionReason.SERIES_DISAGREE,))
 
 
 def test_a_container_without_a_row_keeps_its_earlier_one_or_gets_an_empty_one():

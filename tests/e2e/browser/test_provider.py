@@ -7,10 +7,10 @@ from datetime import timedelta
 from playwright.async_api import expect
 
 from cruise.adapters.oidc import OidcProvider
-from cruise.adapters.webhook_tls.certificates import create_server_context, load_certificate, make_key_pair
+from cruise.adapters.webhook_tls.certificates import create_server_context, make_key_pair, set_served_certificate
 from cruise.app.http_server import serve_http
 from cruise.app.process import get_current_time
-from cruise.interfaces.dashboard.sign_in import ProviderAuthority
+from cruise.interfaces.dashboard.sign_in import IdentityProviderAuthority
 from cruise.interfaces.http.health import AsgiApp, Receive, Scope, Send
 from cruise.interfaces.http.request_guard import RequestGuardRules
 from tests.adapters.identity_provider import run_identity_provider
@@ -27,7 +27,7 @@ async def test_from_a_page_to_the_provider_and_back_signed_in_until_signed_out(t
         await behind[0](scope, receive, send)
 
     context = create_server_context()
-    load_certificate(context, make_key_pair(["localhost"], get_current_time(), timedelta(hours=1))[0])
+    set_served_certificate(context, make_key_pair(["localhost"], get_current_time(), timedelta(hours=1))[0])
     view, reports = await demo(), []
     async with AsyncExitStack() as stack:
         provider = await stack.enter_async_context(run_identity_provider(tmp_path))
@@ -35,7 +35,7 @@ async def test_from_a_page_to_the_provider_and_back_signed_in_until_signed_out(t
         # To a browser the provider at 127.0.0.1 is another site than localhost.
         address = f"https://localhost:{port}/"
         settings = provider.settings(redirect_url=f"{address}signed-in")
-        callers = ProviderAuthority(OidcProvider(settings, get_current_time), OfTeam(), time.monotonic)
+        callers = IdentityProviderAuthority(OidcProvider(settings, get_current_time), OfTeam(), time.monotonic)
         behind.append(served(view, RequestGuardRules(callers, allows_anonymous_reads=False)))
         browser = await stack.enter_async_context(chromium())
         own = await browser.new_context(ignore_https_errors=True)

@@ -12,7 +12,7 @@ import pytest
 
 from cruise.adapters.kube.client import KubernetesSettings, connect_to_kubernetes
 from cruise.adapters.kube.cluster import read_cluster_once
-from cruise.adapters.kubelets.client import KubeletAccess, KubeletClient, KubeletEndpoint, KubeletSettings
+from cruise.adapters.kubelets.client import KubeletAccessMode, KubeletClient, KubeletMetricsPath, KubeletSettings
 from cruise.adapters.kubelets.source import KubeletUsageSource
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.errors import BadInputError, RefusedError
@@ -100,12 +100,12 @@ async def test_cruise_reads_kubelets_with_no_more_than_the_right_to_their_metric
             lambda: check_permission(stage.admin, SERVE, "get", "", "nodes", "metrics"), "serve may read kubelets"
         )
         assert not check_permission(stage.admin, SERVE, "get", "", "nodes", "proxy")
-        for path in (KubeletEndpoint.CADVISOR, KubeletEndpoint.RESOURCE):
+        for path in (KubeletMetricsPath.CADVISOR, KubeletMetricsPath.RESOURCE):
             told = KubeletSettings(endpoint=path, ca_file=endpoint.ca_file)
             asking = await stack.enter_async_context(aclosing(KubeletClient(told, client)))
             source = KubeletUsageSource(told, asking.read_metrics)
             await _reads_what_pods_use(
-                stage, source, seen.snapshot, endpoint, pressure=path is KubeletEndpoint.CADVISOR
+                stage, source, seen.snapshot, endpoint, pressure=path is KubeletMetricsPath.CADVISOR
             )
     # The requests to the API server were discovery and access reviews, none about a node.
     assert not [one for one in stage.events() if one.object_ref.subresource in ("proxy", "metrics", "stats", "log")]
@@ -124,7 +124,7 @@ async def test_behind_the_api_server_it_takes_the_right_to_node_proxies_and_read
         endpoint = stack.enter_context(kubelets_at(stage, tmp_path, own_address()))
         client = await stack.enter_async_context(connect_to_kubernetes(KubernetesSettings(Path(kubeconfig))))
         seen = await read_cluster_once(client, lambda kind, count: None)
-        told = KubeletSettings(KubeletAccess.NODE_PROXY)
+        told = KubeletSettings(KubeletAccessMode.NODE_PROXY)
         kubelets = await stack.enter_async_context(aclosing(KubeletClient(told, client)))
         [node] = [node for node in seen.snapshot.nodes if node.name.startswith(stage.namespace)]
         for rights in ((), RIGHTS):

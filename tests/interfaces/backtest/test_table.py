@@ -7,7 +7,7 @@ from cruise.interfaces.backtest.report import BacktestReport, HourlyResourcePric
 from cruise.interfaces.backtest.table import (
     AUTOSCALING_HEADINGS,
     format_autoscaling,
-    format_figures,
+    format_policy_figures,
     render_backtest_table,
 )
 from tests.backtest_results import make_policies, make_result, make_score
@@ -163,4 +163,4 @@ def test_the_target_of_hpas_is_reported():
 
 def test_figures_are_as_many_as_headings():
     assert len(format_autoscaling(make_score(autoscaling=HPAS))) == len(AUTOSCALING_HEADINGS)
-    assert len(format_figures(make_score())) == len(format_figures(make_score(memory=None))) == 13
+    assert len(format_policy_figures(make_score())) == len(format_policy_figures(make_score(memory=None))) == 13

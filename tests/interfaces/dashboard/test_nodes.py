@@ -7,7 +7,7 @@ import pytest
 
 from cruise.domain.actions import ReasonCode
 from cruise.domain.resources import ResourceName
-from cruise.interfaces.dashboard.nodes import build_node_summary, build_pod_summaries, compute_node_shares
+from cruise.interfaces.dashboard.nodes import build_node_summary, build_pod_summaries, compute_node_capacity_shares
 from tests.interfaces.dashboard.test_pages import browser
 from tests.interfaces.http.api_scene import ApiScene, make_busy_scene
 
@@ -42,7 +42,7 @@ async def test_sorted_by_free_cpu_the_fullest_node_is_first(scene):
 async def test_the_capacity_of_a_node_is_divided_into_fixed_bases_headroom_and_free(scene):
     for plan in scene.done.plans:
         for resource in ResourceName:
-            share = compute_node_shares(plan, resource)
+            share = compute_node_capacity_shares(plan, resource)
             assert share.fixed + share.base + share.headroom + share.free == share.allocatable
             assert share.fixed == plan.allocatable.get(resource) - plan.available.get(resource)
 

@@ -19,7 +19,7 @@ def hour(back: int, saved: Resources = AMOUNT) -> HourlyClusterTotals:
 async def test_thirty_days_of_history_are_drawn_and_listed_in_a_table():
     scene = await make_busy_scene()
     for back in (30 * 24 + 1, 30 * 24, 2, 1, 0):
-        await scene.store.record_cluster_hour(hour(back, Resources(-300, MEBIBYTE) if back == 2 else AMOUNT))
+        await scene.store.store_hourly_totals(hour(back, Resources(-300, MEBIBYTE) if back == 2 else AMOUNT))
     async with browser(scene) as page:
         shown = (await page.get("/")).text
     oldest = hour(30 * 24).at

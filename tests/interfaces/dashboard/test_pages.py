@@ -19,14 +19,14 @@ from cruise.interfaces.dashboard.pages import MENU_PAGES, add_dashboard
 from cruise.interfaces.dashboard.sign_in import DashboardAccess
 from cruise.interfaces.dashboard.terms import TERMS
 from cruise.interfaces.http.api import create_api
-from cruise.interfaces.http.cluster_summary import ClusterSummaries
+from cruise.interfaces.http.cluster_summary import ClusterSummaryCache
 from cruise.interfaces.http.request_guard import (
     CallerAuthority,
     RequestGuardRules,
     create_allowed_hosts,
     guard_requests,
 )
-from cruise.interfaces.http.workload import PodExplanations
+from cruise.interfaces.http.workload import PodExplainer
 from tests.interfaces.http.api_scene import ApiScene, make_busy_scene, make_present, make_view
 
 ADMINISTRATOR, READER, TENANT, STRANGER = map(Caller, ("administrator", "reader", "tenant", "stranger"))
@@ -75,7 +75,7 @@ async def browser(scene: ApiScene, *, known: bool = False) -> AsyncIterator[http
         authority, create_allowed_hosts(["cruise"]), allows_anonymous_reads=not known, access_rules=front
     )
     app = make_view(
-        guard_requests(api, rules), scene, ClusterSummaries(scene), PodExplanations(scene), SignInSessions(lambda: 0.0)
+        guard_requests(api, rules), scene, ClusterSummaryCache(scene), PodExplainer(scene), SignInSessions(lambda: 0.0)
     )
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://cruise") as client:
         yield client

@@ -15,11 +15,11 @@ from cruise.app.process import get_current_time
 from cruise.domain.users import Access, Caller
 from cruise.interfaces.dashboard.layout import SignInSessions
 from cruise.interfaces.dashboard.pages import add_dashboard
-from cruise.interfaces.dashboard.sign_in import ProviderAuthority
+from cruise.interfaces.dashboard.sign_in import IdentityProviderAuthority
 from cruise.interfaces.http.api import create_api
-from cruise.interfaces.http.cluster_summary import ClusterSummaries
+from cruise.interfaces.http.cluster_summary import ClusterSummaryCache
 from cruise.interfaces.http.request_guard import RequestGuardRules, create_allowed_hosts, guard_requests
-from cruise.interfaces.http.workload import PodExplanations
+from cruise.interfaces.http.workload import PodExplainer
 from tests.adapters.identity_provider import LocalIdentityProvider, run_identity_provider
 from tests.interfaces.http.api_scene import ApiScene, make_busy_scene
 
@@ -58,8 +58,8 @@ async def stage(tmp_path) -> AsyncIterator[Stage]:
 @asynccontextmanager
 async def at(provider: LocalIdentityProvider) -> AsyncIterator[Stage]:
     scene = await make_busy_scene()
-    authority = ProviderAuthority(OidcProvider(provider.settings(), get_current_time), OfTeam(), lambda: 0.0)
-    surveys, explanations = ClusterSummaries(scene), PodExplanations(scene)
+    authority = IdentityProviderAuthority(OidcProvider(provider.settings(), get_current_time), OfTeam(), lambda: 0.0)
+    surveys, explanations = ClusterSummaryCache(scene), PodExplainer(scene)
     api = create_api(scene, surveys, explanations)
     front = add_dashboard(api, scene, surveys, explanations, SignInSessions(lambda: 0.0), authority)
     app = guard_requests(

@@ -11,8 +11,8 @@ from cruise.domain.actions import ActionResult, ContainerTarget, Outcome, Reason
 from cruise.domain.cluster import ContainerRole, WorkloadRef
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResourceName
 from cruise.interfaces.dashboard.workload import get_amounts_over_time, get_limits, get_requests
-from cruise.interfaces.http.cluster_summary import ClusterSummaries
-from cruise.interfaces.http.workload import WorkloadHistory, read_workload_history
+from cruise.interfaces.http.cluster_summary import ClusterSummaryCache
+from cruise.interfaces.http.workload import WorkloadDetails, read_workload_details
 from tests.builders import make_amounts
 from tests.interfaces.dashboard.test_pages import browser, sign_in
 from tests.interfaces.http.api_scene import NOW, ApiScene, make_busy_scene
@@ -25,12 +25,14 @@ async def scene() -> ApiScene:
     return await make_busy_scene()
 
 
-async def found_in(scene: ApiScene) -> WorkloadHistory:
-    return await read_workload_history(scene, await ClusterSummaries(scene).get_newest(), "shop", "Deployment/web", "")
+async def found_in(scene: ApiScene) -> WorkloadDetails:
+    return await read_workload_details(
+        scene, await ClusterSummaryCache(scene).get_newest(), "shop", "Deployment/web", ""
+    )
 
 
 def resized(
-    found: WorkloadHistory, hours: int, before: tuple[int, int | None], after: tuple[int, int | None]
+    found: WorkloadDetails, hours: int, before: tuple[int, int | None], after: tuple[int, int | None]
 ) -> Outcome:
     """A resize of the chosen pod some hours ago: memory request and limit in MiB."""
 

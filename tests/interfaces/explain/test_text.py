@@ -17,7 +17,7 @@ from cruise.domain.cluster import ContainerRole, OomKill, VerticalPodAutoscaler
 from cruise.domain.policy import SEED_RULES, EvictionRanking, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, NOTHING_STATED, ResizePending, ResizeState, ResourceName
 from cruise.domain.usage import HourlyPeaks, OomRecord, PeakKey
-from cruise.interfaces.explain.document import render_explanation_json, render_stored_json
+from cruise.interfaces.explain.document import render_explanation_json, render_stored_pod_json
 from cruise.interfaces.explain.text import render_explanation_text, render_pod_history, render_stored_text
 from tests.builders import (
     NOW,
@@ -358,7 +358,9 @@ def test_a_resize_of_the_past_says_from_what_to_what_and_why():
     )
     text = render_to_text(lambda console: render_pod_history(done, NOW))
     assert "resize  done  cpu 100m → 130m: it has used more than its request for" in text
-    [line] = json.loads(render_stored_json("shop", "web-1", make_table(make_statistic()), done))["history"]["outcomes"]
+    [line] = json.loads(render_stored_pod_json("shop", "web-1", make_table(make_statistic()), done))["history"][
+        "outcomes"
+    ]
     assert (line["cause"], line["changes"]) == ("under-requested", "cpu 100m → 130m")
 
 
@@ -367,7 +369,7 @@ def test_the_store_alone_shows_statistics_and_past():
     text = render_to_text(lambda console: render_stored_text("shop", "web-1", table, past(), NOW))
     assert "app: base 50m and 64Mi, peak 200m and 100Mi, updated just now" in text
     assert "log (all pods of Deployment/web)" in text
-    document = json.loads(render_stored_json("shop", "web-1", table, past()))
+    document = json.loads(render_stored_pod_json("shop", "web-1", table, past()))
     assert [row["key"]["container"] for row in document["statistics"]] == ["app", "log"]
     assert document["history"]["outcomes"][0]["reason"] == "hourly-eviction-budget-spent"
     assert document["history"]["hourlyPeaks"][0]["cpuMillicores"][5] == 250.0

@@ -23,7 +23,7 @@ from cruise.domain.users import UserAction
 from cruise.domain.written_policies import PolicyOwnership
 from cruise.errors import ConflictError, CruiseError
 from cruise.interfaces.http.api import create_api
-from cruise.interfaces.http.cluster_summary import ClusterSummaries
+from cruise.interfaces.http.cluster_summary import ClusterSummaryCache
 from cruise.interfaces.http.figures import ControllerFigures, JobFigures, summarize_node_pass
 from cruise.interfaces.http.health import AsgiApp, Receive, Scope, Send
 from cruise.interfaces.http.request_guard import (
@@ -34,7 +34,7 @@ from cruise.interfaces.http.request_guard import (
     guard_requests,
 )
 from cruise.interfaces.http.view import WhatIfPort
-from cruise.interfaces.http.workload import PodExplanations
+from cruise.interfaces.http.workload import PodExplainer
 from cruise.kube_json.objects.rightsizing_policies import decode_policy
 from cruise.kube_json.wire.policy_json import AnyPolicy
 from cruise.runtime.node_pass import NodePassResult, run_node_pass
@@ -157,7 +157,7 @@ class ApiScene:
                 self.authority, create_allowed_hosts(["cruise"]), allows_anonymous_reads=allows_anonymous_reads, **rules
             ),
         )
-        return make_view(app, self, ClusterSummaries(self), PodExplanations(self))
+        return make_view(app, self, ClusterSummaryCache(self), PodExplainer(self))
 
 
 _looked_at: ContextVar[tuple[object, ...]] = ContextVar("looked_at")

@@ -12,7 +12,7 @@ from cruise.domain.rightsizing_policies import RightsizingPolicy
 from cruise.domain.users import Access, Caller, PodAccess
 from cruise.interfaces.http.attention import list_attention_items, list_visible_policy_problems
 from cruise.interfaces.http.audit import RECENT, RecentActions, read_recent_actions
-from cruise.interfaces.http.cluster_summary import ClusterSummaries
+from cruise.interfaces.http.cluster_summary import ClusterSummaryCache
 from cruise.interfaces.http.figures import ControllerFigures, JobFigures, PackingActivityFigures
 from cruise.interfaces.http.view import NamespaceVisibility
 from tests.interfaces.http.api_scene import NOW, ApiScene, create_api_client, make_busy_scene
@@ -69,7 +69,7 @@ async def test_the_newest_actions_of_a_quiet_namespace_are_shown_despite_many_of
 
 async def test_items_that_need_a_person_link_to_their_page_and_urgent_ones_are_first():
     scene = await make_busy_scene()
-    summary = await ClusterSummaries(scene).get_newest()
+    summary = await ClusterSummaryCache(scene).get_newest()
     figures = replace(scene.get_figures(), packing=PackingActivityFigures(pending=2))
     assert [item.code for item in await items(scene, figures)] == ["pending"]
     assert list_attention_items(scene.get_figures(), summary, (), NO_PROBLEMS, QUIET, scene.policy, NOW) == []
@@ -87,13 +87,13 @@ async def test_items_that_need_a_person_link_to_their_page_and_urgent_ones_are_f
 
 
 async def items(scene: ApiScene, figures: ControllerFigures):
-    summary = await ClusterSummaries(scene).get_newest()
+    summary = await ClusterSummaryCache(scene).get_newest()
     return list_attention_items(figures, summary, (), NO_PROBLEMS, QUIET, scene.policy, NOW)
 
 
 async def test_policies_that_conflict_or_select_nothing_need_a_person_who_may_see_them():
     scene = await make_busy_scene()
-    summary = await ClusterSummaries(scene).get_newest()
+    summary = await ClusterSummaryCache(scene).get_newest()
     a, b, cluster = RightsizingPolicy("shop", "a"), RightsizingPolicy("other", "b"), RightsizingPolicy("", "all")
     problems = PolicyProblems(unreadable=(cluster,), conflicting=(a, b), unmatched=(b,))
     found = list_attention_items(scene.get_figures(), summary, (), problems, QUIET, scene.policy, NOW)

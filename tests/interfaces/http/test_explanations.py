@@ -6,7 +6,7 @@ from cruise.decisions.explanation.pod_explanation import explain_pod
 from cruise.decisions.sizing.node_plans import SizingContext
 from cruise.decisions.template_sizes import size_templates
 from cruise.domain.policy import Mode
-from cruise.interfaces.http.workload import PodExplanations, compute_template_sizes, select_statistics
+from cruise.interfaces.http.workload import PodExplainer, compute_template_sizes, select_statistics
 from cruise.runtime.headroom import prepare_stored_headroom
 from tests.builders import make_ref
 from tests.interfaces.http.api_scene import NOW, create_api_client, make_busy_scene
@@ -16,7 +16,7 @@ from tests.simulation.scenes import run
 async def test_what_did_not_change_since_the_pass_is_explained_from_the_pass():
     scene = await make_busy_scene()
     assert scene.done is not None
-    snapshot, explanations = scene.done.snapshot, PodExplanations(scene)
+    snapshot, explanations = scene.done.snapshot, PodExplainer(scene)
     statistics, seen = await scene.statistics(), scene.done.for_next_pass
     headroom = await prepare_stored_headroom(scene.store, statistics, scene.policy)
     context = SizingContext(headroom=headroom, earlier=seen)
@@ -29,7 +29,7 @@ async def test_what_did_not_change_since_the_pass_is_explained_from_the_pass():
 async def test_the_pass_is_taken_again_once_until_the_next_one_or_pause():
     scene = await make_busy_scene()
     assert scene.done is not None
-    snapshot, explanations = scene.done.snapshot, PodExplanations(scene)
+    snapshot, explanations = scene.done.snapshot, PodExplainer(scene)
     eligible = [(await explanations.explain(pod, snapshot)).effective_policy for pod in snapshot.pods]
     assert {one.mode for one in eligible if one is not None} == {Mode.FULL}
     known = explanations._cached

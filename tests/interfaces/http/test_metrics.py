@@ -14,7 +14,7 @@ from cruise.domain.actions import ActionResult, ReasonCode
 from cruise.domain.packing_plan import PlanPhase
 from cruise.domain.policy import Mode
 from cruise.domain.resources import ResourceName, Resources
-from cruise.domain.usage import SampleRejection
+from cruise.domain.usage import SampleRejectionReason
 from cruise.interfaces.http.figures import (
     ControllerFigures,
     JobFigures,
@@ -65,7 +65,7 @@ FIGURES = ControllerFigures(
     statistics_at=NOW - timedelta(seconds=90),
     watch_lag_seconds=1.5,
     paused=False,
-    refused={SampleRejection.SERIES_DISAGREE: 7},
+    refused={SampleRejectionReason.SERIES_DISAGREE: 7},
 )
 
 

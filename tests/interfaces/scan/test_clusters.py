@@ -11,7 +11,7 @@ import yaml
 from rich.console import Console
 
 from cruise.adapters import files
-from cruise.decisions.scan.findings import find_findings
+from cruise.decisions.scan.findings import find_scan_findings
 from cruise.domain.policy import Policy
 from cruise.domain.prices import ResourcePrices
 from cruise.interfaces.scan.clusters import (
@@ -39,7 +39,7 @@ def scans() -> ClusterScans:
     statistics, at = files.load_usage("docs/example/usage.json", snapshot, None)
     half = replace(snapshot, pods=snapshot.pods[::2])
     reports = {
-        name: ScanReport(find_findings(one, statistics, Policy(), PRICES, at), "a file")
+        name: ScanReport(find_scan_findings(one, statistics, Policy(), PRICES, at), "a file")
         for name, one in zip(NAMES, (snapshot, half), strict=True)
     }
     return ClusterScans(reports, {"staging": FAILURE})

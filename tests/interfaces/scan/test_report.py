@@ -9,7 +9,7 @@ import pytest
 import yaml
 from hypothesis import given
 
-from cruise.decisions.scan.findings import find_findings
+from cruise.decisions.scan.findings import find_scan_findings
 from cruise.domain.cluster import OomKill
 from cruise.domain.policy import Policy
 from cruise.domain.prices import ResourcePrices
@@ -55,7 +55,9 @@ def report(with_trouble: bool = True) -> ScanReport:
         ]
     nodes = [make_node(), make_node("n2", taints=(Taint("own", "", TaintEffect.NO_SCHEDULE),))]
     snapshot = replace(make_snapshot(pods, nodes=nodes), oom_kills=tuple(kills))
-    return ScanReport(find_findings(snapshot, make_table(*rows), Policy(), PRICES, NOW), "the statistics in usage.json")
+    return ScanReport(
+        find_scan_findings(snapshot, make_table(*rows), Policy(), PRICES, NOW), "the statistics in usage.json"
+    )
 
 
 def table(width=80, with_trouble=True) -> str:
@@ -245,7 +247,7 @@ def test_names_are_escaped_in_a_mail():
 
 def test_a_cluster_that_requests_too_little_needs_more():
     short = make_pod(containers=[make_container(cpu=20, memory_mib=70)])
-    findings = find_findings(make_snapshot([short]), make_table(make_statistic_for(short)), Policy(), PRICES, NOW)
+    findings = find_scan_findings(make_snapshot([short]), make_table(make_statistic_for(short)), Policy(), PRICES, NOW)
     text = render_to_text(lambda console: render_scan_table(ScanReport(findings, "a file"), console))
     assert " more a month" in text
     assert "1 workload should request more" in text
@@ -255,7 +257,7 @@ def test_a_cluster_that_requests_too_little_needs_more():
 @examples(30)
 @given(clusters())
 def test_any_cluster_can_be_reported_in_every_form(cluster):
-    found = ScanReport(find_findings(cluster.snapshot, cluster.statistics, Policy(), PRICES, NOW), "a file")
+    found = ScanReport(find_scan_findings(cluster.snapshot, cluster.statistics, Policy(), PRICES, NOW), "a file")
     assert yaml.safe_load(render_scan_yaml(found)) == json.loads(render_scan_json(found))
     assert max(map(len, render_to_text(lambda console: render_scan_table(found, console)).splitlines())) <= 80
     assert render_scan_html(found).endswith(b"</html>")

@@ -13,14 +13,14 @@ from cruise.domain.heaps import HeapBound, HeapRuntime
 from cruise.domain.resources import MEBIBYTE
 from cruise.kube_json.admission_review import ReviewRequest, get_created_pod
 from cruise.kube_json.objects.environment import ContainerEnvironment
-from cruise.kube_json.objects.heaps import HeapReader
-from cruise.kube_json.objects.pod import PodReader, decode_pod
+from cruise.kube_json.objects.heaps import HeapBoundReader
+from cruise.kube_json.objects.pod import PodDecoder, decode_pod
 from cruise.kube_json.reading.snapshot import read_snapshot
 from cruise.kube_json.reading.stream import StreamDecoder
 from cruise.kube_json.wire.pod_json import ContainerSpec, PodObject
 from tests.builders import make_container_json, make_list_json, make_pod_json
 
-read_heap_bound = HeapReader().read
+read_heap_bound = HeapBoundReader().read
 GIBIBYTE = 1024 * MEBIBYTE
 LIMIT = 4 * GIBIBYTE
 
@@ -297,7 +297,7 @@ def test_sizes_are_read_as_they_are_written(amount, unit):
 def test_other_values_are_not_kept(secret):
     env = [{"name": "DB_PASSWORD", "value": secret}, {"name": "JAVA_TOOL_OPTIONS", "value": f"-Xmx1g -Dp={secret}"}]
     container = make_container_json(env=env, command=["java", f"-Dkey={secret}", "Main"])
-    reader = PodReader()
+    reader = PodDecoder()
     pod = reader.read(msgspec.convert(make_pod_json(containers=[container]), PodObject))
     assert pod.containers[0].heap is not None
     assert secret not in repr(pod) and secret not in repr(reader)
@@ -311,13 +311,13 @@ def test_watches_files_and_reviews_read_the_same():
     [item] = StreamDecoder(PodObject).decode_page(json.dumps(make_list_json(document)).encode()).items
     in_file = read_snapshot([json.dumps(make_list_json(document)).encode()], "a file").pods[0]
     created = get_created_pod(ReviewRequest(namespace="shop", object=msgspec.Raw(json.dumps(document).encode())))
-    for pod in (PodReader().read(item), in_file, PodReader().read(created)):
+    for pod in (PodDecoder().read(item), in_file, PodDecoder().read(created)):
         assert pod.containers[0].heap == expected
 
 
 def test_equal_containers_share_their_bound_and_init_containers_count_too():
     env = [{"name": "JAVA_TOOL_OPTIONS", "value": "-Xmx1g"}]
-    reader = PodReader()
+    reader = PodDecoder()
     pods = [
         reader.read(
             msgspec.convert(

@@ -14,7 +14,7 @@ from cruise.domain.pod_resources import count_pod_requests
 from cruise.domain.resources import MEBIBYTE, ResizePending, ResizeState, ResourceName, Resources, StatedResources
 from cruise.domain.scheduling import LabelRequirement, NodeSelectorTerm, SelectorOperator, TaintEffect, Toleration
 from cruise.errors import BadInputError
-from cruise.kube_json.objects.pod import PodReader, decode_pod
+from cruise.kube_json.objects.pod import PodDecoder, decode_pod
 from cruise.kube_json.wire.pod_json import PodObject
 from tests.builders import LONG_AGO, NOW, Json, make_amounts, make_container_json, make_pod_json, stamp
 
@@ -36,7 +36,7 @@ def status_json(name: str = "app", **more: object) -> Json:
 
 
 def decode_bytes(document: Json) -> Pod:
-    return PodReader().read(msgspec.json.decode(json.dumps(document), type=PodObject))
+    return PodDecoder().read(msgspec.json.decode(json.dumps(document), type=PodObject))
 
 
 def test_a_plain_pod_of_a_deployment():
@@ -147,7 +147,7 @@ def test_resize_policy_shows_which_resource_restarts():
 
 
 def test_equal_containers_labels_and_placements_are_shared_between_pods():
-    reader = PodReader()
+    reader = PodDecoder()
     first, second = (
         reader.read(msgspec.convert(make_pod_json(f"web-{index}", spec={"nodeSelector": {"a": "b"}}), PodObject))
         for index in range(2)
@@ -172,7 +172,7 @@ def test_equal_containers_labels_and_placements_are_shared_between_pods():
     ],
 )
 def test_sharing_never_joins_what_differs(resources, status):
-    reader = PodReader()
+    reader = PodDecoder()
 
     def read(resources: Json, status: Json) -> Pod:
         document = make_pod_json(
@@ -213,7 +213,7 @@ def test_sharing_never_joins_what_differs(resources, status):
 def test_a_pod_decodes_the_same_after_a_similar_pod(metadata, spec):
     plain = make_pod_json(containers=[make_container_json(ports=[{"containerPort": 80}])])
     other = {**plain, "metadata": plain["metadata"] | metadata, "spec": plain["spec"] | spec}
-    reader = PodReader()
+    reader = PodDecoder()
     pods = [reader.read(msgspec.convert(document, PodObject)) for document in (plain, other, plain)]
     assert pods == [decode_pod(document) for document in (plain, other, plain)]
     assert pods[0] != pods[1]

@@ -18,7 +18,7 @@ from cruise.domain.scheduling import (
 )
 from cruise.errors import BadInputError
 from cruise.kube_json.object_errors import convert_to_struct
-from cruise.kube_json.objects.pod import PodReader, decode_pod
+from cruise.kube_json.objects.pod import PodDecoder, decode_pod
 from cruise.kube_json.wire.pod_json import PodObject
 from tests.builders import Json, make_container_json, make_pod_json
 
@@ -386,7 +386,7 @@ def replica(index: int, **spec: Any) -> PodObject:
 
 
 def test_equal_constraints_are_one_object():
-    reader = PodReader()
+    reader = PodDecoder()
     spec = {
         "topologySpreadConstraints": [spread_json(matchLabelKeys=["pod-template-hash"])],
         "containers": [make_container_json(ports=[{"containerPort": 80, "hostPort": 80}])],
@@ -401,7 +401,7 @@ def test_equal_constraints_are_one_object():
 
 
 def test_pods_that_differ_in_the_value_of_a_key_do_not_share():
-    reader = PodReader()
+    reader = PodDecoder()
     one = make_pod_json(spec={"topologySpreadConstraints": [spread_json(matchLabelKeys=["app"], labelSelector={})]})
     pods = [
         reader.read(convert_to_struct(one | {"metadata": one["metadata"] | {"labels": {"app": app}}}, PodObject))
@@ -440,7 +440,7 @@ _SPECS = st.fixed_dictionaries(
 
 @given(st.lists(st.tuples(_SPECS, st.sampled_from("ab"), st.sampled_from(["shop", "bank"])), max_size=12))
 def test_a_shared_reader_reads_what_a_fresh_one_does(pods):
-    reader = PodReader()
+    reader = PodDecoder()
     for spec, app, namespace in pods:
         document = convert_to_struct(make_pod_json("p", namespace, labels={"app": app}, spec=spec), PodObject)
-        assert reader.read(document) == PodReader().read(document)
+        assert reader.read(document) == PodDecoder().read(document)

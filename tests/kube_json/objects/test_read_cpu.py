@@ -6,7 +6,7 @@ from cruise.domain.resources import MEBIBYTE, StatedResources
 from cruise.errors import BadInputError
 from cruise.kube_json.objects.quantities import (
     MAXIMUM_QUANTITY,
-    is_counted,
+    is_extra_resource,
     read_amounts,
     read_cpu,
     read_extended,
@@ -56,7 +56,11 @@ def test_what_is_added_up_by_its_name():
         "attachable-volumes-csi-x",
         "nvidia.com/gpu",
     ]
-    assert [name for name in names if is_counted(name)] == ["ephemeral-storage", "hugepages-2Mi", "nvidia.com/gpu"]
+    assert [name for name in names if is_extra_resource(name)] == [
+        "ephemeral-storage",
+        "hugepages-2Mi",
+        "nvidia.com/gpu",
+    ]
 
 
 def test_extended_resources_are_counted_whole():

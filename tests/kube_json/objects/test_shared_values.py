@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from cruise.kube_json.objects.containers import SharedValues
-from cruise.kube_json.objects.pod import PodReader
+from cruise.kube_json.objects.pod import PodDecoder
 from cruise.kube_json.wire.pod_json import PodObject
 from tests.builders import make_container_json, make_pod_json
 
@@ -55,7 +55,7 @@ def containers_alive() -> int:
 
 
 def test_memory_of_a_long_running_reader_is_proportional_to_referenced_values():
-    reader = PodReader()
+    reader = PodDecoder()
     held = [reader.read(pod_number(number)) for number in range(500)]
     before = containers_alive()
     sizes = []
@@ -74,7 +74,7 @@ def pod_number(number: int) -> PodObject:
 
 
 def test_pods_read_later_share_with_those_read_before():
-    reader = PodReader()
+    reader = PodDecoder()
     document = make_pod_json(containers=[make_container_json(memory_limit="1Gi")], spec={"nodeSelector": {"a": "b"}})
     early = reader.read(msgspec.convert(document, PodObject))
     for number in range(30_000):

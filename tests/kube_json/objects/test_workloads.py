@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cruise.domain.autoscalers import LimitRangeItem, UtilisationMetric, UtilisationScaling
+from cruise.domain.autoscalers import LimitRangeItem, UtilizationMetric, UtilizationScaling
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.resources import MEBIBYTE, NOTHING_STATED, ResourceName, StatedResources
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
@@ -120,7 +120,7 @@ def test_a_budget_selects_by_labels_and_expressions():
         ],
     }
     budget = decode_budget(
-        msgspec.convert(make_budget_json(selector=selector, disruptions_allowed=2), object_json.BudgetObject)
+        msgspec.convert(make_budget_json(selector=selector, disruptions_allowed=2), object_json.DisruptionBudgetObject)
     )
     assert budget is not None
     assert budget.disruptions_allowed == 2
@@ -135,16 +135,16 @@ def test_a_budget_selects_by_labels_and_expressions():
 
 
 def test_an_empty_selector_selects_everything_and_none_selects_nothing():
-    everything = decode_budget(msgspec.convert(make_budget_json(selector={}), object_json.BudgetObject))
+    everything = decode_budget(msgspec.convert(make_budget_json(selector={}), object_json.DisruptionBudgetObject))
     assert everything is not None
     assert everything.selector == LabelSelector()
-    assert decode_budget(msgspec.convert(make_budget_json(selector=None), object_json.BudgetObject)) is None
+    assert decode_budget(msgspec.convert(make_budget_json(selector=None), object_json.DisruptionBudgetObject)) is None
 
 
 def test_a_budget_without_status_allows_no_disruption():
     document = make_budget_json(selector={})
     del document["status"]
-    budget = decode_budget(msgspec.convert(document, object_json.BudgetObject))
+    budget = decode_budget(msgspec.convert(document, object_json.DisruptionBudgetObject))
     assert budget is not None
     assert budget.disruptions_allowed == 0
 
@@ -152,7 +152,7 @@ def test_a_budget_without_status_allows_no_disruption():
 def test_a_selector_has_no_node_operators():
     selector = {"matchExpressions": [{"key": "n", "operator": "Gt", "values": ["1"]}]}
     with pytest.raises(BadInputError) as refused:
-        decode_budget(msgspec.convert(make_budget_json(selector=selector), object_json.BudgetObject))
+        decode_budget(msgspec.convert(make_budget_json(selector=selector), object_json.DisruptionBudgetObject))
     assert str(refused.value) == (
         'PodDisruptionBudget shop/web: spec.selector: "Gt" is not an operator; '
         "write one of DoesNotExist, Exists, In, NotIn"
@@ -181,13 +181,15 @@ def container_metric(name: str) -> Json:
     ],
 )
 def test_what_an_autoscaler_targets(metrics, targeted):
-    autoscaler = decode_autoscaler(msgspec.convert(make_autoscaler_json(metrics=metrics), object_json.AutoscalerObject))
+    autoscaler = decode_autoscaler(
+        msgspec.convert(make_autoscaler_json(metrics=metrics), object_json.HorizontalAutoscalerObject)
+    )
     assert autoscaler.target == WorkloadRef("Deployment", "web")
     assert autoscaler.utilisation_resources == targeted
 
 
 def test_an_autoscaler_without_metrics_targets_cpu():
-    document = msgspec.convert(make_autoscaler_json(), object_json.AutoscalerObject)
+    document = msgspec.convert(make_autoscaler_json(), object_json.HorizontalAutoscalerObject)
     assert decode_autoscaler(document).utilisation_resources == {CPU}
 
 
@@ -284,7 +286,7 @@ def test_a_stateful_set_states_whether_an_eviction_updates_a_pod(strategy, revis
 def test_a_budget_that_requires_all_its_pods_never_allows_an_eviction(expected, desired, never):
     document = make_budget_json(selector={"matchLabels": {"app": "web"}}, disruptions_allowed=0)
     document["status"] |= {"expectedPods": expected, "desiredHealthy": desired}
-    found = decode_budget(msgspec.convert(document, object_json.BudgetObject))
+    found = decode_budget(msgspec.convert(document, object_json.DisruptionBudgetObject))
     assert found is not None
     assert found.blocks_all_evictions is never
 
@@ -309,11 +311,11 @@ def current(name: str, percent: int, value: str = "100m", container: str = "") -
 ACTIVE = [{"type": name, "status": "True"} for name in ("AbleToScale", "ScalingActive")]
 
 
-def scaling_of(*metrics: Json, spec: Json | None = None, **status: Any) -> UtilisationScaling | None:
+def scaling_of(*metrics: Json, spec: Json | None = None, **status: Any) -> UtilizationScaling | None:
     document = make_autoscaler_json(metrics=metrics)
     document["spec"] |= {"minReplicas": 2} | (spec or {})
     document["status"] = {"currentReplicas": 2, "desiredReplicas": 2, "conditions": ACTIVE} | status
-    return decode_autoscaler(msgspec.convert(document, object_json.AutoscalerObject)).scaling
+    return decode_autoscaler(msgspec.convert(document, object_json.HorizontalAutoscalerObject)).scaling
 
 
 def test_metrics_replicas_and_tolerance_are_read():
@@ -324,8 +326,8 @@ def test_metrics_replicas_and_tolerance_are_read():
         spec={"behavior": behavior},
         currentMetrics=[current("cpu", 30), current("memory", 85, "1Mi", "app"), {"type": ""}],
     )
-    assert found == UtilisationScaling(
-        (UtilisationMetric(CPU, "", 50, 50), UtilisationMetric(MEMORY, "app", 80, 81, 1216 * 1024)),
+    assert found == UtilizationScaling(
+        (UtilizationMetric(CPU, "", 50, 50), UtilizationMetric(MEMORY, "app", 80, 81, 1216 * 1024)),
         2,
         10,
         2,
@@ -384,7 +386,7 @@ def test_an_incomplete_specification_or_status_is_no_scaling():
     assert scaling_of(resource("cpu", 50), desiredReplicas=None) is None
     assert scaling_of(resource("cpu", 50), spec={"maxReplicas": None}) is None
     document = make_autoscaler_json(metrics=[resource("cpu", 50)])
-    assert decode_autoscaler(msgspec.convert(document, object_json.AutoscalerObject)).scaling is None
+    assert decode_autoscaler(msgspec.convert(document, object_json.HorizontalAutoscalerObject)).scaling is None
 
 
 def test_an_unreadable_tolerance_names_its_place():

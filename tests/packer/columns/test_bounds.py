@@ -7,8 +7,8 @@ import numpy as np
 
 from cruise.packer.answer import compute_figures
 from cruise.packer.budget import BudgetMeter
-from cruise.packer.columns.bounds import EntryBound
-from cruise.packer.columns.instance import convert_entry
+from cruise.packer.columns.bounds import ObjectiveEntryBound
+from cruise.packer.columns.instance import convert_objective_entry
 from cruise.packer.problem import (
     AttractionRule,
     EvictionLimit,
@@ -18,7 +18,7 @@ from cruise.packer.problem import (
     SpreadRule,
     count_copies,
 )
-from cruise.packer.rules.by_class import fold_exclusions
+from cruise.packer.rules.by_class import merge_exclusions
 from cruise.packer.rules.preemption import match_pods_to_nodes
 from tests.packer.exact.tiny import check_assignment, random_problem
 from tests.packer.problems import draw_problem as drawn_problem
@@ -43,13 +43,17 @@ def attracted(problem: PackingProblem) -> PackingProblem:
     return replace(problem, rules=replace(rules, attractions=tuple(wanted[: problem.class_count])))
 
 
-class Asking(EntryBound):
+class Asking(ObjectiveEntryBound):
     """A target for a tree search with any known bound."""
 
     meter = UNBOUNDED
 
     def ask(self, target: int) -> tuple[IntArray | None, bool]:
-        reaching = (v for v in range(999) if convert_entry(self._problem, self._entry, self._fixed_value + v) >= target)
+        reaching = (
+            v
+            for v in range(999)
+            if convert_objective_entry(self._problem, self._entry, self._fixed_value + v) >= target
+        )
         self._generation.ceiling = next(reaching)
         return self.branch(self.meter)
 
@@ -65,8 +69,8 @@ def test_no_assignment_as_good_before_surpasses_the_bound(seeds):
         now = compute_figures(problem, problem.pod_node).get_key(problem.objective)
         keys = obeying_keys(problem)
         for entry in range(len(now)):
-            bound = EntryBound(
-                fold_exclusions(problem), count_copies(problem, problem.pod_node), entry, 1
+            bound = ObjectiveEntryBound(
+                merge_exclusions(problem), count_copies(problem, problem.pod_node), entry, 1
             ).improve_bound(UNBOUNDED)
             rivals = [key[entry] for key in keys if all(a >= b for a, b in zip(key[:entry], now, strict=False))]
             assert max(rivals, default=now[entry]) <= bound, (seed, entry)
@@ -94,21 +98,21 @@ def test_a_pod_without_requests_fits_where_headroom_leaves_no_capacity():
         rules=PlacementRules(np.array([[0]])),
     )
     assert check_assignment(problem, np.array([0, 0]))
-    assert EntryBound(problem, count_copies(problem, problem.pod_node), 0, 1).improve_bound(UNBOUNDED) == 2
+    assert ObjectiveEntryBound(problem, count_copies(problem, problem.pod_node), 0, 1).improve_bound(UNBOUNDED) == 2
 
 
 def test_no_assignment_reaches_a_bound_that_branching_refutes(seeds):
     refuted = 0
     for seed in seeds(80, fewest=60):
-        problem = fold_exclusions(attracted(random_problem(seed, most_pods=5)))
+        problem = merge_exclusions(attracted(random_problem(seed, most_pods=5)))
         now = compute_figures(problem, problem.pod_node).get_key(problem.objective)
         keys = obeying_keys(problem)
         for entry in range(len(now)):
-            question = EntryBound(problem, count_copies(problem, problem.pod_node), entry, 1)
+            question = ObjectiveEntryBound(problem, count_copies(problem, problem.pod_node), entry, 1)
             rivals = [key[entry] for key in keys if all(a >= b for a, b in zip(key[:entry], now, strict=False))]
             bound = question.improve_bound(UNBOUNDED)
             while bound > now[entry] and question.branch(UNBOUNDED)[1]:
-                bound = question.refute()
+                bound = question.lower_refuted_bound()
                 refuted += 1
             assert max(rivals, default=now[entry]) <= bound, (seed, entry)
     assert refuted
@@ -118,7 +122,7 @@ def test_a_tree_refutes_what_no_assignment_reaches_and_nothing_else(seeds):
     """The target is the best value and one more, with any bound before a tree search."""
     refuted = parted = 0
     for seed in seeds(80, fewest=60):
-        problem = fold_exclusions(
+        problem = merge_exclusions(
             attracted(random_problem(seed, most_pods=5)) if seed % 3 else random_problem(seed, most_pods=5)
         )
         now = compute_figures(problem, problem.pod_node).get_key(problem.objective)
@@ -145,10 +149,10 @@ def test_trees_of_listed_fillings_and_priced_ones_decide_the_same(seeds):
         for entry in range(len(now)):
             none = []
             for one in (problem, replace(problem, rules=rules)):
-                question = EntryBound(one, count_copies(one, one.pod_node), entry, 1)
+                question = ObjectiveEntryBound(one, count_copies(one, one.pod_node), entry, 1)
                 bound = question.improve_bound(UNBOUNDED)
                 while bound > now[entry] and question.branch(UNBOUNDED)[1]:
-                    bound = question.refute()
+                    bound = question.lower_refuted_bound()
                 none.append(bound)
             assert none[0] == none[1], (seed, entry)
             refuted += none[0] == now[entry]
@@ -158,7 +162,7 @@ def test_trees_of_listed_fillings_and_priced_ones_decide_the_same(seeds):
 def test_no_part_of_a_tree_is_looked_at_without_work_left(seeds):
     asked = 0
     for seed in seeds(40, fewest=30):
-        problem = fold_exclusions(attracted(random_problem(seed, most_pods=5)))
+        problem = merge_exclusions(attracted(random_problem(seed, most_pods=5)))
         question = Asking(problem, count_copies(problem, problem.pod_node), 0, 1)
         question.ask(1)
         parts = question.parts
@@ -192,7 +196,7 @@ def test_copies_that_cannot_move_count_where_pods_are_spread():
     )
     # Two run on the full node; the others go to the second node twice and to the third once.
     assert check_assignment(problem, np.array([0, 0, 1, 1, 2]))
-    assert EntryBound(problem, count_copies(problem, problem.pod_node), 0, 1).improve_bound(UNBOUNDED) == 5
+    assert ObjectiveEntryBound(problem, count_copies(problem, problem.pod_node), 0, 1).improve_bound(UNBOUNDED) == 5
 
 
 def two_tiers(
@@ -223,20 +227,20 @@ def test_pods_of_a_lower_tier_that_cannot_be_evicted_reduce_the_free_capacity():
     topologies, second = np.arange(2)[None, :], np.array([1])
     problem = two_tiers([[2], [1]], [0, 0, 1, 1], [-1, -1, 0, 0], PlacementRules(topologies))
     running = count_copies(problem, problem.pod_node)
-    assert EntryBound(problem, running, 0, 1).improve_bound(UNBOUNDED) == 2
+    assert ObjectiveEntryBound(problem, running, 0, 1).improve_bound(UNBOUNDED) == 2
     limited = replace(problem, rules=replace(problem.rules, eviction_limits=(EvictionLimit("second", second, 0),)))
-    assert EntryBound(limited, running, 0, 1).improve_bound(UNBOUNDED) == 1
+    assert ObjectiveEntryBound(limited, running, 0, 1).improve_bound(UNBOUNDED) == 1
 
 
 def test_affinities_are_respected_in_a_lower_tier_as_well():
     """One of a lower tier cannot be on both nodes, and each of those that it attracts fills one otherwise."""
     wanted = PlacementRules(np.arange(2)[None, :], attractions=(AttractionRule((0,), 0, np.array([1])),))
     problem = two_tiers([[2], [2]], [0, 0, 0, 1], [-1, -1, -1, -1], wanted)
-    question = EntryBound(problem, count_copies(problem, problem.pod_node), 0, 1)
+    question = ObjectiveEntryBound(problem, count_copies(problem, problem.pod_node), 0, 1)
     bound = question.improve_bound(UNBOUNDED)
     while bound > 1:
         found, refuted = question.branch(UNBOUNDED)
         assert found is None and refuted
-        bound = question.refute()
+        bound = question.lower_refuted_bound()
     found, _ = question.branch(UNBOUNDED)
     assert found is not None and check_assignment(problem, match_pods_to_nodes(problem, found))

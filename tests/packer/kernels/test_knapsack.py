@@ -4,9 +4,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from cruise.packer.kernels.companions import build_pattern_bounds, price_patterns
 from cruise.packer.kernels.knapsack import list_patterns_of_node
 from cruise.packer.kernels.knapsack_items import create_knapsack_items
+from cruise.packer.kernels.node_affinity_patterns import build_pattern_bounds, price_patterns
 
 
 class Node(NamedTuple):

@@ -14,7 +14,7 @@ from cruise.packer.kernels.simplex import (
     create_tableau,
     invert_basis,
     maximise,
-    recompute,
+    recompute_levels_and_duals,
 )
 
 ROWS, COLUMNS, MOST_PIVOTS = 6, 14, 1_000
@@ -41,7 +41,7 @@ def tableau_of(seed: int) -> SimplexTableau:
 
 
 def value_of(t: SimplexTableau) -> float:
-    recompute(t)
+    recompute_levels_and_duals(t)
     levels = np.where(t.state == BASIC, 0.0, np.where(t.state == AT_UPPER, t.upper, 0.0))
     levels[t.basis] = t.level
     return float(levels[: t.size[0]] @ t.cost[: t.size[0]])

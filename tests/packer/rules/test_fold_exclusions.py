@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from cruise.packer.problem import ExclusionRule, PackingProblem, SpreadRule
-from cruise.packer.rules.by_class import fold_exclusions
+from cruise.packer.rules.by_class import merge_exclusions
 from cruise.packer.verification import find_rule_violations
 from tests.packer.drawn_problems import draw_problem
 
@@ -29,7 +29,7 @@ def test_the_same_assignments_obey(seeds):
     obeyed = dropped = counted = 0
     for seed in seeds(60):
         problem = with_ports(draw_problem(seed, nodes=3, classes=5), seed)
-        simpler = fold_exclusions(problem)
+        simpler = merge_exclusions(problem)
         dropped += len(problem.rules.exclusions) - len(simpler.rules.exclusions)
         counted += len(problem.rules.spreads) - len(simpler.rules.spreads)
         source = np.random.default_rng(seed)
@@ -47,4 +47,4 @@ def test_a_rule_that_only_one_of_two_pods_states_remains_a_rule():
     one_sided = ExclusionRule(0, 0, np.array([1]))
     by_zone = ExclusionRule(1, 2, np.array([2]))
     ruled = replace(problem, rules=replace(problem.rules, exclusions=(one_sided, by_zone)))
-    assert fold_exclusions(ruled).rules.exclusions == (one_sided, by_zone)
+    assert merge_exclusions(ruled).rules.exclusions == (one_sided, by_zone)

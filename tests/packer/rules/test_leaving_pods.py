@@ -15,7 +15,7 @@ NEAR = AttractionRule((1,), 1, classes(0, 1))
 def gives_company(problem: PackingProblem, home: int = -1) -> list[bool]:
     """Where one of class 1 may follow what runs on the first node, alone in its zone."""
     leavers = LeavingPods(problem, build_rules_by_class(problem))
-    return [leavers.find_companions(NEAR, 1, node, home) for node in range(3)]
+    return [leavers.find_supporting_targets(NEAR, 1, node, home) for node in range(3)]
 
 
 def test_it_does_in_its_domain():

@@ -9,7 +9,7 @@ import pytest
 from cruise.runtime.packing.kernel_cache import (
     choose_cache_directory,
     compute_kernels_key,
-    count_compiled,
+    count_compiled_kernels,
     is_cache_warm,
     mark_cache_warm,
 )
@@ -135,7 +135,7 @@ def test_compiled_kernels_are_counted_by_the_compilers_indexes(kernels, tmp_path
     (kernels / "more.py").write_text("@compile_kernel\ndef one(): ...\n\n\n@compile_inline\ndef two(): ...\n")
     (tmp_path / "cache" / "more_1").mkdir(parents=True)
     (tmp_path / "cache" / "more_1" / "more.one-1.py311.nbi").touch()
-    assert count_compiled(tmp_path / "cache", kernels) == (1, 2)
+    assert count_compiled_kernels(tmp_path / "cache", kernels) == (1, 2)
 
 
 def test_a_compiler_whose_parent_is_gone_ends(tmp_path):
@@ -147,7 +147,7 @@ def test_a_compiler_whose_parent_is_gone_ends(tmp_path):
     assert compiler.stdin is not None
     compiler.stdin.close()
     assert compiler.wait() == 0
-    compiled, kernels = count_compiled(tmp_path)
+    compiled, kernels = count_compiled_kernels(tmp_path)
     assert compiled < kernels
 
 

@@ -18,8 +18,8 @@ from cruise.domain.cluster import ContainerRole
 from cruise.domain.original_resources import NO_REVISIONS, WorkloadContainer
 from cruise.domain.policy import SEED_RULES, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, Resources
-from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, SampleRejection, Statistic, StatisticKey
-from cruise.errors import BadInputError, HistoryChangedError, ThrottledError, UnavailableError
+from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, SampleRejectionReason, Statistic, StatisticKey
+from cruise.errors import BadInputError, DatabaseRestoredError, ThrottledError, UnavailableError
 from cruise.runtime.usage.usage_pass import read_statistics_for_pods, run_usage_pass
 from cruise.runtime.usage.usage_reader import UsageReadingProgress, UsageReadingSettings, align_gaps, join_gaps
 from cruise.runtime.usage.usage_state import UsageState
@@ -351,7 +351,7 @@ async def test_a_restored_older_database_is_detected_and_what_it_lost_is_read_ag
     await cruise.run(AT + 600)
     assert of_pod(await cruise.run(AT + 1200), WEB[0]).cpu_peak_millicores == 900
     cruise.store = older
-    with pytest.raises(HistoryChangedError, match=f"stored until {AT + 1200}, not {AT}"):
+    with pytest.raises(DatabaseRestoredError, match=f"stored until {AT + 1200}, not {AT}"):
         await cruise.run(AT + 1500)
     # Nothing was stored on top of what is missing, the statistics of before stay, and nothing shrinks meanwhile.
     assert {one.read_until for one in (await older.read_usage_progress()).values()} == {AT}
@@ -371,7 +371,7 @@ async def test_what_a_database_lost_is_requested_until_it_is_stored():
     older = deepcopy(cruise.store)
     await cruise.run(AT + 600)
     cruise.store = older
-    with pytest.raises(HistoryChangedError):
+    with pytest.raises(DatabaseRestoredError):
         await cruise.run(AT + 900)
     fails[0] = True
     for at in (1200, 1500, 1800, 2100):
@@ -415,7 +415,7 @@ async def test_a_restored_older_database_shrinks_nothing_until_it_has_caught_up(
 
     backup.expect_epoch(before.store.epoch)
     after = Cruise(usage, backup)
-    with pytest.raises(HistoryChangedError, match="epoch"):
+    with pytest.raises(DatabaseRestoredError, match="epoch"):
         await after.run(AT + 600)
     # No shrink rests on statistics without the peak, as long as what is missing cannot be read.
     await after.run(AT + 900)
@@ -676,8 +676,8 @@ async def test_samples_above_the_nodes_cores_raise_no_peak_and_hold_their_contai
     table = await cruise.run()
     victim = of_pod(table, WEB[0])
     assert (victim.cpu_base_millicores, victim.cpu_peak_millicores) == (100, 100)
-    assert (victim.rejected_percent, victim.rejections) == (40, (SampleRejection.ABOVE_NODE_CAPACITY,))
-    assert cruise.state.rejections.counts == {SampleRejection.ABOVE_NODE_CAPACITY: 4}
+    assert (victim.rejected_percent, victim.rejections) == (40, (SampleRejectionReason.ABOVE_NODE_CAPACITY,))
+    assert cruise.state.rejections.counts == {SampleRejectionReason.ABOVE_NODE_CAPACITY: 4}
     assert "example=shop/web-1/app reason=above-node-capacity" in capsys.readouterr().out.replace("\x1b[0m", "")
     assert of_pod(table, WEB[1]).rejected_percent == 0
     stored = await cruise.store.read_statistics()
@@ -723,8 +723,8 @@ async def test_what_a_whole_node_did_not_use_raises_no_peak_and_holds_its_contai
     assert usage.nodes_asked == [("n1",)]
     victim = of_pod(table, WEB[0])
     assert (victim.cpu_base_millicores, victim.cpu_peak_millicores) == (100, 100)
-    assert (victim.rejected_percent, victim.rejections) == (50, (SampleRejection.ABOVE_NODE_USAGE,))
-    assert cruise.state.rejections.counts == {SampleRejection.ABOVE_NODE_USAGE: 5}
+    assert (victim.rejected_percent, victim.rejections) == (50, (SampleRejectionReason.ABOVE_NODE_USAGE,))
+    assert cruise.state.rejections.counts == {SampleRejectionReason.ABOVE_NODE_USAGE: 5}
     assert of_pod(table, WEB[1]).rejected_percent == of_pod(table, DB[0]).rejected_percent == 0
     assert_asked_once(usage, AT + 300)
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from cruise.domain.actions import Action, ActionResult, ReasonCode, ResizePod, TaintNode, UntaintNode
-from cruise.domain.autoscalers import UtilisationMetric, UtilisationScaling
+from cruise.domain.autoscalers import UtilizationMetric, UtilizationScaling
 from cruise.domain.cluster import HorizontalPodAutoscaler, Pod
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import ResourceName
@@ -141,7 +141,7 @@ async def test_a_request_on_which_an_hpa_acts_is_not_written_once_that_hpa_chang
     world = cluster(workload())
     pod = await only_pod(world)
     assert pod.workload is not None
-    scaling = UtilisationScaling((UtilisationMetric(ResourceName.CPU, "", 50, 50),), 1, 6, 1, 1, True)
+    scaling = UtilizationScaling((UtilizationMetric(ResourceName.CPU, "", 50, 50),), 1, 6, 1, 1, True)
     hpa = HorizontalPodAutoscaler(pod.namespace, "web", pod.workload, frozenset({ResourceName.CPU}), "", scaling)
     snapshot = replace(await world.snapshot(), autoscalers=(hpa,))
     # The cluster has no such HPA any more.

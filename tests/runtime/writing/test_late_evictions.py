@@ -55,7 +55,7 @@ class Scene:
     async def leave(self, how: str, action: EvictPod) -> None:
         """Send an eviction that has not been done yet."""
         if how == "by a former leader":
-            await self.store.begin_writes([WriteIntent(1, self.world.cluster.now, action)])
+            await self.store.record_intents([WriteIntent(1, self.world.cluster.now, action)])
             return
         self.world.faults.answered_writes = 0
         with pytest.raises(UnavailableError):

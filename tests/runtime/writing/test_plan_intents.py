@@ -20,7 +20,7 @@ from cruise.domain.actions import (
 )
 from cruise.domain.pod_resources import get_spec_targets
 from cruise.domain.scheduling import OVERLOADED_TAINT
-from cruise.errors import HistoryChangedError, UnavailableError
+from cruise.errors import DatabaseRestoredError, UnavailableError
 from cruise.runtime.writing.api_answers import WriteTimeouts
 from cruise.runtime.writing.audit import RECONCILED_DONE, RECONCILED_NOT_DONE, AuditQueue
 from cruise.runtime.writing.evictions import LATE_ARRIVAL, EvictionLock
@@ -59,7 +59,7 @@ def told(lines: Sequence[Outcome]) -> list[tuple[ActionResult, str, Action]]:
 class ReadOnly(InMemoryStore):
     """A store that can be read and not written to, as a standby is and a database on a full disk."""
 
-    async def begin_writes(self, intents) -> None:
+    async def record_intents(self, intents) -> None:
         raise UnavailableError("cannot execute INSERT in a read-only transaction")
 
     async def record_outcomes(self, outcomes: Sequence[Outcome], completed: Collection[int] = ()) -> None:
@@ -74,9 +74,9 @@ class Watching(InMemoryStore):
         super().__init__()
         self.begun: list[list[Action]] = []
 
-    async def begin_writes(self, intents) -> None:
+    async def record_intents(self, intents) -> None:
         self.begun.append([one.action for one in intents])
-        await super().begin_writes(intents)
+        await super().record_intents(intents)
 
 
 # ---- before a write is sent ----
@@ -207,7 +207,7 @@ async def test_a_new_leader_looks_at_what_is_open_before_its_first_write():
     ]
     at = world.cluster.now - timedelta(minutes=1)
     before = dict(zip(left, map(get_spec_targets, (resized, untouched)), strict=False))
-    await store.begin_writes([WriteIntent(n, at, one, before.get(one, ())) for n, one in enumerate(left)])
+    await store.record_intents([WriteIntent(n, at, one, before.get(one, ())) for n, one in enumerate(left)])
     for one in (left[0], left[2]):
         await world.cluster.perform(one)
     await applied(world, [shrink(last)], store)
@@ -231,7 +231,7 @@ async def test_nothing_is_written_before_what_is_open_could_be_looked_at():
 
     world, store = Unreadable(cluster(workload(replicas=2)), ClusterFaults()), InMemoryStore()
     first, second = await pods(world.cluster)
-    await store.begin_writes([WriteIntent(1, START, evict(first))])
+    await store.record_intents([WriteIntent(1, START, evict(first))])
     with pytest.raises(UnavailableError):
         await applied(world, [shrink(second)], store)
     assert world.faults.sent == []
@@ -271,7 +271,7 @@ async def test_a_lost_answer_is_looked_up_by_a_plan_that_has_nothing_to_do():
 async def test_what_former_leaders_left_open_is_looked_up_by_the_first_plan_though_it_has_nothing_to_do():
     world, store, audit = FaultyCluster(cluster(workload()), ClusterFaults()), InMemoryStore(), AuditQueue()
     pod = await only_pod(world.cluster)
-    await store.begin_writes([WriteIntent(1, START, shrink(pod), get_spec_targets(pod))])
+    await store.record_intents([WriteIntent(1, START, shrink(pod), get_spec_targets(pod))])
     audit.expect_unknown_intents()
     writer = ClusterWriter(world, store, FULL, audit=audit, timeouts=WAITS)
     for _ in range(2):
@@ -284,8 +284,8 @@ class LosingAnswer(InMemoryStore):
 
     is_lost = False
 
-    async def begin_writes(self, intents: Sequence[WriteIntent]) -> None:
-        await super().begin_writes(intents)
+    async def record_intents(self, intents: Sequence[WriteIntent]) -> None:
+        await super().record_intents(intents)
         if not self.is_lost:
             self.is_lost = True
             raise UnavailableError("the connection was closed during the commit")
@@ -320,7 +320,7 @@ async def test_a_part_of_a_resize_is_found_to_be_done():
     world, store = FaultyCluster(cluster(workload()), ClusterFaults()), InMemoryStore()
     pod = await only_pod(world.cluster)
     whole = resize(pod, amounts(50, 50))
-    await store.begin_writes([WriteIntent(1, START, whole, get_spec_targets(pod))])
+    await store.record_intents([WriteIntent(1, START, whole, get_spec_targets(pod))])
     await world.cluster.perform(resize(pod, amounts(50, None)))
     await applied(world, [TaintNode("n1", ReasonCode.OVERLOADED)], store)
     assert [one.result for one in await store.read_outcomes(START) if one.action == whole] == [ActionResult.DONE]
@@ -346,7 +346,7 @@ async def test_a_store_at_an_earlier_state_begins_no_write():
     first, second = await pods(world.cluster)
     store = InMemoryStore()
     store.expect_epoch(7)
-    with pytest.raises(HistoryChangedError):
+    with pytest.raises(DatabaseRestoredError):
         await applied(world, [shrink(first), evict(second)], store)
     assert world.faults.sent == []
 
@@ -356,7 +356,7 @@ async def test_capacity_of_a_write_that_may_arrive_late_is_not_given_to_another_
     first, second = await pods(world.cluster)
     late, other = (replace(resize(pod, amounts(900, 512)), growth=resources(400, 0)) for pod in (first, second))
     # A former leader has sent the first, which arrives when the next has compared it with the cluster.
-    await store.begin_writes([WriteIntent(1, START, late, get_spec_targets(first))])
+    await store.record_intents([WriteIntent(1, START, late, get_spec_targets(first))])
     [outcome] = await applied(world, [other], store)
     assert (outcome.result, outcome.reason) == (ActionResult.SKIPPED, ReasonCode.WAITING_FOR_CAPACITY)
     await world.cluster.perform(late)
@@ -368,7 +368,7 @@ async def test_capacity_of_a_late_write_is_reserved_by_every_later_leader():
     world, store = FaultyCluster(cluster(workload(replicas=2), [node(cpu=1600)]), ClusterFaults()), InMemoryStore()
     first, second = await pods(world.cluster)
     late, other = (replace(resize(pod, amounts(900, 512)), growth=resources(400, 0)) for pod in (first, second))
-    await store.begin_writes([WriteIntent(1, world.cluster.now, late, get_spec_targets(first))])
+    await store.record_intents([WriteIntent(1, world.cluster.now, late, get_spec_targets(first))])
     # Each one compares what is open with the cluster and is killed; the last one has nothing to compare.
     for _ in range(3):
         [outcome] = await applied(world, [other], store)
@@ -383,7 +383,7 @@ async def test_capacity_of_a_late_write_is_what_it_needs_now_and_not_when_it_was
     first, second = await pods(world.cluster)
     # Decided while the kubelet still counted more for the pod, so it took nothing.
     late = resize(first, amounts(900, 512))
-    await store.begin_writes([WriteIntent(1, world.cluster.now, late, get_spec_targets(first))])
+    await store.record_intents([WriteIntent(1, world.cluster.now, late, get_spec_targets(first))])
     [outcome] = await applied(world, [replace(resize(second, amounts(900, 512)), growth=resources(400, 0))], store)
     assert (outcome.result, outcome.reason) == (ActionResult.SKIPPED, ReasonCode.WAITING_FOR_CAPACITY)
 
@@ -401,8 +401,8 @@ async def test_no_intent_is_recorded_for_what_was_held_back_before():
 
 async def test_an_eviction_is_held_back_when_a_loss_is_noticed_after_its_budget_was_read():
     class WentBack(InMemoryStore):
-        async def begin_writes(self, intents) -> None:
-            await super().begin_writes(intents)
+        async def record_intents(self, intents) -> None:
+            await super().record_intents(intents)
             # A usage pass has found the database at an earlier state, and has put that on record.
             turns.lost_until = lambda: int(world.cluster.now.timestamp())
 

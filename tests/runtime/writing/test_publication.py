@@ -13,7 +13,7 @@ from cruise.domain.records import WorkloadRecommendation
 from cruise.domain.resources import MEBIBYTE, NOTHING_STATED, Resources
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import ConflictError, NotFoundError, UnavailableError
-from cruise.runtime.writing.publication import VpaPublication
+from cruise.runtime.writing.publication import VpaRecommendationUpdater
 from cruise.simulation.store import InMemoryStore
 from tests.builders import NOW, make_pod, make_ref, make_snapshot, make_statistic_for, make_table, make_workload
 
@@ -81,21 +81,21 @@ async def test_a_recommendation_lies_between_what_is_used_and_what_was_used_most
 @pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.INITIAL])
 async def test_nothing_is_published_below_mode_resize(mode):
     recording = Recording()
-    assert await VpaPublication(recording, InMemoryStore(), Policy(mode=mode)).publish(*world(), NOW) == 0
+    assert await VpaRecommendationUpdater(recording, InMemoryStore(), Policy(mode=mode)).publish(*world(), NOW) == 0
     assert recording.written == []
 
 
 async def test_nothing_is_published_while_paused():
     recording, store = Recording(), InMemoryStore()
     await store.set_paused(True)
-    assert await VpaPublication(recording, store, FULL).publish(*world(), NOW) == 0
+    assert await VpaRecommendationUpdater(recording, store, FULL).publish(*world(), NOW) == 0
     assert recording.written == []
 
 
 async def test_a_recommendation_that_waits_for_the_rate_limit_when_cruise_is_paused_is_not_published():
     recording, store = Recording(), InMemoryStore()
     recording.turn.clear()
-    publishing = asyncio.ensure_future(VpaPublication(recording, store, FULL).publish(*world(), NOW))
+    publishing = asyncio.ensure_future(VpaRecommendationUpdater(recording, store, FULL).publish(*world(), NOW))
     await asyncio.wait({publishing}, timeout=0.05)
     await store.set_paused(True)
     recording.turn.set()
@@ -105,7 +105,7 @@ async def test_a_recommendation_that_waits_for_the_rate_limit_when_cruise_is_pau
 
 async def test_what_hardly_moves_is_not_written_again():
     recording = Recording()
-    publication = VpaPublication(recording, InMemoryStore(), FULL)
+    publication = VpaRecommendationUpdater(recording, InMemoryStore(), FULL)
     snapshot, statistics = world()
     assert await publication.publish(snapshot, statistics, NOW) == 1
     snapshot = shown(snapshot, recording)
@@ -116,14 +116,14 @@ async def test_what_hardly_moves_is_not_written_again():
 
 async def test_a_deleted_object_is_created_again():
     recording = Recording()
-    publication = VpaPublication(recording, InMemoryStore(), FULL)
+    publication = VpaRecommendationUpdater(recording, InMemoryStore(), FULL)
     await publication.publish(*world(), NOW)
     assert await publication.publish(*world(), NOW) == 1
 
 
 async def test_a_pass_stops_at_its_budget_and_the_next_one_continues():
     recording = Recording()
-    publication = VpaPublication(recording, InMemoryStore(), FULL, limit=2)
+    publication = VpaRecommendationUpdater(recording, InMemoryStore(), FULL, limit=2)
     snapshot, statistics = world(5)
     for expected in (2, 2, 1, 0):
         assert await publication.publish(shown(snapshot, recording), statistics, NOW) == expected
@@ -135,12 +135,12 @@ async def test_a_workload_with_a_foreign_vpa_gets_none_from_cruise(name):
     snapshot, statistics = world()
     target = make_ref("Deployment/web0") if name == "mine" else make_ref("Deployment/other")
     snapshot = replace(snapshot, vertical_autoscalers=(VerticalPodAutoscaler("shop", name, target, "Off"),))
-    assert await VpaPublication(Recording(), InMemoryStore(), FULL).publish(snapshot, statistics, NOW) == 0
+    assert await VpaRecommendationUpdater(Recording(), InMemoryStore(), FULL).publish(snapshot, statistics, NOW) == 0
 
 
 async def test_one_that_was_changed_meanwhile_is_passed_over():
     recording = Recording()
-    publication = VpaPublication(recording, InMemoryStore(), FULL)
+    publication = VpaRecommendationUpdater(recording, InMemoryStore(), FULL)
     recording.failure = ConflictError("changed")
     await publication.publish(*world(2), NOW)
     recording.failure = None
@@ -149,7 +149,7 @@ async def test_one_that_was_changed_meanwhile_is_passed_over():
 
 async def test_the_pass_ends_if_the_kind_is_not_served_and_an_unreachable_server_is_reported():
     recording = Recording()
-    publication = VpaPublication(recording, InMemoryStore(), FULL)
+    publication = VpaRecommendationUpdater(recording, InMemoryStore(), FULL)
     recording.failure = NotFoundError("no such kind")
     assert await publication.publish(*world(3), NOW) == 0
     recording.failure = UnavailableError("away")
@@ -165,5 +165,5 @@ async def test_without_a_writable_store_nothing_is_published():
     snapshot, statistics = world()
     recording = Recording()
     with pytest.raises(UnavailableError, match="read-only"):
-        await VpaPublication(recording, ReadOnly(), FULL).publish(snapshot, statistics, NOW)
+        await VpaRecommendationUpdater(recording, ReadOnly(), FULL).publish(snapshot, statistics, NOW)
     assert recording.written == []

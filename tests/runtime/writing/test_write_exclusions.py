@@ -1,7 +1,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from cruise.decisions.packing.remaining_plan import PlanSubjects
+from cruise.decisions.packing.remaining_plan import PlanDependencies
 from cruise.domain.actions import ReasonCode
 from cruise.runtime.writing.evictions import WriteExclusions
 from tests.runtime.writing.test_pending_growth import grow
@@ -26,20 +26,20 @@ def test_a_pod_is_excluded_until_its_cool_down_is_over():
 def test_nodes_and_pods_of_a_plan_are_excluded_until_it_releases_them():
     exclusions = WriteExclusions()
     a, b, elsewhere = by_a_node_pass("a"), by_a_node_pass("b"), replace(by_a_node_pass("c"), node="n2")
-    exclusions.reserved = PlanSubjects(frozenset({"n2"}), frozenset({"uid-a"}))
+    exclusions.reserved = PlanDependencies(frozenset({"n2"}), frozenset({"uid-a"}))
     assert [exclusions.explain_exclusion(one, START) for one in (a, b, elsewhere)] == [
         ReasonCode.PACKING_PLAN_ACTIVE,
         None,
         ReasonCode.PACKING_PLAN_ACTIVE,
     ]
-    exclusions.reserved = PlanSubjects()
+    exclusions.reserved = PlanDependencies()
     assert [exclusions.explain_exclusion(one, START) for one in (a, b, elsewhere)] == [None, None, None]
 
 
 def test_only_actions_that_a_node_pass_initiates_are_excluded():
     exclusions = WriteExclusions()
     exclusions.add_cooldown("uid-a", START + FIVE_MINUTES, START)
-    exclusions.reserved = PlanSubjects(frozenset({"n1"}))
+    exclusions.reserved = PlanDependencies(frozenset({"n1"}))
     for reason in (
         ReasonCode.WITHDRAWN,
         ReasonCode.OOM_KILLED,

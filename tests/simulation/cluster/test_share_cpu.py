@@ -10,7 +10,7 @@ from cruise.simulation.cluster.containers import (
     choose_oom_victims,
     compute_cpu_pressure,
     compute_oom_score_adjustment,
-    find_over_limit,
+    find_containers_over_memory_limit,
     share_cpu,
 )
 
@@ -69,7 +69,12 @@ def test_pressure_is_the_share_of_unmet_demand() -> None:
 
 def test_only_memory_beyond_the_limit_kills() -> None:
     memory = np.array([100.0, 101.0, np.nan, 500.0])
-    assert find_over_limit(memory, np.array([100.0, 100.0, 100.0, np.inf])).tolist() == [False, True, False, False]
+    assert find_containers_over_memory_limit(memory, np.array([100.0, 100.0, 100.0, np.inf])).tolist() == [
+        False,
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ import numpy as np
 from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims, AutoscalerIndex
 from cruise.domain.actions import ResizePod
 from cruise.domain.arrays import Float64Array, Int64Array
-from cruise.domain.autoscalers import DEFAULT_SCALE_DOWN_SECONDS, UtilisationMetric, UtilisationScaling
+from cruise.domain.autoscalers import DEFAULT_SCALE_DOWN_SECONDS, UtilizationMetric, UtilizationScaling
 from cruise.domain.cluster import ClusterSnapshot, HorizontalPodAutoscaler, Pod, Workload
 from cruise.domain.pod_resources import get_spec_targets
 from cruise.domain.reasons import ReasonDetailCode
@@ -50,7 +50,7 @@ class MetricBounds(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class UtilisationBounds:
+class HpaBounds:
     """What an HPA allows for the pods of a workload, by resource; `submitted` are its template's requests.
 
     `restoring_only` is why requests may only grow back to what use needs; empty if they may do more.
@@ -62,12 +62,12 @@ class UtilisationBounds:
     submitted: Mapping[str, StatedResources] = field(default_factory=dict)
     restoring_only: str = ""
 
-    def without_shrink(self, resources: frozenset[ResourceName]) -> "UtilisationBounds":
+    def without_shrink(self, resources: frozenset[ResourceName]) -> "HpaBounds":
         """Return the bounds without a decrease of some resources."""
         held = {one: tuple(metric._replace(peak_factor=np.inf) for metric in self.metrics[one]) for one in resources}
         return replace(self, metrics={**self.metrics, **held})
 
-    def allows(self, decided: "UtilisationBounds") -> bool:
+    def allows(self, decided: "HpaBounds") -> bool:
         """Return whether sizes within the bounds that were `decided` earlier are within these."""
         if self.is_at_minimum != decided.is_at_minimum or self.metrics.keys() != decided.metrics.keys():
             return False
@@ -84,9 +84,7 @@ class UtilisationBounds:
         )
 
 
-def decide_utilisation_bounds(
-    autoscaler: HorizontalPodAutoscaler, workload: Workload | None
-) -> UtilisationBounds | str:
+def decide_hpa_bounds(autoscaler: HorizontalPodAutoscaler, workload: Workload | None) -> HpaBounds | str:
     """Return how far the requests of an HPA's pods may change, or the detail why they may not.
 
     `workload` is None if the HPA's target is not read; its replicas then are what the HPA reports.
@@ -105,16 +103,16 @@ def decide_utilisation_bounds(
             return _decide_restoring_bounds(
                 name, scaling, submitted, ReasonDetailCode.ABOVE_UTILISATION_TARGET.create(name)
             )
-        return UtilisationBounds(name, True, _build_bounds_at_minimum(scaling), submitted)
+        return HpaBounds(name, True, _build_bounds_at_minimum(scaling), submitted)
     growing = _build_bounds_at_maximum(scaling) if scaling.current_replicas == scaling.max_replicas else {}
     if growing:
-        return UtilisationBounds(name, False, growing)
+        return HpaBounds(name, False, growing)
     return _decide_restoring_bounds(name, scaling, submitted, ReasonDetailCode.REPLICAS_BETWEEN.create(name))
 
 
 def _decide_restoring_bounds(
-    name: str, scaling: UtilisationScaling, submitted: Mapping[str, StatedResources], reason: str
-) -> UtilisationBounds | str:
+    name: str, scaling: UtilizationScaling, submitted: Mapping[str, StatedResources], reason: str
+) -> HpaBounds | str:
     """Return the bounds by which requests only grow back, or the reason why they stay.
 
     Larger requests let the HPA remove pods, within its window: without one of the default length, they stay.
@@ -125,13 +123,13 @@ def _decide_restoring_bounds(
         resource: tuple(one._replace(peak_factor=np.inf, growth_factor=1.0) for one in at_minimum)
         for resource, at_minimum in _build_bounds_at_minimum(scaling).items()
     }
-    return UtilisationBounds(name, False, metrics, submitted, reason)
+    return HpaBounds(name, False, metrics, submitted, reason)
 
 
-def _build_bounds_at_minimum(scaling: UtilisationScaling) -> Mapping[ResourceName, tuple[MetricBounds, ...]]:
+def _build_bounds_at_minimum(scaling: UtilizationScaling) -> Mapping[ResourceName, tuple[MetricBounds, ...]]:
     found = {}
     for resource, metrics in _group_by_resource(scaling).items():
-        factors = [(one, compute_peak_factor(one, scaling)) for one in metrics]
+        factors = [(one, compute_hpa_request_factor(one, scaling)) for one in metrics]
         found[resource] = tuple(
             MetricBounds(one.container, one.target_percent, factor, restore_factor=factor if factor < np.inf else 0.0)
             for one, factor in factors
@@ -139,13 +137,13 @@ def _build_bounds_at_minimum(scaling: UtilisationScaling) -> Mapping[ResourceNam
     return found
 
 
-def compute_peak_factor(metric: UtilisationMetric, scaling: UtilisationScaling) -> float:
+def compute_hpa_request_factor(metric: UtilizationMetric, scaling: UtilizationScaling) -> float:
     """Return the smallest sum of requests at which the HPA adds no pods, relative to the use that must fit."""
     margin = max(scaling.tolerance, MIN_MARGIN)
     return 100 / (metric.target_percent * (1 - margin)) if margin < 1 else np.inf
 
 
-def _build_bounds_at_maximum(scaling: UtilisationScaling) -> Mapping[ResourceName, tuple[MetricBounds, ...]]:
+def _build_bounds_at_maximum(scaling: UtilizationScaling) -> Mapping[ResourceName, tuple[MetricBounds, ...]]:
     """Return the bounds of resources that are above all of their targets.
 
     A base is the use in a quarter of the recent samples, so a window of the default length has one that is as large.
@@ -168,33 +166,33 @@ def _build_bounds_at_maximum(scaling: UtilisationScaling) -> Mapping[ResourceNam
     }
 
 
-def _group_by_resource(scaling: UtilisationScaling) -> Mapping[ResourceName, Sequence[UtilisationMetric]]:
-    found: dict[ResourceName, list[UtilisationMetric]] = {}
+def _group_by_resource(scaling: UtilizationScaling) -> Mapping[ResourceName, Sequence[UtilizationMetric]]:
+    found: dict[ResourceName, list[UtilizationMetric]] = {}
     for one in scaling.metrics:
         found.setdefault(one.resource, []).append(one)
     return found
 
 
-def _is_above_target(metric: UtilisationMetric) -> bool:
+def _is_above_target(metric: UtilizationMetric) -> bool:
     return metric.reported_percent is not None and metric.reported_percent > metric.target_percent
 
 
-def apply_utilisation_bounds(
+def apply_hpa_bounds(
     claims: AutoscalerClaims,
     autoscaler: HorizontalPodAutoscaler,
     workload: Workload | None,
-    find_shrunk: Callable[[UtilisationBounds], frozenset[ResourceName]],
-) -> tuple[AutoscalerClaims, UtilisationBounds | None]:
+    find_resources_below_template: Callable[[HpaBounds], frozenset[ResourceName]],
+) -> tuple[AutoscalerClaims, HpaBounds | None]:
     """Return the claims on resources whose requests may not change, and the bounds of the HPA's other resources.
 
-    `autoscaler` is the one HPA that certainly scales the pods. `find_shrunk` returns the resources of which any of
-    these requests less than its template.
+    `autoscaler` is the one HPA that certainly scales the pods. `find_resources_below_template` returns the resources of
+    which any of these requests less than its template.
     """
-    bounds = decide_utilisation_bounds(autoscaler, workload)
+    bounds = decide_hpa_bounds(autoscaler, workload)
     if isinstance(bounds, str):
         return claims._replace(scaled_by=bounds), None
     if bounds.restoring_only:
-        shrunk = find_shrunk(bounds)
+        shrunk = find_resources_below_template(bounds)
         bounds = replace(bounds, metrics={one: bounds.metrics[one] for one in bounds.metrics.keys() & shrunk})
         if not bounds.metrics:
             return claims._replace(scaled_by=bounds.restoring_only), None
@@ -250,7 +248,7 @@ def compute_lower_requests(
     return lowest
 
 
-class UtilisationChanges:
+class HpaChanges:
     """Compares the HPAs of a snapshot with those that the watch has now."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
@@ -292,12 +290,12 @@ class _KnownAutoscalers:
     def find_claims(self, pod: Pod) -> AutoscalerClaims:
         return self._claims.find_for_pod(pod)
 
-    def decide_bounds(self, pod: Pod, claims: AutoscalerClaims) -> UtilisationBounds | None:
+    def decide_bounds(self, pod: Pod, claims: AutoscalerClaims) -> HpaBounds | None:
         autoscaler = self._by_name.get((pod.namespace, claims.autoscaler))
         if autoscaler is None:
             return None
         workload = None if pod.workload is None else self._workloads.get((pod.namespace, pod.workload))
-        bounds = decide_utilisation_bounds(autoscaler, workload)
+        bounds = decide_hpa_bounds(autoscaler, workload)
         return None if isinstance(bounds, str) else bounds
 
 

@@ -23,7 +23,7 @@ from cruise.domain.overrides import NO_PAUSED_WORKLOADS, PausedWorkloads
 from cruise.domain.policy import GuaranteedPolicy, HpaPolicy, Mode, Policy
 
 
-class UnlockKind(StrEnum):
+class SkipReasonUnlockKind(StrEnum):
     """Who or what makes a skipped pod sized; stable for users and scripts."""
 
     SETTING = "setting"
@@ -44,13 +44,13 @@ class EligibilityInputs(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Unlock:
+class SkipReasonUnlock:
     """What makes the pods of a skip reason sized, in words, and as a setting or an annotation if one does.
 
     `apply` returns the inputs of decisions after that change, None if no decision can tell what it would save.
     """
 
-    kind: UnlockKind
+    kind: SkipReasonUnlockKind
     description: str
     setting: str = ""
     value: str = ""
@@ -163,44 +163,48 @@ def _resize_without_restarts(inputs: EligibilityInputs) -> EligibilityInputs:
 
 def _setting(
     setting: str, value: str, description: str, apply: Callable[[EligibilityInputs], EligibilityInputs]
-) -> Unlock:
+) -> SkipReasonUnlock:
     """Return a change of a setting that has no annotation."""
-    return Unlock(UnlockKind.SETTING, description, setting, value, apply=apply)
+    return SkipReasonUnlock(SkipReasonUnlockKind.SETTING, description, setting, value, apply=apply)
 
 
 def _override(
     setting: str, value: str, apply: Callable[[EligibilityInputs], EligibilityInputs], condition: str = ""
-) -> Unlock:
+) -> SkipReasonUnlock:
     """Return a change of a setting that an annotation of the same name overrides."""
     annotation = f"{PREFIX}{setting.replace('_', '-')}: {value}"
     description = f"{setting}: {value}, or {annotation}{condition}"
-    return Unlock(UnlockKind.SETTING, description, setting, value, annotation, apply)
+    return SkipReasonUnlock(SkipReasonUnlockKind.SETTING, description, setting, value, annotation, apply)
 
 
 def _annotation(
     annotation: str, description: str, apply: Callable[[EligibilityInputs], EligibilityInputs] | None = None
-) -> Unlock:
-    return Unlock(UnlockKind.ANNOTATION, description, annotation=annotation, apply=apply)
+) -> SkipReasonUnlock:
+    return SkipReasonUnlock(SkipReasonUnlockKind.ANNOTATION, description, annotation=annotation, apply=apply)
 
 
-def _object(description: str, apply: Callable[[EligibilityInputs], EligibilityInputs] | None = None) -> Unlock:
-    return Unlock(UnlockKind.OBJECT, description, apply=apply)
+def _object(
+    description: str, apply: Callable[[EligibilityInputs], EligibilityInputs] | None = None
+) -> SkipReasonUnlock:
+    return SkipReasonUnlock(SkipReasonUnlockKind.OBJECT, description, apply=apply)
 
 
-def _cluster(description: str, apply: Callable[[EligibilityInputs], EligibilityInputs] | None = None) -> Unlock:
-    return Unlock(UnlockKind.CLUSTER, description, apply=apply)
+def _cluster(
+    description: str, apply: Callable[[EligibilityInputs], EligibilityInputs] | None = None
+) -> SkipReasonUnlock:
+    return SkipReasonUnlock(SkipReasonUnlockKind.CLUSTER, description, apply=apply)
 
 
-def _time(description: str, setting: str = "") -> Unlock:
-    return Unlock(UnlockKind.TIME, description, setting)
+def _time(description: str, setting: str = "") -> SkipReasonUnlock:
+    return SkipReasonUnlock(SkipReasonUnlockKind.TIME, description, setting)
 
 
-def _nothing(description: str) -> Unlock:
-    return Unlock(UnlockKind.NOTHING, f"nothing: {description}")
+def _nothing(description: str) -> SkipReasonUnlock:
+    return SkipReasonUnlock(SkipReasonUnlockKind.NOTHING, f"nothing: {description}")
 
 
-_MODE = Unlock(
-    UnlockKind.SETTING,
+_MODE = SkipReasonUnlock(
+    SkipReasonUnlockKind.SETTING,
     "mode: resize, and no annotation cruise.io/mode with a lower one",
     "mode",
     "resize",
@@ -215,7 +219,7 @@ _HAND_WRITE = _object("change the LimitRange, or the resources in the pod templa
 _NEXT_PASS = _time("wait: the next pass decides again")
 _BUDGET = "wait for the next period, or raise {0}"
 
-UNLOCKS: Mapping[ReasonCode, Unlock] = {
+UNLOCKS: Mapping[ReasonCode, SkipReasonUnlock] = {
     ReasonCode.EXCLUDED_NAMESPACE: _setting(
         "excluded_namespaces",
         "!NAMESPACE",
@@ -243,8 +247,8 @@ UNLOCKS: Mapping[ReasonCode, Unlock] = {
     ReasonCode.GUARANTEED: _override(
         "guaranteed", "resize", _size_guaranteed, "; decreases wait for memory_limit_history"
     ),
-    ReasonCode.BEST_EFFORT: Unlock(
-        UnlockKind.SETTING,
+    ReasonCode.BEST_EFFORT: SkipReasonUnlock(
+        SkipReasonUnlockKind.SETTING,
         f"best_effort: adopt, or {PREFIX}best-effort: adopt, for new pods",
         "best_effort",
         "adopt",
@@ -263,8 +267,8 @@ UNLOCKS: Mapping[ReasonCode, Unlock] = {
     ReasonCode.NEW_WORKLOAD: _time("wait for new_workload_age, or until a first run has ended", "new_workload_age"),
     ReasonCode.STARTING: _time("wait until it has been ready for 30 seconds"),
     ReasonCode.NEW_TEMPLATE_REVISION: _time("wait for samples of the new revision"),
-    ReasonCode.MANAGED_BY_HPA: Unlock(
-        UnlockKind.SETTING,
+    ReasonCode.MANAGED_BY_HPA: SkipReasonUnlock(
+        SkipReasonUnlockKind.SETTING,
         f"hpa: within-target, or {PREFIX}hpa: within-target, and the HPA at its minimum of replicas; or another metric "
         "than utilization",
         "hpa",
@@ -315,8 +319,8 @@ UNLOCKS: Mapping[ReasonCode, Unlock] = {
     ReasonCode.CANNOT_RESTORE: _object("restart the workload: its template has the original sizes"),
     ReasonCode.START_UNKNOWN: _time("wait until three pods have started, or state the CPU of a start"),
     ReasonCode.AT_MAXIMUM: _annotation(f"{PREFIX}cpu-max, {PREFIX}memory-max", "raise its maximum"),
-    ReasonCode.RECORDED_ONLY: Unlock(
-        UnlockKind.SETTING, "oom_reaction: resize-then-evict", "oom_reaction", "resize-then-evict"
+    ReasonCode.RECORDED_ONLY: SkipReasonUnlock(
+        SkipReasonUnlockKind.SETTING, "oom_reaction: resize-then-evict", "oom_reaction", "resize-then-evict"
     ),
     ReasonCode.PACKING_PLAN_ACTIVE: _time("wait until the packing plan ends"),
 }

@@ -10,23 +10,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.usable_statistics import get_usage_history
-from cruise.decisions.pod_policy.utilisation_bounds import (
-    UtilisationBounds,
+from cruise.decisions.pod_policy.hpa_bounds import (
+    HpaBounds,
+    compute_hpa_request_factor,
     compute_lower_requests,
-    compute_peak_factor,
 )
+from cruise.decisions.pod_policy.usable_statistics import get_largest_weekly_usage
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.annotations import UnreadableAnnotations
 from cruise.domain.arrays import Int64Array, convert_to_int64, round_up_integers
-from cruise.domain.autoscalers import UtilisationMetric, UtilisationScaling
+from cruise.domain.autoscalers import UtilizationMetric, UtilizationScaling
 from cruise.domain.cluster import Container, Pod, QosClass
 from cruise.domain.resources import ROUNDING_UNIT, ResourceName, StatedResources
 from cruise.domain.usage import StatisticsTable
 
 
 @dataclass(frozen=True, slots=True)
-class UtilisationAdmission:
+class HpaAdmissionBounds:
     """What an HPA allows for one new pod, with entries per sized container.
 
     `bounds` are those of its running pods, None if their requests stay. `submitted` are the requests before any
@@ -35,8 +35,8 @@ class UtilisationAdmission:
     """
 
     names: Sequence[str]
-    scaling: UtilisationScaling | None
-    bounds: UtilisationBounds | None
+    scaling: UtilizationScaling | None
+    bounds: HpaBounds | None
     submitted: Sequence[StatedResources]
     rows: Sequence[int]
     resources: frozenset[ResourceName]
@@ -61,8 +61,8 @@ class UtilisationAdmission:
     def _bound(
         self,
         resource: ResourceName,
-        metrics: Sequence[UtilisationMetric],
-        scaling: UtilisationScaling,
+        metrics: Sequence[UtilizationMetric],
+        scaling: UtilizationScaling,
         wanted: Int64Array,
         statistics: StatisticsTable,
     ) -> Int64Array:
@@ -70,13 +70,13 @@ class UtilisationAdmission:
         if self.keeps_template or not submitted.all():
             # The HPA cannot compute the utilization of a pod without a request, and would start to with one.
             return submitted
-        largest = get_usage_history(statistics, convert_to_int64(self.rows), resource).largest
+        largest = get_largest_weekly_usage(statistics, convert_to_int64(self.rows), resource).largest
         is_at_minimum = self.bounds is not None and self.bounds.is_at_minimum
         amounts, is_counted = np.zeros_like(submitted), np.zeros(len(submitted), dtype=np.bool_)
         for metric in metrics:
             counted = np.array([metric.container in ("", name) for name in self.names], dtype=np.bool_)
             now = submitted[counted]
-            factors = np.array([compute_peak_factor(metric, scaling)])
+            factors = np.array([compute_hpa_request_factor(metric, scaling)])
             lowest = compute_lower_requests(now, largest[counted], np.zeros_like(now), factors)
             lowest = np.minimum(now, round_up_integers(lowest, ROUNDING_UNIT[resource]))
             chosen = np.clip(wanted[counted], lowest, now)
@@ -94,7 +94,7 @@ class UtilisationAdmission:
         return replace(target, requests=requests, limits=replace(target.limits, **{name: amount}))
 
 
-def build_utilisation_admission(
+def build_hpa_admission_bounds(
     pod: Pod,
     sized: Sequence[Container],
     eligibility: Eligibility,
@@ -102,7 +102,7 @@ def build_utilisation_admission(
     submitted: Sequence[StatedResources],
     rows: Sequence[int],
     new_revision: bool,
-) -> UtilisationAdmission:
+) -> HpaAdmissionBounds:
     """Return what an HPA allows for a new pod; `submitted` and `rows` have an entry per sized container.
 
     The largest use of all pods of the workload counts, since the HPA averages over them. Requests are the submitted
@@ -113,10 +113,10 @@ def build_utilisation_admission(
     policies = (
         () if isinstance(policy, UnreadableAnnotations) else [policy.get_for_container(one.name) for one in sized]
     )
-    return UtilisationAdmission(
+    return HpaAdmissionBounds(
         [one.name for one in sized],
         None if autoscaler is None else autoscaler.scaling,
-        eligibility.get_utilisation_bounds(pod),
+        eligibility.get_hpa_bounds(pod),
         submitted,
         [own if row is None else row for own, row in zip(rows, of_workload, strict=True)],
         frozenset(ResourceName).intersection(*(one.resources for one in policies)),
@@ -125,7 +125,7 @@ def build_utilisation_admission(
     )
 
 
-def _request_average(metric: UtilisationMetric, submitted: Int64Array, lowest: Int64Array) -> Int64Array:
+def _request_average(metric: UtilizationMetric, submitted: Int64Array, lowest: Int64Array) -> Int64Array:
     """Return requests whose sum is that of the other pods on average, each between its lowest and its submitted one."""
     reducible = int((submitted - lowest).sum())
     if metric.average_request is None or reducible <= 0:

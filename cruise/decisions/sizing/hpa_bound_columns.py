@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cruise.decisions.pod_policy.hpa_bounds import MIN_MARGIN, MetricBounds, compute_lower_requests
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
-from cruise.decisions.pod_policy.usable_statistics import UsageHistory
-from cruise.decisions.pod_policy.utilisation_bounds import MIN_MARGIN, MetricBounds, compute_lower_requests
+from cruise.decisions.pod_policy.usable_statistics import LargestWeeklyUsage
 from cruise.domain.arrays import UNBOUNDED, Float64Array, Int64Array, round_up_integers
 from cruise.domain.resources import ROUNDING_UNIT, ResourceName
 
 
 @dataclass(frozen=True, slots=True)
-class MetricGroups:
+class HpaMetricGroups:
     """The containers whose requests an HPA's metric adds up, one group per pod and metric.
 
     `containers` are indices of sized containers, `groups` their groups, `submitted` their template's requests (0:
@@ -29,7 +29,7 @@ class MetricGroups:
     restore_factor: Float64Array
 
 
-def build_metric_groups(pods: Sequence[ResizablePod], first: Int64Array) -> Mapping[ResourceName, MetricGroups]:
+def build_hpa_metric_groups(pods: Sequence[ResizablePod], first: Int64Array) -> Mapping[ResourceName, HpaMetricGroups]:
     """Put the bounds of HPAs into columns, by resource; `first` is each pod's first container."""
     bounded = [index for index, pod in enumerate(pods) if pod.utilisation_bounds is not None]
     if not bounded:
@@ -40,7 +40,7 @@ def build_metric_groups(pods: Sequence[ResizablePod], first: Int64Array) -> Mapp
 
 def _build_groups(
     pods: Sequence[ResizablePod], bounded: Iterable[int], first: Int64Array, resource: ResourceName
-) -> MetricGroups:
+) -> HpaMetricGroups:
     rows: list[tuple[int, int, int]] = []
     metrics: list[MetricBounds] = []
     for index in bounded:
@@ -59,11 +59,11 @@ def _build_groups(
             metrics.append(metric)
     columns = np.array(rows, dtype=np.int64).reshape(-1, 3)
     factors = np.array([one[2:] for one in metrics], dtype=np.float64).reshape(-1, 4)
-    return MetricGroups(*columns.T, *factors.T)
+    return HpaMetricGroups(*columns.T, *factors.T)
 
 
 def compute_hpa_request_bounds(
-    groups: MetricGroups, resource: ResourceName, current: Int64Array, use: UsageHistory
+    groups: HpaMetricGroups, resource: ResourceName, current: Int64Array, use: LargestWeeklyUsage
 ) -> tuple[Int64Array, Int64Array]:
     """Return the smallest and largest request of each container that HPAs allow, 0 and UNBOUNDED where none does.
 
@@ -88,7 +88,7 @@ def compute_hpa_request_bounds(
     return lower, upper
 
 
-def _compute_restored_requests(groups: MetricGroups, now: Int64Array, largest: Int64Array, unit: int) -> Int64Array:
+def _compute_restored_requests(groups: HpaMetricGroups, now: Int64Array, largest: Int64Array, unit: int) -> Int64Array:
     """Return what containers of groups with too small requests need, at most their submitted requests; 0 for others."""
     group, count = groups.groups, len(groups.peak_factor)
     needed = np.ceil(np.where(largest < UNBOUNDED, largest, 0) * groups.restore_factor[group])

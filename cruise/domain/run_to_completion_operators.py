@@ -34,7 +34,7 @@ LASTING_KINDS = POD_CONTROLLER_KINDS - {"Job"} | {"CloneSet", "DeploymentConfig"
 
 
 @dataclass(frozen=True, slots=True)
-class RunOperator:
+class RunToCompletionOperator:
     """An operator whose pods run to completion.
 
     `owner_kinds` are the kinds of its pods' controllers; without any, its pods have no controller and all of `marks`.
@@ -51,7 +51,7 @@ class RunOperator:
     marks: frozenset[str] = frozenset()
 
 
-class EndedPod(NamedTuple):
+class CompletedPod(NamedTuple):
     """A deleted pod that ran to completion: its usage may not be read yet. `workload` is Kind/name."""
 
     namespace: str
@@ -69,7 +69,7 @@ _KUBEFLOW = "training.kubeflow.org/"
 _SPARK = "sparkoperator.k8s.io/"
 
 OPERATORS = (
-    RunOperator(
+    RunToCompletionOperator(
         "Argo Workflows",
         frozenset({"Workflow"}),
         (
@@ -80,14 +80,14 @@ OPERATORS = (
         (f"{_ARGO}node-name",),
         (f"{_ARGO}workflow",),
     ),
-    RunOperator(
+    RunToCompletionOperator(
         "Tekton",
         frozenset({"TaskRun", "PipelineRun", "CustomRun"}),
         (("Pipeline", "tekton.dev/pipeline"), ("Task", "tekton.dev/task"), ("ClusterTask", "tekton.dev/clusterTask")),
         ("tekton.dev/pipelineTask",),
         ("tekton.dev/pipelineRun", "tekton.dev/taskRun"),
     ),
-    RunOperator(
+    RunToCompletionOperator(
         "Spark",
         frozenset({"SparkApplication", "SparkCluster", "Pod"}),
         (
@@ -98,7 +98,7 @@ OPERATORS = (
         ("spark-role",),
         (f"{_SPARK}app-name", "spark-app-name"),
     ),
-    RunOperator(
+    RunToCompletionOperator(
         "Spark, without the operator",
         frozenset(),
         (("SparkApplication", "spark-app-name"),),
@@ -106,62 +106,62 @@ OPERATORS = (
         ("spark-app-name",),
         frozenset({"spark-role", "spark-app-selector"}),
     ),
-    RunOperator(
+    RunToCompletionOperator(
         "Kubeflow",
         frozenset({"JAXJob", "MPIJob", "PaddleJob", "PyTorchJob", "TFJob", "TrainJob", "XGBoostJob"}),
         (("", f"{_KUBEFLOW}job-name"),),
         (f"{_KUBEFLOW}replica-type", f"{_KUBEFLOW}job-role", "jobset.sigs.k8s.io/replicatedjob-name"),
         (f"{_KUBEFLOW}job-name",),
     ),
-    RunOperator(
+    RunToCompletionOperator(
         "KubeRay",
         frozenset({"RayCluster", "RayJob"}),
         (("RayCluster", "ray.io/originated-from-cr-name"), ("RayCluster", "ray.io/cluster")),
         ("ray.io/group", "ray.io/node-type"),
         ("ray.io/originated-from-cr-name", "ray.io/cluster"),
     ),
-    RunOperator(
+    RunToCompletionOperator(
         "JobSet",
         frozenset({"JobSet"}),
         (("", "jobset.sigs.k8s.io/jobset-name"),),
         ("jobset.sigs.k8s.io/replicatedjob-name",),
         ("jobset.sigs.k8s.io/jobset-name",),
     ),
-    RunOperator(
+    RunToCompletionOperator(
         "Volcano",
         frozenset({"Job.batch.volcano.sh"}),
         (("", "volcano.sh/job-name"),),
         ("volcano.sh/task-spec",),
         ("volcano.sh/job-name",),
     ),
-    RunOperator(
+    RunToCompletionOperator(
         "Dask",
         frozenset({"DaskCluster", "DaskJob", "DaskWorkerGroup"}),
         (("DaskCluster", "dask.org/cluster-name"),),
         ("dask.org/component",),
         ("dask.org/cluster-name",),
     ),
-    RunOperator("Flink", frozenset({"FlinkDeployment"}), steps=("component",)),
-    RunOperator(
+    RunToCompletionOperator("Flink", frozenset({"FlinkDeployment"}), steps=("component",)),
+    RunToCompletionOperator(
         "GitHub Actions runners",
         frozenset({"EphemeralRunner"}),
         (("AutoscalingRunnerSet", "actions.github.com/scale-set-name"),),
     ),
-    RunOperator(
+    RunToCompletionOperator(
         "Airflow",
         frozenset(),
         (("DAG", "dag_id"),),
         ("task_id",),
         marks=frozenset({"dag_id", "task_id", "try_number"}),
     ),
-    RunOperator(
+    RunToCompletionOperator(
         "GitLab runners",
         frozenset(),
         (("GitLabProject", "project.runner.gitlab.com/id"),),
         ("job.runner.gitlab.com/name",),
         marks=frozenset({"job.runner.gitlab.com/pod", "project.runner.gitlab.com/id"}),
     ),
-    RunOperator(
+    RunToCompletionOperator(
         "Prow", frozenset(), (("ProwJob", "prow.k8s.io/job"),), marks=frozenset({"prow.k8s.io/job", "prow.k8s.io/id"})
     ),
 )
@@ -214,7 +214,7 @@ def drop_run_suffix(name: str) -> str:
     return name
 
 
-def is_plain_name(text: str) -> bool:
+def is_storable_name(text: str) -> bool:
     """Return whether a text can be a key in the database, as names of objects can: printable and not too long.
 
     The API server does not check annotations and owner references, nor Prometheus labels.
@@ -222,7 +222,7 @@ def is_plain_name(text: str) -> bool:
     return len(text) <= _LONGEST_NAME and text.isprintable()
 
 
-def find_run_group(
+def find_workload_of_runs(
     owner: tuple[str, str] | None,
     labels: Mapping[str, str],
     annotations: Mapping[str, str],
@@ -246,7 +246,7 @@ def find_run_group(
         run_names = {labels.get(key) for key in operator.run_keys} | ({owner[1]} if owner is not None else set())
         for group_kind, key in operator.groups:
             name = _get(key, labels, annotations)
-            if name and is_plain_name(name):
+            if name and is_storable_name(name):
                 return group_kind or kind, (drop_run_suffix(name) if name in run_names else name) + step
     if owner is None:
         return None
@@ -259,7 +259,9 @@ def _get(key: str, labels: Mapping[str, str], annotations: Mapping[str, str]) ->
     return labels.get(key) or annotations.get(key) or ""
 
 
-def _find_operator_of_bare_pod(labels: Mapping[str, str], annotations: Mapping[str, str]) -> RunOperator | None:
+def _find_operator_of_bare_pod(
+    labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> RunToCompletionOperator | None:
     if not labels:
         return None
     return next(
@@ -269,7 +271,10 @@ def _find_operator_of_bare_pod(labels: Mapping[str, str], annotations: Mapping[s
 
 
 def _read_step(
-    operator: RunOperator, owner: tuple[str, str] | None, labels: Mapping[str, str], annotations: Mapping[str, str]
+    operator: RunToCompletionOperator,
+    owner: tuple[str, str] | None,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
 ) -> str:
     """Return the step of a run with its separator, empty if there is none.
 

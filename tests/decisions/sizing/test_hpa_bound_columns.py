@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.pod_policy.usable_statistics import UsageHistory
-from cruise.decisions.pod_policy.utilisation_bounds import (
-    UtilisationBounds,
-    decide_utilisation_bounds,
+from cruise.decisions.pod_policy.hpa_bounds import (
+    HpaBounds,
+    decide_hpa_bounds,
     do_requests_cover_usage,
 )
-from cruise.decisions.sizing.utilisation_columns import MetricGroups, compute_hpa_request_bounds
+from cruise.decisions.pod_policy.usable_statistics import LargestWeeklyUsage
+from cruise.decisions.sizing.hpa_bound_columns import HpaMetricGroups, compute_hpa_request_bounds
 from cruise.domain.arrays import UNBOUNDED
-from cruise.domain.autoscalers import UtilisationMetric, UtilisationScaling
+from cruise.domain.autoscalers import UtilizationMetric, UtilizationScaling
 from cruise.domain.cluster import HorizontalPodAutoscaler
 from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import ResourceName, StatedResources
@@ -32,7 +32,7 @@ CONTAINERS = ("app", "proxy")
 class Drawn:
     """Pods under an HPA: requests and 7-day maxima by pod and container, metrics, and use within the history."""
 
-    scaling: UtilisationScaling
+    scaling: UtilizationScaling
     containers: Sequence[str]
     requests: np.ndarray
     peaks: np.ndarray
@@ -54,7 +54,7 @@ def drawn_pods(draw: st.DrawFn) -> Drawn:
     names = ["", *containers]
     chosen = draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True))
     tolerance = draw(st.sampled_from([0.0, 0.05, 0.1, 0.3]))
-    metrics = tuple(UtilisationMetric(CPU, one, draw(st.integers(1, 250)), 0) for one in chosen)
+    metrics = tuple(UtilizationMetric(CPU, one, draw(st.integers(1, 250)), 0) for one in chosen)
     metrics = tuple(one._replace(reported_percent=one.target_percent) for one in metrics)
     spare = draw(st.integers(0, 5))
     # One pod at least is measured and ready: without one the controller changes nothing.
@@ -62,7 +62,7 @@ def drawn_pods(draw: st.DrawFn) -> Drawn:
         [True, *draw(st.lists(st.booleans(), min_size=replicas - 1, max_size=replicas - 1))] for _ in range(2)
     )
     return Drawn(
-        UtilisationScaling(metrics, replicas, replicas + spare, replicas, replicas, True, tolerance),
+        UtilizationScaling(metrics, replicas, replicas + spare, replicas, replicas, True, tolerance),
         containers,
         amounts(1, 3000),
         amounts(0, 2000),
@@ -76,12 +76,12 @@ def drawn_pods(draw: st.DrawFn) -> Drawn:
     )
 
 
-def bounds_of(scaling: UtilisationScaling) -> UtilisationBounds | str:
+def bounds_of(scaling: UtilizationScaling) -> HpaBounds | str:
     autoscaler = HorizontalPodAutoscaler("shop", "web", make_ref("Deployment/web"), frozenset({CPU}), "", scaling)
-    return decide_utilisation_bounds(autoscaler, make_workload("Deployment/web", replicas=scaling.current_replicas))
+    return decide_hpa_bounds(autoscaler, make_workload("Deployment/web", replicas=scaling.current_replicas))
 
 
-def groups_of(drawn: Drawn, bounds: UtilisationBounds) -> MetricGroups:
+def groups_of(drawn: Drawn, bounds: HpaBounds) -> HpaMetricGroups:
     rows = []
     metrics = bounds.metrics.get(CPU, ())
     replicas, width = drawn.requests.shape
@@ -93,7 +93,7 @@ def groups_of(drawn: Drawn, bounds: UtilisationBounds) -> MetricGroups:
                     rows.append((at, pod * len(metrics) + number, int(drawn.submitted.ravel()[at])))
     columns = np.array(rows, dtype=np.int64).reshape(-1, 3)
     factors = np.tile(np.array([one[2:] for one in metrics], dtype=float).reshape(-1, 4), (replicas, 1))
-    return MetricGroups(*columns.T, *factors.T)
+    return HpaMetricGroups(*columns.T, *factors.T)
 
 
 def measure(drawn: Drawn, requests: np.ndarray, use: np.ndarray) -> list[MeasuredPod]:
@@ -126,8 +126,8 @@ def desire(drawn: Drawn, requests: np.ndarray, use: np.ndarray) -> int:
 @given(drawn_pods(), st.floats(0, 1))
 def test_at_its_minimum_an_hpa_keeps_its_replicas_for_all_recorded_usage(drawn: Drawn, position: float):
     bounds = bounds_of(drawn.scaling)
-    assert isinstance(bounds, UtilisationBounds)
-    use = UsageHistory(drawn.peaks.ravel(), np.zeros(drawn.peaks.size, dtype=np.int64))
+    assert isinstance(bounds, HpaBounds)
+    use = LargestWeeklyUsage(drawn.peaks.ravel(), np.zeros(drawn.peaks.size, dtype=np.int64))
     groups, requests = groups_of(drawn, bounds), drawn.requests.ravel()
     if not do_requests_cover_usage(
         requests[groups.containers], use.largest[groups.containers], groups.groups, groups.peak_factor
@@ -156,8 +156,8 @@ def test_a_shrunk_pod_never_needs_more_replicas_than_ran(drawn: Drawn):
     scaling = replace(drawn.scaling, min_replicas=1)
     fits = replace(drawn, requests=np.full_like(drawn.requests, 10**7), scaling=scaling)
     bounds = bounds_of(replace(scaling, current_replicas=1, desired_replicas=1))
-    assert isinstance(bounds, UtilisationBounds)
-    use = UsageHistory(drawn.peaks.ravel(), np.zeros(drawn.peaks.size, dtype=np.int64))
+    assert isinstance(bounds, HpaBounds)
+    use = LargestWeeklyUsage(drawn.peaks.ravel(), np.zeros(drawn.peaks.size, dtype=np.int64))
     lower, _ = compute_hpa_request_bounds(groups_of(fits, bounds), CPU, fits.requests.ravel(), use)
     lowest = np.maximum(lower.reshape(drawn.requests.shape), 1)
     used = np.floor(drawn.peaks * drawn.shares).astype(np.int64)
@@ -195,7 +195,7 @@ def test_at_its_maximum_growth_removes_no_pod_while_usage_is_at_the_base(drawn: 
     if isinstance(bounds, str):
         assert any(one.reported_percent == one.target_percent for one in metrics)
         return
-    history = UsageHistory(np.full(used.size, UNBOUNDED), used.ravel())
+    history = LargestWeeklyUsage(np.full(used.size, UNBOUNDED), used.ravel())
     lower, upper = compute_hpa_request_bounds(groups_of(drawn, bounds), CPU, drawn.requests.ravel(), history)
     grown = np.where(upper >= UNBOUNDED, drawn.requests.ravel(), upper).reshape(drawn.requests.shape)
     assert (lower.reshape(grown.shape) * (upper.reshape(grown.shape) < UNBOUNDED) <= drawn.requests).all()
@@ -211,14 +211,14 @@ def test_at_its_maximum_growth_removes_no_pod_while_usage_is_at_the_base(drawn: 
     )
 
 
-SCALING = UtilisationScaling((UtilisationMetric(CPU, "", 50, 50),), 2, 5, 2, 2, True)
+SCALING = UtilizationScaling((UtilizationMetric(CPU, "", 50, 50),), 2, 5, 2, 2, True)
 HELD = {
     "not active": (replace(SCALING, is_active=False), ReasonDetailCode.UTILISATION_UNKNOWN),
-    "not measured": (replace(SCALING, metrics=(UtilisationMetric(CPU, "", 50),)), ReasonDetailCode.UTILISATION_UNKNOWN),
+    "not measured": (replace(SCALING, metrics=(UtilizationMetric(CPU, "", 50),)), ReasonDetailCode.UTILISATION_UNKNOWN),
     "scaling": (replace(SCALING, desired_replicas=3), ReasonDetailCode.REPLICAS_CHANGING),
     "between": (replace(SCALING, current_replicas=3, desired_replicas=3), ReasonDetailCode.REPLICAS_BETWEEN),
     "above its target at its minimum": (
-        replace(SCALING, metrics=(UtilisationMetric(CPU, "", 50, 51),)),
+        replace(SCALING, metrics=(UtilizationMetric(CPU, "", 50, 51),)),
         ReasonDetailCode.ABOVE_UTILISATION_TARGET,
     ),
     "at its maximum, below its target": (
@@ -230,7 +230,7 @@ HELD = {
             SCALING,
             current_replicas=5,
             desired_replicas=5,
-            metrics=(UtilisationMetric(CPU, "", 50, 80),),
+            metrics=(UtilizationMetric(CPU, "", 50, 80),),
             scale_down_seconds=0,
         ),
         ReasonDetailCode.REPLICAS_BETWEEN,
@@ -243,23 +243,23 @@ HELD = {
 
 
 @pytest.mark.parametrize(("scaling", "reason"), HELD.values(), ids=list(HELD))
-def test_requests_are_held(scaling: UtilisationScaling, reason: ReasonDetailCode):
+def test_requests_are_held(scaling: UtilizationScaling, reason: ReasonDetailCode):
     assert bounds_of(scaling) == reason.create("web")
 
 
 def test_the_replicas_of_the_target_count_as_well():
     autoscaler = HorizontalPodAutoscaler("shop", "web", make_ref("Deployment/web"), frozenset({CPU}), "", SCALING)
-    changing = decide_utilisation_bounds(autoscaler, make_workload("Deployment/web", replicas=3))
+    changing = decide_hpa_bounds(autoscaler, make_workload("Deployment/web", replicas=3))
     assert changing == ReasonDetailCode.REPLICAS_CHANGING.create("web")
-    unread = decide_utilisation_bounds(autoscaler, None)
-    assert isinstance(unread, UtilisationBounds) and unread.submitted == {}
+    unread = decide_hpa_bounds(autoscaler, None)
+    assert isinstance(unread, HpaBounds) and unread.submitted == {}
 
 
 def test_growth_at_the_minimum_ends_at_the_submitted_request():
     bounds = bounds_of(SCALING)
-    assert isinstance(bounds, UtilisationBounds)
-    groups = MetricGroups(*np.array([[0], [0], [400]]), *np.array([bounds.metrics[CPU][0][2:]]).T)
-    use = UsageHistory(np.array([300]), np.array([250]))
+    assert isinstance(bounds, HpaBounds)
+    groups = HpaMetricGroups(*np.array([[0], [0], [400]]), *np.array([bounds.metrics[CPU][0][2:]]).T)
+    use = LargestWeeklyUsage(np.array([300]), np.array([250]))
     lower, upper = compute_hpa_request_bounds(groups, CPU, np.array([200]), use)
     # 300m need 667m for 50% and a margin of a tenth, so the request grows back to what was submitted.
     assert (lower.tolist(), upper.tolist()) == ([400], [400])
@@ -270,12 +270,12 @@ def test_growth_at_the_minimum_ends_at_the_submitted_request():
 @given(drawn_pods())
 def test_requests_grow_back_to_what_all_use_of_the_history_needs(drawn: Drawn):
     bounds = bounds_of(drawn.scaling)
-    assert isinstance(bounds, UtilisationBounds)
+    assert isinstance(bounds, HpaBounds)
     submitted = np.maximum(
         np.ceil(drawn.peaks * max(one.restore_factor for one in bounds.metrics[CPU])), drawn.requests
     )
     drawn = replace(drawn, submitted=submitted.astype(np.int64))
-    use = UsageHistory(drawn.peaks.ravel(), np.zeros(drawn.peaks.size, dtype=np.int64))
+    use = LargestWeeklyUsage(drawn.peaks.ravel(), np.zeros(drawn.peaks.size, dtype=np.int64))
     lower, _ = compute_hpa_request_bounds(
         groups_of(drawn, bounds.without_shrink(frozenset({CPU}))), CPU, drawn.requests.ravel(), use
     )
@@ -286,20 +286,20 @@ def test_requests_grow_back_to_what_all_use_of_the_history_needs(drawn: Drawn):
 
 def test_what_is_not_known_grows_nothing_back():
     bounds = bounds_of(SCALING)
-    assert isinstance(bounds, UtilisationBounds)
-    groups = MetricGroups(*np.array([[0], [0], [900]]), *np.array([bounds.metrics[CPU][0][2:]]).T)
+    assert isinstance(bounds, HpaBounds)
+    groups = HpaMetricGroups(*np.array([[0], [0], [900]]), *np.array([bounds.metrics[CPU][0][2:]]).T)
     lower, _ = compute_hpa_request_bounds(
-        groups, CPU, np.array([200]), UsageHistory(np.array([UNBOUNDED]), np.array([10]))
+        groups, CPU, np.array([200]), LargestWeeklyUsage(np.array([UNBOUNDED]), np.array([10]))
     )
     assert lower.tolist() == [200]
 
 
 def test_without_seven_days_of_use_nothing_shrinks():
     bounds = bounds_of(SCALING)
-    assert isinstance(bounds, UtilisationBounds)
-    groups = MetricGroups(*np.array([[0], [0], [0]]), *np.array([bounds.metrics[CPU][0][2:]]).T)
+    assert isinstance(bounds, HpaBounds)
+    groups = HpaMetricGroups(*np.array([[0], [0], [0]]), *np.array([bounds.metrics[CPU][0][2:]]).T)
     lower, _ = compute_hpa_request_bounds(
-        groups, CPU, np.array([1000]), UsageHistory(np.array([UNBOUNDED]), np.array([10]))
+        groups, CPU, np.array([1000]), LargestWeeklyUsage(np.array([UNBOUNDED]), np.array([10]))
     )
     assert lower.tolist() == [1000]
 
@@ -307,5 +307,5 @@ def test_without_seven_days_of_use_nothing_shrinks():
 def test_submitted_requests_are_read_from_the_template():
     autoscaler = HorizontalPodAutoscaler("shop", "web", make_ref("Deployment/web"), frozenset({CPU}), "", SCALING)
     requests = {"app": StatedResources(500, None)}
-    bounds = decide_utilisation_bounds(autoscaler, make_workload("Deployment/web", replicas=2, requests=requests))
-    assert isinstance(bounds, UtilisationBounds) and bounds.submitted == requests
+    bounds = decide_hpa_bounds(autoscaler, make_workload("Deployment/web", replicas=2, requests=requests))
+    assert isinstance(bounds, HpaBounds) and bounds.submitted == requests

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cruise.decisions.pod_policy.unlocks import UNLOCKS, EligibilityInputs, UnlockKind
+from cruise.decisions.pod_policy.skip_reason_unlocks import UNLOCKS, EligibilityInputs, SkipReasonUnlockKind
 from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import OVERRIDES, PREFIX
 from cruise.domain.cluster import ClusterSnapshot
@@ -27,7 +27,7 @@ NO_SKIPS = {
     ReasonCode.REVERTED,
     ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS,
 }
-SETTINGS = [reason for reason, one in UNLOCKS.items() if one.kind is UnlockKind.SETTING]
+SETTINGS = [reason for reason, one in UNLOCKS.items() if one.kind is SkipReasonUnlockKind.SETTING]
 
 
 def test_every_skip_reason_has_an_entry():

@@ -5,11 +5,11 @@ import random
 import pytest
 
 from cruise.domain.annotations import WORKLOAD
-from cruise.domain.run_operators import (
+from cruise.domain.run_to_completion_operators import (
     LASTING_KINDS,
     OPERATORS,
     drop_run_suffix,
-    find_run_group,
+    find_workload_of_runs,
     parse_workload_name,
     runs_to_completion,
 )
@@ -20,7 +20,9 @@ ARGO = "workflows.argoproj.io/"
 
 def argo(workflow: str, node: str, **labels: str):
     stated = {f"{ARGO}workflow": workflow} | {f"{ARGO}{key.replace('_', '-')}": value for key, value in labels.items()}
-    return find_run_group(("Workflow", workflow), stated, {f"{ARGO}node-name": f"{workflow}{node}"}, restarts=False)
+    return find_workload_of_runs(
+        ("Workflow", workflow), stated, {f"{ARGO}node-name": f"{workflow}{node}"}, restarts=False
+    )
 
 
 def group(owner: tuple[str, str] | None, labels: dict[str, str], annotations: dict[str, str] | None = None):
@@ -140,8 +142,8 @@ def test_a_name_that_users_state_distinguishes_the_steps():
 @pytest.mark.parametrize("name", ["a\0b", "a\nb", "\u202eb", "x" * 254])
 def test_an_annotation_that_names_no_object_groups_no_pods(name: str):
     stated = {"dag_id": name, "task_id": "b", "try_number": "1"}
-    assert find_run_group(None, {"a": "b"}, stated, restarts=False) is None
-    assert find_run_group(None, {"a": "b"}, {**stated, "dag_id": "x" * 253}, restarts=False) == (
+    assert find_workload_of_runs(None, {"a": "b"}, stated, restarts=False) is None
+    assert find_workload_of_runs(None, {"a": "b"}, {**stated, "dag_id": "x" * 253}, restarts=False) == (
         "DAG",
         "x" * 253 + ":b",
     )
@@ -150,8 +152,8 @@ def test_an_annotation_that_names_no_object_groups_no_pods(name: str):
 def test_lasting_controllers_stay_what_they_are():
     labels = {WORKLOAD.name: "other", "dag_id": "a", "task_id": "b", "try_number": "1"}
     for kind in LASTING_KINDS:
-        assert find_run_group((kind, "web-x7k2q"), labels, {}, restarts=True) == (kind, "web-x7k2q")
-    assert find_run_group(("Cluster", "db-x7k2q"), {}, {}, restarts=True) == ("Cluster", "db-x7k2q")
+        assert find_workload_of_runs((kind, "web-x7k2q"), labels, {}, restarts=True) == (kind, "web-x7k2q")
+    assert find_workload_of_runs(("Cluster", "db-x7k2q"), {}, {}, restarts=True) == ("Cluster", "db-x7k2q")
 
 
 @pytest.mark.parametrize(
