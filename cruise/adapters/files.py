@@ -22,7 +22,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 def load_snapshot(path: str) -> ClusterSnapshot:
     """Read a snapshot file, or standard input for `-`. Raises BadInputError: one line with file, position and fix."""
     with pause_garbage_collection(kept=True):
-        return read_snapshot(read_chunks(path), format_path(path))
+        return read_snapshot(read_chunks(path), describe_input_file(path))
 
 
 def load_usage(
@@ -30,12 +30,12 @@ def load_usage(
 ) -> tuple[StatisticsTable, datetime]:
     """Read a usage file and the time that it is evaluated at. Raises BadInputError as `read_usage` does."""
     with pause_garbage_collection(kept=True):
-        return read_usage(read_chunks(path), format_path(path), snapshot, now)
+        return read_usage(read_chunks(path), describe_input_file(path), snapshot, now)
 
 
 def load_node_types(path: str) -> tuple[NodeType, ...]:
     """Read a file of node types, or standard input for `-`. Raises BadInputError: one line with position and fix."""
-    name = format_path(path)
+    name = describe_input_file(path)
     try:
         text = b"".join(read_chunks(path))
     except BadInputError as error:
@@ -43,7 +43,7 @@ def load_node_types(path: str) -> tuple[NodeType, ...]:
     return read_node_types(text, name)
 
 
-def format_path(path: str) -> str:
+def describe_input_file(path: str) -> str:
     """Return the name of a file for messages."""
     return "standard input" if path == STANDARD_INPUT else path or "an empty name"
 

@@ -19,7 +19,7 @@ from cruise.adapters.kube.discovery import read_quotas
 from cruise.adapters.kube.kinds import ADMISSION_KINDS
 from cruise.adapters.store.embedded_postgres import get_default_data_dir
 from cruise.adapters.store.postgres import open_store
-from cruise.adapters.webhook_tls.certificates import verify_clients
+from cruise.adapters.webhook_tls.certificates import accept_client_certificates
 from cruise.app.certificates import (
     CertificateRenewalTiming,
     create_served_certificate,
@@ -29,7 +29,7 @@ from cruise.app.certificates import (
 from cruise.app.http_connection import ListenerCounts, get_listener_figures, get_listener_limits
 from cruise.app.http_server import serve_http
 from cruise.app.process import get_current_time
-from cruise.app.serve.connections import get_policy
+from cruise.app.serve.connections import build_policy_from_settings
 from cruise.app.webhook_stored_view import StorePoller, StoreState
 from cruise.domain.actions import ReasonCode
 from cruise.domain.autoscalers import ResourceQuota
@@ -197,10 +197,10 @@ class WebhookServer:
         self.cluster = KubernetesCluster(client, ADMISSION_KINDS, node_autoscaling=settings.node_autoscaler)
         self.store = StorePoller(stored, get_current_time)
         self._times = times
-        self._policy = get_policy(settings)
+        self._policy = build_policy_from_settings(settings)
         self.keeper = create_served_certificate(settings, client, times)
         if settings.webhook_client_ca_file is not None:
-            verify_clients(self.keeper.context, settings.webhook_client_ca_file)
+            accept_client_certificates(self.keeper.context, settings.webhook_client_ca_file)
 
     async def run(self) -> None:
         """Answer reviews until cancelled; then let clients move to another replica. Raises CruiseError."""

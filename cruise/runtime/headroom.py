@@ -16,8 +16,8 @@ from cruise.decisions.sizing.headroom import (
     PastDemand,
 )
 from cruise.decisions.sizing.headroom_level import (
-    CurrentRequests,
     ObservedRisk,
+    RequestsInEffect,
     compute_initial_level,
     compute_next_level,
     get_least_level,
@@ -55,12 +55,12 @@ class RiskHistory:
 
     def count_interval(
         self,
-        in_effect: CurrentRequests,
+        in_effect: RequestsInEffect,
         at: int,
         samples: Mapping[ResourceName, NDArray[np.floating]],
         policy: Policy,
     ) -> None:
-        """Count the nodes that were short of their requests in the interval up to `at`; see `CurrentRequests`."""
+        """Count the nodes that were short of their requests in the interval up to `at`; see `RequestsInEffect`."""
         day = at // DAY_SECONDS
         for resource, usage in samples.items():
             short = in_effect.flag_short_nodes(resource, usage)
@@ -111,7 +111,7 @@ class HeadroomState:
         self._usage = usage
         self._hours = PeaksByHour()
         self._risks: RiskHistory | None = None
-        self._in_effect: CurrentRequests | None = None
+        self._in_effect: RequestsInEffect | None = None
         self._containers: list[ContainerKey] = []
         self.observed_risks: Mapping[ResourceName, ObservedRisk] = {}
 
@@ -165,7 +165,7 @@ class HeadroomState:
         nodes = np.repeat(np.arange(len(plans), dtype=np.int64), counts)
         # Containers without samples have no row yet.
         unknown = np.full(len(containers), -1, dtype=np.int64)
-        self._in_effect = CurrentRequests(self._usage.windows.head, unknown, nodes, len(plans), in_effect)
+        self._in_effect = RequestsInEffect(self._usage.windows.head, unknown, nodes, len(plans), in_effect)
         self._containers = containers
 
     def _count_last_interval(self, risks: RiskHistory, policy: Policy) -> None:

@@ -8,10 +8,10 @@ import httpx
 import pytest
 
 from cruise.adapters.webhook_tls.certificates import (
+    accept_client_certificates,
     create_server_context,
     make_key_pair,
     set_served_certificate,
-    verify_clients,
 )
 from cruise.app.http_server import serve_http
 from cruise.errors import BadInputError
@@ -29,7 +29,7 @@ REVIEW = encode_review(make_review(make_pod_json(name="", node=None)))
 async def serving(authority, *names):
     context = create_server_context()
     set_served_certificate(context, make_key_pair(["localhost"], datetime.now(UTC), timedelta(hours=1))[0])  # noqa: TID251
-    verify_clients(context, authority.file)
+    accept_client_certificates(context, authority.file)
     reviewer = make_reviewer()
     app = create_health_app(
         lambda: [], lambda: b"", create_webhook_app(reviewer, callers=AllowedCallers(frozenset(names)))
@@ -84,5 +84,5 @@ def test_an_invalid_authority_is_refused_in_one_line(tmp_path, content, words):
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(BadInputError, match=words) as refused:
-        verify_clients(create_server_context(), file)
+        accept_client_certificates(create_server_context(), file)
     assert str(file) in str(refused.value)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM
-from cruise.decisions.sizing.headroom_level import CurrentRequests, compute_initial_level
+from cruise.decisions.sizing.headroom_level import RequestsInEffect, compute_initial_level
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import HourlyPeaks, PeakKey, StatisticsTable
@@ -22,7 +22,7 @@ DAY = 86400
 def count_interval_of_day(history, day, used):
     """Count one interval of one node of one container that requests 100 m."""
     requests = {one: np.array([100]) for one in ResourceName}
-    in_force = CurrentRequests(day * DAY, np.array([0]), np.array([0]), 1, requests)
+    in_force = RequestsInEffect(day * DAY, np.array([0]), np.array([0]), 1, requests)
     samples = np.array([[float(used)]])
     history.count_interval(in_force, day * DAY + 300, {ResourceName.CPU: samples}, RISK)
 

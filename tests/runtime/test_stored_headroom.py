@@ -41,9 +41,9 @@ def test_the_store_returns_what_the_pass_recorded(model, step):
     demand = ResourceDemand(base, peak, base, headroom, peak, nothing, nothing, nothing, managed, nothing)
     for resource in ResourceName:
         assert ours.get_name(resource) == model
-        extras = ours.get_extras(resource, rows, demand)
+        extras = ours.get_columns_to_sum(resource, rows, demand)
         assert extras.size
-        np.testing.assert_array_equal(extras, theirs.get_extras(resource, rows, demand))
+        np.testing.assert_array_equal(extras, theirs.get_columns_to_sum(resource, rows, demand))
         node = (base.sum(keepdims=True), headroom.max(keepdims=True), extras.sum(axis=0, keepdims=True))
         assert (
             ours.compute_node_headroom(resource, *node).tolist()

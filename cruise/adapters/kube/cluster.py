@@ -127,7 +127,7 @@ class KubernetesCluster:
         snapshot = self._node_autoscalers.objects.combine(self._cache.snapshot())
         autoscaler = self._node_autoscaling.resolve(snapshot.node_autoscaler)
         # Only a node autoscaler adds a node of a removed kind again.
-        removed = () if autoscaler is None else self._removed_nodes.get_not_in(snapshot.nodes)
+        removed = () if autoscaler is None else self._removed_nodes.get_nodes_of_absent_types(snapshot.nodes)
         return replace(snapshot, node_autoscaler=autoscaler, removed_nodes=removed, taken_at=taken_at)
 
     async def read_pod(self, namespace: str, name: str) -> Pod | None:

@@ -295,7 +295,7 @@ class RemovedNodeTypes:
         self._removed: dict[Hashable, tuple[float, Node]] = {}
         self._result: tuple[Node, ...] = ()
 
-    def get_not_in(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    def get_nodes_of_absent_types(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         """Update the present nodes, and return one node of each other type, sorted by name.
 
         The same nodes give the same object.

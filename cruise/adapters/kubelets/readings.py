@@ -197,12 +197,12 @@ class KubeletReadings:
         for node in self._by_node.keys() - set(nodes):
             del self._by_node[node]
 
-    def get_last_read(self, node: str) -> float | None:
+    def get_last_reading_time(self, node: str) -> float | None:
         """Return the time of a node's last reading, None if there is none."""
         readings = self._by_node.get(node)
         return readings[-1].at if readings else None
 
-    def get_known_since(self, node: str) -> float | None:
+    def get_oldest_reading_time(self, node: str) -> float | None:
         """Return the time of a node's oldest metrics, None if there are none."""
         readings = self._by_node.get(node)
         return float(np.nanmin(readings[0].metrics.measured_at)) if readings else None

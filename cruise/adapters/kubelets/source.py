@@ -89,7 +89,9 @@ class KubeletUsageSource:
 
     def check_any_readable(self, nodes: Collection[str], end: int) -> None:
         """Raise an error if none of some nodes could be read until a time; single nodes may be down."""
-        unread = [name for name in nodes if (self._readings.get_last_read(name) or -np.inf) <= end - MAX_GAP_SECONDS]
+        unread = [
+            name for name in nodes if (self._readings.get_last_reading_time(name) or -np.inf) <= end - MAX_GAP_SECONDS
+        ]
         errors = [self.failures[name] for name in unread if name in self.failures]
         if not errors or len(unread) < len(nodes):
             return
@@ -164,7 +166,8 @@ class KubeletUsageSource:
 
     def _get_known_since(self, nodes: Collection[str]) -> float:
         return min(
-            (since for name in nodes if (since := self._readings.get_known_since(name)) is not None), default=np.inf
+            (since for name in nodes if (since := self._readings.get_oldest_reading_time(name)) is not None),
+            default=np.inf,
         )
 
     def _get_max_cores(self, nodes: Collection[str]) -> float:

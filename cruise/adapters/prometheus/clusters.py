@@ -24,7 +24,7 @@ from cruise.adapters.prometheus.queries import (
     quote_promql,
 )
 from cruise.adapters.prometheus.seen_pods import ObservedPods, extract_pod_uid, has_generated_name
-from cruise.adapters.prometheus.series_selectors import sample_pods
+from cruise.adapters.prometheus.series_selectors import choose_sample_pods
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.preflight import ClusterSeriesFacts
@@ -123,7 +123,7 @@ class _ClusterFinder:
         self._decode = create_answer_decoder("vector", VectorSample, settings.accept_partial)
         self._pods = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
         self._nodes = {node.name for node in snapshot.nodes}
-        self._sample = sample_pods(snapshot, datetime.fromtimestamp(at, UTC))
+        self._sample = choose_sample_pods(snapshot, datetime.fromtimestamp(at, UTC))
         self._labels: Values = CLUSTER_LABELS
         self._ids_have_uids = False
 

@@ -204,7 +204,7 @@ class CounterRows:
         families = [(self.targets, moves & ~self._find_backward_steps()), memory]
         return find_scrapes(families, last_moves, options.max_gap_steps, lead)
 
-    def find_observed(self, scrapes: ScrapesByStep, options: CounterReadingOptions) -> BoolArray:
+    def find_scraped_values(self, scrapes: ScrapesByStep, options: CounterReadingOptions) -> BoolArray:
         """Return which values scrapes saw."""
         seen = ~np.isnan(self.cpu)
         if options.fills_holes:
@@ -212,7 +212,7 @@ class CounterRows:
             seen[~self.has_scrape_times, : self.lead] = False
         return seen
 
-    def find_changing(self, growths: Sequence[Float64Array], scrapes: ScrapesByStep) -> BoolArray:
+    def find_irregular_targets(self, growths: Sequence[Float64Array], scrapes: ScrapesByStep) -> BoolArray:
         """Return which targets may have irregular scrapes: one is missing, or all counters jump together."""
         # The first step of a read without a tail is unknown for all targets.
         scraped = np.logical_and.reduce(scrapes.scraped[:, 0 if self.lead else 1 :], axis=1)

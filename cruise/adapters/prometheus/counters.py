@@ -186,14 +186,16 @@ def compute_usage(
     memory_targets = targets.get_or_add_numbers([key for key, _ in memory_ids], memory_nodes)
     rows = CounterRows.create([*ids, *missing], cpu, waiting, row_targets, before, options)
     scrapes = rows.find_scrapes((memory_targets, find_value_changes(memory, memory[:, 0])), len(targets), options)
-    observed = rows.find_observed(scrapes, options)
+    observed = rows.find_scraped_values(scrapes, options)
     used, waited = rows.compute_growth(observed, scrapes, owners, len(containers), options)
     step = options.step_seconds
-    irregular = targets.select_nodes(rows.find_changing((used, waited), scrapes)) if options.fills_holes else {}
+    irregular = (
+        targets.select_nodes(rows.find_irregular_targets((used, waited), scrapes)) if options.fills_holes else {}
+    )
     ages = get_ages(irregular, int(times[0]) - rows.lead * step, int(times[-1])) if irregular else {}
     if ages:
         scrapes = set_scrape_ages(scrapes, {irregular[node]: known / step for node, known in ages.items()})
-        observed = rows.find_observed(scrapes, options)
+        observed = rows.find_scraped_values(scrapes, options)
         used, waited = rows.compute_growth(observed, scrapes, owners, len(containers), options)
 
     count = len(block_keys)

@@ -18,7 +18,7 @@ from cruise.adapters.prometheus.queries import (
     quote_promql,
 )
 from cruise.adapters.prometheus.seen_pods import ObservedPods
-from cruise.adapters.prometheus.series_selectors import SeriesSelectors, find_series_selectors, sample_pods
+from cruise.adapters.prometheus.series_selectors import SeriesSelectors, choose_sample_pods, find_series_selectors
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import MAX_CORES, UsageQueries
 from cruise.domain.cluster import ClusterSnapshot, ContainerRole
@@ -53,7 +53,7 @@ class _PrometheusProbe:
         self._snapshot = snapshot
         self._at = at
         self._rows = create_answer_decoder("vector", VectorSample, settings.accept_partial)
-        self._pods = sample_pods(snapshot, datetime.fromtimestamp(at, UTC))
+        self._pods = choose_sample_pods(snapshot, datetime.fromtimestamp(at, UTC))
 
     def facts(self) -> UsageFacts:
         sampled = {

@@ -68,7 +68,7 @@ def find_series_selectors(
 
     Raises BadInputError, ThrottledError and UnavailableError.
     """
-    pods = sample_pods(snapshot, datetime.fromtimestamp(at, UTC))
+    pods = choose_sample_pods(snapshot, datetime.fromtimestamp(at, UTC))
     wanted = frozenset(
         ContainerKey(pod.namespace, pod.name, container.name)
         for pod in pods
@@ -123,7 +123,7 @@ def build_matchers(exporters: Sequence[Exporter]) -> str:
     )
 
 
-def sample_pods(snapshot: ClusterSnapshot, at: datetime) -> list[Pod]:
+def choose_sample_pods(snapshot: ClusterSnapshot, at: datetime) -> list[Pod]:
     """Return some running pods, spread evenly over the sorted names; new pods only if there are no others."""
     running = [
         pod for pod in snapshot.pods if pod.phase == "Running" and not pod.terminating and not pod.runs_on_windows

@@ -60,7 +60,7 @@ def find_system_user(pgdata: Path) -> SystemUser | None:
     return SystemUser(entry.pw_uid, entry.pw_gid)
 
 
-def prepare_programs(account: SystemUser | None, cache: Path) -> Path:
+def prepare_postgres_programs(account: SystemUser | None, cache: Path) -> Path:
     """Return the directory of the programs, copied below `cache` if `account` cannot reach them.
 
     Raises BadInputError if they are not installed.
@@ -117,7 +117,7 @@ def _add_os_user() -> pwd.struct_passwd:
         ) from error
 
 
-def run_program(
+def run_postgres_program(
     programs: Path, program: str, arguments: Sequence[str | Path], account: SystemUser | None
 ) -> subprocess.CompletedProcess[str]:
     """Run one of the programs, without the terminal's signals."""
@@ -238,7 +238,7 @@ class EmbeddedPostgres:
                 fcntl.flock(self._user_lock, fcntl.LOCK_SH)
             if not self._is_answering():
                 account = find_system_user(self.pgdata)
-                programs = prepare_programs(account, self._programs_cache)
+                programs = prepare_postgres_programs(account, self._programs_cache)
                 self._initialise(account, programs)
                 self._remove_stale_pid()
                 self._launch(account, programs)
@@ -256,7 +256,7 @@ class EmbeddedPostgres:
             if self._is_answering():
                 account = find_system_user(self.pgdata)
                 stop: list[str | Path] = ["-D", self.pgdata, "-m", "fast", "-w", "-t", str(START_SECONDS), "stop"]
-                run_program(prepare_programs(account, self._programs_cache), "pg_ctl", stop, account)
+                run_postgres_program(prepare_postgres_programs(account, self._programs_cache), "pg_ctl", stop, account)
                 if self._server is not None:
                     self._server.poll()
 
@@ -310,7 +310,7 @@ class EmbeddedPostgres:
                 os.chown(path, account.uid, account.gid)
         if not has_template:
             settings = ["-A", "trust", "-E", "UTF8", "--locale=C", "-U", "postgres"]
-            done = run_program(programs, "initdb", ["-D", unfinished, *settings], account)
+            done = run_postgres_program(programs, "initdb", ["-D", unfinished, *settings], account)
             if done.returncode != 0:
                 reason = extract_failure_reason(done.stderr)
                 raise UnavailableError(f"the embedded Postgres cannot be set up in {self.data_dir}: {reason}")

@@ -113,7 +113,7 @@ def create_server_context() -> ssl.SSLContext:
     return context
 
 
-def verify_clients(context: ssl.SSLContext, authorities: Path) -> None:
+def accept_client_certificates(context: ssl.SSLContext, authorities: Path) -> None:
     """Accept clients with a certificate of one of these CAs, and clients without any, such as probes.
 
     Raises BadInputError.

@@ -158,7 +158,7 @@ async def limit_mode_to_server(connected: ServeConnections, policy: Policy) -> P
     return replace(policy, mode=Mode.INITIAL)
 
 
-def get_policy(settings: Settings) -> Policy:
+def build_policy_from_settings(settings: Settings) -> Policy:
     """Return the policy; cruise's own namespace is always excluded."""
     policy = settings.to_policy()
     return replace(policy, excluded_namespaces=policy.excluded_namespaces | {find_own_namespace(settings.namespace)})

@@ -18,11 +18,11 @@ from cruise.app.process import get_current_time
 from cruise.app.serve.activity import ControllerHooks, ServeActivity, UsageReadingLog
 from cruise.app.serve.connections import (
     ServeConnections,
+    build_policy_from_settings,
     build_request_guard_rules,
     check_api_access_settings,
     create_event_announcer,
     get_listen_host,
-    get_policy,
     keep_cluster_synced,
     limit_mode_to_server,
     open_api_tls_context,
@@ -64,7 +64,9 @@ _API_REQUESTS_PER_SECOND, _API_BURST = 50.0, 200
 async def run_serve(settings: Settings) -> None:
     """Serve until cancelled. Raises BadInputError for invalid settings before it waits for anything."""
     check_required_settings(settings)
-    running = ServeView(get_policy(settings), get_current_time, ServeActivity(), prices=settings.to_price_settings())
+    running = ServeView(
+        build_policy_from_settings(settings), get_current_time, ServeActivity(), prices=settings.to_price_settings()
+    )
     host, _, port = settings.http_address.rpartition(":")
     async with (
         # A separate client: API callers must not use up the passes' request rate.

@@ -18,8 +18,8 @@ from cruise.app.serve.activity import ControllerHooks, UsageReadingLog
 from cruise.app.serve.connections import (
     SYNC_TIMEOUT,
     ServeConnections,
+    build_policy_from_settings,
     create_event_announcer,
-    get_policy,
     keep_cluster_synced,
     limit_mode_to_server,
     open_connections,
@@ -94,7 +94,7 @@ async def run_single_pass(
                 await connected.usage.first_read(await connected.cluster.snapshot())
                 reading = replace(connected.usage.reading, scrape_delay_seconds=0)
                 connected = replace(connected, usage=replace(connected.usage, reading=reading))
-            policy = await limit_mode_to_server(connected, get_policy(settings))
+            policy = await limit_mode_to_server(connected, build_policy_from_settings(settings))
             packed: list[Outcome] = []
             announce_pods = create_event_announcer(connected)
 

@@ -45,7 +45,7 @@ from cruise.decisions.sizing.fitting import (
     find_shortages,
 )
 from cruise.decisions.sizing.headroom import HeadroomModel
-from cruise.decisions.sizing.headroom_level import CurrentRequests
+from cruise.decisions.sizing.headroom_level import RequestsInEffect
 from cruise.decisions.sizing.headroom_shares import compute_average_headroom_share, summarize_node_headroom
 from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.decisions.sizing.node_sizes import SizingResult, size_nodes
@@ -262,7 +262,7 @@ class CruisePolicy:
         }
         nodes = columns.node_of_container[remaining]
         self._headroom.record_requests(
-            CurrentRequests(view.time, chosen[remaining], nodes, len(columns.nodes), in_force)
+            RequestsInEffect(view.time, chosen[remaining], nodes, len(columns.nodes), in_force)
         )
         return ReplayDecision(
             resize=chosen[resized],

@@ -8,7 +8,7 @@ from cruise.backtest.policies.statistics import ReplayedStatistics
 from cruise.backtest.recordings.recording import UsageRecording
 from cruise.backtest.replay.policy import ReplayClusterView
 from cruise.decisions.sizing.headroom import HEADROOM_MODELS, HeadroomModel, PastDemand
-from cruise.decisions.sizing.headroom_level import CurrentRequests
+from cruise.decisions.sizing.headroom_level import RequestsInEffect
 from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
@@ -88,7 +88,7 @@ class ReplayedHeadroomModel:
         self._model = HEADROOM_MODELS[policy.headroom]
         self._statistics = statistics
         self._risks = RiskHistory()
-        self._requests_in_force: CurrentRequests | None = None
+        self._requests_in_force: RequestsInEffect | None = None
 
     def observe(self, time: int, cpu: Float32Array, memory: Float32Array) -> None:
         """Count the demand of an interval against the requests in effect; matrices have one row per time."""
@@ -114,7 +114,7 @@ class ReplayedHeadroomModel:
         risks = self._risks.get_observed(self._statistics.at, self._policy.get_risk) if model.learns_level else {}
         return model.prepare(past, risks)
 
-    def record_requests(self, in_force: CurrentRequests) -> None:
+    def record_requests(self, in_force: RequestsInEffect) -> None:
         """Set the requests in effect after a pass, of the pods that are not evicted."""
         if self._model.learns_level:
             self._requests_in_force = in_force

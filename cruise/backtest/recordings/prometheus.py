@@ -29,7 +29,7 @@ from cruise.backtest.recordings.recording import (
     STEP_HELP,
     RecordedContainer,
     UsageRecording,
-    is_step_compatible,
+    do_passes_fall_on_samples,
 )
 from cruise.decisions.preflight.usage import describe_cluster_series
 from cruise.domain.annotations import ORIGINAL_RESOURCES
@@ -158,7 +158,7 @@ def read_recording(
     about what the recording lacks. Raises BadInputError, ThrottledError, UnavailableError.
     """
     step = prometheus.step_seconds
-    if not is_step_compatible(step, pass_seconds):
+    if not do_passes_fall_on_samples(step, pass_seconds):
         raise BadInputError(f"prometheus_step is {step} s: {STEP_HELP.format(pass_seconds)}")
     until = (math.floor(end.timestamp()) - SCRAPE_DELAY_SECONDS) // step * step
     start = until - days * DAY

@@ -160,7 +160,7 @@ def load_trace(
     )
 
 
-def is_step_compatible(step: int, pass_seconds: int) -> bool:
+def do_passes_fall_on_samples(step: int, pass_seconds: int) -> bool:
     """Return whether passes fall on samples; if samples are further apart, there is one pass per sample."""
     # Peaks and windows cover whole hours.
     return 0 < step <= HOUR and HOUR % step == 0 and (pass_seconds % step == 0 or step % pass_seconds == 0)
@@ -196,7 +196,7 @@ def _step(times: Int64Array, path: Path, pass_seconds: int) -> int:
             f"{path}: line {off_grid[0] + 2}: time {times[off_grid[0]]} is off the grid of {step} s from {times[0]}, "
             f"which lines {closest + 2} and {closest + 3} set: times must be a whole number of steps apart"
         )
-    if not is_step_compatible(step, pass_seconds):
+    if not do_passes_fall_on_samples(step, pass_seconds):
         raise BadInputError(f"{path}: one sample every {step} s: {STEP_HELP.format(pass_seconds)}")
     longest = int(differences.argmax())
     if differences[longest] > MAX_GAP_SECONDS:

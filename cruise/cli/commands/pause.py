@@ -276,7 +276,7 @@ def _confirm(settings: "Settings", namespace: str | None, workload: "WorkloadRef
 
 def _revert(settings: "Settings", namespace: str | None, workload: "WorkloadRef | None") -> "RevertResult":
     from cruise.app.revert import revert_under_pause
-    from cruise.app.serve.connections import get_policy
+    from cruise.app.serve.connections import build_policy_from_settings
     from cruise.cli.inputs.store import open_existing_store
 
     with show_spinner("restoring original sizes"):
@@ -284,7 +284,7 @@ def _revert(settings: "Settings", namespace: str | None, workload: "WorkloadRef 
             revert_under_pause(
                 settings.to_kubernetes_settings(),
                 open_existing_store(settings, alternative=""),
-                get_policy(settings),
+                build_policy_from_settings(settings),
                 namespace,
                 workload,
             )

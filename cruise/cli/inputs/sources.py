@@ -181,7 +181,7 @@ def load_snapshot_with_node_autoscaler(path: str, node_autoscaler: "NodeAutoscal
 
     with show_spinner(f"reading {path}", is_large_file(path)):
         snapshot = files.load_snapshot(path)
-    missing = describe_missing_kinds(snapshot, files.format_path(path))
+    missing = describe_missing_kinds(snapshot, files.describe_input_file(path))
     if missing:
         add_note(missing)
     return replace(snapshot, node_autoscaler=node_autoscaler.resolve(snapshot.node_autoscaler))

@@ -254,7 +254,7 @@ _SHARED_SOURCES = POLICY_SOURCES | {OverrideSource.VERTICAL_POD_AUTOSCALER}
 
 
 @dataclass(frozen=True)
-class OverrideChecks:
+class OverrideValidator:
     """Checks overrides against a snapshot: unknown containers, and sizes that no node can have."""
 
     snapshot: ClusterSnapshot

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from cruise.decisions.pod_policy.container_bounds import OverrideChecks, get_workload_memory_limits
+from cruise.decisions.pod_policy.container_bounds import OverrideValidator, get_workload_memory_limits
 from cruise.decisions.pod_policy.hpa_bounds import HpaBounds, apply_hpa_bounds
 from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims, AutoscalerIndex
 from cruise.decisions.pod_policy.policy_objects import AppliedPolicies, PolicyIndex, reuse_policy_index
@@ -92,7 +92,7 @@ class WorkloadPolicies:
         self._hpas = {(one.namespace, one.name): one for one in snapshot.autoscalers if one.scaling is not None}
         self._vpa_overrides = read_vpa_overrides(snapshot)
         self._policy_objects = reuse_policy_index(snapshot, policy_index)
-        self._override_checks = OverrideChecks(snapshot, statistics)
+        self._override_checks = OverrideValidator(snapshot, statistics)
         self._found: dict[
             tuple[str, WorkloadRef | None, Annotations, AutoscalerClaims | None, int], WorkloadPolicy
         ] = {}

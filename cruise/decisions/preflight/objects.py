@@ -178,7 +178,7 @@ def _get_name(budget: PodDisruptionBudget) -> str:
     return f"{budget.namespace}/{budget.name}"
 
 
-def check_objects(snapshot: ClusterSnapshot, mode: Mode) -> Iterator[CheckItem]:
+def check_cluster_objects(snapshot: ClusterSnapshot, mode: Mode) -> Iterator[CheckItem]:
     """Yield the items."""
     yield _check_kubelets(snapshot, mode)
     yield _check_limit_ranges(snapshot)

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from cruise.decisions.pod_policy.skip_reason_unlocks import UNLOCKS, EligibilityInputs
-from cruise.decisions.preflight.objects import check_objects
-from cruise.decisions.preflight.usage import check_kubelet_cross_check, check_kubelets, check_usage
+from cruise.decisions.preflight.objects import check_cluster_objects
+from cruise.decisions.preflight.usage import check_kubelet_cross_check, check_kubelets, check_usage_sources
 from cruise.decisions.scan.coverage import Coverage, CoverageGroup, estimate_coverage, sum_coverage
 from cruise.decisions.scan.waste import list_pod_requests
 from cruise.decisions.sizing.headroom_level import REPORTED_DAYS, ObservedRisk
@@ -68,7 +68,7 @@ def decide_preflight(
         items.append(_check_access(found.access, mode, found.release))
         items += _check_policies(found.access, mode, found.release)
     if found.prometheus is not None:
-        items += check_usage(found.prometheus, found.snapshot, now, found.release)
+        items += check_usage_sources(found.prometheus, found.snapshot, now, found.release)
     if found.kubelets is not None:
         items += check_kubelets(found.kubelets)
     if found.cross_check is not None:
@@ -80,7 +80,7 @@ def decide_preflight(
         items += _check_webhook(found.webhook, mode, now, found.release)
     items += check_risks(risks)
     if found.snapshot is not None:
-        items += check_objects(found.snapshot, mode)
+        items += check_cluster_objects(found.snapshot, mode)
     if found.unreadable:
         fix = "fix them; until then they are ignored, and the pods that they refer to are skipped"
         words = f"{len(found.unreadable):,} cannot be read, such as {found.unreadable[0]}"

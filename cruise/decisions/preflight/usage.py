@@ -122,7 +122,7 @@ _CPU, _MEMORY = "container_cpu_usage_seconds_total", "container_memory_working_s
 _SCRAPE = "scrape the kubelets' /metrics/cadvisor"
 
 
-def check_usage(
+def check_usage_sources(
     facts: PrometheusFacts, snapshot: ClusterSnapshot | None, now: datetime, release: HelmRelease | None = None
 ) -> Iterator[CheckItem]:
     """Yield the items; only one if the server does not answer."""

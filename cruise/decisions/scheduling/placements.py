@@ -176,7 +176,7 @@ class PodPlacements:
         """Return the pods on a node."""
         return iter(self._on_node[node].values())
 
-    def get_pods_expected_on(self, node: str, pod: Pod) -> list[Pod]:
+    def get_nominated_pods_on(self, node: str, pod: Pod) -> list[Pod]:
         """Return the nominated pods that kube-scheduler counts as if they were on a node: none of lower priority."""
         return [
             one

@@ -174,7 +174,7 @@ class SchedulerFilters:
         for rejection in self._run_filters(pod, node):
             is_rejected = True
             yield rejection
-        nominated = [] if is_rejected else self._placements.get_pods_expected_on(node.name, pod)
+        nominated = [] if is_rejected else self._placements.get_nominated_pods_on(node.name, pod)
         if nominated:
             for one in nominated:
                 self._placements.add(one, node.name)

@@ -37,7 +37,7 @@ class HeadroomModel(Protocol):
         """Return how often demand exceeded requests recently; None for a model without a stated risk."""
         ...
 
-    def get_extras(self, resource: ResourceName, rows: Int64Array, demand: ResourceDemand) -> Float64Array:
+    def get_columns_to_sum(self, resource: ResourceName, rows: Int64Array, demand: ResourceDemand) -> Float64Array:
         """Return the values that the caller sums over each node's containers: (C, W), W may be 0.
 
         `rows` are the containers' rows in the statistics.
@@ -134,7 +134,7 @@ class SharedMaxHeadroom:
         """Return None: this model has no stated risk."""
         return None
 
-    def get_extras(self, resource: ResourceName, rows: Int64Array, demand: ResourceDemand) -> Float64Array:
+    def get_columns_to_sum(self, resource: ResourceName, rows: Int64Array, demand: ResourceDemand) -> Float64Array:
         """Return no columns."""
         return np.empty((len(rows), 0))
 
@@ -166,7 +166,7 @@ class JointPeakHeadroom:
         """Return None: this model has no stated risk."""
         return None
 
-    def get_extras(self, resource: ResourceName, rows: Int64Array, demand: ResourceDemand) -> Float64Array:
+    def get_columns_to_sum(self, resource: ResourceName, rows: Int64Array, demand: ResourceDemand) -> Float64Array:
         """Return the demand of each container in each interval."""
         peak = (demand.base + demand.headroom).astype(np.float64)
         recent = self._past.get_recent(resource, rows).astype(np.float64)
@@ -209,7 +209,7 @@ class RiskHeadroom:
         """Return the observed risk with the present multiple."""
         return self._risks[resource]
 
-    def get_extras(self, resource: ResourceName, rows: Int64Array, demand: ResourceDemand) -> Float64Array:
+    def get_columns_to_sum(self, resource: ResourceName, rows: Int64Array, demand: ResourceDemand) -> Float64Array:
         """Return for each container its level above the base, its rise, and its headroom.
 
         A container without a sample in the last hour is expected between its base and its peak.

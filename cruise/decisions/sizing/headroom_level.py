@@ -31,7 +31,7 @@ _FEWEST_EXPECTED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class CurrentRequests:
+class RequestsInEffect:
     """The requests in effect on nodes after a pass at `at` (Unix seconds).
 
     Per container: `rows` is the row of its samples (-1 for none), `nodes` the index of its node out of `count`, and

@@ -89,7 +89,7 @@ def sum_node_needs(columns: NodePodColumns, fit: NodeFit, headroom: HeadroomMode
 
 def _sum_extras_by_pod(columns: NodePodColumns, headroom: HeadroomModel, resource: ResourceName) -> Float64Array:
     candidates, demand = columns.candidates, columns.table.get_resource(resource)
-    extras = headroom.get_extras(resource, columns.table.rows, demand)
+    extras = headroom.get_columns_to_sum(resource, columns.table.rows, demand)
     if not extras.size:
         return np.empty((len(candidates.pods), extras.shape[1]))
     managed = np.where(demand.managed[:, np.newaxis], extras, 0.0)

@@ -12,7 +12,13 @@ from cruise.domain.prices import format_money
 from cruise.domain.resources import Resources
 from cruise.interfaces.coverage import build_amounts_document, list_coverage_rows
 from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS
-from cruise.interfaces.scan.report import SAVING_ESTIMATE_NOTE, ScanReport, build_csv, build_document, build_records
+from cruise.interfaces.scan.report import (
+    SAVING_ESTIMATE_NOTE,
+    ScanReport,
+    build_finding_records,
+    build_findings_csv,
+    build_scan_document,
+)
 from cruise.interfaces.scan.table import create_table, render_heading, render_scan_table
 from cruise.interfaces.text import (
     JsonValue,
@@ -158,7 +164,7 @@ def render_clusters_yaml(scans: ClusterScans) -> bytes:
 
 def _build_document(scans: ClusterScans) -> JsonValue:
     return {
-        "clusters": [{"context": name, **build_document(report)} for name, report in scans.reports.items()],
+        "clusters": [{"context": name, **build_scan_document(report)} for name, report in scans.reports.items()],
         "failed": [{"context": name, "message": problem} for name, problem in scans.failures.items()],
         "summary": [
             {
@@ -179,8 +185,8 @@ def _build_document(scans: ClusterScans) -> JsonValue:
 
 def render_findings_of_clusters_csv(scans: ClusterScans) -> bytes:
     """Return the findings as CSV, with the cluster's context as the first column."""
-    rows = ({"cluster": name, **row} for name, report in scans.reports.items() for row in build_records(report))
-    return build_csv(rows, "cluster")
+    rows = ({"cluster": name, **row} for name, report in scans.reports.items() for row in build_finding_records(report))
+    return build_findings_csv(rows, "cluster")
 
 
 def render_slack_summary(scans: ClusterScans) -> bytes:

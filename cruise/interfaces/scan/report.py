@@ -37,15 +37,15 @@ class ScanReport:
 
 def render_scan_json(report: ScanReport) -> bytes:
     """Return the report as one JSON document."""
-    return render_json(build_document(report))
+    return render_json(build_scan_document(report))
 
 
 def render_scan_yaml(report: ScanReport) -> bytes:
     """Return the report as one YAML document."""
-    return render_yaml(build_document(report))
+    return render_yaml(build_scan_document(report))
 
 
-def build_document(report: ScanReport) -> dict[str, JsonValue]:
+def build_scan_document(report: ScanReport) -> dict[str, JsonValue]:
     """Return the report for JSON and YAML."""
     findings = report.findings
     prices, totals = findings.prices, findings.totals
@@ -85,15 +85,15 @@ def build_document(report: ScanReport) -> dict[str, JsonValue]:
 
 def render_scan_csv(report: ScanReport) -> bytes:
     """Return the report as CSV: one row a finding, coverage first, then risks, waste, slow starts and pending pods."""
-    return build_csv(build_records(report))
+    return build_findings_csv(build_finding_records(report))
 
 
-def build_csv(rows: Iterable[Mapping[str, object]], *first_columns: str) -> bytes:
-    """Return rows of `build_records` as CSV; `first_columns` come before its own."""
+def build_findings_csv(rows: Iterable[Mapping[str, object]], *first_columns: str) -> bytes:
+    """Return rows of `build_finding_records` as CSV; `first_columns` come before its own."""
     return render_csv((*first_columns, *_CSV_COLUMNS), rows)
 
 
-def build_records(report: ScanReport) -> Iterator[dict[str, object]]:
+def build_finding_records(report: ScanReport) -> Iterator[dict[str, object]]:
     """Yield one row a finding for CSV."""
     findings = report.findings
     for line in list_coverage_rows(findings.coverage):

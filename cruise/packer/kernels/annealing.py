@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cruise.packer.kernels.compilation import (
     compile_inline,
     compile_without_allocation,
-    draw_below,
+    draw_integer_below,
     draw_unit_interval,
     read_monotonic_seconds,
 )
@@ -44,16 +44,16 @@ def _other_node(placement: CopyPlacement, state: NDArray[np.uint64], c: int) -> 
     """Return a node for a copy: half of the time one where copies of its class run."""
     first = placement.home_starts[c]
     homes = placement.home_starts[c + 1] - first
-    if homes > 0 and draw_below(state, 2) == 0:
-        return int(placement.home_nodes[first + draw_below(state, homes)])
-    return draw_below(state, placement.free.shape[0])
+    if homes > 0 and draw_integer_below(state, 2) == 0:
+        return int(placement.home_nodes[first + draw_integer_below(state, homes)])
+    return draw_integer_below(state, placement.free.shape[0])
 
 
 @compile_inline
 def _insert(placement: CopyPlacement, state: NDArray[np.uint64], temperature: float) -> float:
     """Place an unplaced copy, ejecting up to two; return the gained energy, 0 if nothing changed."""
     waits, waiting, out = placement.waiting_count, placement.waiting, placement.ejected
-    index = draw_below(state, waits[0])
+    index = draw_integer_below(state, waits[0])
     c = waiting[index]
     n = _other_node(placement, state, c)
     if placement.x[c, n] >= placement.limits[c, n]:
@@ -63,7 +63,7 @@ def _insert(placement: CopyPlacement, state: NDArray[np.uint64], temperature: fl
         if ejected == MAX_EJECTED or placement.sizes[n] == 0:
             undo_log(placement)
             return 0.0
-        slot = draw_below(state, placement.sizes[n])
+        slot = draw_integer_below(state, placement.sizes[n])
         out[ejected] = placement.items[n, slot]
         log_change(placement, out[ejected], n, -1)
         energy += remove_copy(placement, slot, n)
@@ -74,7 +74,7 @@ def _insert(placement: CopyPlacement, state: NDArray[np.uint64], temperature: fl
     for k in range(ejected):
         found = -1
         for _ in range(_TRIES):
-            m = draw_below(state, placement.free.shape[0])
+            m = draw_integer_below(state, placement.free.shape[0])
             if may_place(placement, out[k], m):
                 found = m
                 break
@@ -127,7 +127,7 @@ def _pair_fits(placement: CopyPlacement, n: int, other: int, a: int, d: int, b: 
 @compile_inline
 def _propose_pair(placement: CopyPlacement, state: NDArray[np.uint64], n: int, slot: int, other: int, b: int) -> None:
     """Log two copies of one node for one of another, if that is possible."""
-    a, second = placement.items[n, slot], draw_below(state, placement.sizes[n])
+    a, second = placement.items[n, slot], draw_integer_below(state, placement.sizes[n])
     d = placement.items[n, second]
     if second == slot or a == b or b == d or not _pair_fits(placement, n, other, a, d, b):
         return
@@ -142,10 +142,10 @@ def _propose_pair(placement: CopyPlacement, state: NDArray[np.uint64], n: int, s
 @compile_inline
 def _propose_cycle(placement: CopyPlacement, state: NDArray[np.uint64], n: int, a: int, m: int, b: int) -> None:
     """Log a cycle of three nodes, each passing one copy to the next, if that is possible."""
-    last = draw_below(state, placement.free.shape[0])
+    last = draw_integer_below(state, placement.free.shape[0])
     if last == n or last == m or placement.sizes[last] == 0:
         return
-    d = placement.items[last, draw_below(state, placement.sizes[last])]
+    d = placement.items[last, draw_integer_below(state, placement.sizes[last])]
     if a == b or b == d or a == d:
         return
     if (
@@ -164,10 +164,10 @@ def _propose_cycle(placement: CopyPlacement, state: NDArray[np.uint64], n: int, 
 @compile_inline
 def _propose(placement: CopyPlacement, state: NDArray[np.uint64], kind: int) -> None:
     """Log a change among placed copies, if the random one is possible."""
-    n = draw_below(state, placement.free.shape[0])
+    n = draw_integer_below(state, placement.free.shape[0])
     if placement.sizes[n] == 0:
         return
-    slot = draw_below(state, placement.sizes[n])
+    slot = draw_integer_below(state, placement.sizes[n])
     a = placement.items[n, slot]
     m = _other_node(placement, state, a)
     if m == n:
@@ -179,7 +179,7 @@ def _propose(placement: CopyPlacement, state: NDArray[np.uint64], kind: int) -> 
         return
     if placement.sizes[m] == 0:
         return
-    b = placement.items[m, draw_below(state, placement.sizes[m])]
+    b = placement.items[m, draw_integer_below(state, placement.sizes[m])]
     if kind == _CYCLE:
         _propose_cycle(placement, state, n, a, m, b)
     elif kind == _PAIR:
@@ -234,11 +234,11 @@ def anneal(
                 temperature *= cooling
         done += 1
         placement.logged[0] = 0
-        kind = draw_below(state, _KINDS)
+        kind = draw_integer_below(state, _KINDS)
         if kind < _INSERTS and placement.waiting_count[0] > 0:
             energy = _insert(placement, state, temperature)
         else:
-            energy = _rearrange(placement, state, temperature, _INSERTS + draw_below(state, _KINDS - _INSERTS))
+            energy = _rearrange(placement, state, temperature, _INSERTS + draw_integer_below(state, _KINDS - _INSERTS))
         if energy < 0.0 and is_greater(placement.vector, best_vector) and keeps_requirements(placement):
             save_best(placement, best, best_vector)
     return done

@@ -15,7 +15,7 @@ from cruise.packer.kernels.cluster_state import (
 from cruise.packer.kernels.compilation import (
     compile_kernel,
     compile_without_allocation,
-    draw_below,
+    draw_integer_below,
     read_monotonic_seconds,
 )
 from cruise.packer.problem import FloatArray, IntArray
@@ -107,7 +107,7 @@ def _sort_by_free_capacity(s: ClusterStateArrays, but: int, random: NDArray[np.u
     for n in range(s.free.shape[0]):
         for r in range(s.free.shape[1]):
             free_share[n] -= _compute_free_share(s, n, r)
-        free_share[n] *= 0.5 + draw_below(random, 1024) / 1024.0
+        free_share[n] *= 0.5 + draw_integer_below(random, 1024) / 1024.0
     free_share[but] = np.inf
     return np.argsort(free_share)[:-1]
 

@@ -77,7 +77,7 @@ _UNIT = 1.0 / 4294967296.0
 
 
 @compile_inline
-def draw_below(state: NDArray[np.uint64], below: int) -> int:
+def draw_integer_below(state: NDArray[np.uint64], below: int) -> int:
     """Return a whole number from 0 to `below` - 1; `below` is at least 1 and under 2**31."""
     x = state[0]
     x ^= x >> _A

@@ -272,7 +272,7 @@ def log_change(placement: CopyPlacement, c: int, n: int, sign: int) -> None:
 
 
 @compile_inline
-def find_slot(placement: CopyPlacement, c: int, n: int) -> int:
+def find_copy_slot(placement: CopyPlacement, c: int, n: int) -> int:
     """Return the slot of a copy of a class on a node that holds one."""
     slot = 0
     while placement.items[n, slot] != c:
@@ -287,7 +287,7 @@ def apply_log(placement: CopyPlacement) -> float:
     for k in range(placement.logged[0]):
         c, n = placement.log[k, 0], placement.log[k, 1]
         if placement.log[k, 2] < 0:
-            energy += remove_copy(placement, find_slot(placement, c, n), n)
+            energy += remove_copy(placement, find_copy_slot(placement, c, n), n)
         else:
             energy -= place_copy(placement, c, n)
     return energy
@@ -301,7 +301,7 @@ def undo_log(placement: CopyPlacement) -> None:
         if placement.log[k, 2] < 0:
             place_copy(placement, c, n)
         else:
-            remove_copy(placement, find_slot(placement, c, n), n)
+            remove_copy(placement, find_copy_slot(placement, c, n), n)
 
 
 @compile_inline

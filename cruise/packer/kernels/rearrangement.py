@@ -17,7 +17,7 @@ from cruise.packer.kernels.cluster_state import (
 from cruise.packer.kernels.compilation import (
     compile_kernel,
     compile_without_allocation,
-    draw_below,
+    draw_integer_below,
     read_monotonic_seconds,
 )
 from cruise.packer.kernels.ejection import place_by_single_ejection
@@ -70,8 +70,8 @@ def rearrange_nodes(
             away = np.flatnonzero((s.home_node >= 0) & (s.node != s.home_node))
         _set_span(s, _SPAN, random)
         first = _NONE
-        if waiting.shape[0] > 0 and draw_below(random, 2) == 0:
-            first = waiting[draw_below(random, waiting.shape[0])]
+        if waiting.shape[0] > 0 and draw_integer_below(random, 2) == 0:
+            first = waiting[draw_integer_below(random, waiting.shape[0])]
         count = _remove_from_node(s, first, away, out, random)
         if count == 0:
             continue
@@ -93,7 +93,7 @@ def rearrange_nodes(
 def _set_span(s: ClusterStateArrays, most: int, random: NDArray[np.uint64]) -> None:
     """Search placements on so many nodes, spread evenly, or on all."""
     s.span[1] = max(s.free.shape[0] // most, 1)
-    s.span[0] = draw_below(random, s.span[1]) if s.span[1] > 1 else 0
+    s.span[0] = draw_integer_below(random, s.span[1]) if s.span[1] > 1 else 0
 
 
 @compile_without_allocation
@@ -117,9 +117,11 @@ def _remove_from_node(
     count = _remove_pods(s, centre, first >= 0, out, 1, random)
     if first >= 0:
         count = _remove_until_fits(s, s.pod_class[first], centre, out, count, random)
-    for _ in range(draw_below(random, _NODES)):
-        home = s.home_node[out[draw_below(random, count)]]
-        count = _remove_pods(s, home if home >= 0 else draw_below(random, s.free.shape[0]), True, out, count, random)
+    for _ in range(draw_integer_below(random, _NODES)):
+        home = s.home_node[out[draw_integer_below(random, count)]]
+        count = _remove_pods(
+            s, home if home >= 0 else draw_integer_below(random, s.free.shape[0]), True, out, count, random
+        )
     return count
 
 
@@ -128,7 +130,7 @@ def _find_nearest_node(s: ClusterStateArrays, p: int, random: NDArray[np.uint64]
     """Return the node that lacks least for a pod, of some where it may arrive; -1 for none."""
     best, least = _NONE, np.inf
     for _ in range(_TRIED_NODES):
-        n = draw_below(random, s.free.shape[0])
+        n = draw_integer_below(random, s.free.shape[0])
         if is_allowed(s, p, n):
             lacking = compute_shortage(s, s.pod_class[p], n, -1)
             if lacking < least:
@@ -140,12 +142,12 @@ def _find_nearest_node(s: ClusterStateArrays, p: int, random: NDArray[np.uint64]
 def _draw_moved_pod(s: ClusterStateArrays, away: IntArray, random: NDArray[np.uint64]) -> int:
     """Return a random pod that is not on its home node and may leave; -1 if a few draws find none."""
     for _ in range(_DRAWS):
-        p = draw_below(random, s.node.shape[0])
+        p = draw_integer_below(random, s.node.shape[0])
         if _is_moved(s, p):
             return p if may_be_ejected(s, p) else _NONE
     if away.shape[0] == 0:
         return _NONE
-    p = away[draw_below(random, away.shape[0])]
+    p = away[draw_integer_below(random, away.shape[0])]
     return p if _is_moved(s, p) and may_be_ejected(s, p) else _NONE
 
 
@@ -164,13 +166,13 @@ def _remove_pods(
     while other >= 0:
         there += 1
         other = s.next_pod[other]
-    at_home = draw_below(random, _MAX_REMOVED + 1) if deep else 0
+    at_home = draw_integer_below(random, _MAX_REMOVED + 1) if deep else 0
     other = s.first_pod[n]
     while other >= 0 and count < out.shape[0]:
         beyond = s.next_pod[other]
         guest = s.node[other] != s.home_node[other]
-        if (guest and draw_below(random, 4) > 0) or (
-            not guest and at_home > 0 and draw_below(random, there) < _MAX_REMOVED
+        if (guest and draw_integer_below(random, 4) > 0) or (
+            not guest and at_home > 0 and draw_integer_below(random, there) < _MAX_REMOVED
         ):
             if may_be_ejected(s, other):
                 at_home -= not guest
@@ -191,7 +193,7 @@ def _remove_until_fits(
     while other >= 0 and count < out.shape[0] and not has_capacity(s, c, n):
         beyond = s.next_pod[other]
         s.spent[0] += 1
-        if draw_below(random, 2) == 0 and may_be_ejected(s, other):
+        if draw_integer_below(random, 2) == 0 and may_be_ejected(s, other):
             move_pod(s, other, -1)
             out[count] = other
             count += 1
@@ -202,14 +204,14 @@ def _remove_until_fits(
 @compile_kernel
 def _place_again(s: ClusterStateArrays, out: IntArray, first: int, paper: bool, random: NDArray[np.uint64]) -> bool:
     """Place the removed pods, the largest first or in random order; False if one that was placed finds no node."""
-    noise = 0.5 * draw_below(random, 3)
+    noise = 0.5 * draw_integer_below(random, 3)
     sizes = np.empty(out.shape[0], np.float64)
     for k in range(out.shape[0]):
         c = s.pod_class[out[k]]
         size = 0.0
         for r in range(s.free.shape[1]):
             size += s.demands[c, r] * s.shares[r]
-        sizes[k] = -size * (1.0 + noise * (draw_below(random, 1024) / 1024.0))
+        sizes[k] = -size * (1.0 + noise * (draw_integer_below(random, 1024) / 1024.0))
         if out[k] == first:
             sizes[k] = -np.inf
     order = np.argsort(sizes)

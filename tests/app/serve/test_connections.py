@@ -14,7 +14,12 @@ from cruise.adapters.kube.cluster import KubernetesCluster
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import PrometheusUsageSource
 from cruise.app.serve.activity import announce_nothing
-from cruise.app.serve.connections import ServeConnections, create_event_announcer, get_policy, limit_mode_to_server
+from cruise.app.serve.connections import (
+    ServeConnections,
+    build_policy_from_settings,
+    create_event_announcer,
+    limit_mode_to_server,
+)
 from cruise.app.usage_source import OpenedUsageSource, get_usage_reading_settings
 from cruise.domain.policy import Mode, Policy
 from cruise.runtime.usage.usage_reader import UsageReadingSettings
@@ -23,9 +28,11 @@ from cruise.simulation.store import InMemoryStore
 
 
 def test_cruises_own_namespace_and_system_namespaces_are_always_skipped():
-    own = get_policy(load_settings({"CRUISE_NAMESPACE": "sizing"}))
+    own = build_policy_from_settings(load_settings({"CRUISE_NAMESPACE": "sizing"}))
     assert own.excluded_namespaces == {"kube-system", "cruise", "sizing"}
-    stated = get_policy(load_settings({"CRUISE_NAMESPACE": "sizing", "CRUISE_EXCLUDED_NAMESPACES": "openshift-*"}))
+    stated = build_policy_from_settings(
+        load_settings({"CRUISE_NAMESPACE": "sizing", "CRUISE_EXCLUDED_NAMESPACES": "openshift-*"})
+    )
     assert all(map(stated.excludes_namespace, ("kube-system", "cruise", "sizing", "openshift-dns")))
     assert not stated.excludes_namespace("shop")
 

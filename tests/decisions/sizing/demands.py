@@ -45,7 +45,7 @@ def make_joint_demand(model, demand, rows=None):
     """Return the headroom of one node with all pods on it."""
     rows = np.arange(len(demand.base)) if rows is None else np.array(rows)
     chosen = ResourceDemand(*(getattr(demand, name)[rows] for name in ResourceDemand.__slots__))
-    extras = model.get_extras(CPU, rows, chosen).sum(axis=0, keepdims=True)
+    extras = model.get_columns_to_sum(CPU, rows, chosen).sum(axis=0, keepdims=True)
     [found] = model.compute_node_headroom(
         CPU, chosen.base.sum(keepdims=True), chosen.headroom.max(initial=0, keepdims=True), extras
     ).tolist()

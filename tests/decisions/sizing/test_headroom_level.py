@@ -13,8 +13,8 @@ from cruise.decisions.sizing.headroom_level import (
     MOST_LEVEL,
     REPORTED_DAYS,
     RISK_TARGET_SHARE,
-    CurrentRequests,
     ObservedRisk,
+    RequestsInEffect,
     compute_initial_level,
     compute_next_level,
     get_least_level,
@@ -30,7 +30,7 @@ CPU = ResourceName.CPU
 def in_force(rows, nodes, count, requests):
     requests = np.array(requests, dtype=np.int64)
     rows, nodes = np.array(rows, dtype=np.int64), np.array(nodes, dtype=np.int64)
-    return CurrentRequests(0, rows, nodes, count, {one: requests for one in ResourceName})
+    return RequestsInEffect(0, rows, nodes, count, {one: requests for one in ResourceName})
 
 
 def test_a_node_is_short_if_its_containers_together_exceeded_their_requests():

@@ -41,8 +41,8 @@ def test_the_same_hours_of_other_days_raise_it_before_demand_does():
 def test_memory_is_expected_to_stay_where_it_is():
     demand, past = make_demand([100], [300]), make_past_demand([[100.0] * 11 + [200.0]])
     model = at(0.0, past)
-    assert model.get_extras(CPU, np.array([0]), demand)[0, 0] == 0
-    assert model.get_extras(MEMORY, np.array([0]), demand)[0, 0] == 100
+    assert model.get_columns_to_sum(CPU, np.array([0]), demand)[0, 0] == 0
+    assert model.get_columns_to_sum(MEMORY, np.array([0]), demand)[0, 0] == 100
 
 
 def test_it_is_at_most_the_peaks_plus_a_share_of_usage():
@@ -60,8 +60,8 @@ def test_the_headroom_factor_multiplies_the_rise():
     past = make_past_demand([[100.0] * 11 + [300.0]])
     plain, none = make_demand([100], [200]), make_demand([100], [0])
     without = type(plain)(**{name: getattr(plain, name) for name in plain.__slots__} | {"headroom": none.headroom})
-    assert at(1.0, past).get_extras(CPU, np.array([0]), plain)[0].tolist() == [0, 200, 200]
-    assert at(1.0, past).get_extras(CPU, np.array([0]), without)[0].tolist() == [0, 0, 0]
+    assert at(1.0, past).get_columns_to_sum(CPU, np.array([0]), plain)[0].tolist() == [0, 200, 200]
+    assert at(1.0, past).get_columns_to_sum(CPU, np.array([0]), without)[0].tolist() == [0, 0, 0]
 
 
 def test_each_resource_has_its_own_risk():
