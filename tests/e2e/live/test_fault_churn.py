@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from threading import Event, Thread
 
@@ -52,19 +53,22 @@ class Replica:
     def start(self) -> None:
         self.running = self.stack.enter_context(started(self.settings, self.directory))
 
+    def metrics(self) -> str:
+        """Its metrics, empty where it does not answer."""
+        return "" if self.running is None else self.running.get("/metrics")[1]
+
     def figures(self, name: str) -> list[float]:
         """The values of a metric, none where it does not answer."""
-        if self.running is None:
-            return []
-        return [
-            float(value)
-            for value in re.findall(rf"^{name}(?:{{.*}})? (\S+)$", self.running.get("/metrics")[1], re.MULTILINE)
-        ]
+        return figures_in(self.metrics(), name)
 
     @property
     def process(self) -> RunningProgram:
         assert self.running is not None
         return self.running
+
+
+def figures_in(metrics: str, name: str) -> list[float]:
+    return [float(value) for value in re.findall(rf"^{name}(?:{{.*}})? (\S+)$", metrics, re.MULTILINE)]
 
 
 @pytest.fixture
@@ -115,6 +119,7 @@ def test_an_hour_of_churn_and_faults(stage: LiveStage, tmp_path: Path):
             over.set()
             churning.join()
             watching.join()
+            watched.write_minutes(tmp_path / "memory.tsv")
         stage.running(PODS)
         calm = time.monotonic()
         wait_until(lambda: sized(stage) == PODS, "all are sized", seconds=180)
@@ -132,13 +137,14 @@ def test_an_hour_of_churn_and_faults(stage: LiveStage, tmp_path: Path):
         f"{MINUTES:g} minutes, {made[0]} pods replaced, {sum(faults.values())} faults {dict(faults)}, "
         f"{sum(written.values())} writes; settled {settled:.1f} s after the last fault; "
         f"oldest success {watched.oldest:.1f} s, leads given up {given_up:g}; "
-        f"memory by quarter of the time, MiB: {watched.by_quarter()}"
+        f"memory by quarter of the time, MiB: {watched.by_quarter(REPLICA)}, {watched.by_quarter(ROLE)}, "
+        f"by minute in {tmp_path / 'memory.tsv'}"
     )
     assert written - recorded == Counter()
     assert done - written == Counter()
     assert watched.oldest < MOST_AGE
     assert not any("Traceback" in log for log in logs)
-    for name, largest in watched.by_quarter().items():
+    for name, largest in watched.by_quarter(REPLICA).items():
         assert largest[-1] < 1.2 * largest[1], (name, largest)
 
 
@@ -177,26 +183,56 @@ def churn(stage: LiveStage, measured: set[str], over: Event, made: list[int]) ->
             api = stage.plane.api()
 
 
+@dataclass(frozen=True, slots=True)
+class MemorySample:
+    """The memory of a replica at one time; its role is `unknown` where it does not answer."""
+
+    minute: int
+    replica: str
+    role: str
+    mebibytes: int
+
+
+REPLICA, ROLE = attrgetter("replica"), attrgetter("role")
+
+
 class Watch:
-    """Looks at memory and at the age of the last success once a second."""
+    """Looks at memory, at who leads and at the age of the last success once a second."""
 
     def __init__(self, replicas: list[Replica], over: Event) -> None:
         self._replicas = replicas
         self._over = over
-        self._memory: dict[str, list[int]] = {one.name: [] for one in replicas}
+        self._samples: list[MemorySample] = []
         self.oldest = 0.0
 
     def watch(self) -> None:
+        began = time.monotonic()
         while not self._over.wait(1):
             for one in self._replicas:
-                self.oldest = max([self.oldest, *one.figures("cruise_last_success_age_seconds")])
+                metrics = one.metrics()
+                self.oldest = max([self.oldest, *figures_in(metrics, "cruise_last_success_age_seconds")])
+                leads = figures_in(metrics, "cruise_leader")
+                role = "unknown" if not leads else "leader" if leads == [1] else "follower"
+                minute = int(time.monotonic() - began) // 60
                 # None while it is being replaced.
                 for memory in re.findall(r"VmRSS:\s+(\d+)", read_status(one.process.process.pid)):
-                    self._memory[one.name].append(int(memory) // 1024)
+                    self._samples.append(MemorySample(minute, one.name, role, int(memory) // 1024))
 
-    def by_quarter(self) -> dict[str, list[int]]:
-        """The largest memory of each replica in each quarter of the time, in MiB."""
-        return {name: [max(part) for part in quarters(memory)] for name, memory in self._memory.items()}
+    def by_quarter(self, name: Callable[[MemorySample], str]) -> dict[str, list[int]]:
+        """The largest memory in each quarter of the time, in MiB, of each replica or of each role."""
+        memory: dict[str, list[int]] = {}
+        for one in self._samples:
+            memory.setdefault(name(one), []).append(one.mebibytes)
+        return {each: [max(part) for part in quarters(found)] for each, found in memory.items() if len(found) >= 4}
+
+    def write_minutes(self, file: Path) -> None:
+        """Write the largest memory of each replica in each minute, in MiB, separately for each of its roles."""
+        largest: dict[tuple[int, str, str], int] = {}
+        for one in self._samples:
+            key = (one.minute, one.replica, one.role)
+            largest[key] = max(one.mebibytes, largest.get(key, 0))
+        lines = ["minute\treplica\trole\tMiB", *("\t".join(map(str, (*key, most))) for key, most in largest.items())]
+        file.write_text("\n".join(lines) + "\n")
 
 
 def read_status(pid: int) -> str:
