@@ -140,12 +140,14 @@ def summarize_for_next_pass(
     if pods:
         # A cluster that replaces its pods all day long would fill the memory with pods that are gone.
         resized = {key: at for key, at in resized.items() if key[0] in pods}
-        gone = Counter[datetime]()
+        gone: dict[datetime, CompletedResize] = {}
         for write in writes:
             if write.uid not in pods:
-                gone[write.at] += write.number
-        writes = [write for write in writes if write.uid in pods]
-        writes += [CompletedResize("", at, number) for at, number in gone.items()]
+                # Those of one minute together, or a pass every few seconds would leave 40,000 a day.
+                minute = write.at.replace(second=0, microsecond=0)
+                before = gone.get(minute, CompletedResize("", write.at, 0))
+                gone[minute] = CompletedResize("", max(before.at, write.at), before.number + write.number)
+        writes = [*gone.values(), *(write for write in writes if write.uid in pods)]
     for outcome in outcomes:
         action = outcome.action
         if isinstance(action, EvictPod) and outcome.result is ActionResult.REFUSED:

@@ -240,7 +240,7 @@ class _ResourceNeed:
 
 
 class CompletedResize(NamedTuple):
-    """A completed resize of a pod; those of pods that are gone are counted together, without a uid."""
+    """A completed resize of a pod; those of pods that are gone are counted by minute, without a uid."""
 
     uid: str
     at: datetime

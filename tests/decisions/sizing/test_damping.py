@@ -444,6 +444,22 @@ def test_the_resizes_of_pods_that_are_gone_are_counted_without_the_pods():
     assert kept == seen
 
 
+def test_the_resizes_of_pods_that_are_gone_are_one_entry_a_minute_for_a_day():
+    pod = make_pod("a", node="n1")
+    seen = NO_EARLIER_PASSES
+    for number in range(5 * 30):
+        at = NOW + timedelta(seconds=2 * number)
+        writes = (*seen.recent_resizes, CompletedResize(f"uid-{number}", at))
+        seen = summarize_for_next_pass([], [], {pod.uid: pod}, replace(seen, recent_resizes=writes), at)
+    assert [write.number for write in seen.recent_resizes] == [30] * 5
+    # Each counts until a day after the last resize of its minute.
+    assert [write.at for write in seen.recent_resizes] == [
+        NOW + timedelta(minutes=minute, seconds=58) for minute in range(5)
+    ]
+    tomorrow = NOW + timedelta(days=1, seconds=58)
+    assert summarize_for_next_pass([], [], {}, seen, tomorrow).recent_resizes == seen.recent_resizes[1:]
+
+
 @pytest.mark.parametrize(("of_gone", "cut"), [(11, "a b"), (12, "a")])
 def test_the_resizes_of_pods_that_are_gone_count_towards_the_budget_of_the_cluster(of_gone, cut):
     writes = (CompletedResize("", LONG_AGO, of_gone), *[CompletedResize("uid-shop-b", LONG_AGO)] * 6)
