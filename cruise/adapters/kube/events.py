@@ -1,7 +1,8 @@
 """Events on pods that cruise changed or could not change, and on what users changed in cruise."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from urllib.parse import quote
 
 import structlog
@@ -31,17 +32,20 @@ class PodEventRecorder:
         self._client = client
         self._host = host
         self._bucket = TokenBucket(_PER_SECOND, _BURST)
-        self._written: dict[tuple[str, ReasonCode], tuple[str, datetime]] = {}
+        # The hash and the time of each pod's last message, oldest first.
+        self._written: dict[tuple[str, ReasonCode], tuple[int, datetime]] = {}
         self._problem = ""
 
     async def record(self, events: Sequence[PodEvent], now: datetime) -> None:
         """Write new events; log a failure once until the problem changes."""
-        self._written = {key: entry for key, entry in self._written.items() if now - entry[1] < _REPEAT_AFTER}
+        for key in list(takewhile(lambda one: now - self._written[one][1] >= _REPEAT_AFTER, self._written)):
+            del self._written[key]
         for event in events:
-            key = (event.pod_uid, event.reason)
-            if self._written.get(key, ("", now))[0] == event.message or not self._bucket.acquire(now.timestamp()):
+            key, message = (event.pod_uid, event.reason), hash(event.message)
+            if self._written.get(key, (None, now))[0] == message or not self._bucket.acquire(now.timestamp()):
                 continue
-            self._written[key] = (event.message, now)
+            self._written.pop(key, None)
+            self._written[key] = (message, now)
             try:
                 await self._write(event, now)
             except (UnavailableError, ThrottledError) as error:
@@ -57,6 +61,10 @@ class PodEventRecorder:
                     return
             else:
                 self._problem = ""
+
+    def forget_gone_pods(self, pods: Set[str], before: datetime) -> None:
+        """Forget Events from before a time of pods that are not among `pods`, all uids at that time or later."""
+        self._written = {key: entry for key, entry in self._written.items() if key[0] in pods or entry[1] >= before}
 
     def _log(self, error: CruiseError) -> None:
         problem = f"{type(error).__name__}: {getattr(error, 'cause', '')}"

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -233,7 +233,8 @@ class ControllerHooks:
 
     `announce` gets outcomes, skipped pods and the pods that they concern, by (namespace, name); `on_oom_reaction` gets
     each reaction to a kill; `on_idle` runs concurrently with the passes; `on_statistics` gets the statistics after each
-    refresh and each kill; `on_progress` gets the progress of reading usage.
+    refresh and each kill; `on_progress` gets the progress of reading usage. After each node pass, `forget_gone_pods`
+    gets the uids of all pods, and the time from which there may be more.
     """
 
     announce: AnnounceFunction = announce_nothing
@@ -241,6 +242,7 @@ class ControllerHooks:
     on_idle: Callable[[], Awaitable[None]] | None = None
     on_statistics: Callable[[StatisticsTable], Awaitable[None]] = _ignore_statistics
     on_progress: Callable[[UsageReadingProgress], None] = lambda read: None
+    forget_gone_pods: Callable[[Set[str], datetime], None] = lambda pods, before: None
 
 
 NO_HOOKS = ControllerHooks()

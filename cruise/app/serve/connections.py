@@ -26,7 +26,7 @@ from cruise.adapters.store.postgres import open_store
 from cruise.adapters.webhook_tls.certificate_keeper import CertificateKeeper, TlsDirectory
 from cruise.app.certificates import INTERVAL, get_served_names, get_service_names, keep_certificate_renewed
 from cruise.app.process import get_current_time
-from cruise.app.serve.activity import AnnounceFunction, announce_nothing
+from cruise.app.serve.activity import NO_HOOKS, ControllerHooks
 from cruise.app.serve.leadership import create_lease_contender, fence_store, uses_leader_election
 from cruise.app.usage_source import OpenedUsageSource, open_usage_source
 from cruise.domain.actions import Outcome, SkippedPod, UntaintNode
@@ -93,16 +93,16 @@ async def open_connections(settings: Settings, on_wait: Callable[[str], None]) -
         yield ServeConnections(writer, cluster, usage, fence_store(store, lambda: lease.is_held), lease)
 
 
-def create_event_announcer(connected: ServeConnections) -> AnnounceFunction:
-    """Return a function that announces outcomes as Events of the pods, unless the mode writes nothing."""
+def create_event_hooks(connected: ServeConnections) -> ControllerHooks:
+    """Return hooks that announce outcomes as Events of the pods, unless the mode writes nothing."""
     if connected.lease is None:
-        return announce_nothing
+        return NO_HOOKS
     events = PodEventRecorder(connected.client, socket.gethostname())
 
     async def announce(outcomes: Sequence[Outcome], skipped: Sequence[SkippedPod], pods: PodsByName) -> None:
         await events.record(build_pod_events(outcomes, skipped, pods), get_current_time())
 
-    return announce
+    return ControllerHooks(announce, forget_gone_pods=events.forget_gone_pods)
 
 
 @asynccontextmanager

@@ -60,6 +60,7 @@ class Controller:
         self._pace = options.clock_speed
         self._loads = NodeLoadHistory()
         shared = options.shared
+        self._audit = shared.audit
         shared.audit.expect_unknown_intents()
         exclusions = shared.exclusions
         self._usage = UsageState()
@@ -161,6 +162,9 @@ class Controller:
         skipped = [*done.unschedulable, *(one for plan in done.plans for one in (*plan.skipped, *plan.suspected_leaks))]
         pods = {(pod.namespace, pod.name): pod for pod in done.snapshot.pods}
         await self._hooks.announce(done.outcomes, skipped, pods)
+        uids = {pod.uid for pod in done.snapshot.pods}
+        self._audit.forget_gone_pods(uids, done.at)
+        self._hooks.forget_gone_pods(uids, done.at)
         return done
 
     async def pack(self, min_pending: timedelta | None = None) -> PackingPassResult | None:

@@ -15,13 +15,13 @@ from cruise.adapters.kube.policy_objects import PolicyObjectWriter
 from cruise.app.http_connection import get_listener_limits
 from cruise.app.http_server import serve_http
 from cruise.app.process import get_current_time
-from cruise.app.serve.activity import ControllerHooks, ServeActivity, UsageReadingLog
+from cruise.app.serve.activity import ServeActivity, UsageReadingLog
 from cruise.app.serve.connections import (
     ServeConnections,
     build_policy_from_settings,
     build_request_guard_rules,
     check_api_access_settings,
-    create_event_announcer,
+    create_event_hooks,
     get_listen_host,
     keep_cluster_synced,
     limit_mode_to_server,
@@ -171,7 +171,7 @@ async def _sync_and_lead(
 
     async def run_term() -> None:
         notifier = create_notifier(settings, connected.store, running.activity.notices)
-        hooks = ControllerHooks(announce=create_event_announcer(connected), on_progress=UsageReadingLog())
+        hooks = replace(create_event_hooks(connected), on_progress=UsageReadingLog())
         if notifier is not None:
             hooks = notifier.add_hooks(hooks)
         controller = create_controller(

@@ -19,7 +19,7 @@ from cruise.app.serve.connections import (
     SYNC_TIMEOUT,
     ServeConnections,
     build_policy_from_settings,
-    create_event_announcer,
+    create_event_hooks,
     keep_cluster_synced,
     limit_mode_to_server,
     open_connections,
@@ -96,7 +96,7 @@ async def run_single_pass(
                 connected = replace(connected, usage=replace(connected.usage, reading=reading))
             policy = await limit_mode_to_server(connected, build_policy_from_settings(settings))
             packed: list[Outcome] = []
-            announce_pods = create_event_announcer(connected)
+            announce_pods = create_event_hooks(connected).announce
 
             async def announce(outcomes: Sequence[Outcome], skipped: Sequence[SkippedPod], pods: PodsByName) -> None:
                 packed.extend(outcomes)

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -28,6 +28,7 @@ from cruise.runtime.ports import ClusterPort, StorePort
 # A repeated outcome updates its line after this time; one that did not repeat for as long starts a new line.
 _UPDATE_INTERVAL = timedelta(hours=1)
 _PRUNE_COUNT = 10_000
+_POD_ACTIONS = (ResizePod, EvictPod)
 _Ending = tuple[ActionResult, ReasonCode]
 log = structlog.get_logger()
 RECONCILED_DONE = "its answer was not seen; the cluster shows it done"
@@ -149,6 +150,16 @@ class AuditQueue:
         if outcome.at - before.reported_at >= _UPDATE_INTERVAL or outcome.action.reason is ReasonCode.OOM_KILLED:
             # Kills are rare, so each one is stored.
             self._report([before])
+
+    def forget_gone_pods(self, pods: Set[str], before: datetime) -> None:
+        """Count no further repetitions for pods that are not among `pods`, all uids at a time or later.
+
+        Outcomes since that time stay: they may be of newer pods.
+        """
+        for key, by_ending in list(self._ongoing.items()):
+            is_gone = key[0] in _POD_ACTIONS and key[1] not in pods
+            if is_gone and all(ongoing.entry.at < before for ongoing in by_ending.values()):
+                self._report(self._ongoing.pop(key).values())
 
     async def record(self, store: StorePort) -> None:
         """Store the queued lines; if that fails they stay in the queue."""

@@ -64,6 +64,29 @@ async def test_logs_other_reports_separately(client: KubernetesClient, admin: Ap
     assert len(told(admin, namespace)) == 4
 
 
+async def test_forgets_pods_that_are_gone(client: KubernetesClient, admin: Api, namespace: str):
+    events = PodEventRecorder(client, "host")
+    kept, gone, new = (announcement(namespace, pod_uid=uid) for uid in ("kept", "gone", "new"))
+    await events.record([kept, gone], NOW)
+    later = NOW + timedelta(minutes=1)
+    # A pod that was created after the list was read is not gone.
+    await events.record([new], later)
+    events.forget_gone_pods({"kept"}, later)
+    assert {uid for uid, _ in events._written} == {"kept", "new"}
+    await events.record([kept, new], later)
+    assert len(told(admin, namespace)) == 3
+
+
+async def test_forgets_events_after_an_hour(client: KubernetesClient, namespace: str):
+    events = PodEventRecorder(client, "host")
+    for minutes in range(0, 180, 3):
+        at = NOW + timedelta(minutes=minutes)
+        await events.record(
+            [announcement(namespace, pod_uid=str(minutes)), announcement(namespace, message=str(at))], at
+        )
+    assert len(events._written) == 21
+
+
 async def test_not_too_many_in_all(client: KubernetesClient, admin: Api, namespace: str):
     events = PodEventRecorder(client, "host")
     many = [announcement(namespace, pod_uid=str(number)) for number in range(80)]

@@ -13,11 +13,11 @@ from cruise.adapters.kube.client import KubernetesSettings, connect_to_kubernete
 from cruise.adapters.kube.cluster import KubernetesCluster
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import PrometheusUsageSource
-from cruise.app.serve.activity import announce_nothing
+from cruise.app.serve.activity import NO_HOOKS
 from cruise.app.serve.connections import (
     ServeConnections,
     build_policy_from_settings,
-    create_event_announcer,
+    create_event_hooks,
     limit_mode_to_server,
 )
 from cruise.app.usage_source import OpenedUsageSource, get_usage_reading_settings
@@ -110,4 +110,4 @@ async def test_on_a_server_without_resizes_only_new_pods_are_sized(
 
 async def test_where_nothing_is_written_nothing_is_announced(tmp_path: Path):
     async with connected(tmp_path, server()) as found:
-        assert create_event_announcer(found) is announce_nothing
+        assert create_event_hooks(found) is NO_HOOKS

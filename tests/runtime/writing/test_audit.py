@@ -104,6 +104,22 @@ def test_records_of_gone_pods_are_removed():
     assert len(audit._ongoing) < 21_000
 
 
+async def test_forgets_pods_that_are_gone():
+    audit, store = AuditQueue(), InMemoryStore()
+    for minutes in (0, 5):
+        audit.add(held(grow("gone"), minutes))
+        audit.add(held(grow("kept"), minutes))
+    audit.add(held(grow("new"), 10))
+    audit.add(held(TaintNode("n1", ReasonCode.OVERLOADED), 5))
+    # `new` was created after the pods were listed.
+    audit.forget_gone_pods({grow("kept").uid}, START + timedelta(minutes=10))
+    assert {subject for _, subject in audit._ongoing} == {grow("kept").uid, grow("new").uid, "n1"}
+    await audit.record(store)
+    assert {one.action.pod: one.count for one in await store.read_outcomes(START) if one.action == grow("gone")} == {
+        "gone": 2
+    }
+
+
 async def test_lines_that_the_store_does_not_take_wait_in_their_order():
     class Lost(InMemoryStore):
         async def record_outcomes(self, outcomes, completed=()) -> None:
