@@ -191,18 +191,16 @@ def _decide(
     policy: Policy,
     quotas: Sequence[ResourceQuota],
 ) -> MutatePod | LeaveUnchanged:
-    effective_policy, (sized, managed) = (
+    effective_policy, managed_containers = (
         eligibility.get_effective_policy(pod),
         eligibility.find_managed_at_admission(pod),
     )
+    sized, managed = managed_containers
     skipped = _explain_skip(pod, eligibility, effective_policy, managed)
     if skipped is not None or isinstance(effective_policy, UnreadableAnnotations):
         return skipped or LeaveUnchanged(ReasonCode.UNREADABLE_ANNOTATION)
     # Next to pod-level resources all containers count, also those that keep their own sizes.
-    stating, sized = (
-        select_containers_with_resources(sized, effective_policy, policy),
-        sized if pod.pod_level is None else pod.sized_containers,
-    )
+    sized = sized if pod.pod_level is None else pod.sized_containers
     rows = [statistics.find_row(pod.namespace, "", pod.workload, container.name, pod.identity) for container in sized]
     reason = eligibility.explain_unusable_statistics(pod, rows)
     if reason is not None:
@@ -212,6 +210,7 @@ def _decide(
     containers = None
     if pod.pod_level is not None:
         template_limits, resources = read_recorded_memory_limits(pod), find_pod_level_resources(pod, managed)
+        stating = select_containers_with_resources(managed_containers, resources, effective_policy, policy)
         containers = PodLevelContainers(pod, known, stating, resources, effective_policy, template_limits, policy)
         sized, managed, known, known_rows = (pod.pod_level,), (resources,), [sum_statistics(known)], [0]
         statistics = replace(StatisticsTable.from_rows(known), average_headroom_share=statistics.average_headroom_share)

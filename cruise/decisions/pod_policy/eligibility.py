@@ -89,6 +89,8 @@ class Eligibility:
         self._refusing_nodes = {node.name: node for node in snapshot.nodes if refuses_resizes(node)}
         self._virtual_nodes = frozenset(node.name for node in snapshot.nodes if node.is_virtual)
         self._nodes: dict[str | None, Node] = {node.name: node for node in snapshot.nodes}
+        self._broken_nodes = frozenset(name for name, node in self._nodes.items() if not has_working_kubelet(node))
+        self._nodes_without_resize = self._virtual_nodes | {node.name for node in snapshot.nodes if _is_too_old(node)}
 
     def check(self, pod: Pod, *, killed: bool = False) -> ResizablePod | SkippedPod:
         """Return a bound pod as resizable with its effective policy, or why it is skipped.
@@ -102,13 +104,10 @@ class Eligibility:
         if reason is not None or isinstance(effective_policy, UnreadableAnnotations):
             detail = effective_policy.detail if isinstance(effective_policy, UnreadableAnnotations) else ""
             return _skip(pod, reason or ReasonCode.UNREADABLE_ANNOTATION, detail)
-        if not has_working_kubelet(self._nodes.get(pod.node)):
+        if pod.node in self._broken_nodes:
             # No kubelet would resize the pod, and an evicted pod would not terminate.
             return _skip(pod, ReasonCode.NODE_NOT_READY)
-        unsupported = self._skip_for_kubelet(pod)
-        if unsupported is not None:
-            return unsupported
-        skipped = self._skip_for_other_autoscalers(pod, group)
+        skipped = self._skip_for_kubelet(pod) or self._skip_for_other_autoscalers(pod, group)
         if skipped is not None:
             return skipped
         allowed = find_managed_containers(pod, effective_policy, group.claims, Mode.RESIZE)
@@ -120,11 +119,13 @@ class Eligibility:
 
     def _skip_for_kubelet(self, pod: Pod) -> SkippedPod | None:
         """Skip a pod whose kubelet cannot resize it."""
+        if pod.pod_level is None and pod.node not in self._nodes_without_resize:
+            return None
         if pod.node in self._virtual_nodes:
             return _skip(pod, ReasonCode.VIRTUAL_NODE)
         node, reason = self._nodes.get(pod.node), None
         kubelet = None if node is None else node.kubelet_version
-        if kubelet is not None and kubelet < FIRST_RESIZING_KUBELET:
+        if node is not None and _is_too_old(node):
             reason = ReasonCode.RESIZE_UNSUPPORTED
         elif pod.pod_level is not None:
             # A pod without a node may get any.
@@ -151,7 +152,7 @@ class Eligibility:
             return unsupported.reason
         return (
             ReasonCode.NODE_NOT_READY
-            if not has_working_kubelet(self._nodes.get(pod.node))
+            if pod.node in self._broken_nodes
             else self._workloads.find_for_pod(pod).skip_reason
         )
 
@@ -250,8 +251,7 @@ class Eligibility:
     @cached_property
     def has_kubelets_without_resize(self) -> bool:
         """Whether any node's kubelet is known to resize no pods."""
-        kubelets = [node.kubelet_version for node in self._snapshot.nodes]
-        return any(one is not None and one < FIRST_RESIZING_KUBELET for one in kubelets)
+        return any(_is_too_old(node) for node in self._snapshot.nodes)
 
     def get_bounding_autoscaler(self, pod: Pod) -> HorizontalPodAutoscaler | None:
         """Return the HPA within whose target requests may change, None if they may not, or without one."""
@@ -294,7 +294,7 @@ class Eligibility:
                 container.name for container, row in zip(sized, rows, strict=True) if row in affected
             )
             return _skip(pod, reason, containers_without)
-        manages_cpu, manages_memory = managed.manages(ResourceName.CPU), managed.manages(ResourceName.MEMORY)
+        (manages_cpu, manages_memory), (restarts_for_cpu, restarts_for_memory) = managed.find_resources()
         refusing_node = self._refusing_nodes.get(pod.node or "")
         if refusing_node is not None:
             refused = find_unresizable_resources(pod, refusing_node)
@@ -305,8 +305,8 @@ class Eligibility:
             if refused and not manages_cpu and not manages_memory:
                 return _skip(pod, refused.get(ResourceName.MEMORY) or refused[ResourceName.CPU])
         is_usage_unknown = self._usable.has_never_run(rows)
-        manages_cpu = manages_cpu and not managed.restarts_for(ResourceName.CPU)
-        manages_memory = manages_memory and not managed.restarts_for(ResourceName.MEMORY) and not is_usage_unknown
+        manages_cpu = manages_cpu and not restarts_for_cpu
+        manages_memory = manages_memory and not restarts_for_memory and not is_usage_unknown
         counted = sized if pod.pod_level is None else (pod.pod_level,)
         stated, bounds = flatten_requests_and_limits(counted), group.utilisation_bounds
         if bounds is not None:
@@ -328,9 +328,9 @@ class Eligibility:
             if whole is None:
                 return _skip(pod, ReasonCode.NO_STATISTICS)
             sized, container_rows, known_rows, resources = (pod.pod_level,), known_rows, (whole,), ()
-            stating = select_containers_with_resources(managed.sized, effective_policy, self._policy)
             stated = flatten_requests_and_limits(sized)
             level_resources = find_pod_level_resources(pod, managed.resources)
+            stating = select_containers_with_resources(managed, level_resources, effective_policy, self._policy)
             manages_cpu = manages_cpu and ResourceName.CPU in level_resources
             manages_memory = manages_memory and ResourceName.MEMORY in level_resources
         templates = read_recorded_memory_limits(pod) if group.template_limits is None else group.template_limits
@@ -386,6 +386,11 @@ class Eligibility:
     def _ambiguous_workloads(self) -> frozenset[tuple[str, WorkloadRef]]:
         """Workloads of the same kind and name in different API groups, by namespace."""
         return find_workloads_with_same_name(self._snapshot)
+
+
+def _is_too_old(node: Node) -> bool:
+    """Return whether a node's kubelet is known to resize no pods."""
+    return node.kubelet_version is not None and node.kubelet_version < FIRST_RESIZING_KUBELET
 
 
 def _skip(pod: Pod, reason: ReasonCode, detail: str = "") -> SkippedPod:

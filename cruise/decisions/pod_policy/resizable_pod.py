@@ -77,20 +77,6 @@ class ResizablePod(NamedTuple):
         return (*self.sized, *self.containers_with_resources)
 
 
-def select_containers_with_resources(
-    containers: Sequence[Container], effective_policy: EffectivePolicy, policy: Policy
-) -> tuple[Container, ...]:
-    """Return the containers that state CPU or memory, and may change in both directions without a CPU limit to keep."""
-
-    def may_change(one: Container) -> bool:
-        own = effective_policy.get_for_container(one.name)
-        keeps_cpu_limit = (own.cpu_limits or policy.cpu_limits) is CpuLimitPolicy.KEEP
-        return own.direction is ResizeDirection.BOTH and not (keeps_cpu_limit and one.limits.cpu_millicores is not None)
-
-    stating = (one for one in containers if not (one.requests.is_empty and one.limits.is_empty))
-    return tuple([one for one in stating if may_change(one)])
-
-
 def find_pod_level_resources(pod: Pod, managed: Sequence[frozenset[ResourceName]]) -> frozenset[ResourceName]:
     """Return the resources that a pod states for all its containers, of those that are managed of any of them."""
     any_managed = frozenset(resource for own in managed for resource in own)
@@ -176,17 +162,36 @@ class ManagedContainers(NamedTuple):
     sized: tuple[Container, ...]
     resources: tuple[frozenset[ResourceName], ...]
 
-    def manages(self, resource: ResourceName) -> bool:
-        """Return whether a resource is sized of any container."""
-        return any([resource in own for own in self.resources])
-
-    def restarts_for(self, resource: ResourceName) -> bool:
-        """Return whether sizing a resource restarts a container."""
+    def find_resources(self) -> tuple[tuple[bool, bool], tuple[bool, bool]]:
+        """Return whether CPU and memory are sized of any container, and whether a resize of them restarts one."""
+        cpu = memory = restarts_for_cpu = restarts_for_memory = False
         for one, own in zip(self.sized, self.resources, strict=True):
-            restarts = one.cpu_resize_restarts if resource is ResourceName.CPU else one.memory_resize_restarts
-            if restarts and resource in own:
-                return True
-        return False
+            if ResourceName.CPU in own:
+                cpu = True
+                restarts_for_cpu |= one.cpu_resize_restarts
+            if ResourceName.MEMORY in own:
+                memory = True
+                restarts_for_memory |= one.memory_resize_restarts
+        return (cpu, memory), (restarts_for_cpu, restarts_for_memory)
+
+
+def select_containers_with_resources(
+    managed: ManagedContainers, pod_level: frozenset[ResourceName], effective_policy: EffectivePolicy, policy: Policy
+) -> tuple[Container, ...]:
+    """Return the containers that state CPU or memory, and may change as their pod with `pod_level` resources does.
+
+    Those keep their sizes of which not all of these resources are managed, which may change in one direction only, or
+    which have a CPU limit to keep.
+    """
+
+    def may_change(one: Container) -> bool:
+        own = effective_policy.get_for_container(one.name)
+        keeps_cpu_limit = (own.cpu_limits or policy.cpu_limits) is CpuLimitPolicy.KEEP
+        return own.direction is ResizeDirection.BOTH and not (keeps_cpu_limit and one.limits.cpu_millicores is not None)
+
+    pairs = zip(managed.sized, managed.resources, strict=True)
+    stating = (one for one, own in pairs if own >= pod_level and not (one.requests.is_empty and one.limits.is_empty))
+    return tuple([one for one in stating if may_change(one)])
 
 
 def find_managed_containers(

@@ -46,6 +46,8 @@ class StatisticsUsabilityCheck:
         largest = np.maximum(statistics.memory_peak_bytes, statistics.memory_7d_max_bytes)
         idle = (statistics.memory_base_bytes == 0) & policy.rules.plausibility_checks & ~rejected
         self._idle_rows = frozenset(np.flatnonzero(idle).tolist())
+        # A row of a workload, or none, does not describe a pod's own samples.
+        self._foreign_rows = frozenset([None, *statistics.row_of_workload.values()])
         self._never_ran_rows = frozenset(np.flatnonzero(idle & (largest == 0)).tolist())
 
     def find_rows(self, pod: Pod, containers: Sequence[Container]) -> list[int | None]:
@@ -101,7 +103,7 @@ class StatisticsUsabilityCheck:
         """Return whether a pod has too few samples, and those of its workload may belong to another revision."""
         min_creation = self._has_own_samples_since
         is_young = pod.created_at is not None and pod.created_at > min_creation
-        uses_workload_row = not all(row is not None and self._statistics.keys[row].pod for row in rows)
+        uses_workload_row = not self._foreign_rows.isdisjoint(rows)
         if not (is_young or uses_workload_row) or not self._rules.template_revisions:
             return False
         if self.is_new_revision(pod, self._now - min_creation):

@@ -96,6 +96,7 @@ class WorkloadPolicies:
         self._found: dict[
             tuple[str, WorkloadRef | None, Annotations, AutoscalerClaims | None, int], WorkloadPolicy
         ] = {}
+        self._skipped_namespaces: dict[str, ReasonCode | None] = {}
 
     def find_shared(self, pod: Pod) -> WorkloadPolicy | None:
         """Return the one policy of all pods with the same overrides, autoscalers and workload.
@@ -191,7 +192,9 @@ class WorkloadPolicies:
         self, namespace: str, effective_policy: EffectivePolicy | UnreadableAnnotations, needed: Mode
     ) -> ReasonCode | None:
         """Return why pods of a namespace are skipped under their policy, which must allow the mode `needed`."""
-        reason = explain_skipped_namespace(namespace, self._snapshot, self._policy)
+        if namespace not in self._skipped_namespaces:
+            self._skipped_namespaces[namespace] = explain_skipped_namespace(namespace, self._snapshot, self._policy)
+        reason = self._skipped_namespaces[namespace]
         if reason is not None:
             return reason
         if isinstance(effective_policy, UnreadableAnnotations):

@@ -93,6 +93,21 @@ def test_containers_that_state_their_own_follow_the_pod():
     assert targets["app"].limits == make_amounts(1000, 1500)
 
 
+@pytest.mark.parametrize(
+    ("annotation", "names"),
+    [
+        ({"cruise.io/resources.app": "cpu"}, [POD_LEVEL, "logs"]),
+        ({"cruise.io/resources": "cpu"}, [POD_LEVEL, "app", "logs"]),
+        ({"cruise.io/resources.app": "cpu", "cruise.io/resources.logs": "cpu"}, [POD_LEVEL, "app", "logs"]),
+    ],
+)
+def test_a_container_of_which_less_is_managed_than_of_its_pod_keeps_its_own_sizes(annotation, names):
+    pod = pod_of(make_container("app", 800, 1024), make_container("logs", 100, 64), annotations=annotation)
+    targets = targets_of(plan_for(pod, *statistics_of(pod, cpu_base=50, cpu_peak=200)))
+    assert list(targets) == names
+    assert all(targets[one].requests.memory_bytes == 1024 * MEBIBYTE for one in names if one == "app")
+
+
 def test_own_memory_limit_follows_a_smaller_limit_of_the_pod():
     whole = make_pod_level(make_amounts(2000, 2048), make_amounts(None, 4096))
     pod = pod_of(make_container("app", None, 1024, None, 4000), bare("logs"), whole=whole)
