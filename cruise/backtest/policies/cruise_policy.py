@@ -6,6 +6,7 @@ admission, OOM reactions, budgets) receive pods that are built from the columns.
 
 from collections import deque
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from cruise.backtest.replay.policy import (
     ReplayedOomReaction,
 )
 from cruise.decisions.admission.replacement_pods import predict_replacement_pods
+from cruise.decisions.eviction.destinations import ReplacementPrediction
 from cruise.decisions.eviction.ranking import NO_EARLIER_PASSES, EarlierPassResults
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.sizing.damping import (
@@ -53,7 +55,7 @@ from cruise.domain.arrays import BoolArray, Float32Array, Int64Array
 from cruise.domain.overrides import NO_PAUSED_WORKLOADS
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.records import AverageHeadroomShare
-from cruise.domain.resources import ResourceName, Resources
+from cruise.domain.resources import ResourceName
 from cruise.domain.rightsizing_policies import RightsizingPolicy
 from cruise.runtime.admission import PodAdmitter
 from cruise.simulation.cluster.state import convert_to_datetime
@@ -61,7 +63,6 @@ from cruise.simulation.cluster.state import convert_to_datetime
 _NEVER = -(1 << 60)
 _NOT_YET = 1 << 60
 _DAY_SECONDS = 86400
-_REPLACED = -1
 
 
 class ReplayedDamping:
@@ -76,7 +77,10 @@ class ReplayedDamping:
         self._under_requested_since = {one: np.full(containers, _NOT_YET, dtype=np.int64) for one in ResourceName}
         self._resized_at = {one: np.full(containers, _NEVER, dtype=np.int64) for one in ResourceName}
         self._cooldown = int(policy.effective_shrink_cooldown.total_seconds())
-        self._writes: deque[tuple[int, Int64Array]] = deque()
+        # Per pass of the last day: its time, the resized containers, and which of their pods these were.
+        self._writes: deque[tuple[int, Int64Array, Int64Array]] = deque()
+        self._replacements = np.zeros(containers, dtype=np.int64)
+        self._total_writes = 0
         self._daily_writes = np.zeros(containers, dtype=np.int64)
         self._is_resized = np.zeros(containers, dtype=np.bool_)
 
@@ -87,8 +91,7 @@ class ReplayedDamping:
             self._under_requested_since[resource][containers] = _NOT_YET
         self._daily_writes[containers] = 0
         self._is_resized[containers] = False
-        for _, written in self._writes:
-            written[np.isin(written, containers)] = _REPLACED
+        self._replacements[containers] += 1
 
     def get_for_pass(
         self, view: ReplayClusterView, chosen: Int64Array, headroom: HeadroomModel, is_sized_at_creation: BoolArray
@@ -113,10 +116,10 @@ class ReplayedDamping:
 
     def _find_past_cooldown(self, time: int, chosen: Int64Array) -> dict[ResourceName, BoolArray]:
         while self._writes and self._writes[0][0] <= time - _DAY_SECONDS:
-            _, written = self._writes.popleft()
-            self._daily_writes[written[written != _REPLACED]] -= 1
-        writes = sum(len(containers) for _, containers in self._writes)
-        within_budget = is_within_write_budget(self._daily_writes[chosen], writes, self._policy)
+            _, written, replacements = self._writes.popleft()
+            self._daily_writes[written[self._replacements[written] == replacements]] -= 1
+            self._total_writes -= len(written)
+        within_budget = is_within_write_budget(self._daily_writes[chosen], self._total_writes, self._policy)
         return {one: within_budget & (time - self._resized_at[one][chosen] >= self._cooldown) for one in ResourceName}
 
     def record(self, time: int, chosen: Int64Array, sized: SizingResult, resized: Int64Array) -> None:
@@ -137,7 +140,8 @@ class ReplayedDamping:
         for one in ResourceName:
             changed = sized.sizes_to_write.get_requests(one)[resized] != table.get_resource(one).current[resized]
             self._resized_at[one][containers[changed]] = time
-        self._writes.append((time, containers))
+        self._writes.append((time, containers, self._replacements[containers]))
+        self._total_writes += len(containers)
         self._daily_writes[containers] += 1
         self._is_resized[containers] = True
 
@@ -307,13 +311,7 @@ class CruisePolicy:
 
     def _build_destinations(self, view: ReplayClusterView, columns: NodePodColumns) -> ReplayedDestinations | None:
         """Return the destinations of evicted pods; None if the policy does not predict replacement pods."""
-        empty_cluster, statistics = self._pods.build_snapshot(view, NO_CONTAINERS), self._statistics.get_for_workloads()
-        statistics = replace(statistics, average_headroom_share=self._average_share)
-        eligibility = Eligibility(
-            empty_cluster, statistics, NO_PAUSED_WORKLOADS, self._policy, convert_to_datetime(view.time)
-        )
-        prediction = predict_replacement_pods(empty_cluster, eligibility, statistics, self._policy)
-        if prediction is None:
+        if not self._policy.rules.eviction_safeguards:
             return None
         free, available = _compute_available(view, NO_CONTAINERS), columns.available
         base, headroom = columns.base_by_node, columns.largest_headroom_by_node
@@ -321,19 +319,32 @@ class CruisePolicy:
         memory = available[ResourceName.MEMORY] - base[ResourceName.MEMORY] - headroom[ResourceName.MEMORY]
         pods = np.bincount(view.node[view.node >= 0], minlength=len(view.node_exists))
         allocatable_pods = np.array([node.allocatable_pods for node in columns.nodes], dtype=np.int64)
-        counted = (columns.counted[resource].tolist() for resource in ResourceName)
-        requests = {
-            one.pod.uid: Resources(*amounts) for one, *amounts in zip(columns.candidates.pods, *counted, strict=True)
-        }
         return ReplayedDestinations(
-            prediction.replacement,
-            requests,
+            self._create_replacement_prediction(view),
+            {one.pod.uid: index for index, one in enumerate(columns.candidates.pods)},
+            columns.counted,
             view.allocatable,
             view.node_exists,
             free=np.column_stack((free[ResourceName.CPU], free[ResourceName.MEMORY])),
             spare_capacity=np.column_stack((cpu, memory)),
             placements=allocatable_pods - pods,
         )
+
+    def _create_replacement_prediction(self, view: ReplayClusterView) -> ReplacementPrediction:
+        """Return the prediction of replacements, which is prepared for the first pod: few nodes need any."""
+
+        @cache
+        def prepare() -> ReplacementPrediction:
+            cluster, statistics = self._pods.build_snapshot(view, NO_CONTAINERS), self._statistics.get_for_workloads()
+            statistics = replace(statistics, average_headroom_share=self._average_share)
+            eligibility = Eligibility(
+                cluster, statistics, NO_PAUSED_WORKLOADS, self._policy, convert_to_datetime(view.time)
+            )
+            prediction = predict_replacement_pods(cluster, eligibility, statistics, self._policy)
+            assert prediction is not None
+            return prediction.replacement
+
+        return lambda pod: prepare()(pod)
 
     def _select_evictions(
         self, view: ReplayClusterView, fit: NodeFit, chosen: Int64Array, in_cooldown: BoolArray

@@ -21,7 +21,7 @@ from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import OomKill, Pod
 from cruise.domain.pod_resources import count_pod_requests, replace_spec_resources
 from cruise.domain.policy import Policy
-from cruise.domain.resources import NO_RESOURCES, Resources
+from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 from cruise.domain.usage import StatisticsTable
 from cruise.runtime.writing.evictions import BUDGET_WINDOW, EvictionBudgets
 from cruise.simulation.cluster.state import convert_to_datetime
@@ -38,14 +38,15 @@ class _ReplayedEviction(NamedTuple):
 class ReplayedDestinations:
     """The destinations of the pods that one pass evicts, as `decisions.eviction.destinations` for equal nodes.
 
-    `requests` are the pods' present ones, by uid; the pods may show older ones. `free` is the capacity that
-    kube-scheduler counts as free, `spare_capacity` what the targets of the node's pods leave: one row per node with CPU
-    and memory. `placements` is the number of further pods. Evictions change all three. A node is added for a
-    replacement pod that fits on none of them.
+    `counted` are the pods' present requests, at the places `index_of_pod` by uid; the pods may show older ones. `free`
+    is the capacity that kube-scheduler counts as free, `spare_capacity` what the targets of the node's pods leave: one
+    row per node with CPU and memory. `placements` is the number of further pods. Evictions change all three. A node is
+    added for a replacement pod that fits on none of them.
     """
 
     replacement: ReplacementPrediction
-    requests: Mapping[str, Resources]
+    index_of_pod: Mapping[str, int]
+    counted: Mapping[ResourceName, Int64Array]
     node: Resources
     exists: BoolArray
     free: Int64Array
@@ -74,7 +75,8 @@ class ReplayedDestinations:
         replacement = self.replacement(pod)
         if replacement is None or pod.node is None:
             return False
-        source, own, need = parse_node_index(pod.node), self.requests[pod.uid], count_pod_requests(replacement)
+        source, index, need = parse_node_index(pod.node), self.index_of_pod[pod.uid], count_pod_requests(replacement)
+        own = Resources(*(int(self.counted[resource][index]) for resource in ResourceName))
         remaining = self._compute_remaining(need)
         feasible = (remaining >= 0).all(axis=1) & self.exists & (self.placements > 0)
         if self._prefers_node(source, remaining, feasible):

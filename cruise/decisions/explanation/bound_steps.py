@@ -10,7 +10,7 @@ from cruise.decisions.pod_policy.heap_floors import compute_heap_memory, compute
 from cruise.decisions.pod_policy.usable_statistics import get_largest_weekly_usage
 from cruise.decisions.sizing.guaranteed import get_guaranteed_usage
 from cruise.decisions.sizing.memory_limit import supports_lowering_memory_limits
-from cruise.decisions.sizing.node_sizes import SizingResult, get_node_limit_ceilings, must_keep_limit
+from cruise.decisions.sizing.node_sizes import SizingResult, must_keep_limit
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.autoscalers import LimitRangeItem
@@ -286,7 +286,7 @@ def build_memory_limit_steps(sized: SizingResult, at: int, statistic: Statistic)
 
 def _get_ceiling(sized: SizingResult, at: int) -> int | None:
     """Return what keeps a container's memory limit below what it should be, None if nothing does."""
-    ceiling, table = get_node_limit_ceilings(sized.columns), sized.columns.table
+    ceiling, table = sized.columns.memory_limit_ceilings, sized.columns.table
     if ceiling is None:
         return None
     demand, current, request = table.limit_demand, int(table.memory_limit[at]), int(sized.targets.memory_bytes[at])

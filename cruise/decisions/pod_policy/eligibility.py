@@ -204,7 +204,7 @@ class Eligibility:
 
         What a pod that another autoscaler sizes in part will request elsewhere is not known.
         """
-        sized_by = self._workloads.find_for_pod(pod).claims.sized_by
+        sized_by = self._workloads.find_sizing_autoscaler(pod)
         return sized_by or self.evictability.explain_not_evictable_for_sizing(pod, effective_policy, killed=killed)
 
     def get_stated_settings(self, pod: Pod) -> tuple[StatedSetting, ...]:

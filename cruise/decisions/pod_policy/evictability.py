@@ -50,6 +50,7 @@ class Evictability:
         self._has_safeguards = rules.eviction_safeguards
         self._budgets = DisruptionBudgetIndex(snapshot.budgets)
         self._deleting = frozenset(node.name for node in snapshot.nodes if node.deleting)
+        self._updated_on_delete = {key: one for key, one in snapshot.workloads.items() if one.revision_on_delete}
         self._pods_of_workload: Counter[tuple[str, WorkloadRef]] | None = None
         self._unready: dict[tuple[str, WorkloadRef], str] | None = None
 
@@ -110,7 +111,7 @@ class Evictability:
         revision = self._find_revision_on_delete(pod)
         if revision:
             return ReasonDetailCode.UPDATES_ON_DELETE.create(revision)
-        for one in EVICTION_PROTECTION:
+        for one in EVICTION_PROTECTION if pod.annotations else ():
             if one.name in pod.annotations and one.read(pod.annotations[one.name]):
                 return ReasonDetailCode.PROTECTED.create(f"{one.name}: {pod.annotations[one.name]}")
         names = sorted(budget.name for budget in self._budgets.find_for_pod(pod))
@@ -122,8 +123,9 @@ class Evictability:
 
     def _find_revision_on_delete(self, pod: Pod) -> str:
         """Return the revision to which an eviction would update a pod that its owner updates by hand; empty if none."""
-        ref = pod.workload if self._has_safeguards else None
-        workload = None if ref is None else self._snapshot.workloads.get((pod.namespace, ref))
+        if not self._updated_on_delete or not self._has_safeguards or pod.workload is None:
+            return ""
+        workload = self._updated_on_delete.get((pod.namespace, pod.workload))
         revision = "" if workload is None else workload.revision_on_delete
         return "" if revision == pod.labels.get(CONTROLLER_REVISION, revision) else revision
 

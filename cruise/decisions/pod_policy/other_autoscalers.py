@@ -99,6 +99,10 @@ class AutoscalerIndex:
         """Drop the results for the pods so far."""
         self._found.clear()
 
+    def has_claims(self, namespace: str) -> bool:
+        """Return whether a namespace has autoscalers."""
+        return namespace in self._claims
+
     def find_for_pod(self, pod: Pod) -> AutoscalerClaims:
         """Return what other autoscalers do to a pod."""
         if pod.namespace not in self._claims:

@@ -127,6 +127,10 @@ class WorkloadPolicies:
             group = self._found[key] = self._build(dict(stated), pod, claims, policies)
         return group
 
+    def find_sizing_autoscaler(self, pod: Pod) -> str:
+        """Name the VPA that sizes a pod at least in part, or might; empty if there is none."""
+        return self.find_for_pod(pod).claims.sized_by if self._autoscalers.has_claims(pod.namespace) else ""
+
     def _build(
         self, annotations: Mapping[str, str], pod: Pod, claims: AutoscalerClaims, policies: AppliedPolicies
     ) -> WorkloadPolicy:

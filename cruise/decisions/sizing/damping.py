@@ -213,6 +213,10 @@ class _ResourceDamping:
         self._is_guaranteed = columns.candidates.guaranteed[columns.candidates.pod_of_container]
         self.is_under_requested &= (self._targets > demand.current) & ~self._is_guaranteed
         self.is_over_requested = np.zeros(len(columns.nodes), dtype=np.bool_)
+        # The sums of one state of `sizes`.
+        self._summed_sizes: Int64Array | None = None
+        self._requested_by_pod: Int64Array = np.zeros(0, dtype=np.int64)
+        self._requested_by_node: Float64Array = np.zeros(0)
 
     def grow_under_requested(self) -> None:
         """Increase requests that have been exceeded for long or are missing."""
@@ -231,10 +235,12 @@ class _ResourceDamping:
         missing = self.need - self.get_requested()
         least = self._columns.candidates.update_threshold.minimum.get(self.resource)
         missing[missing <= np.maximum(self.need * self._damping.shortage_shares[self.resource], least)] = 0.0
+        if not (missing > 0).any():
+            return False
         possible = np.where(self._counts & (self._targets > self.sizes), self._growth_targets - self.sizes, 0)
         covering = np.maximum(possible - self._get_kept_growth(), 0)
         # Growth below what init containers request adds nothing to the pod's sum.
-        growth_by_pod = self._sum_by_pod(self.sizes + covering) - self._sum_by_pod(self.sizes)
+        growth_by_pod = self._sum_by_pod(self.sizes + covering) - self._get_requested_by_pod()
         chosen = (self._share_among_fewest(growth_by_pod, missing, missing) > 0)[
             self._columns.candidates.pod_of_container
         ] & (possible > 0)
@@ -328,7 +334,17 @@ class _ResourceDamping:
 
     def get_requested(self) -> Float64Array:
         """Return the sum of the sizes on each node."""
-        return self._sum_by_node(self.sizes)
+        self._sum_up()
+        return self._requested_by_node
+
+    def _get_requested_by_pod(self) -> Int64Array:
+        self._sum_up()
+        return self._requested_by_pod
+
+    def _sum_up(self) -> None:
+        if self._summed_sizes is not self.sizes:
+            self._summed_sizes, self._requested_by_pod = self.sizes, self._sum_by_pod(self.sizes)
+            self._requested_by_node = self._columns.sum_by_node(self._requested_by_pod).astype(np.float64)
 
     def _sum_by_pod(self, values: Int64Array) -> Int64Array:
         """Return what kube-scheduler counts for each pod at these sizes, 0 for pods that are evicted."""
@@ -338,6 +354,8 @@ class _ResourceDamping:
         return self._columns.sum_by_node(self._sum_by_pod(values)).astype(np.float64)
 
     def _set(self, chosen: BoolArray, sizes: Int64Array, urgency: ResizeUrgency) -> None:
+        if not chosen.any():
+            return
         self.sizes = np.where(chosen, sizes, self.sizes)
         self.urgency[chosen] = np.maximum(self.urgency[chosen], np.int8(urgency))
 
@@ -347,7 +365,9 @@ class _ResourceDamping:
         A pod frees only by how much its own sum falls: nothing where its init containers request as much. Pods are cut
         by their whole amount, unless the node would then have less than it needs even if growth is withheld.
         """
-        reductions = self._sum_by_pod(self.sizes) - self._sum_by_pod(self.sizes - amounts)
+        if not (excess > 0).any():
+            return
+        reductions = self._get_requested_by_pod() - self._sum_by_pod(self.sizes - amounts)
         maximum = np.maximum(self._sum_by_node(np.minimum(self.sizes, self._demand.current)) - self.need, excess)
         share = self._share_among_fewest(reductions, excess, maximum)[self._columns.candidates.pod_of_container]
         reduced = np.maximum(-self._round_up(amounts * share - self.sizes), self.sizes - amounts)

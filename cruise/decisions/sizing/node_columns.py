@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import attrgetter
 
 import numpy as np
@@ -10,9 +11,10 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.pod_policy.startup_boosts import has_boost_in_force
 from cruise.decisions.sizing.demand import DemandTable
+from cruise.decisions.sizing.memory_limit import MemoryLimitCeilings, supports_lowering_memory_limits
 from cruise.decisions.sizing.pod_columns import PerResource, count_kept_requests
 from cruise.domain.actions import SkippedPod
-from cruise.domain.arrays import Float64Array, Int64Array, convert_to_int64
+from cruise.domain.arrays import BoolArray, Float64Array, Int64Array, convert_to_int64
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod
 from cruise.domain.pod_resources import count_pod_requests, reset_kubelet_status
 from cruise.domain.resources import ResourceName, Resources
@@ -52,6 +54,25 @@ class NodePodColumns:
             one: self.max_by_node(of_pods) for one, of_pods in self.largest_headroom.items()
         }
         self._by_node: tuple[Int64Array, Int64Array] | None = None
+
+    @cached_property
+    def node_cpu(self) -> Int64Array:
+        """The allocatable CPU of each container's node."""
+        return convert_to_int64([node.allocatable.cpu_millicores for node in self.nodes])[self.node_of_container]
+
+    @cached_property
+    def lowers_memory_limit(self) -> BoolArray:
+        """Whether the kubelet of each container's node lowers memory limits in place."""
+        lowers = np.array([supports_lowering_memory_limits(node) for node in self.nodes], dtype=np.bool_)
+        return lowers[self.node_of_container]
+
+    @cached_property
+    def memory_limit_ceilings(self) -> MemoryLimitCeilings | None:
+        """The ceilings of memory limits on the containers' nodes, None if there are none."""
+        if self.table.ceilings is None:
+            return None
+        memory = convert_to_int64([node.allocatable.memory_bytes for node in self.nodes])
+        return self.table.ceilings.cap_to_nodes(memory[self.node_of_container])
 
     def get_pods_on_node(self, node: int) -> Sequence[int]:
         """Return the indices of a node's pods, sorted by name."""

@@ -24,11 +24,9 @@ from cruise.decisions.sizing.headroom_shares import (
     sum_node_needs,
 )
 from cruise.decisions.sizing.memory_limit import (
-    MemoryLimitCeilings,
     MemoryLimitConstraints,
     compute_memory_limits,
     detect_memory_leaks,
-    supports_lowering_memory_limits,
 )
 from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.decisions.sizing.quota_bounds import trim_growth_to_quotas
@@ -42,7 +40,7 @@ from cruise.decisions.sizing.resizes import (
 )
 from cruise.decisions.sizing.trimming import trim_growth_to_capacity, trim_to_capacity
 from cruise.decisions.sizing.user_minimums import UserMinimumGrants, grant_user_minimums, release_user_minimums
-from cruise.domain.arrays import BoolArray, Int64Array, convert_to_int64
+from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.resources import ResourceName
 
 _NO_BOUND = np.iinfo(np.int64).max
@@ -107,12 +105,12 @@ def size_nodes(
     shares = {one: share_headroom(columns, fit, node_needs[one].shared, one) for one in ResourceName}
     requests: Sizes = {one: shares[one].clamped.copy() for one in ResourceName}
     trim_to_capacity(columns, fit, requests)
-    grants = grant_user_minimums(columns, fit, requests, get_node_limit_ceilings(columns))
+    grants = grant_user_minimums(columns, fit, requests, columns.memory_limit_ceilings)
     targets = _add_limits(columns, requests)
     without_limit_ranges = {
         one: _exclude_limit_ranges(columns, one, requests[one], shares[one], grants) for one in ResourceName
     }
-    chosen = _choose_sizes_to_write(columns, fit, Targets(requests, without_limit_ranges), refusals, damping)
+    chosen = _choose_sizes_to_write(columns, fit, Targets(requests, without_limit_ranges), targets, refusals, damping)
     requests, sizes, decisions = chosen.requests, chosen.sizes, chosen.decisions
     while cut := trim_growth_to_capacity(
         columns, fit, requests := _copy(requests), decisions == SizeDecision.RIGHTSIZED, grants.sizes_before
@@ -152,9 +150,17 @@ def _exclude_limit_ranges(
 
 
 def _choose_sizes_to_write(
-    columns: NodePodColumns, fit: NodeFit, targets: Targets, refusals: ResizeBlockers, damping: WriteDamping | None
+    columns: NodePodColumns,
+    fit: NodeFit,
+    targets: Targets,
+    whole_sizes: ContainerSizeColumns,
+    refusals: ResizeBlockers,
+    damping: WriteDamping | None,
 ) -> _SizesToWrite:
-    """Choose the sizes to write; growth that quotas reject is offered to the other pods of the node."""
+    """Choose the sizes to write; growth that quotas reject is offered to the other pods of the node.
+
+    `whole_sizes` are the targets with their limits.
+    """
     whole = targets.with_limit_ranges
     maximum: Sizes = (
         whole if damping is None else {one: np.full_like(values, _NO_BOUND) for one, values in whole.items()}
@@ -162,7 +168,7 @@ def _choose_sizes_to_write(
     all_cut_pods: set[int] = set()
     while True:
         damped = urgency = None
-        requests, sizes = whole, _add_limits(columns, whole)
+        requests, sizes = whole, whole_sizes
         if damping is not None:
             damped = choose_sizes_to_write(columns, fit, targets, damping, maximum)
             requests = _copy(damped.requests)
@@ -261,9 +267,6 @@ def _add_limits(columns: NodePodColumns, requests: Sizes) -> ContainerSizeColumn
 def _compute_memory_limits(columns: NodePodColumns, memory: Int64Array) -> Int64Array:
     table = columns.table
     maximum = columns.candidates.get_max_limit(ResourceName.MEMORY, memory)
-    supports_lowering = np.array([supports_lowering_memory_limits(node) for node in columns.nodes], dtype=np.bool_)[
-        columns.node_of_container
-    ]
     terms = None
     if table.minimum_limit is not None:
         candidates = columns.candidates
@@ -274,8 +277,8 @@ def _compute_memory_limits(columns: NodePodColumns, memory: Int64Array) -> Int64
         table.memory_limit,
         memory,
         maximum,
-        supports_lowering,
-        get_node_limit_ceilings(columns),
+        columns.lowers_memory_limit,
+        columns.memory_limit_ceilings,
         terms,
     )
     present = np.where(table.memory_limit > 0, table.memory_limit, _NO_BOUND)
@@ -304,14 +307,6 @@ def _apply_pod_ranges(
     return limits
 
 
-def get_node_limit_ceilings(columns: NodePodColumns) -> MemoryLimitCeilings | None:
-    """Return the ceilings of memory limits on the containers' nodes, None if there are none."""
-    if columns.table.ceilings is None:
-        return None
-    memory = convert_to_int64([node.allocatable.memory_bytes for node in columns.nodes])
-    return columns.table.ceilings.cap_to_nodes(memory[columns.node_of_container])
-
-
 def _compute_cpu_limits(columns: NodePodColumns, cpu: Int64Array) -> Int64Array:
     """Return the CPU limit of each container, 0 for none.
 
@@ -319,9 +314,8 @@ def _compute_cpu_limits(columns: NodePodColumns, cpu: Int64Array) -> Int64Array:
     limits nothing, and stays.
     """
     table, candidates = columns.table, columns.candidates
-    node_cpu = convert_to_int64([node.allocatable.cpu_millicores for node in columns.nodes])[columns.node_of_container]
     maximum = columns.candidates.get_max_limit(ResourceName.CPU, cpu)
-    highest = np.maximum(node_cpu, table.cpu_limit)
+    highest = np.maximum(columns.node_cpu, table.cpu_limit)
     rising = raise_cpu_limits(table.cpu_limit, table.cpu.peak, cpu, highest)
     wanted = np.where(candidates.raises_cpu_limit & (table.cpu_limit > 0), rising, highest)
     raised = np.maximum(np.minimum(wanted, maximum), cpu)
