@@ -155,7 +155,7 @@ class ResizePod(PodItem):
     @property
     def needs_capacity(self) -> bool:
         """Whether the resize needs free capacity on the node."""
-        return self.growth != NO_RESOURCES
+        return self.growth is not NO_RESOURCES and self.growth != NO_RESOURCES
 
 
 @dataclass(frozen=True, slots=True)

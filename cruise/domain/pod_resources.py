@@ -124,6 +124,9 @@ def compute_init_container_minimum(pod: Pod, sidecar_requests: Mapping[str, Reso
 
 def _count_container(container: Container, infeasible: bool) -> tuple[int, int]:
     spec, allocated, actual = container.requests, container.allocated, container.actual
+    if allocated is spec and actual is spec:
+        # Most containers: the kubelet reports what the spec states.
+        return spec.cpu_millicores or 0, spec.memory_bytes or 0
     reported = allocated is not None or actual is not None
     cpu = memory = 0
     if not (infeasible and reported):

@@ -350,7 +350,9 @@ class Eligibility:
             templates,
             submitted,
             resources if len(frozenset(resources)) > 1 else (),
-            () if pod.pod_level is not None else select_kept_containers(pod, sized),
+            ()
+            if pod.pod_level is not None or len(sized) == len(pod.containers)
+            else select_kept_containers(pod, sized),
             bounds,
             container_rows,
             stating,

@@ -315,6 +315,9 @@ def _find_suspected_leaks(sized: SizingResult) -> Mapping[int, Sequence[SkippedP
     return by_node
 
 
+_CAUSES = {int(urgency): urgency.resize_cause for urgency in ResizeUrgency}
+
+
 def _build_resizes(
     sizing: SizedNodes, policy: Policy, refused: Mapping[str, RefusedResize], now: datetime
 ) -> tuple[list[ResizePod | None], list[SkippedPod | None]]:
@@ -335,8 +338,18 @@ def _build_resizes(
     written = is_included & sized.rightsized
     indices = np.flatnonzero(written)
     growth_cpu, growth_memory = (sized.compute_growth(resource)[indices].tolist() for resource in ResourceName)
-    for index, targets, cpu, memory in zip(
-        indices.tolist(), sized.sizes_to_write.to_targets(table, written), growth_cpu, growth_memory, strict=True
+    causes = (
+        [None] * len(indices)
+        if sized.urgency is None
+        else [_CAUSES[urgency] for urgency in sized.urgency[indices].tolist()]
+    )
+    for index, targets, cpu, memory, cause in zip(
+        indices.tolist(),
+        sized.sizes_to_write.to_targets(table, written),
+        growth_cpu,
+        growth_memory,
+        causes,
+        strict=True,
     ):
         growth, pod = Resources(cpu, memory) if cpu or memory else NO_RESOURCES, table.candidates.pods[index].pod
         resizes[index] = ResizePod(
@@ -348,7 +361,7 @@ def _build_resizes(
             targets,
             growth,
             ReasonCode.RIGHTSIZED,
-            None if sized.urgency is None else ResizeUrgency(int(sized.urgency[index])).resize_cause,
+            cause,
         )
     return resizes, skipped
 
