@@ -15,6 +15,7 @@ from cruise.domain.resources import ResourceName
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import UnavailableError
 from cruise.runtime.writing.api_answers import WriteTimeouts
+from cruise.runtime.writing.evictions import PendingGrowths
 from cruise.simulation.store import InMemoryStore
 from tests.builders import make_statistic_for, make_table
 from tests.runtime.writing.test_writer import applied, sized, told
@@ -42,11 +43,12 @@ async def test_a_decision_is_written_for_a_minute(age_seconds, is_written):
 
 
 async def test_a_plan_that_takes_too_long_continues_in_the_next_pass():
-    world = FaultyCluster(cluster(workload(replicas=12)), ClusterFaults(write_seconds=0.05))
+    world = FaultyCluster(cluster(workload(replicas=12)), ClusterFaults())
     actions = [sized(pod, 100, 100) for pod in await pods(world.cluster)]
     store = InMemoryStore()
-    policy = replace(FULL, max_decision_age=timedelta(seconds=0.25))
-    outcomes = await applied(world, actions, policy, store, writing={"concurrent": 1})
+    # Each write takes a quarter of the time that a decision holds.
+    growths = PendingGrowths(lambda: time.monotonic() + 15 * len(world.faults.sent))
+    outcomes = await applied(world, actions, FULL, store, writing={"concurrent": 1, "growths": growths})
     assert set(told(outcomes)) == {STALE, WRITTEN}
     assert told(outcomes) == sorted(told(outcomes), key=lambda one: one == STALE)
     # What was not tried is no line of the audit: it would be one for each pod that is left.
