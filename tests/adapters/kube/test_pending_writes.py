@@ -112,7 +112,7 @@ async def test_does_not_wait_for_later_writes():
     scene = Scene()
     scene.written.add(resize(scene.pod, amounts(300)), certain=True)
     waiting = asyncio.ensure_future(scene.written.settle())
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0)
     scene.written.add(resize(scene.pod, amounts(400)), certain=True)
     scene.written.add(TaintNode("n1", ReasonCode.OVERLOADED), certain=True)
     put(scene.cache, RESIZED)

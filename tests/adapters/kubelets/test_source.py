@@ -160,9 +160,9 @@ async def test_a_kubelet_that_hangs_is_not_read_again_and_does_not_block_others(
     await source.list_partitions(SNAPSHOT)
     async with asyncio.TaskGroup() as looks:
         for _ in range(3):
-            looks.create_task(source.read_nodes(["n0"], lambda: START + 600.0))
+            healthy = looks.create_task(source.read_nodes(["n0"], lambda: START + 600.0))
             looks.create_task(source.read_nodes(["n1"], lambda: START + 600.0))
-            await asyncio.sleep(0.05)
+            await healthy
         assert asked == ["n0", "n1", "n0", "n0"]
         forever.set()
 
