@@ -262,9 +262,11 @@ def test_the_certificate_is_renewed_twice_under_load_without_one_failed_call(con
         workers = [threading.Thread(target=create, args=(worker,)) for worker in range(3)]
         for worker in workers:
             worker.start()
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 120
         try:
-            while (len(expiries) < 3 or len(bundles) < 3) and time.monotonic() < deadline:
+            # However slow the machine is: until both were renewed twice and over a hundred pods created meanwhile.
+            while min(len(expiries), len(bundles)) < 3 or seen["sized"] <= 100:
+                assert time.monotonic() < deadline, (expiries, bundles, seen)
                 expiries |= set(metric(settings, "cruise_webhook_certificate_expiry").values())
                 bundle = ca_bundle(admin, f"cruise-{namespace}")
                 if not bundles or bundles[-1] != bundle:
@@ -274,7 +276,4 @@ def test_the_certificate_is_renewed_twice_under_load_without_one_failed_call(con
             stop.set()
             for worker in workers:
                 worker.join()
-    assert len(expiries) >= 3
-    assert len(bundles) >= 3
     assert set(seen) == {"sized"}
-    assert seen["sized"] > 100
