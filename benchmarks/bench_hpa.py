@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.table import BenchmarkRow
 from cruise.decisions.pod_policy.hpa_bounds import HpaBounds, decide_hpa_bounds
 from cruise.decisions.pod_policy.usable_statistics import LargestWeeklyUsage
-from cruise.decisions.sizing.hpa_bound_columns import HpaMetricGroups, compute_hpa_request_bounds
+from cruise.decisions.sizing.bound_columns import HpaMetricGroups, compute_hpa_request_bounds
 from cruise.domain.autoscalers import UtilizationMetric, UtilizationScaling
 from cruise.domain.cluster import HorizontalPodAutoscaler, WorkloadRef
 from cruise.domain.resources import ResourceName

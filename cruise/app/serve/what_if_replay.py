@@ -19,7 +19,7 @@ import structlog
 
 import cruise
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.decisions.pod_policy.written_policies import remove_modes_of_other_policies, replace_written_policy
+from cruise.decisions.pod_policy.policy_objects import remove_modes_of_other_policies, replace_written_policy
 from cruise.domain.annotations import PREFIX, UnreadableAnnotations
 from cruise.domain.backtest import ComparedMetric, MetricComparison
 from cruise.domain.cluster import ClusterSnapshot

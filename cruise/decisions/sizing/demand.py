@@ -8,8 +8,8 @@ import numpy as np
 
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.pod_policy.usable_statistics import get_largest_weekly_usage
+from cruise.decisions.sizing.bound_columns import compute_hpa_request_bounds
 from cruise.decisions.sizing.cpu_limit import compute_min_cpu_limits
-from cruise.decisions.sizing.hpa_bound_columns import compute_hpa_request_bounds
 from cruise.decisions.sizing.memory_limit import (
     MemoryLimitCeilings,
     MemoryLimitDemand,

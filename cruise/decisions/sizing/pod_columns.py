@@ -10,8 +10,12 @@ from cruise.decisions.pod_policy.container_bounds import ContainerBounds, comput
 from cruise.decisions.pod_policy.limit_ranges import PodLimitRanges, collect_pod_limit_ranges, select_limit_ranges
 from cruise.decisions.pod_policy.quotas import has_own_eviction_protection
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
-from cruise.decisions.sizing.heap_columns import apply_heap_floors, find_heap_floors
-from cruise.decisions.sizing.hpa_bound_columns import HpaMetricGroups, build_hpa_metric_groups
+from cruise.decisions.sizing.bound_columns import (
+    HpaMetricGroups,
+    apply_heap_floors,
+    build_hpa_metric_groups,
+    find_heap_floors,
+)
 from cruise.decisions.sizing.pod_level_containers import PodLevelContainers
 from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_threshold
 from cruise.domain.annotations import EffectivePolicy

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from cruise.decisions.pod_policy.policy_objects import PolicyIndex
-from cruise.decisions.pod_policy.written_policies import find_written_policy
+from cruise.decisions.pod_policy.policy_objects import PolicyIndex, find_written_policy
 from cruise.domain.annotations import OverrideSource, UnreadableAnnotations
 from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
 from cruise.domain.overrides import (

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
-from cruise.decisions.pod_policy.written_policies import find_written_policy
+from cruise.decisions.pod_policy.policy_objects import find_written_policy
 from cruise.domain.annotations import OVERRIDES, PREFIX, Overrides, UnreadableAnnotations
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.overrides import format_settings, parse_overrides

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 
-from cruise.decisions.pod_policy.written_policies import find_written_policy
+from cruise.decisions.pod_policy.policy_objects import find_written_policy
 from cruise.domain.annotations import CRUISE_RECORDS, PREFIX, Overrides, UnreadableAnnotations
 from cruise.domain.cluster import ClusterSnapshot, WorkloadRef
 from cruise.domain.overrides import format_settings, parse_overrides

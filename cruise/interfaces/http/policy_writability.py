@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 from fastapi import HTTPException
 
-from cruise.decisions.pod_policy.written_policies import explain_other_owner, find_written_policy
+from cruise.decisions.pod_policy.policy_objects import explain_other_owner, find_written_policy
 from cruise.domain.rightsizing_policies import get_policy_plural
 from cruise.domain.users import PolicyAccess
 from cruise.domain.written_policies import PolicyOwnership, PolicyScope

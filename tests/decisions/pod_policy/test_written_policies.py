@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.pod_policy.written_policies import (
+from cruise.decisions.pod_policy.policy_objects import (
     explain_other_owner,
     remove_modes_of_other_policies,
     replace_written_policy,

@@ -1,15 +1,21 @@
-"""The bounds of HPAs on utilization in columns: how far each container's request may change (ADR 0047)."""
+"""Bounds of requests in columns: those of HPAs on utilization (ADR 0047), and the floors of heaps."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from cruise.decisions.pod_policy.heap_floors import HeapFloor, compute_running_heap_floor
 from cruise.decisions.pod_policy.hpa_bounds import MIN_MARGIN, MetricBounds, compute_lower_requests
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.pod_policy.usable_statistics import LargestWeeklyUsage
-from cruise.domain.arrays import UNBOUNDED, Float64Array, Int64Array, round_up_integers
+from cruise.decisions.sizing.pod_level_containers import PodLevelContainers
+from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, round_up_integers
+from cruise.domain.cluster import Container, QosClass
+from cruise.domain.policy import Policy
 from cruise.domain.resources import ROUNDING_UNIT, ResourceName
+
+HeapRow = tuple[int, Container, HeapFloor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +103,41 @@ def _compute_restored_requests(groups: HpaMetricGroups, now: Int64Array, largest
     needed = np.minimum(round_up_integers(needed.astype(np.int64), unit), groups.submitted)
     restored: Int64Array = np.where(is_short[group], needed, 0)
     return restored
+
+
+def find_heap_floors(
+    pods: Sequence[ResizablePod], pod_level: Mapping[int, PodLevelContainers], first: Int64Array, policy: Policy
+) -> list[HeapRow]:
+    """Return the containers with a bound of their heap, and pods with pod-level resources, with their index."""
+    found = [(int(first[index]), pods[index].sized[0], one.get_heap_floor()) for index, one in pod_level.items()]
+    at = 0
+    # Replicas share their containers.
+    known: dict[tuple[int, QosClass], HeapFloor] = {}
+    for pod in pods:
+        for container in pod.sized:
+            if container.heap is not None:
+                key = (id(container), pod.pod.qos)
+                floor = known.get(key)
+                if floor is None:
+                    floor = known[key] = compute_running_heap_floor(container, pod.pod.qos, policy)
+                found.append((at, container, floor))
+            at += 1
+    return found
+
+
+def apply_heap_floors(
+    found: Sequence[HeapRow], minimums: Sequence[Int64Array], maximum: Int64Array, adds_limit: BoolArray
+) -> Int64Array:
+    """Raise the `minimums` of memory requests in place, at most to the present ones, and return the limits' floors.
+
+    `adds_limit`, also changed in place, marks containers without a memory limit that get one.
+    """
+    limits = np.zeros_like(maximum)
+    if found:
+        rows = [at for at, _, _ in found]
+        limits[rows] = [floor.limit_bytes for _, _, floor in found]
+        adds_limit[rows] &= [floor.may_add_limit for _, _, floor in found]
+        requests = [min(floor.request_bytes, container.requests.memory_bytes or 0) for _, container, floor in found]
+        for values in minimums:
+            values[rows] = np.maximum(values[rows], np.minimum(requests, maximum[rows]))
+    return limits

@@ -15,7 +15,7 @@ from cruise.decisions.pod_policy.hpa_bounds import (
     do_requests_cover_usage,
 )
 from cruise.decisions.pod_policy.usable_statistics import LargestWeeklyUsage
-from cruise.decisions.sizing.hpa_bound_columns import HpaMetricGroups, compute_hpa_request_bounds
+from cruise.decisions.sizing.bound_columns import HpaMetricGroups, compute_hpa_request_bounds
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.autoscalers import UtilizationMetric, UtilizationScaling
 from cruise.domain.cluster import HorizontalPodAutoscaler
