@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from cruise.decisions.admission.startup import decide_boost_ends, select_boosted_pods
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.startup import decide_boost_ends, select_boosted_pods
 from cruise.domain.actions import ActionResult, Outcome, ReasonCode, ResizePod
 from cruise.domain.records import RETENTION
 from cruise.domain.usage import StatisticsTable

@@ -4,8 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
 from datetime import datetime, timedelta
 
-from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod, decide_admission
+from cruise.decisions.admission.admission import (
+    LeaveUnchanged,
+    MutatePod,
+    build_startup_cpu_constraints,
+    decide_admission,
+    explain_startup,
+)
 from cruise.decisions.admission.node_index import NodeIndex
+from cruise.decisions.admission.startup import StartupBoostStep
 from cruise.decisions.eviction.destinations import PodPredictor
 from cruise.decisions.pod_policy.container_bounds import compute_container_bounds
 from cruise.decisions.pod_policy.eligibility import Eligibility
@@ -245,6 +252,19 @@ def recreate_from_template(pod: Pod, snapshot: ClusterSnapshot) -> Pod:
         pod_level=None if created.pod_level is None else restore(created.pod_level),
         constraints=get_replacement_constraints(pod.constraints),
     )
+
+
+def explain_startup_cpu_of_new_pod(
+    pod: Pod, snapshot: ClusterSnapshot, eligibility: Eligibility, nodes: NodeIndex, policy: Policy
+) -> list[StartupBoostStep]:
+    """Explain the CPU of the start of a pod that its controller would create now."""
+    new_pod = recreate_from_template(pod, snapshot) if pod.node is not None else pod
+    ranges, quotas = snapshot.limit_ranges.get(pod.namespace, ()), snapshot.quotas.get(pod.namespace, ())
+    settled = decide_admission(
+        new_pod, eligibility, eligibility.statistics, nodes, ranges, policy, quotas, boosts_startup=False
+    )
+    terms = build_startup_cpu_constraints(new_pod, eligibility, nodes, ranges, policy)
+    return explain_startup(new_pod, settled, terms, quotas)
 
 
 def _request_larger(pod: Pod, other: Pod) -> Pod:

@@ -1,24 +1,27 @@
-"""The CPU that new containers request while they start, beyond their sizes (`cruise.io/startup-cpu`, `startup`).
+"""The CPU that containers request while they start, beyond their sizes (`cruise.io/startup-cpu`, `startup`).
 
-The sizes after the start are decided as always. A boost is added to them only if an in-place resize can take it back.
+The sizes after the start are decided as always. A new pod gets a boost only if an in-place resize can take it back, and
+that resize is decided 30 seconds after the pod became ready.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from cruise.decisions.admission.node_index import LargestNodeCutOptions, NodeIndex
 from cruise.decisions.pod_policy.container_bounds import compute_container_bounds
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.limit_ranges import select_limit_ranges
 from cruise.decisions.pod_policy.resizable_pod import SKIP_REASON_BY_MODE
-from cruise.domain.actions import ContainerTarget, ReasonCode
+from cruise.decisions.pod_policy.startup_boosts import get_boost_end, has_boost_in_force
+from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize, ResizePod
 from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations
 from cruise.domain.autoscalers import LimitRangeItem
-from cruise.domain.cluster import Container, Pod, QosClass
+from cruise.domain.cluster import ClusterSnapshot, Container, Pod, QosClass
 from cruise.domain.pod_resources import count_pod_requests, replace_spec_resources
 from cruise.domain.policy import CpuLimitPolicy, Mode, Policy, ResizeDirection, StartupPolicy
-from cruise.domain.resources import ResourceName, Resources
-from cruise.domain.startup_boosts import StartupBoost
+from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
+from cruise.domain.startup_boosts import StartupBoost, find_startup_boosts
 from cruise.domain.startup_cpu import StartupCpu
 
 
@@ -169,3 +172,43 @@ def _fit_largest_node(
     return [
         one if one.boost is None else replace(one, boost=None, reason=ReasonCode.INSUFFICIENT_CAPACITY) for one in steps
     ]
+
+
+def select_boosted_pods(snapshot: ClusterSnapshot, now: datetime) -> list[Pod]:
+    """Return the bound pods that still have the CPU of their start."""
+    return [pod for pod in snapshot.pods if pod.node is not None and has_boost_in_force(pod, now)]
+
+
+def decide_boost_ends(
+    pods: list[Pod], eligibility: Eligibility, refused: Mapping[str, RefusedResize], now: datetime
+) -> list[ResizePod]:
+    """Return the resizes that take back the CPU of boosted pods whose time is over.
+
+    Neither statistics nor write damping matter: the size was decided at creation. A pod that may not be resized any
+    more keeps what it has, and so does one with a resize in progress or whose node refused this.
+    """
+    resizes = []
+    for pod in pods:
+        end = get_boost_end(pod)
+        if end is None or end > now or pod.phase != "Running" or pod.terminating or pod.resize.pending is not None:
+            continue
+        if eligibility.explain_no_resize(pod) is not None:
+            continue
+        containers = {one.name: one for one in pod.containers}
+        targets = tuple([one.get_sizes_after_start(containers[one.container]) for one in find_startup_boosts(pod)])
+        earlier = refused.get(pod.uid)
+        if earlier is not None and earlier.containers == targets:
+            continue
+        resizes.append(
+            ResizePod(
+                pod.namespace,
+                pod.name,
+                pod.uid,
+                pod.node,
+                pod.workload,
+                targets,
+                NO_RESOURCES,
+                ReasonCode.START_COMPLETED,
+            )
+        )
+    return resizes

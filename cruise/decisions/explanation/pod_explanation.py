@@ -7,13 +7,14 @@ from enum import StrEnum
 
 from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
-from cruise.decisions.admission.replacement_pods import predict_replacement_pods
-from cruise.decisions.admission.startup_explanation import StartupExplanation, explain_startup_cpu_of_pod
+from cruise.decisions.admission.replacement_pods import explain_startup_cpu_of_new_pod, predict_replacement_pods
+from cruise.decisions.admission.startup import StartupBoostStep
 from cruise.decisions.eviction.ranking import rank_for_eviction
 from cruise.decisions.explanation.size_steps import ContainerSteps, build_size_steps
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.other_autoscalers import NO_AUTOSCALER_CLAIMS, AutoscalerClaims
 from cruise.decisions.pod_policy.resizable_pod import add_kubelet_refusals
+from cruise.decisions.pod_policy.startup_boosts import get_boost_end, has_boost_in_force
 from cruise.decisions.scan.risks import ContainerRisk, find_oom_kill_risks
 from cruise.decisions.sizing.fitting import ContendedNode
 from cruise.decisions.sizing.headroom import HeadroomModel
@@ -26,6 +27,7 @@ from cruise.domain.overrides import NO_PAUSED_WORKLOADS, PausedWorkloads, Stated
 from cruise.domain.policy import EvictionRanking, Policy
 from cruise.domain.reasons import ReasonDetailCode
 from cruise.domain.resources import ResourceName, Resources
+from cruise.domain.startup_boosts import StartupBoost, find_startup_boosts
 from cruise.domain.usage import Statistic, StatisticsTable
 
 _FIRST_PASS = SizingContext()
@@ -102,6 +104,15 @@ class SkippedContainer:
 
     container: Container
     statistic: Statistic | None
+
+
+@dataclass(frozen=True, slots=True)
+class StartupExplanation:
+    """The boosts of a pod that starts, and when they end (None: unknown yet); `steps` are those of a new pod."""
+
+    boosts: tuple[StartupBoost, ...]
+    ends_at: datetime | None
+    steps: Sequence[StartupBoostStep]
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +258,17 @@ def explain_pod_in_context(basis: ExplanationContext, pod: Pod) -> Explanation:
         oom_kills=kills,
         startup=startup,
     )
+
+
+def explain_startup_cpu_of_pod(
+    pod: Pod, snapshot: ClusterSnapshot, eligibility: Eligibility, policy: Policy
+) -> StartupExplanation | None:
+    """Explain the CPU of a pod's start, None if nothing is stated for it and it has none."""
+    boosts = find_startup_boosts(pod) if has_boost_in_force(pod, eligibility.now) else ()
+    steps = explain_startup_cpu_of_new_pod(pod, snapshot, eligibility, NodeIndex(snapshot.known_nodes), policy)
+    if not boosts and not steps:
+        return None
+    return StartupExplanation(boosts, get_boost_end(pod) if boosts else None, steps)
 
 
 def _find_outcome(

@@ -8,8 +8,7 @@ from datetime import datetime
 import numpy as np
 
 from cruise.decisions.admission.node_index import NodeIndex
-from cruise.decisions.admission.replacement_pods import predict_replacement_pods
-from cruise.decisions.admission.startup_explanation import explain_startup_cpu_of_new_pod
+from cruise.decisions.admission.replacement_pods import explain_startup_cpu_of_new_pod, predict_replacement_pods
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.skip_reason_unlocks import EligibilityInputs
 from cruise.decisions.scan.coverage import Coverage, estimate_coverage, sum_coverage

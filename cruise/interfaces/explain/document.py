@@ -8,8 +8,12 @@ from rich.table import Table
 
 from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod
 from cruise.decisions.admission.startup import StartupBoostStep
-from cruise.decisions.admission.startup_explanation import StartupExplanation
-from cruise.decisions.explanation.pod_explanation import Explanation, NodeExplanation, SkippedContainer
+from cruise.decisions.explanation.pod_explanation import (
+    Explanation,
+    NodeExplanation,
+    SkippedContainer,
+    StartupExplanation,
+)
 from cruise.decisions.explanation.size_steps import ContainerSteps, RequestSteps
 from cruise.decisions.pod_history import PodHistory
 from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.admission.replacement_pods import decide_unschedulable_pods, recreate_from_template
-from cruise.decisions.admission.startup_explanation import explain_startup_cpu_of_pod
+from cruise.decisions.explanation.pod_explanation import explain_startup_cpu_of_pod
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import ORIGINAL_RESOURCES, STARTUP_BOOST

@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
+from cruise.decisions.admission.startup import decide_boost_ends, select_boosted_pods
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.startup_boosts import OVERDUE_TIME, get_boost_end
 from cruise.decisions.sizing.node_plans import decide_node_plans
-from cruise.decisions.startup import decide_boost_ends, select_boosted_pods
 from cruise.domain.actions import ReasonCode, RefusedResize
 from cruise.domain.annotations import STARTUP_BOOST
 from cruise.domain.policy import Mode, Policy
