@@ -1,6 +1,7 @@
-"""`cruise export`: the sizes of workloads for manifests in Git."""
+"""`cruise export`: the sizes of workloads, and policies from VerticalPodAutoscalers, for manifests in Git."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,7 @@ from cruise.cli.inputs.sources import (
     ReportSources,
     UsageFileOption,
     WeekOption,
+    load_snapshot_with_node_autoscaler,
     read_cluster_and_usage,
     read_price_options,
 )
@@ -25,6 +27,7 @@ from cruise.cli.options import (
     create_option_without_default,
     parse_time,
     resolve_settings,
+    save_report,
     suggest_similar,
 )
 from cruise.cli.terminal import create_table_console, print_error, print_report, write_document, write_json
@@ -33,6 +36,7 @@ from cruise.errors import BadInputError
 if TYPE_CHECKING:
     from cruise.domain.cluster import ClusterSnapshot, Pod
     from cruise.interfaces.export_report import ExportReport
+    from cruise.settings import Settings
 
 
 class ExportFormat(StrEnum):
@@ -125,9 +129,7 @@ def export(
         unused = [option for option, value in {**given, "--now": now, "WORKLOADS": names or None}.items() if value]
         if unused:
             raise BadInputError(f"--policies reads no usage and has one format; remove {' and '.join(unused)}")
-        from cruise.cli.work.vpa_export import save_policies
-
-        save_policies(settings, snapshot, namespace or [], directory)
+        _save_policies(settings, snapshot, namespace or [], directory)
         return
     sources = ReportSources(snapshot, usage, prometheus_url, history, parse_time(now), HistoryLength.WEEK)
     with pause_garbage_collection():
@@ -223,6 +225,42 @@ def _save(report: "ExportReport", format: ExportFormat | None, directory: Path) 
     if not report.changes.changed:
         print_error("no pod template needs a change; nothing was written")
         return
-    from cruise.cli.work.vpa_export import write_files
+    _write_files(_render_files(report, format), directory)
 
-    write_files(_render_files(report, format), directory)
+
+def _save_policies(settings: "Settings", snapshot: str | None, namespaces: list[str], directory: Path | None) -> None:
+    """Write a policy for each VerticalPodAutoscaler of the namespaces, by default of all: files, or one text."""
+    from cruise.cli.inputs.live_cluster import PrometheusRequirement, read_cluster
+    from cruise.decisions.vpa_export import export_policies
+    from cruise.interfaces.export_files import render_policy_files
+
+    if snapshot is not None:
+        cluster = load_snapshot_with_node_autoscaler(snapshot, settings.node_autoscaler)
+    else:
+        cluster = read_cluster(settings, PrometheusRequirement.NOT_USED, None).snapshot
+    written = export_policies(cluster)
+    if namespaces:
+        written = replace(written, policies=tuple(one for one in written.policies if one.namespace in namespaces))
+    for problem in written.problems:
+        print_error(f"not written: {problem}")
+    files = list(render_policy_files(written))
+    if not files:
+        print_error("no VerticalPodAutoscaler; nothing was written")
+    elif directory is None:
+        write_document(["---\n".join(text for _, text in files).encode()])
+    else:
+        _write_files(files, directory)
+
+
+def _write_files(files: Iterable[tuple[str, str]], directory: Path) -> None:
+    """Write files, given by path and text, under a directory, and say how many."""
+    count = 0
+    for name, text in files:
+        path = directory / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInputError(f"--output: {path.parent} cannot be created: {error.strerror}") from error
+        save_report(path, [text.encode()], "--output")
+        count += 1
+    print_error(f"wrote {count:,} file{'s' if count > 1 else ''} under {directory}")
