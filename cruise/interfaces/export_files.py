@@ -12,7 +12,7 @@ from cruise.domain.original_resources import convert_amounts_to_json
 from cruise.domain.resources import StatedResources
 from cruise.domain.written_policies import PolicyScope
 from cruise.interfaces.text import JsonValue, escape_text
-from cruise.kube_json.policy_documents import build_written_policy
+from cruise.kube_json.objects.rightsizing_policies import build_written_policy
 
 JsonObject = dict[str, JsonValue]
 

@@ -15,8 +15,7 @@ from cruise.domain.overrides import format_settings
 from cruise.domain.resources import MEBIBYTE, NOTHING_STATED, ResourceName, StatedResources
 from cruise.domain.vpa_overrides import get_vpa_overrides
 from cruise.domain.written_policies import PolicyScope
-from cruise.kube_json.objects.rightsizing_policies import decode_policy
-from cruise.kube_json.policy_documents import build_written_policy
+from cruise.kube_json.objects.rightsizing_policies import build_written_policy, decode_policy
 from cruise.kube_json.wire.policy_json import RightsizingPolicyObject
 from tests.builders import make_amounts, make_ref, make_snapshot, make_workload
 

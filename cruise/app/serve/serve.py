@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import structlog
 
-from cruise.adapters.kube.actions import PolicyStatusWriter, VpaPublisher
+from cruise.adapters.kube.actions import PolicyObjectWriter, PolicyStatusWriter, VpaPublisher
 from cruise.adapters.kube.client import connect_to_kubernetes, find_own_namespace
 from cruise.adapters.kube.events import UserActionEventRecorder
-from cruise.adapters.kube.policy_objects import PolicyObjectWriter
 from cruise.app.http_connection import get_listener_limits
 from cruise.app.http_server import serve_http
 from cruise.app.process import get_current_time

@@ -39,7 +39,7 @@ from cruise.interfaces.http.view import (
     read_body,
 )
 from cruise.interfaces.text import CAMEL_CASE_CONFIG
-from cruise.kube_json.policy_documents import add_written_policy_label, build_written_policy
+from cruise.kube_json.objects.rightsizing_policies import add_written_policy_label, build_written_policy
 
 _MAX_SETTINGS = 500
 _EXAMPLE = {"mode": "resize", "cpu-min": "100m", "memory-max.app": "2Gi"}

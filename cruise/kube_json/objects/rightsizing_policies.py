@@ -1,22 +1,38 @@
-"""Read RightsizingPolicies and ClusterRightsizingPolicies."""
+"""Policy objects as Kubernetes JSON: read from a cluster, written with settings of users, and their status."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime
+from typing import Any
 
 import msgspec
 
-from cruise.domain.annotations import CONTAINER_SETTINGS, OVERRIDES, POD_SETTINGS, UnreadableAnnotations
+from cruise.domain.annotations import (
+    BOUNDS,
+    CONTAINER_SETTINGS,
+    MANAGED_BY,
+    OVERRIDES,
+    POD_SETTINGS,
+    Overrides,
+    UnreadableAnnotations,
+)
 from cruise.domain.namespace_patterns import is_dns_label
-from cruise.domain.overrides import parse_settings
-from cruise.domain.resources import quote_text
+from cruise.domain.overrides import format_setting_value, iterate_settings, parse_settings
+from cruise.domain.resources import MEBIBYTE, format_cpu_millicores, format_memory_bytes, quote_text
 from cruise.domain.rightsizing_policies import (
     ALL_CONTAINERS,
+    CLUSTER_POLICY_KIND,
+    POLICY_GROUP,
+    POLICY_KIND,
+    POLICY_VERSION,
     PolicyCondition,
     PolicySelector,
+    PolicyStatus,
     RightsizingPolicy,
     format_policy_field,
 )
+from cruise.domain.written_policies import OWN_MANAGER, PolicyScope
 from cruise.errors import BadInputError
 from cruise.kube_json.object_errors import convert_to_single_line, explain_validation_error
 from cruise.kube_json.objects.scheduling import read_selector
@@ -33,6 +49,7 @@ _Setting = tuple[str, str, str]
 
 # Of modes, the lowest applies.
 _STATED_ONCE = tuple(one for one in ContainerPolicyFields.__struct_fields__ if one not in ("name", "mode"))
+JsonObject = dict[str, Any]
 
 
 def decode_policy(document: PolicyObject) -> RightsizingPolicy:
@@ -139,3 +156,111 @@ def _iterate_container_settings(stated: ContainerPolicyFields, place: str, suffi
         for resource, quantity in sorted((quantities or {}).items()):
             if f"{resource}-{bound}" in OVERRIDES and quantity is not None:
                 yield f"{place}.{bound}Allowed.{resource}", f"{resource}-{bound}{suffix}", str(quantity)
+
+
+def build_written_policy(scope: PolicyScope, overrides: Overrides) -> JsonObject:
+    """Return the policy object that states overrides for a scope."""
+    selected = scope.selector
+    parts = {"kinds": selected.kinds, "names": selected.names, "namespaces": selected.namespaces}
+    selector = {field: sorted(names) for field, names in parts.items() if names}
+    settings = build_policy_settings(overrides)
+    return {**_build_head(*scope.key), "spec": {"selector": selector, **settings} if selector else settings}
+
+
+def add_written_policy_label(document: JsonObject) -> JsonObject:
+    """Return a policy with the label of those that forms write."""
+    return {**document, "metadata": {**document["metadata"], "labels": {MANAGED_BY: OWN_MANAGER}}}
+
+
+def build_policy_settings(overrides: Overrides) -> JsonObject:
+    """Return the settings of a policy's spec."""
+    spec: JsonObject = {}
+    containers: dict[str, JsonObject] = {}
+    for setting, value in iterate_settings(overrides):
+        name, _, container = setting.partition(".")
+        fields = containers.setdefault(container, {"name": container}) if container else spec
+        if name in _BOUND_FIELDS:
+            bound, resource = _BOUND_FIELDS[name]
+            fields.setdefault(bound, {})[resource] = format_setting_value(name, value)
+        elif name == "resources":
+            fields[name] = sorted(one.value for one in value)
+        elif type(value) in (int, float):  # an IntEnum is written by its name
+            fields[format_policy_field(name)] = value
+        else:
+            fields[format_policy_field(name)] = format_setting_value(name, value)
+    return {**spec, "containers": list(containers.values())} if containers else spec
+
+
+_BOUND_FIELDS = {
+    one.setting: (f"{one.setting.partition('-')[2]}Allowed", one.setting.partition("-")[0]) for one in BOUNDS
+}
+
+
+def build_policy_status(policy: RightsizingPolicy, status: PolicyStatus, now: datetime) -> JsonObject:
+    """Return a policy with its status only, for server-side apply; its uid is a precondition.
+
+    A condition that says the same as before keeps its time.
+    """
+    head = _build_head(policy.namespace, policy.name)
+    head["metadata"] |= {"uid": policy.uid} if policy.uid else {}
+    return {
+        **head,
+        "status": {
+            "observedGeneration": status.generation,
+            "workloads": status.workloads,
+            "sized": status.sized_pods,
+            "skippedPods": sum(status.skipped.values()),
+            "skipped": [{"reason": reason, "count": pods} for reason, pods in sorted(status.skipped.items())],
+            "saved": {
+                "cpu": format_cpu_millicores(status.saved.cpu_millicores),
+                "memory": format_memory_bytes(round(status.saved.memory_bytes / MEBIBYTE) * MEBIBYTE),
+            },
+            "conflictCount": len(status.conflicts),
+            "conflicts": [
+                {
+                    "policy": one.policy,
+                    "winner": one.winner,
+                    "settings": list(one.settings),
+                    "workload": one.workload,
+                }
+                for one in status.conflicts[:_MAX_CONFLICTS]
+            ],
+            "conditions": _build_conditions(policy, status, now),
+        },
+    }
+
+
+def _build_conditions(policy: RightsizingPolicy, status: PolicyStatus, now: datetime) -> list[JsonObject]:
+    """Return whether the policy can be used, and whether it conflicts with others."""
+    others = ", ".join(one.policy for one in status.conflicts[:_MAX_CONFLICTS])
+    are_equal = any(not one.is_maximum for one in status.conflicts)
+    conflict = "EquallySpecific" if are_equal else "AboveClusterMaximum" if others else "NoConflict"
+    stated = (
+        ("Accepted", not status.problem, "Unreadable" if status.problem else "Accepted", status.problem),
+        ("Conflicted", bool(others), conflict, others),
+    )
+    conditions = []
+    for kind, is_true, reason, message in stated:
+        before = policy.conditions.get(kind)
+        since = now if before is None or before.is_true != is_true else before.since
+        conditions.append(
+            {
+                "type": kind,
+                "status": "True" if is_true else "False",
+                "observedGeneration": status.generation,
+                "lastTransitionTime": since.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                "reason": reason,
+                "message": message,
+            }
+        )
+    return conditions
+
+
+# One that contradicts many others is recognized by the first of them.
+_MAX_CONFLICTS = 20
+
+
+def _build_head(namespace: str, name: str) -> JsonObject:
+    metadata = {"namespace": namespace, "name": name} if namespace else {"name": name}
+    kind = POLICY_KIND if namespace else CLUSTER_POLICY_KIND
+    return {"apiVersion": f"{POLICY_GROUP}/{POLICY_VERSION}", "kind": kind, "metadata": metadata}

@@ -19,7 +19,7 @@ from cruise.interfaces.dashboard.policies import list_annotation_overrides
 from cruise.interfaces.dashboard.policy_form import build_form_fields, get_container_overrides
 from cruise.interfaces.http.policies import build_policy_entry, list_visible_policies
 from cruise.interfaces.http.view import NamespaceVisibility
-from cruise.kube_json.policy_documents import build_written_policy
+from cruise.kube_json.objects.rightsizing_policies import build_written_policy
 from tests.interfaces.dashboard.test_pages import browser, sign_in
 from tests.interfaces.http.api_scene import ApiScene, make_busy_scene
 

@@ -16,7 +16,7 @@ from cruise.domain.users import Access, Caller, PathAccess, PodAccess, PolicyAcc
 from cruise.domain.written_policies import PolicyScope
 from cruise.errors import ConflictError, NotFoundError, RefusedError, UnavailableError
 from cruise.interfaces.http.policies import read_policy_settings
-from cruise.kube_json.policy_documents import build_written_policy
+from cruise.kube_json.objects.rightsizing_policies import build_written_policy
 from tests.builders import make_amounts, make_ref
 from tests.interfaces.http.api_scene import NOW, TOKEN, create_api_client, make_busy_scene
 

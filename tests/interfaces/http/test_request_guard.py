@@ -16,7 +16,7 @@ from cruise.errors import ThrottledError, UnavailableError
 from cruise.interfaces.http.health import create_health_app, send_response
 from cruise.interfaces.http.request_guard import RequestGuardRules, create_allowed_hosts, guard_requests
 from cruise.interfaces.http.view import NamespaceVisibility, collect_namespace_values, filter_by_namespace
-from cruise.kube_json.policy_documents import add_written_policy_label, build_written_policy
+from cruise.kube_json.objects.rightsizing_policies import add_written_policy_label, build_written_policy
 from tests.builders import make_ref
 from tests.interfaces.http.api_scene import NOW, ApiScene, create_api_client, make_busy_scene
 

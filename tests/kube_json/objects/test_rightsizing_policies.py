@@ -19,8 +19,7 @@ from cruise.domain.rightsizing_policies import PolicySelector, RightsizingPolicy
 from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
 from cruise.domain.startup_cpu import StartupCpu
 from cruise.domain.written_policies import PolicyScope, get_workload_policy_name
-from cruise.kube_json.objects.rightsizing_policies import decode_policy
-from cruise.kube_json.policy_documents import build_written_policy
+from cruise.kube_json.objects.rightsizing_policies import build_written_policy, decode_policy
 from cruise.kube_json.wire.policy_json import ClusterRightsizingPolicyObject, RightsizingPolicyObject
 from tests.builders import make_amounts
 

@@ -10,8 +10,7 @@ import pytest
 from cruise.domain.annotations import Overrides
 from cruise.domain.policy import Mode
 from cruise.domain.rightsizing_policies import PolicyConflict, PolicyStatus, RightsizingPolicy
-from cruise.kube_json.objects.rightsizing_policies import decode_policy
-from cruise.kube_json.policy_documents import build_policy_status
+from cruise.kube_json.objects.rightsizing_policies import build_policy_status, decode_policy
 from cruise.kube_json.wire.policy_json import RightsizingPolicyObject
 from tests.builders import NOW
 
