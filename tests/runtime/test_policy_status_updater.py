@@ -9,7 +9,7 @@ from cruise.domain.policy import Mode, Policy
 from cruise.domain.rightsizing_policies import PolicyStatus, RightsizingPolicy
 from cruise.errors import ConflictError, NotFoundError, RefusedError, UnavailableError
 from cruise.runtime.node_pass import NodePassResult
-from cruise.runtime.policy_statuses import PolicyStatusUpdater
+from cruise.runtime.publication import PolicyStatusUpdater
 from cruise.simulation.store import InMemoryStore
 from tests.builders import NOW, make_pod, make_snapshot
 

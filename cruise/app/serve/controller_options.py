@@ -8,10 +8,9 @@ from cruise.app.serve.jobs import SHUTDOWN_GRACE
 from cruise.decisions.eviction.ranking import NO_EARLIER_PASSES, EarlierPassResults
 from cruise.domain.policy import ConsolidationMode
 from cruise.runtime.packing.packing_pass import PackingSolver
-from cruise.runtime.policy_statuses import PolicyStatusUpdater
+from cruise.runtime.publication import PolicyStatusUpdater, VpaRecommendationUpdater
 from cruise.runtime.writing.audit import AuditQueue
 from cruise.runtime.writing.evictions import EvictionLock, PendingGrowths, WriteExclusions
-from cruise.runtime.writing.publication import VpaRecommendationUpdater
 from cruise.runtime.writing.writer import CONCURRENT_WRITES
 
 

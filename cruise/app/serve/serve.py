@@ -46,8 +46,7 @@ from cruise.interfaces.http.view import ApiView
 from cruise.interfaces.http.workload import PodExplainer
 from cruise.runtime.packing.packing_pass import PackingSolver
 from cruise.runtime.packing.solver_client import SolverProcess
-from cruise.runtime.policy_statuses import PolicyStatusUpdater
-from cruise.runtime.writing.publication import MAX_PER_PASS, VpaRecommendationUpdater
+from cruise.runtime.publication import MAX_PER_PASS, PolicyStatusUpdater, VpaRecommendationUpdater
 from cruise.runtime.writing.writer import compute_concurrent_writes
 from cruise.settings import Settings
 from cruise.settings.value_types import UsageSourceChoice, VpaPublishing

@@ -13,7 +13,7 @@ from cruise.domain.records import WorkloadRecommendation
 from cruise.domain.resources import MEBIBYTE, NOTHING_STATED, Resources
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import ConflictError, NotFoundError, UnavailableError
-from cruise.runtime.writing.publication import VpaRecommendationUpdater
+from cruise.runtime.publication import VpaRecommendationUpdater
 from cruise.simulation.store import InMemoryStore
 from tests.builders import NOW, make_pod, make_ref, make_snapshot, make_statistic_for, make_table, make_workload
 
