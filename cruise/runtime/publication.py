@@ -21,7 +21,7 @@ from cruise.runtime.revert import collect_original_sizes, read_stored_original_s
 
 log = structlog.get_logger()
 
-MAX_PER_PASS = 200
+MAX_RECOMMENDATIONS_PER_PASS = 200
 MAX_STATUSES_PER_PASS = 1_000
 """At 100 requests a second, ten seconds between two node passes; 2,000 new policies have their status after two."""
 
@@ -30,7 +30,11 @@ class VpaRecommendationUpdater:
     """Publishes the recommendations that have changed since this process's last pass."""
 
     def __init__(
-        self, publisher: RecommendationPublisher, store: StorePort, policy: Policy, limit: int = MAX_PER_PASS
+        self,
+        publisher: RecommendationPublisher,
+        store: StorePort,
+        policy: Policy,
+        limit: int = MAX_RECOMMENDATIONS_PER_PASS,
     ) -> None:
         self._publisher = publisher
         self._store = store

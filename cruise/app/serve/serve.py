@@ -46,7 +46,7 @@ from cruise.interfaces.http.view import ApiView
 from cruise.interfaces.http.workload import PodExplainer
 from cruise.runtime.packing.packing_pass import PackingSolver
 from cruise.runtime.packing.solver_client import SolverProcess
-from cruise.runtime.publication import MAX_PER_PASS, PolicyStatusUpdater, VpaRecommendationUpdater
+from cruise.runtime.publication import MAX_RECOMMENDATIONS_PER_PASS, PolicyStatusUpdater, VpaRecommendationUpdater
 from cruise.runtime.writing.writer import compute_concurrent_writes
 from cruise.settings import Settings
 from cruise.settings.value_types import UsageSourceChoice, VpaPublishing
@@ -115,7 +115,7 @@ def create_controller(
     policy: Policy,
     solver: PackingSolver,
     options: ControllerOptions,
-    most_published: int = MAX_PER_PASS,
+    most_published: int = MAX_RECOMMENDATIONS_PER_PASS,
 ) -> Controller:
     """Return the controller that the settings describe, with the rest of its `options`."""
     packing = PackingSettings(

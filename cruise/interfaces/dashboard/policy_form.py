@@ -12,8 +12,7 @@ from cruise.domain.overrides import format_settings, parse_overrides
 from cruise.domain.written_policies import PolicyScope
 from cruise.errors import CruiseError
 from cruise.interfaces.dashboard.forms import SETTING_FIELD_PREFIX, RejectedForm, get_rejected_form
-from cruise.interfaces.http.policies import render_written_policy
-from cruise.interfaces.http.policy_writability import explain_policy_writability
+from cruise.interfaces.http.policies import explain_policy_writability, render_written_policy
 from cruise.interfaces.http.view import ApiView, NamespaceVisibility
 
 _EXAMPLES = {
