@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cruise.decisions.pod_policy.limit_ranges import forbids_resize
-from cruise.decisions.pod_policy.resizable_pod import FIRST_RESIZING_KUBELET, supports_pod_level_resize
+from cruise.decisions.pod_policy.resizable_pod import resizes_no_pods, supports_pod_level_resize
 from cruise.decisions.sizing.memory_limit import supports_lowering_memory_limits
 from cruise.domain.actions import ContainerTarget, ReasonCode, ResizePod
 from cruise.domain.autoscalers import LimitRangeItem
@@ -90,7 +90,7 @@ def _explain_rejection(
         reason = ReasonCode.STATIC_POD if pod.is_mirror_pod else ReasonCode.WINDOWS
     elif pod.pod_level is not None and node is not None and not supports_pod_level_resize(node):
         reason = ReasonCode.POD_LEVEL_RESOURCES
-    elif node is not None and node.kubelet_version is not None and node.kubelet_version < FIRST_RESIZING_KUBELET:
+    elif node is not None and resizes_no_pods(node):
         reason = ReasonCode.RESIZE_UNSUPPORTED
     elif node is not None and not node.ready:
         reason = ReasonCode.NODE_NOT_READY

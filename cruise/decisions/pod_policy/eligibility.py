@@ -15,7 +15,6 @@ from cruise.decisions.pod_policy.other_autoscalers import (
 from cruise.decisions.pod_policy.policy_objects import PolicyIndex
 from cruise.decisions.pod_policy.quotas import get_template_requests_within_quotas
 from cruise.decisions.pod_policy.resizable_pod import (
-    FIRST_RESIZING_KUBELET,
     ManagedContainers,
     ResizablePod,
     exclude_cpu,
@@ -26,6 +25,7 @@ from cruise.decisions.pod_policy.resizable_pod import (
     flatten_requests_and_limits,
     has_working_kubelet,
     refuses_resizes,
+    resizes_no_pods,
     select_containers_with_resources,
     select_kept_containers,
     supports_pod_level_resize,
@@ -90,7 +90,7 @@ class Eligibility:
         self._virtual_nodes = frozenset(node.name for node in snapshot.nodes if node.is_virtual)
         self._nodes: dict[str | None, Node] = {node.name: node for node in snapshot.nodes}
         self._broken_nodes = frozenset(name for name, node in self._nodes.items() if not has_working_kubelet(node))
-        self._nodes_without_resize = self._virtual_nodes | {node.name for node in snapshot.nodes if _is_too_old(node)}
+        self._nodes_without_resize = {one.name for one in snapshot.nodes if one.is_virtual or resizes_no_pods(one)}
 
     def check(self, pod: Pod, *, killed: bool = False) -> ResizablePod | SkippedPod:
         """Return a bound pod as resizable with its effective policy, or why it is skipped.
@@ -125,7 +125,7 @@ class Eligibility:
             return _skip(pod, ReasonCode.VIRTUAL_NODE)
         node, reason = self._nodes.get(pod.node), None
         kubelet = None if node is None else node.kubelet_version
-        if node is not None and _is_too_old(node):
+        if node is not None and resizes_no_pods(node):
             reason = ReasonCode.RESIZE_UNSUPPORTED
         elif pod.pod_level is not None:
             # A pod without a node may get any.
@@ -150,11 +150,9 @@ class Eligibility:
         unsupported = self._skip_for_kubelet(pod)
         if unsupported is not None:
             return unsupported.reason
-        return (
-            ReasonCode.NODE_NOT_READY
-            if pod.node in self._broken_nodes
-            else self._workloads.find_for_pod(pod).skip_reason
-        )
+        if pod.node in self._broken_nodes:
+            return ReasonCode.NODE_NOT_READY
+        return self._workloads.find_for_pod(pod).skip_reason
 
     def get_policy_group(self, pod: Pod) -> object | None:
         """Return one object for all pods with the same overrides, autoscalers and workload.
@@ -251,7 +249,7 @@ class Eligibility:
     @cached_property
     def has_kubelets_without_resize(self) -> bool:
         """Whether any node's kubelet is known to resize no pods."""
-        return any(_is_too_old(node) for node in self._snapshot.nodes)
+        return any(resizes_no_pods(node) for node in self._snapshot.nodes)
 
     def get_bounding_autoscaler(self, pod: Pod) -> HorizontalPodAutoscaler | None:
         """Return the HPA within whose target requests may change, None if they may not, or without one."""
@@ -388,11 +386,6 @@ class Eligibility:
     def _ambiguous_workloads(self) -> frozenset[tuple[str, WorkloadRef]]:
         """Workloads of the same kind and name in different API groups, by namespace."""
         return find_workloads_with_same_name(self._snapshot)
-
-
-def _is_too_old(node: Node) -> bool:
-    """Return whether a node's kubelet is known to resize no pods."""
-    return node.kubelet_version is not None and node.kubelet_version < FIRST_RESIZING_KUBELET
 
 
 def _skip(pod: Pod, reason: ReasonCode, detail: str = "") -> SkippedPod:

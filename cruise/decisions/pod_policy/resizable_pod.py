@@ -126,6 +126,11 @@ def add_kubelet_refusals(snapshot: ClusterSnapshot, refused: Mapping[str, Refuse
     return replace(snapshot, nodes=tuple(nodes.values()))
 
 
+def resizes_no_pods(node: Node) -> bool:
+    """Return whether a node's kubelet is known to resize no pods."""
+    return node.kubelet_version is not None and node.kubelet_version < FIRST_RESIZING_KUBELET
+
+
 def refuses_resizes(node: Node) -> bool:
     """Return whether the node's kubelet is known to refuse any resize whatever the size."""
     return bool(node.static_managers) or node.memory_swaps

@@ -14,6 +14,7 @@ from cruise.decisions.pod_policy.policy_objects import PolicyIndex
 from cruise.decisions.pod_policy.resizable_pod import (
     FIRST_KUBELET_RESIZING_POD_LEVEL,
     FIRST_RESIZING_KUBELET,
+    resizes_no_pods,
     supports_pod_level_resize,
 )
 from cruise.domain.actions import ReasonCode
@@ -133,9 +134,7 @@ def _switch_off_vpas(inputs: EligibilityInputs) -> EligibilityInputs:
 
 def _upgrade_kubelets(inputs: EligibilityInputs) -> EligibilityInputs:
     nodes = tuple(
-        replace(one, kubelet_version=FIRST_RESIZING_KUBELET)
-        if one.kubelet_version is not None and one.kubelet_version < FIRST_RESIZING_KUBELET
-        else one
+        replace(one, kubelet_version=FIRST_RESIZING_KUBELET) if resizes_no_pods(one) else one
         for one in inputs.snapshot.nodes
     )
     return inputs._replace(snapshot=replace(inputs.snapshot, nodes=nodes))
