@@ -1,6 +1,6 @@
 """Settings of the operator: `CRUISE_*` environment over a TOML file over defaults, read once at startup.
 
-`value_types` parses values; `decisions`, `connections` and `servers` have the settings with defaults and descriptions;
+`value_types` parses values; `decisions` and `connections` have the settings with defaults and descriptions;
 `settings` has all of them; `loading` joins the sources.
 """
 
