@@ -36,7 +36,7 @@ from cruise.decisions.sizing.node_columns import (
     build_node_capacities,
     split_by_resource,
 )
-from cruise.decisions.sizing.node_sizes import SizingResult, size_nodes
+from cruise.decisions.sizing.node_sizes import SizingResult, find_suspected_leaks, size_nodes
 from cruise.decisions.sizing.quota_bounds import limit_demand_to_quotas
 from cruise.decisions.sizing.resizes import ResizeBlockers, SizeDecision, is_refusal_outdated, withdraw_pending_resize
 from cruise.decisions.sizing.user_minimums import count_at_submitted_requests
@@ -285,7 +285,7 @@ def build_node_plans(
     """Return what to do on each node of `sizing.capacities`, which may be a part of the nodes that were sized."""
     resizes, skipped = _build_resizes(sizing, policy, refused, now)
     suspected_leaks, under_requested = (
-        _find_suspected_leaks(sizing.result),
+        find_suspected_leaks(sizing.result),
         find_under_requested_containers(sizing.result),
     )
     return [
@@ -296,23 +296,6 @@ def build_node_plans(
         )
         for capacity in sizing.capacities
     ]
-
-
-def _find_suspected_leaks(sized: SizingResult) -> Mapping[int, Sequence[SkippedPod]]:
-    """Return the pods whose memory use only grows, by the index of their node."""
-    columns, by_node = sized.columns, dict[int, list[SkippedPod]]()
-    names_by_pod: dict[int, list[str]] = {}
-    for at in np.flatnonzero(sized.memory_leak_suspected).tolist():
-        pod = int(columns.candidates.pod_of_container[at])
-        container = columns.candidates.pods[pod].sized[at - int(columns.candidates.first_container[pod])]
-        names_by_pod.setdefault(pod, []).append(container.name)
-    for index, containers in names_by_pod.items():
-        pod_object, node = columns.candidates.pods[index].pod, int(columns.node_of_pod[index])
-        skipped = SkippedPod(
-            pod_object.namespace, pod_object.name, ReasonCode.MEMORY_LEAK_SUSPECTED, ", ".join(containers)
-        )
-        by_node.setdefault(node, []).append(skipped)
-    return by_node
 
 
 _CAUSES = {int(urgency): urgency.resize_cause for urgency in ResizeUrgency}

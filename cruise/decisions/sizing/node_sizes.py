@@ -1,6 +1,6 @@
 """Computes the sizes of all containers of some nodes in columns, and keeps every step."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +40,7 @@ from cruise.decisions.sizing.resizes import (
 )
 from cruise.decisions.sizing.trimming import trim_growth_to_capacity, trim_to_capacity
 from cruise.decisions.sizing.user_minimums import UserMinimumGrants, grant_user_minimums, release_user_minimums
+from cruise.domain.actions import ReasonCode, SkippedPod
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.resources import ResourceName
 
@@ -340,3 +341,20 @@ def _keep_limits(columns: NodePodColumns, resource: ResourceName) -> BoolArray:
     """Return for each container whether its limit is unchanged because a quota counts it."""
     quotas = columns.table.quotas
     return np.zeros(len(columns.node_of_container), dtype=np.bool_) if quotas is None else quotas.keeps_limits[resource]
+
+
+def find_suspected_leaks(sized: SizingResult) -> Mapping[int, Sequence[SkippedPod]]:
+    """Return the pods whose memory use only grows, by the index of their node."""
+    columns, by_node = sized.columns, dict[int, list[SkippedPod]]()
+    names_by_pod: dict[int, list[str]] = {}
+    for at in np.flatnonzero(sized.memory_leak_suspected).tolist():
+        pod = int(columns.candidates.pod_of_container[at])
+        container = columns.candidates.pods[pod].sized[at - int(columns.candidates.first_container[pod])]
+        names_by_pod.setdefault(pod, []).append(container.name)
+    for index, containers in names_by_pod.items():
+        pod_object, node = columns.candidates.pods[index].pod, int(columns.node_of_pod[index])
+        skipped = SkippedPod(
+            pod_object.namespace, pod_object.name, ReasonCode.MEMORY_LEAK_SUSPECTED, ", ".join(containers)
+        )
+        by_node.setdefault(node, []).append(skipped)
+    return by_node
